@@ -1,0 +1,202 @@
+// Agent: what one node does in a run, as a value that is stepped.
+//
+// The counterpart of daemon/core/job: it attends, prepares for proposals,
+// starts and stops ranks, and ends. It does no I/O, reads no clock, draws no
+// random number and starts no thread; its shell (client/agent/session) tells it
+// what happened and carries out what it returns, in order.
+//
+// Thread rule: one thread at a time.
+//
+// Invariants:
+//   1. It never acts on a generation older than one it has seen.
+//   2. It says Prepared(g) only when no rank of an older generation lives here.
+//   3. Ranks of g are started once, after Commit(g), and only if Prepared(g)
+//      was said.
+//   4. Exit comes last, and only when no rank lives.
+#ifndef ROLLCALL_CLIENT_AGENT_AGENT_H_
+#define ROLLCALL_CLIENT_AGENT_AGENT_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "daemon/core/limits.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// --- Events -----------------------------------------------------------------
+
+// The stream is open: Hello may be said.
+struct StreamUp {};
+
+// The stream (or the attempt to open it) has ended. `refusal` is set where the
+// status carried one.
+struct StreamDown {
+  absl::Status status;
+  std::optional<v1::Refusal> refusal;
+  // Uniform in [0, 1), for the jitter of the next delay.
+  double jitter = 0.5;
+  // Random, not 0: taken if a new incarnation is needed.
+  uint64_t fresh_incarnation = 1;
+};
+
+struct FromDaemon {
+  v1::DaemonMessage message;
+};
+
+// The answer to Prepare: everything on this node is in place.
+struct PreparationDone {
+  uint64_t generation;
+  uint32_t master_port = 0;  // Node rank 0 only.
+  std::vector<std::string> nccl_ids;
+  uint32_t nccl_version = 0;
+  std::string nccl_absent;
+  std::vector<std::string> warnings;
+};
+
+struct PreparationFailed {
+  uint64_t generation;
+  std::string reason;
+};
+
+// A rank's process has ended and been reaped.
+struct RankEnded {
+  uint64_t generation;
+  uint32_t local_rank;
+  int code = 0;
+  int signal = 0;
+  std::string stderr_tail;
+  std::string error_file;
+};
+
+// The answer to StopRanks: no rank of the generation and no child of one is
+// left. Also told by itself once the last rank has ended and been swept after.
+struct RanksGone {
+  uint64_t generation;
+};
+
+// A linked rank gives a value for a key (Rank.Exchange).
+struct RankExchanged {
+  uint64_t generation;
+  uint32_t local_rank;
+  std::string key;
+  std::string value;
+};
+
+// The highest step that a rank has published so far.
+struct RankProgressed {
+  uint64_t generation;
+  uint64_t step;
+};
+
+// This agent is to go: SIGTERM, SIGUSR1 or SIGINT. A second one: at once.
+struct LeaveAsked {
+  int signal;
+};
+
+struct AgentTick {};
+
+using AgentEvent =
+    std::variant<StreamUp, StreamDown, FromDaemon, PreparationDone,
+                 PreparationFailed, RankEnded, RanksGone, RankExchanged,
+                 RankProgressed, LeaveAsked, AgentTick>;
+
+// --- Actions ----------------------------------------------------------------
+
+// Open a stream to the daemon (resolve its name anew). Answered by StreamUp or
+// StreamDown. At most one is under way.
+struct Dial {};
+
+struct Say {
+  v1::AgentMessage message;
+};
+
+// End the stream from this side; StreamDown follows.
+struct HangUp {};
+
+// Get this node ready for a generation: port (node rank 0), hosts file, world
+// files, NCCL ids (node rank 0). Answered by PreparationDone or
+// PreparationFailed with the same generation.
+struct Prepare {
+  v1::World world;
+  uint32_t node_rank;
+};
+
+// Take back what Prepare did (port, ids, files); the hosts block stays until
+// the next Prepare replaces it or Exit takes it out.
+struct Undo {
+  uint64_t generation;
+};
+
+struct StartRanks {
+  v1::World world;
+  v1::Seal seal;
+  uint32_t node_rank;
+};
+
+// SIGTERM to each rank's process group, SIGKILL after `grace`, then sweep what
+// they left. Repeated with a shorter grace: the shorter one counts.
+struct StopRanks {
+  uint64_t generation;
+  absl::Duration grace;
+};
+
+// All values of a key, for the linked ranks that wait for it.
+struct AnswerExchange {
+  v1::ExchangeOut exchange;
+};
+
+// Linked ranks that still wait for keys of this generation get ABORTED.
+struct FailExchanges {
+  uint64_t generation;
+  std::string reason;
+};
+
+// For the person or the log: waiting (live line), or one state change.
+struct Report {
+  enum class Kind { kState, kWaiting, kWarning, kError };
+  Kind kind;
+  std::string text;
+};
+
+// Restore the hosts file, remove the files and exit. `end` is set where the
+// daemon said how the run ended.
+struct Exit {
+  int code;
+  std::string reason;
+  std::optional<v1::End> end;
+};
+
+using AgentAction =
+    std::variant<Dial, Say, HangUp, Prepare, Undo, StartRanks, StopRanks,
+                 AnswerExchange, FailExchanges, Report, Exit>;
+
+// --- The value --------------------------------------------------------------
+
+class Agent {
+ public:
+  // `hello`: all that does not change between streams (job, node, token, facts,
+  // ranks, settings, launcher, incarnation). `join_timeout`: how long to redial
+  // a daemon that has never welcomed us.
+  Agent(const v1::Hello& hello, absl::Duration join_timeout,
+        const Limits& limits, absl::Time now);
+
+  // The first actions: dials.
+  std::vector<AgentAction> Start();
+
+  // Applies one event. `now` never goes backwards. Never blocks, never fails.
+  std::vector<AgentAction> Step(const AgentEvent& event, absl::Time now);
+
+  // When the next AgentTick is due at the latest.
+  absl::Time NextDeadline() const;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_AGENT_H_

@@ -1,0 +1,73 @@
+// Preparation: gets this node ready for a proposed generation.
+//
+// For each Prepare: as node rank 0, binds MASTER_PORT and has NCCL ids minted
+// by a short-lived child; on every node, writes the hosts block. All of it on a
+// thread of its own, so that a slow disk or library never delays a heartbeat.
+// It starts no ranks and talks to nobody.
+//
+// Thread rule: all functions from the agent's loop thread; `done` is called
+// from the preparation thread and must only post.
+//
+// Nothing here fails formation but a port that cannot be had: what else goes
+// wrong comes back as warnings in PreparationDone.
+#ifndef ROLLCALL_CLIENT_AGENT_PREPARATION_H_
+#define ROLLCALL_CLIENT_AGENT_PREPARATION_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "client/agent/agent.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+struct PreparationOptions {
+  // This node's name.
+  std::string node;
+  // Hosts file to manage; empty: none (--no-hosts).
+  std::string hosts_file = "/etc/hosts";
+  // --nccl-lib; empty: found from `environment`.
+  std::string nccl_library;
+  // The binary whose hidden `mint-nccl-id` mints (argv[0] of the child);
+  // normally /proc/self/exe.
+  std::string self = "/proc/self/exe";
+  // The command's environment, "NAME=value": where its libnccl is found.
+  std::vector<std::string> environment;
+};
+
+class Preparation {
+ public:
+  using Done =
+      std::function<void(std::variant<PreparationDone, PreparationFailed>)>;
+
+  Preparation(PreparationOptions options, Done done);
+  // Undoes what is left, but for the hosts block: see RestoreHosts.
+  ~Preparation();
+
+  // Begins; a generation that is still being prepared is undone first.
+  void Prepare(const v1::World& world, uint32_t node_rank);
+
+  // Gives the port back and ends the minting child of that generation.
+  void Undo(uint64_t generation);
+
+  // Closes the held port, right before rank 0 is started on it. No effect on
+  // other nodes. The minting child lives on until
+  // Undo or the next Prepare: a root must outlive its check-ins.
+  void ReleasePort(uint64_t generation);
+
+  // Takes this agent's hosts block out again. Blocks; called once, at the end.
+  // Returns warnings.
+  std::vector<std::string> RestoreHosts();
+
+ private:
+  class Worker;
+  std::unique_ptr<Worker> worker_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_PREPARATION_H_

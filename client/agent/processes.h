@@ -1,0 +1,87 @@
+// Processes: the ranks of this node as operating-system processes.
+//
+// Starts them (each in a session and process group of its own, stdin from
+// /dev/null), carries their output line by line, reaps them, stops them, and
+// sees to it with its guard that none of them and none of their descendants
+// outlives the agent. It knows nothing of worlds or of the wire.
+//
+// Thread rule: all functions from one thread; the callbacks come from threads
+// of its own and must only post.
+#ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_H_
+#define ROLLCALL_CLIENT_AGENT_PROCESSES_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "client/agent/agent.h"
+
+namespace rollcall {
+
+struct RankCommand {
+  uint32_t local_rank = 0;
+  uint32_t rank = 0;
+  std::vector<std::string> argv;
+  // The whole environment, "NAME=value"; nothing is inherited beside it.
+  std::vector<std::string> environment;
+  // TORCHELASTIC_ERROR_FILE of this rank, read back when it failed; may be
+  // empty.
+  std::string error_file;
+};
+
+struct ProcessesOptions {
+  // For the `[node/rank] ` prefix of each line.
+  std::string node;
+  // Folder for gen-<generation>/rank-<rank>.out and .err; empty: none.
+  std::string log_dir;
+  // Rank output goes to stderr (under --json) instead of stdout. A rank's own
+  // stderr always goes to stderr.
+  bool output_to_stderr = false;
+  // Unique to this agent life and present in every rank's environment as
+  // `marker` ("ROLLCALL_SOCKET=/path"): by it descendants are found.
+  std::string marker;
+  // The binary whose hidden `guard` command watches over the ranks.
+  std::string self = "/proc/self/exe";
+};
+
+class Processes {
+ public:
+  struct Callbacks {
+    std::function<void(RankEnded)> ended;
+    // All ranks of the generation have ended, their output is written, and
+    // nothing that they started is left.
+    std::function<void(RanksGone)> gone;
+  };
+
+  Processes(ProcessesOptions options, Callbacks callbacks);
+  // Kills what is left.
+  ~Processes();
+
+  // Starts all ranks of a generation. A command that cannot be executed ends
+  // as a rank does, with code 127 (not found) or 126 (not executable) and the
+  // reason as its stderr tail, as a shell has it. RESOURCE_EXHAUSTED: no
+  // process could be made; what had been started is killed.
+  absl::Status Start(uint64_t generation,
+                     const std::vector<RankCommand>& ranks);
+
+  // SIGTERM to all process groups of the generation now, SIGKILL after `grace`,
+  // then the sweep, then Callbacks::gone. A second call with a shorter grace
+  // shortens it. Without living ranks: `gone` at once (also where the
+  // generation was never started).
+  void Stop(uint64_t generation, absl::Duration grace);
+
+  // Sends a signal to every living rank's process group.
+  void Signal(int signal);
+
+ private:
+  class Keeper;
+  std::unique_ptr<Keeper> keeper_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_PROCESSES_H_

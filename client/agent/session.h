@@ -1,0 +1,55 @@
+// Session: the shell around Agent. Owns the loop thread, the gRPC stream to the
+// daemon, the preparation, the processes and the rank service, and carries out
+// what Agent::Step returns.
+//
+// Thread rule: RunAgent blocks its caller, whose thread becomes the loop.
+#ifndef ROLLCALL_CLIENT_AGENT_SESSION_H_
+#define ROLLCALL_CLIENT_AGENT_SESSION_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "client/agent/agent.h"
+#include "daemon/core/limits.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+struct AgentOptions {
+  // Endpoints of the daemon, HOST:PORT, tried in turn.
+  std::vector<std::string> endpoints;
+  // Everything the agent says of itself (facts included, command_digest too).
+  v1::Hello hello;
+  std::vector<std::string> command;
+  // The agent's own environment, "NAME=value".
+  std::vector<std::string> environment;
+  absl::Duration join_timeout = absl::Minutes(10);
+  std::string hosts_file = "/etc/hosts";  // Empty: --no-hosts.
+  std::string log_dir;
+  std::string nccl_library;
+  bool output_to_stderr = false;
+  // --once: the command runs on node rank 0 only; the others' ranks are not
+  // started and count as done with 0.
+  bool once = false;
+  Limits limits;
+  // Called on the loop thread for each Report; must not block for long.
+  std::function<void(const Report&)> report;
+};
+
+struct AgentResult {
+  int exit_code = 0;
+  std::string reason;
+  std::optional<v1::End> end;
+};
+
+// Attends the job until its end. Installs handlers for SIGTERM, SIGINT and
+// SIGUSR1 while it runs. Returns when all ranks are gone and the hosts file is
+// restored.
+AgentResult RunAgent(AgentOptions options);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_SESSION_H_

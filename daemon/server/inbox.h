@@ -1,0 +1,65 @@
+// Inbox: the bounded queue through which gRPC and other threads hand values to
+// the one loop thread.
+//
+// Thread rule: Post from any thread; Take from the loop thread alone. Never
+// calls out.
+#ifndef ROLLCALL_DAEMON_SERVER_INBOX_H_
+#define ROLLCALL_DAEMON_SERVER_INBOX_H_
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "daemon/server/clock.h"
+#include "daemon/server/mutex.h"
+
+namespace rollcall {
+
+template <typename T>
+class Inbox {
+ public:
+  explicit Inbox(size_t most) : most_(most) {}
+
+  // False: the inbox is full and the value is dropped. The caller must end
+  // what it came from (a stream), so that nothing is lost unseen.
+  bool Post(T value) {
+    MutexLock lock(mutex_);
+    if (values_.size() >= most_) return false;
+    values_.push_back(std::move(value));
+    ready_.NotifyOne();
+    return true;
+  }
+
+  // For what must never be dropped and is bounded by itself (the end of a
+  // stream, a process's exit, a signal).
+  void PostAlways(T value) {
+    MutexLock lock(mutex_);
+    values_.push_back(std::move(value));
+    ready_.NotifyOne();
+  }
+
+  // Waits until there is something, or `timeout` has passed, and takes all.
+  std::vector<T> Take(absl::Duration timeout) {
+    std::vector<T> taken;
+    MutexLock lock(mutex_);
+    const absl::Time until = MonotonicNow() + timeout;
+    while (values_.empty()) {
+      const absl::Duration left = until - MonotonicNow();
+      if (left <= absl::ZeroDuration()) break;
+      ready_.WaitFor(mutex_, left);
+    }
+    taken.swap(values_);
+    return taken;
+  }
+
+ private:
+  const size_t most_;
+  Mutex mutex_;
+  CondVar ready_;
+  std::vector<T> values_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_INBOX_H_

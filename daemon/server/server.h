@@ -1,0 +1,64 @@
+// Server: the daemon's shell. One gRPC server, one loop thread that alone calls
+// Job::Step, one journal.
+//
+// gRPC threads validate and convert, and post to the loop's bounded inbox; the
+// loop takes all that waits, steps the jobs, commits the journal once for the
+// whole batch, and only then sends.
+//
+// Thread rule: all functions from any thread.
+#ifndef ROLLCALL_DAEMON_SERVER_SERVER_H_
+#define ROLLCALL_DAEMON_SERVER_SERVER_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/core/limits.h"
+#include "rollcall/v1/admin.pb.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+struct ServerOptions {
+  // ADDRESS:PORT; port 0: a free one. "[::]" listens on IPv4 as well.
+  std::string listen = "[::]:0";
+  // Folder of the journal (0700, made where missing); empty: no journal.
+  std::string state_dir;
+  // The token that every stream and every call must bring.
+  v1::JoinToken token;
+  // Where set: one job, made at once, and the server ends when it has ended.
+  // Unset (rollcalld): jobs are made by the first Hello with settings.
+  std::string job;
+  v1::JobSettings settings;
+  // Go on with the job's unfinished run from the journal, if there is one.
+  // False: a new run, whatever the journal says.
+  bool resume = false;
+  Limits limits;
+};
+
+class Server {
+ public:
+  // UNAVAILABLE: the address cannot be listened on. FAILED_PRECONDITION: the
+  // journal is foreign, newer or damaged; named.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options);
+
+  // Ends all streams with UNAVAILABLE and stops the loop.
+  ~Server();
+
+  int port() const;
+  // Blocks until the one job has ended and is forgotten, or Shutdown. Returns
+  // how it ended.
+  std::optional<v1::End> Wait();
+  void Shutdown();
+
+ private:
+  class Core;
+  explicit Server(std::unique_ptr<Core> core);
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_SERVER_H_
