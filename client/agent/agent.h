@@ -195,6 +195,110 @@ class Agent {
 
   // When the next AgentTick is due at the latest.
   absl::Time NextDeadline() const;
+
+ private:
+  enum class Link {
+    kDown,      // Until redial_at_.
+    kDialing,   // Dial is under way, or Hello awaits its Welcome.
+    kAttending  // Welcomed.
+  };
+
+  // A generation from its Proposal to its Commit.
+  struct Preparing {
+    v1::World world;
+    std::string world_bytes;
+    uint32_t node_rank = 0;
+    std::optional<v1::Prepared> done;
+    bool said = false;
+  };
+
+  // A generation from its Commit to its end.
+  struct Running {
+    uint64_t generation = 0;
+    uint32_t ranks = 0;
+    std::string world_bytes;
+    std::string seal_bytes;
+    std::vector<v1::RankExited> exits;
+    uint64_t step = 0;
+  };
+
+  // Values of one key from this node's ranks.
+  struct Exchange {
+    std::vector<std::optional<std::string>> values;
+    bool said = false;
+  };
+
+  void On(const StreamUp& up);
+  void On(const StreamDown& down);
+  void On(const FromDaemon& from);
+  void On(const PreparationDone& done);
+  void On(const PreparationFailed& failed);
+  void On(const RankEnded& ended);
+  void On(const RanksGone& gone);
+  void On(const RankExchanged& exchanged);
+  void On(const RankProgressed& progressed);
+  void On(const LeaveAsked& leave);
+  void On(const AgentTick& tick);
+
+  void OnWelcome(const v1::Welcome& welcome);
+  void OnProposal(const v1::Proposal& proposal);
+  void OnCommit(const v1::Commit& commit);
+  void OnAbort(const v1::Abort& abort);
+  void OnEnd(const v1::End& end);
+  void OnExchange(const v1::ExchangeOut& exchange);
+  void OnWaiting(const v1::Waiting& waiting);
+
+  // What a refused or broken stream means.
+  void Refused(const StreamDown& down);
+  void NameTaken(const std::string& text);
+  void AttendAnew(uint64_t incarnation, const std::string& why);
+  void Redial(double jitter);
+
+  v1::Held HeldNow() const;
+  void SayExchange(const std::string& key, Exchange& exchange);
+  void SayPreparedIfReady();
+  void SayStoppedIfGone();
+  void DropPreparation();
+  // The committed generation is over here: its ranks are stopped.
+  void EndGeneration(const std::string& reason);
+  void Stop(absl::Duration grace);
+  // Stops what lives, then exits.
+  void Leave(int code, const std::string& reason,
+             std::optional<v1::End> end = std::nullopt);
+  void MaybeExit();
+  void Tell(v1::AgentMessage message);
+  void Tell(Report::Kind kind, std::string text);
+
+  v1::Hello hello_;
+  Limits limits_;
+  absl::Time now_;
+  std::vector<AgentAction> actions_;
+
+  Link link_ = Link::kDown;
+  absl::Time redial_at_;
+  absl::Duration redial_delay_;
+  absl::Time give_up_at_;  // While not attending.
+  bool welcomed_ = false;  // Ever.
+  std::string last_error_;
+  absl::Time name_taken_until_ = absl::InfiniteFuture();
+  absl::Duration heartbeat_;
+  absl::Time next_heartbeat_ = absl::InfiniteFuture();
+
+  uint64_t generation_seen_ = 0;
+  std::optional<Preparing> preparing_;
+  std::optional<Running> running_;
+  // Generation whose ranks, or what they left, live here; 0: none.
+  uint64_t living_ = 0;
+  bool stopping_ = false;
+  absl::Time kill_at_ = absl::InfiniteFuture();
+  uint64_t stopped_to_say_ = 0;
+  std::map<std::string, Exchange> exchanges_;
+  std::vector<v1::ExchangeOut> answered_;  // The latest last.
+
+  int leave_signal_ = 0;
+  absl::Time leave_by_ = absl::InfiniteFuture();
+  std::optional<Exit> exit_;
+  bool exited_ = false;
 };
 
 }  // namespace rollcall

@@ -19,6 +19,7 @@
 #define ROLLCALL_DAEMON_CORE_JOB_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -30,6 +31,7 @@
 #include "daemon/core/events.h"
 #include "daemon/core/exchange.h"
 #include "daemon/core/limits.h"
+#include "daemon/core/ranking.h"
 #include "daemon/core/root_cause.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
@@ -84,6 +86,178 @@ class Job {
   v1::JobState state() const;
   // Set once the job has ended.
   const std::optional<v1::End>& end() const { return end_; }
+
+ private:
+  enum class Phase {
+    kGathering,  // Not enough, or waiting for a last call.
+    kForming,    // Proposed; members prepare.
+    kRunning,    // Committed.
+    kSettling,   // A failure beyond the budget: which was the first?
+    kEnded,
+  };
+
+  struct Node {
+    v1::Hello hello;
+    std::string observed_address;
+    std::string credential;
+    // 0: no living stream.
+    SessionId session = 0;
+    // When it is lost unless it is heard before; in deadlines_ as well.
+    absl::Time deadline = absl::InfiniteFuture();
+    v1::NodeState state = v1::NODE_STATE_ATTENDING;
+    int seat = -1;
+    // In the current world; -1: not a member.
+    int node_rank = -1;
+    bool prepared = false;
+    bool stopped = false;
+    // Local ranks of the current generation that exited 0.
+    std::set<uint32_t> done;
+    // Lost, or left for good: kept only so that it can be named.
+    bool gone = false;
+    uint64_t step = 0;
+    std::string reason;
+
+    bool member() const { return node_rank >= 0; }
+    bool finished() const { return done.size() == hello.ranks(); }
+  };
+
+  // A generation that a failure ended: within one lease a heavier cause may
+  // still turn up and take the blame.
+  struct Settlement {
+    uint64_t generation = 0;
+    v1::World world;
+    v1::RootCause cause;
+    bool charged = false;
+    absl::Time until;
+  };
+
+  void On(const Attend& attend);
+  void On(const Said& said);
+  void On(const StreamClosed& closed);
+  void On(const StopAsked& stop);
+  void On(const Tick& tick);
+
+  // Attending (job_attend.cc).
+  bool RefuseAttend(const Attend& attend);
+  bool RefuseName(const Attend& attend, const Node& node);
+  bool Continues(const Node& node, const v1::Hello& hello) const;
+  Node& Enter(const Attend& attend, bool* redialed);
+  void TakeUp(Node& node, const v1::Held& held);
+  void SendWelcome(const Node& node);
+
+  // What members say (job.cc).
+  void OnPrepared(Node& node, const v1::Prepared& prepared);
+  void OnRefused(Node& node, const v1::Refused& refused);
+  void OnStopped(Node& node, const v1::Stopped& stopped);
+  void OnRankExited(Node& node, const v1::RankExited& exited);
+  void OnLeaving(Node& node, const v1::Leaving& leaving);
+  void OnExchange(Node& node, const v1::ExchangeIn& in);
+
+  // Forming (job_form.cc).
+  void Gather(bool at_once);
+  void MaybeForm();
+  bool SeatedSuspect() const;
+  std::vector<Candidate> Candidates() const;
+  void Form(const std::vector<Seated>& seated);
+  void Propose(const std::vector<Seated>& seated, v1::World world);
+  void WarnOfDifferences() const;
+  void Bar(Node& node, const std::string& reason);
+  void DropLaggards();
+  void Commit();
+  void Reform(v1::ReasonCode code, const std::string& reason,
+              const std::string& node);
+  void EndGeneration(v1::ReasonCode code, const std::string& reason,
+                     const std::string& node);
+
+  // Failing and ending (job_end.cc).
+  void RankFailed(Node& node, const v1::RankExited& exited);
+  void Lose(Node& node, v1::ReasonCode code, const std::string& reason);
+  void BlameLostNode(const Node& node, v1::ReasonCode code,
+                     const std::string& reason);
+  bool SettlementOpen() const;
+  void MaybeSettle();
+  void MaybeFinish();
+  void Fail(int exit_code, v1::ReasonCode code, const std::string& reason);
+  void Finish(v1::End end);
+  void MaybeForget();
+
+  // Bookkeeping (job.cc), and what status shows (job_status.cc).
+  Node* NodeOf(SessionId session);
+  void SetDeadline(Node& node, absl::Time deadline);
+  void Detach(Node& node);
+  void Part(Node& node, v1::NodeState state, const std::string& reason);
+  v1::NodeState StateByPhase(const Node& node) const;
+  void RememberCause(const v1::RootCause& cause);
+  std::vector<SessionId> MemberSessions() const;
+  std::vector<SessionId> AllSessions() const;
+  size_t Present() const { return sessions_.size() - barred_.size(); }
+  std::vector<std::string> MissingNames() const;
+  std::string MissingText() const;
+  void TellWaiting();
+  void ToNode(const Node& node, v1::DaemonMessage message);
+  void Close(SessionId session, absl::StatusCode code, v1::RefusalCode refusal,
+             const std::string& text, const std::string& other = "");
+  void Say(Log::Level level, std::string text);
+  void Changed() { ++revision_; }
+  void CheckInvariants() const;
+
+  std::string job_;
+  std::string run_;
+  v1::JobSettings settings_;
+  Limits limits_;
+  uint32_t nodes_min_ = 1;
+  uint32_t nodes_max_ = 1;
+
+  absl::Time now_;
+  std::vector<Action> actions_;
+  uint64_t revision_ = 1;
+
+  Phase phase_ = Phase::kGathering;
+  std::map<std::string, Node> nodes_;
+  // Living streams, by node name.
+  std::map<SessionId, std::string> sessions_;
+  // With a stream but no claim to a seat: refused, silent, draining.
+  std::set<std::string> barred_;
+  // Without a stream and not yet given up.
+  std::set<std::string> suspects_;
+  std::set<std::pair<absl::Time, std::string>> deadlines_;
+  std::deque<std::string> gone_order_;  // Oldest first; may repeat a name.
+
+  // Gathering.
+  absl::Time gathering_since_;
+  absl::Time last_arrival_;
+  bool reform_now_ = false;
+  absl::Time next_waiting_ = absl::InfiniteFuture();
+  std::string told_waiting_;
+
+  // The current generation.
+  uint64_t generation_ = 0;
+  uint64_t generation_seen_ = 0;
+  v1::World world_;
+  v1::Proposal proposal_;
+  std::optional<v1::Seal> seal_;
+  v1::Prepared first_prepared_;  // Of node rank 0.
+  // Members that have not prepared, finished, stopped.
+  size_t unprepared_ = 0;
+  size_t unfinished_ = 0;
+  size_t unstopped_ = 0;
+  absl::Time prepare_deadline_ = absl::InfiniteFuture();
+  absl::Time running_since_ = absl::InfiniteFuture();
+  // Why the next generation is formed; becomes last_reform_ with it.
+  v1::Reform why_;
+  Exchanges exchanges_;
+  v1::Reform last_reform_;
+
+  // The budget.
+  uint32_t restarts_charged_ = 0;
+  uint64_t highest_step_ = 0;
+  bool progressed_ = false;
+  std::optional<Settlement> settlement_;
+  std::vector<v1::RootCause> causes_;
+
+  std::optional<v1::End> end_;
+  absl::Time linger_until_ = absl::InfiniteFuture();
+  bool forgotten_ = false;
 };
 
 }  // namespace rollcall

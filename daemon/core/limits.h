@@ -37,7 +37,7 @@ struct Limits {
   absl::Duration hello_timeout = absl::Seconds(10);
   // Redialling: first delay and largest, doubled in between, with jitter.
   absl::Duration redial_first = absl::Milliseconds(50);
-  absl::Duration redial_most = absl::Seconds(5);
+  absl::Duration redial_most = absl::Seconds(1);
 
   uint32_t max_restarts = 3;
   int requeue_exit_code = 75;
@@ -70,6 +70,10 @@ struct Limits {
   // Bytes queued for one agent before its stream is ended as too slow.
   static constexpr size_t stream_queue_bytes_max = 64 << 20;
   static constexpr size_t inbox_events_max = 65536;
+  // Complete keys that an agent still answers for its own ranks.
+  static constexpr size_t answers_kept = 8;
+  // Largest world that an agent brings along when it redials.
+  static constexpr size_t held_world_bytes_max = 512 << 10;
   static constexpr int ranks_per_nccl_id = 128;
   static constexpr size_t nccl_id_bytes = 128;
 };

@@ -1,0 +1,140 @@
+#include "daemon/core/root_cause.h"
+
+#include <csignal>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+
+namespace rollcall {
+namespace {
+
+bool SaysAnyOf(const v1::RankExited& exited,
+               std::initializer_list<std::string_view> words) {
+  for (const std::string_view word : words) {
+    if (exited.stderr_tail().find(word) != std::string::npos ||
+        exited.error_file().find(word) != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool SaysGpuError(const v1::RankExited& exited) {
+  return SaysAnyOf(exited, {"CUDA error", "cudaError", "CUDA_ERROR_",
+                            "uncorrectable ECC", "NVRM: Xid",
+                            "device-side assert"});
+}
+
+// Words of NCCL (ncclRemoteError, "Connection closed by remote peer"), Gloo
+// ("Connection closed by peer", "Timed out waiting"), torch
+// (DistBackendError) and strerror.
+bool SaysCommunicationError(const v1::RankExited& exited) {
+  return SaysAnyOf(
+      exited, {"ncclRemoteError", "ncclSystemError", "ncclInternalError",
+               "NCCL error", "DistBackendError", "Connection closed by",
+               "Connection reset by peer", "Connection refused", "Broken pipe",
+               "gloo/transport", "Timed out waiting", "collective"});
+}
+
+}  // namespace
+
+v1::ReasonCode Classify(const v1::RankExited& exited) {
+  if (exited.hang()) return v1::REASON_CODE_HANG;
+  if (exited.signal() == SIGKILL || exited.signal() == SIGSEGV ||
+      exited.signal() == SIGBUS) {
+    return v1::REASON_CODE_RANK_SIGNAL;
+  }
+  if (SaysGpuError(exited)) return v1::REASON_CODE_GPU_ERROR;
+  if (SaysCommunicationError(exited)) {
+    return v1::REASON_CODE_RANK_COMMUNICATION;
+  }
+  if (exited.signal() != 0) return v1::REASON_CODE_RANK_SIGNAL;
+  if (exited.code() == 126 || exited.code() == 127) {
+    return v1::REASON_CODE_NOT_STARTED;
+  }
+  return v1::REASON_CODE_RANK_EXIT;
+}
+
+int Weight(const v1::RootCause& cause) {
+  switch (cause.code()) {
+    case v1::REASON_CODE_LOST_LEASE:
+    case v1::REASON_CODE_LOST_STREAM:
+    case v1::REASON_CODE_REPLACED:
+      return 4;
+    case v1::REASON_CODE_HANG:
+    case v1::REASON_CODE_GPU_ERROR:
+      return 3;
+    case v1::REASON_CODE_RANK_SIGNAL:
+      return cause.value() == SIGKILL || cause.value() == SIGSEGV ||
+                     cause.value() == SIGBUS
+                 ? 3
+                 : 2;
+    case v1::REASON_CODE_RANK_COMMUNICATION:
+      return 1;
+    default:
+      return 2;
+  }
+}
+
+v1::RootCause CauseOfRank(const std::string& node, uint32_t rank,
+                          const v1::RankExited& exited) {
+  v1::RootCause cause;
+  cause.set_node(node);
+  cause.set_rank(static_cast<int32_t>(rank));
+  cause.set_code(Classify(exited));
+  const bool by_signal = exited.signal() != 0;
+  if (cause.code() == v1::REASON_CODE_RANK_SIGNAL) {
+    cause.set_value(exited.signal());
+  } else {
+    cause.set_value(by_signal ? 128 + exited.signal() : exited.code());
+  }
+  cause.set_detail(exited.error_file());
+  cause.set_stderr_tail(exited.stderr_tail());
+  cause.set_generation(exited.generation());
+  return cause;
+}
+
+v1::RootCause CauseOfLostNode(const std::string& node, v1::ReasonCode code,
+                              const std::string& detail, uint64_t generation) {
+  v1::RootCause cause;
+  cause.set_node(node);
+  cause.set_rank(-1);
+  cause.set_code(code);
+  cause.set_detail(detail);
+  cause.set_generation(generation);
+  return cause;
+}
+
+int ExitCodeOf(const v1::RootCause& cause) {
+  if (cause.rank() < 0) return 69;
+  if (cause.code() == v1::REASON_CODE_RANK_SIGNAL) return 128 + cause.value();
+  // A hang has no code of its own where the rank was ended for it.
+  return cause.value() != 0 ? cause.value() & 0xff : 1;
+}
+
+std::string Describe(const v1::RootCause& cause) {
+  if (cause.rank() < 0) {
+    return absl::StrCat("node ", cause.node(), " was lost: ", cause.detail());
+  }
+  const std::string who =
+      absl::StrCat("rank ", cause.rank(), " on ", cause.node());
+  switch (cause.code()) {
+    case v1::REASON_CODE_RANK_SIGNAL:
+      return absl::StrCat(who, " was ended by signal ", cause.value());
+    case v1::REASON_CODE_HANG:
+      return absl::StrCat(who, " made no progress");
+    case v1::REASON_CODE_NOT_STARTED:
+      return absl::StrCat(who, " could not be started (code ", cause.value(),
+                          ")");
+    case v1::REASON_CODE_GPU_ERROR:
+      return absl::StrCat(who, " failed with a GPU error, code ",
+                          cause.value());
+    case v1::REASON_CODE_RANK_COMMUNICATION:
+      return absl::StrCat(who, " failed in communication, code ",
+                          cause.value());
+    default:
+      return absl::StrCat(who, " exited with code ", cause.value());
+  }
+}
+
+}  // namespace rollcall

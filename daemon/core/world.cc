@@ -1,0 +1,79 @@
+#include "daemon/core/world.h"
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/check.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+
+namespace rollcall {
+
+v1::World BuildWorld(const v1::World& header,
+                     const std::vector<WorldNode>& nodes,
+                     const NetworkPlan& plan) {
+  CHECK_EQ(nodes.size(), plan.nodes.size());
+  v1::World world = header;
+  uint32_t next_rank = 0;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const v1::Hello& hello = *nodes[i].hello;
+    v1::Member& member = *world.add_members();
+    member.set_node(hello.node());
+    member.set_node_rank(static_cast<uint32_t>(i));
+    member.set_seat(nodes[i].seat);
+    member.set_first_rank(next_rank);
+    member.set_ranks(hello.ranks());
+    next_rank += hello.ranks();
+    member.set_address(plan.nodes[i].address);
+    for (const v1::Interface& interface : hello.facts().interfaces()) {
+      for (const v1::InterfaceAddress& a : interface.addresses()) {
+        member.add_addresses(a.address());
+      }
+    }
+    *member.mutable_infiniband() = hello.facts().infiniband();
+    *member.mutable_gpus() = hello.facts().gpus();
+    for (const v1::PlannedVariable& variable : plan.nodes[i].variables) {
+      *member.add_plan() = variable;
+    }
+  }
+  world.set_world_size(next_rank);
+  world.set_one_machine(plan.one_machine);
+  world.set_state_source(-1);
+  return world;
+}
+
+std::string EncodeWorld(const v1::World& world) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream raw(&bytes);
+    google::protobuf::io::CodedOutputStream out(&raw);
+    out.SetSerializationDeterministic(true);
+    CHECK(world.SerializeToCodedStream(&out));
+  }
+  return bytes;
+}
+
+absl::StatusOr<v1::World> DecodeWorld(const std::string& bytes) {
+  v1::World world;
+  if (!world.ParseFromString(bytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("not a world: ", bytes.size(), " bytes do not parse"));
+  }
+  uint32_t next_rank = 0;
+  for (int i = 0; i < world.members_size(); ++i) {
+    const v1::Member& member = world.members(i);
+    if (member.node_rank() != static_cast<uint32_t>(i) ||
+        member.first_rank() != next_rank || member.ranks() == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("world of generation ", world.generation(),
+                       ": member ", i, " breaks the row of ranks"));
+    }
+    next_rank += member.ranks();
+  }
+  if (next_rank != world.world_size() || world.generation() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "world of generation ", world.generation(), ": world size ",
+        world.world_size(), ", but its members have ", next_rank, " ranks"));
+  }
+  return world;
+}
+
+}  // namespace rollcall

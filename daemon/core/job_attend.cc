@@ -1,0 +1,273 @@
+// Job: the roll call. Who is let in, and what one who comes back is told.
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/check.h"
+#include "daemon/core/durations.h"
+#include "daemon/core/job.h"
+
+namespace rollcall {
+namespace {
+
+// The first setting that both give and that differs, in words.
+std::optional<std::string> Contradiction(const v1::JobSettings& ours,
+                                         const v1::JobSettings& theirs) {
+  const auto differ = [](const char* name, auto a, auto b) {
+    return absl::StrCat(name, " is ", a, " for this job, and ", b, " here");
+  };
+  if (theirs.has_nodes_min() && theirs.nodes_min() != ours.nodes_min()) {
+    return differ("--nodes (min)", ours.nodes_min(), theirs.nodes_min());
+  }
+  if (theirs.has_nodes_max() && theirs.nodes_max() != ours.nodes_max()) {
+    return differ("--nodes (max)", ours.nodes_max(), theirs.nodes_max());
+  }
+  if (theirs.has_max_restarts() &&
+      theirs.max_restarts() != ours.max_restarts()) {
+    return differ("--max-restarts", ours.max_restarts(),
+                  theirs.max_restarts());
+  }
+  if (theirs.grow() != v1::GROW_UNSPECIFIED && theirs.grow() != ours.grow()) {
+    return differ("--grow", v1::Grow_Name(ours.grow()),
+                  v1::Grow_Name(theirs.grow()));
+  }
+  const auto seconds = [](const google::protobuf::Duration& duration) {
+    return absl::FormatDuration(FromProto(duration));
+  };
+  if (theirs.has_join_timeout() &&
+      FromProto(theirs.join_timeout()) != FromProto(ours.join_timeout())) {
+    return differ("--join-timeout", seconds(ours.join_timeout()),
+                  seconds(theirs.join_timeout()));
+  }
+  if (theirs.has_requeue_exit_code() &&
+      theirs.requeue_exit_code() != ours.requeue_exit_code()) {
+    return differ("--requeue-exit-code", ours.requeue_exit_code(),
+                  theirs.requeue_exit_code());
+  }
+  return std::nullopt;
+}
+
+// In a time that does not depend on where they differ.
+bool SameSecret(const std::string& a, const std::string& b) {
+  if (a.size() != b.size() || a.empty()) return false;
+  unsigned char difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+  }
+  return difference == 0;
+}
+
+// A member as Restore made it: known by its row alone.
+bool Restored(const v1::Hello& hello) { return hello.incarnation() == 0; }
+
+}  // namespace
+
+bool Job::CredentialFits(const v1::Hello& hello) const {
+  const auto at = nodes_.find(hello.node());
+  return at != nodes_.end() && !at->second.gone &&
+         at->second.hello.incarnation() == hello.incarnation() &&
+         SameSecret(at->second.credential, hello.node_credential());
+}
+
+void Job::On(const Attend& attend) {
+  if (RefuseAttend(attend)) return;
+  if (attend.hello.generation_seen() - generation_ < (uint64_t{1} << 32) &&
+      attend.hello.generation_seen() > generation_) {
+    generation_seen_ =
+        std::max(generation_seen_, attend.hello.generation_seen());
+  }
+  bool redialed = false;
+  Node& node = Enter(attend, &redialed);
+  Say(Log::Level::kInfo,
+      absl::StrCat("event=attend node=", node.hello.node(),
+                   " address=", node.observed_address, " ranks=",
+                   node.hello.ranks(), redialed ? " redialed=true" : ""));
+  SendWelcome(node);
+  if (phase_ == Phase::kEnded) {
+    v1::DaemonMessage message;
+    *message.mutable_end() = *end_;
+    return ToNode(node, std::move(message));
+  }
+  TakeUp(node, attend.hello.held());
+}
+
+bool Job::RefuseAttend(const Attend& attend) {
+  const v1::Hello& hello = attend.hello;
+  const auto refuse = [&](absl::StatusCode code, v1::RefusalCode refusal,
+                          const std::string& text) {
+    Close(attend.session, code, refusal, text);
+    Say(Log::Level::kWarning,
+        absl::StrCat("event=refused node=", hello.node(),
+                     " address=", attend.observed_address, " reason=\"", text,
+                     "\""));
+    return true;
+  };
+  if (!hello.run().empty() && hello.run() != run_) {
+    return refuse(absl::StatusCode::kAborted, v1::REFUSAL_CODE_OTHER_RUN,
+                  absl::StrCat("job ", job_, " is in run ", run_, " now, not ",
+                               hello.run(), ": its name was used again"));
+  }
+  if (const std::optional<std::string> contradiction =
+          Contradiction(settings_, hello.settings())) {
+    return refuse(
+        absl::StatusCode::kFailedPrecondition, v1::REFUSAL_CODE_SETTINGS,
+        absl::StrCat(*contradiction, "; give the same value or leave it out"));
+  }
+  const auto at = nodes_.find(hello.node());
+  if (at != nodes_.end()) return RefuseName(attend, at->second);
+  if (sessions_.size() + suspects_.size() >= Limits::nodes_max) {
+    return refuse(absl::StatusCode::kResourceExhausted,
+                  v1::REFUSAL_CODE_LIMIT,
+                  absl::StrCat("job ", job_, " already has ",
+                               Limits::nodes_max, " nodes, the most there "
+                               "can be"));
+  }
+  return false;
+}
+
+// A name that is known: the same agent again, its next life, or a stranger?
+bool Job::RefuseName(const Attend& attend, const Node& node) {
+  const v1::Hello& hello = attend.hello;
+  const bool same = node.hello.incarnation() == hello.incarnation();
+  if (node.gone && same && phase_ != Phase::kEnded) {
+    Close(attend.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST,
+          absl::StrCat("node ", hello.node(), " was given up (", node.reason,
+                       "); attend with a new incarnation"));
+    return true;
+  }
+  if (same || node.session == 0) return false;
+  // One that was welcomed before has been replaced; one that is new here finds
+  // the name taken.
+  const bool replaced = !hello.run().empty();
+  const std::string text = absl::StrCat(
+      "node name ", hello.node(), " belongs to the agent at ",
+      node.observed_address, ", which lives; this one comes from ",
+      attend.observed_address,
+      replaced ? "" : "; give one of them another --name");
+  Close(attend.session,
+        replaced ? absl::StatusCode::kAborted
+                 : absl::StatusCode::kAlreadyExists,
+        replaced ? v1::REFUSAL_CODE_REPLACED : v1::REFUSAL_CODE_NAME_TAKEN,
+        text, node.observed_address);
+  Say(Log::Level::kWarning,
+      absl::StrCat("event=refused node=", hello.node(), " reason=\"", text,
+                   "\""));
+  return true;
+}
+
+// Whether this Hello goes on with what the entry stands for.
+bool Job::Continues(const Node& node, const v1::Hello& hello) const {
+  if (node.gone) return false;
+  if (!Restored(node.hello)) {
+    return node.hello.incarnation() == hello.incarnation();
+  }
+  if (hello.run() != run_) return false;
+  if (phase_ != Phase::kRunning) return true;
+  return hello.held().running_generation() == generation_ ||
+         hello.held().prepared_generation() == generation_;
+}
+
+Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
+  const std::string& name = attend.hello.node();
+  const auto known = nodes_.find(name);
+  *redialed = known != nodes_.end() && Continues(known->second, attend.hello);
+  if (known != nodes_.end() && !*redialed && !known->second.gone) {
+    Lose(known->second, v1::REASON_CODE_REPLACED,
+         absl::StrCat("a new agent attends in its place, from ",
+                      attend.observed_address));
+  }
+  Node& node = nodes_[name];
+  if (*redialed) {
+    if (node.session != 0) {
+      Close(node.session, absl::StatusCode::kAborted,
+            v1::REFUSAL_CODE_REDIALED, "a newer stream of this agent is here");
+      sessions_.erase(node.session);
+      // It attends anew: what barred it may be mended.
+      barred_.erase(name);
+    }
+  } else {
+    CHECK(node.deadline == absl::InfiniteFuture());
+    node = Node();
+    last_arrival_ = now_;
+  }
+  // The name is the key of deadlines_: set before it.
+  node.hello = attend.hello;
+  node.hello.clear_token();
+  node.hello.clear_node_credential();
+  node.hello.clear_held();
+  node.observed_address = attend.observed_address;
+  if (node.credential.empty()) node.credential = attend.fresh_credential;
+  node.session = attend.session;
+  node.reason.clear();
+  sessions_[attend.session] = name;
+  suspects_.erase(name);
+  if (phase_ != Phase::kEnded) SetDeadline(node, now_ + limits_.lease);
+  if (node.state == v1::NODE_STATE_DRAINING) barred_.insert(name);
+  if (node.state != v1::NODE_STATE_DRAINING) node.state = StateByPhase(node);
+  Changed();
+  return node;
+}
+
+v1::NodeState Job::StateByPhase(const Node& node) const {
+  if (phase_ == Phase::kEnded) return v1::NODE_STATE_FINISHED;
+  const bool world =
+      phase_ == Phase::kForming || phase_ == Phase::kRunning;
+  if (!world) return v1::NODE_STATE_ATTENDING;
+  if (!node.member()) return v1::NODE_STATE_SPARE;
+  if (phase_ == Phase::kForming) return v1::NODE_STATE_PREPARING;
+  return node.finished() ? v1::NODE_STATE_FINISHED : v1::NODE_STATE_RUNNING;
+}
+
+// Tells one who came back what it has missed, and takes what it tells.
+void Job::TakeUp(Node& node, const v1::Held& held) {
+  v1::DaemonMessage message;
+  if (held.running_generation() != 0 &&
+      (held.running_generation() != generation_ || !node.member() ||
+       phase_ != Phase::kRunning)) {
+    v1::Abort& abort = *message.mutable_abort();
+    abort.set_generation(held.running_generation());
+    abort.set_code(why_.code());
+    abort.set_reason(absl::StrCat("generation ", held.running_generation(),
+                                  " has ended"));
+    ToNode(node, message);
+  }
+  if (phase_ == Phase::kForming && node.member() && !node.prepared) {
+    *message.mutable_proposal() = proposal_;
+    ToNode(node, message);
+  }
+  if (phase_ == Phase::kRunning && node.member() &&
+      held.running_generation() != generation_) {
+    if (held.prepared_generation() == generation_) {
+      message.mutable_commit()->set_generation(generation_);
+      message.mutable_commit()->set_seal(seal_->SerializeAsString());
+      ToNode(node, message);
+    } else {
+      // The same agent, yet it knows nothing of what it had prepared.
+      const std::string name = node.hello.node();
+      Reform(v1::REASON_CODE_LOST_STREAM,
+             absl::StrCat(name, " came back without its world"), name);
+      return;
+    }
+  }
+  for (const v1::RankExited& exited : held.exits()) {
+    if (exited.generation() != generation_ || phase_ == Phase::kEnded) break;
+    OnRankExited(node, exited);
+  }
+}
+
+void Job::SendWelcome(const Node& node) {
+  v1::DaemonMessage message;
+  v1::Welcome& welcome = *message.mutable_welcome();
+  welcome.set_run(run_);
+  ToProto(limits_.lease, welcome.mutable_lease());
+  ToProto(limits_.heartbeat(), welcome.mutable_heartbeat_interval());
+  ToProto(limits_.daemon_grace, welcome.mutable_daemon_grace());
+  ToProto(limits_.stop_grace, welcome.mutable_stop_grace());
+  welcome.set_node_credential(node.credential);
+  welcome.set_observed_address(node.observed_address);
+  *welcome.mutable_settings() = settings_;
+  welcome.mutable_settings()->clear_expected_nodes();
+  ToNode(node, std::move(message));
+}
+
+}  // namespace rollcall

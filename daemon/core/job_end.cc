@@ -1,0 +1,214 @@
+// Job: what is lost or fails, who is to blame, and the end.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/check.h"
+#include "daemon/core/job.h"
+#include "daemon/core/root_cause.h"
+
+namespace rollcall {
+namespace {
+
+// A plain command that writes no progress has made some by running this long.
+constexpr absl::Duration kRunCountsAsProgress = absl::Minutes(10);
+
+const v1::Member* MemberNamed(const v1::World& world, const std::string& node) {
+  for (const v1::Member& member : world.members()) {
+    if (member.node() == node) return &member;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool Job::SettlementOpen() const {
+  return settlement_.has_value() && now_ <= settlement_->until;
+}
+
+void Job::RankFailed(Node& node, const v1::RankExited& exited) {
+  if (exited.stopped_by_agent()) return;
+  const std::string name = node.hello.node();
+  if (SettlementOpen() && exited.generation() == settlement_->generation) {
+    const v1::Member* member = MemberNamed(settlement_->world, name);
+    if (member == nullptr) return;
+    const v1::RootCause cause =
+        CauseOfRank(name, member->first_rank() + exited.local_rank(), exited);
+    if (Weight(cause) <= Weight(settlement_->cause)) return;
+    settlement_->cause = cause;
+    if (!causes_.empty()) causes_.back() = cause;
+    if (why_.generation() == settlement_->generation) {
+      why_.set_code(cause.code());
+      why_.set_reason(Describe(cause));
+      why_.set_node(name);
+    }
+    Changed();
+    return;
+  }
+  if (phase_ != Phase::kRunning || exited.generation() != generation_ ||
+      !node.member()) {
+    return;
+  }
+  const uint32_t first = world_.members(node.node_rank).first_rank();
+  const v1::RootCause cause =
+      CauseOfRank(name, first + exited.local_rank(), exited);
+  if (progressed_ || now_ - running_since_ >= kRunCountsAsProgress) {
+    restarts_charged_ = 0;
+  }
+  // What cannot be executed will not be the next time either.
+  const bool restart = restarts_charged_ < limits_.max_restarts &&
+                       cause.code() != v1::REASON_CODE_NOT_STARTED;
+  settlement_ = Settlement{generation_, world_, cause, restart,
+                           now_ + limits_.lease};
+  RememberCause(cause);
+  if (restart) {
+    ++restarts_charged_;
+    return Reform(cause.code(), Describe(cause), name);
+  }
+  EndGeneration(cause.code(), Describe(cause), name);
+  phase_ = Phase::kSettling;
+  unstopped_ = 0;
+  for (const v1::Member& member : world_.members()) {
+    const auto at = nodes_.find(member.node());
+    unstopped_ += at != nodes_.end() && at->second.member();
+  }
+}
+
+// Nobody can stop faster than all; nobody is waited for longer than a lease.
+void Job::MaybeSettle() {
+  if (phase_ != Phase::kSettling) return;
+  if (unstopped_ > 0 && now_ < settlement_->until) return;
+  const v1::RootCause& cause = settlement_->cause;
+  if (cause.rank() < 0) {
+    // A lost node began it, which costs nothing: go on without it.
+    why_.set_code(cause.code());
+    why_.set_reason(Describe(cause));
+    why_.set_node(cause.node());
+    return Gather(/*at_once=*/true);
+  }
+  Fail(ExitCodeOf(cause),
+       limits_.max_restarts > 0 && restarts_charged_ >= limits_.max_restarts
+           ? v1::REASON_CODE_RESTART_BUDGET
+           : cause.code(),
+       restarts_charged_ > 0
+           ? absl::StrCat(Describe(cause), "; ", restarts_charged_,
+                          " restarts of ", limits_.max_restarts,
+                          " are used up")
+           : Describe(cause));
+}
+
+void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
+  const std::string name = node.hello.node();
+  const bool member = node.member();
+  const bool finished = member && node.finished();
+  const bool stopped = node.stopped;
+  Say(Log::Level::kWarning,
+      absl::StrCat("event=lost node=", name, " code=",
+                   v1::ReasonCode_Name(code), " reason=\"", reason, "\""));
+  BlameLostNode(node, code, reason);
+  if (node.session != 0) {
+    Close(node.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST,
+          absl::StrCat("node ", name, " was given up: ", reason,
+                       "; attend with a new incarnation"));
+  }
+  Part(node, v1::NODE_STATE_LOST, reason);
+  if (!member) return;
+  const std::string text = absl::StrCat("node ", name, " was lost: ", reason);
+  switch (phase_) {
+    case Phase::kForming:
+      return Reform(code, text, name);
+    case Phase::kRunning:
+      // Its work is done and cannot be undone by its going.
+      if (finished) return;
+      settlement_ = Settlement{
+          generation_, world_,
+          CauseOfLostNode(name, code, reason, generation_),
+          /*charged=*/false, now_ + limits_.lease};
+      RememberCause(settlement_->cause);
+      return Reform(code, text, name);
+    case Phase::kSettling:
+      if (!stopped) --unstopped_;
+      return MaybeSettle();
+    case Phase::kGathering:
+    case Phase::kEnded:
+      return;
+  }
+}
+
+// A node lost within a lease of a rank's failure is what began it.
+void Job::BlameLostNode(const Node& node, v1::ReasonCode code,
+                        const std::string& reason) {
+  if (!SettlementOpen() || settlement_->cause.rank() < 0) return;
+  const std::string& name = node.hello.node();
+  if (MemberNamed(settlement_->world, name) == nullptr) return;
+  settlement_->cause =
+      CauseOfLostNode(name, code, reason, settlement_->generation);
+  if (!causes_.empty()) causes_.back() = settlement_->cause;
+  if (settlement_->charged) {
+    settlement_->charged = false;
+    if (restarts_charged_ > 0) --restarts_charged_;
+  }
+}
+
+void Job::RememberCause(const v1::RootCause& cause) {
+  if (causes_.size() == Limits::causes_max) causes_.erase(causes_.begin());
+  causes_.push_back(cause);
+}
+
+void Job::MaybeFinish() {
+  if (unfinished_ > 0) return;
+  v1::End end;
+  end.set_finished(true);
+  end.set_code(v1::REASON_CODE_FINISHED);
+  end.set_reason("all ranks exited 0");
+  Finish(std::move(end));
+}
+
+void Job::Fail(int exit_code, v1::ReasonCode code, const std::string& reason) {
+  v1::End end;
+  end.set_exit_code(exit_code);
+  end.set_code(code);
+  end.set_reason(reason);
+  if (!causes_.empty()) *end.mutable_root_cause() = causes_.back();
+  for (const v1::RootCause& cause : causes_) *end.add_causes() = cause;
+  Finish(std::move(end));
+}
+
+void Job::Finish(v1::End end) {
+  CHECK(phase_ != Phase::kEnded);
+  const bool ranks_live =
+      phase_ == Phase::kRunning && end.code() != v1::REASON_CODE_FINISHED;
+  end_ = std::move(end);
+  phase_ = Phase::kEnded;
+  next_waiting_ = absl::InfiniteFuture();
+  deadlines_.clear();
+  for (auto& [name, node] : nodes_) {
+    node.deadline = absl::InfiniteFuture();
+    if (!node.gone && node.state != v1::NODE_STATE_SPARE) {
+      node.state = v1::NODE_STATE_FINISHED;
+    }
+  }
+  linger_until_ = now_ + limits_.lease +
+                  (ranks_live ? limits_.stop_grace : absl::ZeroDuration());
+  actions_.push_back(Journal{Journal::Kind::kRunEnded, generation_,
+                             end_->SerializeAsString()});
+  v1::DaemonMessage message;
+  *message.mutable_end() = *end_;
+  actions_.push_back(Send{AllSessions(), std::move(message)});
+  Say(end_->finished() ? Log::Level::kInfo : Log::Level::kError,
+      absl::StrCat("event=end exit_code=", end_->exit_code(), " code=",
+                   v1::ReasonCode_Name(end_->code()), " reason=\"",
+                   end_->reason(), "\""));
+  Changed();
+}
+
+// Who has not heard of the end may still ask for it, for a while.
+void Job::MaybeForget() {
+  if (phase_ != Phase::kEnded || forgotten_) return;
+  const bool all_know = sessions_.empty() && suspects_.empty();
+  if (!all_know && now_ < linger_until_) return;
+  forgotten_ = true;
+  actions_.push_back(Forget{});
+}
+
+}  // namespace rollcall

@@ -1,0 +1,255 @@
+// Job: gathering, and the two phases in which a world is formed.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/core/check.h"
+#include "daemon/core/job.h"
+#include "daemon/core/network_plan.h"
+#include "daemon/core/ranking.h"
+#include "daemon/core/world.h"
+
+namespace rollcall {
+
+void Job::Gather(bool at_once) {
+  phase_ = Phase::kGathering;
+  gathering_since_ = now_;
+  last_arrival_ = now_;
+  reform_now_ = at_once;
+  next_waiting_ = now_ + absl::Seconds(1);
+  told_waiting_.clear();
+  Changed();
+}
+
+// A member whose stream broke keeps its seat until its grace is over; forming
+// without it, only to find it back a moment later, would cost a generation.
+bool Job::SeatedSuspect() const {
+  return std::any_of(
+      suspects_.begin(), suspects_.end(),
+      [&](const std::string& name) { return nodes_.at(name).seat >= 0; });
+}
+
+void Job::MaybeForm() {
+  if (phase_ != Phase::kGathering || SeatedSuspect()) return;
+  const size_t present = Present();
+  if (present < nodes_min_) {
+    reform_now_ = false;  // A new gathering: the last call counts again.
+    if (now_ >= gathering_since_ + limits_.join_timeout) {
+      Fail(69, v1::REASON_CODE_JOIN_TIMEOUT,
+           absl::StrCat(
+               present, " of ", nodes_min_, " nodes attended within ",
+               absl::FormatDuration(limits_.join_timeout), "; ",
+               MissingText(),
+               generation_ > 0
+                   ? absl::StrCat("; the last world ended because ",
+                                  why_.reason())
+                   : ""));
+    }
+    return;
+  }
+  if (present < nodes_max_ && !reform_now_ &&
+      now_ < last_arrival_ + limits_.last_call) {
+    return;
+  }
+  Form(AssignSeats(Candidates(), nodes_max_));
+}
+
+std::vector<Candidate> Job::Candidates() const {
+  std::vector<Candidate> candidates;
+  candidates.reserve(sessions_.size());
+  for (const auto& [name, node] : nodes_) {
+    if (node.session == 0 || barred_.contains(name)) continue;
+    candidates.push_back({name, node.seat, node.hello.launcher()});
+  }
+  return candidates;
+}
+
+void Job::Form(const std::vector<Seated>& seated) {
+  std::vector<PlanNode> plan_nodes;
+  std::vector<WorldNode> world_nodes;
+  for (const Seated& s : seated) {
+    const Node& node = nodes_.at(s.node);
+    plan_nodes.push_back({s.node, &node.hello.facts(), node.observed_address});
+    world_nodes.push_back({&node.hello, s.seat});
+  }
+  const absl::StatusOr<NetworkPlan> plan = PlanNetwork(plan_nodes);
+  if (!plan.ok()) {
+    Fail(69, v1::REASON_CODE_NO_ADDRESS, std::string(plan.status().message()));
+    return;
+  }
+  generation_ = std::max(generation_, generation_seen_) + 1;
+  v1::World header;
+  header.set_job(job_);
+  header.set_run(run_);
+  header.set_generation(generation_);
+  header.set_restarts_charged(restarts_charged_);
+  header.set_max_restarts(limits_.max_restarts);
+  Propose(seated, BuildWorld(header, world_nodes, *plan));
+}
+
+void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
+  world_ = std::move(world);
+  proposal_.set_generation(generation_);
+  proposal_.set_world(EncodeWorld(world_));
+  proposal_.set_compression(v1::COMPRESSION_NONE);
+  proposal_.set_world_bytes(static_cast<uint32_t>(proposal_.world().size()));
+  seal_.reset();
+  first_prepared_.Clear();
+  phase_ = Phase::kForming;
+  reform_now_ = false;
+  next_waiting_ = absl::InfiniteFuture();
+  prepare_deadline_ = now_ + limits_.prepare_timeout;
+  unprepared_ = seated.size();
+  last_reform_ = why_;
+  last_reform_.set_generation(generation_);
+  for (auto& [name, node] : nodes_) {
+    node.node_rank = -1;
+    node.prepared = false;
+    node.stopped = false;
+    node.done.clear();
+    const bool eligible = node.session != 0 && !barred_.contains(name);
+    if (eligible) node.state = v1::NODE_STATE_SPARE;
+  }
+  for (size_t i = 0; i < seated.size(); ++i) {
+    Node& node = nodes_.at(seated[i].node);
+    node.seat = static_cast<int>(seated[i].seat);
+    node.node_rank = static_cast<int>(i);
+    node.state = v1::NODE_STATE_PREPARING;
+  }
+  actions_.push_back(Journal{Journal::Kind::kProposed, generation_,
+                             proposal_.SerializeAsString()});
+  v1::DaemonMessage message;
+  *message.mutable_proposal() = proposal_;
+  actions_.push_back(Send{MemberSessions(), std::move(message)});
+  Say(Log::Level::kInfo,
+      absl::StrCat("event=form generation=", generation_, " nodes=",
+                   seated.size(), " world_size=", world_.world_size(),
+                   " code=", v1::ReasonCode_Name(why_.code()), " reason=\"",
+                   why_.reason(), "\""));
+  WarnOfDifferences();
+  TellWaiting();
+  Changed();
+}
+
+// A node that runs another command is seldom meant.
+void Job::WarnOfDifferences() const {
+  std::vector<std::string> others;
+  const std::string& first =
+      nodes_.at(world_.members(0).node()).hello.command_digest();
+  for (const v1::Member& member : world_.members()) {
+    const std::string& digest =
+        nodes_.at(member.node()).hello.command_digest();
+    if (digest != first && others.size() < 8) others.push_back(member.node());
+  }
+  if (others.empty()) return;
+  const_cast<Job*>(this)->Say(
+      Log::Level::kWarning,
+      absl::StrCat("event=warning text=\"not the same command as on ",
+                   world_.members(0).node(), ": ", absl::StrJoin(others, ", "),
+                   "\""));
+}
+
+// The node stays attended but gets no seat, until it attends anew.
+void Job::Bar(Node& node, const std::string& reason) {
+  if (node.session != 0) barred_.insert(node.hello.node());
+  node.seat = -1;
+  node.state = v1::NODE_STATE_SPARE;
+  node.reason = reason;
+  Say(Log::Level::kWarning, absl::StrCat("event=spare node=",
+                                         node.hello.node(), " reason=\"",
+                                         reason, "\""));
+  Changed();
+}
+
+void Job::DropLaggards() {
+  std::vector<std::string> names;
+  for (auto& [name, node] : nodes_) {
+    if (!node.member() || node.prepared) continue;
+    Bar(node, absl::StrCat("did not prepare generation ", generation_,
+                           " within ",
+                           absl::FormatDuration(limits_.prepare_timeout)));
+    if (names.size() < 8) names.push_back(name);
+  }
+  CHECK(!names.empty());
+  Reform(v1::REASON_CODE_PREPARE_TIMEOUT,
+         absl::StrCat(absl::StrJoin(names, ", "), " did not prepare in time"),
+         names.front());
+}
+
+void Job::Commit() {
+  v1::Seal seal;
+  seal.set_generation(generation_);
+  seal.set_master_address(world_.members(0).address());
+  seal.set_master_port(first_prepared_.master_port());
+  *seal.mutable_nccl_ids() = first_prepared_.nccl_ids();
+  seal.set_nccl_version(first_prepared_.nccl_version());
+  seal.set_nccl_absent(first_prepared_.nccl_absent());
+  seal_ = seal;
+  phase_ = Phase::kRunning;
+  running_since_ = now_;
+  progressed_ = false;
+  unfinished_ = static_cast<size_t>(world_.members_size());
+  std::vector<uint32_t> ranks;
+  for (const v1::Member& member : world_.members()) {
+    ranks.push_back(member.ranks());
+    Node& node = nodes_.at(member.node());
+    if (node.session != 0) node.state = v1::NODE_STATE_RUNNING;
+  }
+  exchanges_.Begin(generation_, std::move(ranks));
+  actions_.push_back(Journal{Journal::Kind::kCommitted, generation_,
+                             seal_->SerializeAsString()});
+  v1::DaemonMessage message;
+  message.mutable_commit()->set_generation(generation_);
+  message.mutable_commit()->set_seal(seal_->SerializeAsString());
+  actions_.push_back(Send{MemberSessions(), std::move(message)});
+  Say(Log::Level::kInfo,
+      absl::StrCat("event=run generation=", generation_, " world_size=",
+                   world_.world_size(), " master=", seal_->master_address(),
+                   ":", seal_->master_port(), " nccl_ids=",
+                   seal_->nccl_ids_size(),
+                   seal_->nccl_absent().empty()
+                       ? ""
+                       : absl::StrCat(" nccl_absent=\"", seal_->nccl_absent(),
+                                      "\"")));
+  Changed();
+}
+
+// The current generation is over; the next one is formed as soon as it can be.
+void Job::Reform(v1::ReasonCode code, const std::string& reason,
+                 const std::string& node) {
+  EndGeneration(code, reason, node);
+  Gather(/*at_once=*/true);
+}
+
+void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
+                        const std::string& node) {
+  CHECK(phase_ == Phase::kForming || phase_ == Phase::kRunning);
+  why_.Clear();
+  why_.set_generation(generation_);
+  why_.set_code(code);
+  why_.set_reason(reason);
+  why_.set_node(node);
+  actions_.push_back(Journal{Journal::Kind::kEnded, generation_,
+                             why_.SerializeAsString()});
+  v1::DaemonMessage message;
+  message.mutable_abort()->set_generation(generation_);
+  message.mutable_abort()->set_code(code);
+  message.mutable_abort()->set_reason(reason);
+  actions_.push_back(Send{MemberSessions(), std::move(message)});
+  for (const v1::Member& member : world_.members()) {
+    const auto at = nodes_.find(member.node());
+    if (at == nodes_.end() || !at->second.member()) continue;
+    if (at->second.state == v1::NODE_STATE_RUNNING ||
+        at->second.state == v1::NODE_STATE_FINISHED ||
+        at->second.state == v1::NODE_STATE_PREPARING) {
+      at->second.state = v1::NODE_STATE_ATTENDING;
+    }
+  }
+  Say(Log::Level::kWarning,
+      absl::StrCat("event=abort generation=", generation_, " code=",
+                   v1::ReasonCode_Name(code), " reason=\"", reason, "\""));
+  Changed();
+}
+
+}  // namespace rollcall

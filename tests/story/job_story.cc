@@ -1,0 +1,270 @@
+#include "tests/story/job_story.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "daemon/core/world.h"
+
+namespace rollcall {
+namespace {
+
+std::string ShortCode(const std::string& name, const std::string& prefix) {
+  return name.substr(prefix.size());
+}
+
+std::string ReasonText(v1::ReasonCode code) {
+  return ShortCode(v1::ReasonCode_Name(code), "REASON_CODE_");
+}
+
+Job MakeJob(const std::string& nodes, uint32_t max_restarts) {
+  const std::vector<std::string> range = absl::StrSplit(nodes, ':');
+  int min = 0;
+  int max = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(range.front(), &min));
+  EXPECT_TRUE(absl::SimpleAtoi(range.back(), &max));
+  v1::JobSettings settings;
+  settings.set_nodes_min(static_cast<uint32_t>(min));
+  settings.set_nodes_max(static_cast<uint32_t>(max));
+  settings.set_max_restarts(max_restarts);
+  return Job("demo", "run1", settings, Limits(), absl::UnixEpoch());
+}
+
+std::string MessageText(const v1::DaemonMessage& m) {
+  switch (m.kind_case()) {
+    case v1::DaemonMessage::kProposal: {
+      const absl::StatusOr<v1::World> world = DecodeWorld(m.proposal().world());
+      EXPECT_TRUE(world.ok()) << world.status();
+      std::vector<std::string> members;
+      for (const v1::Member& member : world->members()) {
+        members.push_back(member.node());
+      }
+      return absl::StrCat("form g", m.proposal().generation(), " ",
+                          absl::StrJoin(members, ","));
+    }
+    case v1::DaemonMessage::kCommit:
+      return absl::StrCat("run g", m.commit().generation());
+    case v1::DaemonMessage::kAbort:
+      return absl::StrCat("abort g", m.abort().generation(), " ",
+                          ReasonText(m.abort().code()));
+    case v1::DaemonMessage::kEnd:
+      return absl::StrCat("end ", m.end().exit_code(), " ",
+                          ReasonText(m.end().code()));
+    case v1::DaemonMessage::kExchange:
+      return absl::StrCat("exchange ", m.exchange().key(), "=",
+                          absl::StrJoin(m.exchange().values(), ","));
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+JobStory::JobStory(const std::string& nodes, uint32_t max_restarts)
+    : job_(MakeJob(nodes, max_restarts)) {
+  Render(job_.Start());
+}
+
+void JobStory::Tell(const std::vector<Row>& rows) {
+  int number = 0;
+  for (const Row& row : rows) {
+    ++number;
+    const absl::Time at = absl::UnixEpoch() + absl::Seconds(row.at);
+    ASSERT_GE(at, now_) << "row " << number << " goes back in time";
+    now_ = at;
+    EXPECT_EQ(row.event(*this), row.expect)
+        << "row " << number << ", at " << row.at << " s";
+  }
+}
+
+std::string JobStory::Step(const Event& event) {
+  return Render(job_.Step(event, now_));
+}
+
+SessionId JobStory::NewSession(const std::string& node) {
+  const SessionId session = next_session_++;
+  sessions_[node] = session;
+  names_[session] = node;
+  return session;
+}
+
+std::string JobStory::Render(const std::vector<Action>& actions) {
+  std::vector<std::string> told;
+  for (const Action& action : actions) {
+    if (const auto* entry = std::get_if<Journal>(&action)) {
+      journal_[entry->kind] = *entry;
+    } else if (const auto* log = std::get_if<Log>(&action)) {
+      absl::StrAppend(&logs_, log->text, "\n");
+    } else if (const auto* close = std::get_if<CloseStream>(&action)) {
+      told.push_back(absl::StrCat(
+          "refuse ", names_[close->session], " ",
+          ShortCode(v1::RefusalCode_Name(close->refusal.code()),
+                    "REFUSAL_CODE_")));
+    } else if (std::holds_alternative<Forget>(action)) {
+      told.push_back("forget");
+    } else if (const auto* send = std::get_if<Send>(&action)) {
+      const v1::DaemonMessage& m = send->message;
+      if (m.has_proposal()) {
+        // Invariants 1 and 2.
+        EXPECT_EQ(journal_[Journal::Kind::kProposed].generation,
+                  m.proposal().generation());
+        EXPECT_GE(m.proposal().generation(), generation_);
+        generation_ = m.proposal().generation();
+      }
+      if (m.has_commit()) {
+        EXPECT_EQ(journal_[Journal::Kind::kCommitted].generation,
+                  m.commit().generation());
+      }
+      const std::string text = MessageText(m);
+      if (!text.empty() && !send->to.empty()) told.push_back(text);
+    }
+  }
+  return absl::StrJoin(told, "; ");
+}
+
+v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
+                  const HelloOptions& options) {
+  v1::Hello hello;
+  hello.set_job("demo");
+  hello.set_node(node);
+  hello.set_incarnation(incarnation);
+  hello.set_ranks(options.ranks);
+  hello.set_run(options.run);
+  hello.set_launcher(options.launcher);
+  hello.set_generation_seen(options.generation_seen);
+  *hello.mutable_held() = options.held;
+  *hello.mutable_settings() = options.settings;
+  v1::Facts& facts = *hello.mutable_facts();
+  facts.set_boot_id(absl::StrCat("boot-", node));
+  v1::Interface& eth0 = *facts.add_interfaces();
+  eth0.set_name("eth0");
+  eth0.set_up(true);
+  v1::InterfaceAddress& address = *eth0.add_addresses();
+  // Any two names get two addresses.
+  const size_t number = std::hash<std::string>()(node) % 60000;
+  address.set_address(absl::StrCat("10.7.", number / 250, ".",
+                                   1 + number % 250));
+  address.set_prefix_length(16);
+  return hello;
+}
+
+namespace {
+
+Told Says(std::string node, v1::AgentMessage message) {
+  return [=](JobStory& story) {
+    return story.Step(Said{story.SessionOf(node), message});
+  };
+}
+
+}  // namespace
+
+Told Attends(std::string node, uint64_t incarnation, HelloOptions options) {
+  return [=](JobStory& story) {
+    Attend attend;
+    attend.hello = HelloOf(node, incarnation, options);
+    attend.observed_address =
+        attend.hello.facts().interfaces(0).addresses(0).address();
+    attend.fresh_credential = absl::StrCat("secret-", node, incarnation);
+    const SessionId before = story.SessionOf(node);
+    attend.session = story.NewSession(node);
+    const std::string answer = story.Step(attend);
+    // A refused stranger does not speak for the node.
+    if (answer.find("refuse") == 0 &&
+        answer.find("REDIALED") == std::string::npos && before != 0) {
+      story.Step(StreamClosed{attend.session});
+    }
+    return answer;
+  };
+}
+
+Told Beats(std::string node, uint64_t step) {
+  v1::AgentMessage message;
+  message.mutable_heartbeat()->set_step(step);
+  return Says(std::move(node), message);
+}
+
+Told Prepares(std::string node, uint64_t generation) {
+  v1::AgentMessage message;
+  message.mutable_prepared()->set_generation(generation);
+  message.mutable_prepared()->set_master_port(23456);
+  return Says(std::move(node), message);
+}
+
+Told PreparesAll(std::vector<std::string> nodes, uint64_t generation) {
+  return [=](JobStory& story) {
+    std::vector<std::string> told;
+    for (const std::string& node : nodes) {
+      const std::string text = Prepares(node, generation)(story);
+      if (!text.empty()) told.push_back(text);
+    }
+    return absl::StrJoin(told, "; ");
+  };
+}
+
+Told Refuses(std::string node, uint64_t generation) {
+  v1::AgentMessage message;
+  message.mutable_refused()->set_generation(generation);
+  message.mutable_refused()->set_reason("no free port");
+  return Says(std::move(node), message);
+}
+
+Told Breaks(std::string node) {
+  return [=](JobStory& story) {
+    return story.Step(StreamClosed{story.SessionOf(node)});
+  };
+}
+
+Told Exits(std::string node, uint64_t generation, int code, int signal,
+           uint32_t local_rank, std::string stderr_tail) {
+  v1::AgentMessage message;
+  v1::RankExited& exited = *message.mutable_rank_exited();
+  exited.set_generation(generation);
+  exited.set_code(code);
+  exited.set_signal(signal);
+  exited.set_local_rank(local_rank);
+  exited.set_stderr_tail(stderr_tail);
+  return Says(std::move(node), message);
+}
+
+Told Stops(std::string node, uint64_t generation) {
+  v1::AgentMessage message;
+  message.mutable_stopped()->set_generation(generation);
+  return Says(std::move(node), message);
+}
+
+Told Leaves(std::string node) {
+  v1::AgentMessage message;
+  message.mutable_leaving()->set_reason("drain");
+  return Says(std::move(node), message);
+}
+
+Told Gives(std::string node, uint64_t generation, std::string key,
+           std::string value) {
+  v1::AgentMessage message;
+  message.mutable_exchange()->set_generation(generation);
+  message.mutable_exchange()->set_key(key);
+  message.mutable_exchange()->add_values(value);
+  return Says(std::move(node), message);
+}
+
+Told SeesEnd(std::string node) {
+  v1::AgentMessage message;
+  message.mutable_end_seen();
+  return Says(std::move(node), message);
+}
+
+Told Ticks(double late_s) {
+  return [=](JobStory& story) {
+    return story.Step(Tick{absl::Seconds(late_s)});
+  };
+}
+
+Told StopIsAsked(int code) {
+  return [=](JobStory& story) {
+    return story.Step(StopAsked{code, v1::REASON_CODE_STOPPED, "asked"});
+  };
+}
+
+}  // namespace rollcall

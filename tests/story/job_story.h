@@ -1,0 +1,96 @@
+// JobStory: tells a Job a story in a table and writes its answer as text.
+//
+// A node is named by one word; its stream, incarnation and facts are made up
+// here. The answer holds what the protocol decides (form, run, abort, refuse,
+// end, exchange, forget) and leaves out what only informs (welcome, waiting,
+// logs). That journal entries come before their messages is checked always.
+#ifndef ROLLCALL_TESTS_STORY_JOB_STORY_H_
+#define ROLLCALL_TESTS_STORY_JOB_STORY_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/core/job.h"
+
+namespace rollcall {
+
+class JobStory {
+ public:
+  // `nodes`: "2" or "2:4".
+  explicit JobStory(const std::string& nodes, uint32_t max_restarts = 3);
+  // Goes on with a job that was restored, and with what was journaled before.
+  JobStory(Job job, const JobStory& before)
+      : job_(std::move(job)), journal_(before.journal_) {}
+
+  // One row: at which second, what happens, what is answered.
+  struct Row {
+    double at;
+    std::function<std::string(JobStory&)> event;
+    std::string expect;
+  };
+  void Tell(const std::vector<Row>& rows);
+
+  std::string Step(const Event& event);
+  Job& job() { return job_; }
+  SessionId SessionOf(const std::string& node) { return sessions_[node]; }
+  SessionId NewSession(const std::string& node);
+  uint64_t generation() const { return generation_; }
+  absl::Time now() const { return now_; }
+  // Bodies journaled so far, the latest per kind.
+  const std::map<Journal::Kind, Journal>& journal() const { return journal_; }
+  // Logs of all steps, for stories about them.
+  const std::string& logs() const { return logs_; }
+
+ private:
+  std::string Render(const std::vector<Action>& actions);
+
+  Job job_;
+  absl::Time now_ = absl::UnixEpoch();
+  std::map<std::string, SessionId> sessions_;
+  std::map<SessionId, std::string> names_;
+  SessionId next_session_ = 1;
+  uint64_t generation_ = 0;
+  std::map<Journal::Kind, Journal> journal_;
+  std::string logs_;
+};
+
+// --- Events, by the words of the protocol -------------------------------------
+
+using Told = std::function<std::string(JobStory&)>;
+
+struct HelloOptions {
+  uint32_t ranks = 1;
+  std::string run;
+  bool launcher = false;
+  v1::Held held;
+  v1::JobSettings settings;
+  uint64_t generation_seen = 0;
+  std::string address;
+};
+v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
+                  const HelloOptions& options = {});
+
+Told Attends(std::string node, uint64_t incarnation = 1,
+             HelloOptions options = {});
+Told Beats(std::string node, uint64_t step = 0);
+Told Prepares(std::string node, uint64_t generation);
+Told PreparesAll(std::vector<std::string> nodes, uint64_t generation);
+Told Refuses(std::string node, uint64_t generation);
+Told Breaks(std::string node);
+Told Exits(std::string node, uint64_t generation, int code, int signal = 0,
+           uint32_t local_rank = 0, std::string stderr_tail = "");
+Told Stops(std::string node, uint64_t generation);
+Told Leaves(std::string node);
+Told Gives(std::string node, uint64_t generation, std::string key,
+                std::string value);
+Told SeesEnd(std::string node);
+Told Ticks(double late_s = 0);
+Told StopIsAsked(int code);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TESTS_STORY_JOB_STORY_H_

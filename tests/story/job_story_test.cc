@@ -1,0 +1,635 @@
+// The daemon's side of the protocol, sentence by sentence.
+#include <csignal>
+
+#include <gtest/gtest.h>
+
+#include "tests/story/job_story.h"
+
+namespace rollcall {
+namespace {
+
+using Row = JobStory::Row;
+
+// --- Gathering and forming ------------------------------------------------------
+
+TEST(Forming, AFullWorldIsFormedAtOnceInTwoPhases) {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.1, Attends("b"), "form g1 a,b"},
+      {0.2, Prepares("b", 1), ""},
+      {0.3, Prepares("a", 1), "run g1"},
+      {0.4, Prepares("a", 1), ""},  // A retry changes nothing.
+  });
+}
+
+TEST(Forming, BetweenMinAndMaxTheLastCallDecides) {
+  JobStory story("2:4");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.1, Attends("b"), ""},
+      {1.0, Ticks(), ""},
+      {1.05, Attends("c"), ""},  // The call begins anew.
+      {1.2, Ticks(), ""},
+      {2.05, Ticks(), "form g1 a,b,c"},
+  });
+}
+
+TEST(Forming, MaxIsNotWaitedAfter) {
+  JobStory story("2:3");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.1, Attends("b"), ""},
+      {0.2, Attends("c"), "form g1 a,b,c"},
+  });
+}
+
+TEST(Forming, AWorkerThatRetriesCountsOnce) {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.1, Attends("a"), "refuse a REDIALED"},
+      {0.2, Attends("a"), "refuse a REDIALED"},
+      {0.3, Attends("b"), "form g1 a,b"},
+  });
+}
+
+TEST(Forming, RanksFollowNaturalOrderWithTheLauncherFirst) {
+  JobStory story("4");
+  HelloOptions launcher;
+  launcher.launcher = true;
+  story.Tell({
+      {0.0, Attends("node10"), ""},
+      {0.1, Attends("node2"), ""},
+      {0.2, Attends("zz", 1, launcher), ""},
+      {0.3, Attends("node1"), "form g1 zz,node1,node2,node10"},
+  });
+}
+
+TEST(Forming, WhoIsSilentBecomesASpareAndTheRestIsFormed) {
+  JobStory story("2:3");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), ""},
+      {0.0, Attends("c"), "form g1 a,b,c"},
+      {0.1, PreparesAll({"a", "b"}, 1), ""},
+      {10.0, Beats("a"), ""},
+      {10.0, Beats("b"), ""},
+      {10.0, Beats("c"), ""},
+      {30.0, Ticks(28), "abort g1 PREPARE_TIMEOUT; form g2 a,b"},
+      {30.1, Prepares("c", 1), ""},  // Too late.
+      {30.2, PreparesAll({"a", "b"}, 2), "run g2"},
+  });
+}
+
+TEST(Forming, WhoRefusesBecomesASpare) {
+  JobStory story("2:3");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), ""},
+      {0.0, Attends("c"), "form g1 a,b,c"},
+      {0.1, Refuses("a", 1), "abort g1 REFUSED; form g2 b,c"},
+      {0.2, PreparesAll({"b", "c"}, 2), "run g2"},
+  });
+  EXPECT_NE(story.job().Status(story.now()).nodes(0).reason().find("no free"),
+            std::string::npos);
+}
+
+TEST(Forming, ARefusalBelowMinGathersAgain) {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, Refuses("b", 1), "abort g1 REFUSED"},
+      {0.2, Attends("b", 1), "refuse b REDIALED; form g2 a,b"},
+  });
+  JobStory more("2:3");
+  more.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), ""},
+      {1.0, Ticks(), "form g1 a,b"},
+      {1.1, Refuses("b", 1), "abort g1 REFUSED"},
+      {1.2, Attends("c"), ""},  // The last call counts again.
+      {2.2, Ticks(), "form g2 a,c"},
+  });
+}
+
+TEST(Forming, NodeRankZeroLostWhileFormingIsLikeAnyOther) {
+  JobStory story("2:3");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), ""},
+      {0.0, Attends("c"), "form g1 a,b,c"},
+      {0.1, Breaks("a"), ""},
+      {1.1, Ticks(), "abort g1 LOST_STREAM; form g2 b,c"},
+  });
+}
+
+TEST(Forming, AMemberThatRedialsIsToldItsProposalAgain) {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, Breaks("b"), ""},
+      {0.2, Attends("b"), "form g1 a,b"},
+      {0.3, PreparesAll({"a", "b"}, 1), "run g1"},
+  });
+}
+
+TEST(Forming, MissingPeersAreNamedWhenTheTimeIsOver) {
+  JobStory story("3");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {300.0, Ticks(300), ""},
+      {599.0, Ticks(299), ""},
+      {600.0, Ticks(1), "end 69 JOIN_TIMEOUT"},
+      {600.1, SeesEnd("a"), "forget"},
+  });
+  EXPECT_NE(story.job().end()->reason().find("2 nodes that never attended"),
+            std::string::npos);
+}
+
+// --- Names, lives, runs -----------------------------------------------------------
+
+TEST(Identity, ALivingNameIsTakenAndABrokenOneIsReplaced) {
+  JobStory story("3");
+  story.Tell({
+      {0.0, Attends("a", 1), ""},
+      {0.1, Attends("a", 2), "refuse a NAME_TAKEN"},
+  });
+  JobStory broken("1:2");
+  broken.Tell({
+      {0.0, Attends("a", 1), ""},
+      {0.1, Breaks("a"), ""},
+      {0.2, Attends("a", 2), ""},
+      {1.2, Ticks(), "form g1 a"},
+  });
+}
+
+TEST(Identity, TheNextLifeOfAMemberEndsItsGeneration) {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b", 1), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, Breaks("b"), ""},
+      {0.3, Attends("b", 2), "abort g1 REPLACED; form g2 a,b"},
+  });
+}
+
+TEST(Identity, AReplacedLifeThatWakesUpIsToldSo) {
+  JobStory story("2");
+  HelloOptions known;
+  known.run = "run1";
+  story.Tell({
+      {0.0, Attends("b", 1), ""},
+      {0.1, Breaks("b"), ""},
+      {0.2, Attends("b", 2), ""},
+      {0.3, Attends("b", 1, known), "refuse b REPLACED"},
+  });
+}
+
+TEST(Identity, AnotherRunIsFenced) {
+  JobStory story("2");
+  HelloOptions other;
+  other.run = "run0";
+  story.Tell({{0.0, Attends("a", 1, other), "refuse a OTHER_RUN"}});
+}
+
+TEST(Identity, ContradictingSettingsAreRefused) {
+  JobStory story("2");
+  HelloOptions other;
+  other.settings.set_nodes_max(5);
+  HelloOptions same;
+  same.settings.set_nodes_max(2);
+  story.Tell({
+      {0.0, Attends("a", 1, other), "refuse a SETTINGS"},
+      {0.1, Attends("a", 1, same), ""},
+  });
+}
+
+TEST(Identity, GenerationsGoOnAboveTheHighestSeen) {
+  JobStory story("1");
+  HelloOptions seen;
+  seen.generation_seen = 41;
+  story.Tell({{0.0, Attends("a", 1, seen), "form g42 a"}});
+}
+
+// --- Loss ---------------------------------------------------------------------------
+
+std::vector<Row> ThreeRun() {
+  return {
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), ""},
+      {0.0, Attends("c"), "form g1 a,b,c"},
+      {0.1, PreparesAll({"a", "b", "c"}, 1), "run g1"},
+  };
+}
+
+TEST(Loss, ABrokenStreamIsLostAfterTheGrace) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Breaks("b"), ""},
+      {1.9, Ticks(), ""},
+      {2.0, Ticks(), "abort g1 LOST_STREAM; form g2 a,c"},
+      {2.1, PreparesAll({"a", "c"}, 2), "run g2"},
+  });
+  const v1::JobStatus status = story.job().Status(story.now());
+  EXPECT_EQ(status.last_reform().node(), "b");
+  EXPECT_EQ(status.last_reform().code(), v1::REASON_CODE_LOST_STREAM);
+  EXPECT_EQ(status.nodes(1).state(), v1::NODE_STATE_LOST);
+  EXPECT_EQ(status.restarts_charged(), 0u);
+}
+
+TEST(Loss, AStreamThatIsBackInTimeCostsNothing) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  HelloOptions held;
+  held.run = "run1";
+  held.held.set_running_generation(1);
+  story.Tell({
+      {1.0, Breaks("b"), ""},
+      {1.5, Attends("b", 1, held), ""},
+      {2.5, Ticks(), ""},
+  });
+  EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
+}
+
+TEST(Loss, SilenceIsLostWhenTheLeaseEnds) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {4.0, Beats("a"), ""},
+      {4.0, Beats("c"), ""},
+      {5.05, Ticks(), ""},
+      {5.1, Ticks(), "refuse b LOST; abort g1 LOST_LEASE; form g2 a,c"},
+      {5.2, Attends("b", 1), "refuse b LOST"},  // It must draw a new life,
+      {5.3, Attends("b", 2), ""},               // and is a spare then.
+  });
+}
+
+TEST(Loss, ALateLoopBlamesNobody) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {60.0, Ticks(55), ""},  // 5 s of it were the agents' own.
+      {60.0, Beats("a"), ""},
+      {60.0, Beats("b"), ""},
+      {60.0, Beats("c"), ""},
+  });
+  EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
+}
+
+TEST(Loss, BelowMinTheRestGathersAndTheLostAreNamed) {
+  JobStory story("3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Breaks("b"), ""},
+      {2.0, Ticks(), "abort g1 LOST_STREAM"},
+      {3.0, Ticks(), ""},
+      {300.0, Ticks(297), ""},
+      {602.0, Ticks(302), "end 69 JOIN_TIMEOUT"},
+  });
+  EXPECT_NE(story.job().end()->reason().find("missing: b"), std::string::npos)
+      << story.job().end()->reason();
+}
+
+TEST(Loss, SeatsAreStickyAndASpareTakesTheEmptyOne) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  HelloOptions held;
+  held.run = "run1";
+  story.Tell({
+      {0.2, Attends("d"), ""},  // A spare: the world is full.
+      {1.0, Breaks("a"), ""},
+      {2.0, Ticks(), "abort g1 LOST_STREAM; form g2 d,b,c"},
+      {2.1, PreparesAll({"d", "b", "c"}, 2), "run g2"},
+      {3.0, Attends("a", 2), ""},  // Who comes back has no claim.
+      {3.0, Beats("b"), ""},
+      {3.1, Breaks("c"), ""},
+      {4.1, Ticks(), "abort g2 LOST_STREAM; form g3 d,b,a"},
+  });
+}
+
+// --- Failure ------------------------------------------------------------------------
+
+TEST(Failure, ARankThatFailsIsRestartedUntilTheBudgetIsEmpty) {
+  JobStory story("1", /*max_restarts=*/1);
+  story.Tell({
+      {0.0, Attends("a"), "form g1 a"},
+      {0.1, Prepares("a", 1), "run g1"},
+      {0.2, Exits("a", 1, 3), "abort g1 RANK_EXIT; form g2 a"},
+      {0.3, Stops("a", 1), ""},
+      {0.4, Prepares("a", 2), "run g2"},
+      {0.5, Exits("a", 2, 4), "abort g2 RANK_EXIT"},
+      {0.6, Stops("a", 2), "end 4 RESTART_BUDGET"},
+      {0.7, SeesEnd("a"), "forget"},
+  });
+  EXPECT_EQ(story.job().end()->causes_size(), 2);
+  EXPECT_EQ(story.job().end()->root_cause().node(), "a");
+  EXPECT_EQ(story.job().end()->root_cause().value(), 4);
+}
+
+TEST(Failure, WithoutABudgetItsOwnCodeIsTheEnd) {
+  JobStory story("2", 0);
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, Exits("b", 1, 0, SIGSEGV), "abort g1 RANK_SIGNAL"},
+      {0.3, Stops("b", 1), ""},
+      {0.4, Stops("a", 1), "end 139 RANK_SIGNAL"},
+  });
+}
+
+TEST(Failure, TheHeavierCauseWithinALeaseTakesTheBlame) {
+  JobStory story("2", 0);
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, Exits("a", 1, 1, 0, 0, "Connection reset by peer"),
+       "abort g1 RANK_COMMUNICATION"},
+      {0.3, Stops("a", 1), ""},
+      {0.4, Exits("b", 1, 0, SIGKILL), ""},
+      {0.5, Stops("b", 1), "end 137 RANK_SIGNAL"},
+  });
+  EXPECT_EQ(story.job().end()->root_cause().node(), "b");
+}
+
+TEST(Failure, ALostNodeOutranksAFailureAndCostsNothing) {
+  JobStory story("1:2", 0);
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, Exits("a", 1, 1, 0, 0, "ncclRemoteError"),
+       "abort g1 RANK_COMMUNICATION"},
+      {0.3, Stops("a", 1), ""},
+      {0.4, Breaks("b"), ""},
+      {1.4, Ticks(), "form g2 a"},
+  });
+  EXPECT_EQ(story.job().Status(story.now()).root_cause().node(), "b");
+}
+
+TEST(Failure, AChargeIsGivenBackWhenANodeWasLost) {
+  JobStory story("1:2", 3);
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, Exits("a", 1, 1), "abort g1 RANK_EXIT; form g2 a,b"},
+      {0.4, Breaks("b"), ""},
+      {1.4, Ticks(), "abort g2 LOST_STREAM; form g3 a"},
+  });
+  EXPECT_EQ(story.job().Status(story.now()).restarts_charged(), 0u);
+}
+
+TEST(Failure, ProgressRefillsTheBudget) {
+  JobStory story("1", 1);
+  story.Tell({
+      {0.0, Attends("a"), "form g1 a"},
+      {0.1, Prepares("a", 1), "run g1"},
+      {0.2, Exits("a", 1, 3), "abort g1 RANK_EXIT; form g2 a"},
+      {0.4, Prepares("a", 2), "run g2"},
+      {0.5, Beats("a", 7), ""},
+      {0.6, Exits("a", 2, 3), "abort g2 RANK_EXIT; form g3 a"},
+      {0.7, Prepares("a", 3), "run g3"},
+      {0.8, Beats("a", 7), ""},  // The same step again is none.
+      {0.9, Exits("a", 3, 3), "abort g3 RANK_EXIT"},
+  });
+}
+
+TEST(Failure, ACommandThatCannotRunIsNotTriedAgain) {
+  JobStory story("1", 3);
+  story.Tell({
+      {0.0, Attends("a"), "form g1 a"},
+      {0.1, Prepares("a", 1), "run g1"},
+      {0.2, Exits("a", 1, 127), "abort g1 NOT_STARTED"},
+      {0.3, Stops("a", 1), "end 127 NOT_STARTED"},
+  });
+}
+
+TEST(Failure, OldGenerationsSpeakInVain) {
+  JobStory story("1", 3);
+  story.Tell({
+      {0.0, Attends("a"), "form g1 a"},
+      {0.1, Prepares("a", 1), "run g1"},
+      {0.2, Exits("a", 1, 3), "abort g1 RANK_EXIT; form g2 a"},
+      {0.4, Prepares("a", 2), "run g2"},
+      {0.5, Exits("a", 1, 3), ""},
+      {0.6, Refuses("a", 1), ""},
+      {0.7, Prepares("a", 1), ""},
+  });
+  EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
+}
+
+// --- The end ------------------------------------------------------------------------
+
+TEST(Ending, AllRanksExitZero) {
+  JobStory story("2");
+  HelloOptions two;
+  two.ranks = 2;
+  story.Tell({
+      {0.0, Attends("a", 1, two), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, Exits("a", 1, 0, 0, 0), ""},
+      {0.2, Exits("a", 1, 0, 0, 0), ""},  // A retry is not a second rank.
+      {0.3, Exits("b", 1, 0), ""},
+      {0.4, Exits("a", 1, 0, 0, 1), "end 0 FINISHED"},
+      {0.5, SeesEnd("a"), ""},
+      {0.6, SeesEnd("b"), "forget"},
+  });
+}
+
+TEST(Ending, ANodeWhoseWorkIsDoneMayGo) {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, Exits("a", 1, 0), ""},
+      {0.3, Breaks("a"), ""},
+      {1.3, Ticks(), ""},
+      {1.4, Exits("b", 1, 0), "end 0 FINISHED"},
+  });
+}
+
+TEST(Ending, WhoComesAfterTheEndIsToldIt) {
+  JobStory story("1");
+  story.Tell({
+      {0.0, Attends("a"), "form g1 a"},
+      {0.1, Prepares("a", 1), "run g1"},
+      {0.2, Exits("a", 1, 0), "end 0 FINISHED"},
+      {0.3, Attends("b"), "end 0 FINISHED"},
+      {0.4, SeesEnd("b"), ""},
+      {0.5, SeesEnd("a"), "forget"},
+  });
+}
+
+TEST(Ending, LingersForTheDeafOneLeaseAtMost) {
+  JobStory story("1");
+  story.Tell({
+      {0.0, Attends("a"), "form g1 a"},
+      {0.1, Prepares("a", 1), "run g1"},
+      {0.2, Exits("a", 1, 0), "end 0 FINISHED"},
+      {5.1, Ticks(), ""},
+      {5.2, Ticks(), "forget"},
+  });
+}
+
+TEST(Ending, StopEndsTheJobWithItsCode) {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.1, StopIsAsked(130), "end 130 STOPPED"},
+      {0.2, StopIsAsked(1), ""},
+  });
+}
+
+TEST(Ending, ALeavingNodeGoesAndTheRestGoesOn) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Leaves("b"), "abort g1 LEAVING; form g2 a,c"},
+      {1.1, Stops("b", 1), "end 0 LEAVING"},
+      {1.2, Breaks("b"), ""},
+      {1.3, PreparesAll({"a", "c"}, 2), "run g2"},
+  });
+}
+
+TEST(Ending, BelowMinALeavingNodeEndsTheJobForRequeue) {
+  JobStory story("3");
+  story.Tell(ThreeRun());
+  story.Tell({{1.0, Leaves("b"), "end 75 REQUEUE"}});
+}
+
+// --- Exchange -----------------------------------------------------------------------
+
+TEST(Exchange, AllInThenAllOut) {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, Gives("a", 1, "k", "x"), ""},  // Nothing runs yet.
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, Gives("a", 1, "k", "x"), ""},
+      {0.3, Gives("a", 1, "k", "x"), ""},
+      {0.4, Gives("b", 1, "k", "y"), "exchange k=x,y"},
+      {0.5, Gives("b", 1, "k", "y"), "exchange k=x,y"},  // Asked again.
+      {0.6, Gives("b", 1, "k", "z"), "refuse b INVALID"},
+      {0.7, Gives("a", 9, "k", "x"), ""},
+  });
+}
+
+// --- A daemon that was restarted ------------------------------------------------------
+
+JournalState StateOf(const JobStory& story, bool committed) {
+  JournalState state;
+  state.run = "run1";
+  EXPECT_TRUE(state.settings.ParseFromString(
+      story.journal().at(Journal::Kind::kRunStarted).body));
+  const Journal& proposed = story.journal().at(Journal::Kind::kProposed);
+  state.generation = proposed.generation;
+  state.proposal.emplace();
+  EXPECT_TRUE(state.proposal->ParseFromString(proposed.body));
+  if (committed) {
+    state.seal.emplace();
+    EXPECT_TRUE(state.seal->ParseFromString(
+        story.journal().at(Journal::Kind::kCommitted).body));
+  }
+  return state;
+}
+
+HelloOptions Holds(uint64_t prepared, uint64_t running) {
+  HelloOptions options;
+  options.run = "run1";
+  options.generation_seen = 1;
+  options.held.set_prepared_generation(prepared);
+  options.held.set_running_generation(running);
+  return options;
+}
+
+TEST(Restart, ACommittedGenerationRunsOn) {
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  JobStory after(Job::Restore("demo", StateOf(before, true), Limits(),
+                              absl::UnixEpoch()),
+                 before);
+  after.Tell({
+      {0.1, Attends("a", 1, Holds(0, 1)), ""},
+      {0.1, Attends("b", 1, Holds(0, 1)), ""},
+      // This one had not heard of the commit.
+      {0.1, Attends("c", 1, Holds(1, 0)), "run g1"},
+      {0.2, Exits("a", 1, 0), ""},
+      {0.2, Exits("b", 1, 0), ""},
+      {0.2, Exits("c", 1, 0), "end 0 FINISHED"},
+  });
+}
+
+TEST(Restart, ExitsThatHappenedMeanwhileCount) {
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  JobStory after(Job::Restore("demo", StateOf(before, true), Limits(),
+                              absl::UnixEpoch()),
+                 before);
+  HelloOptions done = Holds(0, 1);
+  done.held.add_exits()->set_generation(1);
+  after.Tell({
+      {0.1, Attends("a", 1, done), ""},
+      {0.1, Attends("b", 1, done), ""},
+      {0.1, Attends("c", 1, done), "end 0 FINISHED"},
+  });
+}
+
+TEST(Restart, WhoDoesNotComeBackIsLost) {
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  JobStory after(Job::Restore("demo", StateOf(before, true), Limits(),
+                              absl::UnixEpoch()),
+                 before);
+  after.Tell({
+      {0.1, Attends("a", 1, Holds(0, 1)), ""},
+      {0.1, Attends("c", 1, Holds(0, 1)), ""},
+  });
+  for (double t = 4; t <= 56; t += 4) {
+    after.Tell({{t, Beats("a"), ""}, {t, Beats("c"), ""}, {t, Ticks(), ""}});
+  }
+  after.Tell({
+      {59.9, Ticks(), ""},
+      {60.0, Ticks(), "abort g1 LOST_STREAM; form g2 a,c"},
+  });
+}
+
+TEST(Restart, AProposalThatWasNotCommittedIsDropped) {
+  JobStory before("2");
+  before.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+  });
+  JobStory after(Job::Restore("demo", StateOf(before, false), Limits(),
+                              absl::UnixEpoch()),
+                 before);
+  after.Tell({
+      {0.1, Attends("a", 1, Holds(1, 0)), ""},
+      {0.2, Attends("b", 1, Holds(0, 0)), "form g2 a,b"},
+  });
+}
+
+TEST(Restart, AMembersNextLifeIsNotTheMember) {
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  JobStory after(Job::Restore("demo", StateOf(before, true), Limits(),
+                              absl::UnixEpoch()),
+                 before);
+  after.Tell({
+      {0.1, Attends("a", 1, Holds(0, 1)), ""},
+      {0.1, Attends("b", 1, Holds(0, 1)), ""},
+      {0.1, Attends("c", 7), "abort g1 REPLACED; form g2 a,b,c"},
+  });
+}
+
+}  // namespace
+}  // namespace rollcall
