@@ -140,7 +140,18 @@ void Agent::On(const StreamDown& down) {
                       living_ != 0 ? ", the ranks run on" : ""));
   }
   Refused(down);
-  if (!exit_.has_value()) Redial(down.jitter);
+  if (exit_.has_value()) return;
+  if (!welcomed_) TellNobodyAnswers(down.refusal.has_value());
+  Redial(down.jitter);
+}
+
+// Keeps to one text, since each endpoint fails in words of its own and a line
+// that changes is told again.
+void Agent::TellNobodyAnswers(bool refused) {
+  if (first_error_.empty() || refused) first_error_ = last_error_;
+  Tell(Report::Kind::kWaiting,
+       absl::StrCat(refused ? "not let in yet: " : "no daemon answers yet: ",
+                    first_error_));
 }
 
 void Agent::Redial(double jitter) {
@@ -349,9 +360,8 @@ void Agent::OnAbort(const v1::Abort& abort) {
   generation_seen_ = abort.generation();
   DropPreparation();
   if (running_.has_value()) {
-    Tell(Report::Kind::kWarning, absl::StrCat("generation ",
-                                              abort.generation(), " ended: ",
-                                              abort.reason()));
+    Tell(Report::Kind::kState, absl::StrCat("generation ", abort.generation(),
+                                            " ended: ", abort.reason()));
   }
   EndGeneration(abort.reason());
   stopped_to_say_ = abort.generation();

@@ -253,6 +253,7 @@ class Agent {
   void NameTaken(const std::string& text);
   void AttendAnew(uint64_t incarnation, const std::string& why);
   void Redial(double jitter);
+  void TellNobodyAnswers(bool refused);
 
   v1::Held HeldNow() const;
   void SayExchange(const std::string& key, Exchange& exchange);
@@ -280,6 +281,8 @@ class Agent {
   absl::Time give_up_at_;  // While not attending.
   bool welcomed_ = false;  // Ever.
   std::string last_error_;
+  // What the first attempt failed with; told until one is welcomed.
+  std::string first_error_;
   absl::Time name_taken_until_ = absl::InfiniteFuture();
   absl::Duration heartbeat_;
   absl::Time next_heartbeat_ = absl::InfiniteFuture();

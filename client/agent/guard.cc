@@ -1,0 +1,246 @@
+#include "client/agent/guard.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "client/agent/cgroup.h"
+
+namespace rollcall {
+namespace {
+
+// More than the agent ever writes in one line.
+constexpr size_t kLineBytesMost = 16 << 10;
+constexpr size_t kChargesMost = 1024;
+constexpr int kOldKernelFdsMost = 4096;
+// A process stuck in the kernel may need this long to die of its SIGKILL.
+constexpr absl::Duration kPatience = absl::Minutes(1);
+
+std::string SessionLine(const RankSession& session) {
+  return absl::StrCat("session ", session.id, " ", session.start_ticks, "\n");
+}
+
+std::string CgroupLine(const std::string& folder) {
+  return absl::StrCat("cgroup ", folder, "\n");
+}
+
+// The agent's environment without ROLLCALL_*; borrowed from environ.
+std::vector<char*> GuardEnvironment() {
+  std::vector<char*> entries;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    if (!absl::StartsWith(*entry, "ROLLCALL_")) entries.push_back(*entry);
+  }
+  entries.push_back(nullptr);
+  return entries;
+}
+
+// Returns 0 or what went wrong.
+int Spawn(const std::string& self, int stdin_fd, pid_t* pid) {
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_init(&files);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  // A session of its own: what a terminal sends the agent does not reach it.
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID |
+                                            POSIX_SPAWN_SETSIGMASK |
+                                            POSIX_SPAWN_SETSIGDEF);
+  posix_spawn_file_actions_adddup2(&files, stdin_fd, 0);
+  // Not the agent's: who reads those waits for their end.
+  posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+  char name[] = "rollcall";
+  char command[] = "guard";
+  char* const argv[] = {name, command, nullptr};
+  const int error = posix_spawn(pid, self.c_str(), &files, &attributes, argv,
+                                GuardEnvironment().data());
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  return error;
+}
+
+}  // namespace
+
+Guard::Guard(std::string self, std::string marker) : self_(std::move(self)) {
+  kin_.marker = std::move(marker);
+}
+
+Guard::~Guard() {
+  if (!running()) return;
+  Tell("done\n");
+  shutdown(line_.get(), SHUT_WR);
+  // Its end closes its side. One that was stopped would never come to it.
+  pollfd polled{line_.get(), POLLIN, 0};
+  while (poll(&polled, 1, 1000) < 0 && errno == EINTR) {
+  }
+  End();
+}
+
+absl::Status Guard::Start() {
+  End();
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("the guard of the ranks: socketpair: ", strerror(errno)));
+  }
+  Fd ours(ends[0]), theirs(ends[1]);
+  ours.LeaveStandard();
+  theirs.LeaveStandard();
+  pid_t pid = 0;
+  const int error = Spawn(self_, theirs.get(), &pid);
+  if (error != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("the guard of the ranks could not be started as \"", self_,
+                     " guard\": ", strerror(error)));
+  }
+  pid_ = pid;
+  line_ = std::move(ours);
+  std::string all = absl::StrCat("marker ", kin_.marker, "\n");
+  for (const RankSession& session : kin_.sessions) {
+    absl::StrAppend(&all, SessionLine(session));
+  }
+  for (const std::string& folder : kin_.cgroups) {
+    absl::StrAppend(&all, CgroupLine(folder));
+  }
+  Tell(all);
+  return absl::OkStatus();
+}
+
+void Guard::AddSession(const RankSession& session) {
+  kin_.sessions.push_back(session);
+  Tell(SessionLine(session));
+}
+
+void Guard::AddCgroup(const std::string& folder) {
+  kin_.cgroups.push_back(folder);
+  Tell(CgroupLine(folder));
+}
+
+void Guard::ForgetAll() {
+  std::string all;
+  for (const RankSession& session : kin_.sessions) {
+    absl::StrAppend(&all, "forget ", session.id, "\n");
+  }
+  for (const std::string& folder : kin_.cgroups) {
+    absl::StrAppend(&all, "forget ", folder, "\n");
+  }
+  kin_.sessions.clear();
+  kin_.cgroups.clear();
+  Tell(all);
+}
+
+void Guard::Tell(const std::string& text) {
+  size_t sent = 0;
+  while (line_.open() && sent < text.size()) {
+    const ssize_t n = send(line_.get(), text.data() + sent, text.size() - sent,
+                           MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      // Dead, or stopped for so long that its socket is full: the next one is
+      // told all of it again.
+      kill(pid_, SIGKILL);
+      return;
+    }
+    sent += n;
+  }
+}
+
+void Guard::End() {
+  if (!running()) return;
+  // Before its line is closed, so that it does not take that for our death.
+  kill(pid_, SIGKILL);
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  line_.Close();
+  pid_ = 0;
+}
+
+void GuardOrders::Read(absl::string_view line) {
+  const std::vector<absl::string_view> words =
+      absl::StrSplit(line, absl::MaxSplits(' ', 1));
+  const absl::string_view order = words[0];
+  const absl::string_view rest = words.size() > 1 ? words[1] : "";
+  if (order == "done") {
+    done_ = true;
+  } else if (order == "marker") {
+    kin_.marker = std::string(rest);
+  } else if (order == "session") {
+    const std::vector<absl::string_view> numbers = absl::StrSplit(rest, ' ');
+    RankSession session;
+    if (numbers.size() == 2 && kin_.sessions.size() < kChargesMost &&
+        absl::SimpleAtoi(numbers[0], &session.id) && session.id > 1 &&
+        absl::SimpleAtoi(numbers[1], &session.start_ticks)) {
+      kin_.sessions.push_back(session);
+    }
+  } else if (order == "cgroup") {
+    if (absl::StartsWith(rest, "/") && kin_.cgroups.size() < kChargesMost) {
+      kin_.cgroups.emplace_back(rest);
+    }
+  } else if (order == "forget") {
+    pid_t id = 0;
+    const bool session = absl::SimpleAtoi(rest, &id);
+    std::erase_if(kin_.sessions,
+                  [&](const RankSession& s) { return session && s.id == id; });
+    std::erase(kin_.cgroups, rest);
+  }
+}
+
+int GuardMain() {
+  for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1,
+                            SIGUSR2, SIGALRM, SIGTSTP}) {
+    signal(ignored, SIG_IGN);
+  }
+  setsid();  // Already a leader where the agent started it.
+  // A name of its own: who ends all processes named rollcall should still have
+  // the ranks ended.
+  prctl(PR_SET_NAME, "rc-guard");
+  if (chdir("/") != 0) return 1;
+  if (syscall(SYS_close_range, 3U, ~0U, 0U) != 0) {
+    for (int fd = 3; fd < kOldKernelFdsMost; ++fd) close(fd);
+  }
+
+  GuardOrders orders;
+  std::string line;
+  char piece[4096];
+  while (true) {
+    const ssize_t got = read(0, piece, sizeof piece);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    for (const char c : absl::string_view(piece, got)) {
+      if (c == '\n') {
+        orders.Read(line);
+        line.clear();
+      } else if (line.size() < kLineBytesMost) {
+        line += c;
+      }
+    }
+  }
+  if (orders.done()) return 0;
+  Sweep(orders.kin(), kPatience);
+  for (const std::string& folder : orders.kin().cgroups) RemoveCgroup(folder);
+  return 0;
+}
+
+}  // namespace rollcall

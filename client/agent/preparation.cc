@@ -1,0 +1,285 @@
+#include "client/agent/preparation.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/agent/hosts_file.h"
+#include "client/agent/master_port.h"
+#include "client/agent/nccl_mint.h"
+#include "client/agent/rank_environment.h"
+#include "daemon/core/check.h"
+#include "daemon/core/limits.h"
+#include "daemon/server/mutex.h"
+
+namespace rollcall {
+namespace {
+
+constexpr absl::Duration kMintTimeout = absl::Seconds(10);
+// Shorter than prepare_timeout, so that somebody else's lock costs a warning
+// and not the seat.
+constexpr absl::Duration kHostsLockTimeout = absl::Seconds(5);
+
+EditFileOptions HostsOptions() {
+  EditFileOptions options;
+  options.lock_timeout = kHostsLockTimeout;
+  return options;
+}
+
+// A counter that poll(2) can wait for.
+class Wake {
+ public:
+  Wake() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~Wake() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Wake(const Wake&) = delete;
+  Wake& operator=(const Wake&) = delete;
+  void Set() {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = write(fd_, &one, sizeof(one));
+  }
+  void Clear() {
+    uint64_t count;
+    [[maybe_unused]] const ssize_t n = read(fd_, &count, sizeof(count));
+  }
+  // -1 where there is none: waits then end by their own deadline.
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+uint32_t NcclIdCount(const v1::World& world) {
+  constexpr uint32_t kRanks = Limits::ranks_per_nccl_id;
+  return (world.world_size() + kRanks - 1) / kRanks;
+}
+
+}  // namespace
+
+// One thread that does what was asked last. What it holds for a generation
+// (port, child) stays here until Undo or the next one.
+class Preparation::Worker {
+ public:
+  Worker(PreparationOptions options, Done done)
+      : options_(std::move(options)),
+        done_(std::move(done)),
+        owner_(ThisOwner(options_.node)),
+        thread_([this] { Run(); }) {}
+
+  ~Worker() { Stop(); }
+
+  void Prepare(const v1::World& world, uint32_t node_rank) {
+    CHECK(node_rank < static_cast<uint32_t>(world.members_size()));
+    MutexLock lock(mutex_);
+    wanted_ = Wanted{world, node_rank};
+    generation_ = world.generation();
+    port_.reset();
+    Signal();
+  }
+
+  void Undo(uint64_t generation) {
+    MutexLock lock(mutex_);
+    if (generation_ != generation) return;
+    generation_ = 0;
+    wanted_.reset();
+    port_.reset();
+    Signal();
+  }
+
+  void ReleasePort(uint64_t generation) {
+    MutexLock lock(mutex_);
+    if (generation_ == generation) port_.reset();
+  }
+
+  std::vector<std::string> RestoreHosts() {
+    Stop();
+    std::vector<std::string> warnings;
+    if (!written_.has_value()) return warnings;
+    const absl::Status status =
+        HostsFile(options_.hosts_file, HostsOptions())
+            .Remove(written_->job, written_->run, owner_, &warnings);
+    if (!status.ok()) {
+      warnings.push_back(absl::StrCat(
+          "hosts file not restored: ", std::string(status.message()),
+          "; take the lines of job ", written_->job, " out of ",
+          options_.hosts_file));
+    }
+    written_.reset();
+    return warnings;
+  }
+
+ private:
+  struct Wanted {
+    v1::World world;
+    uint32_t node_rank;
+  };
+  struct Written {
+    std::string job;
+    std::string run;
+  };
+  using Outcome = std::variant<PreparationDone, PreparationFailed>;
+
+  void Signal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    superseded_.Set();
+    changed_.NotifyAll();
+    ++revision_;
+  }
+
+  void Stop() {
+    {
+      MutexLock lock(mutex_);
+      stopping_ = true;
+      generation_ = 0;
+      wanted_.reset();
+      port_.reset();
+      Signal();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void Run() {
+    uint64_t seen = 0;
+    while (true) {
+      std::optional<Wanted> wanted;
+      {
+        MutexLock lock(mutex_);
+        while (revision_ == seen && !stopping_) changed_.Wait(mutex_);
+        seen = revision_;
+        superseded_.Clear();
+        wanted = std::exchange(wanted_, std::nullopt);
+        if (stopping_) break;
+      }
+      // The last generation's child goes before the next one's comes.
+      mint_.reset();
+      if (wanted.has_value())
+        Answer(wanted->world.generation(), Carry(*wanted));
+    }
+    mint_.reset();
+  }
+
+  // Tells the outcome, unless it is no longer asked for.
+  void Answer(uint64_t generation, Outcome outcome) {
+    {
+      MutexLock lock(mutex_);
+      if (generation_ != generation) return;
+    }
+    done_(std::move(outcome));
+  }
+
+  // The child mints while the port is bound and the hosts file written.
+  Outcome Carry(const Wanted& wanted) {
+    const uint64_t generation = wanted.world.generation();
+    PreparationDone done{generation};
+    const bool is_first = wanted.node_rank == 0;
+    if (is_first) {
+      StartMint(wanted, done);
+      if (absl::Status status = HoldPort(generation, done); !status.ok()) {
+        return PreparationFailed{generation, std::string(status.message())};
+      }
+    }
+    WriteHosts(wanted, done);
+    if (mint_ != nullptr) AwaitMint(done);
+    return done;
+  }
+
+  void StartMint(const Wanted& wanted, PreparationDone& done) {
+    NcclMint::Options options;
+    options.self = options_.self;
+    options.environment = CommandEnvironment(options_.environment, wanted.world,
+                                             wanted.node_rank);
+    options.library =
+        FindNcclLibrary(options_.nccl_library, options.environment);
+    options.count = NcclIdCount(wanted.world);
+    auto mint = NcclMint::Start(options);
+    if (mint.ok()) {
+      mint_ = *std::move(mint);
+    } else {
+      done.nccl_absent = std::string(mint.status().message());
+    }
+  }
+
+  void AwaitMint(PreparationDone& done) {
+    auto minted = mint_->Await(kMintTimeout, superseded_.fd());
+    if (minted.ok()) {
+      done.nccl_ids = std::move(minted->ids);
+      done.nccl_version = minted->version;
+      return;
+    }
+    done.nccl_absent = std::string(minted.status().message());
+    mint_.reset();
+  }
+
+  absl::Status HoldPort(uint64_t generation, PreparationDone& done) {
+    auto port = MasterPort::Hold(MasterPortRanges(ReadEphemeralRange()),
+                                 std::random_device{}());
+    if (!port.ok()) return port.status();
+    done.master_port = port->port();
+    MutexLock lock(mutex_);
+    if (generation_ == generation) port_ = *std::move(port);
+    return absl::OkStatus();
+  }
+
+  void WriteHosts(const Wanted& wanted, PreparationDone& done) {
+    if (options_.hosts_file.empty()) return;
+    const absl::Status status =
+        HostsFile(options_.hosts_file, HostsOptions())
+            .Write(wanted.world, wanted.node_rank, owner_, &done.warnings);
+    if (status.ok()) {
+      written_ = Written{wanted.world.job(), wanted.world.run()};
+    } else {
+      done.warnings.push_back(absl::StrCat(
+          "hosts file not written: ", std::string(status.message()),
+          "; names of peers may not resolve here, addresses work; "
+          "--hosts-file PATH writes elsewhere, --no-hosts not at all"));
+    }
+  }
+
+  const PreparationOptions options_;
+  const Done done_;
+  const HostsOwner owner_;
+
+  // The thread's own until it is joined.
+  std::unique_ptr<NcclMint> mint_;
+  std::optional<Written> written_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  Wake superseded_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  // Grows with each request, so that none is missed while another is done.
+  uint64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Asked for and neither undone nor superseded; 0: none.
+  uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<Wanted> wanted_ ABSL_GUARDED_BY(mutex_);
+  std::optional<MasterPort> port_ ABSL_GUARDED_BY(mutex_);
+
+  // Last: it uses all of the above.
+  std::thread thread_;
+};
+
+Preparation::Preparation(PreparationOptions options, Done done)
+    : worker_(std::make_unique<Worker>(std::move(options), std::move(done))) {}
+
+Preparation::~Preparation() = default;
+
+void Preparation::Prepare(const v1::World& world, uint32_t node_rank) {
+  worker_->Prepare(world, node_rank);
+}
+
+void Preparation::Undo(uint64_t generation) { worker_->Undo(generation); }
+
+void Preparation::ReleasePort(uint64_t generation) {
+  worker_->ReleasePort(generation);
+}
+
+std::vector<std::string> Preparation::RestoreHosts() {
+  return worker_->RestoreHosts();
+}
+
+}  // namespace rollcall

@@ -48,7 +48,8 @@ class Preparation {
   // Undoes what is left, but for the hosts block: see RestoreHosts.
   ~Preparation();
 
-  // Begins; a generation that is still being prepared is undone first.
+  // Begins; the generation before it is undone first. Answered once through
+  // `done`, unless it is undone or superseded before.
   void Prepare(const v1::World& world, uint32_t node_rank);
 
   // Gives the port back and ends the minting child of that generation.
@@ -59,8 +60,9 @@ class Preparation {
   // Undo or the next Prepare: a root must outlive its check-ins.
   void ReleasePort(uint64_t generation);
 
-  // Takes this agent's hosts block out again. Blocks; called once, at the end.
-  // Returns warnings.
+  // Takes this agent's hosts block out again. Blocks; called once, at the end:
+  // undoes what is left, and nothing can be prepared afterwards. Returns
+  // warnings.
   std::vector<std::string> RestoreHosts();
 
  private:

@@ -52,8 +52,9 @@ class Processes {
  public:
   struct Callbacks {
     std::function<void(RankEnded)> ended;
-    // All ranks of the generation have ended, their output is written, and
-    // nothing that they started is left.
+    // All ranks of the generation have ended, nothing that they started is
+    // left, and their output is written (a terminal that takes none is waited
+    // for two seconds).
     std::function<void(RanksGone)> gone;
   };
 
@@ -63,15 +64,17 @@ class Processes {
 
   // Starts all ranks of a generation. A command that cannot be executed ends
   // as a rank does, with code 127 (not found) or 126 (not executable) and the
-  // reason as its stderr tail, as a shell has it. RESOURCE_EXHAUSTED: no
-  // process could be made; what had been started is killed.
+  // reason as its stderr tail, as a shell has it. All ranks start or none.
+  // RESOURCE_EXHAUSTED: no process could be made. UNAVAILABLE: no guard could
+  // be started; retry later. FAILED_PRECONDITION: an earlier generation is not
+  // gone yet. INVALID_ARGUMENT: a command is empty.
   absl::Status Start(uint64_t generation,
                      const std::vector<RankCommand>& ranks);
 
   // SIGTERM to all process groups of the generation now, SIGKILL after `grace`,
   // then the sweep, then Callbacks::gone. A second call with a shorter grace
   // shortens it. Without living ranks: `gone` at once (also where the
-  // generation was never started).
+  // generation was never started, and again where it is gone already).
   void Stop(uint64_t generation, absl::Duration grace);
 
   // Sends a signal to every living rank's process group.

@@ -16,12 +16,12 @@ namespace rollcall {
 
 // Paths of one generation's files, below the agent's run folder (0700).
 struct RankFiles {
-  std::string folder;       // <run folder>/gen-<generation>
-  std::string world_file;   // ROLLCALL_WORLD_FILE
-  std::string nccl_id_file; // ROLLCALL_NCCL_ID_FILE; empty: no ids
-  std::string hostfile;     // ROLLCALL_HOSTFILE
-  std::string notice_file;  // ROLLCALL_NOTICE; appears with a notice
-  std::string socket;       // ROLLCALL_SOCKET
+  std::string folder;        // <run folder>/gen-<generation>
+  std::string world_file;    // ROLLCALL_WORLD_FILE
+  std::string nccl_id_file;  // ROLLCALL_NCCL_ID_FILE; empty: no ids
+  std::string hostfile;      // ROLLCALL_HOSTFILE
+  std::string notice_file;   // ROLLCALL_NOTICE; appears with a notice
+  std::string socket;        // ROLLCALL_SOCKET
   // By local rank.
   std::vector<std::string> progress_files;  // ROLLCALL_PROGRESS
   std::vector<std::string> error_files;     // TORCHELASTIC_ERROR_FILE
@@ -36,10 +36,20 @@ RankFiles NameRankFiles(const std::string& run_folder,
 absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
                             const v1::Seal& seal);
 
-// The whole environment of one rank: `inherited` (the agent's own, "NAME=value")
-// without secrets (ROLLCALL_JOIN, ROLLCALL_SECRET*) and without leftovers of an
-// outer launcher's contract, then the contract. What the user set stays where
-// the design says so (OMP_NUM_THREADS, what the network plan would set).
+// `inherited` ("NAME=value") as a command of this node may see it: without
+// secrets (ROLLCALL_JOIN, ROLLCALL_SECRET* and all else of ROLLCALL_*) and
+// without leftovers of an outer launcher's contract; plus this node's network
+// plan where the user has not set the variable. Of the plan only network
+// settings of NCCL, UCX and Gloo are taken, whatever a daemon sends.
+std::vector<std::string> CommandEnvironment(
+    const std::vector<std::string>& inherited, const v1::World& world,
+    uint32_t node_rank);
+
+// The whole environment of one rank: `inherited` (the agent's own,
+// "NAME=value") without secrets (ROLLCALL_JOIN, ROLLCALL_SECRET*) and without
+// leftovers of an outer launcher's contract, then the contract. What the user
+// set stays where the design says so (OMP_NUM_THREADS, what the network plan
+// would set).
 std::vector<std::string> RankEnvironment(
     const std::vector<std::string>& inherited, const RankFiles& files,
     const v1::World& world, const v1::Seal& seal, uint32_t node_rank,

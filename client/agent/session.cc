@@ -1,0 +1,397 @@
+#include "client/agent/session.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "client/agent/daemon_stream.h"
+#include "client/agent/preparation.h"
+#include "client/agent/processes.h"
+#include "client/agent/rank_environment.h"
+#include "client/agent/rank_service.h"
+#include "client/agent/run_folder.h"
+#include "client/agent/signal_pipe.h"
+#include "daemon/core/check.h"
+#include "daemon/server/clock.h"
+#include "daemon/server/inbox.h"
+
+namespace rollcall {
+namespace {
+
+// How long the last words to the daemon may take.
+constexpr absl::Duration kClosePatience = absl::Milliseconds(500);
+// What a shell answers for a command that could not be started.
+constexpr int kNotStarted = 126;
+constexpr int kRendezvousFailed = 69;
+
+// An event, and the dial whose stream it came from; 0: not from a stream.
+struct Incoming {
+  uint64_t dial = 0;
+  AgentEvent event;
+};
+
+// Turns signals into events, on a thread of its own.
+class SignalThread {
+ public:
+  explicit SignalThread(Inbox<Incoming>& inbox)
+      : inbox_(inbox),
+        signals_({SIGTERM, SIGINT, SIGUSR1, SIGHUP}),
+        end_fd_(eventfd(0, EFD_CLOEXEC)),
+        thread_([this] { Run(); }) {}
+
+  ~SignalThread() {
+    const uint64_t one = 1;
+    CHECK_EQ(write(end_fd_, &one, sizeof(one)),
+             static_cast<ssize_t>(sizeof(one)));
+    thread_.join();
+    close(end_fd_);
+  }
+
+ private:
+  void Run() {
+    pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {end_fd_, POLLIN, 0}};
+    for (;;) {
+      if (poll(fds, 2, -1) < 0) continue;  // A signal came in between.
+      if (fds[1].revents != 0) return;
+      while (const int signal = signals_.Read()) {
+        inbox_.PostAlways({0, LeaveAsked{signal}});
+      }
+    }
+  }
+
+  Inbox<Incoming>& inbox_;
+  SignalPipe signals_;
+  const int end_fd_;
+  std::thread thread_;
+};
+
+std::string Variable(const std::vector<std::string>& environment,
+                     const std::string& name) {
+  const std::string prefix = absl::StrCat(name, "=");
+  for (const std::string& entry : environment) {
+    if (entry.rfind(prefix, 0) == 0) return entry.substr(prefix.size());
+  }
+  return "";
+}
+
+// The number that a rank wrote into its progress file; 0: none.
+uint64_t ReadStep(const std::string& path) {
+  std::ifstream file(path);
+  std::string word;
+  uint64_t step = 0;
+  // No rank's file is read beyond what a number needs.
+  char text[32] = {};
+  file.read(text, sizeof(text) - 1);
+  word = text;
+  word = word.substr(0, word.find_first_of(" \t\r\n"));
+  return absl::SimpleAtoi(word, &step) ? step : 0;
+}
+
+class Session {
+ public:
+  Session(AgentOptions options, std::unique_ptr<RunFolder> folder);
+  AgentResult Run();
+
+ private:
+  void Step(const AgentEvent& event);
+  void Carry(const std::vector<AgentAction>& actions);
+  void Do(const Dial&);
+  void Do(const Say& say);
+  void Do(const HangUp&);
+  void Do(const Prepare& prepare);
+  void Do(const Undo& undo);
+  void Do(const StartRanks& start);
+  void Do(const StopRanks& stop);
+  void Do(const AnswerExchange& answer);
+  void Do(const FailExchanges& fail);
+  void Do(const Report& report);
+  void Do(const Exit& exit);
+
+  StreamDown Down(absl::Status status, std::optional<v1::Refusal> refusal);
+  bool EnsureRankService();
+  // The ranks of this node that --once leaves to be started.
+  uint32_t RanksToStart(const StartRanks& start) const;
+  void NotStarted(const StartRanks& start, uint32_t from, int code,
+                  const std::string& why);
+  void SampleProgress();
+  void Post(AgentEvent event) { inbox_.PostAlways({0, std::move(event)}); }
+
+  AgentOptions options_;
+  // Declared first, so that it outlives all that posts to it.
+  Inbox<Incoming> inbox_{Limits::inbox_events_max};
+  std::unique_ptr<RunFolder> folder_;
+  Agent agent_;
+  SignalThread signals_{inbox_};
+  Preparation preparation_;
+  Processes processes_;
+  std::unique_ptr<RankService> rank_service_;
+  std::unique_ptr<DaemonStream> stream_;
+  uint64_t dial_ = 0;
+  size_t next_endpoint_ = 0;
+
+  // Of the generation whose ranks were started last.
+  uint64_t started_generation_ = 0;
+  std::vector<std::string> progress_files_;
+  uint64_t progress_ = 0;
+  std::optional<AgentResult> result_;
+};
+
+PreparationOptions ForPreparation(const AgentOptions& options) {
+  PreparationOptions wanted;
+  wanted.node = options.hello.node();
+  wanted.hosts_file = options.hosts_file;
+  wanted.nccl_library = options.nccl_library;
+  wanted.environment = options.environment;
+  return wanted;
+}
+
+ProcessesOptions ForProcesses(const AgentOptions& options,
+                              const RunFolder& folder) {
+  ProcessesOptions wanted;
+  wanted.node = options.hello.node();
+  wanted.log_dir = options.log_dir;
+  wanted.output_to_stderr = options.output_to_stderr;
+  wanted.marker = absl::StrCat("ROLLCALL_SOCKET=", folder.socket());
+  return wanted;
+}
+
+Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
+    : options_(std::move(options)),
+      folder_(std::move(folder)),
+      agent_(options_.hello, options_.join_timeout, options_.limits,
+             MonotonicNow()),
+      preparation_(ForPreparation(options_),
+                   [this](std::variant<PreparationDone, PreparationFailed> r) {
+                     std::visit([this](auto&& e) { Post(std::move(e)); },
+                                std::move(r));
+                   }),
+      processes_(ForProcesses(options_, *folder_),
+                 {[this](RankEnded e) { Post(std::move(e)); },
+                  [this](RanksGone e) { Post(e); }}) {}
+
+AgentResult Session::Run() {
+  Carry(agent_.Start());
+  while (!result_) {
+    const absl::Duration left = agent_.NextDeadline() - MonotonicNow();
+    for (Incoming& in : inbox_.Take(std::max(left, absl::ZeroDuration()))) {
+      // What an older stream still had to say is of no interest.
+      if (in.dial != 0 && in.dial != dial_) continue;
+      Step(in.event);
+      if (result_) break;
+    }
+    if (!result_ && MonotonicNow() >= agent_.NextDeadline()) {
+      SampleProgress();
+      Step(AgentTick{});
+    }
+  }
+  if (stream_ != nullptr) stream_->Close(kClosePatience);
+  for (const std::string& warning : preparation_.RestoreHosts()) {
+    Do(Report{Report::Kind::kWarning, warning});
+  }
+  return *result_;
+}
+
+void Session::Step(const AgentEvent& event) {
+  Carry(agent_.Step(event, MonotonicNow()));
+}
+
+void Session::Carry(const std::vector<AgentAction>& actions) {
+  for (const AgentAction& action : actions) {
+    std::visit([this](const auto& a) { Do(a); }, action);
+  }
+}
+
+// --- The stream -------------------------------------------------------------
+
+StreamDown Session::Down(absl::Status status,
+                         std::optional<v1::Refusal> refusal) {
+  std::random_device random;
+  StreamDown down;
+  down.status = std::move(status);
+  down.refusal = std::move(refusal);
+  down.jitter = random() / (static_cast<double>(random.max()) + 1);
+  down.fresh_incarnation =
+      (static_cast<uint64_t>(random()) << 32 | random()) | 1;
+  return down;
+}
+
+void Session::Do(const Dial&) {
+  const uint64_t dial = ++dial_;
+  stream_.reset();
+  if (options_.endpoints.empty()) {
+    inbox_.PostAlways(
+        {dial, Down(absl::InvalidArgumentError("no endpoint is known"), {})});
+    return;
+  }
+  const std::string& endpoint =
+      options_.endpoints[next_endpoint_++ % options_.endpoints.size()];
+  DaemonStream::Callbacks callbacks;
+  callbacks.message = [this, dial](v1::DaemonMessage message) {
+    return inbox_.Post({dial, FromDaemon{std::move(message)}});
+  };
+  callbacks.down = [this, dial](absl::Status status,
+                                std::optional<v1::Refusal> refusal) {
+    inbox_.PostAlways({dial, Down(std::move(status), std::move(refusal))});
+  };
+  stream_ = std::make_unique<DaemonStream>(endpoint, std::move(callbacks));
+  // Hello may be said now: it goes out with the connection itself.
+  inbox_.PostAlways({dial, StreamUp{}});
+}
+
+void Session::Do(const Say& say) {
+  if (stream_ != nullptr) stream_->Send(say.message);
+}
+
+void Session::Do(const HangUp&) {
+  if (stream_ != nullptr) stream_->HangUp();
+}
+
+// --- Preparing and running --------------------------------------------------
+
+void Session::Do(const Prepare& prepare) {
+  preparation_.Prepare(prepare.world, prepare.node_rank);
+}
+
+void Session::Do(const Undo& undo) {
+  preparation_.Undo(undo.generation);
+  folder_->Remove(undo.generation);
+}
+
+bool Session::EnsureRankService() {
+  if (rank_service_ != nullptr) return true;
+  auto service = RankService::Start(folder_->socket(), [this](AgentEvent e) {
+    return inbox_.Post({0, std::move(e)});
+  });
+  if (!service.ok()) {
+    Do(Report{
+        Report::Kind::kWarning,
+        absl::StrCat("ranks cannot be linked: ", service.status().message())});
+    return false;
+  }
+  rank_service_ = *std::move(service);
+  return true;
+}
+
+uint32_t Session::RanksToStart(const StartRanks& start) const {
+  const uint32_t ranks = start.world.members(start.node_rank).ranks();
+  if (!options_.once) return ranks;
+  return start.node_rank == 0 ? std::min(ranks, 1u) : 0;
+}
+
+void Session::NotStarted(const StartRanks& start, uint32_t from, int code,
+                         const std::string& why) {
+  const uint64_t generation = start.world.generation();
+  const uint32_t ranks = start.world.members(start.node_rank).ranks();
+  for (uint32_t local = from; local < ranks; ++local) {
+    Post(RankEnded{generation, local, code, 0, why, ""});
+  }
+  // `gone` is what tells that nothing is left of a generation.
+  if (from == 0) Post(RanksGone{generation});
+}
+
+void Session::Do(const StartRanks& start) {
+  const uint64_t generation = start.world.generation();
+  const RankFiles files =
+      NameRankFiles(folder_->path(), folder_->socket(), start.world, start.seal,
+                    start.node_rank);
+  folder_->Remove(started_generation_);
+  started_generation_ = generation;
+  progress_files_ = files.progress_files;
+  progress_ = 0;
+
+  const uint32_t ranks = RanksToStart(start);
+  if (absl::Status wrote = WriteRankFiles(files, start.world, start.seal);
+      !wrote.ok()) {
+    NotStarted(start, 0, kNotStarted, std::string(wrote.message()));
+    return;
+  }
+  if (EnsureRankService()) {
+    rank_service_->SetWorld(start.world, start.seal, start.node_rank);
+  }
+  std::vector<RankCommand> commands;
+  const v1::Member& me = start.world.members(start.node_rank);
+  for (uint32_t local = 0; local < ranks; ++local) {
+    RankCommand command;
+    command.local_rank = local;
+    command.rank = me.first_rank() + local;
+    command.argv = options_.command;
+    command.environment =
+        RankEnvironment(options_.environment, files, start.world, start.seal,
+                        start.node_rank, local);
+    if (local < files.error_files.size()) {
+      command.error_file = files.error_files[local];
+    }
+    commands.push_back(std::move(command));
+  }
+  preparation_.ReleasePort(generation);
+  if (!commands.empty()) {
+    if (absl::Status began = processes_.Start(generation, commands);
+        !began.ok()) {
+      NotStarted(start, 0, kNotStarted, std::string(began.message()));
+      return;
+    }
+  }
+  NotStarted(start, ranks, 0, "");
+}
+
+void Session::Do(const StopRanks& stop) {
+  if (rank_service_ != nullptr) {
+    rank_service_->EndWorld(stop.generation, "the generation has ended");
+  }
+  processes_.Stop(stop.generation, stop.grace);
+}
+
+void Session::Do(const AnswerExchange& answer) {
+  if (rank_service_ != nullptr) rank_service_->Answer(answer.exchange);
+}
+
+void Session::Do(const FailExchanges& fail) {
+  if (rank_service_ != nullptr) {
+    rank_service_->FailExchanges(fail.generation, fail.reason);
+  }
+}
+
+void Session::SampleProgress() {
+  uint64_t step = 0;
+  for (const std::string& file : progress_files_) {
+    step = std::max(step, ReadStep(file));
+  }
+  if (step <= progress_) return;
+  progress_ = step;
+  Step(RankProgressed{started_generation_, step});
+}
+
+void Session::Do(const Report& report) {
+  if (options_.report) options_.report(report);
+}
+
+void Session::Do(const Exit& exit) {
+  result_ = AgentResult{exit.code, exit.reason, exit.end};
+}
+
+}  // namespace
+
+AgentResult RunAgent(AgentOptions options) {
+  auto folder =
+      RunFolder::Make(Variable(options.environment, "XDG_RUNTIME_DIR"));
+  if (!folder.ok()) {
+    return {kRendezvousFailed, std::string(folder.status().message()), {}};
+  }
+  return Session(std::move(options), *std::move(folder)).Run();
+}
+
+}  // namespace rollcall

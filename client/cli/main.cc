@@ -1,1 +1,78 @@
-int main() { return 0; }
+// rollcall: one program for the launcher, its daemon, the agents and whoever
+// looks at them.
+#include <grpc/support/log.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "client/agent/guard.h"
+#include "client/agent/nccl.h"
+#include "client/cli/commands.h"
+
+namespace rollcall {
+
+void Complain(absl::string_view text) {
+  const std::string line = absl::StrCat("rollcall: ", text, "\n");
+  [[maybe_unused]] ssize_t wrote =
+      write(STDERR_FILENO, line.data(), line.size());
+}
+
+int Fail(const absl::Status& status) {
+  Complain(status.message());
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return kExitUsage;
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kPermissionDenied:
+      return kExitRefused;
+    default:
+      return kExitRendezvous;
+  }
+}
+
+namespace {
+
+int Run(const HelpText& help) {
+  std::fputs(help.text.c_str(), stdout);
+  return 0;
+}
+int Run(const VersionFlags& flags) { return RunVersionCommand(flags); }
+int Run(const LaunchFlags& flags) { return RunLaunchCommand(flags); }
+int Run(const JoinFlags& flags) { return RunJoinCommand(flags); }
+int Run(const StatusFlags& flags) { return RunStatusCommand(flags); }
+int Run(const StopFlags& flags) { return RunStopCommand(flags); }
+int Run(const DaemonFlags& flags) { return RunDaemonCommand(flags); }
+
+int Main(int argc, char** argv) {
+  // What gRPC has to say comes back as statuses; its log is for its authors.
+  if (getenv("GRPC_VERBOSITY") == nullptr) {
+    gpr_set_log_function([](gpr_log_func_args*) {});
+  }
+  const Words words = SplitArguments(argc, argv);
+  HideSecrets(argc, argv);
+  auto invocation = ParseFlags(words);
+  if (!invocation.ok()) {
+    Complain(invocation.status().message());
+    return kExitUsage;
+  }
+  return std::visit([](const auto& flags) { return Run(flags); }, *invocation);
+}
+
+}  // namespace
+}  // namespace rollcall
+
+int main(int argc, char** argv) {
+  // These two are children that must start fast and need nothing else.
+  if (argc > 1 && strcmp(argv[1], "guard") == 0) return rollcall::GuardMain();
+  if (argc > 1 && strcmp(argv[1], "mint-nccl-id") == 0) {
+    return rollcall::MintNcclIdMain({argv + 2, argv + argc});
+  }
+  const int code = rollcall::Main(argc, argv);
+  std::fflush(stdout);
+  // gRPC's own teardown only costs time from here on.
+  _exit(code);
+}

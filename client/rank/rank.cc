@@ -1,0 +1,166 @@
+#include "client/rank/rank.h"
+
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/rank/stream.h"
+#include "daemon/core/limits.h"
+#include "rollcall/v1/rank.grpc.pb.h"
+
+namespace rollcall {
+
+struct Rank::Wire {
+  explicit Wire(const std::shared_ptr<grpc::Channel>& channel,
+                const v1::RankHello& hello)
+      : stub(channel), stream(stub, hello) {}
+  ~Wire() { stream.Close(); }
+
+  v1::Rank::Stub stub;
+  RankStream stream;
+  v1::RankWorld world;
+};
+
+namespace {
+
+std::shared_ptr<grpc::Channel> Dial(const std::string& socket) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetMaxReceiveMessageSize(Limits::world_bytes_max + (64 << 10));
+  return grpc::CreateCustomChannel(absl::StrCat("unix:", socket),
+                                   grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+v1::RankHello Hello(const RankPlace& place) {
+  v1::RankHello hello;
+  hello.set_local_rank(place.local_rank);
+  hello.set_pid(getpid());
+  hello.set_generation(place.generation);
+  return hello;
+}
+
+// An agent of another version must not make this process read past a vector.
+absl::Status CheckWorld(const v1::RankWorld& world) {
+  const v1::World& table = world.world();
+  const int members = table.members_size();
+  if (world.node_rank() >= static_cast<uint32_t>(members)) {
+    return absl::InternalError(absl::StrCat(
+        "the agent's world has ", members,
+        " nodes and puts this one at node rank ", world.node_rank()));
+  }
+  if (world.rank() >= table.world_size()) {
+    return absl::InternalError(
+        absl::StrCat("the agent's world has ", table.world_size(),
+                     " ranks and puts this one at rank ", world.rank()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Rank::Rank(std::unique_ptr<Wire> wire) : wire_(std::move(wire)) {}
+Rank::~Rank() = default;
+
+absl::StatusOr<std::unique_ptr<Rank>> Rank::Attend() {
+  absl::StatusOr<RankPlace> place = RankPlace::FromEnvironment();
+  if (!place.ok()) return place.status();
+  return Attend(*place);
+}
+
+absl::StatusOr<std::unique_ptr<Rank>> Rank::Attend(const RankPlace& place,
+                                                   absl::Duration timeout) {
+  auto wire = std::make_unique<Wire>(Dial(place.socket), Hello(place));
+  absl::StatusOr<v1::RankWorld> world = wire->stream.AwaitWorld(timeout);
+  absl::Status status =
+      world.ok() ? CheckWorld(*world) : std::move(world).status();
+  if (!status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat("local rank ", place.local_rank,
+                                     " could not attend its agent on ",
+                                     place.socket, ": ", status.message()));
+  }
+  wire->world = *std::move(world);
+  return std::unique_ptr<Rank>(new Rank(std::move(wire)));
+}
+
+const v1::RankWorld& Rank::world() const { return wire_->world; }
+uint64_t Rank::generation() const { return world().world().generation(); }
+uint32_t Rank::rank() const { return world().rank(); }
+uint32_t Rank::world_size() const { return world().world().world_size(); }
+uint32_t Rank::local_rank() const { return world().local_rank(); }
+
+const v1::Member& Rank::member() const {
+  return world().world().members(world().node_rank());
+}
+
+uint32_t Rank::ranks_here() const {
+  if (world().world().one_machine()) return world_size();
+  uint32_t ranks = 0;
+  for (const v1::Member& other : world().world().members()) {
+    if (other.address() == member().address()) ranks += other.ranks();
+  }
+  return ranks;
+}
+
+absl::StatusOr<std::vector<std::string>> Rank::Exchange(
+    absl::string_view key, absl::string_view value, absl::Duration timeout) {
+  if (value.size() > Limits::exchange_value_bytes_max) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "exchange of \"", key, "\": the value has ", value.size(),
+        " bytes, expected at most ", Limits::exchange_value_bytes_max));
+  }
+  v1::ExchangeRequest request;
+  request.set_generation(generation());
+  request.set_key(std::string(key));
+  request.set_value(std::string(value));
+  request.set_local_rank(local_rank());
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  v1::ExchangeResponse response;
+  const grpc::Status status =
+      wire_->stub.Exchange(&context, request, &response);
+  if (!status.ok()) {
+    // Nobody here cancels: it is an agent that ends in order.
+    const absl::StatusCode code =
+        status.error_code() == grpc::StatusCode::CANCELLED
+            ? absl::StatusCode::kUnavailable
+            : static_cast<absl::StatusCode>(status.error_code());
+    return absl::Status(
+        code, absl::StrCat("exchange of \"", key, "\" with ", world_size(),
+                           " ranks: ", status.error_message()));
+  }
+  if (response.values_size() != static_cast<int>(world_size())) {
+    return absl::InternalError(absl::StrCat(
+        "exchange of \"", key, "\": got ", response.values_size(),
+        " values, expected one from each of ", world_size(), " ranks"));
+  }
+  return std::vector<std::string>(
+      std::make_move_iterator(response.mutable_values()->begin()),
+      std::make_move_iterator(response.mutable_values()->end()));
+}
+
+void Rank::Progress(uint64_t step, double loss, double tokens_per_second) {
+  v1::RankProgress progress;
+  progress.set_generation(generation());
+  progress.set_step(step);
+  progress.set_loss(loss);
+  progress.set_tokens_per_second(tokens_per_second);
+  wire_->stream.SendProgress(progress);
+}
+
+bool Rank::lost() const { return wire_->stream.lost(); }
+bool Rank::aborted() const { return wire_->stream.aborted() >= generation(); }
+bool Rank::noticed() const { return wire_->stream.noticed(); }
+std::optional<v1::RankNotice> Rank::notice() const {
+  return wire_->stream.notice();
+}
+std::optional<v1::RankAbort> Rank::abort() const {
+  return wire_->stream.abort();
+}
+
+}  // namespace rollcall

@@ -1,0 +1,429 @@
+#include "daemon/core/admission.h"
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "daemon/core/grammar.h"
+
+namespace rollcall {
+namespace {
+
+// Far above what a run can reach, and far enough below 2^63 that counting on
+// from it never overflows what a journal holds.
+constexpr uint64_t kGenerationMost = uint64_t{1} << 62;
+constexpr size_t kInterfaceNameBytesMax = 15;
+constexpr size_t kShortTextBytesMax = 256;
+constexpr size_t kWarningsMax = 64;
+constexpr size_t kFindingsMax = 256;
+constexpr size_t kDevicesMax = 256;
+constexpr size_t kSecretBytesMax = 64;
+constexpr size_t kNcclIdsMax = size_t{Limits::nodes_max} *
+                               Limits::ranks_per_node_max /
+                               Limits::ranks_per_nccl_id;
+
+// Returns from the enclosing function with the first refusal.
+#define RETURN_IF_REFUSED(expression)                       \
+  if (absl::Status refused = (expression); !refused.ok()) { \
+    return refused;                                         \
+  }
+
+// The whole of `text` is one label of a host name.
+bool IsLabel(std::string_view text) {
+  if (text.empty() || text.size() > 63) return false;
+  if (text.front() == '-' || text.back() == '-') return false;
+  for (unsigned char c : text) {
+    if (!absl::ascii_isalnum(c) && c != '-' && c != '_') return false;
+  }
+  return true;
+}
+
+bool IsLowerId(std::string_view text, size_t bytes_max) {
+  if (text.empty() || text.size() > bytes_max) return false;
+  for (unsigned char c : text) {
+    if (!absl::ascii_islower(c) && !absl::ascii_isdigit(c) && c != '-') {
+      return false;
+    }
+  }
+  return true;
+}
+
+absl::Status AdmitGeneration(const char* field, uint64_t generation) {
+  if (generation <= kGenerationMost) return absl::OkStatus();
+  return Unfit(field, absl::StrCat("at most ", kGenerationMost), generation);
+}
+
+absl::Status AdmitInterfaceName(const char* field, std::string_view name) {
+  bool fits = !name.empty() && name.size() <= kInterfaceNameBytesMax;
+  for (unsigned char c : name) {
+    fits = fits && absl::ascii_isgraph(c) && c != '/' && c != ',';
+  }
+  if (fits) return absl::OkStatus();
+  return Unfit(field, "an interface name of 1 to 15 bytes", name);
+}
+
+absl::Status AdmitInterface(const v1::Interface& interface) {
+  RETURN_IF_REFUSED(
+      AdmitInterfaceName("facts.interfaces.name", interface.name()));
+  RETURN_IF_REFUSED(AdmitPlainText("facts.interfaces.device_type",
+                                   interface.device_type(),
+                                   kShortTextBytesMax));
+  for (const v1::InterfaceAddress& address : interface.addresses()) {
+    RETURN_IF_REFUSED(AdmitAddress(address.address()));
+    const uint32_t bits = IsIpv4(address.address()) ? 32 : 128;
+    RETURN_IF_REFUSED(AdmitCount("facts.interfaces.addresses.prefix_length",
+                                 address.prefix_length(), bits));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdmitInfiniband(const v1::InfinibandPort& port) {
+  for (const std::string* text :
+       {&port.device(), &port.state(), &port.link_layer(), &port.pci(),
+        &port.net_device()}) {
+    RETURN_IF_REFUSED(
+        AdmitPlainText("facts.infiniband", *text, kShortTextBytesMax));
+  }
+  RETURN_IF_REFUSED(
+      AdmitCount("facts.infiniband.gids", port.gids_size(), kDevicesMax));
+  for (const v1::Gid& gid : port.gids()) {
+    RETURN_IF_REFUSED(AdmitPlainText("facts.infiniband.gids.type", gid.type(),
+                                     kShortTextBytesMax));
+    RETURN_IF_REFUSED(AdmitPlainText("facts.infiniband.gids.address",
+                                     gid.address(), kShortTextBytesMax));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdmitGpu(const v1::Gpu& gpu) {
+  for (const std::string* text : {&gpu.name(), &gpu.uuid(), &gpu.pci(),
+                                  &gpu.driver(), &gpu.nvlink_domain()}) {
+    RETURN_IF_REFUSED(AdmitPlainText("facts.gpus", *text, kShortTextBytesMax));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdmitFactsTexts(const v1::Facts& facts) {
+  const v1::Versions& versions = facts.versions();
+  for (const std::string* text :
+       {&facts.hostname(), &facts.boot_id(), &versions.rollcall(),
+        &versions.kernel(), &versions.nccl(), &versions.cuda(),
+        &versions.driver(), &facts.limits().transparent_hugepages()}) {
+    RETURN_IF_REFUSED(AdmitPlainText("facts", *text, kShortTextBytesMax));
+  }
+  if (!facts.daemon_interface().empty()) {
+    RETURN_IF_REFUSED(
+        AdmitInterfaceName("facts.daemon_interface", facts.daemon_interface()));
+  }
+  if (!facts.advertised_address().empty()) {
+    RETURN_IF_REFUSED(AdmitAddress(facts.advertised_address()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdmitToken(const v1::JoinToken& token) {
+  if (!IsLowerId(token.id(), kSecretBytesMax)) {
+    return Unfit("token.id", "1 to 64 of [a-z0-9-]", token.id());
+  }
+  // Only its length: a secret is never shown.
+  if (token.secret().empty() || token.secret().size() > kSecretBytesMax) {
+    return Unfit("length of token.secret", "1 to 64 bytes",
+                 token.secret().size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdmitCredential(const v1::Hello& hello) {
+  switch (hello.credential_case()) {
+    case v1::Hello::kToken:
+      return AdmitToken(hello.token());
+    case v1::Hello::kNodeCredential:
+      if (hello.node_credential().empty() ||
+          hello.node_credential().size() > kSecretBytesMax) {
+        return Unfit("length of node_credential", "1 to 64 bytes",
+                     hello.node_credential().size());
+      }
+      return absl::OkStatus();
+    case v1::Hello::CREDENTIAL_NOT_SET:
+      break;
+  }
+  return Unfit("credential", "a token or a node credential", "");
+}
+
+absl::Status AdmitExit(const v1::RankExited& exited) {
+  RETURN_IF_REFUSED(AdmitGeneration("generation", exited.generation()));
+  if (exited.local_rank() >= Limits::ranks_per_node_max) {
+    return Unfit("local_rank", "0 to 63", exited.local_rank());
+  }
+  if (exited.code() < 0 || exited.code() > 255) {
+    return Unfit("code", "an exit code of 0 to 255",
+                 absl::StrCat(exited.code()));
+  }
+  if (exited.signal() < 0 || exited.signal() > 127) {
+    return Unfit("signal", "a signal number of 0 to 127",
+                 absl::StrCat(exited.signal()));
+  }
+  if (exited.code() != 0 && exited.signal() != 0) {
+    return Unfit("code", "0 where a signal ended the rank",
+                 absl::StrCat(exited.code()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdmitHeld(const v1::Held& held) {
+  RETURN_IF_REFUSED(
+      AdmitGeneration("held.prepared_generation", held.prepared_generation()));
+  RETURN_IF_REFUSED(
+      AdmitGeneration("held.running_generation", held.running_generation()));
+  RETURN_IF_REFUSED(
+      AdmitCount("held.exits", held.exits_size(), Limits::ranks_per_node_max));
+  for (const v1::RankExited& exited : held.exits()) {
+    RETURN_IF_REFUSED(AdmitExit(exited));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdmitProbed(const v1::Probed& probed) {
+  RETURN_IF_REFUSED(
+      AdmitCount("results", probed.results_size(),
+                 uint64_t{Limits::nodes_max} * Limits::addresses_per_node_max));
+  for (const v1::ProbeResult& result : probed.results()) {
+    RETURN_IF_REFUSED(AdmitNodeName(result.node()));
+    RETURN_IF_REFUSED(AdmitAddress(result.address()));
+    if (result.has_round_trip()) {
+      RETURN_IF_REFUSED(
+          AdmitDuration("results.round_trip", result.round_trip(), 0));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdmitPrepared(const v1::Prepared& prepared) {
+  RETURN_IF_REFUSED(AdmitGeneration("generation", prepared.generation()));
+  RETURN_IF_REFUSED(AdmitCount("master_port", prepared.master_port(), 65535));
+  RETURN_IF_REFUSED(
+      AdmitCount("nccl_ids", prepared.nccl_ids_size(), kNcclIdsMax));
+  RETURN_IF_REFUSED(
+      AdmitCount("warnings", prepared.warnings_size(), kWarningsMax));
+  for (const std::string& id : prepared.nccl_ids()) {
+    if (id.size() != Limits::nccl_id_bytes) {
+      return Unfit("length of nccl_ids", "exactly 128 bytes each", id.size());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdmitStopped(const v1::Stopped& stopped) {
+  RETURN_IF_REFUSED(AdmitGeneration("generation", stopped.generation()));
+  RETURN_IF_REFUSED(
+      AdmitCount("states", stopped.states_size(), Limits::ranks_per_node_max));
+  for (const v1::RankState& state : stopped.states()) {
+    RETURN_IF_REFUSED(AdmitCount("states.local_rank", state.local_rank(),
+                                 Limits::ranks_per_node_max - 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdmitExchange(const v1::ExchangeIn& exchange) {
+  RETURN_IF_REFUSED(AdmitGeneration("generation", exchange.generation()));
+  RETURN_IF_REFUSED(AdmitExchangeKey(exchange.key()));
+  if (exchange.values_size() == 0) {
+    return Unfit("values", "one a rank of the node", uint64_t{0});
+  }
+  RETURN_IF_REFUSED(
+      AdmitCount("values", exchange.values_size(), Limits::ranks_per_node_max));
+  for (const std::string& value : exchange.values()) {
+    RETURN_IF_REFUSED(AdmitCount("length of values", value.size(),
+                                 Limits::exchange_value_bytes_max));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdmitFindings(const v1::CheckReport& report) {
+  RETURN_IF_REFUSED(
+      AdmitCount("findings", report.findings_size(), kFindingsMax));
+  for (const v1::CheckFinding& finding : report.findings()) {
+    RETURN_IF_REFUSED(
+        AdmitPlainText("findings.check", finding.check(), kShortTextBytesMax));
+    if (!v1::CheckFinding::Severity_IsValid(finding.severity())) {
+      return Unfit("findings.severity", "a known severity",
+                   absl::StrCat(static_cast<int>(finding.severity())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status AdmitJobId(std::string_view job) {
+  if (IsLowerId(job, Limits::job_id_bytes_max) && job.front() != '-' &&
+      job.back() != '-') {
+    return absl::OkStatus();
+  }
+  return Unfit("job", "1 to 63 of [a-z0-9-], no '-' at either end", job);
+}
+
+absl::Status AdmitNodeName(std::string_view node) {
+  bool fits = node.size() <= Limits::node_name_bytes_max;
+  for (size_t begin = 0; fits;) {
+    const size_t dot = node.find('.', begin);
+    fits = IsLabel(node.substr(begin, dot - begin));
+    if (dot == std::string_view::npos) break;
+    begin = dot + 1;
+  }
+  if (fits) return absl::OkStatus();
+  return Unfit("node",
+               "a host name: labels of [A-Za-z0-9_-] with dots between, 1 to "
+               "253 bytes",
+               node);
+}
+
+absl::Status AdmitAddress(std::string_view address) {
+  if (IsIpv4(address) || IsIpv6(address)) return absl::OkStatus();
+  return Unfit("address",
+               "an IPv4 or IPv6 address without zone, prefix or port", address);
+}
+
+absl::Status AdmitExchangeKey(std::string_view key) {
+  if (key.empty()) return Unfit("key", "1 to 128 bytes", key);
+  return AdmitPlainText("key", key, Limits::exchange_key_bytes_max);
+}
+
+absl::Status AdmitSettings(const v1::JobSettings& s) {
+  for (const auto& [field, set, value] :
+       {std::tuple("nodes_min", s.has_nodes_min(), s.nodes_min()),
+        std::tuple("nodes_max", s.has_nodes_max(), s.nodes_max())}) {
+    if (set && (value < 1 || value > Limits::nodes_max)) {
+      return Unfit(field, absl::StrCat("1 to ", Limits::nodes_max), value);
+    }
+  }
+  if (s.has_nodes_min() && s.has_nodes_max() && s.nodes_min() > s.nodes_max()) {
+    return Unfit("nodes_min", absl::StrCat("at most nodes_max ", s.nodes_max()),
+                 s.nodes_min());
+  }
+  RETURN_IF_REFUSED(AdmitCount("max_restarts", s.max_restarts(), INT32_MAX));
+  if (!v1::Grow_IsValid(s.grow())) {
+    return Unfit("grow", "boundary or never",
+                 absl::StrCat(static_cast<int>(s.grow())));
+  }
+  if (s.requeue_exit_code() < 0 || s.requeue_exit_code() > 255) {
+    return Unfit("requeue_exit_code", "0 to 255",
+                 absl::StrCat(s.requeue_exit_code()));
+  }
+  // An unset one is zero, which would not pass where zero makes no sense.
+  const auto duration = [](const char* field, bool set,
+                           const google::protobuf::Duration& value,
+                           double least_seconds) {
+    return set ? AdmitDuration(field, value, least_seconds) : absl::OkStatus();
+  };
+  for (const absl::Status& status :
+       {duration("join_timeout", s.has_join_timeout(), s.join_timeout(), 0),
+        duration("stop_grace", s.has_stop_grace(), s.stop_grace(), 0),
+        duration("hang_timeout", s.has_hang_timeout(), s.hang_timeout(), 0),
+        duration("last_call", s.has_last_call(), s.last_call(), 0),
+        duration("lease", s.has_lease(), s.lease(), 0.1),
+        duration("prepare_timeout", s.has_prepare_timeout(),
+                 s.prepare_timeout(), 0.1),
+        duration("daemon_grace", s.has_daemon_grace(), s.daemon_grace(), 0),
+        duration("reconnect_grace", s.has_reconnect_grace(),
+                 s.reconnect_grace(), 0),
+        duration("reattach_grace", s.has_reattach_grace(), s.reattach_grace(),
+                 0)}) {
+    if (!status.ok()) return status;
+  }
+  RETURN_IF_REFUSED(AdmitCount("expected_nodes", s.expected_nodes_size(),
+                               Limits::expected_nodes_max));
+  for (const std::string& node : s.expected_nodes()) {
+    RETURN_IF_REFUSED(AdmitNodeName(node));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdmitFacts(const v1::Facts& facts) {
+  RETURN_IF_REFUSED(AdmitCount("bytes of facts", facts.ByteSizeLong(),
+                               Limits::facts_bytes_max));
+  RETURN_IF_REFUSED(AdmitFactsTexts(facts));
+  size_t addresses = 0;
+  for (const v1::Interface& interface : facts.interfaces()) {
+    RETURN_IF_REFUSED(AdmitInterface(interface));
+    addresses += interface.addresses_size();
+  }
+  RETURN_IF_REFUSED(AdmitCount("addresses of the node", addresses,
+                               Limits::addresses_per_node_max));
+  RETURN_IF_REFUSED(
+      AdmitCount("facts.infiniband", facts.infiniband_size(), kDevicesMax));
+  for (const v1::InfinibandPort& port : facts.infiniband()) {
+    RETURN_IF_REFUSED(AdmitInfiniband(port));
+  }
+  RETURN_IF_REFUSED(AdmitCount("facts.gpus", facts.gpus_size(), kDevicesMax));
+  for (const v1::Gpu& gpu : facts.gpus()) RETURN_IF_REFUSED(AdmitGpu(gpu));
+  return absl::OkStatus();
+}
+
+absl::Status AdmitHello(const v1::Hello& hello) {
+  RETURN_IF_REFUSED(AdmitJobId(hello.job()));
+  if (!hello.run().empty() && !IsLowerId(hello.run(), 64)) {
+    return Unfit("run", "empty, or 1 to 64 of [a-z0-9-]", hello.run());
+  }
+  RETURN_IF_REFUSED(AdmitNodeName(hello.node()));
+  if (hello.incarnation() == 0) {
+    return Unfit("incarnation", "a random number above 0", uint64_t{0});
+  }
+  RETURN_IF_REFUSED(AdmitCredential(hello));
+  RETURN_IF_REFUSED(AdmitFacts(hello.facts()));
+  if (hello.ranks() < 1 || hello.ranks() > Limits::ranks_per_node_max) {
+    return Unfit("ranks", absl::StrCat("1 to ", Limits::ranks_per_node_max),
+                 hello.ranks());
+  }
+  if (!hello.command_digest().empty() && hello.command_digest().size() != 32) {
+    return Unfit("length of command_digest", "0 or 32 bytes",
+                 hello.command_digest().size());
+  }
+  RETURN_IF_REFUSED(AdmitSettings(hello.settings()));
+  RETURN_IF_REFUSED(
+      AdmitGeneration("generation_seen", hello.generation_seen()));
+  return AdmitHeld(hello.held());
+}
+
+absl::Status AdmitMessage(const v1::AgentMessage& message) {
+  switch (message.kind_case()) {
+    case v1::AgentMessage::kHeartbeat:
+      return AdmitGeneration("generation", message.heartbeat().generation());
+    case v1::AgentMessage::kProbed:
+      return AdmitProbed(message.probed());
+    case v1::AgentMessage::kPrepared:
+      return AdmitPrepared(message.prepared());
+    case v1::AgentMessage::kRefused:
+      return AdmitGeneration("generation", message.refused().generation());
+    case v1::AgentMessage::kStopped:
+      return AdmitStopped(message.stopped());
+    case v1::AgentMessage::kRankExited:
+      return AdmitExit(message.rank_exited());
+    case v1::AgentMessage::kLeaving:
+      if (!message.leaving().has_deadline()) return absl::OkStatus();
+      return AdmitDuration("deadline", message.leaving().deadline(), 0);
+    case v1::AgentMessage::kExchange:
+      return AdmitExchange(message.exchange());
+    case v1::AgentMessage::kEndSeen:
+      return AdmitGeneration("generation", message.end_seen().generation());
+    case v1::AgentMessage::kNoticeSeen:
+      return absl::OkStatus();
+    case v1::AgentMessage::kCheckReport:
+      return AdmitFindings(message.check_report());
+    case v1::AgentMessage::kHello:
+      return absl::InvalidArgumentError(
+          "Hello: expected once, as the first message of a stream, got "
+          "another one; open a new stream");
+    case v1::AgentMessage::KIND_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      "message: expected a kind that this daemon knows, got none; the agent "
+      "may be of another version");
+}
+
+#undef RETURN_IF_REFUSED
+
+}  // namespace rollcall

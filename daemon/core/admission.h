@@ -1,10 +1,13 @@
 // Admission: the grammar of everything that comes in, checked once at the edge.
 //
 // What passes may be used as it is by the core, in files, environments and on
-// terminals. Pure; any thread.
+// terminals. What people wrote (reasons, stderr tails) is not refused but
+// cleaned. Pure; any thread.
 #ifndef ROLLCALL_DAEMON_CORE_ADMISSION_H_
 #define ROLLCALL_DAEMON_CORE_ADMISSION_H_
 
+#include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -18,17 +21,24 @@ namespace rollcall {
 
 // 1 to 63 of [a-z0-9-], not beginning or ending with '-'.
 absl::Status AdmitJobId(std::string_view job);
-// Hostname grammar: labels of [A-Za-z0-9_-], dots between, 1 to 253 bytes.
+// Hostname grammar: labels of [A-Za-z0-9_-], 1 to 63 bytes, neither beginning
+// nor ending with '-'; dots between; 1 to 253 bytes in all.
 absl::Status AdmitNodeName(std::string_view node);
 // The text form of an IPv4 or IPv6 address, without zone, prefix or port.
 absl::Status AdmitAddress(std::string_view address);
 // 1 to limits' exchange_key_bytes_max of printable ASCII.
 absl::Status AdmitExchangeKey(std::string_view key);
 absl::Status AdmitSettings(const v1::JobSettings& settings);
+absl::Status AdmitFacts(const v1::Facts& facts);
 absl::Status AdmitHello(const v1::Hello& hello);
 // Everything but Hello. Checks sizes and grammar; whether a message fits the
 // state of the job is the core's business.
 absl::Status AdmitMessage(const v1::AgentMessage& message);
+
+// Makes every free text of an admitted message printable and cuts it to its
+// bound.
+void CleanHello(v1::Hello& hello);
+void CleanMessage(v1::AgentMessage& message);
 
 // `text` with control characters and invalid UTF-8 replaced by '?', at most
 // `bytes_max` bytes: for what people wrote (reasons, stderr tails), which is

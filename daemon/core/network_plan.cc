@@ -160,6 +160,18 @@ std::vector<v1::PlannedVariable> NcclInterface(const v1::Facts& facts,
   return {variable};
 }
 
+// Gloo advertises what the host's own name resolves to. Where /etc/hosts gives
+// it a loopback address as well (Debian's 127.0.1.1), resolvers that merge all
+// lines of a name may put that first, whatever block stands above it.
+v1::PlannedVariable GlooInterface(const std::string& interface) {
+  v1::PlannedVariable variable;
+  variable.set_name("GLOO_SOCKET_IFNAME");
+  variable.set_value(interface);
+  variable.set_reason(absl::StrCat(
+      "the host's own name may mean loopback; its peers use ", interface));
+  return variable;
+}
+
 absl::Status NoAddress(const std::vector<PlanNode>& nodes,
                        const std::vector<std::vector<Usable>>& usable) {
   std::vector<std::string> without;
@@ -243,6 +255,7 @@ absl::StatusOr<NetworkPlan> PlanNetwork(const std::vector<PlanNode>& nodes) {
     if (!chosen->interface.empty()) {
       plan.nodes[i].variables =
           NcclInterface(*nodes[i].facts, chosen->interface);
+      plan.nodes[i].variables.push_back(GlooInterface(chosen->interface));
     }
   }
   return plan;

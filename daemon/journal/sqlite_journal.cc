@@ -1,0 +1,349 @@
+#include "daemon/journal/sqlite_journal.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "daemon/journal/statement.h"
+
+namespace rollcall {
+namespace {
+
+// "rcjl": so that `file` and we can tell it from other databases.
+constexpr int64_t kApplicationId = 0x72636A6C;
+constexpr int64_t kSchemaVersion = 1;
+
+constexpr char kSchema[] = R"sql(
+CREATE TABLE runs (
+  job TEXT PRIMARY KEY,
+  run TEXT NOT NULL,
+  settings BLOB NOT NULL,
+  generation INTEGER NOT NULL,
+  proposal BLOB,
+  seal BLOB,
+  run_end BLOB,
+  charged INTEGER NOT NULL,
+  written_us INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE headers (
+  id INTEGER PRIMARY KEY,
+  job TEXT NOT NULL,
+  run TEXT NOT NULL,
+  kind INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  code INTEGER NOT NULL,
+  written_us INTEGER NOT NULL
+);
+CREATE INDEX headers_by_job ON headers (job, id);
+)sql";
+
+constexpr char kColumns[] =
+    "SELECT job, run, settings, generation, proposal, seal, run_end, charged, "
+    "written_us FROM runs";
+
+// Whether the end of a generation counts against the restart budget.
+bool IsCharged(v1::ReasonCode code) {
+  switch (code) {
+    case v1::REASON_CODE_RANK_EXIT:
+    case v1::REASON_CODE_RANK_SIGNAL:
+    case v1::REASON_CODE_RANK_COMMUNICATION:
+    case v1::REASON_CODE_GPU_ERROR:
+    case v1::REASON_CODE_HANG:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Why something ended, where the entry says it.
+v1::ReasonCode CodeOf(const Journal& action) {
+  if (action.kind == Journal::Kind::kEnded) {
+    v1::Reform reform;
+    if (reform.ParseFromString(action.body)) return reform.code();
+  } else if (action.kind == Journal::Kind::kRunEnded) {
+    v1::End end;
+    if (end.ParseFromString(action.body)) return end.code();
+  }
+  return v1::REASON_CODE_UNSPECIFIED;
+}
+
+// Made by us and not by SQLite, so that its secrets are never readable by
+// others, not even for a moment; its log takes the same mode.
+absl::Status MakeFile(const std::string& file) {
+  const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot open ", file, ": ", strerror(errno)));
+  }
+  const bool closed = fchmod(fd, 0600) == 0;
+  const int error = errno;
+  close(fd);
+  if (closed) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "cannot close ", file, " to other users: ", strerror(error)));
+}
+
+// SQLite's quick way into its log leaves the file and its name unsynced; the
+// first commit would stand on sand.
+void SyncFileAndFolder(const std::string& file, const std::string& folder) {
+  for (const std::string& path : {file, folder}) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) continue;
+    fsync(fd);
+    close(fd);
+  }
+}
+
+template <typename Message>
+bool Parse(const std::optional<std::string>& bytes,
+           std::optional<Message>& message) {
+  if (!bytes.has_value()) return true;
+  return message.emplace().ParseFromString(*bytes);
+}
+
+}  // namespace
+
+SqliteJournal::SqliteJournal(StateFolder folder)
+    : folder_(std::move(folder)), file_(folder_.File("journal.db")) {}
+
+SqliteJournal::~SqliteJournal() { sqlite3_close(database_); }
+
+absl::StatusOr<std::unique_ptr<SqliteJournal>> SqliteJournal::Open(
+    StateFolder folder) {
+  std::unique_ptr<SqliteJournal> journal(new SqliteJournal(std::move(folder)));
+  if (absl::Status made = MakeFile(journal->file_); !made.ok()) return made;
+  if (absl::Status status = journal->Prepare(); !status.ok()) return status;
+  return journal;
+}
+
+absl::Status SqliteJournal::Prepare() {
+  if (sqlite3_open_v2(file_.c_str(), &database_,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
+                      nullptr) != SQLITE_OK) {
+    return Trouble("open it");
+  }
+  sqlite3_extended_result_codes(database_, 1);
+  // We hold the folder's lock; alone, SQLite needs no shared memory file.
+  if (absl::Status s = Execute("PRAGMA locking_mode = EXCLUSIVE"); !s.ok()) {
+    return s;
+  }
+  bool empty = false;
+  if (absl::Status checked = CheckFile(empty); !checked.ok()) return checked;
+  // A new file is synced by hand: SQLite's careful way takes several syncs.
+  const char* quick = empty ? "PRAGMA synchronous = OFF" : "";
+  for (const char* sql : {quick, "PRAGMA journal_mode = WAL"}) {
+    if (absl::Status s = Execute(sql); !s.ok()) return s;
+  }
+  if (empty) SyncFileAndFolder(file_, folder_.path());
+  if (absl::Status s = Execute("PRAGMA synchronous = FULL"); !s.ok()) return s;
+  return empty ? MakeSchema() : absl::OkStatus();
+}
+
+absl::Status SqliteJournal::CheckFile(bool& empty) {
+  const absl::StatusOr<int64_t> id = Number("PRAGMA application_id");
+  if (!id.ok()) return id.status();
+  const absl::StatusOr<int64_t> version = Number("PRAGMA user_version");
+  if (!version.ok()) return version.status();
+  const absl::StatusOr<int64_t> tables =
+      Number("SELECT count(*) FROM sqlite_schema");
+  if (!tables.ok()) return tables.status();
+  empty = *id == 0 && *version == 0 && *tables == 0;
+  if (empty) return absl::OkStatus();
+  if (*id != kApplicationId) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(file_, " is another program's database (application id ",
+                     *id, ", expected ", kApplicationId,
+                     "); give another folder with --state, or move it away"));
+  }
+  if (*version != kSchemaVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        file_, " was written by a newer rollcall (schema ", *version,
+        ", this one knows ", kSchemaVersion,
+        "); use that rollcall, or give another folder with --state"));
+  }
+  absl::StatusOr<Statement> check =
+      Statement::Make(database_, "PRAGMA quick_check(1)");
+  if (!check.ok()) return Damaged(std::string(check.status().message()));
+  const absl::StatusOr<bool> row = check->Step();
+  if (!row.ok()) return Damaged(std::string(row.status().message()));
+  const std::string found = check->Text(0);
+  return found == "ok" ? absl::OkStatus() : Damaged(found);
+}
+
+absl::Status SqliteJournal::MakeSchema() {
+  return Execute(absl::StrCat("BEGIN IMMEDIATE;", kSchema,
+                              "PRAGMA application_id = ", kApplicationId,
+                              "; PRAGMA user_version = ", kSchemaVersion,
+                              "; COMMIT;")
+                     .c_str());
+}
+
+absl::Status SqliteJournal::Append(absl::Span<const JournalEntry> entries,
+                                   absl::Time written_at) {
+  if (entries.empty()) return absl::OkStatus();
+  if (absl::Status s = Execute("BEGIN IMMEDIATE"); !s.ok()) return s;
+  absl::Cleanup roll_back = [this] {
+    sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
+  };
+  for (const JournalEntry& entry : entries) {
+    if (absl::Status s = Write(entry, written_at); !s.ok()) return s;
+  }
+  if (absl::Status s = Execute("COMMIT"); !s.ok()) return s;
+  std::move(roll_back).Cancel();
+  return absl::OkStatus();
+}
+
+absl::Status SqliteJournal::Write(const JournalEntry& entry,
+                                  absl::Time written_at) {
+  const int64_t written_us = absl::ToUnixMicros(written_at);
+  if (absl::Status s = WriteState(entry, written_us); !s.ok()) return s;
+  const Journal& action = entry.action;
+  absl::Status s = Run(database_,
+                       "INSERT INTO headers (job, run, kind, generation, code, "
+                       "written_us) VALUES (?, ?, ?, ?, ?, ?)",
+                       entry.job, entry.run, static_cast<int64_t>(action.kind),
+                       static_cast<int64_t>(action.generation),
+                       static_cast<int64_t>(CodeOf(action)), written_us);
+  if (!s.ok()) return s;
+  return Run(database_,
+             "DELETE FROM headers WHERE job = ?1 AND id <= (SELECT id FROM "
+             "headers WHERE job = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+             entry.job, int64_t{kHeadersKept});
+}
+
+absl::Status SqliteJournal::WriteState(const JournalEntry& entry,
+                                       int64_t written_us) {
+  const Journal& action = entry.action;
+  const Blob body{action.body};
+  const int64_t generation = static_cast<int64_t>(action.generation);
+  absl::Status s;
+  switch (action.kind) {
+    case Journal::Kind::kRunStarted:
+      s = Run(database_,
+              "INSERT OR REPLACE INTO runs (job, run, settings, generation, "
+              "charged, written_us) VALUES (?, ?, ?, 0, 0, ?)",
+              entry.job, entry.run, body, written_us);
+      break;
+    case Journal::Kind::kProposed:
+      s = Run(database_,
+              "UPDATE runs SET generation = max(generation, ?3), proposal = "
+              "?4, seal = NULL, written_us = ?5 WHERE job = ?1 AND run = ?2",
+              entry.job, entry.run, generation, body, written_us);
+      break;
+    case Journal::Kind::kCommitted:
+      s = Run(database_,
+              "UPDATE runs SET seal = ?4, written_us = ?5 WHERE job = ?1 AND "
+              "run = ?2 AND generation = ?3",
+              entry.job, entry.run, generation, body, written_us);
+      break;
+    case Journal::Kind::kEnded:
+      s = Run(database_,
+              "UPDATE runs SET proposal = NULL, seal = NULL, charged = charged "
+              "+ ?3, written_us = ?4 WHERE job = ?1 AND run = ?2",
+              entry.job, entry.run, int64_t{IsCharged(CodeOf(action)) ? 1 : 0},
+              written_us);
+      break;
+    case Journal::Kind::kRunEnded:
+      s = Run(database_,
+              "UPDATE runs SET proposal = NULL, seal = NULL, run_end = ?3, "
+              "written_us = ?4 WHERE job = ?1 AND run = ?2",
+              entry.job, entry.run, body, written_us);
+      break;
+  }
+  if (!s.ok()) return s;
+  if (sqlite3_changes(database_) == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        file_, ": run ", entry.run, " of job ", entry.job,
+        " is not in it; another run has taken its place, or the file was "
+        "replaced while the daemon ran"));
+  }
+  if (action.kind != Journal::Kind::kRunEnded) return absl::OkStatus();
+  s = Run(database_,
+          "DELETE FROM runs WHERE run_end IS NOT NULL AND job NOT IN (SELECT "
+          "job FROM runs WHERE run_end IS NOT NULL ORDER BY written_us DESC "
+          "LIMIT ?)",
+          int64_t{kEndedRunsKept});
+  if (!s.ok()) return s;
+  return Run(database_,
+             "DELETE FROM headers WHERE job NOT IN (SELECT job FROM runs)");
+}
+
+absl::StatusOr<std::optional<JournaledRun>> SqliteJournal::Load(
+    std::string_view job) {
+  absl::StatusOr<std::vector<JournaledRun>> runs =
+      Read(absl::StrCat(kColumns, " WHERE job = ?1").c_str(), job);
+  if (!runs.ok()) return runs.status();
+  if (runs->empty()) return std::nullopt;
+  return std::move(runs->front());
+}
+
+absl::StatusOr<std::vector<JournaledRun>> SqliteJournal::LoadAll() {
+  return Read(absl::StrCat(kColumns, " WHERE ?1 = '' ORDER BY job").c_str(),
+              "");
+}
+
+absl::StatusOr<std::vector<JournaledRun>> SqliteJournal::Read(
+    const char* sql, std::string_view job) {
+  absl::StatusOr<Statement> rows = Statement::Make(database_, sql);
+  if (!rows.ok()) return rows.status();
+  if (absl::Status s = rows->Bind(std::string(job)); !s.ok()) return s;
+  std::vector<JournaledRun> runs;
+  for (;;) {
+    const absl::StatusOr<bool> row = rows->Step();
+    if (!row.ok()) return row.status();
+    if (!*row) return runs;
+    JournaledRun run;
+    run.job = rows->Text(0);
+    run.state.run = rows->Text(1);
+    run.state.generation = static_cast<uint64_t>(rows->Number(3));
+    run.state.restarts_charged = static_cast<uint32_t>(rows->Number(7));
+    run.written_at = absl::FromUnixMicros(rows->Number(8));
+    if (!run.state.settings.ParseFromString(rows->Text(2)) ||
+        !Parse(rows->Bytes(4), run.state.proposal) ||
+        !Parse(rows->Bytes(5), run.state.seal) ||
+        !Parse(rows->Bytes(6), run.state.end)) {
+      return Damaged(absl::StrCat("the run of job ", run.job));
+    }
+    runs.push_back(std::move(run));
+  }
+}
+
+absl::Status SqliteJournal::Execute(const char* sql) {
+  if (sqlite3_exec(database_, sql, nullptr, nullptr, nullptr) == SQLITE_OK) {
+    return absl::OkStatus();
+  }
+  return Trouble("use it");
+}
+
+absl::StatusOr<int64_t> SqliteJournal::Number(const char* sql) {
+  absl::StatusOr<Statement> statement = Statement::Make(database_, sql);
+  if (!statement.ok()) return Trouble("read it");
+  const absl::StatusOr<bool> row = statement->Step();
+  if (!row.ok()) return Trouble("read it");
+  return *row ? statement->Number(0) : 0;
+}
+
+absl::Status SqliteJournal::Trouble(const char* doing) const {
+  const int code = sqlite3_errcode(database_) & 0xFF;
+  const std::string said = sqlite3_errmsg(database_);
+  if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) return Damaged(said);
+  return absl::UnavailableError(
+      absl::StrCat(file_, ": cannot ", doing, ": ", said,
+                   "; look at the disk's space and rights"));
+}
+
+absl::Status SqliteJournal::Damaged(const std::string& what) const {
+  return absl::FailedPreconditionError(absl::StrCat(
+      file_, " is damaged or not a journal (", what,
+      "); it is left as it is: restore it from a copy, or move it away and "
+      "start anew"));
+}
+
+}  // namespace rollcall

@@ -1,8 +1,8 @@
 // Inbox: the bounded queue through which gRPC and other threads hand values to
 // the one loop thread.
 //
-// Thread rule: Post from any thread; Take from the loop thread alone. Never
-// calls out.
+// Thread rule: Post from any thread; Take and Close from the loop thread alone.
+// Never calls out.
 #ifndef ROLLCALL_DAEMON_SERVER_INBOX_H_
 #define ROLLCALL_DAEMON_SERVER_INBOX_H_
 
@@ -21,20 +21,21 @@ class Inbox {
  public:
   explicit Inbox(size_t most) : most_(most) {}
 
-  // False: the inbox is full and the value is dropped. The caller must end
-  // what it came from (a stream), so that nothing is lost unseen.
+  // False: the inbox is full or closed, and the value is dropped. The caller
+  // must end what it came from (a stream), so that nothing is lost unseen.
   bool Post(T value) {
     MutexLock lock(mutex_);
-    if (values_.size() >= most_) return false;
+    if (closed_ || values_.size() >= most_) return false;
     values_.push_back(std::move(value));
     ready_.NotifyOne();
     return true;
   }
 
   // For what must never be dropped and is bounded by itself (the end of a
-  // stream, a process's exit, a signal).
+  // stream, a process's exit, a signal). Dropped where the inbox is closed.
   void PostAlways(T value) {
     MutexLock lock(mutex_);
+    if (closed_) return;
     values_.push_back(std::move(value));
     ready_.NotifyOne();
   }
@@ -53,10 +54,20 @@ class Inbox {
     return taken;
   }
 
+  // Takes what is left, without waiting; nothing can be posted from then on.
+  std::vector<T> Close() {
+    std::vector<T> left;
+    MutexLock lock(mutex_);
+    closed_ = true;
+    left.swap(values_);
+    return left;
+  }
+
  private:
   const size_t most_;
   Mutex mutex_;
   CondVar ready_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<T> values_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -1,0 +1,437 @@
+#include "daemon/server/loop.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/durations.h"
+#include "daemon/security/join_string.h"
+#include "daemon/server/broadcast.h"
+#include "daemon/server/clock.h"
+#include "daemon/server/refusal.h"
+
+namespace rollcall {
+namespace {
+
+// From here on a late loop looks again at what came in before it judges.
+constexpr absl::Duration kLate = absl::Milliseconds(50);
+// A job whose deadline has passed and stays where it is must not spin us.
+constexpr absl::Duration kTickLeast = absl::Milliseconds(10);
+constexpr size_t kCredentialBytes = 16;
+
+absl::Status GoingDown() {
+  return absl::UnavailableError("the daemon is going down; dial again");
+}
+
+v1::DaemonMessage WelcomeOfEnded(const EndedJob& ended, const Limits& limits,
+                                 const std::string& observed_address) {
+  v1::DaemonMessage message;
+  v1::Welcome& welcome = *message.mutable_welcome();
+  welcome.set_run(ended.status.run());
+  ToProto(limits.lease, welcome.mutable_lease());
+  ToProto(limits.heartbeat(), welcome.mutable_heartbeat_interval());
+  ToProto(limits.daemon_grace, welcome.mutable_daemon_grace());
+  ToProto(limits.stop_grace, welcome.mutable_stop_grace());
+  welcome.set_node_credential(RandomBytes(kCredentialBytes));
+  welcome.set_observed_address(observed_address);
+  *welcome.mutable_settings() = ended.settings;
+  welcome.mutable_settings()->clear_expected_nodes();
+  return message;
+}
+
+}  // namespace
+
+Loop::Loop(Options options, JournalStore* journal, Logger& logger)
+    : options_(std::move(options)),
+      journal_(journal),
+      logger_(logger),
+      inbox_(Limits::inbox_events_max),
+      jobs_(options_.limits, options_.only_job, options_.only_settings,
+            journal),
+      watches_(jobs_) {}
+
+Loop::~Loop() { Stop(); }
+
+void Loop::Stop() {
+  if (thread_.joinable()) {
+    inbox_.PostAlways(Quit{});
+    thread_.join();
+  }
+  // Of a loop that never ran.
+  for (LoopInput& late : inbox_.Close()) Decline(late);
+}
+
+absl::Status Loop::Start() {
+  const absl::Time now = MonotonicNow();
+  if (options_.resume) {
+    if (absl::Status taken = jobs_.Restore(now); !taken.ok()) return taken;
+  }
+  if (!options_.only_job.empty() && jobs_.live().empty()) {
+    jobs_.MakeOnlyJob(now);
+  }
+  for (auto& [name, live] : jobs_.live()) Collect(live.job, live.job.Start());
+  // Before anybody is let in, so that a journal that cannot be written is an
+  // error of the start and not of the first agent.
+  if (journal_ != nullptr) {
+    absl::Status written = journal_->Append(entries_, absl::Now());
+    if (!written.ok()) return written;
+  }
+  entries_.clear();
+  thread_ = std::thread([this] { Run(); });
+  return absl::OkStatus();
+}
+
+std::optional<v1::End> Loop::Wait() {
+  MutexLock lock(mutex_);
+  while (!done_) ended_.Wait(mutex_);
+  return end_;
+}
+
+void Loop::Run() {
+  Commit();
+  while (!quit_) {
+    const absl::Time wake = NextWake(MonotonicNow());
+    TakeAll(wake - MonotonicNow());
+    if (MonotonicNow() - wake > kLate) TakeAll(absl::ZeroDuration());
+    Tick(MonotonicNow());
+    ExpireSessions(MonotonicNow());
+    Commit();
+    watches_.Publish(MonotonicNow());
+  }
+  MutexLock lock(mutex_);
+  done_ = true;
+  ended_.NotifyAll();
+}
+
+void Loop::TakeAll(absl::Duration timeout) {
+  std::vector<LoopInput> inputs = inbox_.Take(timeout);
+  for (LoopInput& input : inputs) {
+    if (quit_) {
+      Decline(input);
+    } else {
+      std::visit([this](auto& one) { On(one); }, input);
+    }
+  }
+}
+
+absl::Time Loop::NextWake(absl::Time now) {
+  absl::Time wake = watches_.NextDue();
+  for (auto& [name, live] : jobs_.live()) {
+    live.due = live.job.NextDeadline();
+    if (live.due <= now) live.due = now + kTickLeast;
+    wake = std::min(wake, live.due);
+  }
+  if (!expiries_.empty()) wake = std::min(wake, expiries_.begin()->first);
+  return wake;
+}
+
+// --- Streams
+// ------------------------------------------------------------------
+
+void Loop::On(StreamOpened& opened) {
+  Session& session = sessions_[opened.session];
+  session.stream = std::move(opened.stream);
+  SetExpiry(session, opened.session,
+            MonotonicNow() + options_.limits.hello_timeout);
+}
+
+void Loop::On(HelloCame& came) {
+  const auto at = sessions_.find(came.session);
+  if (at == sessions_.end() || at->second.closed) return;
+  Session& session = at->second;
+  const absl::Time now = MonotonicNow();
+  bool made = false;
+  const absl::StatusOr<LiveJob*> live = jobs_.ForHello(came.hello, now, &made);
+  if (!live.ok()) {
+    return CloseSession(session, live.status().code(),
+                        RefusalOf(live.status()));
+  }
+  const bool by_credential =
+      came.hello.credential_case() == v1::Hello::kNodeCredential;
+  if (by_credential &&
+      (*live == nullptr || !(*live)->job.CredentialFits(came.hello))) {
+    const absl::Status status = absl::UnauthenticatedError(
+        absl::StrCat("the credential is not the one that the agent of node ",
+                     came.hello.node(), " was given; attend with the token"));
+    return CloseSession(session, status.code(), RefusalOf(status));
+  }
+  session.greeted = true;
+  SetExpiry(session, came.session, absl::InfiniteFuture());
+  if (*live == nullptr) {
+    return AnswerEnded(session, came.session, came,
+                       *jobs_.FindEnded(came.hello.job()));
+  }
+  session.job = came.hello.job();
+  if (made) Collect((*live)->job, (*live)->job.Start());
+  Step(**live,
+       Attend{came.session, std::move(came.hello),
+              std::move(came.observed_address), RandomBytes(kCredentialBytes)});
+}
+
+// Who comes late is told how it ended, and is gone within one lease.
+void Loop::AnswerEnded(Session& session, SessionId id, const HelloCame& came,
+                       const EndedJob& ended) {
+  if (!came.hello.run().empty() && came.hello.run() != ended.status.run()) {
+    v1::Refusal refusal;
+    refusal.set_code(v1::REFUSAL_CODE_OTHER_RUN);
+    refusal.set_text(absl::StrCat("the last run of job ", came.hello.job(),
+                                  " here was ", ended.status.run(), ", not ",
+                                  came.hello.run(), ", and it has ended"));
+    return CloseSession(session, absl::StatusCode::kAborted, refusal);
+  }
+  v1::DaemonMessage message;
+  *message.mutable_end() = ended.end;
+  session.stream->Send(
+      Encode(WelcomeOfEnded(ended, options_.limits, came.observed_address)));
+  session.stream->Send(Encode(message));
+  SetExpiry(session, id, MonotonicNow() + options_.limits.lease);
+}
+
+void Loop::On(MessageCame& came) {
+  const auto at = sessions_.find(came.session);
+  if (at == sessions_.end()) return;
+  Session& session = at->second;
+  session.stream->Took(came.bytes);
+  if (session.closed) return;
+  LiveJob* live = jobs_.Find(session.job);
+  if (live == nullptr) {
+    if (came.message.has_end_seen()) {
+      CloseSession(session, absl::StatusCode::kOk, v1::Refusal());
+    }
+    return;
+  }
+  Step(*live, Said{came.session, std::move(came.message)});
+}
+
+void Loop::On(StreamGone& gone) {
+  const auto at = sessions_.find(gone.session);
+  if (at == sessions_.end()) return;
+  const std::string job = at->second.job;
+  SetExpiry(at->second, gone.session, absl::InfiniteFuture());
+  sessions_.erase(at);
+  LiveJob* live = jobs_.Find(job);
+  if (live != nullptr) Step(*live, StreamClosed{gone.session});
+}
+
+void Loop::SetExpiry(Session& session, SessionId id, absl::Time expires) {
+  expiries_.erase({session.expires, id});
+  session.expires = expires;
+  if (expires != absl::InfiniteFuture()) expiries_.emplace(expires, id);
+}
+
+void Loop::ExpireSessions(absl::Time now) {
+  while (!expiries_.empty() && expiries_.begin()->first <= now) {
+    const SessionId id = expiries_.begin()->second;
+    Session& session = sessions_.at(id);
+    SetExpiry(session, id, absl::InfiniteFuture());
+    if (session.greeted) {
+      CloseSession(session, absl::StatusCode::kOk, v1::Refusal());
+      continue;
+    }
+    const absl::Status status = absl::InvalidArgumentError(
+        absl::StrCat("expected Hello within ",
+                     absl::FormatDuration(options_.limits.hello_timeout),
+                     " of opening the stream, got none"));
+    CloseSession(session, status.code(), RefusalOf(status));
+  }
+}
+
+void Loop::CloseSession(Session& session, absl::StatusCode code,
+                        const v1::Refusal& refusal) {
+  if (session.closed) return;
+  session.closed = true;
+  session.stream->Close(code, refusal);
+}
+
+// --- Admin
+// --------------------------------------------------------------------
+
+void Loop::On(StatusAsked& asked) {
+  const absl::StatusOr<std::string> job = jobs_.Resolve(asked.job);
+  if (!job.ok()) return asked.reply(job.status());
+  asked.reply(jobs_.Status(*job, MonotonicNow()));
+}
+
+void Loop::On(StopCame& came) {
+  const absl::StatusOr<std::string> job = jobs_.Resolve(came.request.job());
+  if (!job.ok()) return came.reply(job.status());
+  LiveJob* live = jobs_.Find(*job);
+  if (live == nullptr) {
+    const absl::StatusOr<v1::JobStatus> ended =
+        jobs_.Status(*job, MonotonicNow());
+    if (!ended.ok()) return came.reply(ended.status());
+    return came.reply(ended->state());
+  }
+  Step(*live, StopAsked{came.request.exit_code(), v1::REASON_CODE_STOPPED,
+                        came.request.reason().empty() ? "stopped by request"
+                                                      : came.request.reason()});
+  const v1::JobState state = live->job.state();
+  // After the commit: who is told that a job ends can rely on it.
+  effects_.push_back({*job, Answer([reply = std::move(came.reply),
+                                    state](const absl::Status& durable) {
+                        if (durable.ok()) return reply(state);
+                        reply(durable);
+                      })});
+}
+
+void Loop::On(WatchOpened& opened) {
+  watches_.Add(opened.id, opened.job, std::move(opened.watcher));
+}
+
+void Loop::On(WatchGone& gone) { watches_.Remove(gone.id); }
+
+void Loop::On(Quit&) {
+  Commit();
+  quit_ = true;
+  watches_.Publish(absl::InfiniteFuture());
+  const absl::Status status = GoingDown();
+  watches_.EndAll(status);
+  const v1::Refusal refusal = RefusalOf(status);
+  for (auto& [id, session] : sessions_) {
+    // An agent that knows of the end has nothing to dial for.
+    const LiveJob* live = jobs_.Find(session.job);
+    const bool over =
+        live == nullptr ? session.greeted : live->job.end().has_value();
+    CloseSession(session, over ? absl::StatusCode::kOk : status.code(),
+                 refusal);
+  }
+  for (LoopInput& late : inbox_.Close()) Decline(late);
+}
+
+void Loop::Decline(LoopInput& input) {
+  const absl::Status status = GoingDown();
+  if (StreamOpened* opened = std::get_if<StreamOpened>(&input)) {
+    opened->stream->Close(status.code(), RefusalOf(status));
+  } else if (StatusAsked* asked = std::get_if<StatusAsked>(&input)) {
+    asked->reply(status);
+  } else if (StopCame* stop = std::get_if<StopCame>(&input)) {
+    stop->reply(status);
+  } else if (WatchOpened* watch = std::get_if<WatchOpened>(&input)) {
+    watch->watcher->End(status);
+  }
+}
+
+// --- Jobs
+// ---------------------------------------------------------------------
+
+void Loop::Tick(absl::Time now) {
+  if (quit_) return;
+  for (auto& [name, live] : jobs_.live()) {
+    if (live.due > now) continue;
+    const absl::Duration late = now - live.due;
+    if (late > kLate) {
+      logger_.Write(Log::Level::kWarning,
+                    absl::StrCat("job=", name, " event=late by=",
+                                 absl::FormatDuration(late)));
+    }
+    Step(live, rollcall::Tick{late});
+  }
+}
+
+void Loop::Step(LiveJob& live, const Event& event) {
+  Collect(live.job, live.job.Step(event, MonotonicNow()));
+}
+
+void Loop::Collect(const Job& job, std::vector<Action> actions) {
+  for (Action& action : actions) {
+    if (Journal* journal = std::get_if<Journal>(&action)) {
+      entries_.push_back({job.name(), job.run(), std::move(*journal)});
+    } else if (Send* send = std::get_if<Send>(&action)) {
+      effects_.push_back({job.name(), std::move(*send)});
+    } else if (CloseStream* close = std::get_if<CloseStream>(&action)) {
+      effects_.push_back({job.name(), std::move(*close)});
+    } else if (Log* log = std::get_if<Log>(&action)) {
+      effects_.push_back({job.name(), std::move(*log)});
+    } else {
+      effects_.push_back({job.name(), Forget{}});
+    }
+  }
+}
+
+// --- The end of a batch
+// -------------------------------------------------------
+
+void Loop::Commit() {
+  if (journal_ != nullptr && !entries_.empty()) {
+    const absl::Status written = journal_->Append(entries_, absl::Now());
+    if (!written.ok()) SetBackJobs(written);
+  }
+  entries_.clear();
+  std::vector<Effect> effects;
+  effects.swap(effects_);
+  for (Effect& effect : effects) {
+    if (Send* send = std::get_if<Send>(&effect.what)) {
+      CarryOut(*send);
+    } else if (CloseStream* close = std::get_if<CloseStream>(&effect.what)) {
+      CarryOut(*close);
+    } else if (Log* log = std::get_if<Log>(&effect.what)) {
+      CarryOut(*log);
+    } else if (std::holds_alternative<Forget>(effect.what)) {
+      ForgetJob(effect.job);
+    } else {
+      std::get<Answer>(effect.what)(absl::OkStatus());
+    }
+  }
+}
+
+void Loop::SetBackJobs(const absl::Status& why) {
+  std::set<std::string> jobs;
+  for (const JournalEntry& entry : entries_) jobs.insert(entry.job);
+  const absl::Status status = absl::UnavailableError(
+      "the daemon's journal cannot be written; dial again");
+  for (const std::string& job : jobs) {
+    logger_.Write(Log::Level::kError,
+                  absl::StrCat("job=", job, " event=set_back reason=\"",
+                               std::string(why.message()), "\""));
+    for (auto& [id, session] : sessions_) {
+      if (session.job == job) {
+        CloseSession(session, status.code(), RefusalOf(status));
+      }
+    }
+    jobs_.SetBack(job);
+  }
+  std::vector<Effect> kept;
+  for (Effect& effect : effects_) {
+    if (!jobs.contains(effect.job)) {
+      kept.push_back(std::move(effect));
+    } else if (Answer* answer = std::get_if<Answer>(&effect.what)) {
+      (*answer)(status);
+    }
+  }
+  effects_ = std::move(kept);
+}
+
+void Loop::CarryOut(const Send& send) {
+  const grpc::ByteBuffer bytes = Encode(send.message);
+  for (SessionId id : send.to) {
+    const auto at = sessions_.find(id);
+    if (at == sessions_.end() || at->second.closed) continue;
+    at->second.stream->Send(bytes);
+  }
+}
+
+void Loop::CarryOut(const CloseStream& close) {
+  const auto at = sessions_.find(close.session);
+  if (at == sessions_.end()) return;
+  CloseSession(at->second, close.code, close.refusal);
+}
+
+void Loop::CarryOut(const Log& log) { logger_.Write(log.level, log.text); }
+
+// Its streams have heard of the end; who stays is shown out in a lease.
+void Loop::ForgetJob(const std::string& job) {
+  const absl::Time now = MonotonicNow();
+  jobs_.Forget(job, now);
+  for (auto& [id, session] : sessions_) {
+    if (session.job == job) {
+      SetExpiry(session, id, now + options_.limits.lease);
+    }
+  }
+  if (job != options_.only_job) return;
+  const v1::End end = jobs_.FindEnded(job)->end;
+  MutexLock lock(mutex_);
+  done_ = true;
+  end_ = end;
+  ended_.NotifyAll();
+}
+
+}  // namespace rollcall

@@ -1,0 +1,324 @@
+#include "daemon/server/membership_service.h"
+
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/admission.h"
+#include "daemon/security/join_string.h"
+#include "daemon/server/broadcast.h"
+#include "daemon/server/mutex.h"
+#include "daemon/server/refusal.h"
+
+namespace rollcall {
+
+// One stream. gRPC's operations are started by whoever holds `pumping_`, never
+// under the lock, and so one after the other.
+class MembershipService::AttendStream final
+    : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+      public Stream,
+      public std::enable_shared_from_this<AttendStream> {
+ public:
+  AttendStream(MembershipService& service, SessionId session,
+               std::string observed_address)
+      : service_(service),
+        session_(session),
+        observed_address_(std::move(observed_address)) {}
+
+  void Begin() {
+    // gRPC keeps a bare pointer until OnDone.
+    self_ = shared_from_this();
+    if (service_.streams_.fetch_add(1) >= kStreamsMax) {
+      // Not a limit of its job: it may well be let in later.
+      return Refuse(absl::UnavailableError(
+          absl::StrCat("this daemon already has ", kStreamsMax,
+                       " streams, the most there can be; dial again later")));
+    }
+    posted_ = service_.inbox_.Post(StreamOpened{session_, self_});
+    if (!posted_) return Refuse(InboxFull());
+    Pump();
+  }
+
+  // --- Stream ---------------------------------------------------------------
+
+  void Send(const grpc::ByteBuffer& message) override {
+    {
+      MutexLock lock(mutex_);
+      if (closing_) return;
+      queue_bytes_ += message.Length();
+      if (queue_bytes_ <= Limits::stream_queue_bytes_max) {
+        queue_.push_back(message);
+      } else {
+        // It does not read: it cannot be told before what is on its way.
+        HangUp();
+        v1::Refusal refusal;
+        refusal.set_code(v1::REFUSAL_CODE_SLOW);
+        refusal.set_text(absl::StrCat(
+            "more than ", Limits::stream_queue_bytes_max,
+            " bytes wait for this agent; it reads too slowly: dial again"));
+        SetClosing(absl::StatusCode::kUnavailable, refusal);
+      }
+    }
+    Pump();
+  }
+
+  void Close(absl::StatusCode code, const v1::Refusal& refusal) override {
+    {
+      MutexLock lock(mutex_);
+      SetClosing(code, refusal);
+    }
+    Pump();
+  }
+
+  void Took(size_t bytes) override {
+    {
+      MutexLock lock(mutex_);
+      unhandled_bytes_ -= bytes;
+    }
+    Pump();
+  }
+
+  // --- gRPC's reactions
+  // -------------------------------------------------------
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      MutexLock lock(mutex_);
+      reading_ = false;
+      HangUp();
+      SetClosing(absl::StatusCode::kOk, v1::Refusal());
+    } else {
+      const absl::Status taken = TakeMessage();
+      if (!taken.ok()) Refuse(taken);
+      MutexLock lock(mutex_);
+      reading_ = false;
+    }
+    Pump();
+  }
+
+  void OnWriteDone(bool ok) override {
+    {
+      MutexLock lock(mutex_);
+      writing_ = false;
+      queue_bytes_ -= current_.Length();
+      current_.Clear();
+      if (!ok) {
+        HangUp();
+        SetClosing(absl::StatusCode::kOk, v1::Refusal());
+      }
+    }
+    Pump();
+  }
+
+  void OnCancel() override {
+    {
+      MutexLock lock(mutex_);
+      HangUp();
+      SetClosing(absl::StatusCode::kCancelled, v1::Refusal());
+    }
+    Pump();
+  }
+
+  void OnDone() override {
+    if (posted_) service_.inbox_.PostAlways(StreamGone{session_});
+    service_.streams_.fetch_sub(1);
+    // The last reference may be this one.
+    std::shared_ptr<AttendStream> self = std::move(self_);
+  }
+
+ private:
+  enum class Next { kNothing, kRead, kWrite, kFinish };
+
+  static absl::Status InboxFull() {
+    return absl::UnavailableError(
+        absl::StrCat("the daemon has ", Limits::inbox_events_max,
+                     " messages to deal with first; dial again"));
+  }
+
+  void Refuse(const absl::Status& status) {
+    Close(status.code(), RefusalOf(status));
+  }
+
+  void SetClosing(absl::StatusCode code, const v1::Refusal& refusal)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (closing_) return;
+    closing_ = true;
+    status_ = WireStatus(code, refusal);
+  }
+
+  // What the holder of `pumping_` starts next.
+  Next TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (finished_) return Next::kNothing;
+    if (!writing_ && !queue_.empty()) {
+      writing_ = true;
+      current_ = std::move(queue_.front());
+      queue_.pop_front();
+      return Next::kWrite;
+    }
+    if (closing_ && queue_.empty() && (!writing_ || hung_up_)) {
+      finished_ = true;
+      return Next::kFinish;
+    }
+    if (!closing_ && !reading_ && unhandled_bytes_ < kUnhandledBytesMax) {
+      reading_ = true;
+      return Next::kRead;
+    }
+    return Next::kNothing;
+  }
+
+  // Nobody hears what waits, and what is being written does not hold up the
+  // end.
+  void HangUp() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    hung_up_ = true;
+    queue_.clear();
+  }
+
+  void Pump() {
+    // OnDone may run on another thread as soon as Finish was called.
+    const std::shared_ptr<AttendStream> alive = shared_from_this();
+    {
+      MutexLock lock(mutex_);
+      if (pumping_) return;
+      pumping_ = true;
+    }
+    for (;;) {
+      Next next;
+      {
+        MutexLock lock(mutex_);
+        next = TakeNext();
+        if (next == Next::kNothing) {
+          pumping_ = false;
+          return;
+        }
+      }
+      Do(next);
+    }
+  }
+
+  // Called by the holder of `pumping_` alone: status_ and current_ are its own
+  // until the operation is done.
+  void Do(Next next) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    switch (next) {
+      case Next::kRead:
+        return StartRead(&incoming_);
+      case Next::kWrite:
+        return StartWrite(&current_);
+      case Next::kFinish:
+        return Finish(status_);
+      case Next::kNothing:
+        return;
+    }
+  }
+
+  // Deals with the message that was just read. On this stream, reads are one
+  // after the other, so that its fields need no lock.
+  absl::Status TakeMessage() {
+    const size_t bytes = incoming_.Length();
+    if (!greeted_ && bytes > kFirstMessageBytesMax) {
+      return absl::InvalidArgumentError(absl::StrCat("Hello: expected at most ",
+                                                     kFirstMessageBytesMax,
+                                                     " bytes, got ", bytes));
+    }
+    v1::AgentMessage message;
+    absl::Status decoded = Decode(incoming_, message);
+    incoming_.Clear();
+    if (!decoded.ok()) return decoded;
+    if (!greeted_) return TakeHello(message);
+    if (absl::Status fits = AdmitMessage(message); !fits.ok()) return fits;
+    CleanMessage(message);
+    {
+      MutexLock lock(mutex_);
+      unhandled_bytes_ += bytes;
+    }
+    const bool taken =
+        service_.inbox_.Post(MessageCame{session_, std::move(message), bytes});
+    return taken ? absl::OkStatus() : InboxFull();
+  }
+
+  absl::Status TakeHello(v1::AgentMessage& message) {
+    if (!message.has_hello()) {
+      return absl::InvalidArgumentError(
+          "expected Hello as the first message of a stream, got another one");
+    }
+    v1::Hello& hello = *message.mutable_hello();
+    // First of all: a stranger learns nothing of what else is wrong.
+    if (hello.credential_case() != v1::Hello::kNodeCredential &&
+        !SameToken(hello.token(), service_.token_)) {
+      return absl::UnauthenticatedError(
+          "the token is not this daemon's; take the join string that its "
+          "launcher printed last");
+    }
+    if (absl::Status fits = AdmitHello(hello); !fits.ok()) return fits;
+    CleanHello(hello);
+    greeted_ = true;
+    const bool taken = service_.inbox_.Post(
+        HelloCame{session_, std::move(hello), observed_address_});
+    return taken ? absl::OkStatus() : InboxFull();
+  }
+
+  MembershipService& service_;
+  const SessionId session_;
+  const std::string observed_address_;
+  std::shared_ptr<AttendStream> self_;
+  bool posted_ = false;
+  // Of the read that is under way.
+  grpc::ByteBuffer incoming_;
+  bool greeted_ = false;
+
+  Mutex mutex_;
+  // Someone starts operations; who comes meanwhile leaves it to them.
+  bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool reading_ ABSL_GUARDED_BY(mutex_) = false;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  bool hung_up_ ABSL_GUARDED_BY(mutex_) = false;
+  grpc::ByteBuffer current_ ABSL_GUARDED_BY(mutex_);
+  std::deque<grpc::ByteBuffer> queue_ ABSL_GUARDED_BY(mutex_);
+  // Of queue_ and of current_.
+  size_t queue_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Posted to the loop and not dealt with yet.
+  size_t unhandled_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  grpc::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+std::string AddressOfPeer(std::string_view peer) {
+  const size_t scheme = peer.find(':');
+  if (scheme == std::string_view::npos) return "";
+  const std::string_view kind = peer.substr(0, scheme);
+  if (kind != "ipv4" && kind != "ipv6") return "";
+  // gRPC writes brackets as %5B and %5D, and a zone after %25.
+  std::string text;
+  std::string_view rest = peer.substr(scheme + 1);
+  while (!rest.empty()) {
+    const std::string_view code = rest.substr(0, 3);
+    const bool escaped = code == "%5B" || code == "%5D" || code == "%25";
+    text.push_back(code == "%5B"   ? '['
+                   : code == "%5D" ? ']'
+                   : code == "%25" ? '%'
+                                   : rest[0]);
+    rest.remove_prefix(escaped ? 3 : 1);
+  }
+  std::string address = text.substr(0, text.rfind(':'));
+  if (address.size() > 2 && address.front() == '[') {
+    address = address.substr(1, address.rfind(']') - 1);
+  }
+  address = address.substr(0, address.find('%'));
+  constexpr std::string_view kMapped = "::ffff:";
+  if (std::string_view(address).substr(0, kMapped.size()) == kMapped &&
+      address.find('.') != std::string::npos) {
+    address.erase(0, kMapped.size());
+  }
+  return AdmitAddress(address).ok() ? address : "";
+}
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
+MembershipService::Attend(grpc::CallbackServerContext* context) {
+  const auto stream = std::make_shared<AttendStream>(
+      *this, ++last_session_, AddressOfPeer(context->peer()));
+  stream->Begin();
+  return stream.get();
+}
+
+}  // namespace rollcall

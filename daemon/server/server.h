@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/core/events.h"
 #include "daemon/core/limits.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
@@ -34,23 +35,30 @@ struct ServerOptions {
   v1::JobSettings settings;
   // Go on with the job's unfinished run from the journal, if there is one.
   // False: a new run, whatever the journal says.
+  // rollcalld: the unfinished runs of all jobs.
   bool resume = false;
   Limits limits;
+  // What goes to stderr: lines of this level and above.
+  Log::Level log_level = Log::Level::kInfo;
 };
 
 class Server {
  public:
-  // UNAVAILABLE: the address cannot be listened on. FAILED_PRECONDITION: the
-  // journal is foreign, newer or damaged; named.
+  // INVALID_ARGUMENT: an option breaks its grammar. UNAVAILABLE: the address
+  // cannot be listened on, or the journal not written. FAILED_PRECONDITION: the
+  // state folder is held by another daemon, or its journal is foreign, newer or
+  // damaged; named.
   static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options);
 
-  // Ends all streams with UNAVAILABLE and stops the loop.
+  // As Shutdown.
   ~Server();
 
   int port() const;
   // Blocks until the one job has ended and is forgotten, or Shutdown. Returns
   // how it ended.
   std::optional<v1::End> Wait();
+  // Ends all streams with UNAVAILABLE (with OK where their job has ended) and
+  // stops the loop. The second call does nothing.
   void Shutdown();
 
  private:

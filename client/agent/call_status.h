@@ -1,0 +1,22 @@
+// Call status: how a gRPC call ended, in our words.
+//
+// Pure; any thread.
+#ifndef ROLLCALL_CLIENT_AGENT_CALL_STATUS_H_
+#define ROLLCALL_CLIENT_AGENT_CALL_STATUS_H_
+
+#include <grpcpp/support/status.h>
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace rollcall {
+
+// The same code; the message names the endpoint, and for one that cannot be
+// reached the system's reason alone.
+absl::Status CallStatus(const std::string& endpoint,
+                        const grpc::Status& status);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_CALL_STATUS_H_

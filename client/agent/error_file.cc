@@ -1,0 +1,57 @@
+#include "client/agent/error_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "client/agent/fd.h"
+#include "client/agent/lines.h"
+#include "daemon/core/limits.h"
+
+namespace rollcall {
+namespace {
+
+constexpr size_t kFileBytesMost = 1 << 20;
+
+}  // namespace
+
+std::string ErrorFileMessage(std::string_view json) {
+  const nlohmann::json parsed =
+      nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object()) return "";
+  auto message = parsed.find("message");
+  if (message == parsed.end()) return "";
+  if (message->is_object()) {
+    const auto inner = message->find("message");
+    if (inner == message->end()) return "";
+    message = inner;
+  }
+  const auto* text = message->get_ptr<const std::string*>();
+  return text == nullptr ? "" : LastBytes(*text, Limits::stderr_tail_bytes);
+}
+
+std::string ReadErrorFile(const std::string& path) {
+  if (path.empty()) return "";
+  // Non-blocking: the rank may have put anything there, a FIFO too.
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat about {};
+  if (!file.open() || fstat(file.get(), &about) != 0 ||
+      !S_ISREG(about.st_mode)) {
+    return "";
+  }
+  std::string text;
+  char piece[16384];
+  while (text.size() <= kFileBytesMost) {
+    const ssize_t got = read(file.get(), piece, sizeof piece);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return "";
+    if (got == 0) return ErrorFileMessage(text);
+    text.append(piece, got);
+  }
+  return "";
+}
+
+}  // namespace rollcall

@@ -1,0 +1,23 @@
+// What a rank said of its own failure in TORCHELASTIC_ERROR_FILE.
+//
+// Thread rule: any thread.
+#ifndef ROLLCALL_CLIENT_AGENT_ERROR_FILE_H_
+#define ROLLCALL_CLIENT_AGENT_ERROR_FILE_H_
+
+#include <string>
+#include <string_view>
+
+namespace rollcall {
+
+// The message in torchelastic's JSON: {"message": "text"} or {"message":
+// {"message": "text", ...}}. Valid UTF-8 of at most Limits::stderr_tail_bytes,
+// the end kept; empty where there is none.
+std::string ErrorFileMessage(std::string_view json);
+
+// The same of a file. Empty where it cannot be read, is no regular file, or is
+// larger than a mebibyte.
+std::string ReadErrorFile(const std::string& path);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_ERROR_FILE_H_

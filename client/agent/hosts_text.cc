@@ -1,0 +1,475 @@
+#include "client/agent/hosts_text.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "daemon/core/admission.h"
+
+namespace rollcall {
+namespace {
+
+constexpr char kBegin[] = "# rollcall begin ";
+constexpr char kOwner[] = "# rollcall owner ";
+constexpr char kEnd[] = "# rollcall end ";
+// Per write, so that thousands of unlucky names do not flood a log.
+constexpr size_t kWarningsMax = 8;
+constexpr size_t kOwnersMax = 256;
+
+// --- Lines ------------------------------------------------------------------
+
+// Takes the next line, its newline included, off `text`.
+absl::string_view TakeLine(absl::string_view& text) {
+  const size_t newline = text.find('\n');
+  const size_t size =
+      newline == absl::string_view::npos ? text.size() : newline + 1;
+  const absl::string_view line = text.substr(0, size);
+  text.remove_prefix(size);
+  return line;
+}
+
+// Without its line end, a carriage return that an editor added included.
+absl::string_view Bare(absl::string_view line) {
+  absl::ConsumeSuffix(&line, "\n");
+  absl::ConsumeSuffix(&line, "\r");
+  return line;
+}
+
+using Fields = std::map<std::string, std::string>;
+
+// "a=1 b=2" after `prefix`; nullopt: another line.
+std::optional<Fields> ReadFields(absl::string_view line, const char* prefix) {
+  line = Bare(line);
+  if (!absl::ConsumePrefix(&line, prefix)) return std::nullopt;
+  Fields fields;
+  for (absl::string_view word : absl::StrSplit(line, ' ', absl::SkipEmpty())) {
+    const size_t equals = word.find('=');
+    if (equals == absl::string_view::npos) return std::nullopt;
+    fields.emplace(word.substr(0, equals), word.substr(equals + 1));
+  }
+  return fields;
+}
+
+template <typename T>
+bool Number(const Fields& fields, const char* name, T& value) {
+  const auto at = fields.find(name);
+  return at != fields.end() && absl::SimpleAtoi(at->second, &value);
+}
+
+std::string Text(const Fields& fields, const char* name) {
+  const auto at = fields.find(name);
+  return at == fields.end() ? "" : at->second;
+}
+
+struct Begin {
+  HostsBlock block;
+  uint64_t size = 0;
+};
+
+std::optional<Begin> ReadBegin(absl::string_view line) {
+  const auto fields = ReadFields(line, kBegin);
+  if (!fields.has_value()) return std::nullopt;
+  Begin begin;
+  begin.block.job = Text(*fields, "job");
+  begin.block.run = Text(*fields, "run");
+  begin.block.created_file = Text(*fields, "file") == "new";
+  if (begin.block.job.empty() || begin.block.run.empty() ||
+      !Number(*fields, "generation", begin.block.generation) ||
+      !Number(*fields, "size", begin.size)) {
+    return std::nullopt;
+  }
+  return begin;
+}
+
+bool IsEndMarker(absl::string_view line) {
+  const auto fields = ReadFields(line, kEnd);
+  return fields.has_value() && !Text(*fields, "job").empty();
+}
+
+bool IsEndOf(const HostsBlock& block, absl::string_view line) {
+  const auto fields = ReadFields(line, kEnd);
+  return fields.has_value() && Text(*fields, "job") == block.job &&
+         Text(*fields, "run") == block.run;
+}
+
+std::optional<HostsOwner> ReadOwner(absl::string_view line) {
+  const auto fields = ReadFields(line, kOwner);
+  HostsOwner owner;
+  if (!fields.has_value() || !Number(*fields, "pid", owner.pid) ||
+      !Number(*fields, "start", owner.start_ticks) ||
+      !Number(*fields, "pidns", owner.pid_namespace)) {
+    return std::nullopt;
+  }
+  owner.boot_id = Text(*fields, "boot");
+  owner.node = Text(*fields, "node");
+  return owner;
+}
+
+// An address in its one binary form, so that spellings compare; empty: none.
+std::string AddressKey(absl::string_view text) {
+  const std::string address(text.substr(0, text.find('%')));
+  unsigned char bytes[16];
+  if (inet_pton(AF_INET, address.c_str(), bytes) == 1) {
+    return std::string(reinterpret_cast<char*>(bytes), 4);
+  }
+  if (inet_pton(AF_INET6, address.c_str(), bytes) == 1) {
+    return std::string(reinterpret_cast<char*>(bytes), 16);
+  }
+  return "";
+}
+
+bool IsLoopbackKey(const std::string& key) {
+  if (key.size() == 4) return key[0] == 127;
+  return key == std::string(15, '\0') + '\1';
+}
+
+std::vector<absl::string_view> Words(absl::string_view line) {
+  return absl::StrSplit(line.substr(0, line.find('#')),
+                        absl::ByAnyChar(" \t\r\n\v\f"), absl::SkipEmpty());
+}
+
+std::string Alias(uint32_t node_rank, absl::string_view job) {
+  return absl::StrCat("node-", node_rank, ".", job, ".rollcall");
+}
+
+// A line that nobody but rollcall writes: it ends in an alias of the job.
+bool IsEntry(const HostsBlock& block, absl::string_view line) {
+  const std::vector<absl::string_view> words = Words(line);
+  if (words.size() < 2 || words.size() > 3) return false;
+  absl::string_view alias = words.back();
+  const std::string tail = absl::StrCat(".", block.job, ".rollcall");
+  return absl::ConsumePrefix(&alias, "node-") &&
+         absl::ConsumeSuffix(&alias, tail) && !alias.empty() &&
+         std::all_of(alias.begin(), alias.end(), absl::ascii_isdigit) &&
+         !AddressKey(words[0]).empty();
+}
+
+// --- Blocks -----------------------------------------------------------------
+
+void TakeBody(HostsBlock& block, absl::string_view body) {
+  while (!body.empty()) {
+    const absl::string_view line = TakeLine(body);
+    // A line that was cut may read as another owner or address.
+    if (!absl::EndsWith(line, "\n")) break;
+    if (auto owner = ReadOwner(line); owner.has_value()) {
+      if (block.owners.size() < kOwnersMax) {
+        block.owners.push_back(*std::move(owner));
+      }
+    } else if (!Bare(line).empty()) {
+      absl::StrAppend(&block.entries, Bare(line), "\n");
+    }
+  }
+}
+
+std::string EndMarker(const HostsBlock& block) {
+  return absl::StrCat(kEnd, "job=", block.job, " run=", block.run, "\n");
+}
+
+// Where the body ends that follows a begin marker; nullopt: its end is not
+// there, or another marker comes first.
+std::optional<size_t> FindEnd(const HostsBlock& block, absl::string_view text) {
+  const size_t size = text.size();
+  while (!text.empty()) {
+    const size_t at = size - text.size();
+    const absl::string_view line = TakeLine(text);
+    if (IsEndOf(block, line)) return at;
+    if (IsEndMarker(line) || ReadBegin(line).has_value()) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// How much of `text` belongs to a block that has no end.
+size_t DamagedSize(const Begin& begin, absl::string_view text) {
+  const size_t size = text.size();
+  const bool cut = size < begin.size + EndMarker(begin.block).size();
+  absl::string_view left = text;
+  while (!left.empty()) {
+    absl::string_view next = left;
+    const absl::string_view line = TakeLine(next);
+    const bool ours = ReadOwner(line).has_value() || IsEntry(begin.block, line);
+    // The file was cut in the middle of this line.
+    const bool last = cut && next.empty() && !absl::EndsWith(line, "\n");
+    if (!ours && !last) break;
+    left = next;
+  }
+  return size - left.size();
+}
+
+// A marker that was cut off at the end of the file.
+bool IsCutMarker(absl::string_view line) {
+  return !absl::EndsWith(line, "\n") &&
+         (absl::StartsWith(line, kBegin) || absl::StartsWith(line, kEnd));
+}
+
+std::string FormatBlock(const HostsBlock& block) {
+  std::string body;
+  for (const HostsOwner& owner : block.owners) {
+    absl::StrAppend(&body, kOwner, "pid=", owner.pid,
+                    " start=", owner.start_ticks, " boot=", owner.boot_id,
+                    " pidns=", owner.pid_namespace, " node=", owner.node, "\n");
+  }
+  absl::StrAppend(&body, block.entries);
+  return absl::StrCat(kBegin, "job=", block.job, " run=", block.run,
+                      " generation=", block.generation, " size=", body.size(),
+                      block.created_file ? " file=new\n" : "\n", body,
+                      EndMarker(block));
+}
+
+// --- Names ------------------------------------------------------------------
+
+using Meanings = std::map<std::string, std::set<std::string>>;
+
+// Adds what each of the `wanted` names means in `text`.
+void AddMeanings(absl::string_view text, const std::set<std::string>& wanted,
+                 Meanings& meanings) {
+  while (!text.empty()) {
+    const std::vector<absl::string_view> words = Words(TakeLine(text));
+    if (words.size() < 2) continue;
+    const std::string key = AddressKey(words[0]);
+    if (key.empty()) continue;
+    for (size_t i = 1; i < words.size(); ++i) {
+      std::string name = absl::AsciiStrToLower(words[i]);
+      if (wanted.contains(name)) meanings[std::move(name)].insert(key);
+    }
+  }
+}
+
+bool IsLocalhost(absl::string_view name) {
+  if (absl::EndsWith(name, ".localhost")) return true;
+  for (const char* kin : {"localhost", "localhost4", "localhost6",
+                          "ip6-localhost", "ip6-loopback"}) {
+    if (name == kin || absl::StartsWith(name, absl::StrCat(kin, "."))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Names of members that are this very machine, in lower case.
+std::set<std::string> OwnNames(const v1::World& world, uint32_t node_rank,
+                               absl::string_view hostname) {
+  std::set<std::string> names = {absl::AsciiStrToLower(hostname)};
+  if (node_rank >= static_cast<uint32_t>(world.members_size())) return names;
+  const v1::Member& own = world.members(node_rank);
+  for (const v1::Member& member : world.members()) {
+    if (world.one_machine() || member.address() == own.address()) {
+      names.insert(absl::AsciiStrToLower(member.node()));
+    }
+  }
+  return names;
+}
+
+// Why a member's name cannot stand in the block; empty: it can.
+std::string WhyNot(const std::string& lower, const v1::Member& member,
+                   const Meanings& meanings,
+                   const std::set<std::string>& own_names,
+                   std::set<std::string>& taken) {
+  if (IsLocalhost(lower)) return "it always means this machine";
+  if (!AddressKey(lower).empty()) return "it is an address itself";
+  if (!taken.insert(lower).second) return "another row has it";
+  const auto at = meanings.find(lower);
+  if (at == meanings.end() ||
+      at->second.contains(AddressKey(member.address()))) {
+    return "";
+  }
+  if (own_names.contains(lower) &&
+      std::all_of(at->second.begin(), at->second.end(), IsLoopbackKey)) {
+    return "";
+  }
+  return "it means something else in the file";
+}
+
+void Warn(std::vector<std::string>& warnings, size_t& count, std::string text) {
+  if (++count <= kWarningsMax) warnings.push_back(std::move(text));
+}
+
+// The block's lines. `others`: all text that is not this block.
+std::string MakeEntries(const v1::World& world, uint32_t node_rank,
+                        absl::string_view hostname, absl::string_view others,
+                        std::vector<std::string>& warnings) {
+  std::set<std::string> wanted;
+  std::set<std::string> taken;
+  for (const v1::Member& member : world.members()) {
+    wanted.insert(absl::AsciiStrToLower(member.node()));
+    taken.insert(Alias(member.node_rank(), world.job()));
+  }
+  Meanings meanings;
+  AddMeanings(others, wanted, meanings);
+  const std::set<std::string> own = OwnNames(world, node_rank, hostname);
+  std::string entries;
+  size_t left_out = 0;
+  for (const v1::Member& member : world.members()) {
+    if (!AdmitNodeName(member.node()).ok() ||
+        AddressKey(member.address()).empty() ||
+        member.address().find('%') != std::string::npos) {
+      Warn(warnings, left_out,
+           absl::StrCat("hosts file: node rank ", member.node_rank(),
+                        " left out: its name or address is not valid"));
+      continue;
+    }
+    const std::string lower = absl::AsciiStrToLower(member.node());
+    const std::string why = WhyNot(lower, member, meanings, own, taken);
+    if (!why.empty()) {
+      Warn(warnings, left_out,
+           absl::StrCat("hosts file: name ", member.node(), " left out: ", why,
+                        "; use ", Alias(member.node_rank(), world.job())));
+    }
+    absl::StrAppend(&entries, member.address(), why.empty() ? " " : "",
+                    why.empty() ? member.node() : "", " ",
+                    Alias(member.node_rank(), world.job()), "\n");
+  }
+  if (left_out > kWarningsMax) {
+    warnings.push_back(absl::StrCat("hosts file: ", left_out - kWarningsMax,
+                                    " more names left out"));
+  }
+  return entries;
+}
+
+// --- Owners -----------------------------------------------------------------
+
+void DropDead(HostsBlock& block, const OwnerLives& lives) {
+  block.owners.erase(
+      std::remove_if(block.owners.begin(), block.owners.end(),
+                     [&](const HostsOwner& owner) { return !lives(owner); }),
+      block.owners.end());
+}
+
+// Takes the blocks out that nobody who lives owns. True: one of those that
+// went had made the file.
+bool Sweep(HostsText& hosts, const OwnerLives& lives) {
+  bool created_file = false;
+  std::vector<HostsBlock> kept;
+  for (HostsBlock& block : hosts.blocks) {
+    if (std::any_of(block.owners.begin(), block.owners.end(), lives)) {
+      kept.push_back(std::move(block));
+    } else {
+      created_file |= block.created_file;
+    }
+  }
+  hosts.blocks = std::move(kept);
+  return created_file;
+}
+
+HostsText Parse(absl::string_view text, std::vector<std::string>& warnings) {
+  HostsText hosts = ParseHosts(text);
+  if (hosts.damaged) {
+    warnings.push_back(
+        "hosts file: found a block whose writing was cut off, and repaired it; "
+        "check that no line of your own is missing");
+  }
+  return hosts;
+}
+
+}  // namespace
+
+HostsText ParseHosts(absl::string_view text) {
+  HostsText hosts;
+  while (!text.empty()) {
+    const absl::string_view line = TakeLine(text);
+    auto begin = ReadBegin(line);
+    if (!begin.has_value()) {
+      if (IsEndMarker(line) || IsCutMarker(line)) {
+        hosts.damaged = true;
+      } else {
+        hosts.rest.append(line.data(), line.size());
+      }
+      continue;
+    }
+    HostsBlock& block = begin->block;
+    const auto end = FindEnd(block, text);
+    hosts.damaged |= !end.has_value();
+    const size_t size = end.has_value() ? *end : DamagedSize(*begin, text);
+    TakeBody(block, text.substr(0, size));
+    text.remove_prefix(size);
+    if (end.has_value()) TakeLine(text);
+    hosts.blocks.push_back(std::move(block));
+  }
+  return hosts;
+}
+
+std::string FormatHosts(const HostsText& hosts) {
+  std::string text;
+  for (const HostsBlock& block : hosts.blocks) text += FormatBlock(block);
+  return text + hosts.rest;
+}
+
+HostsChange WriteHostsBlock(absl::string_view text, bool created_file,
+                            const v1::World& world, uint32_t node_rank,
+                            absl::string_view hostname, const HostsOwner& owner,
+                            const OwnerLives& lives) {
+  HostsChange change;
+  HostsText hosts = Parse(text, change.warnings);
+  HostsBlock block;
+  block.job = world.job();
+  block.run = world.run();
+  block.generation = world.generation();
+  block.created_file = created_file || Sweep(hosts, lives);
+  std::optional<HostsBlock> newer;
+  for (auto it = hosts.blocks.begin(); it != hosts.blocks.end();) {
+    if (it->job != world.job()) {
+      ++it;
+      continue;
+    }
+    block.created_file |= it->created_file;
+    if (it->run != world.run()) {
+      change.warnings.push_back(absl::StrCat(
+          "hosts file: took the place of run ", it->run, " of job ", it->job,
+          ", which still had a living owner"));
+    } else {
+      DropDead(*it, lives);
+      block.owners.insert(block.owners.end(), it->owners.begin(),
+                          it->owners.end());
+      if (it->generation > block.generation) newer = *it;
+    }
+    it = hosts.blocks.erase(it);
+  }
+  if (std::find(block.owners.begin(), block.owners.end(), owner) ==
+      block.owners.end()) {
+    block.owners.push_back(owner);
+  }
+  if (newer.has_value()) {
+    block.generation = newer->generation;
+    block.entries = newer->entries;
+  } else {
+    block.entries = MakeEntries(world, node_rank, hostname, FormatHosts(hosts),
+                                change.warnings);
+  }
+  hosts.blocks.insert(hosts.blocks.begin(), std::move(block));
+  change.text = FormatHosts(hosts);
+  return change;
+}
+
+HostsChange RemoveHostsBlock(absl::string_view text, absl::string_view job,
+                             absl::string_view run, const HostsOwner& owner,
+                             const OwnerLives& lives) {
+  HostsChange change;
+  HostsText hosts = Parse(text, change.warnings);
+  const OwnerLives lives_on = [&](const HostsOwner& other) {
+    return !(other == owner) && lives(other);
+  };
+  bool created_file = false;
+  for (HostsBlock& block : hosts.blocks) {
+    if (block.job != job || block.run != run) continue;
+    DropDead(block, lives_on);
+    created_file |= block.created_file && block.owners.empty();
+  }
+  created_file |= Sweep(hosts, lives);
+  if (!hosts.blocks.empty()) {
+    hosts.blocks.front().created_file |= created_file;
+  }
+  change.text = FormatHosts(hosts);
+  change.remove_file = created_file && change.text.empty();
+  return change;
+}
+
+}  // namespace rollcall

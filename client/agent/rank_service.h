@@ -1,0 +1,63 @@
+// RankService: the agent's Unix socket, where linked ranks get their world and
+// exchange values.
+//
+// It holds who is connected and who waits for which key, and nothing else: what
+// an exchange needs from other nodes is the agent core's business. Who may
+// connect is decided by the folder of the socket (0700).
+//
+// Thread rule: all functions from the agent's loop thread; `post` is called
+// from gRPC's threads and must only post.
+//
+// Invariants:
+//   1. A local rank has at most one stream: a newer one ends the older.
+//   2. A call that waits for a key ends with its values, with ABORTED when its
+//      generation ends, or with its caller's deadline; it is then forgotten.
+#ifndef ROLLCALL_CLIENT_AGENT_RANK_SERVICE_H_
+#define ROLLCALL_CLIENT_AGENT_RANK_SERVICE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/agent/agent.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+class RankService {
+ public:
+  // False: it cannot be taken in now; the rank's call ends with UNAVAILABLE.
+  using Post = std::function<bool(AgentEvent)>;
+
+  // Listens on the Unix socket `path` (at most 107 bytes). INVALID_ARGUMENT: it
+  // is longer. UNAVAILABLE: it cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<RankService>> Start(
+      const std::string& path, Post post);
+
+  // Ends all calls.
+  ~RankService();
+
+  // The world that ranks which attend from now on are told.
+  void SetWorld(const v1::World& world, const v1::Seal& seal,
+                uint32_t node_rank);
+
+  // Ends a generation for the ranks: those that wait for a key get ABORTED,
+  // those that attend are told to tear down.
+  void EndWorld(uint64_t generation, const std::string& reason);
+
+  // Those that wait for a key of this generation or an older one get ABORTED.
+  void FailExchanges(uint64_t generation, const std::string& reason);
+
+  void Answer(const v1::ExchangeOut& exchange);
+
+ private:
+  class Core;
+  explicit RankService(std::unique_ptr<Core> core);
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_RANK_SERVICE_H_

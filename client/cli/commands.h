@@ -1,0 +1,32 @@
+// Commands: what each `rollcall` command does, once its flags are understood.
+//
+// Each blocks until it is done and returns the process's exit code.
+#ifndef ROLLCALL_CLIENT_CLI_COMMANDS_H_
+#define ROLLCALL_CLIENT_CLI_COMMANDS_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "client/cli/flags.h"
+
+namespace rollcall {
+
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitRendezvous = 69;
+inline constexpr int kExitRefused = 77;
+
+int RunLaunchCommand(const LaunchFlags& flags);
+// `join`, and the hidden `agent` that a launcher starts.
+int RunJoinCommand(const JoinFlags& flags);
+int RunStatusCommand(const StatusFlags& flags);
+int RunStopCommand(const StopFlags& flags);
+int RunDaemonCommand(const DaemonFlags& flags);
+int RunVersionCommand(const VersionFlags& flags);
+
+// `rollcall: TEXT` on stderr.
+void Complain(absl::string_view text);
+// The same for a call that failed; the exit code that goes with it.
+int Fail(const absl::Status& status);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_CLI_COMMANDS_H_

@@ -1,0 +1,101 @@
+// `rollcall daemon` (hidden): the daemon of one job, a launcher's child.
+#include <fcntl.h>
+#include <google/protobuf/util/json_util.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <thread>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "client/agent/signal_pipe.h"
+#include "client/cli/commands.h"
+#include "client/launch/daemon_child.h"
+#include "client/launch/launch_folder.h"
+#include "daemon/security/join_string.h"
+#include "daemon/server/server.h"
+
+namespace rollcall {
+namespace {
+
+absl::StatusOr<ServerOptions> MakeOptions(const DaemonFlags& flags) {
+  ServerOptions options;
+  options.listen = flags.listen;
+  options.state_dir = flags.state;
+  options.job = flags.job;
+  options.resume = flags.resume;
+  if (!google::protobuf::util::JsonStringToMessage(flags.settings,
+                                                   &options.settings)
+           .ok()) {
+    return absl::InvalidArgumentError(
+        "--settings: expected the JSON of JobSettings");
+  }
+  auto text = ReadSmallFile(flags.state + "/token");
+  if (!text.ok()) return text.status();
+  auto token = ParseTokenText(std::string(absl::StripAsciiWhitespace(*text)));
+  if (!token.ok()) return token.status();
+  options.token = *std::move(token);
+  return options;
+}
+
+// A launcher that is gone reads nothing, and that is no reason to end.
+void Tell(int fd, const std::string& line) {
+  size_t sent = 0;
+  while (fd >= 0 && sent < line.size()) {
+    const ssize_t wrote = write(fd, line.data() + sent, line.size() - sent);
+    if (wrote <= 0) return;
+    sent += static_cast<size_t>(wrote);
+  }
+}
+
+// Ends the server on SIGTERM or SIGINT.
+class Ender {
+ public:
+  explicit Ender(Server& server)
+      : end_fd_(eventfd(0, EFD_CLOEXEC)), thread_([this, &server] {
+          pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {end_fd_, POLLIN, 0}};
+          while (poll(fds, 2, -1) < 0) {
+          }
+          if (fds[0].revents != 0) server.Shutdown();
+        }) {}
+  ~Ender() {
+    const uint64_t one = 1;
+    [[maybe_unused]] ssize_t wrote = write(end_fd_, &one, sizeof(one));
+    thread_.join();
+    close(end_fd_);
+  }
+
+ private:
+  SignalPipe signals_{{SIGTERM, SIGINT}};
+  const int end_fd_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+int RunDaemonCommand(const DaemonFlags& flags) {
+  const pid_t launcher = getppid();
+  // The pipe outlives its reader; a daemon has no children to pass this on to.
+  signal(SIGPIPE, SIG_IGN);
+  if (flags.ready_fd >= 0) fcntl(flags.ready_fd, F_SETFD, FD_CLOEXEC);
+  auto options = MakeOptions(flags);
+  if (!options.ok()) return Fail(options.status());
+  auto server = Server::Start(*std::move(options));
+  if (!server.ok()) return Fail(server.status());
+  std::optional<v1::End> end;
+  {
+    Ender ender(**server);
+    Tell(flags.ready_fd, ReadyLine((*server)->port()));
+    end = (*server)->Wait();
+  }
+  if (end) Tell(flags.ready_fd, EndLine(*end));
+  server->reset();
+  // Nobody else is left to tidy up where the launcher has died.
+  if (end && getppid() != launcher) ForgetRun(flags.state, flags.ephemeral);
+  return 0;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,377 @@
+#include "client/cli/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "client/cli/flags_text.h"
+#include "daemon/core/admission.h"
+#include "daemon/core/durations.h"
+#include "daemon/core/limits.h"
+
+namespace rollcall {
+namespace {
+
+// Settings as they were typed; made into JobSettings once all is known.
+struct SettingsText {
+  std::string nodes;
+  std::string grow;
+  std::string join_timeout;
+  uint32_t max_restarts = 0;
+  CLI::Option* max_restarts_option = nullptr;
+};
+
+// Everything that the parser writes into, in one place that does not move.
+struct Target {
+  LaunchFlags launch;
+  SettingsText launch_settings;
+  JoinFlags join;
+  SettingsText join_settings;
+  JoinFlags agent;
+  SettingsText agent_settings;
+  StatusFlags status;
+  StopFlags stop;
+  DaemonFlags daemon;
+  VersionFlags version;
+};
+
+void AddLocal(CLI::App& app, LocalFlags& to) {
+  app.add_option("--name", to.name, "this node's name (default: its hostname)")
+      ->type_name("NODE");
+  app.add_option("--nproc-per-node", to.nproc_per_node,
+                 "ranks on this node; auto: one a GPU, else 1 (default 1)")
+      ->type_name("N|auto");
+  app.add_option("--log-dir", to.log_dir,
+                 "also write each rank's output below this folder")
+      ->type_name("DIR");
+  auto* file = app.add_option("--hosts-file", to.hosts_file,
+                              "hosts file to manage (default /etc/hosts)")
+                   ->type_name("PATH");
+  app.add_flag("--no-hosts", to.no_hosts, "leave all hosts files alone")
+      ->excludes(file);
+  app.add_flag("--once", to.once,
+               "run CMD on node rank 0 only, once (mpirun, DeepSpeed)");
+  app.add_flag("--json", to.json,
+               "one JSON object a line on stdout; rank output on stderr");
+  app.add_option("--nccl-lib", to.nccl_lib,
+                 "libnccl.so.2 to mint NCCL ids with (default: what CMD would "
+                 "find)")
+      ->type_name("PATH");
+}
+
+void AddSettings(CLI::App& app, SettingsText& to) {
+  app.add_option("--nodes,--nnodes", to.nodes,
+                 "nodes of the world, all or at least and at most")
+      ->type_name("N|MIN:MAX");
+  to.max_restarts_option =
+      app.add_option("--max-restarts", to.max_restarts,
+                     "failures of ranks that are forgiven (default 3)")
+          ->type_name("N");
+  app.add_option("--grow", to.grow,
+                 "newcomers while running: boundary (default) or never")
+      ->type_name("WHEN");
+  app.add_option("--join-timeout", to.join_timeout,
+                 "how long to wait for missing nodes (default 10m)")
+      ->type_name("TIME");
+}
+
+void AddWhere(CLI::App& app, WhereFlags& to) {
+  app.add_option("joinstring", to.join_string,
+                 "what the launcher printed (or ROLLCALL_JOIN)")
+      ->type_name("");
+  app.add_option("--endpoint,--rdzv-endpoint", to.endpoint,
+                 "the daemon, with --job and a token")
+      ->type_name("HOST:PORT");
+  app.add_option("--job,--rdzv-id", to.job, "the job's name")->type_name("ID");
+  app.add_option("--token-file", to.token_file,
+                 "file with the token (or ROLLCALL_TOKEN)")
+      ->type_name("PATH");
+}
+
+void AddState(CLI::App& app, std::string& to) {
+  app.add_option("--state", to,
+                 "state folder (default $XDG_STATE_HOME/rollcall/JOB)")
+      ->type_name("DIR");
+}
+
+void AddLaunch(CLI::App& app, Target& to) {
+  CLI::App* launch = app.add_subcommand(
+      "launch",
+      "run a job: the daemon, this node's ranks, and whoever joins\n"
+      "  rollcall launch [flags] -- CMD...");
+  launch
+      ->add_option("--job,--rdzv-id", to.launch.job,
+                   "the job's name (default: made up)")
+      ->type_name("ID");
+  AddSettings(*launch, to.launch_settings);
+  AddLocal(*launch, to.launch.local);
+  launch
+      ->add_option("--local-workers", to.launch.local_workers,
+                   "start N more agents on this machine, to try things out")
+      ->type_name("N");
+  launch
+      ->add_option("--listen", to.launch.listen,
+                   "where the daemon listens (default: all addresses, a free "
+                   "port)")
+      ->type_name("ADDR:PORT");
+  launch
+      ->add_option("--token-file", to.launch.token_file,
+                   "file with the job's token, ID.SECRET in hex (or "
+                   "ROLLCALL_TOKEN;\ndefault: one is made)")
+      ->type_name("PATH");
+  AddState(*launch, to.launch.state);
+  launch->add_flag("--no-worker", to.launch.no_worker,
+                   "no ranks on this node: it only controls");
+  launch->footer(LimitsText());
+}
+
+void AddJoin(CLI::App& app, Target& to) {
+  CLI::App* join =
+      app.add_subcommand("join",
+                         "join a job with this node's ranks\n"
+                         "  rollcall join JOINSTRING [flags] -- CMD...\n"
+                         "  rollcall join --endpoint H:P --job ID [flags] -- "
+                         "CMD...");
+  AddWhere(*join, to.join.where);
+  AddLocal(*join, to.join.local);
+  AddSettings(*join, to.join_settings);
+  // What a launcher starts: the same, with a word about who it is.
+  CLI::App* agent = app.add_subcommand("agent", "")->group("");
+  AddWhere(*agent, to.agent.where);
+  AddLocal(*agent, to.agent.local);
+  AddSettings(*agent, to.agent_settings);
+  agent->add_flag("--launcher", to.agent.launcher, "");
+}
+
+void AddOthers(CLI::App& app, Target& to) {
+  CLI::App* status = app.add_subcommand("status", "show a job's state");
+  AddWhere(*status, to.status.where);
+  AddState(*status, to.status.where.state);
+  status->add_flag("--json", to.status.json, "as JSON");
+  status->add_flag("--watch", to.status.watch, "at each change, to its end");
+
+  CLI::App* stop = app.add_subcommand("stop", "end a job, from anywhere");
+  AddWhere(*stop, to.stop.where);
+  AddState(*stop, to.stop.where.state);
+  stop->add_option("--exit-code", to.stop.exit_code,
+                   "what the launcher and all agents exit with (default 143)")
+      ->type_name("CODE")
+      ->check(CLI::Range(0, 255));
+  stop->add_flag("--now", to.stop.now, "do not wait for the ranks to stop");
+
+  CLI::App* version = app.add_subcommand("version", "show the version");
+  version->add_flag("--json", to.version.json, "as JSON");
+
+  CLI::App* daemon = app.add_subcommand("daemon", "")->group("");
+  daemon->add_option("--job", to.daemon.job, "");
+  daemon->add_option("--state", to.daemon.state, "");
+  daemon->add_option("--listen", to.daemon.listen, "");
+  daemon->add_option("--settings", to.daemon.settings, "");
+  daemon->add_option("--ready-fd", to.daemon.ready_fd, "");
+  daemon->add_flag("--resume", to.daemon.resume, "");
+  daemon->add_flag("--ephemeral", to.daemon.ephemeral, "");
+}
+
+std::unique_ptr<CLI::App> MakeParser(Target& to) {
+  auto app = std::make_unique<CLI::App>(
+      "rollcall brings a set of machines together for one training run.",
+      "rollcall");
+  AddLaunch(*app, to);
+  AddJoin(*app, to);
+  AddOthers(*app, to);
+  // What is not known is looked at here, to say what was meant.
+  app->allow_extras();
+  for (CLI::App* command : app->get_subcommands({})) command->allow_extras();
+  return app;
+}
+
+std::vector<std::string> FlagNames(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> CommandNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (!command->get_group().empty()) names.push_back(command->get_name());
+  }
+  return names;
+}
+
+absl::Status Unknown(const std::string& kind, const std::string& word,
+                     const std::vector<std::string>& known,
+                     const std::string& help) {
+  const std::string name = word.substr(0, word.find('='));
+  const auto nearest = Nearest(name, known);
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown ", kind, " ", name,
+                   nearest ? absl::StrCat("; did you mean ", *nearest, "?")
+                           : absl::StrCat("; see `", help, "`")));
+}
+
+absl::Status CheckExtras(const CLI::App& app, const CLI::App* command) {
+  if (command == nullptr) {
+    const std::vector<std::string> extras = app.remaining();
+    if (extras.empty()) {
+      return absl::InvalidArgumentError(
+          "expected a command: launch, join, status, stop or version; see "
+          "`rollcall --help`");
+    }
+    return Unknown(absl::StartsWith(extras[0], "-") ? "flag" : "command",
+                   extras[0], CommandNames(app), "rollcall --help");
+  }
+  const std::string help =
+      absl::StrCat("rollcall ", command->get_name(), " --help");
+  std::vector<std::string> extras = command->remaining();
+  if (extras.empty()) extras = app.remaining();
+  for (const std::string& extra : extras) {
+    if (absl::StartsWith(extra, "-")) {
+      return Unknown("flag", extra, FlagNames(*command), help);
+    }
+  }
+  if (extras.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("unexpected word '", extras[0],
+                   "'; the command to run goes after `--`, as in `rollcall ",
+                   command->get_name(), " ... -- ", extras[0], "`"));
+}
+
+absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
+  if (!text.nodes.empty()) {
+    auto nodes = ParseNodes(text.nodes);
+    if (!nodes.ok()) return nodes.status();
+    to.set_nodes_min(nodes->min);
+    to.set_nodes_max(nodes->max);
+  }
+  if (!text.max_restarts_option->empty()) {
+    to.set_max_restarts(text.max_restarts);
+  }
+  if (text.grow == "boundary") {
+    to.set_grow(v1::GROW_BOUNDARY);
+  } else if (text.grow == "never") {
+    to.set_grow(v1::GROW_NEVER);
+  } else if (!text.grow.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--grow takes boundary or never, not '", text.grow, "'"));
+  }
+  if (!text.join_timeout.empty()) {
+    auto timeout = ParseDurationFlag("--join-timeout", text.join_timeout);
+    if (!timeout.ok()) return timeout.status();
+    ToProto(*timeout, to.mutable_join_timeout());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCommand(const std::string& name, const Words& words) {
+  if (words.command.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected a command to run after `--`, as in `rollcall ",
+                     name, " ... -- python train.py`"));
+  }
+  const std::string advice = ContainerAdvice(words.command);
+  return advice.empty() ? absl::OkStatus() : absl::InvalidArgumentError(advice);
+}
+
+absl::Status CheckLocal(const LocalFlags& local) {
+  uint32_t ranks = 0;
+  if (local.nproc_per_node != "auto" &&
+      (!absl::SimpleAtoi(local.nproc_per_node, &ranks) || ranks < 1 ||
+       ranks > Limits::ranks_per_node_max)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--nproc-per-node takes 1 to ", Limits::ranks_per_node_max,
+                     " or auto, not '", local.nproc_per_node, "'"));
+  }
+  return local.name.empty() ? absl::OkStatus() : AdmitNodeName(local.name);
+}
+
+absl::StatusOr<Invocation> Launch(const Words& words, Target& to) {
+  if (absl::Status good = CheckCommand("launch", words); !good.ok()) {
+    return good;
+  }
+  LaunchFlags& launch = to.launch;
+  if (absl::Status good = CheckLocal(launch.local); !good.ok()) return good;
+  if (!launch.job.empty()) {
+    if (absl::Status good = AdmitJobId(launch.job); !good.ok()) return good;
+  }
+  launch.command = words.command;
+  if (launch.local_workers >= Limits::nodes_max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--local-workers takes less than ", Limits::nodes_max));
+  }
+  if (launch.no_worker && launch.local_workers == 0 &&
+      to.launch_settings.nodes.empty()) {
+    return absl::InvalidArgumentError(
+        "--no-worker needs --nodes: how many nodes will join");
+  }
+  const uint32_t here = launch.local_workers + (launch.no_worker ? 0 : 1);
+  launch.settings.set_nodes_min(here);
+  launch.settings.set_nodes_max(here);
+  absl::Status read = ReadSettings(to.launch_settings, launch.settings);
+  if (!read.ok()) return read;
+  return Invocation(std::move(launch));
+}
+
+absl::StatusOr<Invocation> Join(const Words& words, JoinFlags& join,
+                                const SettingsText& settings) {
+  if (absl::Status good = CheckCommand("join", words); !good.ok()) {
+    return good;
+  }
+  if (absl::Status good = CheckLocal(join.local); !good.ok()) return good;
+  join.command = words.command;
+  absl::Status read = ReadSettings(settings, join.settings);
+  if (!read.ok()) return read;
+  join.join_timeout = settings.join_timeout;
+  return Invocation(std::move(join));
+}
+
+absl::StatusOr<Invocation> Build(const std::string& command, const Words& words,
+                                 Target& to) {
+  if (command == "launch") return Launch(words, to);
+  if (command == "join") return Join(words, to.join, to.join_settings);
+  if (command == "agent") {
+    to.agent.started_by_launcher = true;
+    return Join(words, to.agent, to.agent_settings);
+  }
+  if (words.has_command) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "`rollcall ", command, "` runs no command; leave out what follows --"));
+  }
+  if (command == "status") return Invocation(std::move(to.status));
+  if (command == "stop") return Invocation(std::move(to.stop));
+  if (command == "daemon") return Invocation(std::move(to.daemon));
+  return Invocation(to.version);
+}
+
+}  // namespace
+
+absl::StatusOr<Invocation> ParseFlags(const Words& words) {
+  // As every program has it, beside the command.
+  if (words.flags == std::vector<std::string>{"--version"}) {
+    return Invocation(VersionFlags{});
+  }
+  Target target;
+  const std::unique_ptr<CLI::App> app = MakeParser(target);
+  std::vector<std::string> reversed(words.flags.rbegin(), words.flags.rend());
+  try {
+    app->parse(std::move(reversed));
+  } catch (const CLI::CallForHelp&) {
+    return Invocation(HelpText{app->help()});
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  const std::vector<CLI::App*> chosen = app->get_subcommands();
+  const CLI::App* command = chosen.empty() ? nullptr : chosen.front();
+  if (absl::Status good = CheckExtras(*app, command); !good.ok()) return good;
+  return Build(command->get_name(), words, target);
+}
+
+}  // namespace rollcall

@@ -1,0 +1,106 @@
+// Flags: the grammar of the command line, as values.
+//
+// Pure: nothing is read but the words. What a value means on this machine
+// (`--nproc-per-node auto`, a job's state folder) is the commands' business.
+#ifndef ROLLCALL_CLIENT_CLI_FLAGS_H_
+#define ROLLCALL_CLIENT_CLI_FLAGS_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/cli/words.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// What one agent does on its node.
+struct LocalFlags {
+  std::string name;  // Empty: the hostname.
+  std::string nproc_per_node = "1";
+  std::string log_dir;
+  std::string hosts_file = "/etc/hosts";
+  bool no_hosts = false;
+  bool once = false;
+  bool json = false;
+  std::string nccl_lib;
+};
+
+// Which job, and how to get at it.
+struct WhereFlags {
+  std::string join_string;
+  std::string endpoint;
+  std::string job;
+  std::string token_file;
+  std::string state;
+};
+
+struct LaunchFlags {
+  LocalFlags local;
+  std::string job;
+  std::string listen = "[::]:0";
+  uint32_t local_workers = 0;
+  // A token that was made before, so that workers may know it before the
+  // launcher starts; empty: one is made.
+  std::string token_file;
+  std::string state;
+  bool no_worker = false;
+  // Unset but for what was given; nodes are always set.
+  v1::JobSettings settings;
+  std::vector<std::string> command;
+};
+
+struct JoinFlags {
+  LocalFlags local;
+  WhereFlags where;
+  // For a job that a standing daemon is to make; unset but for what was given.
+  v1::JobSettings settings;
+  std::string join_timeout;
+  std::vector<std::string> command;
+  // Of the hidden command `agent` only: started by a launcher, as its own.
+  bool started_by_launcher = false;
+  bool launcher = false;
+};
+
+struct StatusFlags {
+  WhereFlags where;
+  bool json = false;
+  bool watch = false;
+};
+
+struct StopFlags {
+  WhereFlags where;
+  int exit_code = 143;
+  bool now = false;
+};
+
+struct DaemonFlags {
+  std::string job;
+  std::string state;
+  std::string listen;
+  std::string settings;  // JSON of JobSettings.
+  int ready_fd = -1;
+  bool resume = false;
+  bool ephemeral = false;
+};
+
+struct VersionFlags {
+  bool json = false;
+};
+
+// Something to print, and done: --help.
+struct HelpText {
+  std::string text;
+};
+
+using Invocation = std::variant<HelpText, VersionFlags, LaunchFlags, JoinFlags,
+                                StatusFlags, StopFlags, DaemonFlags>;
+
+// INVALID_ARGUMENT: what is wrong, and the right spelling where one is near.
+absl::StatusOr<Invocation> ParseFlags(const Words& words);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_CLI_FLAGS_H_

@@ -1,0 +1,45 @@
+#include "client/cli/flags_text.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "daemon/core/limits.h"
+
+namespace rollcall {
+
+std::string LimitsText() {
+  const Limits limits;
+  std::string text = "Limits and defaults:\n";
+  const auto time = [&](const char* name, absl::Duration value) {
+    absl::StrAppend(&text, "  ", name, " ", absl::FormatDuration(value), "\n");
+  };
+  const auto count = [&](const char* name, uint64_t value) {
+    absl::StrAppend(&text, "  ", name, " ", value, "\n");
+  };
+  time("lease", limits.lease);
+  time("heartbeat", limits.heartbeat());
+  time("reconnect grace", limits.reconnect_grace);
+  time("last call", limits.last_call);
+  time("prepare timeout", limits.prepare_timeout);
+  time("join timeout", limits.join_timeout);
+  time("daemon grace", limits.daemon_grace);
+  time("reattach grace", limits.reattach_grace);
+  time("stop grace", limits.stop_grace);
+  time("hang timeout", limits.hang_timeout);
+  count("max restarts", limits.max_restarts);
+  count("requeue exit code", static_cast<uint64_t>(limits.requeue_exit_code));
+  count("nodes at most", Limits::nodes_max);
+  count("ranks per node at most", Limits::ranks_per_node_max);
+  count("addresses per node at most", Limits::addresses_per_node_max);
+  count("bytes of a node name at most", Limits::node_name_bytes_max);
+  count("bytes of a job id at most", Limits::job_id_bytes_max);
+  count("bytes of an exchange value at most", Limits::exchange_value_bytes_max);
+  absl::StrAppend(&text,
+                  "Exit codes: 0 all ranks exited 0; 2 usage; 69 rendezvous "
+                  "failed or timed "
+                  "out; 75 stopped for requeue; 77 refused; else the root "
+                  "cause's own code, "
+                  "or 128+signal.");
+  return text;
+}
+
+}  // namespace rollcall

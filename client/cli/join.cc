@@ -1,0 +1,125 @@
+// `rollcall join`: attends a job as one node, in this process.
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/agent/session.h"
+#include "client/cli/commands.h"
+#include "client/cli/digest.h"
+#include "client/cli/place.h"
+#include "client/facts/facts.h"
+#include "client/launch/job_text.h"
+#include "client/launch/live_line.h"
+#include "daemon/core/durations.h"
+#include "daemon/security/join_string.h"
+
+namespace rollcall {
+namespace {
+
+uint64_t FreshIncarnation() {
+  uint64_t number = 0;
+  for (const char byte : RandomBytes(sizeof(number))) {
+    number = number << 8 | static_cast<unsigned char>(byte);
+  }
+  return number | 1;  // Zero is not valid.
+}
+
+v1::Hello MakeHello(const JoinFlags& flags, const JobAddress& address,
+                    const std::string& node) {
+  v1::Hello hello;
+  hello.set_job(address.job);
+  hello.set_node(node);
+  hello.set_incarnation(FreshIncarnation());
+  *hello.mutable_token() = address.token;
+  *hello.mutable_facts() = GatherFacts();
+  hello.set_ranks(RanksHere(flags.local.nproc_per_node, hello.facts()));
+  hello.set_command_digest(CommandDigest(flags.command));
+  *hello.mutable_settings() = flags.settings;
+  hello.set_launcher(flags.launcher);
+  hello.set_version(ROLLCALL_VERSION);
+  return hello;
+}
+
+// Who reads stderr: a person at this node, or the launcher that started us and
+// tells the run's story itself.
+class Teller {
+ public:
+  Teller(const JoinFlags& flags, const std::string& node)
+      : node_(flags.started_by_launcher ? absl::StrCat("[", node, "] ") : ""),
+        told_by_launcher_(flags.started_by_launcher),
+        // All agents of one machine have the same warnings to give.
+        quiet_(flags.started_by_launcher && !flags.launcher) {}
+
+  void Tell(const Report& report) {
+    switch (report.kind) {
+      case Report::Kind::kWaiting:
+        if (!told_by_launcher_) line_.Show(report.text, "");
+        return;
+      case Report::Kind::kState:
+        if (told_by_launcher_) return;
+        break;
+      case Report::Kind::kWarning:
+        if (quiet_) return;
+        break;
+      case Report::Kind::kError:
+        break;
+    }
+    line_.Print(absl::StrCat(node_, report.text));
+  }
+
+  void TellEnd(const AgentResult& result) {
+    line_.Clear();
+    if (result.exit_code == 0) return;
+    if (result.end) {
+      if (!told_by_launcher_) line_.Print(FailureText(*result.end));
+      return;
+    }
+    line_.Print(absl::StrCat(node_, result.reason));
+  }
+
+ private:
+  LiveLine line_{LiveLine::OnTerminal()};
+  const std::string node_;
+  const bool told_by_launcher_;
+  const bool quiet_;
+};
+
+void PrintResult(const AgentResult& result) {
+  const nlohmann::ordered_json json = {
+      {"exit_code", result.exit_code},
+      {"code", result.end ? Word(result.end->code()) : "not_attended"},
+      {"reason", result.end ? result.end->reason() : result.reason}};
+  std::printf("%s\n", OneLine(json).c_str());
+}
+
+}  // namespace
+
+int RunJoinCommand(const JoinFlags& flags) {
+  auto address = JobToJoin(flags.where);
+  if (!address.ok()) return Fail(address.status());
+  auto node = NodeName(flags.local.name);
+  if (!node.ok()) return Fail(node.status());
+
+  Teller teller(flags, *node);
+  AgentOptions options;
+  options.endpoints = address->endpoints;
+  options.hello = MakeHello(flags, *address, *node);
+  options.command = flags.command;
+  options.environment = PlainEnvironment();
+  options.join_timeout = flags.settings.has_join_timeout()
+                             ? FromProto(flags.settings.join_timeout())
+                             : options.limits.join_timeout;
+  options.hosts_file = flags.local.no_hosts ? "" : flags.local.hosts_file;
+  options.log_dir = flags.local.log_dir;
+  options.nccl_library = flags.local.nccl_lib;
+  options.output_to_stderr = flags.local.json;
+  options.once = flags.local.once;
+  options.report = [&teller](const Report& report) { teller.Tell(report); };
+  UseSystemResolver();
+  const AgentResult result = RunAgent(std::move(options));
+  teller.TellEnd(result);
+  if (flags.local.json && !flags.started_by_launcher) PrintResult(result);
+  return result.exit_code;
+}
+
+}  // namespace rollcall

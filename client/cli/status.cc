@@ -1,0 +1,58 @@
+// `rollcall status`: a job's state, once or at each change.
+#include <cstdio>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "client/cli/commands.h"
+#include "client/cli/place.h"
+#include "client/launch/admin_client.h"
+#include "client/launch/job_text.h"
+#include "daemon/server/inbox.h"
+
+namespace rollcall {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Seconds(5);
+
+void Show(const v1::JobStatus& status, bool json) {
+  if (json) {
+    std::printf("%s\n", OneLine(StatusJson(status)).c_str());
+  } else {
+    std::fputs(StatusTable(status).c_str(), stdout);
+  }
+  std::fflush(stdout);
+}
+
+int Watch(const JobAddress& address, bool json) {
+  // Enough for a reader that is slower than five states a second.
+  Inbox<std::variant<v1::JobStatus, absl::Status>> inbox(64);
+  JobWatch watch(
+      address.endpoints.front(), address,
+      [&](v1::JobStatus status) { inbox.Post(std::move(status)); },
+      [&](absl::Status end) { inbox.PostAlways(std::move(end)); });
+  for (;;) {
+    for (auto& next : inbox.Take(absl::InfiniteDuration())) {
+      if (const auto* end = std::get_if<absl::Status>(&next)) {
+        return end->ok() ? 0 : Fail(*end);
+      }
+      Show(std::get<v1::JobStatus>(next), json);
+    }
+  }
+}
+
+}  // namespace
+
+int RunStatusCommand(const StatusFlags& flags) {
+  auto address = JobToSee(flags.where);
+  if (!address.ok()) return Fail(address.status());
+  UseSystemResolver();
+  AdminClient client(*address);
+  auto status = client.Status(kTimeout);
+  if (!status.ok()) return Fail(status.status());
+  if (flags.watch) return Watch(*address, flags.json);
+  Show(*status, flags.json);
+  return 0;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,28 @@
+// `rollcall stop`: ends a job, from anywhere.
+#include "absl/strings/str_cat.h"
+#include "client/cli/commands.h"
+#include "client/cli/place.h"
+#include "client/launch/admin_client.h"
+
+namespace rollcall {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Seconds(5);
+
+}  // namespace
+
+int RunStopCommand(const StopFlags& flags) {
+  auto address = JobToSee(flags.where);
+  if (!address.ok()) return Fail(address.status());
+  UseSystemResolver();
+  v1::StopRequest request;
+  request.set_exit_code(flags.exit_code);
+  request.set_reason("stopped by `rollcall stop`");
+  request.set_now(flags.now);
+  auto stopped = AdminClient(*address).Stop(request, kTimeout);
+  if (!stopped.ok()) return Fail(stopped.status());
+  Complain(absl::StrCat("job ", address->job, " ends"));
+  return 0;
+}
+
+}  // namespace rollcall

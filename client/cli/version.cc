@@ -1,0 +1,19 @@
+// `rollcall version`.
+#include <cstdio>
+
+#include "client/cli/commands.h"
+#include "client/launch/job_text.h"
+
+namespace rollcall {
+
+int RunVersionCommand(const VersionFlags& flags) {
+  if (flags.json) {
+    const nlohmann::ordered_json json = {{"version", ROLLCALL_VERSION}};
+    std::printf("%s\n", OneLine(json).c_str());
+  } else {
+    std::printf("rollcall %s\n", ROLLCALL_VERSION);
+  }
+  return 0;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,52 @@
+// Words: argv before any flag is understood.
+//
+// Pure but for HideSecrets, which writes into argv itself.
+#ifndef ROLLCALL_CLIENT_CLI_WORDS_H_
+#define ROLLCALL_CLIENT_CLI_WORDS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace rollcall {
+
+struct Words {
+  // What stands before the first `--`, without the program's name; flags with
+  // '-' where torchrun's users write '_' (--nproc_per_node).
+  std::vector<std::string> flags;
+  // What follows it, byte for byte.
+  std::vector<std::string> command;
+  // There was a `--`.
+  bool has_command = false;
+};
+
+Words SplitArguments(int argc, char** argv);
+
+// Overwrites join strings before the `--`, so that `ps` shows none.
+void HideSecrets(int argc, char** argv);
+
+// The known word that `word` was most likely meant to be; nothing: none is near
+// enough. Of several equally near ones, the first.
+std::optional<std::string> Nearest(const std::string& word,
+                                   const std::vector<std::string>& known);
+
+// `90`, `90s`, `10m`, `1h30m`: more than zero. INVALID_ARGUMENT names the flag.
+absl::StatusOr<absl::Duration> ParseDurationFlag(const std::string& flag,
+                                                 const std::string& text);
+
+struct NodeCount {
+  uint32_t min = 0;
+  uint32_t max = 0;
+};
+// `N` or `MIN:MAX`. INVALID_ARGUMENT says what was expected and found.
+absl::StatusOr<NodeCount> ParseNodes(const std::string& text);
+
+// How a command in a container is to be started instead; empty: it is none.
+std::string ContainerAdvice(const std::vector<std::string>& command);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_CLI_WORDS_H_

@@ -1,0 +1,77 @@
+// AdminClient: the Admin service of a daemon, from the command line.
+//
+// Thread rule: AdminClient blocks its caller; JobWatch calls back from gRPC's
+// threads, and its callbacks must only post.
+#ifndef ROLLCALL_CLIENT_LAUNCH_ADMIN_CLIENT_H_
+#define ROLLCALL_CLIENT_LAUNCH_ADMIN_CLIENT_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/server/mutex.h"
+#include "rollcall/v1/admin.grpc.pb.h"
+
+namespace rollcall {
+
+// Where a job is and what opens it.
+struct JobAddress {
+  std::vector<std::string> endpoints;
+  std::string job;
+  v1::JoinToken token;
+};
+
+class AdminClient {
+ public:
+  explicit AdminClient(JobAddress address) : address_(std::move(address)) {}
+
+  // Endpoints are tried in turn, each for at most `timeout`. Errors name the
+  // endpoint; codes as admin.proto says, and UNAVAILABLE where none answers.
+  absl::StatusOr<v1::JobStatus> Status(absl::Duration timeout);
+  // Safe to retry.
+  absl::StatusOr<v1::StopResponse> Stop(v1::StopRequest request,
+                                        absl::Duration timeout);
+
+ private:
+  template <typename Response, typename Call>
+  absl::StatusOr<Response> Try(absl::Duration timeout, Call call);
+
+  const JobAddress address_;
+};
+
+// A job's states, as they change.
+class JobWatch : private grpc::ClientReadReactor<v1::JobStatus> {
+ public:
+  using OnStatus = std::function<void(v1::JobStatus)>;
+  using OnEnd = std::function<void(absl::Status)>;
+
+  // Watches at one endpoint. `end` is called once, last; OK: the job ended.
+  JobWatch(const std::string& endpoint, const JobAddress& address,
+           OnStatus status, OnEnd end);
+  // Cancels, and waits for the end.
+  ~JobWatch() override;
+
+ private:
+  void OnReadDone(bool ok) override;
+  void OnDone(const grpc::Status& status) override;
+
+  const std::string endpoint_;
+  const OnStatus on_status_;
+  const OnEnd on_end_;
+  std::unique_ptr<v1::Admin::Stub> stub_;
+  grpc::ClientContext context_;
+  v1::StatusRequest request_;
+  v1::JobStatus incoming_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_LAUNCH_ADMIN_CLIENT_H_

@@ -1,0 +1,145 @@
+#include "client/launch/daemon_child.h"
+
+#include <fcntl.h>
+#include <google/protobuf/util/json_util.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "client/launch/spawn.h"
+
+namespace rollcall {
+namespace {
+
+constexpr size_t kDeathsMax = 5;
+constexpr absl::Duration kDeathsWithin = absl::Seconds(30);
+constexpr absl::Duration kRestartFirst = absl::Milliseconds(50);
+// A line holds an End with its causes' stderr tails, in hex.
+constexpr size_t kLineMax = 4 << 20;
+
+}  // namespace
+
+DaemonChild::DaemonChild(DaemonChildOptions options)
+    : options_(std::move(options)) {}
+
+DaemonChild::~DaemonChild() { CloseFd(); }
+
+absl::Status DaemonChild::Start() { return Spawn(false); }
+
+absl::Status DaemonChild::Restart() {
+  restart_at_ = absl::InfiniteFuture();
+  return Spawn(true);
+}
+
+absl::Status DaemonChild::Spawn(bool resume) {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot make a pipe: ", strerror(errno)));
+  }
+  CloseFd();
+  fd_ = fds[0];
+  fcntl(fd_, F_SETFL, O_NONBLOCK);
+  heard_port_ = false;
+  partial_.clear();
+
+  std::string settings;
+  (void)google::protobuf::util::MessageToJsonString(options_.settings,
+                                                    &settings);
+  HostPort listen = options_.listen;
+  if (port_ != 0) listen.port = port_;
+  SpawnOptions spawn;
+  spawn.arguments = {"daemon",
+                     "--job",
+                     options_.job,
+                     "--state",
+                     options_.state_dir,
+                     "--listen",
+                     FormatHostPort(listen),
+                     "--ready-fd",
+                     absl::StrCat(fds[1]),
+                     "--settings",
+                     settings};
+  if (resume) spawn.arguments.push_back("--resume");
+  if (options_.ephemeral) spawn.arguments.push_back("--ephemeral");
+  spawn.environment = options_.environment;
+  spawn.log_file = options_.log_file;
+  spawn.inherited_fd = fds[1];
+  auto pid = SpawnSelf(spawn);
+  close(fds[1]);
+  if (!pid.ok()) return pid.status();
+  pid_ = *pid;
+  return absl::OkStatus();
+}
+
+bool DaemonChild::Read() {
+  const bool before = heard_port_;
+  char block[4096];
+  for (;;) {
+    const ssize_t got = read(fd_, block, sizeof(block));
+    if (got < 0) break;  // Nothing more for now.
+    if (got == 0 || partial_.size() > kLineMax) {
+      CloseFd();
+      break;
+    }
+    partial_.append(block, static_cast<size_t>(got));
+    size_t end;
+    while ((end = partial_.find('\n')) != std::string::npos) {
+      Hear(partial_.substr(0, end));
+      partial_.erase(0, end + 1);
+    }
+  }
+  return heard_port_ && !before;
+}
+
+void DaemonChild::Hear(const std::string& line) {
+  int port = 0;
+  if (absl::StartsWith(line, "port ") &&
+      absl::SimpleAtoi(line.substr(5), &port)) {
+    port_ = port;
+    heard_port_ = true;
+  }
+  if (absl::StartsWith(line, "end ")) {
+    v1::End end;
+    if (end.ParseFromString(absl::HexStringToBytes(line.substr(4)))) {
+      end_ = std::move(end);
+    }
+  }
+}
+
+bool DaemonChild::Died(absl::Time now) {
+  // What it said last is still in the pipe.
+  if (fd_ >= 0) Read();
+  CloseFd();
+  pid_ = -1;
+  if (end_) return true;
+  if (port_ == 0) return false;
+  deaths_.push_back(now);
+  while (now - deaths_.front() > kDeathsWithin) deaths_.pop_front();
+  if (deaths_.size() >= kDeathsMax) return false;
+  // The first time at once, then doubled.
+  restart_at_ =
+      now + (deaths_.size() == 1 ? absl::ZeroDuration()
+                                 : kRestartFirst * (1 << (deaths_.size() - 1)));
+  return true;
+}
+
+void DaemonChild::CloseFd() {
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
+std::string ReadyLine(int port) { return absl::StrCat("port ", port, "\n"); }
+
+std::string EndLine(const v1::End& end) {
+  return absl::StrCat("end ", absl::BytesToHexString(end.SerializeAsString()),
+                      "\n");
+}
+
+}  // namespace rollcall

@@ -1,0 +1,90 @@
+// DaemonChild: the daemon as the launcher's child: started, listened to over a
+// pipe, and started again on its port when it has died.
+//
+// The pipe (`--ready-fd`) carries lines from the daemon: `port N` once it
+// listens, and `end HEX`, a serialized End, when the job has ended. No secret
+// goes through argv: the token is read from the state folder.
+//
+// Thread rule: the launcher's loop thread.
+#ifndef ROLLCALL_CLIENT_LAUNCH_DAEMON_CHILD_H_
+#define ROLLCALL_CLIENT_LAUNCH_DAEMON_CHILD_H_
+
+#include <sys/types.h>
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "client/launch/addresses.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+struct DaemonChildOptions {
+  std::string job;
+  v1::JobSettings settings;
+  HostPort listen;
+  std::string state_dir;
+  std::string log_file;
+  // Nobody will look for this job again: its daemon removes the folder at its
+  // end, should the launcher be gone by then.
+  bool ephemeral = false;
+  std::vector<std::string> environment;
+};
+
+class DaemonChild {
+ public:
+  explicit DaemonChild(DaemonChildOptions options);
+  ~DaemonChild();
+  DaemonChild(const DaemonChild&) = delete;
+  DaemonChild& operator=(const DaemonChild&) = delete;
+
+  // The first start: a new run.
+  absl::Status Start();
+
+  // Reads what the pipe has. True: it has begun to listen.
+  bool Read();
+
+  // It was reaped. Where the job has not ended it is to be started again, after
+  // restart_at; false: it has died too often (5 times in 30 s), or has never
+  // listened.
+  bool Died(absl::Time now);
+  // When Restart is due; InfiniteFuture: not.
+  absl::Time restart_at() const { return restart_at_; }
+  // Goes on with the journaled run on the same port.
+  absl::Status Restart();
+
+  // -1: none runs.
+  pid_t pid() const { return pid_; }
+  // To be polled; -1: nothing to read.
+  int fd() const { return fd_; }
+  // 0: it has not listened yet.
+  int port() const { return port_; }
+  const std::optional<v1::End>& end() const { return end_; }
+
+ private:
+  absl::Status Spawn(bool resume);
+  void Hear(const std::string& line);
+  void CloseFd();
+
+  const DaemonChildOptions options_;
+  pid_t pid_ = -1;
+  int fd_ = -1;
+  int port_ = 0;
+  bool heard_port_ = false;  // From the one that runs now.
+  std::string partial_;
+  std::optional<v1::End> end_;
+  absl::Time restart_at_ = absl::InfiniteFuture();
+  std::deque<absl::Time> deaths_;
+};
+
+// The daemon's side of the pipe.
+std::string ReadyLine(int port);
+std::string EndLine(const v1::End& end);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_LAUNCH_DAEMON_CHILD_H_

@@ -1,0 +1,239 @@
+#include "client/launch/job_text.h"
+
+#include <string.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+namespace rollcall {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Names that are worth reading in one line.
+constexpr size_t kNamesShown = 8;
+
+std::string Lower(const std::string& name, absl::string_view prefix) {
+  return absl::AsciiStrToLower(absl::StripPrefix(name, prefix));
+}
+
+std::string Names(const std::vector<std::string>& names) {
+  if (names.size() <= kNamesShown) return absl::StrJoin(names, ", ");
+  return absl::StrCat(
+      absl::StrJoin(names.begin(), names.begin() + kNamesShown, ", "), " and ",
+      names.size() - kNamesShown, " more");
+}
+
+std::string Counted(uint64_t count, absl::string_view thing) {
+  return absl::StrCat(count, " ", thing, count == 1 ? "" : "s");
+}
+
+std::string Cause(const v1::RootCause& cause) {
+  const std::string rank =
+      absl::StrCat("rank ", cause.rank(), " on ", cause.node());
+  switch (cause.code()) {
+    case v1::REASON_CODE_RANK_EXIT:
+    case v1::REASON_CODE_RANK_COMMUNICATION:
+      return absl::StrCat(rank, " exited with code ", cause.value());
+    case v1::REASON_CODE_NOT_STARTED:
+      return absl::StrCat(rank, " could not be started (code ", cause.value(),
+                          ")");
+    case v1::REASON_CODE_RANK_SIGNAL: {
+      const char* name = sigabbrev_np(cause.value());
+      return absl::StrCat(
+          rank, " was ended by signal ", cause.value(),
+          name == nullptr ? "" : absl::StrCat(" (SIG", name, ")"));
+    }
+    default:
+      return cause.detail().empty()
+                 ? absl::StrCat("node ", cause.node(), ": ", Word(cause.code()))
+                 : absl::StrCat("node ", cause.node(), ": ", cause.detail());
+  }
+}
+
+ordered_json NodeJson(const v1::NodeStatus& node) {
+  return {{"node", node.node()},           {"state", Word(node.state())},
+          {"node_rank", node.node_rank()}, {"incarnation", node.incarnation()},
+          {"address", node.address()},     {"lease_ms", node.lease_ms()},
+          {"ranks", node.ranks()},         {"step", node.step()},
+          {"reason", node.reason()}};
+}
+
+absl::Duration Waited(const v1::JobStatus& status) {
+  return absl::Seconds(status.waited().seconds()) +
+         absl::Nanoseconds(status.waited().nanos());
+}
+
+}  // namespace
+
+std::string Word(v1::ReasonCode code) {
+  return Lower(v1::ReasonCode_Name(code), "REASON_CODE_");
+}
+std::string Word(v1::JobState state) {
+  return Lower(v1::JobState_Name(state), "JOB_STATE_");
+}
+std::string Word(v1::NodeState state) {
+  return Lower(v1::NodeState_Name(state), "NODE_STATE_");
+}
+
+ordered_json StatusJson(const v1::JobStatus& status) {
+  ordered_json json = {{"job", status.job()},
+                       {"run", status.run()},
+                       {"state", Word(status.state())},
+                       {"generation", status.generation()},
+                       {"world_size", status.world_size()},
+                       {"nodes_min", status.nodes_min()},
+                       {"nodes_max", status.nodes_max()}};
+  json["nodes"] = ordered_json::array();
+  for (const auto& node : status.nodes())
+    json["nodes"].push_back(NodeJson(node));
+  json["missing"] = ordered_json::array();
+  for (const auto& name : status.missing()) json["missing"].push_back(name);
+  json["last_reform"] = nullptr;
+  if (status.has_last_reform()) {
+    const v1::Reform& reform = status.last_reform();
+    json["last_reform"] = {{"generation", reform.generation()},
+                           {"code", Word(reform.code())},
+                           {"reason", reform.reason()}};
+  }
+  json["root_cause"] = nullptr;
+  if (status.has_root_cause()) {
+    const v1::RootCause& cause = status.root_cause();
+    json["root_cause"] = {
+        {"node", cause.node()},
+        {"rank", cause.rank()},
+        {"code", Word(cause.code())},
+        {"detail", cause.detail().empty() ? Cause(cause) : cause.detail()}};
+  }
+  json["waited_s"] = absl::ToDoubleSeconds(Waited(status));
+  return json;
+}
+
+std::string OneLine(const ordered_json& json) {
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+std::string StatusTable(const v1::JobStatus& status) {
+  const std::string wanted =
+      status.nodes_min() == status.nodes_max()
+          ? absl::StrCat(status.nodes_max())
+          : absl::StrCat(status.nodes_min(), ":", status.nodes_max());
+  std::string text = absl::StrFormat(
+      "job %s  %s  generation %d  world size %d  nodes %s\n", status.job(),
+      Word(status.state()), status.generation(), status.world_size(), wanted);
+  size_t width = 4;
+  for (const auto& node : status.nodes()) {
+    width = std::max(width, node.node().size());
+  }
+  absl::StrAppendFormat(&text, "%-4s  %-*s  %-11s  %-5s  %-8s  %-8s  %s\n",
+                        "RANK", static_cast<int>(width), "NODE", "STATE",
+                        "RANKS", "STEP", "LEASE", "ADDRESS");
+  for (const auto& node : status.nodes()) {
+    const std::string rank =
+        node.node_rank() < 0 ? "-" : absl::StrCat(node.node_rank());
+    absl::StrAppendFormat(&text, "%-4s  %-*s  %-11s  %-5d  %-8d  %-8s  %s",
+                          rank, static_cast<int>(width), node.node(),
+                          Word(node.state()), node.ranks(), node.step(),
+                          absl::StrFormat("%.1f s", node.lease_ms() / 1000.0),
+                          node.address());
+    if (!node.reason().empty()) absl::StrAppend(&text, "  ", node.reason());
+    text += '\n';
+  }
+  if (status.missing_count() > 0 || status.missing_size() > 0) {
+    absl::StrAppend(&text, WaitingText(status), "\n");
+  }
+  if (status.has_last_reform() && status.last_reform().generation() > 1) {
+    absl::StrAppend(&text, ReformText(status), "\n");
+  }
+  if (status.has_root_cause()) {
+    absl::StrAppend(&text, "cause: ", Cause(status.root_cause()), "\n");
+  }
+  if (status.has_exit_code()) {
+    absl::StrAppend(&text, "ended: ", status.end_reason(), " (exit code ",
+                    status.exit_code(), ")\n");
+  }
+  return text;
+}
+
+std::string WaitingText(const v1::JobStatus& status) {
+  const std::vector<std::string> missing(status.missing().begin(),
+                                         status.missing().end());
+  const uint64_t count =
+      std::max<uint64_t>(status.missing_count(), missing.size());
+  if (count == 0) {
+    return absl::StrCat(Word(status.state()), " generation ",
+                        status.generation());
+  }
+  std::string text = absl::StrCat("waiting for ", count, " of ",
+                                  Counted(status.nodes_max(), "node"));
+  if (!missing.empty()) absl::StrAppend(&text, ": ", Names(missing));
+  if (!missing.empty() && missing.size() < count) {
+    absl::StrAppend(&text, " and ", count - missing.size(), " of any name");
+  }
+  return text;
+}
+
+std::string StragglersText(const v1::JobStatus& status) {
+  std::vector<std::string> running;
+  size_t finished = 0;
+  for (const v1::NodeStatus& node : status.nodes()) {
+    if (node.state() == v1::NODE_STATE_FINISHED) ++finished;
+    if (node.state() == v1::NODE_STATE_RUNNING ||
+        node.state() == v1::NODE_STATE_SUSPECT) {
+      running.push_back(node.node());
+    }
+  }
+  if (finished == 0 || running.empty()) return "";
+  return absl::StrCat(Counted(finished, "node"),
+                      " finished; still running: ", Names(running));
+}
+
+std::string ReformText(const v1::JobStatus& status) {
+  uint64_t seated = 0;
+  for (const v1::NodeStatus& node : status.nodes()) {
+    if (node.node_rank() >= 0) ++seated;
+  }
+  const v1::Reform& reform = status.last_reform();
+  return absl::StrCat(
+      "generation ", reform.generation(), ": ",
+      reform.reason().empty() ? Word(reform.code()) : reform.reason(), "; ",
+      Counted(seated, "node"), ", ", Counted(status.world_size(), "rank"));
+}
+
+std::string FailureText(const v1::End& end) {
+  if (!end.has_root_cause()) {
+    return end.reason().empty()
+               ? absl::StrCat("the run failed: ", Word(end.code()))
+               : end.reason();
+  }
+  const v1::RootCause& cause = end.root_cause();
+  const std::string what = Cause(cause);
+  // The reason often says the same and more.
+  const bool said = absl::StartsWith(end.reason(), what);
+  std::string text = said ? end.reason() : what;
+  for (absl::string_view line :
+       absl::StrSplit(cause.stderr_tail(), '\n', absl::SkipEmpty())) {
+    absl::StrAppend(&text, "\n  | ", line);
+  }
+  if (!said && !end.reason().empty()) {
+    absl::StrAppend(&text, "\n", end.reason());
+  }
+  return text;
+}
+
+std::string ShortDuration(absl::Duration duration) {
+  const int64_t seconds = absl::ToInt64Seconds(duration);
+  if (seconds < 120) return absl::StrCat(seconds, " s");
+  return absl::StrCat(seconds / 60, " min ", seconds % 60, " s");
+}
+
+}  // namespace rollcall

@@ -1,0 +1,214 @@
+#include "client/launch/launch_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "nlohmann/json.hpp"
+
+namespace rollcall {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kSmallFileMax = 1 << 20;
+constexpr char kRunningFile[] = "/daemon.json";
+
+absl::Status SystemError(const std::string& what, const std::string& path,
+                         const std::string& next = "") {
+  return absl::UnavailableError(
+      absl::StrCat(what, " ", path, ": ", strerror(errno), next));
+}
+
+// Written beside and renamed: a reader sees the old or the new.
+absl::Status WritePrivate(const std::string& path, const std::string& text) {
+  const std::string beside = path + ".new";
+  unlink(beside.c_str());
+  const int fd =
+      open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return SystemError("cannot write", beside);
+  const ssize_t wrote = write(fd, text.data(), text.size());
+  close(fd);
+  if (wrote != static_cast<ssize_t>(text.size()) ||
+      rename(beside.c_str(), path.c_str()) != 0) {
+    return SystemError("cannot write", path);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MakePrivateFolder(const std::string& path) {
+  std::error_code failed;
+  fs::create_directories(fs::path(path).parent_path(), failed);
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return SystemError("cannot make the state folder", path,
+                       "; give another with --state DIR");
+  }
+  if (chmod(path.c_str(), 0700) != 0) {
+    return SystemError("cannot make private the state folder", path,
+                       "; give another with --state DIR");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LaunchFolder>> LaunchFolder::Open(
+    const std::string& path) {
+  if (absl::Status made = MakePrivateFolder(path); !made.ok()) return made;
+  const std::string lock_file = path + "/lock";
+  const int fd = open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return SystemError("cannot open", lock_file);
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    close(fd);
+    const std::string holder = LastLines(lock_file, 1);
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the launcher of process ", holder.empty() ? "?" : holder,
+        " has the state folder ", path,
+        "; end it with `rollcall stop`, or give this one another --job"));
+  }
+  const std::string pid = absl::StrCat(getpid(), "\n");
+  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) !=
+                                   static_cast<ssize_t>(pid.size())) {
+    absl::Status failed = SystemError("cannot write", lock_file);
+    close(fd);
+    return failed;
+  }
+  std::unique_ptr<LaunchFolder> folder(new LaunchFolder(path, fd));
+  auto running = ReadRunningJob(path);
+  if (running.ok() && IsLivingDaemon(running->daemon_pid)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", running->job,
+                     " still runs: its launcher has died, its daemon "
+                     "is process ",
+                     running->daemon_pid,
+                     "; look at it with `rollcall "
+                     "status --job ",
+                     running->job, "`, end it with `rollcall stop --job ",
+                     running->job, "`"));
+  }
+  return folder;
+}
+
+LaunchFolder::LaunchFolder(std::string path, int lock_fd)
+    : path_(std::move(path)), lock_fd_(lock_fd) {}
+
+LaunchFolder::~LaunchFolder() { close(lock_fd_); }
+
+absl::Status LaunchFolder::WriteToken(const std::string& text) {
+  return WritePrivate(token_file(), text + "\n");
+}
+
+absl::Status LaunchFolder::WriteRunning(const RunningJob& running) {
+  const nlohmann::ordered_json json = {{"job", running.job},
+                                       {"endpoint", running.endpoint},
+                                       {"daemon_pid", running.daemon_pid},
+                                       {"join", running.join_string}};
+  return WritePrivate(path_ + kRunningFile, json.dump() + "\n");
+}
+
+std::string StateRoot() {
+  const char* state = getenv("XDG_STATE_HOME");
+  // A relative one is not valid, by the rule of that variable.
+  if (state != nullptr && state[0] == '/') {
+    return absl::StrCat(state, "/rollcall");
+  }
+  const char* home = getenv("HOME");
+  return absl::StrCat(home == nullptr ? "/tmp" : home,
+                      "/.local/state/rollcall");
+}
+
+absl::StatusOr<RunningJob> ReadRunningJob(const std::string& folder) {
+  const std::string path = folder + kRunningFile;
+  auto text = ReadSmallFile(path);
+  if (!text.ok()) return absl::NotFoundError(text.status().message());
+  const auto json = nlohmann::json::parse(*text, nullptr, false);
+  RunningJob running;
+  const auto is_text = [&](const char* key) {
+    return json.contains(key) && json[key].is_string();
+  };
+  if (!json.is_object() || !is_text("job") || !is_text("endpoint") ||
+      !is_text("join") || !json.contains("daemon_pid") ||
+      !json["daemon_pid"].is_number_integer()) {
+    return absl::NotFoundError(absl::StrCat(path, " is damaged"));
+  }
+  running.job = json["job"];
+  running.endpoint = json["endpoint"];
+  running.join_string = json["join"];
+  running.daemon_pid = json["daemon_pid"];
+  return running;
+}
+
+std::vector<RunningJob> RunningJobs(const std::string& root) {
+  std::vector<RunningJob> jobs;
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(root, failed)) {
+    auto running = ReadRunningJob(entry.path().string());
+    if (running.ok() && IsLivingDaemon(running->daemon_pid)) {
+      jobs.push_back(*std::move(running));
+    }
+  }
+  std::sort(jobs.begin(), jobs.end(),
+            [](const auto& a, const auto& b) { return a.job < b.job; });
+  return jobs;
+}
+
+bool IsLivingDaemon(int pid) {
+  if (pid <= 0) return false;
+  // A pid comes back for something else; its arguments tell.
+  auto arguments = ReadSmallFile(absl::StrCat("/proc/", pid, "/cmdline"));
+  if (!arguments.ok()) return false;
+  const std::vector<std::string> words = absl::StrSplit(*arguments, '\0');
+  return words.size() > 1 && words[1] == "daemon" &&
+         absl::StrContains(words[0], "rollcall");
+}
+
+void ForgetRun(const std::string& folder, bool all) {
+  std::error_code ignored;
+  if (all) {
+    fs::remove_all(folder, ignored);
+    return;
+  }
+  fs::remove(folder + kRunningFile, ignored);
+  fs::remove(folder + "/token", ignored);
+}
+
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot read ", path, ": ", strerror(errno)));
+  }
+  std::string text(kSmallFileMax, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
+std::string LastLines(const std::string& path, size_t lines) {
+  auto text = ReadSmallFile(path);
+  if (!text.ok()) return "";
+  std::vector<std::string> all = absl::StrSplit(
+      absl::StripAsciiWhitespace(*text), '\n', absl::SkipEmpty());
+  if (all.size() > lines) {
+    all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(lines));
+  }
+  return absl::StrJoin(all, "\n");
+}
+
+}  // namespace rollcall

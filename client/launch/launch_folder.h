@@ -1,0 +1,72 @@
+// LaunchFolder: what a launcher keeps on disk for one job (0700): the daemon's
+// journal and log, the token, and where the running job is found.
+//
+// Thread rule: one thread. Several processes: a lock on the folder lets one
+// launcher at a time own it; reading a running job needs no lock.
+#ifndef ROLLCALL_CLIENT_LAUNCH_LAUNCH_FOLDER_H_
+#define ROLLCALL_CLIENT_LAUNCH_LAUNCH_FOLDER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace rollcall {
+
+// Where a job runs, as `daemon.json` has it (0600).
+struct RunningJob {
+  std::string job;
+  // Where this machine reaches the daemon.
+  std::string endpoint;
+  std::string join_string;
+  int daemon_pid = 0;
+};
+
+class LaunchFolder {
+ public:
+  // Makes the folder where it is missing, and locks it. FAILED_PRECONDITION:
+  // another launcher has it, or the daemon of an earlier one still runs; says
+  // which process, and what to do.
+  static absl::StatusOr<std::unique_ptr<LaunchFolder>> Open(
+      const std::string& path);
+  // Gives the lock back.
+  ~LaunchFolder();
+
+  const std::string& path() const { return path_; }
+  std::string token_file() const { return path_ + "/token"; }
+  std::string daemon_log() const { return path_ + "/daemon.log"; }
+
+  absl::Status WriteToken(const std::string& text);
+  absl::Status WriteRunning(const RunningJob& running);
+
+ private:
+  LaunchFolder(std::string path, int lock_fd);
+  const std::string path_;
+  const int lock_fd_;
+};
+
+// `$XDG_STATE_HOME/rollcall`, else `~/.local/state/rollcall`.
+std::string StateRoot();
+
+// NOT_FOUND: no job runs with this state, and no launcher has left one.
+absl::StatusOr<RunningJob> ReadRunningJob(const std::string& folder);
+// All that run below a root, by name.
+std::vector<RunningJob> RunningJobs(const std::string& root);
+
+// Whether a process is a daemon that this binary started.
+bool IsLivingDaemon(int pid);
+
+// After a run: removes where it was found and its token, or with `all` the
+// whole folder.
+void ForgetRun(const std::string& folder, bool all);
+
+// 1 MiB at most. Errors name the path and the system's reason.
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
+// Its last lines, for a message; empty where there is nothing.
+std::string LastLines(const std::string& path, size_t lines);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_LAUNCH_LAUNCH_FOLDER_H_

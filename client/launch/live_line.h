@@ -1,0 +1,44 @@
+// LiveLine: messages for a person on stderr, and one line that is rewritten
+// while something is waited for.
+//
+// On a terminal the live line is rewritten in place; elsewhere it is printed
+// when its substance changes. Thread rule: one thread.
+#ifndef ROLLCALL_CLIENT_LAUNCH_LIVE_LINE_H_
+#define ROLLCALL_CLIENT_LAUNCH_LIVE_LINE_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace rollcall {
+
+class LiveLine {
+ public:
+  // `terminal`: stderr is one.
+  explicit LiveLine(bool terminal) : terminal_(terminal) {}
+  ~LiveLine() { Clear(); }
+  LiveLine(const LiveLine&) = delete;
+  LiveLine& operator=(const LiveLine&) = delete;
+
+  // What stderr of this process is.
+  static bool OnTerminal();
+
+  // `substance` is what is waited for, `elapsed` the part that changes with
+  // time alone and is shown on a terminal only.
+  void Show(const std::string& substance, const std::string& elapsed);
+  // Takes the live line away; the next Show prints anew.
+  void Clear();
+  // A message that stays: `rollcall: TEXT`. Newlines in it begin further lines.
+  void Print(absl::string_view text);
+
+  bool terminal() const { return terminal_; }
+
+ private:
+  const bool terminal_;
+  bool shown_ = false;
+  std::string substance_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_LAUNCH_LIVE_LINE_H_

@@ -1,0 +1,41 @@
+// Spawn: starts this same binary again, as a child that outlives its parent if
+// need be.
+//
+// The child gets a session of its own (a terminal's Ctrl-C reaches the launcher
+// alone), default signal handlers and /dev/null as its stdin.
+#ifndef ROLLCALL_CLIENT_LAUNCH_SPAWN_H_
+#define ROLLCALL_CLIENT_LAUNCH_SPAWN_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace rollcall {
+
+struct SpawnOptions {
+  // What follows the program's name.
+  std::vector<std::string> arguments;
+  // "NAME=value".
+  std::vector<std::string> environment;
+  // File that stdout and stderr are appended to (0600); empty: ours.
+  std::string log_file;
+  // Passed on under the same number; -1: none. All others must be
+  // close-on-exec.
+  int inherited_fd = -1;
+};
+
+// The child's pid, to be reaped by the caller. UNAVAILABLE: no process could be
+// made, with the system's reason.
+absl::StatusOr<pid_t> SpawnSelf(const SpawnOptions& options);
+
+// How a waitpid status reads: `exited with code 3`, `was killed by signal 9`.
+std::string DescribeExit(int wait_status);
+// The code that a shell would give it: its own, or 128 + signal.
+int ExitCodeOf(int wait_status);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_LAUNCH_SPAWN_H_

@@ -1,0 +1,93 @@
+// RankStream: the one gRPC stream between a linked rank and its agent.
+//
+// Holds what the agent has said last (world, abort, notice) and sends what the
+// rank says; of progress only the latest waits, so nothing here grows. It does
+// not redial: a stream that breaks means that the agent is gone.
+//
+// Thread rule: any thread; reactions run on gRPC's threads. Close must have
+// returned before the object is destroyed, and be called once.
+//
+// Invariants:
+//   1. At most one write is under way; `outgoing_` belongs to it.
+//   2. The hold is released once, after the last read, with no write under way;
+//      so no operation starts on a call that is done.
+#ifndef ROLLCALL_CLIENT_RANK_STREAM_H_
+#define ROLLCALL_CLIENT_RANK_STREAM_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/server/mutex.h"
+#include "rollcall/v1/rank.grpc.pb.h"
+
+namespace rollcall {
+
+class RankStream final
+    : public grpc::ClientBidiReactor<v1::RankMessage, v1::AgentReply> {
+ public:
+  // Opens the stream and sends the hello.
+  RankStream(v1::Rank::Stub& stub, const v1::RankHello& hello);
+
+  // Blocks for the first world. DEADLINE_EXCEEDED after `timeout`; else the
+  // status that the agent, or the broken connection, ended the stream with.
+  absl::StatusOr<v1::RankWorld> AwaitWorld(absl::Duration timeout);
+
+  // Queues; never blocks. An earlier value that still waits is replaced.
+  void SendProgress(const v1::RankProgress& progress);
+
+  // Says goodbye, with what still waits, and returns when gRPC has let go.
+  void Close();
+
+  bool lost() const { return lost_.load(std::memory_order_acquire); }
+  // The generation that the agent has aborted; 0: none.
+  uint64_t aborted() const { return aborted_.load(std::memory_order_acquire); }
+  bool noticed() const { return noticed_.load(std::memory_order_acquire); }
+  std::optional<v1::RankNotice> notice() const;
+  std::optional<v1::RankAbort> abort() const;
+
+ private:
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnWritesDoneDone(bool ok) override;
+  void OnDone(const grpc::Status& status) override;
+
+  // What is to be done after the lock is let go.
+  enum class Next { kNothing, kWrite, kWritesDone, kRelease };
+  Next NextWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Do(Next next);
+  void Take(const v1::AgentReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  grpc::ClientContext context_;
+  v1::AgentReply incoming_;   // The read's under way.
+  v1::RankMessage outgoing_;  // The write's under way.
+
+  std::atomic<bool> lost_{false};
+  std::atomic<bool> noticed_{false};
+  std::atomic<uint64_t> aborted_{0};
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::optional<v1::RankWorld> world_ ABSL_GUARDED_BY(mutex_);
+  std::optional<v1::RankNotice> notice_ ABSL_GUARDED_BY(mutex_);
+  std::optional<v1::RankAbort> abort_ ABSL_GUARDED_BY(mutex_);
+  std::optional<v1::RankNoticeSeen> seen_waits_ ABSL_GUARDED_BY(mutex_);
+  std::optional<v1::RankProgress> progress_waits_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = true;  // The hello.
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool goodbye_ ABSL_GUARDED_BY(mutex_) = false;  // Writes are done.
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;    // The last read is done.
+  bool released_ ABSL_GUARDED_BY(mutex_) = false;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_RANK_STREAM_H_

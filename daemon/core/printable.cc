@@ -1,0 +1,122 @@
+// What people wrote, made fit for terminals, logs and files: the part of
+// admission that cleans and does not refuse.
+#include <algorithm>
+#include <cstdint>
+
+#include "daemon/core/admission.h"
+
+namespace rollcall {
+namespace {
+
+constexpr size_t kReasonBytesMax = 4 << 10;
+constexpr size_t kShortTextBytesMax = 256;
+
+// Bytes of the UTF-8 character that `text` begins with; 0: not a valid one.
+size_t CharacterBytes(std::string_view text) {
+  const auto byte = [&](size_t i) -> uint8_t {
+    return i < text.size() ? static_cast<uint8_t>(text[i]) : 0;
+  };
+  const uint8_t first = byte(0);
+  if (first < 0x80) return 1;
+  const size_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4) return 0;
+  for (size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  // Overlong forms, surrogates and what lies beyond Unicode.
+  if (first == 0xE0 && byte(1) < 0xA0) return 0;
+  if (first == 0xED && byte(1) > 0x9F) return 0;
+  if (first == 0xF0 && byte(1) < 0x90) return 0;
+  if (first == 0xF4 && byte(1) > 0x8F) return 0;
+  return size;
+}
+
+// C0 and C1 controls and DEL: what a terminal could obey.
+bool IsControl(std::string_view character) {
+  const uint8_t first = static_cast<uint8_t>(character[0]);
+  if (character.size() == 1) return first < 0x20 || first == 0x7F;
+  return character.size() == 2 && first == 0xC2 &&
+         static_cast<uint8_t>(character[1]) < 0xA0;
+}
+
+std::string Reason(const std::string& text) {
+  return Printable(text, kReasonBytesMax);
+}
+
+// The last bytes count, since a program says last why it fails.
+std::string Tail(std::string_view text) {
+  const size_t most = Limits::stderr_tail_bytes;
+  return Printable(text.substr(text.size() - std::min(text.size(), most)), most,
+                   /*multiline=*/true);
+}
+
+void CleanExit(v1::RankExited& exited) {
+  exited.set_stderr_tail(Tail(exited.stderr_tail()));
+  exited.set_error_file(Tail(exited.error_file()));
+}
+
+}  // namespace
+
+std::string Printable(std::string_view text, size_t bytes_max, bool multiline) {
+  std::string clean;
+  clean.reserve(std::min(text.size(), bytes_max));
+  while (!text.empty()) {
+    const size_t size = CharacterBytes(text);
+    const std::string_view character =
+        text.substr(0, std::max<size_t>(size, 1));
+    const bool kept = multiline && (character == "\n" || character == "\t");
+    const bool bad = size == 0 || (IsControl(character) && !kept);
+    if (clean.size() + (bad ? 1 : character.size()) > bytes_max) break;
+    if (bad) {
+      clean.push_back('?');
+    } else {
+      clean.append(character);
+    }
+    text.remove_prefix(character.size());
+  }
+  return clean;
+}
+
+void CleanHello(v1::Hello& hello) {
+  hello.set_version(Printable(hello.version(), kShortTextBytesMax));
+  for (v1::RankExited& exited : *hello.mutable_held()->mutable_exits()) {
+    CleanExit(exited);
+  }
+}
+
+void CleanMessage(v1::AgentMessage& message) {
+  switch (message.kind_case()) {
+    case v1::AgentMessage::kProbed:
+      for (auto& result : *message.mutable_probed()->mutable_results()) {
+        result.set_error(Printable(result.error(), kShortTextBytesMax));
+      }
+      break;
+    case v1::AgentMessage::kPrepared: {
+      v1::Prepared& prepared = *message.mutable_prepared();
+      prepared.set_nccl_absent(Reason(prepared.nccl_absent()));
+      for (std::string& text : *prepared.mutable_warnings()) {
+        text = Reason(text);
+      }
+      break;
+    }
+    case v1::AgentMessage::kRefused:
+      message.mutable_refused()->set_reason(Reason(message.refused().reason()));
+      break;
+    case v1::AgentMessage::kRankExited:
+      CleanExit(*message.mutable_rank_exited());
+      break;
+    case v1::AgentMessage::kLeaving:
+      message.mutable_leaving()->set_reason(Reason(message.leaving().reason()));
+      break;
+    case v1::AgentMessage::kCheckReport:
+      for (auto& finding :
+           *message.mutable_check_report()->mutable_findings()) {
+        finding.set_text(Reason(finding.text()));
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace rollcall

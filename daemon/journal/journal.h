@@ -1,0 +1,62 @@
+// JournalStore: what must survive a daemon.
+//
+// Takes the core's Journal actions and gives back, after a restart, what
+// Job::Restore needs. It keeps the last run of each job, its open generation
+// whole, and of what lies behind only a time line of headers, so that it does
+// not grow with the age of a run.
+//
+// Thread rule: one thread at a time; in practice the loop thread.
+#ifndef ROLLCALL_DAEMON_JOURNAL_JOURNAL_H_
+#define ROLLCALL_DAEMON_JOURNAL_JOURNAL_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "daemon/core/events.h"
+#include "daemon/core/job.h"
+
+namespace rollcall {
+
+struct JournalEntry {
+  std::string job;
+  std::string run;
+  Journal action;
+};
+
+// The last run of a job.
+struct JournaledRun {
+  std::string job;
+  JournalState state;
+  // Of the latest entry; by the wall clock, since it must mean something after
+  // a restart.
+  absl::Time written_at;
+};
+
+class JournalStore {
+ public:
+  virtual ~JournalStore() = default;
+
+  // All or nothing, and durable when it returns OK. `written_at` is the wall
+  // clock's. UNAVAILABLE: nothing was written; the disk is full or broken.
+  // FAILED_PRECONDITION: an entry belongs to no run that was started.
+  virtual absl::Status Append(absl::Span<const JournalEntry> entries,
+                              absl::Time written_at) = 0;
+
+  // The last run of `job`; nothing if there was none. UNAVAILABLE as above.
+  // FAILED_PRECONDITION: what is kept there cannot be read.
+  virtual absl::StatusOr<std::optional<JournaledRun>> Load(
+      std::string_view job) = 0;
+
+  // The last runs of all jobs, by name.
+  virtual absl::StatusOr<std::vector<JournaledRun>> LoadAll() = 0;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_JOURNAL_JOURNAL_H_

@@ -1,0 +1,72 @@
+// SqliteJournal: the journal in one SQLite file, `journal.db` in a state
+// folder, 0600.
+//
+// One row holds a job's last run (settings, highest generation, the open
+// proposal and its seal, the end, what was charged); a second table is the time
+// line of headers. Write-ahead log and a full sync for each commit: what
+// Append has acknowledged survives the power cord.
+//
+// Thread rule: one thread at a time.
+#ifndef ROLLCALL_DAEMON_JOURNAL_SQLITE_JOURNAL_H_
+#define ROLLCALL_DAEMON_JOURNAL_SQLITE_JOURNAL_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/journal/journal.h"
+#include "daemon/journal/state_folder.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace rollcall {
+
+class SqliteJournal final : public JournalStore {
+ public:
+  // Headers a job that the time line keeps, the latest.
+  static constexpr int kHeadersKept = 100;
+  // Runs that have ended and are kept, the latest.
+  static constexpr int kEndedRunsKept = 64;
+
+  // Opens or makes the journal in `folder`, which it holds from then on.
+  // FAILED_PRECONDITION: the file is another program's, a newer rollcall's or
+  // damaged; it is left as it is, and the message says what to do.
+  // UNAVAILABLE: it cannot be opened or made.
+  static absl::StatusOr<std::unique_ptr<SqliteJournal>> Open(
+      StateFolder folder);
+
+  ~SqliteJournal() override;
+
+  absl::Status Append(absl::Span<const JournalEntry> entries,
+                      absl::Time written_at) override;
+  absl::StatusOr<std::optional<JournaledRun>> Load(
+      std::string_view job) override;
+  absl::StatusOr<std::vector<JournaledRun>> LoadAll() override;
+
+ private:
+  explicit SqliteJournal(StateFolder folder);
+
+  absl::Status Prepare();
+  absl::Status CheckFile(bool& empty);
+  absl::Status MakeSchema();
+  absl::Status Write(const JournalEntry& entry, absl::Time written_at);
+  absl::Status WriteState(const JournalEntry& entry, int64_t written_us);
+  absl::Status Execute(const char* sql);
+  absl::StatusOr<int64_t> Number(const char* sql);
+  absl::StatusOr<std::vector<JournaledRun>> Read(const char* sql,
+                                                 std::string_view job);
+  // What SQLite says of its last call, as a status.
+  absl::Status Trouble(const char* doing) const;
+  absl::Status Damaged(const std::string& what) const;
+
+  // Before the database in order, so that the lock goes last.
+  StateFolder folder_;
+  const std::string file_;
+  sqlite3* database_ = nullptr;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_JOURNAL_SQLITE_JOURNAL_H_

@@ -1,0 +1,36 @@
+// StateFolder: a daemon's own folder, held by one daemon at a time.
+//
+// The lock goes with the process, however it ends. Thread rule: any thread.
+#ifndef ROLLCALL_DAEMON_JOURNAL_STATE_FOLDER_H_
+#define ROLLCALL_DAEMON_JOURNAL_STATE_FOLDER_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace rollcall {
+
+class StateFolder {
+ public:
+  // Makes `path` (and what is missing above it) with mode 0700 and locks it.
+  // FAILED_PRECONDITION: another process holds it (its pid is named), it is no
+  // folder, or it cannot be made or written.
+  static absl::StatusOr<StateFolder> Open(const std::string& path);
+
+  StateFolder(StateFolder&& other) noexcept;
+  StateFolder& operator=(StateFolder&& other) noexcept;
+  ~StateFolder();
+
+  const std::string& path() const { return path_; }
+  std::string File(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  StateFolder(std::string path, int lock) : path_(path), lock_(lock) {}
+
+  std::string path_;
+  int lock_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_JOURNAL_STATE_FOLDER_H_

@@ -1,0 +1,214 @@
+#include "daemon/server/job_table.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "daemon/core/check.h"
+#include "daemon/security/join_string.h"
+
+namespace rollcall {
+namespace {
+
+constexpr size_t kRunBytes = 8;
+
+// Both numbers, where a Hello brings at least one.
+bool FillNodes(v1::JobSettings& settings) {
+  if (!settings.has_nodes_min() && !settings.has_nodes_max()) return false;
+  if (!settings.has_nodes_min()) {
+    settings.set_nodes_min(settings.nodes_max());
+  } else if (!settings.has_nodes_max()) {
+    settings.set_nodes_max(settings.nodes_min());
+  }
+  return true;
+}
+
+v1::JobStatus StatusOfEnded(const JournaledRun& run) {
+  v1::JobStatus status;
+  const v1::End& end = *run.state.end;
+  status.set_job(run.job);
+  status.set_run(run.state.run);
+  status.set_state(end.finished() ? v1::JOB_STATE_FINISHED
+                                  : v1::JOB_STATE_FAILED);
+  status.set_generation(run.state.generation);
+  status.set_nodes_min(run.state.settings.nodes_min());
+  status.set_nodes_max(run.state.settings.nodes_max());
+  *status.mutable_root_cause() = end.root_cause();
+  *status.mutable_causes() = end.causes();
+  status.set_exit_code(end.exit_code());
+  status.set_end_code(end.code());
+  status.set_end_reason(end.reason());
+  status.set_restarts_charged(run.state.restarts_charged);
+  status.set_max_restarts(run.state.settings.max_restarts());
+  status.set_revision(1);
+  return status;
+}
+
+}  // namespace
+
+JobTable::JobTable(const Limits& limits, std::string only_job,
+                   v1::JobSettings only_settings, JournalStore* journal)
+    : limits_(limits),
+      only_job_(std::move(only_job)),
+      only_settings_(std::move(only_settings)),
+      journal_(journal) {}
+
+absl::Status JobTable::Restore(absl::Time now) {
+  if (journal_ == nullptr) return absl::OkStatus();
+  absl::StatusOr<std::vector<JournaledRun>> runs = journal_->LoadAll();
+  if (!runs.ok()) return runs.status();
+  for (const JournaledRun& run : *runs) {
+    if (!only_job_.empty() && run.job != only_job_) continue;
+    // An only job that has ended is to be run anew.
+    if (!only_job_.empty() && run.state.end.has_value()) continue;
+    TakeUp(run, now);
+  }
+  return absl::OkStatus();
+}
+
+void JobTable::TakeUp(const JournaledRun& run, absl::Time now) {
+  if (!run.state.end.has_value()) {
+    v1::JobSettings settings = run.state.settings;
+    // What a journal says can be wrong, and must not reach a CHECK.
+    const bool sound = FillNodes(settings) && settings.nodes_min() >= 1 &&
+                       settings.nodes_min() <= settings.nodes_max() &&
+                       settings.nodes_max() <= Limits::nodes_max;
+    if (!sound || live_.size() >= Limits::jobs_per_daemon_max) return;
+    JournalState state = run.state;
+    state.settings = settings;
+    live_.insert_or_assign(
+        run.job, LiveJob{Job::Restore(run.job, state, limits_, now), settings});
+    return;
+  }
+  const absl::Duration age = absl::Now() - run.written_at;
+  if (age < absl::ZeroDuration() || age >= kRemembered) return;
+  Remember(run.job, EndedJob{StatusOfEnded(run), *run.state.end,
+                             run.state.settings, now + kRemembered - age});
+}
+
+LiveJob& JobTable::Make(const std::string& job, const v1::JobSettings& settings,
+                        absl::Time now) {
+  ended_.erase(job);
+  const std::string run = absl::BytesToHexString(RandomBytes(kRunBytes));
+  return live_
+      .insert_or_assign(
+          job, LiveJob{Job(job, run, settings, limits_, now), settings})
+      .first->second;
+}
+
+LiveJob& JobTable::MakeOnlyJob(absl::Time now) {
+  return Make(only_job_, only_settings_, now);
+}
+
+LiveJob* JobTable::Find(const std::string& job) {
+  const auto at = live_.find(job);
+  return at == live_.end() ? nullptr : &at->second;
+}
+
+const EndedJob* JobTable::FindEnded(const std::string& job) const {
+  const auto at = ended_.find(job);
+  return at == ended_.end() ? nullptr : &at->second;
+}
+
+absl::StatusOr<LiveJob*> JobTable::ForHello(const v1::Hello& hello,
+                                            absl::Time now, bool* made) {
+  *made = false;
+  if (LiveJob* job = Find(hello.job())) return job;
+  if (set_back_.contains(hello.job())) {
+    absl::StatusOr<LiveJob*> again = Again(hello.job(), now);
+    if (!again.ok()) return again;
+    if (*again != nullptr) {
+      *made = true;
+      return again;
+    }
+  }
+  if (const EndedJob* ended = FindEnded(hello.job())) {
+    // A launcher begins a run; anybody else was late for the one that ended.
+    const bool anew = only_job_.empty() && hello.launcher();
+    if (!anew && now < ended->forgotten_at) return nullptr;
+    ended_.erase(hello.job());
+  }
+  v1::JobSettings settings = hello.settings();
+  if (hello.job() == only_job_) {
+    settings = only_settings_;
+  } else if (!only_job_.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("this daemon has job ", only_job_, " alone, not ",
+                     hello.job(), "; check --job, or take the join string"));
+  } else if (!FillNodes(settings)) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no job ", hello.job(),
+                     " here yet; give --nodes to make it, or check --job"));
+  }
+  if (live_.size() >= Limits::jobs_per_daemon_max) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "this daemon already has ", Limits::jobs_per_daemon_max,
+        " jobs, the most there can be; wait for one to end, or stop one"));
+  }
+  *made = true;
+  return &Make(hello.job(), settings, now);
+}
+
+absl::StatusOr<LiveJob*> JobTable::Again(const std::string& job,
+                                         absl::Time now) {
+  CHECK(journal_ != nullptr);
+  absl::StatusOr<std::optional<JournaledRun>> run = journal_->Load(job);
+  if (!run.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("the daemon's journal cannot be read: ",
+                     std::string(run.status().message())));
+  }
+  set_back_.erase(job);
+  if (run->has_value()) TakeUp(**run, now);
+  return Find(job);
+}
+
+absl::StatusOr<std::string> JobTable::Resolve(const std::string& job) const {
+  if (!job.empty()) return job;
+  if (!only_job_.empty()) return only_job_;
+  if (live_.size() == 1) return live_.begin()->first;
+  if (live_.empty() && ended_.size() == 1) return ended_.begin()->first;
+  if (live_.empty()) return absl::NotFoundError("this daemon has no job");
+  return absl::NotFoundError(absl::StrCat("this daemon has ", live_.size(),
+                                          " jobs; name one with --job"));
+}
+
+absl::StatusOr<v1::JobStatus> JobTable::Status(const std::string& job,
+                                               absl::Time now) const {
+  const auto at = live_.find(job);
+  if (at != live_.end()) return at->second.job.Status(now);
+  if (const EndedJob* ended = FindEnded(job)) return ended->status;
+  return absl::NotFoundError(
+      absl::StrCat("this daemon has no job ", job, "; check --job"));
+}
+
+void JobTable::Forget(const std::string& job, absl::Time now) {
+  const auto at = live_.find(job);
+  CHECK(at != live_.end());
+  CHECK(at->second.job.end().has_value());
+  EndedJob ended{at->second.job.Status(now), *at->second.job.end(),
+                 std::move(at->second.settings), now + kRemembered};
+  live_.erase(at);
+  Remember(job, std::move(ended));
+}
+
+void JobTable::Remember(const std::string& job, EndedJob ended) {
+  ended_.insert_or_assign(job, std::move(ended));
+  if (ended_.size() <= Limits::jobs_per_daemon_max) return;
+  ended_.erase(std::min_element(
+      ended_.begin(), ended_.end(), [](const auto& a, const auto& b) {
+        return a.second.forgotten_at < b.second.forgotten_at;
+      }));
+}
+
+void JobTable::SetBack(const std::string& job) {
+  live_.erase(job);
+  set_back_.insert(job);
+  if (set_back_.size() > Limits::jobs_per_daemon_max) {
+    set_back_.erase(set_back_.begin());
+  }
+}
+
+}  // namespace rollcall

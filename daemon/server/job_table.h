@@ -1,0 +1,102 @@
+// JobTable: the jobs of one daemon by name, those that live and, for a while,
+// those that have ended.
+//
+// It makes jobs (from options, from a Hello's settings, from the journal) and
+// steps none. Bounded by jobs_per_daemon_max of each kind.
+//
+// Thread rule: the loop thread alone.
+#ifndef ROLLCALL_DAEMON_SERVER_JOB_TABLE_H_
+#define ROLLCALL_DAEMON_SERVER_JOB_TABLE_H_
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/core/job.h"
+#include "daemon/core/limits.h"
+#include "daemon/journal/journal.h"
+
+namespace rollcall {
+
+struct LiveJob {
+  Job job;
+  v1::JobSettings settings;
+  // When it is next ticked; kept here so that lateness can be measured.
+  absl::Time due = absl::InfiniteFuture();
+};
+
+// What is left of a job that has ended.
+struct EndedJob {
+  v1::JobStatus status;
+  v1::End end;
+  v1::JobSettings settings;
+  absl::Time forgotten_at;
+};
+
+class JobTable {
+ public:
+  // How long a standing daemon remembers how a job ended.
+  static constexpr absl::Duration kRemembered = absl::Hours(1);
+
+  // `only_job`: not empty where the daemon has one job alone, with its
+  // settings. `journal` may be null and must outlive the table.
+  JobTable(const Limits& limits, std::string only_job,
+           v1::JobSettings only_settings, JournalStore* journal);
+
+  // Takes up what the journal holds: unfinished runs, and the ends of others
+  // within the last hour. FAILED_PRECONDITION, UNAVAILABLE: as the journal's.
+  absl::Status Restore(absl::Time now);
+
+  // A new run of the daemon's only job.
+  LiveJob& MakeOnlyJob(absl::Time now);
+
+  LiveJob* Find(const std::string& job);
+  const EndedJob* FindEnded(const std::string& job) const;
+
+  // The job that this Hello shall attend; `made` where it had to be made, and
+  // its Start is due. Null: it has ended, see FindEnded.
+  // NOT_FOUND: no such job, and no settings to make it with.
+  // RESOURCE_EXHAUSTED: the daemon has all the jobs it may.
+  // UNAVAILABLE: it stands in a journal that cannot be read now.
+  absl::StatusOr<LiveJob*> ForHello(const v1::Hello& hello, absl::Time now,
+                                    bool* made);
+
+  // The name that a request means: empty is the daemon's only job.
+  // NOT_FOUND: there is none of that name, or several to choose from.
+  absl::StatusOr<std::string> Resolve(const std::string& job) const;
+  // NOT_FOUND as above.
+  absl::StatusOr<v1::JobStatus> Status(const std::string& job,
+                                       absl::Time now) const;
+
+  // The job has ended and lingers no more.
+  void Forget(const std::string& job, absl::Time now);
+  // Its journal could not be written: it is dropped, and read again from what
+  // is durable when next somebody says Hello.
+  void SetBack(const std::string& job);
+
+  std::map<std::string, LiveJob>& live() { return live_; }
+
+ private:
+  LiveJob& Make(const std::string& job, const v1::JobSettings& settings,
+                absl::Time now);
+  void TakeUp(const JournaledRun& run, absl::Time now);
+  void Remember(const std::string& job, EndedJob ended);
+  absl::StatusOr<LiveJob*> Again(const std::string& job, absl::Time now);
+
+  const Limits limits_;
+  const std::string only_job_;
+  const v1::JobSettings only_settings_;
+  JournalStore* const journal_;
+  std::map<std::string, LiveJob> live_;
+  std::map<std::string, EndedJob> ended_;
+  // Dropped, and to be read from the journal.
+  std::set<std::string> set_back_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_JOB_TABLE_H_

@@ -1,0 +1,195 @@
+// Loop: the one thread that owns all jobs.
+//
+// It takes all that waits in its inbox, steps the jobs, commits what they want
+// journaled once for the whole batch, and only then carries out what they want
+// sent, in order. What could not be made durable is not sent: the streams of
+// such a job are ended with UNAVAILABLE, and the job goes on from its journal,
+// as after a restart.
+//
+// Thread rule: the inbox and Wait from any thread, Start and Stop from the
+// owner's; everything else is private to the loop's own thread.
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/core/events.h"
+#include "daemon/core/limits.h"
+#include "daemon/journal/journal.h"
+#include "daemon/server/inbox.h"
+#include "daemon/server/job_table.h"
+#include "daemon/server/logger.h"
+#include "daemon/server/mutex.h"
+#include "daemon/server/stream.h"
+#include "daemon/server/watch_list.h"
+#include "rollcall/v1/admin.pb.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// --- What is posted to the loop ---------------------------------------------
+
+// Always the first that is heard of a session.
+struct StreamOpened {
+  SessionId session;
+  // Shared with the call, which may end at any time.
+  std::shared_ptr<Stream> stream;
+};
+// Admission has passed it; a token it brings is the right one.
+struct HelloCame {
+  SessionId session;
+  v1::Hello hello;
+  std::string observed_address;
+};
+struct MessageCame {
+  SessionId session;
+  v1::AgentMessage message;
+  size_t bytes;
+};
+// Always the last.
+struct StreamGone {
+  SessionId session;
+};
+// `reply` is called on the loop's thread and must not block.
+struct StatusAsked {
+  std::string job;
+  std::function<void(const absl::StatusOr<v1::JobStatus>&)> reply;
+};
+struct StopCame {
+  v1::StopRequest request;
+  std::function<void(const absl::StatusOr<v1::JobState>&)> reply;
+};
+struct WatchOpened {
+  uint64_t id;
+  std::string job;
+  std::shared_ptr<Watcher> watcher;  // As StreamOpened::stream.
+};
+struct WatchGone {
+  uint64_t id;
+};
+// By Loop::Stop.
+struct Quit {};
+
+using LoopInput =
+    std::variant<StreamOpened, HelloCame, MessageCame, StreamGone, StatusAsked,
+                 StopCame, WatchOpened, WatchGone, Quit>;
+
+class Loop {
+ public:
+  struct Options {
+    Limits limits;
+    // Both as ServerOptions has them.
+    std::string only_job;
+    v1::JobSettings only_settings;
+    bool resume = false;
+  };
+
+  // `journal` may be null; it and `logger` must outlive the loop.
+  Loop(Options options, JournalStore* journal, Logger& logger);
+  ~Loop();
+
+  // Takes up what the journal holds and starts the thread.
+  absl::Status Start();
+
+  Inbox<LoopInput>& inbox() { return inbox_; }
+
+  // Blocks until the only job has ended and is forgotten, or Stop.
+  std::optional<v1::End> Wait();
+
+  // Ends all streams and calls and the thread; nothing can be posted from then
+  // on. From one thread that is not the loop's.
+  void Stop();
+
+ private:
+  struct Session {
+    std::shared_ptr<Stream> stream;
+    // Empty: it has not attended.
+    std::string job;
+    bool greeted = false;
+    // We have ended it; what it still says is not heard.
+    bool closed = false;
+    // When it is ended unless something happens before.
+    absl::Time expires = absl::InfiniteFuture();
+  };
+
+  // Told whether the batch became durable.
+  using Answer = std::function<void(const absl::Status&)>;
+  // An action that waits for the batch's commit, or an answer that does.
+  struct Effect {
+    std::string job;
+    std::variant<Send, CloseStream, Log, Forget, Answer> what;
+  };
+
+  void Run();
+  void TakeAll(absl::Duration timeout);
+  void On(StreamOpened& opened);
+  void On(HelloCame& came);
+  void On(MessageCame& came);
+  void On(StreamGone& gone);
+  void On(StatusAsked& asked);
+  void On(StopCame& came);
+  void On(WatchOpened& opened);
+  void On(WatchGone& gone);
+  void On(Quit& quit);
+  // Answers what came too late, where somebody waits for an answer.
+  void Decline(LoopInput& input);
+
+  void AnswerEnded(Session& session, SessionId id, const HelloCame& came,
+                   const EndedJob& ended);
+  void Step(LiveJob& live, const Event& event);
+  void Collect(const Job& job, std::vector<Action> actions);
+  void Tick(absl::Time now);
+  void ExpireSessions(absl::Time now);
+  void SetExpiry(Session& session, SessionId id, absl::Time expires);
+
+  // What the batch has gathered: journaled, then carried out.
+  void Commit();
+  void SetBackJobs(const absl::Status& why);
+  void CarryOut(const Send& send);
+  void CarryOut(const CloseStream& close);
+  void CarryOut(const Log& log);
+  void CloseSession(Session& session, absl::StatusCode code,
+                    const v1::Refusal& refusal);
+  void ForgetJob(const std::string& job);
+
+  absl::Time NextWake(absl::Time now);
+  SessionId NextSession();
+
+  const Options options_;
+  JournalStore* const journal_;
+  Logger& logger_;
+  Inbox<LoopInput> inbox_;
+
+  JobTable jobs_;
+  WatchList watches_;
+  absl::flat_hash_map<SessionId, Session> sessions_;
+  // Sessions with a finite expiry.
+  std::set<std::pair<absl::Time, SessionId>> expiries_;
+  std::vector<JournalEntry> entries_;
+  std::vector<Effect> effects_;
+  bool quit_ = false;
+
+  Mutex mutex_;
+  CondVar ended_;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<v1::End> end_ ABSL_GUARDED_BY(mutex_);
+
+  std::thread thread_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_H_

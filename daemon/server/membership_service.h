@@ -1,0 +1,61 @@
+// MembershipService: the agents' streams, at the edge.
+//
+// It parses, checks order, size, token and grammar, and posts to the loop; it
+// decides nothing else. Raw bytes go through it, so that a broadcast is encoded
+// once and shared. No thread a stream, and no stream's error touches another.
+//
+// Thread rule: gRPC's threads; the streams' Stream functions from any.
+#ifndef ROLLCALL_DAEMON_SERVER_MEMBERSHIP_SERVICE_H_
+#define ROLLCALL_DAEMON_SERVER_MEMBERSHIP_SERVICE_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <atomic>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "daemon/core/events.h"
+#include "daemon/core/limits.h"
+#include "daemon/server/loop.h"
+#include "rollcall/v1/membership.grpc.pb.h"
+
+namespace rollcall {
+
+// The address in gRPC's name of a peer, without scheme, port and zone, an IPv4
+// address also where it came mapped into IPv6; empty: none.
+std::string AddressOfPeer(std::string_view peer);
+
+class MembershipService final
+    : public v1::Membership::WithRawCallbackMethod_Attend<
+          v1::Membership::Service> {
+ public:
+  // Streams at once: all nodes, and as many again that are on their way in,
+  // redial or are refused.
+  static constexpr size_t kStreamsMax = 2 * size_t{Limits::nodes_max};
+  // Until a Hello was accepted.
+  static constexpr size_t kFirstMessageBytesMax = 1 << 20;
+  // What one stream may have in the inbox before it is not read on.
+  static constexpr size_t kUnhandledBytesMax = 256 << 10;
+
+  // `inbox` must outlive the server that serves this.
+  MembershipService(v1::JoinToken token, Inbox<LoopInput>& inbox)
+      : token_(std::move(token)), inbox_(inbox) {}
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
+      grpc::CallbackServerContext* context) override;
+
+ private:
+  class AttendStream;
+
+  const v1::JoinToken token_;
+  Inbox<LoopInput>& inbox_;
+  std::atomic<SessionId> last_session_ = 0;
+  std::atomic<size_t> streams_ = 0;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_MEMBERSHIP_SERVICE_H_

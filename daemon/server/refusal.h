@@ -1,0 +1,23 @@
+// Refusals: how an error goes out at the end of a stream, so that a person can
+// read it and a program needs not. Pure; any thread.
+#ifndef ROLLCALL_DAEMON_SERVER_REFUSAL_H_
+#define ROLLCALL_DAEMON_SERVER_REFUSAL_H_
+
+#include <grpcpp/support/status.h>
+
+#include "absl/status/status.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// The refusal that stands for an error of the shell itself.
+v1::Refusal RefusalOf(const absl::Status& status);
+
+// With the refusal, serialized, as error details.
+grpc::Status WireStatus(absl::StatusCode code, const v1::Refusal& refusal);
+// Of an error without one: the admin calls.
+grpc::Status WireStatus(const absl::Status& status);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_REFUSAL_H_

@@ -1,0 +1,56 @@
+// WatchList: who watches which job, and when each is due to be told: at a
+// change, at most five times a second.
+//
+// Thread rule: the loop thread alone.
+#ifndef ROLLCALL_DAEMON_SERVER_WATCH_LIST_H_
+#define ROLLCALL_DAEMON_SERVER_WATCH_LIST_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "daemon/server/job_table.h"
+#include "daemon/server/stream.h"
+
+namespace rollcall {
+
+class WatchList {
+ public:
+  static constexpr size_t kWatchersMax = 256;
+  static constexpr absl::Duration kInterval = absl::Milliseconds(200);
+
+  // `jobs` must outlive the list.
+  explicit WatchList(JobTable& jobs) : jobs_(jobs) {}
+
+  // Ends the watcher where the job is unknown or there are too many.
+  void Add(uint64_t id, const std::string& job,
+           std::shared_ptr<Watcher> watcher);
+  void Remove(uint64_t id) { watches_.erase(id); }
+
+  // Tells all that are due; who has heard of the end is let go.
+  void Publish(absl::Time now);
+  // When Publish has something to do next.
+  absl::Time NextDue() const;
+  void EndAll(const absl::Status& status);
+
+ private:
+  struct Watch {
+    std::string job;
+    // Shared with the call, which may end at any time.
+    std::shared_ptr<Watcher> watcher;
+    uint64_t told_revision = 0;
+    absl::Time due = absl::InfinitePast();
+  };
+
+  bool HasNews(const Watch& watch) const;
+
+  JobTable& jobs_;
+  std::map<uint64_t, Watch> watches_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_WATCH_LIST_H_

@@ -1,0 +1,260 @@
+#!/bin/bash
+# lab.sh: hosts on one machine, for tests and for trying things out.
+#
+#   lab.sh up N            N hosts, lab1..labN, on one bridge
+#   lab.sh exec I CMD...   runs CMD on host I, with its exit code
+#   lab.sh pid I           the host's first process, as this machine numbers it
+#   lab.sh dir I           the folder of the host's own files (hosts, log)
+#   lab.sh fault cut I     drops all frames of host I, both ways, silently
+#   lab.sh fault cut I J   drops frames from I to J only
+#   lab.sh fault loss I P  loses P percent of what host I sends
+#   lab.sh fault heal      takes all faults away
+#   lab.sh kill I          ends host I with everything on it
+#   lab.sh down            ends all of it; never fails, may be repeated
+#
+# A host has its own net, uts, pid and mount namespace, the addresses
+# 10.77.0.I and fd77::I, the hostname labI, an /etc/hosts of its own that is
+# bind-mounted as in a container (so a rename over it gives EBUSY), its own
+# boot_id, and its own empty /tmp, /run and /dev/shm. It knows no other host by
+# name. Everything else is this machine's, the project folder included.
+#
+# Environment: LAB_NAME   several labs may stand at once       (lab)
+#              LAB_SHARE  paths under /tmp that hosts see, split by ':'
+#              LAB_IFACES interface names of the hosts, split by spaces (eth0)
+#              LAB_DOCKER 1: each host also has a docker0 with 172.17.0.1/16
+#
+# Without root it works in a user namespace, where the kernel allows that.
+set -u
+
+name=${LAB_NAME:-lab}
+root=${LAB_DIR:-${TMPDIR:-/tmp}/rollcall-lab.$(id -u)}/$name
+project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+self=$project/scripts/lab.sh
+subnet4=10.77.0
+subnet6=fd77::
+
+say() { echo "lab.sh: $*" >&2; }
+die() { say "$*"; exit 1; }
+
+# The start time of a process: with its number, what it is for good.
+born() {
+  local stat
+  read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
+  set -- ${stat##*) }
+  echo "${20}"
+}
+
+# Ends the process that a pid file names, if it is still that one.
+end_of() {
+  local pid at
+  read -r pid at 2>/dev/null <"$1" || return 0
+  [ "$(born "$pid")" = "$at" ] && kill -9 "$pid" 2>/dev/null
+  return 0
+}
+
+write_pid() { echo "$1 $(born "$1")" >"$2"; }
+
+host_pid() {
+  local pid at
+  read -r pid at 2>/dev/null <"$root/lab$1/pid" ||
+    die "there is no host $1 in lab '$name'; lab.sh up N makes them"
+  [ "$(born "$pid")" = "$at" ] || die "host $1 of lab '$name' has ended"
+  echo "$pid"
+}
+
+# nsenter's flag for the lab's user namespace, where there is one.
+user_flag() { [ "$(id -u)" = 0 ] || echo "-U --preserve-credentials"; }
+
+in_switch() {
+  local pid at
+  read -r pid at <"$root/switch.pid"
+  # shellcheck disable=SC2046
+  nsenter -t "$pid" $(user_flag) -n -- "$@"
+}
+
+# Runs as a host's first process, in its new namespaces but still with the old
+# mounts. $1: I, $2: its folder, $3: the pipe to say ready on, $4...: shared.
+become_host() {
+  local i=$1 own=$2 ready=$3 outer rest path
+  shift 3
+  exec 9>"$ready"
+  trap "echo failed $i >&9" EXIT
+  # /proc is still the machine's: it tells our number there.
+  read -r outer rest </proc/self/stat
+  set -e
+  mount --make-rprivate /
+  hostname "lab$i"
+  mount --bind "$own/hosts" /etc/hosts
+  mount --bind "$own/resolv.conf" /etc/resolv.conf
+  # A fresh /tmp into which the shared paths are mounted before it covers them.
+  mkdir -p "$own/tmp"
+  mount -t tmpfs -o mode=1777 tmpfs "$own/tmp"
+  for path in "$@"; do
+    case $path in
+      /tmp/*)
+        mkdir -p "$own/tmp/${path#/tmp/}"
+        mount --rbind "$path" "$own/tmp/${path#/tmp/}" ;;
+    esac
+  done
+  exec 8<"$own/boot_id"
+  mount --rbind "$own/tmp" /tmp
+  mount -t tmpfs -o mode=755 tmpfs /run
+  mkdir -m 1777 /run/lock
+  mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+  mount -t proc proc /proc
+  mount --bind /proc/self/fd/8 /proc/sys/kernel/random/boot_id
+  exec 8<&-
+  # /sys/class/net must show this host's interfaces.
+  mount -t sysfs sysfs /sys
+  ip link set lo up
+  set +e
+  trap - EXIT
+  echo "$i $outer" >&9
+  exec 9>&-
+  # bash reaps what it inherits; sleep alone would keep zombies.
+  while :; do sleep infinity & wait; done
+}
+
+start_switch() {
+  local flags="--net --mount --fork --kill-child"
+  [ "$(id -u)" = 0 ] || flags="--user --map-root-user $flags"
+  # shellcheck disable=SC2086
+  setsid unshare $flags bash -c \
+    'ip link add br0 type bridge && ip link set br0 up &&
+     read -r outer rest </proc/self/stat && echo "0 $outer" >"$1" &&
+     exec sleep infinity' lab-switch "$root/ready" \
+    </dev/null >"$root/switch.log" 2>&1 &
+  local i pid
+  read -r -t 10 i pid <&7 ||
+    { sed 's/^/lab.sh: /' "$root/switch.log" >&2
+      die "network namespaces are not allowed here (unshare --net failed)." \
+          "Run as root, or in a container with --privileged."; }
+  write_pid "$pid" "$root/switch.pid"
+}
+
+start_host() {
+  local i=$1 own=$root/lab$1 switch at
+  read -r switch at <"$root/switch.pid"
+  mkdir -p "$own"
+  printf '%s\n' "127.0.0.1 localhost" "127.0.1.1 lab$i.example lab$i" \
+    "::1 localhost ip6-localhost ip6-loopback" "" \
+    "# this machine's own lines, with	a tab and no end of line" \
+    >"$own/hosts"
+  printf '10.9.9.9 elsewhere' >>"$own/hosts"
+  cp "$own/hosts" "$own/hosts.before"
+  : >"$own/resolv.conf"
+  printf '%08x-0000-4000-8000-%012x\n' $$ "$i" >"$own/boot_id"
+  # shellcheck disable=SC2046
+  setsid nsenter -t "$switch" $(user_flag) -- \
+    unshare --net --uts --pid --mount --fork --kill-child \
+    bash "$self" become-host "$i" "$own" "$root/ready" \
+    "$project" ${LAB_SHARE:+$(tr ':' ' ' <<<"$LAB_SHARE")} \
+    </dev/null >"$own/log" 2>&1 7<&- &
+}
+
+# Gives host I (first process $2) its interface on the bridge.
+connect_host() {
+  local i=$1 pid=$2 iface hex
+  hex=$(printf %02x "$i")
+  # shellcheck disable=SC2206
+  local names=(${LAB_IFACES:-eth0})
+  iface=${names[$(((i - 1) % ${#names[@]}))]}
+  # shellcheck disable=SC2046
+  local enter="nsenter -t $pid $(user_flag) -n --"
+  if [ "${LAB_DOCKER:-0}" = 1 ]; then
+    $enter ip link add docker0 type bridge &&
+      $enter ip addr add 172.17.0.1/16 dev docker0 &&
+      $enter ip link set docker0 up || return 1
+  fi
+  # A fixed address, or peers keep a stale one for a host that comes back.
+  in_switch ip link add "p$i" type veth \
+    peer name "$iface" address "02:00:00:4d:00:$hex" netns "$pid" &&
+    in_switch ip link set "p$i" master br0 up &&
+    $enter ip addr add "$subnet4.$i/24" dev "$iface" &&
+    $enter ip addr add "$subnet6$hex/64" dev "$iface" nodad &&
+    $enter ip link set "$iface" up &&
+    $enter ip route add default via "$subnet4.254"
+}
+
+up() {
+  local n=${1:-} i pid count
+  [[ $n =~ ^[1-9][0-9]?$ ]] || die "up wants a number of hosts, 1 to 99"
+  [ ! -e "$root/switch.pid" ] ||
+    die "lab '$name' stands already; lab.sh down ends it"
+  for count in unshare nsenter ip setsid; do
+    command -v $count >/dev/null ||
+      die "$count is not installed (packages util-linux and iproute2)"
+  done
+  mkdir -p -m 755 "$root" && mkfifo "$root/ready" && exec 7<>"$root/ready" ||
+    die "cannot make the pipe $root/ready"
+  trap 'status=$?; [ $status = 0 ] || down; exit $status' EXIT
+  trap 'exit 1' INT TERM HUP
+  start_switch
+  for i in $(seq 1 "$n"); do start_host "$i"; done
+  for count in $(seq 1 "$n"); do
+    read -r -t 20 i pid <&7 && [ "$i" != failed ] || {
+      sed 's/^/lab.sh: /' "$root"/lab*/log >&2
+      die "only $((count - 1)) of $n hosts came up"
+    }
+    write_pid "$pid" "$root/lab$i/pid"
+  done
+  for i in $(seq 1 "$n"); do
+    connect_host "$i" "$(host_pid "$i")" || die "host $i has no network"
+  done
+  say "lab '$name': $n hosts, $subnet4.1 to $subnet4.$n"
+}
+
+run_on() {
+  local pid
+  [ $# -ge 2 ] || die "exec wants a host's number and a command"
+  pid=$(host_pid "$1") || exit 1
+  shift
+  # shellcheck disable=SC2046
+  exec nsenter -t "$pid" $(user_flag) -m -u -n -p -- \
+    sh -c 'cd "$1" 2>/dev/null; shift; exec "$@"' sh "$PWD" "$@"
+}
+
+rule() { in_switch nft add rule bridge lab fault "$@"; }
+
+fault() {
+  command -v nft >/dev/null || die "nft is not installed (package nftables)"
+  in_switch nft -f - <<<'add table bridge lab
+    add chain bridge lab fault { type filter hook forward priority 0; }' ||
+    exit 1
+  case ${1:-} in
+    cut)
+      if [ $# = 3 ]; then
+        rule iifname "p$2" oifname "p$3" drop
+      else
+        rule iifname "p$2" drop && rule oifname "p$2" drop
+      fi ;;
+    loss) rule iifname "p$2" numgen random mod 100 '<' "$3" drop ;;
+    heal) in_switch nft flush chain bridge lab fault ;;
+    *) die "fault: cut I [J], loss I PERCENT or heal" ;;
+  esac
+}
+
+down() {
+  local file
+  for file in "$root"/lab*/pid "$root"/switch.pid; do
+    [ -e "$file" ] && end_of "$file"
+  done
+  # What was started and never said its number dies with its unshare.
+  local job
+  for job in $(jobs -p); do kill -9 "$job" 2>/dev/null; done
+  rm -rf "$root"
+  rmdir "$(dirname "$root")" 2>/dev/null
+  return 0
+}
+
+command=${1:-}
+[ $# = 0 ] || shift
+case $command in
+  up | fault | down) "$command" "$@" ;;
+  exec) run_on "$@" ;;
+  pid) host_pid "${1:?}" ;;
+  dir) echo "$root/lab${1:?}" ;;
+  kill) host_pid "${1:?}" >/dev/null && end_of "$root/lab$1/pid" ;;
+  become-host) become_host "$@" ;;
+  *) sed -n '2,/^set/s/^# \{0,1\}//p' "$self" >&2; exit 2 ;;
+esac

@@ -1,0 +1,54 @@
+#!/bin/bash
+# quickstart.sh: from a fresh clone to a small model that four nodes train.
+#
+# Installs what is missing (apt, with sudo where needed), builds the release
+# binaries, and lets one launcher and three local workers train on this
+# machine's license texts over the real wire. May be run again at any time.
+set -eu
+cd "$(dirname "$0")/.."
+
+steps=${QUICKSTART_STEPS:-200}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+echo "== 1 of 3: packages"
+scripts/packages.sh build
+echo "== 2 of 3: release build (some minutes the first time)"
+scripts/build.sh release rollcall rollcall-train
+bin=$PWD/build/release/bin
+
+echo "== 3 of 3: four nodes train for $steps steps"
+set -o pipefail
+"$bin/rollcall" launch --job quickstart --local-workers 3 --no-hosts -- \
+  "$bin/rollcall-train" --data /usr/share/common-licenses/* \
+  --steps "$steps" --log-every 20 2>&1 | tee "$log" |
+  while IFS= read -r line; do
+    echo "$line"
+    # Once, when all of them train: who is there.
+    if [ -z "${shown:-}" ] && [[ $line == *" step "* ]]; then
+      shown=1
+      echo
+      "$bin/rollcall" status --job quickstart || true
+      echo
+    fi
+  done
+
+loss() { grep -oE ' step [0-9]+ loss [0-9.]+' "$log" | "$1" -1 |
+  grep -oE '[0-9.]+$'; }
+worlds=$(grep -oE 'world [0-9]+ generation [0-9]+' "$log" | sort -u)
+echo
+echo "loss: $(loss head) at first, $(loss tail) at the end; every rank said: " \
+  "$worlds"
+cat <<END
+
+What to try next:
+  build/release/bin/rollcall launch --local-workers 3 -- sh -c 'echo I am \$RANK'
+      what each rank gets: RANK, WORLD_SIZE, MASTER_ADDR... (README.md)
+  build/release/bin/rollcall launch --nodes 2 -- python3 train.py
+      prints a join line to run on a second machine; any script that runs
+      under torchrun runs under it
+  scripts/lab.sh up 4
+      four hosts on this one machine, to break things in
+  scripts/test.sh
+      all tests
+END

@@ -1,0 +1,359 @@
+"""What must not be there, held by reading the tree and the binaries.
+
+Each rule takes files (a path and its text) and returns the places that break
+it as "file:line: why". Each is also fed a sample that breaks it: a rule that
+cannot fail holds nothing.
+"""
+import glob
+import os
+import re
+import subprocess
+import unittest
+
+PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+BIN = os.path.abspath(os.environ.get(
+    "ROLLCALL_BIN", os.path.join(PROJECT, "build", "dev", "bin")))
+
+TOP_LEVEL = {
+    "CMakeLists.txt", "proto", "daemon", "client", "trainer", "tests",
+    "specs", "scripts", "README.md", "CMakePresets.json", "LICENSE",
+    ".clang-format", ".clang-tidy", ".gitignore", ".ci",
+    # Never committed: .gitignore names build, git itself .git.
+    "build", ".git", ".cache",
+}
+
+# Each floor and those below it.
+FLOORS = ["proto", "daemon", "client", "trainer"]
+
+# What the pure cores may not include, not even through another header of ours.
+# <csignal> names signals and <arpa/inet.h> parses addresses: both are allowed,
+# and CALLS keeps out what else they declare.
+IMPURE = re.compile(
+    r"^(grpc|grpcpp|grpc\+\+|absl/synchronization|absl/time/clock|sys/|netinet/"
+    r"|net/|linux/)|^(thread|mutex|shared_mutex|condition_variable|future"
+    r"|semaphore|stop_token|latch|barrier|chrono|ctime|time\.h|fstream|iostream"
+    r"|filesystem|random|unistd\.h|fcntl\.h|poll\.h|dlfcn\.h|netdb\.h"
+    r"|ifaddrs\.h|pthread\.h)$|\.grpc\.pb\.h$")
+
+# Calls that read a clock, draw chance or reach the system, wherever their
+# header came from.
+CALLS = re.compile(
+    r"(?<![\w.>])(socket|kill|raise|sigaction|getenv)\(|(?<!\w)::(open|connect)\("
+    r"|\babsl::Now\(|\bMonotonicNow\(|_clock::now\(|\bclock_gettime\(|"
+    r"\bgettimeofday\(|\btime\((NULL|nullptr|0)\)|\brandom_device\b|\brand\(")
+
+SLEEPS = re.compile(
+    r"\bsleep_for\(|\bsleep_until\(|\busleep\(|\bnanosleep\(|"
+    r"\babsl::SleepFor\(|(?<![\w.:])sleep\(|\btime\.sleep\(")
+
+# A file may sleep where there is no event to await: path -> why.
+SLEEPS_JUSTIFIED = {}
+
+# C functions that start a shell on a string.
+SHELLS = re.compile(r"(?<![\w.:>])(system|popen)\(|std::system\(|"
+                    r"\bos\.system\(|shell=True")
+
+# A literal port where something listens or dials. 0 asks for a free one.
+FIXED_PORT = re.compile(
+    r"(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(?!0\b)\d{2,5}\b|"
+    r"\bbind\(\(['\"][^'\"]*['\"], *(?!0\b)\d+|--listen[ =]\S*:(?!0\b)\d{2,5}")
+
+# (file, text) -> why it is no port that anybody takes.
+PORTS_JUSTIFIED = {
+    ("tests/unit/cli_test.cc", "[::1]:80"): "parsed, never dialled",
+    ("tests/unit/nccl_test.cc", "127.0.0.1:23456"):
+        "a NCCL_COMM_ID that must be cleared",
+    ("tests/unit/server_test.cc", "127.0.0.1:65536"): "no port at all",
+}
+
+# Files that look at what came in from outside: nothing there may abort.
+INPUT = re.compile(
+    r"^daemon/core/(admission|grammar|printable)|^daemon/security/"
+    r"|^daemon/server/(membership_service|admin_service)|^daemon/journal/"
+    r"|^client/(facts|cli|launch)/|^client/agent/(hosts|lines|nccl|"
+    r"rank_service|world_files|daemon_stream)"
+    r"|^trainer/data/corpus")
+# What is checked there is not from outside: (file, the line) -> why.
+CHECKS_JUSTIFIED = {
+    ("daemon/security/join_string.cc", "CHECK_GT(got, 0);"):
+        "the system's random numbers: without them there is no secret",
+    ("trainer/data/corpus.cc", "CHECK_LE(out.size(), size_);"):
+        "offset and size come from our sampler",
+    ("trainer/data/corpus.cc", "CHECK_LE(offset, size_ - out.size());"):
+        "offset and size come from our sampler",
+}
+ABORTS = re.compile(r"(?<!\w)(CHECK(_\w+)?|abort|assert|GPR_ASSERT|"
+                    r"LOG\(FATAL)\s*\(|std::terminate\(|std::abort\(")
+
+# Opened at run time, never linked.
+NEVER_LINKED = re.compile(
+    r"lib(nccl|nvidia-ml|cuda|cudart|cublas|ibverbs|rdmacm|mlx5)\b")
+
+
+def without_comments(text):
+    """C++ with comments blanked, line ends kept, strings left alone."""
+    return re.sub(
+        r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/',
+        lambda m: m[0] if m[0][0] == '"' else re.sub(r"[^\n]", " ", m[0]),
+        text, flags=re.S)
+
+
+def places(files, pattern, why, clean=without_comments):
+    found = []
+    for path, text in sorted(files.items()):
+        for number, line in enumerate(clean(text).split("\n"), 1):
+            match = pattern.search(line)
+            if match:
+                found.append(f"{path}:{number}: {match[0].strip()}: {why}")
+    return found
+
+
+def excused(path, text, justified):
+    """`text` without what is justified in that file."""
+    for where, words in justified:
+        if where == path:
+            text = text.replace(words, "")
+    return text
+
+
+def includes(text):
+    """[(line, name)] of all #include lines."""
+    return [(number, match[1])
+            for number, line in enumerate(
+                without_comments(text).split("\n"), 1)
+            for match in [re.match(r'\s*#\s*include\s*[<"]([^>"]+)[>"]',
+                                   line)] if match]
+
+
+# --- The rules ----------------------------------------------------------------
+
+def is_pure(path):
+    return re.match(r"daemon/core/[^/]*\.(h|cc)$|client/agent/agent"
+                    r"(_[a-z]+)?\.(h|cc)$", path) is not None
+
+
+def impure_includes(files):
+    """The cores include no gRPC, thread, clock, file or socket, however far
+    down."""
+    found = []
+
+    def walk(path, chain, seen):
+        for line, name in includes(files.get(path, "")):
+            where = f"{path}:{line}"
+            way = "".join(f" <- {c}" for c in reversed(chain))
+            if IMPURE.search(name):
+                found.append(f"{where}: <{name}> in a pure core{way}")
+            elif name in files and name not in seen:
+                seen.add(name)
+                walk(name, chain + [where], seen)
+    for path in sorted(files):
+        if is_pure(path):
+            walk(path, [], {path})
+    return found
+
+
+def calls_in_cores(files):
+    """The cores take `now` as an argument, chance with the event, and touch
+    nothing."""
+    return places({p: t for p, t in files.items() if is_pure(p)}, CALLS,
+                  "time, chance and the world come in with the event")
+
+
+def upward_includes(files):
+    """trainer -> client -> daemon -> proto."""
+    found = []
+    for path, text in sorted(files.items()):
+        floor = path.split("/")[0]
+        if floor not in FLOORS:
+            continue
+        for line, name in includes(text):
+            other = name.split("/")[0]
+            if other in ("tests",) or (
+                    other in FLOORS
+                    and FLOORS.index(other) > FLOORS.index(floor)):
+                found.append(f"{path}:{line}: {name}: {floor} may use only "
+                             "what lies below it")
+    return found
+
+
+def sleeps(files):
+    """Nothing waits by sleeping where an event can be awaited."""
+    return places({p: t for p, t in files.items()
+                   if p not in SLEEPS_JUSTIFIED},
+                  SLEEPS, "await the event", clean=as_code)
+
+
+def shells(files):
+    """Nothing hands a string to a shell."""
+    return places(files, SHELLS, "start the program itself", clean=as_code)
+
+
+def fixed_ports(files):
+    """No test listens on or dials a port that it did not ask the system for."""
+    return places({p: excused(p, as_code(t), PORTS_JUSTIFIED)
+                   for p, t in files.items() if p.startswith("tests/")},
+                  FIXED_PORT, "ask for port 0", clean=str)
+
+
+def aborts_on_input(files):
+    """Nothing from network, file, environment or flag reaches an abort."""
+    return places({p: excused(p, without_comments(t), CHECKS_JUSTIFIED)
+                   for p, t in files.items() if INPUT.search(p)},
+                  ABORTS, "what comes from outside gets a Status", clean=str)
+
+
+def top_level(names):
+    return [f"{name}:1: does not belong on the top level"
+            for name in sorted(set(names) - TOP_LEVEL)]
+
+
+def linked(binaries):
+    """Binaries as executables() has them. rollcall and rollcalld start where
+    none of these is installed, so nothing below them may link one either;
+    what a packaged libgloo links is its own business."""
+    return [f"{path}:1: links {match[0]}; open it with dlopen"
+            for path, said in sorted(binaries.items())
+            for match in NEVER_LINKED.finditer(said)]
+
+
+def read_at_once(name):
+    return name.endswith((".h", ".cc", ".py", ".sh", ".proto"))
+
+
+def as_code(text):
+    """Python and shell: without comment lines; C++: without comments."""
+    if re.search(r'^\s*#\s*include\b|\bnamespace\b', text, re.M):
+        return without_comments(text)
+    return re.sub(r"^\s*#.*$", "", text, flags=re.M)
+
+
+def tree():
+    """Path -> text of all our code."""
+    files = {}
+    for folder in ("proto", "daemon", "client", "trainer", "tests",
+                   "scripts"):
+        for path in glob.glob(os.path.join(PROJECT, folder, "**", "*"),
+                              recursive=True):
+            if read_at_once(path) and os.path.isfile(path):
+                with open(path, encoding="utf-8") as f:
+                    files[os.path.relpath(path, PROJECT)] = f.read()
+    # The patterns of this file would find themselves.
+    files.pop(os.path.relpath(os.path.abspath(__file__), PROJECT))
+    return files
+
+
+def executables():
+    """Path -> the libraries it needs: rollcall's all, others' own."""
+    found = {}
+    for path in glob.glob(os.path.join(BIN, "*")):
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            whole = os.path.basename(path) in ("rollcall", "rollcalld")
+            said = subprocess.run(
+                ["ldd", path] if whole else ["readelf", "-d", path],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            found[os.path.relpath(path, PROJECT)] = said.stdout
+    return found
+
+
+class Absences(unittest.TestCase):
+    def check(self, found):
+        self.assertEqual(found, [], "\n" + "\n".join(found))
+
+    def test_the_cores_are_pure(self):
+        files = tree()
+        self.assertTrue([p for p in files if is_pure(p)])
+        self.check(impure_includes(files) + calls_in_cores(files))
+
+    def test_floors_use_only_what_lies_below(self):
+        self.check(upward_includes(tree()))
+
+    def test_nothing_sleeps(self):
+        self.check(sleeps(tree()))
+
+    def test_no_shell_on_a_string(self):
+        self.check(shells(tree()))
+
+    def test_no_fixed_port_in_tests(self):
+        self.check(fixed_ports(tree()))
+
+    def test_no_input_reaches_an_abort(self):
+        self.check(aborts_on_input(tree()))
+
+    def test_the_top_level_holds_what_was_agreed(self):
+        names = set(os.listdir(PROJECT))
+        if os.path.exists(os.path.join(PROJECT, ".git")):
+            listed = subprocess.run(
+                ["git", "-C", PROJECT, "ls-files"], check=True, text=True,
+                stdout=subprocess.PIPE).stdout.split("\n")
+            names = {p.split("/")[0] for p in listed if p}
+        self.check(top_level(names))
+
+    def test_what_is_opened_at_run_time_is_not_linked(self):
+        found = executables()
+        self.assertTrue(found, f"no binaries in {BIN}")
+        self.check(linked(found))
+
+
+class EachRuleCanFail(unittest.TestCase):
+    def assert_finds(self, found, *starts):
+        self.assertEqual([f.split(": ")[0] for f in found], list(starts))
+
+    def test_pure(self):
+        self.assert_finds(impure_includes({
+            "daemon/core/x.cc": '#include "daemon/core/x.h"\n',
+            "daemon/core/x.h": '// <thread>\n#include "daemon/server/y.h"\n',
+            "daemon/server/y.h": "#include <mutex>\n#include <vector>\n"}),
+            "daemon/server/y.h:1", "daemon/server/y.h:1")
+        self.assert_finds(impure_includes({
+            "client/agent/agent.h": "\n#include <grpcpp/grpcpp.h>\n",
+            "client/agent/session.h": "#include <thread>\n"}),
+            "client/agent/agent.h:2")
+        self.assert_finds(calls_in_cores({
+            "daemon/core/x.cc": "// absl::Now()\nauto t = absl::Now();\n"}),
+            "daemon/core/x.cc:2")
+
+    def test_floors(self):
+        self.assert_finds(upward_includes({
+            "daemon/a.cc": '#include "client/b.h"\n#include "proto/c.h"\n',
+            "client/b.cc": '#include "daemon/a.h"\n#include "tests/t.h"\n'}),
+            "client/b.cc:2", "daemon/a.cc:1")
+
+    def test_sleeps(self):
+        self.assert_finds(sleeps({
+            "client/a.cc": "#include <x>\n"
+                           "std::this_thread::sleep_for(x);\n// usleep(1)\n",
+            "tests/b.py": "import time\ntime.sleep(1)\n# time.sleep(2)\n"}),
+            "client/a.cc:2", "tests/b.py:2")
+
+    def test_shells(self):
+        self.assert_finds(shells({
+            "client/a.cc": '#include <x>\nstd::system("ls");\n',
+            "tests/b.py": "subprocess.run('ls', shell=True)\n"}),
+            "client/a.cc:2", "tests/b.py:1")
+
+    def test_ports(self):
+        self.assert_finds(fixed_ports({
+            "tests/a.cc": '#include <x>\nDial("127.0.0.1:5000");\n'
+                          'Listen("127.0.0.1:0");\n',
+            "tests/b.py": "s.bind(('', 8080))\ns.bind(('', 0))\n"}),
+            "tests/a.cc:2", "tests/b.py:1")
+
+    def test_aborts(self):
+        self.assert_finds(aborts_on_input({
+            "daemon/core/admission.cc": "CHECK(x);\n// CHECK(y)\n",
+            "daemon/core/job.cc": "CHECK(x);\n",
+            "client/facts/gpu.cc": "\n  abort();\n"}),
+            "client/facts/gpu.cc:2", "daemon/core/admission.cc:1")
+
+    def test_top_level(self):
+        self.assert_finds(top_level(["daemon", "notes.txt"]), "notes.txt:1")
+
+    def test_linked(self):
+        self.assert_finds(linked({
+            "bin/rollcall": "\tlibc.so.6 => x\n\tlibnccl.so.2 => y\n",
+            "bin/other": "\tlibm.so.6 => x\n"}), "bin/rollcall:1")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

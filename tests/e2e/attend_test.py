@@ -1,0 +1,178 @@
+"""The way in: who is let in, who is counted, who is named."""
+import signal
+import sys
+
+import harness
+import wire
+from harness import E2E, Gate, nodes_by_name
+
+UNAVAILABLE, REFUSED = 69, 77
+
+
+class Attend(E2E):
+    def test_a_wrong_token_is_refused(self):
+        gate = Gate(self.stage)
+        launcher = self.launch(["--nodes", "2"], ["cat", gate.path])
+        text = self.join_string(launcher)
+        forged = wire.Join(text)
+        forged.secret = bytes(b ^ 1 for b in forged.secret)
+        stranger = self.join(forged.text(), ["--name", "stranger"], ["true"])
+        self.assert_code(stranger, REFUSED)
+        unknown = wire.Join(text)
+        unknown.token_id = "zzzzzz"
+        self.assert_code(self.join(unknown.text(), [], ["true"]), REFUSED)
+        for argv in (["status", forged.text()], ["stop", forged.text()]):
+            asked = self.stage.run([harness.ROLLCALL, *argv])
+            self.assertEqual(asked.code, REFUSED, asked.text())
+        state = self.status(text)
+        self.assertNotIn("stranger", nodes_by_name(state))
+        self.assertEqual(state["state"], "gathering")
+        launcher.signal(signal.SIGINT)
+        launcher.wait()
+
+    def test_a_wrong_job_is_refused(self):
+        launcher = self.launch(["--nodes", "2"], ["true"])
+        text = self.join_string(launcher)
+        other = wire.Join(text)
+        other.job = "another-job"
+        # The job may yet be made, so it knocks until its own time is up.
+        worker = self.join(other.text(), ["--join-timeout", "1s"], ["true"])
+        self.assert_code(worker, UNAVAILABLE)
+        self.assertIn("another-job", worker.text())
+        self.assertEqual(len(self.status(text)["nodes"]), 1)
+        launcher.signal(signal.SIGINT)
+        launcher.wait()
+
+    def test_a_name_that_is_taken(self):
+        gate = Gate(self.stage)
+        command = ["sh", "-c", f"echo up; cat {gate.path}"]
+        launcher = self.launch(["--nodes", "2"], command)
+        text = self.join_string(launcher)
+        first = self.join(text, ["--name", "twin"], command)
+        first.await_line(r"\] up")
+        second = self.join(text, ["--name", "twin"], command)
+        self.assert_code(second, REFUSED)
+        self.assertIn("twin", second.text())
+        self.assertIn("--name", second.text())
+        gate.open()
+        self.assert_code(launcher, 0)
+        self.assert_code(first, 0)
+        self.assertIsNone(second.find(r"\] up"))
+
+    def test_a_worker_that_retries_counts_once(self):
+        launcher = self.launch(["--nodes", "3"], ["echo", "ran"])
+        text = self.join_string(launcher)
+        present = lambda s: [n["node"] for n in s["nodes"]
+                             if n["state"] == "attending"]
+        tries = []
+        for _ in range(2):
+            worker = self.join(text, ["--name", "w1"], ["echo", "ran"])
+            tries.append(worker)
+            self.await_status(text, lambda s: "w1" in present(s), "w1")
+            worker.signal(signal.SIGKILL)
+            self.stage.pump(lambda w=worker: w.code is not None, "its end")
+        # Streams that redial within one life, too.
+        stranger = wire.Join(text)
+        again = wire.hello(stranger, "w1")
+        third = self.join(text, ["--name", "w1"], ["echo", "ran"])
+        state = self.await_status(text, lambda s: "w1" in present(s), "w1")
+        self.assertEqual(present(state).count("w1"), 1)
+        self.assertEqual(len(present(state)), 2)
+        self.assertEqual(state["state"], "gathering")
+        fake = wire.Stranger(stranger.port())
+        self.addCleanup(fake.close)
+        self.assertEqual(fake.open().say(again).end(), wire.ALREADY_EXISTS)
+        last = self.join(text, ["--name", "w2"], ["echo", "ran"])
+        for process in (launcher, third, last):
+            self.assert_code(process, 0)
+
+    def test_the_launchers_timeout_fires_and_names(self):
+        launcher = self.launch(["--nodes", "3", "--join-timeout", "2s"],
+                               ["true"])
+        text = self.join_string(launcher)
+        # Somebody who keeps the port busy must not keep it from firing.
+        busy = wire.Stranger(wire.Join(text).port())
+        self.addCleanup(busy.close)
+        gone = self.join(text, ["--name", "w-gone"], ["true"])
+        self.await_status(text, lambda s: "w-gone" in nodes_by_name(s),
+                          "w-gone")
+        gone.signal(signal.SIGKILL)
+        self.assert_code(launcher, UNAVAILABLE, 30)
+        said = "\n".join(launcher.err())
+        self.assertIn("w-gone", said)
+
+    def test_a_workers_timeout_names_the_launcher(self):
+        nobody = harness.socket.socket()
+        self.addCleanup(nobody.close)
+        nobody.bind(("127.0.0.1", 0))  # Bound, and never listened on.
+        port = nobody.getsockname()[1]
+        launcher = self.launch(["--nodes", "2"], ["true"])
+        join = wire.Join(self.join_string(launcher))
+        join.endpoints = [f"127.0.0.1:{port}"]
+        worker = self.join(join.text(), ["--join-timeout", "1s"], ["true"])
+        self.assert_code(worker, UNAVAILABLE, 30)
+        self.assertIn(str(port), "\n".join(worker.err()))
+        launcher.signal(signal.SIGINT)
+        launcher.wait()
+
+    def test_natural_order_the_same_on_all_nodes(self):
+        names = ["node10", "node2", "node1", "node20"]
+        command = [sys.executable, "-c",
+                   "import json, os; w = json.load(open(os.environ["
+                   "'ROLLCALL_WORLD_FILE'])); print('world', os.environ["
+                   "'NODE_RANK'], [n['node'] for n in w['nodes']])"]
+        launcher = self.launch(["--nodes", "4", "--no-worker"], ["true"])
+        text = self.join_string(launcher)
+        workers = {n: self.join(text, ["--name", n], command) for n in names}
+        order = ["node1", "node2", "node10", "node20"]
+        for name, worker in workers.items():
+            found = worker.await_line(r"world (\d) (\[.*\])")
+            self.assertEqual(int(found[1]), order.index(name))
+            self.assertEqual(found[2], str(order))
+            self.assert_code(worker, 0)
+        self.assert_code(launcher, 0)
+
+    def test_no_rank_starts_before_all_are_prepared(self):
+        launcher = self.launch(["--nodes", "3"], ["echo", "ran"])
+        text = self.join_string(launcher)
+        first = self.join(text, ["--name", "w1"], ["echo", "ran"])
+        self.await_status(text, lambda s: len(s["nodes"]) == 2, "two nodes")
+        self.assertIsNone(first.find(r"\] ran"))
+        self.assertIsNone(launcher.find(r"\] ran"))
+        last = self.join(text, ["--name", "w2"], ["echo", "ran"])
+        for process in (launcher, first, last):
+            self.assert_code(process, 0)
+            self.assertIsNotNone(process.find(r"\] ran"))
+
+    def test_last_call_forms_with_fewer(self):
+        launcher = self.launch(["--nodes", "2:4"],
+                               ["sh", "-c", "echo world-$WORLD_SIZE"])
+        worker = self.join(self.join_string(launcher), ["--name", "w1"],
+                           ["true"])
+        self.assert_code(launcher, 0)
+        self.assert_code(worker, 0)
+        self.assertIsNotNone(launcher.find("world-2"))
+
+    def test_heartbeats_keep_an_idle_node(self):
+        # Longer than one lease with nothing to say but heartbeats.
+        gate = Gate(self.stage)
+        launcher = self.launch(["--nodes", "2"], ["cat", gate.path])
+        text = self.join_string(launcher)
+        worker = self.join(text, ["--name", "w1"], ["cat", gate.path])
+        watch = self.stage.start([harness.ROLLCALL, "status", text, "--json",
+                                  "--watch"])
+        watch.await_line('"running"')
+        # What must not happen has no event: it is looked for over a lease.
+        with self.assertRaises(AssertionError):
+            watch.await_line('"generation": ?2', deadline_s=7)
+        state = self.status(text)
+        self.assertEqual((state["state"], state["generation"]), ("running", 1))
+        for node in state["nodes"]:
+            self.assertGreater(node["lease_ms"], 0)
+        gate.open()
+        self.assert_code(launcher, 0)
+        self.assert_code(worker, 0)
+
+
+if __name__ == "__main__":
+    harness.main()

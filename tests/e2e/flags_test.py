@@ -1,0 +1,70 @@
+"""Wrong flags: exit 2, what was wrong, and the right spelling."""
+import harness
+from harness import E2E
+
+# argv, what the message must name.
+WRONG = [
+    (["lunch"], "launch"),
+    (["launch", "--node", "3", "--", "true"], "--nodes"),
+    (["launch", "--nodes=3:2", "--", "true"], "3:2"),
+    (["launch", "--nodes", "0", "--", "true"], "--nodes"),
+    (["launch", "--nodes", "abc", "--", "true"], "abc"),
+    (["launch", "--nodes", "99999999999999999999", "--", "true"], "--nodes"),
+    (["launch", "--nproc-per-nod", "2", "--", "true"], "--nproc-per-node"),
+    (["launch", "--nproc-per-node", "65", "--", "true"], "64"),
+    (["launch", "--job", "No_Such", "--", "true"], "a-z0-9-"),
+    (["launch", "--job", "x" * 64, "--", "true"], "63"),
+    (["launch", "--local-workers", "-1", "--", "true"], "--local-workers"),
+    (["launch", "--join-timeout", "soon", "--", "true"], "10m"),
+    (["launch", "--listen", "nowhere", "--", "true"], "--listen"),
+    (["launch"], "--"),
+    (["join", "--", "true"], "join string"),
+    (["join", "rc0.!!!!", "--", "true"], "join string"),
+    (["join", "rc9.AAAA", "--", "true"], "rc0."),
+    (["join", "rc0.AAAA", "--name", "a b", "--", "true"], "host name"),
+    (["status", "--jsn"], "--json"),
+]
+
+
+class Flags(E2E):
+    def test_wrong_flags(self):
+        for argv, named in WRONG:
+            with self.subTest(argv=argv):
+                ended = self.stage.run([harness.ROLLCALL, *argv])
+                self.assertEqual(ended.code, 2, ended.text())
+                self.assertIn(named, "\n".join(ended.err()))
+                self.assertEqual(ended.out(), [])
+
+    def test_help_shows_the_limits(self):
+        helped = self.stage.run([harness.ROLLCALL, "launch", "--help"])
+        self.assertEqual(helped.code, 0)
+        text = "\n".join(helped.out())
+        for flag in ("--nodes", "--local-workers", "--nproc-per-node",
+                     "--join-timeout", "--hosts-file", "--json"):
+            self.assertIn(flag, text)
+        for limit in ("lease", "last call", "prepare timeout", "16384"):
+            self.assertIn(limit, text.replace("16,384", "16384"))
+
+    def test_version(self):
+        for argv in (["version"], ["--version"]):
+            ended = self.stage.run([harness.ROLLCALL, *argv])
+            self.assertEqual(ended.code, 0)
+            self.assertRegex("\n".join(ended.out()), r"\d+\.\d+\.\d+")
+
+    def test_torchrun_spellings(self):
+        launcher = self.stage.start(
+            [harness.ROLLCALL, "launch", "--no-hosts", "--nnodes", "1",
+             "--rdzv-id", "as-torchrun", "--nproc_per_node", "2", "--",
+             "sh", "-c", "echo $ROLLCALL_JOB-$WORLD_SIZE"])
+        self.assert_code(launcher, 0)
+        self.assertIsNotNone(launcher.find("as-torchrun-2"))
+
+    def test_status_of_nothing(self):
+        asked = self.stage.run(
+            [harness.ROLLCALL, "status", "--job", "no-such-job"])
+        self.assertEqual(asked.code, 69, asked.text())
+        self.assertIn("no-such-job", asked.text())
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,177 @@
+"""What strangers send to the port: the stream ends, the run goes on."""
+import os
+import struct
+
+import harness
+import wire
+from harness import E2E, Gate
+from wire import Stranger, hello
+
+# What may stand in a reason for ending a stream that broke the grammar.
+REFUSED = {wire.INVALID_ARGUMENT, wire.RESOURCE_EXHAUSTED}
+
+
+class Garbage(E2E):
+    """Each test disturbs a run of two nodes that must not notice."""
+
+    def setUp(self):
+        super().setUp()
+        self.gate = Gate(self.stage)
+        command = ["sh", "-c",
+                   f"echo up-$RANK-g$ROLLCALL_GENERATION; cat {self.gate.path};"
+                   " echo down-$RANK"]
+        self.launcher = self.launch(["--nodes", "2"], command)
+        text = self.join_string(self.launcher)
+        self.worker = self.join(text, ["--name", "w1"], command)
+        self.worker.await_line("up-1-g1")
+        self.launcher.await_line("up-0-g1")
+        self.text = text
+        self.join_to = wire.Join(text)
+        self.strangers = []
+
+    def stranger(self):
+        stranger = Stranger(self.join_to.port())
+        self.addCleanup(stranger.close)
+        self.strangers.append(stranger)
+        return stranger
+
+    def goes_on(self):
+        """The run never noticed: one generation, the ranks end as they do."""
+        state = self.status(self.text)
+        self.assertEqual(state["generation"], 1)
+        self.assertEqual(state["state"], "running")
+        self.assertEqual(len(state["nodes"]), 2, state["nodes"])
+        self.gate.open()
+        self.assert_code(self.launcher, 0)
+        self.assert_code(self.worker, 0)
+        self.assertIsNotNone(self.launcher.find("down-0"))
+        self.assertIsNotNone(self.worker.find("down-1"))
+        for process in (self.launcher, self.worker):
+            self.assertIsNone(process.find("-g2"))
+
+    def test_noise(self):
+        for data in (os.urandom(65536), b"\0" * 4096,
+                     b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+                     b"10.0.0.66 lab1 evil\nlab2 10.0.0.66\n", b""):
+            stranger = self.stranger()
+            stranger.raw(data)
+        self.goes_on()
+
+    def test_broken_http2(self):
+        for data in (
+                wire.PREFACE[:10],
+                wire.PREFACE + os.urandom(4096),
+                wire.PREFACE + wire.frame(wire.SETTINGS, 0, 0)
+                + b"\xff\xff\xff" + os.urandom(512),
+                wire.PREFACE + wire.frame(wire.SETTINGS, 0, 0)
+                + wire.frame(wire.HEADERS, 4, 1, b"\xff" * 64)):
+            self.stranger().raw(data)
+        self.goes_on()
+
+    def test_half_a_message(self):
+        whole = hello(self.join_to, "half")
+        for left_open in (True, False):
+            stranger = self.stranger().open()
+            stranger.raw(wire.frame(
+                wire.DATA, 0, 1, wire.grpc_message(whole)[:len(whole) // 2]))
+            if not left_open:
+                stranger.close()
+        self.goes_on()
+
+    def test_no_hello_ends_in_time(self):
+        # An open stream that says nothing is ended (hello_timeout, 10 s).
+        self.assertNotIn(self.stranger().open().end(), (wire.OK,))
+        self.goes_on()
+
+    def test_oversized(self):
+        for size in (9 << 20, 0x7fffffff, 0xffffffff):
+            stranger = self.stranger().open()
+            stranger.raw(wire.frame(wire.DATA, 0, 1, b"\0" + struct.pack(
+                ">I", size) + b"x" * 8000))
+            # The largest size wraps round in gRPC and leaves an empty message.
+            self.assertIn(stranger.end(), REFUSED | {"reset", "closed"})
+        # Within gRPC's bound, over that of facts.
+        self.assertIn(self.stranger().open().say(
+            hello(self.join_to, "fat", facts=wire.field(
+                1, "x" * (65 << 10)))).end(), REFUSED)
+        self.goes_on()
+
+    def test_not_protobuf(self):
+        for body in (b"\xff" * 100, os.urandom(300), b"\x0a\xff\xff\xff\x7f"):
+            self.assertNotEqual(self.stranger().open().say(body).end(), wire.OK)
+        self.goes_on()
+
+    def test_out_of_order(self):
+        empty, first = b"", wire.HEARTBEAT
+        for message in (empty, first, wire.prepared(1)):
+            self.assertEqual(self.stranger().open().say(message).end(),
+                             wire.INVALID_ARGUMENT)
+        # Hello twice on one stream.
+        twice = hello(self.join_to, "twice")
+        stranger = self.stranger().open().say(twice)
+        self.assertTrue(stranger.welcome())
+        self.assertEqual(stranger.say(twice).end(), wire.INVALID_ARGUMENT)
+        stranger.close()
+        self.await_status(self.text, lambda s: s["state"] == "running"
+                          and len([n for n in s["nodes"]
+                                   if n["state"] == "running"]) == 2,
+                          "two nodes that run")
+        self.gate.open()
+        self.assert_code(self.launcher, 0)
+        self.assert_code(self.worker, 0)
+
+    def test_forged_hellos(self):
+        join = self.join_to
+        evil = "evil\n10.0.0.66 bank.example"
+        forged = [
+            (dict(node=evil), wire.INVALID_ARGUMENT),
+            (dict(node=""), wire.INVALID_ARGUMENT),
+            (dict(node="n" * 254), wire.INVALID_ARGUMENT),
+            (dict(node="-n"), wire.INVALID_ARGUMENT),
+            (dict(incarnation=0), wire.INVALID_ARGUMENT),
+            (dict(ranks=0), wire.INVALID_ARGUMENT),
+            (dict(ranks=65), wire.INVALID_ARGUMENT),
+            (dict(job="No Job"), wire.INVALID_ARGUMENT),
+            (dict(job="../../etc"), wire.INVALID_ARGUMENT),
+            (dict(facts=wire.field(2, wire.field(1, "eth0") + wire.field(
+                2, wire.field(1, evil)))), wire.INVALID_ARGUMENT),
+            (dict(token=wire.field(1, join.token_id)
+                  + wire.field(2, b"\0" * 16)), wire.UNAUTHENTICATED),
+            (dict(token=wire.field(1, join.token_id)), wire.UNAUTHENTICATED),
+            (dict(token=None), wire.UNAUTHENTICATED),
+            (dict(token=wire.field(1, "zzzzzz") + wire.field(
+                2, join.secret)), wire.UNAUTHENTICATED),
+            # Who knows the token cannot take a living node's place.
+            (dict(node="w1"), wire.ALREADY_EXISTS),
+            (dict(run="0" * 32), wire.ABORTED),
+        ]
+        for changes, code in forged:
+            with self.subTest(changes=changes):
+                name = changes.pop("node", "forged")
+                got = self.stranger().open().say(
+                    hello(join, name, **changes)).end()
+                allowed = {code}
+                if code == wire.INVALID_ARGUMENT and changes.get("job"):
+                    allowed.add(wire.NOT_FOUND)
+                self.assertIn(got, allowed)
+        with open(self._hosts, encoding="utf-8") as f:
+            text = f.read()
+        for word in ("evil", "bank", "10.0.0.66", "forged"):
+            self.assertNotIn(word, text)
+        self.goes_on()
+
+    def test_an_unknown_method(self):
+        for path in ("/rollcall.v1.Membership/Nothing", "/", "/" + "x" * 100):
+            self.assertNotEqual(self.stranger().open(path).end(), wire.OK)
+        self.goes_on()
+
+    def test_many_connections(self):
+        for _ in range(200):
+            self.stranger()
+        for stranger in self.strangers[:100]:
+            stranger.open()
+        self.goes_on()
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,234 @@
+"""Four lab hosts: names, addresses and /etc/hosts, as on real machines."""
+import json
+import os
+import secrets
+import signal
+import sys
+
+import harness
+import wire
+from harness import E2E, Gate, Lab
+
+# Listens until every address in its arguments has knocked, then goes away:
+# what a worker finds that is there before its launcher.
+DOORMAN = """
+import socket, sys
+door = socket.socket(); door.bind(("0.0.0.0", 0)); door.listen()
+print("port", door.getsockname()[1], flush=True)
+missing = set(sys.argv[1:])
+while missing:
+    caller, (address, _) = door.accept()
+    missing.discard(address); caller.close()
+"""
+
+# Prints the world file on one line, then waits at the gate.
+SHOW = ("python3 -c 'import json, os; print(\"world\", json.dumps(json.load("
+        "open(os.environ[\"ROLLCALL_WORLD_FILE\"]))))'; ")
+
+
+class Hosts(E2E):
+    job = "lab"
+
+    def gather(self, lab, gate, flags=(), nodes=None):
+        """All hosts attend: the workers first, the launcher on lab1 last."""
+        doorman = lab.start(1, [sys.executable, "-c", DOORMAN, *(
+            f"10.77.0.{host}" for host in range(2, lab.hosts + 1))])
+        port = doorman.await_line(r"port (\d+)")[1]
+        token = self.stage.path("token")
+        with open(token, "w", encoding="ascii", opener=lambda p, f: os.open(
+                p, f, 0o600)) as f:
+            f.write(f"abcdef.{secrets.token_hex(16)}\n")
+        command = ["sh", "-c", SHOW + f"cat {gate.path}"]
+        launch = [harness.ROLLCALL, "launch", "--job", self.job, "--nodes",
+                  nodes or lab.hosts, "--listen", f"0.0.0.0:{port}", "--token-file",
+                  token, *flags, "--", *command]
+        join = [harness.ROLLCALL, "join", "--endpoint", f"10.77.0.1:{port}",
+                "--job", self.job, "--token-file", token, "--", *command]
+        started = {}
+        for host in range(2, lab.hosts + 1):
+            started[host] = lab.start(host, join)
+        # Each has knocked, and found no daemon.
+        self.assert_code(doorman, 0)
+        started[1] = lab.start(1, launch)
+        return [started[host] for host in range(1, lab.hosts + 1)]
+
+    def worlds(self, processes):
+        return [json.loads(p.await_line(r"\] world (\{.*\})$")[1])
+                for p in processes]
+
+    def end(self, gate, processes):
+        gate.open()
+        for process in processes:
+            self.assert_code(process, 0)
+
+    def address_of(self, lab, host, name):
+        found = lab.run(host, ["getent", "ahosts", name])
+        self.assertEqual(found.code, 0, f"{name} has no address on lab{host}")
+        return {line.split()[0] for line in found.out()}
+
+    def check_names(self, lab):
+        """Every host finds every host, itself included."""
+        for host in range(1, lab.hosts + 1):
+            for other in range(1, lab.hosts + 1):
+                node = f"node-{other - 1}.{self.job}.rollcall"
+                self.assertEqual(self.address_of(lab, host, node),
+                                 {f"10.77.0.{other}"})
+                got = self.address_of(lab, host, f"lab{other}")
+                if other == host:
+                    # Its own line says 127.0.1.1, and is kept: a resolver that
+                    # merges all lines of a name (`multi on`) gives both.
+                    got.discard("127.0.1.1")
+                self.assertEqual(got, {f"10.77.0.{other}"})
+                first = lab.run(host, ["getent", "hosts", f"lab{other}"])
+                self.assertEqual(first.out()[0].split()[0],
+                                 f"10.77.0.{other}")
+
+    def test_workers_first_launcher_last(self):
+        lab = Lab(self.stage, 4)
+        before = [lab.read_hosts(h) for h in range(1, 5)]
+        gate = Gate(self.stage)
+        processes = self.gather(lab, gate)
+        worlds = self.worlds(processes)
+        self.assertEqual(worlds[0], worlds[1])
+        self.assertEqual([n["node"] for n in worlds[0]["nodes"]],
+                         ["lab1", "lab2", "lab3", "lab4"])
+        self.check_names(lab)
+        for host in range(1, 5):
+            now = lab.read_hosts(host)
+            # The block stands first; all else is kept to the byte.
+            self.assertTrue(now.endswith(before[host - 1]), now)
+            self.assertGreater(len(now), len(before[host - 1]))
+        self.end(gate, processes)
+        for host in range(1, 5):
+            self.assertEqual(lab.read_hosts(host), before[host - 1])
+            self.stage.await_gone(lab.processes(host), f"lab{host}", 5)
+
+    def test_a_second_run_knows_itself(self):
+        lab = Lab(self.stage, 3)
+        before = lab.read_hosts(2)
+        for _ in range(2):
+            gate = Gate(self.stage)
+            processes = self.gather(lab, gate)
+            for host, process in enumerate(processes, 1):
+                world = json.loads(process.await_line(
+                    r"\] world (\{.*\})$")[1])
+                mine = world["nodes"][host - 1]
+                self.assertEqual(mine["node"], f"lab{host}")
+                self.assertEqual(mine["address"], f"10.77.0.{host}")
+            self.check_names(lab)
+            self.end(gate, processes)
+            self.assertEqual(lab.read_hosts(2), before)
+
+    def test_interfaces_that_differ_and_a_docker0(self):
+        lab = Lab(self.stage, 3, ifaces="eth0 ens5 enp1s0f1", docker=1)
+        gate = Gate(self.stage)
+        processes = self.gather(lab, gate)
+        for world in self.worlds(processes):
+            self.assertEqual([n["address"] for n in world["nodes"]],
+                             ["10.77.0.1", "10.77.0.2", "10.77.0.3"])
+        self.end(gate, processes)
+
+    def test_all_addresses_travel(self):
+        lab = Lab(self.stage, 2)
+        gate = Gate(self.stage)
+        processes = self.gather(lab, gate)
+        for world in self.worlds(processes):
+            for host, node in enumerate(world["nodes"], 1):
+                self.assertIn(f"10.77.0.{host}", node["addresses"])
+                self.assertIn(f"fd77::{host}", node["addresses"])
+        self.end(gate, processes)
+
+    def test_over_ipv6(self):
+        lab = Lab(self.stage, 2)
+        gate = Gate(self.stage)
+        launcher = lab.start(1, [
+            harness.ROLLCALL, "launch", "--nodes", 2, "--listen", "[::]:0",
+            "--", "sh", "-c", f"echo up; cat {gate.path}"])
+        join = wire.Join(launcher.await_line(
+            harness.JOIN_STRING.pattern)[0])
+        join.endpoints = [f"[fd77::1]:{join.port()}"]
+        worker = lab.start(2, [harness.ROLLCALL, "join", join.text(), "--",
+                               "sh", "-c", f"echo up; cat {gate.path}"])
+        launcher.await_line(r"\] up")
+        worker.await_line(r"\] up")
+        self.end(gate, [launcher, worker])
+
+    def test_strangers_change_no_hosts_file(self):
+        lab = Lab(self.stage, 3)
+        before = [lab.read_hosts(h) for h in range(1, 4)]
+        gate = Gate(self.stage)
+        launcher = lab.start(1, [
+            harness.ROLLCALL, "launch", "--nodes", "2", "--", "sh", "-c",
+            SHOW + f"cat {gate.path}"])
+        text = launcher.await_line(harness.JOIN_STRING.pattern)[0]
+        worker = lab.start(2, [harness.ROLLCALL, "join", text, "--", "sh",
+                               "-c", SHOW + f"cat {gate.path}"])
+        self.worlds([launcher, worker])
+        during = [lab.read_hosts(h) for h in range(1, 4)]
+        # From a third host: lines as gather_hosts.sh would have believed
+        # them, and a proper agent that has another job's token.
+        forged = wire.Join(text)
+        forged.secret = bytes(16)
+        stranger = lab.run(3, [sys.executable, "-c", (
+            "import sys; sys.path.insert(0, %r); import wire\n"
+            "j = wire.Join(%r)\n"
+            "s = wire.Stranger(j.port(), '10.77.0.1')\n"
+            "s.raw(b'10.77.0.3 lab1\\n10.77.0.3 lab2\\n')\n"
+            "t = wire.Stranger(j.port(), '10.77.0.1').open()\n"
+            "print('code', t.say(wire.hello(j, 'lab2')).end())\n") % (
+                os.path.dirname(os.path.abspath(__file__)), forged.text())])
+        self.assertEqual(stranger.out(),
+                         [f"code {wire.UNAUTHENTICATED}"], stranger.text())
+        agent = lab.run(3, [harness.ROLLCALL, "join", forged.text(), "--",
+                            "true"])
+        self.assertEqual(agent.code, 77)
+        self.assertEqual([lab.read_hosts(h) for h in range(1, 4)], during)
+        self.end(gate, [launcher, worker])
+        self.assertEqual([lab.read_hosts(h) for h in range(1, 4)], before)
+
+    def test_read_only_hosts(self):
+        lab = Lab(self.stage, 2)
+        self.assertEqual(lab.run(2, [
+            "mount", "-o", "remount,ro,bind", "/etc/hosts"]).code, 0)
+        gate = Gate(self.stage)
+        processes = self.gather(lab, gate)
+        self.worlds(processes)
+        self.assertIsNotNone(processes[1].find("/etc/hosts", "err"))
+        self.end(gate, processes)
+
+    def test_a_killed_agents_block_is_swept(self):
+        lab = Lab(self.stage, 2)
+        before = [lab.read_hosts(h) for h in (1, 2)]
+        gate = Gate(self.stage)
+        processes = self.gather(lab, gate, flags=["--join-timeout", "1s"])
+        self.worlds(processes)
+        os.kill(processes[1].inner_pid(), signal.SIGKILL)
+        self.assert_code(processes[0], 69)
+        self.assertEqual(lab.read_hosts(1), before[0])
+        gate.open()
+        again = Gate(self.stage)
+        processes = self.gather(lab, again)
+        self.worlds(processes)
+        self.end(again, processes)
+        self.assertEqual(lab.read_hosts(2), before[1])
+
+    def test_a_host_that_falls_silent(self):
+        lab = Lab(self.stage, 3)
+        before = lab.read_hosts(1)
+        gate = Gate(self.stage)
+        processes = self.gather(lab, gate, nodes="2:3")
+        self.worlds(processes)
+        # No FIN, no reset: only the lease can tell.
+        lab.fault("cut", 3)
+        for process in processes[:2]:
+            _, second = process.await_lines(r"\] world (\{.*\})$", 2)
+            world = json.loads(second[1])
+            self.assertEqual(world["generation"], 2)
+            self.assertEqual([n["node"] for n in world["nodes"]],
+                             ["lab1", "lab2"])
+        self.end(gate, processes[:2])
+        self.assertEqual(lab.read_hosts(1), before)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,71 @@
+"""The lab itself: it stands, its hosts are apart, and it leaves nothing."""
+import os
+import subprocess
+
+import harness
+from harness import E2E, Lab
+
+
+class TheLab(E2E):
+    def test_hosts_are_apart(self):
+        lab = Lab(self.stage, 3)
+        told = [lab.run(h, ["sh", "-c", "hostname; ip -4 -o addr show eth0; "
+                            "cat /proc/sys/kernel/random/boot_id; ls -A /tmp "
+                            "| grep -v '^rc-e2e'; echo $$ > /tmp/mine"])
+                for h in (1, 2, 3)]
+        for host, process in enumerate(told, 1):
+            self.assertEqual(process.out()[0], f"lab{host}")
+            self.assertIn(f"10.77.0.{host}/24", process.out()[1])
+        self.assertEqual(len({p.out()[2] for p in told}), 3)
+        self.assertNotEqual(
+            lab.run(1, ["getent", "hosts", "lab2"]).code, 0,
+            "hosts know no other host's name until somebody tells them")
+        # A rename over a bind-mounted file gives EBUSY, as in a container.
+        self.assertNotEqual(lab.run(1, ["sh", "-c", "cp /etc/hosts /etc/h.$$;"
+                            "mv /etc/h.$$ /etc/hosts; s=$?; rm -f /etc/h.$$;"
+                            "exit $s"]).code, 0)
+        self.assertEqual(lab.run(2, ["sh", "-c", "exit 7"]).code, 7)
+
+    def test_two_labs_at_once(self):
+        one, two = Lab(self.stage, 1), Lab(self.stage, 2)
+        self.assertNotEqual(one.read_hosts(1), b"")
+        one.down()
+        self.assertEqual(two.run(2, ["hostname"]).out(), ["lab2"])
+
+    def test_down_leaves_nothing(self):
+        lab = Lab(self.stage, 2)
+        folder = os.path.dirname(os.path.dirname(lab.hosts_file(1)))
+        lab.start(1, ["sh", "-c", "setsid sleep infinity & cat"])
+        lab.down()
+        self.assertFalse(os.path.exists(folder))
+        self.assert_no_orphans()
+        lab.down()  # Again: nothing to do, and no failure.
+
+    def test_up_that_fails_leaves_nothing(self):
+        env = dict(os.environ, LAB_NAME=f"fail{os.getpid()}",
+                   LAB_SHARE="/tmp/no/such/folder")
+        made = subprocess.run([harness.LAB, "up", "2"], env=env,
+                              stderr=subprocess.PIPE, text=True)
+        self.assertNotEqual(made.returncode, 0)
+        self.assertIn("lab.sh:", made.stderr)
+        asked = subprocess.run([harness.LAB, "dir", "1"], env=env, text=True,
+                               stdout=subprocess.PIPE)
+        self.assertFalse(os.path.exists(asked.stdout.strip()))
+        self.assert_no_orphans()
+
+    def test_cuts_and_heals(self):
+        lab = Lab(self.stage, 2)
+        connect = ["python3", "-c", "import socket\ntry:\n"
+                   " socket.create_connection(('10.77.0.2', 9), 0.5)\n"
+                   "except OSError as e: print(type(e).__name__)"]
+        self.assertEqual(lab.run(1, connect).out(),
+                         ["ConnectionRefusedError"])
+        lab.fault("cut", 1)
+        self.assertEqual(lab.run(1, connect).out(), ["TimeoutError"])
+        lab.fault("heal")
+        self.assertEqual(lab.run(1, connect).out(),
+                         ["ConnectionRefusedError"])
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,330 @@
+"""One launcher, its workers, and what their ranks get."""
+import glob
+import hashlib
+import json
+import os
+import signal
+import sys
+
+import harness
+from harness import E2E, Gate
+
+# torchrun's contract, complete.
+TORCH_CONTRACT = """
+RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE
+ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME NODE_RANK NNODES MASTER_ADDR MASTER_PORT
+TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS
+TORCHELASTIC_ERROR_FILE OMP_NUM_THREADS
+""".split()
+OURS = """
+ROLLCALL_JOB ROLLCALL_RUN ROLLCALL_NODE ROLLCALL_GENERATION
+ROLLCALL_WORLD_FILE ROLLCALL_HOSTFILE ROLLCALL_PROGRESS ROLLCALL_NOTICE
+ROLLCALL_SOCKET
+""".split()
+
+# A rank that writes its environment and its files to out.RANK as JSON.
+TELL = [sys.executable, "-c", """
+import json, os, stat
+def read(name):
+    path = os.environ.get(name)
+    return open(path).read() if path and os.path.exists(path) else None
+def mode(path): return stat.S_IMODE(os.stat(path).st_mode)
+json.dump({
+    "env": dict(os.environ), "session": os.getsid(0) == os.getpid(),
+    "stdin": os.readlink("/proc/self/fd/0"),
+    "world": json.loads(read("ROLLCALL_WORLD_FILE")),
+    "hostfile": read("ROLLCALL_HOSTFILE"),
+    "ids": read("ROLLCALL_NCCL_ID_FILE"),
+    "ids_mode": "ROLLCALL_NCCL_ID_FILE" in os.environ
+        and mode(os.environ["ROLLCALL_NCCL_ID_FILE"]),
+    "socket_folder_mode":
+        mode(os.path.dirname(os.environ["ROLLCALL_SOCKET"])),
+}, open("told." + os.environ["RANK"], "w"))
+"""]
+
+
+def read_env(path):
+    # A value may hold line ends; what follows one is no NAME=.
+    with open(path, encoding="utf-8", errors="replace") as f:
+        return dict(line.rstrip("\n").split("=", 1)
+                    for line in f if "=" in line)
+
+
+class Environment(E2E):
+    def tell(self, flags, env=None):
+        launcher = self.launch(flags, TELL, env)
+        self.assert_code(launcher, 0)
+        told = {}
+        for path in glob.glob(self.stage.path("told.*")):
+            with open(path, encoding="utf-8") as f:
+                told[int(path.rsplit(".", 1)[1])] = json.load(f)
+        return told
+
+    def test_eight_ranks_on_four_nodes(self):
+        launcher = self.launch(
+            ["--nodes", "4", "--local-workers", "3", "--nproc-per-node", "2"],
+            ["sh", "-c", 'env | sort > "out.$RANK"; '
+             'test -z "$ROLLCALL_NCCL_ID_FILE" || '
+             'cat "$ROLLCALL_NCCL_ID_FILE" > "ids.$RANK"'])
+        self.assert_code(launcher, 0)
+        paths = sorted(os.path.basename(p)
+                       for p in glob.glob(self.stage.path("out.*")))
+        self.assertEqual(paths, [f"out.{r}" for r in range(8)])
+        ranks = [read_env(self.stage.path(p)) for p in paths]
+        self.assertEqual([r["RANK"] for r in ranks],
+                         [str(r) for r in range(8)])
+        self.assertEqual([r["LOCAL_RANK"] for r in ranks], list("01010101"))
+        self.assertEqual([r["NODE_RANK"] for r in ranks], list("00112233"))
+        for name, value in [("WORLD_SIZE", "8"), ("LOCAL_WORLD_SIZE", "2"),
+                            ("NNODES", "4"), ("GROUP_WORLD_SIZE", "4")]:
+            self.assertEqual({r[name] for r in ranks}, {value}, name)
+        for name in ["MASTER_ADDR", "MASTER_PORT", "ROLLCALL_GENERATION",
+                     "ROLLCALL_RUN", "ROLLCALL_JOB", "TORCHELASTIC_RUN_ID"]:
+            self.assertEqual(len({r[name] for r in ranks}), 1, name)
+        ids = set()
+        for path in glob.glob(self.stage.path("ids.*")):
+            with open(path, "rb") as f:
+                ids.add(hashlib.sha256(f.read()).hexdigest())
+        if ids:
+            self.assertEqual(len(ids), 1)
+            self.assertEqual(len(glob.glob(self.stage.path("ids.*"))), 8)
+        else:
+            print("notice: no libnccl here, so there are no NCCL ids to "
+                  "compare", file=sys.stderr)
+
+    def test_the_whole_contract(self):
+        told = self.tell(["--local-workers", "1", "--nproc-per-node", "2",
+                          "--job", "contract"])
+        self.assertEqual(sorted(told), [0, 1, 2, 3])
+        for rank, t in told.items():
+            env = t["env"]
+            missing = [n for n in TORCH_CONTRACT + OURS if n not in env]
+            self.assertEqual(missing, [])
+            self.assertEqual(env["GROUP_RANK"], env["NODE_RANK"])
+            self.assertEqual(env["ROLE_RANK"], str(rank))
+            self.assertEqual(env["ROLE_WORLD_SIZE"], "4")
+            self.assertEqual(env["ROLLCALL_JOB"], "contract")
+            self.assertEqual(env["ROLLCALL_GENERATION"], "1")
+            self.assertEqual(env["TORCHELASTIC_RESTART_COUNT"], "0")
+            self.assertEqual(env["OMP_NUM_THREADS"], "1")
+            self.assertEqual(t["stdin"], "/dev/null")
+            self.assertTrue(t["session"])
+            self.assertEqual(t["socket_folder_mode"], 0o700)
+            world = t["world"]
+            self.assertEqual(world, told[0]["world"])
+            self.assertEqual(world["world_size"], 4)
+            self.assertEqual(world["generation"], 1)
+            self.assertEqual(str(world["master_port"]), env["MASTER_PORT"])
+            self.assertEqual(world["master_addr"], env["MASTER_ADDR"])
+            node = world["nodes"][int(env["NODE_RANK"])]
+            self.assertEqual(node["node"], env["ROLLCALL_NODE"])
+            self.assertEqual(node["first_rank"] + int(env["LOCAL_RANK"]), rank)
+            # Both nodes share this machine's address: one line for both.
+            self.assertEqual({n["address"] for n in world["nodes"]},
+                             {"127.0.0.1"})
+            self.assertEqual(t["hostfile"], "127.0.0.1 slots=4\n")
+            if t["ids"] is not None:
+                self.assertEqual(t["ids_mode"], 0o600)
+                self.assertRegex(t["ids"], r"\A[0-9a-f]{256}\n\Z")
+        port = int(told[0]["env"]["MASTER_PORT"])
+        with open("/proc/sys/net/ipv4/ip_local_port_range",
+                  encoding="ascii") as f:
+            low, high = map(int, f.read().split())
+        self.assertFalse(low <= port <= high, "an ephemeral MASTER_PORT")
+
+    def test_what_the_user_set_stays_and_secrets_go(self):
+        told = self.tell(
+            ["--nproc-per-node", "2"],
+            {"OMP_NUM_THREADS": "7", "ROLLCALL_JOIN": "", "MINE": "a b",
+             "RANK": "99", "TORCHELASTIC_RUN_ID": "of-another-launcher"})
+        for rank, t in told.items():
+            self.assertEqual(t["env"]["OMP_NUM_THREADS"], "7")
+            self.assertEqual(t["env"]["MINE"], "a b")
+            self.assertEqual(t["env"]["RANK"], str(rank))
+            self.assertNotIn("ROLLCALL_JOIN", t["env"])
+            self.assertNotEqual(t["env"]["TORCHELASTIC_RUN_ID"],
+                                "of-another-launcher")
+
+    def test_no_secret_reaches_ranks_or_argv(self):
+        gate = Gate(self.stage)
+        launcher = self.launch(
+            ["--nodes", "2"],
+            ["sh", "-c", f"env; echo here-$RANK; cat {gate.path}"])
+        join = self.join_string(launcher)
+        worker = self.join(join, ["--name", "w"],
+                           ["sh", "-c", f"env; echo here-$RANK; "
+                            f"cat {gate.path}"], {"ROLLCALL_JOIN": join})
+        worker.await_line("here-1")
+        launcher.await_line("here-0")
+        secret = join.split(".", 1)[1]
+        for process in (launcher, worker):
+            for _, _, text in process.lines:
+                if "] " in text:
+                    self.assertNotIn(secret, text)
+        for pid in harness.descendants(os.getpid()):
+            line = " ".join(harness.command_line(pid))
+            self.assertNotIn(secret, line)
+        gate.open()
+        self.assert_code(launcher, 0)
+        self.assert_code(worker, 0)
+
+
+class Command(E2E):
+    def test_arguments_reach_it_byte_for_byte(self):
+        arguments = ["[1,2]", "", "two  words", "-x", "--json", "--", "a=b",
+                     "*", "$HOME", "ä\t\\"]
+        launcher = self.launch(
+            [], [sys.executable, "-c",
+                 "import json, sys; json.dump(sys.argv[1:], open('argv', "
+                 "'w'))", *arguments])
+        self.assert_code(launcher, 0)
+        with open(self.stage.path("argv"), encoding="utf-8") as f:
+            self.assertEqual(json.load(f), arguments)
+
+    def test_lines_carry_node_and_rank(self):
+        launcher = self.launch(
+            ["--local-workers", "1", "--log-dir", self.stage.path("logs")],
+            ["sh", "-c", "echo to-out; echo to-err >&2; printf no-end"])
+        self.assert_code(launcher, 0)
+        for rank, node in ((0, r"[^/\]]+"), (1, "local-1")):
+            for text, stream in (("to-out", "out"), ("to-err", "err"),
+                                 ("no-end", "out")):
+                self.assertIsNotNone(
+                    launcher.find(rf"^\[{node}/{rank}\] {text}$", stream),
+                    f"{text} of {rank} on {stream}")
+        for rank in (0, 1):
+            for end, text in (("out", "to-out\nno-end"), ("err", "to-err\n")):
+                found = glob.glob(self.stage.path(
+                    "logs", "**", f"rank-{rank}.{end}"), recursive=True)
+                self.assertEqual(len(found), 1, found)
+                with open(found[0], encoding="utf-8") as f:
+                    self.assertEqual(f.read().rstrip("\n"), text.rstrip("\n"))
+
+    def test_once_runs_on_node_rank_0_alone(self):
+        launcher = self.launch(["--local-workers", "2", "--once"],
+                               ["sh", "-c", "echo ran-$RANK"])
+        self.assert_code(launcher, 0)
+        ran = [line for line in launcher.out() if "ran-" in line]
+        self.assertEqual(len(ran), 1, ran)
+        self.assertIn("ran-0", ran[0])
+
+    def test_json_is_one_object_a_line(self):
+        launcher = self.launch(["--local-workers", "1", "--json"],
+                               ["echo", "from-a-rank"])
+        self.assert_code(launcher, 0)
+        objects = [json.loads(line) for line in launcher.out()]
+        self.assertTrue(objects)
+        self.assertTrue(all(isinstance(o, dict) for o in objects))
+        self.assertIsNotNone(launcher.find("from-a-rank", "err"))
+
+    def test_twice_in_a_row_under_one_name(self):
+        for _ in range(2):
+            launcher = self.launch(["--job", "again", "--local-workers", "1"],
+                                   ["sh", "-c", "echo run=$ROLLCALL_RUN"])
+            self.assert_code(launcher, 0)
+        first, second = [
+            {m for line in p.out() for m in line.split() if "run=" in m}
+            for p in self.stage.processes[:2]]
+        self.assertEqual((len(first), len(second)), (1, 1))
+        self.assertNotEqual(first, second)
+
+    def test_two_jobs_at_once(self):
+        gate = Gate(self.stage)
+        both = [self.launch(["--job", job, "--local-workers", "1"],
+                            ["sh", "-c", "echo port=$MASTER_PORT; "
+                             f"cat {gate.path}"])
+                for job in ("one", "two")]
+        ports = [p.await_line(r"port=(\d+)")[1] for p in both]
+        self.assertNotEqual(*ports)
+        gate.open()
+        for launcher in both:
+            self.assert_code(launcher, 0)
+
+
+class Failure(E2E):
+    def test_a_rank_that_exits_3(self):
+        launcher = self.launch(
+            ["--local-workers", "3", "--max-restarts", "0"],
+            ["sh", "-c", "echo before-$RANK; test $RANK != 2 || "
+             "{ echo the-reason >&2; exit 3; }; cat /dev/null"])
+        self.assert_code(launcher, 3)
+        summary = [text for _, _, text in launcher.lines
+                   if not text.startswith("[")]
+        # The first that the launcher itself says of the end: node, rank, code.
+        named = [i for i, text in enumerate(summary)
+                 if "local-2" in text and "3" in text and "rank 2" in text]
+        self.assertTrue(named, summary)
+        self.assertTrue(any("the-reason" in text
+                            for text in summary[named[0]:named[0] + 3]),
+                        summary)
+
+    def test_every_agent_exits_as_the_job_does(self):
+        gate = Gate(self.stage)
+        launcher = self.launch(["--nodes", "2", "--max-restarts", "0"],
+                               ["sh", "-c", f"echo up; cat {gate.path}"])
+        join = self.join_string(launcher)
+        worker = self.join(join, ["--name", "w1"], ["sh", "-c", "exit 5"])
+        self.assert_code(worker, 5)
+        self.assert_code(launcher, 5)
+
+    def test_a_rank_that_a_signal_ends(self):
+        launcher = self.launch(
+            ["--local-workers", "1", "--max-restarts", "0"],
+            ["sh", "-c", "test $RANK != 1 || kill -9 $$; cat /dev/null"])
+        self.assert_code(launcher, 128 + signal.SIGKILL)
+
+    def test_restarts_until_it_works(self):
+        launcher = self.launch(
+            ["--local-workers", "1", "--max-restarts", "1"],
+            ["sh", "-c", "echo g$ROLLCALL_GENERATION-"
+             "restarts$TORCHELASTIC_RESTART_COUNT; "
+             "test $ROLLCALL_GENERATION != 1 || exit 4"])
+        self.assert_code(launcher, 0)
+        self.assertIsNotNone(launcher.find("g2-restarts1"))
+
+    def test_the_budget_ends(self):
+        launcher = self.launch(
+            ["--local-workers", "1", "--max-restarts", "2"],
+            ["sh", "-c", "echo run-$RANK; exit 6"])
+        self.assert_code(launcher, 6)
+        ran = [line for line in launcher.out() if "run-0" in line]
+        self.assertEqual(len(ran), 3)
+
+    def test_a_command_that_is_not_there(self):
+        launcher = self.launch(["--max-restarts", "0"], ["/no/such/command"])
+        self.assert_code(launcher, 127)
+        self.assertIn("/no/such/command", launcher.text())
+
+    def test_ctrl_c(self):
+        gate = Gate(self.stage)
+        launcher = self.launch(
+            ["--local-workers", "2"],
+            ["sh", "-c", f"echo up; cat {gate.path} & cat {gate.path}"])
+        launcher.await_lines(r"\] up$", 3)
+        launcher.signal(signal.SIGINT)
+        self.assert_code(launcher, 130)
+        self.assert_no_orphans()
+        with open(self._hosts, "rb") as f:
+            self.assertEqual(f.read(), b"127.0.0.1 localhost\n# mine\n")
+
+    def test_stop_from_anywhere(self):
+        gate = Gate(self.stage)
+        launcher = self.launch(["--local-workers", "1", "--job", "stopped"],
+                               ["sh", "-c", f"echo up; cat {gate.path}"])
+        launcher.await_lines(r"\] up$", 2)
+        stop = self.stage.run([harness.ROLLCALL, "stop", "--job", "stopped"])
+        self.assertEqual(stop.code, 0, self.stage.transcript())
+        launcher.wait()
+        self.assert_no_orphans()
+
+    def test_a_hosts_file_that_cannot_be_written(self):
+        launcher = self.stage.start(
+            [harness.ROLLCALL, "launch", "--local-workers", "1",
+             "--hosts-file", "/proc/no/such/hosts", "--", "echo", "ran"])
+        self.assert_code(launcher, 0)
+        self.assertEqual(len([x for x in launcher.out() if "ran" in x]), 2)
+        self.assertIsNotNone(launcher.find("/proc/no/such/", "err"))
+
+
+if __name__ == "__main__":
+    harness.main()

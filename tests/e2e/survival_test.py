@@ -1,0 +1,180 @@
+"""Agents, daemons and launchers that are killed."""
+import json
+import os
+import re
+import signal
+
+import harness
+from harness import E2E, Gate, nodes_by_name
+
+
+class Survival(E2E):
+    def ranks(self, gate):
+        """A command with a child in a session of its own, both told apart."""
+        return ["sh", "-c",
+                "setsid sh -c 'echo child=$$; exec cat " + gate.path + "' & "
+                "echo up g$ROLLCALL_GENERATION node$NODE_RANK "
+                "rank$RANK/$WORLD_SIZE pid=$$; "
+                f"cat {gate.path}; echo end=$$"]
+
+    def gather(self, flags, names, gate, nproc=1):
+        """A launcher and joined workers, all of whose ranks are up."""
+        flags = [*flags, "--nproc-per-node", str(nproc)]
+        launcher = self.launch(flags, self.ranks(gate))
+        join = self.join_string(launcher)
+        workers = {n: self.join(join, ["--name", n, "--nproc-per-node",
+                                       str(nproc)], self.ranks(gate))
+                   for n in names}
+        for process in [launcher, *workers.values()]:
+            process.await_lines(r"up g1 ", nproc)
+            process.await_lines(r"child=", nproc)
+        return launcher, join, workers
+
+    def pids(self, process, pattern=r"(?:child|pid)=(\d+)"):
+        return [int(m) for _, _, text in process.lines
+                for m in re.findall(pattern, text)]
+
+    def test_kill_9_of_a_worker_agent(self):
+        gate = Gate(self.stage)
+        launcher, join, workers = self.gather(
+            ["--nodes", "3:4"], ["w1", "w2", "w3"], gate, nproc=2)
+        lost = workers.pop("w2")
+        its = self.pids(lost)
+        self.assertEqual(len(its), 4)
+        lost.signal(signal.SIGKILL)
+        took = self.stage.await_gone(its, "the killed agent's ranks and "
+                                     "their children", 10)
+        self.assertLessEqual(took, 1.0)
+        left = [launcher, *workers.values()]
+        worlds = [m.groups() for process in left for m in process.await_lines(
+            r"up g2 node(\d+) rank(\d+)/(\d+)", 2)]
+        self.assertEqual(sorted(int(rank) for _, rank, _ in worlds),
+                         list(range(6)))
+        self.assertEqual({node for node, _, _ in worlds}, set("012"))
+        self.assertEqual({size for _, _, size in worlds}, {"6"})
+        state = self.await_status(join, lambda s: s["state"] == "running",
+                                  "running")
+        self.assertEqual(state["generation"], 2)
+        self.assertEqual(state["world_size"], 6)
+        self.assertEqual(state["last_reform"]["generation"], 2)
+        self.assertIn("w2", state["last_reform"]["reason"])
+        self.assertRegex(state["last_reform"]["code"], "lost")
+        named = nodes_by_name(state).get("w2")
+        if named is not None:
+            self.assertEqual(named["state"], "lost")
+        gate.open()
+        for process in left:
+            self.assert_code(process, 0)
+
+    def test_kill_9_of_the_daemon_alone(self):
+        gate = Gate(self.stage)
+        launcher, join, workers = self.gather(
+            ["--nodes", "2"], ["w1"], gate)
+        processes = [launcher, *workers.values()]
+        before = [self.pids(p, r"pid=(\d+)") for p in processes]
+        daemon = self.daemon_of(launcher)
+        os.kill(daemon, signal.SIGKILL)
+        self.stage.await_gone([daemon], "the daemon", 10)
+        launcher.await_line("started again")
+        state = self.running_again(join)
+        self.assertNotEqual(self.daemon_of(launcher), daemon)
+        self.assertEqual(state["generation"], 1)
+        gate.open()
+        for process, pids in zip(processes, before):
+            self.assert_code(process, 0)
+            self.assertEqual(self.pids(process, r"pid=(\d+)"), pids)
+            self.assertEqual(self.pids(process, r"end=(\d+)"), pids)
+            self.assertIsNone(process.find(r"up g2"))
+
+    def daemon_of(self, launcher):
+        found = [p for p in harness.descendants(launcher.pid)
+                 if harness.command_line(p)[1:2] == ["daemon"]]
+        self.assertEqual(len(found), 1)
+        return found[0]
+
+    def running_again(self, join):
+        """The first status in which both nodes run.
+
+        A daemon that does not listen yet ends `status` at once, and nothing
+        tells when it does: as a person would, it is asked again.
+        """
+        for _ in range(1000):
+            watch = self.stage.start([harness.ROLLCALL, "status", join,
+                                      "--json", "--watch"])
+
+            def both():
+                for state in map(json.loads, watch.out()):
+                    states = [n["state"] for n in state["nodes"]]
+                    if states.count("running") == 2:
+                        return state
+                return watch.done()
+            state = self.stage.pump(both, "two nodes that run")
+            if state is not True:
+                watch.signal(signal.SIGTERM)
+                return state
+        self.stage.fail("the daemon did not come back")
+
+    def test_below_min_names_who_is_missing(self):
+        gate = Gate(self.stage)
+        launcher, _, workers = self.gather(
+            ["--nodes", "2", "--join-timeout", "2s"], ["w1"], gate)
+        workers["w1"].signal(signal.SIGKILL)
+        self.assert_code(launcher, 69)
+        self.assertIsNotNone(launcher.find("w1", "err"))
+        self.assert_no_orphans()
+
+    def test_a_lost_node_comes_back(self):
+        gate = Gate(self.stage)
+        launcher, join, workers = self.gather(["--nodes", "2"], ["w1"], gate)
+        workers["w1"].signal(signal.SIGKILL)
+        self.await_status(join, lambda s: s["state"] == "gathering",
+                          "gathering")
+        again = self.join(join, ["--name", "w1"], self.ranks(gate))
+        again.await_line(r"up g2 node1 rank1/2")
+        launcher.await_line(r"up g2 node0 rank0/2")
+        gate.open()
+        self.assert_code(launcher, 0)
+        self.assert_code(again, 0)
+
+    def test_a_worker_that_leaves(self):
+        gate = Gate(self.stage)
+        launcher, _, workers = self.gather(
+            ["--nodes", "2:3"], ["w1", "w2"], gate)
+        workers["w1"].signal(signal.SIGTERM)
+        self.assert_code(workers["w1"], 0)
+        for process in (launcher, workers["w2"]):
+            process.await_line(r"up g2 node\d rank\d/2")
+        gate.open()
+        self.assert_code(launcher, 0)
+        self.assert_code(workers["w2"], 0)
+
+    def test_a_frozen_agent_is_lost_and_stops_its_ranks(self):
+        gate = Gate(self.stage)
+        launcher, _, workers = self.gather(
+            ["--nodes", "2:3"], ["w1", "w2"], gate)
+        frozen = workers["w1"]
+        its = self.pids(frozen)
+        frozen.signal(signal.SIGSTOP)
+        for process in (launcher, workers["w2"]):
+            process.await_line(r"up g2 node\d rank\d/2")
+        frozen.signal(signal.SIGCONT)
+        # It finds that it was declared lost: generation 1 has no ranks left.
+        self.stage.await_gone(its, "the frozen agent's ranks", 30)
+        gate.open()
+        self.assert_code(launcher, 0)
+        self.assert_code(workers["w2"], 0)
+
+    def test_kill_9_of_the_launcher(self):
+        gate = Gate(self.stage)
+        launcher, join, workers = self.gather(["--nodes", "2"], ["w1"], gate)
+        launcher.signal(signal.SIGKILL)
+        self.stage.pump(lambda: launcher.code is not None, "its end")
+        self.assertEqual(self.status(join)["state"], "running")
+        gate.open()
+        self.assert_code(workers["w1"], 0)
+        launcher.await_line("end=")
+        self.assert_no_orphans(30)
+
+
+if __name__ == "__main__":
+    harness.main()

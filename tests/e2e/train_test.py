@@ -1,0 +1,48 @@
+"""rollcall-train on four nodes: real text, real gradients, one loss."""
+import glob
+import os
+import re
+
+import harness
+from harness import E2E
+
+STEP = re.compile(r"\[([^/\]]+)/(\d+)\] step (\d+) loss (\d+\.\d+) "
+                  r"(\d+\.\d+) samples/s lr (\S+) world (\d+) generation (\d+)")
+TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
+              if os.path.isfile(p))
+
+
+class Train(E2E):
+    def steps(self, flags, train_flags):
+        launcher = self.launch(
+            [*flags, "--max-restarts", "0"],
+            [os.path.join(harness.BIN, "rollcall-train"), "--data", *TEXT,
+             *train_flags])
+        self.assert_code(launcher, 0, 100)
+        return [m.groups() for line in launcher.out()
+                for m in [STEP.search(line)] if m]
+
+    def test_four_nodes_learn_together(self):
+        steps = self.steps(["--local-workers", "3"],
+                           ["--steps", "60", "--log-every", "20"])
+        self.assertEqual({s[6] for s in steps}, {"4"})
+        self.assertEqual({s[7] for s in steps}, {"1"})
+        self.assertEqual({s[1] for s in steps}, set("0123"))
+        by_step = {}
+        for _, _, step, loss, *_ in steps:
+            by_step.setdefault(int(step), []).append(float(loss))
+        losses = [losses[0] for _, losses in sorted(by_step.items())]
+        for all_ranks in by_step.values():
+            self.assertEqual(len(all_ranks), 4)
+            self.assertEqual(len(set(all_ranks)), 1, "one loss for all ranks")
+        self.assertGreater(losses[0], 4.0)
+        self.assertLess(losses[-1], losses[0] - 1.0)
+
+    def test_alone_is_the_same_program(self):
+        steps = self.steps([], ["--steps", "2", "--log-every", "1"])
+        self.assertEqual([s[2] for s in steps], ["1", "2"])
+        self.assertEqual({s[6] for s in steps}, {"1"})
+
+
+if __name__ == "__main__":
+    harness.main()

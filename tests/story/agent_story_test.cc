@@ -1,0 +1,464 @@
+// The agent's side of the protocol, sentence by sentence.
+#include <csignal>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/agent/agent.h"
+#include "daemon/core/durations.h"
+#include "daemon/core/world.h"
+
+namespace rollcall {
+namespace {
+
+v1::Hello HelloOfThisNode() {
+  v1::Hello hello;
+  hello.set_job("demo");
+  hello.set_node("b");
+  hello.set_incarnation(11);
+  hello.set_ranks(2);
+  return hello;
+}
+
+// Tells an Agent a story in a table; its answers as text, one word an action.
+class AgentStory {
+ public:
+  struct Row {
+    double at;
+    AgentEvent event;
+    std::string expect;
+  };
+
+  AgentStory()
+      : agent_(HelloOfThisNode(), absl::Minutes(10), Limits(),
+               absl::UnixEpoch()) {
+    EXPECT_EQ(Render(agent_.Start()), "dial");
+  }
+
+  void Tell(const std::vector<Row>& rows) {
+    int number = 0;
+    for (const Row& row : rows) {
+      ++number;
+      EXPECT_EQ(Render(agent_.Step(row.event,
+                                   absl::UnixEpoch() + absl::Seconds(row.at))),
+                row.expect)
+          << "row " << number << ", at " << row.at << " s";
+    }
+  }
+
+  const v1::Hello& hello() const { return hello_; }
+  Agent& agent() { return agent_; }
+
+ private:
+  std::string Text(const v1::AgentMessage& m) {
+    switch (m.kind_case()) {
+      case v1::AgentMessage::kHello:
+        hello_ = m.hello();
+        return absl::StrCat("hello i", hello_.incarnation());
+      case v1::AgentMessage::kPrepared:
+        return absl::StrCat("prepared ", m.prepared().generation());
+      case v1::AgentMessage::kRefused:
+        return absl::StrCat("refused ", m.refused().generation());
+      case v1::AgentMessage::kStopped:
+        return absl::StrCat("stopped ", m.stopped().generation());
+      case v1::AgentMessage::kRankExited:
+        return absl::StrCat("exited ", m.rank_exited().local_rank(), "=",
+                            m.rank_exited().code(), "/",
+                            m.rank_exited().signal());
+      case v1::AgentMessage::kExchange:
+        return absl::StrCat("exchange ", m.exchange().key(), "=",
+                            absl::StrJoin(m.exchange().values(), ","));
+      case v1::AgentMessage::kHeartbeat:
+        return absl::StrCat("beat ", m.heartbeat().step());
+      case v1::AgentMessage::kLeaving:
+        return "leaving";
+      case v1::AgentMessage::kEndSeen:
+        return "end-seen";
+      default:
+        return "?";
+    }
+  }
+
+  std::string Render(const std::vector<AgentAction>& actions) {
+    std::vector<std::string> told;
+    for (const AgentAction& action : actions) {
+      if (std::holds_alternative<Dial>(action)) {
+        told.push_back("dial");
+      } else if (const auto* say = std::get_if<Say>(&action)) {
+        told.push_back(Text(say->message));
+      } else if (const auto* p = std::get_if<Prepare>(&action)) {
+        told.push_back(absl::StrCat("PREPARE ", p->world.generation()));
+      } else if (const auto* u = std::get_if<Undo>(&action)) {
+        told.push_back(absl::StrCat("UNDO ", u->generation));
+      } else if (const auto* s = std::get_if<StartRanks>(&action)) {
+        told.push_back(absl::StrCat("START ", s->world.generation(), " port ",
+                                    s->seal.master_port()));
+      } else if (const auto* stop = std::get_if<StopRanks>(&action)) {
+        told.push_back(absl::StrCat("STOP ", stop->generation, " ",
+                                    absl::FormatDuration(stop->grace)));
+      } else if (const auto* a = std::get_if<AnswerExchange>(&action)) {
+        told.push_back(absl::StrCat("ANSWER ", a->exchange.key()));
+      } else if (const auto* f = std::get_if<FailExchanges>(&action)) {
+        told.push_back(absl::StrCat("FAIL ", f->generation));
+      } else if (const auto* e = std::get_if<Exit>(&action)) {
+        told.push_back(absl::StrCat("EXIT ", e->code));
+      }
+    }
+    return absl::StrJoin(told, "; ");
+  }
+
+  Agent agent_;
+  v1::Hello hello_;
+};
+
+using Row = AgentStory::Row;
+
+FromDaemon Welcome() {
+  FromDaemon from;
+  v1::Welcome& welcome = *from.message.mutable_welcome();
+  welcome.set_run("run1");
+  ToProto(absl::Seconds(5), welcome.mutable_lease());
+  ToProto(absl::Seconds(1), welcome.mutable_heartbeat_interval());
+  ToProto(absl::Minutes(10), welcome.mutable_daemon_grace());
+  ToProto(absl::Seconds(15), welcome.mutable_stop_grace());
+  return from;
+}
+
+FromDaemon Proposal(uint64_t generation) {
+  v1::World world;
+  world.set_job("demo");
+  world.set_run("run1");
+  world.set_generation(generation);
+  world.set_world_size(3);
+  v1::Member& a = *world.add_members();
+  a.set_node("a");
+  a.set_ranks(1);
+  v1::Member& b = *world.add_members();
+  b.set_node("b");
+  b.set_node_rank(1);
+  b.set_first_rank(1);
+  b.set_ranks(2);
+  FromDaemon from;
+  from.message.mutable_proposal()->set_generation(generation);
+  from.message.mutable_proposal()->set_world(EncodeWorld(world));
+  return from;
+}
+
+FromDaemon CommitOf(uint64_t generation) {
+  v1::Seal seal;
+  seal.set_generation(generation);
+  seal.set_master_port(23456);
+  FromDaemon from;
+  from.message.mutable_commit()->set_generation(generation);
+  from.message.mutable_commit()->set_seal(seal.SerializeAsString());
+  return from;
+}
+
+FromDaemon AbortOf(uint64_t generation) {
+  FromDaemon from;
+  from.message.mutable_abort()->set_generation(generation);
+  return from;
+}
+
+FromDaemon EndOf(int code, v1::ReasonCode reason = v1::REASON_CODE_FINISHED) {
+  FromDaemon from;
+  from.message.mutable_end()->set_exit_code(code);
+  from.message.mutable_end()->set_code(reason);
+  return from;
+}
+
+StreamDown Down(absl::StatusCode code = absl::StatusCode::kUnavailable,
+                v1::RefusalCode refusal = v1::REFUSAL_CODE_UNSPECIFIED) {
+  StreamDown down;
+  down.status = absl::Status(code, "told so");
+  down.jitter = 0;
+  down.fresh_incarnation = 12;
+  if (refusal != v1::REFUSAL_CODE_UNSPECIFIED) {
+    down.refusal.emplace();
+    down.refusal->set_code(refusal);
+    down.refusal->set_text("told so");
+  }
+  return down;
+}
+
+std::vector<Row> Running(uint64_t generation) {
+  return {
+      {0.0, StreamUp{}, "hello i11"},
+      {0.0, Welcome(), ""},
+      {0.1, Proposal(generation), absl::StrCat("PREPARE ", generation)},
+      {0.2, PreparationDone{generation}, absl::StrCat("prepared ", generation)},
+      {0.3, CommitOf(generation),
+       absl::StrCat("START ", generation, " port 23456")},
+  };
+}
+
+TEST(AgentRun, FromRollCallToTheEnd) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {0.4, RankEnded{1, 0}, "exited 0=0/0"},
+      {0.5, RankEnded{1, 1}, "exited 1=0/0"},
+      {0.5, RanksGone{1}, ""},
+      {0.6, EndOf(0), "FAIL 1; end-seen; EXIT 0"},
+      {0.7, AgentTick{}, ""},
+  });
+}
+
+TEST(AgentRun, BeatsAtTheIntervalItIsGiven) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {0.9, AgentTick{}, ""},
+      {1.0, AgentTick{}, "beat 0"},
+      {1.1, RankProgressed{1, 7}, ""},
+      {1.5, AgentTick{}, ""},
+      {2.0, AgentTick{}, "beat 7"},
+  });
+}
+
+TEST(AgentRun, AnAbortStopsTheRanksBeforeStoppedIsSaid) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, AbortOf(1), "FAIL 1; STOP 1 15s"},
+      {1.1, RankEnded{1, 0, 0, SIGTERM}, ""},  // On our order: no cause.
+      {1.2, RankEnded{1, 1, 0, SIGTERM}, ""},
+      {1.2, RanksGone{1}, "stopped 1"},
+      {1.3, Proposal(2), "PREPARE 2"},
+  });
+}
+
+TEST(AgentRun, PreparedWaitsForTheRanksOfTheOldGeneration) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, AbortOf(1), "FAIL 1; STOP 1 15s"},
+      {1.0, Proposal(2), "PREPARE 2"},
+      {1.1, PreparationDone{2}, ""},
+      {1.2, RanksGone{1}, "prepared 2"},
+      {1.3, CommitOf(2), "START 2 port 23456"},
+  });
+}
+
+TEST(AgentRun, WhatASignalOfOthersDidIsStillTold) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, AbortOf(1), "FAIL 1; STOP 1 15s"},
+      {1.1, RankEnded{1, 0, 0, SIGKILL}, "exited 0=0/9"},  // Before our SIGKILL.
+      {1.1, RankEnded{1, 1, 1, 0}, ""},
+      {16.1, RanksGone{1}, "stopped 1"},
+  });
+}
+
+TEST(AgentRun, OldGenerationsAreFenced) {
+  AgentStory story;
+  story.Tell(Running(5));
+  story.Tell({
+      {1.0, Proposal(5), ""},
+      {1.0, Proposal(4), ""},
+      {1.0, AbortOf(4), ""},
+      {1.0, CommitOf(5), ""},
+      {1.0, RankEnded{4, 0, 1}, ""},
+      {1.0, RanksGone{4}, ""},
+  });
+}
+
+TEST(AgentRun, ASupersededProposalIsUndone) {
+  AgentStory story;
+  story.Tell({
+      {0.0, StreamUp{}, "hello i11"},
+      {0.0, Welcome(), ""},
+      {0.1, Proposal(1), "PREPARE 1"},
+      {0.2, Proposal(2), "UNDO 1; PREPARE 2"},
+      {0.3, PreparationDone{1}, ""},
+      {0.3, CommitOf(1), ""},
+      {0.4, PreparationDone{2}, "prepared 2"},
+      {0.5, AbortOf(2), "UNDO 2; stopped 2"},
+  });
+}
+
+TEST(AgentRun, APreparationThatFailsIsRefused) {
+  AgentStory story;
+  story.Tell({
+      {0.0, StreamUp{}, "hello i11"},
+      {0.0, Welcome(), ""},
+      {0.1, Proposal(1), "PREPARE 1"},
+      {0.2, PreparationFailed{1, "no port"}, "UNDO 1; refused 1"},
+      {0.3, CommitOf(1), ""},
+  });
+}
+
+TEST(AgentLink, RedialsWithBackoffUntilTheJoinTimeout) {
+  AgentStory story;
+  story.Tell({
+      {0.0, Down(), ""},
+      {0.024, AgentTick{}, ""},
+      {0.025, AgentTick{}, "dial"},  // Half of 50 ms, with no chance added.
+      {0.1, Down(), ""},
+      {0.15, AgentTick{}, "dial"},
+      {599.9, Down(), ""},
+      {600.0, AgentTick{}, "EXIT 69"},
+  });
+}
+
+TEST(AgentLink, RanksRunOnWhileTheDaemonIsAway) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, Down(), ""},
+      {1.1, RankEnded{1, 0}, ""},  // Nobody hears it now,
+      {1.2, AgentTick{}, "dial"},
+      {1.3, StreamUp{}, "hello i11"},
+      {1.3, Welcome(), ""},
+  });
+  // so it is in the next Hello.
+  EXPECT_EQ(story.hello().run(), "run1");
+  EXPECT_EQ(story.hello().generation_seen(), 1u);
+  EXPECT_EQ(story.hello().held().running_generation(), 1u);
+  EXPECT_EQ(story.hello().held().exits_size(), 1);
+  EXPECT_FALSE(story.hello().held().seal().empty());
+}
+
+TEST(AgentLink, WhatWasPreparedIsSaidAgain) {
+  AgentStory story;
+  story.Tell({
+      {0.0, StreamUp{}, "hello i11"},
+      {0.0, Welcome(), ""},
+      {0.1, Proposal(1), "PREPARE 1"},
+      {0.2, Down(), ""},
+      {0.3, PreparationDone{1}, ""},
+      {0.3, AgentTick{}, "dial"},
+      {0.4, StreamUp{}, "hello i11"},
+      {0.5, Welcome(), "prepared 1"},
+      {0.6, CommitOf(1), "START 1 port 23456"},
+  });
+  EXPECT_EQ(story.hello().held().prepared_generation(), 1u);
+}
+
+TEST(AgentLink, TheDaemonsGraceIsNotForEver) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {10.0, Down(), ""},
+      {609.9, AgentTick{}, "dial"},
+      {609.95, Down(), ""},
+      {610.0, AgentTick{}, "FAIL 1; STOP 1 15s"},
+      {611.0, RanksGone{1}, "EXIT 69"},
+  });
+}
+
+TEST(AgentLink, DeclaredLostItStopsAndAttendsAnew) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {10.0, Down(absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST),
+       "FAIL 1; STOP 1 15s"},
+      {10.1, AgentTick{}, "dial"},
+      {10.2, StreamUp{}, "hello i12"},
+      {10.2, Welcome(), ""},
+      {10.3, Proposal(2), "PREPARE 2"},
+      {10.4, PreparationDone{2}, ""},
+      {10.5, RanksGone{1}, "prepared 2"},
+  });
+  EXPECT_EQ(story.hello().held().running_generation(), 0u);
+}
+
+TEST(AgentLink, RefusalsEndItWithTheRightCode) {
+  struct Refusal {
+    absl::StatusCode code;
+    v1::RefusalCode refusal;
+    const char* expect;
+  };
+  const Refusal kRows[] = {
+      {absl::StatusCode::kUnauthenticated, v1::REFUSAL_CODE_UNAUTHENTICATED,
+       "EXIT 77"},
+      {absl::StatusCode::kPermissionDenied, v1::REFUSAL_CODE_UNSPECIFIED,
+       "EXIT 77"},
+      {absl::StatusCode::kAborted, v1::REFUSAL_CODE_REPLACED, "EXIT 69"},
+      {absl::StatusCode::kAborted, v1::REFUSAL_CODE_OTHER_RUN, "EXIT 69"},
+      {absl::StatusCode::kInvalidArgument, v1::REFUSAL_CODE_INVALID,
+       "EXIT 69"},
+      {absl::StatusCode::kFailedPrecondition, v1::REFUSAL_CODE_SETTINGS,
+       "EXIT 2"},
+      {absl::StatusCode::kNotFound, v1::REFUSAL_CODE_NO_JOB, ""},
+      {absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_UNSPECIFIED, ""},
+  };
+  for (const Refusal& row : kRows) {
+    AgentStory story;
+    story.Tell({
+        {0.0, StreamUp{}, "hello i11"},
+        {0.1, Down(row.code, row.refusal), row.expect},
+    });
+  }
+}
+
+TEST(AgentLink, ATakenNameIsTriedForALease) {
+  AgentStory story;
+  const StreamDown taken =
+      Down(absl::StatusCode::kAlreadyExists, v1::REFUSAL_CODE_NAME_TAKEN);
+  story.Tell({
+      {0.0, StreamUp{}, "hello i11"},
+      {0.0, taken, ""},
+      {1.0, AgentTick{}, "dial"},
+      {5.9, taken, ""},
+      {6.5, AgentTick{}, "dial"},
+      {6.6, taken, "EXIT 77"},
+  });
+}
+
+TEST(AgentLeave, IsAgreedWithTheDaemon) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, LeaveAsked{SIGTERM}, "leaving"},
+      {1.1, AbortOf(1), "FAIL 1; STOP 1 15s"},
+      {1.2, RanksGone{1}, "stopped 1"},
+      {1.3, EndOf(0, v1::REASON_CODE_LEAVING), "end-seen; EXIT 0"},
+  });
+}
+
+TEST(AgentLeave, AskedTwiceItGoesAtOnce) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, LeaveAsked{SIGINT}, "leaving"},
+      {1.1, LeaveAsked{SIGINT}, "STOP 1 0; FAIL 1"},
+      {1.2, RanksGone{1}, "EXIT 130"},
+  });
+}
+
+TEST(AgentLeave, ADeafDaemonDoesNotHoldIt) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, LeaveAsked{SIGTERM}, "leaving"},
+      {21.0, AgentTick{}, "beat 0; FAIL 1; STOP 1 15s"},
+      {22.0, RanksGone{1}, "EXIT 143"},
+  });
+}
+
+TEST(AgentExchange, GathersItsRanksThenAsks) {
+  AgentStory story;
+  story.Tell(Running(1));
+  FromDaemon out;
+  out.message.mutable_exchange()->set_generation(1);
+  out.message.mutable_exchange()->set_key("k");
+  story.Tell({
+      {1.0, RankExchanged{1, 1, "k", "y"}, ""},
+      {1.0, RankExchanged{1, 1, "k", "y"}, ""},
+      {1.1, RankExchanged{1, 0, "k", "x"}, "exchange k=x,y"},
+      {1.2, Down(), ""},
+      {1.3, AgentTick{}, "dial"},
+      {1.4, StreamUp{}, "hello i11"},
+      {1.4, Welcome(), "exchange k=x,y"},
+      {1.5, out, "ANSWER k"},
+      {1.6, RankExchanged{1, 0, "k", "x"}, "ANSWER k"},
+      {1.7, RankExchanged{9, 0, "k", "x"}, "FAIL 9"},
+  });
+}
+
+}  // namespace
+}  // namespace rollcall

@@ -1,0 +1,417 @@
+#include "daemon/core/admission.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace rollcall {
+namespace {
+
+struct TextRow {
+  std::string text;
+  bool fits;
+};
+
+void ExpectRows(const std::vector<TextRow>& rows,
+                absl::Status (*admit)(std::string_view)) {
+  for (const TextRow& row : rows) {
+    const absl::Status status = admit(row.text);
+    EXPECT_EQ(status.ok(), row.fits) << '"' << row.text << "\" " << status;
+    EXPECT_EQ(absl::IsInvalidArgument(status), !row.fits);
+    EXPECT_LT(status.message().size(), 512u);
+  }
+}
+
+TEST(Admission, JobIds) {
+  ExpectRows({{"a", true},
+              {"train-7", true},
+              {std::string(63, 'x'), true},
+              {"", false},
+              {std::string(64, 'x'), false},
+              {"-a", false},
+              {"a-", false},
+              {"A", false},
+              {"a_b", false},
+              {"a.b", false},
+              {"../x", false},
+              {std::string("a\0b", 3), false},
+              {"\xc3\xa4", false}},
+             AdmitJobId);
+}
+
+TEST(Admission, NodeNames) {
+  ExpectRows({{"a", true},
+              {"node-1.cluster.local", true},
+              {"ip-10-0-0-1", true},
+              {"my_host", true},
+              {"10.0.0.1", true},
+              {std::string(63, 'n'), true},
+              {"", false},
+              {".", false},
+              {"a.", false},
+              {".a", false},
+              {"a..b", false},
+              {"-a", false},
+              {"a-.b", false},
+              {std::string(64, 'n'), false},
+              {std::string(62, 'n') + "." + std::string(62, 'n') + "." +
+                   std::string(62, 'n') + "." + std::string(63, 'n'),
+               true},
+              {std::string(62, 'n') + "." + std::string(62, 'n') + "." +
+                   std::string(62, 'n') + "." + std::string(63, 'n') + ".n",
+               false},
+              {"a b", false},
+              {"a\n10.0.0.1 evil", false},
+              {"a#b", false},
+              {"a/b", false}},
+             AdmitNodeName);
+}
+
+TEST(Admission, Addresses) {
+  ExpectRows({{"10.0.0.1", true},
+              {"255.255.255.255", true},
+              {"::", true},
+              {"::1", true},
+              {"fe80::1", true},
+              {"1:2:3:4:5:6:7:8", true},
+              {"::ffff:1.2.3.4", true},
+              {"1:2:3:4:5:6:1.2.3.4", true},
+              {"1::", true},
+              {"", false},
+              {"10.0.0", false},
+              {"10.0.0.256", false},
+              {"10.0.0.01", false},
+              {"10.0.0.1:80", false},
+              {"10.0.0.1/24", false},
+              {"fe80::1%eth0", false},
+              {"[::1]", false},
+              {"1::2::3", false},
+              {":::", false},
+              {"1:2:3:4:5:6:7", false},
+              {"1:2:3:4:5:6:7:8:9", false},
+              {"12345::", false},
+              {"::1.2.3.4.5", false},
+              {"1.2.3.4::", false},
+              {":1", false},
+              {"localhost", false}},
+             AdmitAddress);
+}
+
+TEST(Admission, AddressesAsTheSystemReadsThem) {
+  std::mt19937 random(1);
+  const std::string letters = "0123456789af:.:.";
+  for (int i = 0; i < 200'000; ++i) {
+    std::string text;
+    const size_t size = random() % 20;
+    for (size_t k = 0; k < size; ++k) {
+      text.push_back(letters[random() % letters.size()]);
+    }
+    in6_addr parsed;
+    const bool system = inet_pton(AF_INET, text.c_str(), &parsed) == 1 ||
+                        inet_pton(AF_INET6, text.c_str(), &parsed) == 1;
+    ASSERT_EQ(AdmitAddress(text).ok(), system) << text;
+  }
+}
+
+TEST(Admission, ExchangeKeys) {
+  ExpectRows({{"k", true},
+              {"gloo/0/1 x", true},
+              {std::string(128, 'k'), true},
+              {"", false},
+              {std::string(129, 'k'), false},
+              {"k\n", false},
+              {"\xff", false}},
+             AdmitExchangeKey);
+}
+
+// Each row changes one thing in a message that is admitted as it is.
+struct HelloRow {
+  const char* what;
+  bool fits;
+  std::function<void(v1::Hello&)> change;
+};
+
+v1::Hello GoodHello() {
+  v1::Hello hello;
+  hello.set_job("train");
+  hello.set_node("node1");
+  hello.set_incarnation(7);
+  hello.mutable_token()->set_id("abc");
+  hello.mutable_token()->set_secret("secret");
+  hello.set_ranks(8);
+  hello.mutable_facts()->set_hostname("node1");
+  v1::Interface& interface = *hello.mutable_facts()->add_interfaces();
+  interface.set_name("eth0");
+  v1::InterfaceAddress& address = *interface.add_addresses();
+  address.set_address("10.0.0.1");
+  address.set_prefix_length(24);
+  return hello;
+}
+
+TEST(Admission, Hellos) {
+  const auto interface = [](v1::Hello& h) {
+    return h.mutable_facts()->mutable_interfaces(0);
+  };
+  const HelloRow rows[] = {
+      {"as it is", true, [](auto&) {}},
+      {"no job", false, [](auto& h) { h.clear_job(); }},
+      {"run", true, [](auto& h) { h.set_run("0123abcd"); }},
+      {"odd run", false, [](auto& h) { h.set_run("a b"); }},
+      {"no node", false, [](auto& h) { h.clear_node(); }},
+      {"incarnation 0", false, [](auto& h) { h.set_incarnation(0); }},
+      {"no credential", false, [](auto& h) { h.clear_token(); }},
+      {"no secret", false, [](auto& h) { h.mutable_token()->clear_secret(); }},
+      {"long secret", false,
+       [](auto& h) { h.mutable_token()->set_secret(std::string(65, 's')); }},
+      {"odd token id", false,
+       [](auto& h) { h.mutable_token()->set_id("a\nb"); }},
+      {"credential", true, [](auto& h) { h.set_node_credential("c"); }},
+      {"empty credential", false, [](auto& h) { h.set_node_credential(""); }},
+      {"ranks 0", false, [](auto& h) { h.set_ranks(0); }},
+      {"ranks 64", true, [](auto& h) { h.set_ranks(64); }},
+      {"ranks 65", false, [](auto& h) { h.set_ranks(65); }},
+      {"digest", true,
+       [](auto& h) { h.set_command_digest(std::string(32, 'd')); }},
+      {"short digest", false, [](auto& h) { h.set_command_digest("d"); }},
+      {"no address", true, [&](auto& h) { interface(h)->clear_addresses(); }},
+      {"odd address", false,
+       [&](auto& h) {
+         interface(h)->mutable_addresses(0)->set_address("10.0.0.1/24");
+       }},
+      {"prefix 33", false,
+       [&](auto& h) {
+         interface(h)->mutable_addresses(0)->set_prefix_length(33);
+       }},
+      {"IPv6 prefix 33", true,
+       [&](auto& h) {
+         interface(h)->mutable_addresses(0)->set_address("fd00::1");
+         interface(h)->mutable_addresses(0)->set_prefix_length(33);
+       }},
+      {"65 addresses", false,
+       [&](auto& h) {
+         for (int i = 0; i < 64; ++i) {
+           interface(h)->add_addresses()->set_address("10.0.0.2");
+         }
+       }},
+      {"interface with a slash", false,
+       [&](auto& h) { interface(h)->set_name("eth/0"); }},
+      {"interface with a newline", false,
+       [&](auto& h) { interface(h)->set_name("eth0\n"); }},
+      {"long interface", false,
+       [&](auto& h) { interface(h)->set_name(std::string(16, 'e')); }},
+      {"facts too large", false,
+       [](auto& h) {
+         for (int i = 0; i < 300; ++i) {
+           h.mutable_facts()->add_gpus()->set_name(std::string(250, 'g'));
+         }
+       }},
+      {"GPU with an escape", false,
+       [](auto& h) { h.mutable_facts()->add_gpus()->set_name("\x1b[2J"); }},
+      {"odd advertised address", false,
+       [](auto& h) { h.mutable_facts()->set_advertised_address("host"); }},
+      {"min over max", false,
+       [](auto& h) {
+         h.mutable_settings()->set_nodes_min(3);
+         h.mutable_settings()->set_nodes_max(2);
+       }},
+      {"nodes 0", false,
+       [](auto& h) { h.mutable_settings()->set_nodes_max(0); }},
+      {"nodes 16385", false,
+       [](auto& h) { h.mutable_settings()->set_nodes_max(16385); }},
+      {"lease of nothing", false,
+       [](auto& h) { h.mutable_settings()->mutable_lease(); }},
+      {"negative timeout", false,
+       [](auto& h) {
+         h.mutable_settings()->mutable_join_timeout()->set_seconds(-1);
+       }},
+      {"odd nanoseconds", false,
+       [](auto& h) {
+         h.mutable_settings()->mutable_stop_grace()->set_nanos(2'000'000'000);
+       }},
+      {"endless timeout", false,
+       [](auto& h) {
+         h.mutable_settings()->mutable_join_timeout()->set_seconds(INT64_MAX);
+       }},
+      {"last call of nothing", true,
+       [](auto& h) { h.mutable_settings()->mutable_last_call(); }},
+      {"unknown grow", false,
+       [](auto& h) {
+         h.mutable_settings()->set_grow(static_cast<v1::Grow>(99));
+       }},
+      {"requeue code 256", false,
+       [](auto& h) { h.mutable_settings()->set_requeue_exit_code(256); }},
+      {"odd expected node", false,
+       [](auto& h) { h.mutable_settings()->add_expected_nodes("a b"); }},
+      {"generation seen", true, [](auto& h) { h.set_generation_seen(1000); }},
+      {"generation beyond all", false,
+       [](auto& h) { h.set_generation_seen(UINT64_MAX); }},
+      {"65 held exits", false,
+       [](auto& h) {
+         for (int i = 0; i < 65; ++i) h.mutable_held()->add_exits();
+       }},
+  };
+  for (const HelloRow& row : rows) {
+    v1::Hello hello = GoodHello();
+    row.change(hello);
+    const absl::Status status = AdmitHello(hello);
+    EXPECT_EQ(status.ok(), row.fits) << row.what << ": " << status;
+  }
+}
+
+TEST(Admission, NoRefusalShowsASecret) {
+  v1::Hello hello = GoodHello();
+  hello.mutable_token()->set_secret(std::string(70, 'S'));
+  EXPECT_EQ(AdmitHello(hello).ToString().find("SS"), std::string::npos);
+}
+
+struct MessageRow {
+  const char* what;
+  bool fits;
+  std::function<void(v1::AgentMessage&)> fill;
+};
+
+TEST(Admission, Messages) {
+  const MessageRow rows[] = {
+      {"nothing", false, [](auto&) {}},
+      {"another hello", false,
+       [](auto& m) { *m.mutable_hello() = GoodHello(); }},
+      {"heartbeat", true, [](auto& m) { m.mutable_heartbeat()->set_step(1); }},
+      {"probed", true,
+       [](auto& m) {
+         auto& result = *m.mutable_probed()->add_results();
+         result.set_node("a");
+         result.set_address("10.0.0.1");
+       }},
+      {"probed nowhere", false,
+       [](auto& m) { m.mutable_probed()->add_results()->set_node("a"); }},
+      {"prepared", true,
+       [](auto& m) {
+         m.mutable_prepared()->set_generation(1);
+         m.mutable_prepared()->set_master_port(65535);
+         m.mutable_prepared()->add_nccl_ids(std::string(128, 'i'));
+       }},
+      {"port 65536", false,
+       [](auto& m) { m.mutable_prepared()->set_master_port(65536); }},
+      {"short id", false,
+       [](auto& m) { m.mutable_prepared()->add_nccl_ids("i"); }},
+      {"8193 ids", false,
+       [](auto& m) {
+         for (int i = 0; i < 8193; ++i) {
+           m.mutable_prepared()->add_nccl_ids(std::string(128, 'i'));
+         }
+       }},
+      {"refused", true,
+       [](auto& m) { m.mutable_refused()->set_reason("\x1b[2Jno"); }},
+      {"stopped", true,
+       [](auto& m) { m.mutable_stopped()->add_states()->set_local_rank(63); }},
+      {"stopped rank 64", false,
+       [](auto& m) { m.mutable_stopped()->add_states()->set_local_rank(64); }},
+      {"exit 3", true, [](auto& m) { m.mutable_rank_exited()->set_code(3); }},
+      {"exit -1", false,
+       [](auto& m) { m.mutable_rank_exited()->set_code(-1); }},
+      {"exit 256", false,
+       [](auto& m) { m.mutable_rank_exited()->set_code(256); }},
+      {"signal 9", true,
+       [](auto& m) { m.mutable_rank_exited()->set_signal(9); }},
+      {"signal -9", false,
+       [](auto& m) { m.mutable_rank_exited()->set_signal(-9); }},
+      {"code and signal", false,
+       [](auto& m) {
+         m.mutable_rank_exited()->set_signal(9);
+         m.mutable_rank_exited()->set_code(9);
+       }},
+      {"rank 64", false,
+       [](auto& m) { m.mutable_rank_exited()->set_local_rank(64); }},
+      {"leaving", true, [](auto& m) { m.mutable_leaving(); }},
+      {"leaving in the past", false,
+       [](auto& m) {
+         m.mutable_leaving()->mutable_deadline()->set_seconds(-5);
+       }},
+      {"exchange", true,
+       [](auto& m) {
+         m.mutable_exchange()->set_key("k");
+         m.mutable_exchange()->add_values(std::string(4096, 'v'));
+       }},
+      {"exchange of nothing", false,
+       [](auto& m) { m.mutable_exchange()->set_key("k"); }},
+      {"exchange too large", false,
+       [](auto& m) {
+         m.mutable_exchange()->set_key("k");
+         m.mutable_exchange()->add_values(std::string(4097, 'v'));
+       }},
+      {"end seen", true, [](auto& m) { m.mutable_end_seen(); }},
+      {"notice seen", true, [](auto& m) { m.mutable_notice_seen(); }},
+      {"finding", true,
+       [](auto& m) { m.mutable_check_report()->add_findings(); }},
+      {"unknown severity", false,
+       [](auto& m) {
+         m.mutable_check_report()->add_findings()->set_severity(
+             static_cast<v1::CheckFinding::Severity>(77));
+       }},
+  };
+  for (const MessageRow& row : rows) {
+    v1::AgentMessage message;
+    row.fill(message);
+    const absl::Status status = AdmitMessage(message);
+    EXPECT_EQ(status.ok(), row.fits) << row.what << ": " << status;
+  }
+}
+
+TEST(Printable, ReplacesWhatATerminalWouldObey) {
+  const struct {
+    std::string text;
+    std::string line;
+    std::string lines;
+  } rows[] = {
+      {"plain", "plain", "plain"},
+      {"a\nb\tc\rd", "a?b?c?d", "a\nb\tc?d"},
+      {"\x1b[2J", "?[2J", "?[2J"},
+      {"\x7f", "?", "?"},
+      {"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f"},
+      {"\xc2\x9b"
+       "1m",
+       "?1m", "?1m"},                        // A C1 control.
+      {"\xff\xfe", "??", "??"},              // No UTF-8.
+      {"\xc0\xaf", "??", "??"},              // Overlong.
+      {"\xed\xa0\x80", "???", "???"},        // A surrogate.
+      {"\xf4\x90\x80\x80", "????", "????"},  // Beyond Unicode.
+      {"\xe2\x82", "??", "??"},              // Cut.
+      {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80"},
+      {std::string("a\0b", 3), "a?b", "a?b"},
+  };
+  for (const auto& row : rows) {
+    EXPECT_EQ(Printable(row.text, 100), row.line);
+    EXPECT_EQ(Printable(row.text, 100, true), row.lines);
+  }
+}
+
+TEST(Printable, CutsBetweenCharacters) {
+  EXPECT_EQ(Printable("abc", 2), "ab");
+  EXPECT_EQ(Printable("a\xc3\xbc", 2), "a");
+  EXPECT_EQ(Printable("a", 0), "");
+}
+
+TEST(Clean, KeepsTheEndOfAStderrTail) {
+  v1::AgentMessage message;
+  message.mutable_rank_exited()->set_stderr_tail(std::string(10'000, 'x') +
+                                                 "\nlast\x1b line");
+  CleanMessage(message);
+  const std::string& tail = message.rank_exited().stderr_tail();
+  EXPECT_EQ(tail.size(), Limits::stderr_tail_bytes);
+  EXPECT_EQ(tail.substr(tail.size() - 11), "\nlast? line");
+}
+
+TEST(Clean, CleansReasons) {
+  v1::AgentMessage message;
+  message.mutable_refused()->set_reason("no\nroom");
+  CleanMessage(message);
+  EXPECT_EQ(message.refused().reason(), "no?room");
+}
+
+}  // namespace
+}  // namespace rollcall

@@ -1,0 +1,261 @@
+// The grammar of the command line.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "client/cli/flags.h"
+#include "client/cli/words.h"
+#include "client/launch/addresses.h"
+#include "client/launch/job_text.h"
+
+namespace rollcall {
+namespace {
+
+// `line` as a shell would split it, after the program's name.
+Words Split(const std::string& line) {
+  std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+  words.insert(words.begin(), "rollcall");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  return SplitArguments(static_cast<int>(argv.size()), argv.data());
+}
+
+template <typename Flags>
+Flags Parse(const std::string& line) {
+  auto invocation = ParseFlags(Split(line));
+  if (!invocation.ok()) {
+    ADD_FAILURE() << line << ": " << invocation.status();
+    return Flags();
+  }
+  if (!std::holds_alternative<Flags>(*invocation)) {
+    ADD_FAILURE() << line << ": another command";
+    return Flags();
+  }
+  return std::get<Flags>(*invocation);
+}
+
+std::string Complaint(const std::string& line) {
+  auto invocation = ParseFlags(Split(line));
+  if (invocation.ok()) return "";
+  EXPECT_EQ(invocation.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(invocation.status().message());
+}
+
+TEST(Words, CommandIsKeptByteForByte) {
+  const Words words =
+      Split("launch --nproc_per_node=a_b -- sh -c [1,2] -- --x_y");
+  EXPECT_EQ(words.flags,
+            (std::vector<std::string>{"launch", "--nproc-per-node=a_b"}));
+  EXPECT_EQ(words.command,
+            (std::vector<std::string>{"sh", "-c", "[1,2]", "--", "--x_y"}));
+}
+
+TEST(Words, JoinStringIsOverwrittenBeforeTheCommandOnly) {
+  std::string a = "rollcall", b = "join", c = "rc0.secret", d = "--",
+              e = "rc0.mine";
+  char* argv[] = {a.data(), b.data(), c.data(), d.data(), e.data()};
+  HideSecrets(5, argv);
+  EXPECT_EQ(c, "rc0.xxxxxx");
+  EXPECT_EQ(e, "rc0.mine");
+}
+
+TEST(Words, Nodes) {
+  struct {
+    const char* text;
+    bool good;
+    uint32_t min, max;
+  } const rows[] = {
+      {"4", true, 4, 4},           {"3:4", true, 3, 4},
+      {"1:16384", true, 1, 16384}, {"0", false, 0, 0},
+      {"4:3", false, 0, 0},        {"", false, 0, 0},
+      {"1:2:3", false, 0, 0},      {"16385", false, 0, 0},
+      {"-1", false, 0, 0},         {"four", false, 0, 0},
+  };
+  for (const auto& row : rows) {
+    auto nodes = ParseNodes(row.text);
+    ASSERT_EQ(nodes.ok(), row.good) << row.text;
+    if (!row.good) continue;
+    EXPECT_EQ(nodes->min, row.min) << row.text;
+    EXPECT_EQ(nodes->max, row.max) << row.text;
+  }
+}
+
+TEST(Words, Durations) {
+  EXPECT_EQ(*ParseDurationFlag("--t", "90"), absl::Seconds(90));
+  EXPECT_EQ(*ParseDurationFlag("--t", "10m"), absl::Minutes(10));
+  EXPECT_EQ(*ParseDurationFlag("--t", "1h30m"), absl::Minutes(90));
+  for (const char* bad : {"", "0", "-5s", "soon", "nan", "inf", "1e300"}) {
+    EXPECT_FALSE(ParseDurationFlag("--t", bad).ok()) << bad;
+  }
+}
+
+TEST(Words, NearestWord) {
+  const std::vector<std::string> known = {"--nodes", "--no-hosts",
+                                          "--nproc-per-node", "--job"};
+  EXPECT_EQ(Nearest("--nprocs-per-node", known), "--nproc-per-node");
+  EXPECT_EQ(Nearest("--ndoes", known), "--nodes");
+  EXPECT_EQ(Nearest("--no-host", known), "--no-hosts");
+  EXPECT_EQ(Nearest("--zzzzzzzzzzz", known), std::nullopt);
+}
+
+TEST(Words, ContainerCommandsAreRefused) {
+  EXPECT_NE(ContainerAdvice({"docker", "run", "x"}), "");
+  EXPECT_NE(ContainerAdvice({"/usr/bin/docker"}), "");
+  EXPECT_NE(ContainerAdvice({"podman", "run"}), "");
+  EXPECT_EQ(ContainerAdvice({"python", "docker"}), "");
+  EXPECT_EQ(ContainerAdvice({}), "");
+}
+
+TEST(Flags, LaunchCountsItselfAndItsWorkers) {
+  const auto one = Parse<LaunchFlags>("launch -- true");
+  EXPECT_EQ(one.settings.nodes_max(), 1u);
+  const auto four = Parse<LaunchFlags>("launch --local-workers 3 -- true");
+  EXPECT_EQ(four.settings.nodes_min(), 4u);
+  EXPECT_EQ(four.settings.nodes_max(), 4u);
+  const auto range = Parse<LaunchFlags>(
+      "launch --nodes 3:4 --local-workers 3 --join-timeout 30s "
+      "--max-restarts 0 --grow never -- true");
+  EXPECT_EQ(range.settings.nodes_min(), 3u);
+  EXPECT_EQ(range.settings.nodes_max(), 4u);
+  EXPECT_EQ(range.settings.join_timeout().seconds(), 30);
+  EXPECT_TRUE(range.settings.has_max_restarts());
+  EXPECT_EQ(range.settings.max_restarts(), 0u);
+  EXPECT_EQ(range.settings.grow(), v1::GROW_NEVER);
+}
+
+TEST(Flags, TorchrunsSpellings) {
+  const auto launch = Parse<LaunchFlags>(
+      "launch --nnodes=2 --nproc_per_node 8 --rdzv_id exp --max_restarts=1 -- "
+      "true");
+  EXPECT_EQ(launch.settings.nodes_max(), 2u);
+  EXPECT_EQ(launch.local.nproc_per_node, "8");
+  EXPECT_EQ(launch.job, "exp");
+  EXPECT_EQ(launch.settings.max_restarts(), 1u);
+  const auto join = Parse<JoinFlags>(
+      "join --rdzv-endpoint h:1 --rdzv-id exp --nproc-per-node auto -- true");
+  EXPECT_EQ(join.where.endpoint, "h:1");
+  EXPECT_EQ(join.where.job, "exp");
+  EXPECT_FALSE(join.settings.has_nodes_max());
+}
+
+TEST(Flags, MistakesNameTheRightSpelling) {
+  struct {
+    const char* line;
+    const char* expect;
+  } const rows[] = {
+      {"launch --nprocs-per-node 2 -- true",
+       "unknown flag --nprocs-per-node; did you mean --nproc-per-node?"},
+      {"launch --ndoes=2 -- true", "did you mean --nodes?"},
+      {"lanch -- true", "unknown command lanch; did you mean launch?"},
+      {"", "expected a command"},
+      {"launch", "after `--`"},
+      {"launch train.py -- true", "goes after `--`"},
+      {"launch --nodes 0 -- true", "--nodes takes"},
+      {"launch --nproc-per-node 65 -- true", "--nproc-per-node takes"},
+      {"launch --nproc-per-node all -- true", "--nproc-per-node takes"},
+      {"launch --join-timeout soon -- true", "--join-timeout takes"},
+      {"launch --grow later -- true", "--grow takes"},
+      {"launch --job Bad_Name -- true", "Bad_Name"},
+      {"launch --no-worker -- true", "--no-worker needs --nodes"},
+      {"launch -- docker run image", "inside the container"},
+      {"join x --nmae n -- true", "did you mean --name?"},
+      {"status --jsno", "did you mean --json?"},
+      {"status -- true", "runs no command"},
+      {"stop --exit-code 256", "--exit-code"},
+  };
+  for (const auto& row : rows) {
+    const std::string complaint = Complaint(row.line);
+    EXPECT_TRUE(absl::StrContains(complaint, row.expect))
+        << row.line << ": " << complaint;
+  }
+}
+
+TEST(Flags, HelpShowsLimits) {
+  const auto help = Parse<HelpText>("launch --help");
+  EXPECT_TRUE(absl::StrContains(help.text, "--nproc-per-node"));
+  EXPECT_TRUE(absl::StrContains(help.text, "lease 5s"));
+  EXPECT_TRUE(absl::StrContains(help.text, "nodes at most 16384"));
+  const auto all = Parse<HelpText>("--help");
+  EXPECT_TRUE(absl::StrContains(all.text, "launch"));
+  EXPECT_FALSE(absl::StrContains(all.text, "daemon  "));
+}
+
+TEST(Addresses, HostPort) {
+  EXPECT_EQ(FormatHostPort(*ParseHostPort("[::1]:80")), "[::1]:80");
+  EXPECT_EQ(FormatHostPort(*ParseHostPort("node:0")), "node:0");
+  for (const char* bad : {"node", "node:", "node:65536", "::1:80", "a:-1"}) {
+    EXPECT_FALSE(ParseHostPort(bad).ok()) << bad;
+  }
+}
+
+TEST(Addresses, JoinEndpointsAreThoseThatPeersReach) {
+  v1::Facts facts;
+  const auto add = [&](const char* name, const char* address, bool route,
+                       bool loopback = false) {
+    v1::Interface& interface = *facts.add_interfaces();
+    interface.set_name(name);
+    interface.set_up(true);
+    interface.set_loopback(loopback);
+    interface.set_default_route(route);
+    interface.add_addresses()->set_address(address);
+  };
+  add("lo", "127.0.0.1", false, true);
+  add("docker0", "172.17.0.1", false);
+  add("ib0", "10.1.0.5", false);
+  add("eth0", "192.168.0.5", true);
+  add("eth0", "fe80::1", true);
+  EXPECT_EQ(
+      JoinEndpoints({"::", 0}, 7, facts),
+      (std::vector<std::string>{"192.168.0.5:7", "10.1.0.5:7", "127.0.0.1:7"}));
+  EXPECT_EQ(JoinEndpoints({"127.0.0.1", 0}, 7, facts),
+            (std::vector<std::string>{"127.0.0.1:7"}));
+  EXPECT_EQ(LocalEndpoint({"::", 0}, 7), "127.0.0.1:7");
+}
+
+TEST(JobText, StatusJsonHasExactlyTheContractsFields) {
+  v1::JobStatus status;
+  status.set_job("exp");
+  status.set_state(v1::JOB_STATE_RUNNING);
+  status.set_generation(2);
+  status.add_nodes()->set_node("a");
+  status.mutable_last_reform()->set_code(v1::REASON_CODE_LOST_STREAM);
+  status.mutable_root_cause()->set_code(v1::REASON_CODE_RANK_EXIT);
+  const auto json = StatusJson(status);
+  const auto keys = [](const nlohmann::ordered_json& object) {
+    std::vector<std::string> names;
+    for (const auto& item : object.items()) names.push_back(item.key());
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(keys(json),
+            (Names{"job", "run", "state", "generation", "world_size",
+                   "nodes_min", "nodes_max", "nodes", "missing", "last_reform",
+                   "root_cause", "waited_s"}));
+  EXPECT_EQ(keys(json["nodes"][0]),
+            (Names{"node", "state", "node_rank", "incarnation", "address",
+                   "lease_ms", "ranks", "step", "reason"}));
+  EXPECT_EQ(keys(json["last_reform"]), (Names{"generation", "code", "reason"}));
+  EXPECT_EQ(keys(json["root_cause"]),
+            (Names{"node", "rank", "code", "detail"}));
+  EXPECT_EQ(json["state"], "running");
+  EXPECT_TRUE(json["generation"].is_number());
+  EXPECT_EQ(json["last_reform"]["code"], "lost_stream");
+}
+
+TEST(JobText, FailureNamesNodeRankAndCodeFirst) {
+  v1::End end;
+  v1::RootCause& cause = *end.mutable_root_cause();
+  cause.set_node("b");
+  cause.set_rank(3);
+  cause.set_code(v1::REASON_CODE_RANK_EXIT);
+  cause.set_value(7);
+  cause.set_stderr_tail("one\ntwo\n");
+  EXPECT_EQ(FailureText(end),
+            "rank 3 on b exited with code 7\n  | one\n  | two");
+}
+
+}  // namespace
+}  // namespace rollcall

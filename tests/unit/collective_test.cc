@@ -1,0 +1,174 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <future>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/unit/local_exchange.h"
+#include "trainer/collective/blob_exchange.h"
+#include "trainer/collective/gloo.h"
+#include "trainer/collective/single.h"
+
+namespace rollcall {
+namespace {
+
+using Code = absl::StatusCode;
+
+// Runs `body(rank)` on a thread a rank.
+template <typename Body>
+void ForEachRank(int ranks, Body body) {
+  std::vector<std::future<void>> all;
+  for (int r = 0; r < ranks; ++r) {
+    all.push_back(std::async(std::launch::async, [body, r] { body(r); }));
+  }
+  for (auto& one : all) one.get();
+}
+
+TEST(BlobExchange, CarriesAnySize) {
+  const size_t kSizes[] = {0, 1, 4087, 4088, 4089, 8184, 8185, 20000};
+  for (size_t size : kSizes) {
+    LocalExchange exchange(3);
+    ForEachRank(3, [&](int r) {
+      const auto blob = [size](int rank) {
+        // Sizes differ, so that some rank's rounds are empty.
+        return std::string(size / (rank + 1), 'a' + rank);
+      };
+      auto all = ExchangeBlobs(exchange.For(r), "key", blob(r));
+      ASSERT_TRUE(all.ok()) << all.status();
+      EXPECT_EQ(*all, (std::vector<std::string>{blob(0), blob(1), blob(2)}));
+    });
+  }
+}
+
+TEST(BlobExchange, BelievesNoPeerUnchecked) {
+  const std::vector<std::string> kPieces = {
+      "",           "0000000",
+      "0000000x",   "00000001",
+      "00000001ab", "ffffffff",
+      "01000001x",  "-0000001x",
+      "00000002a",  std::string(5000, '0')};
+  for (const std::string& piece : kPieces) {
+    const Exchange lies = [&](const std::string&, const std::string& mine) {
+      return std::vector<std::string>{mine, piece};
+    };
+    EXPECT_EQ(ExchangeBlobs(lies, "key", "mine").status().code(),
+              Code::kInternal)
+        << piece.substr(0, 20);
+  }
+  const Exchange fails = [](const std::string&, const std::string&) {
+    return absl::AbortedError("the generation has ended");
+  };
+  EXPECT_EQ(ExchangeBlobs(fails, "key", "").status().code(), Code::kAborted);
+  EXPECT_EQ(ExchangeBlobs(fails, "key", std::string(kBlobBytesMost + 1, 'x'))
+                .status()
+                .code(),
+            Code::kInvalidArgument);
+}
+
+GlooOptions Options(LocalExchange& exchange, int rank, int ranks,
+                    absl::Duration timeout = absl::Seconds(20)) {
+  GlooOptions options;
+  options.rank = rank;
+  options.size = ranks;
+  options.address = "127.0.0.1";
+  options.timeout = timeout;
+  options.exchange = exchange.For(rank);
+  options.name = [](int which) { return "rank " + std::to_string(which); };
+  return options;
+}
+
+TEST(Gloo, ReducesToTheSameBitsEverywhere) {
+  for (int ranks : {2, 3, 5}) {
+    for (int count : {1, 2, 7, 1000, 300001}) {
+      LocalExchange exchange(ranks);
+      std::vector<std::vector<float>> sums(ranks);
+      ForEachRank(ranks, [&](int r) {
+        auto gloo = ConnectGloo(Options(exchange, r, ranks));
+        ASSERT_TRUE(gloo.ok()) << gloo.status();
+        EXPECT_EQ((*gloo)->rank(), r);
+        EXPECT_EQ((*gloo)->size(), ranks);
+        std::vector<float>& values = sums[r];
+        for (int i = 0; i < count; ++i) {
+          values.push_back(std::sin(0.1f * i) * (r + 1));
+        }
+        std::vector<float> most = values;
+        auto status =
+            (*gloo)->AllReduce(absl::MakeSpan(values), Reduction::kSum);
+        ASSERT_TRUE(status.ok()) << status;
+        status = (*gloo)->AllReduce(absl::MakeSpan(most), Reduction::kMax);
+        ASSERT_TRUE(status.ok()) << status;
+        for (int i = 0; i < count; ++i) {
+          const float one = std::sin(0.1f * i);
+          EXPECT_EQ(most[i], one > 0 ? one * ranks : one);
+        }
+        EXPECT_TRUE((*gloo)->Finish().ok());
+      });
+      for (int i = 0; i < count; ++i) {
+        ASSERT_NEAR(sums[0][i], std::sin(0.1f * i) * ranks * (ranks + 1) / 2,
+                    1e-5);
+      }
+      for (int r = 1; r < ranks; ++r) EXPECT_EQ(sums[r], sums[0]);
+    }
+  }
+}
+
+TEST(Gloo, NamesThePeerThatIsGone) {
+  LocalExchange exchange(2);
+  ForEachRank(2, [&](int r) {
+    auto gloo = ConnectGloo(Options(exchange, r, 2));
+    ASSERT_TRUE(gloo.ok()) << gloo.status();
+    if (r == 1) return;  // Its connections break.
+    std::vector<float> values(1000);
+    const absl::Status status =
+        (*gloo)->AllReduce(absl::MakeSpan(values), Reduction::kSum);
+    EXPECT_EQ(status.code(), Code::kUnavailable) << status;
+    EXPECT_NE(status.message().find("connection to rank 1"),
+              absl::string_view::npos)
+        << status;
+  });
+}
+
+TEST(Gloo, TellsThatAPeerIsSilent) {
+  LocalExchange exchange(2);
+  std::promise<void> timed_out;
+  std::shared_future<void> wait = timed_out.get_future().share();
+  ForEachRank(2, [&, wait](int r) {
+    auto gloo = ConnectGloo(Options(exchange, r, 2, absl::Milliseconds(300)));
+    ASSERT_TRUE(gloo.ok()) << gloo.status();
+    if (r == 1) return wait.wait();
+    std::vector<float> values(1000);
+    const absl::Status status =
+        (*gloo)->AllReduce(absl::MakeSpan(values), Reduction::kSum);
+    EXPECT_EQ(status.code(), Code::kDeadlineExceeded) << status;
+    timed_out.set_value();
+  });
+}
+
+TEST(Gloo, ReportsWhyItCouldNotConnect) {
+  LocalExchange exchange(2);
+  GlooOptions options = Options(exchange, 0, 2);
+  options.exchange = [](const std::string&, const std::string&) {
+    return absl::AbortedError("the generation has ended");
+  };
+  EXPECT_EQ(ConnectGloo(options).status().code(), Code::kAborted);
+  options.exchange = [](const std::string&, const std::string& mine) {
+    return std::vector<std::string>{mine, "00000003abc"};
+  };
+  options.timeout = absl::Milliseconds(100);
+  EXPECT_EQ(ConnectGloo(options).status().code(), Code::kUnavailable);
+  options.address = "203.0.113.77";  // Not this machine's.
+  EXPECT_EQ(ConnectGloo(options).status().code(), Code::kUnavailable);
+}
+
+TEST(Single, LeavesAllAsItIs) {
+  SingleCollective single;
+  std::vector<float> values = {1, 2};
+  EXPECT_TRUE(single.AllReduce(absl::MakeSpan(values), Reduction::kSum).ok());
+  EXPECT_EQ(values, (std::vector<float>{1, 2}));
+  EXPECT_EQ(single.size(), 1);
+}
+
+}  // namespace
+}  // namespace rollcall

@@ -1,0 +1,247 @@
+// The test binary plays all parts: the test, an agent that will be killed
+// ("agent"), and that agent's guard ("guard"); see main.
+#include "client/agent/guard.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/agent/processes.h"
+#include "daemon/server/clock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/living.h"
+
+namespace rollcall {
+namespace {
+
+// The children of `parent` whose command is a guard.
+std::vector<pid_t> GuardsOf(pid_t parent) {
+  std::vector<pid_t> guards;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
+    const std::string folder = absl::StrCat("/proc/", pid);
+    if (ReadFile(folder + "/cmdline") != std::string("rollcall\0guard\0", 15)) {
+      continue;
+    }
+    const std::string stat = ReadFile(folder + "/stat");
+    const std::vector<std::string> fields = absl::StrSplit(
+        stat.substr(std::min(stat.size(), stat.rfind(')') + 2)), ' ');
+    pid_t its_parent = 0;
+    if (fields.size() > 1 && fields[0] != "Z" &&
+        absl::SimpleAtoi(fields[1], &its_parent) && its_parent == parent) {
+      guards.push_back(pid);
+    }
+  }
+  return guards;
+}
+
+// A guard of `parent`'s, another than `not_this`; 0: none came. The kernel
+// tells a stranger nothing of an exec, so it is looked for.
+pid_t AwaitGuardOf(pid_t parent, pid_t not_this) {
+  const absl::Time deadline = MonotonicNow() + absl::Seconds(20);
+  while (MonotonicNow() < deadline) {
+    for (const pid_t pid : GuardsOf(parent)) {
+      if (pid != not_this) return pid;
+    }
+    sched_yield();
+  }
+  return 0;
+}
+
+class GuardTest : public testing::Test {
+ protected:
+  // An agent whose one rank runs `script`.
+  void StartAgent(const std::string& script) {
+    std::string self = std::filesystem::read_symlink("/proc/self/exe");
+    std::string mode = "agent", life = life_.path(), command = script;
+    char* const argv[] = {self.data(), mode.data(), life.data(), command.data(),
+                          nullptr};
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+    ASSERT_EQ(
+        posix_spawn(&agent_, self.c_str(), nullptr, &attributes, argv, environ),
+        0);
+    posix_spawnattr_destroy(&attributes);
+  }
+
+  void KillAgent() {
+    if (agent_ == 0) return;
+    kill(agent_, SIGKILL);
+    waitpid(agent_, nullptr, 0);
+    agent_ = 0;
+  }
+
+  void TearDown() override { KillAgent(); }
+
+  pid_t AwaitGuard(pid_t not_this) { return AwaitGuardOf(agent_, not_this); }
+
+  TempFolder folder_;
+  LifeLine life_{folder_ / "life"};
+  pid_t agent_ = 0;
+};
+
+// A rank with a child, a grandchild that ignores everything, and a daemon that
+// has left parent and session. Four lines, four processes and more.
+constexpr char kFamily[] =
+    "exec 9>$LIFE; trap '' TERM HUP INT; echo rank >&9; "
+    "sh -c 'echo child >&9; sh -c \"echo grandchild >&9; sleep 1000\"; true' & "
+    "setsid sh -c '(echo daemon >&9; exec sleep 1000) &'; "
+    "while :; do sleep 1000; done";
+
+TEST_F(GuardTest, KillsAllWhenTheAgentIsKilled) {
+  StartAgent(kFamily);
+  ASSERT_EQ(life_.Lines(4).size(), 4u);
+  EXPECT_TRUE(life_.SomebodyLives());
+  const pid_t guard = AwaitGuard(0);
+  ASSERT_GT(guard, 0);
+  const Fd guard_end(syscall(SYS_pidfd_open, guard, 0));
+  KillAgent();
+  EXPECT_TRUE(life_.AllDead(10'000));
+  // And goes itself.
+  pollfd polled{guard_end.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&polled, 1, 10'000), 1);
+}
+
+TEST_F(GuardTest, OutlivesTheSignalsOfATerminal) {
+  StartAgent(kFamily);
+  ASSERT_EQ(life_.Lines(4).size(), 4u);
+  const pid_t guard = AwaitGuard(0);
+  ASSERT_GT(guard, 0);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    kill(guard, signal);
+  }
+  kill(-agent_, SIGKILL);  // The agent's whole session, as a hang-up might.
+  KillAgent();
+  EXPECT_TRUE(life_.AllDead(10'000));
+}
+
+TEST_F(GuardTest, AnotherTakesThePlaceOfOneThatWasKilled) {
+  StartAgent(kFamily);
+  ASSERT_EQ(life_.Lines(4).size(), 4u);
+  const pid_t first = AwaitGuard(0);
+  ASSERT_GT(first, 0);
+  kill(first, SIGKILL);
+  const pid_t second = AwaitGuard(first);
+  ASSERT_GT(second, 0);
+  EXPECT_TRUE(life_.SomebodyLives());
+  KillAgent();
+  EXPECT_TRUE(life_.AllDead(10'000));
+}
+
+TEST_F(GuardTest, TheMarkerIsNeitherInItsArgumentsNorInItsEnvironment) {
+  setenv("ROLLCALL_JOIN", "secret", 1);
+  setenv("HARMLESS", "1", 1);
+  Guard guard("/proc/self/exe", "ROLLCALL_SOCKET=/x");
+  ASSERT_TRUE(guard.Start().ok());
+  unsetenv("ROLLCALL_JOIN");
+  unsetenv("HARMLESS");
+  // Found by its arguments, which are therefore these and no others.
+  EXPECT_EQ(AwaitGuardOf(getpid(), 0), guard.pid());
+  const std::string folder = absl::StrCat("/proc/", guard.pid());
+  const std::string environment = ReadFile(folder + "/environ");
+  EXPECT_EQ(environment.find("ROLLCALL_"), std::string::npos);
+  EXPECT_NE(environment.find("HARMLESS=1"), std::string::npos);
+}
+
+TEST_F(GuardTest, ItsDeathIsSeenAndItsEndIsClean) {
+  Guard guard("/proc/self/exe", "");
+  ASSERT_TRUE(guard.Start().ok());
+  pollfd polled{guard.watched(), POLLIN, 0};
+  EXPECT_EQ(poll(&polled, 1, 0), 0);
+  kill(guard.pid(), SIGKILL);
+  EXPECT_EQ(poll(&polled, 1, 20'000), 1);
+  guard.AddSession({123456, 1});  // Told to nobody; no SIGPIPE.
+  guard.End();
+  EXPECT_FALSE(guard.running());
+  ASSERT_TRUE(guard.Start().ok());
+  EXPECT_TRUE(guard.running());
+}
+
+TEST_F(GuardTest, OneThatIsStoppedDoesNotHoldUpTheEnd) {
+  Guard guard("/proc/self/exe", "");
+  ASSERT_TRUE(guard.Start().ok());
+  kill(guard.pid(), SIGSTOP);
+  // Ends within its second, by force.
+}
+
+TEST_F(GuardTest, ABinaryThatIsNotThere) {
+  Guard guard("/no/such/binary", "");
+  EXPECT_EQ(guard.Start().code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(guard.running());
+}
+
+TEST(GuardOrders, Table) {
+  GuardOrders orders;
+  const auto shape = [&] {
+    std::string text = orders.kin().marker;
+    for (const RankSession& s : orders.kin().sessions) {
+      absl::StrAppend(&text, " ", s.id, "@", s.start_ticks);
+    }
+    for (const std::string& c : orders.kin().cgroups) {
+      absl::StrAppend(&text, " ", c);
+    }
+    return text + (orders.done() ? " done" : "");
+  };
+  const struct {
+    std::string line, expect;
+  } kRows[] = {
+      {"marker A=b c", "A=b c"},
+      {"session 10 99", "A=b c 10@99"},
+      {"session 11 100", "A=b c 10@99 11@100"},
+      {"cgroup /c/d e", "A=b c 10@99 11@100 /c/d e"},
+      {"", "A=b c 10@99 11@100 /c/d e"},
+      {"session 1 5", "A=b c 10@99 11@100 /c/d e"},   // Never process 1.
+      {"session -1 5", "A=b c 10@99 11@100 /c/d e"},  // Nor everybody.
+      {"session 12", "A=b c 10@99 11@100 /c/d e"},
+      {"session x y", "A=b c 10@99 11@100 /c/d e"},
+      {"cgroup relative", "A=b c 10@99 11@100 /c/d e"},
+      {"nonsense 1", "A=b c 10@99 11@100 /c/d e"},
+      {"forget 10", "A=b c 11@100 /c/d e"},
+      {"forget /c/d e", "A=b c 11@100"},
+      {"forget", "A=b c 11@100"},
+      {"done", "A=b c 11@100 done"},
+  };
+  for (const auto& row : kRows) {
+    orders.Read(row.line);
+    EXPECT_EQ(shape(), row.expect) << row.line;
+  }
+}
+
+// The agent that will be killed.
+int AgentMain(const std::string& life, const std::string& script) {
+  ProcessesOptions options;
+  options.node = "victim";
+  options.marker = "ROLLCALL_SOCKET=" + life + ".socket";
+  Processes processes(options, {[](RankEnded) {}, [](RanksGone) {}});
+  RankCommand command;
+  command.argv = {"/bin/sh", "-c", script};
+  command.environment = {"PATH=/usr/bin:/bin", options.marker, "LIFE=" + life};
+  if (!processes.Start(1, {command}).ok()) return 1;
+  while (true) pause();
+}
+
+}  // namespace
+}  // namespace rollcall
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  if (mode == "guard") return rollcall::GuardMain();
+  if (mode == "agent" && argc == 4)
+    return rollcall::AgentMain(argv[2], argv[3]);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,372 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/journal/sqlite_journal.h"
+#include "daemon/journal/state_folder.h"
+
+namespace rollcall {
+namespace {
+
+namespace fs = std::filesystem;
+using Kind = Journal::Kind;
+
+const absl::Time kThen = absl::FromUnixSeconds(1'700'000'000);
+
+class JournalTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern =
+        (fs::temp_directory_path() / "rollcall_journal_XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string state() const { return folder_ + "/a/state"; }
+  std::string file() const { return state() + "/journal.db"; }
+
+  absl::StatusOr<std::unique_ptr<SqliteJournal>> Open() {
+    absl::StatusOr<StateFolder> folder = StateFolder::Open(state());
+    if (!folder.ok()) return folder.status();
+    return SqliteJournal::Open(*std::move(folder));
+  }
+  std::unique_ptr<SqliteJournal> MustOpen() {
+    absl::StatusOr<std::unique_ptr<SqliteJournal>> journal = Open();
+    EXPECT_TRUE(journal.ok()) << journal.status();
+    return journal.ok() ? *std::move(journal) : nullptr;
+  }
+
+  std::string folder_;
+};
+
+JournalEntry Entry(Kind kind, uint64_t generation, std::string body = "",
+                   std::string job = "j", std::string run = "r1") {
+  return {std::move(job), std::move(run), {kind, generation, std::move(body)}};
+}
+
+std::string Settings(uint32_t nodes) {
+  v1::JobSettings settings;
+  settings.set_nodes_min(nodes);
+  settings.set_nodes_max(nodes);
+  return settings.SerializeAsString();
+}
+std::string ProposalOf(uint64_t generation) {
+  v1::Proposal proposal;
+  proposal.set_generation(generation);
+  proposal.set_world(std::string("w\0rld", 5));
+  return proposal.SerializeAsString();
+}
+std::string SealOf(uint64_t generation) {
+  v1::Seal seal;
+  seal.set_generation(generation);
+  seal.set_master_port(1234);
+  return seal.SerializeAsString();
+}
+std::string ReformOf(v1::ReasonCode code) {
+  v1::Reform reform;
+  reform.set_code(code);
+  return reform.SerializeAsString();
+}
+std::string EndOf(int exit_code) {
+  v1::End end;
+  end.set_exit_code(exit_code);
+  return end.SerializeAsString();
+}
+
+void MustAppend(JournalStore& journal, std::vector<JournalEntry> entries) {
+  const absl::Status status = journal.Append(entries, kThen);
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+TEST_F(JournalTest, RestoresWhatJobNeeds) {
+  {
+    const auto journal = MustOpen();
+    MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3)),
+                          Entry(Kind::kProposed, 1, ProposalOf(1)),
+                          Entry(Kind::kCommitted, 1, SealOf(1))});
+  }
+  const auto journal = MustOpen();
+  const auto run = journal->Load("j");
+  ASSERT_TRUE(run.ok() && run->has_value()) << run.status();
+  const JournalState& state = (*run)->state;
+  EXPECT_EQ((*run)->written_at, kThen);
+  EXPECT_EQ(state.run, "r1");
+  EXPECT_EQ(state.settings.nodes_min(), 3u);
+  EXPECT_EQ(state.generation, 1u);
+  ASSERT_TRUE(state.proposal.has_value());
+  EXPECT_EQ(state.proposal->world(), std::string("w\0rld", 5));
+  ASSERT_TRUE(state.seal.has_value());
+  EXPECT_EQ(state.seal->master_port(), 1234u);
+  EXPECT_FALSE(state.end.has_value());
+  EXPECT_EQ(state.restarts_charged, 0u);
+}
+
+TEST_F(JournalTest, AnUnknownJobIsNone) {
+  const auto journal = MustOpen();
+  const auto run = journal->Load("j");
+  ASSERT_TRUE(run.ok());
+  EXPECT_FALSE(run->has_value());
+}
+
+TEST_F(JournalTest, EachStepOfARunLeavesItsState) {
+  struct Row {
+    JournalEntry entry;
+    uint64_t generation;
+    bool proposal, seal, end;
+    uint32_t charged;
+  };
+  const Row rows[] = {
+      {Entry(Kind::kRunStarted, 0, Settings(2)), 0, false, false, false, 0},
+      {Entry(Kind::kProposed, 1, ProposalOf(1)), 1, true, false, false, 0},
+      // Superseded before it was committed.
+      {Entry(Kind::kProposed, 2, ProposalOf(2)), 2, true, false, false, 0},
+      // Of the one before: it changes nothing that counts.
+      {Entry(Kind::kCommitted, 2, SealOf(2)), 2, true, true, false, 0},
+      {Entry(Kind::kEnded, 2, ReformOf(v1::REASON_CODE_LOST_LEASE)), 2, false,
+       false, false, 0},
+      {Entry(Kind::kProposed, 3, ProposalOf(3)), 3, true, false, false, 0},
+      {Entry(Kind::kCommitted, 3, SealOf(3)), 3, true, true, false, 0},
+      {Entry(Kind::kEnded, 3, ReformOf(v1::REASON_CODE_RANK_EXIT)), 3, false,
+       false, false, 1},
+      {Entry(Kind::kProposed, 4, ProposalOf(4)), 4, true, false, false, 1},
+      {Entry(Kind::kEnded, 4, ReformOf(v1::REASON_CODE_HANG)), 4, false, false,
+       false, 2},
+      {Entry(Kind::kRunEnded, 4, EndOf(3)), 4, false, false, true, 2},
+      // The name is used again.
+      {Entry(Kind::kRunStarted, 0, Settings(2), "j", "r2"), 0, false, false,
+       false, 0},
+  };
+  for (const Row& row : rows) {
+    const auto journal = MustOpen();
+    MustAppend(*journal, {row.entry});
+    const auto run = journal->Load("j");
+    ASSERT_TRUE(run.ok() && run->has_value());
+    const JournalState& state = (*run)->state;
+    EXPECT_EQ(state.run, row.entry.run);
+    EXPECT_EQ(state.generation, row.generation);
+    EXPECT_EQ(state.proposal.has_value(), row.proposal);
+    EXPECT_EQ(state.seal.has_value(), row.seal);
+    EXPECT_EQ(state.end.has_value(), row.end);
+    EXPECT_EQ(state.restarts_charged, row.charged);
+  }
+}
+
+TEST_F(JournalTest, ABatchIsWrittenWholeOrNotAtAll) {
+  const auto journal = MustOpen();
+  const std::vector<JournalEntry> batch = {
+      Entry(Kind::kRunStarted, 0, Settings(1)),
+      Entry(Kind::kProposed, 1, ProposalOf(1), "never-started")};
+  EXPECT_EQ(journal->Append(batch, kThen).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(journal->Load("j")->has_value());
+  // And goes on afterwards.
+  MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1))});
+  EXPECT_TRUE(journal->Load("j")->has_value());
+}
+
+TEST_F(JournalTest, AnEntryOfAnOlderRunIsRefused) {
+  const auto journal = MustOpen();
+  MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1), "j", "r1"),
+                        Entry(Kind::kRunStarted, 0, Settings(1), "j", "r2")});
+  const std::vector<JournalEntry> late = {
+      Entry(Kind::kProposed, 1, ProposalOf(1), "j", "r1")};
+  EXPECT_EQ(journal->Append(late, kThen).code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(JournalTest, ManyGenerationsDoNotMakeItGrow) {
+  const auto journal = MustOpen();
+  MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1))});
+  const std::string large(100'000, 'w');
+  for (uint64_t g = 1; g <= 300; ++g) {
+    v1::Proposal proposal;
+    proposal.set_world(large);
+    MustAppend(*journal,
+               {Entry(Kind::kProposed, g, proposal.SerializeAsString()),
+                Entry(Kind::kEnded, g, ReformOf(v1::REASON_CODE_RANK_SIGNAL))});
+  }
+  EXPECT_LT(fs::file_size(file()), 500'000u);
+  EXPECT_LT(fs::file_size(file() + "-wal"), 16'000'000u);
+  const auto run = journal->Load("j");
+  EXPECT_EQ((*run)->state.restarts_charged, 300u);
+  EXPECT_EQ((*run)->state.generation, 300u);
+}
+
+TEST_F(JournalTest, EndedRunsAreTrimmed) {
+  const auto journal = MustOpen();
+  for (int i = 0; i < 70; ++i) {
+    const std::string job = absl::StrCat("j", i);
+    MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1), job)});
+    const std::vector<JournalEntry> end = {
+        Entry(Kind::kRunEnded, 0, EndOf(0), job)};
+    ASSERT_TRUE(journal->Append(end, kThen + absl::Seconds(i)).ok());
+  }
+  const auto runs = journal->LoadAll();
+  ASSERT_TRUE(runs.ok());
+  EXPECT_EQ(runs->size(), size_t{SqliteJournal::kEndedRunsKept});
+  EXPECT_TRUE(journal->Load("j69")->has_value());
+  EXPECT_FALSE(journal->Load("j0")->has_value());
+}
+
+TEST_F(JournalTest, SecretsAreForTheOwnerAlone) {
+  const mode_t before = umask(0);
+  const auto journal = MustOpen();
+  MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1))});
+  umask(before);
+  struct stat status;
+  ASSERT_EQ(stat(state().c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0700u);
+  for (const std::string& name :
+       {file(), file() + "-wal", state() + "/daemon.lock"}) {
+    ASSERT_EQ(stat(name.c_str(), &status), 0) << name;
+    EXPECT_EQ(status.st_mode & 0777, 0600u) << name;
+  }
+}
+
+TEST_F(JournalTest, ASecondDaemonIsRefusedWithTheFirstOnesPid) {
+  const auto first = MustOpen();
+  const auto second = Open();
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(second.status().message())
+                .find(absl::StrCat("process ", getpid())),
+            std::string::npos)
+      << second.status();
+}
+
+TEST_F(JournalTest, TheLockGoesWithItsHolder) {
+  { const auto first = MustOpen(); }
+  EXPECT_TRUE(Open().ok());
+}
+
+void Overwrite(const std::string& path, const std::string& bytes) {
+  fs::create_directories(fs::path(path).parent_path());
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+TEST_F(JournalTest, AForeignFileIsRefusedAndLeftAsItIs) {
+  const std::string text =
+      "these are notes and no database, " + std::string(4096, '.');
+  Overwrite(file(), text);
+  const auto journal = Open();
+  EXPECT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(journal.status().message()).find(file()),
+            std::string::npos);
+  EXPECT_EQ(ReadAll(file()), text);
+}
+
+void Sql(const std::string& path, const char* sql) {
+  fs::create_directories(fs::path(path).parent_path());
+  sqlite3* database = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &database), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(database, sql, nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(database);
+}
+
+TEST_F(JournalTest, AnotherProgramsDatabaseIsRefused) {
+  Sql(file(), "CREATE TABLE t (x); PRAGMA application_id = 7");
+  EXPECT_EQ(Open().status().code(), absl::StatusCode::kFailedPrecondition);
+  Sql(file(), "PRAGMA application_id = 0");
+  EXPECT_EQ(Open().status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(JournalTest, ANewerRollcallsFileIsRefused) {
+  { const auto journal = MustOpen(); }
+  Sql(file(), "PRAGMA user_version = 2");
+  const auto journal = Open();
+  EXPECT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(journal.status().message()).find("newer"),
+            std::string::npos);
+}
+
+TEST_F(JournalTest, AnEmptyFileIsANewJournal) {
+  Overwrite(file(), "");
+  const auto journal = MustOpen();
+  MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1))});
+}
+
+// Whatever is cut off or overwritten, the answer is a journal or a refusal, and
+// never a crash, a hang or made-up state.
+TEST_F(JournalTest, DamageIsRefusedOrHarmless) {
+  {
+    const auto journal = MustOpen();
+    for (uint64_t g = 1; g <= 20; ++g) {
+      MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1)),
+                            Entry(Kind::kProposed, g, ProposalOf(g))});
+    }
+  }
+  const std::string whole = ReadAll(file());
+  ASSERT_GT(whole.size(), 4096u);
+  int refused = 0;
+  for (size_t cut = 1; cut < whole.size(); cut += 509) {
+    Overwrite(file(), whole.substr(0, cut));
+    const auto journal = Open();
+    if (!journal.ok()) {
+      EXPECT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition)
+          << journal.status();
+      ++refused;
+      continue;
+    }
+    const auto run = (*journal)->Load("j");
+    if (run.ok() && run->has_value()) {
+      EXPECT_EQ((*run)->state.run, "r1");
+    }
+  }
+  EXPECT_GT(refused, 0);
+  for (size_t at = 0; at < whole.size(); at += 211) {
+    std::string torn = whole;
+    for (size_t i = at; i < std::min(at + 16, torn.size()); ++i)
+      torn[i] ^= 0x5A;
+    Overwrite(file(), torn);
+    const auto journal = Open();
+    if (journal.ok()) (*journal)->Load("j").status().IgnoreError();
+  }
+}
+
+TEST_F(JournalTest, ATornLogLosesItsTailOnly) {
+  const auto journal = MustOpen();
+  MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1)),
+                        Entry(Kind::kProposed, 1, ProposalOf(1))});
+  const std::string before = ReadAll(file() + "-wal");
+  MustAppend(*journal, {Entry(Kind::kProposed, 2, ProposalOf(2))});
+  const std::string after = ReadAll(file() + "-wal");
+  ASSERT_GT(after.size(), before.size());
+  // What a power cut in the middle of the second commit leaves.
+  const std::string copy = folder_ + "/copy";
+  Overwrite(copy + "/journal.db", ReadAll(file()));
+  Overwrite(copy + "/journal.db-wal",
+            after.substr(0, (before.size() + after.size()) / 2));
+  auto folder = StateFolder::Open(copy);
+  ASSERT_TRUE(folder.ok());
+  auto restored = SqliteJournal::Open(*std::move(folder));
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  const auto run = (*restored)->Load("j");
+  ASSERT_TRUE(run.ok() && run->has_value());
+  EXPECT_EQ((*run)->state.generation, 1u);
+}
+
+TEST_F(JournalTest, AFolderThatCannotBeMadeIsNamed) {
+  Overwrite(folder_ + "/plain", "a file");
+  const auto folder = StateFolder::Open(folder_ + "/plain/state");
+  EXPECT_EQ(folder.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(StateFolder::Open("").ok());
+}
+
+}  // namespace
+}  // namespace rollcall

@@ -1,0 +1,108 @@
+// For tests that start real processes: a folder of their own, and FIFOs that
+// tell, without waiting by the clock, who is still alive.
+#ifndef ROLLCALL_TESTS_UNIT_LIVING_H_
+#define ROLLCALL_TESTS_UNIT_LIVING_H_
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "client/agent/fd.h"
+
+namespace rollcall {
+
+class TempFolder {
+ public:
+  TempFolder() {
+    char name[] = "/tmp/rollcall-test-XXXXXX";
+    path_ = mkdtemp(name);
+  }
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const {
+    return path_ + "/" + name;
+  }
+
+ private:
+  std::string path_;
+};
+
+inline std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Processes under test open it for writing and keep it: its end of file is
+// their death, all of them.
+class LifeLine {
+ public:
+  explicit LifeLine(const std::string& path) : path_(path) {
+    mkfifo(path.c_str(), 0600);
+    fd_ = Fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  }
+  const std::string& path() const { return path_; }
+
+  // The next `count` lines that they write; fewer: none came in 20 s.
+  std::vector<std::string> Lines(size_t count) {
+    std::vector<std::string> lines;
+    while (lines.size() < count) {
+      const size_t end = text_.find('\n');
+      if (end != std::string::npos) {
+        lines.push_back(text_.substr(0, end));
+        text_.erase(0, end + 1);
+      } else if (!ReadMore(20'000)) {
+        break;
+      }
+    }
+    return lines;
+  }
+
+  // True once nobody has it open any more; only after a line was read.
+  bool AllDead(int within_ms) {
+    while (true) {
+      pollfd polled{fd_.get(), POLLIN, 0};
+      if (poll(&polled, 1, within_ms) <= 0) return false;
+      char piece[4096];
+      const ssize_t got = read(fd_.get(), piece, sizeof piece);
+      if (got == 0) return true;
+      if (got < 0) return false;
+    }
+  }
+
+  // Whether somebody has it open.
+  bool SomebodyLives() {
+    pollfd polled{fd_.get(), POLLIN, 0};
+    return poll(&polled, 1, 0) == 0;
+  }
+
+ private:
+  bool ReadMore(int within_ms) {
+    // Before the first writer there is no event, not even an end.
+    pollfd polled{fd_.get(), POLLIN, 0};
+    if (poll(&polled, 1, within_ms) <= 0) return false;
+    char piece[4096];
+    const ssize_t got = read(fd_.get(), piece, sizeof piece);
+    if (got <= 0) return false;
+    text_.append(piece, got);
+    return true;
+  }
+
+  const std::string path_;
+  Fd fd_;
+  std::string text_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TESTS_UNIT_LIVING_H_

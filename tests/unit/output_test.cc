@@ -1,0 +1,189 @@
+#include "client/agent/output.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/agent/error_file.h"
+#include "daemon/core/limits.h"
+#include "gtest/gtest.h"
+#include "tests/unit/living.h"
+
+namespace rollcall {
+namespace {
+
+// One rank's bytes at a time in seconds; expected lines, joined by '|'.
+struct Piece {
+  double at;
+  std::string bytes;
+  std::string expect;
+};
+
+void Check(const std::vector<Piece>& pieces, const std::string& finish) {
+  LineCutter cutter;
+  for (const Piece& piece : pieces) {
+    const absl::Time now = absl::UnixEpoch() + absl::Seconds(piece.at);
+    EXPECT_EQ(absl::StrJoin(cutter.Take(piece.bytes, now), "|"), piece.expect)
+        << "at " << piece.at;
+  }
+  EXPECT_EQ(absl::StrJoin(cutter.Finish(), "|"), finish);
+}
+
+TEST(LineCutter, Lines) {
+  Check({{0, "one\ntw", "one"}, {0, "o\n\nthree", "two|"}}, "three");
+  Check({{0, "dos\r\nunix\n", "dos|unix"}}, "");
+  Check({{0, "dos\r", ""}, {0, "\n", "dos"}}, "");
+  Check({{0, "dos\r\r\n", "dos"}}, "");
+}
+
+TEST(LineCutter, AProgressBarMovesOnceASecond) {
+  Check({{0.0, "\r 1%", ""},
+         {0.1, "\r 2%", " 1%"},
+         {0.2, "\r 3%\r 4%", ""},
+         {1.2, "\r 5%", " 4%"},
+         {1.3, "\r 6%\r100%\n", "100%"}},
+        "");
+}
+
+TEST(LineCutter, AHugeLineIsSplit) {
+  LineCutter cutter;
+  const std::string huge(2 * kLineBytesMost + 5, 'x');
+  const auto lines = cutter.Take(huge + "\n", absl::UnixEpoch());
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0].size(), kLineBytesMost);
+  EXPECT_EQ(lines[1].size(), kLineBytesMost);
+  EXPECT_EQ(lines[2].size(), 5u);
+}
+
+TEST(Tail, KeepsTheLastLines) {
+  Tail tail(3, 20);
+  EXPECT_EQ(tail.Text(""), "");
+  EXPECT_EQ(tail.Text("open"), "open");
+  for (const char* line : {"a", "b", "c", "d"}) tail.Add(line);
+  EXPECT_EQ(tail.Text(""), "b\nc\nd");
+  EXPECT_EQ(tail.Text("e"), "c\nd\ne");
+  tail.Add("0123456789");
+  tail.Add("0123456789");
+  EXPECT_EQ(tail.Text(""), "123456789\n0123456789");
+  tail.Add(std::string(1000, 'x') + "end");
+  EXPECT_EQ(tail.Text(""), std::string(17, 'x') + "end");
+}
+
+TEST(Tail, IsValidUtf8) {
+  EXPECT_EQ(ValidUtf8("gr\xc3\xbc\xc3\x9f"), "gr\xc3\xbc\xc3\x9f");
+  EXPECT_EQ(ValidUtf8("a\xff\xc3"), "a??");
+  EXPECT_EQ(ValidUtf8("\xc0\x80"), "??");            // Overlong.
+  EXPECT_EQ(ValidUtf8("\xed\xa0\x80"), "???");       // A surrogate.
+  EXPECT_EQ(ValidUtf8("\xf4\x90\x80\x80"), "????");  // Above the last.
+  EXPECT_EQ(ValidUtf8("\xf0\x9f\x98\x80"), "\xf0\x9f\x98\x80");
+  EXPECT_EQ(LastBytes("x\xc3\xbcy", 2), "y");
+  Tail tail(3, 2);
+  tail.Add("\xc3\xbc\xc3\xbc!");
+  EXPECT_EQ(tail.Text(""), "!");
+}
+
+TEST(PrefixedPieces, WholeLinesThatAPipeTakesWhole) {
+  const std::vector<std::string> lines(1000, std::string(40, 'x'));
+  const auto pieces = PrefixedPieces(lines, "[n/0] ");
+  size_t bytes = 0;
+  for (const std::string& piece : pieces) {
+    EXPECT_LE(piece.size(), 4096u);
+    EXPECT_EQ(piece.back(), '\n');
+    EXPECT_EQ(piece.substr(0, 6), "[n/0] ");
+    bytes += piece.size();
+  }
+  EXPECT_EQ(bytes, 1000u * 47);
+  EXPECT_EQ(PrefixedPieces({std::string(9000, 'x'), "y"}, "").size(), 2u);
+  EXPECT_TRUE(PrefixedPieces({}, "p").empty());
+}
+
+TEST(OutputWriter, AHeldTargetFillsAndEases) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  Fd reader(ends[0]), held(ends[1]);
+  int bells[2];
+  ASSERT_EQ(pipe2(bells, O_CLOEXEC), 0);
+  const Fd rung(bells[0]);
+  const auto bell = std::make_shared<Fd>(bells[1]);
+  OutputWriter writer([bell] { (void)!write(bell->get(), "!", 1); });
+  const auto target = OutputTarget::Standing(held.get());
+  size_t sent = 0;
+  while (!writer.full()) {
+    ASSERT_LT(sent, 64u << 20);
+    writer.Write(target, std::string(64 << 10, 'x'));
+    sent += 64 << 10;
+  }
+  EXPECT_FALSE(writer.empty());
+  std::string piece(1 << 20, '\0');
+  for (size_t got = 0; got < sent;) {
+    const ssize_t n = read(reader.get(), piece.data(), piece.size());
+    ASSERT_GT(n, 0);
+    got += n;
+  }
+  // The bell rings for half empty, and once more for empty.
+  while (!writer.empty()) ASSERT_EQ(read(rung.get(), piece.data(), 1), 1);
+  EXPECT_FALSE(writer.full());
+}
+
+TEST(OutputWriter, AReaderThatHasGoneCostsOnlyItsOutput) {
+  TempFolder folder;
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  Fd reader(ends[0]), gone(ends[1]);
+  reader.Close();
+  {
+    OutputWriter writer([] {});
+    writer.Write(OutputTarget::Standing(gone.get()), "lost\n");
+    writer.Write(OutputTarget::File(folder / "a/b/log"), "kept\n");
+    writer.Write(OutputTarget::File(folder / "a/empty"), "");
+  }
+  EXPECT_EQ(ReadFile(folder / "a/b/log"), "kept\n");
+  EXPECT_EQ(access((folder / "a/empty").c_str(), F_OK), 0);
+}
+
+TEST(ErrorFile, Table) {
+  const struct {
+    std::string json, expect;
+  } kRows[] = {
+      {R"({"message": {"message": "ValueError: 3", "extraInfo": {}}})",
+       "ValueError: 3"},
+      {R"({"message": "plain"})", "plain"},
+      {R"({"message": {"text": "no"}})", ""},
+      {R"({"message": 3})", ""},
+      {R"({"other": "x"})", ""},
+      {R"(["message"])", ""},
+      {"{\"message\": \"cut", ""},
+      {"", ""},
+      {"\xff\xfe", ""},
+      {std::string(100'000, '['), ""},
+  };
+  for (const auto& row : kRows) {
+    EXPECT_EQ(ErrorFileMessage(row.json), row.expect) << row.json.substr(0, 80);
+  }
+  const std::string longer =
+      absl::StrCat("{\"message\":\"", std::string(10'000, 'x'), "end\"}");
+  const std::string message = ErrorFileMessage(longer);
+  EXPECT_EQ(message.size(), Limits::stderr_tail_bytes);
+  EXPECT_EQ(message.substr(message.size() - 3), "end");
+}
+
+TEST(ErrorFile, OnlyRegularFilesOfSomeSize) {
+  TempFolder folder;
+  EXPECT_EQ(ReadErrorFile(""), "");
+  EXPECT_EQ(ReadErrorFile(folder / "absent"), "");
+  EXPECT_EQ(ReadErrorFile(folder.path()), "");
+  mkfifo((folder / "fifo").c_str(), 0600);
+  EXPECT_EQ(ReadErrorFile(folder / "fifo"), "");
+  std::ofstream(folder / "good") << R"({"message": "m"})";
+  EXPECT_EQ(ReadErrorFile(folder / "good"), "m");
+  std::ofstream(folder / "large")
+      << R"({"message": ")" << std::string(2 << 20, 'x') << "\"}";
+  EXPECT_EQ(ReadErrorFile(folder / "large"), "");
+}
+
+}  // namespace
+}  // namespace rollcall

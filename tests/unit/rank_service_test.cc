@@ -1,0 +1,267 @@
+// The rank service over its real Unix socket.
+#include "client/agent/rank_service.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/limits.h"
+#include "daemon/server/inbox.h"
+#include "rollcall/v1/rank.grpc.pb.h"
+
+namespace rollcall {
+namespace {
+
+class RankServiceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char folder[] = "/tmp/rank_service_test.XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+    auto service = RankService::Start(folder_ + "/s", [this](AgentEvent event) {
+      return inbox_.Post(std::move(event));
+    });
+    ASSERT_TRUE(service.ok()) << service.status();
+    service_ = *std::move(service);
+    stub_ = v1::Rank::NewStub(grpc::CreateChannel(
+        "unix:" + folder_ + "/s", grpc::InsecureChannelCredentials()));
+  }
+  void TearDown() override {
+    service_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  // Generation 5, two nodes of two ranks; this is node rank 1.
+  void OpenWorld() {
+    v1::World world;
+    world.set_generation(5);
+    world.set_world_size(4);
+    for (uint32_t node = 0; node < 2; ++node) {
+      v1::Member& member = *world.add_members();
+      member.set_node(absl::StrCat("n", node));
+      member.set_first_rank(2 * node);
+      member.set_ranks(2);
+    }
+    v1::Seal seal;
+    seal.set_master_port(1234);
+    service_->SetWorld(world, seal, 1);
+  }
+
+  struct Answered {
+    grpc::Status status;
+    v1::ExchangeResponse response;
+  };
+  std::future<Answered> Exchange(uint64_t generation, uint32_t local_rank,
+                                 const std::string& key,
+                                 const std::string& value,
+                                 absl::Duration timeout = absl::Seconds(60)) {
+    return std::async(std::launch::async, [=, this] {
+      v1::ExchangeRequest request;
+      request.set_generation(generation);
+      request.set_local_rank(local_rank);
+      request.set_key(key);
+      request.set_value(value);
+      grpc::ClientContext context;
+      context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+      Answered answered;
+      answered.status = stub_->Exchange(&context, request, &answered.response);
+      return answered;
+    });
+  }
+
+  template <typename Event>
+  Event Next() {
+    for (;;) {
+      for (AgentEvent& event : inbox_.Take(absl::Seconds(60))) {
+        return std::get<Event>(event);
+      }
+    }
+  }
+
+  std::string folder_;
+  Inbox<AgentEvent> inbox_{1000};
+  std::unique_ptr<RankService> service_;
+  std::unique_ptr<v1::Rank::Stub> stub_;
+};
+
+TEST_F(RankServiceTest, ExchangeWaitsForTheAnswer) {
+  OpenWorld();
+  auto call = Exchange(5, 1, "store/a", "mine");
+  const auto event = Next<RankExchanged>();
+  EXPECT_EQ(event.generation, 5u);
+  EXPECT_EQ(event.local_rank, 1u);
+  EXPECT_EQ(event.key, "store/a");
+  EXPECT_EQ(event.value, "mine");
+  v1::ExchangeOut out;
+  out.set_generation(5);
+  out.set_key("store/b");
+  service_->Answer(out);  // Another key: nobody waits for it.
+  out.set_key("store/a");
+  for (const char* value : {"a", "b", "c", "mine"}) out.add_values(value);
+  service_->Answer(out);
+  const Answered answered = call.get();
+  EXPECT_TRUE(answered.status.ok()) << answered.status.error_message();
+  EXPECT_EQ(answered.response.values_size(), 4);
+  EXPECT_EQ(answered.response.values(3), "mine");
+}
+
+TEST_F(RankServiceTest, TheEndOfAGenerationAbortsWhoWaits) {
+  OpenWorld();
+  auto call = Exchange(5, 0, "k", "v");
+  Next<RankExchanged>();
+  service_->EndWorld(5, "node n0 was lost");
+  EXPECT_EQ(call.get().status.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(Exchange(5, 0, "k", "v").get().status.error_code(),
+            grpc::StatusCode::ABORTED);
+}
+
+TEST_F(RankServiceTest, ADeadlineIsForgotten) {
+  OpenWorld();
+  auto call = Exchange(5, 0, "k", "v", absl::Milliseconds(50));
+  Next<RankExchanged>();
+  EXPECT_EQ(call.get().status.error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
+  // Whoever is forgotten may give another value, as soon as the service has
+  // heard of the deadline too.
+  for (;;) {
+    auto retry = Exchange(5, 0, "k", "other");
+    while (inbox_.Take(absl::Milliseconds(1)).empty()) {
+      if (retry.wait_for(std::chrono::seconds(0)) ==
+          std::future_status::ready) {
+        break;
+      }
+    }
+    v1::ExchangeOut out;
+    out.set_generation(5);
+    out.set_key("k");
+    service_->Answer(out);
+    const grpc::Status status = retry.get().status;
+    if (status.ok()) break;
+    ASSERT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  }
+}
+
+TEST_F(RankServiceTest, BadExchangesAreRefused) {
+  EXPECT_EQ(Exchange(5, 0, "k", "v").get().status.error_code(),
+            grpc::StatusCode::ABORTED);  // No world yet.
+  OpenWorld();
+  struct {
+    uint64_t generation;
+    uint32_t local_rank;
+    std::string key, value;
+    grpc::StatusCode expect;
+  } const rows[] = {
+      {4, 0, "k", "v", grpc::StatusCode::ABORTED},
+      {6, 0, "k", "v", grpc::StatusCode::ABORTED},
+      {5, 2, "k", "v", grpc::StatusCode::INVALID_ARGUMENT},
+      {5, 0, "", "v", grpc::StatusCode::INVALID_ARGUMENT},
+      {5, 0, std::string(Limits::exchange_key_bytes_max + 1, 'k'), "v",
+       grpc::StatusCode::INVALID_ARGUMENT},
+      {5, 0, "k", std::string(Limits::exchange_value_bytes_max + 1, 'v'),
+       grpc::StatusCode::INVALID_ARGUMENT},
+  };
+  for (const auto& row : rows) {
+    EXPECT_EQ(Exchange(row.generation, row.local_rank, row.key, row.value)
+                  .get()
+                  .status.error_code(),
+              row.expect)
+        << row.generation << " " << row.local_rank;
+  }
+}
+
+TEST_F(RankServiceTest, AnotherValueForAnOpenKeyIsRefused) {
+  OpenWorld();
+  auto first = Exchange(5, 0, "k", "v");
+  Next<RankExchanged>();
+  EXPECT_EQ(Exchange(5, 0, "k", "w").get().status.error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  service_->EndWorld(5, "over");
+  first.get();
+}
+
+// One Attend stream from the rank's side.
+struct Attending {
+  explicit Attending(v1::Rank::Stub& stub) : stream(stub.Attend(&context)) {}
+  void Hello(uint32_t local_rank) {
+    v1::RankMessage message;
+    message.mutable_hello()->set_local_rank(local_rank);
+    stream->Write(message);
+  }
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::RankMessage, v1::AgentReply>>
+      stream;
+};
+
+TEST_F(RankServiceTest, ARankIsToldItsWorldAndItsEnd) {
+  OpenWorld();
+  Attending rank(*stub_);
+  rank.Hello(1);
+  v1::AgentReply reply;
+  ASSERT_TRUE(rank.stream->Read(&reply));
+  EXPECT_EQ(reply.world().rank(), 3u);
+  EXPECT_EQ(reply.world().world().generation(), 5u);
+  EXPECT_EQ(reply.world().seal().master_port(), 1234u);
+
+  v1::RankMessage message;
+  message.mutable_progress()->set_generation(5);
+  message.mutable_progress()->set_step(17);
+  rank.stream->Write(message);
+  const auto progressed = Next<RankProgressed>();
+  EXPECT_EQ(progressed.generation, 5u);
+  EXPECT_EQ(progressed.step, 17u);
+
+  service_->EndWorld(5, "node n0 was lost");
+  ASSERT_TRUE(rank.stream->Read(&reply));
+  EXPECT_EQ(reply.abort().generation(), 5u);
+  rank.stream->WritesDone();
+  EXPECT_FALSE(rank.stream->Read(&reply));
+  EXPECT_TRUE(rank.stream->Finish().ok());
+}
+
+TEST_F(RankServiceTest, ANewerProcessTakesTheLocalRank) {
+  OpenWorld();
+  Attending older(*stub_), newer(*stub_);
+  v1::AgentReply reply;
+  older.Hello(0);
+  ASSERT_TRUE(older.stream->Read(&reply));
+  newer.Hello(0);
+  ASSERT_TRUE(newer.stream->Read(&reply));
+  EXPECT_FALSE(older.stream->Read(&reply));
+  EXPECT_EQ(older.stream->Finish().error_code(), grpc::StatusCode::ABORTED);
+  newer.context.TryCancel();
+  newer.stream->Finish();
+}
+
+TEST_F(RankServiceTest, TheFirstMessageMustBeHello) {
+  OpenWorld();
+  Attending rank(*stub_);
+  v1::RankMessage message;
+  message.mutable_progress()->set_step(1);
+  rank.stream->Write(message);
+  v1::AgentReply reply;
+  EXPECT_FALSE(rank.stream->Read(&reply));
+  EXPECT_EQ(rank.stream->Finish().error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+
+  Attending other(*stub_);
+  other.Hello(2);
+  EXPECT_FALSE(other.stream->Read(&reply));
+  EXPECT_EQ(other.stream->Finish().error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST(RankServiceStart, APathThatIsTooLongIsRefused) {
+  auto service = RankService::Start("/tmp/" + std::string(103, 'x'),
+                                    [](AgentEvent) { return true; });
+  EXPECT_EQ(service.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace rollcall

@@ -1,0 +1,65 @@
+#include "daemon/core/root_cause.h"
+
+#include <csignal>
+
+#include <gtest/gtest.h>
+
+namespace rollcall {
+namespace {
+
+TEST(RootCause, ClassifiesWeighsAndGivesTheExitCode) {
+  struct Row {
+    const char* what;
+    int code;
+    int signal;
+    const char* stderr_tail;
+    v1::ReasonCode reason;
+    int weight;
+    int exit_code;
+  };
+  const Row kRows[] = {
+      {"plain exit", 3, 0, "", v1::REASON_CODE_RANK_EXIT, 2, 3},
+      {"killed", 0, SIGKILL, "", v1::REASON_CODE_RANK_SIGNAL, 3, 137},
+      {"segv", 0, SIGSEGV, "", v1::REASON_CODE_RANK_SIGNAL, 3, 139},
+      {"bus", 0, SIGBUS, "", v1::REASON_CODE_RANK_SIGNAL, 3, 135},
+      {"terminated", 0, SIGTERM, "", v1::REASON_CODE_RANK_SIGNAL, 2, 143},
+      {"killed while it spoke of NCCL", 0, SIGKILL, "NCCL error",
+       v1::REASON_CODE_RANK_SIGNAL, 3, 137},
+      {"a peer went", 1, 0, "RuntimeError: Connection reset by peer",
+       v1::REASON_CODE_RANK_COMMUNICATION, 1, 1},
+      {"gloo", 1, 0, "[gloo/transport/tcp/pair.cc:598] Connection closed by",
+       v1::REASON_CODE_RANK_COMMUNICATION, 1, 1},
+      {"watchdog abort", 0, SIGABRT, "torch.distributed.DistBackendError",
+       v1::REASON_CODE_RANK_COMMUNICATION, 1, 134},
+      {"gpu", 1, 0, "CUDA error: an illegal memory access",
+       v1::REASON_CODE_GPU_ERROR, 3, 1},
+      {"not found", 127, 0, "", v1::REASON_CODE_NOT_STARTED, 2, 127},
+  };
+  for (const Row& row : kRows) {
+    v1::RankExited exited;
+    exited.set_code(row.code);
+    exited.set_signal(row.signal);
+    exited.set_stderr_tail(row.stderr_tail);
+    EXPECT_EQ(Classify(exited), row.reason) << row.what;
+    const v1::RootCause cause = CauseOfRank("n", 5, exited);
+    EXPECT_EQ(Weight(cause), row.weight) << row.what;
+    EXPECT_EQ(ExitCodeOf(cause), row.exit_code) << row.what;
+    EXPECT_EQ(cause.rank(), 5);
+  }
+}
+
+TEST(RootCause, ALostNodeIsHeaviest) {
+  const v1::RootCause cause =
+      CauseOfLostNode("n", v1::REASON_CODE_LOST_LEASE, "silent", 1);
+  EXPECT_EQ(Weight(cause), 4);
+  EXPECT_EQ(ExitCodeOf(cause), 69);
+}
+
+TEST(RootCause, AHangHasACodeToExitWith) {
+  v1::RankExited exited;
+  exited.set_hang(true);
+  EXPECT_EQ(ExitCodeOf(CauseOfRank("n", 0, exited)), 1);
+}
+
+}  // namespace
+}  // namespace rollcall

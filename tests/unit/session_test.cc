@@ -1,0 +1,171 @@
+// One agent against a real daemon in this process, over loopback.
+#include "client/agent/session.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/agent/guard.h"
+#include "client/agent/nccl.h"
+#include "daemon/security/join_string.h"
+#include "daemon/server/server.h"
+
+namespace rollcall {
+namespace {
+
+// A port of loopback that nobody listens on: bound, and let go.
+int SilentPort() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  bind(fd, reinterpret_cast<sockaddr*>(&address), size);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+class SessionTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char folder[] = "/tmp/session_test.XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+    ServerOptions options;
+    options.listen = "127.0.0.1:0";
+    options.token = token_;
+    options.job = "exp";
+    options.settings.set_nodes_min(1);
+    options.settings.set_nodes_max(1);
+    options.settings.set_max_restarts(0);
+    auto server = Server::Start(std::move(options));
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  void TearDown() override {
+    server_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  AgentOptions Options(const std::string& script) {
+    AgentOptions options;
+    options.endpoints = {absl::StrCat("127.0.0.1:", server_->port())};
+    options.hello.set_job("exp");
+    options.hello.set_node("n0");
+    options.hello.set_incarnation(7);
+    *options.hello.mutable_token() = token_;
+    options.hello.set_ranks(2);
+    options.command = {"/bin/sh", "-c", script};
+    options.environment = {"PATH=/usr/bin:/bin",
+                           absl::StrCat("XDG_RUNTIME_DIR=", folder_),
+                           absl::StrCat("OUT=", folder_)};
+    options.join_timeout = absl::Seconds(30);
+    options.hosts_file = "";
+    options.output_to_stderr = true;
+    return options;
+  }
+
+  std::string Read(const std::string& name) {
+    std::ifstream file(folder_ + "/" + name);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  const v1::JoinToken token_ = MakeToken();
+  std::string folder_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(SessionTest, RanksRunAndTheRunFinishes) {
+  const AgentResult result = RunAgent(
+      Options("echo $RANK $WORLD_SIZE $ROLLCALL_GENERATION > $OUT/$RANK"));
+  EXPECT_EQ(result.exit_code, 0) << result.reason;
+  ASSERT_TRUE(result.end.has_value());
+  EXPECT_TRUE(result.end->finished());
+  EXPECT_EQ(Read("0"), "0 2 1\n");
+  EXPECT_EQ(Read("1"), "1 2 1\n");
+  // The run folder is gone; what the ranks wrote is all that is left.
+  size_t left = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    left += entry.path().filename() == "0" || entry.path().filename() == "1"
+                ? 0
+                : 1;
+  }
+  EXPECT_EQ(left, 0u);
+}
+
+TEST_F(SessionTest, ARanksCodeIsTheAgents) {
+  const AgentResult result =
+      RunAgent(Options("echo broken >&2; test $RANK = 0 || exit 3"));
+  EXPECT_EQ(result.exit_code, 3) << result.reason;
+  ASSERT_TRUE(result.end.has_value());
+  EXPECT_EQ(result.end->root_cause().rank(), 1);
+  EXPECT_EQ(result.end->root_cause().stderr_tail(), "broken");
+}
+
+TEST_F(SessionTest, OnceRunsOneRank) {
+  AgentOptions options = Options("echo x >> $OUT/ran");
+  options.once = true;
+  EXPECT_EQ(RunAgent(std::move(options)).exit_code, 0);
+  EXPECT_EQ(Read("ran"), "x\n");
+}
+
+TEST_F(SessionTest, AWrongTokenIsRefused) {
+  AgentOptions options = Options("true");
+  *options.hello.mutable_token() = MakeToken();
+  EXPECT_EQ(RunAgent(std::move(options)).exit_code, 77);
+}
+
+TEST_F(SessionTest, AnEndpointThatNobodyAnswersIsNamed) {
+  AgentOptions options = Options("true");
+  options.endpoints = {absl::StrCat("127.0.0.1:", SilentPort())};
+  options.join_timeout = absl::Milliseconds(200);
+  const std::string endpoint = options.endpoints[0];
+  const AgentResult result = RunAgent(std::move(options));
+  EXPECT_EQ(result.exit_code, 69);
+  EXPECT_TRUE(absl::StrContains(result.reason, endpoint)) << result.reason;
+}
+
+TEST_F(SessionTest, ASecondEndpointIsTried) {
+  AgentOptions options = Options("true");
+  options.endpoints.insert(options.endpoints.begin(),
+                           absl::StrCat("127.0.0.1:", SilentPort()));
+  EXPECT_EQ(RunAgent(std::move(options)).exit_code, 0);
+}
+
+TEST_F(SessionTest, ASignalEndsTheRanksAndTheAgent) {
+  AgentOptions options = Options("exec sleep 600");
+  options.report = [](const Report& report) {
+    if (report.kind == Report::Kind::kState) raise(SIGTERM);
+  };
+  // The only node leaves: the job ends for requeue.
+  EXPECT_EQ(RunAgent(std::move(options)).exit_code, 75);
+}
+
+}  // namespace
+}  // namespace rollcall
+
+// The agent's own children are this same binary.
+int main(int argc, char** argv) {
+  if (argc > 1 && strcmp(argv[1], "guard") == 0) return rollcall::GuardMain();
+  if (argc > 1 && strcmp(argv[1], "mint-nccl-id") == 0) {
+    return rollcall::MintNcclIdMain({argv + 2, argv + argc});
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,210 @@
+#include "client/agent/sweep.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "client/agent/cgroup.h"
+#include "client/agent/exit_watch.h"
+#include "client/agent/fork_exec.h"
+#include "gtest/gtest.h"
+#include "tests/unit/living.h"
+
+namespace rollcall {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+class SweepTest : public testing::Test {
+ protected:
+  // Runs a shell script; its process group is no longer ours to follow after.
+  pid_t Run(const std::string& script, const std::vector<std::string>& more,
+            int cgroup = -1) {
+    std::vector<std::string> environment = {"PATH=/usr/bin:/bin",
+                                            "LIFE=" + life_.path()};
+    environment.insert(environment.end(), more.begin(), more.end());
+    auto rank = ForkRank({"/bin/sh", "-c", script}, environment, cgroup);
+    EXPECT_TRUE(rank.ok()) << rank.status();
+    if (!rank.ok()) return -1;
+    Release(*rank);
+    started_.push_back(rank->pid);
+    start_ticks_ = rank->start_ticks;
+    return rank->pid;
+  }
+
+  void TearDown() override {
+    for (const pid_t pid : started_) {
+      kill(-pid, SIGKILL);
+      PeekExit(pid);
+      Reap(pid);
+    }
+  }
+
+  TempFolder folder_;
+  LifeLine life_{folder_ / "life"};
+  std::vector<pid_t> started_;
+  uint64_t start_ticks_ = 0;
+};
+
+// A process that has left its parent and its session.
+constexpr char kDaemon[] =
+    "exec 9>$LIFE; setsid sh -c 'sh -c \"trap : TERM HUP; echo up >&9; "
+    "exec sleep 1000\" &' ; true";
+
+TEST_F(SweepTest, FindsByMarkerWhoHasLeftParentAndSession) {
+  const std::string marker = "ROLLCALL_SOCKET=" + folder_.path() + "/s";
+  Run(kDaemon, {"X=1", marker, "Y=2"});
+  ASSERT_EQ(life_.Lines(1).size(), 1u);
+  const SweepResult result = Sweep({.marker = marker}, kPatience);
+  EXPECT_GE(result.ended, 1u);
+  EXPECT_TRUE(result.left.empty());
+  EXPECT_TRUE(life_.AllDead(0));
+}
+
+TEST_F(SweepTest, ASimilarMarkerIsAnotherMarker) {
+  const std::string marker = "ROLLCALL_SOCKET=" + folder_.path() + "/s";
+  Run(kDaemon, {marker + "2", "A" + marker, "B=" + marker});
+  ASSERT_EQ(life_.Lines(1).size(), 1u);
+  EXPECT_EQ(Sweep({.marker = marker}, kPatience).ended, 0u);
+  EXPECT_TRUE(life_.SomebodyLives());
+  EXPECT_GE(Sweep({.marker = marker + "2"}, kPatience).ended, 1u);
+  EXPECT_TRUE(life_.AllDead(0));
+}
+
+TEST_F(SweepTest, FindsBySessionAndByDescent) {
+  // The child empties its environment and takes its own session, but its
+  // parent is in ours.
+  const pid_t pid = Run(
+      "exec 9>$LIFE; setsid env -i /bin/sh -c 'echo up >&9; exec sleep 1000' & "
+      "echo up >&9; wait",
+      {});
+  ASSERT_EQ(life_.Lines(2).size(), 2u);
+  const SweepResult result =
+      Sweep({.sessions = {{pid, start_ticks_}}}, kPatience);
+  EXPECT_GE(result.ended, 2u);
+  EXPECT_TRUE(life_.AllDead(0));
+}
+
+TEST_F(SweepTest, AReusedSessionNumberIsNotHit) {
+  const pid_t pid = Run("exec 9>$LIFE; echo up >&9; exec sleep 1000", {});
+  ASSERT_EQ(life_.Lines(1).size(), 1u);
+  const std::vector<RankSession> others = {{pid, start_ticks_ - 1},
+                                           {pid, start_ticks_ + 1}};
+  EXPECT_EQ(Sweep({.sessions = others}, kPatience).ended, 0u);
+  EXPECT_TRUE(life_.SomebodyLives());
+}
+
+TEST_F(SweepTest, SparesWhomItIsTold) {
+  const pid_t pid = Run("exec 9>$LIFE; echo up >&9; exec sleep 1000", {});
+  ASSERT_EQ(life_.Lines(1).size(), 1u);
+  const Kin kin = {.sessions = {{pid, start_ticks_}}, .spared = {pid}};
+  EXPECT_EQ(Sweep(kin, kPatience).ended, 0u);
+  EXPECT_TRUE(life_.SomebodyLives());
+}
+
+TEST_F(SweepTest, NeverItself) {
+  const pid_t self = getpid();
+  const Kin kin = {.sessions = {{getsid(0), 1}, {self, StartTicks(self)}},
+                   .spared = {getppid()}};
+  for (const FoundProcess& found : FindKin(kin)) EXPECT_NE(found.pid, self);
+}
+
+TEST_F(SweepTest, ChasesWhoKeepsForking) {
+  const std::string marker = "ROLLCALL_SOCKET=" + folder_.path() + "/s";
+  // Each generation starts the next in a new session and ends. The chain ends
+  // with this test's folder, so that a sweep that fails leaves nothing behind.
+  Run("exec 9>$LIFE; echo up >&9; "
+      "exec sh -c 'f() { setsid sh -c \"$0\" \"$0\" & }; f' "
+      "'test -e \"$LIFE\" && setsid sh -c \"$0\" \"$0\" & sleep 0.01'",
+      {marker});
+  ASSERT_EQ(life_.Lines(1).size(), 1u);
+  const SweepResult result = Sweep({.marker = marker}, kPatience);
+  EXPECT_TRUE(result.left.empty());
+  EXPECT_TRUE(life_.AllDead(5000));
+}
+
+TEST_F(SweepTest, ZombiesAreNobody) {
+  const pid_t pid = Run("exit 0", {});
+  PeekExit(pid);  // Ended, not reaped.
+  EXPECT_TRUE(FindKin({.sessions = {{pid, start_ticks_}}}).empty());
+}
+
+TEST_F(SweepTest, CgroupHoldsWhoHasLeftEverything) {
+  auto cgroup = RankCgroup::Make("rollcall-sweep-test");
+  if (!cgroup) GTEST_SKIP() << "no cgroup v2 can be made here";
+  Run("exec 9>$LIFE; setsid env -i /bin/sh -c '(echo up >&9; exec sleep 1000) "
+      "&'",
+      {}, cgroup->entrance());
+  ASSERT_EQ(life_.Lines(1).size(), 1u);
+  const SweepResult result = Sweep({.cgroups = {cgroup->folder()}}, kPatience);
+  EXPECT_TRUE(result.left.empty());
+  EXPECT_TRUE(life_.AllDead(1000));
+  TearDown();
+  EXPECT_TRUE(RemoveCgroup(cgroup->folder()));
+  EXPECT_NE(access(cgroup->folder().c_str(), F_OK), 0);
+}
+
+TEST(OwnCgroupFolder, Table) {
+  const std::string hybrid =
+      "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n"
+      "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
+      "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+  const std::string pure =
+      "30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n";
+  const std::string bound =
+      "30 23 0:26 /pod/a /sys/fs/my\\040cgroup ro - cgroup2 cgroup rw\n";
+  const struct {
+    std::string mounts, own, expect;
+  } kRows[] = {
+      {hybrid, "1:cpu:/x\n0::/\n", "/sys/fs/cgroup/unified"},
+      {pure, "0::/user.slice/a.scope\n", "/sys/fs/cgroup/user.slice/a.scope"},
+      {bound, "0::/pod/a/b\n", "/sys/fs/my cgroup/b"},
+      {bound, "0::/pod/a\n", "/sys/fs/my cgroup"},
+      {bound, "0::/pod/ab\n", ""},
+      {bound, "0::/elsewhere\n", ""},
+      {pure, "0::/../../outside\n", ""},
+      {pure, "1:cpu:/x\n", ""},
+      {"", "0::/\n", ""},
+      {"garbage - cgroup2 x\n - \n", "0::/\n", ""},
+  };
+  for (const auto& row : kRows) {
+    EXPECT_EQ(OwnCgroupFolder(row.mounts, row.own), row.expect) << row.own;
+  }
+}
+
+TEST(ExitWatch, TellsOfTheEndByEitherMeans) {
+  for (const auto means :
+       {ExitWatch::Means::kPidfd, ExitWatch::Means::kThread}) {
+    auto rank = ForkRank({"/bin/sh", "-c", "exit 7"}, {}, -1);
+    ASSERT_TRUE(rank.ok());
+    ExitWatch watch(rank->pid, means);
+    pollfd polled{watch.fd(), POLLIN, 0};
+    EXPECT_EQ(poll(&polled, 1, 0), 0);  // Held at its gate.
+    Release(*rank);
+    EXPECT_EQ(poll(&polled, 1, 20'000), 1);
+    EXPECT_EQ(PeekExit(rank->pid).code, 7);
+    EXPECT_EQ(PeekExit(rank->pid).code, 7);  // Still there.
+    Reap(rank->pid);
+    EXPECT_EQ(PeekExit(rank->pid).code, 255);  // Nobody's any more.
+  }
+}
+
+TEST(ForkRank, OneThatIsNeverReleasedRunsNothing) {
+  TempFolder folder;
+  {
+    auto rank =
+        ForkRank({"/bin/sh", "-c", "touch " + (folder / "ran")}, {}, -1);
+    ASSERT_TRUE(rank.ok());
+    const pid_t pid = rank->pid;
+    rank->gate.Close();
+    PeekExit(pid);
+    Reap(pid);
+  }
+  EXPECT_NE(access((folder / "ran").c_str(), F_OK), 0);
+}
+
+}  // namespace
+}  // namespace rollcall

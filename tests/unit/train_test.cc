@@ -1,0 +1,322 @@
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <future>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/unit/local_exchange.h"
+#include "trainer/collective/gloo.h"
+#include "trainer/collective/single.h"
+#include "trainer/data/corpus.h"
+#include "trainer/data/sampler.h"
+#include "trainer/options.h"
+#include "trainer/train_loop.h"
+
+namespace rollcall {
+namespace {
+
+using Code = absl::StatusCode;
+
+// A folder of files that goes with the test.
+class Files : public testing::Test {
+ protected:
+  Files() {
+    char folder[] = "/tmp/rollcall-test-XXXXXX";
+    folder_ = mkdtemp(folder);
+  }
+  ~Files() override {
+    for (const std::string& path : paths_) unlink(path.c_str());
+    rmdir(folder_.c_str());
+  }
+  std::string Path(const std::string& name) {
+    paths_.push_back(folder_ + "/" + name);
+    return paths_.back();
+  }
+  std::string Write(const std::string& name, const std::string& text) {
+    const std::string path = Path(name);
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  std::string folder_;
+  std::vector<std::string> paths_;
+};
+
+TEST(Sampler, GivesEverySampleOnceAnEpoch) {
+  struct Row {
+    uint64_t samples, batch;
+    int ranks;
+  };
+  const Row kRows[] = {{1, 1, 1},     {1, 5, 2},    {2, 1, 3},     {10, 5, 2},
+                       {10, 4, 3},    {64, 7, 4},   {1000, 32, 3}, {17, 40, 3},
+                       {4096, 64, 1}, {4097, 64, 5}};
+  for (const Row& row : kRows) {
+    constexpr uint64_t kEpochs = 2;
+    const Sampler sampler(9, row.samples, row.batch);
+    std::vector<uint64_t> seen;
+    for (uint64_t step = 1; seen.size() < kEpochs * row.samples; ++step) {
+      uint64_t taken = 0;
+      for (int r = 0; r < row.ranks; ++r) {
+        const auto share = sampler.Share(step, r, row.ranks);
+        EXPECT_EQ(share.size(), Sampler::ShareSize(row.batch, r, row.ranks));
+        EXPECT_LE(share.size(), Sampler::ShareSizeMost(row.batch, row.ranks));
+        taken += share.size();
+        seen.insert(seen.end(), share.begin(), share.end());
+      }
+      ASSERT_EQ(taken, row.batch);
+    }
+    std::vector<uint64_t> all(row.samples);
+    std::iota(all.begin(), all.end(), 0);
+    for (uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
+      const auto begin = seen.begin() + epoch * row.samples;
+      std::vector<uint64_t> one(begin, begin + row.samples);
+      std::sort(one.begin(), one.end());
+      EXPECT_EQ(one, all) << row.samples << " samples, epoch " << epoch;
+    }
+  }
+}
+
+TEST(Sampler, OrderIsDrawnFromSeedAndEpoch) {
+  constexpr uint64_t kSamples = 500;
+  const auto epoch = [](uint64_t seed, uint64_t which) {
+    const Sampler sampler(seed, kSamples, 1);
+    std::vector<uint64_t> order;
+    for (uint64_t i = 0; i < kSamples; ++i)
+      order.push_back(sampler.At(which, i));
+    return order;
+  };
+  EXPECT_EQ(epoch(1, 0), epoch(1, 0));
+  EXPECT_NE(epoch(1, 0), epoch(1, 1));
+  EXPECT_NE(epoch(1, 0), epoch(2, 0));
+  // Neighbours are torn apart.
+  const auto order = epoch(1, 0);
+  int neighbours = 0;
+  for (size_t i = 1; i < order.size(); ++i) {
+    neighbours += order[i] == order[i - 1] + 1;
+  }
+  EXPECT_LT(neighbours, 10);
+}
+
+TEST(Sampler, CountsSamplesWithTheirNextByte) {
+  EXPECT_EQ(Sampler::CountSamples(0, 4), 0u);
+  EXPECT_EQ(Sampler::CountSamples(4, 4), 0u);
+  EXPECT_EQ(Sampler::CountSamples(5, 4), 1u);
+  EXPECT_EQ(Sampler::CountSamples(8, 4), 1u);
+  EXPECT_EQ(Sampler::CountSamples(9, 4), 2u);
+}
+
+using CorpusTest = Files;
+
+TEST_F(CorpusTest, IsOneStringOfAllFiles) {
+  auto corpus = Corpus::Open({Write("a", "abc"), Write("empty", ""),
+                              Write("b", "defgh"), Write("c", "i")});
+  ASSERT_TRUE(corpus.ok()) << corpus.status();
+  const std::string all = "abcdefghi";
+  ASSERT_EQ(corpus->size(), all.size());
+  for (size_t from = 0; from <= all.size(); ++from) {
+    for (size_t size = 0; from + size <= all.size(); ++size) {
+      std::vector<uint8_t> out(size);
+      ASSERT_TRUE(corpus->Read(from, absl::MakeSpan(out)).ok());
+      EXPECT_EQ(std::string(out.begin(), out.end()), all.substr(from, size));
+    }
+  }
+}
+
+TEST_F(CorpusTest, RefusesWhatIsNoFile) {
+  const std::string fifo = Path("fifo");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_EQ(Corpus::Open({folder_}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(Corpus::Open({fifo}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(Corpus::Open({folder_ + "/none"}).status().code(), Code::kNotFound);
+}
+
+TEST_F(CorpusTest, AFileThatShrinksIsAnError) {
+  const std::string path = Write("a", "abcdef");
+  auto corpus = Corpus::Open({path});
+  ASSERT_TRUE(corpus.ok());
+  ASSERT_EQ(truncate(path.c_str(), 3), 0);
+  std::vector<uint8_t> out(6);
+  EXPECT_EQ(corpus->Read(0, absl::MakeSpan(out)).code(), Code::kDataLoss);
+}
+
+TEST_F(CorpusTest, FingerprintsTellFilesApart) {
+  const auto of = [](const std::vector<std::string>& paths) {
+    return Corpus::Open(paths)->Fingerprint().value();
+  };
+  const std::string a = Write("a", "abc"), same = Write("same", "abc"),
+                    b = Write("b", "abd"), longer = Write("l", "abcd");
+  EXPECT_EQ(of({a}), of({same}));
+  EXPECT_NE(of({a}), of({b}));
+  EXPECT_NE(of({a}), of({longer}));
+  EXPECT_NE(of({a, b}), of({b, a}));
+}
+
+class TrainTest : public Files {
+ protected:
+  TrainTest() {
+    std::string text;
+    for (int i = 0; i < 60; ++i) text += "the quick brown fox, number ";
+    options_.data = {Write("text", text)};
+    options_.model = {2, 2, 16, 16};
+    options_.batch = 7;  // Shares of two and three ranks differ in size.
+    options_.steps = 6;
+    options_.warmup = 2;
+    options_.learning_rate = 1e-2f;
+  }
+
+  struct Course {
+    std::vector<double> losses;
+    std::vector<float> weights;
+  };
+
+  // All steps of one rank.
+  static void Train(const TrainOptions& options, Collective& collective,
+                    Course* course) {
+    auto loop = TrainLoop::Create(options, collective);
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    for (int i = 0; i < options.steps; ++i) {
+      auto result = (*loop)->Step();
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_EQ(result->step, i + 1);
+      course->losses.push_back(result->loss);
+    }
+    course->weights.assign((*loop)->weights().begin(),
+                           (*loop)->weights().end());
+  }
+
+  // Runs `body(rank, collective)` on a thread a rank, over Gloo.
+  template <typename Body>
+  static void ForEachRank(int ranks, Body body) {
+    LocalExchange exchange(ranks);
+    std::vector<std::future<void>> all;
+    for (int r = 0; r < ranks; ++r) {
+      all.push_back(std::async(std::launch::async, [&, r] {
+        GlooOptions gloo;
+        gloo.rank = r;
+        gloo.size = ranks;
+        gloo.address = "127.0.0.1";
+        gloo.exchange = exchange.For(r);
+        gloo.name = [](int which) { return "rank " + std::to_string(which); };
+        auto collective = ConnectGloo(gloo);
+        ASSERT_TRUE(collective.ok()) << collective.status();
+        body(r, **collective);
+        EXPECT_TRUE((*collective)->Finish().ok());
+      }));
+    }
+    for (auto& one : all) one.get();
+  }
+
+  TrainOptions options_;
+};
+
+TEST_F(TrainTest, LossFalls) {
+  options_.steps = 60;
+  SingleCollective single;
+  Course course;
+  Train(options_, single, &course);
+  EXPECT_NEAR(course.losses.front(), 5.55, 0.1);  // ln 256
+  EXPECT_LT(course.losses.back(), 3.0);
+}
+
+TEST_F(TrainTest, WorldSizeDoesNotMatter) {
+  SingleCollective single;
+  Course alone;
+  Train(options_, single, &alone);
+  for (int ranks : {2, 3, 8}) {  // Of eight, one has no sample.
+    std::vector<Course> courses(ranks);
+    ForEachRank(ranks, [&](int r, Collective& collective) {
+      Train(options_, collective, &courses[r]);
+    });
+    for (int r = 0; r < ranks; ++r) {
+      ASSERT_EQ(courses[r].losses.size(), alone.losses.size());
+      for (size_t i = 0; i < alone.losses.size(); ++i) {
+        EXPECT_NEAR(courses[r].losses[i], alone.losses[i], 2e-4)
+            << "rank " << r << " of " << ranks << ", step " << i + 1;
+      }
+      EXPECT_EQ(courses[r].weights, courses[0].weights) << "rank " << r;
+    }
+  }
+}
+
+TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
+  const std::string other = Write("other", std::string(1680, 'x'));
+  struct Row {
+    const char* names;
+    std::function<void(TrainOptions&)> change;
+  };
+  const Row kRows[] = {
+      {"flags", [](TrainOptions& o) { o.learning_rate = 0.5f; }},
+      {"flags", [](TrainOptions& o) { o.seed = 2; }},
+      {"flags", [](TrainOptions& o) { o.model.width = 18; }},
+      {"--data", [&](TrainOptions& o) { o.data = {other}; }},
+  };
+  for (const Row& row : kRows) {
+    ForEachRank(2, [&](int r, Collective& collective) {
+      TrainOptions options = options_;
+      if (r == 1) row.change(options);
+      const absl::Status status =
+          TrainLoop::Create(options, collective).status();
+      EXPECT_EQ(status.code(), Code::kFailedPrecondition) << status;
+      EXPECT_NE(status.message().find(row.names), absl::string_view::npos)
+          << status;
+    });
+  }
+}
+
+TEST_F(TrainTest, SaysWhatCannotBeTrained) {
+  SingleCollective single;
+  const auto code = [&](const TrainOptions& options) {
+    return TrainLoop::Create(options, single).status().code();
+  };
+  TrainOptions options = options_;
+  options.data = {Write("short", "0123456789abcdef")};  // No byte follows.
+  EXPECT_EQ(code(options), Code::kInvalidArgument);
+  options.data = {"/none"};
+  EXPECT_EQ(code(options), Code::kNotFound);
+  options = options_;
+  options.model = {256, 1, 16384, 8};
+  options.batch = TrainOptions::kBatchMost;
+  EXPECT_EQ(code(options), Code::kResourceExhausted);
+}
+
+TEST(TrainOptions, CommandLine) {
+  struct Row {
+    std::vector<const char*> flags;
+    std::optional<int> expect;
+  };
+  const Row kRows[] = {
+      {{"--data", "a", "b", "--steps", "5"}, std::nullopt},
+      {{"--data", "a", "--lr", "1e-4", "--seed", "3"}, std::nullopt},
+      {{"--help"}, 0},
+      {{"--version"}, 0},
+      {{}, 2},
+      {{"--data"}, 2},
+      {{"--data", "a", "--stepz", "5"}, 2},
+      {{"--data", "a", "--steps", "0"}, 2},
+      {{"--data", "a", "--steps", "x"}, 2},
+      {{"--data", "a", "--batch", "65537"}, 2},
+      {{"--data", "a", "--seed", "-1"}, 2},
+      {{"--data", "a", "--width", "30", "--heads", "4"}, 2},
+      {{"--data", "a", "--context", "-1"}, 2},
+      {{"--data", "a", "--lr", "nan"}, 2},
+      {{"--data", "a", "--lr", "0"}, 2},
+      {{"--data", "a", "--collective-timeout", "0"}, 2},
+      {{"--data", "a", "--collective-timeout", "nan"}, 2},
+  };
+  for (const Row& row : kRows) {
+    std::vector<const char*> argv = {"rollcall-train"};
+    argv.insert(argv.end(), row.flags.begin(), row.flags.end());
+    TrainOptions options;
+    EXPECT_EQ(ParseOptions(argv.size(), argv.data(), &options), row.expect)
+        << testing::PrintToString(row.flags);
+  }
+}
+
+}  // namespace
+}  // namespace rollcall

@@ -1,0 +1,71 @@
+#include "trainer/data/sampler.h"
+
+#include <algorithm>
+
+#include "daemon/core/check.h"
+#include "trainer/data/random.h"
+
+namespace rollcall {
+namespace {
+
+// Where `rank`'s share of a batch begins: shares differ by one at most.
+uint64_t ShareBegin(uint64_t batch, int rank, int ranks) {
+  return batch * rank / ranks;
+}
+
+}  // namespace
+
+Sampler::Sampler(uint64_t seed, uint64_t samples, uint64_t batch)
+    : seed_(seed), samples_(samples), batch_(batch), half_bits_(1) {
+  CHECK_GE(samples, 1u);
+  CHECK_GE(batch, 1u);
+  while (half_bits_ < 32 && (uint64_t{1} << (2 * half_bits_)) < samples) {
+    ++half_bits_;
+  }
+}
+
+uint64_t Sampler::CountSamples(uint64_t corpus_bytes, uint64_t context) {
+  return corpus_bytes == 0 ? 0 : (corpus_bytes - 1) / context;
+}
+
+uint64_t Sampler::ShareSize(uint64_t batch, int rank, int ranks) {
+  return ShareBegin(batch, rank + 1, ranks) - ShareBegin(batch, rank, ranks);
+}
+
+uint64_t Sampler::ShareSizeMost(uint64_t batch, int ranks) {
+  return (batch + ranks - 1) / ranks;
+}
+
+std::vector<uint64_t> Sampler::Share(uint64_t step, int rank, int ranks) const {
+  CHECK_GE(step, 1u);
+  const uint64_t begin = (step - 1) * batch_ + ShareBegin(batch_, rank, ranks);
+  std::vector<uint64_t> share(ShareSize(batch_, rank, ranks));
+  for (uint64_t i = 0; i < share.size(); ++i) {
+    share[i] = At((begin + i) / samples_, (begin + i) % samples_);
+  }
+  return share;
+}
+
+// A Feistel network permutes the smallest square power of two that holds all
+// samples; what falls outside is sent through again until it falls inside, at
+// most some four times on average.
+uint64_t Sampler::At(uint64_t epoch, uint64_t position) const {
+  CHECK_LT(position, samples_);
+  constexpr int kRounds = 4;
+  const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
+  const uint64_t key = Mix(Mix(seed_) + epoch);
+  uint64_t at = position;
+  do {
+    uint64_t left = at >> half_bits_;
+    uint64_t right = at & mask;
+    for (int round = 0; round < kRounds; ++round) {
+      const uint64_t next = left ^ (Mix(key + round + (right << 8)) & mask);
+      left = right;
+      right = next;
+    }
+    at = (left << half_bits_) | right;
+  } while (at >= samples_);
+  return at;
+}
+
+}  // namespace rollcall

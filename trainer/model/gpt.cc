@@ -1,0 +1,185 @@
+#include "trainer/model/gpt.h"
+
+#include <algorithm>
+
+#include "daemon/core/check.h"
+#include "trainer/model/gemm.h"
+#include "trainer/model/layers.h"
+
+namespace rollcall {
+
+template <typename T>
+Gpt<T>::Gpt(const GptConfig& config, int sequences_max)
+    : config_(config),
+      layout_(config),
+      rows_max_(sequences_max * config.context),
+      weights_(layout_.size),
+      gradients_(layout_.size),
+      blocks_(config.layers) {
+  CHECK(config.Validate().ok());
+  const size_t rows = rows_max_;
+  const size_t narrow = rows * config.width;
+  embedded_.resize(narrow);
+  for (Block& b : blocks_) {
+    for (auto* v : {&b.norm1, &b.mixed, &b.middle, &b.norm2, &b.out}) {
+      v->resize(narrow);
+    }
+    for (auto* v : {&b.mean1, &b.deviation1, &b.mean2, &b.deviation2}) {
+      v->resize(rows);
+    }
+    b.qkv.resize(3 * narrow);
+    b.attention.resize(rows * config.heads * config.context);
+    for (auto* v : {&b.up, &b.tanhs, &b.active}) v->resize(4 * narrow);
+  }
+  for (auto* v : {&norm_, &dresidual_, &dnarrow_, &dmiddle_}) {
+    v->resize(narrow);
+  }
+  mean_.resize(rows);
+  deviation_.resize(rows);
+  logits_.resize(rows * GptConfig::kVocabulary);
+  dwide_.resize(4 * narrow);
+  dscores_.resize(size_t(config.context) * config.context);
+}
+
+template <typename T>
+double Gpt<T>::MemoryBytes(const GptConfig& config, int sequences_max) {
+  const double c = config.width;
+  const double rows = double(sequences_max) * config.context;
+  const double weights = c * (GptConfig::kVocabulary + config.context) +
+                         12 * c * c * config.layers;
+  const double block = 20 * c + double(config.heads) * config.context;
+  const double head = 9 * c + GptConfig::kVocabulary;
+  return sizeof(T) * (2 * weights + rows * (config.layers * block + head) +
+                      double(config.context) * config.context);
+}
+
+template <typename T>
+int Gpt<T>::Rows(absl::Span<const uint8_t> tokens,
+                 absl::Span<const uint8_t> targets) const {
+  CHECK_EQ(tokens.size(), targets.size());
+  CHECK_LE(tokens.size(), static_cast<size_t>(rows_max_));
+  CHECK_EQ(tokens.size() % config_.context, 0u);
+  return static_cast<int>(tokens.size());
+}
+
+template <typename T>
+double Gpt<T>::Loss(absl::Span<const uint8_t> tokens,
+                    absl::Span<const uint8_t> targets) {
+  const int rows = Rows(tokens, targets);
+  Forward(tokens.data(), rows);
+  return CrossEntropy(logits_.data(), targets.data(), T(0), rows,
+                      GptConfig::kVocabulary);
+}
+
+template <typename T>
+double Gpt<T>::LossAndGradients(absl::Span<const uint8_t> tokens,
+                                absl::Span<const uint8_t> targets, T scale) {
+  const int rows = Rows(tokens, targets);
+  std::fill(gradients_.begin(), gradients_.end(), T(0));
+  if (rows == 0) return 0;
+  Forward(tokens.data(), rows);
+  const double loss = CrossEntropy(logits_.data(), targets.data(), scale, rows,
+                                   GptConfig::kVocabulary);
+  Backward(tokens.data(), rows);
+  return loss;
+}
+
+template <typename T>
+void Gpt<T>::Forward(const uint8_t* tokens, int rows) {
+  const int c = config_.width;
+  EmbedForward(embedded_.data(), tokens, W(layout_.token_table),
+               W(layout_.position_table), rows, config_.context, c);
+  const T* x = embedded_.data();
+  for (int i = 0; i < config_.layers; ++i) {
+    ForwardBlock(layout_.blocks[i], x, blocks_[i], rows);
+    x = blocks_[i].out.data();
+  }
+  LayerNormForward(norm_.data(), mean_.data(), deviation_.data(), x,
+                   W(layout_.norm_gain), W(layout_.norm_bias), rows, c);
+  Gemm(Transpose::kNo, Transpose::kYes, rows, GptConfig::kVocabulary, c, T(1),
+       norm_.data(), c, W(layout_.token_table), c, T(0), logits_.data(),
+       GptConfig::kVocabulary);
+}
+
+template <typename T>
+void Gpt<T>::ForwardBlock(const BlockLayout& at, const T* in, Block& b,
+                          int rows) {
+  const int c = config_.width;
+  const size_t narrow = size_t(rows) * c;
+  LayerNormForward(b.norm1.data(), b.mean1.data(), b.deviation1.data(), in,
+                   W(at.norm1_gain), W(at.norm1_bias), rows, c);
+  LinearForward(b.qkv.data(), b.norm1.data(), W(at.qkv_weight), W(at.qkv_bias),
+                rows, c, 3 * c);
+  AttentionForward(b.mixed.data(), b.attention.data(), b.qkv.data(),
+                   rows / config_.context, config_.context, c, config_.heads);
+  LinearForward(b.middle.data(), b.mixed.data(), W(at.merge_weight),
+                W(at.merge_bias), rows, c, c);
+  for (size_t i = 0; i < narrow; ++i) b.middle[i] += in[i];
+
+  LayerNormForward(b.norm2.data(), b.mean2.data(), b.deviation2.data(),
+                   b.middle.data(), W(at.norm2_gain), W(at.norm2_bias), rows,
+                   c);
+  LinearForward(b.up.data(), b.norm2.data(), W(at.up_weight), W(at.up_bias),
+                rows, c, 4 * c);
+  GeluForward(b.active.data(), b.tanhs.data(), b.up.data(), 4 * narrow);
+  LinearForward(b.out.data(), b.active.data(), W(at.down_weight),
+                W(at.down_bias), rows, 4 * c, c);
+  for (size_t i = 0; i < narrow; ++i) b.out[i] += b.middle[i];
+}
+
+template <typename T>
+void Gpt<T>::Backward(const uint8_t* tokens, int rows) {
+  const int c = config_.width;
+  const int v = GptConfig::kVocabulary;
+  // The output matrix is the token table: its gradient has two parts.
+  Gemm(Transpose::kNo, Transpose::kNo, rows, c, v, T(1), logits_.data(), v,
+       W(layout_.token_table), c, T(0), dnarrow_.data(), c);
+  Gemm(Transpose::kYes, Transpose::kNo, v, c, rows, T(1), logits_.data(), v,
+       norm_.data(), c, T(1), G(layout_.token_table), c);
+  std::fill_n(dresidual_.begin(), size_t(rows) * c, T(0));
+  LayerNormBackward(dresidual_.data(), G(layout_.norm_gain),
+                    G(layout_.norm_bias), dnarrow_.data(),
+                    blocks_.back().out.data(), W(layout_.norm_gain),
+                    mean_.data(), deviation_.data(), rows, c);
+  for (int i = config_.layers - 1; i >= 0; --i) {
+    const T* in = i > 0 ? blocks_[i - 1].out.data() : embedded_.data();
+    BackwardBlock(layout_.blocks[i], in, blocks_[i], rows);
+  }
+  EmbedBackward(G(layout_.token_table), G(layout_.position_table), tokens,
+                dresidual_.data(), rows, config_.context, c);
+}
+
+// dresidual_ holds the gradient of the block's output and becomes that of its
+// input: the residual path passes it on, the layers add theirs.
+template <typename T>
+void Gpt<T>::BackwardBlock(const BlockLayout& at, const T* in, Block& b,
+                           int rows) {
+  const int c = config_.width;
+  const size_t narrow = size_t(rows) * c;
+  T* residual = dresidual_.data();
+  LinearBackward(dwide_.data(), G(at.down_weight), G(at.down_bias), residual,
+                 b.active.data(), W(at.down_weight), rows, 4 * c, c);
+  GeluBackward(dwide_.data(), b.up.data(), b.tanhs.data(), 4 * narrow);
+  LinearBackward(dnarrow_.data(), G(at.up_weight), G(at.up_bias), dwide_.data(),
+                 b.norm2.data(), W(at.up_weight), rows, c, 4 * c);
+  LayerNormBackward(residual, G(at.norm2_gain), G(at.norm2_bias),
+                    dnarrow_.data(), b.middle.data(), W(at.norm2_gain),
+                    b.mean2.data(), b.deviation2.data(), rows, c);
+
+  LinearBackward(dmiddle_.data(), G(at.merge_weight), G(at.merge_bias),
+                 residual, b.mixed.data(), W(at.merge_weight), rows, c, c);
+  AttentionBackward(dwide_.data(), dscores_.data(), dmiddle_.data(),
+                    b.qkv.data(), b.attention.data(), rows / config_.context,
+                    config_.context, c, config_.heads);
+  LinearBackward(dnarrow_.data(), G(at.qkv_weight), G(at.qkv_bias),
+                 dwide_.data(), b.norm1.data(), W(at.qkv_weight), rows, c,
+                 3 * c);
+  LayerNormBackward(residual, G(at.norm1_gain), G(at.norm1_bias),
+                    dnarrow_.data(), in, W(at.norm1_gain), b.mean1.data(),
+                    b.deviation1.data(), rows, c);
+}
+
+template class Gpt<float>;
+template class Gpt<double>;
+
+}  // namespace rollcall

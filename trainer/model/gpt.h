@@ -1,0 +1,84 @@
+// Gpt: a byte-level GPT on the CPU: weights, gradients, and the way from tokens
+// to both loss and gradients.
+//
+// Pre-norm blocks, GELU by tanh, learned positions, the output matrix tied to
+// the token table, as GPT-2. It draws no samples, takes no step and talks to no
+// peer: the training loop does.
+//
+// Thread rule: one thread. For float (training) and double (tests).
+#ifndef ROLLCALL_TRAINER_MODEL_GPT_H_
+#define ROLLCALL_TRAINER_MODEL_GPT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "trainer/model/parameters.h"
+
+namespace rollcall {
+
+template <typename T>
+class Gpt {
+ public:
+  // `config` must be valid. Takes memory for batches of up to `sequences_max`
+  // sequences: MemoryBytes of it.
+  Gpt(const GptConfig& config, int sequences_max);
+
+  // In double, since a careless configuration exceeds every integer.
+  static double MemoryBytes(const GptConfig& config, int sequences_max);
+
+  const GptConfig& config() const { return config_; }
+  const GptLayout& layout() const { return layout_; }
+  absl::Span<T> weights() { return absl::MakeSpan(weights_); }
+  absl::Span<const T> gradients() const { return gradients_; }
+
+  // The loss of each position's next byte, summed over `tokens`, which holds
+  // whole sequences of `context` bytes; `targets` are the bytes that follow.
+  double Loss(absl::Span<const uint8_t> tokens,
+              absl::Span<const uint8_t> targets);
+
+  // The same, and leaves d(scale * that sum)/d(weights) in gradients().
+  double LossAndGradients(absl::Span<const uint8_t> tokens,
+                          absl::Span<const uint8_t> targets, T scale);
+
+ private:
+  // What one block keeps of its way forward; `rows` x the width named.
+  struct Block {
+    std::vector<T> norm1, mean1, deviation1;  // width, 1, 1
+    std::vector<T> qkv;                       // 3 width
+    std::vector<T> attention;                 // heads x context
+    std::vector<T> mixed;                     // width
+    std::vector<T> middle;                    // width: after attention
+    std::vector<T> norm2, mean2, deviation2;  // width, 1, 1
+    std::vector<T> up, tanhs, active;         // 4 width
+    std::vector<T> out;                       // width
+  };
+
+  int Rows(absl::Span<const uint8_t> tokens,
+           absl::Span<const uint8_t> targets) const;
+  void Forward(const uint8_t* tokens, int rows);
+  void ForwardBlock(const BlockLayout& at, const T* in, Block& block, int rows);
+  void Backward(const uint8_t* tokens, int rows);
+  void BackwardBlock(const BlockLayout& at, const T* in, Block& block,
+                     int rows);
+  const T* W(size_t offset) const { return weights_.data() + offset; }
+  T* G(size_t offset) { return gradients_.data() + offset; }
+
+  const GptConfig config_;
+  const GptLayout layout_;
+  const int rows_max_;
+  std::vector<T> weights_, gradients_;
+
+  std::vector<T> embedded_;
+  std::vector<Block> blocks_;
+  std::vector<T> norm_, mean_, deviation_;
+  std::vector<T> logits_;  // Becomes their gradient.
+
+  // On the way back: the residual's gradient, and room for the layers'.
+  std::vector<T> dresidual_, dnarrow_, dmiddle_, dwide_, dscores_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TRAINER_MODEL_GPT_H_

@@ -1,0 +1,77 @@
+// The tensors of a GPT in one flat array: their names, shapes and places, and
+// their first values.
+//
+// Names, shapes and orientation are those of Hugging Face's GPT-2
+// (`wte.weight`, `h.0.attn.c_attn.weight` as [in, out], ...). Pure.
+#ifndef ROLLCALL_TRAINER_MODEL_PARAMETERS_H_
+#define ROLLCALL_TRAINER_MODEL_PARAMETERS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+
+namespace rollcall {
+
+struct GptConfig {
+  int layers = 3;
+  int heads = 4;
+  int width = 128;
+  int context = 64;
+
+  static constexpr int kVocabulary = 256;  // Bytes.
+  static constexpr int kLayersMost = 256;
+  static constexpr int kWidthMost = 16384;
+  static constexpr int kContextMost = 8192;
+
+  // INVALID_ARGUMENT names the field, what it is and what was expected.
+  absl::Status Validate() const;
+};
+
+struct Tensor {
+  std::string name;
+  std::vector<int> shape;
+  size_t offset = 0;  // Into the flat array, in elements.
+  size_t size = 0;
+
+  // Matrices decay; gains and biases do not.
+  bool decays() const { return shape.size() > 1; }
+};
+
+// Places of one block's tensors in the flat array.
+struct BlockLayout {
+  size_t norm1_gain, norm1_bias;
+  size_t qkv_weight, qkv_bias;
+  size_t merge_weight, merge_bias;
+  size_t norm2_gain, norm2_bias;
+  size_t up_weight, up_bias;
+  size_t down_weight, down_bias;
+};
+
+struct GptLayout {
+  // `config` must be valid.
+  explicit GptLayout(const GptConfig& config);
+
+  std::vector<Tensor> tensors;  // In the order of the flat array.
+  size_t size = 0;              // Elements in all.
+  size_t token_table, position_table;
+  std::vector<BlockLayout> blocks;
+  size_t norm_gain, norm_bias;
+
+ private:
+  size_t Add(std::string name, std::vector<int> shape);
+};
+
+// First values from the seed: deviations as GPT-2's (0.02; projections into the
+// residual smaller by the square root of their number), gains 1, biases 0. By
+// integer arithmetic and exact products only, so that every machine gets the
+// same bits, whichever mathematical library it has.
+void InitializeWeights(const GptConfig& config, const GptLayout& layout,
+                       uint64_t seed, absl::Span<float> weights);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TRAINER_MODEL_PARAMETERS_H_

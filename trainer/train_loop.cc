@@ -1,0 +1,172 @@
+#include "trainer/train_loop.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "trainer/data/random.h"
+
+namespace rollcall {
+namespace {
+
+uint64_t HashBytes(const void* bytes, size_t size) {
+  const auto* at = static_cast<const unsigned char*>(bytes);
+  uint64_t hash = size;
+  for (; size >= 8; size -= 8, at += 8) {
+    uint64_t word;
+    std::memcpy(&word, at, sizeof(word));
+    hash = Mix(hash + word);
+  }
+  for (; size > 0; --size, ++at) hash = Mix(hash + *at);
+  return hash;
+}
+
+// All that must be equal on every rank; not which files are called what.
+std::string Settings(const TrainOptions& o) {
+  return absl::StrFormat(
+      "%d %d %d %d %d %d %a %d %d %a %a %a %a %a", o.model.layers,
+      o.model.heads, o.model.width, o.model.context, o.steps, o.batch,
+      o.learning_rate, o.warmup, o.seed, o.optimizer.beta1, o.optimizer.beta2,
+      o.optimizer.epsilon, o.optimizer.weight_decay, o.optimizer.clip);
+}
+
+absl::Status CheckMemory(const TrainOptions& options, int sequences_max) {
+  // Model and optimizer's moments and the all-reduce's copy.
+  const double needed = Gpt<float>::MemoryBytes(options.model, sequences_max) +
+                        3.0 * sizeof(float) * GptLayout(options.model).size;
+  const double there =
+      double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+  if (needed <= there) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "the model with %d samples a rank needs %.1f GB, this machine has %.1f "
+      "GB; lower --batch, --context or --width, or take more ranks",
+      sequences_max, needed / 1e9, there / 1e9));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(
+    const TrainOptions& options, Collective& collective) {
+  absl::StatusOr<Corpus> corpus = Corpus::Open(options.data);
+  if (!corpus.ok()) return corpus.status();
+  if (Sampler::CountSamples(corpus->size(), options.model.context) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--data holds ", corpus->size(), " bytes, expected at least ",
+        options.model.context + 1, ": one sample of --context ",
+        options.model.context, " and the byte that follows"));
+  }
+  absl::Status status = CheckMemory(
+      options, Sampler::ShareSizeMost(options.batch, collective.size()));
+  if (!status.ok()) return status;
+  std::unique_ptr<TrainLoop> loop(
+      new TrainLoop(options, collective, *std::move(corpus)));
+  if (status = loop->AgreeOnStart(); !status.ok()) return status;
+  return loop;
+}
+
+TrainLoop::TrainLoop(const TrainOptions& options, Collective& collective,
+                     Corpus corpus)
+    : options_(options),
+      collective_(collective),
+      corpus_(std::move(corpus)),
+      samples_(Sampler::CountSamples(corpus_.size(), options.model.context)),
+      sampler_(options.seed, samples_, options.batch),
+      model_(options.model,
+             Sampler::ShareSizeMost(options.batch, collective.size())),
+      optimizer_(options.optimizer, model_.layout()),
+      reduced_(model_.layout().size + 1) {
+  InitializeWeights(options.model, model_.layout(), options.seed,
+                    model_.weights());
+}
+
+// Each rank gives its fingerprints, in pieces that a float holds exactly, and
+// their negatives: where the largest and the smallest differ, so do the ranks.
+absl::Status TrainLoop::AgreeOnStart() {
+  absl::StatusOr<uint64_t> data = corpus_.Fingerprint();
+  if (!data.ok()) return data.status();
+  const std::string settings = Settings(options_);
+  const absl::Span<const float> weights = model_.weights();
+  struct Fingerprint {
+    const char* what;
+    uint64_t value;
+  };
+  const Fingerprint fingerprints[] = {
+      {"the flags differ; give every node the same",
+       HashBytes(settings.data(), settings.size())},
+      {"the files of --data differ; give every node the same", *data},
+      {"the first weights differ; run the same rollcall-train on every node",
+       HashBytes(weights.data(), weights.size() * sizeof(float))}};
+  constexpr int kPieces = 4;
+  std::vector<float> pieces;
+  for (const Fingerprint& f : fingerprints) {
+    for (int i = 0; i < kPieces; ++i) {
+      const float piece = (f.value >> (16 * i)) & 0xffff;
+      pieces.insert(pieces.end(), {piece, -piece});
+    }
+  }
+  absl::Status status =
+      collective_.AllReduce(absl::MakeSpan(pieces), Reduction::kMax);
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < pieces.size(); i += 2) {
+    if (pieces[i] == -pieces[i + 1]) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the ranks do not agree: ", fingerprints[i / (2 * kPieces)].what));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::LoadShare(int64_t step) {
+  const size_t context = options_.model.context;
+  tokens_.clear();
+  targets_.clear();
+  std::vector<uint8_t> sample(context + 1);
+  for (uint64_t i :
+       sampler_.Share(step, collective_.rank(), collective_.size())) {
+    absl::Status status = corpus_.Read(i * context, absl::MakeSpan(sample));
+    if (!status.ok()) return status;
+    tokens_.insert(tokens_.end(), sample.begin(), sample.end() - 1);
+    targets_.insert(targets_.end(), sample.begin() + 1, sample.end());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepResult> TrainLoop::Step() {
+  StepResult result;
+  result.step = steps_done_ + 1;
+  absl::Status status = LoadShare(result.step);
+  if (!status.ok()) return status;
+
+  // Of the mean over the whole batch, so that a plain sum over ranks is exact
+  // even where shares differ in size.
+  const double scale = 1.0 / (double(options_.batch) * options_.model.context);
+  const double loss = model_.LossAndGradients(tokens_, targets_, scale);
+  const absl::Span<const float> gradients = model_.gradients();
+  std::copy(gradients.begin(), gradients.end(), reduced_.begin());
+  reduced_.back() = static_cast<float>(loss * scale);
+  status = collective_.AllReduce(absl::MakeSpan(reduced_), Reduction::kSum);
+  if (!status.ok()) return status;
+
+  result.loss = reduced_.back();
+  result.learning_rate = LearningRate(options_.learning_rate, result.step,
+                                      options_.warmup, options_.steps);
+  const double norm = optimizer_.Step(
+      model_.weights(), absl::MakeConstSpan(reduced_).first(gradients.size()),
+      result.learning_rate);
+  if (!std::isfinite(norm) || !std::isfinite(result.loss)) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "step %d: loss %g with a gradient of norm %g; try a lower --lr than %g "
+        "or a longer --warmup than %d",
+        result.step, result.loss, norm, options_.learning_rate,
+        options_.warmup));
+  }
+  steps_done_ = result.step;
+  return result;
+}
+
+}  // namespace rollcall
