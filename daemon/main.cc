@@ -137,7 +137,7 @@ int Serve(const Flags& flags) {
   std::fprintf(stderr,
                "rollcalld: listening on port %d, state in %s\n"
                "rollcalld: join with: rollcall join --endpoint HOST:%d --job "
-               "JOB --nodes N --secret-file %s -- CMD...\n",
+               "JOB --nodes N --token-file %s -- CMD...\n",
                (*server)->port(), flags.state.c_str(), (*server)->port(),
                token_file.empty() ? "FILE" : token_file.c_str());
   int signal_number = 0;

@@ -24,8 +24,9 @@ set -o pipefail
   --steps "$steps" --log-every 20 2>&1 | tee "$log" |
   while IFS= read -r line; do
     echo "$line"
-    # Once, when all of them train: who is there.
-    if [ -z "${shown:-}" ] && [[ $line == *" step "* ]]; then
+    # Once, half-way: who is there.
+    if [ -z "${shown:-}" ] && [[ $line =~ \ step\ ([0-9]+)\  ]] &&
+      [ $((BASH_REMATCH[1] * 2)) -ge "$steps" ]; then
       shown=1
       echo
       "$bin/rollcall" status --job quickstart || true
@@ -37,8 +38,8 @@ loss() { grep -oE ' step [0-9]+ loss [0-9.]+' "$log" | "$1" -1 |
   grep -oE '[0-9.]+$'; }
 worlds=$(grep -oE 'world [0-9]+ generation [0-9]+' "$log" | sort -u)
 echo
-echo "loss: $(loss head) at first, $(loss tail) at the end; every rank said: " \
-  "$worlds"
+echo "loss: $(loss head) at first, $(loss tail) at the end;" \
+  "every rank said: $worlds"
 cat <<END
 
 What to try next:

@@ -64,7 +64,8 @@ absl::Time Agent::NextDeadline() const {
   return next;
 }
 
-// --- The link -----------------------------------------------------------------
+// --- The link
+// -----------------------------------------------------------------
 
 void Agent::On(const StreamUp&) {
   v1::AgentMessage message;
@@ -100,8 +101,8 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   limits_.lease = FromProto(welcome.lease());
   limits_.daemon_grace = FromProto(welcome.daemon_grace());
   limits_.stop_grace = FromProto(welcome.stop_grace());
-  heartbeat_ = std::max(FromProto(welcome.heartbeat_interval()),
-                        absl::Milliseconds(10));
+  heartbeat_ =
+      std::max(FromProto(welcome.heartbeat_interval()), absl::Milliseconds(10));
   next_heartbeat_ = now_ + heartbeat_;
   redial_delay_ = limits_.redial_first;
   name_taken_until_ = absl::InfiniteFuture();
@@ -222,7 +223,8 @@ void Agent::AttendAnew(uint64_t incarnation, const std::string& why) {
   stopped_to_say_ = 0;
 }
 
-// --- Worlds -------------------------------------------------------------------
+// --- Worlds
+// -------------------------------------------------------------------
 
 void Agent::On(const FromDaemon& from) {
   const v1::DaemonMessage& m = from.message;
@@ -255,11 +257,10 @@ void Agent::OnProposal(const v1::Proposal& proposal) {
   if (proposal.generation() <= generation_seen_) return;  // Fenced, or a retry.
   generation_seen_ = proposal.generation();
   absl::StatusOr<v1::World> world = DecodeWorld(proposal.world());
-  const v1::Member* row =
-      world.ok() ? RowOf(*world, hello_.node()) : nullptr;
+  const v1::Member* row = world.ok() ? RowOf(*world, hello_.node()) : nullptr;
   DropPreparation();
-  EndGeneration(absl::StrCat("generation ", proposal.generation(),
-                             " takes its place"));
+  EndGeneration(
+      absl::StrCat("generation ", proposal.generation(), " takes its place"));
   stopped_to_say_ = 0;  // Prepared says as much.
   if (row == nullptr || row->ranks() != hello_.ranks()) {
     v1::AgentMessage message;
@@ -307,9 +308,9 @@ void Agent::On(const PreparationFailed& failed) {
   message.mutable_refused()->set_generation(failed.generation);
   message.mutable_refused()->set_reason(failed.reason);
   Tell(std::move(message));
-  Tell(Report::Kind::kWarning, absl::StrCat("cannot take part in generation ",
-                                            failed.generation, ": ",
-                                            failed.reason));
+  Tell(Report::Kind::kWarning,
+       absl::StrCat("cannot take part in generation ", failed.generation, ": ",
+                    failed.reason));
 }
 
 void Agent::SayPreparedIfReady() {
@@ -402,15 +403,15 @@ void Agent::Stop(absl::Duration grace) {
   actions_.push_back(StopRanks{living_, grace});
 }
 
-// --- Ranks --------------------------------------------------------------------
+// --- Ranks
+// --------------------------------------------------------------------
 
 void Agent::On(const RankEnded& ended) {
   if (ended.generation != living_ || !running_.has_value()) {
     // Stopped on our order. What a signal of somebody else's did before ours
     // could, the daemon still wants to know: it may be the root cause.
-    const bool foreign =
-        ended.signal == SIGSEGV || ended.signal == SIGBUS ||
-        (ended.signal == SIGKILL && now_ < kill_at_);
+    const bool foreign = ended.signal == SIGSEGV || ended.signal == SIGBUS ||
+                         (ended.signal == SIGKILL && now_ < kill_at_);
     if (ended.generation != living_ || !foreign) return;
   }
   v1::RankExited exited;
@@ -448,9 +449,8 @@ void Agent::On(const RankProgressed& progressed) {
 void Agent::On(const RankExchanged& exchanged) {
   const uint64_t generation = exchanged.generation;
   if (!running_.has_value() || generation != running_->generation) {
-    actions_.push_back(
-        FailExchanges{generation, absl::StrCat("generation ", generation,
-                                               " has ended")});
+    actions_.push_back(FailExchanges{
+        generation, absl::StrCat("generation ", generation, " has ended")});
     return;
   }
   for (const v1::ExchangeOut& out : answered_) {
@@ -499,7 +499,8 @@ void Agent::OnExchange(const v1::ExchangeOut& exchange) {
   actions_.push_back(AnswerExchange{exchange});
 }
 
-// --- Time and the end ---------------------------------------------------------
+// --- Time and the end
+// ---------------------------------------------------------
 
 void Agent::On(const AgentTick&) {
   if (link_ == Link::kAttending && now_ >= next_heartbeat_) {
@@ -570,6 +571,7 @@ void Agent::On(const LeaveAsked& leave) {
 }
 
 void Agent::OnEnd(const v1::End& end) {
+  if (end.now()) Stop(absl::ZeroDuration());
   if (exit_.has_value() && exit_->end.has_value()) return;
   exit_.reset();
   // A person who pressed Ctrl-C gets what shells expect.

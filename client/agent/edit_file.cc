@@ -261,7 +261,7 @@ absl::StatusOr<std::string> Resolve(const std::string& path) {
     const std::string folder =
         slash == std::string::npos ? "." : path.substr(0, slash + 1);
     found = realpath(folder.c_str(), nullptr);
-    if (found == nullptr) return Failed(folder, errno);
+    if (found == nullptr) return Failed(path, errno);
     const std::string resolved = absl::StrCat(
         found, "/", path.substr(slash == std::string::npos ? 0 : slash + 1));
     free(found);

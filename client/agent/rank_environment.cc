@@ -147,7 +147,7 @@ std::vector<std::string> RankEnvironment(
   Set(env, "NNODES", world.members_size());
   Set(env, "MASTER_ADDR", seal.master_address());
   Set(env, "MASTER_PORT", seal.master_port());
-  Set(env, "TORCHELASTIC_RUN_ID", world.run());
+  Set(env, "TORCHELASTIC_RUN_ID", world.job());  // torchrun's --rdzv-id.
   Set(env, "TORCHELASTIC_RESTART_COUNT", world.restarts_charged());
   Set(env, "TORCHELASTIC_MAX_RESTARTS", world.max_restarts());
   Set(env, "TORCHELASTIC_ERROR_FILE", files.error_files[local_rank]);

@@ -1,8 +1,11 @@
 #include "client/agent/run_folder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -19,21 +22,63 @@ namespace {
 // A socket's address holds 108 bytes with its closing zero.
 constexpr size_t kSocketPathMax = 107;
 constexpr char kSocketName[] = "/agent.sock";
+// One that is younger may be about to be locked.
+constexpr time_t kSweptAfterSeconds = 60;
+
+Fd Lock(const std::string& folder) {
+  Fd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd.open() || flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return Fd();
+  return fd;
+}
+
+bool LeftBehind(const std::string& folder) {
+  struct stat info;
+  return lstat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
+         info.st_uid == getuid() &&
+         time(nullptr) - info.st_mtime > kSweptAfterSeconds;
+}
+
+// Removes what agents of this user left in `parent` that were killed. Nothing
+// of this may fail the agent that happens to come by.
+void SweepLeftovers(const std::string& parent, const std::string& prefix) {
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator at(parent, ignored), end;
+       !ignored && at != end; at.increment(ignored)) {
+    const std::string name = at->path().filename().string();
+    if (name.rfind(prefix, 0) != 0 || name.size() != prefix.size() + 8) {
+      continue;
+    }
+    const std::string folder = at->path().string();
+    if (!LeftBehind(folder)) continue;
+    const Fd lock = Lock(folder);
+    std::error_code failed;
+    if (lock.open()) std::filesystem::remove_all(folder, failed);
+  }
+}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
     const std::string& runtime_dir) {
   const std::string random = absl::BytesToHexString(RandomBytes(4));
+  struct Place {
+    std::string parent;
+    std::string prefix;
+  };
+  const Place places[] = {{runtime_dir, "rollcall-"},
+                          {"/tmp", absl::StrCat("rollcall-", getuid(), "-")}};
   std::string failure;
-  for (const std::string& path :
-       {absl::StrCat(runtime_dir, "/rollcall-", random),
-        absl::StrCat("/tmp/rollcall-", getuid(), "-", random)}) {
-    if (path.size() + sizeof(kSocketName) - 1 > kSocketPathMax) continue;
-    if (runtime_dir.empty() && path.rfind("/tmp/", 0) != 0) continue;
+  for (const Place& place : places) {
+    const std::string path =
+        absl::StrCat(place.parent, "/", place.prefix, random);
+    if (place.parent.empty() ||
+        path.size() + sizeof(kSocketName) - 1 > kSocketPathMax) {
+      continue;
+    }
     // Fails where somebody has put something there first.
     if (mkdir(path.c_str(), 0700) == 0) {
-      return std::unique_ptr<RunFolder>(new RunFolder(path));
+      SweepLeftovers(place.parent, place.prefix);
+      return std::unique_ptr<RunFolder>(new RunFolder(path, Lock(path)));
     }
     failure =
         absl::StrCat("cannot make the folder ", path, ": ", strerror(errno),
@@ -42,7 +87,8 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
   return absl::UnavailableError(failure);
 }
 
-RunFolder::RunFolder(std::string path) : path_(std::move(path)) {}
+RunFolder::RunFolder(std::string path, Fd lock)
+    : path_(std::move(path)), lock_(std::move(lock)) {}
 
 RunFolder::~RunFolder() {
   std::error_code ignored;

@@ -1,6 +1,9 @@
 // RunFolder: the agent's own folder (0700) for the time of its life: its Unix
 // socket, and below it one folder a generation with what the ranks read.
 //
+// Whoever makes one removes those of its own user whose agents are gone without
+// a word: each living agent holds a lock on its folder.
+//
 // Thread rule: one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_RUN_FOLDER_H_
 #define ROLLCALL_CLIENT_AGENT_RUN_FOLDER_H_
@@ -10,6 +13,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "client/agent/fd.h"
 
 namespace rollcall {
 
@@ -30,8 +34,9 @@ class RunFolder {
   void Remove(uint64_t generation);
 
  private:
-  explicit RunFolder(std::string path);
+  RunFolder(std::string path, Fd lock);
   const std::string path_;
+  const Fd lock_;
 };
 
 }  // namespace rollcall

@@ -122,6 +122,22 @@ std::string OneLine(const ordered_json& json) {
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
+namespace {
+
+// Members by node rank, then all others as they came: by name.
+std::vector<v1::NodeStatus> ByNodeRank(const v1::JobStatus& status) {
+  std::vector<v1::NodeStatus> nodes(status.nodes().begin(),
+                                    status.nodes().end());
+  std::stable_sort(nodes.begin(), nodes.end(),
+                   [](const v1::NodeStatus& a, const v1::NodeStatus& b) {
+                     return static_cast<uint32_t>(a.node_rank()) <
+                            static_cast<uint32_t>(b.node_rank());
+                   });
+  return nodes;
+}
+
+}  // namespace
+
 std::string StatusTable(const v1::JobStatus& status) {
   const std::string wanted =
       status.nodes_min() == status.nodes_max()
@@ -134,13 +150,13 @@ std::string StatusTable(const v1::JobStatus& status) {
   for (const auto& node : status.nodes()) {
     width = std::max(width, node.node().size());
   }
-  absl::StrAppendFormat(&text, "%-4s  %-*s  %-11s  %-5s  %-8s  %-8s  %s\n",
-                        "RANK", static_cast<int>(width), "NODE", "STATE",
+  absl::StrAppendFormat(&text, "%-9s  %-*s  %-11s  %-5s  %-8s  %-8s  %s\n",
+                        "NODE RANK", static_cast<int>(width), "NODE", "STATE",
                         "RANKS", "STEP", "LEASE", "ADDRESS");
-  for (const auto& node : status.nodes()) {
+  for (const auto& node : ByNodeRank(status)) {
     const std::string rank =
         node.node_rank() < 0 ? "-" : absl::StrCat(node.node_rank());
-    absl::StrAppendFormat(&text, "%-4s  %-*s  %-11s  %-5d  %-8d  %-8s  %s",
+    absl::StrAppendFormat(&text, "%-9s  %-*s  %-11s  %-5d  %-8d  %-8s  %s",
                           rank, static_cast<int>(width), node.node(),
                           Word(node.state()), node.ranks(), node.step(),
                           absl::StrFormat("%.1f s", node.lease_ms() / 1000.0),

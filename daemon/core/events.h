@@ -50,6 +50,8 @@ struct StopAsked {
   int exit_code;
   v1::ReasonCode code;
   std::string reason;
+  // Without the ranks' stop_grace; counts for a job that is ending as well.
+  bool now = false;
 };
 
 // Time has passed. `late` is how much later than it asked the loop came round;

@@ -86,9 +86,9 @@ absl::StatusOr<Exchanges::Result> Exchanges::In(uint32_t node_rank,
   size_t bytes = 0;
   for (const std::string& value : in.values()) bytes += value.size();
   if (bytes_ + bytes > Limits::world_bytes_max) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "exchange values of one generation over ", Limits::world_bytes_max,
-        " bytes"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("exchange values of one generation over ",
+                     Limits::world_bytes_max, " bytes"));
   }
   bytes_ += bytes;
   for (int i = 0; i < in.values_size(); ++i) {

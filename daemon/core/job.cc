@@ -125,12 +125,11 @@ Job Job::Restore(std::string job, const JournalState& state,
 std::vector<Action> Job::Start() {
   actions_.clear();
   if (generation_ == 0) {
-    actions_.push_back(Journal{Journal::Kind::kRunStarted, 0,
-                               settings_.SerializeAsString()});
+    actions_.push_back(
+        Journal{Journal::Kind::kRunStarted, 0, settings_.SerializeAsString()});
   }
-  Say(Log::Level::kInfo,
-      absl::StrCat("event=start nodes=", nodes_min_, ":", nodes_max_,
-                   " generation=", generation_));
+  Say(Log::Level::kInfo, absl::StrCat("event=start nodes=", nodes_min_, ":",
+                                      nodes_max_, " generation=", generation_));
   return std::move(actions_);
 }
 
@@ -211,8 +210,16 @@ void Job::On(const StreamClosed& closed) {
 }
 
 void Job::On(const StopAsked& stop) {
-  if (phase_ == Phase::kEnded) return;
+  if (phase_ == Phase::kEnded) {
+    if (!stop.now || end_->now()) return;
+    end_->set_now(true);
+    v1::DaemonMessage message;
+    *message.mutable_end() = *end_;
+    actions_.push_back(Send{AllSessions(), std::move(message)});
+    return;
+  }
   v1::End end;
+  end.set_now(stop.now);
   end.set_exit_code(stop.exit_code);
   end.set_code(stop.code);
   end.set_reason(stop.reason);
@@ -242,7 +249,8 @@ void Job::On(const Tick& tick) {
   if (now_ >= next_waiting_) TellWaiting();
 }
 
-// --- What members say ---------------------------------------------------------
+// --- What members say
+// ---------------------------------------------------------
 
 void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
   if (phase_ != Phase::kForming || prepared.generation() != generation_ ||
@@ -250,9 +258,9 @@ void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
     return;  // Of a superseded generation, or a retry.
   }
   for (const std::string& warning : prepared.warnings()) {
-    Say(Log::Level::kWarning, absl::StrCat("event=warning node=",
-                                           node.hello.node(), " text=\"",
-                                           warning, "\""));
+    Say(Log::Level::kWarning,
+        absl::StrCat("event=warning node=", node.hello.node(), " text=\"",
+                     warning, "\""));
   }
   if (node.node_rank == 0) {
     if (prepared.master_port() == 0) {
@@ -272,8 +280,8 @@ void Job::OnRefused(Node& node, const v1::Refused& refused) {
       !node.member()) {
     return;
   }
-  const std::string reason = absl::StrCat("refused generation ", generation_,
-                                          ": ", refused.reason());
+  const std::string reason =
+      absl::StrCat("refused generation ", generation_, ": ", refused.reason());
   Bar(node, reason);
   Reform(v1::REASON_CODE_REFUSED, reason, node.hello.node());
 }
@@ -324,8 +332,8 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
 
 void Job::OnLeaving(Node& node, const v1::Leaving& leaving) {
   if (phase_ == Phase::kEnded || node.state == v1::NODE_STATE_DRAINING) return;
-  const bool in_world = node.member() && (phase_ == Phase::kForming ||
-                                          phase_ == Phase::kRunning);
+  const bool in_world =
+      node.member() && (phase_ == Phase::kForming || phase_ == Phase::kRunning);
   const std::string name = node.hello.node();
   const std::string reason = absl::StrCat(name, " leaves: ", leaving.reason());
   Bar(node, reason);
@@ -334,8 +342,8 @@ void Job::OnLeaving(Node& node, const v1::Leaving& leaving) {
     v1::End end;
     end.set_exit_code(limits_.requeue_exit_code);
     end.set_code(v1::REASON_CODE_REQUEUE);
-    end.set_reason(absl::StrCat(reason, "; fewer than ", nodes_min_,
-                                " nodes are left"));
+    end.set_reason(
+        absl::StrCat(reason, "; fewer than ", nodes_min_, " nodes are left"));
     return Finish(std::move(end));
   }
   if (in_world) return Reform(v1::REASON_CODE_LEAVING, reason, name);
@@ -363,7 +371,8 @@ void Job::OnExchange(Node& node, const v1::ExchangeIn& in) {
                           std::move(message)});
 }
 
-// --- Bookkeeping --------------------------------------------------------------
+// --- Bookkeeping
+// --------------------------------------------------------------
 
 Job::Node* Job::NodeOf(SessionId session) {
   const auto at = sessions_.find(session);
@@ -474,7 +483,8 @@ void Job::CheckInvariants() const {
   CHECK_LE(nodes_.size(), Limits::nodes_max + Limits::lost_names_max);
   CHECK_LE(deadlines_.size(), nodes_.size());
   CHECK_LE(causes_.size(), Limits::causes_max);
-  if (phase_ != Phase::kForming || unprepared_ != static_cast<size_t>(world_.members_size())) {
+  if (phase_ != Phase::kForming ||
+      unprepared_ != static_cast<size_t>(world_.members_size())) {
     return;
   }
   std::set<int> seats;

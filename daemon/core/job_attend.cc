@@ -24,8 +24,7 @@ std::optional<std::string> Contradiction(const v1::JobSettings& ours,
   }
   if (theirs.has_max_restarts() &&
       theirs.max_restarts() != ours.max_restarts()) {
-    return differ("--max-restarts", ours.max_restarts(),
-                  theirs.max_restarts());
+    return differ("--max-restarts", ours.max_restarts(), theirs.max_restarts());
   }
   if (theirs.grow() != v1::GROW_UNSPECIFIED && theirs.grow() != ours.grow()) {
     return differ("--grow", v1::Grow_Name(ours.grow()),
@@ -78,10 +77,10 @@ void Job::On(const Attend& attend) {
   }
   bool redialed = false;
   Node& node = Enter(attend, &redialed);
-  Say(Log::Level::kInfo,
-      absl::StrCat("event=attend node=", node.hello.node(),
-                   " address=", node.observed_address, " ranks=",
-                   node.hello.ranks(), redialed ? " redialed=true" : ""));
+  Say(Log::Level::kInfo, absl::StrCat("event=attend node=", node.hello.node(),
+                                      " address=", node.observed_address,
+                                      " ranks=", node.hello.ranks(),
+                                      redialed ? " redialed=true" : ""));
   SendWelcome(node);
   if (phase_ == Phase::kEnded) {
     v1::DaemonMessage message;
@@ -96,10 +95,9 @@ bool Job::RefuseAttend(const Attend& attend) {
   const auto refuse = [&](absl::StatusCode code, v1::RefusalCode refusal,
                           const std::string& text) {
     Close(attend.session, code, refusal, text);
-    Say(Log::Level::kWarning,
-        absl::StrCat("event=refused node=", hello.node(),
-                     " address=", attend.observed_address, " reason=\"", text,
-                     "\""));
+    Say(Log::Level::kWarning, absl::StrCat("event=refused node=", hello.node(),
+                                           " address=", attend.observed_address,
+                                           " reason=\"", text, "\""));
     return true;
   };
   if (!hello.run().empty() && hello.run() != run_) {
@@ -116,10 +114,9 @@ bool Job::RefuseAttend(const Attend& attend) {
   const auto at = nodes_.find(hello.node());
   if (at != nodes_.end()) return RefuseName(attend, at->second);
   if (sessions_.size() + suspects_.size() >= Limits::nodes_max) {
-    return refuse(absl::StatusCode::kResourceExhausted,
-                  v1::REFUSAL_CODE_LIMIT,
-                  absl::StrCat("job ", job_, " already has ",
-                               Limits::nodes_max, " nodes, the most there "
+    return refuse(absl::StatusCode::kResourceExhausted, v1::REFUSAL_CODE_LIMIT,
+                  absl::StrCat("job ", job_, " already has ", Limits::nodes_max,
+                               " nodes, the most there "
                                "can be"));
   }
   return false;
@@ -139,19 +136,18 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
   // One that was welcomed before has been replaced; one that is new here finds
   // the name taken.
   const bool replaced = !hello.run().empty();
-  const std::string text = absl::StrCat(
-      "node name ", hello.node(), " belongs to the agent at ",
-      node.observed_address, ", which lives; this one comes from ",
-      attend.observed_address,
-      replaced ? "" : "; give one of them another --name");
-  Close(attend.session,
-        replaced ? absl::StatusCode::kAborted
-                 : absl::StatusCode::kAlreadyExists,
-        replaced ? v1::REFUSAL_CODE_REPLACED : v1::REFUSAL_CODE_NAME_TAKEN,
-        text, node.observed_address);
-  Say(Log::Level::kWarning,
-      absl::StrCat("event=refused node=", hello.node(), " reason=\"", text,
-                   "\""));
+  const std::string text =
+      absl::StrCat("node name ", hello.node(), " belongs to the agent at ",
+                   node.observed_address, ", which lives; this one comes from ",
+                   attend.observed_address,
+                   replaced ? "" : "; give one of them another --name");
+  Close(
+      attend.session,
+      replaced ? absl::StatusCode::kAborted : absl::StatusCode::kAlreadyExists,
+      replaced ? v1::REFUSAL_CODE_REPLACED : v1::REFUSAL_CODE_NAME_TAKEN, text,
+      node.observed_address);
+  Say(Log::Level::kWarning, absl::StrCat("event=refused node=", hello.node(),
+                                         " reason=\"", text, "\""));
   return true;
 }
 
@@ -179,8 +175,8 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   Node& node = nodes_[name];
   if (*redialed) {
     if (node.session != 0) {
-      Close(node.session, absl::StatusCode::kAborted,
-            v1::REFUSAL_CODE_REDIALED, "a newer stream of this agent is here");
+      Close(node.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_REDIALED,
+            "a newer stream of this agent is here");
       sessions_.erase(node.session);
       // It attends anew: what barred it may be mended.
       barred_.erase(name);
@@ -210,8 +206,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
 
 v1::NodeState Job::StateByPhase(const Node& node) const {
   if (phase_ == Phase::kEnded) return v1::NODE_STATE_FINISHED;
-  const bool world =
-      phase_ == Phase::kForming || phase_ == Phase::kRunning;
+  const bool world = phase_ == Phase::kForming || phase_ == Phase::kRunning;
   if (!world) return v1::NODE_STATE_ATTENDING;
   if (!node.member()) return v1::NODE_STATE_SPARE;
   if (phase_ == Phase::kForming) return v1::NODE_STATE_PREPARING;
@@ -227,8 +222,8 @@ void Job::TakeUp(Node& node, const v1::Held& held) {
     v1::Abort& abort = *message.mutable_abort();
     abort.set_generation(held.running_generation());
     abort.set_code(why_.code());
-    abort.set_reason(absl::StrCat("generation ", held.running_generation(),
-                                  " has ended"));
+    abort.set_reason(
+        absl::StrCat("generation ", held.running_generation(), " has ended"));
     ToNode(node, message);
   }
   if (phase_ == Phase::kForming && node.member() && !node.prepared) {

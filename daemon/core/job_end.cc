@@ -58,8 +58,8 @@ void Job::RankFailed(Node& node, const v1::RankExited& exited) {
   // What cannot be executed will not be the next time either.
   const bool restart = restarts_charged_ < limits_.max_restarts &&
                        cause.code() != v1::REASON_CODE_NOT_STARTED;
-  settlement_ = Settlement{generation_, world_, cause, restart,
-                           now_ + limits_.lease};
+  settlement_ =
+      Settlement{generation_, world_, cause, restart, now_ + limits_.lease};
   RememberCause(cause);
   if (restart) {
     ++restarts_charged_;
@@ -92,8 +92,7 @@ void Job::MaybeSettle() {
            : cause.code(),
        restarts_charged_ > 0
            ? absl::StrCat(Describe(cause), "; ", restarts_charged_,
-                          " restarts of ", limits_.max_restarts,
-                          " are used up")
+                          " restarts of ", limits_.max_restarts, " are used up")
            : Describe(cause));
 }
 
@@ -102,9 +101,9 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
   const bool member = node.member();
   const bool finished = member && node.finished();
   const bool stopped = node.stopped;
-  Say(Log::Level::kWarning,
-      absl::StrCat("event=lost node=", name, " code=",
-                   v1::ReasonCode_Name(code), " reason=\"", reason, "\""));
+  Say(Log::Level::kWarning, absl::StrCat("event=lost node=", name,
+                                         " code=", v1::ReasonCode_Name(code),
+                                         " reason=\"", reason, "\""));
   BlameLostNode(node, code, reason);
   if (node.session != 0) {
     Close(node.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST,
@@ -120,10 +119,9 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
     case Phase::kRunning:
       // Its work is done and cannot be undone by its going.
       if (finished) return;
-      settlement_ = Settlement{
-          generation_, world_,
-          CauseOfLostNode(name, code, reason, generation_),
-          /*charged=*/false, now_ + limits_.lease};
+      settlement_ = Settlement{generation_, world_,
+                               CauseOfLostNode(name, code, reason, generation_),
+                               /*charged=*/false, now_ + limits_.lease};
       RememberCause(settlement_->cause);
       return Reform(code, text, name);
     case Phase::kSettling:
@@ -196,8 +194,8 @@ void Job::Finish(v1::End end) {
   *message.mutable_end() = *end_;
   actions_.push_back(Send{AllSessions(), std::move(message)});
   Say(end_->finished() ? Log::Level::kInfo : Log::Level::kError,
-      absl::StrCat("event=end exit_code=", end_->exit_code(), " code=",
-                   v1::ReasonCode_Name(end_->code()), " reason=\"",
+      absl::StrCat("event=end exit_code=", end_->exit_code(),
+                   " code=", v1::ReasonCode_Name(end_->code()), " reason=\"",
                    end_->reason(), "\""));
   Changed();
 }

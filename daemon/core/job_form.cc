@@ -39,12 +39,10 @@ void Job::MaybeForm() {
       Fail(69, v1::REASON_CODE_JOIN_TIMEOUT,
            absl::StrCat(
                present, " of ", nodes_min_, " nodes attended within ",
-               absl::FormatDuration(limits_.join_timeout), "; ",
-               MissingText(),
-               generation_ > 0
-                   ? absl::StrCat("; the last world ended because ",
-                                  why_.reason())
-                   : ""));
+               absl::FormatDuration(limits_.join_timeout), "; ", MissingText(),
+               generation_ > 0 ? absl::StrCat("; the last world ended because ",
+                                              why_.reason())
+                               : ""));
     }
     return;
   }
@@ -138,8 +136,7 @@ void Job::WarnOfDifferences() const {
   const std::string& first =
       nodes_.at(world_.members(0).node()).hello.command_digest();
   for (const v1::Member& member : world_.members()) {
-    const std::string& digest =
-        nodes_.at(member.node()).hello.command_digest();
+    const std::string& digest = nodes_.at(member.node()).hello.command_digest();
     if (digest != first && others.size() < 8) others.push_back(member.node());
   }
   if (others.empty()) return;
@@ -156,9 +153,8 @@ void Job::Bar(Node& node, const std::string& reason) {
   node.seat = -1;
   node.state = v1::NODE_STATE_SPARE;
   node.reason = reason;
-  Say(Log::Level::kWarning, absl::StrCat("event=spare node=",
-                                         node.hello.node(), " reason=\"",
-                                         reason, "\""));
+  Say(Log::Level::kWarning, absl::StrCat("event=spare node=", node.hello.node(),
+                                         " reason=\"", reason, "\""));
   Changed();
 }
 
@@ -166,9 +162,9 @@ void Job::DropLaggards() {
   std::vector<std::string> names;
   for (auto& [name, node] : nodes_) {
     if (!node.member() || node.prepared) continue;
-    Bar(node, absl::StrCat("did not prepare generation ", generation_,
-                           " within ",
-                           absl::FormatDuration(limits_.prepare_timeout)));
+    Bar(node,
+        absl::StrCat("did not prepare generation ", generation_, " within ",
+                     absl::FormatDuration(limits_.prepare_timeout)));
     if (names.size() < 8) names.push_back(name);
   }
   CHECK(!names.empty());
@@ -204,14 +200,13 @@ void Job::Commit() {
   message.mutable_commit()->set_seal(seal_->SerializeAsString());
   actions_.push_back(Send{MemberSessions(), std::move(message)});
   Say(Log::Level::kInfo,
-      absl::StrCat("event=run generation=", generation_, " world_size=",
-                   world_.world_size(), " master=", seal_->master_address(),
-                   ":", seal_->master_port(), " nccl_ids=",
-                   seal_->nccl_ids_size(),
-                   seal_->nccl_absent().empty()
-                       ? ""
-                       : absl::StrCat(" nccl_absent=\"", seal_->nccl_absent(),
-                                      "\"")));
+      absl::StrCat(
+          "event=run generation=", generation_, " world_size=",
+          world_.world_size(), " master=", seal_->master_address(), ":",
+          seal_->master_port(), " nccl_ids=", seal_->nccl_ids_size(),
+          seal_->nccl_absent().empty()
+              ? ""
+              : absl::StrCat(" nccl_absent=\"", seal_->nccl_absent(), "\"")));
   Changed();
 }
 
@@ -230,8 +225,8 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
   why_.set_code(code);
   why_.set_reason(reason);
   why_.set_node(node);
-  actions_.push_back(Journal{Journal::Kind::kEnded, generation_,
-                             why_.SerializeAsString()});
+  actions_.push_back(
+      Journal{Journal::Kind::kEnded, generation_, why_.SerializeAsString()});
   v1::DaemonMessage message;
   message.mutable_abort()->set_generation(generation_);
   message.mutable_abort()->set_code(code);
@@ -246,9 +241,9 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
       at->second.state = v1::NODE_STATE_ATTENDING;
     }
   }
-  Say(Log::Level::kWarning,
-      absl::StrCat("event=abort generation=", generation_, " code=",
-                   v1::ReasonCode_Name(code), " reason=\"", reason, "\""));
+  Say(Log::Level::kWarning, absl::StrCat("event=abort generation=", generation_,
+                                         " code=", v1::ReasonCode_Name(code),
+                                         " reason=\"", reason, "\""));
   Changed();
 }
 

@@ -1,5 +1,7 @@
 #include "daemon/core/network_plan.h"
 
+#include <arpa/inet.h>
+
 #include <array>
 #include <cstdint>
 #include <map>
@@ -7,8 +9,6 @@
 #include <set>
 #include <tuple>
 #include <utility>
-
-#include <arpa/inet.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -81,8 +81,7 @@ std::vector<Usable> UsableAddresses(const PlanNode& node,
       if (!bytes || IsUnusable(a.address())) continue;
       if (disputed.contains(a.address())) continue;
       usable.push_back({a.address(), interface.name(),
-                        Subnet(*bytes, a.prefix_length()),
-                        bytes->size() == 4});
+                        Subnet(*bytes, a.prefix_length()), bytes->size() == 4});
     }
   }
   return usable;

@@ -20,9 +20,9 @@ bool SaysAnyOf(const v1::RankExited& exited,
 }
 
 bool SaysGpuError(const v1::RankExited& exited) {
-  return SaysAnyOf(exited, {"CUDA error", "cudaError", "CUDA_ERROR_",
-                            "uncorrectable ECC", "NVRM: Xid",
-                            "device-side assert"});
+  return SaysAnyOf(
+      exited, {"CUDA error", "cudaError", "CUDA_ERROR_", "uncorrectable ECC",
+               "NVRM: Xid", "device-side assert"});
 }
 
 // Words of NCCL (ncclRemoteError, "Connection closed by remote peer"), Gloo

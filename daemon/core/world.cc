@@ -63,8 +63,8 @@ absl::StatusOr<v1::World> DecodeWorld(const std::string& bytes) {
     if (member.node_rank() != static_cast<uint32_t>(i) ||
         member.first_rank() != next_rank || member.ranks() == 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("world of generation ", world.generation(),
-                       ": member ", i, " breaks the row of ranks"));
+          absl::StrCat("world of generation ", world.generation(), ": member ",
+                       i, " breaks the row of ranks"));
     }
     next_rank += member.ranks();
   }

@@ -163,7 +163,7 @@ absl::Status AdminService::CheckToken(
   if (at == metadata.end()) {
     return absl::UnauthenticatedError(
         "expected metadata `authorization: Bearer TOKEN`, got none; give the "
-        "join string, or a token with --secret-file");
+        "join string, or a token with --token-file");
   }
   absl::string_view value(at->second.data(), at->second.size());
   if (absl::ConsumePrefix(&value, "Bearer ")) {

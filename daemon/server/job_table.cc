@@ -134,7 +134,8 @@ absl::StatusOr<LiveJob*> JobTable::ForHello(const v1::Hello& hello,
   if (hello.job() == only_job_) {
     settings = only_settings_;
   } else if (!only_job_.empty()) {
-    return absl::NotFoundError(
+    // No job of another name will ever be here: nothing to wait for.
+    return absl::PermissionDeniedError(
         absl::StrCat("this daemon has job ", only_job_, " alone, not ",
                      hello.job(), "; check --job, or take the join string"));
   } else if (!FillNodes(settings)) {

@@ -263,7 +263,8 @@ void Loop::On(StopCame& came) {
   }
   Step(*live, StopAsked{came.request.exit_code(), v1::REASON_CODE_STOPPED,
                         came.request.reason().empty() ? "stopped by request"
-                                                      : came.request.reason()});
+                                                      : came.request.reason(),
+                        came.request.now()});
   const v1::JobState state = live->job.state();
   // After the commit: who is told that a job ends can rely on it.
   effects_.push_back({*job, Answer([reply = std::move(came.reply),

@@ -162,6 +162,8 @@ ServedDaemon::ServedDaemon(const std::string& kind, int nodes) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, in[0], 0);
   posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+  // Its log has a line for every node that attends.
+  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
   std::string count = absl::StrCat(nodes);
   std::string serve = "--serve", of_kind = kind, self = "bench";
   char* argv[] = {self.data(), serve.data(), of_kind.data(), count.data(),

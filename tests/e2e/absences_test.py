@@ -39,7 +39,8 @@ IMPURE = re.compile(
 # Calls that read a clock, draw chance or reach the system, wherever their
 # header came from.
 CALLS = re.compile(
-    r"(?<![\w.>])(socket|kill|raise|sigaction|getenv)\(|(?<!\w)::(open|connect)\("
+    r"(?<![\w.>])(socket|kill|raise|sigaction|getenv)\("
+    r"|(?<!\w)::(open|connect)\("
     r"|\babsl::Now\(|\bMonotonicNow\(|_clock::now\(|\bclock_gettime\(|"
     r"\bgettimeofday\(|\btime\((NULL|nullptr|0)\)|\brandom_device\b|\brand\(")
 

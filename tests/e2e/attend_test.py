@@ -35,9 +35,9 @@ class Attend(E2E):
         text = self.join_string(launcher)
         other = wire.Join(text)
         other.job = "another-job"
-        # The job may yet be made, so it knocks until its own time is up.
-        worker = self.join(other.text(), ["--join-timeout", "1s"], ["true"])
-        self.assert_code(worker, UNAVAILABLE)
+        # A launcher's daemon has one job and never another.
+        worker = self.join(other.text(), [], ["true"])
+        self.assert_code(worker, REFUSED)
         self.assertIn("another-job", worker.text())
         self.assertEqual(len(self.status(text)["nodes"]), 1)
         launcher.signal(signal.SIGINT)

@@ -101,6 +101,22 @@ def command_line(pid):
         return []
 
 
+def forget_lock(hosts_file):
+    """Removes the lock that agents keep in /run/lock for a hosts file.
+
+    Theirs stays, since removing a lock that somebody may wait for is a race;
+    nobody waits for that of a file that a test made and has removed.
+    """
+    number = 0xcbf29ce484222325
+    for byte in hosts_file.encode():
+        number = (number ^ byte) * 0x100000001b3 % (1 << 64)
+    for folder in ("/run/lock", "/tmp"):
+        try:
+            os.unlink(f"{folder}/rollcall-{number:016x}.lock")
+        except OSError:
+            pass
+
+
 class Process:
     """One started process, its lines and its end. Made by Stage.start."""
 
@@ -194,6 +210,7 @@ class Stage:
         self.gates = []
         self.folder = tempfile.mkdtemp(prefix="rc-e2e.")
         os.chmod(self.folder, 0o755)
+        os.mkdir(self.path("run"), 0o700)
         self._warden = subprocess.Popen(
             [sys.executable, "-c", _WARDEN], stdin=subprocess.PIPE,
             start_new_session=True, text=True)
@@ -211,9 +228,10 @@ class Stage:
         env = {k: v for k, v in os.environ.items()
                if not k.startswith(("ROLLCALL_", "XDG_", "LAB_"))}
         env.update(HOME=self.folder, XDG_STATE_HOME=self.path("state"),
+                   XDG_RUNTIME_DIR=self.path("run"),
                    PATH=BIN + ":" + env.get("PATH", "/usr/bin:/bin"))
         env.update(extra or {})
-        return env
+        return {k: v for k, v in env.items() if v is not None}
 
     def start(self, argv, env=None, cwd=None):
         argv = [str(a) for a in argv]
@@ -438,6 +456,7 @@ class Lab:
     def start(self, host, argv, env=None):
         env = dict(self._env, **(env or {}))
         # Own folders: hosts share nothing but what the test shares.
+        env.setdefault("XDG_RUNTIME_DIR", None)
         env.setdefault("XDG_STATE_HOME", self.stage.path(f"state{host}"))
         env.setdefault("HOME", self.stage.path(f"home{host}"))
         return self.stage.start([LAB, "exec", host, *argv], env)
@@ -501,6 +520,7 @@ class E2E(unittest.TestCase):
     def _end(self):
         signal.alarm(0)
         stray = self.stage.end()
+        forget_lock(self._hosts)
         if self.checks_orphans and stray:
             self.fail("left behind: " + "; ".join(stray))
 

@@ -40,8 +40,8 @@ class Hosts(E2E):
             f.write(f"abcdef.{secrets.token_hex(16)}\n")
         command = ["sh", "-c", SHOW + f"cat {gate.path}"]
         launch = [harness.ROLLCALL, "launch", "--job", self.job, "--nodes",
-                  nodes or lab.hosts, "--listen", f"0.0.0.0:{port}", "--token-file",
-                  token, *flags, "--", *command]
+                  nodes or lab.hosts, "--listen", f"0.0.0.0:{port}",
+                  "--token-file", token, *flags, "--", *command]
         join = [harness.ROLLCALL, "join", "--endpoint", f"10.77.0.1:{port}",
                 "--job", self.job, "--token-file", token, "--", *command]
         started = {}

@@ -1,8 +1,8 @@
 // The agent's side of the protocol, sentence by sentence.
+#include <gtest/gtest.h>
+
 #include <csignal>
 #include <functional>
-
-#include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -247,7 +247,8 @@ TEST(AgentRun, WhatASignalOfOthersDidIsStillTold) {
   story.Tell(Running(1));
   story.Tell({
       {1.0, AbortOf(1), "FAIL 1; STOP 1 15s"},
-      {1.1, RankEnded{1, 0, 0, SIGKILL}, "exited 0=0/9"},  // Before our SIGKILL.
+      {1.1, RankEnded{1, 0, 0, SIGKILL},
+       "exited 0=0/9"},  // Before our SIGKILL.
       {1.1, RankEnded{1, 1, 1, 0}, ""},
       {16.1, RanksGone{1}, "stopped 1"},
   });
@@ -379,8 +380,7 @@ TEST(AgentLink, RefusalsEndItWithTheRightCode) {
        "EXIT 77"},
       {absl::StatusCode::kAborted, v1::REFUSAL_CODE_REPLACED, "EXIT 69"},
       {absl::StatusCode::kAborted, v1::REFUSAL_CODE_OTHER_RUN, "EXIT 69"},
-      {absl::StatusCode::kInvalidArgument, v1::REFUSAL_CODE_INVALID,
-       "EXIT 69"},
+      {absl::StatusCode::kInvalidArgument, v1::REFUSAL_CODE_INVALID, "EXIT 69"},
       {absl::StatusCode::kFailedPrecondition, v1::REFUSAL_CODE_SETTINGS,
        "EXIT 2"},
       {absl::StatusCode::kNotFound, v1::REFUSAL_CODE_NO_JOB, ""},
@@ -427,6 +427,18 @@ TEST(AgentLeave, AskedTwiceItGoesAtOnce) {
       {1.0, LeaveAsked{SIGINT}, "leaving"},
       {1.1, LeaveAsked{SIGINT}, "STOP 1 0; FAIL 1"},
       {1.2, RanksGone{1}, "EXIT 130"},
+  });
+}
+
+TEST(AgentLeave, AnEndWithoutPatienceKills) {
+  AgentStory story;
+  story.Tell(Running(1));
+  FromDaemon now = EndOf(130, v1::REASON_CODE_STOPPED);
+  now.message.mutable_end()->set_now(true);
+  story.Tell({
+      {1.0, EndOf(130, v1::REASON_CODE_STOPPED), "FAIL 1; STOP 1 15s"},
+      {1.1, now, "STOP 1 0"},
+      {1.2, RanksGone{1}, "end-seen; EXIT 130"},
   });
 }
 

@@ -98,10 +98,10 @@ std::string JobStory::Render(const std::vector<Action>& actions) {
     } else if (const auto* log = std::get_if<Log>(&action)) {
       absl::StrAppend(&logs_, log->text, "\n");
     } else if (const auto* close = std::get_if<CloseStream>(&action)) {
-      told.push_back(absl::StrCat(
-          "refuse ", names_[close->session], " ",
-          ShortCode(v1::RefusalCode_Name(close->refusal.code()),
-                    "REFUSAL_CODE_")));
+      told.push_back(
+          absl::StrCat("refuse ", names_[close->session], " ",
+                       ShortCode(v1::RefusalCode_Name(close->refusal.code()),
+                                 "REFUSAL_CODE_")));
     } else if (std::holds_alternative<Forget>(action)) {
       told.push_back("forget");
     } else if (const auto* send = std::get_if<Send>(&action)) {
@@ -144,8 +144,8 @@ v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
   v1::InterfaceAddress& address = *eth0.add_addresses();
   // Any two names get two addresses.
   const size_t number = std::hash<std::string>()(node) % 60000;
-  address.set_address(absl::StrCat("10.7.", number / 250, ".",
-                                   1 + number % 250));
+  address.set_address(
+      absl::StrCat("10.7.", number / 250, ".", 1 + number % 250));
   address.set_prefix_length(16);
   return hello;
 }
@@ -256,9 +256,8 @@ Told SeesEnd(std::string node) {
 }
 
 Told Ticks(double late_s) {
-  return [=](JobStory& story) {
-    return story.Step(Tick{absl::Seconds(late_s)});
-  };
+  return
+      [=](JobStory& story) { return story.Step(Tick{absl::Seconds(late_s)}); };
 }
 
 Told StopIsAsked(int code) {

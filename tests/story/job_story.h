@@ -58,7 +58,8 @@ class JobStory {
   std::string logs_;
 };
 
-// --- Events, by the words of the protocol -------------------------------------
+// --- Events, by the words of the protocol
+// -------------------------------------
 
 using Told = std::function<std::string(JobStory&)>;
 
@@ -86,7 +87,7 @@ Told Exits(std::string node, uint64_t generation, int code, int signal = 0,
 Told Stops(std::string node, uint64_t generation);
 Told Leaves(std::string node);
 Told Gives(std::string node, uint64_t generation, std::string key,
-                std::string value);
+           std::string value);
 Told SeesEnd(std::string node);
 Told Ticks(double late_s = 0);
 Told StopIsAsked(int code);

@@ -1,16 +1,17 @@
 // The daemon's side of the protocol, sentence by sentence.
-#include <csignal>
+#include "tests/story/job_story.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/story/job_story.h"
+#include <csignal>
 
 namespace rollcall {
 namespace {
 
 using Row = JobStory::Row;
 
-// --- Gathering and forming ------------------------------------------------------
+// --- Gathering and forming
+// ------------------------------------------------------
 
 TEST(Forming, AFullWorldIsFormedAtOnceInTwoPhases) {
   JobStory story("2");
@@ -149,7 +150,8 @@ TEST(Forming, MissingPeersAreNamedWhenTheTimeIsOver) {
             std::string::npos);
 }
 
-// --- Names, lives, runs -----------------------------------------------------------
+// --- Names, lives, runs
+// -----------------------------------------------------------
 
 TEST(Identity, ALivingNameIsTakenAndABrokenOneIsReplaced) {
   JobStory story("3");
@@ -215,7 +217,8 @@ TEST(Identity, GenerationsGoOnAboveTheHighestSeen) {
   story.Tell({{0.0, Attends("a", 1, seen), "form g42 a"}});
 }
 
-// --- Loss ---------------------------------------------------------------------------
+// --- Loss
+// ---------------------------------------------------------------------------
 
 std::vector<Row> ThreeRun() {
   return {
@@ -312,7 +315,8 @@ TEST(Loss, SeatsAreStickyAndASpareTakesTheEmptyOne) {
   });
 }
 
-// --- Failure ------------------------------------------------------------------------
+// --- Failure
+// ------------------------------------------------------------------------
 
 TEST(Failure, ARankThatFailsIsRestartedUntilTheBudgetIsEmpty) {
   JobStory story("1", /*max_restarts=*/1);
@@ -425,7 +429,8 @@ TEST(Failure, OldGenerationsSpeakInVain) {
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
 }
 
-// --- The end ------------------------------------------------------------------------
+// --- The end
+// ------------------------------------------------------------------------
 
 TEST(Ending, AllRanksExitZero) {
   JobStory story("2");
@@ -489,6 +494,21 @@ TEST(Ending, StopEndsTheJobWithItsCode) {
   });
 }
 
+TEST(Ending, WhoHasNoPatienceIsHeardTwice) {
+  JobStory story("2");
+  const auto stop = [](bool now) {
+    return [now](JobStory& s) {
+      return s.Step(StopAsked{130, v1::REASON_CODE_STOPPED, "asked", now});
+    };
+  };
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.1, stop(false), "end 130 STOPPED"},
+      {0.2, stop(true), "end 130 STOPPED"},
+      {0.3, stop(true), ""},
+  });
+}
+
 TEST(Ending, ALeavingNodeGoesAndTheRestGoesOn) {
   JobStory story("2:3");
   story.Tell(ThreeRun());
@@ -506,7 +526,8 @@ TEST(Ending, BelowMinALeavingNodeEndsTheJobForRequeue) {
   story.Tell({{1.0, Leaves("b"), "end 75 REQUEUE"}});
 }
 
-// --- Exchange -----------------------------------------------------------------------
+// --- Exchange
+// -----------------------------------------------------------------------
 
 TEST(Exchange, AllInThenAllOut) {
   JobStory story("2");
@@ -524,7 +545,8 @@ TEST(Exchange, AllInThenAllOut) {
   });
 }
 
-// --- A daemon that was restarted ------------------------------------------------------
+// --- A daemon that was restarted
+// ------------------------------------------------------
 
 JournalState StateOf(const JobStory& story, bool committed) {
   JournalState state;
@@ -555,9 +577,9 @@ HelloOptions Holds(uint64_t prepared, uint64_t running) {
 TEST(Restart, ACommittedGenerationRunsOn) {
   JobStory before("2:3");
   before.Tell(ThreeRun());
-  JobStory after(Job::Restore("demo", StateOf(before, true), Limits(),
-                              absl::UnixEpoch()),
-                 before);
+  JobStory after(
+      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
+      before);
   after.Tell({
       {0.1, Attends("a", 1, Holds(0, 1)), ""},
       {0.1, Attends("b", 1, Holds(0, 1)), ""},
@@ -572,9 +594,9 @@ TEST(Restart, ACommittedGenerationRunsOn) {
 TEST(Restart, ExitsThatHappenedMeanwhileCount) {
   JobStory before("2:3");
   before.Tell(ThreeRun());
-  JobStory after(Job::Restore("demo", StateOf(before, true), Limits(),
-                              absl::UnixEpoch()),
-                 before);
+  JobStory after(
+      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
+      before);
   HelloOptions done = Holds(0, 1);
   done.held.add_exits()->set_generation(1);
   after.Tell({
@@ -587,9 +609,9 @@ TEST(Restart, ExitsThatHappenedMeanwhileCount) {
 TEST(Restart, WhoDoesNotComeBackIsLost) {
   JobStory before("2:3");
   before.Tell(ThreeRun());
-  JobStory after(Job::Restore("demo", StateOf(before, true), Limits(),
-                              absl::UnixEpoch()),
-                 before);
+  JobStory after(
+      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
+      before);
   after.Tell({
       {0.1, Attends("a", 1, Holds(0, 1)), ""},
       {0.1, Attends("c", 1, Holds(0, 1)), ""},
@@ -609,9 +631,9 @@ TEST(Restart, AProposalThatWasNotCommittedIsDropped) {
       {0.0, Attends("a"), ""},
       {0.0, Attends("b"), "form g1 a,b"},
   });
-  JobStory after(Job::Restore("demo", StateOf(before, false), Limits(),
-                              absl::UnixEpoch()),
-                 before);
+  JobStory after(
+      Job::Restore("demo", StateOf(before, false), Limits(), absl::UnixEpoch()),
+      before);
   after.Tell({
       {0.1, Attends("a", 1, Holds(1, 0)), ""},
       {0.2, Attends("b", 1, Holds(0, 0)), "form g2 a,b"},
@@ -621,9 +643,9 @@ TEST(Restart, AProposalThatWasNotCommittedIsDropped) {
 TEST(Restart, AMembersNextLifeIsNotTheMember) {
   JobStory before("2:3");
   before.Tell(ThreeRun());
-  JobStory after(Job::Restore("demo", StateOf(before, true), Limits(),
-                              absl::UnixEpoch()),
-                 before);
+  JobStory after(
+      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
+      before);
   after.Tell({
       {0.1, Attends("a", 1, Holds(0, 1)), ""},
       {0.1, Attends("b", 1, Holds(0, 1)), ""},

@@ -71,10 +71,10 @@ TEST(NetworkPlan, PicksTheAddressThatPeersCanUse) {
             "10.0.0.1 10.0.0.2");
   // Bridges that look the same everywhere are nobody's address; and NCCL must
   // be kept from taking them.
-  EXPECT_EQ(Plan({{"m1", "docker0=172.17.0.1/16 eth0=10.0.0.1/24", "10.0.0.1"},
-                  {"m2", "docker0=172.17.0.1/16 eth0=10.0.0.2/24",
-                   "10.0.0.2"}}),
-            "10.0.0.1(=eth0) 10.0.0.2(=eth0)");
+  EXPECT_EQ(
+      Plan({{"m1", "docker0=172.17.0.1/16 eth0=10.0.0.1/24", "10.0.0.1"},
+            {"m2", "docker0=172.17.0.1/16 eth0=10.0.0.2/24", "10.0.0.2"}}),
+      "10.0.0.1(=eth0) 10.0.0.2(=eth0)");
   // The launcher's own connection comes from loopback.
   EXPECT_EQ(Plan({{"m1", "lo=127.0.0.1/8 eth0=10.0.0.1/24", "127.0.0.1"},
                   {"m2", "lo=127.0.0.1/8 eth0=10.0.0.2/24", "10.0.0.2"}}),
@@ -109,8 +109,7 @@ TEST(NetworkPlan, PicksTheAddressThatPeersCanUse) {
 // A host's own name may mean 127.0.1.1 to its resolver; Gloo would tell peers
 // so.
 TEST(NetworkPlan, TellsGlooTheInterfaceThatPeersReach) {
-  const v1::Facts one =
-      FactsOf("m1", "docker0=172.17.0.1/16 eth0=10.0.0.1/24");
+  const v1::Facts one = FactsOf("m1", "docker0=172.17.0.1/16 eth0=10.0.0.1/24");
   const v1::Facts two = FactsOf("m2", "ens5=10.0.0.2/24");
   const auto plan =
       PlanNetwork({{"a", &one, "10.0.0.1"}, {"b", &two, "10.0.0.2"}});
@@ -125,16 +124,15 @@ TEST(NetworkPlan, TellsGlooTheInterfaceThatPeersReach) {
 }
 
 TEST(NetworkPlan, NamesTheNodesThatHaveNone) {
-  const std::string error =
-      Plan({{"m1", "lo=127.0.0.1/8", "127.0.0.1"},
-            {"m2", "eth0=10.0.0.2/24", "10.0.0.2"}});
+  const std::string error = Plan({{"m1", "lo=127.0.0.1/8", "127.0.0.1"},
+                                  {"m2", "eth0=10.0.0.2/24", "10.0.0.2"}});
   EXPECT_NE(error.find("n0 (has lo 127.0.0.1)"), std::string::npos) << error;
 }
 
 TEST(NetworkPlan, KnowsAddressesThatNoPeerCanUse) {
-  for (const char* bad : {"127.0.0.1", "127.0.1.1", "169.254.1.1", "0.0.0.0",
-                          "224.0.0.1", "255.255.255.255", "::1", "::",
-                          "fe80::1", "ff02::1", "no", ""}) {
+  for (const char* bad :
+       {"127.0.0.1", "127.0.1.1", "169.254.1.1", "0.0.0.0", "224.0.0.1",
+        "255.255.255.255", "::1", "::", "fe80::1", "ff02::1", "no", ""}) {
     EXPECT_TRUE(IsUnusable(bad)) << bad;
   }
   for (const char* good : {"10.0.0.1", "8.8.8.8", "fd00::1", "2001:db8::1"}) {

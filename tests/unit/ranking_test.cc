@@ -15,12 +15,18 @@ TEST(NaturalLess, ComparesNumbersAsNumbers) {
     bool less;
   };
   const Row kRows[] = {
-      {"node2", "node10", true},    {"node10", "node2", false},
-      {"a", "b", true},             {"a", "a", false},
-      {"", "a", true},              {"n1", "n01", false},
-      {"n01", "n1", true},          {"n1a", "n1b", true},
-      {"rack2-n1", "rack10-n0", true}, {"n9", "n10.cluster", true},
-      {"n", "n0", true},            {"7", "a", true},
+      {"node2", "node10", true},
+      {"node10", "node2", false},
+      {"a", "b", true},
+      {"a", "a", false},
+      {"", "a", true},
+      {"n1", "n01", false},
+      {"n01", "n1", true},
+      {"n1a", "n1b", true},
+      {"rack2-n1", "rack10-n0", true},
+      {"n9", "n10.cluster", true},
+      {"n", "n0", true},
+      {"7", "a", true},
       {"n18446744073709551616", "n18446744073709551617", true},
       {"n-1", "n-2", true},
   };
@@ -42,11 +48,11 @@ TEST(AssignSeats, IsStickyAndFillsFromBelow) {
       {{{"b"}, {"a"}}, 2, "0:a 1:b"},
       {{{"b"}, {"a", -1, true}, {"c"}}, 3, "0:a 1:b 2:c"},
       {{{"b"}, {"a"}, {"z", -1, true}}, 3, "0:z 1:a 2:b"},
-      {{{"b", 0}, {"a"}}, 2, "0:b 1:a"},               // A survivor stays.
-      {{{"b", 2}, {"a", 0}}, 3, "0:a 2:b"},            // A gap may remain,
+      {{{"b", 0}, {"a"}}, 2, "0:b 1:a"},                // A survivor stays.
+      {{{"b", 2}, {"a", 0}}, 3, "0:a 2:b"},             // A gap may remain,
       {{{"b", 2}, {"a", 0}, {"c"}}, 3, "0:a 1:c 2:b"},  // or is filled.
-      {{{"n10"}, {"n9"}, {"n1"}}, 2, "0:n1 1:n9"},     // The rest are spares.
-      {{{"b", 0}, {"l", -1, true}}, 2, "0:b 1:l"},     // No claim to seat 0.
+      {{{"n10"}, {"n9"}, {"n1"}}, 2, "0:n1 1:n9"},      // The rest are spares.
+      {{{"b", 0}, {"l", -1, true}}, 2, "0:b 1:l"},      // No claim to seat 0.
       {{}, 2, ""},
   };
   for (const Row& row : kRows) {

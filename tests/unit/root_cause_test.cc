@@ -1,8 +1,8 @@
 #include "daemon/core/root_cause.h"
 
-#include <csignal>
-
 #include <gtest/gtest.h>
+
+#include <csignal>
 
 namespace rollcall {
 namespace {

@@ -385,15 +385,15 @@ TEST_F(ServerTest, WhoSaysNoHelloIsShownOut) {
                 v1::REFUSAL_CODE_INVALID);
 }
 
-TEST_F(ServerTest, AnotherJobIsNotFound) {
+TEST_F(ServerTest, AnotherJobIsRefusedForGood) {
   StartJob(2);
   Agent lost(port());
   v1::Hello hello = HelloOf("a");
   hello.set_job("other");
   hello.mutable_settings()->set_nodes_max(1);
   ASSERT_TRUE(lost.SayHello(hello));
-  ExpectRefused(lost.End(), grpc::StatusCode::NOT_FOUND,
-                v1::REFUSAL_CODE_NO_JOB);
+  ExpectRefused(lost.End(), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_UNAUTHENTICATED);
 }
 
 TEST_F(ServerTest, AdminCallsNeedTheToken) {
