@@ -60,7 +60,9 @@ absl::Time Agent::NextDeadline() const {
     next = std::min(next, redial_at_);
   }
   if (link_ == Link::kAttending) next = std::min(next, next_heartbeat_);
-  if (link_ != Link::kAttending) next = std::min(next, give_up_at_);
+  if (link_ != Link::kAttending && !exit_.has_value()) {
+    next = std::min(next, give_up_at_);
+  }
   return next;
 }
 
@@ -117,6 +119,7 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   for (auto& [key, exchange] : exchanges_) {
     if (exchange.said) SayExchange(key, exchange);
   }
+  SayAnswered();
   if (leave_signal_ != 0) {
     v1::AgentMessage message;
     message.mutable_leaving()->set_reason(
@@ -176,13 +179,14 @@ void Agent::Refused(const StreamDown& down) {
       return Leave(kExitRefused, last_error_);
     case v1::REFUSAL_CODE_SETTINGS:
       return Leave(kExitUsage, last_error_);
-    case v1::REFUSAL_CODE_REDIALED:
     case v1::REFUSAL_CODE_REPLACED:
     case v1::REFUSAL_CODE_OTHER_RUN:
     case v1::REFUSAL_CODE_INVALID:
     case v1::REFUSAL_CODE_LIMIT:
       return Leave(kExitRendezvous, last_error_);
-    // The job may be made later, a slow reader may catch up.
+    // The job may be made later, a slow reader may catch up, and a stream that
+    // was taken for the older one was ours all the same.
+    case v1::REFUSAL_CODE_REDIALED:
     case v1::REFUSAL_CODE_NO_JOB:
     case v1::REFUSAL_CODE_SLOW:
       return;
@@ -340,6 +344,10 @@ void Agent::OnCommit(const v1::Commit& commit) {
   running_ = Running();
   running_->generation = commit.generation();
   running_->ranks = hello_.ranks();
+  running_->first_rank =
+      preparing_->world.members(static_cast<int>(preparing_->node_rank))
+          .first_rank();
+  running_->world_size = static_cast<int>(preparing_->world.world_size());
   running_->world_bytes = std::move(preparing_->world_bytes);
   running_->seal_bytes = commit.seal();
   living_ = commit.generation();
@@ -455,16 +463,23 @@ void Agent::On(const RankExchanged& exchanged) {
   }
   for (const v1::ExchangeOut& out : answered_) {
     if (out.key() != exchanged.key) continue;
+    const uint32_t rank = running_->first_rank + exchanged.local_rank;
+    if (exchanged.local_rank >= running_->ranks ||
+        out.values(static_cast<int>(rank)) != exchanged.value) {
+      return RefuseExchange(exchanged.key, absl::StatusCode::kInvalidArgument,
+                            absl::StrCat("key '", exchanged.key,
+                                         "' was given another value before; "
+                                         "use a fresh key"));
+    }
     actions_.push_back(AnswerExchange{out});
     return;
   }
   const auto [at, fresh] = exchanges_.try_emplace(exchanged.key);
   if (fresh && exchanges_.size() > Limits::exchanges_open_max) {
     exchanges_.erase(at);
-    actions_.push_back(FailExchanges{
-        generation, absl::StrCat("over ", Limits::exchanges_open_max,
-                                 " keys are open at once")});
-    return;
+    return RefuseExchange(exchanged.key, absl::StatusCode::kResourceExhausted,
+                          absl::StrCat("over ", Limits::exchanges_open_max,
+                                       " keys are open at once"));
   }
   Exchange& exchange = at->second;
   exchange.values.resize(running_->ranks);
@@ -487,10 +502,44 @@ void Agent::SayExchange(const std::string& key, Exchange& exchange) {
   Tell(std::move(message));
 }
 
+// A daemon that was restarted has forgotten what was complete; nodes that had
+// not got the answer yet need our values once more.
+void Agent::SayAnswered() {
+  for (const v1::ExchangeOut& out : answered_) {
+    v1::AgentMessage message;
+    v1::ExchangeIn& in = *message.mutable_exchange();
+    in.set_generation(running_->generation);
+    in.set_key(out.key());
+    for (uint32_t i = 0; i < running_->ranks; ++i) {
+      in.add_values(out.values(static_cast<int>(running_->first_rank + i)));
+    }
+    Tell(std::move(message));
+  }
+}
+
+void Agent::RefuseExchange(const std::string& key, absl::StatusCode code,
+                           const std::string& why) {
+  v1::ExchangeOut out;
+  out.set_generation(running_->generation);
+  out.set_key(key);
+  out.set_code(static_cast<uint32_t>(code));
+  out.set_error(why);
+  actions_.push_back(AnswerExchange{std::move(out)});
+}
+
 void Agent::OnExchange(const v1::ExchangeOut& exchange) {
   if (!running_.has_value() || exchange.generation() != running_->generation ||
       exchanges_.erase(exchange.key()) == 0) {
     return;
+  }
+  if (exchange.code() != 0) {
+    return RefuseExchange(exchange.key(),
+                          static_cast<absl::StatusCode>(exchange.code()),
+                          exchange.error());
+  }
+  if (exchange.values_size() != running_->world_size) {
+    return RefuseExchange(exchange.key(), absl::StatusCode::kInternal,
+                          "the answer has not one value a rank");
   }
   answered_.push_back(exchange);
   if (answered_.size() > Limits::answers_kept) {

@@ -147,7 +147,8 @@ struct StopRanks {
   absl::Duration grace;
 };
 
-// All values of a key, for the linked ranks that wait for it.
+// All values of a key, or why there are none, for the linked ranks that wait
+// for it.
 struct AnswerExchange {
   v1::ExchangeOut exchange;
 };
@@ -216,6 +217,8 @@ class Agent {
   struct Running {
     uint64_t generation = 0;
     uint32_t ranks = 0;
+    uint32_t first_rank = 0;
+    int world_size = 0;
     std::string world_bytes;
     std::string seal_bytes;
     std::vector<v1::RankExited> exits;
@@ -257,6 +260,9 @@ class Agent {
 
   v1::Held HeldNow() const;
   void SayExchange(const std::string& key, Exchange& exchange);
+  void SayAnswered();
+  void RefuseExchange(const std::string& key, absl::StatusCode code,
+                      const std::string& why);
   void SayPreparedIfReady();
   void SayStoppedIfGone();
   void DropPreparation();

@@ -57,10 +57,11 @@ int Spawn(const std::string& self, int stdin_fd, pid_t* pid) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_init(&attributes);
   posix_spawn_file_actions_init(&files);
-  sigset_t none, all;
-  sigemptyset(&none);
+  // Blocked from its first instruction on: a signal that arrives before it can
+  // ignore it would end it, and nobody would watch over the ranks.
+  sigset_t all;
   sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigmask(&attributes, &all);
   posix_spawnattr_setsigdefault(&attributes, &all);
   // A session of its own: what a terminal sends the agent does not reach it.
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID |

@@ -156,7 +156,9 @@ bool IsEntry(const HostsBlock& block, absl::string_view line) {
 
 // --- Blocks -----------------------------------------------------------------
 
-void TakeBody(HostsBlock& block, absl::string_view body) {
+// Takes what is ours from between the markers. What somebody else put there
+// (an insert after the file's first line, say) is theirs and goes to `rest`.
+void TakeBody(HostsBlock& block, absl::string_view body, std::string& rest) {
   while (!body.empty()) {
     const absl::string_view line = TakeLine(body);
     // A line that was cut may read as another owner or address.
@@ -165,8 +167,10 @@ void TakeBody(HostsBlock& block, absl::string_view body) {
       if (block.owners.size() < kOwnersMax) {
         block.owners.push_back(*std::move(owner));
       }
-    } else if (!Bare(line).empty()) {
+    } else if (IsEntry(block, line)) {
       absl::StrAppend(&block.entries, Bare(line), "\n");
+    } else if (!Bare(line).empty()) {
+      rest.append(line.data(), line.size());
     }
   }
 }
@@ -389,7 +393,7 @@ HostsText ParseHosts(absl::string_view text) {
     const auto end = FindEnd(block, text);
     hosts.damaged |= !end.has_value();
     const size_t size = end.has_value() ? *end : DamagedSize(*begin, text);
-    TakeBody(block, text.substr(0, size));
+    TakeBody(block, text.substr(0, size), hosts.rest);
     text.remove_prefix(size);
     if (end.has_value()) TakeLine(text);
     hosts.blocks.push_back(std::move(block));

@@ -104,7 +104,8 @@ class Preparation::Worker {
     const absl::Status status =
         HostsFile(options_.hosts_file, HostsOptions())
             .Remove(written_->job, written_->run, owner_, &warnings);
-    if (!status.ok()) {
+    // Where nothing was written there is nothing to take out either.
+    if (!status.ok() && written_->whole) {
       warnings.push_back(absl::StrCat(
           "hosts file not restored: ", std::string(status.message()),
           "; take the lines of job ", written_->job, " out of ",
@@ -122,6 +123,7 @@ class Preparation::Worker {
   struct Written {
     std::string job;
     std::string run;
+    bool whole = false;  // At least one write has succeeded.
   };
   using Outcome = std::variant<PreparationDone, PreparationFailed>;
 
@@ -227,12 +229,15 @@ class Preparation::Worker {
 
   void WriteHosts(const Wanted& wanted, PreparationDone& done) {
     if (options_.hosts_file.empty()) return;
+    // Even a write that fails may have left the block: it is looked for at the
+    // end.
+    const bool before = written_.has_value() && written_->whole;
+    written_ = Written{wanted.world.job(), wanted.world.run(), before};
     const absl::Status status =
         HostsFile(options_.hosts_file, HostsOptions())
             .Write(wanted.world, wanted.node_rank, owner_, &done.warnings);
-    if (status.ok()) {
-      written_ = Written{wanted.world.job(), wanted.world.run()};
-    } else {
+    written_->whole |= status.ok();
+    if (!status.ok()) {
       done.warnings.push_back(absl::StrCat(
           "hosts file not written: ", std::string(status.message()),
           "; names of peers may not resolve here, addresses work; "

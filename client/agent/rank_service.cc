@@ -237,6 +237,12 @@ void RankService::Core::Answer(const v1::ExchangeOut& exchange) {
     for (Waiter* waiter : taken) Take(waiter);
   }
   for (Waiter* waiter : taken) {
+    if (exchange.code() != 0) {
+      // The codes of both are the same numbers by design.
+      waiter->Finish(Refuse(static_cast<grpc::StatusCode>(exchange.code()),
+                            exchange.error()));
+      continue;
+    }
     *waiter->response->mutable_values() = exchange.values();
     waiter->Finish(grpc::Status::OK);
   }

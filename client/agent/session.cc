@@ -1,14 +1,15 @@
 #include "client/agent/session.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <random>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "client/agent/daemon_stream.h"
+#include "client/agent/fd.h"
 #include "client/agent/preparation.h"
 #include "client/agent/processes.h"
 #include "client/agent/rank_environment.h"
@@ -90,14 +92,19 @@ std::string Variable(const std::vector<std::string>& environment,
 
 // The number that a rank wrote into its progress file; 0: none.
 uint64_t ReadStep(const std::string& path) {
-  std::ifstream file(path);
-  std::string word;
-  uint64_t step = 0;
-  // No rank's file is read beyond what a number needs.
-  char text[32] = {};
-  file.read(text, sizeof(text) - 1);
-  word = text;
+  // A rank may have put anything there: nothing but a file is read, and no
+  // more of it than a number needs.
+  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info;
+  if (!fd.open() || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return 0;
+  }
+  char text[32];
+  const ssize_t size = read(fd.get(), text, sizeof(text));
+  if (size <= 0) return 0;
+  std::string word(text, static_cast<size_t>(size));
   word = word.substr(0, word.find_first_of(" \t\r\n"));
+  uint64_t step = 0;
   return absl::SimpleAtoi(word, &step) ? step : 0;
 }
 

@@ -76,8 +76,9 @@ std::vector<std::string> JoinEndpoints(const HostPort& listen, int port,
   first.insert(first.end(), others.begin(), others.end());
   // Only where there is nothing better: other machines have the same ones.
   if (first.empty()) first = inner;
-  if (first.size() > kEndpointsMax - 1) first.resize(kEndpointsMax - 1);
-  first.push_back(FormatHostPort({"127.0.0.1", port}));
+  if (first.size() > kEndpointsMax) first.resize(kEndpointsMax);
+  // On another machine this would be somebody else's daemon.
+  if (first.empty()) first.push_back(FormatHostPort({"127.0.0.1", port}));
   return first;
 }
 

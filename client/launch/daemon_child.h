@@ -54,6 +54,7 @@ class DaemonChild {
   bool Died(absl::Time now);
   // When Restart is due; InfiniteFuture: not.
   absl::Time restart_at() const { return restart_at_; }
+  void CancelRestart() { restart_at_ = absl::InfiniteFuture(); }
   // Goes on with the journaled run on the same port.
   absl::Status Restart();
 

@@ -28,6 +28,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kSmallFileMax = 1 << 20;
+// Enough for the last lines of a log.
+constexpr std::streamoff kLastBytes = 64 << 10;
 constexpr char kRunningFile[] = "/daemon.json";
 
 absl::Status SystemError(const std::string& what, const std::string& path,
@@ -201,10 +203,16 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
 }
 
 std::string LastLines(const std::string& path, size_t lines) {
-  auto text = ReadSmallFile(path);
-  if (!text.ok()) return "";
-  std::vector<std::string> all = absl::StrSplit(
-      absl::StripAsciiWhitespace(*text), '\n', absl::SkipEmpty());
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return "";
+  const std::streamoff size = file.tellg();
+  const std::streamoff wanted = std::min<std::streamoff>(size, kLastBytes);
+  std::string text(static_cast<size_t>(wanted), '\0');
+  file.seekg(size - wanted);
+  file.read(text.data(), wanted);
+  text.resize(static_cast<size_t>(file.gcount()));
+  std::vector<std::string> all =
+      absl::StrSplit(absl::StripAsciiWhitespace(text), '\n', absl::SkipEmpty());
   if (all.size() > lines) {
     all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(lines));
   }

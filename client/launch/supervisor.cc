@@ -35,7 +35,12 @@ namespace {
 constexpr int kRendezvousFailed = 69;
 constexpr absl::Duration kStopTimeout = absl::Seconds(1);
 // After an order to end at once: how long hosts files may take.
-constexpr absl::Duration kKillPatience = absl::Seconds(2);
+constexpr absl::Duration kKillPatience = absl::Seconds(5);
+// After the daemon has ended with the job: an agent that could not be told of
+// it by then redials a daemon that is gone.
+constexpr absl::Duration kEndPatience = absl::Seconds(3);
+// An order to stop that did not get through is given again.
+constexpr absl::Duration kStopAgain = absl::Seconds(1);
 // The longest that a stopped run may take beyond its ranks' stop_grace.
 constexpr absl::Duration kStopPatience = absl::Seconds(10);
 // An own agent that failed while the job goes on ends it; so long the daemon
@@ -128,7 +133,10 @@ class Supervisor {
 
   std::optional<v1::StopRequest> stop_;
   int interrupts_ = 0;
-  // When agents are killed that have not ended by themselves.
+  // When a stop that failed is sent again.
+  absl::Time stop_again_at_ = absl::InfiniteFuture();
+  // When agents that have not ended by themselves are told to, and killed.
+  absl::Time term_at_ = absl::InfiniteFuture();
   absl::Time kill_at_ = absl::InfiniteFuture();
   // When the job is stopped because its own agent has failed.
   absl::Time agent_failed_at_ = absl::InfiniteFuture();
@@ -259,8 +267,8 @@ bool Supervisor::Done() const {
 }
 
 absl::Duration Supervisor::Timeout() const {
-  absl::Time until =
-      std::min({daemon_.restart_at(), kill_at_, agent_failed_at_});
+  absl::Time until = std::min({daemon_.restart_at(), stop_again_at_, term_at_,
+                               kill_at_, agent_failed_at_});
   const absl::Time now = MonotonicNow();
   if (status_ && status_->state() == v1::JOB_STATE_GATHERING) {
     until = std::min(until, now + absl::Seconds(1));  // The shown seconds.
@@ -307,6 +315,11 @@ void Supervisor::OnTimers() {
            false);
     }
   }
+  if (now >= stop_again_at_) SendStop();
+  if (now >= term_at_) {
+    term_at_ = absl::InfiniteFuture();
+    KillAgents(SIGTERM);
+  }
   if (now >= kill_at_) {
     kill_at_ = absl::InfiniteFuture();
     KillAgents(SIGKILL);
@@ -334,12 +347,20 @@ void Supervisor::Reap() {
 void Supervisor::DaemonDied(int wait_status) {
   const bool listened = daemon_.port() != 0;
   const bool fine = daemon_.Died(MonotonicNow());
-  if (daemon_.end() || !gave_up_.empty()) return;
+  if (daemon_.end()) {
+    // Agents that know of the end may still give their ranks their grace.
+    const absl::Duration grace =
+        absl::Seconds(options_.settings.stop_grace().seconds());
+    term_at_ = MonotonicNow() + grace + kEndPatience;
+    kill_at_ = std::min(kill_at_, term_at_ + kStopPatience);
+    return;
+  }
+  if (!gave_up_.empty()) return;
   watch_ = nullptr;
   const std::string words = LastLines(state_->daemon_log(), 5);
   const std::string how =
       absl::StrCat("the daemon ", DescribeExit(wait_status));
-  if (!fine || interrupts_ > 1) {
+  if (!fine || interrupts_ > 1 || (stop_ && agents_.empty())) {
     GiveUp(absl::StrCat(
         how, listened ? ", too often to start it again" : " at its start",
         words.empty() ? "" : absl::StrCat("; its last words:\n", words)));
@@ -369,7 +390,10 @@ void Supervisor::OnSignal(int signal) {
   ++interrupts_;
   const bool again = interrupts_ > 1;
   int code = 128 + signal;
-  if (signal == SIGUSR1) code = options_.settings.requeue_exit_code();
+  // What a scheduler sends before it takes the machine back.
+  if (signal == SIGUSR1 || signal == SIGTERM) {
+    code = options_.settings.requeue_exit_code();
+  }
   if (!again) {
     line_.Print(signal == SIGINT
                     ? "stopping the run; once more ends it at once"
@@ -399,6 +423,9 @@ void Supervisor::SendStop() {
     return;
   }
   auto stopped = AdminClient(address_).Stop(*stop_, kStopTimeout);
+  stop_again_at_ = stopped.ok() || daemon_.pid() < 0
+                       ? absl::InfiniteFuture()
+                       : MonotonicNow() + kStopAgain;
   if (!stopped.ok() && interrupts_ > 1) KillAgents(SIGTERM);
 }
 
@@ -409,6 +436,8 @@ void Supervisor::KillAgents(int signal) {
 // The run cannot go on: everything that was started here is ended.
 void Supervisor::GiveUp(const std::string& why) {
   if (gave_up_.empty()) gave_up_ = why;
+  daemon_.CancelRestart();
+  stop_again_at_ = absl::InfiniteFuture();
   KillAgents(SIGTERM);
   if (daemon_.pid() > 0) kill(daemon_.pid(), SIGTERM);
   kill_at_ = MonotonicNow() +

@@ -81,7 +81,8 @@ Job Job::Restore(std::string job, const JournalState& state,
   CHECK(!state.end.has_value());
   Job restored(std::move(job), state.run, state.settings, limits, now);
   restored.generation_ = state.generation;
-  restored.restarts_charged_ = state.restarts_charged;
+  restored.restarts_charged_ =
+      std::min(state.restarts_charged, restored.limits_.max_restarts);
   restored.why_.set_code(v1::REASON_CODE_DAEMON_RESTART);
   restored.why_.set_reason("the daemon was started again");
   if (!state.proposal.has_value()) return restored;
@@ -213,10 +214,7 @@ void Job::On(const StopAsked& stop) {
   if (phase_ == Phase::kEnded) {
     if (!stop.now || end_->now()) return;
     end_->set_now(true);
-    v1::DaemonMessage message;
-    *message.mutable_end() = *end_;
-    actions_.push_back(Send{AllSessions(), std::move(message)});
-    return;
+    return SendEnd();
   }
   v1::End end;
   end.set_now(stop.now);
@@ -332,13 +330,19 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
 
 void Job::OnLeaving(Node& node, const v1::Leaving& leaving) {
   if (phase_ == Phase::kEnded || node.state == v1::NODE_STATE_DRAINING) return;
+  const bool finished = node.member() && node.finished();
   const bool in_world =
-      node.member() && (phase_ == Phase::kForming || phase_ == Phase::kRunning);
+      node.member() && !finished &&
+      (phase_ == Phase::kForming || phase_ == Phase::kRunning);
+  // Between two generations a member that leaves ends the job as it would have
+  // a moment earlier.
+  const bool between =
+      generation_ > 0 && node.seat >= 0 && phase_ == Phase::kGathering;
   const std::string name = node.hello.node();
   const std::string reason = absl::StrCat(name, " leaves: ", leaving.reason());
   Bar(node, reason);
   node.state = v1::NODE_STATE_DRAINING;
-  if (in_world && Present() + suspects_.size() < nodes_min_) {
+  if ((in_world || between) && Present() + suspects_.size() < nodes_min_) {
     v1::End end;
     end.set_exit_code(limits_.requeue_exit_code);
     end.set_code(v1::REASON_CODE_REQUEUE);
@@ -358,9 +362,14 @@ void Job::OnExchange(Node& node, const v1::ExchangeIn& in) {
   const absl::StatusOr<Exchanges::Result> result =
       exchanges_.In(static_cast<uint32_t>(node.node_rank), in);
   if (!result.ok()) {
-    Close(node.session, result.status().code(), v1::REFUSAL_CODE_INVALID,
-          std::string(result.status().message()));
-    return;
+    // The ranks' mistake, not the agent's: their call fails, nothing else.
+    v1::DaemonMessage message;
+    v1::ExchangeOut& out = *message.mutable_exchange();
+    out.set_generation(generation_);
+    out.set_key(in.key());
+    out.set_code(static_cast<uint32_t>(result.status().code()));
+    out.set_error(std::string(result.status().message()));
+    return ToNode(node, std::move(message));
   }
   if (result->out == nullptr) return;
   v1::DaemonMessage message;
@@ -458,6 +467,7 @@ absl::Time Job::NextDeadline() const {
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
   switch (phase_) {
     case Phase::kGathering:
+      if (SeatedSuspect()) break;  // Its own deadline comes first.
       next = std::min(next, gathering_since_ + limits_.join_timeout);
       if (Present() >= nodes_min_) {
         next = std::min(next, last_arrival_ + limits_.last_call);

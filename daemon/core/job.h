@@ -112,6 +112,8 @@ class Job {
     bool stopped = false;
     // Local ranks of the current generation that exited 0.
     std::set<uint32_t> done;
+    // Was in a world that ran.
+    bool served = false;
     // Lost, or left for good: kept only so that it can be named.
     bool gone = false;
     uint64_t step = 0;
@@ -179,6 +181,7 @@ class Job {
   void MaybeFinish();
   void Fail(int exit_code, v1::ReasonCode code, const std::string& reason);
   void Finish(v1::End end);
+  void SendEnd();
   void MaybeForget();
 
   // Bookkeeping (job.cc), and what status shows (job_status.cc).

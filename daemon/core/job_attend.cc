@@ -132,6 +132,14 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
                        "); attend with a new incarnation"));
     return true;
   }
+  if (same && !node.gone && node.hello.ranks() != hello.ranks()) {
+    Close(attend.session, absl::StatusCode::kInvalidArgument,
+          v1::REFUSAL_CODE_INVALID,
+          absl::StrCat("node ", hello.node(), " attended with ",
+                       node.hello.ranks(), " ranks and comes back with ",
+                       hello.ranks()));
+    return true;
+  }
   if (same || node.session == 0) return false;
   // One that was welcomed before has been replaced; one that is new here finds
   // the name taken.
@@ -157,7 +165,7 @@ bool Job::Continues(const Node& node, const v1::Hello& hello) const {
   if (!Restored(node.hello)) {
     return node.hello.incarnation() == hello.incarnation();
   }
-  if (hello.run() != run_) return false;
+  if (hello.run() != run_ || hello.ranks() != node.hello.ranks()) return false;
   if (phase_ != Phase::kRunning) return true;
   return hello.held().running_generation() == generation_ ||
          hello.held().prepared_generation() == generation_;
@@ -243,6 +251,11 @@ void Job::TakeUp(Node& node, const v1::Held& held) {
              absl::StrCat(name, " came back without its world"), name);
       return;
     }
+  }
+  if (phase_ == Phase::kRunning && !node.member()) {
+    // So that who comes to a full world does not look hung.
+    message.mutable_waiting()->set_spare(true);
+    ToNode(node, message);
   }
   for (const v1::RankExited& exited : held.exits()) {
     if (exited.generation() != generation_ || phase_ == Phase::kEnded) break;

@@ -190,14 +190,30 @@ void Job::Finish(v1::End end) {
                   (ranks_live ? limits_.stop_grace : absl::ZeroDuration());
   actions_.push_back(Journal{Journal::Kind::kRunEnded, generation_,
                              end_->SerializeAsString()});
-  v1::DaemonMessage message;
-  *message.mutable_end() = *end_;
-  actions_.push_back(Send{AllSessions(), std::move(message)});
+  SendEnd();
   Say(end_->finished() ? Log::Level::kInfo : Log::Level::kError,
       absl::StrCat("event=end exit_code=", end_->exit_code(),
                    " code=", v1::ReasonCode_Name(end_->code()), " reason=\"",
                    end_->reason(), "\""));
   Changed();
+}
+
+// A spare that was never used has nothing to answer for.
+void Job::SendEnd() {
+  std::vector<SessionId> concerned;
+  std::vector<SessionId> unused;
+  for (const auto& [session, name] : sessions_) {
+    const Node& node = nodes_.at(name);
+    const bool spare = node.state == v1::NODE_STATE_SPARE && !node.served &&
+                       !barred_.contains(name);
+    (spare ? unused : concerned).push_back(session);
+  }
+  v1::DaemonMessage message;
+  *message.mutable_end() = *end_;
+  actions_.push_back(Send{std::move(concerned), message});
+  if (unused.empty()) return;
+  message.mutable_end()->set_exit_code(0);
+  actions_.push_back(Send{std::move(unused), std::move(message)});
 }
 
 // Who has not heard of the end may still ask for it, for a while.

@@ -191,6 +191,7 @@ void Job::Commit() {
     ranks.push_back(member.ranks());
     Node& node = nodes_.at(member.node());
     if (node.session != 0) node.state = v1::NODE_STATE_RUNNING;
+    node.served = true;
   }
   exchanges_.Begin(generation_, std::move(ranks));
   actions_.push_back(Journal{Journal::Kind::kCommitted, generation_,
@@ -225,6 +226,7 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
   why_.set_code(code);
   why_.set_reason(reason);
   why_.set_node(node);
+  why_.set_restarts_charged(restarts_charged_);
   actions_.push_back(
       Journal{Journal::Kind::kEnded, generation_, why_.SerializeAsString()});
   v1::DaemonMessage message;

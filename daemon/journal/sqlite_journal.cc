@@ -49,19 +49,6 @@ constexpr char kColumns[] =
     "written_us FROM runs";
 
 // Whether the end of a generation counts against the restart budget.
-bool IsCharged(v1::ReasonCode code) {
-  switch (code) {
-    case v1::REASON_CODE_RANK_EXIT:
-    case v1::REASON_CODE_RANK_SIGNAL:
-    case v1::REASON_CODE_RANK_COMMUNICATION:
-    case v1::REASON_CODE_GPU_ERROR:
-    case v1::REASON_CODE_HANG:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // Why something ended, where the entry says it.
 v1::ReasonCode CodeOf(const Journal& action) {
   if (action.kind == Journal::Kind::kEnded) {
@@ -72,6 +59,13 @@ v1::ReasonCode CodeOf(const Journal& action) {
     if (end.ParseFromString(action.body)) return end.code();
   }
   return v1::REASON_CODE_UNSPECIFIED;
+}
+
+// What is charged to the budget by the end of a generation.
+int64_t ChargedOf(const Journal& action) {
+  v1::Reform reform;
+  reform.ParseFromString(action.body);
+  return int64_t{reform.restarts_charged()};
 }
 
 // Made by us and not by SQLite, so that its secrets are never readable by
@@ -245,10 +239,9 @@ absl::Status SqliteJournal::WriteState(const JournalEntry& entry,
       break;
     case Journal::Kind::kEnded:
       s = Run(database_,
-              "UPDATE runs SET proposal = NULL, seal = NULL, charged = charged "
-              "+ ?3, written_us = ?4 WHERE job = ?1 AND run = ?2",
-              entry.job, entry.run, int64_t{IsCharged(CodeOf(action)) ? 1 : 0},
-              written_us);
+              "UPDATE runs SET proposal = NULL, seal = NULL, charged = ?3, "
+              "written_us = ?4 WHERE job = ?1 AND run = ?2",
+              entry.job, entry.run, ChargedOf(action), written_us);
       break;
     case Journal::Kind::kRunEnded:
       s = Run(database_,

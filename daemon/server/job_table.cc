@@ -61,8 +61,6 @@ absl::Status JobTable::Restore(absl::Time now) {
   if (!runs.ok()) return runs.status();
   for (const JournaledRun& run : *runs) {
     if (!only_job_.empty() && run.job != only_job_) continue;
-    // An only job that has ended is to be run anew.
-    if (!only_job_.empty() && run.state.end.has_value()) continue;
     TakeUp(run, now);
   }
   return absl::OkStatus();

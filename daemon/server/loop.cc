@@ -65,7 +65,13 @@ absl::Status Loop::Start() {
   if (options_.resume) {
     if (absl::Status taken = jobs_.Restore(now); !taken.ok()) return taken;
   }
-  if (!options_.only_job.empty() && jobs_.live().empty()) {
+  if (const EndedJob* ended = jobs_.FindEnded(options_.only_job)) {
+    // The daemon died between the job's end and its own: those who ask are
+    // told how it ended, for one lease.
+    over_at_ = now + options_.limits.lease;
+    MutexLock lock(mutex_);
+    end_ = ended->end;
+  } else if (!options_.only_job.empty() && jobs_.live().empty()) {
     jobs_.MakeOnlyJob(now);
   }
   for (auto& [name, live] : jobs_.live()) Collect(live.job, live.job.Start());
@@ -94,6 +100,12 @@ void Loop::Run() {
     if (MonotonicNow() - wake > kLate) TakeAll(absl::ZeroDuration());
     Tick(MonotonicNow());
     ExpireSessions(MonotonicNow());
+    if (MonotonicNow() >= over_at_) {
+      over_at_ = absl::InfiniteFuture();
+      MutexLock lock(mutex_);
+      done_ = true;
+      ended_.NotifyAll();
+    }
     Commit();
     watches_.Publish(MonotonicNow());
   }
@@ -114,7 +126,7 @@ void Loop::TakeAll(absl::Duration timeout) {
 }
 
 absl::Time Loop::NextWake(absl::Time now) {
-  absl::Time wake = watches_.NextDue();
+  absl::Time wake = std::min(watches_.NextDue(), over_at_);
   for (auto& [name, live] : jobs_.live()) {
     live.due = live.job.NextDeadline();
     if (live.due <= now) live.due = now + kTickLeast;
@@ -139,20 +151,23 @@ void Loop::On(HelloCame& came) {
   if (at == sessions_.end() || at->second.closed) return;
   Session& session = at->second;
   const absl::Time now = MonotonicNow();
+  // Before anything is made or forgotten for it: a credential is only of use
+  // in a job that lives.
+  const LiveJob* known = jobs_.Find(came.hello.job());
+  const bool by_credential =
+      came.hello.credential_case() == v1::Hello::kNodeCredential;
+  if (by_credential &&
+      (known == nullptr || !known->job.CredentialFits(came.hello))) {
+    const absl::Status status = absl::UnauthenticatedError(
+        absl::StrCat("the credential is not the one that the agent of node ",
+                     came.hello.node(), " was given; attend with the token"));
+    return CloseSession(session, status.code(), RefusalOf(status));
+  }
   bool made = false;
   const absl::StatusOr<LiveJob*> live = jobs_.ForHello(came.hello, now, &made);
   if (!live.ok()) {
     return CloseSession(session, live.status().code(),
                         RefusalOf(live.status()));
-  }
-  const bool by_credential =
-      came.hello.credential_case() == v1::Hello::kNodeCredential;
-  if (by_credential &&
-      (*live == nullptr || !(*live)->job.CredentialFits(came.hello))) {
-    const absl::Status status = absl::UnauthenticatedError(
-        absl::StrCat("the credential is not the one that the agent of node ",
-                     came.hello.node(), " was given; attend with the token"));
-    return CloseSession(session, status.code(), RefusalOf(status));
   }
   session.greeted = true;
   SetExpiry(session, came.session, absl::InfiniteFuture());
@@ -283,6 +298,12 @@ void Loop::On(WatchGone& gone) { watches_.Remove(gone.id); }
 void Loop::On(Quit&) {
   Commit();
   quit_ = true;
+  // One that lingers has ended, whether or not all have heard of it.
+  const LiveJob* only = jobs_.Find(options_.only_job);
+  if (only != nullptr && only->job.end().has_value()) {
+    MutexLock lock(mutex_);
+    end_ = only->job.end();
+  }
   watches_.Publish(absl::InfiniteFuture());
   const absl::Status status = GoingDown();
   watches_.EndAll(status);

@@ -181,6 +181,8 @@ class Loop {
   std::vector<JournalEntry> entries_;
   std::vector<Effect> effects_;
   bool quit_ = false;
+  // When the only job's end, read from the journal, was told long enough.
+  absl::Time over_at_ = absl::InfiniteFuture();
 
   Mutex mutex_;
   CondVar ended_;

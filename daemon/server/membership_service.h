@@ -36,7 +36,7 @@ class MembershipService final
   // redial or are refused.
   static constexpr size_t kStreamsMax = 2 * size_t{Limits::nodes_max};
   // Until a Hello was accepted.
-  static constexpr size_t kFirstMessageBytesMax = 1 << 20;
+  static constexpr size_t kFirstMessageBytesMax = 2 << 20;
   // What one stream may have in the inbox before it is not read on.
   static constexpr size_t kUnhandledBytesMax = 256 << 10;
 

@@ -99,7 +99,8 @@ class AgentStory {
         told.push_back(absl::StrCat("STOP ", stop->generation, " ",
                                     absl::FormatDuration(stop->grace)));
       } else if (const auto* a = std::get_if<AnswerExchange>(&action)) {
-        told.push_back(absl::StrCat("ANSWER ", a->exchange.key()));
+        told.push_back(absl::StrCat("ANSWER ", a->exchange.key(),
+                                    a->exchange.code() != 0 ? " refused" : ""));
       } else if (const auto* f = std::get_if<FailExchanges>(&action)) {
         told.push_back(absl::StrCat("FAIL ", f->generation));
       } else if (const auto* e = std::get_if<Exit>(&action)) {
@@ -395,6 +396,26 @@ TEST(AgentLink, RefusalsEndItWithTheRightCode) {
   }
 }
 
+TEST(AgentLink, AnOlderStreamsEndIsNotItsOwn) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, Down(absl::StatusCode::kAborted, v1::REFUSAL_CODE_REDIALED), ""},
+      {1.1, AgentTick{}, "dial"},
+  });
+}
+
+TEST(AgentLink, NothingIsDueThatIsOver) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {700.0, EndOf(3, v1::REASON_CODE_RANK_EXIT), "FAIL 1; STOP 1 15s"},
+      {700.1, Down(), ""},
+  });
+  // Long past the join timeout: the loop must sleep until the ranks are gone.
+  EXPECT_EQ(story.agent().NextDeadline(), absl::InfiniteFuture());
+}
+
 TEST(AgentLink, ATakenNameIsTriedForALease) {
   AgentStory story;
   const StreamDown taken =
@@ -452,12 +473,29 @@ TEST(AgentLeave, ADeafDaemonDoesNotHoldIt) {
   });
 }
 
+TEST(AgentExchange, WhatTheDaemonRefusesFailsTheCallAlone) {
+  AgentStory story;
+  story.Tell(Running(1));
+  FromDaemon refused;
+  refused.message.mutable_exchange()->set_generation(1);
+  refused.message.mutable_exchange()->set_key("k");
+  refused.message.mutable_exchange()->set_code(3);
+  story.Tell({
+      {1.0, RankExchanged{1, 0, "k", "x"}, ""},
+      {1.1, RankExchanged{1, 1, "k", "y"}, "exchange k=x,y"},
+      {1.2, refused, "ANSWER k refused"},
+  });
+}
+
 TEST(AgentExchange, GathersItsRanksThenAsks) {
   AgentStory story;
   story.Tell(Running(1));
   FromDaemon out;
   out.message.mutable_exchange()->set_generation(1);
   out.message.mutable_exchange()->set_key("k");
+  for (const char* value : {"w", "x", "y"}) {
+    out.message.mutable_exchange()->add_values(value);
+  }
   story.Tell({
       {1.0, RankExchanged{1, 1, "k", "y"}, ""},
       {1.0, RankExchanged{1, 1, "k", "y"}, ""},
@@ -469,6 +507,13 @@ TEST(AgentExchange, GathersItsRanksThenAsks) {
       {1.5, out, "ANSWER k"},
       {1.6, RankExchanged{1, 0, "k", "x"}, "ANSWER k"},
       {1.7, RankExchanged{9, 0, "k", "x"}, "FAIL 9"},
+      // Another value for a key that is complete must not pass for the first.
+      {1.8, RankExchanged{1, 0, "k", "z"}, "ANSWER k refused"},
+      // A daemon that was restarted has forgotten the key; others may need it.
+      {2.0, Down(), ""},
+      {2.1, AgentTick{}, "dial"},
+      {2.2, StreamUp{}, "hello i11"},
+      {2.2, Welcome(), "exchange k=x,y"},
   });
 }
 

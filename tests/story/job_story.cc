@@ -53,6 +53,9 @@ std::string MessageText(const v1::DaemonMessage& m) {
       return absl::StrCat("end ", m.end().exit_code(), " ",
                           ReasonText(m.end().code()));
     case v1::DaemonMessage::kExchange:
+      if (m.exchange().code() != 0) {
+        return absl::StrCat("exchange ", m.exchange().key(), " refused");
+      }
       return absl::StrCat("exchange ", m.exchange().key(), "=",
                           absl::StrJoin(m.exchange().values(), ","));
     default:

@@ -96,6 +96,19 @@ TEST(Forming, WhoRefusesBecomesASpare) {
             std::string::npos);
 }
 
+TEST(Forming, APreparationOfASupersededWorldDoesNotCount) {
+  JobStory story("2:3");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), ""},
+      {0.0, Attends("c"), "form g1 a,b,c"},
+      {0.1, Refuses("c", 1), "abort g1 REFUSED; form g2 a,b"},
+      {0.2, PreparesAll({"a", "b"}, 1), ""},
+      {0.3, Prepares("a", 2), ""},
+      {0.4, Prepares("b", 2), "run g2"},
+  });
+}
+
 TEST(Forming, ARefusalBelowMinGathersAgain) {
   JobStory story("2");
   story.Tell({
@@ -188,6 +201,16 @@ TEST(Identity, AReplacedLifeThatWakesUpIsToldSo) {
       {0.1, Breaks("b"), ""},
       {0.2, Attends("b", 2), ""},
       {0.3, Attends("b", 1, known), "refuse b REPLACED"},
+  });
+}
+
+TEST(Identity, ALifeDoesNotChangeItsRanks) {
+  JobStory story("2");
+  HelloOptions two;
+  two.ranks = 2;
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.1, Attends("a", 1, two), "refuse a INVALID"},
   });
 }
 
@@ -520,6 +543,44 @@ TEST(Ending, ALeavingNodeGoesAndTheRestGoesOn) {
   });
 }
 
+TEST(Ending, ASpareThatWasNeverUsedExitsZero) {
+  JobStory story("2", 0);
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, Attends("c"), ""},
+      {0.3, Exits("a", 1, 3), "abort g1 RANK_EXIT"},
+      {0.4, Stops("a", 1), ""},
+      {0.5, Stops("b", 1), "end 3 RANK_EXIT; end 0 RANK_EXIT"},
+  });
+}
+
+TEST(Ending, LeavingBetweenGenerationsEndsTheJobForRequeueToo) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Breaks("a"), ""},
+      {1.5, Breaks("b"), ""},
+      // a's verdict is in; b's is waited for, and nothing is formed.
+      {2.0, Ticks(), "abort g1 LOST_STREAM"},
+      {2.1, Leaves("c"), "end 75 REQUEUE"},
+  });
+}
+
+TEST(Ending, ANodeThatIsDoneLeavesWithoutHarm) {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, Exits("a", 1, 0), ""},
+      {0.3, Leaves("a"), "end 0 LEAVING"},
+      {0.4, Breaks("a"), ""},
+      {0.5, Exits("b", 1, 0), "end 0 FINISHED"},
+  });
+}
+
 TEST(Ending, BelowMinALeavingNodeEndsTheJobForRequeue) {
   JobStory story("3");
   story.Tell(ThreeRun());
@@ -540,7 +601,8 @@ TEST(Exchange, AllInThenAllOut) {
       {0.3, Gives("a", 1, "k", "x"), ""},
       {0.4, Gives("b", 1, "k", "y"), "exchange k=x,y"},
       {0.5, Gives("b", 1, "k", "y"), "exchange k=x,y"},  // Asked again.
-      {0.6, Gives("b", 1, "k", "z"), "refuse b INVALID"},
+      // The ranks' mistake fails their call and nothing else.
+      {0.6, Gives("b", 1, "k", "z"), "exchange k refused"},
       {0.7, Gives("a", 9, "k", "x"), ""},
   });
 }

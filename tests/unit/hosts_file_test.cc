@@ -111,6 +111,18 @@ TEST(HostsText, EveryOtherByteIsKept) {
   }
 }
 
+TEST(HostsText, ALineThatSomebodyPutIntoTheBlockIsKept) {
+  // The block stands first, so "insert after line 1" lands within it.
+  const v1::World world = MakeWorld({{"a", "10.0.0.1"}, {"b", "10.0.0.2"}});
+  const std::string rest = "127.0.0.1 localhost\n";
+  std::string edited = Put(rest, world);
+  edited.insert(edited.find('\n') + 1, "10.0.0.5 storage\n# mine\n");
+  const std::string kept = "10.0.0.5 storage\n# mine\n" + rest;
+  EXPECT_EQ(ParseHosts(edited).rest, kept);
+  EXPECT_EQ(Put(edited, world), Put(kept, world));
+  EXPECT_EQ(Take(edited), kept);
+}
+
 TEST(HostsText, WhichNamesGoIn) {
   struct {
     const char* name;

@@ -74,9 +74,10 @@ std::string SealOf(uint64_t generation) {
   seal.set_master_port(1234);
   return seal.SerializeAsString();
 }
-std::string ReformOf(v1::ReasonCode code) {
+std::string ReformOf(v1::ReasonCode code, uint32_t charged) {
   v1::Reform reform;
   reform.set_code(code);
+  reform.set_restarts_charged(charged);
   return reform.SerializeAsString();
 }
 std::string EndOf(int exit_code) {
@@ -134,16 +135,20 @@ TEST_F(JournalTest, EachStepOfARunLeavesItsState) {
       {Entry(Kind::kProposed, 2, ProposalOf(2)), 2, true, false, false, 0},
       // Of the one before: it changes nothing that counts.
       {Entry(Kind::kCommitted, 2, SealOf(2)), 2, true, true, false, 0},
-      {Entry(Kind::kEnded, 2, ReformOf(v1::REASON_CODE_LOST_LEASE)), 2, false,
-       false, false, 0},
+      {Entry(Kind::kEnded, 2, ReformOf(v1::REASON_CODE_LOST_LEASE, 0)), 2,
+       false, false, false, 0},
       {Entry(Kind::kProposed, 3, ProposalOf(3)), 3, true, false, false, 0},
       {Entry(Kind::kCommitted, 3, SealOf(3)), 3, true, true, false, 0},
-      {Entry(Kind::kEnded, 3, ReformOf(v1::REASON_CODE_RANK_EXIT)), 3, false,
+      {Entry(Kind::kEnded, 3, ReformOf(v1::REASON_CODE_RANK_EXIT, 1)), 3, false,
        false, false, 1},
       {Entry(Kind::kProposed, 4, ProposalOf(4)), 4, true, false, false, 1},
-      {Entry(Kind::kEnded, 4, ReformOf(v1::REASON_CODE_HANG)), 4, false, false,
-       false, 2},
-      {Entry(Kind::kRunEnded, 4, EndOf(3)), 4, false, false, true, 2},
+      {Entry(Kind::kEnded, 4, ReformOf(v1::REASON_CODE_HANG, 2)), 4, false,
+       false, false, 2},
+      // Progress, or a node that was to blame, has given charges back.
+      {Entry(Kind::kProposed, 5, ProposalOf(5)), 5, true, false, false, 2},
+      {Entry(Kind::kEnded, 5, ReformOf(v1::REASON_CODE_RANK_EXIT, 1)), 5, false,
+       false, false, 1},
+      {Entry(Kind::kRunEnded, 5, EndOf(3)), 5, false, false, true, 1},
       // The name is used again.
       {Entry(Kind::kRunStarted, 0, Settings(2), "j", "r2"), 0, false, false,
        false, 0},
@@ -193,14 +198,15 @@ TEST_F(JournalTest, ManyGenerationsDoNotMakeItGrow) {
   for (uint64_t g = 1; g <= 300; ++g) {
     v1::Proposal proposal;
     proposal.set_world(large);
-    MustAppend(*journal,
-               {Entry(Kind::kProposed, g, proposal.SerializeAsString()),
-                Entry(Kind::kEnded, g, ReformOf(v1::REASON_CODE_RANK_SIGNAL))});
+    MustAppend(
+        *journal,
+        {Entry(Kind::kProposed, g, proposal.SerializeAsString()),
+         Entry(Kind::kEnded, g, ReformOf(v1::REASON_CODE_RANK_SIGNAL, 2))});
   }
   EXPECT_LT(fs::file_size(file()), 500'000u);
   EXPECT_LT(fs::file_size(file() + "-wal"), 16'000'000u);
   const auto run = journal->Load("j");
-  EXPECT_EQ((*run)->state.restarts_charged, 300u);
+  EXPECT_EQ((*run)->state.restarts_charged, 2u);
   EXPECT_EQ((*run)->state.generation, 300u);
 }
 

@@ -366,9 +366,11 @@ TEST_F(ServerTest, MessagesOutOfOrderAreInvalid) {
   }
   ExpectUndisturbed(good);
   *hello.mutable_hello() = HelloOf("other");
+  // Each under a name of its own: the last one's may not be free yet.
+  int number = 0;
   for (const v1::AgentMessage& second : {nothing, unfit, hello}) {
     Agent bad(port());
-    ASSERT_TRUE(bad.SayHello(HelloOf("bad")));
+    ASSERT_TRUE(bad.SayHello(HelloOf("bad" + std::to_string(++number))));
     ASSERT_TRUE(bad.IsWelcome());
     bad.Say(second);
     ExpectRefused(bad.End(), grpc::StatusCode::INVALID_ARGUMENT,
@@ -645,6 +647,22 @@ TEST_F(ServerTest, ShutdownTellsEverybodyAndIsQuick) {
 // --- rollcalld
 // ----------------------------------------------------------------
 
+TEST_F(ServerTest, AStrangersCredentialMakesNoJob) {
+  Start(Options());
+  Agent stranger(port());
+  v1::Hello hello = HelloOf("a");
+  hello.mutable_settings()->set_nodes_max(2);
+  hello.set_node_credential("anything");
+  ASSERT_TRUE(stranger.SayHello(hello));
+  ExpectRefused(stranger.End(), grpc::StatusCode::UNAUTHENTICATED,
+                v1::REFUSAL_CODE_UNAUTHENTICATED);
+  // Still nobody's: it takes settings and a token to make it.
+  Agent plain(port());
+  ASSERT_TRUE(plain.SayHello(HelloOf("a")));
+  ExpectRefused(plain.End(), grpc::StatusCode::NOT_FOUND,
+                v1::REFUSAL_CODE_NO_JOB);
+}
+
 TEST_F(ServerTest, JobsAreMadeByTheFirstHelloWithSettings) {
   Start(Options());
   Agent early(port());
@@ -737,15 +755,28 @@ TEST_F(JournaledServerTest, ARunSurvivesItsDaemon) {
   EXPECT_NE(StatusOf("train").run(), run) << "a new run was asked for";
 }
 
-TEST_F(JournaledServerTest, AFinishedRunIsNotResumed) {
+TEST_F(JournaledServerTest, ADaemonThatDiedAfterTheEndTellsItToWhoComesBack) {
   StartJob(1, Journaled(false));
   const std::string run = StatusOf("train").run();
   v1::StopResponse response;
-  ASSERT_TRUE(Stop("train", 0, &response).ok());
+  ASSERT_TRUE(Stop("train", 5, &response).ok());
   server_->Wait();
   server_.reset();
-  StartJob(1, Journaled(true));
-  EXPECT_NE(StatusOf("train").run(), run);
+  ServerOptions options = Journaled(true);
+  options.limits.lease = absl::Seconds(2);
+  StartJob(1, options);
+  EXPECT_EQ(StatusOf("train").run(), run);
+  Agent late(port());
+  v1::Hello hello = HelloOf("a");
+  hello.set_run(run);
+  ASSERT_TRUE(late.SayHello(hello));
+  const auto told = late.HearKind(v1::DaemonMessage::kEnd);
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->end().exit_code(), 5);
+  // No second run is begun, and the daemon ends as the job did.
+  const std::optional<v1::End> end = server_->Wait();
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->exit_code(), 5);
 }
 
 TEST_F(JournaledServerTest, AStandingDaemonTakesUpAllItsJobs) {
