@@ -34,12 +34,24 @@ set -o pipefail
     fi
   done
 
+fail() { echo "quickstart.sh: $*" >&2; exit 1; }
 loss() { grep -oE ' step [0-9]+ loss [0-9.]+' "$log" | "$1" -1 |
   grep -oE '[0-9.]+$'; }
-worlds=$(grep -oE 'world [0-9]+ generation [0-9]+' "$log" | sort -u)
+lines=$(grep -cE ' step [0-9]+ loss [0-9.]+' "$log") ||
+  fail "the run ended well, but no rank told a loss; it said the above"
+worlds=$(grep -oE 'world [0-9]+ generation [0-9]+' "$log" | sort | uniq -c)
 echo
+[ "$(wc -l <<<"$worlds")" = 1 ] && [ "${worlds% world*}" -eq "$lines" ] ||
+  fail "expected one world and one generation on each of $lines lines, got:" \
+    $'\n'"$worlds"
+worlds=world${worlds#*world}
 echo "loss: $(loss head) at first, $(loss tail) at the end;" \
   "every rank said: $worlds"
+# After 100 steps; some steps show nothing yet.
+if [ "$steps" -ge 100 ]; then
+  awk -v last="$(loss tail)" 'BEGIN { exit !(last < 3.0) }' ||
+    fail "expected a last loss below 3.0, got $(loss tail): it did not learn"
+fi
 cat <<END
 
 What to try next:

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/rank/rank.h"
+#include "daemon/core/limits.h"
 #include "daemon/server/clock.h"
 #include "trainer/collective/gloo.h"
 #include "trainer/collective/single.h"
@@ -48,15 +49,15 @@ absl::StatusOr<std::unique_ptr<Collective>> Connect(const TrainOptions& options,
   if (rank == nullptr || rank->world_size() == 1) {
     return std::make_unique<SingleCollective>();
   }
-  const absl::Duration timeout = options.collective_timeout;
   GlooOptions gloo;
   gloo.rank = rank->rank();
   gloo.size = rank->world_size();
   gloo.address = rank->member().address();
-  gloo.timeout = timeout;
-  gloo.exchange = [rank, timeout](const std::string& key,
-                                  const std::string& value) {
-    return rank->Exchange(key, value, timeout);
+  gloo.timeout = options.collective_timeout;
+  // Not the collectives' timeout: a daemon may be away for a while, a slow
+  // node may start late, and whatever ends the generation wakes who waits.
+  gloo.exchange = [rank](const std::string& key, const std::string& value) {
+    return rank->Exchange(key, value, Limits().daemon_grace);
   };
   gloo.name = [rank](int which) { return NameOf(*rank, which); };
   return ConnectGloo(std::move(gloo));

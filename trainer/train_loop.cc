@@ -42,6 +42,7 @@ absl::Status CheckMemory(const TrainOptions& options, int sequences_max) {
                         3.0 * sizeof(float) * GptLayout(options.model).size;
   const double there =
       double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+  // One rank alone: that several share a machine is not looked at.
   if (needed <= there) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
       "the model with %d samples a rank needs %.1f GB, this machine has %.1f "

@@ -619,6 +619,10 @@ void Agent::On(const LeaveAsked& leave) {
   Tell(std::move(message));
 }
 
+void Agent::On(const SignalCame& came) {
+  if (living_ != 0) actions_.push_back(PassSignal{came.signal});
+}
+
 void Agent::OnEnd(const v1::End& end) {
   if (end.now()) Stop(absl::ZeroDuration());
   if (exit_.has_value() && exit_->end.has_value()) return;

@@ -100,12 +100,18 @@ struct LeaveAsked {
   int signal;
 };
 
+// A signal that means nothing to the agent and may mean something to its ranks
+// (SIGUSR2).
+struct SignalCame {
+  int signal;
+};
+
 struct AgentTick {};
 
 using AgentEvent =
     std::variant<StreamUp, StreamDown, FromDaemon, PreparationDone,
                  PreparationFailed, RankEnded, RanksGone, RankExchanged,
-                 RankProgressed, LeaveAsked, AgentTick>;
+                 RankProgressed, LeaveAsked, SignalCame, AgentTick>;
 
 // --- Actions ----------------------------------------------------------------
 
@@ -147,6 +153,11 @@ struct StopRanks {
   absl::Duration grace;
 };
 
+// To every living rank's process group.
+struct PassSignal {
+  int signal;
+};
+
 // All values of a key, or why there are none, for the linked ranks that wait
 // for it.
 struct AnswerExchange {
@@ -176,7 +187,7 @@ struct Exit {
 
 using AgentAction =
     std::variant<Dial, Say, HangUp, Prepare, Undo, StartRanks, StopRanks,
-                 AnswerExchange, FailExchanges, Report, Exit>;
+                 PassSignal, AnswerExchange, FailExchanges, Report, Exit>;
 
 // --- The value --------------------------------------------------------------
 
@@ -241,6 +252,7 @@ class Agent {
   void On(const RankExchanged& exchanged);
   void On(const RankProgressed& progressed);
   void On(const LeaveAsked& leave);
+  void On(const SignalCame& came);
   void On(const AgentTick& tick);
 
   void OnWelcome(const v1::Welcome& welcome);

@@ -361,6 +361,14 @@ std::optional<grpc::Status> RankService::Core::Greet(
       return Refuse(Code::INVALID_ARGUMENT, "a second RankHello");
     }
     if (!open_) return Refuse(Code::ABORTED, "there is no world yet");
+    // One that was started for an older world must not take a rank's place.
+    if (hello.generation() != 0 &&
+        hello.generation() != open_->world.generation()) {
+      return Refuse(
+          Code::ABORTED,
+          absl::StrCat("generation ", hello.generation(),
+                       " has ended; now it is ", open_->world.generation()));
+    }
     if (hello.local_rank() >= RanksHere()) {
       return Refuse(Code::INVALID_ARGUMENT,
                     absl::StrCat("local rank ", hello.local_rank(),

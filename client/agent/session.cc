@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "client/agent/daemon_stream.h"
 #include "client/agent/fd.h"
 #include "client/agent/preparation.h"
@@ -27,9 +28,11 @@
 #include "client/agent/rank_service.h"
 #include "client/agent/run_folder.h"
 #include "client/agent/signal_pipe.h"
+#include "client/agent/world_files.h"
 #include "daemon/core/check.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/inbox.h"
+#include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {
@@ -51,7 +54,7 @@ class SignalThread {
  public:
   explicit SignalThread(Inbox<Incoming>& inbox)
       : inbox_(inbox),
-        signals_({SIGTERM, SIGINT, SIGUSR1, SIGHUP}),
+        signals_({SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGUSR2}),
         end_fd_(eventfd(0, EFD_CLOEXEC)),
         thread_([this] { Run(); }) {}
 
@@ -70,7 +73,11 @@ class SignalThread {
       if (poll(fds, 2, -1) < 0) continue;  // A signal came in between.
       if (fds[1].revents != 0) return;
       while (const int signal = signals_.Read()) {
-        inbox_.PostAlways({0, LeaveAsked{signal}});
+        if (signal == SIGUSR2) {
+          inbox_.PostAlways({0, SignalCame{signal}});
+        } else {
+          inbox_.PostAlways({0, LeaveAsked{signal}});
+        }
       }
     }
   }
@@ -123,6 +130,7 @@ class Session {
   void Do(const Undo& undo);
   void Do(const StartRanks& start);
   void Do(const StopRanks& stop);
+  void Do(const PassSignal& pass);
   void Do(const AnswerExchange& answer);
   void Do(const FailExchanges& fail);
   void Do(const Report& report);
@@ -135,6 +143,7 @@ class Session {
   void NotStarted(const StartRanks& start, uint32_t from, int code,
                   const std::string& why);
   void SampleProgress();
+  void WriteNotice(absl::Duration grace);
   void Post(AgentEvent event) { inbox_.PostAlways({0, std::move(event)}); }
 
   AgentOptions options_;
@@ -153,6 +162,7 @@ class Session {
   // Of the generation whose ranks were started last.
   uint64_t started_generation_ = 0;
   std::vector<std::string> progress_files_;
+  std::string notice_file_;
   uint64_t progress_ = 0;
   std::optional<AgentResult> result_;
 };
@@ -318,6 +328,7 @@ void Session::Do(const StartRanks& start) {
   folder_->Remove(started_generation_);
   started_generation_ = generation;
   progress_files_ = files.progress_files;
+  notice_file_ = files.notice_file;
   progress_ = 0;
 
   const uint32_t ranks = RanksToStart(start);
@@ -359,8 +370,23 @@ void Session::Do(const StopRanks& stop) {
   if (rank_service_ != nullptr) {
     rank_service_->EndWorld(stop.generation, "the generation has ended");
   }
+  // Before the signal, so that who is woken by it finds it.
+  if (stop.generation == started_generation_) WriteNotice(stop.grace);
   processes_.Stop(stop.generation, stop.grace);
 }
+
+void Session::WriteNotice(absl::Duration grace) {
+  const absl::Time deadline = absl::Now() + grace;
+  const nlohmann::ordered_json notice = {
+      {"kind", "stop"}, {"deadline", absl::ToUnixSeconds(deadline)}};
+  const absl::Status wrote = WriteFileAtomically(
+      notice_file_, absl::StrCat(notice.dump(), "\n"), 0644);
+  // The signal comes all the same.
+  if (!wrote.ok())
+    Do(Report{Report::Kind::kWarning, std::string(wrote.message())});
+}
+
+void Session::Do(const PassSignal& pass) { processes_.Signal(pass.signal); }
 
 void Session::Do(const AnswerExchange& answer) {
   if (rank_service_ != nullptr) rank_service_->Answer(answer.exchange);

@@ -116,7 +116,7 @@ class Supervisor {
 
   const LaunchOptions options_;
   const std::unique_ptr<LaunchFolder> state_;
-  SignalPipe signals_{{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD}};
+  SignalPipe signals_{{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}};
   LiveLine line_{LiveLine::OnTerminal()};
   JobAddress address_;
   DaemonChild daemon_;
@@ -387,6 +387,7 @@ void Supervisor::AgentEnded(const AgentChild& agent, int wait_status) {
 // --- Ending -----------------------------------------------------------------
 
 void Supervisor::OnSignal(int signal) {
+  if (signal == SIGUSR2) return KillAgents(signal);  // They pass it on.
   ++interrupts_;
   const bool again = interrupts_ > 1;
   int code = 128 + signal;

@@ -176,6 +176,7 @@ class Job {
   void Lose(Node& node, v1::ReasonCode code, const std::string& reason);
   void BlameLostNode(const Node& node, v1::ReasonCode code,
                      const std::string& reason);
+  void BlameInReform(const v1::RootCause& cause);
   bool SettlementOpen() const;
   void MaybeSettle();
   void MaybeFinish();

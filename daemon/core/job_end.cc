@@ -37,13 +37,7 @@ void Job::RankFailed(Node& node, const v1::RankExited& exited) {
     if (Weight(cause) <= Weight(settlement_->cause)) return;
     settlement_->cause = cause;
     if (!causes_.empty()) causes_.back() = cause;
-    if (why_.generation() == settlement_->generation) {
-      why_.set_code(cause.code());
-      why_.set_reason(Describe(cause));
-      why_.set_node(name);
-    }
-    Changed();
-    return;
+    return BlameInReform(cause);
   }
   if (phase_ != Phase::kRunning || exited.generation() != generation_ ||
       !node.member()) {
@@ -146,6 +140,23 @@ void Job::BlameLostNode(const Node& node, v1::ReasonCode code,
     settlement_->charged = false;
     if (restarts_charged_ > 0) --restarts_charged_;
   }
+  BlameInReform(settlement_->cause);
+}
+
+// The next generation is formed because of this, and not of what came first.
+void Job::BlameInReform(const v1::RootCause& cause) {
+  if (why_.generation() != cause.generation()) return;
+  why_.set_code(cause.code());
+  why_.set_reason(Describe(cause));
+  why_.set_node(cause.node());
+  why_.set_restarts_charged(restarts_charged_);
+  // It may be formed already, and proposed.
+  if (last_reform_.generation() == cause.generation() + 1 &&
+      generation_ == last_reform_.generation()) {
+    last_reform_ = why_;
+    last_reform_.set_generation(generation_);
+  }
+  Changed();
 }
 
 void Job::RememberCause(const v1::RootCause& cause) {

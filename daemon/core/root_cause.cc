@@ -33,7 +33,7 @@ bool SaysCommunicationError(const v1::RankExited& exited) {
       exited, {"ncclRemoteError", "ncclSystemError", "ncclInternalError",
                "NCCL error", "DistBackendError", "Connection closed by",
                "Connection reset by peer", "Connection refused", "Broken pipe",
-               "gloo/transport", "Timed out waiting", "collective"});
+               "gloo/transport", "Timed out waiting"});
 }
 
 }  // namespace

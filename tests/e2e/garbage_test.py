@@ -46,8 +46,14 @@ class Garbage(E2E):
         self.assert_code(self.worker, 0)
         self.assertIsNotNone(self.launcher.find("down-0"))
         self.assertIsNotNone(self.worker.find("down-1"))
+        self.never_noticed()
+
+    def never_noticed(self):
+        """At the run's end: no other generation, and no other daemon."""
         for process in (self.launcher, self.worker):
             self.assertIsNone(process.find("-g2"))
+        self.assertIsNone(self.launcher.find("started again"),
+                          self.launcher.text())
 
     def test_noise(self):
         for data in (os.urandom(65536), b"\0" * 4096,
@@ -55,6 +61,8 @@ class Garbage(E2E):
                      b"10.0.0.66 lab1 evil\nlab2 10.0.0.66\n", b""):
             stranger = self.stranger()
             stranger.raw(data)
+            if data:  # Who says nothing at all may stay for a while.
+                self.assertIsNone(stranger.rest())
         self.goes_on()
 
     def test_broken_http2(self):
@@ -65,7 +73,11 @@ class Garbage(E2E):
                 + b"\xff\xff\xff" + os.urandom(512),
                 wire.PREFACE + wire.frame(wire.SETTINGS, 0, 0)
                 + wire.frame(wire.HEADERS, 4, 1, b"\xff" * 64)):
-            self.stranger().raw(data)
+            stranger = self.stranger()
+            stranger.raw(data)
+            # Half a preface may still become a whole one.
+            if data != wire.PREFACE[:10]:
+                self.assertIsNone(stranger.rest())
         self.goes_on()
 
     def test_half_a_message(self):
@@ -119,6 +131,7 @@ class Garbage(E2E):
         self.gate.open()
         self.assert_code(self.launcher, 0)
         self.assert_code(self.worker, 0)
+        self.never_noticed()
 
     def test_forged_hellos(self):
         join = self.join_to

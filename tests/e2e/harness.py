@@ -415,10 +415,12 @@ class Gate:
         if self._fd is None:
             return
         fd, self._fd = self._fd, None
-        # Who comes later must find no FIFO, and not wait for a writer.
-        os.unlink(self.path)
-        with open(self.path, "w", encoding="ascii"):
+        # Who comes later must find a file, and not wait for a writer; nobody
+        # may find nothing.
+        opened = self.path + ".open"
+        with open(opened, "w", encoding="ascii"):
             pass
+        os.replace(opened, self.path)
         os.close(fd)
 
 

@@ -229,6 +229,59 @@ class Hosts(E2E):
         self.end(gate, processes[:2])
         self.assertEqual(lab.read_hosts(1), before)
 
+    def cut_while_gathering(self, until):
+        """lab2 says Hello and falls silent; lab3 makes the job whole; the cut
+        heals once until(state) holds: all three run in one world."""
+        lab = Lab(self.stage, 3)
+        before = [lab.read_hosts(h) for h in range(1, 4)]
+        gate = Gate(self.stage)
+        command = ["sh", "-c", SHOW + f"cat {gate.path}"]
+        launcher = lab.start(1, [harness.ROLLCALL, "launch", "--nodes", "3",
+                                 "--", *command])
+        text = launcher.await_line(harness.JOIN_STRING.pattern)[0]
+        watch = lab.start(1, [harness.ROLLCALL, "status", text, "--json",
+                              "--watch"])
+        seen = []
+
+        def state_with(condition, what):
+            def look():
+                while len(seen) < len(watch.out()):
+                    seen.append(json.loads(watch.out()[len(seen)]))
+                    if condition(seen[-1]):
+                        return True
+                if watch.done():
+                    self.stage.fail(f"the watch ended before {what}")
+                return False
+            self.stage.pump(look, what)
+
+        def node(state, name):
+            found = [n["state"] for n in state["nodes"] if n["node"] == name]
+            return found[0] if found else None
+        join = [harness.ROLLCALL, "join", text, "--", *command]
+        second = lab.start(2, join)
+        state_with(lambda s: node(s, "lab2") == "attending", "lab2's Hello")
+        lab.fault("cut", 2)
+        third = lab.start(3, join)
+        state_with(lambda s: until(s, node(s, "lab2"), node(s, "lab3")),
+                   "the time to heal")
+        self.assertIsNone(second.find(r"\] world "))
+        lab.fault("heal")
+        processes = [launcher, second, third]
+        worlds = self.worlds(processes)
+        self.assertEqual([n["node"] for n in worlds[0]["nodes"]],
+                         ["lab1", "lab2", "lab3"])
+        self.assertEqual(worlds[1:], [worlds[0]] * 2)
+        self.end(gate, processes)
+        self.assert_code(watch, 0)
+        self.assertEqual([lab.read_hosts(h) for h in range(1, 4)], before)
+
+    def test_cut_while_it_gathers_and_healed_at_once(self):
+        self.cut_while_gathering(lambda state, lab2, lab3: lab3)
+
+    def test_cut_while_it_gathers_until_it_is_lost(self):
+        self.cut_while_gathering(
+            lambda state, lab2, lab3: lab3 and lab2 in (None, "lost"))
+
 
 if __name__ == "__main__":
     harness.main()

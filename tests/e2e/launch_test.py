@@ -7,6 +7,7 @@ import signal
 import sys
 
 import harness
+import wire
 from harness import E2E, Gate
 
 # torchrun's contract, complete.
@@ -81,16 +82,36 @@ class Environment(E2E):
         for name in ["MASTER_ADDR", "MASTER_PORT", "ROLLCALL_GENERATION",
                      "ROLLCALL_RUN", "ROLLCALL_JOB", "TORCHELASTIC_RUN_ID"]:
             self.assertEqual(len({r[name] for r in ranks}), 1, name)
-        ids = set()
-        for path in glob.glob(self.stage.path("ids.*")):
-            with open(path, "rb") as f:
-                ids.add(hashlib.sha256(f.read()).hexdigest())
-        if ids:
-            self.assertEqual(len(ids), 1)
-            self.assertEqual(len(glob.glob(self.stage.path("ids.*"))), 8)
+        paths = glob.glob(self.stage.path("ids.*"))
+        if paths:
+            self.check_ids(paths)
         else:
-            print("notice: no libnccl here, so there are no NCCL ids to "
-                  "compare", file=sys.stderr)
+            print("notice: no libnccl here, so there are no NCCL ids of its "
+                  "own to compare", file=sys.stderr)
+
+    def check_ids(self, paths):
+        self.assertEqual(sorted(os.path.basename(p) for p in paths),
+                         [f"ids.{r}" for r in range(8)])
+        sums = set()
+        for path in paths:
+            with open(path, "rb") as f:
+                text = f.read()
+            self.assertRegex(text, rb"\A(?:[0-9a-f]{64}){4}\n\Z")
+            sums.add(hashlib.sha256(text).hexdigest())
+        self.assertEqual(len(sums), 1, "every rank has the same ids")
+
+    def test_nccl_ids_of_a_library_that_we_brought(self):
+        library = os.path.join(harness.BIN, "libfake_nccl.so")
+        launcher = self.launch(
+            ["--nodes", "4", "--local-workers", "3", "--nproc-per-node", "2",
+             "--nccl-lib", library],
+            ["sh", "-c", 'set -e; echo mode=$(stat -c %a '
+             '"$ROLLCALL_NCCL_ID_FILE"); '
+             'cat "$ROLLCALL_NCCL_ID_FILE" > "ids.$RANK"'])
+        self.assert_code(launcher, 0)
+        self.check_ids(glob.glob(self.stage.path("ids.*")))
+        modes = [m[1] for m in launcher.await_lines(r"mode=(\d+)", 8)]
+        self.assertEqual(modes, ["600"] * 8)
 
     def test_the_whole_contract(self):
         told = self.tell(["--local-workers", "1", "--nproc-per-node", "2",
@@ -137,6 +158,7 @@ class Environment(E2E):
             ["--nproc-per-node", "2"],
             {"OMP_NUM_THREADS": "7", "ROLLCALL_JOIN": "", "MINE": "a b",
              "RANK": "99", "TORCHELASTIC_RUN_ID": "of-another-launcher"})
+        self.assertEqual(sorted(told), [0, 1])
         for rank, t in told.items():
             self.assertEqual(t["env"]["OMP_NUM_THREADS"], "7")
             self.assertEqual(t["env"]["MINE"], "a b")
@@ -147,26 +169,51 @@ class Environment(E2E):
 
     def test_no_secret_reaches_ranks_or_argv(self):
         gate = Gate(self.stage)
-        launcher = self.launch(
-            ["--nodes", "2"],
-            ["sh", "-c", f"env; echo here-$RANK; cat {gate.path}"])
+        command = ["sh", "-c", f"env; echo here-$RANK; cat {gate.path}"]
+        logs = self.stage.path("logs")
+        launcher = self.launch(["--nodes", "2", "--log-dir", logs], command)
         join = self.join_string(launcher)
-        worker = self.join(join, ["--name", "w"],
-                           ["sh", "-c", f"env; echo here-$RANK; "
-                            f"cat {gate.path}"], {"ROLLCALL_JOIN": join})
+        worker = self.join(join, ["--name", "w", "--log-dir", logs], command,
+                           {"ROLLCALL_JOIN": join})
         worker.await_line("here-1")
         launcher.await_line("here-0")
-        secret = join.split(".", 1)[1]
+        token = wire.Join(join)
+        secrets = [join.split(".", 1)[1], token.secret.hex(),
+                   f"{token.token_id}.{token.secret.hex()}"]
         for process in (launcher, worker):
-            for _, _, text in process.lines:
-                if "] " in text:
-                    self.assertNotIn(secret, text)
-        for pid in harness.descendants(os.getpid()):
-            line = " ".join(harness.command_line(pid))
-            self.assertNotIn(secret, line)
+            said = [text for _, _, text in process.lines
+                    if text.startswith("[")]
+            self.assertTrue([t for t in said if "ROLLCALL_RUN=" in t])
+            self.assert_none_of(secrets, "\n".join(said), str(process))
+        running = harness.descendants(os.getpid())
+        self.assertGreaterEqual(len(running), 7)
+        for pid in running:
+            self.assert_none_of(secrets, " ".join(harness.command_line(pid)),
+                                f"the arguments of {pid}")
+        ranks = [p for p in running
+                 if harness.command_line(p)[:2] == command[:2]]
+        self.assertEqual(len(ranks), 2)
+        for pid in ranks:
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                self.assert_none_of(secrets, f.read().decode(), "a rank")
         gate.open()
         self.assert_code(launcher, 0)
         self.assert_code(worker, 0)
+        self.assert_none_of(secrets, "\n".join(worker.out() + worker.err()),
+                            str(worker))
+        written = [p for folder in (logs, self.stage.path("state"))
+                   for p in glob.glob(folder + "/**/*", recursive=True)
+                   if os.path.isfile(p)
+                   and (folder == logs or p.endswith(".log"))]
+        self.assertGreaterEqual(len(written), 4)
+        for path in written:
+            with open(path, encoding="utf-8", errors="replace") as f:
+                self.assert_none_of(secrets, f.read(), path)
+
+    def assert_none_of(self, secrets, text, where):
+        # Not assertNotIn: what fails must not show the secret.
+        found = [i for i, secret in enumerate(secrets) if secret in text]
+        self.assertEqual(found, [], f"form {found} of the token in {where}")
 
 
 class Command(E2E):
@@ -248,15 +295,15 @@ class Failure(E2E):
             ["sh", "-c", "echo before-$RANK; test $RANK != 2 || "
              "{ echo the-reason >&2; exit 3; }; cat /dev/null"])
         self.assert_code(launcher, 3)
-        summary = [text for _, _, text in launcher.lines
-                   if not text.startswith("[")]
-        # The first that the launcher itself says of the end: node, rank, code.
-        named = [i for i, text in enumerate(summary)
-                 if "local-2" in text and "3" in text and "rank 2" in text]
-        self.assertTrue(named, summary)
-        self.assertTrue(any("the-reason" in text
-                            for text in summary[named[0]:named[0] + 3]),
-                        summary)
+        # All that is no rank's output is the launcher's own.
+        summary = [text for text in launcher.err() if not text.startswith("[")]
+        self.assertRegex(summary[0], r"\brank 2 on local-2\b.*\bcode 3\b")
+        self.assertRegex(summary[1], r"^ *\| the-reason$")
+        # The ranks' own words came before it.
+        self.assertLess(launcher.err().index("[local-2/2] the-reason"),
+                        launcher.err().index(summary[0]))
+        self.assertEqual([t for t in launcher.out()
+                          if not t.startswith("[")], [])
 
     def test_every_agent_exits_as_the_job_does(self):
         gate = Gate(self.stage)

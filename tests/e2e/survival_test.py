@@ -3,9 +3,33 @@ import json
 import os
 import re
 import signal
+import sys
 
 import harness
 from harness import E2E, Gate, nodes_by_name
+
+# Ranks that hold a connection to rank 0 and fail as a collective does when it
+# breaks. Arguments: a gate that opens once rank 0 listens, one for the end.
+PEERS = """
+import os, select, socket, sys
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+generation = os.environ["ROLLCALL_GENERATION"]
+master = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+print(f"up g{generation} rank{rank}/{size}", flush=True)
+if generation != "1":
+    open(sys.argv[2]).read()
+    sys.exit(0)
+if rank == 0:
+    door = socket.create_server(master)
+    print("rank 0 listens", flush=True)
+    peers = [door.accept()[0] for _ in range(size - 1)]
+else:
+    open(sys.argv[1]).read()
+    peers = [socket.create_connection(master)]
+print("connected", flush=True)
+select.select(peers, [], [])
+sys.exit("RuntimeError: Connection reset by peer")
+"""
 
 
 class Survival(E2E):
@@ -57,14 +81,54 @@ class Survival(E2E):
         self.assertEqual(state["generation"], 2)
         self.assertEqual(state["world_size"], 6)
         self.assertEqual(state["last_reform"]["generation"], 2)
-        self.assertIn("w2", state["last_reform"]["reason"])
-        self.assertRegex(state["last_reform"]["code"], "lost")
-        named = nodes_by_name(state).get("w2")
-        if named is not None:
-            self.assertEqual(named["state"], "lost")
+        self.names_the_lost(state, "w2")
         gate.open()
         for process in left:
             self.assert_code(process, 0)
+
+    def names_the_lost(self, state, lost):
+        """A running job's status tells which node went, and why."""
+        reform = state["last_reform"]
+        self.assertEqual(reform["generation"], state["generation"])
+        self.assertIn(reform["code"], ("lost_stream", "lost_lease"))
+        self.assertRegex(reform["reason"], rf"\b{lost}\b")
+        self.assertEqual(reform["node"], lost)
+        nodes = nodes_by_name(state)
+        self.assertIn(lost, nodes)
+        self.assertEqual(nodes[lost]["state"], "lost")
+        self.assertEqual(nodes[lost]["node_rank"], -1)
+        self.assertNotEqual(nodes[lost]["reason"], "")
+
+    def test_kill_9_of_a_worker_whose_peers_fail_at_once(self):
+        # The survivors' ranks exit before anybody knows that the node is gone;
+        # the blame is still its own.
+        gate, connect = Gate(self.stage), Gate(self.stage)
+        command = [sys.executable, "-c", PEERS, connect.path, gate.path]
+        launcher = self.launch(["--nodes", "3:4"], command)
+        join = self.join_string(launcher)
+        workers = {n: self.join(join, ["--name", n], command)
+                   for n in ("w1", "w2", "w3")}
+        everybody = [launcher, *workers.values()]
+        for process in everybody:
+            process.await_line(r"up g1 rank\d/4")
+        launcher.await_line("rank 0 listens")
+        connect.open()
+        for process in everybody:
+            process.await_line("connected")
+        lost = workers.pop("w2")
+        lost.signal(signal.SIGKILL)
+        left = [launcher, *workers.values()]
+        for process in left:
+            process.await_line(r"up g2 rank\d/3")
+        state = self.await_status(join, lambda s: s["state"] == "running",
+                                  "running")
+        self.names_the_lost(state, "w2")
+        self.assertEqual(state["root_cause"]["node"], "w2")
+        gate.open()
+        for process in left:
+            self.assert_code(process, 0)
+        # Who was lost is one loss, not the failures of three.
+        self.assertIsNone(launcher.find("up g3"))
 
     def test_kill_9_of_the_daemon_alone(self):
         gate = Gate(self.stage)

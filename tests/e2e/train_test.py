@@ -24,9 +24,8 @@ class Train(E2E):
 
     def test_four_nodes_learn_together(self):
         steps = self.steps(["--local-workers", "3"],
-                           ["--steps", "60", "--log-every", "20"])
-        self.assertEqual({s[6] for s in steps}, {"4"})
-        self.assertEqual({s[7] for s in steps}, {"1"})
+                           ["--steps", "100", "--log-every", "20"])
+        self.assertEqual({s[6:] for s in steps}, {("4", "1")})
         self.assertEqual({s[1] for s in steps}, set("0123"))
         by_step = {}
         for _, _, step, loss, *_ in steps:
@@ -35,8 +34,10 @@ class Train(E2E):
         for all_ranks in by_step.values():
             self.assertEqual(len(all_ranks), 4)
             self.assertEqual(len(set(all_ranks)), 1, "one loss for all ranks")
-        self.assertGreater(losses[0], 4.0)
-        self.assertLess(losses[-1], losses[0] - 1.0)
+        # At first it knows nothing: the logarithm of the vocabulary's size.
+        self.assertGreater(losses[0], 5.0)
+        self.assertLess(losses[0], 6.0)
+        self.assertLess(losses[-1], 3.0)
 
     def test_alone_is_the_same_program(self):
         steps = self.steps([], ["--steps", "2", "--log-every", "1"])

@@ -220,6 +220,16 @@ class Stranger:
             elif kind == GOAWAY:
                 return "closed"
 
+    def rest(self):
+        """Reads until the daemon hangs up: None; fails where it does not."""
+        while True:
+            self.socket.settimeout(max(0.01, self.until - time.monotonic()))
+            try:
+                if not self.socket.recv(1 << 16):
+                    return None
+            except ConnectionError:
+                return None
+
     def welcome(self):
         """Waits for the first message of the daemon: True; False: its end."""
         while True:

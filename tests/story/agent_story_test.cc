@@ -103,6 +103,8 @@ class AgentStory {
                                     a->exchange.code() != 0 ? " refused" : ""));
       } else if (const auto* f = std::get_if<FailExchanges>(&action)) {
         told.push_back(absl::StrCat("FAIL ", f->generation));
+      } else if (const auto* p = std::get_if<PassSignal>(&action)) {
+        told.push_back(absl::StrCat("PASS ", p->signal));
       } else if (const auto* e = std::get_if<Exit>(&action)) {
         told.push_back(absl::StrCat("EXIT ", e->code));
       }
@@ -449,6 +451,13 @@ TEST(AgentLeave, AskedTwiceItGoesAtOnce) {
       {1.1, LeaveAsked{SIGINT}, "STOP 1 0; FAIL 1"},
       {1.2, RanksGone{1}, "EXIT 130"},
   });
+}
+
+TEST(AgentRun, PassesOnWhatIsForTheRanks) {
+  AgentStory story;
+  story.Tell({{0.0, SignalCame{SIGUSR2}, ""}});
+  story.Tell(Running(1));
+  story.Tell({{1.0, SignalCame{SIGUSR2}, "PASS 12"}});
 }
 
 TEST(AgentLeave, AnEndWithoutPatienceKills) {

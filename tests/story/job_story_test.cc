@@ -400,6 +400,25 @@ TEST(Failure, ALostNodeOutranksAFailureAndCostsNothing) {
   EXPECT_EQ(story.job().Status(story.now()).root_cause().node(), "b");
 }
 
+TEST(Failure, TheReformIsBlamedOnTheLostNodeAndNotOnWhoNoticed) {
+  JobStory story("1:2", 3);
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, Breaks("b"), ""},
+      // a's collective fails long before b's grace is over.
+      {0.3, Exits("a", 1, 1, 0, 0, "Connection closed by peer"),
+       "abort g1 RANK_COMMUNICATION"},
+      {1.2, Ticks(), "form g2 a"},
+  });
+  const v1::JobStatus status = story.job().Status(story.now());
+  EXPECT_EQ(status.last_reform().node(), "b");
+  EXPECT_EQ(status.last_reform().code(), v1::REASON_CODE_LOST_STREAM);
+  EXPECT_EQ(status.root_cause().node(), "b");
+  EXPECT_EQ(status.restarts_charged(), 0u);
+}
+
 TEST(Failure, AChargeIsGivenBackWhenANodeWasLost) {
   JobStory story("1:2", 3);
   story.Tell({
