@@ -329,7 +329,7 @@ def linked(binaries):
 
 
 def read_at_once(name):
-    return name.endswith((".h", ".cc", ".py", ".sh", ".proto"))
+    return name.endswith((".h", ".cc", ".c", ".py", ".sh", ".proto"))
 
 
 def as_code(text):
