@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/core/exit_codes.h"
 #include "daemon/journal/state_folder.h"
 #include "daemon/security/join_string.h"
 #include "daemon/server/server.h"
@@ -27,8 +28,6 @@
 namespace rollcall {
 namespace {
 
-constexpr int kExitUsage = 2;
-constexpr int kExitUnavailable = 69;
 constexpr size_t kTokenTextBytesMax = 4 << 10;
 constexpr char kTokenVariable[] = "ROLLCALL_TOKEN";
 
@@ -110,7 +109,7 @@ Log::Level LevelOf(const std::string& name) {
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "rollcalld: %s\n",
                std::string(status.message()).c_str());
-  return absl::IsInvalidArgument(status) ? kExitUsage : kExitUnavailable;
+  return absl::IsInvalidArgument(status) ? kExitUsage : kExitRendezvous;
 }
 
 int Serve(const Flags& flags) {

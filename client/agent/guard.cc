@@ -81,6 +81,19 @@ int Spawn(const std::string& self, int stdin_fd, pid_t* pid) {
   return error;
 }
 
+// False: nobody reads, or the socket is full; errno says which.
+bool SendAll(int fd, const std::string& text) {
+  size_t sent = 0;
+  while (sent < text.size()) {
+    const ssize_t n = send(fd, text.data() + sent, text.size() - sent,
+                           MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    sent += static_cast<size_t>(n);
+  }
+  return true;
+}
+
 }  // namespace
 
 Guard::Guard(std::string self, std::string marker) : self_(std::move(self)) {
@@ -108,6 +121,19 @@ absl::Status Guard::Start() {
   Fd ours(ends[0]), theirs(ends[1]);
   ours.LeaveStandard();
   theirs.LeaveStandard();
+  // It finds its orders on its line when it comes up: an agent that is killed
+  // right after this spawn has told all.
+  std::string all = absl::StrCat("marker ", kin_.marker, "\n");
+  for (const RankSession& session : kin_.sessions) {
+    absl::StrAppend(&all, SessionLine(session));
+  }
+  for (const std::string& folder : kin_.cgroups) {
+    absl::StrAppend(&all, CgroupLine(folder));
+  }
+  if (!SendAll(ours.get(), all)) {
+    return absl::UnavailableError(
+        absl::StrCat("the guard of the ranks: send: ", strerror(errno)));
+  }
   pid_t pid = 0;
   const int error = Spawn(self_, theirs.get(), &pid);
   if (error != 0) {
@@ -117,14 +143,6 @@ absl::Status Guard::Start() {
   }
   pid_ = pid;
   line_ = std::move(ours);
-  std::string all = absl::StrCat("marker ", kin_.marker, "\n");
-  for (const RankSession& session : kin_.sessions) {
-    absl::StrAppend(&all, SessionLine(session));
-  }
-  for (const std::string& folder : kin_.cgroups) {
-    absl::StrAppend(&all, CgroupLine(folder));
-  }
-  Tell(all);
   return absl::OkStatus();
 }
 
@@ -152,19 +170,10 @@ void Guard::ForgetAll() {
 }
 
 void Guard::Tell(const std::string& text) {
-  size_t sent = 0;
-  while (line_.open() && sent < text.size()) {
-    const ssize_t n = send(line_.get(), text.data() + sent, text.size() - sent,
-                           MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      // Dead, or stopped for so long that its socket is full: the next one is
-      // told all of it again.
-      kill(pid_, SIGKILL);
-      return;
-    }
-    sent += n;
-  }
+  if (!line_.open() || SendAll(line_.get(), text)) return;
+  // Dead, or stopped for so long that its socket is full: the next one is told
+  // all of it again.
+  if (pid_ > 0) kill(pid_, SIGKILL);
 }
 
 void Guard::End() {

@@ -30,6 +30,7 @@
 #include "client/agent/signal_pipe.h"
 #include "client/agent/world_files.h"
 #include "daemon/core/check.h"
+#include "daemon/core/exit_codes.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/inbox.h"
 #include "nlohmann/json.hpp"
@@ -41,7 +42,6 @@ namespace {
 constexpr absl::Duration kClosePatience = absl::Milliseconds(500);
 // What a shell answers for a command that could not be started.
 constexpr int kNotStarted = 126;
-constexpr int kRendezvousFailed = 69;
 
 // An event, and the dial whose stream it came from; 0: not from a stream.
 struct Incoming {
@@ -422,7 +422,7 @@ AgentResult RunAgent(AgentOptions options) {
   auto folder =
       RunFolder::Make(Variable(options.environment, "XDG_RUNTIME_DIR"));
   if (!folder.ok()) {
-    return {kRendezvousFailed, std::string(folder.status().message()), {}};
+    return {kExitRendezvous, std::string(folder.status().message()), {}};
   }
   return Session(std::move(options), *std::move(folder)).Run();
 }

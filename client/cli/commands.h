@@ -7,12 +7,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/flags.h"
+#include "daemon/core/exit_codes.h"
 
 namespace rollcall {
-
-inline constexpr int kExitUsage = 2;
-inline constexpr int kExitRendezvous = 69;
-inline constexpr int kExitRefused = 77;
 
 int RunLaunchCommand(const LaunchFlags& flags);
 // `join`, and the hidden `agent` that a launcher starts.

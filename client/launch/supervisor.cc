@@ -25,6 +25,7 @@
 #include "client/launch/launch_folder.h"
 #include "client/launch/live_line.h"
 #include "client/launch/spawn.h"
+#include "daemon/core/exit_codes.h"
 #include "daemon/security/join_string.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/mutex.h"
@@ -32,7 +33,6 @@
 namespace rollcall {
 namespace {
 
-constexpr int kRendezvousFailed = 69;
 constexpr absl::Duration kStopTimeout = absl::Seconds(1);
 // After an order to end at once: how long hosts files may take.
 constexpr absl::Duration kKillPatience = absl::Seconds(5);
@@ -169,7 +169,7 @@ int Supervisor::Run() {
   absl::Status started = StartDaemon();
   if (!started.ok()) {
     line_.Print(started.message());
-    return kRendezvousFailed;
+    return kExitRendezvous;
   }
   while (!Done()) Wait();
   return Finish();
@@ -252,7 +252,7 @@ void Supervisor::StartAgent(const std::string& name, bool own) {
   auto pid = SpawnSelf(spawn);
   if (!pid.ok()) {
     line_.Print(pid.status().message());
-    if (own) own_exit_ = kRendezvousFailed;
+    if (own) own_exit_ = kExitRendezvous;
     if (own) agent_failed_at_ = MonotonicNow();
     return;
   }
@@ -309,7 +309,7 @@ void Supervisor::OnTimers() {
   if (now >= agent_failed_at_) {
     agent_failed_at_ = absl::InfiniteFuture();
     if (!daemon_.end()) {
-      Stop(own_exit_.value_or(kRendezvousFailed),
+      Stop(own_exit_.value_or(kExitRendezvous),
            absl::StrCat("the launcher's own agent ", options_.node,
                         " has failed"),
            false);
@@ -450,11 +450,11 @@ int Supervisor::Finish() {
   watch_ = nullptr;
   line_.Clear();
   const std::optional<v1::End>& end = daemon_.end();
-  int code = own_exit_.value_or(kRendezvousFailed);
-  if (!gave_up_.empty()) code = kRendezvousFailed;
+  int code = own_exit_.value_or(kExitRendezvous);
+  if (!gave_up_.empty()) code = kExitRendezvous;
   if (stop_) code = stop_->exit_code();
   if (end) code = end->exit_code();
-  if (!end && code == 0) code = kRendezvousFailed;
+  if (!end && code == 0) code = kExitRendezvous;
   if (options_.json) {
     nlohmann::ordered_json last = StatusJson(status_.value_or(v1::JobStatus()));
     last["state"] = end && end->finished() ? "finished" : "failed";
@@ -523,7 +523,7 @@ int RunLaunch(LaunchOptions options) {
   auto state = LaunchFolder::Open(options.state_dir);
   if (!state.ok()) {
     LiveLine(false).Print(state.status().message());
-    return kRendezvousFailed;
+    return kExitRendezvous;
   }
   return Supervisor(std::move(options), *std::move(state)).Run();
 }

@@ -247,8 +247,7 @@ void Job::On(const Tick& tick) {
   if (now_ >= next_waiting_) TellWaiting();
 }
 
-// --- What members say
-// ---------------------------------------------------------
+// --- What members say --------------------------------------------------------
 
 void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
   if (phase_ != Phase::kForming || prepared.generation() != generation_ ||
@@ -380,8 +379,7 @@ void Job::OnExchange(Node& node, const v1::ExchangeIn& in) {
                           std::move(message)});
 }
 
-// --- Bookkeeping
-// --------------------------------------------------------------
+// --- Bookkeeping -------------------------------------------------------------
 
 Job::Node* Job::NodeOf(SessionId session) {
   const auto at = sessions_.find(session);

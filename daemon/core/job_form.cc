@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/core/check.h"
+#include "daemon/core/exit_codes.h"
 #include "daemon/core/job.h"
 #include "daemon/core/network_plan.h"
 #include "daemon/core/ranking.h"
@@ -36,7 +37,7 @@ void Job::MaybeForm() {
   if (present < nodes_min_) {
     reform_now_ = false;  // A new gathering: the last call counts again.
     if (now_ >= gathering_since_ + limits_.join_timeout) {
-      Fail(69, v1::REASON_CODE_JOIN_TIMEOUT,
+      Fail(kExitRendezvous, v1::REASON_CODE_JOIN_TIMEOUT,
            absl::StrCat(
                present, " of ", nodes_min_, " nodes attended within ",
                absl::FormatDuration(limits_.join_timeout), "; ", MissingText(),
@@ -73,7 +74,8 @@ void Job::Form(const std::vector<Seated>& seated) {
   }
   const absl::StatusOr<NetworkPlan> plan = PlanNetwork(plan_nodes);
   if (!plan.ok()) {
-    Fail(69, v1::REASON_CODE_NO_ADDRESS, std::string(plan.status().message()));
+    Fail(kExitRendezvous, v1::REASON_CODE_NO_ADDRESS,
+         std::string(plan.status().message()));
     return;
   }
   generation_ = std::max(generation_, generation_seen_) + 1;

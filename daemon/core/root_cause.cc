@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/core/exit_codes.h"
 
 namespace rollcall {
 namespace {
@@ -106,7 +107,7 @@ v1::RootCause CauseOfLostNode(const std::string& node, v1::ReasonCode code,
 }
 
 int ExitCodeOf(const v1::RootCause& cause) {
-  if (cause.rank() < 0) return 69;
+  if (cause.rank() < 0) return kExitRendezvous;
   if (cause.code() == v1::REASON_CODE_RANK_SIGNAL) return 128 + cause.value();
   // A hang has no code of its own where the rank was ended for it.
   return cause.value() != 0 ? cause.value() & 0xff : 1;

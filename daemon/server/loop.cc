@@ -136,8 +136,7 @@ absl::Time Loop::NextWake(absl::Time now) {
   return wake;
 }
 
-// --- Streams
-// ------------------------------------------------------------------
+// --- Streams -----------------------------------------------------------------
 
 void Loop::On(StreamOpened& opened) {
   Session& session = sessions_[opened.session];
@@ -257,8 +256,7 @@ void Loop::CloseSession(Session& session, absl::StatusCode code,
   session.stream->Close(code, refusal);
 }
 
-// --- Admin
-// --------------------------------------------------------------------
+// --- Admin -------------------------------------------------------------------
 
 void Loop::On(StatusAsked& asked) {
   const absl::StatusOr<std::string> job = jobs_.Resolve(asked.job);
@@ -332,8 +330,7 @@ void Loop::Decline(LoopInput& input) {
   }
 }
 
-// --- Jobs
-// ---------------------------------------------------------------------
+// --- Jobs --------------------------------------------------------------------
 
 void Loop::Tick(absl::Time now) {
   if (quit_) return;
@@ -369,8 +366,7 @@ void Loop::Collect(const Job& job, std::vector<Action> actions) {
   }
 }
 
-// --- The end of a batch
-// -------------------------------------------------------
+// --- The end of a batch ------------------------------------------------------
 
 void Loop::Commit() {
   if (journal_ != nullptr && !entries_.empty()) {

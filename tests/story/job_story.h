@@ -58,8 +58,7 @@ class JobStory {
   std::string logs_;
 };
 
-// --- Events, by the words of the protocol
-// -------------------------------------
+// --- Events, by the words of the protocol ------------------------------------
 
 using Told = std::function<std::string(JobStory&)>;
 

@@ -10,8 +10,7 @@ namespace {
 
 using Row = JobStory::Row;
 
-// --- Gathering and forming
-// ------------------------------------------------------
+// --- Gathering and forming ---------------------------------------------------
 
 TEST(Forming, AFullWorldIsFormedAtOnceInTwoPhases) {
   JobStory story("2");
@@ -163,8 +162,7 @@ TEST(Forming, MissingPeersAreNamedWhenTheTimeIsOver) {
             std::string::npos);
 }
 
-// --- Names, lives, runs
-// -----------------------------------------------------------
+// --- Names, lives, runs ------------------------------------------------------
 
 TEST(Identity, ALivingNameIsTakenAndABrokenOneIsReplaced) {
   JobStory story("3");
@@ -240,8 +238,7 @@ TEST(Identity, GenerationsGoOnAboveTheHighestSeen) {
   story.Tell({{0.0, Attends("a", 1, seen), "form g42 a"}});
 }
 
-// --- Loss
-// ---------------------------------------------------------------------------
+// --- Loss --------------------------------------------------------------------
 
 std::vector<Row> ThreeRun() {
   return {
@@ -338,8 +335,7 @@ TEST(Loss, SeatsAreStickyAndASpareTakesTheEmptyOne) {
   });
 }
 
-// --- Failure
-// ------------------------------------------------------------------------
+// --- Failure -----------------------------------------------------------------
 
 TEST(Failure, ARankThatFailsIsRestartedUntilTheBudgetIsEmpty) {
   JobStory story("1", /*max_restarts=*/1);
@@ -471,8 +467,7 @@ TEST(Failure, OldGenerationsSpeakInVain) {
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
 }
 
-// --- The end
-// ------------------------------------------------------------------------
+// --- The end -----------------------------------------------------------------
 
 TEST(Ending, AllRanksExitZero) {
   JobStory story("2");
@@ -606,8 +601,7 @@ TEST(Ending, BelowMinALeavingNodeEndsTheJobForRequeue) {
   story.Tell({{1.0, Leaves("b"), "end 75 REQUEUE"}});
 }
 
-// --- Exchange
-// -----------------------------------------------------------------------
+// --- Exchange ----------------------------------------------------------------
 
 TEST(Exchange, AllInThenAllOut) {
   JobStory story("2");
@@ -626,8 +620,7 @@ TEST(Exchange, AllInThenAllOut) {
   });
 }
 
-// --- A daemon that was restarted
-// ------------------------------------------------------
+// --- A daemon that was restarted ---------------------------------------------
 
 JournalState StateOf(const JobStory& story, bool committed) {
   JournalState state;

@@ -204,8 +204,7 @@ class ServerTest : public testing::Test {
   std::unique_ptr<Server> server_;
 };
 
-// --- A whole run
-// --------------------------------------------------------------
+// --- A whole run -------------------------------------------------------------
 
 uint64_t ProposedTo(Agent& agent) {
   const auto message = agent.HearKind(v1::DaemonMessage::kProposal);
@@ -295,8 +294,7 @@ TEST_F(ServerTest, WatchTellsChangesAndTheEnd) {
   EXPECT_TRUE(watch->Finish().ok());
 }
 
-// --- Who is not let in
-// --------------------------------------------------------
+// --- Who is not let in -------------------------------------------------------
 
 TEST_F(ServerTest, AWrongTokenIsUnauthenticated) {
   StartJob(2);
@@ -454,8 +452,7 @@ TEST_F(ServerTest, AdminCallsAreChecked) {
             grpc::StatusCode::FAILED_PRECONDITION);
 }
 
-// --- Garbage
-// ------------------------------------------------------------------
+// --- Garbage -----------------------------------------------------------------
 
 // Calls Attend with bytes of our own as the first message.
 grpc::Status AttendWithBytes(int port, const std::string& bytes) {
@@ -590,8 +587,7 @@ TEST_F(ServerTest, AnAgentThatHangsUpIsAnswered) {
   EXPECT_TRUE(a.End().ok());
 }
 
-// --- Starting and ending
-// ------------------------------------------------------
+// --- Starting and ending -----------------------------------------------------
 
 TEST_F(ServerTest, ATakenPortIsAnError) {
   StartJob(2);
@@ -644,8 +640,7 @@ TEST_F(ServerTest, ShutdownTellsEverybodyAndIsQuick) {
   EXPECT_FALSE(server_->Wait().has_value());
 }
 
-// --- rollcalld
-// ----------------------------------------------------------------
+// --- rollcalld ---------------------------------------------------------------
 
 TEST_F(ServerTest, AStrangersCredentialMakesNoJob) {
   Start(Options());
@@ -719,8 +714,7 @@ TEST_F(ServerTest, WhoComesAfterTheEndIsToldIt) {
   EXPECT_EQ(StatusOf("train").state(), v1::JOB_STATE_GATHERING);
 }
 
-// --- The journal
-// --------------------------------------------------------------
+// --- The journal -------------------------------------------------------------
 
 class JournaledServerTest : public ServerTest {
  protected:
@@ -804,8 +798,7 @@ TEST_F(JournaledServerTest, TwoDaemonsOnOneStateAreOneTooMany) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-// --- Addresses
-// ----------------------------------------------------------------
+// --- Addresses ---------------------------------------------------------------
 
 TEST(AddressOfPeer, ReadsWhatGrpcWrites) {
   const struct {

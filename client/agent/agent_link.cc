@@ -1,0 +1,171 @@
+// Agent: the link to the daemon, and what its refusals mean.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/agent/agent.h"
+#include "daemon/core/durations.h"
+#include "daemon/core/exit_codes.h"
+
+namespace rollcall {
+
+void Agent::On(const StreamUp&) {
+  v1::AgentMessage message;
+  v1::Hello& hello = *message.mutable_hello();
+  hello = hello_;
+  hello.set_generation_seen(generation_seen_);
+  *hello.mutable_held() = HeldNow();
+  actions_.push_back(Say{std::move(message)});
+}
+
+v1::Held Agent::HeldNow() const {
+  v1::Held held;
+  if (preparing_.has_value() && preparing_->done.has_value()) {
+    held.set_prepared_generation(preparing_->world.generation());
+  }
+  if (!running_.has_value()) return held;
+  held.set_running_generation(running_->generation);
+  if (running_->world_bytes.size() + running_->seal_bytes.size() <=
+      Limits::held_world_bytes_max) {
+    held.set_world(running_->world_bytes);
+    held.set_seal(running_->seal_bytes);
+  }
+  for (const v1::RankExited& exited : running_->exits) {
+    *held.add_exits() = exited;
+  }
+  return held;
+}
+
+void Agent::OnWelcome(const v1::Welcome& welcome) {
+  if (link_ == Link::kAttending) return;
+  link_ = Link::kAttending;
+  hello_.set_run(welcome.run());
+  limits_.lease = FromProto(welcome.lease());
+  limits_.daemon_grace = FromProto(welcome.daemon_grace());
+  limits_.stop_grace = FromProto(welcome.stop_grace());
+  heartbeat_ =
+      std::max(FromProto(welcome.heartbeat_interval()), absl::Milliseconds(10));
+  next_heartbeat_ = now_ + heartbeat_;
+  redial_delay_ = limits_.redial_first;
+  name_taken_until_ = absl::InfiniteFuture();
+  last_error_.clear();
+  if (welcomed_) {
+    Tell(Report::Kind::kState, "attending again");
+  }
+  welcomed_ = true;
+  if (preparing_.has_value()) preparing_->said = false;
+  SayPreparedIfReady();
+  SayStoppedIfGone();
+  for (auto& [key, exchange] : exchanges_) {
+    if (exchange.said) SayExchange(key, exchange);
+  }
+  SayAnswered();
+  if (leave_signal_ != 0) {
+    v1::AgentMessage message;
+    message.mutable_leaving()->set_reason(
+        absl::StrCat("signal ", leave_signal_));
+    Tell(std::move(message));
+  }
+}
+
+void Agent::On(const StreamDown& down) {
+  const bool attended = link_ == Link::kAttending;
+  link_ = Link::kDown;
+  next_heartbeat_ = absl::InfiniteFuture();
+  if (exit_.has_value()) return;
+  if (attended) give_up_at_ = now_ + limits_.daemon_grace;
+  last_error_ = down.refusal.has_value() && !down.refusal->text().empty()
+                    ? down.refusal->text()
+                    : std::string(down.status.message());
+  if (attended && !down.refusal.has_value()) {
+    Tell(Report::Kind::kWarning,
+         absl::StrCat("lost the daemon (", last_error_, "); redialling for ",
+                      absl::FormatDuration(limits_.daemon_grace),
+                      living_ != 0 ? ", the ranks run on" : ""));
+  }
+  Refused(down);
+  if (exit_.has_value()) return;
+  if (!welcomed_) TellNobodyAnswers(down.refusal.has_value());
+  Redial(down.jitter);
+}
+
+// Keeps to one text, since each endpoint fails in words of its own and a line
+// that changes is told again.
+void Agent::TellNobodyAnswers(bool refused) {
+  if (first_error_.empty() || refused) first_error_ = last_error_;
+  Tell(Report::Kind::kWaiting,
+       absl::StrCat(refused ? "not let in yet: " : "no daemon answers yet: ",
+                    first_error_));
+}
+
+void Agent::Redial(double jitter) {
+  // Half of the delay is certain, half is chance: nobody comes in step.
+  redial_at_ = std::min(
+      now_ + redial_delay_ * (0.5 + 0.5 * std::clamp(jitter, 0.0, 1.0)),
+      give_up_at_);
+  redial_delay_ = std::min(redial_delay_ * 2, limits_.redial_most);
+}
+
+void Agent::Refused(const StreamDown& down) {
+  const v1::RefusalCode code = down.refusal.has_value()
+                                   ? down.refusal->code()
+                                   : v1::REFUSAL_CODE_UNSPECIFIED;
+  switch (code) {
+    case v1::REFUSAL_CODE_LOST:
+      return AttendAnew(down.fresh_incarnation, last_error_);
+    case v1::REFUSAL_CODE_NAME_TAKEN:
+      return NameTaken(last_error_);
+    case v1::REFUSAL_CODE_UNAUTHENTICATED:
+      return Leave(kExitRefused, last_error_);
+    case v1::REFUSAL_CODE_SETTINGS:
+      return Leave(kExitUsage, last_error_);
+    case v1::REFUSAL_CODE_REPLACED:
+    case v1::REFUSAL_CODE_OTHER_RUN:
+    case v1::REFUSAL_CODE_INVALID:
+    case v1::REFUSAL_CODE_LIMIT:
+      return Leave(kExitRendezvous, last_error_);
+    // The job may be made later, a slow reader may catch up, and a stream that
+    // was taken for the older one was ours all the same.
+    case v1::REFUSAL_CODE_REDIALED:
+    case v1::REFUSAL_CODE_NO_JOB:
+    case v1::REFUSAL_CODE_SLOW:
+      return;
+    default:
+      break;
+  }
+  switch (down.status.code()) {
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kPermissionDenied:
+      return Leave(kExitRefused, last_error_);
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:
+      return Leave(kExitRendezvous, last_error_);
+    default:
+      return;  // Redial.
+  }
+}
+
+// The name's owner may be this node's own last life, whose lease still runs.
+void Agent::NameTaken(const std::string& text) {
+  if (name_taken_until_ == absl::InfiniteFuture()) {
+    name_taken_until_ = now_ + limits_.lease + absl::Seconds(1);
+    Tell(Report::Kind::kWarning,
+         absl::StrCat(text, "; trying for ",
+                      absl::FormatDuration(limits_.lease + absl::Seconds(1)),
+                      " in case it is gone"));
+  } else if (now_ >= name_taken_until_) {
+    Leave(kExitRefused, text);
+  }
+}
+
+void Agent::AttendAnew(uint64_t incarnation, const std::string& why) {
+  Tell(Report::Kind::kWarning, absl::StrCat(why, "; attending anew"));
+  hello_.set_incarnation(incarnation);
+  DropPreparation();
+  EndGeneration(why);
+  stopped_to_say_ = 0;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,203 @@
+// Agent: worlds, from their proposal to their end.
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/agent/agent.h"
+#include "daemon/core/exit_codes.h"
+#include "daemon/core/world.h"
+
+namespace rollcall {
+namespace {
+
+const v1::Member* RowOf(const v1::World& world, const std::string& node) {
+  for (const v1::Member& member : world.members()) {
+    if (member.node() == node) return &member;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void Agent::On(const FromDaemon& from) {
+  const v1::DaemonMessage& m = from.message;
+  if (exit_.has_value() && m.kind_case() != v1::DaemonMessage::kEnd) return;
+  switch (m.kind_case()) {
+    case v1::DaemonMessage::kWelcome:
+      return OnWelcome(m.welcome());
+    case v1::DaemonMessage::kWaiting:
+      return OnWaiting(m.waiting());
+    case v1::DaemonMessage::kProposal:
+      return OnProposal(m.proposal());
+    case v1::DaemonMessage::kCommit:
+      return OnCommit(m.commit());
+    case v1::DaemonMessage::kAbort:
+      return OnAbort(m.abort());
+    case v1::DaemonMessage::kEnd:
+      return OnEnd(m.end());
+    case v1::DaemonMessage::kExchange:
+      return OnExchange(m.exchange());
+    // Of a newer daemon; this agent has nothing to do for them.
+    case v1::DaemonMessage::kProbe:
+    case v1::DaemonMessage::kNotice:
+    case v1::DaemonMessage::kCheckRequest:
+    case v1::DaemonMessage::KIND_NOT_SET:
+      return;
+  }
+}
+
+void Agent::OnProposal(const v1::Proposal& proposal) {
+  if (proposal.generation() <= generation_seen_) return;  // Fenced, or a retry.
+  generation_seen_ = proposal.generation();
+  absl::StatusOr<v1::World> world = DecodeWorld(proposal.world());
+  const v1::Member* row = world.ok() ? RowOf(*world, hello_.node()) : nullptr;
+  DropPreparation();
+  EndGeneration(
+      absl::StrCat("generation ", proposal.generation(), " takes its place"));
+  stopped_to_say_ = 0;  // Prepared says as much.
+  if (row == nullptr || row->ranks() != hello_.ranks()) {
+    v1::AgentMessage message;
+    message.mutable_refused()->set_generation(proposal.generation());
+    message.mutable_refused()->set_reason(
+        world.ok() ? absl::StrCat("the world has no row for ", hello_.node(),
+                                  " with ", hello_.ranks(), " ranks")
+                   : std::string(world.status().message()));
+    return Tell(std::move(message));
+  }
+  Preparing preparing;
+  preparing.node_rank = row->node_rank();
+  preparing.world_bytes = proposal.world();
+  preparing.world = *std::move(world);
+  actions_.push_back(Prepare{preparing.world, preparing.node_rank});
+  preparing_ = std::move(preparing);
+}
+
+void Agent::On(const PreparationDone& done) {
+  if (!preparing_.has_value() ||
+      preparing_->world.generation() != done.generation) {
+    return;
+  }
+  v1::Prepared prepared;
+  prepared.set_generation(done.generation);
+  prepared.set_master_port(done.master_port);
+  for (const std::string& id : done.nccl_ids) prepared.add_nccl_ids(id);
+  prepared.set_nccl_version(done.nccl_version);
+  prepared.set_nccl_absent(done.nccl_absent);
+  for (const std::string& warning : done.warnings) {
+    prepared.add_warnings(warning);
+    Tell(Report::Kind::kWarning, warning);
+  }
+  preparing_->done = std::move(prepared);
+  SayPreparedIfReady();
+}
+
+void Agent::On(const PreparationFailed& failed) {
+  if (!preparing_.has_value() ||
+      preparing_->world.generation() != failed.generation) {
+    return;
+  }
+  DropPreparation();
+  v1::AgentMessage message;
+  message.mutable_refused()->set_generation(failed.generation);
+  message.mutable_refused()->set_reason(failed.reason);
+  Tell(std::move(message));
+  Tell(Report::Kind::kWarning,
+       absl::StrCat("cannot take part in generation ", failed.generation, ": ",
+                    failed.reason));
+}
+
+void Agent::SayPreparedIfReady() {
+  if (!preparing_.has_value() || !preparing_->done.has_value() ||
+      preparing_->said || living_ != 0 || link_ != Link::kAttending) {
+    return;
+  }
+  preparing_->said = true;
+  v1::AgentMessage message;
+  *message.mutable_prepared() = *preparing_->done;
+  Tell(std::move(message));
+}
+
+void Agent::OnCommit(const v1::Commit& commit) {
+  if (!preparing_.has_value() || !preparing_->said ||
+      preparing_->world.generation() != commit.generation()) {
+    return;
+  }
+  v1::Seal seal;
+  if (!seal.ParseFromString(commit.seal()) ||
+      seal.generation() != commit.generation()) {
+    return Leave(kExitRendezvous,
+                 absl::StrCat("the commit of generation ", commit.generation(),
+                              " does not parse; the daemon speaks another "
+                              "version of rollcall"));
+  }
+  running_ = Running();
+  running_->generation = commit.generation();
+  running_->ranks = hello_.ranks();
+  running_->first_rank =
+      preparing_->world.members(static_cast<int>(preparing_->node_rank))
+          .first_rank();
+  running_->world_size = static_cast<int>(preparing_->world.world_size());
+  running_->world_bytes = std::move(preparing_->world_bytes);
+  running_->seal_bytes = commit.seal();
+  living_ = commit.generation();
+  stopping_ = false;
+  kill_at_ = absl::InfiniteFuture();
+  Tell(Report::Kind::kState,
+       absl::StrCat("generation ", commit.generation(), ": node rank ",
+                    preparing_->node_rank, " of ",
+                    preparing_->world.members_size(), ", world size ",
+                    preparing_->world.world_size()));
+  actions_.push_back(StartRanks{std::move(preparing_->world), std::move(seal),
+                                preparing_->node_rank});
+  preparing_.reset();
+}
+
+void Agent::OnAbort(const v1::Abort& abort) {
+  // One that is late must not touch a newer generation's ranks.
+  if (abort.generation() < generation_seen_) return;
+  generation_seen_ = abort.generation();
+  DropPreparation();
+  if (running_.has_value()) {
+    Tell(Report::Kind::kState, absl::StrCat("generation ", abort.generation(),
+                                            " ended: ", abort.reason()));
+  }
+  EndGeneration(abort.reason());
+  stopped_to_say_ = abort.generation();
+  SayStoppedIfGone();
+}
+
+void Agent::SayStoppedIfGone() {
+  if (stopped_to_say_ == 0 || living_ != 0 || link_ != Link::kAttending) {
+    return;
+  }
+  v1::AgentMessage message;
+  message.mutable_stopped()->set_generation(stopped_to_say_);
+  Tell(std::move(message));
+}
+
+void Agent::DropPreparation() {
+  if (!preparing_.has_value()) return;
+  actions_.push_back(Undo{preparing_->world.generation()});
+  preparing_.reset();
+}
+
+void Agent::EndGeneration(const std::string& reason) {
+  if (running_.has_value()) {
+    actions_.push_back(FailExchanges{running_->generation, reason});
+    running_.reset();
+    exchanges_.clear();
+    answered_.clear();
+  }
+  Stop(limits_.stop_grace);
+}
+
+void Agent::Stop(absl::Duration grace) {
+  if (living_ == 0) return;
+  const absl::Time kill_at = now_ + grace;
+  if (stopping_ && kill_at >= kill_at_) return;
+  stopping_ = true;
+  kill_at_ = kill_at;
+  actions_.push_back(StopRanks{living_, grace});
+}
+
+}  // namespace rollcall
