@@ -1,5 +1,6 @@
 #!/bin/bash
-# packages.sh: what rollcall needs of Debian 12 or Ubuntu 24.04.
+# packages.sh: what rollcall needs of Debian 12 (the names are the same on Ubuntu
+# 24.04, where it has not been tried).
 #
 #   packages.sh build   installs what is missing to build it
 #   packages.sh test    and to test it and to measure it beside others
