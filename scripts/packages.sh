@@ -19,8 +19,9 @@ build=(
   libgloo-dev libopenblas-dev
   python3 iproute2
 )
-tests=("${build[@]}" python3-torch openmpi-bin nftables)
-check=("${tests[@]}" clang-14 clang-tidy-14 clang-format-14)
+tests=("${build[@]}" python3-torch openmpi-bin nftables openssl util-linux
+       clang-14 libclang-rt-14-dev)
+check=("${tests[@]}" clang-tidy-14 clang-format-14)
 
 names() {
   case $1 in

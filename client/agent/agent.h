@@ -40,6 +40,8 @@ struct StreamUp {};
 struct StreamDown {
   absl::Status status;
   std::optional<v1::Refusal> refusal;
+  // Somebody answered who is not the daemon.
+  bool stranger = false;
   // Uniform in [0, 1), for the jitter of the next delay.
   double jitter = 0.5;
   // Random, not 0: taken if a new incarnation is needed.
@@ -292,6 +294,10 @@ class Agent {
   Limits limits_;
   absl::Time now_;
   std::vector<AgentAction> actions_;
+
+  // What Welcome gave, and the incarnation that it was given to; empty: none.
+  std::string credential_;
+  uint64_t credential_of_ = 0;
 
   Link link_ = Link::kDown;
   absl::Time redial_at_;

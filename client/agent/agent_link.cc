@@ -1,19 +1,34 @@
 // Agent: the link to the daemon, and what its refusals mean.
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/agent.h"
+#include "daemon/core/admission.h"
 #include "daemon/core/durations.h"
 #include "daemon/core/exit_codes.h"
 
 namespace rollcall {
+namespace {
+
+// More is no credential of a daemon's, and not worth keeping.
+constexpr size_t kCredentialBytesMax = 64;
+constexpr size_t kErrorBytesMax = 4 << 10;
+
+}  // namespace
 
 void Agent::On(const StreamUp&) {
   v1::AgentMessage message;
   v1::Hello& hello = *message.mutable_hello();
   hello = hello_;
+  if (!credential_.empty()) {
+    hello.set_node_credential(credential_);
+    if (credential_of_ != hello.incarnation()) {
+      hello.set_previous_incarnation(credential_of_);
+    }
+  }
   hello.set_generation_seen(generation_seen_);
   *hello.mutable_held() = HeldNow();
   actions_.push_back(Say{std::move(message)});
@@ -41,6 +56,10 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   if (link_ == Link::kAttending) return;
   link_ = Link::kAttending;
   hello_.set_run(welcome.run());
+  if (welcome.node_credential().size() <= kCredentialBytesMax) {
+    credential_ = welcome.node_credential();
+    credential_of_ = hello_.incarnation();
+  }
   limits_.lease = FromProto(welcome.lease());
   limits_.daemon_grace = FromProto(welcome.daemon_grace());
   limits_.stop_grace = FromProto(welcome.stop_grace());
@@ -75,9 +94,12 @@ void Agent::On(const StreamDown& down) {
   next_heartbeat_ = absl::InfiniteFuture();
   if (exit_.has_value()) return;
   if (attended) give_up_at_ = now_ + limits_.daemon_grace;
-  last_error_ = down.refusal.has_value() && !down.refusal->text().empty()
-                    ? down.refusal->text()
-                    : std::string(down.status.message());
+  last_error_ =
+      Printable(down.refusal.has_value() && !down.refusal->text().empty()
+                    ? std::string_view(down.refusal->text())
+                    : std::string_view(down.status.message().data(),
+                                       down.status.message().size()),
+                kErrorBytesMax);
   if (attended && !down.refusal.has_value()) {
     Tell(Report::Kind::kWarning,
          absl::StrCat("lost the daemon (", last_error_, "); redialling for ",
@@ -86,7 +108,9 @@ void Agent::On(const StreamDown& down) {
   }
   Refused(down);
   if (exit_.has_value()) return;
-  if (!welcomed_) TellNobodyAnswers(down.refusal.has_value());
+  if (!welcomed_) {
+    TellNobodyAnswers(down.refusal.has_value() || down.stranger);
+  }
   Redial(down.jitter);
 }
 
@@ -116,7 +140,17 @@ void Agent::Refused(const StreamDown& down) {
       return AttendAnew(down.fresh_incarnation, last_error_);
     case v1::REFUSAL_CODE_NAME_TAKEN:
       return NameTaken(last_error_);
+    case v1::REFUSAL_CODE_CREDENTIAL:
+      // A daemon that has lost its key takes the token again.
+      if (credential_.empty()) return Leave(kExitRefused, last_error_);
+      credential_.clear();
+      return;
     case v1::REFUSAL_CODE_UNAUTHENTICATED:
+    case v1::REFUSAL_CODE_TOKEN_EXPIRED:
+    case v1::REFUSAL_CODE_TOKEN_REVOKED:
+    case v1::REFUSAL_CODE_TOKEN_USED_UP:
+    case v1::REFUSAL_CODE_ROLE:
+    case v1::REFUSAL_CODE_OTHER_JOB:
       return Leave(kExitRefused, last_error_);
     case v1::REFUSAL_CODE_SETTINGS:
       return Leave(kExitUsage, last_error_);

@@ -6,8 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/agent.h"
+#include "daemon/core/admission.h"
 
 namespace rollcall {
+namespace {
+
+constexpr size_t kErrorBytesMax = 4 << 10;
+
+}  // namespace
 
 void Agent::On(const RankEnded& ended) {
   if (ended.generation != living_ || !running_.has_value()) {
@@ -130,17 +136,18 @@ void Agent::OnExchange(const v1::ExchangeOut& exchange) {
   if (exchange.code() != 0) {
     return RefuseExchange(exchange.key(),
                           static_cast<absl::StatusCode>(exchange.code()),
-                          exchange.error());
+                          Printable(exchange.error(), kErrorBytesMax));
   }
   if (exchange.values_size() != running_->world_size) {
     return RefuseExchange(exchange.key(), absl::StatusCode::kInternal,
                           "the answer has not one value a rank");
   }
   answered_.push_back(exchange);
+  answered_.back().clear_error();
   if (answered_.size() > Limits::answers_kept) {
     answered_.erase(answered_.begin());
   }
-  actions_.push_back(AnswerExchange{exchange});
+  actions_.push_back(AnswerExchange{answered_.back()});
 }
 
 }  // namespace rollcall

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/agent.h"
+#include "daemon/core/admission.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/core/world.h"
 
@@ -17,12 +18,37 @@ const v1::Member* RowOf(const v1::World& world, const std::string& node) {
   return nullptr;
 }
 
+// The world, if it is one of this agent's run: its names end up in files and
+// in environments.
+absl::StatusOr<v1::World> OwnWorld(v1::World world,
+                                   const v1::Proposal& proposal,
+                                   const v1::Hello& hello) {
+  if (world.job() == hello.job() && world.run() == hello.run() &&
+      world.generation() == proposal.generation()) {
+    return world;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "expected a world of job ", hello.job(), ", run ", hello.run(),
+      ", generation ", proposal.generation(), "; got job ", world.job(),
+      ", run ", world.run(), ", generation ", world.generation()));
+}
+
 }  // namespace
 
 void Agent::On(const FromDaemon& from) {
-  const v1::DaemonMessage& m = from.message;
-  if (exit_.has_value() && m.kind_case() != v1::DaemonMessage::kEnd) return;
-  switch (m.kind_case()) {
+  const auto kind = from.message.kind_case();
+  if (exit_.has_value() && kind != v1::DaemonMessage::kEnd) return;
+  // What people and other nodes wrote ends up on a terminal here.
+  const bool wordy = kind == v1::DaemonMessage::kWaiting ||
+                     kind == v1::DaemonMessage::kAbort ||
+                     kind == v1::DaemonMessage::kEnd;
+  v1::DaemonMessage clean;
+  if (wordy) {
+    clean = from.message;
+    CleanDaemonMessage(clean);
+  }
+  const v1::DaemonMessage& m = wordy ? clean : from.message;
+  switch (kind) {
     case v1::DaemonMessage::kWelcome:
       return OnWelcome(m.welcome());
     case v1::DaemonMessage::kWaiting:
@@ -50,6 +76,7 @@ void Agent::OnProposal(const v1::Proposal& proposal) {
   if (proposal.generation() <= generation_seen_) return;  // Fenced, or a retry.
   generation_seen_ = proposal.generation();
   absl::StatusOr<v1::World> world = DecodeWorld(proposal.world());
+  if (world.ok()) world = OwnWorld(*std::move(world), proposal, hello_);
   const v1::Member* row = world.ok() ? RowOf(*world, hello_.node()) : nullptr;
   DropPreparation();
   EndGeneration(
@@ -124,12 +151,13 @@ void Agent::OnCommit(const v1::Commit& commit) {
   }
   v1::Seal seal;
   if (!seal.ParseFromString(commit.seal()) ||
-      seal.generation() != commit.generation()) {
+      !AdmitSeal(seal, preparing_->world).ok()) {
     return Leave(kExitRendezvous,
                  absl::StrCat("the commit of generation ", commit.generation(),
-                              " does not parse; the daemon speaks another "
-                              "version of rollcall"));
+                              " does not fit its world; the daemon speaks "
+                              "another version of rollcall"));
   }
+  CleanSeal(seal);
   running_ = Running();
   running_->generation = commit.generation();
   running_->ranks = hello_.ranks();

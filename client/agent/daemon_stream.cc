@@ -14,33 +14,16 @@ namespace {
 // The agent says little; more than this waits only where nobody reads.
 constexpr size_t kQueuedMessagesMax = 4096;
 
-grpc::ChannelArguments ChannelArguments() {
-  grpc::ChannelArguments arguments;
-  // Each stream its own connection, so that a new attempt is really new.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // Also how long one connection attempt may take.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 3000);
-  // Heartbeats are traffic enough; what counts here is the timeout, which the
-  // kernel applies to bytes that the other side does not acknowledge.
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 3600 * 1000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10 * 1000);
-  arguments.SetMaxReceiveMessageSize(
-      static_cast<int>(Limits::world_bytes_max + (1 << 20)));
-  return arguments;
-}
-
 }  // namespace
 
-DaemonStream::DaemonStream(std::string endpoint, Callbacks callbacks)
+DaemonStream::DaemonStream(std::string endpoint,
+                           std::shared_ptr<grpc::Channel> channel,
+                           std::shared_ptr<TrustVerdict> verdict,
+                           Callbacks callbacks)
     : endpoint_(std::move(endpoint)),
+      verdict_(std::move(verdict)),
       callbacks_(std::move(callbacks)),
-      // With its scheme, so that a join string names nothing but hosts.
-      channel_(grpc::CreateCustomChannel(absl::StrCat("dns:///", endpoint_),
-                                         grpc::InsecureChannelCredentials(),
-                                         ChannelArguments())),
+      channel_(std::move(channel)),
       stub_(v1::Membership::NewStub(channel_)) {
   stub_->async()->Attend(&context_, this);
   AddHold();  // Given back when reading has ended and nothing is written.
@@ -147,7 +130,13 @@ void DaemonStream::OnDone(const grpc::Status& status) {
     refusal.emplace();
     if (!refusal->ParseFromString(status.error_details())) refusal.reset();
   }
-  callbacks_.down(CallStatus(endpoint_, status), std::move(refusal));
+  const absl::Status verdict = verdict_->status();
+  const bool stranger = !status.ok() && !verdict.ok();
+  callbacks_.down(
+      stranger ? absl::Status(verdict.code(),
+                              absl::StrCat(endpoint_, ": ", verdict.message()))
+               : CallStatus(endpoint_, status),
+      std::move(refusal), stranger);
   MutexLock lock(mutex_);
   done_ = true;
   changed_.NotifyAll();

@@ -21,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "daemon/security/trust.h"
 #include "daemon/server/mutex.h"
 #include "rollcall/v1/membership.grpc.pb.h"
 
@@ -32,12 +33,17 @@ class DaemonStream
   struct Callbacks {
     // False: it cannot be taken in; the stream is ended.
     std::function<bool(v1::DaemonMessage)> message;
-    std::function<void(absl::Status, std::optional<v1::Refusal>)> down;
+    // UNAUTHENTICATED without a refusal: `stranger`, somebody answered who is
+    // not the daemon; nothing was told to him.
+    std::function<void(absl::Status, std::optional<v1::Refusal>, bool stranger)>
+        down;
   };
 
-  // Begins to connect to `endpoint`, HOST:PORT. What is sent before there is a
-  // connection goes out once there is one.
-  DaemonStream(std::string endpoint, Callbacks callbacks);
+  // Begins to connect over `channel`, which is its own; `endpoint`, HOST:PORT,
+  // names it in messages, `verdict` is the one of its credentials. What is sent
+  // before there is a connection goes out once there is one.
+  DaemonStream(std::string endpoint, std::shared_ptr<grpc::Channel> channel,
+               std::shared_ptr<TrustVerdict> verdict, Callbacks callbacks);
   // Cancels what is left and waits for its end.
   ~DaemonStream() override;
 
@@ -64,6 +70,7 @@ class DaemonStream
   void OperationDone();
 
   const std::string endpoint_;
+  const std::shared_ptr<TrustVerdict> verdict_;  // The credentials' as well.
   const Callbacks callbacks_;
   std::shared_ptr<grpc::Channel> channel_;  // gRPC's own sharing.
   std::unique_ptr<v1::Membership::Stub> stub_;

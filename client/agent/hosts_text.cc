@@ -117,6 +117,8 @@ std::optional<HostsOwner> ReadOwner(absl::string_view line) {
 
 // An address in its one binary form, so that spellings compare; empty: none.
 std::string AddressKey(absl::string_view text) {
+  // inet_pton would read no further, and take what follows for granted.
+  if (absl::StrContains(text, '\0')) return "";
   const std::string address(text.substr(0, text.find('%')));
   unsigned char bytes[16];
   if (inet_pton(AF_INET, address.c_str(), bytes) == 1) {

@@ -14,7 +14,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/security/join_string.h"
+#include "daemon/security/digest.h"
 
 namespace rollcall {
 namespace {

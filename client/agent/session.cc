@@ -20,7 +20,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "client/agent/channel.h"
 #include "client/agent/daemon_stream.h"
+#include "client/agent/endpoint_round.h"
 #include "client/agent/fd.h"
 #include "client/agent/preparation.h"
 #include "client/agent/processes.h"
@@ -136,6 +138,8 @@ class Session {
   void Do(const Report& report);
   void Do(const Exit& exit);
 
+  // What an event from a stream says of its endpoint.
+  void Judge(AgentEvent& event);
   StreamDown Down(absl::Status status, std::optional<v1::Refusal> refusal);
   bool EnsureRankService();
   // The ranks of this node that --once leaves to be started.
@@ -157,7 +161,7 @@ class Session {
   std::unique_ptr<RankService> rank_service_;
   std::unique_ptr<DaemonStream> stream_;
   uint64_t dial_ = 0;
-  size_t next_endpoint_ = 0;
+  EndpointRound round_;
 
   // Of the generation whose ranks were started last.
   uint64_t started_generation_ = 0;
@@ -198,7 +202,8 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
                    }),
       processes_(ForProcesses(options_, *folder_),
                  {[this](RankEnded e) { Post(std::move(e)); },
-                  [this](RanksGone e) { Post(e); }}) {}
+                  [this](RanksGone e) { Post(e); }}),
+      round_(options_.endpoints.size()) {}
 
 AgentResult Session::Run() {
   Carry(agent_.Start());
@@ -207,6 +212,7 @@ AgentResult Session::Run() {
     for (Incoming& in : inbox_.Take(std::max(left, absl::ZeroDuration()))) {
       // What an older stream still had to say is of no interest.
       if (in.dial != 0 && in.dial != dial_) continue;
+      if (in.dial != 0) Judge(in.event);
       Step(in.event);
       if (result_) break;
     }
@@ -246,6 +252,17 @@ StreamDown Session::Down(absl::Status status,
   return down;
 }
 
+void Session::Judge(AgentEvent& event) {
+  if (const auto* from = std::get_if<FromDaemon>(&event)) {
+    if (from->message.has_welcome()) round_.Welcomed();
+  } else if (auto* down = std::get_if<StreamDown>(&event)) {
+    // While there is hope elsewhere, a stranger is as good as nobody.
+    if (!round_.Failed(down->stranger) && down->stranger) {
+      down->status = absl::UnavailableError(down->status.message());
+    }
+  }
+}
+
 void Session::Do(const Dial&) {
   const uint64_t dial = ++dial_;
   stream_.reset();
@@ -254,17 +271,29 @@ void Session::Do(const Dial&) {
         {dial, Down(absl::InvalidArgumentError("no endpoint is known"), {})});
     return;
   }
-  const std::string& endpoint =
-      options_.endpoints[next_endpoint_++ % options_.endpoints.size()];
+  const std::string& endpoint = options_.endpoints[round_.Next()];
+  // Its files may be on their way to being replaced: tried again.
+  const auto verdict = std::make_shared<TrustVerdict>();
+  auto channel =
+      MakeChannel(endpoint, options_.trust, verdict, round_.patience());
+  if (!channel.ok()) {
+    inbox_.PostAlways(
+        {dial, Down(absl::UnavailableError(channel.status().message()), {})});
+    return;
+  }
   DaemonStream::Callbacks callbacks;
   callbacks.message = [this, dial](v1::DaemonMessage message) {
     return inbox_.Post({dial, FromDaemon{std::move(message)}});
   };
   callbacks.down = [this, dial](absl::Status status,
-                                std::optional<v1::Refusal> refusal) {
-    inbox_.PostAlways({dial, Down(std::move(status), std::move(refusal))});
+                                std::optional<v1::Refusal> refusal,
+                                bool stranger) {
+    StreamDown down = Down(std::move(status), std::move(refusal));
+    down.stranger = stranger;
+    inbox_.PostAlways({dial, std::move(down)});
   };
-  stream_ = std::make_unique<DaemonStream>(endpoint, std::move(callbacks));
+  stream_ = std::make_unique<DaemonStream>(endpoint, *std::move(channel),
+                                           verdict, std::move(callbacks));
   // Hello may be said now: it goes out with the connection itself.
   inbox_.PostAlways({dial, StreamUp{}});
 }

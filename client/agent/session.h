@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "client/agent/agent.h"
 #include "daemon/core/limits.h"
+#include "daemon/security/trust.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -21,6 +22,8 @@ namespace rollcall {
 struct AgentOptions {
   // Endpoints of the daemon, HOST:PORT, tried in turn.
   std::vector<std::string> endpoints;
+  // How the daemon is known.
+  Trust trust;
   // Everything the agent says of itself (facts included, command_digest too).
   v1::Hello hello;
   std::vector<std::string> command;

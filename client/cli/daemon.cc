@@ -9,13 +9,14 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "client/agent/signal_pipe.h"
 #include "client/cli/commands.h"
+#include "client/cli/place.h"
 #include "client/launch/daemon_child.h"
 #include "client/launch/launch_folder.h"
-#include "daemon/security/join_string.h"
+#include "daemon/security/given_secrets.h"
+#include "daemon/security/kept_tokens.h"
 #include "daemon/server/server.h"
 
 namespace rollcall {
@@ -33,11 +34,14 @@ absl::StatusOr<ServerOptions> MakeOptions(const DaemonFlags& flags) {
     return absl::InvalidArgumentError(
         "--settings: expected the JSON of JobSettings");
   }
-  auto text = ReadSmallFile(flags.state + "/token");
-  if (!text.ok()) return text.status();
-  auto token = ParseTokenText(std::string(absl::StripAsciiWhitespace(*text)));
-  if (!token.ok()) return token.status();
-  options.token = *std::move(token);
+  options.insecure = flags.insecure;
+  options.tls = {flags.tls.cert, flags.tls.key, flags.tls.ca};
+  auto secret = GivenSecret("", flags.given.secret);
+  if (!secret.ok()) return secret.status();
+  options.secret = *std::move(secret);
+  const auto tokens = KeptTokens::Keep(flags.state);
+  if (!tokens.ok()) return tokens.status();
+  options.tokens = tokens->Seeds(options.secret);
   return options;
 }
 
@@ -81,6 +85,7 @@ int RunDaemonCommand(const DaemonFlags& flags) {
   // The pipe outlives its reader; a daemon has no children to pass this on to.
   signal(SIGPIPE, SIG_IGN);
   if (flags.ready_fd >= 0) fcntl(flags.ready_fd, F_SETFD, FD_CLOEXEC);
+  PrepareGrpc();
   auto options = MakeOptions(flags);
   if (!options.ok()) return Fail(options.status());
   auto server = Server::Start(*std::move(options));

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "daemon/core/admission.h"
 #include "daemon/core/durations.h"
 #include "daemon/core/limits.h"
+#include "daemon/security/token.h"
 
 namespace rollcall {
 namespace {
@@ -35,6 +37,10 @@ struct Target {
   SettingsText agent_settings;
   StatusFlags status;
   StopFlags stop;
+  TokenFlags token;
+  // As typed.
+  std::string role = "worker";
+  std::string ttl;
   DaemonFlags daemon;
   VersionFlags version;
 };
@@ -79,17 +85,29 @@ void AddSettings(CLI::App& app, SettingsText& to) {
       ->type_name("TIME");
 }
 
+void AddTls(CLI::App& app, TlsFlags& to) {
+  app.add_option("--tls-ca", to.ca, "CA of your own PKI, PEM")
+      ->type_name("PATH");
+  app.add_option("--tls-cert", to.cert, "certificate that this side shows, PEM")
+      ->type_name("PATH");
+  app.add_option("--tls-key", to.key, "its key, PEM")->type_name("PATH");
+}
+
 void AddWhere(CLI::App& app, WhereFlags& to) {
   app.add_option("joinstring", to.join_string,
-                 "what the launcher printed (or ROLLCALL_JOIN)")
+                 "what the launcher printed; -: from stdin (or ROLLCALL_JOIN)")
       ->type_name("");
   app.add_option("--endpoint,--rdzv-endpoint", to.endpoint,
-                 "the daemon, with --job and a token")
+                 "the daemon, with --job and the shared secret")
       ->type_name("HOST:PORT");
   app.add_option("--job,--rdzv-id", to.job, "the job's name")->type_name("ID");
-  app.add_option("--token-file", to.token_file,
-                 "file with the token (or ROLLCALL_TOKEN)")
+  app.add_option("--secret-file", to.secret_file,
+                 "file with the shared secret; -: stdin (or ROLLCALL_SECRET)")
       ->type_name("PATH");
+  AddTls(app, to.tls);
+  app.add_option("--tls-server-name", to.tls_server_name,
+                 "name in the daemon's certificate (default: the endpoint's)")
+      ->type_name("NAME");
 }
 
 void AddState(CLI::App& app, std::string& to) {
@@ -116,13 +134,20 @@ void AddLaunch(CLI::App& app, Target& to) {
   launch
       ->add_option("--listen", to.launch.listen,
                    "where the daemon listens (default: all addresses, a free "
-                   "port)")
+                   "port;\nwith a shared secret port 29400)")
       ->type_name("ADDR:PORT");
+  auto* secret = launch
+                     ->add_option("--secret-file", to.launch.secret_file,
+                                  "file with a secret that all nodes hold "
+                                  "beforehand; -: stdin\n(or "
+                                  "ROLLCALL_SECRET; make one with `rollcall "
+                                  "token secret`)")
+                     ->type_name("PATH");
+  AddTls(*launch, to.launch.tls);
   launch
-      ->add_option("--token-file", to.launch.token_file,
-                   "file with the job's token, ID.SECRET in hex (or "
-                   "ROLLCALL_TOKEN;\ndefault: one is made)")
-      ->type_name("PATH");
+      ->add_flag("--insecure", to.launch.insecure,
+                 "no TLS: for trying things out on loopback, nowhere else")
+      ->excludes(secret);
   AddState(*launch, to.launch.state);
   launch->add_flag("--no-worker", to.launch.no_worker,
                    "no ranks on this node: it only controls");
@@ -147,6 +172,44 @@ void AddJoin(CLI::App& app, Target& to) {
   agent->add_flag("--launcher", to.agent.launcher, "");
 }
 
+void AddToken(CLI::App& app, Target& to) {
+  CLI::App* token = app.add_subcommand(
+      "token", "make, list, revoke and rotate what lets others in");
+  token->require_subcommand(0, 1);
+  CLI::App* create = token->add_subcommand(
+      "create", "make a token; its join string goes to stdout");
+  create
+      ->add_option("--role", to.role,
+                   "worker (default): may join; viewer: may look; admin: "
+                   "everything")
+      ->type_name("ROLE");
+  create->add_option("--ttl", to.ttl, "how long it lasts (default: no end)")
+      ->type_name("TIME");
+  create
+      ->add_option("--uses", to.token.uses,
+                   "how many nodes may join with it (default: no bound)")
+      ->type_name("N")
+      ->check(CLI::Range(1u, std::numeric_limits<uint32_t>::max()));
+  create->add_option("--description", to.token.description, "what it is for")
+      ->type_name("TEXT");
+  CLI::App* list = token->add_subcommand("list", "show all tokens' ids");
+  CLI::App* revoke = token->add_subcommand(
+      "revoke", "nobody gets in with it any more; who is in stays");
+  CLI::App* rotate = token->add_subcommand(
+      "rotate", "make another one like it, and revoke it");
+  for (CLI::App* one : {revoke, rotate}) {
+    one->add_option("id", to.token.id, "the token's id")->type_name("");
+  }
+  for (CLI::App* one : {create, list, revoke, rotate}) {
+    AddWhere(*one, to.token.where);
+    AddState(*one, to.token.where.state);
+    one->add_flag("--json", to.token.json, "as JSON");
+  }
+  token->add_subcommand("secret",
+                        "print a fresh shared secret, for --secret-file");
+  for (CLI::App* one : token->get_subcommands({})) one->allow_extras();
+}
+
 void AddOthers(CLI::App& app, Target& to) {
   CLI::App* status = app.add_subcommand("status", "show a job's state");
   AddWhere(*status, to.status.where);
@@ -163,6 +226,8 @@ void AddOthers(CLI::App& app, Target& to) {
       ->check(CLI::Range(0, 255));
   stop->add_flag("--now", to.stop.now, "do not wait for the ranks to stop");
 
+  AddToken(app, to);
+
   CLI::App* version = app.add_subcommand("version", "show the version");
   version->add_flag("--json", to.version.json, "as JSON");
 
@@ -174,6 +239,8 @@ void AddOthers(CLI::App& app, Target& to) {
   daemon->add_option("--ready-fd", to.daemon.ready_fd, "");
   daemon->add_flag("--resume", to.daemon.resume, "");
   daemon->add_flag("--ephemeral", to.daemon.ephemeral, "");
+  daemon->add_flag("--insecure", to.daemon.insecure, "");
+  AddTls(*daemon, to.daemon.tls);
 }
 
 std::unique_ptr<CLI::App> MakeParser(Target& to) {
@@ -223,7 +290,8 @@ absl::Status CheckExtras(const CLI::App& app, const CLI::App* command) {
     const std::vector<std::string> extras = app.remaining();
     if (extras.empty()) {
       return absl::InvalidArgumentError(
-          "expected a command: launch, join, status, stop or version; see "
+          "expected a command: launch, join, status, stop, token or version; "
+          "see "
           "`rollcall --help`");
     }
     return Unknown(absl::StartsWith(extras[0], "-") ? "flag" : "command",
@@ -293,6 +361,13 @@ absl::Status CheckLocal(const LocalFlags& local) {
   return local.name.empty() ? absl::OkStatus() : AdmitNodeName(local.name);
 }
 
+absl::Status CheckTls(const TlsFlags& tls) {
+  const int given = !tls.ca.empty() + !tls.cert.empty() + !tls.key.empty();
+  if (given == 0 || given == 3) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--tls-ca, --tls-cert and --tls-key go together; give all three");
+}
+
 absl::StatusOr<Invocation> Launch(const Words& words, Target& to) {
   if (absl::Status good = CheckCommand("launch", words); !good.ok()) {
     return good;
@@ -316,6 +391,7 @@ absl::StatusOr<Invocation> Launch(const Words& words, Target& to) {
   launch.settings.set_nodes_min(here);
   launch.settings.set_nodes_max(here);
   absl::Status read = ReadSettings(to.launch_settings, launch.settings);
+  if (read.ok()) read = CheckTls(launch.tls);
   if (!read.ok()) return read;
   return Invocation(std::move(launch));
 }
@@ -328,9 +404,51 @@ absl::StatusOr<Invocation> Join(const Words& words, JoinFlags& join,
   if (absl::Status good = CheckLocal(join.local); !good.ok()) return good;
   join.command = words.command;
   absl::Status read = ReadSettings(settings, join.settings);
+  if (read.ok()) read = CheckTls(join.where.tls);
   if (!read.ok()) return read;
   join.join_timeout = settings.join_timeout;
   return Invocation(std::move(join));
+}
+
+absl::StatusOr<Invocation> Token(const CLI::App* verb, Target& to) {
+  using Verb = TokenFlags::Verb;
+  if (verb == nullptr) {
+    return absl::InvalidArgumentError(
+        "expected one of create, list, revoke, rotate or secret after "
+        "`rollcall "
+        "token`; see `rollcall token --help`");
+  }
+  TokenFlags& token = to.token;
+  const std::string& name = verb->get_name();
+  token.verb = name == "create"   ? Verb::kCreate
+               : name == "revoke" ? Verb::kRevoke
+               : name == "rotate" ? Verb::kRotate
+               : name == "secret" ? Verb::kSecret
+                                  : Verb::kList;
+  const bool by_id = token.verb == Verb::kRevoke || token.verb == Verb::kRotate;
+  if (by_id && token.id.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("`rollcall token ", name,
+                     "` needs a token's id; see `rollcall token "
+                     "list`"));
+  }
+  absl::StatusOr<v1::Role> role = ParseRole(to.role);
+  if (!role.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", role.status().message()));
+  }
+  token.role = *role;
+  if (!to.ttl.empty()) {
+    absl::StatusOr<absl::Duration> ttl = ParseDurationFlag("--ttl", to.ttl);
+    if (!ttl.ok()) return ttl.status();
+    if (*ttl < absl::Seconds(1)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--ttl: expected 1s at least, got ", to.ttl));
+    }
+    token.ttl = *ttl;
+  }
+  if (absl::Status good = CheckTls(token.where.tls); !good.ok()) return good;
+  return Invocation(std::move(token));
 }
 
 absl::StatusOr<Invocation> Build(const std::string& command, const Words& words,
@@ -345,6 +463,9 @@ absl::StatusOr<Invocation> Build(const std::string& command, const Words& words,
     return absl::InvalidArgumentError(absl::StrCat(
         "`rollcall ", command, "` runs no command; leave out what follows --"));
   }
+  for (const TlsFlags* tls : {&to.status.where.tls, &to.stop.where.tls}) {
+    if (absl::Status good = CheckTls(*tls); !good.ok()) return good;
+  }
   if (command == "status") return Invocation(std::move(to.status));
   if (command == "stop") return Invocation(std::move(to.stop));
   if (command == "daemon") return Invocation(std::move(to.daemon));
@@ -352,6 +473,15 @@ absl::StatusOr<Invocation> Build(const std::string& command, const Words& words,
 }
 
 }  // namespace
+
+void Fill(Invocation& invocation, const GivenSecrets& given) {
+  std::visit(
+      [&given](auto& flags) {
+        if constexpr (requires { flags.where; }) flags.where.given = given;
+        if constexpr (requires { flags.given; }) flags.given = given;
+      },
+      invocation);
+}
 
 absl::StatusOr<Invocation> ParseFlags(const Words& words) {
   // As every program has it, beside the command.
@@ -370,7 +500,15 @@ absl::StatusOr<Invocation> ParseFlags(const Words& words) {
   }
   const std::vector<CLI::App*> chosen = app->get_subcommands();
   const CLI::App* command = chosen.empty() ? nullptr : chosen.front();
-  if (absl::Status good = CheckExtras(*app, command); !good.ok()) return good;
+  const bool token = command != nullptr && command->get_name() == "token";
+  const CLI::App* verb = token && !command->get_subcommands().empty()
+                             ? command->get_subcommands().front()
+                             : nullptr;
+  if (absl::Status good = CheckExtras(*app, verb != nullptr ? verb : command);
+      !good.ok()) {
+    return good;
+  }
+  if (token && !words.has_command) return Token(verb, target);
   return Build(command->get_name(), words, target);
 }
 

@@ -11,7 +11,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "client/cli/words.h"
+#include "daemon/security/given_secrets.h"
+#include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -28,23 +31,38 @@ struct LocalFlags {
   std::string nccl_lib;
 };
 
+// Files of the user's own PKI.
+struct TlsFlags {
+  std::string ca;
+  std::string cert;
+  std::string key;
+};
+
 // Which job, and how to get at it.
 struct WhereFlags {
   std::string join_string;
   std::string endpoint;
   std::string job;
-  std::string token_file;
+  std::string secret_file;
+  TlsFlags tls;
+  // The name in the daemon's certificate, where it is not the endpoint's host.
+  std::string tls_server_name;
   std::string state;
+  // Of the environment.
+  GivenSecrets given;
 };
 
 struct LaunchFlags {
   LocalFlags local;
   std::string job;
-  std::string listen = "[::]:0";
+  std::string listen;  // Empty: all addresses; see launch.cc.
   uint32_t local_workers = 0;
-  // A token that was made before, so that workers may know it before the
-  // launcher starts; empty: one is made.
-  std::string token_file;
+  // A secret that was made before, so that all specs may hold it before the
+  // launcher starts; empty: the daemon makes a CA and tokens of its own.
+  std::string secret_file;
+  TlsFlags tls;
+  bool insecure = false;
+  GivenSecrets given;
   std::string state;
   bool no_worker = false;
   // Unset but for what was given; nodes are always set.
@@ -76,7 +94,22 @@ struct StopFlags {
   bool now = false;
 };
 
+struct TokenFlags {
+  enum class Verb { kCreate, kList, kRevoke, kRotate, kSecret };
+  Verb verb = Verb::kList;
+  WhereFlags where;
+  v1::Role role = v1::ROLE_WORKER;
+  absl::Duration ttl = absl::InfiniteDuration();
+  uint32_t uses = 0;  // 0: no bound.
+  std::string description;
+  std::string id;
+  bool json = false;
+};
+
 struct DaemonFlags {
+  TlsFlags tls;
+  bool insecure = false;
+  GivenSecrets given;
   std::string job;
   std::string state;
   std::string listen;
@@ -95,8 +128,12 @@ struct HelpText {
   std::string text;
 };
 
-using Invocation = std::variant<HelpText, VersionFlags, LaunchFlags, JoinFlags,
-                                StatusFlags, StopFlags, DaemonFlags>;
+using Invocation =
+    std::variant<HelpText, VersionFlags, LaunchFlags, JoinFlags, StatusFlags,
+                 StopFlags, TokenFlags, DaemonFlags>;
+
+// Adds what the environment has given.
+void Fill(Invocation& invocation, const GivenSecrets& given);
 
 // INVALID_ARGUMENT: what is wrong, and the right spelling where one is near.
 absl::StatusOr<Invocation> ParseFlags(const Words& words);

@@ -33,6 +33,14 @@ std::string LimitsText() {
   count("bytes of a node name at most", Limits::node_name_bytes_max);
   count("bytes of a job id at most", Limits::job_id_bytes_max);
   count("bytes of an exchange value at most", Limits::exchange_value_bytes_max);
+  count("bytes of facts at most", Limits::facts_bytes_max);
+  count("jobs per daemon at most", Limits::jobs_per_daemon_max);
+  count("tokens at most", Limits::tokens_max);
+  count("streams without a Hello at most", limits.strangers_max);
+  count("handshakes a second", limits.door.handshakes_per_second);
+  count("handshakes a second of one address",
+        limits.door.handshakes_per_address_per_second);
+  count("connections at the door at most", limits.door.waiting_max);
   absl::StrAppend(&text,
                   "Exit codes: 0 all ranks exited 0; 2 usage; 69 rendezvous "
                   "failed or timed "

@@ -11,7 +11,7 @@
 #include "client/launch/job_text.h"
 #include "client/launch/live_line.h"
 #include "daemon/core/durations.h"
-#include "daemon/security/join_string.h"
+#include "daemon/security/digest.h"
 
 namespace rollcall {
 namespace {
@@ -95,14 +95,19 @@ void PrintResult(const AgentResult& result) {
 }  // namespace
 
 int RunJoinCommand(const JoinFlags& flags) {
-  auto address = JobToJoin(flags.where);
+  auto address = JobToJoin(flags.where, v1::ROLE_WORKER);
   if (!address.ok()) return Fail(address.status());
   auto node = NodeName(flags.local.name);
   if (!node.ok()) return Fail(node.status());
 
+  if (address->job.empty()) {
+    return Fail(absl::InvalidArgumentError(
+        "this daemon is for many jobs; name one with --job ID"));
+  }
   Teller teller(flags, *node);
   AgentOptions options;
   options.endpoints = address->endpoints;
+  options.trust = address->trust;
   options.hello = MakeHello(flags, *address, *node);
   options.command = flags.command;
   options.environment = PlainEnvironment();
@@ -115,7 +120,7 @@ int RunJoinCommand(const JoinFlags& flags) {
   options.output_to_stderr = flags.local.json;
   options.once = flags.local.once;
   options.report = [&teller](const Report& report) { teller.Tell(report); };
-  UseSystemResolver();
+  PrepareGrpc();
   const AgentResult result = RunAgent(std::move(options));
   teller.TellEnd(result);
   if (flags.local.json && !flags.started_by_launcher) PrintResult(result);

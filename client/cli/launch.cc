@@ -11,10 +11,14 @@
 #include "client/launch/supervisor.h"
 #include "daemon/core/durations.h"
 #include "daemon/core/limits.h"
+#include "daemon/security/digest.h"
+#include "daemon/security/given_secrets.h"
 #include "daemon/security/join_string.h"
 
 namespace rollcall {
 namespace {
+
+constexpr int kKnownPort = 29400;
 
 // What every agent that is started here gets of the launcher's own flags.
 std::vector<std::string> AgentFlags(const LaunchFlags& flags) {
@@ -50,6 +54,31 @@ v1::JobSettings Settings(const LaunchFlags& flags, const std::string& node) {
   return settings;
 }
 
+// For whoever looks at the job from another folder.
+std::string Absolute(const std::string& path) {
+  std::error_code failed;
+  const std::string absolute =
+      path.empty() ? "" : std::filesystem::absolute(path, failed).string();
+  // Without a working folder only the path as it is can help.
+  return failed ? path : absolute;
+}
+
+// With a shared secret, every node can know the port beforehand.
+std::string ListenAddress(const LaunchFlags& flags, const WireOptions& wire) {
+  if (!flags.listen.empty()) return flags.listen;
+  if (wire.insecure) return "127.0.0.1:0";
+  return wire.secret.has_value() ? absl::StrCat("[::]:", kKnownPort) : "[::]:0";
+}
+
+absl::Status CheckWire(const WireOptions& wire) {
+  if (wire.secret.has_value() + wire.insecure + !wire.tls.empty() > 1) {
+    return absl::InvalidArgumentError(
+        "a shared secret, --tls-cert and --insecure exclude each other; give "
+        "one of them");
+  }
+  return wire.tls.empty() ? absl::OkStatus() : CheckTlsFiles(wire.tls);
+}
+
 }  // namespace
 
 int RunLaunchCommand(const LaunchFlags& flags) {
@@ -59,15 +88,29 @@ int RunLaunchCommand(const LaunchFlags& flags) {
       flags.job.empty()
           ? absl::StrCat("job-", absl::BytesToHexString(RandomBytes(3)))
           : flags.job;
-  auto listen = ParseHostPort(flags.listen);
+  auto secret = GivenSecret(flags.secret_file, flags.given.secret);
+  if (!secret.ok()) return Fail(secret.status());
+  options.wire.secret = *std::move(secret);
+  options.wire.insecure = flags.insecure;
+  options.wire.tls = {Absolute(flags.tls.cert), Absolute(flags.tls.key),
+                      Absolute(flags.tls.ca)};
+  if (absl::Status fits = CheckWire(options.wire); !fits.ok()) {
+    return Fail(fits);
+  }
+  const std::string where = ListenAddress(flags, options.wire);
+  if (flags.insecure && !IsLoopback(where)) {
+    Complain(
+        absl::StrCat("--insecure is for loopback alone: expected --listen "
+                     "127.0.0.1:PORT, got ",
+                     where));
+    return kExitUsage;
+  }
+  auto listen = ParseHostPort(where);
   if (!listen.ok()) {
     Complain(absl::StrCat("--listen: ", listen.status().message()));
     return kExitUsage;
   }
   options.listen = *std::move(listen);
-  auto token = GivenToken(flags.token_file);
-  if (!token.ok()) return Fail(token.status());
-  options.token = *std::move(token);
   if (!flags.no_worker) {
     auto node = NodeName(flags.local.name);
     if (!node.ok()) return Fail(node.status());
@@ -76,13 +119,13 @@ int RunLaunchCommand(const LaunchFlags& flags) {
   options.settings = Settings(flags, options.node);
   options.state_dir = flags.state.empty()
                           ? absl::StrCat(StateRoot(), "/", options.job)
-                          : std::filesystem::absolute(flags.state).string();
+                          : Absolute(flags.state);
   options.local_workers = flags.local_workers;
   options.agent_flags = AgentFlags(flags);
   options.command = flags.command;
   options.environment = PlainEnvironment();
   options.json = flags.local.json;
-  UseSystemResolver();
+  PrepareGrpc();
   return RunLaunch(std::move(options));
 }
 

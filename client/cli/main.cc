@@ -45,6 +45,7 @@ int Run(const LaunchFlags& flags) { return RunLaunchCommand(flags); }
 int Run(const JoinFlags& flags) { return RunJoinCommand(flags); }
 int Run(const StatusFlags& flags) { return RunStatusCommand(flags); }
 int Run(const StopFlags& flags) { return RunStopCommand(flags); }
+int Run(const TokenFlags& flags) { return RunTokenCommand(flags); }
 int Run(const DaemonFlags& flags) { return RunDaemonCommand(flags); }
 
 int Main(int argc, char** argv) {
@@ -54,11 +55,13 @@ int Main(int argc, char** argv) {
   }
   const Words words = SplitArguments(argc, argv);
   HideSecrets(argc, argv);
+  const GivenSecrets given = TakeSecrets();
   auto invocation = ParseFlags(words);
   if (!invocation.ok()) {
     Complain(invocation.status().message());
     return kExitUsage;
   }
+  Fill(*invocation, given);
   return std::visit([](const auto& flags) { return Run(flags); }, *invocation);
 }
 

@@ -13,57 +13,120 @@
 #include "client/launch/addresses.h"
 #include "client/launch/launch_folder.h"
 #include "daemon/core/admission.h"
+#include "daemon/security/authority.h"
+#include "daemon/security/given_secrets.h"
+#include "daemon/security/identity.h"
 #include "daemon/security/join_string.h"
+#include "daemon/security/kept_tokens.h"
+#include "daemon/security/token.h"
 
 extern char** environ;
 
 namespace rollcall {
 namespace {
 
-std::string Variable(const char* name) {
-  const char* value = getenv(name);
-  return value == nullptr ? "" : value;
+Trust TrustOf(const WhereFlags& where) {
+  Trust trust;
+  trust.ca_file = where.tls.ca;
+  trust.cert_file = where.tls.cert;
+  trust.key_file = where.tls.key;
+  trust.server_name = where.tls_server_name;
+  return trust;
 }
 
-absl::StatusOr<JobAddress> FromJoinString(const std::string& text) {
-  auto join = DecodeJoinString(absl::StripAsciiWhitespace(text).data());
-  if (!join.ok()) return join.status();
+absl::StatusOr<JobAddress> FromJoinString(const std::string& text,
+                                          const WhereFlags& where) {
+  const auto join = DecodeJoinString(text);
+  if (!join.ok()) {
+    // One that was meant to be one and has changed on the way lets nobody in.
+    if (!LooksSecret(std::string(absl::StripAsciiWhitespace(text)))) {
+      return join.status();
+    }
+    return absl::UnauthenticatedError(join.status().message());
+  }
   JobAddress address;
   address.endpoints.assign(join->endpoints().begin(), join->endpoints().end());
-  address.job = join->job();
+  address.job = join->job().empty() ? where.job : join->job();
   address.token = join->token();
+  address.trust = TrustOf(where);
+  address.trust.pin = join->ca_pin();
+  address.trust.insecure = join->insecure();
+  if (!where.job.empty() && where.job != address.job) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--job ", where.job, " and the join string, which is for ",
+                     "job ", address.job, ", contradict; leave out --job"));
+  }
+  const bool own_pki = join->ca_pin().empty() && !join->insecure();
+  if (own_pki && where.tls.ca.empty()) {
+    return absl::InvalidArgumentError(
+        "this daemon has a certificate of its owner's: give --tls-ca, "
+        "--tls-cert and --tls-key");
+  }
+  if (!own_pki && !where.tls.ca.empty()) {
+    return absl::InvalidArgumentError(
+        "this join string says how its daemon is known; leave out --tls-ca, "
+        "--tls-cert and --tls-key");
+  }
   return address;
 }
 
-absl::StatusOr<JobAddress> FromEndpoint(const WhereFlags& where) {
+absl::StatusOr<JobAddress> FromEndpoint(const WhereFlags& where,
+                                        v1::Role role) {
   if (where.job.empty()) {
     return absl::InvalidArgumentError("--endpoint needs --job ID");
   }
   if (absl::Status good = AdmitJobId(where.job); !good.ok()) return good;
-  auto endpoint = ParseHostPort(where.endpoint);
-  if (!endpoint.ok()) return endpoint.status();
-  auto token = GivenToken(where.token_file);
-  if (!token.ok()) return token.status();
-  if (!token->has_value()) {
+  if (!where.tls.ca.empty()) {
     return absl::InvalidArgumentError(
-        "--endpoint needs a token: --token-file FILE, or ROLLCALL_TOKEN in the "
-        "environment");
+        "--tls-ca goes with a join string, which has the token; --endpoint is "
+        "for a shared secret");
   }
-  return JobAddress{{FormatHostPort(*endpoint)}, where.job, **token};
+  const auto endpoint = ParseHostPort(where.endpoint);
+  if (!endpoint.ok()) return endpoint.status();
+  const auto secret = GivenSecret(where.secret_file, where.given.secret);
+  if (!secret.ok()) return secret.status();
+  if (!secret->has_value()) {
+    return absl::InvalidArgumentError(
+        "--endpoint needs the shared secret: --secret-file FILE, or "
+        "ROLLCALL_SECRET in the environment; without one, give the join string "
+        "that the launcher printed");
+  }
+  JobAddress address;
+  address.endpoints = {FormatHostPort(*endpoint)};
+  address.job = where.job;
+  address.token = (*secret)->Token(role);
+  const auto authority = Authority::FromSecret(**secret);
+  if (!authority.ok()) return authority.status();
+  address.trust.pin = authority->pin();
+  return address;
 }
 
 absl::StatusOr<JobAddress> FromState(const std::string& folder,
-                                     const std::string& job) {
-  auto running = ReadRunningJob(folder);
+                                     const WhereFlags& where) {
+  const auto running = ReadRunningJob(folder);
   if (!running.ok()) {
-    return absl::NotFoundError(
-        absl::StrCat(job.empty() ? "no job" : absl::StrCat("no job ", job),
-                     " runs on this machine (there is no ", folder,
-                     "/daemon.json); elsewhere, give its join string"));
+    return absl::NotFoundError(absl::StrCat(
+        where.job.empty() ? "no job" : absl::StrCat("no job ", where.job),
+        " runs on this machine (there is no ", folder,
+        "/daemon.json); elsewhere, give its join string"));
   }
-  auto address = FromJoinString(running->join_string);
+  const auto join = DecodeJoinString(running->join_string);
+  if (!join.ok()) return join.status();
+  const auto text = ReadSecretFile(folder + kAdminTokenFile);
+  if (!text.ok()) return text.status();
+  auto token = ParseTokenText(*text);
+  if (!token.ok()) return token.status();
+  JobAddress address;
   // Whatever the others reach it by: here it is this one.
-  if (address.ok()) address->endpoints = {running->endpoint};
+  address.endpoints = {running->endpoint};
+  address.endpoints_for_others.assign(join->endpoints().begin(),
+                                      join->endpoints().end());
+  address.job = running->job;
+  address.token = *std::move(token);
+  address.token_file = folder + kAdminTokenFile;
+  address.trust = running->trust;
+  address.trust.pin = join->ca_pin();
+  address.trust.insecure = join->insecure();
   return address;
 }
 
@@ -72,16 +135,15 @@ absl::StatusOr<JobAddress> FromState(const std::string& folder,
 std::vector<std::string> PlainEnvironment() {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (absl::StartsWith(*entry, "ROLLCALL_JOIN=") ||
-        absl::StartsWith(*entry, "ROLLCALL_TOKEN=")) {
-      continue;
-    }
     environment.push_back(*entry);
   }
   return environment;
 }
 
-void UseSystemResolver() { setenv("GRPC_DNS_RESOLVER", "native", 0); }
+void PrepareGrpc() {
+  setenv("GRPC_DNS_RESOLVER", "native", 0);
+  unsetenv("GRPC_TRACE");
+}
 
 absl::StatusOr<std::string> NodeName(const std::string& flag) {
   if (!flag.empty()) return flag;
@@ -106,44 +168,45 @@ uint32_t RanksHere(const std::string& flag, const v1::Facts& facts) {
   return std::clamp<uint32_t>(gpus, 1, Limits::ranks_per_node_max);
 }
 
-absl::StatusOr<std::optional<v1::JoinToken>> GivenToken(
-    const std::string& file) {
-  std::string text = Variable("ROLLCALL_TOKEN");
-  if (!file.empty()) {
-    auto read = ReadSmallFile(file);
-    if (!read.ok()) return read.status();
-    text = *std::move(read);
+absl::StatusOr<JobAddress> JobToJoin(const WhereFlags& where, v1::Role role) {
+  if (!where.join_string.empty() &&
+      (!where.endpoint.empty() || !where.secret_file.empty())) {
+    return absl::InvalidArgumentError(
+        "a join string says all that --endpoint and --secret-file say; give "
+        "one or the other");
   }
-  if (file.empty() && text.empty()) return std::nullopt;
-  auto token = ParseTokenText(std::string(absl::StripAsciiWhitespace(text)));
-  if (!token.ok()) return token.status();
-  return *std::move(token);
-}
-
-absl::StatusOr<JobAddress> JobToJoin(const WhereFlags& where) {
-  if (!where.join_string.empty()) return FromJoinString(where.join_string);
-  if (!where.endpoint.empty()) return FromEndpoint(where);
-  const std::string join = Variable("ROLLCALL_JOIN");
-  if (!join.empty()) return FromJoinString(join);
+  if (where.join_string == "-") {
+    const auto text = ReadGiven("the join string", "-");
+    if (!text.ok()) return text.status();
+    return FromJoinString(*text, where);
+  }
+  if (!where.join_string.empty()) {
+    return FromJoinString(where.join_string, where);
+  }
+  if (!where.endpoint.empty()) return FromEndpoint(where, role);
+  if (!where.given.join.empty()) return FromJoinString(where.given.join, where);
   return absl::InvalidArgumentError(
       "which job? give the join string that `rollcall launch` printed (or set "
-      "ROLLCALL_JOIN), or --endpoint HOST:PORT --job ID");
+      "ROLLCALL_JOIN), or --endpoint HOST:PORT --job ID --secret-file FILE");
 }
 
-absl::StatusOr<JobAddress> JobToSee(const WhereFlags& where) {
+absl::StatusOr<JobAddress> JobToSee(const WhereFlags& where, v1::Role role) {
   if (!where.join_string.empty() || !where.endpoint.empty()) {
-    return JobToJoin(where);
+    return JobToJoin(where, role);
   }
-  if (!where.state.empty()) return FromState(where.state, where.job);
+  if (!where.state.empty()) return FromState(where.state, where);
   if (!where.job.empty()) {
     if (absl::Status good = AdmitJobId(where.job); !good.ok()) return good;
-    return FromState(absl::StrCat(StateRoot(), "/", where.job), where.job);
+    // Of a daemon for many jobs the join string may well be given as well.
+    const std::string folder = absl::StrCat(StateRoot(), "/", where.job);
+    if (where.given.join.empty() || ReadRunningJob(folder).ok()) {
+      return FromState(folder, where);
+    }
   }
-  if (!Variable("ROLLCALL_JOIN").empty()) return JobToJoin(where);
+  if (!where.given.join.empty()) return JobToJoin(where, role);
   const std::vector<RunningJob> running = RunningJobs(StateRoot());
   if (running.size() == 1) {
-    return FromState(absl::StrCat(StateRoot(), "/", running[0].job),
-                     running[0].job);
+    return FromState(absl::StrCat(StateRoot(), "/", running[0].job), where);
   }
   std::string names;
   for (const RunningJob& job : running) absl::StrAppend(&names, " ", job.job);
@@ -152,6 +215,20 @@ absl::StatusOr<JobAddress> JobToSee(const WhereFlags& where) {
           ? "no job runs on this machine; elsewhere, give its join string"
           : absl::StrCat("several jobs run here; choose one with --job:",
                          names));
+}
+
+std::string JoinStringOf(const JobAddress& address, const std::string& job,
+                         const v1::JoinToken& token) {
+  v1::JoinString join;
+  const std::vector<std::string>& endpoints =
+      address.endpoints_for_others.empty() ? address.endpoints
+                                           : address.endpoints_for_others;
+  join.mutable_endpoints()->Add(endpoints.begin(), endpoints.end());
+  join.set_job(job);
+  join.set_ca_pin(address.trust.pin);
+  join.set_insecure(address.trust.insecure);
+  *join.mutable_token() = token;
+  return EncodeJoinString(join);
 }
 
 }  // namespace rollcall

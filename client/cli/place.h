@@ -14,13 +14,14 @@
 
 namespace rollcall {
 
-// "NAME=value", without what opens a job (ROLLCALL_JOIN, ROLLCALL_TOKEN).
+// "NAME=value". What opens a job was taken out before (TakeSecrets).
 std::vector<std::string> PlainEnvironment();
 
-// Names are to be resolved as every other program here does it (nsswitch, not
-// gRPC's own resolver), unless the user chose. Before the first gRPC call, and
-// after PlainEnvironment, since ranks are not to inherit it.
-void UseSystemResolver();
+// For this process and not for its ranks: before the first gRPC call, and after
+// PlainEnvironment. Names are resolved as every other program here does it
+// (nsswitch, not gRPC's own resolver), unless the user chose; and gRPC's
+// traces, which print tokens, are off.
+void PrepareGrpc();
 
 // --name, else the hostname. INVALID_ARGUMENT: it is none; says what to do.
 absl::StatusOr<std::string> NodeName(const std::string& flag);
@@ -28,17 +29,20 @@ absl::StatusOr<std::string> NodeName(const std::string& flag);
 // --nproc-per-node: auto is one a GPU, else 1.
 uint32_t RanksHere(const std::string& flag, const v1::Facts& facts);
 
-// The token that a file or else ROLLCALL_TOKEN holds; nothing: neither is
-// given. INVALID_ARGUMENT: it is none.
-absl::StatusOr<std::optional<v1::JoinToken>> GivenToken(
-    const std::string& file);
+// The job to join: the join string, ROLLCALL_JOIN, or endpoint, job and shared
+// secret, whose token for `role` it takes. INVALID_ARGUMENT: something is
+// missing or contradicts. UNAUTHENTICATED: a join string that was cut or
+// altered.
+absl::StatusOr<JobAddress> JobToJoin(const WhereFlags& where, v1::Role role);
 
-// The job to join: the join string, ROLLCALL_JOIN, or endpoint, job and token.
-absl::StatusOr<JobAddress> JobToJoin(const WhereFlags& where);
+// The job to look at or to steer: as above, or one that a launcher on this
+// machine has left in its state folder, as its admin. NOT_FOUND: none; says
+// what to try.
+absl::StatusOr<JobAddress> JobToSee(const WhereFlags& where, v1::Role role);
 
-// The job to look at or to end: as above, or one that a launcher on this
-// machine has left in its state folder. NOT_FOUND: none; says what to try.
-absl::StatusOr<JobAddress> JobToSee(const WhereFlags& where);
+// The join string that lets others in by `token`.
+std::string JoinStringOf(const JobAddress& address, const std::string& job,
+                         const v1::JoinToken& token);
 
 }  // namespace rollcall
 

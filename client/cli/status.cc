@@ -24,11 +24,11 @@ void Show(const v1::JobStatus& status, bool json) {
   std::fflush(stdout);
 }
 
-int Watch(const JobAddress& address, bool json) {
+int Watch(const std::string& endpoint, const JobAddress& address, bool json) {
   // Enough for a reader that is slower than five states a second.
   Inbox<std::variant<v1::JobStatus, absl::Status>> inbox(64);
   JobWatch watch(
-      address.endpoints.front(), address,
+      endpoint, address,
       [&](v1::JobStatus status) { inbox.Post(std::move(status)); },
       [&](absl::Status end) { inbox.PostAlways(std::move(end)); });
   for (;;) {
@@ -44,13 +44,13 @@ int Watch(const JobAddress& address, bool json) {
 }  // namespace
 
 int RunStatusCommand(const StatusFlags& flags) {
-  auto address = JobToSee(flags.where);
+  auto address = JobToSee(flags.where, v1::ROLE_VIEWER);
   if (!address.ok()) return Fail(address.status());
-  UseSystemResolver();
+  PrepareGrpc();
   AdminClient client(*address);
   auto status = client.Status(kTimeout);
   if (!status.ok()) return Fail(status.status());
-  if (flags.watch) return Watch(*address, flags.json);
+  if (flags.watch) return Watch(client.endpoint(), *address, flags.json);
   Show(*status, flags.json);
   return 0;
 }

@@ -12,9 +12,9 @@ constexpr absl::Duration kTimeout = absl::Seconds(5);
 }  // namespace
 
 int RunStopCommand(const StopFlags& flags) {
-  auto address = JobToSee(flags.where);
+  auto address = JobToSee(flags.where, v1::ROLE_ADMIN);
   if (!address.ok()) return Fail(address.status());
-  UseSystemResolver();
+  PrepareGrpc();
   v1::StopRequest request;
   request.set_exit_code(flags.exit_code);
   request.set_reason("stopped by `rollcall stop`");

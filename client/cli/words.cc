@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -12,10 +13,6 @@
 
 namespace rollcall {
 namespace {
-
-bool IsJoinString(const std::string& word) {
-  return absl::StartsWith(word, "rc0.") || absl::StartsWith(word, "rc1.");
-}
 
 // Optimal string alignment: insert, delete, replace, or swap two neighbours.
 size_t EditDistance(const std::string& a, const std::string& b) {
@@ -66,9 +63,19 @@ Words SplitArguments(int argc, char** argv) {
   return words;
 }
 
+bool LooksSecret(const std::string& word) {
+  if (absl::StartsWith(word, "rc1.")) return true;
+  // As long as the shortest of them, and of no other letters.
+  constexpr size_t kLeast = 48;
+  return word.size() >= kLeast &&
+         std::all_of(word.begin(), word.end(), [](unsigned char c) {
+           return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.';
+         });
+}
+
 void HideSecrets(int argc, char** argv) {
   for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; ++i) {
-    if (IsJoinString(argv[i])) memset(argv[i] + 4, 'x', strlen(argv[i]) - 4);
+    if (LooksSecret(argv[i])) memset(argv[i] + 4, 'x', strlen(argv[i]) - 4);
   }
 }
 

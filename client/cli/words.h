@@ -25,7 +25,10 @@ struct Words {
 
 Words SplitArguments(int argc, char** argv);
 
-// Overwrites join strings before the `--`, so that `ps` shows none.
+// Whether a word is a join string, or was one before it was altered.
+bool LooksSecret(const std::string& word);
+
+// Overwrites such words before the `--`, so that `ps` shows none.
 void HideSecrets(int argc, char** argv);
 
 // The known word that `word` was most likely meant to be; nothing: none is near

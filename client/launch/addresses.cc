@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/security/server_certificate.h"
 
 namespace rollcall {
 namespace {
@@ -17,15 +18,6 @@ bool IsWildcard(const std::string& host) {
 bool IsLinkLocal(const std::string& address) {
   return absl::StartsWith(address, "169.254.") ||
          absl::StartsWithIgnoreCase(address, "fe80:");
-}
-
-// Bridges and tunnels that a container engine or a hypervisor made.
-bool IsInner(const v1::Interface& interface) {
-  for (const char* prefix : {"docker", "br-", "virbr", "cni", "flannel", "cali",
-                             "veth", "lxc", "podman"}) {
-    if (absl::StartsWith(interface.name(), prefix)) return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -67,9 +59,9 @@ std::vector<std::string> JoinEndpoints(const HostPort& listen, int port,
     if (interface.loopback() || !interface.up()) continue;
     for (const v1::InterfaceAddress& address : interface.addresses()) {
       if (IsLinkLocal(address.address())) continue;
-      auto& to = IsInner(interface)          ? inner
-                 : interface.default_route() ? first
-                                             : others;
+      auto& to = IsInnerInterface(interface.name()) ? inner
+                 : interface.default_route()        ? first
+                                                    : others;
       to.push_back(FormatHostPort({address.address(), port}));
     }
   }

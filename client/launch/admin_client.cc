@@ -4,21 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/call_status.h"
-#include "daemon/core/limits.h"
-#include "daemon/security/join_string.h"
+#include "client/agent/channel.h"
+#include "daemon/security/token.h"
 
 namespace rollcall {
 namespace {
-
-std::unique_ptr<v1::Admin::Stub> Connect(const std::string& endpoint) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetMaxReceiveMessageSize(static_cast<int>(Limits::world_bytes_max));
-  return v1::Admin::NewStub(
-      grpc::CreateCustomChannel(absl::StrCat("dns:///", endpoint),
-                                grpc::InsecureChannelCredentials(), arguments));
-}
 
 void Authorize(const v1::JoinToken& token, grpc::ClientContext& context) {
   context.AddMetadata("authorization",
@@ -30,14 +20,31 @@ void Authorize(const v1::JoinToken& token, grpc::ClientContext& context) {
 template <typename Response, typename Call>
 absl::StatusOr<Response> AdminClient::Try(absl::Duration timeout, Call call) {
   absl::Status last = absl::UnavailableError("no endpoint is known");
-  for (const std::string& endpoint : address_.endpoints) {
+  for (std::string& endpoint : address_.endpoints) {
+    const auto verdict = std::make_shared<TrustVerdict>();
+    auto channel = MakeChannel(endpoint, address_.trust, verdict);
+    if (!channel.ok()) return channel.status();
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     Authorize(address_.token, context);
     Response response;
-    last = CallStatus(endpoint, call(*Connect(endpoint), context, response));
-    if (last.ok()) return response;
-    if (!absl::IsUnavailable(last) && !absl::IsDeadlineExceeded(last)) break;
+    const absl::Status called = CallStatus(
+        endpoint, call(*v1::Admin::NewStub(*channel), context, response));
+    if (called.ok()) {
+      std::swap(endpoint, address_.endpoints.front());
+      return response;
+    }
+    const absl::Status known = verdict->status();
+    // A stranger at one of its addresses says nothing of the others.
+    const bool elsewhere = !known.ok() || absl::IsUnavailable(called) ||
+                           absl::IsDeadlineExceeded(called);
+    if (!elsewhere) return called;
+    if (!known.ok()) {
+      last = absl::Status(known.code(),
+                          absl::StrCat(endpoint, ": ", known.message()));
+    } else if (!absl::IsUnauthenticated(last)) {
+      last = called;
+    }
   }
   return last;
 }
@@ -62,12 +69,54 @@ absl::StatusOr<v1::StopResponse> AdminClient::Stop(v1::StopRequest request,
       });
 }
 
+absl::StatusOr<v1::CreateTokenResponse> AdminClient::CreateToken(
+    v1::CreateTokenRequest request, absl::Duration timeout) {
+  return Try<v1::CreateTokenResponse>(
+      timeout, [&](v1::Admin::Stub& stub, grpc::ClientContext& context,
+                   v1::CreateTokenResponse& response) {
+        return stub.CreateToken(&context, request, &response);
+      });
+}
+
+absl::StatusOr<v1::ListTokensResponse> AdminClient::ListTokens(
+    absl::Duration timeout) {
+  v1::ListTokensRequest request;
+  request.set_job(address_.job);
+  return Try<v1::ListTokensResponse>(
+      timeout, [&](v1::Admin::Stub& stub, grpc::ClientContext& context,
+                   v1::ListTokensResponse& response) {
+        return stub.ListTokens(&context, request, &response);
+      });
+}
+
+absl::StatusOr<v1::RevokeTokenResponse> AdminClient::RevokeToken(
+    const std::string& id, absl::Duration timeout) {
+  v1::RevokeTokenRequest request;
+  request.set_job(address_.job);
+  request.set_id(id);
+  return Try<v1::RevokeTokenResponse>(
+      timeout, [&](v1::Admin::Stub& stub, grpc::ClientContext& context,
+                   v1::RevokeTokenResponse& response) {
+        return stub.RevokeToken(&context, request, &response);
+      });
+}
+
 JobWatch::JobWatch(const std::string& endpoint, const JobAddress& address,
                    OnStatus status, OnEnd end)
     : endpoint_(endpoint),
+      verdict_(std::make_shared<TrustVerdict>()),
       on_status_(std::move(status)),
-      on_end_(std::move(end)),
-      stub_(Connect(endpoint)) {
+      on_end_(std::move(end)) {
+  auto channel = MakeChannel(endpoint, address.trust, verdict_);
+  if (!channel.ok()) {
+    {
+      MutexLock lock(mutex_);
+      done_ = true;
+    }
+    on_end_(channel.status());
+    return;
+  }
+  stub_ = v1::Admin::NewStub(*channel);
   request_.set_job(address.job);
   Authorize(address.token, context_);
   stub_->async()->Watch(&context_, &request_, this);
@@ -89,7 +138,8 @@ void JobWatch::OnReadDone(bool ok) {
 }
 
 void JobWatch::OnDone(const grpc::Status& status) {
-  on_end_(CallStatus(endpoint_, status));
+  const absl::Status known = verdict_->status();
+  on_end_(status.ok() || known.ok() ? CallStatus(endpoint_, status) : known);
   MutexLock lock(mutex_);
   done_ = true;
   changed_.NotifyAll();

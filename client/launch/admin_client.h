@@ -14,34 +14,54 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "daemon/security/trust.h"
 #include "daemon/server/mutex.h"
 #include "rollcall/v1/admin.grpc.pb.h"
 
 namespace rollcall {
 
-// Where a job is and what opens it.
+// Where a job is, how its daemon is known and what opens it.
 struct JobAddress {
+  // Where it is reached from here.
   std::vector<std::string> endpoints;
+  // Where others reach it, where that is another matter; empty: as above.
+  std::vector<std::string> endpoints_for_others;
   std::string job;
   v1::JoinToken token;
+  // Where the token is kept; empty: nowhere here.
+  std::string token_file;
+  Trust trust;
 };
 
 class AdminClient {
  public:
   explicit AdminClient(JobAddress address) : address_(std::move(address)) {}
 
-  // Endpoints are tried in turn, each for at most `timeout`. Errors name the
-  // endpoint; codes as admin.proto says, and UNAVAILABLE where none answers.
+  // Endpoints are tried in turn, each for at most `timeout`, the one that
+  // answered last first. Errors name the endpoint; codes as admin.proto says,
+  // and UNAVAILABLE where none answers.
   absl::StatusOr<v1::JobStatus> Status(absl::Duration timeout);
   // Safe to retry.
   absl::StatusOr<v1::StopResponse> Stop(v1::StopRequest request,
                                         absl::Duration timeout);
+  // Not safe to retry: each call makes a token.
+  absl::StatusOr<v1::CreateTokenResponse> CreateToken(
+      v1::CreateTokenRequest request, absl::Duration timeout);
+  absl::StatusOr<v1::ListTokensResponse> ListTokens(absl::Duration timeout);
+  // Safe to retry.
+  absl::StatusOr<v1::RevokeTokenResponse> RevokeToken(const std::string& id,
+                                                      absl::Duration timeout);
+
+  // The endpoint that answered last; before that, the first.
+  std::string endpoint() const {
+    return address_.endpoints.empty() ? "" : address_.endpoints.front();
+  }
 
  private:
   template <typename Response, typename Call>
   absl::StatusOr<Response> Try(absl::Duration timeout, Call call);
 
-  const JobAddress address_;
+  JobAddress address_;
 };
 
 // A job's states, as they change.
@@ -50,7 +70,8 @@ class JobWatch : private grpc::ClientReadReactor<v1::JobStatus> {
   using OnStatus = std::function<void(v1::JobStatus)>;
   using OnEnd = std::function<void(absl::Status)>;
 
-  // Watches at one endpoint. `end` is called once, last; OK: the job ended.
+  // Watches at one endpoint. `end` is called once, last; OK: the job ended;
+  // where the trust's files cannot be read, from within the constructor.
   JobWatch(const std::string& endpoint, const JobAddress& address,
            OnStatus status, OnEnd end);
   // Cancels, and waits for the end.
@@ -61,6 +82,7 @@ class JobWatch : private grpc::ClientReadReactor<v1::JobStatus> {
   void OnDone(const grpc::Status& status) override;
 
   const std::string endpoint_;
+  const std::shared_ptr<TrustVerdict> verdict_;  // The credentials' as well.
   const OnStatus on_status_;
   const OnEnd on_end_;
   std::unique_ptr<v1::Admin::Stub> stub_;

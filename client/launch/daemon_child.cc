@@ -68,7 +68,13 @@ absl::Status DaemonChild::Spawn(bool resume) {
                      settings};
   if (resume) spawn.arguments.push_back("--resume");
   if (options_.ephemeral) spawn.arguments.push_back("--ephemeral");
+  spawn.arguments.insert(spawn.arguments.end(), options_.wire_flags.begin(),
+                         options_.wire_flags.end());
   spawn.environment = options_.environment;
+  if (!options_.secret_text.empty()) {
+    spawn.environment.push_back(
+        absl::StrCat("ROLLCALL_SECRET=", options_.secret_text));
+  }
   spawn.log_file = options_.log_file;
   spawn.inherited_fd = fds[1];
   auto pid = SpawnSelf(spawn);

@@ -3,7 +3,8 @@
 //
 // The pipe (`--ready-fd`) carries lines from the daemon: `port N` once it
 // listens, and `end HEX`, a serialized End, when the job has ended. No secret
-// goes through argv: the token is read from the state folder.
+// goes through argv: tokens and keys are read from the state folder, a shared
+// secret from the environment.
 //
 // Thread rule: the launcher's loop thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_DAEMON_CHILD_H_
@@ -32,6 +33,9 @@ struct DaemonChildOptions {
   // Nobody will look for this job again: its daemon removes the folder at its
   // end, should the launcher be gone by then.
   bool ephemeral = false;
+  // How the wire is closed: flags, and what no flag may hold.
+  std::vector<std::string> wire_flags;
+  std::string secret_text;
   std::vector<std::string> environment;
 };
 

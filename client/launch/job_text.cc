@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -115,6 +117,15 @@ ordered_json StatusJson(const v1::JobStatus& status) {
         {"detail", cause.detail().empty() ? Cause(cause) : cause.detail()}};
   }
   json["waited_s"] = absl::ToDoubleSeconds(Waited(status));
+  // By code, in one order.
+  const std::map<std::string, uint64_t> refused(status.refused().begin(),
+                                                status.refused().end());
+  json["refused"] = ordered_json::object();
+  for (const auto& [code, count] : refused) json["refused"][code] = count;
+  json["strangers"] = {{"silent", status.strangers().silent()},
+                       {"garbage", status.strangers().garbage()},
+                       {"crowded", status.strangers().crowded()},
+                       {"unknown", status.strangers().unknown()}};
   return json;
 }
 
@@ -176,6 +187,14 @@ std::string StatusTable(const v1::JobStatus& status) {
   if (status.has_exit_code()) {
     absl::StrAppend(&text, "ended: ", status.end_reason(), " (exit code ",
                     status.exit_code(), ")\n");
+  }
+  std::vector<std::string> refused;
+  for (const auto& [code, count] : std::map<std::string, uint64_t>(
+           status.refused().begin(), status.refused().end())) {
+    refused.push_back(absl::StrCat(count, " ", code));
+  }
+  if (!refused.empty()) {
+    absl::StrAppend(&text, "turned away: ", absl::StrJoin(refused, ", "), "\n");
   }
   return text;
 }

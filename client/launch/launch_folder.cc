@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "daemon/journal/private_folder.h"
+#include "daemon/security/identity.h"
+#include "daemon/security/kept_tokens.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
@@ -38,41 +42,19 @@ absl::Status SystemError(const std::string& what, const std::string& path,
       absl::StrCat(what, " ", path, ": ", strerror(errno), next));
 }
 
-// Written beside and renamed: a reader sees the old or the new.
-absl::Status WritePrivate(const std::string& path, const std::string& text) {
-  const std::string beside = path + ".new";
-  unlink(beside.c_str());
-  const int fd =
-      open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return SystemError("cannot write", beside);
-  const ssize_t wrote = write(fd, text.data(), text.size());
-  close(fd);
-  if (wrote != static_cast<ssize_t>(text.size()) ||
-      rename(beside.c_str(), path.c_str()) != 0) {
-    return SystemError("cannot write", path);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status MakePrivateFolder(const std::string& path) {
-  std::error_code failed;
-  fs::create_directories(fs::path(path).parent_path(), failed);
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return SystemError("cannot make the state folder", path,
-                       "; give another with --state DIR");
-  }
-  if (chmod(path.c_str(), 0700) != 0) {
-    return SystemError("cannot make private the state folder", path,
-                       "; give another with --state DIR");
-  }
-  return absl::OkStatus();
+// Whatever bytes a path holds.
+std::string Dump(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false,
+                   nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LaunchFolder>> LaunchFolder::Open(
     const std::string& path) {
-  if (absl::Status made = MakePrivateFolder(path); !made.ok()) return made;
+  if (absl::Status made = MakePrivateFolder(path, "lock"); !made.ok()) {
+    return made;
+  }
   const std::string lock_file = path + "/lock";
   const int fd = open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return SystemError("cannot open", lock_file);
@@ -112,16 +94,18 @@ LaunchFolder::LaunchFolder(std::string path, int lock_fd)
 
 LaunchFolder::~LaunchFolder() { close(lock_fd_); }
 
-absl::Status LaunchFolder::WriteToken(const std::string& text) {
-  return WritePrivate(token_file(), text + "\n");
-}
-
 absl::Status LaunchFolder::WriteRunning(const RunningJob& running) {
-  const nlohmann::ordered_json json = {{"job", running.job},
-                                       {"endpoint", running.endpoint},
-                                       {"daemon_pid", running.daemon_pid},
-                                       {"join", running.join_string}};
-  return WritePrivate(path_ + kRunningFile, json.dump() + "\n");
+  nlohmann::ordered_json json = {{"job", running.job},
+                                 {"endpoint", running.endpoint},
+                                 {"daemon_pid", running.daemon_pid},
+                                 {"join", running.join_string}};
+  if (!running.trust.ca_file.empty()) {
+    json["tls"] = {{"ca", running.trust.ca_file},
+                   {"cert", running.trust.cert_file},
+                   {"key", running.trust.key_file},
+                   {"server_name", running.trust.server_name}};
+  }
+  return WriteSecretFile(path_ + kRunningFile, Dump(json) + "\n");
 }
 
 std::string StateRoot() {
@@ -130,9 +114,13 @@ std::string StateRoot() {
   if (state != nullptr && state[0] == '/') {
     return absl::StrCat(state, "/rollcall");
   }
+  // Never a place that is everybody's.
   const char* home = getenv("HOME");
-  return absl::StrCat(home == nullptr ? "/tmp" : home,
-                      "/.local/state/rollcall");
+  if (home == nullptr || home[0] != '/') {
+    const passwd* user = getpwuid(geteuid());
+    home = user != nullptr && user->pw_dir[0] == '/' ? user->pw_dir : "/root";
+  }
+  return absl::StrCat(home, "/.local/state/rollcall");
 }
 
 absl::StatusOr<RunningJob> ReadRunningJob(const std::string& folder) {
@@ -153,6 +141,20 @@ absl::StatusOr<RunningJob> ReadRunningJob(const std::string& folder) {
   running.endpoint = json["endpoint"];
   running.join_string = json["join"];
   running.daemon_pid = json["daemon_pid"];
+  if (!json.contains("tls")) return running;
+  const auto read = [&tls = json["tls"]](const char* key, std::string& to) {
+    if (!tls.is_object() || !tls.contains(key) || !tls[key].is_string()) {
+      return false;
+    }
+    to = tls[key];
+    return true;
+  };
+  if (!read("ca", running.trust.ca_file) ||
+      !read("cert", running.trust.cert_file) ||
+      !read("key", running.trust.key_file) ||
+      !read("server_name", running.trust.server_name)) {
+    return absl::NotFoundError(absl::StrCat(path, " is damaged"));
+  }
   return running;
 }
 
@@ -187,7 +189,8 @@ void ForgetRun(const std::string& folder, bool all) {
     return;
   }
   fs::remove(folder + kRunningFile, ignored);
-  fs::remove(folder + "/token", ignored);
+  fs::remove(folder + kAdminTokenFile, ignored);
+  fs::remove(folder + kWorkerTokenFile, ignored);
 }
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {

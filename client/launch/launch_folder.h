@@ -1,5 +1,5 @@
 // LaunchFolder: what a launcher keeps on disk for one job (0700): the daemon's
-// journal and log, the token, and where the running job is found.
+// journal, keys, tokens and log, and where the running job is found.
 //
 // Thread rule: one thread. Several processes: a lock on the folder lets one
 // launcher at a time own it; reading a running job needs no lock.
@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "daemon/security/trust.h"
 
 namespace rollcall {
 
@@ -22,23 +23,24 @@ struct RunningJob {
   std::string endpoint;
   std::string join_string;
   int daemon_pid = 0;
+  // The user's own PKI, where the join string does not say how the daemon is
+  // known.
+  Trust trust;
 };
 
 class LaunchFolder {
  public:
-  // Makes the folder where it is missing, and locks it. FAILED_PRECONDITION:
-  // another launcher has it, or the daemon of an earlier one still runs; says
-  // which process, and what to do.
+  // Makes the folder where it is missing, and locks it. FAILED_PRECONDITION: it
+  // is not ours alone (MakePrivateFolder), another launcher has it, or the
+  // daemon of an earlier one still runs; says which process, and what to do.
   static absl::StatusOr<std::unique_ptr<LaunchFolder>> Open(
       const std::string& path);
   // Gives the lock back.
   ~LaunchFolder();
 
   const std::string& path() const { return path_; }
-  std::string token_file() const { return path_ + "/token"; }
   std::string daemon_log() const { return path_ + "/daemon.log"; }
 
-  absl::Status WriteToken(const std::string& text);
   absl::Status WriteRunning(const RunningJob& running);
 
  private:
@@ -58,7 +60,7 @@ std::vector<RunningJob> RunningJobs(const std::string& root);
 // Whether a process is a daemon that this binary started.
 bool IsLivingDaemon(int pid);
 
-// After a run: removes where it was found and its token, or with `all` the
+// After a run: removes where it was found and its tokens, or with `all` the
 // whole folder.
 void ForgetRun(const std::string& folder, bool all);
 

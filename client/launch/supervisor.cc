@@ -18,15 +18,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/agent/signal_pipe.h"
-#include "client/facts/facts.h"
 #include "client/launch/admin_client.h"
 #include "client/launch/daemon_child.h"
 #include "client/launch/job_text.h"
 #include "client/launch/launch_folder.h"
+#include "client/launch/launch_wire.h"
 #include "client/launch/live_line.h"
 #include "client/launch/spawn.h"
 #include "daemon/core/exit_codes.h"
-#include "daemon/security/join_string.h"
+#include "daemon/security/identity.h"
+#include "daemon/security/token.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/mutex.h"
 
@@ -81,7 +82,8 @@ class Latest {
 
 class Supervisor {
  public:
-  Supervisor(LaunchOptions options, std::unique_ptr<LaunchFolder> state);
+  Supervisor(LaunchOptions options, std::unique_ptr<LaunchFolder> state,
+             LaunchWire wire);
   int Run();
 
  private:
@@ -92,6 +94,8 @@ class Supervisor {
 
   absl::Status StartDaemon();
   void DaemonListens();
+  void TellHowToJoin(const std::string& endpoint,
+                     const std::string& join_string);
   void StartAgents();
   void StartAgent(const std::string& name, bool own);
 
@@ -110,12 +114,15 @@ class Supervisor {
   // Asks for the end of the job; again by itself after a daemon's restart.
   void Stop(int exit_code, const std::string& reason, bool now);
   void SendStop();
+  // Takes the admin token anew, which may have been rotated since.
+  void RefreshToken();
   void KillAgents(int signal);
   void GiveUp(const std::string& why);
   int Finish();
 
   const LaunchOptions options_;
   const std::unique_ptr<LaunchFolder> state_;
+  const LaunchWire wire_;
   SignalPipe signals_{{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}};
   LiveLine line_{LiveLine::OnTerminal()};
   JobAddress address_;
@@ -144,7 +151,8 @@ class Supervisor {
 };
 
 DaemonChildOptions ForDaemon(const LaunchOptions& options,
-                             const LaunchFolder& state) {
+                             const LaunchFolder& state,
+                             const LaunchWire& wire) {
   DaemonChildOptions wanted;
   wanted.job = options.job;
   wanted.settings = options.settings;
@@ -152,17 +160,21 @@ DaemonChildOptions ForDaemon(const LaunchOptions& options,
   wanted.state_dir = state.path();
   wanted.log_file = state.daemon_log();
   wanted.ephemeral = options.ephemeral;
+  wanted.wire_flags = wire.DaemonFlags();
+  if (wire.options.secret) wanted.secret_text = wire.options.secret->Text();
   wanted.environment = options.environment;
   return wanted;
 }
 
 Supervisor::Supervisor(LaunchOptions options,
-                       std::unique_ptr<LaunchFolder> state)
+                       std::unique_ptr<LaunchFolder> state, LaunchWire wire)
     : options_(std::move(options)),
       state_(std::move(state)),
-      daemon_(ForDaemon(options_, *state_)) {
+      wire_(std::move(wire)),
+      daemon_(ForDaemon(options_, *state_, wire_)) {
   address_.job = options_.job;
-  address_.token = options_.token ? *options_.token : MakeToken();
+  address_.token = wire_.tokens.admin;
+  address_.trust = wire_.trust;
 }
 
 int Supervisor::Run() {
@@ -179,9 +191,10 @@ int Supervisor::Run() {
 
 absl::Status Supervisor::StartDaemon() {
   unlink(state_->daemon_log().c_str());
-  if (absl::Status wrote = state_->WriteToken(TokenText(address_.token));
-      !wrote.ok()) {
-    return wrote;
+  if (wire_.options.insecure) {
+    line_.Print(
+        "WARNING: --insecure: everybody on this machine can read along and "
+        "take part; for trying things out only");
   }
   return daemon_.Start();
 }
@@ -189,34 +202,19 @@ absl::Status Supervisor::StartDaemon() {
 void Supervisor::DaemonListens() {
   const std::string endpoint = LocalEndpoint(options_.listen, daemon_.port());
   address_.endpoints = {endpoint};
-  v1::JoinString join;
-  for (const std::string& each :
-       JoinEndpoints(options_.listen, daemon_.port(), GatherFacts())) {
-    join.add_endpoints(each);
-  }
-  join.set_job(options_.job);
-  *join.mutable_token() = address_.token;
-  const std::string text = EncodeJoinString(join);
-  const absl::Status wrote = state_->WriteRunning(
-      {options_.job, endpoint, text, static_cast<int>(daemon_.pid())});
+  const std::string join_string =
+      wire_.JoinString(wire_.Endpoints(options_.listen, daemon_.port()),
+                       options_.job, wire_.tokens.worker);
+  const absl::Status wrote =
+      state_->WriteRunning({options_.job, endpoint, join_string,
+                            static_cast<int>(daemon_.pid()), wire_.trust});
   if (!wrote.ok()) line_.Print(wrote.message());
   if (!agents_started_) {
     agents_started_ = true;
     StartAgents();
-    if (options_.json) {
-      const nlohmann::ordered_json event = {{"event", "joinable"},
-                                            {"job", options_.job},
-                                            {"endpoint", endpoint},
-                                            {"join", text}};
-      std::printf("%s\n", OneLine(event).c_str());
-      std::fflush(stdout);
-    } else if (options_.settings.nodes_max() > agents_.size()) {
-      line_.Print(absl::StrCat("job ", options_.job, " waits for ",
-                               options_.settings.nodes_max() - agents_.size(),
-                               " more; on each of them:\n\n  rollcall join ",
-                               text, " -- CMD...\n"));
-    }
+    TellHowToJoin(endpoint, join_string);
   }
+  RefreshToken();
   watch_ = nullptr;
   watch_ = std::make_unique<JobWatch>(
       endpoint, address_,
@@ -224,6 +222,23 @@ void Supervisor::DaemonListens() {
       // A daemon that dies is seen by its pid, and the watch begins anew.
       [](absl::Status) {});
   if (stop_) SendStop();
+}
+
+void Supervisor::TellHowToJoin(const std::string& endpoint,
+                               const std::string& join_string) {
+  if (options_.json) {
+    const nlohmann::ordered_json event = {{"event", "joinable"},
+                                          {"job", options_.job},
+                                          {"endpoint", endpoint},
+                                          {"join", join_string}};
+    std::printf("%s\n", OneLine(event).c_str());
+    std::fflush(stdout);
+  } else if (options_.settings.nodes_max() > agents_.size()) {
+    line_.Print(absl::StrCat("job ", options_.job, " waits for ",
+                             options_.settings.nodes_max() - agents_.size(),
+                             " more; on each of them:\n\n  rollcall join ",
+                             join_string, " -- CMD...\n"));
+  }
 }
 
 void Supervisor::StartAgents() {
@@ -234,21 +249,21 @@ void Supervisor::StartAgents() {
 }
 
 void Supervisor::StartAgent(const std::string& name, bool own) {
-  v1::JoinString join;
-  join.add_endpoints(address_.endpoints.front());
-  join.set_job(options_.job);
-  *join.mutable_token() = address_.token;
   SpawnOptions spawn;
   spawn.arguments = {"agent", "--name", name};
   if (own) spawn.arguments.push_back("--launcher");
   spawn.arguments.insert(spawn.arguments.end(), options_.agent_flags.begin(),
                          options_.agent_flags.end());
+  const std::vector<std::string> wire = wire_.AgentFlags();
+  spawn.arguments.insert(spawn.arguments.end(), wire.begin(), wire.end());
   spawn.arguments.push_back("--");
   spawn.arguments.insert(spawn.arguments.end(), options_.command.begin(),
                          options_.command.end());
   spawn.environment = options_.environment;
-  spawn.environment.push_back(
-      absl::StrCat("ROLLCALL_JOIN=", EncodeJoinString(join)));
+  spawn.environment.push_back(absl::StrCat(
+      "ROLLCALL_JOIN=",
+      wire_.JoinString(address_.endpoints, options_.job,
+                       own ? wire_.tokens.admin : wire_.tokens.worker)));
   auto pid = SpawnSelf(spawn);
   if (!pid.ok()) {
     line_.Print(pid.status().message());
@@ -361,6 +376,10 @@ void Supervisor::DaemonDied(int wait_status) {
   const std::string how =
       absl::StrCat("the daemon ", DescribeExit(wait_status));
   if (!fine || interrupts_ > 1 || (stop_ && agents_.empty())) {
+    if (stop_) {
+      return GiveUp(absl::StrCat("the run was stopped; ", how,
+                                 " before it could say how the run ended"));
+    }
     GiveUp(absl::StrCat(
         how, listened ? ", too often to start it again" : " at its start",
         words.empty() ? "" : absl::StrCat("; its last words:\n", words)));
@@ -418,7 +437,15 @@ void Supervisor::Stop(int exit_code, const std::string& reason, bool now) {
   SendStop();
 }
 
+void Supervisor::RefreshToken() {
+  const auto text = ReadSecretFile(state_->path() + kAdminTokenFile);
+  if (!text.ok()) return;
+  auto token = ParseTokenText(*text);
+  if (token.ok()) address_.token = *std::move(token);
+}
+
 void Supervisor::SendStop() {
+  RefreshToken();
   if (address_.endpoints.empty()) {  // Nothing runs yet.
     GiveUp("stopped before the daemon listened");
     return;
@@ -427,7 +454,10 @@ void Supervisor::SendStop() {
   stop_again_at_ = stopped.ok() || daemon_.pid() < 0
                        ? absl::InfiniteFuture()
                        : MonotonicNow() + kStopAgain;
-  if (!stopped.ok() && interrupts_ > 1) KillAgents(SIGTERM);
+  // Who cannot steer the daemon any more can still ask the agents.
+  const bool refused = absl::IsUnauthenticated(stopped.status()) ||
+                       absl::IsPermissionDenied(stopped.status());
+  if (!stopped.ok() && (interrupts_ > 1 || refused)) KillAgents(SIGTERM);
 }
 
 void Supervisor::KillAgents(int signal) {
@@ -525,7 +555,13 @@ int RunLaunch(LaunchOptions options) {
     LiveLine(false).Print(state.status().message());
     return kExitRendezvous;
   }
-  return Supervisor(std::move(options), *std::move(state)).Run();
+  auto wire = LaunchWire::Make((*state)->path(), options.wire);
+  if (!wire.ok()) {
+    LiveLine(false).Print(wire.status().message());
+    return kExitRendezvous;
+  }
+  return Supervisor(std::move(options), *std::move(state), *std::move(wire))
+      .Run();
 }
 
 }  // namespace rollcall

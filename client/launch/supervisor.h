@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "client/launch/addresses.h"
+#include "client/launch/launch_wire.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -24,8 +25,7 @@ struct LaunchOptions {
   std::string job;
   v1::JobSettings settings;
   HostPort listen;
-  // Unset: a fresh one is made.
-  std::optional<v1::JoinToken> token;
+  WireOptions wire;
   std::string state_dir;
   // The job's name was made up: its state goes with it.
   bool ephemeral = false;

@@ -11,15 +11,15 @@
 namespace rollcall {
 namespace {
 
-// Far above what a run can reach, and far enough below 2^63 that counting on
-// from it never overflows what a journal holds.
-constexpr uint64_t kGenerationMost = uint64_t{1} << 62;
 constexpr size_t kInterfaceNameBytesMax = 15;
 constexpr size_t kShortTextBytesMax = 256;
 constexpr size_t kWarningsMax = 64;
 constexpr size_t kFindingsMax = 256;
 constexpr size_t kDevicesMax = 256;
+constexpr size_t kPlannedMax = 64;
+constexpr size_t kPlannedBytesMax = 8 << 10;
 constexpr size_t kSecretBytesMax = 64;
+constexpr size_t kRunBytesMax = 64;
 constexpr size_t kNcclIdsMax = size_t{Limits::nodes_max} *
                                Limits::ranks_per_node_max /
                                Limits::ranks_per_nccl_id;
@@ -48,11 +48,6 @@ bool IsLowerId(std::string_view text, size_t bytes_max) {
     }
   }
   return true;
-}
-
-absl::Status AdmitGeneration(const char* field, uint64_t generation) {
-  if (generation <= kGenerationMost) return absl::OkStatus();
-  return Unfit(field, absl::StrCat("at most ", kGenerationMost), generation);
 }
 
 absl::Status AdmitInterfaceName(const char* field, std::string_view name) {
@@ -149,7 +144,8 @@ absl::Status AdmitCredential(const v1::Hello& hello) {
     case v1::Hello::CREDENTIAL_NOT_SET:
       break;
   }
-  return Unfit("credential", "a token or a node credential", "");
+  // No right to enter, which is not a matter of grammar.
+  return absl::OkStatus();
 }
 
 absl::Status AdmitExit(const v1::RankExited& exited) {
@@ -200,19 +196,22 @@ absl::Status AdmitProbed(const v1::Probed& probed) {
   return absl::OkStatus();
 }
 
-absl::Status AdmitPrepared(const v1::Prepared& prepared) {
-  RETURN_IF_REFUSED(AdmitGeneration("generation", prepared.generation()));
-  RETURN_IF_REFUSED(AdmitCount("master_port", prepared.master_port(), 65535));
-  RETURN_IF_REFUSED(
-      AdmitCount("nccl_ids", prepared.nccl_ids_size(), kNcclIdsMax));
-  RETURN_IF_REFUSED(
-      AdmitCount("warnings", prepared.warnings_size(), kWarningsMax));
-  for (const std::string& id : prepared.nccl_ids()) {
+absl::Status AdmitNcclIds(
+    const google::protobuf::RepeatedPtrField<std::string>& ids) {
+  RETURN_IF_REFUSED(AdmitCount("nccl_ids", ids.size(), kNcclIdsMax));
+  for (const std::string& id : ids) {
     if (id.size() != Limits::nccl_id_bytes) {
       return Unfit("length of nccl_ids", "exactly 128 bytes each", id.size());
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status AdmitPrepared(const v1::Prepared& prepared) {
+  RETURN_IF_REFUSED(AdmitGeneration("generation", prepared.generation()));
+  RETURN_IF_REFUSED(AdmitCount("master_port", prepared.master_port(), 65535));
+  RETURN_IF_REFUSED(AdmitNcclIds(prepared.nccl_ids()));
+  return AdmitCount("warnings", prepared.warnings_size(), kWarningsMax);
 }
 
 absl::Status AdmitStopped(const v1::Stopped& stopped) {
@@ -237,6 +236,41 @@ absl::Status AdmitExchange(const v1::ExchangeIn& exchange) {
   for (const std::string& value : exchange.values()) {
     RETURN_IF_REFUSED(AdmitCount("length of values", value.size(),
                                  Limits::exchange_value_bytes_max));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdmitMember(const v1::Member& member) {
+  RETURN_IF_REFUSED(AdmitNodeName(member.node()));
+  RETURN_IF_REFUSED(AdmitAddress(member.address()));
+  if (member.ranks() < 1 || member.ranks() > Limits::ranks_per_node_max) {
+    return Unfit("members.ranks",
+                 absl::StrCat("1 to ", Limits::ranks_per_node_max),
+                 member.ranks());
+  }
+  RETURN_IF_REFUSED(
+      AdmitCount("members.seat", member.seat(), Limits::nodes_max - 1));
+  RETURN_IF_REFUSED(AdmitCount("members.addresses", member.addresses_size(),
+                               Limits::addresses_per_node_max));
+  for (const std::string& address : member.addresses()) {
+    RETURN_IF_REFUSED(AdmitAddress(address));
+  }
+  RETURN_IF_REFUSED(
+      AdmitCount("members.infiniband", member.infiniband_size(), kDevicesMax));
+  for (const v1::InfinibandPort& port : member.infiniband()) {
+    RETURN_IF_REFUSED(AdmitInfiniband(port));
+  }
+  RETURN_IF_REFUSED(
+      AdmitCount("members.gpus", member.gpus_size(), kDevicesMax));
+  for (const v1::Gpu& gpu : member.gpus()) RETURN_IF_REFUSED(AdmitGpu(gpu));
+  RETURN_IF_REFUSED(
+      AdmitCount("members.plan", member.plan_size(), kPlannedMax));
+  for (const v1::PlannedVariable& variable : member.plan()) {
+    for (const std::string* text :
+         {&variable.name(), &variable.value(), &variable.reason()}) {
+      RETURN_IF_REFUSED(
+          AdmitPlainText("members.plan", *text, kPlannedBytesMax));
+    }
   }
   return absl::OkStatus();
 }
@@ -362,9 +396,37 @@ absl::Status AdmitFacts(const v1::Facts& facts) {
   return absl::OkStatus();
 }
 
+absl::Status AdmitWorld(const v1::World& world) {
+  RETURN_IF_REFUSED(AdmitJobId(world.job()));
+  if (!IsLowerId(world.run(), kRunBytesMax)) {
+    return Unfit("run", "1 to 64 of [a-z0-9-]", world.run());
+  }
+  RETURN_IF_REFUSED(AdmitGeneration("generation", world.generation()));
+  RETURN_IF_REFUSED(
+      AdmitCount("members", world.members_size(), Limits::nodes_max));
+  for (const v1::Member& member : world.members()) {
+    RETURN_IF_REFUSED(AdmitMember(member));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdmitSeal(const v1::Seal& seal, const v1::World& world) {
+  if (seal.generation() != world.generation()) {
+    return Unfit("seal.generation", absl::StrCat(world.generation()),
+                 seal.generation());
+  }
+  const std::string expected =
+      world.members().empty() ? "" : world.members(0).address();
+  if (seal.master_address() != expected) {
+    return Unfit("seal.master_address", expected, seal.master_address());
+  }
+  RETURN_IF_REFUSED(AdmitCount("seal.master_port", seal.master_port(), 65535));
+  return AdmitNcclIds(seal.nccl_ids());
+}
+
 absl::Status AdmitHello(const v1::Hello& hello) {
   RETURN_IF_REFUSED(AdmitJobId(hello.job()));
-  if (!hello.run().empty() && !IsLowerId(hello.run(), 64)) {
+  if (!hello.run().empty() && !IsLowerId(hello.run(), kRunBytesMax)) {
     return Unfit("run", "empty, or 1 to 64 of [a-z0-9-]", hello.run());
   }
   RETURN_IF_REFUSED(AdmitNodeName(hello.node()));

@@ -30,6 +30,12 @@ absl::Status AdmitAddress(std::string_view address);
 absl::Status AdmitExchangeKey(std::string_view key);
 absl::Status AdmitSettings(const v1::JobSettings& settings);
 absl::Status AdmitFacts(const v1::Facts& facts);
+// A world's grammar and bounds: names, addresses, texts, counts, generation.
+// That its ranks are dense is DecodeWorld's business.
+absl::Status AdmitWorld(const v1::World& world);
+// Against the world it belongs to: generation, node rank 0's address, port,
+// NCCL ids. What is said for want of ids is cleaned, not refused: CleanSeal.
+absl::Status AdmitSeal(const v1::Seal& seal, const v1::World& world);
 absl::Status AdmitHello(const v1::Hello& hello);
 // Everything but Hello. Checks sizes and grammar; whether a message fits the
 // state of the job is the core's business.
@@ -39,12 +45,19 @@ absl::Status AdmitMessage(const v1::AgentMessage& message);
 // bound.
 void CleanHello(v1::Hello& hello);
 void CleanMessage(v1::AgentMessage& message);
+void CleanSeal(v1::Seal& seal);
+// For the agent: what a daemon says of the roll call, of an abort and of the
+// end. Worlds, seals and exchanged values pass as they are.
+void CleanDaemonMessage(v1::DaemonMessage& message);
 
 // `text` with control characters and invalid UTF-8 replaced by '?', at most
 // `bytes_max` bytes: for what people wrote (reasons, stderr tails), which is
 // cleaned and not refused. Newline and tab stay if `multiline`.
 std::string Printable(std::string_view text, size_t bytes_max,
                       bool multiline = false);
+
+// `text` in quotes for a log line, with what would end or forge them escaped.
+std::string Quoted(std::string_view text);
 
 }  // namespace rollcall
 

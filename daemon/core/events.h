@@ -22,15 +22,16 @@ using SessionId = uint64_t;
 
 // --- Events -----------------------------------------------------------------
 
-// A stream said Hello. The shell has checked its token (or credential) and
-// daemon/core/admission its grammar.
+// A stream said Hello. The shell has checked its token (or credential, see
+// Job::CredentialStands) and daemon/core/admission its grammar.
 struct Attend {
   SessionId session;
   v1::Hello hello;
   // Address that the stream comes from, without port.
   std::string observed_address;
-  // Random bytes for Welcome.node_credential, should it be needed.
-  std::string fresh_credential;
+  // What Welcome.node_credential shall say: made of this Hello's job, run, node
+  // and incarnation.
+  std::string credential;
 };
 
 // A stream that had attended said something else than Hello. Admission has

@@ -7,6 +7,9 @@
 namespace rollcall {
 namespace {
 
+// Far above what a run can reach, and far enough below 2^63 that counting on
+// from it never overflows what a journal holds.
+constexpr uint64_t kGenerationMost = uint64_t{1} << 62;
 constexpr size_t kShownBytesMax = 64;
 constexpr int64_t kDurationSecondsMax = int64_t{366} * 24 * 3600;
 
@@ -91,6 +94,11 @@ absl::Status AdmitPlainText(const char* field, std::string_view text,
 absl::Status AdmitCount(const char* field, uint64_t count, uint64_t most) {
   if (count <= most) return absl::OkStatus();
   return Unfit(field, absl::StrCat("at most ", most), count);
+}
+
+absl::Status AdmitGeneration(const char* field, uint64_t generation) {
+  if (generation <= kGenerationMost) return absl::OkStatus();
+  return Unfit(field, absl::StrCat("at most ", kGenerationMost), generation);
 }
 
 absl::Status AdmitDuration(const char* field,

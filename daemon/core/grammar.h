@@ -23,6 +23,8 @@ absl::Status Unfit(const char* field, const std::string& expected,
 // At most `bytes_max` bytes of printable ASCII; may be empty.
 absl::Status AdmitPlainText(const char* field, std::string_view text,
                             size_t bytes_max);
+// At most 2^62.
+absl::Status AdmitGeneration(const char* field, uint64_t generation);
 // At most `most` of something.
 absl::Status AdmitCount(const char* field, uint64_t count, uint64_t most);
 

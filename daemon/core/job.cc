@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/core/admission.h"
 #include "daemon/core/check.h"
 #include "daemon/core/durations.h"
+#include "daemon/core/grammar.h"
 #include "daemon/core/world.h"
 
 namespace rollcall {
@@ -54,6 +56,24 @@ void ApplySettings(v1::JobSettings& s, Limits& limits) {
   if (s.grow() == v1::GROW_UNSPECIFIED) s.set_grow(v1::GROW_BOUNDARY);
 }
 
+// The open generation's world, where the journal has one that can be.
+absl::StatusOr<v1::World> WorldOf(const JournalState& state) {
+  if (!state.proposal.has_value()) return absl::NotFoundError("no proposal");
+  absl::StatusOr<v1::World> world = DecodeWorld(state.proposal->world());
+  if (!world.ok()) return world;
+  bool fits = world->run() == state.run &&
+              world->generation() == state.generation &&
+              state.proposal->generation() == state.generation;
+  for (const v1::Member& member : world->members()) {
+    fits = fits && member.seat() < state.settings.nodes_max();
+  }
+  if (state.seal.has_value()) {
+    fits = fits && AdmitSeal(*state.seal, *world).ok();
+  }
+  if (fits) return world;
+  return absl::InvalidArgumentError("a world of another run or generation");
+}
+
 }  // namespace
 
 Job::Job(std::string job, std::string run, const v1::JobSettings& settings,
@@ -76,6 +96,25 @@ Job::Job(std::string job, std::string run, const v1::JobSettings& settings,
   next_waiting_ = now + absl::Seconds(1);
 }
 
+absl::Status Job::CheckJournal(const JournalState& state) {
+  if (state.end.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("run ", state.run,
+                     ": expected one that goes on, but it "
+                     "has ended"));
+  }
+  const v1::JobSettings& settings = state.settings;
+  if (!settings.has_nodes_min() || !settings.has_nodes_max()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "run ", state.run, ": its settings do not say how many nodes"));
+  }
+  if (absl::Status admitted = AdmitSettings(settings); !admitted.ok()) {
+    return admitted;
+  }
+  // So far below what a message may say that the run can go on from it.
+  return AdmitCount("generation", state.generation, uint64_t{1} << 61);
+}
+
 Job Job::Restore(std::string job, const JournalState& state,
                  const Limits& limits, absl::Time now) {
   CHECK(!state.end.has_value());
@@ -85,10 +124,7 @@ Job Job::Restore(std::string job, const JournalState& state,
       std::min(state.restarts_charged, restored.limits_.max_restarts);
   restored.why_.set_code(v1::REASON_CODE_DAEMON_RESTART);
   restored.why_.set_reason("the daemon was started again");
-  if (!state.proposal.has_value()) return restored;
-  // The journal is our own; one that does not decode is treated as having no
-  // world, and the members are formed anew.
-  absl::StatusOr<v1::World> world = DecodeWorld(state.proposal->world());
+  absl::StatusOr<v1::World> world = WorldOf(state);
   if (!world.ok()) return restored;
   for (const v1::Member& member : world->members()) {
     Node& node = restored.nodes_[member.node()];
@@ -150,6 +186,7 @@ std::vector<Action> Job::Step(const Event& event, absl::Time now) {
 void Job::On(const Said& said) {
   Node* node = NodeOf(said.session);
   if (node == nullptr) return;  // Of a stream that was ended meanwhile.
+  node->confirmed = true;
   if (phase_ != Phase::kEnded) SetDeadline(*node, now_ + limits_.lease);
   const v1::AgentMessage& m = said.message;
   switch (m.kind_case()) {

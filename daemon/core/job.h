@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "daemon/core/events.h"
 #include "daemon/core/exchange.h"
@@ -60,7 +61,12 @@ class Job {
   Job(std::string job, std::string run, const v1::JobSettings& settings,
       const Limits& limits, absl::Time now);
 
-  // Goes on with a run from its journal. `state.end` must be unset.
+  // Whether Restore may be given this. INVALID_ARGUMENT: the run has ended, or
+  // its settings or its generation are none that a daemon has journaled.
+  static absl::Status CheckJournal(const JournalState& state);
+
+  // Goes on with a run from its journal, which CheckJournal has passed. A world
+  // in it that cannot be is left out, and the members are formed anew.
   static Job Restore(std::string job, const JournalState& state,
                      const Limits& limits, absl::Time now);
 
@@ -78,8 +84,16 @@ class Job {
 
   // Grows with every change that Status shows, heartbeats apart.
   uint64_t revision() const { return revision_; }
-  // Whether a credential is the one that this node's incarnation was given.
-  bool CredentialFits(const v1::Hello& hello) const;
+  // Whether the incarnation whose credential this Hello shows may still speak
+  // for its node: not if another one has taken its place.
+  bool CredentialStands(const v1::Hello& hello) const;
+  // Whether this stream attends.
+  bool Attends(SessionId session) const { return sessions_.contains(session); }
+  // Whether this agent, in this life, was let in already and cannot know it: it
+  // has said nothing since its Welcome, which may have been lost on the way.
+  bool AwaitsWord(const v1::Hello& hello) const;
+  // Whether an agent of this life is in and has its credential.
+  bool HasCredential(const v1::Hello& hello) const;
 
   const std::string& name() const { return job_; }
   const std::string& run() const { return run_; }
@@ -100,6 +114,10 @@ class Job {
     v1::Hello hello;
     std::string observed_address;
     std::string credential;
+    // It has said something since its Welcome, and so has its credential.
+    bool confirmed = false;
+    // The incarnation whose credential it came with, where it attended anew.
+    uint64_t attended_from = 0;
     // 0: no living stream.
     SessionId session = 0;
     // When it is lost unless it is heard before; in deadlines_ as well.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/core/admission.h"
 #include "daemon/core/check.h"
 #include "daemon/core/durations.h"
 #include "daemon/core/job.h"
@@ -46,26 +47,34 @@ std::optional<std::string> Contradiction(const v1::JobSettings& ours,
   return std::nullopt;
 }
 
-// In a time that does not depend on where they differ.
-bool SameSecret(const std::string& a, const std::string& b) {
-  if (a.size() != b.size() || a.empty()) return false;
-  unsigned char difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference |= static_cast<unsigned char>(a[i] ^ b[i]);
-  }
-  return difference == 0;
-}
-
 // A member as Restore made it: known by its row alone.
 bool Restored(const v1::Hello& hello) { return hello.incarnation() == 0; }
 
 }  // namespace
 
-bool Job::CredentialFits(const v1::Hello& hello) const {
+bool Job::CredentialStands(const v1::Hello& hello) const {
   const auto at = nodes_.find(hello.node());
-  return at != nodes_.end() && !at->second.gone &&
-         at->second.hello.incarnation() == hello.incarnation() &&
-         SameSecret(at->second.credential, hello.node_credential());
+  // Not known: since the daemon was restarted, or has forgotten it.
+  if (at == nodes_.end() || Restored(at->second.hello)) return true;
+  const Node& node = at->second;
+  const uint64_t from = hello.previous_incarnation();
+  if (from == 0) return node.hello.incarnation() == hello.incarnation();
+  if (node.hello.incarnation() == from) return true;
+  // It has attended anew already, and its Welcome was lost on the way.
+  return node.hello.incarnation() == hello.incarnation() &&
+         node.attended_from == from && !node.confirmed;
+}
+
+bool Job::AwaitsWord(const v1::Hello& hello) const {
+  const auto at = nodes_.find(hello.node());
+  return at != nodes_.end() && !at->second.confirmed &&
+         at->second.hello.incarnation() == hello.incarnation();
+}
+
+bool Job::HasCredential(const v1::Hello& hello) const {
+  const auto at = nodes_.find(hello.node());
+  return at != nodes_.end() && at->second.confirmed && !at->second.gone &&
+         at->second.hello.incarnation() == hello.incarnation();
 }
 
 void Job::On(const Attend& attend) {
@@ -97,7 +106,7 @@ bool Job::RefuseAttend(const Attend& attend) {
     Close(attend.session, code, refusal, text);
     Say(Log::Level::kWarning, absl::StrCat("event=refused node=", hello.node(),
                                            " address=", attend.observed_address,
-                                           " reason=\"", text, "\""));
+                                           " reason=", Quoted(text)));
     return true;
   };
   if (!hello.run().empty() && hello.run() != run_) {
@@ -155,7 +164,7 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
       replaced ? v1::REFUSAL_CODE_REPLACED : v1::REFUSAL_CODE_NAME_TAKEN, text,
       node.observed_address);
   Say(Log::Level::kWarning, absl::StrCat("event=refused node=", hello.node(),
-                                         " reason=\"", text, "\""));
+                                         " reason=", Quoted(text)));
   return true;
 }
 
@@ -198,9 +207,11 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   node.hello = attend.hello;
   node.hello.clear_token();
   node.hello.clear_node_credential();
+  node.hello.clear_previous_incarnation();
   node.hello.clear_held();
   node.observed_address = attend.observed_address;
-  if (node.credential.empty()) node.credential = attend.fresh_credential;
+  node.credential = attend.credential;
+  if (!*redialed) node.attended_from = attend.hello.previous_incarnation();
   node.session = attend.session;
   node.reason.clear();
   sessions_[attend.session] = name;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/core/admission.h"
 #include "daemon/core/check.h"
 #include "daemon/core/job.h"
 #include "daemon/core/root_cause.h"
@@ -97,7 +98,7 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
   const bool stopped = node.stopped;
   Say(Log::Level::kWarning, absl::StrCat("event=lost node=", name,
                                          " code=", v1::ReasonCode_Name(code),
-                                         " reason=\"", reason, "\""));
+                                         " reason=", Quoted(reason)));
   BlameLostNode(node, code, reason);
   if (node.session != 0) {
     Close(node.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST,
@@ -204,8 +205,8 @@ void Job::Finish(v1::End end) {
   SendEnd();
   Say(end_->finished() ? Log::Level::kInfo : Log::Level::kError,
       absl::StrCat("event=end exit_code=", end_->exit_code(),
-                   " code=", v1::ReasonCode_Name(end_->code()), " reason=\"",
-                   end_->reason(), "\""));
+                   " code=", v1::ReasonCode_Name(end_->code()),
+                   " reason=", Quoted(end_->reason())));
   Changed();
 }
 

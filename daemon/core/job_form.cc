@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "daemon/core/admission.h"
 #include "daemon/core/check.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/core/job.h"
@@ -125,8 +126,8 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
   Say(Log::Level::kInfo,
       absl::StrCat("event=form generation=", generation_, " nodes=",
                    seated.size(), " world_size=", world_.world_size(),
-                   " code=", v1::ReasonCode_Name(why_.code()), " reason=\"",
-                   why_.reason(), "\""));
+                   " code=", v1::ReasonCode_Name(why_.code()),
+                   " reason=", Quoted(why_.reason())));
   WarnOfDifferences();
   TellWaiting();
   Changed();
@@ -156,7 +157,7 @@ void Job::Bar(Node& node, const std::string& reason) {
   node.state = v1::NODE_STATE_SPARE;
   node.reason = reason;
   Say(Log::Level::kWarning, absl::StrCat("event=spare node=", node.hello.node(),
-                                         " reason=\"", reason, "\""));
+                                         " reason=", Quoted(reason)));
   Changed();
 }
 
@@ -247,7 +248,7 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
   }
   Say(Log::Level::kWarning, absl::StrCat("event=abort generation=", generation_,
                                          " code=", v1::ReasonCode_Name(code),
-                                         " reason=\"", reason, "\""));
+                                         " reason=", Quoted(reason)));
   Changed();
 }
 

@@ -13,6 +13,56 @@
 
 namespace rollcall {
 
+// The front door: what strangers may cost before they have begun a handshake,
+// and how many handshakes, the costly part, are begun in a second. Per address
+// means one IPv4 address or one IPv6 /64, which is what one customer gets.
+struct DoorLimits {
+  // Connections that have not begun their handshake; a descriptor each. The
+  // listener takes fewer where the process may open few descriptors.
+  size_t waiting_max = 8192;
+  // A few strangers must not fill the door, and a machine that starts a
+  // thousand agents at once must pass it.
+  size_t waiting_per_address_max = 1024;
+  // A client that has connected speaks within a round trip and a bit.
+  absl::Duration silence = absl::Seconds(5);
+  // From arrival to hand-over: shorter than the 20 s that a gRPC client waits
+  // for its connection, so that it hears of the end and redials.
+  absl::Duration patience = absl::Seconds(10);
+  // Two cores do about 1,300 handshakes a second; the burst lets the largest
+  // job's nodes in at once.
+  uint32_t handshakes_per_second = 1024;
+  uint32_t handshakes_burst = 16384;
+  uint32_t handshakes_per_address_per_second = 256;
+  uint32_t handshakes_per_address_burst = 4096;
+  // From the handshake's beginning to a right that was shown (a token, a node
+  // credential): longer than a slow handshake and hello_timeout.
+  absl::Duration guest_patience = absl::Seconds(32);
+  // What somebody may say until then: a Hello, TLS and some more; and before
+  // the first call: what HTTP/2's first window lets through, and as much again
+  // as half of it for all else.
+  size_t guest_bytes_max = 800 << 10;
+  size_t guest_bytes_before_call = 96 << 10;
+  // Calls until then: an agent or a command makes one.
+  int guest_calls_max = 4;
+  // Guests at once; where a process may open few descriptors, an eighth of
+  // those. Beyond it the oldest at the address with the most is shown out.
+  size_t guests_max = 16384;
+  // What all of them may have said; beyond it who has said most is shown out.
+  size_t guests_bytes_max = size_t{1} << 30;
+  // Addresses remembered: all that wait, and all whose burst is not yet whole
+  // again, for at most 16 s.
+  size_t addresses_max = 65536;
+  // Connections that the kernel keeps for us, and how many are accepted from
+  // one socket before those that wait are looked at again.
+  int backlog = 4096;
+  int accepts_per_round = 256;
+  // A name to listen on may mean this many addresses.
+  size_t sockets_max = 16;
+  // Where no descriptor is left and none can be won back, nothing tells when
+  // there is one again: how long until the next try.
+  absl::Duration descriptor_pause = absl::Milliseconds(100);
+};
+
 struct Limits {
   // --- Time ---------------------------------------------------------------
   // How long an agent is believed without being heard.
@@ -49,8 +99,11 @@ struct Limits {
   static constexpr size_t node_name_bytes_max = 253;
   static constexpr size_t job_id_bytes_max = 63;
   static constexpr size_t facts_bytes_max = 64 << 10;
-  // A message from an agent: Hello with the world it holds is the largest.
-  static constexpr size_t agent_message_bytes_max = 8 << 20;
+  // A message from an agent: the NCCL ids of the largest world, and Hello with
+  // the world it holds, are the largest.
+  static constexpr size_t agent_message_bytes_max = 2 << 20;
+  // The first message of a stream, from somebody who may be anybody.
+  static constexpr size_t hello_bytes_max = 768 << 10;
   static constexpr size_t world_bytes_max = 64 << 20;
   static constexpr size_t exchange_value_bytes_max = 4 << 10;
   static constexpr size_t exchange_key_bytes_max = 128;
@@ -62,6 +115,9 @@ struct Limits {
   static constexpr size_t stderr_tail_lines = 20;
   static constexpr size_t jobs_per_daemon_max = 64;
   static constexpr size_t tokens_max = 1024;
+  // Streams that have not said Hello, or wait to be told that they may not;
+  // beyond it the oldest is ended.
+  size_t strangers_max = 4096;
   static constexpr size_t expected_nodes_max = 16384;
   // Names of lost nodes that are remembered, so that they can be named.
   static constexpr size_t lost_names_max = 1024;
@@ -76,13 +132,35 @@ struct Limits {
   static constexpr size_t held_world_bytes_max = 512 << 10;
   static constexpr int ranks_per_nccl_id = 128;
   static constexpr size_t nccl_id_bytes = 128;
+
+  DoorLimits door;
 };
 
 static_assert(Limits::job_id_bytes_max <= Limits::node_name_bytes_max);
-static_assert(Limits::facts_bytes_max < Limits::agent_message_bytes_max);
+static_assert(Limits::facts_bytes_max + Limits::held_world_bytes_max <
+              Limits::hello_bytes_max);
+static_assert(Limits::hello_bytes_max <= Limits::agent_message_bytes_max);
+static_assert(Limits::hello_bytes_max < DoorLimits{}.guest_bytes_max);
+static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
+                  Limits::ranks_per_node_max / Limits::ranks_per_nccl_id <
+              Limits::agent_message_bytes_max);
 static_assert(Limits::exchange_value_bytes_max * Limits::ranks_per_node_max <
               Limits::agent_message_bytes_max);
 static_assert(Limits::world_bytes_max <= Limits::stream_queue_bytes_max);
+static_assert(DoorLimits{}.waiting_per_address_max < DoorLimits{}.waiting_max);
+static_assert(DoorLimits{}.silence < DoorLimits{}.patience);
+static_assert(DoorLimits{}.handshakes_burst >= Limits::nodes_max);
+static_assert(DoorLimits{}.handshakes_per_address_per_second <=
+              DoorLimits{}.handshakes_per_second);
+static_assert(DoorLimits{}.handshakes_per_address_burst <=
+              DoorLimits{}.handshakes_burst);
+// No address is forgotten early: those that wait, and those handed on while a
+// whole burst of one address comes back.
+static_assert(DoorLimits{}.waiting_max + DoorLimits{}.handshakes_burst +
+                  DoorLimits{}.handshakes_per_second *
+                      (DoorLimits{}.handshakes_per_address_burst /
+                       DoorLimits{}.handshakes_per_address_per_second) <=
+              DoorLimits{}.addresses_max);
 
 }  // namespace rollcall
 

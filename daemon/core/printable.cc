@@ -55,6 +55,12 @@ void CleanExit(v1::RankExited& exited) {
   exited.set_error_file(Tail(exited.error_file()));
 }
 
+void CleanCause(v1::RootCause& cause) {
+  cause.set_node(Printable(cause.node(), Limits::node_name_bytes_max));
+  cause.set_detail(Tail(cause.detail()));
+  cause.set_stderr_tail(Tail(cause.stderr_tail()));
+}
+
 }  // namespace
 
 std::string Printable(std::string_view text, size_t bytes_max, bool multiline) {
@@ -82,6 +88,35 @@ void CleanHello(v1::Hello& hello) {
   for (v1::RankExited& exited : *hello.mutable_held()->mutable_exits()) {
     CleanExit(exited);
   }
+}
+
+void CleanDaemonMessage(v1::DaemonMessage& message) {
+  switch (message.kind_case()) {
+    case v1::DaemonMessage::kWaiting: {
+      v1::Waiting& waiting = *message.mutable_waiting();
+      waiting.set_reason(Reason(waiting.reason()));
+      for (std::string& name : *waiting.mutable_missing()) {
+        name = Printable(name, Limits::node_name_bytes_max);
+      }
+      break;
+    }
+    case v1::DaemonMessage::kAbort:
+      message.mutable_abort()->set_reason(Reason(message.abort().reason()));
+      break;
+    case v1::DaemonMessage::kEnd: {
+      v1::End& end = *message.mutable_end();
+      end.set_reason(Reason(end.reason()));
+      if (end.has_root_cause()) CleanCause(*end.mutable_root_cause());
+      for (v1::RootCause& cause : *end.mutable_causes()) CleanCause(cause);
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+void CleanSeal(v1::Seal& seal) {
+  seal.set_nccl_absent(Reason(seal.nccl_absent()));
 }
 
 void CleanMessage(v1::AgentMessage& message) {
@@ -117,6 +152,16 @@ void CleanMessage(v1::AgentMessage& message) {
     default:
       break;
   }
+}
+
+std::string Quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted.push_back('\\');
+    quoted.push_back(c);
+  }
+  quoted.push_back('"');
+  return quoted;
 }
 
 }  // namespace rollcall

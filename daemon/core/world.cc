@@ -1,6 +1,10 @@
 #include "daemon/core/world.h"
 
+#include <set>
+#include <string_view>
+
 #include "absl/strings/str_cat.h"
+#include "daemon/core/admission.h"
 #include "daemon/core/check.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
@@ -57,14 +61,28 @@ absl::StatusOr<v1::World> DecodeWorld(const std::string& bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("not a world: ", bytes.size(), " bytes do not parse"));
   }
+  // Bounds the sum of the ranks as well.
+  if (absl::Status admitted = AdmitWorld(world); !admitted.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("world of generation ", world.generation(), ": ",
+                     std::string(admitted.message())));
+  }
   uint32_t next_rank = 0;
+  std::set<std::string_view> names;
+  std::set<uint32_t> seats;
   for (int i = 0; i < world.members_size(); ++i) {
     const v1::Member& member = world.members(i);
     if (member.node_rank() != static_cast<uint32_t>(i) ||
-        member.first_rank() != next_rank || member.ranks() == 0) {
+        member.first_rank() != next_rank) {
       return absl::InvalidArgumentError(
           absl::StrCat("world of generation ", world.generation(), ": member ",
                        i, " breaks the row of ranks"));
+    }
+    if (!names.insert(member.node()).second ||
+        !seats.insert(member.seat()).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("world of generation ", world.generation(), ": member ",
+                       i, " has the name or the seat of another"));
     }
     next_rank += member.ranks();
   }

@@ -25,7 +25,8 @@ v1::World BuildWorld(const v1::World& header,
 // Deterministic: equal worlds have equal bytes.
 std::string EncodeWorld(const v1::World& world);
 
-// INVALID_ARGUMENT: not a world, or one whose ranks are not dense.
+// INVALID_ARGUMENT: not a world, one that admission refuses, one whose ranks
+// are not dense, or one that has a node or a seat twice.
 absl::StatusOr<v1::World> DecodeWorld(const std::string& bytes);
 
 }  // namespace rollcall

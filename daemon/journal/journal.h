@@ -55,6 +55,13 @@ class JournalStore {
 
   // The last runs of all jobs, by name.
   virtual absl::StatusOr<std::vector<JournaledRun>> LoadAll() = 0;
+
+  // Tokens, in whatever order. All or nothing, errors as above.
+  virtual absl::StatusOr<std::vector<v1::TokenRecord>> LoadTokens() = 0;
+  virtual absl::Status SaveTokens(absl::Span<const v1::TokenRecord> written,
+                                  absl::Span<const std::string> removed) = 0;
+  // Forgets all of them: another run begins.
+  virtual absl::Status DropTokens() = 0;
 };
 
 }  // namespace rollcall

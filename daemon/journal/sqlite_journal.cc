@@ -18,7 +18,8 @@ namespace {
 
 // "rcjl": so that `file` and we can tell it from other databases.
 constexpr int64_t kApplicationId = 0x72636A6C;
-constexpr int64_t kSchemaVersion = 1;
+// 1 had no tokens.
+constexpr int64_t kSchemaVersion = 2;
 
 constexpr char kSchema[] = R"sql(
 CREATE TABLE runs (
@@ -44,11 +45,17 @@ CREATE TABLE headers (
 CREATE INDEX headers_by_job ON headers (job, id);
 )sql";
 
+constexpr char kTokens[] = R"sql(
+CREATE TABLE IF NOT EXISTS tokens (
+  id TEXT PRIMARY KEY,
+  record BLOB NOT NULL
+) WITHOUT ROWID;
+)sql";
+
 constexpr char kColumns[] =
     "SELECT job, run, settings, generation, proposal, seal, run_end, charged, "
     "written_us FROM runs";
 
-// Whether the end of a generation counts against the restart budget.
 // Why something ended, where the entry says it.
 v1::ReasonCode CodeOf(const Journal& action) {
   if (action.kind == Journal::Kind::kEnded) {
@@ -137,7 +144,7 @@ absl::Status SqliteJournal::Prepare() {
   }
   if (empty) SyncFileAndFolder(file_, folder_.path());
   if (absl::Status s = Execute("PRAGMA synchronous = FULL"); !s.ok()) return s;
-  return empty ? MakeSchema() : absl::OkStatus();
+  return empty ? MakeSchema() : Migrate();
 }
 
 absl::Status SqliteJournal::CheckFile(bool& empty) {
@@ -156,7 +163,7 @@ absl::Status SqliteJournal::CheckFile(bool& empty) {
                      *id, ", expected ", kApplicationId,
                      "); give another folder with --state, or move it away"));
   }
-  if (*version != kSchemaVersion) {
+  if (*version > kSchemaVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
         file_, " was written by a newer rollcall (schema ", *version,
         ", this one knows ", kSchemaVersion,
@@ -172,9 +179,16 @@ absl::Status SqliteJournal::CheckFile(bool& empty) {
 }
 
 absl::Status SqliteJournal::MakeSchema() {
-  return Execute(absl::StrCat("BEGIN IMMEDIATE;", kSchema,
+  return Execute(absl::StrCat("BEGIN IMMEDIATE;", kSchema, kTokens,
                               "PRAGMA application_id = ", kApplicationId,
                               "; PRAGMA user_version = ", kSchemaVersion,
+                              "; COMMIT;")
+                     .c_str());
+}
+
+absl::Status SqliteJournal::Migrate() {
+  return Execute(absl::StrCat("BEGIN IMMEDIATE;", kTokens,
+                              "PRAGMA user_version = ", kSchemaVersion,
                               "; COMMIT;")
                      .c_str());
 }
@@ -306,6 +320,51 @@ absl::StatusOr<std::vector<JournaledRun>> SqliteJournal::Read(
     }
     runs.push_back(std::move(run));
   }
+}
+
+absl::StatusOr<std::vector<v1::TokenRecord>> SqliteJournal::LoadTokens() {
+  absl::StatusOr<Statement> rows =
+      Statement::Make(database_, "SELECT id, record FROM tokens");
+  if (!rows.ok()) return rows.status();
+  std::vector<v1::TokenRecord> records;
+  for (;;) {
+    const absl::StatusOr<bool> row = rows->Step();
+    if (!row.ok()) return row.status();
+    if (!*row) return records;
+    v1::TokenRecord record;
+    if (!record.ParseFromString(rows->Text(1)) ||
+        record.status().id() != rows->Text(0)) {
+      return Damaged("a token");
+    }
+    records.push_back(std::move(record));
+  }
+}
+
+absl::Status SqliteJournal::SaveTokens(
+    absl::Span<const v1::TokenRecord> written,
+    absl::Span<const std::string> removed) {
+  if (absl::Status s = Execute("BEGIN IMMEDIATE"); !s.ok()) return s;
+  absl::Cleanup roll_back = [this] {
+    sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
+  };
+  for (const std::string& id : removed) {
+    absl::Status s = Run(database_, "DELETE FROM tokens WHERE id = ?", id);
+    if (!s.ok()) return s;
+  }
+  for (const v1::TokenRecord& record : written) {
+    const std::string bytes = record.SerializeAsString();
+    absl::Status s = Run(
+        database_, "INSERT OR REPLACE INTO tokens (id, record) VALUES (?, ?)",
+        record.status().id(), Blob{bytes});
+    if (!s.ok()) return s;
+  }
+  if (absl::Status s = Execute("COMMIT"); !s.ok()) return s;
+  std::move(roll_back).Cancel();
+  return absl::OkStatus();
+}
+
+absl::Status SqliteJournal::DropTokens() {
+  return Execute("DELETE FROM tokens");
 }
 
 absl::Status SqliteJournal::Execute(const char* sql) {

@@ -3,8 +3,9 @@
 //
 // One row holds a job's last run (settings, highest generation, the open
 // proposal and its seal, the end, what was charged); a second table is the time
-// line of headers. Write-ahead log and a full sync for each commit: what
-// Append has acknowledged survives the power cord.
+// line of headers, a third holds tokens (digests, never secrets). Write-ahead
+// log and a full sync for each commit: what Append has acknowledged survives
+// the power cord.
 //
 // Thread rule: one thread at a time.
 #ifndef ROLLCALL_DAEMON_JOURNAL_SQLITE_JOURNAL_H_
@@ -44,6 +45,10 @@ class SqliteJournal final : public JournalStore {
   absl::StatusOr<std::optional<JournaledRun>> Load(
       std::string_view job) override;
   absl::StatusOr<std::vector<JournaledRun>> LoadAll() override;
+  absl::StatusOr<std::vector<v1::TokenRecord>> LoadTokens() override;
+  absl::Status SaveTokens(absl::Span<const v1::TokenRecord> written,
+                          absl::Span<const std::string> removed) override;
+  absl::Status DropTokens() override;
 
  private:
   explicit SqliteJournal(StateFolder folder);
@@ -51,6 +56,8 @@ class SqliteJournal final : public JournalStore {
   absl::Status Prepare();
   absl::Status CheckFile(bool& empty);
   absl::Status MakeSchema();
+  // From an older schema to ours; safe to repeat.
+  absl::Status Migrate();
   absl::Status Write(const JournalEntry& entry, absl::Time written_at);
   absl::Status WriteState(const JournalEntry& entry, int64_t written_us);
   absl::Status Execute(const char* sql);

@@ -11,25 +11,16 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/journal/private_folder.h"
 
 namespace rollcall {
 namespace {
 
+constexpr char kLockFile[] = "daemon.lock";
+
 absl::Status Trouble(const std::string& path, const std::string& what) {
   return absl::FailedPreconditionError(absl::StrCat(
       "state folder ", path, ": ", what, "; give another one with --state"));
-}
-
-// Makes the folder and all above it that are missing.
-absl::Status MakeFolders(const std::string& path) {
-  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
-    const std::string part = path.substr(0, end);
-    if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
-      return Trouble(path,
-                     absl::StrCat("cannot make ", part, ": ", strerror(errno)));
-    }
-    if (end == std::string::npos) return absl::OkStatus();
-  }
 }
 
 // The pid that the lock file's holder wrote into it.
@@ -49,9 +40,10 @@ std::string Holder(int lock) {
 }  // namespace
 
 absl::StatusOr<StateFolder> StateFolder::Open(const std::string& path) {
-  if (path.empty()) return Trouble("\"\"", "expected a path, got none");
-  if (absl::Status made = MakeFolders(path); !made.ok()) return made;
-  const std::string file = absl::StrCat(path, "/daemon.lock");
+  if (absl::Status made = MakePrivateFolder(path, kLockFile); !made.ok()) {
+    return made;
+  }
+  const std::string file = absl::StrCat(path, "/", kLockFile);
   const int lock = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock < 0) {
     return Trouble(path,
@@ -65,11 +57,6 @@ absl::StatusOr<StateFolder> StateFolder::Open(const std::string& path) {
     }
     return Trouble(path, absl::StrCat("held by ", Holder(lock),
                                       ", which is a daemon that still runs"));
-  }
-  // Only once it is ours: a folder that others can look into holds secrets.
-  if (chmod(path.c_str(), 0700) != 0) {
-    return Trouble(path, absl::StrCat("cannot close it to other users: ",
-                                      strerror(errno)));
   }
   const std::string pid = absl::StrCat(getpid(), "\n");
   if (ftruncate(lock, 0) != 0 || pwrite(lock, pid.data(), pid.size(), 0) !=

@@ -1,9 +1,6 @@
 #include "daemon/security/join_string.h"
 
-#include <openssl/crypto.h>
-#include <sys/random.h>
-
-#include <cerrno>
+#include <algorithm>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -11,48 +8,22 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "daemon/core/admission.h"
-#include "daemon/core/check.h"
+#include "daemon/security/chain.h"
+#include "daemon/security/digest.h"
+#include "daemon/security/token.h"
 
 namespace rollcall {
 namespace {
 
-constexpr char kPrefix[] = "rc0.";
+constexpr char kPrefix[] = "rc1.";
 constexpr size_t kTextBytesMax = 8 << 10;
-constexpr size_t kTokenIdBytes = 6;
-constexpr size_t kSecretBytes = 16;
-constexpr size_t kSecretBytesMax = 64;
+constexpr size_t kCheckSumBytes = 4;
 constexpr int kEndpointsMax = 64;
 constexpr size_t kEndpointBytesMax = 300;
 
-bool IsTokenId(std::string_view id) {
-  if (id.empty() || id.size() > kSecretBytesMax) return false;
-  for (unsigned char c : id) {
-    if (!absl::ascii_islower(c) && !absl::ascii_isdigit(c) && c != '-') {
-      return false;
-    }
-  }
-  return true;
-}
-
-// HOST:PORT with a port of 1 to 65535; the host is a name, an IPv4 address or
-// an IPv6 address in brackets.
-bool IsEndpoint(std::string_view endpoint) {
-  if (endpoint.size() > kEndpointBytesMax) return false;
-  const size_t colon = endpoint.rfind(':');
-  if (colon == std::string_view::npos) return false;
-  std::string_view host = endpoint.substr(0, colon);
-  const std::string_view digits = endpoint.substr(colon + 1);
-  if (digits.empty() || digits.size() > 5) return false;
-  int port = 0;
-  for (unsigned char c : digits) {
-    if (!absl::ascii_isdigit(c)) return false;
-    port = port * 10 + (c - '0');
-  }
-  if (port < 1 || port > 65535) return false;
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    return AdmitAddress(host.substr(1, host.size() - 2)).ok();
-  }
-  return AdmitNodeName(host).ok();
+// Finds a letter that was lost on the way before anybody is dialled.
+std::string CheckSum(const std::string& bytes) {
+  return Sha256(bytes).substr(0, kCheckSumBytes);
 }
 
 absl::Status NotAJoinString(const std::string& why) {
@@ -74,12 +45,23 @@ absl::Status CheckJoinString(const v1::JoinString& join) {
                        absl::CHexEscape(endpoint.substr(0, 64)), "\""));
     }
   }
-  if (absl::Status job = AdmitJobId(join.job()); !job.ok()) {
-    return NotAJoinString(std::string(job.message()));
+  if (!join.job().empty()) {
+    if (absl::Status job = AdmitJobId(join.job()); !job.ok()) {
+      return NotAJoinString(std::string(job.message()));
+    }
   }
-  if (!IsTokenId(join.token().id()) || join.token().secret().empty() ||
-      join.token().secret().size() > kSecretBytesMax) {
-    return NotAJoinString("its token is not one");
+  if (!IsToken(join.token())) return NotAJoinString("its token is not one");
+  if (!join.ca_pin().empty() && join.ca_pin().size() != kPinBytes) {
+    return NotAJoinString(absl::StrCat("expected a pin of ", kPinBytes,
+                                       " bytes, got ", join.ca_pin().size()));
+  }
+  if (!join.insecure()) return absl::OkStatus();
+  for (const std::string& endpoint : join.endpoints()) {
+    if (!IsLoopback(endpoint)) {
+      return NotAJoinString(absl::StrCat(
+          "it is without TLS, which is for loopback alone, and names ",
+          endpoint));
+    }
   }
   return absl::OkStatus();
 }
@@ -87,8 +69,9 @@ absl::Status CheckJoinString(const v1::JoinString& join) {
 }  // namespace
 
 std::string EncodeJoinString(const v1::JoinString& join) {
-  return absl::StrCat(kPrefix,
-                      absl::WebSafeBase64Escape(join.SerializeAsString()));
+  std::string bytes = join.SerializeAsString();
+  bytes.append(CheckSum(bytes));
+  return absl::StrCat(kPrefix, absl::WebSafeBase64Escape(bytes));
 }
 
 absl::StatusOr<v1::JoinString> DecodeJoinString(std::string_view string) {
@@ -108,74 +91,54 @@ absl::StatusOr<v1::JoinString> DecodeJoinString(std::string_view string) {
               : absl::StrCat("it does not begin with \"", kPrefix, "\""));
   }
   std::string bytes;
-  if (!absl::WebSafeBase64Unescape(text, &bytes)) {
+  // Two texts of the same bytes: one of them was altered where it is not seen.
+  if (!absl::WebSafeBase64Unescape(text, &bytes) ||
+      absl::WebSafeBase64Escape(bytes) != text) {
     return NotAJoinString("what follows its prefix is not base64url");
   }
   v1::JoinString join;
-  if (!join.ParseFromString(bytes)) {
+  const size_t size = bytes.size() - std::min(bytes.size(), kCheckSumBytes);
+  const std::string sum = bytes.substr(size);
+  bytes.resize(size);
+  if (sum != CheckSum(bytes) || !join.ParseFromString(bytes)) {
     return NotAJoinString("it is cut or altered");
   }
   if (absl::Status fits = CheckJoinString(join); !fits.ok()) return fits;
   return join;
 }
 
-v1::JoinToken MakeToken() {
-  // 32 letters, so that every byte gives one without bias.
-  constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyz234567";
-  v1::JoinToken token;
-  for (unsigned char c : RandomBytes(kTokenIdBytes)) {
-    token.mutable_id()->push_back(kLetters[c % 32]);
+bool IsEndpoint(std::string_view endpoint) {
+  if (endpoint.size() > kEndpointBytesMax) return false;
+  const size_t colon = endpoint.rfind(':');
+  if (colon == std::string_view::npos) return false;
+  std::string_view host = endpoint.substr(0, colon);
+  const std::string_view digits = endpoint.substr(colon + 1);
+  if (digits.empty() || digits.size() > 5) return false;
+  int port = 0;
+  for (unsigned char c : digits) {
+    if (!absl::ascii_isdigit(c)) return false;
+    port = port * 10 + (c - '0');
   }
-  token.set_secret(RandomBytes(kSecretBytes));
-  return token;
+  if (port < 1 || port > 65535) return false;
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    return AdmitAddress(host.substr(1, host.size() - 2)).ok();
+  }
+  return AdmitNodeName(host).ok();
 }
 
-bool SameToken(const v1::JoinToken& a, const v1::JoinToken& b) {
-  if (a.id() != b.id() || a.secret().size() != b.secret().size()) return false;
-  // An empty secret is no secret.
-  return !a.secret().empty() &&
-         CRYPTO_memcmp(a.secret().data(), b.secret().data(),
-                       a.secret().size()) == 0;
-}
-
-std::string TokenText(const v1::JoinToken& token) {
-  return absl::StrCat(token.id(), ".", absl::BytesToHexString(token.secret()));
-}
-
-absl::StatusOr<v1::JoinToken> ParseTokenText(std::string_view string) {
-  const absl::string_view text = absl::StripAsciiWhitespace(
-      absl::string_view(string.data(), string.size()));
-  const absl::Status unfit = absl::InvalidArgumentError(
-      "not a token: expected ID.SECRET, the secret in lower-case hex of 1 to "
-      "64 bytes");
-  const size_t dot = text.find('.');
-  if (dot == absl::string_view::npos) return unfit;
-  const std::string id(text.substr(0, dot));
-  const absl::string_view hex = text.substr(dot + 1);
-  if (!IsTokenId(id) || hex.empty() || hex.size() % 2 != 0 ||
-      hex.size() > 2 * kSecretBytesMax) {
-    return unfit;
+bool IsLoopback(std::string_view text) {
+  std::string host(text);
+  // A lone colon, or one after a bracket, begins the port.
+  const size_t colon = host.rfind(':');
+  if (colon != std::string::npos &&
+      (host.find(':') == colon || (colon > 0 && host[colon - 1] == ']'))) {
+    host.resize(colon);
   }
-  for (unsigned char c : hex) {
-    if (!absl::ascii_isdigit(c) && (c < 'a' || c > 'f')) return unfit;
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
   }
-  v1::JoinToken token;
-  token.set_id(id);
-  token.set_secret(absl::HexStringToBytes(hex));
-  return token;
-}
-
-std::string RandomBytes(size_t bytes) {
-  std::string random(bytes, '\0');
-  size_t have = 0;
-  while (have < bytes) {
-    const ssize_t got = getrandom(random.data() + have, bytes - have, 0);
-    if (got < 0 && errno == EINTR) continue;
-    // Without randomness there is no secret to go on with.
-    CHECK_GT(got, 0);
-    have += static_cast<size_t>(got);
-  }
-  return random;
+  if (host == "localhost" || host == "::1") return true;
+  return absl::StartsWith(host, "127.") && AdmitAddress(host).ok();
 }
 
 }  // namespace rollcall

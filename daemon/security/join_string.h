@@ -1,6 +1,7 @@
-// Join strings and tokens: what a worker needs to find and enter a job.
+// Join strings: what a worker needs to find a job, to know its daemon and to
+// enter, in one word: `rc1.` + base64url(JoinString + 4 bytes of its SHA-256).
 //
-// `rc0.` + base64url(JoinString) for the plain wire.
+// Pure; any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_JOIN_STRING_H_
 #define ROLLCALL_DAEMON_SECURITY_JOIN_STRING_H_
 
@@ -9,28 +10,23 @@
 
 #include "absl/status/statusor.h"
 #include "rollcall/v1/admin.pb.h"
-#include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
 
 std::string EncodeJoinString(const v1::JoinString& join);
 
 // INVALID_ARGUMENT: not a join string, or one of another version; says which
-// part is wrong, never the secret.
+// part is wrong, never the secret. One that is without TLS names loopback
+// endpoints alone.
 absl::StatusOr<v1::JoinString> DecodeJoinString(std::string_view text);
 
-// A fresh token: a 6-character id and 16 random bytes from the system.
-v1::JoinToken MakeToken();
+// HOST:PORT with a port of 1 to 65535; the host is a name, an IPv4 address or
+// an IPv6 address in brackets.
+bool IsEndpoint(std::string_view endpoint);
 
-// Whether both name the same token and secret; the secret in constant time.
-bool SameToken(const v1::JoinToken& a, const v1::JoinToken& b);
-
-// `ID.SECRETHEX`, as it stands in `authorization: Bearer` and in token files.
-std::string TokenText(const v1::JoinToken& token);
-absl::StatusOr<v1::JoinToken> ParseTokenText(std::string_view text);
-
-// `bytes` random bytes from the system's generator.
-std::string RandomBytes(size_t bytes);
+// Whether a HOST or HOST:PORT is this machine's own loopback: localhost,
+// 127.0.0.0/8 or ::1, in brackets or not.
+bool IsLoopback(std::string_view host);
 
 }  // namespace rollcall
 

@@ -3,13 +3,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "daemon/core/admission.h"
-#include "daemon/security/join_string.h"
+#include "daemon/security/token.h"
+#include "daemon/server/guests.h"
+#include "daemon/server/membership_service.h"
 #include "daemon/server/mutex.h"
 #include "daemon/server/refusal.h"
 
@@ -27,13 +30,6 @@ absl::Status AdmitJobOrNone(const std::string& job) {
   return job.empty() ? absl::OkStatus() : AdmitJobId(job);
 }
 
-grpc::ServerUnaryReactor* FinishedWith(grpc::CallbackServerContext* context,
-                                       const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(WireStatus(status));
-  return reactor;
-}
-
 }  // namespace
 
 // One call of Watch: holds at most one status that waits. gRPC's operations
@@ -46,11 +42,14 @@ class AdminService::WatchStream final
   WatchStream(Inbox<LoopInput>& inbox, uint64_t id) : inbox_(inbox), id_(id) {}
 
   // Refused where `admitted` is not OK.
-  void Begin(const std::string& job, const absl::Status& admitted) {
+  void Begin(Caller caller, const std::string& job,
+             const absl::Status& admitted) {
     // gRPC keeps a bare pointer until OnDone.
     self_ = shared_from_this();
     if (!admitted.ok()) return End(admitted);
-    if (!inbox_.Post(WatchOpened{id_, job, self_})) End(InboxFull());
+    if (!inbox_.Post(WatchOpened{id_, std::move(caller), job, self_})) {
+      End(InboxFull());
+    }
   }
 
   void Offer(const v1::JobStatus& status, bool last) override {
@@ -91,8 +90,9 @@ class AdminService::WatchStream final
   enum class Next { kNothing, kWrite, kFinish };
 
   void SetEnd(grpc::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    waiting_.reset();
+    // What was offered last goes out first.
     if (closing_) return;
+    waiting_.reset();
     closing_ = true;
     status_ = std::move(status);
   }
@@ -156,112 +156,99 @@ class AdminService::WatchStream final
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-absl::Status AdminService::CheckToken(
+Caller AdminService::CallerOf(
     const grpc::CallbackServerContext& context) const {
+  Caller caller;
+  caller.address = AddressOfPeer(context.peer());
+  caller.peer = PeerKey(context.peer());
+  called_(caller.peer);
   const auto& metadata = context.client_metadata();
   const auto at = metadata.find("authorization");
-  if (at == metadata.end()) {
-    return absl::UnauthenticatedError(
-        "expected metadata `authorization: Bearer TOKEN`, got none; give the "
-        "join string, or a token with --token-file");
-  }
+  if (at == metadata.end()) return caller;
   absl::string_view value(at->second.data(), at->second.size());
-  if (absl::ConsumePrefix(&value, "Bearer ")) {
-    const absl::StatusOr<v1::JoinToken> token =
-        ParseTokenText(std::string(value));
-    if (token.ok() && SameToken(*token, token_)) return absl::OkStatus();
-  }
-  return absl::UnauthenticatedError(
-      "the token is not this daemon's; take the join string that its launcher "
-      "printed last");
+  if (!absl::ConsumePrefix(&value, "Bearer ")) return caller;
+  absl::StatusOr<v1::JoinToken> token = ParseTokenText(std::string(value));
+  if (token.ok()) caller.token = *std::move(token);
+  return caller;
 }
 
-grpc::ServerUnaryReactor* AdminService::NotYet(
-    grpc::CallbackServerContext* context, const char* instead) const {
-  const absl::Status token = CheckToken(*context);
-  return FinishedWith(
-      context, token.ok() ? absl::FailedPreconditionError(instead) : token);
+template <typename Input, typename Response, typename Request>
+grpc::ServerUnaryReactor* AdminService::Ask(
+    grpc::CallbackServerContext* context, const absl::Status& admitted,
+    Request request, Response* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!admitted.ok()) {
+    reactor->Finish(WireStatus(admitted));
+    return reactor;
+  }
+  const bool posted = inbox_.Post(
+      Input{CallerOf(*context), std::move(request),
+            [reactor, response](const absl::StatusOr<Response>& answer) {
+              if (answer.ok()) *response = *answer;
+              reactor->Finish(WireStatus(answer.status()));
+            }});
+  if (!posted) reactor->Finish(WireStatus(InboxFull()));
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* AdminService::Status(
     grpc::CallbackServerContext* context, const v1::StatusRequest* request,
     v1::JobStatus* response) {
-  absl::Status admitted = CheckToken(*context);
-  if (admitted.ok()) admitted = AdmitJobOrNone(request->job());
-  if (!admitted.ok()) return FinishedWith(context, admitted);
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const bool posted = inbox_.Post(StatusAsked{
-      request->job(),
-      [reactor, response](const absl::StatusOr<v1::JobStatus>& status) {
-        if (status.ok()) *response = *status;
-        reactor->Finish(WireStatus(status.status()));
-      }});
-  if (!posted) reactor->Finish(WireStatus(InboxFull()));
-  return reactor;
+  return Ask<StatusAsked, v1::JobStatus>(
+      context, AdmitJobOrNone(request->job()), *request, response);
 }
 
 grpc::ServerWriteReactor<v1::JobStatus>* AdminService::Watch(
     grpc::CallbackServerContext* context, const v1::StatusRequest* request) {
-  absl::Status admitted = CheckToken(*context);
-  if (admitted.ok()) admitted = AdmitJobOrNone(request->job());
   const auto stream = std::make_shared<WatchStream>(inbox_, ++last_watch_);
-  stream->Begin(request->job(), admitted);
+  stream->Begin(CallerOf(*context), request->job(),
+                AdmitJobOrNone(request->job()));
   return stream.get();
 }
 
 grpc::ServerUnaryReactor* AdminService::Stop(
     grpc::CallbackServerContext* context, const v1::StopRequest* request,
     v1::StopResponse* response) {
-  absl::Status admitted = CheckToken(*context);
-  if (admitted.ok()) admitted = AdmitJobOrNone(request->job());
+  absl::Status admitted = AdmitJobOrNone(request->job());
   if (admitted.ok() &&
       (request->exit_code() < 0 || request->exit_code() > 255)) {
     admitted = absl::InvalidArgumentError(absl::StrCat(
         "exit_code: expected 0 to 255, got ", request->exit_code()));
   }
-  if (!admitted.ok()) return FinishedWith(context, admitted);
   v1::StopRequest clean = *request;
   clean.set_reason(Printable(request->reason(), kReasonBytesMax));
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const bool posted = inbox_.Post(
-      StopCame{std::move(clean),
-               [reactor, response](const absl::StatusOr<v1::JobState>& state) {
-                 if (state.ok()) response->set_state(*state);
-                 reactor->Finish(WireStatus(state.status()));
-               }});
-  if (!posted) reactor->Finish(WireStatus(InboxFull()));
-  return reactor;
+  return Ask<StopCame, v1::StopResponse>(context, admitted, std::move(clean),
+                                         response);
 }
 
 grpc::ServerUnaryReactor* AdminService::Drain(
-    grpc::CallbackServerContext* context, const v1::DrainRequest*,
-    v1::DrainResponse*) {
-  return NotYet(context,
-                "this daemon does not drain nodes; send SIGTERM to the node's "
-                "agent, or end the job with `rollcall stop`");
+    grpc::CallbackServerContext* context, const v1::DrainRequest* request,
+    v1::DrainResponse* response) {
+  absl::Status admitted = AdmitJobOrNone(request->job());
+  if (admitted.ok()) admitted = AdmitNodeName(request->node());
+  return Ask<DrainCame, v1::DrainResponse>(context, admitted, *request,
+                                           response);
 }
 
 grpc::ServerUnaryReactor* AdminService::CreateToken(
-    grpc::CallbackServerContext* context, const v1::CreateTokenRequest*,
-    v1::CreateTokenResponse*) {
-  return NotYet(context,
-                "this daemon has the one token that it was started with; use "
-                "its join string");
+    grpc::CallbackServerContext* context, const v1::CreateTokenRequest* request,
+    v1::CreateTokenResponse* response) {
+  return Ask<TokenWanted, v1::CreateTokenResponse>(
+      context, AdmitJobOrNone(request->job()), *request, response);
 }
 
 grpc::ServerUnaryReactor* AdminService::ListTokens(
-    grpc::CallbackServerContext* context, const v1::ListTokensRequest*,
-    v1::ListTokensResponse*) {
-  return NotYet(context,
-                "this daemon has the one token that it was started with");
+    grpc::CallbackServerContext* context, const v1::ListTokensRequest* request,
+    v1::ListTokensResponse* response) {
+  return Ask<TokensAsked, v1::ListTokensResponse>(
+      context, AdmitJobOrNone(request->job()), *request, response);
 }
 
 grpc::ServerUnaryReactor* AdminService::RevokeToken(
-    grpc::CallbackServerContext* context, const v1::RevokeTokenRequest*,
-    v1::RevokeTokenResponse*) {
-  return NotYet(context,
-                "this daemon has the one token that it was started with; to "
-                "change it, start the daemon anew with another one");
+    grpc::CallbackServerContext* context, const v1::RevokeTokenRequest* request,
+    v1::RevokeTokenResponse* response) {
+  return Ask<TokenRevoked, v1::RevokeTokenResponse>(
+      context, AdmitJobOrNone(request->job()), *request, response);
 }
 
 }  // namespace rollcall

@@ -1,8 +1,7 @@
-// AdminService: looking at jobs and stopping them, at the edge.
+// AdminService: looking at jobs, steering them and their tokens, at the edge.
 //
-// Checks the call's token and grammar and posts to the loop, which answers.
-// Draining and further tokens are answered with FAILED_PRECONDITION and what to
-// do instead.
+// Checks the call's grammar and posts to the loop, which checks the token and
+// answers.
 //
 // Thread rule: gRPC's threads; the watchers' functions from any.
 #ifndef ROLLCALL_DAEMON_SERVER_ADMIN_SERVICE_H_
@@ -13,9 +12,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "daemon/server/loop.h"
 #include "rollcall/v1/admin.grpc.pb.h"
 
@@ -24,8 +24,10 @@ namespace rollcall {
 class AdminService final : public v1::Admin::CallbackService {
  public:
   // `inbox` must outlive the server that serves this.
-  AdminService(v1::JoinToken token, Inbox<LoopInput>& inbox)
-      : token_(std::move(token)), inbox_(inbox) {}
+  // `called`: told of each call's connection, see PeerKey.
+  AdminService(Inbox<LoopInput>& inbox,
+               std::function<void(const std::string& peer)> called)
+      : inbox_(inbox), called_(std::move(called)) {}
 
   grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context,
                                    const v1::StatusRequest* request,
@@ -55,14 +57,18 @@ class AdminService final : public v1::Admin::CallbackService {
  private:
   class WatchStream;
 
-  // UNAUTHENTICATED: the call's metadata do not carry the right token.
-  absl::Status CheckToken(const grpc::CallbackServerContext& context) const;
-  // CheckToken, and then FAILED_PRECONDITION with what to do instead.
-  grpc::ServerUnaryReactor* NotYet(grpc::CallbackServerContext* context,
-                                   const char* instead) const;
+  // Whoever calls, with the token that its metadata bring; one that is none
+  // counts as nothing.
+  Caller CallerOf(const grpc::CallbackServerContext& context) const;
+  // Posts a call to the loop, which answers it, or answers at once where it
+  // cannot be posted.
+  template <typename Input, typename Response, typename Request>
+  grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context,
+                                const absl::Status& admitted, Request request,
+                                Response* response);
 
-  const v1::JoinToken token_;
   Inbox<LoopInput>& inbox_;
+  const std::function<void(const std::string& peer)> called_;
   std::atomic<uint64_t> last_watch_ = 0;
 };
 

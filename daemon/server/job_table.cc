@@ -7,7 +7,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/core/check.h"
-#include "daemon/security/join_string.h"
+#include "daemon/security/digest.h"
+#include "daemon/server/refusal.h"
 
 namespace rollcall {
 namespace {
@@ -68,16 +69,15 @@ absl::Status JobTable::Restore(absl::Time now) {
 
 void JobTable::TakeUp(const JournaledRun& run, absl::Time now) {
   if (!run.state.end.has_value()) {
-    v1::JobSettings settings = run.state.settings;
-    // What a journal says can be wrong, and must not reach a CHECK.
-    const bool sound = FillNodes(settings) && settings.nodes_min() >= 1 &&
-                       settings.nodes_min() <= settings.nodes_max() &&
-                       settings.nodes_max() <= Limits::nodes_max;
-    if (!sound || live_.size() >= Limits::jobs_per_daemon_max) return;
     JournalState state = run.state;
-    state.settings = settings;
+    // What a journal says can be wrong, and must not reach a CHECK.
+    if (!FillNodes(state.settings) || !Job::CheckJournal(state).ok() ||
+        live_.size() >= Limits::jobs_per_daemon_max) {
+      return;
+    }
     live_.insert_or_assign(
-        run.job, LiveJob{Job::Restore(run.job, state, limits_, now), settings});
+        run.job,
+        LiveJob{Job::Restore(run.job, state, limits_, now), state.settings});
     return;
   }
   const absl::Duration age = absl::Now() - run.written_at;
@@ -114,17 +114,11 @@ absl::StatusOr<LiveJob*> JobTable::ForHello(const v1::Hello& hello,
                                             absl::Time now, bool* made) {
   *made = false;
   if (LiveJob* job = Find(hello.job())) return job;
-  if (set_back_.contains(hello.job())) {
-    absl::StatusOr<LiveJob*> again = Again(hello.job(), now);
-    if (!again.ok()) return again;
-    if (*again != nullptr) {
-      *made = true;
-      return again;
-    }
-  }
   if (const EndedJob* ended = FindEnded(hello.job())) {
-    // A launcher begins a run; anybody else was late for the one that ended.
-    const bool anew = only_job_.empty() && hello.launcher();
+    // A launcher begins a run; anybody else was late for the one that ended,
+    // and so was a launcher's agent that had a part in it.
+    const bool anew =
+        only_job_.empty() && hello.launcher() && hello.run().empty();
     if (!anew && now < ended->forgotten_at) return nullptr;
     ended_.erase(hello.job());
   }
@@ -133,9 +127,11 @@ absl::StatusOr<LiveJob*> JobTable::ForHello(const v1::Hello& hello,
     settings = only_settings_;
   } else if (!only_job_.empty()) {
     // No job of another name will ever be here: nothing to wait for.
-    return absl::PermissionDeniedError(
-        absl::StrCat("this daemon has job ", only_job_, " alone, not ",
-                     hello.job(), "; check --job, or take the join string"));
+    return WithRefusalCode(
+        absl::PermissionDeniedError(absl::StrCat(
+            "this daemon has job ", only_job_, " alone, not ", hello.job(),
+            "; check --job, or take the join string")),
+        v1::REFUSAL_CODE_OTHER_JOB);
   } else if (!FillNodes(settings)) {
     return absl::NotFoundError(
         absl::StrCat("there is no job ", hello.job(),
@@ -150,8 +146,9 @@ absl::StatusOr<LiveJob*> JobTable::ForHello(const v1::Hello& hello,
   return &Make(hello.job(), settings, now);
 }
 
-absl::StatusOr<LiveJob*> JobTable::Again(const std::string& job,
-                                         absl::Time now) {
+absl::StatusOr<LiveJob*> JobTable::TakeBack(const std::string& job,
+                                            absl::Time now) {
+  if (!set_back_.contains(job)) return nullptr;
   CHECK(journal_ != nullptr);
   absl::StatusOr<std::optional<JournaledRun>> run = journal_->Load(job);
   if (!run.ok()) {

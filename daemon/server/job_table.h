@@ -57,11 +57,15 @@ class JobTable {
   LiveJob* Find(const std::string& job);
   const EndedJob* FindEnded(const std::string& job) const;
 
+  // A job that was set back is read again; null: it was not, or there is
+  // nothing of it. Its Start is due. UNAVAILABLE: it stands in a journal that
+  // cannot be read now.
+  absl::StatusOr<LiveJob*> TakeBack(const std::string& job, absl::Time now);
+
   // The job that this Hello shall attend; `made` where it had to be made, and
   // its Start is due. Null: it has ended, see FindEnded.
   // NOT_FOUND: no such job, and no settings to make it with.
   // RESOURCE_EXHAUSTED: the daemon has all the jobs it may.
-  // UNAVAILABLE: it stands in a journal that cannot be read now.
   absl::StatusOr<LiveJob*> ForHello(const v1::Hello& hello, absl::Time now,
                                     bool* made);
 
@@ -85,7 +89,6 @@ class JobTable {
                 absl::Time now);
   void TakeUp(const JournaledRun& run, absl::Time now);
   void Remember(const std::string& job, EndedJob ended);
-  absl::StatusOr<LiveJob*> Again(const std::string& job, absl::Time now);
 
   const Limits limits_;
   const std::string only_job_;

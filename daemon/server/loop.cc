@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/core/admission.h"
 #include "daemon/core/durations.h"
-#include "daemon/security/join_string.h"
+#include "daemon/security/token.h"
 #include "daemon/server/broadcast.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/refusal.h"
@@ -16,13 +17,16 @@ namespace {
 constexpr absl::Duration kLate = absl::Milliseconds(50);
 // A job whose deadline has passed and stays where it is must not spin us.
 constexpr absl::Duration kTickLeast = absl::Milliseconds(10);
-constexpr size_t kCredentialBytes = 16;
+// Answers to those who are turned away that wait at once; further ones go out
+// without a wait.
+constexpr size_t kDelayedMax = 4096;
 
 absl::Status GoingDown() {
   return absl::UnavailableError("the daemon is going down; dial again");
 }
 
 v1::DaemonMessage WelcomeOfEnded(const EndedJob& ended, const Limits& limits,
+                                 const std::string& credential,
                                  const std::string& observed_address) {
   v1::DaemonMessage message;
   v1::Welcome& welcome = *message.mutable_welcome();
@@ -31,7 +35,7 @@ v1::DaemonMessage WelcomeOfEnded(const EndedJob& ended, const Limits& limits,
   ToProto(limits.heartbeat(), welcome.mutable_heartbeat_interval());
   ToProto(limits.daemon_grace, welcome.mutable_daemon_grace());
   ToProto(limits.stop_grace, welcome.mutable_stop_grace());
-  welcome.set_node_credential(RandomBytes(kCredentialBytes));
+  welcome.set_node_credential(credential);
   welcome.set_observed_address(observed_address);
   *welcome.mutable_settings() = ended.settings;
   welcome.mutable_settings()->clear_expected_nodes();
@@ -45,9 +49,12 @@ Loop::Loop(Options options, JournalStore* journal, Logger& logger)
       journal_(journal),
       logger_(logger),
       inbox_(Limits::inbox_events_max),
+      access_(options_.credential_key, options_.tokens, journal, logger),
       jobs_(options_.limits, options_.only_job, options_.only_settings,
             journal),
-      watches_(jobs_) {}
+      watches_(jobs_, [this](v1::JobStatus status) {
+        return WithBooks(std::move(status));
+      }) {}
 
 Loop::~Loop() { Stop(); }
 
@@ -65,6 +72,7 @@ absl::Status Loop::Start() {
   if (options_.resume) {
     if (absl::Status taken = jobs_.Restore(now); !taken.ok()) return taken;
   }
+  if (absl::Status s = access_.Start(options_.resume); !s.ok()) return s;
   if (const EndedJob* ended = jobs_.FindEnded(options_.only_job)) {
     // The daemon died between the job's end and its own: those who ask are
     // told how it ended, for one lease.
@@ -100,6 +108,7 @@ void Loop::Run() {
     if (MonotonicNow() - wake > kLate) TakeAll(absl::ZeroDuration());
     Tick(MonotonicNow());
     ExpireSessions(MonotonicNow());
+    RunDelayed(MonotonicNow());
     if (MonotonicNow() >= over_at_) {
       over_at_ = absl::InfiniteFuture();
       MutexLock lock(mutex_);
@@ -133,6 +142,7 @@ absl::Time Loop::NextWake(absl::Time now) {
     wake = std::min(wake, live.due);
   }
   if (!expiries_.empty()) wake = std::min(wake, expiries_.begin()->first);
+  if (!delayed_.empty()) wake = std::min(wake, delayed_.begin()->first);
   return wake;
 }
 
@@ -143,6 +153,13 @@ void Loop::On(StreamOpened& opened) {
   session.stream = std::move(opened.stream);
   SetExpiry(session, opened.session,
             MonotonicNow() + options_.limits.hello_timeout);
+  strangers_.insert(opened.session);
+  if (strangers_.size() <= options_.limits.strangers_max) return;
+  const SessionId oldest = *strangers_.begin();
+  const absl::Status status = absl::UnavailableError(absl::StrCat(
+      "more than ", options_.limits.strangers_max,
+      " streams have said nothing yet, and this one for longest; dial again"));
+  CloseSession(sessions_.at(oldest), oldest, status.code(), RefusalOf(status));
 }
 
 void Loop::On(HelloCame& came) {
@@ -150,25 +167,33 @@ void Loop::On(HelloCame& came) {
   if (at == sessions_.end() || at->second.closed) return;
   Session& session = at->second;
   const absl::Time now = MonotonicNow();
-  // Before anything is made or forgotten for it: a credential is only of use
-  // in a job that lives.
-  const LiveJob* known = jobs_.Find(came.hello.job());
-  const bool by_credential =
-      came.hello.credential_case() == v1::Hello::kNodeCredential;
-  if (by_credential &&
-      (known == nullptr || !known->job.CredentialFits(came.hello))) {
-    const absl::Status status = absl::UnauthenticatedError(
-        absl::StrCat("the credential is not the one that the agent of node ",
-                     came.hello.node(), " was given; attend with the token"));
-    return CloseSession(session, status.code(), RefusalOf(status));
+  const absl::StatusOr<LiveJob*> back = jobs_.TakeBack(came.hello.job(), now);
+  if (!back.ok()) {
+    return CloseSession(session, came.session, back.status().code(),
+                        RefusalOf(back.status()));
   }
+  if (*back != nullptr) Collect((*back)->job, (*back)->job.Start());
+  // Before anything is made or forgotten for it.
+  const LiveJob* known = jobs_.Find(came.hello.job());
+  if (const std::optional<Denial> denial =
+          access_.PermitHello(came.hello, came.observed_address, known,
+                              jobs_.FindEnded(came.hello.job()), now)) {
+    return TurnAway(came.session, *denial);
+  }
+  if (options_.known) options_.known(came.peer);
+  const bool returns = known != nullptr && known->job.AwaitsWord(came.hello);
   bool made = false;
   const absl::StatusOr<LiveJob*> live = jobs_.ForHello(came.hello, now, &made);
   if (!live.ok()) {
-    return CloseSession(session, live.status().code(),
+    if (absl::IsPermissionDenied(live.status())) {
+      access_.TurnedAway(came.hello, came.observed_address,
+                         RefusalOf(live.status()).code(), now);
+    }
+    return CloseSession(session, came.session, live.status().code(),
                         RefusalOf(live.status()));
   }
   session.greeted = true;
+  strangers_.erase(came.session);
   SetExpiry(session, came.session, absl::InfiniteFuture());
   if (*live == nullptr) {
     return AnswerEnded(session, came.session, came,
@@ -176,9 +201,38 @@ void Loop::On(HelloCame& came) {
   }
   session.job = came.hello.job();
   if (made) Collect((*live)->job, (*live)->job.Start());
-  Step(**live,
-       Attend{came.session, std::move(came.hello),
-              std::move(came.observed_address), RandomBytes(kCredentialBytes)});
+  const v1::Hello hello = came.hello;
+  Step(**live, Attend{came.session, std::move(came.hello),
+                      std::move(came.observed_address),
+                      access_.Credential((*live)->job.run(), hello)});
+  // One that the job has refused costs nothing.
+  if (!returns && (*live)->job.Attends(came.session)) access_.Used(hello);
+}
+
+void Loop::TurnAway(SessionId id, const Denial& denial) {
+  Later(denial.wait, [this, id, status = denial.status] {
+    const auto at = sessions_.find(id);
+    if (at == sessions_.end()) return;
+    CloseSession(at->second, id, status.code(), RefusalOf(status));
+  });
+  // What it waits for is not its Hello.
+  const auto at = sessions_.find(id);
+  if (at != sessions_.end()) SetExpiry(at->second, id, absl::InfiniteFuture());
+}
+
+void Loop::Later(absl::Duration wait, std::function<void()> what) {
+  if (wait <= absl::ZeroDuration() || delayed_.size() >= kDelayedMax) {
+    return what();
+  }
+  delayed_.emplace(MonotonicNow() + wait, std::move(what));
+}
+
+void Loop::RunDelayed(absl::Time now) {
+  while (!delayed_.empty() && delayed_.begin()->first <= now) {
+    const std::function<void()> what = std::move(delayed_.begin()->second);
+    delayed_.erase(delayed_.begin());
+    what();
+  }
 }
 
 // Who comes late is told how it ended, and is gone within one lease.
@@ -190,12 +244,14 @@ void Loop::AnswerEnded(Session& session, SessionId id, const HelloCame& came,
     refusal.set_text(absl::StrCat("the last run of job ", came.hello.job(),
                                   " here was ", ended.status.run(), ", not ",
                                   came.hello.run(), ", and it has ended"));
-    return CloseSession(session, absl::StatusCode::kAborted, refusal);
+    return CloseSession(session, id, absl::StatusCode::kAborted, refusal);
   }
   v1::DaemonMessage message;
   *message.mutable_end() = ended.end;
   session.stream->Send(
-      Encode(WelcomeOfEnded(ended, options_.limits, came.observed_address)));
+      Encode(WelcomeOfEnded(ended, options_.limits,
+                            access_.Credential(ended.status.run(), came.hello),
+                            came.observed_address)));
   session.stream->Send(Encode(message));
   SetExpiry(session, id, MonotonicNow() + options_.limits.lease);
 }
@@ -209,7 +265,7 @@ void Loop::On(MessageCame& came) {
   LiveJob* live = jobs_.Find(session.job);
   if (live == nullptr) {
     if (came.message.has_end_seen()) {
-      CloseSession(session, absl::StatusCode::kOk, v1::Refusal());
+      CloseSession(session, came.session, absl::StatusCode::kOk, v1::Refusal());
     }
     return;
   }
@@ -221,6 +277,7 @@ void Loop::On(StreamGone& gone) {
   if (at == sessions_.end()) return;
   const std::string job = at->second.job;
   SetExpiry(at->second, gone.session, absl::InfiniteFuture());
+  strangers_.erase(gone.session);
   sessions_.erase(at);
   LiveJob* live = jobs_.Find(job);
   if (live != nullptr) Step(*live, StreamClosed{gone.session});
@@ -238,56 +295,155 @@ void Loop::ExpireSessions(absl::Time now) {
     Session& session = sessions_.at(id);
     SetExpiry(session, id, absl::InfiniteFuture());
     if (session.greeted) {
-      CloseSession(session, absl::StatusCode::kOk, v1::Refusal());
+      CloseSession(session, id, absl::StatusCode::kOk, v1::Refusal());
       continue;
     }
     const absl::Status status = absl::InvalidArgumentError(
         absl::StrCat("expected Hello within ",
                      absl::FormatDuration(options_.limits.hello_timeout),
                      " of opening the stream, got none"));
-    CloseSession(session, status.code(), RefusalOf(status));
+    CloseSession(session, id, status.code(), RefusalOf(status));
   }
 }
 
-void Loop::CloseSession(Session& session, absl::StatusCode code,
+void Loop::CloseSession(Session& session, SessionId id, absl::StatusCode code,
                         const v1::Refusal& refusal) {
   if (session.closed) return;
   session.closed = true;
+  strangers_.erase(id);
   session.stream->Close(code, refusal);
 }
 
 // --- Admin -------------------------------------------------------------------
 
+template <typename AdminCall>
+bool Loop::Permit(AdminCall& call, TokenTable::For purpose, const char* doing) {
+  std::string job = call.request.job();
+  const std::optional<Denial> denial =
+      access_.Permit(call.caller, purpose, doing, job, MonotonicNow());
+  if (!denial.has_value()) {
+    if (options_.known) options_.known(call.caller.peer);
+    call.request.set_job(job);
+    return true;
+  }
+  Later(denial->wait, [reply = std::move(call.reply), status = denial->status] {
+    reply(status);
+  });
+  return false;
+}
+
+v1::JobStatus Loop::WithBooks(v1::JobStatus status) const {
+  for (const auto& [code, count] : access_.refused()) {
+    (*status.mutable_refused())[code] = count;
+  }
+  if (options_.strangers) *status.mutable_strangers() = options_.strangers();
+  return status;
+}
+
 void Loop::On(StatusAsked& asked) {
-  const absl::StatusOr<std::string> job = jobs_.Resolve(asked.job);
+  if (!Permit(asked, TokenTable::For::kLook, "status")) return;
+  const absl::StatusOr<std::string> job = jobs_.Resolve(asked.request.job());
   if (!job.ok()) return asked.reply(job.status());
-  asked.reply(jobs_.Status(*job, MonotonicNow()));
+  const absl::StatusOr<v1::JobStatus> status =
+      jobs_.Status(*job, MonotonicNow());
+  if (!status.ok()) return asked.reply(status);
+  asked.reply(WithBooks(*status));
 }
 
 void Loop::On(StopCame& came) {
+  if (!Permit(came, TokenTable::For::kSteer, "stop")) return;
   const absl::StatusOr<std::string> job = jobs_.Resolve(came.request.job());
   if (!job.ok()) return came.reply(job.status());
+  v1::StopResponse response;
   LiveJob* live = jobs_.Find(*job);
   if (live == nullptr) {
     const absl::StatusOr<v1::JobStatus> ended =
         jobs_.Status(*job, MonotonicNow());
     if (!ended.ok()) return came.reply(ended.status());
-    return came.reply(ended->state());
+    response.set_state(ended->state());
+    return came.reply(response);
   }
   Step(*live, StopAsked{came.request.exit_code(), v1::REASON_CODE_STOPPED,
                         came.request.reason().empty() ? "stopped by request"
                                                       : came.request.reason(),
                         came.request.now()});
-  const v1::JobState state = live->job.state();
-  // After the commit: who is told that a job ends can rely on it.
-  effects_.push_back({*job, Answer([reply = std::move(came.reply),
-                                    state](const absl::Status& durable) {
-                        if (durable.ok()) return reply(state);
+  response.set_state(live->job.state());
+  // Who is told that a job ends can rely on it.
+  effects_.push_back({*job, Answer([response, reply = std::move(came.reply)](
+                                       const absl::Status& durable) {
+                        if (durable.ok()) return reply(response);
                         reply(durable);
                       })});
 }
 
+void Loop::On(DrainCame& came) {
+  if (!Permit(came, TokenTable::For::kSteer, "drain")) return;
+  came.reply(absl::FailedPreconditionError(
+      "this daemon does not drain nodes; send SIGTERM to the node's agent, or "
+      "end the job with `rollcall stop`"));
+}
+
+void Loop::On(TokenWanted& wanted) {
+  if (!Permit(wanted, TokenTable::For::kSteer, "token_create")) return;
+  v1::CreateTokenResponse response;
+  response.set_job(wanted.request.job().empty() ? options_.only_job
+                                                : wanted.request.job());
+  // The daemon's only job is any job of it.
+  if (wanted.request.job() == options_.only_job) wanted.request.clear_job();
+  *response.mutable_token() = MakeToken();
+  const absl::Status made =
+      access_.tokens().Create(response.token(), wanted.request, absl::Now());
+  if (!made.ok()) return wanted.reply(made);
+  logger_.Write(
+      Log::Level::kInfo,
+      absl::StrCat("event=token_created token=", response.token().id(),
+                   " role=", RoleWord(wanted.request.role()),
+                   " job=", response.job(), " address=", wanted.caller.address,
+                   " by=", wanted.caller.token.id()));
+  effects_.push_back(
+      {"", Answer([this, response,
+                   reply = std::move(wanted.reply)](const absl::Status&) {
+         if (!tokens_saved_.ok()) return reply(tokens_saved_);
+         reply(response);
+       })});
+}
+
+void Loop::On(TokensAsked& asked) {
+  if (!Permit(asked, TokenTable::For::kSteer, "token_list")) return;
+  v1::ListTokensResponse response;
+  for (v1::TokenStatus& token : access_.tokens().List(asked.request.job())) {
+    *response.add_tokens() = std::move(token);
+  }
+  asked.reply(response);
+}
+
+void Loop::On(TokenRevoked& revoked) {
+  if (!Permit(revoked, TokenTable::For::kSteer, "token_revoke")) return;
+  const std::string& id = revoked.request.id();
+  const absl::Status done =
+      access_.tokens().Revoke(id, revoked.caller.bound_to, absl::Now());
+  if (!done.ok()) return revoked.reply(done);
+  logger_.Write(Log::Level::kInfo,
+                absl::StrCat("event=token_revoked token=", id,
+                             " address=", revoked.caller.address,
+                             " by=", revoked.caller.token.id()));
+  effects_.push_back({"", Answer([this, reply = std::move(revoked.reply)](
+                                     const absl::Status&) {
+                        if (!tokens_saved_.ok()) return reply(tokens_saved_);
+                        reply(v1::RevokeTokenResponse());
+                      })});
+}
+
 void Loop::On(WatchOpened& opened) {
+  const std::optional<Denial> denial =
+      access_.Permit(opened.caller, TokenTable::For::kLook, "watch", opened.job,
+                     MonotonicNow());
+  if (denial.has_value()) {
+    return Later(denial->wait,
+                 [watcher = std::move(opened.watcher),
+                  status = denial->status] { watcher->End(status); });
+  }
+  if (options_.known) options_.known(opened.caller.peer);
   watches_.Add(opened.id, opened.job, std::move(opened.watcher));
 }
 
@@ -311,9 +467,10 @@ void Loop::On(Quit&) {
     const LiveJob* live = jobs_.Find(session.job);
     const bool over =
         live == nullptr ? session.greeted : live->job.end().has_value();
-    CloseSession(session, over ? absl::StatusCode::kOk : status.code(),
+    CloseSession(session, id, over ? absl::StatusCode::kOk : status.code(),
                  refusal);
   }
+  RunDelayed(absl::InfiniteFuture());
   for (LoopInput& late : inbox_.Close()) Decline(late);
 }
 
@@ -321,12 +478,14 @@ void Loop::Decline(LoopInput& input) {
   const absl::Status status = GoingDown();
   if (StreamOpened* opened = std::get_if<StreamOpened>(&input)) {
     opened->stream->Close(status.code(), RefusalOf(status));
-  } else if (StatusAsked* asked = std::get_if<StatusAsked>(&input)) {
-    asked->reply(status);
-  } else if (StopCame* stop = std::get_if<StopCame>(&input)) {
-    stop->reply(status);
   } else if (WatchOpened* watch = std::get_if<WatchOpened>(&input)) {
     watch->watcher->End(status);
+  } else {
+    std::visit(
+        [&status](auto& call) {
+          if constexpr (requires { call.reply; }) call.reply(status);
+        },
+        input);
   }
 }
 
@@ -374,6 +533,15 @@ void Loop::Commit() {
     if (!written.ok()) SetBackJobs(written);
   }
   entries_.clear();
+  // A use that is not counted after a restart is no reason to stop a job; who
+  // makes or revokes a token is told.
+  const absl::Status saved = access_.Commit();
+  if (!saved.ok() && tokens_saved_.ok()) {
+    logger_.Write(Log::Level::kError,
+                  absl::StrCat("event=tokens_not_saved reason=",
+                               Quoted(std::string(saved.message()))));
+  }
+  tokens_saved_ = saved;
   std::vector<Effect> effects;
   effects.swap(effects_);
   for (Effect& effect : effects) {
@@ -398,11 +566,11 @@ void Loop::SetBackJobs(const absl::Status& why) {
       "the daemon's journal cannot be written; dial again");
   for (const std::string& job : jobs) {
     logger_.Write(Log::Level::kError,
-                  absl::StrCat("job=", job, " event=set_back reason=\"",
-                               std::string(why.message()), "\""));
+                  absl::StrCat("job=", job, " event=set_back reason=",
+                               Quoted(std::string(why.message()))));
     for (auto& [id, session] : sessions_) {
       if (session.job == job) {
-        CloseSession(session, status.code(), RefusalOf(status));
+        CloseSession(session, id, status.code(), RefusalOf(status));
       }
     }
     jobs_.SetBack(job);
@@ -430,7 +598,7 @@ void Loop::CarryOut(const Send& send) {
 void Loop::CarryOut(const CloseStream& close) {
   const auto at = sessions_.find(close.session);
   if (at == sessions_.end()) return;
-  CloseSession(at->second, close.code, close.refusal);
+  CloseSession(at->second, close.session, close.code, close.refusal);
 }
 
 void Loop::CarryOut(const Log& log) { logger_.Write(log.level, log.text); }

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -29,6 +30,8 @@
 #include "daemon/core/events.h"
 #include "daemon/core/limits.h"
 #include "daemon/journal/journal.h"
+#include "daemon/security/token_table.h"
+#include "daemon/server/access.h"
 #include "daemon/server/inbox.h"
 #include "daemon/server/job_table.h"
 #include "daemon/server/logger.h"
@@ -48,11 +51,12 @@ struct StreamOpened {
   // Shared with the call, which may end at any time.
   std::shared_ptr<Stream> stream;
 };
-// Admission has passed it; a token it brings is the right one.
+// Admission has passed it.
 struct HelloCame {
   SessionId session;
   v1::Hello hello;
   std::string observed_address;
+  std::string peer;  // See PeerKey.
 };
 struct MessageCame {
   SessionId session;
@@ -63,17 +67,25 @@ struct MessageCame {
 struct StreamGone {
   SessionId session;
 };
-// `reply` is called on the loop's thread and must not block.
-struct StatusAsked {
-  std::string job;
-  std::function<void(const absl::StatusOr<v1::JobStatus>&)> reply;
+
+// The admin calls. `reply` is called on the loop's thread, once, and must not
+// block.
+template <typename Request, typename Response>
+struct Call {
+  Caller caller;
+  Request request;
+  std::function<void(const absl::StatusOr<Response>&)> reply;
 };
-struct StopCame {
-  v1::StopRequest request;
-  std::function<void(const absl::StatusOr<v1::JobState>&)> reply;
-};
+struct StatusAsked : Call<v1::StatusRequest, v1::JobStatus> {};
+struct StopCame : Call<v1::StopRequest, v1::StopResponse> {};
+struct DrainCame : Call<v1::DrainRequest, v1::DrainResponse> {};
+struct TokenWanted : Call<v1::CreateTokenRequest, v1::CreateTokenResponse> {};
+struct TokensAsked : Call<v1::ListTokensRequest, v1::ListTokensResponse> {};
+struct TokenRevoked : Call<v1::RevokeTokenRequest, v1::RevokeTokenResponse> {};
+
 struct WatchOpened {
   uint64_t id;
+  Caller caller;
   std::string job;
   std::shared_ptr<Watcher> watcher;  // As StreamOpened::stream.
 };
@@ -85,7 +97,8 @@ struct Quit {};
 
 using LoopInput =
     std::variant<StreamOpened, HelloCame, MessageCame, StreamGone, StatusAsked,
-                 StopCame, WatchOpened, WatchGone, Quit>;
+                 StopCame, DrainCame, TokenWanted, TokensAsked, TokenRevoked,
+                 WatchOpened, WatchGone, Quit>;
 
 class Loop {
  public:
@@ -95,6 +108,14 @@ class Loop {
     std::string only_job;
     v1::JobSettings only_settings;
     bool resume = false;
+    // Of node credentials.
+    std::string credential_key;
+    std::vector<SeededToken> tokens;
+    // What became of connections before they were calls; may be empty.
+    std::function<v1::Strangers()> strangers;
+    // Who is at the other end of a connection has shown his right; may be
+    // empty.
+    std::function<void(const std::string& peer)> known;
   };
 
   // `journal` may be null; it and `logger` must outlive the loop.
@@ -141,11 +162,26 @@ class Loop {
   void On(StreamGone& gone);
   void On(StatusAsked& asked);
   void On(StopCame& came);
+  void On(DrainCame& came);
+  void On(TokenWanted& wanted);
+  void On(TokensAsked& asked);
+  void On(TokenRevoked& revoked);
   void On(WatchOpened& opened);
   void On(WatchGone& gone);
   void On(Quit& quit);
   // Answers what came too late, where somebody waits for an answer.
   void Decline(LoopInput& input);
+
+  // Whether an admin call goes on, with its job filled in; otherwise it is
+  // answered, now or later.
+  template <typename AdminCall>
+  bool Permit(AdminCall& call, TokenTable::For purpose, const char* doing);
+  // With what was refused to whom.
+  v1::JobStatus WithBooks(v1::JobStatus status) const;
+  // Ends a session that is turned away, now or later.
+  void TurnAway(SessionId id, const Denial& denial);
+  void Later(absl::Duration wait, std::function<void()> what);
+  void RunDelayed(absl::Time now);
 
   void AnswerEnded(Session& session, SessionId id, const HelloCame& came,
                    const EndedJob& ended);
@@ -161,7 +197,7 @@ class Loop {
   void CarryOut(const Send& send);
   void CarryOut(const CloseStream& close);
   void CarryOut(const Log& log);
-  void CloseSession(Session& session, absl::StatusCode code,
+  void CloseSession(Session& session, SessionId id, absl::StatusCode code,
                     const v1::Refusal& refusal);
   void ForgetJob(const std::string& job);
 
@@ -173,9 +209,16 @@ class Loop {
   Logger& logger_;
   Inbox<LoopInput> inbox_;
 
+  Access access_;
+  // Of the latest batch.
+  absl::Status tokens_saved_;
+  // Answers that wait, at most kDelayedMax.
+  std::multimap<absl::Time, std::function<void()>> delayed_;
   JobTable jobs_;
   WatchList watches_;
   absl::flat_hash_map<SessionId, Session> sessions_;
+  // Those that were not let in yet, the oldest first.
+  std::set<SessionId> strangers_;
   // Sessions with a finite expiry.
   std::set<std::pair<absl::Time, SessionId>> expiries_;
   std::vector<JournalEntry> entries_;

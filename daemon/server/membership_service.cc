@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/admission.h"
-#include "daemon/security/join_string.h"
 #include "daemon/server/broadcast.h"
+#include "daemon/server/guests.h"
 #include "daemon/server/mutex.h"
 #include "daemon/server/refusal.h"
 
@@ -21,10 +21,11 @@ class MembershipService::AttendStream final
       public std::enable_shared_from_this<AttendStream> {
  public:
   AttendStream(MembershipService& service, SessionId session,
-               std::string observed_address)
+               std::string observed_address, std::string peer)
       : service_(service),
         session_(session),
-        observed_address_(std::move(observed_address)) {}
+        observed_address_(std::move(observed_address)),
+        peer_(std::move(peer)) {}
 
   void Begin() {
     // gRPC keeps a bare pointer until OnDone.
@@ -215,9 +216,9 @@ class MembershipService::AttendStream final
   // after the other, so that its fields need no lock.
   absl::Status TakeMessage() {
     const size_t bytes = incoming_.Length();
-    if (!greeted_ && bytes > kFirstMessageBytesMax) {
+    if (!greeted_ && bytes > Limits::hello_bytes_max) {
       return absl::InvalidArgumentError(absl::StrCat("Hello: expected at most ",
-                                                     kFirstMessageBytesMax,
+                                                     Limits::hello_bytes_max,
                                                      " bytes, got ", bytes));
     }
     v1::AgentMessage message;
@@ -242,24 +243,18 @@ class MembershipService::AttendStream final
           "expected Hello as the first message of a stream, got another one");
     }
     v1::Hello& hello = *message.mutable_hello();
-    // First of all: a stranger learns nothing of what else is wrong.
-    if (hello.credential_case() != v1::Hello::kNodeCredential &&
-        !SameToken(hello.token(), service_.token_)) {
-      return absl::UnauthenticatedError(
-          "the token is not this daemon's; take the join string that its "
-          "launcher printed last");
-    }
     if (absl::Status fits = AdmitHello(hello); !fits.ok()) return fits;
     CleanHello(hello);
     greeted_ = true;
     const bool taken = service_.inbox_.Post(
-        HelloCame{session_, std::move(hello), observed_address_});
+        HelloCame{session_, std::move(hello), observed_address_, peer_});
     return taken ? absl::OkStatus() : InboxFull();
   }
 
   MembershipService& service_;
   const SessionId session_;
   const std::string observed_address_;
+  const std::string peer_;
   std::shared_ptr<AttendStream> self_;
   bool posted_ = false;
   // Of the read that is under way.
@@ -315,8 +310,10 @@ std::string AddressOfPeer(std::string_view peer) {
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
 MembershipService::Attend(grpc::CallbackServerContext* context) {
+  std::string peer = PeerKey(context->peer());
+  called_(peer);
   const auto stream = std::make_shared<AttendStream>(
-      *this, ++last_session_, AddressOfPeer(context->peer()));
+      *this, ++last_session_, AddressOfPeer(context->peer()), std::move(peer));
   stream->Begin();
   return stream.get();
 }

@@ -1,8 +1,9 @@
 // MembershipService: the agents' streams, at the edge.
 //
-// It parses, checks order, size, token and grammar, and posts to the loop; it
-// decides nothing else. Raw bytes go through it, so that a broadcast is encoded
-// once and shared. No thread a stream, and no stream's error touches another.
+// It parses, checks order, size and grammar, and posts to the loop, which
+// checks tokens and credentials; it decides nothing else. Raw bytes go through
+// it, so that a broadcast is encoded once and shared. No thread a stream, and
+// no stream's error touches another.
 //
 // Thread rule: gRPC's threads; the streams' Stream functions from any.
 #ifndef ROLLCALL_DAEMON_SERVER_MEMBERSHIP_SERVICE_H_
@@ -14,8 +15,10 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "daemon/core/events.h"
 #include "daemon/core/limits.h"
@@ -35,14 +38,14 @@ class MembershipService final
   // Streams at once: all nodes, and as many again that are on their way in,
   // redial or are refused.
   static constexpr size_t kStreamsMax = 2 * size_t{Limits::nodes_max};
-  // Until a Hello was accepted.
-  static constexpr size_t kFirstMessageBytesMax = 2 << 20;
   // What one stream may have in the inbox before it is not read on.
   static constexpr size_t kUnhandledBytesMax = 256 << 10;
 
   // `inbox` must outlive the server that serves this.
-  MembershipService(v1::JoinToken token, Inbox<LoopInput>& inbox)
-      : token_(std::move(token)), inbox_(inbox) {}
+  // `called`: told of each call's connection, see PeerKey.
+  MembershipService(Inbox<LoopInput>& inbox,
+                    std::function<void(const std::string& peer)> called)
+      : inbox_(inbox), called_(std::move(called)) {}
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
       grpc::CallbackServerContext* context) override;
@@ -50,8 +53,8 @@ class MembershipService final
  private:
   class AttendStream;
 
-  const v1::JoinToken token_;
   Inbox<LoopInput>& inbox_;
+  const std::function<void(const std::string& peer)> called_;
   std::atomic<SessionId> last_session_ = 0;
   std::atomic<size_t> streams_ = 0;
 };

@@ -1,7 +1,10 @@
 #include "daemon/server/refusal.h"
 
+#include <optional>
 #include <string>
 
+#include "absl/strings/cord.h"
+#include "absl/types/optional.h"
 #include "daemon/core/admission.h"
 
 namespace rollcall {
@@ -33,11 +36,29 @@ v1::RefusalCode CodeOf(absl::StatusCode code) {
   }
 }
 
+// Where a status carries its RefusalCode.
+constexpr char kPayload[] = "rollcall.v1.RefusalCode";
+
+std::optional<v1::RefusalCode> CarriedCode(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kPayload);
+  v1::RefusalCode code;
+  if (!payload.has_value() ||
+      !v1::RefusalCode_Parse(std::string(*payload), &code)) {
+    return std::nullopt;
+  }
+  return code;
+}
+
 }  // namespace
+
+absl::Status WithRefusalCode(absl::Status status, v1::RefusalCode code) {
+  status.SetPayload(kPayload, absl::Cord(v1::RefusalCode_Name(code)));
+  return status;
+}
 
 v1::Refusal RefusalOf(const absl::Status& status) {
   v1::Refusal refusal;
-  refusal.set_code(CodeOf(status.code()));
+  refusal.set_code(CarriedCode(status).value_or(CodeOf(status.code())));
   refusal.set_text(std::string(status.message()));
   return refusal;
 }
@@ -51,6 +72,9 @@ grpc::Status WireStatus(absl::StatusCode code, const v1::Refusal& refusal) {
 
 grpc::Status WireStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
+  if (CarriedCode(status).has_value()) {
+    return WireStatus(status.code(), RefusalOf(status));
+  }
   return grpc::Status(WireCode(status.code()),
                       Printable(std::string(status.message()), kTextBytesMax));
 }

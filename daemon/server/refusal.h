@@ -10,12 +10,15 @@
 
 namespace rollcall {
 
+// The same error, with the code that programs are to read.
+absl::Status WithRefusalCode(absl::Status status, v1::RefusalCode code);
+
 // The refusal that stands for an error of the shell itself.
 v1::Refusal RefusalOf(const absl::Status& status);
 
 // With the refusal, serialized, as error details.
 grpc::Status WireStatus(absl::StatusCode code, const v1::Refusal& refusal);
-// Of an error without one: the admin calls.
+// Of an error of an admin call: with a refusal where it has a code.
 grpc::Status WireStatus(const absl::Status& status);
 
 }  // namespace rollcall

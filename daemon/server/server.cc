@@ -4,6 +4,7 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -11,9 +12,15 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "daemon/core/admission.h"
 #include "daemon/journal/sqlite_journal.h"
+#include "daemon/security/identity.h"
+#include "daemon/security/join_string.h"
+#include "daemon/security/token.h"
 #include "daemon/server/admin_service.h"
+#include "daemon/server/guests.h"
+#include "daemon/server/listener.h"
 #include "daemon/server/logger.h"
 #include "daemon/server/loop.h"
 #include "daemon/server/membership_service.h"
@@ -27,36 +34,43 @@ constexpr std::chrono::milliseconds kShutdownGrace(30);
 constexpr int kKeepaliveMs = 20'000;
 constexpr int kKeepaliveTimeoutMs = 10'000;
 // What a stranger's connection may take.
-constexpr int kHandshakeMs = 10'000;
-constexpr int kStreamsPerConnectionMax = 128;
+// The last of the largest job, whose nodes all come at once: two cores do about
+// 1,300 handshakes a second.
+constexpr int kHandshakeMs = 20'000;
+// An agent has one stream a connection; a client with calls has a few.
+constexpr int kStreamsPerConnectionMax = 16;
+// A connection without a stream, of somebody who never says why he came.
+constexpr int kIdleMs = 30'000;
+constexpr int kReadBytes = 8 << 10;
 constexpr int kMetadataBytesMax = 16 << 10;
 
-// ADDRESS:PORT with an IPv4 address, an IPv6 one in brackets or a name. gRPC
-// would take other schemes as well, Unix sockets for one.
-absl::Status CheckListen(const std::string& listen) {
-  const size_t colon = listen.rfind(':');
-  const std::string host = listen.substr(0, colon);
-  int port = -1;
-  const bool bracketed =
-      host.size() > 2 && host.front() == '[' && host.back() == ']';
-  const bool fits =
-      colon != std::string::npos &&
-      absl::SimpleAtoi(listen.substr(colon + 1), &port) && port >= 0 &&
-      port <= 65535 &&
-      (bracketed ? AdmitAddress(host.substr(1, host.size() - 2)).ok()
-                 : AdmitNodeName(host).ok());
-  if (fits) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("listen: expected ADDRESS:PORT like 0.0.0.0:29400 or "
-                   "[::]:29400, got \"",
-                   Printable(listen, 256), "\""));
+absl::Status CheckWire(const ServerOptions& options) {
+  const int ways = (options.secret.has_value() ? 1 : 0) +
+                   (options.tls.empty() ? 0 : 1) + (options.insecure ? 1 : 0);
+  if (ways > 1) {
+    return absl::InvalidArgumentError(
+        "a shared secret, --tls-cert and --insecure exclude each other: give "
+        "one of them");
+  }
+  if (options.insecure && !IsLoopback(options.listen)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--insecure is for loopback alone: expected --listen 127.0.0.1:PORT or "
+        "[::1]:PORT, got ",
+        options.listen));
+  }
+  return options.tls.empty() ? absl::OkStatus() : CheckTlsFiles(options.tls);
 }
 
 absl::Status CheckOptions(const ServerOptions& options) {
-  if (options.token.id().empty() || options.token.secret().empty()) {
-    return absl::InvalidArgumentError("token: expected one, got none");
+  if (options.tokens.empty()) {
+    return absl::InvalidArgumentError("tokens: expected one, got none");
   }
-  if (absl::Status fits = CheckListen(options.listen); !fits.ok()) return fits;
+  for (const SeededToken& seeded : options.tokens) {
+    if (IsToken(seeded.token)) continue;
+    return absl::InvalidArgumentError(
+        "tokens: expected an id and a secret of 1 to 64 bytes, got others");
+  }
+  if (absl::Status fits = CheckWire(options); !fits.ok()) return fits;
   if (absl::Status fits = AdmitSettings(options.settings); !fits.ok()) {
     return fits;
   }
@@ -73,8 +87,6 @@ absl::Status CheckOptions(const ServerOptions& options) {
 void Configure(grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(Limits::agent_message_bytes_max);
   builder.SetMaxSendMessageSize(-1);
-  // A port that is taken is an error, not a port that is shared.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
                              kKeepaliveTimeoutMs);
@@ -86,7 +98,12 @@ void Configure(grpc::ServerBuilder& builder) {
                              kHandshakeMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              kStreamsPerConnectionMax);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
+  // What is read at once is parsed at once, thousands of streams if a stranger
+  // opens so many; in between, guests are counted.
+  builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadBytes);
+  builder.AddChannelArgument(GRPC_ARG_TCP_READ_CHUNK_SIZE, kReadBytes);
   // Probing the bandwidth lets windows grow to what thousands of idle streams
   // never need.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
@@ -101,25 +118,36 @@ class Server::Core {
   ~Core() { Shutdown(); }
 
   absl::Status Start() {
+    // For the whole process. Packaged builds of abseil look for deadlocks at
+    // every lock, and at thousands of connections spend most of the time on it.
+    absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     if (absl::Status fits = CheckOptions(options_); !fits.ok()) return fits;
     if (absl::Status opened = OpenJournal(); !opened.ok()) return opened;
+    if (absl::Status made = MakeIdentity(); !made.ok()) return made;
+    // The port first: what cannot be reached must not start a run.
+    if (absl::Status open = OpenDoor(); !open.ok()) return open;
     loop_ = std::make_unique<Loop>(
         Loop::Options{options_.limits, options_.job, options_.settings,
-                      options_.resume},
+                      options_.resume, credential_key_, options_.tokens,
+                      [this] { return CountStrangers(); },
+                      [this](const std::string& peer) { guests_->Know(peer); }},
         journal_.get(), logger_);
-    membership_ =
-        std::make_unique<MembershipService>(options_.token, loop_->inbox());
-    admin_ = std::make_unique<AdminService>(options_.token, loop_->inbox());
-    // The port first: what cannot be reached must not start a run.
-    if (absl::Status serving = Listen(); !serving.ok()) return serving;
+    const auto called = [this](const std::string& peer) {
+      guests_->Called(peer);
+    };
+    membership_ = std::make_unique<MembershipService>(loop_->inbox(), called);
+    admin_ = std::make_unique<AdminService>(loop_->inbox(), called);
+    if (absl::Status serving = Serve(); !serving.ok()) return serving;
     return loop_->Start();
   }
 
-  int port() const { return port_; }
+  int port() const { return listener_->port(); }
+  const std::string& pin() const { return pin_; }
   std::optional<v1::End> Wait() { return loop_->Wait(); }
 
   void Shutdown() {
     if (down_.exchange(true)) return;
+    if (listener_ != nullptr) listener_->Stop();
     if (loop_ != nullptr) loop_->Stop();
     if (server_ != nullptr) {
       server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
@@ -138,20 +166,86 @@ class Server::Core {
     return absl::OkStatus();
   }
 
-  absl::Status Listen() {
+  // Who it is, and what it shows at its door.
+  absl::Status MakeIdentity() {
+    absl::StatusOr<Identity> identity =
+        options_.secret.has_value()  ? Identity::FromSecret(*options_.secret)
+        : options_.state_dir.empty() ? Identity::Make()
+                                     : Identity::Keep(options_.state_dir);
+    if (!identity.ok()) return identity.status();
+    credential_key_ = identity->credential_key;
+    if (options_.insecure) {
+      credentials_ = grpc::InsecureServerCredentials();
+      return absl::OkStatus();
+    }
+    if (!options_.tls.empty()) {
+      auto credentials = ServerCredentials(options_.tls);
+      if (!credentials.ok()) return credentials.status();
+      credentials_ = *std::move(credentials);
+      return absl::OkStatus();
+    }
+    std::vector<std::string> names = LocalNames();
+    names.push_back(options_.listen.substr(0, options_.listen.rfind(':')));
+    const absl::StatusOr<IssuedCertificate> issued =
+        identity->authority.Issue(names);
+    if (!issued.ok()) return issued.status();
+    credentials_ = ServerCredentials(*issued);
+    pin_ = identity->authority.pin();
+    return absl::OkStatus();
+  }
+
+  v1::Strangers CountStrangers() const {
+    v1::Strangers strangers;
+    const DoorCounts counts = listener_->counts();
+    strangers.set_silent(counts.silent);
+    strangers.set_garbage(counts.garbage);
+    strangers.set_crowded(counts.crowded + counts.impatient);
+    strangers.set_unknown(guests_->shown_out());
+    return strangers;
+  }
+
+  absl::Status OpenDoor() {
+    Listener::Options door;
+    door.listen = options_.listen;
+    door.plain = options_.insecure;
+    door.limits = options_.limits.door;
+    absl::StatusOr<std::unique_ptr<Listener>> listener =
+        Listener::Open(std::move(door));
+    if (!listener.ok()) return listener.status();
+    listener_ = *std::move(listener);
+    absl::StatusOr<std::unique_ptr<Guests>> guests =
+        Guests::Make(options_.limits.door);
+    if (!guests.ok()) return guests.status();
+    guests_ = *std::move(guests);
+    return absl::OkStatus();
+  }
+
+  absl::Status Serve() {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
     Configure(builder);
-    builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(),
-                             &port_);
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        credentials_);
     builder.RegisterService(membership_.get());
     builder.RegisterService(admin_.get());
     server_ = builder.BuildAndStart();
-    if (server_ != nullptr && port_ > 0) return absl::OkStatus();
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on ", options_.listen,
-        ": another process has the port, or it is no address of this machine; "
-        "give another one with --listen ADDRESS:PORT"));
+    if (server_ == nullptr) {
+      return absl::UnavailableError("gRPC cannot start a server here");
+    }
+    // Strangers are kept at the door until they begin a handshake.
+    listener_->Start([this](int fd, int listener_fd) {
+      if (!guests_->Arrive(fd)) {
+        close(fd);
+        return;
+      }
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
+          connection;
+      connection.fd = fd;
+      connection.listener_fd = listener_fd;
+      acceptor_->HandleNewConnection(&connection);
+    });
+    return absl::OkStatus();
   }
 
   const ServerOptions options_;
@@ -160,8 +254,13 @@ class Server::Core {
   std::unique_ptr<Loop> loop_;
   std::unique_ptr<MembershipService> membership_;
   std::unique_ptr<AdminService> admin_;
+  std::string credential_key_;
+  std::string pin_;
+  std::shared_ptr<grpc::ServerCredentials> credentials_;
+  std::unique_ptr<Guests> guests_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<Listener> listener_;  // Hands on to acceptor_.
   std::unique_ptr<grpc::Server> server_;
-  int port_ = 0;
   std::atomic<bool> down_ = false;
 };
 
@@ -175,6 +274,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options) {
 }
 
 int Server::port() const { return core_->port(); }
+const std::string& Server::pin() const { return core_->pin(); }
 std::optional<v1::End> Server::Wait() { return core_->Wait(); }
 void Server::Shutdown() { core_->Shutdown(); }
 

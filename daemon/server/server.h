@@ -17,6 +17,9 @@
 #include "absl/status/statusor.h"
 #include "daemon/core/events.h"
 #include "daemon/core/limits.h"
+#include "daemon/security/server_certificate.h"
+#include "daemon/security/shared_secret.h"
+#include "daemon/security/token_table.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -27,8 +30,14 @@ struct ServerOptions {
   std::string listen = "[::]:0";
   // Folder of the journal (0700, made where missing); empty: no journal.
   std::string state_dir;
-  // The token that every stream and every call must bring.
-  v1::JoinToken token;
+  // The tokens that it is started with: at least one.
+  std::vector<SeededToken> tokens;
+  // How the wire is closed. By default by a CA of the daemon's own, kept in
+  // state_dir; with a secret, by the one that is derived from it; with files,
+  // by the user's PKI; or, on loopback only, not at all. One of them.
+  std::optional<SharedSecret> secret;
+  TlsFiles tls;
+  bool insecure = false;
   // Where set: one job, made at once, and the server ends when it has ended.
   // Unset (rollcalld): jobs are made by the first Hello with settings.
   std::string job;
@@ -47,13 +56,15 @@ class Server {
   // INVALID_ARGUMENT: an option breaks its grammar. UNAVAILABLE: the address
   // cannot be listened on, or the journal not written. FAILED_PRECONDITION: the
   // state folder is held by another daemon, or its journal is foreign, newer or
-  // damaged; named.
+  // damaged, or a key or certificate is not what it should be; named.
   static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options);
 
   // As Shutdown.
   ~Server();
 
   int port() const;
+  // What join strings say of its CA; empty where it has none of its own.
+  const std::string& pin() const;
   // Blocks until the one job has ended and is forgotten, or Shutdown. Returns
   // how it ended.
   std::optional<v1::End> Wait();

@@ -41,6 +41,9 @@ void WatchList::Publish(absl::Time now) {
     auto [snapshot, fresh] =
         snapshots.try_emplace(watch.job, absl::UnknownError(""));
     if (fresh) snapshot->second = jobs_.Status(watch.job, now);
+    if (fresh && snapshot->second.ok()) {
+      snapshot->second = finish_(*std::move(snapshot->second));
+    }
     const absl::StatusOr<v1::JobStatus>& status = snapshot->second;
     if (!status.ok()) {
       watch.watcher->End(absl::UnavailableError(status.status().message()));

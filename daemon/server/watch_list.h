@@ -6,6 +6,7 @@
 #define ROLLCALL_DAEMON_SERVER_WATCH_LIST_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,8 +23,10 @@ class WatchList {
   static constexpr size_t kWatchersMax = 256;
   static constexpr absl::Duration kInterval = absl::Milliseconds(200);
 
-  // `jobs` must outlive the list.
-  explicit WatchList(JobTable& jobs) : jobs_(jobs) {}
+  // `jobs` must outlive the list. `finish`: what each status goes through
+  // before it is told.
+  WatchList(JobTable& jobs, std::function<v1::JobStatus(v1::JobStatus)> finish)
+      : jobs_(jobs), finish_(std::move(finish)) {}
 
   // Ends the watcher where the job is unknown or there are too many.
   void Add(uint64_t id, const std::string& job,
@@ -48,6 +51,7 @@ class WatchList {
   bool HasNews(const Watch& watch) const;
 
   JobTable& jobs_;
+  const std::function<v1::JobStatus(v1::JobStatus)> finish_;
   std::map<uint64_t, Watch> watches_;
 };
 

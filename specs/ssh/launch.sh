@@ -4,7 +4,7 @@
 #   HOSTS="node2 node3" ./launch.sh python3 train.py --flag
 #
 # Copy it and make it yours. `rollcall` must stand on every machine, and ssh
-# must log in without asking. Each worker gets the job's token on its standard
+# must log in without asking. Each worker gets the job's secret on its standard
 # input: it is in no argument list and in no file over there.
 #
 #   HOSTS     the other machines, as ssh knows them (must be set)
@@ -24,16 +24,15 @@ rollcall=${ROLLCALL:-rollcall}
 ssh=${SSH:-ssh}
 
 umask 077
-token=$(mktemp)
+secret=$(mktemp)
 workers=()
 cleanup() {
-  rm -f "$token"
+  rm -f "$secret"
   # Of a run that ended as it should none is left.
   kill ${workers[@]+"${workers[@]}"} 2>/dev/null || true
 }
 trap cleanup EXIT
-random() { od -An -N "$1" -tx1 /dev/urandom | tr -d ' \n'; }
-echo "$(random 3).$(random 16)" >"$token"
+"$rollcall" token secret >"$secret"
 
 nodes=1
 for host in $HOSTS; do
@@ -41,14 +40,14 @@ for host in $HOSTS; do
   # Quoted once more for the shell on the other side.
   remote=$(printf '%q ' "$rollcall" join --name "$host" \
     --endpoint "$address:$port" --job "$job" --nproc-per-node "$nproc" \
-    --token-file /dev/stdin --join-timeout 2m -- "$@")
-  $ssh "$host" "exec $remote" <"$token" &
+    --secret-file - --join-timeout 2m -- "$@")
+  $ssh "$host" "exec $remote" <"$secret" &
   workers+=($!)
 done
 
 code=0
 "$rollcall" launch --job "$job" --nodes "$nodes" --nproc-per-node "$nproc" \
-  --listen "0.0.0.0:$port" --token-file "$token" --join-timeout 2m -- "$@" ||
+  --listen "0.0.0.0:$port" --secret-file "$secret" --join-timeout 2m -- "$@" ||
   code=$?
 # Each agent ends as the job did; their output comes to its end here.
 [ "$code" = 0 ] && wait

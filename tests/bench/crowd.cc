@@ -1,7 +1,6 @@
 #include "tests/bench/crowd.h"
 
 #include <grpcpp/grpcpp.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -9,135 +8,141 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "daemon/server/clock.h"
 #include "rollcall/v1/membership.grpc.pb.h"
+#include "tests/bench/hello.h"
 
 namespace rollcall::bench {
 namespace {
 
-v1::Hello HelloOf(int index, const std::string& job,
-                  const v1::JoinToken& token) {
-  v1::Hello hello;
-  hello.set_job(job);
-  hello.set_node(absl::StrCat("crowd-", index));
-  hello.set_incarnation(index);
-  *hello.mutable_token() = token;
-  hello.set_ranks(8);
-  hello.set_command_digest(std::string(32, 'd'));
-  hello.set_version(ROLLCALL_VERSION);
-  // About what a node with two networks says of itself.
-  v1::Facts& facts = *hello.mutable_facts();
-  facts.set_hostname(hello.node());
-  const std::string tail =
-      absl::StrCat(index >> 16 & 255, ".", index >> 8 & 255, ".", index & 255);
-  for (const char* net : {"10.", "11."}) {
-    v1::Interface& interface = *facts.add_interfaces();
-    interface.set_name(absl::StrCat("eth", facts.interfaces_size() - 1));
-    interface.set_mtu(9000);
-    interface.set_speed_mbps(100000);
-    interface.set_up(true);
-    interface.set_running(true);
-    v1::InterfaceAddress& address = *interface.add_addresses();
-    address.set_address(absl::StrCat(net, tail));
-    address.set_prefix_length(8);
-    v1::InterfaceAddress& six = *interface.add_addresses();
-    six.set_address(
-        absl::StrFormat("fd%s:%x", net[1] == '0' ? "10:" : "11:", index));
-    six.set_prefix_length(64);
-  }
-  facts.set_boot_id(absl::StrCat("boot-of-", index));
-  facts.set_network_namespace(index);
-  facts.mutable_versions()->set_kernel("6.1.0-18-amd64");
-  facts.mutable_versions()->set_rollcall(ROLLCALL_VERSION);
-  facts.set_cpu_count(64);
-  return hello;
+// As an agent's, but for the time that a connection may take: here one machine
+// shakes all hands.
+std::shared_ptr<grpc::Channel> MakeChannel(const CrowdOptions& options) {
+  constexpr int kConnectMs = 60'000;
+  grpc::ChannelArguments arguments;
+  // Without it all nodes would share one connection.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
+  arguments.SetMaxReceiveMessageSize(-1);
+  const std::string endpoint = absl::StrCat("127.0.0.1:", options.port);
+  // No file is read for a pin, and nothing else can fail.
+  auto credentials = ChannelCredentials(options.trust, endpoint, nullptr);
+  return grpc::CreateCustomChannel(endpoint, *std::move(credentials),
+                                   arguments);
 }
 
 }  // namespace
 
+// One stream. Beat writes from outside its reactions, so that it holds the call
+// open until nothing is read any more and no write is under way.
 class Crowd::Node
     : public grpc::ClientBidiReactor<v1::AgentMessage, v1::DaemonMessage> {
  public:
   Node(Crowd* crowd, int index) : crowd_(crowd) {
-    grpc::ChannelArguments arguments;
-    // Without it all nodes would share one connection.
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    arguments.SetMaxReceiveMessageSize(-1);
-    stub_ = v1::Membership::NewStub(grpc::CreateCustomChannel(
-        absl::StrCat("127.0.0.1:", crowd->port_),
-        grpc::InsecureChannelCredentials(), arguments));
+    stub_ = v1::Membership::NewStub(MakeChannel(crowd->options_));
+    // A connection that the daemon had no room for is tried again, as agents
+    // do.
+    context_.set_wait_for_ready(true);
     v1::AgentMessage message;
-    *message.mutable_hello() = HelloOf(index, crowd->job_, crowd->token_);
+    *message.mutable_hello() = HelloOf(index);
     stub_->async()->Attend(&context_, this);
+    AddHold();
     Say(std::move(message));
     StartRead(&incoming_);
     StartCall();
   }
 
+  // Does nothing on a stream that has ended.
+  void Say(v1::AgentMessage message) {
+    const v1::AgentMessage* next;
+    {
+      MutexLock lock(mutex_);
+      if (over_) return;
+      outgoing_.push_back(std::move(message));
+      if (outgoing_.size() > 1) return;
+      next = &outgoing_.front();
+    }
+    StartWrite(next);
+  }
+
   void Cancel() { context_.TryCancel(); }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return;
-    Hear(incoming_);
-    StartRead(&incoming_);
+    if (ok) {
+      Hear(incoming_);
+      StartRead(&incoming_);
+      return;
+    }
+    bool idle;
+    {
+      MutexLock lock(mutex_);
+      over_ = true;
+      idle = outgoing_.empty();
+    }
+    if (idle) RemoveHold();
   }
 
   void OnWriteDone(bool ok) override {
-    MutexLock lock(mutex_);
-    outgoing_.pop_front();
-    if (ok && !outgoing_.empty()) StartWrite(&outgoing_.front());
+    const v1::AgentMessage* next = nullptr;
+    bool last;
+    {
+      MutexLock lock(mutex_);
+      outgoing_.pop_front();
+      if (!ok || over_) outgoing_.clear();
+      if (!outgoing_.empty()) next = &outgoing_.front();
+      last = over_;
+    }
+    if (next != nullptr) {
+      StartWrite(next);
+    } else if (last) {
+      RemoveHold();
+    }
   }
 
   void OnDone(const grpc::Status& status) override {
     MutexLock lock(crowd_->mutex_);
-    CrowdSeen& seen = crowd_->seen_;
-    ++seen.ended;
-    if (!status.ok() && seen.failure.empty() &&
-        status.error_code() != grpc::StatusCode::CANCELLED) {
-      seen.failure =
-          absl::StrCat(status.error_code(), ": ", status.error_message());
+    ++crowd_->ended_;
+    std::string& failure = crowd_->seen_.failure;
+    if (failure.empty() && status.error_code() != grpc::StatusCode::CANCELLED) {
+      failure = absl::StrCat("a stream has ended, code ", status.error_code(),
+                             ": ", status.error_message());
     }
     crowd_->changed_.NotifyAll();
   }
 
  private:
-  void Say(v1::AgentMessage message) {
-    MutexLock lock(mutex_);
-    outgoing_.push_back(std::move(message));
-    if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
-  }
-
   void Hear(const v1::DaemonMessage& message) {
     const absl::Time now = MonotonicNow();
+    Note(message, now);
     v1::AgentMessage answer;
     switch (message.kind_case()) {
-      case v1::DaemonMessage::kProposal: {
-        const uint64_t generation = message.proposal().generation();
-        answer.mutable_prepared()->set_generation(generation);
+      case v1::DaemonMessage::kProposal:
+        answer.mutable_prepared()->set_generation(
+            message.proposal().generation());
         answer.mutable_prepared()->set_master_port(20000);
         answer.mutable_prepared()->set_nccl_absent("a benchmark's node");
-        Say(std::move(answer));
-        break;
-      }
+        return Say(std::move(answer));
       case v1::DaemonMessage::kCommit:
-        for (uint32_t rank = 0; rank < 8; ++rank) {
-          v1::AgentMessage exited;
-          exited.mutable_rank_exited()->set_generation(
-              message.commit().generation());
-          exited.mutable_rank_exited()->set_local_rank(rank);
-          Say(std::move(exited));
-        }
-        break;
+        if (crowd_->options_.exits) Exit(message.commit().generation());
+        return;
       case v1::DaemonMessage::kEnd:
         answer.mutable_end_seen();
-        Say(std::move(answer));
-        break;
+        return Say(std::move(answer));
       default:
-        break;
+        return;
     }
-    Note(message, now);
+  }
+
+  void Exit(uint64_t generation) {
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      v1::AgentMessage exited;
+      exited.mutable_rank_exited()->set_generation(generation);
+      exited.mutable_rank_exited()->set_local_rank(rank);
+      Say(std::move(exited));
+    }
   }
 
   void Note(const v1::DaemonMessage& message, absl::Time now) {
@@ -145,40 +150,52 @@ class Crowd::Node
     const bool ids = message.has_commit() &&
                      seal.ParseFromString(message.commit().seal()) &&
                      seal.nccl_ids_size() > 0;
+    const size_t bytes = message.ByteSizeLong();
     MutexLock lock(crowd_->mutex_);
     CrowdSeen& seen = crowd_->seen_;
+    int reached = 0;
     if (message.has_welcome()) {
-      ++seen.welcomed;
+      reached = ++seen.welcomed;
       seen.last_welcome = std::max(seen.last_welcome, now);
     } else if (message.has_proposal()) {
       seen.first_proposal = std::min(seen.first_proposal, now);
+      proposal_bytes_ = bytes;
     } else if (message.has_commit()) {
-      ++seen.committed;
+      reached = ++seen.committed;
       seen.ids = ids;
+      seen.generation = message.commit().generation();
+      seen.world_bytes = proposal_bytes_ + bytes;
       seen.last_commit = std::max(seen.last_commit, now);
     }
-    crowd_->changed_.NotifyAll();
+    // Nobody waits for less.
+    if (reached == crowd_->dialled_) crowd_->changed_.NotifyAll();
   }
 
   Crowd* const crowd_;
   std::unique_ptr<v1::Membership::Stub> stub_;
   grpc::ClientContext context_;
   v1::DaemonMessage incoming_;
+  size_t proposal_bytes_ = 0;
   Mutex mutex_;
+  // Nothing is read any more.
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
   // The front is being written.
   std::deque<v1::AgentMessage> outgoing_ ABSL_GUARDED_BY(mutex_);
 };
 
-Crowd::Crowd(int port, const std::string& job, const v1::JoinToken& token)
-    : port_(port), job_(job), token_(token) {}
+Crowd::Crowd(CrowdOptions options) : options_(std::move(options)) {}
 
 Crowd::~Crowd() {
   for (auto& node : nodes_) node->Cancel();
   MutexLock lock(mutex_);
-  while (seen_.ended < static_cast<int>(nodes_.size())) changed_.Wait(mutex_);
+  while (ended_ < dialled_) changed_.Wait(mutex_);
 }
 
 void Crowd::Attend(int count) {
+  {
+    MutexLock lock(mutex_);
+    dialled_ += count;
+  }
   for (int i = 0; i < count; ++i) {
     nodes_.push_back(
         std::make_unique<Node>(this, static_cast<int>(nodes_.size()) + 1));
@@ -191,20 +208,16 @@ bool Crowd::AwaitWelcomes(absl::Duration timeout) {
 bool Crowd::AwaitCommits(absl::Duration timeout) {
   return Await(&CrowdSeen::committed, "commits", timeout);
 }
-bool Crowd::AwaitEnds(absl::Duration timeout) {
-  return Await(&CrowdSeen::ended, "ends", timeout);
-}
 
 bool Crowd::Await(int CrowdSeen::*counter, const char* what,
                   absl::Duration timeout) {
-  const int wanted = static_cast<int>(nodes_.size());
   const absl::Time until = MonotonicNow() + timeout;
   MutexLock lock(mutex_);
-  while (seen_.*counter < wanted) {
+  while (seen_.*counter < dialled_) {
     const absl::Duration left = until - MonotonicNow();
     if (left <= absl::ZeroDuration() || !seen_.failure.empty()) {
       std::fprintf(
-          stderr, "bench: %d of %d %s: %s\n", seen_.*counter, wanted, what,
+          stderr, "bench: %d of %d %s: %s\n", seen_.*counter, dialled_, what,
           seen_.failure.empty() ? "the time is up" : seen_.failure.c_str());
       return false;
     }
@@ -213,16 +226,31 @@ bool Crowd::Await(int CrowdSeen::*counter, const char* what,
   return true;
 }
 
+bool Crowd::Beat(absl::Duration interval, absl::Duration duration) {
+  v1::AgentMessage beat;
+  beat.mutable_heartbeat()->set_generation(Seen().generation);
+  const absl::Duration step = interval / static_cast<double>(nodes_.size());
+  const absl::Time begun = MonotonicNow();
+  for (int64_t sent = 0; step * sent < duration; ++sent) {
+    const absl::Time due = begun + step * sent;
+    {
+      MutexLock lock(mutex_);
+      while (seen_.failure.empty() && MonotonicNow() < due) {
+        changed_.WaitFor(mutex_, due - MonotonicNow());
+      }
+      if (!seen_.failure.empty()) {
+        std::fprintf(stderr, "bench: heartbeats: %s\n", seen_.failure.c_str());
+        return false;
+      }
+    }
+    nodes_[static_cast<size_t>(sent) % nodes_.size()]->Say(beat);
+  }
+  return true;
+}
+
 CrowdSeen Crowd::Seen() {
   MutexLock lock(mutex_);
   return seen_;
-}
-
-void RaiseFileLimit() {
-  rlimit limit;
-  getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace rollcall::bench

@@ -13,13 +13,14 @@
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/security/join_string.h"
 #include "tests/bench/crowd.h"
+#include "tests/bench/hello.h"
+#include "tests/bench/served_daemon.h"
 
 extern char** environ;
 
@@ -37,10 +38,11 @@ std::string RollcallBeside() {
 }
 
 // The launcher's own agent, which takes seat 0 and mints.
-pid_t StartAgent(const std::string& rollcall, int port) {
+pid_t StartAgent(const std::string& rollcall, const ServedDaemon& daemon) {
   v1::JoinString join;
-  join.add_endpoints(absl::StrCat("127.0.0.1:", port));
+  join.add_endpoints(absl::StrCat("127.0.0.1:", daemon.port()));
   join.set_job(kJob);
+  join.set_ca_pin(daemon.trust().pin);
   *join.mutable_token() = BenchToken();
   setenv("ROLLCALL_JOIN", EncodeJoinString(join).c_str(), 1);
   std::vector<std::string> arguments = {
@@ -58,9 +60,11 @@ pid_t StartAgent(const std::string& rollcall, int port) {
 
 // Milliseconds; negative: it failed, and has said why.
 double Measure(const std::string& rollcall, bool* ids) {
-  ServedDaemon daemon("rollcall", kNodes);
-  Crowd crowd(daemon.port(), kJob, BenchToken());
-  const pid_t agent = StartAgent(rollcall, daemon.port());
+  Serving serving;
+  serving.nodes = kNodes;
+  const ServedDaemon daemon(serving);
+  Crowd crowd({daemon.port(), daemon.trust(), /*exits=*/true});
+  const pid_t agent = StartAgent(rollcall, daemon);
   if (agent < 0) return -1;
   crowd.Attend(kNodes - 1);
   const bool done = crowd.AwaitCommits(kPatience);
@@ -106,8 +110,8 @@ int Run(int runs) {
 }  // namespace rollcall::bench
 
 int main(int argc, char** argv) {
-  if (argc == 4 && std::strcmp(argv[1], "--serve") == 0) {
-    return rollcall::bench::Serve(argv[2], std::atoi(argv[3]));
+  if (const auto served = rollcall::bench::ServeIfAsked(argc, argv)) {
+    return *served;
   }
   const int runs = argc > 1 ? std::atoi(argv[1]) : 9;
   if (runs < 1 || runs > 1000) {

@@ -1,161 +1,125 @@
-// The daemons that crowds attend: the real one, and a bare gRPC server that
-// does the least a roll call could.
+#include "tests/bench/served_daemon.h"
+
 #include <fcntl.h>
-#include <grpcpp/grpcpp.h>
-#include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <memory>
-#include <set>
+#include <iterator>
 #include <string>
+#include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/server/mutex.h"
+#include "absl/synchronization/mutex.h"
 #include "daemon/server/server.h"
-#include "rollcall/v1/membership.grpc.pb.h"
-#include "tests/bench/crowd.h"
+#include "tests/bench/bare_server.h"
+#include "tests/bench/hello.h"
 
 extern char** environ;
 
 namespace rollcall::bench {
 namespace {
 
-// Welcomes whoever says Hello; once `nodes` are in, all get the same commit of
-// 16 bytes a node.
-class BareService : public v1::Membership::CallbackService {
- public:
-  explicit BareService(int nodes) : nodes_(nodes) {
-    commit_.mutable_commit()->set_generation(1);
-    commit_.mutable_commit()->set_seal(std::string(16 * nodes, 's'));
-  }
-
-  grpc::ServerBidiReactor<v1::AgentMessage, v1::DaemonMessage>* Attend(
-      grpc::CallbackServerContext*) override {
-    return new Stream(this);
-  }
-
- private:
-  class Stream
-      : public grpc::ServerBidiReactor<v1::AgentMessage, v1::DaemonMessage> {
-   public:
-    explicit Stream(BareService* service) : service_(service) {
-      StartRead(&incoming_);
-    }
-    void OnReadDone(bool ok) override {
-      if (!ok) {
-        service_->Leave(this);
-        Finish(grpc::Status::OK);
-        return;
-      }
-      if (incoming_.has_hello()) {
-        v1::DaemonMessage welcome;
-        welcome.mutable_welcome()->set_run("bare");
-        Send(welcome);
-        service_->Enter(this);
-      }
-      StartRead(&incoming_);
-    }
-    void OnWriteDone(bool ok) override {
-      MutexLock lock(mutex_);
-      outgoing_.pop_front();
-      if (ok && !outgoing_.empty()) StartWrite(&outgoing_.front());
-    }
-    void OnDone() override { delete this; }
-    void Send(const v1::DaemonMessage& message) {
-      MutexLock lock(mutex_);
-      outgoing_.push_back(message);
-      if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
-    }
-
-   private:
-    BareService* const service_;
-    v1::AgentMessage incoming_;
-    Mutex mutex_;
-    std::deque<v1::DaemonMessage> outgoing_ ABSL_GUARDED_BY(mutex_);
-  };
-
-  void Enter(Stream* stream) {
-    MutexLock lock(mutex_);
-    streams_.insert(stream);
-    if (static_cast<int>(streams_.size()) < nodes_) return;
-    for (Stream* each : streams_) each->Send(commit_);
-  }
-  void Leave(Stream* stream) {
-    MutexLock lock(mutex_);
-    streams_.erase(stream);
-  }
-
-  const int nodes_;
-  v1::DaemonMessage commit_;
-  Mutex mutex_;
-  std::set<Stream*> streams_ ABSL_GUARDED_BY(mutex_);
-};
+constexpr char kServe[] = "--serve";
+constexpr char kNoPin[] = "plain";
 
 // Says where, and waits for the end of stdin, which is the parent's.
-void ServeOn(int port) {
-  std::printf("%d\n", port);
+void ServeOn(int port, const std::string& pin) {
+  std::printf("%d %s\n", port,
+              pin.empty() ? kNoPin : absl::BytesToHexString(pin).c_str());
   std::fflush(stdout);
   char byte;
   while (read(0, &byte, 1) > 0) {
   }
 }
 
-int ServeBare(int nodes) {
-  BareService service(nodes);
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                           &port);
-  builder.RegisterService(&service);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr) return 1;
-  ServeOn(port);
-  server->Shutdown(std::chrono::system_clock::now());
-  return 0;
-}
+// For the journal, as real runs have one.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string path =
+        std::filesystem::temp_directory_path() / "rollcall-bench-XXXXXX";
+    if (mkdtemp(path.data()) != nullptr) path_ = path;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
 
-int ServeRollcall(int nodes) {
+ private:
+  std::string path_;
+};
+
+int ServeRollcall(const Serving& serving) {
+  const TemporaryFolder state;
   ServerOptions options;
   options.listen = "127.0.0.1:0";
-  options.token = BenchToken();
+  options.state_dir = state.path();
+  options.tokens = {{BenchToken(), v1::ROLE_WORKER, "of a benchmark"}};
+  options.insecure = !serving.tls;
   options.job = kJob;
-  options.settings.set_nodes_min(nodes);
-  options.settings.set_nodes_max(nodes);
-  // The crowd sends no heartbeats.
+  options.settings.set_nodes_min(serving.nodes);
+  options.settings.set_nodes_max(serving.nodes);
+  // The crowd sends no heartbeats while it attends.
   options.limits.lease = absl::Minutes(10);
   options.limits.prepare_timeout = absl::Minutes(10);
+  DoorLimits& door = options.limits.door;
+  // Real nodes have an address each; here, more than may come from one of them
+  // do.
+  if (static_cast<size_t>(serving.nodes) > door.waiting_per_address_max + 1) {
+    door.waiting_per_address_max = door.waiting_max - 1;
+    door.handshakes_per_address_burst = door.handshakes_burst;
+  }
   auto server = Server::Start(std::move(options));
   if (!server.ok()) {
     std::fprintf(stderr, "bench: %s\n", server.status().ToString().c_str());
     return 1;
   }
-  ServeOn((*server)->port());
+  ServeOn((*server)->port(), (*server)->pin());
   return 0;
+}
+
+int ServeBare(const Serving& serving) {
+  const BareServer server(serving.tls, serving.nodes, serving.answer_bytes);
+  ServeOn(server.port(), server.pin());
+  return 0;
+}
+
+void RaiseFileLimit() {
+  rlimit limit;
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace
 
-const char kJob[] = "bench";
-
-v1::JoinToken BenchToken() {
-  v1::JoinToken token;
-  token.set_id("bench0");
-  token.set_secret(std::string(16, 'b'));
-  return token;
-}
-
-int Serve(const std::string& kind, int nodes) {
+std::optional<int> ServeIfAsked(int argc, char** argv) {
   RaiseFileLimit();
-  return kind == "bare" ? ServeBare(nodes) : ServeRollcall(nodes);
+  // As the daemon does, for the crowd and for the bare server: see there.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  if (argc != 6 || std::strcmp(argv[1], kServe) != 0) return std::nullopt;
+  Serving serving;
+  serving.bare = std::strcmp(argv[2], "bare") == 0;
+  serving.tls = std::strcmp(argv[3], "tls") == 0;
+  if (!absl::SimpleAtoi(argv[4], &serving.nodes) ||
+      !absl::SimpleAtoi(argv[5], &serving.answer_bytes)) {
+    return 2;
+  }
+  return serving.bare ? ServeBare(serving) : ServeRollcall(serving);
 }
 
-ServedDaemon::ServedDaemon(const std::string& kind, int nodes) {
+ServedDaemon::ServedDaemon(const Serving& serving) {
   int in[2], out[2];
   if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) std::exit(1);
   posix_spawn_file_actions_t actions;
@@ -164,10 +128,14 @@ ServedDaemon::ServedDaemon(const std::string& kind, int nodes) {
   posix_spawn_file_actions_adddup2(&actions, out[1], 1);
   // Its log has a line for every node that attends.
   posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-  std::string count = absl::StrCat(nodes);
-  std::string serve = "--serve", of_kind = kind, self = "bench";
-  char* argv[] = {self.data(), serve.data(), of_kind.data(), count.data(),
-                  nullptr};
+  std::string words[] = {"bench",
+                         kServe,
+                         serving.bare ? "bare" : "rollcall",
+                         serving.tls ? "tls" : "plain",
+                         absl::StrCat(serving.nodes),
+                         absl::StrCat(serving.answer_bytes)};
+  char* argv[std::size(words) + 1] = {};
+  for (size_t i = 0; i < std::size(words); ++i) argv[i] = words[i].data();
   const int failed =
       posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, argv, environ);
   posix_spawn_file_actions_destroy(&actions);
@@ -175,12 +143,15 @@ ServedDaemon::ServedDaemon(const std::string& kind, int nodes) {
   close(out[1]);
   lifeline_ = in[1];
   FILE* said = fdopen(out[0], "r");
-  if (failed != 0 || std::fscanf(said, "%d", &port_) != 1) {
+  char pin[65] = {};
+  if (failed != 0 || std::fscanf(said, "%d %64s", &port_, pin) != 2) {
     std::fprintf(stderr, "bench: the %s daemon did not come up\n",
-                 kind.c_str());
+                 words[2].c_str());
     std::exit(1);
   }
   std::fclose(said);
+  trust_.insecure = std::strcmp(pin, kNoPin) == 0;
+  if (!trust_.insecure) trust_.pin = absl::HexStringToBytes(pin);
 }
 
 ServedDaemon::~ServedDaemon() {
@@ -195,6 +166,16 @@ int64_t ServedDaemon::resident_kib() const {
     if (word == "VmRSS:" && status >> kib) return kib;
   }
   return 0;
+}
+
+absl::Duration ServedDaemon::processor_time() const {
+  clockid_t clock;
+  timespec used;
+  if (clock_getcpuclockid(pid_, &clock) != 0 ||
+      clock_gettime(clock, &used) != 0) {
+    return absl::ZeroDuration();
+  }
+  return absl::DurationFromTimespec(used);
 }
 
 }  // namespace rollcall::bench

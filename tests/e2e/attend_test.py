@@ -1,5 +1,6 @@
 """The way in: who is let in, who is counted, who is named."""
 import signal
+import socket
 import sys
 
 import harness
@@ -21,7 +22,9 @@ class Attend(E2E):
         unknown = wire.Join(text)
         unknown.token_id = "zzzzzz"
         self.assert_code(self.join(unknown.text(), [], ["true"]), REFUSED)
-        for argv in (["status", forged.text()], ["stop", forged.text()]):
+        # That of a worker may look, and steer nothing.
+        for argv in (["status", forged.text()], ["stop", forged.text()],
+                     ["stop", text]):
             asked = self.stage.run([harness.ROLLCALL, *argv])
             self.assertEqual(asked.code, REFUSED, asked.text())
         state = self.status(text)
@@ -102,7 +105,7 @@ class Attend(E2E):
         self.assertIn("w-gone", said)
 
     def test_a_workers_timeout_names_the_launcher(self):
-        nobody = harness.socket.socket()
+        nobody = socket.socket()
         self.addCleanup(nobody.close)
         nobody.bind(("127.0.0.1", 0))  # Bound, and never listened on.
         port = nobody.getsockname()[1]

@@ -1,5 +1,6 @@
 """What strangers send to the port: the stream ends, the run goes on."""
 import os
+import ssl
 import struct
 
 import harness
@@ -30,7 +31,12 @@ class Garbage(E2E):
         self.strangers = []
 
     def stranger(self):
-        stranger = Stranger(self.join_to.port())
+        """Knows the daemon, and shakes hands before it says anything."""
+        return self.nobody(wire.pinned(self.join_to.pin,
+                                       self.join_to.port())).shake()
+
+    def nobody(self, trust=None):
+        stranger = Stranger(self.join_to.port(), trust=trust)
         self.addCleanup(stranger.close)
         self.strangers.append(stranger)
         return stranger
@@ -51,7 +57,7 @@ class Garbage(E2E):
     def never_noticed(self):
         """At the run's end: no other generation, and no other daemon."""
         for process in (self.launcher, self.worker):
-            self.assertIsNone(process.find("-g2"))
+            self.assertIsNone(process.find(r"\bup-\d-g2"))
         self.assertIsNone(self.launcher.find("started again"),
                           self.launcher.text())
 
@@ -59,11 +65,49 @@ class Garbage(E2E):
         for data in (os.urandom(65536), b"\0" * 4096,
                      b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
                      b"10.0.0.66 lab1 evil\nlab2 10.0.0.66\n", b""):
-            stranger = self.stranger()
-            stranger.raw(data)
-            if data:  # Who says nothing at all may stay for a while.
-                self.assertIsNone(stranger.rest())
+            for stranger in (self.nobody(), self.stranger()):
+                stranger.raw(data)
+                if data:  # Who says nothing at all may stay for a while.
+                    self.assertIsNone(stranger.rest())
         self.goes_on()
+
+    def test_broken_tls(self):
+        hello = self.client_hello()
+        for data in (
+                hello[:20] + os.urandom(len(hello) - 20),
+                hello[:5] + b"\0" * 600,
+                b"\x16\x03\x01\xff\xff" + b"\x01" * 70000,
+                hello + os.urandom(5000),
+                hello[:100]):
+            stranger = self.nobody()
+            stranger.raw(data)
+            if data != hello[:100]:  # Half a handshake may become a whole one.
+                self.assertIsNone(stranger.rest())
+        # Older than what is spoken here, and another protocol behind it.
+        older, other = wire.context(), wire.context()
+        older.set_ciphers("ALL:@SECLEVEL=0")
+        older.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+        older.options |= ssl.OP_NO_TLSv1_2 | ssl.OP_NO_TLSv1_3
+        other.set_alpn_protocols(["http/1.1"])
+        for trust in (older, other):
+            self.assertFalse(self.is_answered(trust))
+        self.assertTrue(self.is_answered(wire.context()))
+        self.goes_on()
+
+    def is_answered(self, trust):
+        """Whether a client that does TLS so hears anything in HTTP/2."""
+        try:
+            return self.nobody(trust).shake().open().socket.recv(1) != b""
+        except OSError:
+            return False
+
+    def client_hello(self):
+        """The first bytes of a proper client."""
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = wire.context().wrap_bio(incoming, outgoing)
+        with self.assertRaises(ssl.SSLWantReadError):
+            client.do_handshake()
+        return outgoing.read()
 
     def test_broken_http2(self):
         for data in (
@@ -121,7 +165,7 @@ class Garbage(E2E):
         # Hello twice on one stream.
         twice = hello(self.join_to, "twice")
         stranger = self.stranger().open().say(twice)
-        self.assertTrue(stranger.welcome())
+        self.assertIsNotNone(stranger.welcome())
         self.assertEqual(stranger.say(twice).end(), wire.INVALID_ARGUMENT)
         stranger.close()
         self.await_status(self.text, lambda s: s["state"] == "running"
@@ -150,7 +194,7 @@ class Garbage(E2E):
                 2, wire.field(1, evil)))), wire.INVALID_ARGUMENT),
             (dict(token=wire.field(1, join.token_id)
                   + wire.field(2, b"\0" * 16)), wire.UNAUTHENTICATED),
-            (dict(token=wire.field(1, join.token_id)), wire.UNAUTHENTICATED),
+            (dict(token=wire.field(1, join.token_id)), wire.INVALID_ARGUMENT),
             (dict(token=None), wire.UNAUTHENTICATED),
             (dict(token=wire.field(1, "zzzzzz") + wire.field(
                 2, join.secret)), wire.UNAUTHENTICATED),
@@ -180,7 +224,7 @@ class Garbage(E2E):
 
     def test_many_connections(self):
         for _ in range(200):
-            self.stranger()
+            self.nobody(wire.pinned(self.join_to.pin, self.join_to.port()))
         for stranger in self.strangers[:100]:
             stranger.open()
         self.goes_on()

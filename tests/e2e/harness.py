@@ -21,7 +21,6 @@ import re
 import selectors
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -41,7 +40,7 @@ DEADLINE_S = float(os.environ.get("ROLLCALL_TEST_DEADLINE_S", "60"))
 # A whole test; below ctest's own limit, so that the clean-up always runs.
 TEST_S = int(os.environ.get("ROLLCALL_TEST_S", "110"))
 
-JOIN_STRING = re.compile(r"rc0\.[A-Za-z0-9_-]+")
+JOIN_STRING = re.compile(r"rc1\.[A-Za-z0-9_-]+")
 
 _WARDEN = """
 import os, signal, subprocess, sys, shutil
@@ -584,19 +583,6 @@ class E2E(unittest.TestCase):
 
 def nodes_by_name(state):
     return {node["node"]: node for node in state["nodes"]}
-
-
-def port_of(join_string):
-    """The port that a join string names, without judging the rest of it."""
-    import base64
-    body = join_string.split(".", 1)[1]
-    raw = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
-    found = re.search(rb":(\d{1,5})(?![0-9])", raw)
-    return int(found[1])
-
-
-def connect(port, host="127.0.0.1"):
-    return socket.create_connection((host, port), timeout=DEADLINE_S)
 
 
 def main():

@@ -34,16 +34,16 @@ class Hosts(E2E):
         doorman = lab.start(1, [sys.executable, "-c", DOORMAN, *(
             f"10.77.0.{host}" for host in range(2, lab.hosts + 1))])
         port = doorman.await_line(r"port (\d+)")[1]
-        token = self.stage.path("token")
-        with open(token, "w", encoding="ascii", opener=lambda p, f: os.open(
+        secret = self.stage.path("secret")
+        with open(secret, "w", encoding="ascii", opener=lambda p, f: os.open(
                 p, f, 0o600)) as f:
-            f.write(f"abcdef.{secrets.token_hex(16)}\n")
+            f.write(f"{secrets.token_hex(16)}\n")
         command = ["sh", "-c", SHOW + f"cat {gate.path}"]
         launch = [harness.ROLLCALL, "launch", "--job", self.job, "--nodes",
                   nodes or lab.hosts, "--listen", f"0.0.0.0:{port}",
-                  "--token-file", token, *flags, "--", *command]
+                  "--secret-file", secret, *flags, "--", *command]
         join = [harness.ROLLCALL, "join", "--endpoint", f"10.77.0.1:{port}",
-                "--job", self.job, "--token-file", token, "--", *command]
+                "--job", self.job, "--secret-file", secret, "--", *command]
         started = {}
         for host in range(2, lab.hosts + 1):
             started[host] = lab.start(host, join)

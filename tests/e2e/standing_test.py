@@ -14,16 +14,16 @@ class Standing(E2E):
         self.daemon = self.stage.start(
             [os.path.join(harness.BIN, "rollcalld"), "--listen", "127.0.0.1:0",
              "--state", self.state])
-        self.port = self.daemon.await_line(r"listening on port (\d+)")[1]
-        self.token = os.path.join(self.state, "token")
+        self.daemon.await_line(r"join with: ")
+        with open(os.path.join(self.state, "worker.join"),
+                  encoding="ascii") as f:
+            self.join_text = f.read().strip()
 
     def agents(self, job, command):
         """The two nodes of a job."""
-        return [self.stage.start(
-            [harness.ROLLCALL, "join", "--endpoint", f"127.0.0.1:{self.port}",
-             "--job", job, "--nodes", "2", "--token-file", self.token,
-             "--name", f"{job}-{node}", "--hosts-file", self._hosts, "--",
-             *command]) for node in ("a", "b")]
+        return [self.join(self.join_text, ["--job", job, "--nodes", "2",
+                                           "--name", f"{job}-{node}"], command)
+                for node in ("a", "b")]
 
     def assert_ran(self, job, agents):
         """Both ended well; the job's run, which both ranks had."""
@@ -38,7 +38,9 @@ class Standing(E2E):
         return runs.pop()
 
     def test_three_jobs_without_a_launcher(self):
-        self.assertEqual(stat.S_IMODE(os.stat(self.token).st_mode), 0o600)
+        for name in os.listdir(self.state):
+            mode = os.stat(os.path.join(self.state, name)).st_mode
+            self.assertEqual(stat.S_IMODE(mode), 0o600, name)
         say = ("echo rank $RANK of $WORLD_SIZE job $ROLLCALL_JOB "
                "generation $ROLLCALL_GENERATION run $ROLLCALL_RUN")
         # Two at once, and both run before either may end.

@@ -1,13 +1,15 @@
-"""A stranger's view of the port: HTTP/2, gRPC and protobuf by hand.
+"""A stranger's view of the port: TLS, HTTP/2, gRPC and protobuf by hand.
 
 Just enough of each to say what no proper client would: forged, oversized,
 half-sent and out-of-order messages. Reads the status that ends a stream. No
 more: it opens one stream a connection.
 """
 import base64
+import hashlib
 import os
 import re
 import socket
+import ssl
 import struct
 import time
 
@@ -18,6 +20,7 @@ ABORTED, INTERNAL, UNAVAILABLE, UNAUTHENTICATED = 10, 13, 14, 16
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY = 0, 1, 3, 4, 6, 7
 WINDOW_UPDATE, INITIAL_WINDOW = 8, 4
 ACK, END_HEADERS = 1, 4
+CANCEL = 8  # Why a stream is reset.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
@@ -67,25 +70,40 @@ def fields(message):
 
 
 class Join:
-    """What a join string says: endpoints, job, token (id, secret)."""
+    """What a join string says: endpoints, job, pin, token (id, secret)."""
 
     def __init__(self, text):
-        body = text.split(".", 1)[1]
-        raw = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
+        raw = unbase64(text.split(".", 1)[1])
+        raw, check = raw[:-4], raw[-4:]
+        assert hashlib.sha256(raw).digest()[:4] == check, "a wrong checksum"
         parts = fields(raw)
         self.endpoints = [v.decode() for n, v in parts if n == 1]
-        self.job = dict(parts)[2].decode()
-        token = dict(fields(dict(parts)[4]))
+        parts = dict(parts)
+        self.job = parts.get(2, b"").decode()
+        self.pin = parts.get(3, b"")
+        token = dict(fields(parts[4]))
         self.token_id, self.secret = token[1].decode(), token[2]
+        self.insecure = bool(parts.get(5, 0))
 
     def port(self):
         return int(self.endpoints[0].rsplit(":", 1)[1])
 
     def text(self):
         raw = b"".join(field(1, e) for e in self.endpoints)
-        raw += field(2, self.job)
+        raw += field(2, self.job) if self.job else b""
+        raw += field(3, self.pin) if self.pin else b""
         raw += field(4, field(1, self.token_id) + field(2, self.secret))
-        return "rc0." + base64.urlsafe_b64encode(raw).decode().rstrip("=")
+        raw += field(5, 1) if self.insecure else b""
+        raw += hashlib.sha256(raw).digest()[:4]
+        return "rc1." + base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+    def bearer(self):
+        """What an admin call shows."""
+        return f"{self.token_id}.{self.secret.hex()}"
+
+
+def unbase64(text):
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 def hello(join, node, **changes):
@@ -99,19 +117,82 @@ def hello(join, node, **changes):
             + field(6, 1)) + field(7, "boot-of-" + node[:20]),
         ranks=1, version="0.1.0")
     values.update(changes)
-    numbers = dict(job=1, run=2, node=3, incarnation=4, token=5, facts=7,
-                   ranks=8, command_digest=9, settings=10, launcher=11,
-                   version=14)
+    numbers = dict(job=1, run=2, node=3, incarnation=4, token=5,
+                   node_credential=6, facts=7, ranks=8, command_digest=9,
+                   settings=10, launcher=11, version=14,
+                   previous_incarnation=16)
     body = b"".join(field(numbers[k], v) for k, v in values.items()
                     if v not in ("", None))
     return field(1, body)
 
 
 HEARTBEAT = field(2, field(1, 1))
+END_SEEN = field(10, field(1, 1))
 
 
 def prepared(generation):
     return field(4, field(1, generation))
+
+
+# --- TLS ----------------------------------------------------------------------
+
+def public_key(certificate):
+    """The SubjectPublicKeyInfo of a certificate, both in DER."""
+    def inside(at):
+        """(begin, end) of the value at `at`; its end is the next one's begin.
+        """
+        size, begin = certificate[at + 1], at + 2
+        if size & 0x80:
+            count, begin = size & 0x7f, begin + (size & 0x7f)
+            size = int.from_bytes(certificate[begin - count:begin], "big")
+        return begin, begin + size
+    at, _ = inside(inside(0)[0])   # Certificate, then what is signed of it.
+    for _ in range(6):  # Version, serial, algorithm, issuer, validity, subject.
+        at = inside(at)[1]
+    return certificate[at:inside(at)[1]]
+
+
+def pin_of(certificate):
+    return hashlib.sha256(public_key(certificate)).digest()
+
+
+def context(ca=None, cert=None, key=None):
+    """A client's. Without `ca` (PEM), it takes whoever answers."""
+    made = ssl.create_default_context(cadata=ca)
+    made.check_hostname = False
+    made.set_alpn_protocols(["h2"])
+    if ca is None:
+        made.verify_mode = ssl.CERT_NONE
+    if cert:
+        made.load_cert_chain(cert, key)
+    return made
+
+
+def shake(plain, trust):
+    return trust.wrap_socket(plain, server_hostname="rollcall")
+
+
+def chain(port, host="127.0.0.1", trust=None):
+    """The certificates that a port shows, in DER, its own first."""
+    with socket.create_connection((host, port), 60) as plain:
+        with shake(plain, trust or context()) as wrapped:
+            if hasattr(wrapped, "get_unverified_chain"):
+                return wrapped.get_unverified_chain()
+            # Public from Python 3.13 on; 1: PEM, 2: DER.
+            return [c.public_bytes(2)
+                    for c in wrapped._sslobj.get_unverified_chain()]
+
+
+_pinned = {}
+
+
+def pinned(pin, port, host="127.0.0.1"):
+    """The context of a client that trusts this pin alone."""
+    if pin not in _pinned:
+        found = [c for c in chain(port, host) if pin_of(c) == pin]
+        assert found, "nobody there has this pin"
+        _pinned[pin] = context(ssl.DER_cert_to_PEM_cert(found[0]))
+    return _pinned[pin]
 
 
 # --- HTTP/2 -------------------------------------------------------------------
@@ -132,16 +213,23 @@ def grpc_message(body):
 
 
 class Stranger:
-    """One connection, one Attend stream."""
+    """One connection, in the clear until `open` or `shake`; one stream."""
 
     FRAME_MOST = 16384
 
-    def __init__(self, port, host="127.0.0.1", deadline_s=60):
+    def __init__(self, port, host="127.0.0.1", deadline_s=60, trust=None,
+                 source=None):
         self.until = time.monotonic() + deadline_s
-        self.socket = socket.create_connection((host, port), deadline_s)
+        self.socket = socket.create_connection(
+            (host, port), deadline_s, source and (source, 0))
+        # How it knows whom it talks to, once it does.
+        self.trust = trust or context()
         self.pending = b""
         # Bytes that we may still send: on the connection, on the stream.
         self.credit = {0: 65535, 1: 65535}
+        # Of messages that are not whole yet.
+        self.body = b""
+        self.ended = None
 
     def raw(self, data):
         try:
@@ -149,29 +237,50 @@ class Stranger:
         except OSError:
             pass  # The daemon hung up on us: what the tests want to see.
 
-    def open(self, path="/rollcall.v1.Membership/Attend"):
+    def shake(self):
+        """The handshake; ssl.SSLError or OSError where it fails."""
+        if not isinstance(self.socket, ssl.SSLSocket):
+            self.socket = shake(self.socket, self.trust)
+        return self
+
+    def open(self, path="/rollcall.v1.Membership/Attend", bearer=None,
+             plain=False):
+        if not plain:
+            self.shake()
+        more = [("authorization", f"Bearer {bearer}")] if bearer else []
         self.raw(PREFACE + frame(SETTINGS, 0, 0) + frame(
             HEADERS, END_HEADERS, 1, b"".join(
                 header(*pair) for pair in [
-                    (":method", "POST"), (":scheme", "http"), (":path", path),
-                    (":authority", "rollcall"), ("te", "trailers"),
-                    ("content-type", "application/grpc")])))
+                    (":method", "POST"),
+                    (":scheme", "http" if plain else "https"),
+                    (":path", path), (":authority", "rollcall"),
+                    ("te", "trailers"),
+                    ("content-type", "application/grpc")] + more)))
         return self
 
     def say(self, message):
         """One message, in as many frames as the daemon's windows allow."""
         left = grpc_message(message)
         while left:
-            most = min(self.FRAME_MOST, *self.credit.values())
-            if most <= 0:
-                if self._next() is None:
-                    return self
-                continue
-            self.raw(frame(DATA, 0, 1, left[:most]))
-            for stream in self.credit:
-                self.credit[stream] -= len(left[:most])
-            left = left[most:]
+            sent = self.send(left)
+            if not sent:
+                return self
+            left = left[sent:]
         return self
+
+    def send(self, data):
+        """What one frame and the daemon's windows hold of it, once they hold
+        any: how much that was; 0: the connection has ended."""
+        while True:
+            most = min(self.FRAME_MOST, *self.credit.values())
+            if most > 0:
+                break
+            if self._next() is None:
+                return 0
+        self.raw(frame(DATA, 0, 1, data[:most]))
+        for stream in self.credit:
+            self.credit[stream] -= len(data[:most])
+        return len(data[:most])
 
     def _next(self):
         """The next frame (kind, payload), None at the connection's end.
@@ -186,9 +295,10 @@ class Stranger:
             self.socket.settimeout(max(0.01, self.until - time.monotonic()))
             try:
                 data = self.socket.recv(1 << 16)
-            except ConnectionError:
-                return None
+            except (ConnectionError, ssl.SSLError):
+                data = b""
             if not data:
+                self.ended = "closed" if self.ended is None else self.ended
                 return None
             self.pending += data
         kind, flags = self.pending[3], self.pending[4]
@@ -205,20 +315,26 @@ class Stranger:
             self.raw(frame(PING, ACK, 0, payload))
         elif kind == WINDOW_UPDATE and stream in self.credit:
             self.credit[stream] += int.from_bytes(payload, "big")
+        self._note_end(kind, payload)
         return kind, payload
+
+    def _note_end(self, kind, payload):
+        if self.ended is not None:
+            return
+        if kind == HEADERS:
+            found = re.search(rb"grpc-status.(\d{1,2})", payload, re.S)
+            if found:
+                self.ended = int(found[1][:payload[found.start() + 11]])
+        elif kind == RST_STREAM:
+            self.ended = "reset"
+        elif kind == GOAWAY:
+            self.ended = "closed"
 
     def end(self):
         """How the stream ended: a gRPC code, or "reset" or "closed"."""
-        while True:
-            kind, payload = self._next() or (GOAWAY, b"")
-            if kind == HEADERS:
-                found = re.search(rb"grpc-status.(\d{1,2})", payload, re.S)
-                if found:
-                    return int(found[1][:payload[found.start() + 11]])
-            elif kind == RST_STREAM:
-                return "reset"
-            elif kind == GOAWAY:
-                return "closed"
+        while self.ended is None:
+            self._next()
+        return self.ended
 
     def rest(self):
         """Reads until the daemon hangs up: None; fails where it does not."""
@@ -227,18 +343,29 @@ class Stranger:
             try:
                 if not self.socket.recv(1 << 16):
                     return None
-            except ConnectionError:
+            except (ConnectionError, ssl.SSLError):
+                return None
+
+    def message(self):
+        """The daemon's next message, serialized; None: the stream's end."""
+        while True:
+            size = int.from_bytes(self.body[1:5], "big")
+            if len(self.body) >= 5 + size and len(self.body) >= 5:
+                found, self.body = self.body[5:5 + size], self.body[5 + size:]
+                return found
+            if self.ended is not None:
+                return None
+            kind, payload = self._next() or (GOAWAY, b"")
+            if kind == DATA:
+                self.body += payload
+            elif kind == GOAWAY:
                 return None
 
     def welcome(self):
-        """Waits for the first message of the daemon: True; False: its end."""
-        while True:
-            kind, payload = self._next() or (GOAWAY, b"")
-            if kind == DATA and payload:
-                return True
-            if kind in (RST_STREAM, GOAWAY) or (
-                    kind == HEADERS and b"grpc-status" in payload):
-                return False
+        """Waits for the first message of the daemon: a Welcome's fields, as
+        a dictionary; None: the stream's end."""
+        message = self.message()
+        return message and dict(fields(dict(fields(message))[1]))
 
     def close(self):
         self.socket.close()

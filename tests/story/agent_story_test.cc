@@ -19,6 +19,8 @@ v1::Hello HelloOfThisNode() {
   hello.set_node("b");
   hello.set_incarnation(11);
   hello.set_ranks(2);
+  hello.mutable_token()->set_id("t");
+  hello.mutable_token()->set_secret("s");
   return hello;
 }
 
@@ -118,10 +120,11 @@ class AgentStory {
 
 using Row = AgentStory::Row;
 
-FromDaemon Welcome() {
+FromDaemon Welcome(const std::string& credential = "") {
   FromDaemon from;
   v1::Welcome& welcome = *from.message.mutable_welcome();
   welcome.set_run("run1");
+  welcome.set_node_credential(credential);
   ToProto(absl::Seconds(5), welcome.mutable_lease());
   ToProto(absl::Seconds(1), welcome.mutable_heartbeat_interval());
   ToProto(absl::Minutes(10), welcome.mutable_daemon_grace());
@@ -138,10 +141,13 @@ FromDaemon Proposal(uint64_t generation) {
   v1::Member& a = *world.add_members();
   a.set_node("a");
   a.set_ranks(1);
+  a.set_address("10.7.0.1");
   v1::Member& b = *world.add_members();
   b.set_node("b");
   b.set_node_rank(1);
+  b.set_seat(1);
   b.set_first_rank(1);
+  b.set_address("10.7.0.2");
   b.set_ranks(2);
   FromDaemon from;
   from.message.mutable_proposal()->set_generation(generation);
@@ -152,6 +158,7 @@ FromDaemon Proposal(uint64_t generation) {
 FromDaemon CommitOf(uint64_t generation) {
   v1::Seal seal;
   seal.set_generation(generation);
+  seal.set_master_address("10.7.0.1");
   seal.set_master_port(23456);
   FromDaemon from;
   from.message.mutable_commit()->set_generation(generation);
@@ -370,6 +377,138 @@ TEST(AgentLink, DeclaredLostItStopsAndAttendsAnew) {
   EXPECT_EQ(story.hello().held().running_generation(), 0u);
 }
 
+TEST(AgentLink, ShowsItsCredentialInsteadOfItsToken) {
+  AgentStory story;
+  story.Tell({{0.0, StreamUp{}, "hello i11"}});
+  EXPECT_EQ(story.hello().token().secret(), "s");
+  EXPECT_EQ(story.hello().run(), "");
+  story.Tell({
+      {0.0, Welcome("credential 1"), ""},
+      {1.0, Down(), ""},
+      {1.1, AgentTick{}, "dial"},
+      {1.2, StreamUp{}, "hello i11"},
+  });
+  EXPECT_EQ(story.hello().node_credential(), "credential 1");
+  EXPECT_EQ(story.hello().previous_incarnation(), 0u);
+  EXPECT_EQ(story.hello().run(), "run1");
+  // The latest counts.
+  story.Tell({
+      {1.3, Welcome("credential 2"), ""},
+      {2.0, Down(), ""},
+      {2.1, AgentTick{}, "dial"},
+      {2.2, StreamUp{}, "hello i11"},
+  });
+  EXPECT_EQ(story.hello().node_credential(), "credential 2");
+}
+
+TEST(AgentLink, DeclaredLostItNamesTheLifeItsCredentialWasGivenTo) {
+  AgentStory story;
+  StreamDown lost = Down(absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST);
+  story.Tell({
+      {0.0, StreamUp{}, "hello i11"},
+      {0.0, Welcome("credential 1"), ""},
+      {1.0, lost, ""},
+      {1.1, AgentTick{}, "dial"},
+      {1.2, StreamUp{}, "hello i12"},
+  });
+  EXPECT_EQ(story.hello().node_credential(), "credential 1");
+  EXPECT_EQ(story.hello().previous_incarnation(), 11u);
+  // Lost once more before it was welcomed: it has no other credential.
+  lost.fresh_incarnation = 13;
+  story.Tell({
+      {1.3, lost, ""},
+      {1.5, AgentTick{}, "dial"},
+      {1.6, StreamUp{}, "hello i13"},
+  });
+  EXPECT_EQ(story.hello().node_credential(), "credential 1");
+  EXPECT_EQ(story.hello().previous_incarnation(), 11u);
+  story.Tell({
+      {1.6, Welcome("credential 2"), ""},
+      {2.0, Down(), ""},
+      {2.1, AgentTick{}, "dial"},
+      {2.2, StreamUp{}, "hello i13"},
+  });
+  EXPECT_EQ(story.hello().node_credential(), "credential 2");
+  EXPECT_EQ(story.hello().previous_incarnation(), 0u);
+}
+
+TEST(AgentLink, ACredentialThatCountsNoMoreGivesWayToTheTokenOnce) {
+  AgentStory story;
+  const StreamDown refused =
+      Down(absl::StatusCode::kUnauthenticated, v1::REFUSAL_CODE_CREDENTIAL);
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, Down(), ""},
+      {1.1, AgentTick{}, "dial"},
+      {1.2, StreamUp{}, "hello i11"},
+      {1.3, Welcome("credential 1"), ""},
+      {2.0, Down(), ""},
+      {2.1, AgentTick{}, "dial"},
+      {2.2, StreamUp{}, "hello i11"},
+  });
+  EXPECT_EQ(story.hello().node_credential(), "credential 1");
+  // The ranks run on.
+  story.Tell({
+      {2.3, refused, ""},
+      {2.5, AgentTick{}, "dial"},
+      {2.6, StreamUp{}, "hello i11"},
+  });
+  EXPECT_EQ(story.hello().token().secret(), "s");
+  EXPECT_EQ(story.hello().held().running_generation(), 1u);
+  story.Tell({
+      {2.7, refused, "FAIL 1; STOP 1 15s"},
+      {2.8, RanksGone{1}, "EXIT 77"},
+  });
+}
+
+TEST(AgentLink, AWelcomeInBetweenBeginsAnew) {
+  AgentStory story;
+  const StreamDown refused =
+      Down(absl::StatusCode::kUnauthenticated, v1::REFUSAL_CODE_CREDENTIAL);
+  story.Tell({{0.0, StreamUp{}, "hello i11"}});
+  for (double at = 1; at < 4; ++at) {
+    story.Tell({
+        {at, Welcome("credential"), ""},
+        {at + 0.1, Down(), ""},
+        {at + 0.2, AgentTick{}, "dial"},
+        {at + 0.3, StreamUp{}, "hello i11"},
+        {at + 0.4, refused, ""},
+        {at + 0.5, AgentTick{}, "dial"},
+        {at + 0.6, StreamUp{}, "hello i11"},
+    });
+    EXPECT_TRUE(story.hello().has_token());
+  }
+  story.Tell({{5.0,
+               Down(absl::StatusCode::kUnauthenticated,
+                    v1::REFUSAL_CODE_TOKEN_EXPIRED),
+               "EXIT 77"}});
+}
+
+TEST(AgentLink, ACredentialThatIsTooLongIsNone) {
+  for (const size_t bytes : {64, 65}) {
+    AgentStory story;
+    story.Tell({
+        {0.0, StreamUp{}, "hello i11"},
+        {0.0, Welcome(std::string(bytes, 'c')), ""},
+        {1.0, Down(), ""},
+        {1.1, AgentTick{}, "dial"},
+        {1.2, StreamUp{}, "hello i11"},
+    });
+    EXPECT_EQ(story.hello().has_node_credential(), bytes == 64);
+    EXPECT_EQ(story.hello().has_token(), bytes == 65);
+  }
+}
+
+TEST(AgentLink, AStrangerEndsItWhenThereIsNoHope) {
+  AgentStory story;
+  StreamDown stranger = Down(absl::StatusCode::kUnauthenticated);
+  stranger.stranger = true;
+  story.Tell({
+      {0.0, StreamUp{}, "hello i11"},
+      {0.1, stranger, "EXIT 77"},
+  });
+}
+
 TEST(AgentLink, RefusalsEndItWithTheRightCode) {
   struct Refusal {
     absl::StatusCode code;
@@ -380,6 +519,23 @@ TEST(AgentLink, RefusalsEndItWithTheRightCode) {
       {absl::StatusCode::kUnauthenticated, v1::REFUSAL_CODE_UNAUTHENTICATED,
        "EXIT 77"},
       {absl::StatusCode::kPermissionDenied, v1::REFUSAL_CODE_UNSPECIFIED,
+       "EXIT 77"},
+      {absl::StatusCode::kUnauthenticated, v1::REFUSAL_CODE_TOKEN_EXPIRED,
+       "EXIT 77"},
+      {absl::StatusCode::kUnauthenticated, v1::REFUSAL_CODE_TOKEN_REVOKED,
+       "EXIT 77"},
+      {absl::StatusCode::kUnauthenticated, v1::REFUSAL_CODE_TOKEN_USED_UP,
+       "EXIT 77"},
+      {absl::StatusCode::kPermissionDenied, v1::REFUSAL_CODE_ROLE, "EXIT 77"},
+      {absl::StatusCode::kPermissionDenied, v1::REFUSAL_CODE_OTHER_JOB,
+       "EXIT 77"},
+      // It came with its token.
+      {absl::StatusCode::kUnauthenticated, v1::REFUSAL_CODE_CREDENTIAL,
+       "EXIT 77"},
+      {absl::StatusCode::kResourceExhausted, v1::REFUSAL_CODE_LIMIT, "EXIT 69"},
+      {absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_SLOW, ""},
+      // What counts is the code, whatever the status says.
+      {absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_TOKEN_EXPIRED,
        "EXIT 77"},
       {absl::StatusCode::kAborted, v1::REFUSAL_CODE_REPLACED, "EXIT 69"},
       {absl::StatusCode::kAborted, v1::REFUSAL_CODE_OTHER_RUN, "EXIT 69"},
@@ -480,6 +636,36 @@ TEST(AgentLeave, ADeafDaemonDoesNotHoldIt) {
       {21.0, AgentTick{}, "beat 0; FAIL 1; STOP 1 15s"},
       {22.0, RanksGone{1}, "EXIT 143"},
   });
+}
+
+TEST(AgentWorld, OneOfAnotherRunIsRefused) {
+  AgentStory story;
+  FromDaemon other = Proposal(1);
+  v1::World world;
+  ASSERT_TRUE(world.ParseFromString(other.message.proposal().world()));
+  world.set_run("run2");
+  other.message.mutable_proposal()->set_world(EncodeWorld(world));
+  story.Tell({
+      {0.0, StreamUp{}, "hello i11"},
+      {0.1, Welcome(), ""},
+      {0.2, other, "refused 1"},
+  });
+}
+
+TEST(AgentWorld, WhatADaemonSaysCannotSteerATerminal) {
+  AgentStory story;
+  story.Tell(Running(1));
+  FromDaemon end;
+  end.message.mutable_end()->set_reason("\x1B[2Jgone");
+  end.message.mutable_end()->mutable_root_cause()->set_node("b\n");
+  const std::vector<AgentAction> stopping =
+      story.agent().Step(end, absl::UnixEpoch() + absl::Seconds(2));
+  const std::vector<AgentAction> told =
+      story.agent().Step(RanksGone{1}, absl::UnixEpoch() + absl::Seconds(3));
+  const auto* exit = std::get_if<Exit>(&told.back());
+  ASSERT_NE(exit, nullptr);
+  EXPECT_EQ(exit->reason, "?[2Jgone");
+  EXPECT_EQ(exit->end->root_cause().node(), "b?");
 }
 
 TEST(AgentExchange, WhatTheDaemonRefusesFailsTheCallAlone) {

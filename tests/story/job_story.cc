@@ -169,7 +169,7 @@ Told Attends(std::string node, uint64_t incarnation, HelloOptions options) {
     attend.hello = HelloOf(node, incarnation, options);
     attend.observed_address =
         attend.hello.facts().interfaces(0).addresses(0).address();
-    attend.fresh_credential = absl::StrCat("secret-", node, incarnation);
+    attend.credential = absl::StrCat("secret-", node, incarnation);
     const SessionId before = story.SessionOf(node);
     attend.session = story.NewSession(node);
     const std::string answer = story.Step(attend);

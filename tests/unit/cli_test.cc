@@ -54,12 +54,12 @@ TEST(Words, CommandIsKeptByteForByte) {
 }
 
 TEST(Words, JoinStringIsOverwrittenBeforeTheCommandOnly) {
-  std::string a = "rollcall", b = "join", c = "rc0.secret", d = "--",
-              e = "rc0.mine";
+  std::string a = "rollcall", b = "join", c = "rc1.secret", d = "--",
+              e = "rc1.mine";
   char* argv[] = {a.data(), b.data(), c.data(), d.data(), e.data()};
   HideSecrets(5, argv);
-  EXPECT_EQ(c, "rc0.xxxxxx");
-  EXPECT_EQ(e, "rc0.mine");
+  EXPECT_EQ(c, "rc1.xxxxxx");
+  EXPECT_EQ(e, "rc1.mine");
 }
 
 TEST(Words, Nodes) {
@@ -232,7 +232,9 @@ TEST(JobText, StatusJsonHasExactlyTheContractsFields) {
   EXPECT_EQ(keys(json),
             (Names{"job", "run", "state", "generation", "world_size",
                    "nodes_min", "nodes_max", "nodes", "missing", "last_reform",
-                   "root_cause", "waited_s"}));
+                   "root_cause", "waited_s", "refused", "strangers"}));
+  EXPECT_EQ(keys(json["strangers"]),
+            (Names{"silent", "garbage", "crowded", "unknown"}));
   EXPECT_EQ(keys(json["nodes"][0]),
             (Names{"node", "state", "node_rank", "incarnation", "address",
                    "lease_ms", "ranks", "step", "reason"}));
@@ -254,6 +256,83 @@ TEST(JobText, FailureNamesNodeRankAndCodeFirst) {
   cause.set_stderr_tail("one\ntwo\n");
   EXPECT_EQ(FailureText(end),
             "rank 3 on b exited with code 7\n  | one\n  | two");
+}
+
+TEST(Flags, TokenVerbs) {
+  const auto made = Parse<TokenFlags>(
+      "token create --role viewer --ttl 90s --uses 4 --job demo");
+  EXPECT_EQ(made.verb, TokenFlags::Verb::kCreate);
+  EXPECT_EQ(made.role, v1::ROLE_VIEWER);
+  EXPECT_EQ(made.ttl, absl::Seconds(90));
+  EXPECT_EQ(made.uses, 4u);
+  EXPECT_EQ(made.where.job, "demo");
+  const auto plain = Parse<TokenFlags>("token create");
+  EXPECT_EQ(plain.role, v1::ROLE_WORKER);
+  EXPECT_EQ(plain.ttl, absl::InfiniteDuration());
+  EXPECT_EQ(plain.uses, 0u);
+  const auto gone = Parse<TokenFlags>("token revoke abc123 rc1.x");
+  EXPECT_EQ(gone.verb, TokenFlags::Verb::kRevoke);
+  EXPECT_EQ(gone.id, "abc123");
+  EXPECT_EQ(gone.where.join_string, "rc1.x");
+  EXPECT_EQ(Parse<TokenFlags>("token list").verb, TokenFlags::Verb::kList);
+  EXPECT_EQ(Parse<TokenFlags>("token rotate a").verb,
+            TokenFlags::Verb::kRotate);
+  EXPECT_EQ(Parse<TokenFlags>("token secret").verb, TokenFlags::Verb::kSecret);
+}
+
+TEST(Flags, TokenComplaintsNameWhatIsMissing) {
+  const struct {
+    const char* line;
+    const char* part;
+  } kRows[] = {
+      {"token", "create, list, revoke, rotate or secret"},
+      {"token revoke", "needs a token's id"},
+      {"token create --role king", "worker, viewer or admin"},
+      {"token create --ttl soon", "--ttl"},
+      {"token create --rol worker", "--role"},
+  };
+  for (const auto& row : kRows) {
+    EXPECT_TRUE(absl::StrContains(Complaint(row.line), row.part))
+        << row.line << ": " << Complaint(row.line);
+  }
+}
+
+TEST(Flags, TlsFilesGoTogether) {
+  const auto join = Parse<JoinFlags>(
+      "join rc1.x --tls-ca a --tls-cert b --tls-key c -- true");
+  EXPECT_EQ(join.where.tls.ca, "a");
+  EXPECT_EQ(join.where.tls.cert, "b");
+  EXPECT_EQ(join.where.tls.key, "c");
+  for (const char* line :
+       {"join rc1.x --tls-ca a -- true", "launch --tls-cert b -- true",
+        "status rc1.x --tls-key c", "stop rc1.x --tls-ca a --tls-key c",
+        "token list --tls-ca a"}) {
+    EXPECT_TRUE(absl::StrContains(Complaint(line), "go together")) << line;
+  }
+}
+
+TEST(Flags, InsecureAndASecretExcludeEachOther) {
+  EXPECT_TRUE(Parse<LaunchFlags>("launch --insecure -- true").insecure);
+  EXPECT_NE(Complaint("launch --insecure --secret-file s -- true"), "");
+}
+
+TEST(Flags, WhatTheEnvironmentGivesReachesEveryCommand) {
+  const GivenSecrets given{"rc1.x", "secret"};
+  for (const char* line : {"join -- true", "status", "stop", "token list"}) {
+    auto invocation = ParseFlags(Split(line));
+    ASSERT_TRUE(invocation.ok()) << line;
+    Fill(*invocation, given);
+    std::visit(
+        [&](const auto& flags) {
+          if constexpr (requires { flags.where; }) {
+            EXPECT_EQ(flags.where.given.join, "rc1.x") << line;
+            EXPECT_EQ(flags.where.given.secret, "secret") << line;
+          } else {
+            ADD_FAILURE() << line;
+          }
+        },
+        *invocation);
+  }
 }
 
 }  // namespace

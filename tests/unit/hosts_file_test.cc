@@ -208,6 +208,16 @@ TEST(HostsText, WhichNamesGoIn) {
   }
 }
 
+// The system's parser stops at the zero byte and would take it for 10.0.0.2.
+TEST(HostsText, AnAddressWithAZeroByteIsNone) {
+  const std::string odd("10.0.0.2\0\n6.6.6.6 evil", 22);
+  const HostsChange change =
+      WriteHostsBlock("x\n", false, MakeWorld({{"a", "10.0.0.1"}, {"b", odd}}),
+                      0, "a", Owner("a"), kAllLive);
+  EXPECT_EQ(Entries(change.text), "10.0.0.1 a node-0.train.rollcall\n");
+  EXPECT_EQ(change.warnings.size(), 1u);
+}
+
 TEST(HostsText, OwnNamesAreThoseOfThisMachine) {
   const std::string rest = "127.0.1.1 b c\n";
   v1::World world =

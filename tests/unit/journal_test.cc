@@ -8,11 +8,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "daemon/journal/sqlite_journal.h"
 #include "daemon/journal/state_folder.h"
 
@@ -226,6 +228,56 @@ TEST_F(JournalTest, EndedRunsAreTrimmed) {
   EXPECT_FALSE(journal->Load("j0")->has_value());
 }
 
+v1::TokenRecord RecordOf(const std::string& id, uint32_t uses_left) {
+  v1::TokenRecord record;
+  record.mutable_status()->set_id(id);
+  record.mutable_status()->set_uses_left(uses_left);
+  record.set_secret_sha256(std::string("\0digest\xff", 8));
+  return record;
+}
+
+// What a journal says of its tokens: "a=1 b=2".
+std::string TokensIn(JournalStore& journal) {
+  const auto records = journal.LoadTokens();
+  EXPECT_TRUE(records.ok()) << records.status();
+  std::map<std::string, uint32_t> uses;
+  for (const v1::TokenRecord& record : *records) {
+    EXPECT_EQ(record.secret_sha256(), std::string("\0digest\xff", 8));
+    EXPECT_TRUE(
+        uses.emplace(record.status().id(), record.status().uses_left()).second);
+  }
+  return absl::StrJoin(uses, " ", absl::PairFormatter("="));
+}
+
+TEST_F(JournalTest, KeepsTokens) {
+  {
+    const auto journal = MustOpen();
+    EXPECT_EQ(TokensIn(*journal), "");
+    ASSERT_TRUE(
+        journal
+            ->SaveTokens({RecordOf("a", 1), RecordOf("b", 2), RecordOf("c", 3)},
+                         {})
+            .ok());
+    EXPECT_EQ(TokensIn(*journal), "a=1 b=2 c=3");
+  }
+  const auto journal = MustOpen();
+  EXPECT_EQ(TokensIn(*journal), "a=1 b=2 c=3");
+  // The latest counts; what is not there cannot be missed.
+  ASSERT_TRUE(
+      journal->SaveTokens({RecordOf("b", 0), RecordOf("d", 4)}, {"c", "nobody"})
+          .ok());
+  EXPECT_EQ(TokensIn(*journal), "a=1 b=0 d=4");
+  ASSERT_TRUE(journal->SaveTokens({}, {}).ok());
+  EXPECT_EQ(TokensIn(*journal), "a=1 b=0 d=4");
+  // A run of a job is no reason to forget them, and neither is its end.
+  MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3)),
+                        Entry(Kind::kRunEnded, 0, EndOf(0))});
+  EXPECT_EQ(TokensIn(*journal), "a=1 b=0 d=4");
+  ASSERT_TRUE(journal->DropTokens().ok());
+  EXPECT_EQ(TokensIn(*journal), "");
+  EXPECT_TRUE((*journal->Load("j")).has_value());
+}
+
 TEST_F(JournalTest, SecretsAreForTheOwnerAlone) {
   const mode_t before = umask(0);
   const auto journal = MustOpen();
@@ -258,6 +310,7 @@ TEST_F(JournalTest, TheLockGoesWithItsHolder) {
 
 void Overwrite(const std::string& path, const std::string& bytes) {
   fs::create_directories(fs::path(path).parent_path());
+  fs::permissions(fs::path(path).parent_path(), fs::perms::owner_all);
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
@@ -279,6 +332,7 @@ TEST_F(JournalTest, AForeignFileIsRefusedAndLeftAsItIs) {
 
 void Sql(const std::string& path, const char* sql) {
   fs::create_directories(fs::path(path).parent_path());
+  fs::permissions(fs::path(path).parent_path(), fs::perms::owner_all);
   sqlite3* database = nullptr;
   ASSERT_EQ(sqlite3_open(path.c_str(), &database), SQLITE_OK);
   EXPECT_EQ(sqlite3_exec(database, sql, nullptr, nullptr, nullptr), SQLITE_OK);
@@ -294,11 +348,58 @@ TEST_F(JournalTest, AnotherProgramsDatabaseIsRefused) {
 
 TEST_F(JournalTest, ANewerRollcallsFileIsRefused) {
   { const auto journal = MustOpen(); }
-  Sql(file(), "PRAGMA user_version = 2");
+  Sql(file(), "PRAGMA user_version = 3");
   const auto journal = Open();
   EXPECT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(std::string(journal.status().message()).find("newer"),
             std::string::npos);
+}
+
+TEST_F(JournalTest, AnOlderRollcallsFileIsTakenUp) {
+  {
+    const auto journal = MustOpen();
+    MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3))});
+  }
+  // The first one knew no tokens.
+  Sql(file(), "DROP TABLE tokens; PRAGMA user_version = 1");
+  for (int life = 0; life < 2; ++life) {
+    const auto journal = MustOpen();
+    ASSERT_NE(journal, nullptr);
+    EXPECT_TRUE((*journal->Load("j")).has_value());
+    EXPECT_EQ(TokensIn(*journal), life == 0 ? "" : "a=1");
+    ASSERT_TRUE(journal->SaveTokens({RecordOf("a", 1)}, {}).ok());
+  }
+}
+
+// A folder that is for something else is left as it is; one that is ours, or
+// for nothing yet, is closed to others.
+TEST_F(JournalTest, AFolderIsOursAloneOrNotOurs) {
+  const auto mode = [&] {
+    return fs::status(state()).permissions() & fs::perms::mask;
+  };
+  const fs::perms open_to_all = fs::perms::all | fs::perms::sticky_bit;
+  fs::create_directories(state());
+  fs::permissions(state(), open_to_all);
+  std::ofstream(state() + "/theirs") << "x";
+  EXPECT_EQ(StateFolder::Open(state()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(mode(), open_to_all);
+  fs::remove(state() + "/theirs");
+  EXPECT_TRUE(StateFolder::Open(state()).ok());
+  EXPECT_EQ(mode(), fs::perms::owner_all);
+  // Opened by mistake since: the lock shows whose it is.
+  fs::permissions(state(), fs::perms::all);
+  EXPECT_TRUE(StateFolder::Open(state()).ok());
+  EXPECT_EQ(mode(), fs::perms::owner_all);
+}
+
+TEST_F(JournalTest, AFolderOfAnotherUserIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give folders away";
+  fs::create_directories(state());
+  fs::permissions(state(), fs::perms::owner_all);
+  ASSERT_EQ(chown(state().c_str(), 65534, 65534), 0);
+  EXPECT_EQ(StateFolder::Open(state()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(JournalTest, AnEmptyFileIsANewJournal) {

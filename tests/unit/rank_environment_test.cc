@@ -120,7 +120,7 @@ TEST(RankEnvironment, WhatIsInheritedAndWhatIsNot) {
       {"HOME=/root", "HOME", "/root"},
       {"X=", "X", ""},
       {"X=a=b", "X", "a=b"},
-      {"ROLLCALL_JOIN=rc0.abc", "ROLLCALL_JOIN", nullptr},
+      {"ROLLCALL_JOIN=rc1.abc", "ROLLCALL_JOIN", nullptr},
       {"ROLLCALL_SECRET=s", "ROLLCALL_SECRET", nullptr},
       {"ROLLCALL_SECRET_FILE=/s", "ROLLCALL_SECRET_FILE", nullptr},
       {"ROLLCALL_ANYTHING=1", "ROLLCALL_ANYTHING", nullptr},

@@ -3,7 +3,6 @@
 #include "daemon/server/server.h"
 
 #include <arpa/inet.h>
-#include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <gtest/gtest.h>
@@ -12,201 +11,23 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/security/join_string.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/membership_service.h"
-#include "rollcall/v1/admin.grpc.pb.h"
-#include "rollcall/v1/membership.grpc.pb.h"
+#include "tests/unit/server_fixture.h"
 
 namespace rollcall {
 namespace {
 
-// Far above what anything here takes: only a hang meets it.
-constexpr std::chrono::seconds kPatience(60);
-
-std::shared_ptr<grpc::Channel> ChannelTo(int port) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetMaxReceiveMessageSize(-1);
-  return grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", port),
-                                   grpc::InsecureChannelCredentials(),
-                                   arguments);
-}
-
-// An agent's side of one stream, by hand.
-class Agent {
- public:
-  explicit Agent(int port)
-      : stub_(v1::Membership::NewStub(ChannelTo(port))),
-        context_(std::make_unique<grpc::ClientContext>()) {
-    context_->set_deadline(std::chrono::system_clock::now() + kPatience);
-    stream_ = stub_->Attend(context_.get());
-  }
-  // Goes away without a word.
-  ~Agent() {
-    if (finished_) return;
-    context_->TryCancel();
-    Finish();
-  }
-
-  bool Say(const v1::AgentMessage& message) { return stream_->Write(message); }
-  bool SayHello(const v1::Hello& hello) {
-    v1::AgentMessage message;
-    *message.mutable_hello() = hello;
-    return Say(message);
-  }
-  // The next message; nothing where the stream has ended.
-  std::optional<v1::DaemonMessage> Hear() {
-    v1::DaemonMessage message;
-    if (!stream_->Read(&message)) return std::nullopt;
-    return message;
-  }
-  // Skips what is not of this kind; nothing where the stream has ended.
-  std::optional<v1::DaemonMessage> HearKind(v1::DaemonMessage::KindCase kind) {
-    for (;;) {
-      std::optional<v1::DaemonMessage> message = Hear();
-      if (!message.has_value() || message->kind_case() == kind) return message;
-    }
-  }
-  bool IsWelcome() {
-    const auto message = Hear();
-    return message.has_value() && message->has_welcome();
-  }
-  // Reads to the end of the stream.
-  grpc::Status End() {
-    while (Hear().has_value()) {
-    }
-    return Finish();
-  }
-  void HangUp() { stream_->WritesDone(); }
-
- private:
-  grpc::Status Finish() {
-    finished_ = true;
-    return stream_->Finish();
-  }
-
-  std::unique_ptr<v1::Membership::Stub> stub_;
-  std::unique_ptr<grpc::ClientContext> context_;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::AgentMessage, v1::DaemonMessage>>
-      stream_;
-  bool finished_ = false;
-};
-
-v1::Refusal RefusalIn(const grpc::Status& status) {
-  v1::Refusal refusal;
-  EXPECT_TRUE(refusal.ParseFromString(status.error_details()));
-  return refusal;
-}
-
-void ExpectRefused(const grpc::Status& status, grpc::StatusCode code,
-                   v1::RefusalCode refusal) {
-  EXPECT_EQ(status.error_code(), code) << status.error_message();
-  EXPECT_EQ(RefusalIn(status).code(), refusal) << status.error_message();
-  EXPECT_FALSE(status.error_message().empty());
-}
-
-class ServerTest : public testing::Test {
- protected:
-  ServerOptions Options() {
-    ServerOptions options;
-    options.listen = "127.0.0.1:0";
-    options.token = token_;
-    options.log_level = Log::Level::kError;
-    return options;
-  }
-  void StartJob(uint32_t nodes, ServerOptions options) {
-    options.job = "train";
-    options.settings.set_nodes_min(nodes);
-    options.settings.set_nodes_max(nodes);
-    Start(std::move(options));
-  }
-  void StartJob(uint32_t nodes) { StartJob(nodes, Options()); }
-  void Start(ServerOptions options) {
-    absl::StatusOr<std::unique_ptr<Server>> server =
-        Server::Start(std::move(options));
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-  }
-
-  int port() const { return server_->port(); }
-
-  v1::Hello HelloOf(const std::string& node) {
-    v1::Hello hello;
-    hello.set_job("train");
-    hello.set_node(node);
-    hello.set_incarnation(++incarnation_);
-    *hello.mutable_token() = token_;
-    hello.set_ranks(1);
-    hello.mutable_facts()->set_boot_id("boot");
-    hello.mutable_facts()->set_network_namespace(1);
-    v1::Interface& loopback = *hello.mutable_facts()->add_interfaces();
-    loopback.set_name("lo");
-    loopback.set_up(true);
-    loopback.set_running(true);
-    loopback.set_loopback(true);
-    v1::InterfaceAddress& address = *loopback.add_addresses();
-    address.set_address("127.0.0.1");
-    address.set_prefix_length(8);
-    return hello;
-  }
-
-  // A node that attends throughout, and proves at the end that it was not
-  // disturbed.
-  void ExpectUndisturbed(Agent& agent) {
-    v1::AgentMessage message;
-    message.mutable_heartbeat();
-    EXPECT_TRUE(agent.Say(message));
-    EXPECT_EQ(StatusOf("train").nodes_size(), 1);
-    EXPECT_EQ(StatusOf("train").nodes(0).state(), v1::NODE_STATE_ATTENDING);
-  }
-
-  void Authorize(grpc::ClientContext& context) {
-    context.AddMetadata("authorization", "Bearer " + TokenText(token_));
-    context.set_deadline(std::chrono::system_clock::now() + kPatience);
-  }
-  v1::JobStatus StatusOf(const std::string& job) {
-    grpc::ClientContext context;
-    Authorize(context);
-    v1::StatusRequest request;
-    request.set_job(job);
-    v1::JobStatus status;
-    const grpc::Status called = v1::Admin::NewStub(ChannelTo(port()))
-                                    ->Status(&context, request, &status);
-    EXPECT_TRUE(called.ok()) << called.error_message();
-    return status;
-  }
-  grpc::Status Stop(const std::string& job, int exit_code,
-                    v1::StopResponse* response) {
-    grpc::ClientContext context;
-    Authorize(context);
-    v1::StopRequest request;
-    request.set_job(job);
-    request.set_exit_code(exit_code);
-    return v1::Admin::NewStub(ChannelTo(port()))
-        ->Stop(&context, request, response);
-  }
-
-  v1::JoinToken token_ = MakeToken();
-  uint64_t incarnation_ = 0;
-  std::unique_ptr<Server> server_;
-};
-
 // --- A whole run -------------------------------------------------------------
 
-uint64_t ProposedTo(Agent& agent) {
+uint64_t ProposedTo(HandAgent& agent) {
   const auto message = agent.HearKind(v1::DaemonMessage::kProposal);
   EXPECT_TRUE(message.has_value());
   return message.has_value() ? message->proposal().generation() : 0;
@@ -214,25 +35,25 @@ uint64_t ProposedTo(Agent& agent) {
 
 TEST_F(ServerTest, TwoNodesRunToTheEnd) {
   StartJob(2);
-  Agent a(port()), b(port());
+  HandAgent a(Dial()), b(Dial());
   ASSERT_TRUE(a.SayHello(HelloOf("a")));
   ASSERT_TRUE(b.SayHello(HelloOf("b")));
   const auto proposal = a.HearKind(v1::DaemonMessage::kProposal);
   ASSERT_TRUE(proposal.has_value());
   EXPECT_EQ(ProposedTo(b), 1u);
-  for (Agent* agent : {&a, &b}) {
+  for (HandAgent* agent : {&a, &b}) {
     v1::AgentMessage prepared;
     prepared.mutable_prepared()->set_generation(1);
     prepared.mutable_prepared()->set_master_port(20000);
     ASSERT_TRUE(agent->Say(prepared));
   }
-  for (Agent* agent : {&a, &b}) {
+  for (HandAgent* agent : {&a, &b}) {
     ASSERT_TRUE(agent->HearKind(v1::DaemonMessage::kCommit).has_value());
     v1::AgentMessage exited;
     exited.mutable_rank_exited()->set_generation(1);
     ASSERT_TRUE(agent->Say(exited));
   }
-  for (Agent* agent : {&a, &b}) {
+  for (HandAgent* agent : {&a, &b}) {
     const auto end = agent->HearKind(v1::DaemonMessage::kEnd);
     ASSERT_TRUE(end.has_value());
     EXPECT_TRUE(end->end().finished());
@@ -250,7 +71,7 @@ TEST_F(ServerTest, TwoNodesRunToTheEnd) {
 
 TEST_F(ServerTest, StopEndsTheJob) {
   StartJob(2);
-  Agent a(port());
+  HandAgent a(Dial());
   ASSERT_TRUE(a.SayHello(HelloOf("a")));
   ASSERT_TRUE(a.IsWelcome());
   v1::StopResponse response;
@@ -274,13 +95,13 @@ TEST_F(ServerTest, WatchTellsChangesAndTheEnd) {
   grpc::ClientContext context;
   Authorize(context);
   v1::StatusRequest request;  // The only job.
-  const auto stub = v1::Admin::NewStub(ChannelTo(port()));
+  const auto stub = AdminStub();
   const auto watch = stub->Watch(&context, request);
   v1::JobStatus status;
   ASSERT_TRUE(watch->Read(&status));
   EXPECT_EQ(status.job(), "train");
   EXPECT_EQ(status.nodes_size(), 0);
-  Agent a(port());
+  HandAgent a(Dial());
   ASSERT_TRUE(a.SayHello(HelloOf("a")));
   while (status.nodes_size() == 0) ASSERT_TRUE(watch->Read(&status));
   EXPECT_EQ(status.nodes(0).node(), "a");
@@ -294,61 +115,11 @@ TEST_F(ServerTest, WatchTellsChangesAndTheEnd) {
   EXPECT_TRUE(watch->Finish().ok());
 }
 
-// --- Who is not let in -------------------------------------------------------
-
-TEST_F(ServerTest, AWrongTokenIsUnauthenticated) {
-  StartJob(2);
-  const std::function<void(v1::Hello&)> changes[] = {
-      [](v1::Hello& h) { h.mutable_token()->mutable_secret()->front() ^= 1; },
-      [](v1::Hello& h) { h.mutable_token()->set_id("zzzzzz"); },
-      [](v1::Hello& h) { h.clear_token(); },
-      [](v1::Hello& h) { h.mutable_token()->clear_secret(); },
-      [](v1::Hello& h) { h.set_node_credential("guess"); },
-      // A stranger learns nothing of what else is wrong.
-      [](v1::Hello& h) {
-        h.clear_token();
-        h.set_node("no name");
-      },
-  };
-  Agent good(port());
-  ASSERT_TRUE(good.SayHello(HelloOf("good")));
-  ASSERT_TRUE(good.IsWelcome());
-  for (const auto& change : changes) {
-    Agent bad(port());
-    v1::Hello hello = HelloOf("bad");
-    change(hello);
-    bad.SayHello(hello);
-    ExpectRefused(bad.End(), grpc::StatusCode::UNAUTHENTICATED,
-                  v1::REFUSAL_CODE_UNAUTHENTICATED);
-  }
-  ExpectUndisturbed(good);
-}
-
-TEST_F(ServerTest, ACredentialTakesTheTokensPlace) {
-  StartJob(2);
-  v1::Hello hello = HelloOf("a");
-  Agent first(port());
-  ASSERT_TRUE(first.SayHello(hello));
-  const auto welcome = first.Hear();
-  ASSERT_TRUE(welcome.has_value() && welcome->has_welcome());
-  hello.set_run(welcome->welcome().run());
-  hello.set_node_credential(welcome->welcome().node_credential());
-  Agent again(port());
-  ASSERT_TRUE(again.SayHello(hello));
-  EXPECT_TRUE(again.IsWelcome());
-  ExpectRefused(first.End(), grpc::StatusCode::ABORTED,
-                v1::REFUSAL_CODE_REDIALED);
-  // It is bound to its node.
-  hello.set_node("b");
-  Agent thief(port());
-  ASSERT_TRUE(thief.SayHello(hello));
-  ExpectRefused(thief.End(), grpc::StatusCode::UNAUTHENTICATED,
-                v1::REFUSAL_CODE_UNAUTHENTICATED);
-}
+// --- What an agent says -----------------------------------------------------
 
 TEST_F(ServerTest, MessagesOutOfOrderAreInvalid) {
   StartJob(2);
-  Agent good(port());
+  HandAgent good(Dial());
   ASSERT_TRUE(good.SayHello(HelloOf("good")));
   ASSERT_TRUE(good.IsWelcome());
   v1::AgentMessage heartbeat, nothing, unfit, hello;
@@ -357,7 +128,7 @@ TEST_F(ServerTest, MessagesOutOfOrderAreInvalid) {
   *hello.mutable_hello() = HelloOf("good");
   hello.mutable_hello()->set_node("no name");
   for (const v1::AgentMessage& first : {heartbeat, nothing, unfit, hello}) {
-    Agent bad(port());
+    HandAgent bad(Dial());
     bad.Say(first);
     ExpectRefused(bad.End(), grpc::StatusCode::INVALID_ARGUMENT,
                   v1::REFUSAL_CODE_INVALID);
@@ -367,7 +138,7 @@ TEST_F(ServerTest, MessagesOutOfOrderAreInvalid) {
   // Each under a name of its own: the last one's may not be free yet.
   int number = 0;
   for (const v1::AgentMessage& second : {nothing, unfit, hello}) {
-    Agent bad(port());
+    HandAgent bad(Dial());
     ASSERT_TRUE(bad.SayHello(HelloOf("bad" + std::to_string(++number))));
     ASSERT_TRUE(bad.IsWelcome());
     bad.Say(second);
@@ -380,64 +151,14 @@ TEST_F(ServerTest, WhoSaysNoHelloIsShownOut) {
   ServerOptions options = Options();
   options.limits.hello_timeout = absl::Milliseconds(50);
   StartJob(2, std::move(options));
-  Agent silent(port());
+  HandAgent silent(Dial());
   ExpectRefused(silent.End(), grpc::StatusCode::INVALID_ARGUMENT,
                 v1::REFUSAL_CODE_INVALID);
 }
 
-TEST_F(ServerTest, AnotherJobIsRefusedForGood) {
-  StartJob(2);
-  Agent lost(port());
-  v1::Hello hello = HelloOf("a");
-  hello.set_job("other");
-  hello.mutable_settings()->set_nodes_max(1);
-  ASSERT_TRUE(lost.SayHello(hello));
-  ExpectRefused(lost.End(), grpc::StatusCode::PERMISSION_DENIED,
-                v1::REFUSAL_CODE_UNAUTHENTICATED);
-}
-
-TEST_F(ServerTest, AdminCallsNeedTheToken) {
-  StartJob(2);
-  const auto stub = v1::Admin::NewStub(ChannelTo(port()));
-  v1::JoinToken other = token_;
-  other.mutable_secret()->front() ^= 1;
-  for (const std::string& value :
-       {std::string(), std::string("Bearer"), TokenText(token_),
-        "Bearer " + TokenText(other), std::string("Bearer x.y")}) {
-    const auto refused = [&](auto call) {
-      grpc::ClientContext context;
-      if (!value.empty()) context.AddMetadata("authorization", value);
-      const grpc::Status status = call(context);
-      EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
-    };
-    refused([&](grpc::ClientContext& context) {
-      v1::JobStatus status;
-      return stub->Status(&context, v1::StatusRequest(), &status);
-    });
-    refused([&](grpc::ClientContext& context) {
-      v1::StopResponse response;
-      return stub->Stop(&context, v1::StopRequest(), &response);
-    });
-    refused([&](grpc::ClientContext& context) {
-      v1::DrainResponse response;
-      return stub->Drain(&context, v1::DrainRequest(), &response);
-    });
-    refused([&](grpc::ClientContext& context) {
-      v1::CreateTokenResponse response;
-      return stub->CreateToken(&context, v1::CreateTokenRequest(), &response);
-    });
-    refused([&](grpc::ClientContext& context) {
-      const auto watch = stub->Watch(&context, v1::StatusRequest());
-      v1::JobStatus status;
-      EXPECT_FALSE(watch->Read(&status));
-      return watch->Finish();
-    });
-  }
-}
-
 TEST_F(ServerTest, AdminCallsAreChecked) {
   StartJob(2);
-  const auto stub = v1::Admin::NewStub(ChannelTo(port()));
+  const auto stub = AdminStub();
   v1::StopResponse response;
   EXPECT_EQ(Stop("train", 256, &response).error_code(),
             grpc::StatusCode::INVALID_ARGUMENT);
@@ -447,20 +168,26 @@ TEST_F(ServerTest, AdminCallsAreChecked) {
             grpc::StatusCode::NOT_FOUND);
   grpc::ClientContext context;
   Authorize(context);
+  v1::DrainRequest drain;
+  drain.set_node("a");
   v1::DrainResponse drained;
-  EXPECT_EQ(stub->Drain(&context, v1::DrainRequest(), &drained).error_code(),
+  EXPECT_EQ(stub->Drain(&context, drain, &drained).error_code(),
             grpc::StatusCode::FAILED_PRECONDITION);
+  grpc::ClientContext nowhere;
+  Authorize(nowhere);
+  EXPECT_EQ(stub->Drain(&nowhere, v1::DrainRequest(), &drained).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 // --- Garbage -----------------------------------------------------------------
 
 // Calls Attend with bytes of our own as the first message.
-grpc::Status AttendWithBytes(int port, const std::string& bytes) {
-  const auto channel = ChannelTo(port);
+grpc::Status AttendWithBytes(const std::shared_ptr<grpc::Channel>& channel,
+                             const std::string& bytes) {
   grpc::GenericStub stub(channel);
   grpc::CompletionQueue queue;
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  context.set_deadline(std::chrono::system_clock::now() + kServerPatience);
   const auto call =
       stub.PrepareCall(&context, "/rollcall.v1.Membership/Attend", &queue);
   void* tag = nullptr;
@@ -481,14 +208,14 @@ grpc::Status AttendWithBytes(int port, const std::string& bytes) {
 
 TEST_F(ServerTest, BytesThatAreNoMessageAreInvalid) {
   StartJob(2);
-  Agent good(port());
+  HandAgent good(Dial());
   ASSERT_TRUE(good.SayHello(HelloOf("good")));
   ASSERT_TRUE(good.IsWelcome());
   for (const std::string& bytes :
        {std::string("\xff\xff\xff\xff\xff"), std::string(100'000, '\x0a'),
         std::string("GET / HTTP/1.1\r\n\r\n"),
         HelloOf("cut").SerializeAsString().substr(0, 20)}) {
-    ExpectRefused(AttendWithBytes(port(), bytes),
+    ExpectRefused(AttendWithBytes(Dial(), bytes),
                   grpc::StatusCode::INVALID_ARGUMENT, v1::REFUSAL_CODE_INVALID);
   }
   ExpectUndisturbed(good);
@@ -496,20 +223,37 @@ TEST_F(ServerTest, BytesThatAreNoMessageAreInvalid) {
 
 TEST_F(ServerTest, OversizedMessagesEndTheirStreamAlone) {
   StartJob(2);
-  Agent good(port());
+  HandAgent good(Dial());
   ASSERT_TRUE(good.SayHello(HelloOf("good")));
   ASSERT_TRUE(good.IsWelcome());
-  // More than a Hello may have, and more than any message may.
+  // More than a Hello may have.
   ExpectRefused(
-      AttendWithBytes(
-          port(),
-          std::string(MembershipService::kFirstMessageBytesMax + 1, 'x')),
+      AttendWithBytes(Dial(), std::string(Limits::hello_bytes_max + 1, 'x')),
       grpc::StatusCode::INVALID_ARGUMENT, v1::REFUSAL_CODE_INVALID);
+  // More than anybody may say before he is known: the connection ends, long
+  // before the message does.
   EXPECT_EQ(AttendWithBytes(
-                port(), std::string(Limits::agent_message_bytes_max + 1, 'x'))
+                Dial(), std::string(8 * Limits::agent_message_bytes_max, 'x'))
                 .error_code(),
-            grpc::StatusCode::RESOURCE_EXHAUSTED);
+            grpc::StatusCode::UNAVAILABLE);
   ExpectUndisturbed(good);
+}
+
+TEST_F(ServerTest, OversizedMessagesOfAnAgentEndItsStreamAlone) {
+  StartJob(3);
+  HandAgent good(Dial());
+  ASSERT_TRUE(good.SayHello(HelloOf("good")));
+  ASSERT_TRUE(good.IsWelcome());
+  HandAgent bad(Dial());
+  ASSERT_TRUE(bad.SayHello(HelloOf("bad")));
+  ASSERT_TRUE(bad.IsWelcome());
+  v1::AgentMessage large;
+  large.mutable_leaving()->set_reason(
+      std::string(Limits::agent_message_bytes_max + 1, 'x'));
+  bad.Say(large);
+  EXPECT_EQ(bad.End().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(StatusOf("train").nodes(1).node(), "good");
+  EXPECT_EQ(StatusOf("train").nodes(1).state(), v1::NODE_STATE_ATTENDING);
 }
 
 // Sends bytes on a bare connection, half-closes, and reads what comes until
@@ -539,38 +283,43 @@ void Poke(int port, const std::string& bytes, bool half_close) {
 }
 
 TEST_F(ServerTest, GarbageOnThePortDisturbsNobody) {
-  StartJob(2);
-  Agent good(port());
-  ASSERT_TRUE(good.SayHello(HelloOf("good")));
-  ASSERT_TRUE(good.IsWelcome());
-  const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-  const std::string settings("\0\0\0\4\0\0\0\0\0", 9);
-  const std::string pieces[] = {
-      "",
-      "10.0.0.9 evil-host\n",
-      "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-      std::string(1 << 20, '\xff'),
-      std::string(1 << 16, '\0'),
-      preface.substr(0, 10),
-      preface,
-      preface + settings,
-      // A frame that says it is longer than what follows.
-      preface + settings + std::string("\0\x40\0\1\4\0\0\0\1half", 13),
-      // A data frame of a stream that was never opened.
-      preface + settings + std::string("\0\0\4\0\0\0\0\0\1abcd", 13),
-      "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-  };
-  for (const std::string& bytes : pieces) {
-    Poke(port(), bytes, true);
-    Poke(port(), bytes, false);
+  for (const bool insecure : {false, true}) {
+    ServerOptions options = Options();
+    options.insecure = insecure;
+    StartJob(2, std::move(options));
+    HandAgent good(Dial());
+    ASSERT_TRUE(good.SayHello(HelloOf("good")));
+    ASSERT_TRUE(good.IsWelcome());
+    const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    const std::string settings("\0\0\0\4\0\0\0\0\0", 9);
+    const std::string pieces[] = {
+        "",
+        "10.0.0.9 evil-host\n",
+        "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        std::string(1 << 20, '\xff'),
+        std::string(1 << 16, '\0'),
+        preface.substr(0, 10),
+        preface,
+        preface + settings,
+        // A frame that says it is longer than what follows.
+        preface + settings + std::string("\0\x40\0\1\4\0\0\0\1half", 13),
+        // A data frame of a stream that was never opened.
+        preface + settings + std::string("\0\0\4\0\0\0\0\0\1abcd", 13),
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    };
+    for (const std::string& bytes : pieces) {
+      Poke(port(), bytes, true);
+      Poke(port(), bytes, false);
+    }
+    ExpectUndisturbed(good);
+    EXPECT_GT(StatusOf("train").strangers().garbage(), 0u);
   }
-  ExpectUndisturbed(good);
 }
 
 TEST_F(ServerTest, AgentsThatVanishAreLetGo) {
   StartJob(2);
   for (int i = 0; i < 20; ++i) {
-    Agent gone(port());
+    HandAgent gone(Dial());
     ASSERT_TRUE(gone.SayHello(HelloOf(absl::StrCat("n", i % 2))));
     // The one before is not lost yet for the job; either answer is right.
     gone.Hear();
@@ -580,7 +329,7 @@ TEST_F(ServerTest, AgentsThatVanishAreLetGo) {
 
 TEST_F(ServerTest, AnAgentThatHangsUpIsAnswered) {
   StartJob(2);
-  Agent a(port());
+  HandAgent a(Dial());
   ASSERT_TRUE(a.SayHello(HelloOf("a")));
   ASSERT_TRUE(a.IsWelcome());
   a.HangUp();
@@ -603,7 +352,9 @@ TEST_F(ServerTest, OptionsAreChecked) {
       [](ServerOptions& o) { o.listen = "unix:/tmp/x"; },
       [](ServerOptions& o) { o.listen = "127.0.0.1:65536"; },
       [](ServerOptions& o) { o.listen = "127.0.0.1"; },
-      [](ServerOptions& o) { o.token.clear_secret(); },
+      [](ServerOptions& o) { o.tokens.clear(); },
+      [](ServerOptions& o) { o.tokens[1].token.clear_secret(); },
+      [](ServerOptions& o) { o.tokens[2].token.set_id("No Id"); },
       [](ServerOptions& o) { o.job = "No Job"; },
       [](ServerOptions& o) { o.job = "train"; },  // And no --nodes.
       [](ServerOptions& o) { o.settings.set_nodes_max(1'000'000); },
@@ -618,12 +369,12 @@ TEST_F(ServerTest, OptionsAreChecked) {
 
 TEST_F(ServerTest, ShutdownTellsEverybodyAndIsQuick) {
   StartJob(3);
-  Agent a(port()), silent(port());
+  HandAgent a(Dial()), silent(Dial());
   ASSERT_TRUE(a.SayHello(HelloOf("a")));
   ASSERT_TRUE(a.IsWelcome());
   grpc::ClientContext context;
   Authorize(context);
-  const auto stub = v1::Admin::NewStub(ChannelTo(port()));
+  const auto stub = AdminStub();
   const auto watch = stub->Watch(&context, v1::StatusRequest());
   v1::JobStatus status;
   ASSERT_TRUE(watch->Read(&status));
@@ -642,29 +393,13 @@ TEST_F(ServerTest, ShutdownTellsEverybodyAndIsQuick) {
 
 // --- rollcalld ---------------------------------------------------------------
 
-TEST_F(ServerTest, AStrangersCredentialMakesNoJob) {
-  Start(Options());
-  Agent stranger(port());
-  v1::Hello hello = HelloOf("a");
-  hello.mutable_settings()->set_nodes_max(2);
-  hello.set_node_credential("anything");
-  ASSERT_TRUE(stranger.SayHello(hello));
-  ExpectRefused(stranger.End(), grpc::StatusCode::UNAUTHENTICATED,
-                v1::REFUSAL_CODE_UNAUTHENTICATED);
-  // Still nobody's: it takes settings and a token to make it.
-  Agent plain(port());
-  ASSERT_TRUE(plain.SayHello(HelloOf("a")));
-  ExpectRefused(plain.End(), grpc::StatusCode::NOT_FOUND,
-                v1::REFUSAL_CODE_NO_JOB);
-}
-
 TEST_F(ServerTest, JobsAreMadeByTheFirstHelloWithSettings) {
   Start(Options());
-  Agent early(port());
+  HandAgent early(Dial());
   ASSERT_TRUE(early.SayHello(HelloOf("a")));
   ExpectRefused(early.End(), grpc::StatusCode::NOT_FOUND,
                 v1::REFUSAL_CODE_NO_JOB);
-  Agent first(port()), second(port()), other(port());
+  HandAgent first(Dial()), second(Dial()), other(Dial());
   v1::Hello hello = HelloOf("a");
   hello.mutable_settings()->set_nodes_max(3);
   ASSERT_TRUE(first.SayHello(hello));
@@ -683,7 +418,7 @@ TEST_F(ServerTest, JobsAreMadeByTheFirstHelloWithSettings) {
 
 TEST_F(ServerTest, WhoComesAfterTheEndIsToldIt) {
   Start(Options());
-  Agent a(port());
+  HandAgent a(Dial());
   v1::Hello hello = HelloOf("a");
   hello.mutable_settings()->set_nodes_max(2);
   ASSERT_TRUE(a.SayHello(hello));
@@ -694,7 +429,7 @@ TEST_F(ServerTest, WhoComesAfterTheEndIsToldIt) {
   v1::AgentMessage seen;
   seen.mutable_end_seen();
   ASSERT_TRUE(a.Say(seen));
-  Agent late(port());
+  HandAgent late(Dial());
   ASSERT_TRUE(late.SayHello(HelloOf("late")));
   ASSERT_TRUE(late.IsWelcome());
   const auto end = late.Hear();
@@ -705,9 +440,10 @@ TEST_F(ServerTest, WhoComesAfterTheEndIsToldIt) {
   EXPECT_TRUE(late.End().ok());
   EXPECT_EQ(StatusOf("train").exit_code(), 4);
   // A launcher begins a run of its own.
-  Agent launcher(port());
+  HandAgent launcher(Dial());
   hello = HelloOf("b");
   hello.set_launcher(true);
+  *hello.mutable_token() = admin_;
   hello.mutable_settings()->set_nodes_max(2);
   ASSERT_TRUE(launcher.SayHello(hello));
   ASSERT_TRUE(launcher.IsWelcome());
@@ -715,28 +451,6 @@ TEST_F(ServerTest, WhoComesAfterTheEndIsToldIt) {
 }
 
 // --- The journal -------------------------------------------------------------
-
-class JournaledServerTest : public ServerTest {
- protected:
-  void SetUp() override {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "rollcall_server_XXXXXX")
-            .string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override {
-    server_.reset();
-    std::filesystem::remove_all(folder_);
-  }
-  ServerOptions Journaled(bool resume) {
-    ServerOptions options = Options();
-    options.state_dir = folder_ + "/state";
-    options.resume = resume;
-    return options;
-  }
-  std::string folder_;
-};
 
 TEST_F(JournaledServerTest, ARunSurvivesItsDaemon) {
   StartJob(2, Journaled(false));
@@ -760,7 +474,7 @@ TEST_F(JournaledServerTest, ADaemonThatDiedAfterTheEndTellsItToWhoComesBack) {
   options.limits.lease = absl::Seconds(2);
   StartJob(1, options);
   EXPECT_EQ(StatusOf("train").run(), run);
-  Agent late(port());
+  HandAgent late(Dial());
   v1::Hello hello = HelloOf("a");
   hello.set_run(run);
   ASSERT_TRUE(late.SayHello(hello));
@@ -775,7 +489,7 @@ TEST_F(JournaledServerTest, ADaemonThatDiedAfterTheEndTellsItToWhoComesBack) {
 
 TEST_F(JournaledServerTest, AStandingDaemonTakesUpAllItsJobs) {
   Start(Journaled(true));
-  Agent a(port()), b(port());
+  HandAgent a(Dial()), b(Dial());
   v1::Hello hello = HelloOf("a");
   hello.mutable_settings()->set_nodes_max(2);
   ASSERT_TRUE(a.SayHello(hello));

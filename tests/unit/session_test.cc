@@ -1,6 +1,7 @@
 // One agent against a real daemon in this process, over loopback.
 #include "client/agent/session.h"
 
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -18,10 +19,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/agent/channel.h"
 #include "client/agent/guard.h"
 #include "client/agent/nccl.h"
-#include "daemon/security/join_string.h"
+#include "daemon/security/token.h"
 #include "daemon/server/server.h"
+#include "rollcall/v1/admin.grpc.pb.h"
 
 namespace rollcall {
 namespace {
@@ -47,7 +50,8 @@ class SessionTest : public testing::Test {
     folder_ = folder;
     ServerOptions options;
     options.listen = "127.0.0.1:0";
-    options.token = token_;
+    options.tokens = {{token_, v1::ROLE_WORKER, ""}};
+    options.log_level = Log::Level::kError;
     options.job = "exp";
     options.settings.set_nodes_min(1);
     options.settings.set_nodes_max(1);
@@ -64,6 +68,7 @@ class SessionTest : public testing::Test {
   AgentOptions Options(const std::string& script) {
     AgentOptions options;
     options.endpoints = {absl::StrCat("127.0.0.1:", server_->port())};
+    options.trust.pin = server_->pin();
     options.hello.set_job("exp");
     options.hello.set_node("n0");
     options.hello.set_incarnation(7);
@@ -128,6 +133,70 @@ TEST_F(SessionTest, OnceRunsOneRank) {
 TEST_F(SessionTest, AWrongTokenIsRefused) {
   AgentOptions options = Options("true");
   *options.hello.mutable_token() = MakeToken();
+  EXPECT_EQ(RunAgent(std::move(options)).exit_code, 77);
+}
+
+// A daemon that would let anybody with our token in, and is not ours.
+std::unique_ptr<Server> Stranger(const v1::JoinToken& token) {
+  ServerOptions options;
+  options.listen = "127.0.0.1:0";
+  options.tokens = {{token, v1::ROLE_ADMIN, ""}};
+  options.log_level = Log::Level::kError;
+  options.job = "exp";
+  options.settings.set_nodes_min(2);
+  options.settings.set_nodes_max(2);
+  auto server = Server::Start(std::move(options));
+  EXPECT_TRUE(server.ok()) << server.status();
+  return *std::move(server);
+}
+
+// How many have attended there.
+int NodesAt(const Server& server, const v1::JoinToken& token) {
+  Trust trust;
+  trust.pin = server.pin();
+  const auto channel =
+      MakeChannel(absl::StrCat("127.0.0.1:", server.port()), trust, nullptr);
+  EXPECT_TRUE(channel.ok());
+  grpc::ClientContext context;
+  context.AddMetadata("authorization", "Bearer " + TokenText(token));
+  v1::JobStatus status;
+  EXPECT_TRUE(v1::Admin::NewStub(*channel)
+                  ->Status(&context, v1::StatusRequest(), &status)
+                  .ok());
+  return status.nodes_size();
+}
+
+TEST_F(SessionTest, AStrangerEndsItAndIsToldNothing) {
+  const std::unique_ptr<Server> stranger = Stranger(token_);
+  AgentOptions options = Options("touch $OUT/ran");
+  options.endpoints = {absl::StrCat("127.0.0.1:", stranger->port())};
+  const std::string endpoint = options.endpoints[0];
+  const AgentResult result = RunAgent(std::move(options));
+  EXPECT_EQ(result.exit_code, 77) << result.reason;
+  EXPECT_TRUE(absl::StrContains(result.reason, endpoint)) << result.reason;
+  EXPECT_EQ(NodesAt(*stranger, token_), 0);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/ran"));
+}
+
+TEST_F(SessionTest, BehindAStrangerTheDaemonIsFound) {
+  const std::unique_ptr<Server> stranger = Stranger(token_);
+  AgentOptions options = Options("true");
+  options.endpoints.insert(options.endpoints.begin(),
+                           absl::StrCat("127.0.0.1:", stranger->port()));
+  const AgentResult result = RunAgent(std::move(options));
+  EXPECT_EQ(result.exit_code, 0) << result.reason;
+  EXPECT_EQ(NodesAt(*stranger, token_), 0);
+}
+
+TEST_F(SessionTest, AWrongPinIsAsGoodAsAStranger) {
+  AgentOptions options = Options("true");
+  options.trust.pin.back() ^= 1;
+  EXPECT_EQ(RunAgent(std::move(options)).exit_code, 77);
+}
+
+TEST_F(SessionTest, ATokenForAnotherJobIsRefused) {
+  AgentOptions options = Options("true");
+  options.hello.set_job("other");
   EXPECT_EQ(RunAgent(std::move(options)).exit_code, 77);
 }
 

@@ -1,0 +1,186 @@
+// `rollcall token`: what lets others in.
+#include "daemon/security/token.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "client/cli/commands.h"
+#include "client/cli/place.h"
+#include "client/launch/admin_client.h"
+#include "client/launch/job_text.h"
+#include "daemon/core/durations.h"
+#include "daemon/security/identity.h"
+#include "daemon/security/shared_secret.h"
+
+namespace rollcall {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Seconds(5);
+
+absl::Time ExpiresAt(const v1::TokenStatus& token) {
+  if (!token.has_expires_at()) return absl::InfiniteFuture();
+  return absl::FromUnixSeconds(token.expires_at().seconds()) +
+         absl::Nanoseconds(token.expires_at().nanos());
+}
+
+// `revoked`, `expired`, `used up` or `valid`.
+std::string StateOf(const v1::TokenStatus& token) {
+  if (token.revoked()) return "revoked";
+  if (absl::Now() >= ExpiresAt(token)) return "expired";
+  if (token.has_uses_left() && token.uses_left() == 0) return "used up";
+  return "valid";
+}
+
+nlohmann::ordered_json JsonOf(const v1::TokenStatus& token) {
+  nlohmann::ordered_json json = {{"id", token.id()},
+                                 {"role", RoleWord(token.role())},
+                                 {"state", StateOf(token)},
+                                 {"job", token.job()},
+                                 {"expires_at", nullptr},
+                                 {"uses_left", nullptr},
+                                 {"description", token.description()}};
+  if (token.has_expires_at()) json["expires_at"] = token.expires_at().seconds();
+  if (token.has_uses_left()) json["uses_left"] = token.uses_left();
+  return json;
+}
+
+void ShowList(const v1::ListTokensResponse& response, bool json) {
+  if (json) {
+    auto all = nlohmann::ordered_json::array();
+    for (const v1::TokenStatus& token : response.tokens()) {
+      all.push_back(JsonOf(token));
+    }
+    std::printf("%s\n",
+                OneLine(nlohmann::ordered_json{{"tokens", all}}).c_str());
+    return;
+  }
+  std::printf("%-16s %-7s %-8s %-10s %-6s %s\n", "ID", "ROLE", "STATE",
+              "EXPIRES IN", "USES", "DESCRIPTION");
+  for (const v1::TokenStatus& token : response.tokens()) {
+    const absl::Duration left = ExpiresAt(token) - absl::Now();
+    std::printf(
+        "%-16s %-7s %-8s %-10s %-6s %s\n", token.id().c_str(),
+        RoleWord(token.role()).c_str(), StateOf(token).c_str(),
+        !token.has_expires_at()        ? "-"
+        : left <= absl::ZeroDuration() ? "over"
+                                       : ShortDuration(left).c_str(),
+        token.has_uses_left() ? absl::StrCat(token.uses_left()).c_str() : "-",
+        token.description().c_str());
+  }
+}
+
+void ShowMade(const JobAddress& address, const v1::CreateTokenRequest& request,
+              const v1::CreateTokenResponse& made, bool json) {
+  const std::string join = JoinStringOf(address, made.job(), made.token());
+  if (json) {
+    const nlohmann::ordered_json out = {{"id", made.token().id()},
+                                        {"role", RoleWord(request.role())},
+                                        {"job", made.job()},
+                                        {"join", join}};
+    std::printf("%s\n", OneLine(out).c_str());
+  } else {
+    Complain(absl::StrCat("token ", made.token().id(), ", for a ",
+                          RoleWord(request.role())));
+    std::printf("%s\n", join.c_str());
+  }
+}
+
+int Create(const TokenFlags& flags, const JobAddress& address) {
+  v1::CreateTokenRequest request;
+  request.set_job(address.job);
+  request.set_role(flags.role);
+  request.set_uses(flags.uses);
+  request.set_description(flags.description);
+  if (flags.ttl != absl::InfiniteDuration()) {
+    ToProto(flags.ttl, request.mutable_lifetime());
+  }
+  const auto made = AdminClient(address).CreateToken(request, kTimeout);
+  if (!made.ok()) return Fail(made.status());
+  ShowMade(address, request, *made, flags.json);
+  return 0;
+}
+
+int List(const TokenFlags& flags, const JobAddress& address) {
+  const auto tokens = AdminClient(address).ListTokens(kTimeout);
+  if (!tokens.ok()) return Fail(tokens.status());
+  ShowList(*tokens, flags.json);
+  return 0;
+}
+
+int Revoke(const TokenFlags& flags, const JobAddress& address) {
+  const auto revoked = AdminClient(address).RevokeToken(flags.id, kTimeout);
+  if (!revoked.ok()) return Fail(revoked.status());
+  Complain(absl::StrCat("token ", flags.id, " is revoked"));
+  return 0;
+}
+
+// As `id` is, but for its secret.
+absl::StatusOr<v1::CreateTokenRequest> Like(const JobAddress& address,
+                                            const std::string& id) {
+  const auto tokens = AdminClient(address).ListTokens(kTimeout);
+  if (!tokens.ok()) return tokens.status();
+  for (const v1::TokenStatus& token : tokens->tokens()) {
+    if (token.id() != id) continue;
+    v1::CreateTokenRequest request;
+    request.set_job(token.job());
+    request.set_role(token.role());
+    request.set_description(token.description());
+    if (token.has_uses_left()) {
+      request.set_uses(std::max(token.uses_left(), 1u));
+    }
+    if (token.has_expires_at()) {
+      ToProto(std::max(ExpiresAt(token) - absl::Now(), absl::Seconds(1)),
+              request.mutable_lifetime());
+    }
+    return request;
+  }
+  return absl::NotFoundError(
+      absl::StrCat("there is no token ", id, "; see `rollcall token list`"));
+}
+
+int Rotate(const TokenFlags& flags, JobAddress address) {
+  const auto request = Like(address, flags.id);
+  if (!request.ok()) return Fail(request.status());
+  const auto made = AdminClient(address).CreateToken(*request, kTimeout);
+  if (!made.ok()) return Fail(made.status());
+  // The one we came with ourselves: from here on by the new one.
+  if (address.token.id() == flags.id) {
+    address.token = made->token();
+    if (!address.token_file.empty()) {
+      const absl::Status wrote = WriteSecretFile(
+          address.token_file, absl::StrCat(TokenText(address.token), "\n"));
+      if (!wrote.ok()) return Fail(wrote);
+    }
+  }
+  ShowMade(address, *request, *made, flags.json);
+  return Revoke(flags, address);
+}
+
+}  // namespace
+
+int RunTokenCommand(const TokenFlags& flags) {
+  using Verb = TokenFlags::Verb;
+  if (flags.verb == Verb::kSecret) {
+    std::printf("%s\n", SharedSecret::MakeText().c_str());
+    return 0;
+  }
+  auto address = JobToSee(flags.where, v1::ROLE_ADMIN);
+  if (!address.ok()) return Fail(address.status());
+  PrepareGrpc();
+  switch (flags.verb) {
+    case Verb::kCreate:
+      return Create(flags, *address);
+    case Verb::kRevoke:
+      return Revoke(flags, *address);
+    case Verb::kRotate:
+      return Rotate(flags, *std::move(address));
+    default:
+      return List(flags, *address);
+  }
+}
+
+}  // namespace rollcall

@@ -1,0 +1,164 @@
+// Doorkeeper: who may wait at the daemon's front door, and who is let in when.
+//
+// A connection waits from its arrival until it has shown that it begins a
+// handshake (it "asks") and the rates let it be handed on. Handshakes above
+// the rates are delayed, in turn among addresses, and not refused. The
+// doorkeeper never touches a connection: it returns what is to be done.
+//
+// Pure: no clock, no socket; time comes in and never goes backwards. One
+// thread. O(log n) for each event and each verdict.
+//
+// Invariants, after each call:
+// 1. At most waiting_max wait, at most waiting_per_address_max of an address.
+// 2. An address is remembered only while somebody waits there or its burst is
+//    not whole; Tick forgets the others. At most addresses_max are.
+// 3. After Tick(now), NextDeadline() > now.
+#ifndef ROLLCALL_DAEMON_CORE_DOORKEEPER_H_
+#define ROLLCALL_DAEMON_CORE_DOORKEEPER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "daemon/core/limits.h"
+
+namespace rollcall {
+
+// Where a connection comes from, as far as it is counted: an IPv6 /64, or an
+// IPv4 address written as an IPv4-mapped one.
+using DoorAddress = std::array<uint8_t, 16>;
+DoorAddress DoorAddressOfIpv4(const std::array<uint8_t, 4>& address);
+DoorAddress DoorAddressOfIpv6(const std::array<uint8_t, 16>& address);
+
+// How a connection left the door.
+enum class Fate {
+  kHandedOn,
+  kSilent,     // It said nothing for too long.
+  kGarbage,    // What it said begins no handshake.
+  kCrowded,    // Too many waited, and it had waited longest.
+  kImpatient,  // It asked, and its turn did not come in time.
+  kHungUp,     // Its peer closed it.
+};
+
+// Since the start, but for `waiting`.
+struct DoorCounts {
+  uint64_t arrived = 0;
+  uint64_t handed_on = 0;
+  uint64_t silent = 0;
+  uint64_t garbage = 0;
+  uint64_t crowded = 0;
+  uint64_t impatient = 0;
+  uint64_t hung_up = 0;
+  size_t waiting = 0;
+};
+
+// A rate with a burst, kept as the moment at which the whole burst is there
+// again.
+class HandshakeBucket {
+ public:
+  HandshakeBucket(uint32_t per_second, uint32_t burst);
+  // From then on one may be taken.
+  absl::Time ready_at() const { return full_at_ + one_ - whole_; }
+  absl::Time full_at() const { return full_at_; }
+  void Take(absl::Time now);
+
+ private:
+  absl::Duration one_;
+  absl::Duration whole_;
+  absl::Time full_at_ = absl::InfinitePast();
+};
+
+class Doorkeeper {
+ public:
+  // The caller's number of a connection; later ones have larger ones.
+  using Id = uint64_t;
+  // `id` no longer waits: hand it on, or close it.
+  struct Verdict {
+    Id id;
+    Fate fate;
+  };
+  using Verdicts = std::vector<Verdict>;
+
+  explicit Doorkeeper(const DoorLimits& limits);
+
+  // A connection was accepted. It waits from now on; where there is no room, it
+  // takes the place of the one that has waited longest, at its own address if
+  // that is full, else at the address where most wait.
+  Verdicts Arrive(Id id, const DoorAddress& from, absl::Time now);
+  // The connection has begun its handshake. Returns all whose turn it is.
+  // Nothing happens where it has asked before or does not wait.
+  Verdicts Ask(Id id, absl::Time now);
+  // The caller closes the connection itself (kGarbage, kHungUp, kCrowded).
+  // Nothing happens where it does not wait.
+  void Leave(Id id, Fate why);
+  // Makes room by one, as in a crowd. Nothing where nobody waits.
+  Verdicts MakeRoom();
+  // What is due by `now`. The caller lets connections Ask with what they have
+  // said so far first: Ask never judges how late they are.
+  Verdicts Tick(absl::Time now);
+
+  // When to call Tick next; InfiniteFuture: no need.
+  absl::Time NextDeadline() const;
+  DoorCounts counts() const;
+  // How many are remembered.
+  size_t addresses() const { return places_.size(); }
+
+ private:
+  struct Waiting {
+    DoorAddress from;
+    absl::Time arrived;
+    bool asks = false;
+  };
+  // An address. Its connections in the order of their arrival.
+  struct Place {
+    std::set<Id> waiting;
+    std::set<Id> asking;
+    HandshakeBucket bucket;
+    // Where it stands, if anybody asks: its key in row_, or in cooling_.
+    uint64_t turn = 0;
+    absl::Time cools_until;
+  };
+  // The most crowded first, then the one that has waited longest.
+  using Crowd = std::tuple<int64_t, Id, DoorAddress>;
+
+  static Crowd CrowdOf(const DoorAddress& from, const Place& place);
+  Place& PlaceFor(const DoorAddress& from);
+  void StandInRow(const DoorAddress& from, Place& place);
+  void StepOut(const DoorAddress& from, Place& place);
+  void Remove(Id id, Fate fate);
+  void Close(Id id, Fate fate, Verdicts& verdicts);
+  void HandOn(Verdicts& verdicts);
+  void CloseLate(std::set<Id>& ids, absl::Duration most, Fate fate,
+                 Verdicts& verdicts);
+  void Forget();
+
+  const DoorLimits limits_;
+  absl::Time now_ = absl::InfinitePast();
+  Id newest_ = 0;
+  uint64_t last_turn_ = 0;
+  DoorCounts counts_;
+  HandshakeBucket all_;
+
+  std::map<Id, Waiting> waiting_;
+  // Of those who wait, in the order of their arrival.
+  std::set<Id> silent_;
+  std::set<Id> asking_;
+
+  std::map<DoorAddress, Place> places_;
+  std::set<Crowd> crowd_;
+  // Addresses with somebody who asks: in turn, or until their bucket lets them.
+  std::map<uint64_t, DoorAddress> row_;
+  std::set<std::pair<absl::Time, DoorAddress>> cooling_;
+  // Addresses where nobody waits, by the time their burst is whole again.
+  std::set<std::pair<absl::Time, DoorAddress>> idle_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_DOORKEEPER_H_

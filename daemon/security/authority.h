@@ -1,0 +1,62 @@
+// Authority: a daemon's own CA (ECDSA P-256), and the certificates it issues.
+//
+// The trust lies in the key alone: agents pin its digest. So its certificates
+// say nothing of time (a rented machine's clock may be anything) and a new one
+// is issued at each start of the daemon.
+//
+// Immutable; any thread.
+#ifndef ROLLCALL_DAEMON_SECURITY_AUTHORITY_H_
+#define ROLLCALL_DAEMON_SECURITY_AUTHORITY_H_
+
+#include <openssl/types.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/security/chain.h"
+#include "daemon/security/shared_secret.h"
+
+namespace rollcall {
+
+// A certificate with its key, as PEM.
+struct IssuedCertificate {
+  // The certificate, then the CA's.
+  std::string chain;
+  std::string key;
+};
+
+class Authority {
+ public:
+  // With a fresh key.
+  static absl::StatusOr<Authority> Make();
+  // With the key that every holder of the secret derives.
+  static absl::StatusOr<Authority> FromSecret(const SharedSecret& secret);
+  // INVALID_ARGUMENT: no PEM of a P-256 private key.
+  static absl::StatusOr<Authority> FromKey(std::string_view pem);
+
+  // The private key. A secret.
+  std::string KeyPem() const;
+  // The CA's certificate.
+  const std::string& certificate() const { return certificate_; }
+  // SHA-256 of its public key (SubjectPublicKeyInfo, DER): 32 bytes.
+  const std::string& pin() const { return pin_; }
+
+  // A server's certificate with a fresh key, for these names and addresses.
+  absl::StatusOr<IssuedCertificate> Issue(
+      const std::vector<std::string>& names) const;
+
+ private:
+  static absl::StatusOr<Authority> FromPkey(std::shared_ptr<EVP_PKEY> key);
+
+  // Shared: copies of an Authority are the same one.
+  std::shared_ptr<EVP_PKEY> key_;
+  std::string certificate_;
+  std::string pin_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SECURITY_AUTHORITY_H_

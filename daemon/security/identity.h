@@ -1,0 +1,41 @@
+// Identity: who a daemon is over all its lives: its CA and the key of the node
+// credentials it gives out.
+//
+// Kept in its state folder (ca.key, credential.key; 0600), made there at the
+// first start; or derived from a shared secret, and then kept nowhere.
+// Immutable; any thread.
+#ifndef ROLLCALL_DAEMON_SECURITY_IDENTITY_H_
+#define ROLLCALL_DAEMON_SECURITY_IDENTITY_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/security/authority.h"
+#include "daemon/security/shared_secret.h"
+
+namespace rollcall {
+
+struct Identity {
+  Authority authority;
+  std::string credential_key;
+
+  // A fresh one that is kept nowhere.
+  static absl::StatusOr<Identity> Make();
+  static absl::StatusOr<Identity> FromSecret(const SharedSecret& secret);
+  // The one kept in `folder` (which exists and is private), made if there is
+  // none. FAILED_PRECONDITION: a file there cannot be read, written or
+  // understood; named. One process at a time.
+  static absl::StatusOr<Identity> Keep(const std::string& folder);
+};
+
+// Writes `text` beside `path` and renames: whoever reads sees the old one or
+// the whole new one. Mode 0600. FAILED_PRECONDITION: it cannot be written.
+absl::Status WriteSecretFile(const std::string& path, const std::string& text);
+
+// At most 4 MiB. FAILED_PRECONDITION: it cannot be read, or is larger;
+// NOT_FOUND: it is not there.
+absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SECURITY_IDENTITY_H_

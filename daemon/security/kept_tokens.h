@@ -1,0 +1,40 @@
+// KeptTokens: the two tokens that a daemon is started with, in its state
+// folder: `admin.token`, which opens everything to who may read the folder, and
+// `worker.token`, which goes out in join strings. 0600.
+#ifndef ROLLCALL_DAEMON_SECURITY_KEPT_TOKENS_H_
+#define ROLLCALL_DAEMON_SECURITY_KEPT_TOKENS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/security/shared_secret.h"
+#include "daemon/security/token_table.h"
+
+namespace rollcall {
+
+struct KeptTokens {
+  v1::JoinToken admin;
+  v1::JoinToken worker;
+
+  // Those in `folder` (which exists and is private), made where there are none.
+  // FAILED_PRECONDITION: a file cannot be read, written or understood; named.
+  static absl::StatusOr<KeptTokens> Keep(const std::string& folder);
+  // Fresh ones, or those that every holder of the secret knows; they take the
+  // place of what the folder had.
+  static absl::StatusOr<KeptTokens> Renew(
+      const std::string& folder, const std::optional<SharedSecret>& secret);
+
+  // For ServerOptions::tokens. With a secret: all three roles' as well.
+  std::vector<SeededToken> Seeds(
+      const std::optional<SharedSecret>& secret) const;
+};
+
+// The file names in a state folder.
+inline constexpr char kAdminTokenFile[] = "/admin.token";
+inline constexpr char kWorkerTokenFile[] = "/worker.token";
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SECURITY_KEPT_TOKENS_H_

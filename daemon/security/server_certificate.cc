@@ -1,0 +1,214 @@
+#include "daemon/security/server_certificate.h"
+
+#include <arpa/inet.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <openssl/x509v3.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "daemon/core/admission.h"
+#include "daemon/security/identity.h"
+#include "daemon/security/join_string.h"
+
+namespace rollcall {
+namespace {
+
+// How soon replaced files are seen.
+constexpr unsigned int kRefreshSeconds = 2;
+
+template <auto Free>
+struct Freer {
+  template <typename T>
+  void operator()(T* object) const {
+    Free(object);
+  }
+};
+using Bio = std::unique_ptr<BIO, Freer<BIO_free>>;
+using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
+using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
+using Names = std::unique_ptr<GENERAL_NAMES, Freer<GENERAL_NAMES_free>>;
+
+absl::Status Unfit(const char* flag, const std::string& what) {
+  return absl::FailedPreconditionError(absl::StrCat(flag, ": ", what));
+}
+
+Bio Open(const std::string& text) {
+  return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+// The first certificate of a PEM file.
+absl::StatusOr<Certificate> ReadCertificate(const char* flag,
+                                            const std::string& file) {
+  const absl::StatusOr<std::string> text = ReadSecretFile(file);
+  if (!text.ok()) return Unfit(flag, std::string(text.status().message()));
+  Certificate certificate(
+      PEM_read_bio_X509(Open(*text).get(), nullptr, nullptr, nullptr));
+  ERR_clear_error();
+  if (certificate != nullptr) return certificate;
+  return Unfit(flag, absl::StrCat(file,
+                                  ": expected a certificate in PEM, got "
+                                  "something else"));
+}
+
+absl::StatusOr<Key> ReadKey(const char* flag, const std::string& file) {
+  const absl::StatusOr<std::string> text = ReadSecretFile(file);
+  if (!text.ok()) return Unfit(flag, std::string(text.status().message()));
+  Key key(PEM_read_bio_PrivateKey(
+      Open(*text).get(), nullptr, [](char*, int, int, void*) { return -1; },
+      nullptr));
+  ERR_clear_error();
+  if (key != nullptr) return key;
+  return Unfit(flag, absl::StrCat(file,
+                                  ": expected a private key in PEM "
+                                  "without a passphrase, got something else"));
+}
+
+std::string TextOf(const sockaddr* address) {
+  char text[INET6_ADDRSTRLEN] = {};
+  if (address->sa_family == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr,
+              text, sizeof(text));
+  } else if (address->sa_family == AF_INET6) {
+    inet_ntop(AF_INET6,
+              &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr, text,
+              sizeof(text));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::ServerCredentials> ServerCredentials(
+    const IssuedCertificate& certificate) {
+  grpc::SslServerCredentialsOptions options(
+      GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  options.pem_key_cert_pairs.push_back({certificate.key, certificate.chain});
+  return grpc::SslServerCredentials(options);
+}
+
+absl::Status CheckTlsFiles(const TlsFiles& files) {
+  if (files.cert_file.empty() || files.key_file.empty() ||
+      files.ca_file.empty()) {
+    return absl::InvalidArgumentError(
+        "--tls-cert, --tls-key and --tls-ca go together: expected all three, "
+        "got fewer");
+  }
+  const absl::StatusOr<Certificate> certificate =
+      ReadCertificate("--tls-cert", files.cert_file);
+  if (!certificate.ok()) return certificate.status();
+  const absl::StatusOr<Key> key = ReadKey("--tls-key", files.key_file);
+  if (!key.ok()) return key.status();
+  if (X509_check_private_key(certificate->get(), key->get()) != 1) {
+    ERR_clear_error();
+    return Unfit("--tls-key", absl::StrCat(files.key_file,
+                                           " is not the key of the "
+                                           "certificate in ",
+                                           files.cert_file));
+  }
+  return ReadCertificate("--tls-ca", files.ca_file).status();
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentials(
+    const TlsFiles& files) {
+  if (absl::Status fits = CheckTlsFiles(files); !fits.ok()) return fits;
+  using grpc::experimental::FileWatcherCertificateProvider;
+  grpc::experimental::TlsServerCredentialsOptions options(
+      std::make_shared<FileWatcherCertificateProvider>(
+          files.key_file, files.cert_file, files.ca_file, kRefreshSeconds));
+  options.watch_identity_key_cert_pairs();
+  options.watch_root_certs();
+  options.set_cert_request_type(
+      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  return grpc::experimental::TlsServerCredentials(options);
+}
+
+std::vector<std::string> CertificateNames(const std::string& cert_file) {
+  std::vector<std::string> found;
+  const absl::StatusOr<Certificate> certificate =
+      ReadCertificate("--tls-cert", cert_file);
+  if (!certificate.ok()) return found;
+  const Names names(static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(
+      certificate->get(), NID_subject_alt_name, nullptr, nullptr)));
+  const int count = names == nullptr ? 0 : sk_GENERAL_NAME_num(names.get());
+  for (int i = 0; i < count; ++i) {
+    const GENERAL_NAME* name = sk_GENERAL_NAME_value(names.get(), i);
+    if (name->type == GEN_DNS) {
+      const unsigned char* data = ASN1_STRING_get0_data(name->d.dNSName);
+      std::string text(
+          reinterpret_cast<const char*>(data),
+          static_cast<size_t>(ASN1_STRING_length(name->d.dNSName)));
+      if (AdmitNodeName(text).ok()) found.push_back(std::move(text));
+    } else if (name->type == GEN_IPADD) {
+      const int size = ASN1_STRING_length(name->d.iPAddress);
+      const unsigned char* data = ASN1_STRING_get0_data(name->d.iPAddress);
+      char text[INET6_ADDRSTRLEN] = {};
+      if (size == 4) inet_ntop(AF_INET, data, text, sizeof(text));
+      if (size == 16) inet_ntop(AF_INET6, data, text, sizeof(text));
+      if (text[0] != '\0') found.push_back(text);
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> NamedEndpoints(
+    const std::vector<std::string>& endpoints, const std::string& cert_file,
+    int port) {
+  std::vector<std::string> named;
+  for (const std::string& name : CertificateNames(cert_file)) {
+    const bool six = name.find(':') != std::string::npos;
+    const std::string endpoint = six ? absl::StrCat("[", name, "]:", port)
+                                     : absl::StrCat(name, ":", port);
+    const bool known = std::find(endpoints.begin(), endpoints.end(),
+                                 endpoint) != endpoints.end();
+    if (known || (!AdmitAddress(name).ok() && !IsLoopback(name))) {
+      named.push_back(endpoint);
+    }
+  }
+  return named.empty() ? endpoints : named;
+}
+
+bool IsInnerInterface(const std::string& name) {
+  for (const char* prefix : {"docker", "br-", "virbr", "cni", "flannel", "cali",
+                             "veth", "lxc", "podman"}) {
+    if (absl::StartsWith(name, prefix)) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> LocalNames() {
+  std::vector<std::string> good, others;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) list = nullptr;
+  for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr) continue;
+    const std::string text = TextOf(at->ifa_addr);
+    if (text.empty()) continue;
+    const bool worth =
+        (at->ifa_flags & IFF_UP) != 0 && (at->ifa_flags & IFF_LOOPBACK) == 0 &&
+        !IsInnerInterface(at->ifa_name) &&
+        !absl::StartsWith(text, "169.254.") && !absl::StartsWith(text, "fe80:");
+    std::vector<std::string>& to = worth ? good : others;
+    if (std::find(to.begin(), to.end(), text) == to.end()) to.push_back(text);
+  }
+  if (list != nullptr) freeifaddrs(list);
+  char host[256] = {};
+  if (gethostname(host, sizeof(host) - 1) == 0 && AdmitNodeName(host).ok()) {
+    others.push_back(host);
+  }
+  others.push_back("localhost");
+  good.insert(good.end(), others.begin(), others.end());
+  return good;
+}
+
+}  // namespace rollcall

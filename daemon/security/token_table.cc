@@ -1,0 +1,280 @@
+#include "daemon/security/token_table.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/admission.h"
+#include "daemon/core/durations.h"
+#include "daemon/core/grammar.h"
+#include "daemon/core/limits.h"
+#include "daemon/security/digest.h"
+#include "daemon/security/token.h"
+
+namespace rollcall {
+namespace {
+
+constexpr size_t kDescriptionBytesMax = 256;
+
+absl::Time ExpiresAt(const v1::TokenRecord& record) {
+  if (!record.status().has_expires_at()) return absl::InfiniteFuture();
+  const google::protobuf::Timestamp& at = record.status().expires_at();
+  return absl::FromUnixSeconds(at.seconds()) + absl::Nanoseconds(at.nanos());
+}
+
+// How much a role may; each contains those below it.
+int Reach(v1::Role role) {
+  switch (role) {
+    case v1::ROLE_VIEWER:
+      return 1;
+    case v1::ROLE_WORKER:
+      return 2;
+    case v1::ROLE_ADMIN:
+      return 3;
+    default:
+      return 0;
+  }
+}
+
+v1::Role Least(TokenTable::For purpose) {
+  switch (purpose) {
+    case TokenTable::For::kAttend:
+    case TokenTable::For::kReturn:
+      return v1::ROLE_WORKER;
+    case TokenTable::For::kLook:
+      return v1::ROLE_VIEWER;
+    case TokenTable::For::kLead:
+    case TokenTable::For::kSteer:
+      break;
+  }
+  return v1::ROLE_ADMIN;
+}
+
+TokenVerdict Denied(v1::RefusalCode code, const std::string& text) {
+  const bool wrong =
+      code == v1::REFUSAL_CODE_ROLE || code == v1::REFUSAL_CODE_OTHER_JOB;
+  return {wrong ? absl::PermissionDeniedError(text)
+                : absl::UnauthenticatedError(text),
+          code, ""};
+}
+
+}  // namespace
+
+void TokenTable::Load(const std::vector<v1::TokenRecord>& records) {
+  for (const v1::TokenRecord& record : records) {
+    if (records_.size() >= Limits::tokens_max) return;
+    records_[record.status().id()] = record;
+  }
+}
+
+void TokenTable::Seed(const std::vector<SeededToken>& seeds) {
+  std::set<std::string> digests;
+  for (const SeededToken& seed : seeds) {
+    digests.insert(Sha256(seed.token.secret()));
+  }
+  std::vector<std::string> over;
+  for (const auto& [id, record] : records_) {
+    if (record.seeded() && !digests.contains(record.secret_sha256())) {
+      over.push_back(id);
+    }
+  }
+  for (const std::string& id : over) Remove(id);
+  for (const SeededToken& seed : seeds) SeedOne(seed);
+}
+
+void TokenTable::Remove(const std::string& id) {
+  changed_.erase(id);
+  removed_.insert(id);
+  records_.erase(id);
+}
+
+void TokenTable::SeedOne(const SeededToken& seeded) {
+  v1::TokenRecord record;
+  record.set_secret_sha256(Sha256(seeded.token.secret()));
+  const auto known = records_.find(seeded.token.id());
+  if (known != records_.end() &&
+      known->second.secret_sha256() == record.secret_sha256()) {
+    return;
+  }
+  record.set_seeded(true);
+  removed_.erase(seeded.token.id());
+  v1::TokenStatus& status = *record.mutable_status();
+  status.set_id(seeded.token.id());
+  status.set_role(seeded.role);
+  status.set_description(seeded.description);
+  changed_.insert(status.id());
+  records_[status.id()] = std::move(record);
+}
+
+TokenVerdict TokenTable::Check(const v1::JoinToken& token, For purpose,
+                               std::string_view job, absl::Time now) const {
+  const auto at = records_.find(token.id());
+  static const v1::TokenRecord none;
+  const v1::TokenRecord& record = at == records_.end() ? none : at->second;
+  // Digested and compared in any case: an id that exists takes no longer.
+  const bool same = SameSecret(Sha256(token.secret()), record.secret_sha256());
+  if (!same || token.secret().empty()) {
+    return Denied(v1::REFUSAL_CODE_UNAUTHENTICATED,
+                  "the token is not one of this daemon's; take the join string "
+                  "that its launcher printed last");
+  }
+  const v1::TokenStatus& status = record.status();
+  const auto gone = [&](v1::RefusalCode code, const char* how) {
+    return Denied(code, absl::StrCat("token ", status.id(), " ", how,
+                                     "; an admin makes another one with "
+                                     "`rollcall token create`"));
+  };
+  if (status.revoked()) {
+    return gone(v1::REFUSAL_CODE_TOKEN_REVOKED, "was revoked");
+  }
+  if (now >= ExpiresAt(record)) {
+    return gone(v1::REFUSAL_CODE_TOKEN_EXPIRED, "has expired");
+  }
+  if (Reach(status.role()) < Reach(Least(purpose))) {
+    return Denied(
+        v1::REFUSAL_CODE_ROLE,
+        absl::StrCat("token ", status.id(), " is for a ",
+                     RoleWord(status.role()), ", and this needs role ",
+                     RoleWord(Least(purpose)),
+                     "; an admin makes it with `rollcall token "
+                     "create --role ",
+                     RoleWord(Least(purpose)), "`"));
+  }
+  if (!status.job().empty() && !job.empty() && status.job() != job) {
+    return Denied(v1::REFUSAL_CODE_OTHER_JOB,
+                  absl::StrCat("token ", status.id(), " is for job ",
+                               status.job(), ", not ", std::string(job),
+                               "; check --job, or take the join string"));
+  }
+  const bool costs = purpose == For::kAttend || purpose == For::kLead;
+  if (costs && status.has_uses_left() && status.uses_left() == 0) {
+    return gone(v1::REFUSAL_CODE_TOKEN_USED_UP, "is used up");
+  }
+  return {absl::OkStatus(), v1::REFUSAL_CODE_UNSPECIFIED, status.job()};
+}
+
+void TokenTable::Use(const std::string& id) {
+  const auto at = records_.find(id);
+  if (at == records_.end()) return;
+  v1::TokenStatus& status = *at->second.mutable_status();
+  if (!status.has_uses_left() || status.uses_left() == 0) return;
+  status.set_uses_left(status.uses_left() - 1);
+  changed_.insert(id);
+}
+
+absl::Status TokenTable::Create(const v1::JoinToken& token,
+                                const v1::CreateTokenRequest& request,
+                                absl::Time now) {
+  if (Reach(request.role()) == 0) {
+    return Unfit("role", "worker, viewer or admin",
+                 absl::StrCat(static_cast<int>(request.role())));
+  }
+  if (request.has_lifetime()) {
+    absl::Status fits = AdmitDuration("lifetime", request.lifetime(), 1);
+    if (!fits.ok()) return fits;
+  }
+  absl::Status fits = AdmitPlainText("description", request.description(),
+                                     kDescriptionBytesMax);
+  if (!fits.ok()) return fits;
+  // The same id twice is one in a thousand million.
+  if (records_.contains(token.id()) || !MakeRoom(now)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "this daemon has ", Limits::tokens_max,
+        " tokens, the most there can be; revoke some with `rollcall token "
+        "revoke`"));
+  }
+  v1::TokenRecord record;
+  record.set_secret_sha256(Sha256(token.secret()));
+  v1::TokenStatus& status = *record.mutable_status();
+  status.set_id(token.id());
+  status.set_role(request.role());
+  status.set_description(request.description());
+  status.set_job(request.job());
+  if (request.uses() > 0) status.set_uses_left(request.uses());
+  if (request.has_lifetime()) {
+    const absl::Time end = now + FromProto(request.lifetime());
+    const int64_t seconds = absl::ToUnixSeconds(end);
+    status.mutable_expires_at()->set_seconds(seconds);
+    status.mutable_expires_at()->set_nanos(static_cast<int32_t>(
+        absl::ToInt64Nanoseconds(end - absl::FromUnixSeconds(seconds))));
+  }
+  changed_.insert(status.id());
+  records_[status.id()] = std::move(record);
+  return absl::OkStatus();
+}
+
+bool TokenTable::Valid(const v1::TokenRecord& record, absl::Time now) const {
+  return !record.status().revoked() && now < ExpiresAt(record) &&
+         !(record.status().has_uses_left() && record.status().uses_left() == 0);
+}
+
+bool TokenTable::MakeRoom(absl::Time now) {
+  if (records_.size() < Limits::tokens_max) return true;
+  // One that was revoked is remembered for as long as there are others; one
+  // that the daemon is started with always, since it would come again.
+  const std::string* least = nullptr;
+  bool revoked = true;
+  for (const auto& [id, record] : records_) {
+    if (Valid(record, now) || record.seeded()) continue;
+    if (least != nullptr && (!revoked || record.status().revoked())) continue;
+    least = &id;
+    revoked = record.status().revoked();
+  }
+  if (least == nullptr) return false;
+  Remove(std::string(*least));
+  return true;
+}
+
+absl::Status TokenTable::Revoke(const std::string& id,
+                                const std::string& bound_to, absl::Time now) {
+  const auto at = records_.find(id);
+  if (at == records_.end() ||
+      (!bound_to.empty() && at->second.status().job() != bound_to)) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no token ", Printable(id, 64),
+                     " that is yours to revoke; see `rollcall token list`"));
+  }
+  if (at->second.status().revoked()) return absl::OkStatus();
+  const auto lasting_admin = [&](const v1::TokenRecord& record) {
+    return record.status().role() == v1::ROLE_ADMIN && Valid(record, now) &&
+           record.status().job().empty() && !record.status().has_expires_at();
+  };
+  size_t admins = 0;
+  for (const auto& [each, record] : records_) admins += lasting_admin(record);
+  if (lasting_admin(at->second) && admins == 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("token ", id,
+                     " is the last lasting one for an admin; make another "
+                     "one first, with `rollcall token create --role admin`"));
+  }
+  at->second.mutable_status()->set_revoked(true);
+  changed_.insert(id);
+  return absl::OkStatus();
+}
+
+std::vector<v1::TokenStatus> TokenTable::List(const std::string& job) const {
+  std::vector<v1::TokenStatus> tokens;
+  for (const auto& [id, record] : records_) {
+    const std::string& of = record.status().job();
+    if (job.empty() || of.empty() || of == job) {
+      tokens.push_back(record.status());
+    }
+  }
+  return tokens;
+}
+
+TokenTable::Changes TokenTable::Changed() const {
+  Changes changes;
+  for (const std::string& id : changed_) {
+    changes.written.push_back(records_.at(id));
+  }
+  changes.removed.assign(removed_.begin(), removed_.end());
+  return changes;
+}
+
+void TokenTable::Saved() {
+  changed_.clear();
+  removed_.clear();
+}
+
+}  // namespace rollcall

@@ -1,0 +1,122 @@
+#include "daemon/security/trust.h"
+
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_certificate_verifier.h>
+#include <grpcpp/security/tls_credentials_options.h>
+
+#include <functional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/security/chain.h"
+#include "daemon/security/identity.h"
+
+namespace rollcall {
+namespace {
+
+using Check = std::function<absl::Status(std::string_view chain)>;
+
+// The last step of the handshake, before any call begins.
+class DaemonVerifier final
+    : public grpc::experimental::ExternalCertificateVerifier {
+ public:
+  DaemonVerifier(Check check, std::shared_ptr<TrustVerdict> verdict)
+      : check_(std::move(check)), verdict_(std::move(verdict)) {}
+
+  bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
+              std::function<void(grpc::Status)>,
+              grpc::Status* sync_status) override {
+    const grpc::string_ref chain = request->peer_cert_full_chain();
+    const absl::Status verified =
+        check_(std::string_view(chain.data(), chain.size()));
+    if (!verified.ok()) {
+      if (verdict_ != nullptr) verdict_->Refuse(verified);
+      *sync_status = grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
+                                  std::string(verified.message()));
+    }
+    return true;
+  }
+  void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest*) override {
+  }
+
+ private:
+  const Check check_;
+  const std::shared_ptr<TrustVerdict> verdict_;
+};
+
+void Use(grpc::experimental::TlsChannelCredentialsOptions& options, Check check,
+         std::shared_ptr<TrustVerdict> verdict) {
+  // gRPC itself goes by files of CAs and by names; the verifier does it all.
+  options.set_verify_server_certs(false);
+  options.set_check_call_host(false);
+  options.set_certificate_verifier(
+      grpc::experimental::ExternalCertificateVerifier::Create<DaemonVerifier>(
+          std::move(check), std::move(verdict)));
+}
+
+absl::Status ReadInto(const std::string& file, std::string& text) {
+  absl::StatusOr<std::string> read = ReadSecretFile(file);
+  if (!read.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(std::string(read.status().message()),
+                     "; check --tls-ca, --tls-cert and --tls-key"));
+  }
+  text = *std::move(read);
+  return absl::OkStatus();
+}
+
+// The host of HOST:PORT, without brackets.
+std::string HostOf(const std::string& endpoint) {
+  std::string host = endpoint.substr(0, endpoint.rfind(':'));
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  return host;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentials(
+    const Trust& trust, const std::string& endpoint,
+    std::shared_ptr<TrustVerdict> verdict) {
+  if (trust.insecure) return grpc::InsecureChannelCredentials();
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  if (!trust.pin.empty()) {
+    Use(
+        options,
+        [pin = trust.pin](std::string_view chain) {
+          return VerifyPinned(chain, pin);
+        },
+        std::move(verdict));
+    return grpc::experimental::TlsCredentials(options);
+  }
+  // gRPC would go by the system's CAs, and so by anybody's certificate.
+  if (trust.ca_file.empty()) {
+    return absl::FailedPreconditionError(
+        "there is nothing to know the daemon by: give its join string, a "
+        "shared secret, or --tls-ca");
+  }
+  std::string ca, cert, key;
+  for (const absl::Status& read :
+       {ReadInto(trust.ca_file, ca), ReadInto(trust.cert_file, cert),
+        ReadInto(trust.key_file, key)}) {
+    if (!read.ok()) return read;
+  }
+  const std::string name =
+      trust.server_name.empty() ? HostOf(endpoint) : trust.server_name;
+  Use(
+      options,
+      [ca, name](std::string_view chain) {
+        return VerifyIssued(chain, ca, name);
+      },
+      std::move(verdict));
+  options.set_certificate_provider(
+      std::make_shared<grpc::experimental::StaticDataCertificateProvider>(
+          std::vector<grpc::experimental::IdentityKeyCertPair>{{key, cert}}));
+  options.watch_identity_key_cert_pairs();
+  return grpc::experimental::TlsCredentials(options);
+}
+
+}  // namespace rollcall

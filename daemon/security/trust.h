@@ -1,0 +1,68 @@
+// Trust: how a client knows that it talks to its daemon, as gRPC channel
+// credentials.
+//
+// Four ways: a pin (the daemon's own CA, from a join string), a shared secret
+// (the same, the pin derived), files of the user's own PKI, or none at all on
+// loopback. The check is the end of the TLS handshake: no byte of a call, and
+// so no token, leaves before it has passed.
+//
+// Values; any thread.
+#ifndef ROLLCALL_DAEMON_SECURITY_TRUST_H_
+#define ROLLCALL_DAEMON_SECURITY_TRUST_H_
+
+#include <grpcpp/security/credentials.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/server/mutex.h"
+
+namespace rollcall {
+
+struct Trust {
+  // 32 bytes; empty: not by pin.
+  std::string pin;
+  // Of the user's own PKI: the CA that has issued the daemon's certificate,
+  // and the certificate that we show ourselves. Read anew for each connection,
+  // so that they can be replaced at any time.
+  std::string ca_file;
+  std::string cert_file;
+  std::string key_file;
+  // The name that the daemon's certificate must have, where it is not the one
+  // that is dialled; empty: that one.
+  std::string server_name;
+  // No TLS. Loopback only; whoever makes this value sees to that.
+  bool insecure = false;
+};
+
+// What a connection attempt has found out about who answers.
+class TrustVerdict {
+ public:
+  // OK: nobody was turned away so far.
+  absl::Status status() const {
+    MutexLock lock(mutex_);
+    return status_;
+  }
+  void Refuse(absl::Status status) {
+    MutexLock lock(mutex_);
+    status_ = std::move(status);
+  }
+
+ private:
+  mutable Mutex mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+// For connections to `endpoint`, HOST:PORT. `verdict` (may be null) is told of
+// a daemon that is not the one. FAILED_PRECONDITION: a file cannot be read;
+// named.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentials(
+    const Trust& trust, const std::string& endpoint,
+    std::shared_ptr<TrustVerdict> verdict);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SECURITY_TRUST_H_

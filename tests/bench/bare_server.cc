@@ -1,0 +1,125 @@
+#include "tests/bench/bare_server.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+
+#include "daemon/security/authority.h"
+#include "daemon/security/server_certificate.h"
+#include "daemon/server/broadcast.h"
+#include "daemon/server/mutex.h"
+#include "rollcall/v1/membership.grpc.pb.h"
+
+namespace rollcall::bench {
+namespace {
+
+v1::DaemonMessage Answer(size_t bytes) {
+  v1::DaemonMessage message;
+  if (bytes == 0) {
+    message.mutable_welcome()->set_run("bare");
+  } else {
+    message.mutable_commit()->set_generation(1);
+    message.mutable_commit()->set_seal(std::string(bytes, '\0'));
+  }
+  return message;
+}
+
+}  // namespace
+
+class BareServer::Service : public v1::Membership::WithRawCallbackMethod_Attend<
+                                v1::Membership::Service> {
+ public:
+  Service(int streams, size_t answer_bytes)
+      : wanted_(static_cast<size_t>(streams)),
+        answer_(Encode(Answer(answer_bytes))) {}
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
+      grpc::CallbackServerContext*) override {
+    return new Stream(this);
+  }
+
+ private:
+  class Stream
+      : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+   public:
+    explicit Stream(Service* service)
+        : service_(service), answer_(service->answer_) {
+      StartRead(&incoming_);
+    }
+    void OnReadDone(bool ok) override {
+      if (!ok) {
+        service_->Leave(this);
+        Finish(grpc::Status::OK);
+        return;
+      }
+      if (!spoke_) service_->Enter(this);
+      spoke_ = true;
+      StartRead(&incoming_);
+    }
+    void OnDone() override { delete this; }
+    void SendAnswer() { StartWrite(&answer_); }
+
+   private:
+    Service* const service_;
+    grpc::ByteBuffer answer_;
+    grpc::ByteBuffer incoming_;
+    bool spoke_ = false;
+  };
+
+  void Enter(Stream* stream) {
+    MutexLock lock(mutex_);
+    streams_.insert(stream);
+    if (streams_.size() < wanted_) return;
+    if (answered_) return stream->SendAnswer();
+    answered_ = true;
+    // Under the lock, or a stream could leave meanwhile; none is sent twice.
+    for (Stream* each : streams_) each->SendAnswer();
+  }
+  void Leave(Stream* stream) {
+    MutexLock lock(mutex_);
+    streams_.erase(stream);
+  }
+
+  const size_t wanted_;
+  const grpc::ByteBuffer answer_;
+  Mutex mutex_;
+  bool answered_ ABSL_GUARDED_BY(mutex_) = false;
+  std::set<Stream*> streams_ ABSL_GUARDED_BY(mutex_);
+};
+
+BareServer::BareServer(bool tls, int streams, size_t answer_bytes)
+    : service_(std::make_unique<Service>(streams, answer_bytes)) {
+  std::shared_ptr<grpc::ServerCredentials> credentials =
+      grpc::InsecureServerCredentials();
+  if (tls) {
+    const auto authority = Authority::Make();
+    const auto issued =
+        authority.ok() ? authority->Issue(LocalNames())
+                       : absl::StatusOr<IssuedCertificate>(authority.status());
+    if (!issued.ok()) {
+      std::fprintf(stderr, "bench: %s\n", issued.status().ToString().c_str());
+      std::exit(1);
+    }
+    credentials = ServerCredentials(*issued);
+    pin_ = authority->pin();
+  }
+  grpc::ServerBuilder builder;
+  // As the daemon does: it is cheaper so.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  builder.AddListeningPort("127.0.0.1:0", credentials, &port_);
+  builder.RegisterService(service_.get());
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr) {
+    std::fprintf(stderr, "bench: gRPC cannot start a bare server\n");
+    std::exit(1);
+  }
+}
+
+BareServer::~BareServer() {
+  server_->Shutdown(std::chrono::system_clock::now());
+}
+
+}  // namespace rollcall::bench

@@ -1,0 +1,165 @@
+// What many nodes cost: the time until a world of all of them is committed, and
+// the daemon's memory and time once they attend; in the clear and with TLS,
+// each beside bare gRPC streams, in turn and in the same run.
+//
+//   formation [NODES [MANY]]     1024 and 4096; MANY is formed once
+#include <sys/sysinfo.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "daemon/core/limits.h"
+#include "daemon/server/clock.h"
+#include "tests/bench/crowd.h"
+#include "tests/bench/served_daemon.h"
+
+namespace rollcall::bench {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Minutes(5);
+constexpr absl::Duration kBeating = absl::Seconds(10);
+constexpr int kTimes = 5;
+
+// Nothing: it failed, and has said why.
+using Figure = std::optional<double>;
+// Of a serving whose `bare` and `tls` are set.
+using Measure = std::function<Figure(Serving)>;
+
+// In seconds, from the first dial to the last node that has the commit. The
+// bare server answers with as many bytes as rollcall did, which is first.
+Figure Form(Serving serving, int nodes, size_t& world_bytes) {
+  serving.nodes = nodes;
+  serving.answer_bytes = world_bytes;
+  const ServedDaemon daemon(serving);
+  Crowd crowd({daemon.port(), daemon.trust()});
+  const absl::Time begun = MonotonicNow();
+  crowd.Attend(nodes);
+  if (!crowd.AwaitCommits(kPatience)) return std::nullopt;
+  const CrowdSeen seen = crowd.Seen();
+  if (!serving.bare) world_bytes = seen.world_bytes;
+  return absl::ToDoubleSeconds(seen.last_commit - begun);
+}
+
+// In KiB of the daemon's memory a node, in a job that wants one more.
+Figure Gather(Serving serving, int nodes) {
+  serving.nodes = serving.bare ? 1 : nodes + 1;
+  const ServedDaemon daemon(serving);
+  const int64_t before = daemon.resident_kib();
+  Crowd crowd({daemon.port(), daemon.trust()});
+  crowd.Attend(nodes);
+  if (!crowd.AwaitWelcomes(kPatience)) return std::nullopt;
+  return static_cast<double>(daemon.resident_kib() - before) / nodes;
+}
+
+// In percent of a processor that the daemon takes while a world runs.
+Figure Beat(Serving serving, int nodes) {
+  serving.nodes = nodes;
+  serving.answer_bytes = 1;
+  const ServedDaemon daemon(serving);
+  Crowd crowd({daemon.port(), daemon.trust()});
+  crowd.Attend(nodes);
+  if (!crowd.AwaitCommits(kPatience)) return std::nullopt;
+  const absl::Duration before = daemon.processor_time();
+  const absl::Time begun = MonotonicNow();
+  if (!crowd.Beat(Limits().heartbeat(), kBeating)) return std::nullopt;
+  return 100 * absl::FDivDuration(daemon.processor_time() - before,
+                                  MonotonicNow() - begun);
+}
+
+double Median(std::vector<double> figures) {
+  std::sort(figures.begin(), figures.end());
+  return figures[figures.size() / 2];
+}
+
+// One line of the table: the medians of `times` rounds, in each of which all
+// four take their turn. False: one failed.
+bool Row(const std::string& what, int times, int digits,
+         const Measure& measure) {
+  std::vector<double> figures[2][2];
+  for (int round = 0; round < times; ++round) {
+    for (const bool tls : {false, true}) {
+      for (const bool bare : {false, true}) {
+        Serving serving;
+        serving.tls = tls;
+        serving.bare = bare;
+        const Figure figure = measure(serving);
+        if (!figure.has_value()) return false;
+        figures[tls][bare].push_back(*figure);
+      }
+    }
+  }
+  std::string line = absl::StrFormat("%-36s", what);
+  for (const bool tls : {false, true}) {
+    const double ours = Median(figures[tls][false]);
+    const double bare = Median(figures[tls][true]);
+    absl::StrAppendFormat(&line, "  %8.*f %8.*f %6.2f", digits, ours, digits,
+                          bare, ours / bare);
+  }
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+  return true;
+}
+
+int Run(int nodes, int many) {
+  double load = 0;
+  getloadavg(&load, 1);
+  std::printf(
+      "formation: all nodes dial at once; daemon and nodes on this machine, "
+      "%d processors, load %.1f before\n",
+      get_nprocs(), load);
+  std::printf("%-36s  %24s  %24s\n", "", "---------- plain",
+              "------------ TLS");
+  std::printf("%-36s", "");
+  for (int i = 0; i < 2; ++i) {
+    std::printf("  %8s %8s %6s", "rollcall", "bare", "ratio");
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+  size_t world_bytes = 0;
+  const auto form = [&](Serving s) { return Form(s, nodes, world_bytes); };
+  const auto form_many = [&](Serving s) { return Form(s, many, world_bytes); };
+  const auto gather = [&](Serving s) { return Gather(s, nodes); };
+  const auto beat = [&](Serving s) { return Beat(s, nodes); };
+  // The first round warms this process, and does not count.
+  if (!form(Serving{}).has_value()) return 1;
+  if (!Row(absl::StrCat("s, form ", nodes, " nodes, median of ", kTimes),
+           kTimes, 2, form) ||
+      !Row(absl::StrCat("s, form ", many, " nodes, once"), 1, 2, form_many) ||
+      !Row(absl::StrCat("KiB a node, ", nodes, " attending"), 1, 1, gather) ||
+      !Row(absl::StrFormat("%% of a processor, heartbeats of %d", nodes), 1, 1,
+           beat)) {
+    return 1;
+  }
+  std::printf(
+      "(wanted: with TLS, a world of 1024 in at most 1.5 times bare gRPC)\n\n");
+  return 0;
+}
+
+}  // namespace
+}  // namespace rollcall::bench
+
+int main(int argc, char** argv) {
+  using rollcall::Limits;
+  if (const auto served = rollcall::bench::ServeIfAsked(argc, argv)) {
+    return *served;
+  }
+  int nodes = 1024, many = 4096;
+  const auto number = [&](int at, int& value) {
+    return argc <= at || (absl::SimpleAtoi(argv[at], &value) && value > 0 &&
+                          value <= static_cast<int>(Limits::nodes_max) - 1);
+  };
+  if (argc > 3 || !number(1, nodes) || !number(2, many)) {
+    std::fprintf(stderr, "formation [NODES [MANY]], 1 to %u\n",
+                 Limits::nodes_max - 1);
+    return 2;
+  }
+  return rollcall::bench::Run(nodes, many);
+}

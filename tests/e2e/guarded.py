@@ -1,0 +1,185 @@
+"""A running job with a known state folder: what the security tests disturb.
+
+Its two nodes must not notice: one generation, and ranks that end as they do.
+"""
+import json
+import os
+import re
+import sys
+import time
+
+import harness
+from harness import E2E, Gate, nodes_by_name
+
+UNAVAILABLE, REFUSED = 69, 77
+
+
+class Guarded(E2E):
+    job = "guarded"
+
+    def setUp(self):
+        super().setUp()
+        self.state_dir = self.stage.path("state", "rollcall", self.job)
+
+    def begin(self, flags=(), env=None):
+        """The launcher and one worker, `w1`, in generation 1. Whoever joins
+        later becomes a spare."""
+        self.gate = Gate(self.stage)
+        self.command = ["sh", "-c", f"echo up-$RANK-g$ROLLCALL_GENERATION; "
+                        f"cat {self.gate.path}"]
+        self.launcher = self.launch(
+            ["--job", self.job, "--nodes", "2", "--grow", "never", *flags],
+            self.command, env)
+        self.text = self.join_string(self.launcher)
+        self.worker = self.join(self.worker_string(), ["--name", "w1"],
+                                self.command)
+        self.worker.await_line("up-1-g1")
+        self.launcher.await_line("up-0-g1")
+
+    def worker_string(self):
+        return self.text
+
+    def goes_on(self):
+        """The job never noticed, and now it ends."""
+        state = self.status(self.text)
+        self.assertEqual((state["state"], state["generation"]), ("running", 1))
+        nodes = nodes_by_name(state)
+        self.assertEqual(nodes["w1"]["state"], "running")
+        self.ends()
+
+    def ends(self):
+        self.gate.open()
+        self.assert_code(self.launcher, 0)
+        self.assert_code(self.worker, 0)
+        for process in (self.launcher, self.worker):
+            self.assertIsNone(process.find(r"\bup-\d-g2"))
+        self.assertIsNone(self.launcher.find("started again"))
+
+    # --- Words ----------------------------------------------------------------
+
+    def stranger(self, where, flags=(), name="stranger", env=None):
+        """A join whose rank would leave a file, with a hosts file of its own.
+        `where`: words that say which job."""
+        hosts = self.stage.path(f"hosts-of-{name}")
+        with open(hosts, "wb") as f:
+            f.write(b"127.0.0.1 localhost\n# theirs\n")
+        self.addCleanup(harness.forget_lock, hosts)
+        return self.stage.start(
+            [harness.ROLLCALL, "join", *where, "--name", name, "--hosts-file",
+             hosts, *flags, "--", "touch", self.stage.path(f"ran-{name}")],
+            env)
+
+    def assert_refused(self, process, why, name="stranger"):
+        """Exit 77, the reason on stderr, nothing changed and nothing ran."""
+        self.assert_code(process, REFUSED)
+        self.assertRegex("\n".join(process.err()), why)
+        self.assertFalse(os.path.exists(self.stage.path(f"ran-{name}")))
+        with open(self.stage.path(f"hosts-of-{name}"), "rb") as f:
+            self.assertEqual(f.read(), b"127.0.0.1 localhost\n# theirs\n")
+
+    def assert_let_in(self, name="stranger"):
+        """As a spare of the running job: its control."""
+        return self.await_status(
+            self.text, lambda s: nodes_by_name(s).get(name, {}).get("state")
+            == "spare", f"{name} as a spare")
+
+    def world(self):
+        """All of the job that must not change."""
+        state = self.status(self.text)
+        with open(self._hosts, "rb") as f:
+            hosts = f.read()
+        nodes = [{k: v for k, v in node.items() if k != "lease_ms"}
+                 for node in state["nodes"]]
+        return dict({k: state[k] for k in (
+            "run", "state", "generation", "world_size", "last_reform",
+            "missing")}, nodes=nodes, hosts=hosts)
+
+    def refused(self, code):
+        """How often the daemon says it has turned somebody away for that."""
+        return self.status(self.text)["refused"].get(code, 0)
+
+    def denied(self, code, log=None):
+        """The daemon's lines about that."""
+        with open(log or os.path.join(self.state_dir, "daemon.log"),
+                  encoding="utf-8") as f:
+            return [line for line in f
+                    if re.search(rf"\bevent=denied code={code}\b", line)]
+
+    def assert_booked_once(self, code, *words):
+        """One line, and one in `status --json`."""
+        lines = self.denied(code)
+        self.assertEqual(len(lines), 1, lines)
+        for word in words:
+            self.assertIn(word, lines[0])
+        self.assertEqual(self.refused(code), 1)
+
+    def rollcall(self, *words, env=None):
+        return self.stage.run([harness.ROLLCALL, *words], env)
+
+    def token(self, *flags):
+        """`token create`: {id, role, job, join}."""
+        made = self.rollcall("token", "create", "--job", self.job, "--json",
+                             *flags)
+        self.assertEqual(made.code, 0, made.text())
+        return json.loads(made.out()[0])
+
+    def token_states(self):
+        listed = self.rollcall("token", "list", "--job", self.job, "--json")
+        self.assertEqual(listed.code, 0, listed.text())
+        return {t["id"]: t["state"]
+                for t in json.loads(listed.out()[0])["tokens"]}
+
+    def ask_until(self, condition, what):
+        """Asks again and again: for what no event tells, time above all."""
+        until = time.monotonic() + harness.DEADLINE_S
+        while not condition():
+            if time.monotonic() > until:
+                self.stage.fail(f"asked in vain for {what}")
+
+    def await_expired(self, token_id):
+        self.ask_until(lambda: self.token_states()[token_id] == "expired",
+                       f"the end of token {token_id}")
+
+    def secret_file(self, name, text):
+        path = self.stage.path(name)
+        with open(path, "w", encoding="ascii",
+                  opener=lambda p, f: os.open(p, f, 0o600)) as f:
+            f.write(text + "\n")
+        return path
+
+    def new_secret(self):
+        return self.rollcall("token", "secret").out()[0]
+
+    def proxy(self, port, name, certificate=None):
+        return Proxy(self.stage, f"127.0.0.1:{port}", name, certificate)
+
+    def daemon_pid(self):
+        with open(os.path.join(self.state_dir, "daemon.json"),
+                  encoding="utf-8") as f:
+            found = re.search(r'"(?:daemon_)?pid": *(\d+)', f.read())
+        return int(found[1])
+
+
+class Proxy:
+    """A proxy.py in front of `to`; with a certificate, a man in the middle."""
+
+    def __init__(self, stage, to, name, certificate=None):
+        self.record = stage.path(f"record-{name}")
+        words = [sys.executable, "-B",
+                 os.path.join(os.path.dirname(__file__), "proxy.py"),
+                 "--to", to, "--record", self.record]
+        if certificate:
+            words += ["--cert", certificate[0], "--key", certificate[1]]
+        self.process = stage.start(words)
+        self.port = int(self.process.await_line(r"^port (\d+)")[1])
+
+    def endpoint(self):
+        return f"127.0.0.1:{self.port}"
+
+    def went_up(self):
+        with open(self.record + ".up", "rb") as f:
+            return f.read()
+
+    def recorded(self):
+        with open(self.record + ".down", "rb") as f:
+            return self.went_up() + f.read()

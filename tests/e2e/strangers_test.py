@@ -1,0 +1,436 @@
+"""Crowds at the door while a job runs, and where that door is."""
+import errno
+import os
+import resource
+import select
+import socket
+import struct
+import sys
+import threading
+import time
+
+import harness
+import wire
+from guarded import Guarded
+from harness import E2E, Gate, Lab
+from wire import Stranger
+
+# What a daemon may grow by, whatever strangers do: what they may have queued
+# in it (limits.h) is a fraction of it, gRPC's and the heap's slack the rest.
+GROWTH_MOST = 96 << 20
+
+
+class Crowds(Guarded):
+    """The running job loses nobody and no time, and a new node gets in."""
+
+    def setUp(self):
+        super().setUp()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE,
+                        (soft, hard))
+        self.open = []
+        self.addCleanup(self.close_all)
+        self.begin()
+        self.port = wire.Join(self.text).port()
+        self.memory_before = self.memory()
+        self.newcomers = 0
+
+    def close_all(self):
+        for each in self.open:
+            each.close()
+        self.open.clear()
+
+    def memory(self):
+        with open(f"/proc/{self.daemon_pid()}/status", encoding="ascii") as f:
+            return next(int(line.split()[1]) << 10 for line in f
+                        if line.startswith("VmRSS:"))
+
+    def come(self, count, sources):
+        """`count` connections, spread over as many loopback addresses."""
+        new = []
+        for i in range(count):
+            one = socket.socket()
+            one.bind((f"127.0.0.{2 + i % sources}", 0))
+            one.setblocking(False)
+            if one.connect_ex(("127.0.0.1", self.port)) not in (
+                    0, errno.EINPROGRESS):
+                self.fail("cannot connect")
+            new.append(one)
+        self.open += new
+        return new
+
+    def await_hung_up(self, connections, deadline_s=40):
+        """Until the daemon has closed all of them."""
+        poll, left = select.poll(), {}
+        for one in connections:
+            left[one.fileno()] = one
+            poll.register(one, select.POLLIN | select.POLLHUP)
+        until = time.monotonic() + deadline_s
+        while left:
+            ready = poll.poll(max(0, until - time.monotonic()) * 1000)
+            self.assertTrue(ready, f"{len(left)} are still open")
+            for fd, _ in ready:
+                try:
+                    if left[fd].recv(1 << 16):
+                        continue
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    pass
+                poll.unregister(fd)
+                del left[fd]
+
+    def assert_undisturbed(self):
+        """Now: nobody is lost or late, and a newcomer gets in in time."""
+        self.newcomers += 1
+        name = f"new{self.newcomers}"
+        begun = time.monotonic()
+        newcomer = self.stranger([self.text], name=name)
+        state = self.assert_let_in(name)
+        self.assertLess(time.monotonic() - begun, 5)
+        self.assertEqual((state["state"], state["generation"]), ("running", 1))
+        for node in state["nodes"]:
+            # A heartbeat is a third of it.
+            self.assertGreater(node["lease_ms"], 2500, state["nodes"])
+        self.assertLess(self.memory() - self.memory_before, GROWTH_MOST)
+        return newcomer
+
+    def strangers(self):
+        return self.status(self.text)["strangers"]
+
+    def test_five_thousand_that_say_nothing(self):
+        crowd = self.come(5000, sources=6)
+        first = self.assert_undisturbed()
+        self.await_hung_up(crowd)
+        second = self.assert_undisturbed()
+        counted = self.strangers()
+        self.assertEqual(counted["silent"] + counted["crowded"], 5000, counted)
+        self.assertEqual(counted["garbage"], 0)
+        self.goes_on()
+        self.assert_code(first, 0)
+        self.assert_code(second, 0)
+
+    def test_many_of_one_address(self):
+        # Its own crowd makes room, and not those of others.
+        crowd = self.come(3000, sources=1)
+        first = self.assert_undisturbed()
+        self.await_hung_up(crowd)
+        counted = self.strangers()
+        self.assertEqual(counted["silent"] + counted["crowded"], 3000, counted)
+        self.assertGreaterEqual(counted["crowded"], 1000)
+        self.goes_on()
+        self.assert_code(first, 0)
+
+    def test_a_thousand_that_send_garbage(self):
+        crowd = self.come(1000, sources=4)
+        poll = select.poll()
+        for one in crowd:
+            poll.register(one, select.POLLOUT)
+        left = {one.fileno(): one for one in crowd}
+        while left:
+            for fd, _ in poll.poll(harness.DEADLINE_S * 1000):
+                # Whatever else, no TLS record begins so.
+                left[fd].send(b"\x7f" + os.urandom(400))
+                poll.unregister(fd)
+                del left[fd]
+        first = self.assert_undisturbed()
+        self.await_hung_up(crowd)
+        self.assertEqual(self.strangers()["garbage"], 1000)
+        self.goes_on()
+        self.assert_code(first, 0)
+
+    def test_a_thousand_that_begin_well(self):
+        # A handshake's first bytes, and then garbage.
+        crowd = self.come(1000, sources=4)
+        begin = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+        poll = select.poll()
+        left = {one.fileno(): one for one in crowd}
+        for one in crowd:
+            poll.register(one, select.POLLOUT)
+        while left:
+            for fd, _ in poll.poll(harness.DEADLINE_S * 1000):
+                left[fd].send(begin + os.urandom(506))
+                poll.unregister(fd)
+                del left[fd]
+        first = self.assert_undisturbed()
+        self.await_hung_up(crowd)
+        self.goes_on()
+        self.assert_code(first, 0)
+
+    def pour(self, send, block, most=1 << 30):
+        """Sends `block` again and again until the daemon hangs up, or that
+        much; how much it was."""
+        sent = 0
+        while sent < most:
+            try:
+                send(block)
+            except OSError:
+                return sent
+            sent += len(block)
+        return sent
+
+    def caller(self, **settings):
+        caller = Stranger(self.port, trust=wire.pinned(
+            wire.Join(self.text).pin, self.port), **settings)
+        self.open.append(caller)
+        return caller
+
+    def test_a_gigabyte_of_garbage(self):
+        plain = Stranger(self.port)
+        self.open.append(plain)
+        # What fits the two sockets' buffers, and no more.
+        self.assertLess(self.pour(plain.socket.sendall, b"\x7f" * (1 << 20)),
+                        64 << 20)
+        wrapped = self.caller().shake()
+        self.assertLess(self.pour(wrapped.socket.sendall, os.urandom(1 << 20)),
+                        64 << 20)
+        first = self.assert_undisturbed()
+        self.goes_on()
+        self.assert_code(first, 0)
+
+    def test_a_message_of_a_gigabyte(self):
+        # As a client that does all else well would send it.
+        caller = self.caller().open()
+        size, block = 1 << 30, b"x" * Stranger.FRAME_MOST
+        sent = caller.send(b"\0" + struct.pack(">I", size))
+        while caller.ended is None and sent < size:
+            sent += caller.send(block)
+        self.assertLess(sent, 64 << 20)
+        self.assertNotEqual(caller.end(), wire.OK)
+        first = self.assert_undisturbed()
+        self.assertEqual(self.strangers()["unknown"], 1)
+        self.goes_on()
+        self.assert_code(first, 0)
+
+    def test_a_gigabyte_that_no_window_allows(self):
+        caller = self.caller().open()
+        caller.raw(wire.frame(wire.DATA, 0, 1, b"\0" + struct.pack(
+            ">I", 1 << 30) + b"x" * 8000))
+        sent = self.pour(caller.socket.sendall,
+                         wire.frame(wire.DATA, 0, 1, b"x" * 16000))
+        self.assertLess(sent, 1 << 30)
+        first = self.assert_undisturbed()
+        self.goes_on()
+        self.assert_code(first, 0)
+
+    def test_headers_that_never_end(self):
+        headers, continuation = 1, 9
+        caller = self.caller().shake()
+        caller.raw(wire.PREFACE + wire.frame(wire.SETTINGS, 0, 0)
+                   + wire.frame(headers, 0, 1, wire.header(":method", "POST")))
+        more = wire.frame(continuation, 0, 1,
+                          wire.header("x-more", "y" * 200) * 60)
+        self.assertLess(self.pour(caller.socket.sendall, more, 256 << 20),
+                        64 << 20)
+        first = self.assert_undisturbed()
+        self.goes_on()
+        self.assert_code(first, 0)
+
+    def test_streams_that_come_and_go(self):
+        # Opened and reset at once, as cheaply as HTTP/2 allows: the first
+        # request's headers are remembered, the others name them by number.
+        def remembered(name, value):
+            return b"\x40" + wire.header(name, value)[1:]
+        headers = [(":method", "POST"), (":scheme", "https"),
+                   (":path", "/rollcall.v1.Membership/Attend"),
+                   (":authority", "rollcall"), ("te", "trailers"),
+                   ("content-type", "application/grpc")]
+        first = b"".join(remembered(*pair) for pair in headers)
+        again = bytes(0x80 | 62 + i for i in reversed(range(len(headers))))
+        flood = wire.PREFACE + wire.frame(wire.SETTINGS, 0, 0) + b"".join(
+            wire.frame(wire.HEADERS, wire.END_HEADERS, 1 + 2 * i,
+                       again if i else first)
+            + wire.frame(wire.RST_STREAM, 0, 1 + 2 * i,
+                         struct.pack(">I", wire.CANCEL))
+            for i in range(37000))  # A megabyte.
+
+        def pour(caller):
+            try:
+                caller.socket.sendall(flood)
+            except OSError:
+                pass  # The daemon has had enough.
+        callers = [self.caller().shake() for _ in range(8)]
+        threads = [threading.Thread(target=pour, args=(caller,))
+                   for caller in callers]
+        for thread in threads:
+            thread.start()
+        spare = self.assert_undisturbed()
+        for thread in threads:
+            thread.join()
+        other = self.assert_undisturbed()
+        self.goes_on()
+        self.assert_code(spare, 0)
+        self.assert_code(other, 0)
+
+    def test_streams_that_say_nothing(self):
+        # Through the door, and no Hello: they are ended in time.
+        callers = [self.caller().open() for _ in range(100)]
+        first = self.assert_undisturbed()
+        for caller in callers:
+            self.assertNotEqual(caller.end(), wire.OK)
+        self.goes_on()
+        self.assert_code(first, 0)
+
+
+# --- Where it listens ---------------------------------------------------------
+
+def sockets_of(pid):
+    """{(protocol, address, port)} of what a process listens on (TCP) or has
+    bound (UDP)."""
+    inodes = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            link = os.readlink(f"/proc/{pid}/fd/{fd}")
+        except OSError:
+            continue
+        if link.startswith("socket:["):
+            inodes.add(link[8:-1])
+    found = set()
+    for protocol in ("tcp", "tcp6", "udp", "udp6"):
+        with open(f"/proc/{pid}/net/{protocol}", encoding="ascii") as f:
+            rows = [line.split() for line in f][1:]
+        for row in rows:
+            listens = row[3] == "0A" or protocol.startswith("udp")
+            if listens and row[9] in inodes:
+                address, port = row[1].split(":")
+                words = struct.unpack(f">{len(address) // 8}I",
+                                      bytes.fromhex(address))
+                packed = struct.pack(f"={len(words)}I", *words)
+                family = (socket.AF_INET if len(packed) == 4
+                          else socket.AF_INET6)
+                found.add((protocol, socket.inet_ntop(family, packed),
+                           int(port, 16)))
+    return found
+
+
+class Listening(Guarded):
+    # NCCL's own bootstrap listens where a real one mints the ids.
+    NO_NCCL = ["--nccl-lib", os.path.join(harness.BIN, "libfake_nccl.so")]
+
+    def ours(self):
+        """pid -> what it listens on, of all that the test started."""
+        return {pid: sockets_of(pid)
+                for pid in harness.descendants(os.getpid())
+                if harness.command_line(pid)[:1] != [sys.executable]}
+
+    def check(self, listen, expected):
+        self.begin(["--listen", listen, *self.NO_NCCL])
+        port = wire.Join(self.text).port()
+        listening = self.ours()
+        daemon = self.daemon_pid()
+        self.assertEqual(listening.pop(daemon),
+                         {(p, a, port) for p, a in expected})
+        # Launcher, agents, guards and ranks: node rank 0 holds MASTER_PORT
+        # until its rank has it, and that rank here opens none.
+        self.assertGreaterEqual(len(listening), 5)
+        self.assertEqual({p: s for p, s in listening.items() if s}, {},
+                         [harness.command_line(p) for p in listening])
+        self.goes_on()
+
+    def test_on_loopback(self):
+        self.check("127.0.0.1:0", {("tcp", "127.0.0.1")})
+
+    def test_on_loopback_ipv6(self):
+        self.check("[::1]:0", {("tcp6", "::1")})
+
+    def test_on_all_addresses(self):
+        self.check("[::]:0", {("tcp6", "::")})
+
+    def test_on_all_of_ipv4(self):
+        self.check("0.0.0.0:0", {("tcp", "0.0.0.0")})
+
+    def test_what_the_test_itself_sees(self):
+        # The control: a listener is found, and named as it is.
+        with socket.create_server(("127.0.0.1", 0)) as tcp, \
+                socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as udp:
+            udp.bind(("::1", 0))
+            seen = sockets_of(os.getpid())
+            self.assertIn(("tcp", "127.0.0.1", tcp.getsockname()[1]), seen)
+            self.assertIn(("udp6", "::1", udp.getsockname()[1]), seen)
+
+    def test_on_one_address_of_a_host(self):
+        lab = Lab(self.stage, 2)
+        gate = Gate(self.stage)
+        command = ["sh", "-c", f"echo up; cat {gate.path}"]
+        launcher = lab.start(1, [
+            harness.ROLLCALL, "launch", "--job", "one", "--nodes", "2",
+            "--listen", "10.77.0.1:0", *self.NO_NCCL, "--", *command])
+        text = launcher.await_line(harness.JOIN_STRING.pattern)[0]
+        port = wire.Join(text).port()
+        self.assertEqual(wire.Join(text).endpoints, [f"10.77.0.1:{port}"])
+        worker = lab.start(2, [harness.ROLLCALL, "join", text, "--",
+                               *command])
+        launcher.await_line(r"\] up")
+        worker.await_line(r"\] up")
+        for host, expected in ((1, {("tcp", "10.77.0.1", port)}), (2, set())):
+            found = set()
+            for pid in lab.processes(host):
+                found |= sockets_of(pid)
+            self.assertEqual(found, expected, f"lab{host}")
+        for address in ("127.0.0.1", "fd77::1"):
+            tried = lab.run(1, ["python3", "-c", "import socket\n"
+                                "try: socket.create_connection("
+                                f"('{address}', {port}), 5)\n"
+                                "except OSError as e: print(type(e).__name__)"])
+            self.assertEqual(tried.out(), ["ConnectionRefusedError"])
+        gate.open()
+        self.assert_code(launcher, 0)
+        self.assert_code(worker, 0)
+
+
+class AgentSocket(E2E):
+    """The agent's Unix socket is for its own user."""
+
+    CONNECT = ("import socket, sys\n"
+               "s = socket.socket(socket.AF_UNIX)\n"
+               "try: s.connect(sys.argv[1])\n"
+               "except OSError as e: print(type(e).__name__)\n"
+               "else: print('connected')\n")
+
+    def setUp(self):
+        super().setUp()
+        # Nothing but the agent's own folder shall keep others out.
+        os.chmod(self.stage.path("run"), 0o755)
+
+    def connect(self, path, *before):
+        tried = self.stage.run([*before, "python3", "-c", self.CONNECT, path],
+                               cwd="/")
+        self.assertEqual(tried.code, 0, tried.text())
+        return tried.out()
+
+    def check(self, env):
+        gate = Gate(self.stage)
+        launcher = self.launch([], ["sh", "-c", "echo at=$ROLLCALL_SOCKET.; "
+                                    f"cat {gate.path}"], env)
+        path = launcher.await_line(r"at=(\S+)\.$")[1]
+        folder = os.stat(os.path.dirname(path))
+        self.assertEqual(folder.st_mode & 0o777, 0o700)
+        self.assertEqual(folder.st_uid, os.geteuid())
+        self.assertEqual(self.connect(path), ["connected"])
+        if os.geteuid() == 0:
+            nobody = ["setpriv", "--reuid", "65534", "--regid", "65534",
+                      "--clear-groups"]
+            self.assertEqual(self.connect(path, *nobody), ["PermissionError"])
+            # The control: one that is open to all.
+            with socket.socket(socket.AF_UNIX) as door:
+                door.bind(self.stage.path("door"))
+                os.chmod(self.stage.path("door"), 0o777)
+                door.listen()
+                self.assertEqual(self.connect(
+                    self.stage.path("door"), *nobody), ["connected"])
+        else:
+            print("notice: not root, so nobody else has tried the socket",
+                  file=sys.stderr)
+        gate.open()
+        self.assert_code(launcher, 0)
+
+    def test_in_the_runtime_folder(self):
+        self.check({})
+
+    def test_where_there_is_none(self):
+        self.check({"XDG_RUNTIME_DIR": None})
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,480 @@
+// Who waits at the front door, and who is let in when: tables in text, and
+// random crowds against the invariants.
+#include "daemon/core/doorkeeper.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace rollcall {
+namespace {
+
+absl::Time At(double seconds) {
+  return absl::UnixEpoch() + absl::Seconds(seconds);
+}
+
+DoorAddress Address(uint8_t last) {
+  return DoorAddressOfIpv4({10, 0, 0, last});
+}
+
+const char* Word(Fate fate) {
+  switch (fate) {
+    case Fate::kHandedOn:
+      return "in";
+    case Fate::kSilent:
+      return "silent";
+    case Fate::kGarbage:
+      return "garbage";
+    case Fate::kCrowded:
+      return "crowded";
+    case Fate::kImpatient:
+      return "impatient";
+    case Fate::kHungUp:
+      return "gone";
+  }
+  return "?";
+}
+
+std::string Text(const Doorkeeper::Verdicts& verdicts) {
+  return absl::StrJoin(
+      verdicts, ", ", [](std::string* out, const Doorkeeper::Verdict& verdict) {
+        absl::StrAppend(out, Word(verdict.fate), " ", verdict.id);
+      });
+}
+
+// Small, so that a table shows all of it.
+DoorLimits SmallDoor() {
+  DoorLimits limits;
+  limits.waiting_max = 5;
+  limits.waiting_per_address_max = 3;
+  limits.silence = absl::Seconds(5);
+  limits.patience = absl::Seconds(10);
+  limits.handshakes_per_second = 2;
+  limits.handshakes_burst = 4;
+  limits.handshakes_per_address_per_second = 1;
+  limits.handshakes_per_address_burst = 2;
+  limits.addresses_max = 8;
+  return limits;
+}
+
+// No rate, a door as small.
+DoorLimits OpenDoor() {
+  DoorLimits limits = SmallDoor();
+  limits.handshakes_per_second = limits.handshakes_burst = 1000;
+  limits.handshakes_per_address_per_second = 1000;
+  limits.handshakes_per_address_burst = 1000;
+  return limits;
+}
+
+struct Row {
+  double at;
+  // "arrive 1 a": connection 1 from address a. "ask 1", "garbage 1", "gone 1",
+  // "room", "tick", "next": the next deadline is asked for.
+  const char* event;
+  const char* expect;
+};
+
+std::string Apply(Doorkeeper& door, const Row& row) {
+  const std::vector<std::string> words = absl::StrSplit(row.event, ' ');
+  Doorkeeper::Id id = 0;
+  if (words.size() > 1) id = std::stoull(words[1]);
+  if (words[0] == "arrive") {
+    const auto from = static_cast<uint8_t>(words[2][0]);
+    return Text(door.Arrive(id, Address(from), At(row.at)));
+  }
+  if (words[0] == "ask") return Text(door.Ask(id, At(row.at)));
+  if (words[0] == "room") return Text(door.MakeRoom());
+  if (words[0] == "tick") return Text(door.Tick(At(row.at)));
+  if (words[0] == "next") {
+    if (door.NextDeadline() == absl::InfiniteFuture()) return "never";
+    return absl::StrCat(
+        absl::ToDoubleSeconds(door.NextDeadline() - absl::UnixEpoch()));
+  }
+  door.Leave(id, words[0] == "gone" ? Fate::kHungUp : Fate::kGarbage);
+  return "";
+}
+
+void Play(const DoorLimits& limits, const std::vector<Row>& rows) {
+  Doorkeeper door(limits);
+  for (const Row& row : rows) {
+    EXPECT_EQ(Apply(door, row), row.expect) << row.at << ": " << row.event;
+    EXPECT_LE(door.counts().waiting, limits.waiting_max) << row.at;
+    EXPECT_LE(door.addresses(), limits.addresses_max) << row.at;
+  }
+}
+
+TEST(DoorkeeperTest, WhoSpeaksIsHandedOnAndWhoIsSilentIsClosed) {
+  Play(OpenDoor(), {
+                       {0.0, "next", "never"},
+                       {0.0, "arrive 1 a", ""},
+                       {1.0, "arrive 2 a", ""},
+                       {1.0, "arrive 3 b", ""},
+                       {1.0, "next", "5"},
+                       {2.0, "ask 2", "in 2"},
+                       {2.5, "ask 2", ""},   // It is not here any more.
+                       {2.5, "gone 2", ""},  // Nor is it that.
+                       {4.9, "tick", ""},
+                       {5.0, "tick", "silent 1"},
+                       {5.0, "next", "6"},
+                       {6.5, "tick", "silent 3"},
+                       {7.5, "tick", ""},
+                       {7.5, "next", "never"},
+                   });
+}
+
+TEST(DoorkeeperTest, ALateCallerHearsThoseWhoSpokeBeforeItJudges) {
+  Play(OpenDoor(), {
+                       {0.0, "arrive 1 a", ""},
+                       {0.0, "arrive 2 b", ""},
+                       {60.0, "ask 1", "in 1"},
+                       {60.0, "arrive 3 c", ""},
+                       {60.0, "tick", "silent 2"},
+                       {61.0, "tick", ""},
+                       {61.0, "next", "65"},
+                   });
+}
+
+TEST(DoorkeeperTest, WhoHangsUpOrTalksGarbageIsForgotten) {
+  Play(OpenDoor(), {
+                       {0.0, "arrive 1 a", ""},
+                       {0.0, "arrive 2 a", ""},
+                       {0.0, "gone 1", ""},
+                       {0.0, "garbage 2", ""},
+                       {0.0, "next", "never"},
+                       {9.0, "tick", ""},
+                   });
+}
+
+TEST(DoorkeeperTest, AFullAddressClosesItsOwnOldest) {
+  Play(OpenDoor(), {
+                       {0.0, "arrive 1 b", ""},
+                       {0.1, "arrive 2 a", ""},
+                       {0.2, "arrive 3 a", ""},
+                       {0.3, "arrive 4 a", ""},
+                       {0.4, "arrive 5 a", "crowded 2"},
+                       {0.5, "arrive 6 a", "crowded 3"},
+                       {0.6, "arrive 7 b", ""},
+                       {5.0, "tick", "silent 1"},
+                   });
+}
+
+TEST(DoorkeeperTest, AFullDoorClosesTheOldestWhereMostWait) {
+  Play(OpenDoor(), {
+                       {0.0, "arrive 1 a", ""},
+                       {0.1, "arrive 2 b", ""},
+                       {0.2, "arrive 3 c", ""},
+                       {0.3, "arrive 4 c", ""},
+                       {0.4, "arrive 5 d", ""},
+                       {0.5, "arrive 6 e", "crowded 3"},
+                       // One each now: the one that has waited longest.
+                       {0.6, "arrive 7 f", "crowded 1"},
+                       {0.7, "room", "crowded 2"},
+                       {0.8, "arrive 8 c", ""},
+                       {0.9, "room", "crowded 4"},
+                       {0.9, "room", "crowded 5"},
+                       {0.9, "room", "crowded 6"},
+                       {0.9, "room", "crowded 7"},
+                       {0.9, "room", "crowded 8"},
+                       {0.9, "room", ""},
+                   });
+}
+
+TEST(DoorkeeperTest, AboveTheRateOfAllTheyWaitInTurnAmongAddresses) {
+  DoorLimits limits = SmallDoor();
+  limits.waiting_max = 8;
+  limits.handshakes_per_second = 1;
+  limits.handshakes_burst = 1;
+  Play(limits, {
+                   {0.0, "arrive 1 a", ""},
+                   {0.0, "ask 1", "in 1"},
+                   {0.0, "arrive 2 a", ""},
+                   {0.0, "arrive 3 a", ""},
+                   {0.0, "arrive 4 b", ""},
+                   {0.0, "arrive 5 c", ""},
+                   {0.0, "ask 2", ""},
+                   {0.0, "ask 3", ""},
+                   {0.0, "ask 4", ""},
+                   {0.0, "ask 5", ""},
+                   {0.0, "next", "1"},
+                   {1.0, "tick", "in 2"},
+                   {2.0, "tick", "in 4"},  // Not 3: it is b's turn.
+                   {2.5, "gone 5", ""},
+                   {3.0, "tick", "in 3"},
+                   {3.0, "next", "4"},  // a's burst is whole, and b's long.
+               });
+}
+
+TEST(DoorkeeperTest, AboveTheRateOfAnAddressOnlyThatOneWaits) {
+  Play(SmallDoor(), {
+                        {0.0, "arrive 1 a", ""},
+                        {0.0, "arrive 2 a", ""},
+                        {0.0, "arrive 3 a", ""},
+                        {0.0, "ask 1", "in 1"},
+                        {0.0, "ask 2", "in 2"},
+                        {0.0, "ask 3", ""},
+                        {0.0, "next", "1"},
+                        {0.5, "arrive 4 b", ""},
+                        {0.5, "ask 4", "in 4"},
+                        {0.9, "tick", ""},
+                        {1.0, "tick", "in 3"},
+                        // A second later there is one more for a.
+                        {1.0, "arrive 5 a", ""},
+                        {1.0, "ask 5", ""},
+                        {2.0, "tick", "in 5"},
+                        // Bursts come back: b's at 1.5, a's at 4.
+                        {2.0, "next", "4"},
+                        {4.0, "tick", ""},
+                        {4.0, "next", "never"},
+                    });
+}
+
+TEST(DoorkeeperTest, WhoseTurnDoesNotComeIsClosedWhenHisPatienceEnds) {
+  DoorLimits limits = SmallDoor();
+  limits.waiting_per_address_max = 5;
+  limits.patience = absl::Milliseconds(2500);
+  limits.silence = absl::Seconds(2);
+  limits.handshakes_per_address_burst = 1;
+  Play(limits, {
+                   {0.0, "arrive 1 a", ""},
+                   {0.0, "arrive 2 a", ""},
+                   {0.0, "arrive 3 a", ""},
+                   {0.0, "arrive 4 a", ""},
+                   {0.0, "ask 1", "in 1"},
+                   {0.0, "ask 2", ""},
+                   {0.0, "ask 3", ""},
+                   {0.0, "ask 4", ""},
+                   {1.0, "tick", "in 2"},
+                   {2.0, "tick", "in 3"},
+                   {2.0, "next", "2.5"},
+                   {2.5, "tick", "impatient 4"},
+                   {3.0, "tick", ""},
+                   {3.0, "next", "never"},
+               });
+}
+
+TEST(DoorkeeperTest, ACrowdClosesWhoAsksAsItClosesWhoIsSilent) {
+  DoorLimits limits = SmallDoor();
+  limits.handshakes_per_address_burst = 1;
+  Play(limits, {
+                   {0.0, "arrive 1 a", ""},
+                   {0.0, "ask 1", "in 1"},
+                   {0.0, "arrive 2 a", ""},
+                   {0.0, "ask 2", ""},
+                   {0.0, "arrive 3 a", ""},
+                   {0.0, "arrive 4 a", ""},
+                   {0.0, "arrive 5 a", "crowded 2"},
+                   {1.0, "tick", ""},  // Nobody asks any more.
+                   {1.0, "ask 4", "in 4"},
+               });
+}
+
+TEST(DoorkeeperTest, WhereAddressesAreManyTheOneThatLosesLeastIsForgotten) {
+  DoorLimits limits = SmallDoor();
+  limits.waiting_max = limits.addresses_max = 2;
+  Play(limits, {
+                   {0.0, "arrive 1 a", ""},
+                   {0.0, "ask 1", "in 1"},
+                   {0.0, "arrive 2 b", ""},
+                   {0.0, "ask 2", "in 2"},
+                   {0.0, "arrive 3 a", ""},
+                   {0.0, "ask 3", "in 3"},   // a's burst is spent.
+                   {0.0, "arrive 4 c", ""},  // b is forgotten.
+                   {0.0, "arrive 5 a", ""},
+                   {0.0, "ask 5", ""},  // a is not.
+                   {1.0, "tick", "in 5"},
+               });
+}
+
+TEST(DoorkeeperTest, CountsByFate) {
+  Doorkeeper door(SmallDoor());
+  for (Doorkeeper::Id id = 1; id <= 9; ++id) {
+    door.Arrive(id, Address(static_cast<uint8_t>(id % 3)), At(0));
+  }
+  door.Ask(9, At(0));
+  door.Leave(8, Fate::kGarbage);
+  door.Leave(7, Fate::kHungUp);
+  EXPECT_EQ(door.counts().waiting, 2u);
+  door.Tick(At(5));
+  const DoorCounts counts = door.counts();
+  EXPECT_EQ(counts.arrived, 9u);
+  EXPECT_EQ(counts.crowded, 4u);
+  EXPECT_EQ(counts.handed_on, 1u);
+  EXPECT_EQ(counts.garbage, 1u);
+  EXPECT_EQ(counts.hung_up, 1u);
+  EXPECT_EQ(counts.silent, 2u);
+  EXPECT_EQ(counts.impatient, 0u);
+  EXPECT_EQ(counts.waiting, 0u);
+}
+
+TEST(DoorkeeperTest, AnAddressIsAnIpv4OneOrAnIpv6Network) {
+  const std::array<uint8_t, 16> one = {0x20, 1, 0xd, 0xb8, 0, 0, 0, 1,
+                                       0,    0, 0,   0,    0, 0, 0, 1};
+  std::array<uint8_t, 16> same_network = one;
+  same_network[8] = same_network[15] = 0xff;
+  std::array<uint8_t, 16> other_network = one;
+  other_network[7] = 2;
+  EXPECT_EQ(DoorAddressOfIpv6(one), DoorAddressOfIpv6(same_network));
+  EXPECT_NE(DoorAddressOfIpv6(one), DoorAddressOfIpv6(other_network));
+
+  const std::array<uint8_t, 16> mapped = {0, 0, 0,    0,    0,  0, 0, 0,
+                                          0, 0, 0xff, 0xff, 10, 0, 0, 1};
+  EXPECT_EQ(DoorAddressOfIpv6(mapped), DoorAddressOfIpv4({10, 0, 0, 1}));
+  EXPECT_NE(DoorAddressOfIpv4({10, 0, 0, 1}), DoorAddressOfIpv4({10, 0, 0, 2}));
+}
+
+// The largest job comes at once, from as many machines: nobody waits.
+TEST(DoorkeeperTest, TheLargestJobPassesAtOnce) {
+  const DoorLimits limits;
+  Doorkeeper door(limits);
+  for (Doorkeeper::Id id = 1; id <= Limits::nodes_max; ++id) {
+    const DoorAddress from =
+        DoorAddressOfIpv4({10, 0, static_cast<uint8_t>(id >> 8),
+                           static_cast<uint8_t>(id & 0xff)});
+    ASSERT_EQ(Text(door.Arrive(id, from, At(0))), "");
+    ASSERT_EQ(Text(door.Ask(id, At(0))), absl::StrCat("in ", id));
+  }
+  // And its addresses are forgotten as soon as they may be.
+  EXPECT_EQ(door.addresses(), Limits::nodes_max);
+  door.Tick(door.NextDeadline());
+  EXPECT_EQ(door.addresses(), 0u);
+  EXPECT_EQ(door.NextDeadline(), absl::InfiniteFuture());
+}
+
+// A flood from one address, of those who ask, against one honest stranger.
+TEST(DoorkeeperTest, AFloodDelaysItsOwn) {
+  const DoorLimits limits;
+  Doorkeeper door(limits);
+  Doorkeeper::Id id = 0;
+  while (door.counts().waiting < limits.waiting_per_address_max) {
+    door.Arrive(++id, Address(1), At(0));
+    door.Ask(id, At(0));
+  }
+  EXPECT_EQ(door.counts().handed_on, limits.handshakes_per_address_burst);
+  door.Arrive(++id, Address(2), At(0));
+  EXPECT_EQ(Text(door.Ask(id, At(0))), absl::StrCat("in ", id));
+}
+
+// Random crowds. Replay a failure with --gtest_filter and the seed it names.
+class Crowd {
+ public:
+  Crowd(uint32_t seed, const DoorLimits& limits)
+      : random_(seed), limits_(limits), door_(limits) {}
+
+  void Run() {
+    for (int i = 0; i < 20'000 && !testing::Test::HasFailure(); ++i) Act();
+    while (door_.NextDeadline() != absl::InfiniteFuture() &&
+           !testing::Test::HasFailure()) {
+      now_ = std::max(now_, door_.NextDeadline());
+      Take(door_.Tick(now_));
+      ExpectInvariants();
+    }
+    EXPECT_EQ(door_.addresses(), 0u);
+    EXPECT_TRUE(waiting_.empty());
+  }
+
+ private:
+  uint64_t Below(uint64_t most) {
+    return std::uniform_int_distribution<uint64_t>(0, most - 1)(random_);
+  }
+
+  void Act() {
+    const Doorkeeper::Id any = newest_ < 8 ? 1 : newest_ - Below(8);
+    switch (Below(8)) {
+      case 0:
+      case 1:
+      case 2: {
+        const auto from = static_cast<uint8_t>(Below(1 + Below(12)));
+        waiting_[++newest_] = from;
+        Take(door_.Arrive(newest_, Address(from), now_));
+        break;
+      }
+      case 3:
+      case 4:
+        Take(door_.Ask(any, now_));
+        break;
+      case 5:
+        door_.Leave(any, Fate::kHungUp);
+        waiting_.erase(any);
+        break;
+      case 6:
+        if (Below(10) == 0) Take(door_.MakeRoom());
+        break;
+      default:
+        now_ += absl::Milliseconds(Below(400));
+        Take(door_.Tick(now_));
+        EXPECT_GT(door_.NextDeadline(), now_);
+    }
+    ExpectInvariants();
+  }
+
+  void Take(const Doorkeeper::Verdicts& verdicts) {
+    for (const Doorkeeper::Verdict& verdict : verdicts) {
+      ASSERT_EQ(waiting_.count(verdict.id), 1u) << "twice: " << verdict.id;
+      if (verdict.fate == Fate::kHandedOn) {
+        all_.push_back(now_);
+        by_address_[waiting_[verdict.id]].push_back(now_);
+      }
+      waiting_.erase(verdict.id);
+    }
+    ExpectRate(all_, limits_.handshakes_per_second, limits_.handshakes_burst);
+    for (const auto& [from, times] : by_address_) {
+      ExpectRate(times, limits_.handshakes_per_address_per_second,
+                 limits_.handshakes_per_address_burst);
+    }
+  }
+
+  // No `burst` + 1 within less than a second over the rate, over the last few
+  // windows.
+  void ExpectRate(const std::vector<absl::Time>& times, uint32_t per_second,
+                  uint32_t burst) {
+    for (size_t more = 1; more <= 8; ++more) {
+      if (times.size() < burst + more) return;
+      const absl::Time first = times[times.size() - burst - more];
+      ASSERT_GE(times.back() - first, more * absl::Seconds(1) / per_second);
+    }
+  }
+
+  void ExpectInvariants() {
+    EXPECT_EQ(door_.counts().waiting, waiting_.size());
+    std::map<uint8_t, size_t> at;
+    for (const auto& [id, from] : waiting_) ++at[from];
+    for (const auto& [from, count] : at) {
+      EXPECT_LE(count, limits_.waiting_per_address_max);
+    }
+    EXPECT_LE(waiting_.size(), limits_.waiting_max);
+    EXPECT_LE(door_.addresses(), limits_.addresses_max);
+  }
+
+  std::mt19937 random_;
+  const DoorLimits limits_;
+  Doorkeeper door_;
+  absl::Time now_ = At(0);
+  Doorkeeper::Id newest_ = 0;
+  std::map<Doorkeeper::Id, uint8_t> waiting_;
+  std::vector<absl::Time> all_;
+  std::map<uint8_t, std::vector<absl::Time>> by_address_;
+};
+
+TEST(DoorkeeperTest, RandomCrowdsKeepTheInvariants) {
+  for (uint32_t seed = 1; seed <= 20 && !HasFailure(); ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    DoorLimits limits = SmallDoor();
+    limits.waiting_max = 4 + seed;
+    limits.addresses_max = 40;  // None is forgotten early.
+    limits.handshakes_per_second = 1 + seed % 4;
+    Crowd(seed, limits).Run();
+  }
+}
+
+}  // namespace
+}  // namespace rollcall

@@ -1,0 +1,251 @@
+// Guests with real sockets on loopback: who is shown out, who may stay.
+#include "daemon/server/guests.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/unit/door_client.h"
+
+namespace rollcall {
+namespace {
+
+constexpr size_t kBytesMax = 10'000;
+constexpr absl::Duration kSoon = absl::Milliseconds(50);
+
+// Both ends of a connection; `served` is the one that gRPC would have.
+struct Pair {
+  DoorClient client;
+  int served = -1;
+  std::string key;
+
+  ~Pair() {
+    if (served >= 0) close(served);
+  }
+};
+
+class GuestsTest : public testing::Test {
+ protected:
+  GuestsTest() : listening_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in own = {};
+    own.sin_family = AF_INET;
+    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof own;
+    EXPECT_EQ(bind(listening_, reinterpret_cast<sockaddr*>(&own), size), 0);
+    EXPECT_EQ(listen(listening_, 64), 0);
+    getsockname(listening_, reinterpret_cast<sockaddr*>(&own), &size);
+    port_ = ntohs(own.sin_port);
+  }
+  ~GuestsTest() override { close(listening_); }
+
+  void Begin(absl::Duration patience) {
+    DoorLimits limits;
+    limits.guest_patience = patience;
+    limits.guest_bytes_max = kBytesMax;
+    limits.guest_bytes_before_call = kBytesMax / 10;
+    limits.guest_calls_max = 2;
+    limits.guests_max = 3;
+    limits.guests_bytes_max = 2 * kBytesMax;
+    auto made = Guests::Make(limits);
+    ASSERT_TRUE(made.ok()) << made.status();
+    guests_ = *std::move(made);
+  }
+
+  std::unique_ptr<Pair> Connect(const char* from = "127.0.0.1") {
+    auto pair = std::make_unique<Pair>();
+    EXPECT_TRUE(pair->client.From(from));
+    EXPECT_TRUE(pair->client.Connect(port_));
+    sockaddr_in peer = {};
+    socklen_t size = sizeof peer;
+    pair->served =
+        accept(listening_, reinterpret_cast<sockaddr*>(&peer), &size);
+    EXPECT_GE(pair->served, 0);
+    pair->key = absl::StrCat(from, ":", ntohs(peer.sin_port));
+    return pair;
+  }
+
+  // Until the thread has seen what the kernel told it.
+  bool BecomesSize(size_t wanted) {
+    for (const absl::Time until = absl::Now() + absl::Seconds(60);
+         absl::Now() < until; std::this_thread::yield()) {
+      if (guests_->size() == wanted) return true;
+    }
+    return false;
+  }
+
+  const int listening_;
+  int port_ = 0;
+  std::unique_ptr<Guests> guests_;
+};
+
+TEST_F(GuestsTest, WhoShowsNoRightIsShownOut) {
+  Begin(kSoon);
+  const auto pair = Connect();
+  ASSERT_TRUE(guests_->Arrive(pair->served));
+  // However busy he is.
+  EXPECT_TRUE(pair->client.Say("something"));
+  EXPECT_EQ(pair->client.Hear(), "end");
+  EXPECT_EQ(guests_->shown_out(), 1u);
+  EXPECT_TRUE(BecomesSize(0));
+}
+
+TEST_F(GuestsTest, WhoSaysMoreThanAHelloIsShownOut) {
+  Begin(absl::Hours(1));
+  const auto pair = Connect();
+  ASSERT_TRUE(guests_->Arrive(pair->served));
+  guests_->Called(pair->key);
+  EXPECT_TRUE(pair->client.Say(std::string(kBytesMax, 'x')));
+  // Read or not.
+  std::string taken(kBytesMax, 0);
+  EXPECT_EQ(recv(pair->served, taken.data(), taken.size(), MSG_WAITALL),
+            static_cast<ssize_t>(kBytesMax));
+  EXPECT_EQ(guests_->shown_out(), 0u);
+  EXPECT_TRUE(pair->client.Say("x"));
+  EXPECT_EQ(pair->client.Hear(), "end");
+  EXPECT_EQ(guests_->shown_out(), 1u);
+}
+
+TEST_F(GuestsTest, BeforeACallThereIsLittleToSay) {
+  Begin(absl::Hours(1));
+  const auto pair = Connect();
+  ASSERT_TRUE(guests_->Arrive(pair->served));
+  EXPECT_TRUE(pair->client.Say(std::string(kBytesMax / 10 + 1, 'x')));
+  EXPECT_NE(pair->client.Hear(), "nothing");
+  EXPECT_EQ(guests_->shown_out(), 1u);
+}
+
+TEST_F(GuestsTest, CallAfterCallIsTooMany) {
+  Begin(absl::Hours(1));
+  const auto pair = Connect();
+  ASSERT_TRUE(guests_->Arrive(pair->served));
+  guests_->Called(pair->key);
+  guests_->Called(pair->key);
+  EXPECT_EQ(guests_->shown_out(), 0u);
+  guests_->Called(pair->key);
+  EXPECT_EQ(guests_->shown_out(), 1u);
+  EXPECT_EQ(pair->client.Hear(), "end");
+}
+
+TEST_F(GuestsTest, ACrowdMakesRoomByItsOwn) {
+  Begin(absl::Hours(1));
+  std::vector<std::unique_ptr<Pair>> crowd;
+  for (int i = 0; i < 2; ++i) {
+    crowd.push_back(Connect());
+    ASSERT_TRUE(guests_->Arrive(crowd.back()->served));
+  }
+  const auto other = Connect("127.0.0.2");
+  ASSERT_TRUE(guests_->Arrive(other->served));
+  EXPECT_EQ(guests_->size(), 3u);
+  const auto another = Connect("127.0.0.3");
+  ASSERT_TRUE(guests_->Arrive(another->served));
+  // The one that has been there longest where most are.
+  EXPECT_EQ(crowd[0]->client.Hear(), "end");
+  EXPECT_EQ(guests_->size(), 3u);
+  EXPECT_EQ(guests_->shown_out(), 1u);
+}
+
+TEST_F(GuestsTest, WhoHasSaidMostGoesWhereAllHaveSaidTooMuch) {
+  Begin(absl::Hours(1));
+  std::vector<std::unique_ptr<Pair>> loud;
+  const size_t kSaid[] = {kBytesMax * 6 / 10, kBytesMax * 9 / 10,
+                          kBytesMax * 7 / 10};
+  for (const size_t said : kSaid) {
+    loud.push_back(Connect());
+    ASSERT_TRUE(guests_->Arrive(loud.back()->served));
+    guests_->Called(loud.back()->key);
+    EXPECT_TRUE(loud.back()->client.Say(std::string(said, 'x')));
+  }
+  EXPECT_NE(loud[1]->client.Hear(), "nothing");
+  EXPECT_TRUE(BecomesSize(2));
+}
+
+TEST_F(GuestsTest, WhoIsKnownMaySayMore) {
+  Begin(absl::Hours(1));
+  const auto pair = Connect();
+  ASSERT_TRUE(guests_->Arrive(pair->served));
+  guests_->Know(pair->key);
+  EXPECT_TRUE(pair->client.Say(std::string(2 * kBytesMax, 'x')));
+  const auto other = Connect();
+  ASSERT_TRUE(guests_->Arrive(other->served));
+  EXPECT_TRUE(other->client.Say(std::string(kBytesMax + 1, 'x')));
+  // A reset, since nobody has read it.
+  EXPECT_NE(other->client.Hear(), "nothing");
+  EXPECT_EQ(guests_->shown_out(), 1u);
+  EXPECT_EQ(send(pair->served, "x", 1, MSG_NOSIGNAL), 1);
+  EXPECT_EQ(pair->client.Hear(), "x");
+}
+
+TEST_F(GuestsTest, WhoIsKnownMayStay) {
+  Begin(kSoon);
+  const auto known = Connect();
+  const auto unknown = Connect();
+  ASSERT_TRUE(guests_->Arrive(known->served));
+  guests_->Know(known->key);
+  ASSERT_TRUE(guests_->Arrive(unknown->served));
+  // The one who came later is out: the time of the first is over as well.
+  EXPECT_EQ(unknown->client.Hear(), "end");
+  EXPECT_EQ(guests_->shown_out(), 1u);
+  EXPECT_EQ(send(known->served, "x", 1, MSG_NOSIGNAL), 1);
+  EXPECT_EQ(known->client.Hear(), "x");
+}
+
+TEST_F(GuestsTest, WhoGoesByHimselfIsForgotten) {
+  Begin(absl::Hours(1));
+  const auto here = Connect();
+  const auto gone = Connect();
+  ASSERT_TRUE(guests_->Arrive(here->served));
+  ASSERT_TRUE(guests_->Arrive(gone->served));
+  EXPECT_EQ(guests_->size(), 2u);
+  gone->client.Close();
+  EXPECT_TRUE(BecomesSize(1));
+  EXPECT_EQ(guests_->shown_out(), 0u);
+}
+
+TEST_F(GuestsTest, TheServersOwnCloseIsTheEnd) {
+  Begin(absl::Hours(1));
+  const auto pair = Connect();
+  ASSERT_TRUE(guests_->Arrive(pair->served));
+  // As gRPC ends a connection.
+  shutdown(pair->served, SHUT_RDWR);
+  close(pair->served);
+  pair->served = -1;
+  EXPECT_EQ(pair->client.Hear(), "end");
+  EXPECT_TRUE(BecomesSize(0));
+}
+
+TEST_F(GuestsTest, StopLeavesTheConnectionsAlone) {
+  Begin(absl::Hours(1));
+  const auto pair = Connect();
+  ASSERT_TRUE(guests_->Arrive(pair->served));
+  guests_->Stop();
+  guests_.reset();
+  EXPECT_EQ(send(pair->served, "x", 1, MSG_NOSIGNAL), 1);
+  EXPECT_EQ(pair->client.Hear(), "x");
+}
+
+TEST(PeerKey, IsAddressAndPort) {
+  const struct {
+    const char* peer;
+    const char* key;
+  } kRows[] = {
+      {"ipv4:127.0.0.1:0", "127.0.0.1:0"},
+      {"ipv6:[::1]:0", "::1:0"},
+      {"ipv6:%5B::1%5D:0", "::1:0"},
+      {"ipv6:[::ffff:10.0.0.1]:0", "10.0.0.1:0"},
+      {"unix:/tmp/x", ""},
+      {"", ""},
+  };
+  for (const auto& row : kRows) {
+    EXPECT_EQ(PeerKey(row.peer), row.key) << row.peer;
+  }
+}
+
+}  // namespace
+}  // namespace rollcall

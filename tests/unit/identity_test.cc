@@ -1,0 +1,142 @@
+#include "daemon/security/identity.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace rollcall {
+namespace {
+
+namespace fs = std::filesystem;
+
+class IdentityTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern =
+        (fs::temp_directory_path() / "rollcall_identity_XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string file(const char* name) const { return folder_ + "/" + name; }
+  void Write(const char* name, const std::string& text) {
+    std::ofstream(file(name)) << text;
+  }
+  Identity MustKeep() {
+    absl::StatusOr<Identity> kept = Identity::Keep(folder_);
+    EXPECT_TRUE(kept.ok()) << kept.status();
+    return *std::move(kept);
+  }
+
+  std::string folder_;
+};
+
+TEST_F(IdentityTest, IsKeptOverItsLives) {
+  const Identity first = MustKeep();
+  EXPECT_EQ(first.credential_key.size(), 32u);
+  const Identity second = MustKeep();
+  EXPECT_EQ(second.authority.pin(), first.authority.pin());
+  EXPECT_EQ(second.credential_key, first.credential_key);
+  // Another folder is another daemon.
+  fs::create_directory(folder_ + "/other");
+  const absl::StatusOr<Identity> other = Identity::Keep(folder_ + "/other");
+  ASSERT_TRUE(other.ok());
+  EXPECT_NE(other->authority.pin(), first.authority.pin());
+  EXPECT_NE(other->credential_key, first.credential_key);
+}
+
+TEST_F(IdentityTest, ItsFilesAreForTheOwnerAlone) {
+  const mode_t before = umask(0);
+  MustKeep();
+  umask(before);
+  size_t files = 0;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    ++files;
+    struct stat info;
+    ASSERT_EQ(stat(entry.path().c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u) << entry.path();
+  }
+  EXPECT_EQ(files, 2u);
+}
+
+TEST_F(IdentityTest, ADamagedFileIsNamedAndLeftAsItIs) {
+  MustKeep();
+  const std::string other_key = [] { return Authority::Make()->KeyPem(); }();
+  const struct {
+    const char* file;
+    std::string text;
+  } rows[] = {
+      {"ca.key", ""},
+      {"ca.key", "garbage"},
+      {"ca.key", other_key.substr(0, other_key.size() / 2)},
+      {"credential.key", ""},
+      {"credential.key", std::string(63, 'a')},
+      {"credential.key", std::string(65, 'a')},
+      {"credential.key", std::string(64, 'g')},
+      {"credential.key", std::string(64, 'A')},
+      {"credential.key", std::string(100'000, 'a')},
+  };
+  for (const auto& row : rows) {
+    const std::string path = file(row.file);
+    const std::string kept = *ReadSecretFile(path);
+    Write(row.file, row.text);
+    const absl::Status status = Identity::Keep(folder_).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << row.file;
+    EXPECT_NE(status.ToString().find(path), std::string::npos) << status;
+    EXPECT_EQ(fs::file_size(path), row.text.size());
+    Write(row.file, kept);
+  }
+  EXPECT_TRUE(Identity::Keep(folder_).ok());
+}
+
+TEST_F(IdentityTest, AFolderThatIsNotThereIsNamed) {
+  const absl::Status status = Identity::Keep(folder_ + "/none").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.ToString().find(folder_ + "/none"), std::string::npos);
+  // A folder where a file should be.
+  fs::create_directory(file("ca.key"));
+  EXPECT_EQ(Identity::Keep(folder_).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(IdentityTest, ASecretFileIsReplacedWhole) {
+  const std::string path = file("s");
+  EXPECT_TRUE(absl::IsNotFound(ReadSecretFile(path).status()));
+  ASSERT_TRUE(WriteSecretFile(path, "one").ok());
+  // What a writer that died has left does not stop the next one.
+  Write("s.new", "half");
+  ASSERT_TRUE(WriteSecretFile(path, "two").ok());
+  EXPECT_EQ(*ReadSecretFile(path), "two");
+  EXPECT_FALSE(fs::exists(path + ".new"));
+  // Not through a link that somebody has laid.
+  Write("victim", "kept");
+  fs::create_symlink(file("victim"), path + ".new");
+  ASSERT_TRUE(WriteSecretFile(path, "three").ok());
+  EXPECT_EQ(*ReadSecretFile(file("victim")), "kept");
+  EXPECT_EQ(*ReadSecretFile(path), "three");
+}
+
+TEST(Identity, WithoutAFolderItIsFreshOrTheSecrets) {
+  const absl::StatusOr<Identity> one = Identity::Make();
+  const absl::StatusOr<Identity> two = Identity::Make();
+  ASSERT_TRUE(one.ok() && two.ok());
+  EXPECT_NE(one->authority.pin(), two->authority.pin());
+  EXPECT_NE(one->credential_key, two->credential_key);
+  const absl::StatusOr<SharedSecret> secret =
+      SharedSecret::Parse(SharedSecret::MakeText());
+  const absl::StatusOr<Identity> here = Identity::FromSecret(*secret);
+  const absl::StatusOr<Identity> there = Identity::FromSecret(*secret);
+  ASSERT_TRUE(here.ok() && there.ok());
+  EXPECT_EQ(here->authority.pin(), there->authority.pin());
+  EXPECT_EQ(here->credential_key, there->credential_key);
+  EXPECT_EQ(here->credential_key.size(), 32u);
+}
+
+}  // namespace
+}  // namespace rollcall

@@ -1,0 +1,158 @@
+#include "daemon/core/world.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "daemon/core/admission.h"
+#include "daemon/core/job.h"
+#include "daemon/core/limits.h"
+
+namespace rollcall {
+namespace {
+
+v1::World TwoNodes() {
+  v1::World world;
+  world.set_job("demo");
+  world.set_run("run1");
+  world.set_generation(3);
+  for (uint32_t i = 0; i < 2; ++i) {
+    v1::Member& member = *world.add_members();
+    member.set_node(i == 0 ? "a" : "b");
+    member.set_node_rank(i);
+    member.set_seat(i);
+    member.set_first_rank(2 * i);
+    member.set_ranks(2);
+    member.set_address(i == 0 ? "10.7.0.1" : "10.7.0.2");
+  }
+  world.set_world_size(4);
+  return world;
+}
+
+struct Row {
+  std::string name;
+  std::function<void(v1::World&)> change;
+};
+
+TEST(DecodeWorld, TakesWhatADaemonHasBuiltAndNothingElse) {
+  const v1::World good = TwoNodes();
+  ASSERT_TRUE(DecodeWorld(EncodeWorld(good)).ok())
+      << DecodeWorld(EncodeWorld(good)).status();
+  const std::vector<Row> rows = {
+      {"no generation", [](auto& w) { w.set_generation(0); }},
+      {"a generation beyond all", [](auto& w) { w.set_generation(~0ull); }},
+      {"a job of several lines", [](auto& w) { w.set_job("a\nb"); }},
+      {"no run", [](auto& w) { w.clear_run(); }},
+      {"a name of several lines",
+       [](auto& w) { w.mutable_members(1)->set_node("b\n6.6.6.6 evil"); }},
+      {"a name twice", [](auto& w) { w.mutable_members(1)->set_node("a"); }},
+      {"a seat twice", [](auto& w) { w.mutable_members(1)->set_seat(0); }},
+      {"a seat beyond all",
+       [](auto& w) { w.mutable_members(1)->set_seat(Limits::nodes_max); }},
+      {"no address", [](auto& w) { w.mutable_members(1)->clear_address(); }},
+      {"an address with more behind it",
+       [](auto& w) { w.mutable_members(1)->set_address("10.7.0.2 x"); }},
+      {"another address that is none",
+       [](auto& w) { w.mutable_members(1)->add_addresses("x"); }},
+      {"node ranks with a gap",
+       [](auto& w) { w.mutable_members(1)->set_node_rank(2); }},
+      {"ranks with a gap",
+       [](auto& w) { w.mutable_members(1)->set_first_rank(3); }},
+      {"no ranks", [](auto& w) { w.mutable_members(1)->set_ranks(0); }},
+      {"another world size", [](auto& w) { w.set_world_size(5); }},
+      // The sum of these two begins anew at 0.
+      {"ranks beyond counting",
+       [](auto& w) {
+         w.mutable_members(0)->set_ranks(0x80000000u);
+         w.mutable_members(1)->set_first_rank(0x80000000u);
+         w.mutable_members(1)->set_ranks(0x80000000u);
+         w.set_world_size(0);
+       }},
+      {"a variable of several lines",
+       [](auto& w) {
+         w.mutable_members(0)->add_plan()->set_value("=eth0\nX=1");
+       }},
+  };
+  for (const Row& row : rows) {
+    v1::World world = good;
+    row.change(world);
+    EXPECT_EQ(DecodeWorld(EncodeWorld(world)).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << row.name;
+  }
+}
+
+TEST(AdmitSeal, IsThatOfItsWorld) {
+  const v1::World world = TwoNodes();
+  v1::Seal good;
+  good.set_generation(3);
+  good.set_master_address("10.7.0.1");
+  good.set_master_port(23456);
+  good.add_nccl_ids(std::string(Limits::nccl_id_bytes, 'i'));
+  EXPECT_TRUE(AdmitSeal(good, world).ok()) << AdmitSeal(good, world);
+  const std::vector<std::function<void(v1::Seal&)>> changes = {
+      [](auto& s) { s.set_generation(4); },
+      [](auto& s) { s.set_master_address("10.7.0.2"); },
+      [](auto& s) { s.set_master_port(65536); },
+      [](auto& s) { s.add_nccl_ids("short"); },
+  };
+  for (size_t i = 0; i < changes.size(); ++i) {
+    v1::Seal seal = good;
+    changes[i](seal);
+    EXPECT_FALSE(AdmitSeal(seal, world).ok()) << "change " << i;
+  }
+}
+
+TEST(CheckJournal, RefusesWhatNoDaemonHasWritten) {
+  JournalState good;
+  good.run = "run1";
+  good.generation = 3;
+  good.settings.set_nodes_min(1);
+  good.settings.set_nodes_max(2);
+  EXPECT_TRUE(Job::CheckJournal(good).ok()) << Job::CheckJournal(good);
+  const std::vector<std::function<void(JournalState&)>> changes = {
+      [](auto& j) { j.end.emplace(); },
+      [](auto& j) { j.settings.clear_nodes_min(); },
+      [](auto& j) { j.settings.set_nodes_min(3); },
+      [](auto& j) { j.settings.add_expected_nodes("a\nb"); },
+      [](auto& j) { j.settings.mutable_lease()->set_seconds(-1); },
+      // The next generation would be 0.
+      [](auto& j) { j.generation = ~uint64_t{0}; },
+  };
+  for (size_t i = 0; i < changes.size(); ++i) {
+    JournalState journal = good;
+    changes[i](journal);
+    EXPECT_FALSE(Job::CheckJournal(journal).ok()) << "change " << i;
+  }
+}
+
+// A world in a journal that does not fit what stands beside it is left out: its
+// seats and ranks would reach the checks of the job.
+TEST(Restore, LeavesAWorldOutThatCannotBe) {
+  JournalState good;
+  good.run = "run1";
+  good.generation = 3;
+  good.settings.set_nodes_min(2);
+  good.settings.set_nodes_max(2);
+  const auto state_with = [&](const v1::World& world, uint64_t proposed) {
+    JournalState journal = good;
+    journal.proposal.emplace().set_generation(proposed);
+    journal.proposal->set_world(EncodeWorld(world));
+    journal.seal.emplace().set_generation(3);
+    journal.seal->set_master_address("10.7.0.1");
+    return Job::Restore("demo", journal, Limits(), absl::UnixEpoch()).state();
+  };
+  EXPECT_EQ(state_with(TwoNodes(), 3), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(state_with(TwoNodes(), 4), v1::JOB_STATE_GATHERING);
+  v1::World world = TwoNodes();
+  world.mutable_members(1)->set_seat(2);  // Of two.
+  EXPECT_EQ(state_with(world, 3), v1::JOB_STATE_GATHERING);
+  world = TwoNodes();
+  world.set_run("run2");
+  EXPECT_EQ(state_with(world, 3), v1::JOB_STATE_GATHERING);
+}
+
+}  // namespace
+}  // namespace rollcall
