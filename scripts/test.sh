@@ -2,8 +2,9 @@
 # test.sh: everything, from packages to the last test. Ends 0 if all is well.
 #
 # Builds `dev` and runs all its tests, end-to-end ones in lab hosts included;
-# builds `asan` and runs the unit tests and stories under the sanitizers.
-# ctest's closing lines of both come last.
+# builds `asan` and runs the unit tests and stories under the sanitizers; builds
+# `fuzz` and runs each fuzz target for 20 s from its corpus.
+# ctest's closing lines of all three come last.
 #
 #   ROLLCALL_TEST_WITHOUT_NAMESPACES=1  leaves out what needs lab hosts
 #   ROLLCALL_TEST_WITHOUT_TORCH=1       leaves out what needs python3-torch
@@ -33,6 +34,8 @@ scripts/build.sh dev
 run dev
 scripts/build.sh asan
 run asan -LE e2e
+scripts/build.sh fuzz
+run fuzz
 
 echo "--- all tests"
 cat "$summaries"

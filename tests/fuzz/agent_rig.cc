@@ -1,0 +1,221 @@
+#include "tests/fuzz/agent_rig.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "client/agent/rank_environment.h"
+#include "client/agent/world_files.h"
+#include "daemon/core/admission.h"
+#include "daemon/core/grammar.h"
+#include "tests/fuzz/oracle.h"
+
+namespace rollcall {
+namespace {
+
+uint64_t GenerationOf(const v1::DaemonMessage& message) {
+  if (message.has_proposal()) return message.proposal().generation();
+  if (message.has_abort()) return message.abort().generation();
+  return message.commit().generation();
+}
+
+}  // namespace
+
+AgentRig::AgentRig(const v1::Hello& hello)
+    : hello_(hello), agent_(hello, absl::Minutes(10), Limits(), now_) {
+  Carry(agent_.Start());
+}
+
+// --- Events ------------------------------------------------------------------
+
+void AgentRig::StreamUp() {
+  if (stream_ != Stream::kDialing) return;
+  stream_ = Stream::kUp;
+  greeted_ = welcomed_ = false;
+  Step(rollcall::StreamUp{});
+  Expect(greeted_ || exited_, "Hello is said first of all");
+}
+
+void AgentRig::StreamDown(const absl::Status& status,
+                          std::optional<v1::Refusal> refusal) {
+  if (stream_ == Stream::kNone) return;
+  stream_ = Stream::kNone;
+  rollcall::StreamDown down;
+  down.status = status;
+  down.refusal = std::move(refusal);
+  down.fresh_incarnation = 77;
+  Step(down);
+}
+
+void AgentRig::FromDaemon(v1::DaemonMessage message) {
+  if (stream_ != Stream::kUp) return;
+  odd_generation_ |= !AdmitGeneration("generation", GenerationOf(message)).ok();
+  if (message.has_commit()) committed_ = message.commit().generation();
+  welcomed_ |= message.has_welcome();
+  Step(rollcall::FromDaemon{std::move(message)});
+  committed_ = 0;
+}
+
+void AgentRig::PreparationDone(rollcall::PreparationDone done) {
+  if (preparing_ == 0) return;
+  done.generation = preparing_;
+  Step(done);
+}
+
+void AgentRig::PreparationFailed(const std::string& reason) {
+  if (preparing_ == 0) return;
+  Step(rollcall::PreparationFailed{std::exchange(preparing_, 0), reason});
+}
+
+void AgentRig::RankEnded(rollcall::RankEnded ended) {
+  if (living_ == 0) return;
+  ended.generation = living_;
+  ended.local_rank %= hello_.ranks();
+  Step(ended);
+}
+
+void AgentRig::RanksGone() {
+  if (living_ != 0) Step(rollcall::RanksGone{std::exchange(living_, 0)});
+}
+
+void AgentRig::Exchanged(uint32_t local_rank, const std::string& key,
+                         const std::string& value) {
+  Step(RankExchanged{living_, local_rank, key, value});
+}
+
+void AgentRig::Progressed(uint64_t step) {
+  Step(RankProgressed{living_, step});
+}
+
+void AgentRig::Signal(int signal, bool leave) {
+  if (leave) return Step(LeaveAsked{signal});
+  Step(SignalCame{signal});
+}
+
+void AgentRig::Tick() { Step(AgentTick{}); }
+
+void AgentRig::Step(const AgentEvent& event) {
+  Carry(agent_.Step(event, now_));
+  agent_.NextDeadline();
+}
+
+// --- Actions -----------------------------------------------------------------
+
+void AgentRig::Carry(const std::vector<AgentAction>& actions) {
+  for (const AgentAction& action : actions) {
+    Expect(!exited_, "Exit comes last");
+    std::visit([this](const auto& a) { Take(a); }, action);
+  }
+}
+
+void AgentRig::Take(const Dial&) {
+  Expect(stream_ == Stream::kNone, "at most one Dial is under way");
+  stream_ = Stream::kDialing;
+}
+
+void AgentRig::Take(const Say& say) {
+  const v1::AgentMessage& m = say.message;
+  Expect(stream_ == Stream::kUp, "it speaks on an open stream",
+         m.ShortDebugString());
+  Expect(m.has_hello() == !greeted_, "Hello comes first and once",
+         m.ShortDebugString());
+  greeted_ = true;
+  if (m.has_prepared()) {
+    Expect(living_ == 0, "Prepared while ranks of an older generation live",
+           m.ShortDebugString());
+    prepared_said_ = m.prepared().generation();
+  }
+  if (m.has_hello()) return;
+  Expect(welcomed_, "nothing but Hello before Welcome", m.ShortDebugString());
+  if (odd_generation_) return;
+  const absl::Status admitted = AdmitMessage(m);
+  Expect(admitted.ok(), "a daemon admits what an agent says",
+         std::string(admitted.message()));
+}
+
+void AgentRig::Take(const HangUp&) {}
+
+void AgentRig::Take(const Prepare& prepare) {
+  const uint64_t generation = prepare.world.generation();
+  Expect(generation > prepared_for_, "generations only grow: Prepare");
+  prepared_for_ = preparing_ = generation;
+  // It ends up in the hosts file.
+  ExpectPrintable(prepare.world);
+  const auto members = static_cast<uint32_t>(prepare.world.members_size());
+  Expect(
+      prepare.node_rank < members &&
+          prepare.world.members(static_cast<int>(prepare.node_rank)).node() ==
+              hello_.node(),
+      "Prepare names this node's own row");
+}
+
+void AgentRig::Take(const Undo& undo) {
+  if (preparing_ == undo.generation) preparing_ = 0;
+}
+
+void AgentRig::Take(const StartRanks& start) {
+  const uint64_t generation = start.world.generation();
+  Expect(living_ == 0, "ranks are started where none live");
+  Expect(generation == prepared_said_ && generation == committed_ &&
+             generation == start.seal.generation(),
+         "ranks are started after Prepared and Commit of their generation");
+  prepared_said_ = preparing_ = 0;
+  living_ = generation;
+  CheckFiles(start);
+}
+
+// What the ranks get: a line or a variable of a hostile daemon's own making is
+// what must not be there.
+void AgentRig::CheckFiles(const StartRanks& start) {
+  ExpectPrintable(start.world);
+  ExpectPrintable(start.seal);
+  const RankFiles files = NameRankFiles("/run/r", "/run/r/s", start.world,
+                                        start.seal, start.node_rank);
+  for (uint32_t i = 0; i < hello_.ranks(); ++i) {
+    const std::vector<std::string> environment = RankEnvironment(
+        {"PATH=/bin"}, files, start.world, start.seal, start.node_rank, i);
+    for (const std::string& entry : environment) {
+      ExpectPrintable("a rank's environment", entry);
+    }
+  }
+  Expect(
+      !nlohmann::json::parse(WorldJson(start.world, start.seal), nullptr, false)
+           .is_discarded(),
+      "the world file is JSON");
+  const std::string hostfile = HostfileText(start.world);
+  ExpectPrintable("the hostfile", hostfile, /*multiline=*/true);
+  Expect(std::count(hostfile.begin(), hostfile.end(), '\n') <=
+             start.world.members_size(),
+         "the hostfile has a line a node at most", hostfile);
+  NcclIdText(start.seal);
+}
+
+void AgentRig::Take(const StopRanks& stop) {
+  Expect(living_ != 0 && stop.generation == living_,
+         "ranks that live are stopped");
+}
+
+void AgentRig::Take(const PassSignal&) {
+  Expect(living_ != 0, "signals are passed to ranks that live");
+}
+
+void AgentRig::Take(const AnswerExchange& answer) {
+  ExpectPrintable("an exchange's error", answer.exchange.error());
+}
+
+void AgentRig::Take(const FailExchanges& fail) {
+  ExpectPrintable("why exchanges fail", fail.reason);
+}
+
+void AgentRig::Take(const Report& report) {
+  ExpectPrintable("a report", report.text);
+}
+
+void AgentRig::Take(const Exit& exit) {
+  Expect(living_ == 0, "Exit while ranks live");
+  exited_ = true;
+  ExpectPrintable("why it exits", exit.reason);
+  if (exit.end.has_value()) ExpectPrintable(*exit.end);
+}
+
+}  // namespace rollcall

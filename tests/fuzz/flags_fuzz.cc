@@ -1,0 +1,114 @@
+// The command line: words, split at zero bytes as a kernel hands them over, and
+// what stands in them: durations, node counts.
+//
+// Oracle: nothing is thrown; what follows `--` comes through byte for byte;
+// what is accepted is within its bounds; join strings are gone from argv.
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "client/cli/flags.h"
+#include "client/cli/words.h"
+#include "daemon/core/admission.h"
+#include "daemon/core/limits.h"
+#include "tests/fuzz/feed.h"
+#include "tests/fuzz/oracle.h"
+
+namespace rollcall {
+namespace {
+
+constexpr size_t kWordsMost = 64;
+
+struct Arguments {
+  std::vector<std::string> words = {"rollcall"};
+  std::vector<char*> argv;
+
+  explicit Arguments(std::string_view text) {
+    while (!text.empty() && words.size() < kWordsMost) {
+      const size_t end = std::min(text.find('\0'), text.size());
+      words.emplace_back(text.substr(0, end));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+  }
+  int argc() const { return static_cast<int>(words.size()); }
+};
+
+void CheckSettings(const v1::JobSettings& settings) {
+  const absl::Status admitted = AdmitSettings(settings);
+  Expect(admitted.ok(), "settings that were typed are admitted",
+         std::string(admitted.message()));
+}
+
+void Check(const Invocation& invocation, const Words& words) {
+  if (const auto* launch = std::get_if<LaunchFlags>(&invocation)) {
+    CheckSettings(launch->settings);
+    Expect(launch->command == words.command && !words.command.empty(),
+           "a command comes through as it is");
+    Expect(launch->job.empty() || AdmitJobId(launch->job).ok(), "a job id",
+           launch->job);
+  } else if (const auto* join = std::get_if<JoinFlags>(&invocation)) {
+    CheckSettings(join->settings);
+    Expect(join->command == words.command && !words.command.empty(),
+           "a command comes through as it is");
+    Expect(join->local.name.empty() || AdmitNodeName(join->local.name).ok(),
+           "a node name", join->local.name);
+  } else if (const auto* stop = std::get_if<StopFlags>(&invocation)) {
+    Expect(stop->exit_code >= 0 && stop->exit_code <= 255, "an exit code");
+  }
+}
+
+void CommandLine(std::string_view text) {
+  Arguments arguments(text);
+  const Words words = SplitArguments(arguments.argc(), arguments.argv.data());
+  size_t dashes = 1;
+  while (dashes < arguments.words.size() && arguments.words[dashes] != "--") {
+    ++dashes;
+  }
+  Expect(words.has_command == (dashes < arguments.words.size()),
+         "a command follows the first --");
+  for (size_t i = 0; i < words.command.size(); ++i) {
+    Expect(words.command[i] == arguments.words[dashes + 1 + i],
+           "what follows -- stays as it is", words.command[i]);
+  }
+  const absl::StatusOr<Invocation> invocation = ParseFlags(words);
+  if (invocation.ok()) Check(*invocation, words);
+  HideSecrets(arguments.argc(), arguments.argv.data());
+  for (size_t i = 1; i < dashes; ++i) {
+    const std::string& word = arguments.words[i];
+    const bool join = word.starts_with("rc1.");
+    Expect(!join || word.find_first_not_of('x', 4) == std::string::npos,
+           "a join string is gone from argv", word);
+  }
+}
+
+void Values(std::string_view text) {
+  const std::string word(text);
+  const auto duration = ParseDurationFlag("--join-timeout", word);
+  if (duration.ok()) {
+    Expect(
+        *duration > absl::ZeroDuration() && *duration <= absl::Hours(24 * 366),
+        "a duration is more than zero and less than a year", word);
+  }
+  const auto nodes = ParseNodes(word);
+  if (nodes.ok()) {
+    Expect(nodes->min >= 1 && nodes->min <= nodes->max &&
+               nodes->max <= Limits::nodes_max,
+           "a node count is within its bounds", word);
+  }
+  if (word.size() < 256) Nearest(word, {"--nodes", "--grow", "--job"});
+}
+
+}  // namespace
+}  // namespace rollcall
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  rollcall::Feed feed(data, size);
+  if (feed.Byte() < 0xC0) {
+    rollcall::CommandLine(feed.Rest());
+  } else {
+    rollcall::Values(feed.Rest());
+  }
+  return 0;
+}

@@ -1,0 +1,21 @@
+// One run of a job, from its first Hello to its end, by whatever agents there
+// may be: well-meant ones that die and come back, and hostile ones whose bytes
+// are raw. Every message takes the way that it takes in a daemon: protobuf,
+// admission, Job::Step.
+//
+// Oracle: JobRig's promises and the Job's own checks.
+#include "tests/fuzz/job_script.h"
+
+namespace {
+
+constexpr int kStepsMost = 150;
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  rollcall::Feed feed(data, size);
+  rollcall::JobRig rig;
+  rig.Begin(rollcall::ReadSettings(feed));
+  rollcall::Play(feed, rig, kStepsMost);
+  return 0;
+}

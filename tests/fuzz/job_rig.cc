@@ -1,0 +1,207 @@
+#include "tests/fuzz/job_rig.h"
+
+#include <utility>
+
+#include "daemon/core/admission.h"
+#include "daemon/core/world.h"
+#include "tests/fuzz/oracle.h"
+
+namespace rollcall {
+namespace {
+
+constexpr char kJob[] = "demo";
+
+// What the journal's store does with one entry.
+void Fold(const Journal& entry, JournalState& state) {
+  switch (entry.kind) {
+    case Journal::Kind::kRunStarted:
+      Expect(state.settings.ParseFromString(entry.body), "settings parse");
+      return;
+    case Journal::Kind::kProposed:
+      state.generation = std::max(state.generation, entry.generation);
+      state.proposal.emplace();
+      state.seal.reset();
+      Expect(state.proposal->ParseFromString(entry.body), "a proposal parses");
+      return;
+    case Journal::Kind::kCommitted:
+      Expect(entry.generation == state.generation && state.proposal.has_value(),
+             "a commit follows its proposal");
+      Expect(state.seal.emplace().ParseFromString(entry.body), "a seal parses");
+      return;
+    case Journal::Kind::kEnded: {
+      v1::Reform reform;
+      Expect(reform.ParseFromString(entry.body), "a reform parses");
+      state.proposal.reset();
+      state.seal.reset();
+      state.restarts_charged = reform.restarts_charged();
+      return;
+    }
+    case Journal::Kind::kRunEnded:
+      Expect(!state.end.has_value(), "a run ends once");
+      state.proposal.reset();
+      state.seal.reset();
+      Expect(state.end.emplace().ParseFromString(entry.body), "an end parses");
+      return;
+  }
+}
+
+}  // namespace
+
+void JobRig::Begin(const v1::JobSettings& settings) {
+  journal_.run = "0badcafe";
+  job_.emplace(kJob, journal_.run, settings, Limits(), now_);
+  Carry(job_->Start());
+}
+
+bool JobRig::TakeUp(const JournalState& journal) {
+  if (!Job::CheckJournal(journal).ok()) return false;
+  journal_ = journal;
+  Restart();
+  return true;
+}
+
+void JobRig::Restart() {
+  if (journal_.end.has_value()) return;
+  open_.clear();
+  closing_.clear();
+  forgotten_ = false;
+  generation_ = journal_.generation;
+  revision_ = 0;
+  job_.emplace(Job::Restore(kJob, journal_, Limits(), now_));
+  Carry(job_->Start());
+}
+
+SessionId JobRig::Hello(v1::Hello hello, const std::string& address) {
+  if (!AdmitHello(hello).ok() || forgotten_) return 0;
+  CleanHello(hello);
+  // Nor does the shell let a credential in that another took the place of.
+  if (hello.credential_case() == v1::Hello::kNodeCredential &&
+      !job_->CredentialStands(hello)) {
+    return 0;
+  }
+  const SessionId session = ++last_session_;
+  open_.insert(session);
+  const std::string credential(16, static_cast<char>(session));
+  Step(Attend{session, std::move(hello), address, credential});
+  return session;
+}
+
+void JobRig::Message(SessionId session, v1::AgentMessage message) {
+  if (!open_.contains(session)) return;
+  if (!AdmitMessage(message).ok()) return CloseStream(session);
+  CleanMessage(message);
+  Step(Said{session, std::move(message)});
+}
+
+void JobRig::CloseStream(SessionId session) {
+  if (open_.erase(session) + closing_.erase(session) == 0) return;
+  Step(StreamClosed{session});
+}
+
+void JobRig::Stop(int exit_code, std::string_view reason, bool now) {
+  Step(StopAsked{exit_code, v1::REASON_CODE_STOPPED, Printable(reason, 256),
+                 now});
+}
+
+void JobRig::Tick(absl::Duration late) { Step(rollcall::Tick{late}); }
+
+void JobRig::Wait(absl::Duration time) { now_ += time; }
+
+void JobRig::Finish() {
+  CheckStatus();
+  ExpectSerializes(job_->Status(now_));
+}
+
+void JobRig::Step(const Event& event) {
+  // The shell has forgotten the job, and with it all that it might hear.
+  if (forgotten_) return;
+  Carry(job_->Step(event, now_));
+  // Never in the past for good: the next deadline can be asked at any time.
+  job_->NextDeadline();
+}
+
+void JobRig::Carry(const std::vector<Action>& actions) {
+  for (const Action& action : actions) {
+    std::visit([this](const auto& a) { Take(a); }, action);
+  }
+  if (job_->revision() != revision_) CheckStatus();
+}
+
+void JobRig::Take(const Send& send) {
+  for (const SessionId session : send.to) {
+    Expect(open_.contains(session) || closing_.contains(session),
+           "a message goes to a stream that is there",
+           send.message.ShortDebugString());
+  }
+  ExpectPrintable(send.message);
+  if (send.message.has_proposal()) CheckProposal(send.message.proposal());
+  if (send.message.has_commit()) {
+    const v1::Commit& commit = send.message.commit();
+    Expect(commit.generation() == generation_ && journal_.seal.has_value() &&
+               journal_.seal->SerializeAsString() == commit.seal(),
+           "a commit is journaled before it is sent",
+           commit.ShortDebugString());
+  }
+}
+
+void JobRig::Take(const rollcall::CloseStream& close) {
+  Expect(open_.erase(close.session) == 1 || closing_.contains(close.session),
+         "a stream is ended that is there", close.refusal.ShortDebugString());
+  closing_.insert(close.session);
+  Expect(close.refusal.code() != v1::REFUSAL_CODE_UNSPECIFIED,
+         "a refusal has a code", close.refusal.text());
+  ExpectPrintable(close.refusal);
+}
+
+void JobRig::Take(const Journal& entry) {
+  Expect(!journal_.end.has_value(), "nothing is journaled after the end");
+  if (entry.kind == Journal::Kind::kProposed) {
+    Expect(entry.generation > generation_, "generations only grow");
+    generation_ = entry.generation;
+  }
+  Fold(entry, journal_);
+}
+
+void JobRig::Take(const Log& log) { ExpectPrintable("a log line", log.text); }
+
+void JobRig::Take(const Forget&) {
+  Expect(job_->end().has_value(), "only a job that has ended is forgotten");
+  forgotten_ = true;
+}
+
+void JobRig::CheckProposal(const v1::Proposal& proposal) {
+  Expect(proposal.generation() == generation_ &&
+             journal_.proposal.has_value() &&
+             journal_.proposal->world() == proposal.world(),
+         "a proposal is journaled before it is sent");
+  const absl::StatusOr<v1::World> world = DecodeWorld(proposal.world());
+  Expect(world.ok(), "a proposal's world decodes",
+         std::string(world.status().message()));
+  ExpectPrintable(*world);
+  const auto members = static_cast<uint32_t>(world->members_size());
+  Expect(members >= journal_.settings.nodes_min() &&
+             members <= journal_.settings.nodes_max(),
+         "a world has min to max nodes");
+  std::set<std::string> names;
+  std::set<uint32_t> seats;
+  for (const v1::Member& member : world->members()) {
+    Expect(names.insert(member.node()).second, "a node has one row",
+           member.node());
+    Expect(seats.insert(member.seat()).second &&
+               member.seat() < journal_.settings.nodes_max(),
+           "a seat is given once", member.node());
+    Expect(AdmitAddress(member.address()).ok(), "a member has an address",
+           member.address());
+  }
+}
+
+void JobRig::CheckStatus() {
+  Expect(job_->revision() >= revision_, "revisions only grow");
+  revision_ = job_->revision();
+  const v1::JobStatus status = job_->Status(now_);
+  ExpectPrintable(status);
+  Expect(status.generation() == generation_, "Status tells the generation",
+         status.ShortDebugString());
+}
+
+}  // namespace rollcall

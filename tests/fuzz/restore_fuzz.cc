@@ -1,0 +1,81 @@
+// A daemon that was started again on a journal which somebody has edited, or
+// another program has written: each row's blobs are parsed as the store parses
+// them, and the Job that is restored from them goes on.
+//
+// Oracle: JobRig's promises, above all that no number in a journal reaches one
+// of the Job's checks and that generations still only grow.
+#include <optional>
+#include <string>
+
+#include "daemon/core/world.h"
+#include "tests/fuzz/job_script.h"
+
+namespace rollcall {
+namespace {
+
+constexpr int kStepsMost = 100;
+
+// A column that holds a message; false: it does not parse, and the store
+// refuses the row.
+template <typename Message>
+bool ReadColumn(Feed& feed, std::optional<Message>& column) {
+  if (!feed.Flag()) return true;
+  const std::string_view bytes = feed.Text();
+  return column.emplace().ParseFromArray(bytes.data(),
+                                         static_cast<int>(bytes.size()));
+}
+
+// A world that is nearly right, which bytes by chance seldom are.
+void WriteWorld(Feed& feed, JournalState& journal) {
+  v1::World world;
+  world.set_job("demo");
+  world.set_run(journal.run);
+  world.set_generation(feed.Flag() ? journal.generation : feed.Number());
+  uint64_t next_rank = 0;
+  for (uint32_t count = feed.Pick(5), i = 0; i < count; ++i) {
+    v1::Member& member = *world.add_members();
+    member.set_node(feed.String());
+    member.set_node_rank(i);
+    member.set_seat(static_cast<uint32_t>(feed.Number()));
+    member.set_first_rank(static_cast<uint32_t>(next_rank));
+    member.set_ranks(static_cast<uint32_t>(feed.Number()));
+    member.set_address(feed.Flag() ? "10.7.0.1" : feed.String());
+    next_rank += member.ranks();
+  }
+  world.set_world_size(static_cast<uint32_t>(next_rank));
+  journal.proposal.emplace().set_generation(journal.generation);
+  journal.proposal->set_world(world.SerializeAsString());
+}
+
+bool ReadJournal(Feed& feed, JournalState& journal) {
+  journal.run = "0badcafe";
+  journal.generation = feed.Number();
+  journal.restarts_charged = static_cast<uint32_t>(feed.Number());
+  if (feed.Flag()) {
+    journal.settings = ReadSettings(feed);
+  } else {
+    const std::string_view bytes = feed.Text();
+    if (!journal.settings.ParseFromArray(bytes.data(),
+                                         static_cast<int>(bytes.size()))) {
+      return false;
+    }
+  }
+  if (feed.Flag()) {
+    WriteWorld(feed, journal);
+  } else if (!ReadColumn(feed, journal.proposal)) {
+    return false;
+  }
+  return ReadColumn(feed, journal.seal) && ReadColumn(feed, journal.end);
+}
+
+}  // namespace
+}  // namespace rollcall
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  rollcall::Feed feed(data, size);
+  rollcall::JournalState journal;
+  if (!rollcall::ReadJournal(feed, journal)) return 0;
+  rollcall::JobRig rig;
+  if (rig.TakeUp(journal)) rollcall::Play(feed, rig, rollcall::kStepsMost);
+  return 0;
+}

@@ -1,0 +1,170 @@
+// What decides who is believed: the certificates that somebody shows who may be
+// the daemon, the keys and secrets that people put into files.
+//
+// Oracle: no chain is good for a pin that is nobody's; what is accepted is
+// strong enough and comes back the same; what is refused is told in printable
+// words without what was given.
+#include <string>
+#include <string_view>
+
+#include "absl/strings/match.h"
+#include "daemon/security/authority.h"
+#include "daemon/security/chain.h"
+#include "daemon/security/node_credential.h"
+#include "daemon/security/shared_secret.h"
+#include "daemon/security/token.h"
+#include "tests/fuzz/feed.h"
+#include "tests/fuzz/oracle.h"
+
+namespace rollcall {
+namespace {
+
+constexpr char kSecret[] = "00112233445566778899aabbccddeeff";
+
+void CheckRefusal(const absl::Status& status, std::string_view given) {
+  const std::string said(status.message());
+  ExpectPrintable("a refusal", said);
+  // Our own sentences have blanks, which no secret has: the fuzzer sees them
+  // compared and gives them back.
+  const bool ours = absl::StrContains(std::string(given), ' ');
+  Expect(
+      given.size() < 16 || ours || !absl::StrContains(said, std::string(given)),
+      "what was given is not told", said);
+}
+
+const Authority& OwnAuthority() {
+  static const Authority authority =
+      *Authority::FromSecret(*SharedSecret::Parse(kSecret));
+  return authority;
+}
+
+// Bytes as they are issued, with some of them changed.
+std::string Twisted(Feed& feed, std::string twisted) {
+  for (uint32_t i = feed.Pick(4); i > 0; --i) {
+    const size_t at = (feed.Byte() << 8 | feed.Byte()) % twisted.size();
+    if (feed.Flag()) {
+      twisted[at] = static_cast<char>(feed.Byte());
+    } else {
+      twisted.erase(at, feed.Byte());
+    }
+    if (twisted.empty()) break;
+  }
+  return twisted;
+}
+
+std::string OwnChain() {
+  static const std::string chain =
+      OwnAuthority().Issue({"node-1", "10.7.0.1"})->chain;
+  return chain;
+}
+
+// Somebody else's certificate before our CA's, which everybody may see.
+std::string StolenChain() {
+  static const std::string leaf =
+      Authority::FromSecret(*SharedSecret::Parse(std::string(32, 'e')))
+          ->Issue({"node-1"})
+          ->chain;
+  static const std::string chain =
+      leaf.substr(0, leaf.find("-----BEGIN", 1)) + OwnAuthority().certificate();
+  return chain;
+}
+
+void CheckStolen(std::string_view chain) {
+  Expect(!VerifyPinned(chain, OwnAuthority().pin()).ok(),
+         "a CA's certificate is no good without its key", chain);
+}
+
+void CheckChain(std::string_view chain) {
+  const absl::Status nobody = VerifyPinned(chain, std::string(32, 'p'));
+  Expect(!nobody.ok(), "no chain is good for nobody's pin", chain);
+  CheckRefusal(nobody, chain);
+  const absl::Status own = VerifyPinned(chain, OwnAuthority().pin());
+  CheckRefusal(own, chain);
+  const absl::Status issued =
+      VerifyIssued(chain, OwnAuthority().certificate(), "node-1");
+  CheckRefusal(issued, chain);
+  if (!issued.ok()) return;
+  Expect(!VerifyIssued(chain, OwnAuthority().certificate(), "node-2").ok(),
+         "a certificate is good for its own names alone", chain);
+}
+
+void GivenCa(std::string_view pem) {
+  CheckRefusal(VerifyIssued(OwnAuthority().certificate(), pem, "node-1"), pem);
+}
+
+void Key(std::string_view pem) {
+  const auto authority = Authority::FromKey(pem);
+  if (!authority.ok()) return CheckRefusal(authority.status(), pem);
+  Expect(authority->pin().size() == kPinBytes, "a pin has its size");
+  const auto again = Authority::FromKey(authority->KeyPem());
+  Expect(again.ok() && again->pin() == authority->pin(),
+         "a key comes back the same");
+}
+
+void Secret(std::string_view text) {
+  const auto secret = SharedSecret::Parse(text);
+  if (!secret.ok()) return CheckRefusal(secret.status(), text);
+  Expect(text.size() >= 22, "a secret has 128 bits", text);
+  Expect(IsToken(secret->Token(v1::ROLE_WORKER)), "it gives a token");
+}
+
+void Credential(Feed& feed) {
+  v1::Hello hello;
+  hello.set_job(feed.String());
+  hello.set_run(feed.String());
+  hello.set_node(feed.String());
+  hello.set_incarnation(feed.Number());
+  hello.set_node_credential(feed.String());
+  const std::string key(32, 'k');
+  Expect(!IsOwnCredential(key, hello), "nobody guesses a credential");
+  hello.set_node_credential(NodeCredential(key, hello.job(), hello.run(),
+                                           hello.node(), hello.incarnation()));
+  Expect(IsOwnCredential(key, hello), "a credential is its own");
+  // Admission's grammar of names has none.
+  if (absl::StrContains(hello.ShortDebugString(), "/")) return;
+  hello.set_node(hello.node() + hello.run().substr(0, 1));
+  hello.set_run(hello.run().empty() ? "r" : hello.run().substr(1));
+  Expect(!IsOwnCredential(key, hello), "a credential speaks for one node");
+}
+
+}  // namespace
+}  // namespace rollcall
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace rollcall;
+  Feed feed(data, size);
+  switch (feed.Pick(8)) {
+    case 0:
+      CheckChain(feed.Rest());
+      break;
+    case 1:
+      CheckChain(Twisted(feed, OwnChain()));
+      break;
+    case 2:
+      Key(feed.Rest());
+      break;
+    case 3:
+      Secret(feed.Rest());
+      break;
+    case 4: {
+      const std::string_view word = feed.Rest();
+      const auto role = ParseRole(word);
+      if (!role.ok()) {
+        ExpectPrintable("a refusal", std::string(role.status().message()));
+      } else {
+        Expect(RoleWord(*role) == word, "a role comes back the same", word);
+      }
+      break;
+    }
+    case 5:
+      GivenCa(feed.Rest());
+      break;
+    case 6:
+      CheckStolen(Twisted(feed, StolenChain()));
+      break;
+    default:
+      Credential(feed);
+      break;
+  }
+  return 0;
+}

@@ -1,0 +1,203 @@
+// Files, pipes and answers that other programs write and ours read: a rank's
+// error file, the id minting child, a launcher's daemon.json, settings as JSON,
+// the kernel's tables, a rank's output; and a job's status as text, which a
+// daemon may have filled with anything.
+//
+// Oracle: nothing is thrown, nothing is longer than its bound, what is to be
+// UTF-8 is, and what is accepted comes back the same.
+#include <fcntl.h>
+#include <google/protobuf/util/json_util.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/agent/cgroup.h"
+#include "client/agent/error_file.h"
+#include "client/agent/lines.h"
+#include "client/agent/nccl.h"
+#include "client/facts/gpu.h"
+#include "client/facts/network.h"
+#include "client/facts/system.h"
+#include "client/launch/job_text.h"
+#include "client/launch/launch_folder.h"
+#include "daemon/core/admission.h"
+#include "tests/fuzz/feed.h"
+#include "tests/fuzz/oracle.h"
+
+namespace rollcall {
+namespace {
+
+absl::string_view View(std::string_view text) {
+  return {text.data(), text.size()};
+}
+
+void ErrorFile(std::string_view text) {
+  const std::string message = ErrorFileMessage(text);
+  Expect(message.size() <= Limits::stderr_tail_bytes, "a message has a bound");
+  Expect(ValidUtf8(message) == message, "a message is UTF-8", message);
+}
+
+void Minted(std::string_view text) {
+  const auto minted = ParseMintedIds(View(text));
+  if (!minted.ok()) return;
+  const auto again = ParseMintedIds(FormatMintedIds(minted));
+  Expect(again.ok() && again->ids == minted->ids &&
+             again->version == minted->version,
+         "minted ids come back the same", text);
+  for (const std::string& id : minted->ids) {
+    Expect(id.size() == Limits::nccl_id_bytes, "an id has its size");
+  }
+}
+
+// As a launcher gives them to its daemon.
+void Settings(std::string_view text) {
+  v1::JobSettings settings;
+  if (!google::protobuf::util::JsonStringToMessage(
+           google::protobuf::StringPiece(text.data(), text.size()), &settings)
+           .ok() ||
+      !AdmitSettings(settings).ok()) {
+    return;
+  }
+  std::string json;
+  Expect(google::protobuf::util::MessageToJsonString(settings, &json).ok(),
+         "settings can be written as JSON", text);
+  v1::JobSettings again;
+  Expect(google::protobuf::util::JsonStringToMessage(json, &again).ok() &&
+             again.SerializeAsString() == settings.SerializeAsString(),
+         "settings come back the same", json);
+}
+
+void Kernel(Feed& feed) {
+  const std::string first = feed.String();
+  const std::string second(feed.Rest());
+  for (const std::string& name : DefaultRouteInterfaces(first, second)) {
+    Expect(!name.empty() && name != "lo", "an interface has a name", name);
+  }
+  const std::string folder = OwnCgroupFolder(first, second);
+  Expect(folder.empty() || folder[0] == '/', "a folder is absolute", folder);
+  ChosenWord(first);
+  Expect(CountVisibleGpus(8, View(first), View(second)) <= 8,
+         "no more GPUs are visible than there are");
+}
+
+// A rank's output in pieces, and its last words.
+void Output(Feed& feed) {
+  LineCutter cutter;
+  Tail tail(Limits::stderr_tail_lines, Limits::stderr_tail_bytes);
+  absl::Time now = absl::UnixEpoch();
+  const auto take = [&](const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) {
+      Expect(line.size() <= kLineBytesMost, "a line has a bound");
+      Expect(line.find('\n') == std::string::npos, "a line is one line", line);
+      tail.Add(line);
+    }
+    PrefixedPieces(lines, "[a 0] ");
+  };
+  while (!feed.empty()) {
+    now += absl::Milliseconds(feed.Byte()) * 10;
+    take(cutter.Take(View(feed.Text()), now));
+  }
+  const std::string text = tail.Text(cutter.open_line());
+  Expect(text.size() <= Limits::stderr_tail_bytes, "a tail has a bound");
+  Expect(ValidUtf8(text) == text, "a tail is UTF-8", text);
+  take(cutter.Finish());
+}
+
+void Status(std::string_view bytes) {
+  v1::JobStatus status;
+  if (!status.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return;
+  }
+  const std::string line = OneLine(StatusJson(status));
+  Expect(!nlohmann::json::parse(line, nullptr, false).is_discarded() &&
+             line.find('\n') == std::string::npos,
+         "status is one line of JSON", line);
+  StatusTable(status);
+  WaitingText(status);
+  StragglersText(status);
+  ReformText(status);
+  v1::End end;
+  end.set_reason(status.end_reason());
+  *end.mutable_root_cause() = status.root_cause();
+  FailureText(end);
+}
+
+// A folder of this process's own, for what is read by name alone.
+class OwnFolder {
+ public:
+  OwnFolder() {
+    const char* root = getenv("TMPDIR");
+    path_ = absl::StrCat(root == nullptr ? "/tmp" : root, "/fuzz-XXXXXX");
+    Expect(mkdtemp(path_.data()) != nullptr, "a temporary folder", path_);
+  }
+  ~OwnFolder() {
+    unlink((path_ + "/daemon.json").c_str());
+    rmdir(path_.c_str());
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+void DaemonFile(std::string_view text) {
+  static const OwnFolder folder;
+  const std::string path = folder.path() + "/daemon.json";
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  Expect(fd >= 0 && write(fd, text.data(), text.size()) ==
+                        static_cast<ssize_t>(text.size()),
+         "the file is written", path);
+  close(fd);
+  const auto running = ReadRunningJob(folder.path());
+  Expect(running.ok() || running.status().code() == absl::StatusCode::kNotFound,
+         "a damaged file is NOT_FOUND");
+}
+
+void Prints(std::string_view text) {
+  for (const bool multiline : {false, true}) {
+    const std::string clean = Printable(text, text.size(), multiline);
+    Expect(clean.size() <= text.size(), "cleaning adds nothing");
+    Expect(Printable(clean, clean.size(), multiline) == clean,
+           "clean stays clean", clean);
+    Expect(ValidUtf8(clean) == clean, "clean is UTF-8", clean);
+    Expect(Printable(text, 7, multiline).size() <= 7, "a bound is kept");
+  }
+}
+
+}  // namespace
+}  // namespace rollcall
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace rollcall;
+  Feed feed(data, size);
+  switch (feed.Pick(8)) {
+    case 0:
+      ErrorFile(feed.Rest());
+      break;
+    case 1:
+      Minted(feed.Rest());
+      break;
+    case 2:
+      Settings(feed.Rest());
+      break;
+    case 3:
+      Kernel(feed);
+      break;
+    case 4:
+      Output(feed);
+      break;
+    case 5:
+      Status(feed.Rest());
+      break;
+    case 6:
+      Prints(feed.Rest());
+      break;
+    default:
+      DaemonFile(feed.Rest());
+      break;
+  }
+  return 0;
+}
