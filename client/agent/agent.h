@@ -275,6 +275,7 @@ class Agent {
   v1::Held HeldNow() const;
   void SayExchange(const std::string& key, Exchange& exchange);
   void SayAnswered();
+  void SayLateExits();
   void RefuseExchange(const std::string& key, absl::StatusCode code,
                       const std::string& why);
   void SayPreparedIfReady();
@@ -314,6 +315,8 @@ class Agent {
   uint64_t generation_seen_ = 0;
   std::optional<Preparing> preparing_;
   std::optional<Running> running_;
+  // How many of its exits the Hello of this stream has told.
+  size_t exits_in_hello_ = 0;
   // Generation whose ranks, or what they left, live here; 0: none.
   uint64_t living_ = 0;
   bool stopping_ = false;

@@ -31,6 +31,7 @@ void Agent::On(const StreamUp&) {
   }
   hello.set_generation_seen(generation_seen_);
   *hello.mutable_held() = HeldNow();
+  exits_in_hello_ = static_cast<size_t>(hello.held().exits_size());
   actions_.push_back(Say{std::move(message)});
 }
 
@@ -76,6 +77,7 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   if (preparing_.has_value()) preparing_->said = false;
   SayPreparedIfReady();
   SayStoppedIfGone();
+  SayLateExits();
   for (auto& [key, exchange] : exchanges_) {
     if (exchange.said) SayExchange(key, exchange);
   }
@@ -84,6 +86,16 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
     v1::AgentMessage message;
     message.mutable_leaving()->set_reason(
         absl::StrCat("signal ", leave_signal_));
+    Tell(std::move(message));
+  }
+}
+
+// Of ranks that ended between this stream's Hello and its Welcome.
+void Agent::SayLateExits() {
+  if (!running_.has_value()) return;
+  for (size_t i = exits_in_hello_; i < running_->exits.size(); ++i) {
+    v1::AgentMessage message;
+    *message.mutable_rank_exited() = running_->exits[i];
     Tell(std::move(message));
   }
 }

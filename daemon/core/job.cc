@@ -517,7 +517,7 @@ absl::Time Job::NextDeadline() const {
       next = std::min(next, settlement_->until);
       break;
     case Phase::kEnded:
-      return forgotten_ ? absl::InfiniteFuture() : linger_until_;
+      return forgotten_ ? absl::InfiniteFuture() : LingersUntil();
   }
   return next;
 }

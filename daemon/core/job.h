@@ -18,6 +18,7 @@
 #ifndef ROLLCALL_DAEMON_CORE_JOB_H_
 #define ROLLCALL_DAEMON_CORE_JOB_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -202,6 +203,11 @@ class Job {
   void Finish(v1::End end);
   void SendEnd();
   void MaybeForget();
+  // When an ended job waits no more for who has not heard of its end.
+  absl::Time LingersUntil() const {
+    return sessions_.empty() ? std::min(linger_until_, redial_until_)
+                             : linger_until_;
+  }
 
   // Bookkeeping (job.cc), and what status shows (job_status.cc).
   Node* NodeOf(SessionId session);
@@ -278,7 +284,10 @@ class Job {
   std::vector<v1::RootCause> causes_;
 
   std::optional<v1::End> end_;
+  // Until when agents that attend are waited for, and those whose streams are
+  // broken where nobody else is left.
   absl::Time linger_until_ = absl::InfiniteFuture();
+  absl::Time redial_until_ = absl::InfiniteFuture();
   bool forgotten_ = false;
 };
 

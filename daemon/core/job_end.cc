@@ -198,8 +198,9 @@ void Job::Finish(v1::End end) {
       node.state = v1::NODE_STATE_FINISHED;
     }
   }
-  linger_until_ = now_ + limits_.lease +
-                  (ranks_live ? limits_.stop_grace : absl::ZeroDuration());
+  redial_until_ = now_ + limits_.lease;
+  linger_until_ =
+      redial_until_ + (ranks_live ? limits_.stop_grace : absl::ZeroDuration());
   actions_.push_back(Journal{Journal::Kind::kRunEnded, generation_,
                              end_->SerializeAsString()});
   SendEnd();
@@ -232,7 +233,7 @@ void Job::SendEnd() {
 void Job::MaybeForget() {
   if (phase_ != Phase::kEnded || forgotten_) return;
   const bool all_know = sessions_.empty() && suspects_.empty();
-  if (!all_know && now_ < linger_until_) return;
+  if (!all_know && now_ < LingersUntil()) return;
   forgotten_ = true;
   actions_.push_back(Forget{});
 }

@@ -333,6 +333,19 @@ TEST(AgentLink, RanksRunOnWhileTheDaemonIsAway) {
   EXPECT_FALSE(story.hello().held().seal().empty());
 }
 
+TEST(AgentLink, AnExitBetweenHelloAndWelcomeIsNotLost) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, Down(), ""},
+      {1.1, RankEnded{1, 0}, ""},
+      {1.2, AgentTick{}, "dial"},
+      {1.3, StreamUp{}, "hello i11"},
+      {1.4, RankEnded{1, 1, 3}, ""},  // Hello is said, and nobody listens yet.
+      {1.5, Welcome(), "exited 1=3/0"},
+  });
+}
+
 TEST(AgentLink, WhatWasPreparedIsSaidAgain) {
   AgentStory story;
   story.Tell({

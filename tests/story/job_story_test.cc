@@ -522,6 +522,22 @@ TEST(Ending, LingersForTheDeafOneLeaseAtMost) {
   });
 }
 
+// While ranks stop, those that attend have their grace for it; who is away has
+// one lease to come back and hear of it, and nobody waits longer for him.
+TEST(Ending, WhoIsAwayIsWaitedForOneLeaseAlone) {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.5, Breaks("b"), ""},
+      {1.0, StopIsAsked(143), "end 143 STOPPED"},
+      {2.0, SeesEnd("a"), ""},
+      {5.9, Ticks(), ""},
+      {6.0, Ticks(), "forget"},
+  });
+}
+
 TEST(Ending, StopEndsTheJobWithItsCode) {
   JobStory story("2");
   story.Tell({
