@@ -72,7 +72,7 @@ std::optional<Denial> Access::PermitHello(const v1::Hello& hello,
       absl::StrCat("doing=attend job=", hello.job(), " node=", hello.node());
   if (hello.credential_case() != v1::Hello::kNodeCredential) {
     // Who got in and never heard of it costs no use, and may come back with a
-    // token that is used up. Seat 0 is the launcher's alone.
+    // token that is used up. To be the launcher's agent takes an admin's.
     const bool returns = live != nullptr && live->job.AwaitsWord(hello);
     const TokenTable::For purpose =
         hello.launcher()
