@@ -1,24 +1,17 @@
 #include "daemon/security/authority.h"
 
-#include <openssl/bio.h>
-#include <openssl/bn.h>
 #include <openssl/core_names.h>
-#include <openssl/ec.h>
 #include <openssl/err.h>
-#include <openssl/evp.h>
 #include <openssl/obj_mac.h>
-#include <openssl/param_build.h>
 #include <openssl/pem.h>
-#include <openssl/x509.h>
-#include <openssl/x509v3.h>
 
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/core/admission.h"
 #include "daemon/core/grammar.h"
 #include "daemon/security/digest.h"
+#include "daemon/security/openssl_owned.h"
 
 namespace rollcall {
 namespace {
@@ -32,23 +25,16 @@ constexpr size_t kSerialBytes = 16;
 constexpr char kNotBefore[] = "20000101000000Z";
 constexpr char kNotAfter[] = "99991231235959Z";
 
-template <auto Free>
-struct Freer {
-  template <typename T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
-using Bio = std::unique_ptr<BIO, Freer<BIO_free>>;
-using BigNumber = std::unique_ptr<BIGNUM, Freer<BN_clear_free>>;
-using Group = std::unique_ptr<EC_GROUP, Freer<EC_GROUP_free>>;
-using Point = std::unique_ptr<EC_POINT, Freer<EC_POINT_free>>;
-using KeyContext = std::unique_ptr<EVP_PKEY_CTX, Freer<EVP_PKEY_CTX_free>>;
-using ParamBuilder =
-    std::unique_ptr<OSSL_PARAM_BLD, Freer<OSSL_PARAM_BLD_free>>;
-using Params = std::unique_ptr<OSSL_PARAM, Freer<OSSL_PARAM_free>>;
-using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
-using Extension = std::unique_ptr<X509_EXTENSION, Freer<X509_EXTENSION_free>>;
+using openssl::BigNumber;
+using openssl::Bio;
+using openssl::Certificate;
+using openssl::Extension;
+using openssl::Group;
+using openssl::KeyContext;
+using openssl::ParamBuilder;
+using openssl::Params;
+using openssl::Point;
+using openssl::Reading;
 using Key = std::shared_ptr<EVP_PKEY>;
 
 Key Own(EVP_PKEY* key) { return Key(key, EVP_PKEY_free); }
@@ -207,7 +193,7 @@ absl::StatusOr<Authority> Authority::FromSecret(const SharedSecret& secret) {
 }
 
 absl::StatusOr<Authority> Authority::FromKey(std::string_view pem) {
-  const Bio bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  const Bio bio = Reading(pem);
   Key key = Own(PEM_read_bio_PrivateKey(
       bio.get(), nullptr, [](char*, int, int, void*) { return -1; }, nullptr));
   ERR_clear_error();
@@ -238,8 +224,7 @@ absl::StatusOr<IssuedCertificate> Authority::Issue(
     const std::vector<std::string>& names) const {
   const Key key = MakeKey();
   if (!key) return Trouble("make a key");
-  const Bio bio(BIO_new_mem_buf(certificate_.data(),
-                                static_cast<int>(certificate_.size())));
+  const Bio bio = Reading(certificate_);
   const Certificate ca(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
   const Certificate leaf = Begin(key.get(), "rollcall daemon");
   if (!ca || !leaf) return Trouble("make a certificate");

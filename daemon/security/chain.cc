@@ -1,11 +1,7 @@
 #include "daemon/security/chain.h"
 
-#include <openssl/bio.h>
 #include <openssl/err.h>
-#include <openssl/evp.h>
 #include <openssl/pem.h>
-#include <openssl/x509.h>
-#include <openssl/x509v3.h>
 
 #include <memory>
 #include <vector>
@@ -14,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/core/admission.h"
 #include "daemon/security/digest.h"
+#include "daemon/security/openssl_owned.h"
 
 namespace rollcall {
 namespace {
@@ -23,18 +20,11 @@ constexpr size_t kChainMax = 8;
 // A CA file may hold all that an organisation trusts.
 constexpr size_t kCasMax = 512;
 
-template <auto Free>
-struct Freer {
-  template <typename T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
-using Bio = std::unique_ptr<BIO, Freer<BIO_free>>;
-using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
-using Store = std::unique_ptr<X509_STORE, Freer<X509_STORE_free>>;
-using StoreContext =
-    std::unique_ptr<X509_STORE_CTX, Freer<X509_STORE_CTX_free>>;
+using openssl::Bio;
+using openssl::Certificate;
+using openssl::Reading;
+using openssl::Store;
+using openssl::StoreContext;
 
 absl::Status NotOurs(const std::string& why) {
   ERR_clear_error();
@@ -46,7 +36,7 @@ absl::Status NotOurs(const std::string& why) {
 
 std::vector<Certificate> ReadChain(std::string_view pem, size_t most) {
   std::vector<Certificate> chain;
-  const Bio bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  const Bio bio = Reading(pem);
   while (chain.size() < most) {
     Certificate next(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
     if (!next) break;

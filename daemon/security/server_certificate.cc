@@ -5,11 +5,8 @@
 #include <grpcpp/security/tls_credentials_options.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
-#include <openssl/x509.h>
-#include <openssl/x509v3.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +17,7 @@
 #include "daemon/core/admission.h"
 #include "daemon/security/identity.h"
 #include "daemon/security/join_string.h"
+#include "daemon/security/openssl_owned.h"
 
 namespace rollcall {
 namespace {
@@ -27,24 +25,13 @@ namespace {
 // How soon replaced files are seen.
 constexpr unsigned int kRefreshSeconds = 2;
 
-template <auto Free>
-struct Freer {
-  template <typename T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
-using Bio = std::unique_ptr<BIO, Freer<BIO_free>>;
-using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
-using Names = std::unique_ptr<GENERAL_NAMES, Freer<GENERAL_NAMES_free>>;
+using openssl::Certificate;
+using openssl::Key;
+using openssl::Names;
+using openssl::Reading;
 
 absl::Status Unfit(const char* flag, const std::string& what) {
   return absl::FailedPreconditionError(absl::StrCat(flag, ": ", what));
-}
-
-Bio Open(const std::string& text) {
-  return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
 // The first certificate of a PEM file.
@@ -53,7 +40,7 @@ absl::StatusOr<Certificate> ReadCertificate(const char* flag,
   const absl::StatusOr<std::string> text = ReadSecretFile(file);
   if (!text.ok()) return Unfit(flag, std::string(text.status().message()));
   Certificate certificate(
-      PEM_read_bio_X509(Open(*text).get(), nullptr, nullptr, nullptr));
+      PEM_read_bio_X509(Reading(*text).get(), nullptr, nullptr, nullptr));
   ERR_clear_error();
   if (certificate != nullptr) return certificate;
   return Unfit(flag, absl::StrCat(file,
@@ -65,7 +52,7 @@ absl::StatusOr<Key> ReadKey(const char* flag, const std::string& file) {
   const absl::StatusOr<std::string> text = ReadSecretFile(file);
   if (!text.ok()) return Unfit(flag, std::string(text.status().message()));
   Key key(PEM_read_bio_PrivateKey(
-      Open(*text).get(), nullptr, [](char*, int, int, void*) { return -1; },
+      Reading(*text).get(), nullptr, [](char*, int, int, void*) { return -1; },
       nullptr));
   ERR_clear_error();
   if (key != nullptr) return key;
