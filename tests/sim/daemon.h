@@ -1,0 +1,158 @@
+// Daemon: the real Job in a shell that orders its effects as
+// daemon/server/loop does, over a journal that loses what was not committed.
+//
+// What comes in while a commit is under way waits; all that waits is one batch;
+// nothing of a batch is sent before its entries are durable. A crash between
+// the two loses both, or the sending alone. A journal that cannot be written
+// sets the job back to what it holds. Tokens are taken for valid; a node
+// credential must be the one that was given.
+#ifndef ROLLCALL_TESTS_SIM_DAEMON_H_
+#define ROLLCALL_TESTS_SIM_DAEMON_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "daemon/core/job.h"
+#include "tests/sim/invariants.h"
+#include "tests/sim/network.h"
+#include "tests/sim/world.h"
+
+namespace rollcall::sim {
+
+struct DaemonSettings {
+  v1::JobSettings job;
+  // A rollcalld, which stays and remembers; otherwise it ends with its job.
+  bool standing = false;
+  // How long a commit of its journal takes.
+  Nanos commit_least = 100 * kMicro;
+  Nanos commit_most = 5 * kMilli;
+};
+
+class Daemon {
+ public:
+  Daemon(World& world, Network& network, Chronicle& chronicle,
+         const DaemonSettings& settings, Clock clock);
+
+  // --- What befalls it -------------------------------------------------------
+
+  void Start();
+  void Crash(Nanos back_after);
+  // Its loop handles nothing until then.
+  void Stall(Nanos until);
+  void BreakJournal(Nanos until);
+  void AskStop(int exit_code, bool now);
+  // No fault from here on.
+  void Calm();
+
+  // --- From the network and the clock ----------------------------------------
+
+  bool Take(StreamId stream, uint32_t node, Parcel& parcel);
+  void OnWake(uint64_t wish);
+  void OnCommitted(uint64_t life);
+  void OnStreamGone(uint64_t session);
+  void OnJournalMends();
+
+  // Its process lives.
+  bool up() const { return up_; }
+  // It has ended in order, and nobody starts it again.
+  bool over() const { return over_; }
+  const std::optional<v1::End>& end() const { return journal_.end; }
+  // Its job was set back, and is taken up again with the next Hello.
+  bool set_back() const { return set_back_; }
+  const Job* job() const { return job_.has_value() ? &*job_ : nullptr; }
+  const JournalState& journal() const { return journal_; }
+
+ private:
+  struct Session {
+    StreamId stream;
+    uint32_t node;
+    bool attends = false;
+    bool greeted = false;
+    bool closed = false;
+    absl::Time expires = absl::InfiniteFuture();
+  };
+  struct Said {
+    SessionId session;
+    std::unique_ptr<v1::AgentMessage> message;
+  };
+  struct Gone {
+    SessionId session;
+  };
+  using Input = std::variant<Said, Gone, StopAsked>;
+  using Effect = std::variant<Send, CloseStream, Log, Forget>;
+
+  absl::Time Local() const { return clock_.At(world_.now()); }
+  void Post(Input input);
+  void Iterate();
+  void On(Said& said);
+  void On(Gone& gone);
+  void On(StopAsked& stop);
+  void OnHello(Session& session, SessionId id, v1::Hello& hello);
+  void TakeBack();
+  void TakeUp();
+  void MakeJob();
+  std::optional<Ended> Permit(const v1::Hello& hello) const;
+  void AnswerEnded(Session& session, SessionId id, const v1::Hello& hello);
+  void Step(const Event& event);
+  void Collect(std::vector<Action> actions);
+  void Commit();
+  void MakeDurable();
+  void SetBack();
+  void CarryOut();
+  void CloseSession(SessionId id, absl::StatusCode code,
+                    const v1::Refusal& refusal);
+  void ExpireSessions();
+  void ForgetJob();
+  void End();
+  void Sleep();
+  void AskWhenDue();
+
+  World& world_;
+  Network& network_;
+  Chronicle& chronicle_;
+  const DaemonSettings settings_;
+  const Clock clock_;
+
+  // What survives: the journal as it stands on the disk.
+  JournalState journal_;
+  bool begun_ = false;
+  uint64_t runs_ = 0;
+
+  // One life.
+  bool up_ = false;
+  bool over_ = false;
+  uint64_t life_ = 0;
+  std::optional<Job> job_;
+  bool ended_ = false;  // Only the end is remembered: journal_.end.
+  bool set_back_ = false;
+  SessionId last_session_ = 0;
+  std::map<SessionId, Session> sessions_;
+  std::map<StreamId, SessionId> by_stream_;
+  std::vector<Input> inbox_;
+  std::vector<Journal> entries_;
+  std::vector<Effect> effects_;
+  bool committing_ = false;
+  bool journal_broken_ = false;
+  bool stalls_over_ = false;
+  Nanos stalled_until_ = 0;
+  absl::Time due_ = absl::InfiniteFuture();
+  absl::Time over_at_ = absl::InfiniteFuture();
+  Nanos wish_at_ = kNever;
+  uint64_t wish_ = 0;
+};
+
+// What the daemon of a run gives to one life of a node's agent.
+std::string CredentialOf(const std::string& run, const std::string& node,
+                         uint64_t incarnation);
+
+// What a journal's store does with one entry.
+void Fold(const Journal& entry, JournalState& state);
+
+}  // namespace rollcall::sim
+
+#endif  // ROLLCALL_TESTS_SIM_DAEMON_H_

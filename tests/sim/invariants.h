@@ -1,0 +1,181 @@
+// The promises of a run, each with a number, a name and one sentence, and the
+// Chronicle that holds what was seen against them, event by event.
+//
+// The Chronicle sees everything from outside: what the daemon was told and
+// wanted, what its journal held when it spoke, what each agent heard and did.
+// It decides nothing and changes nothing; the first broken promise ends a run.
+#ifndef ROLLCALL_TESTS_SIM_INVARIANTS_H_
+#define ROLLCALL_TESTS_SIM_INVARIANTS_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "client/agent/agent.h"
+#include "daemon/core/events.h"
+#include "daemon/core/job.h"
+#include "tests/sim/world.h"
+
+namespace rollcall::sim {
+
+enum class Invariant {
+  kOneWorld = 1,
+  kSameBytes,
+  kDense,
+  kSticky,
+  kNoOlder,
+  kFreshIds,
+  kSurvives,
+  kJournalFirst,
+  kJournalRestores,
+  kRefusedIsNothing,
+  kRetryIsNothing,
+  kReplacedIsOut,
+  kBounded,
+  kOneGenerationANode,
+  kOneGenerationSteps,
+  kPreparedMeansGone,
+  kStartedOnce,
+  kExitIsLast,
+  kLeaseHolds,
+  kNothingLeftDue,
+  kAdmitted,
+  kReasons,
+  kProgress,
+};
+
+struct InvariantRow {
+  Invariant number;
+  const char* name;
+  const char* sentence;
+};
+// All of them, by number.
+extern const std::vector<InvariantRow> kInvariants;
+
+// What a node's agent of one life has heard and done.
+struct LifeRecord {
+  uint32_t node = 0;
+  std::string name;
+  uint64_t generation_heard = 0;
+  uint64_t prepared_said = 0;
+  uint64_t committed_heard = 0;
+  uint64_t started = 0;
+  bool exited = false;
+};
+
+class Chronicle {
+ public:
+  Chronicle(World& world, absl::Duration lease)
+      : world_(world), lease_(lease) {}
+
+  void Broken(Invariant which, const std::string& found);
+  bool broken() const { return broken_.has_value(); }
+  // Number, name, sentence and what was found.
+  std::string Verdict() const;
+
+  // --- The daemon
+  // -------------------------------------------------------------
+
+  void BeforeStep(const Job& job, const Event& event, absl::Time now);
+  void AfterStep(const Job& job, const Event& event, absl::Time now,
+                 const std::vector<Action>& actions);
+  // A message goes out while the journal holds this.
+  void Sent(const v1::DaemonMessage& message, const JournalState& durable);
+  // It goes on from this,
+  void Restored(const JournalState& durable);
+  // and this is how.
+  void TookUp(const Job& job, const JournalState& durable, absl::Time now);
+  void DaemonDied();
+
+  // --- Agents
+  // -----------------------------------------------------------------
+
+  void Hears(LifeRecord& life, const v1::DaemonMessage& message);
+  void Says(LifeRecord& life, const v1::AgentMessage& message, bool ranks_live);
+  void Prepares(LifeRecord& life, const Prepare& prepare);
+  void Minted(uint64_t generation, const std::vector<std::string>& ids,
+              uint32_t port);
+  void Starts(LifeRecord& life, const StartRanks& start, bool ranks_live);
+  void Exits(LifeRecord& life, bool ranks_live);
+  void AgentTicked(const LifeRecord& life, const Agent& agent, absl::Time now);
+
+  // --- Ranks
+  // ------------------------------------------------------------------
+
+  // All of these machines, and no others, completed a step together.
+  void Stepped(uint64_t generation, const std::set<uint32_t>& machines);
+
+  // How often members were barred: they refused, were too slow or left, and
+  // get no seat until they attend anew.
+  uint64_t bars() const { return bars_; }
+  // The highest generation of which ranks were started, for the outcome.
+  uint64_t generation_started() const { return generation_started_; }
+
+ private:
+  struct Told {
+    std::string world;
+    std::string seal;
+  };
+  struct Seat {
+    uint64_t incarnation;
+    uint32_t seat;
+  };
+
+  void FreeSeats(const Job& job, absl::Time now);
+  void OnSend(const Job& job, const Send& send);
+  void OnProposal(const Job& job, const v1::Proposal& proposal);
+  void OnJournal(const Journal& entry);
+  void OnClose(const CloseStream& close, absl::Time now);
+  void CheckLeases(const Job& job, const Event& event, absl::Time now);
+  // Whether what an agent that dials again brings is what the job has.
+  bool IsRetry(const Job& job, const Attend& attend, absl::Time now) const;
+  void CheckRefused(const Job& job, const Attend& attend, absl::Time now);
+  void CheckDense(const v1::World& world);
+  void CheckSticky(const v1::World& world);
+
+  World& world_;
+  const absl::Duration lease_;
+  struct Found {
+    Invariant which;
+    std::string text;
+  };
+  std::optional<Found> broken_;
+
+  // Of everything that was ever told to an agent.
+  std::map<uint64_t, Told> told_;
+  uint64_t highest_told_ = 0;
+  uint64_t generation_started_ = 0;
+  uint64_t bars_ = 0;
+  std::map<uint64_t, std::pair<std::vector<std::string>, uint32_t>> minted_;
+  std::map<std::string, uint64_t> ids_;
+  std::map<uint64_t, std::set<uint32_t>> stepped_;
+
+  // Of one life of the daemon.
+  uint64_t proposed_ = 0;   // Journaled, in the order of the actions.
+  uint64_t committed_ = 0;  // The same.
+  bool end_journaled_ = false;
+  struct Lease {
+    std::string name;
+    uint64_t incarnation;
+    absl::Time until;
+  };
+  std::map<SessionId, Lease> leases_;
+  std::map<std::string, std::set<uint64_t>> out_;  // Replaced or lost.
+  std::map<std::string, uint64_t> in_;             // Who holds the name.
+  std::map<std::string, Seat> seats_;
+  uint64_t seated_in_ = 0;  // The generation of these seats.
+  // Of the step under way.
+  bool may_change_ = true;
+  bool retry_ = false;
+  uint64_t revision_before_ = 0;
+  std::string status_before_;
+};
+
+}  // namespace rollcall::sim
+
+#endif  // ROLLCALL_TESTS_SIM_INVARIANTS_H_

@@ -1,0 +1,156 @@
+// rollcall_sim: plays runs of the two cores from seeds.
+//
+//   rollcall_sim --seed S [--nodes N] [--trace]   one run, step by step
+//   rollcall_sim --seeds A:B [--seconds T]        many; stops at the first that
+//                                                 breaks a promise
+//   rollcall_sim --list                           the promises
+//
+// Exit status: 0: all promises held; 1: one was broken, and the command that
+// replays it stands in the last line; 2: the command line is wrong.
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/sim/simulation.h"
+
+namespace rollcall::sim {
+namespace {
+
+// What a core that aborts leaves behind; written where only write is safe.
+char replay[256];
+
+void SetReplay(const SimulationOptions& options) {
+  const std::string text = absl::StrCat(
+      "replay: rollcall_sim --seed ", options.seed,
+      options.nodes != 0 ? absl::StrCat(" --nodes ", options.nodes) : "",
+      " --trace\n");
+  strncpy(replay, text.c_str(), sizeof(replay) - 1);
+}
+
+void OnAbort(int) {
+  if (write(STDOUT_FILENO, replay, strlen(replay)) < 0) _exit(1);
+  _exit(1);
+}
+
+struct Wanted {
+  uint64_t from = 0;
+  uint64_t to = 0;
+  bool many = false;
+  double seconds = 0;
+  SimulationOptions options;
+};
+
+// Nothing: the command line is none.
+std::optional<Wanted> Read(const std::vector<std::string>& arguments) {
+  Wanted wanted;
+  bool ok = !arguments.empty();
+  for (size_t i = 0; i < arguments.size() && ok; ++i) {
+    const std::string& flag = arguments[i];
+    if (flag == "--trace") {
+      wanted.options.trace = true;
+      continue;
+    }
+    if (++i == arguments.size()) return std::nullopt;
+    const std::string& value = arguments[i];
+    if (flag == "--seed") {
+      ok = absl::SimpleAtoi(value, &wanted.from);
+      wanted.to = wanted.from + 1;
+    } else if (flag == "--seeds") {
+      const std::vector<std::string> ends = absl::StrSplit(value, ':');
+      ok = ends.size() == 2 && absl::SimpleAtoi(ends[0], &wanted.from) &&
+           absl::SimpleAtoi(ends[1], &wanted.to) && wanted.from < wanted.to;
+      wanted.many = true;
+    } else if (flag == "--nodes") {
+      ok = absl::SimpleAtoi(value, &wanted.options.nodes) &&
+           wanted.options.nodes <= 200;
+    } else if (flag == "--seconds") {
+      ok = absl::SimpleAtod(value, &wanted.seconds);
+    } else {
+      ok = false;
+    }
+  }
+  return ok ? std::optional<Wanted>(wanted) : std::nullopt;
+}
+
+int Play(Wanted wanted) {
+  const auto began = std::chrono::steady_clock::now();
+  const auto passed = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                         began)
+        .count();
+  };
+  uint64_t seeds = 0;
+  uint64_t events = 0;
+  uint64_t generations = 0;
+  uint64_t faults = 0;
+  std::map<std::string, uint64_t> ends;
+  for (uint64_t seed = wanted.from; seed < wanted.to; ++seed) {
+    if (wanted.seconds > 0 && passed() >= wanted.seconds) break;
+    wanted.options.seed = seed;
+    SetReplay(wanted.options);
+    const Outcome outcome = Simulation(wanted.options).Run();
+    ++seeds;
+    events += outcome.events;
+    generations += outcome.generations;
+    faults += outcome.faults;
+    ++ends[outcome.end];
+    if (!outcome.ok) {
+      std::printf("seed %llu: %s\n%s", static_cast<unsigned long long>(seed),
+                  outcome.verdict.c_str(), replay);
+      return 1;
+    }
+  }
+  const double seconds = passed();
+  std::printf("%llu seeds green, %llu events, %llu faults, %llu generations\n",
+              static_cast<unsigned long long>(seeds),
+              static_cast<unsigned long long>(events),
+              static_cast<unsigned long long>(faults),
+              static_cast<unsigned long long>(generations));
+  for (const auto& [end, count] : ends) {
+    std::printf("  %8llu %s\n", static_cast<unsigned long long>(count),
+                end.c_str());
+  }
+  if (wanted.many) {
+    std::printf("%.1f s: %.0f seeds/s, %.0f events/s\n", seconds,
+                static_cast<double>(seeds) / seconds,
+                static_cast<double>(events) / seconds);
+  }
+  return 0;
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  if (arguments.size() == 1 && arguments[0] == "--list") {
+    for (const InvariantRow& row : kInvariants) {
+      std::printf("%2d %s: %s\n", static_cast<int>(row.number), row.name,
+                  row.sentence);
+    }
+    return 0;
+  }
+  const std::optional<Wanted> wanted = Read(arguments);
+  if (!wanted.has_value()) {
+    std::fprintf(stderr,
+                 "usage: rollcall_sim --seed S [--nodes N] [--trace]\n"
+                 "       rollcall_sim --seeds A:B [--nodes N] [--seconds T]\n"
+                 "       rollcall_sim --list\n");
+    return 2;
+  }
+  signal(SIGABRT, OnAbort);
+  return Play(*wanted);
+}
+
+}  // namespace
+}  // namespace rollcall::sim
+
+int main(int argc, char** argv) {
+  return rollcall::sim::Main(std::vector<std::string>(argv + 1, argv + argc));
+}

@@ -1,0 +1,175 @@
+#include "tests/sim/mishaps.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+namespace rollcall::sim {
+
+Mishaps::Mishaps(World& world, Network& network, Daemon& daemon,
+                 Trainer& trainer, std::vector<std::unique_ptr<Node>>& nodes,
+                 Nanos calm_at)
+    : world_(world),
+      network_(network),
+      daemon_(daemon),
+      trainer_(trainer),
+      nodes_(nodes),
+      calm_at_(calm_at),
+      cut_epoch_(nodes.size()) {
+  Chance& chance = world_.chance;
+  const uint64_t many = 1 + chance.Below(5);
+  for (uint64_t i = 0; i < static_cast<uint64_t>(Kind::kCount); ++i) {
+    const Kind kind = static_cast<Kind>(i);
+    // Those that end a run early are rarer.
+    const bool ends = kind == Kind::kStop || kind == Kind::kLeave;
+    if (chance.OneIn(ends ? 3 * many : many)) kinds_.push_back(kind);
+  }
+  mean_ = chance.Skewed(300 * kMilli, 12 * kSecond);
+}
+
+void Mishaps::Start() {
+  if (kinds_.empty()) return;
+  world_.Schedule(world_.now() + world_.chance.Between(0, 2 * mean_),
+                  Wake::Kind::kMishap);
+}
+
+void Mishaps::OnMishap() {
+  if (world_.now() >= calm_at_) return;
+  ++count_;
+  Do(kinds_[world_.chance.Below(kinds_.size())]);
+  Start();
+}
+
+uint32_t Mishaps::Any() {
+  return static_cast<uint32_t>(world_.chance.Below(nodes_.size()));
+}
+
+void Mishaps::Do(Kind kind) {
+  Chance& chance = world_.chance;
+  const Nanos now = world_.now();
+  Node& node = *nodes_[Any()];
+  switch (kind) {
+    case Kind::kKill:
+    case Kind::kPowerLoss:
+      node.Crash(kind == Kind::kPowerLoss);
+      return RestartLater(node.settings().number);
+    case Kind::kCut:
+      return Cut(node.settings().number);
+    case Kind::kCutHalf:
+      for (uint32_t i = 0; i < nodes_.size(); ++i) {
+        if (chance.OneIn(2)) Cut(i);
+      }
+      return;
+    case Kind::kFreeze:
+      return node.Freeze(now + chance.Skewed(20 * kMilli, 20 * kSecond));
+    case Kind::kStall:
+      return daemon_.Stall(now + chance.Skewed(10 * kMilli, 10 * kSecond));
+    case Kind::kRankFails: {
+      const bool by_signal = chance.OneIn(2);
+      constexpr int kSignals[] = {SIGKILL, SIGSEGV, SIGABRT};
+      node.FailRank(static_cast<uint32_t>(chance.Below(4)),
+                    by_signal ? 0 : 1 + static_cast<int>(chance.Below(3)),
+                    by_signal ? kSignals[chance.Below(3)] : 0);
+      // Its peers notice, and the loudest is seldom the first.
+      for (const auto& peer : nodes_) {
+        if (peer->running() == node.running() && chance.OneIn(3)) {
+          peer->FailRank(0, 1, 0);
+        }
+      }
+      return;
+    }
+    case Kind::kSlowPrepare:
+      return node.DelayNext(chance.Skewed(kSecond, 20 * kSecond));
+    case Kind::kRefusal:
+      return node.RefuseNext();
+    case Kind::kDaemonDies:
+      return daemon_.Crash(chance.Skewed(50 * kMilli, 15 * kSecond));
+    case Kind::kJournalBreaks:
+      return daemon_.BreakJournal(now + chance.Skewed(kMilli, 5 * kSecond));
+    case Kind::kImpostor:
+      return nodes_.back()->Start();
+    case Kind::kGhost:
+      return RaiseGhost();
+    case Kind::kReset:
+      return network_.Reset(node.settings().number);
+    case Kind::kLeave:
+      node.AskLeave(chance.OneIn(2) ? SIGTERM : SIGINT);
+      return RestartLater(node.settings().number);
+    case Kind::kStop:
+      return daemon_.AskStop(static_cast<int>(chance.Below(3)),
+                             chance.OneIn(3));
+    case Kind::kCount:
+      return;
+  }
+}
+
+// Somebody starts it again, most of the time.
+void Mishaps::RestartLater(uint32_t node) {
+  if (world_.chance.OneIn(5)) return;
+  world_.Schedule(
+      world_.now() + world_.chance.Skewed(10 * kMilli, 20 * kSecond),
+      Wake::Kind::kNodeStarts, node);
+}
+
+void Mishaps::Cut(uint32_t node) {
+  Chance& chance = world_.chance;
+  const uint64_t ways = 1 + chance.Below(3);
+  world_.Trace("machine ", node, " is cut off", ways & 1 ? " up" : "",
+               ways & 2 ? " down" : "");
+  if (ways & 1) network_.Cut(node, kUp);
+  if (ways & 2) network_.Cut(node, kDown);
+  if (chance.OneIn(2)) trainer_.CutPeers(node);
+  world_.Schedule(world_.now() + chance.Skewed(20 * kMilli, 30 * kSecond),
+                  Wake::Kind::kMends, node, ++cut_epoch_[node]);
+}
+
+void Mishaps::OnMends(uint32_t node, uint64_t epoch) {
+  if (epoch != cut_epoch_[node]) return;
+  world_.Trace("machine ", node, " is reached again");
+  network_.Mend(node);
+  trainer_.MendPeers(node);
+}
+
+// An earlier life of a node speaks, as a process that was stopped long ago and
+// goes on: its last Hello, and what it may have had in mind to say.
+void Mishaps::RaiseGhost() {
+  const Node& node = *nodes_[Any()];
+  if (!node.old_hello().has_value() || network_.IsCut(node.settings().number)) {
+    return;
+  }
+  world_.Trace("a ghost of ", node.settings().name, ", incarnation ",
+               node.old_hello()->incarnation());
+  const StreamId stream = network_.Dial(node.settings().number, 3 * kSecond);
+  ghosts_.push_back(stream);
+  const auto say = [&](auto fill) {
+    auto message = std::make_unique<v1::AgentMessage>();
+    fill(*message);
+    network_.Send(stream, kUp, std::move(message));
+  };
+  say([&](v1::AgentMessage& m) { *m.mutable_hello() = *node.old_hello(); });
+  const uint64_t generation = daemon_.journal().generation;
+  say([&](v1::AgentMessage& m) {
+    m.mutable_prepared()->set_generation(generation);
+    m.mutable_prepared()->set_master_port(1);
+  });
+  say([&](v1::AgentMessage& m) {
+    m.mutable_rank_exited()->set_generation(generation);
+    m.mutable_rank_exited()->set_code(99);
+  });
+  network_.Drop(stream, kUp, true);
+}
+
+bool Mishaps::IsGhost(StreamId stream) const {
+  return std::find(ghosts_.begin(), ghosts_.end(), stream) != ghosts_.end();
+}
+
+void Mishaps::Calm() {
+  network_.Calm();
+  for (uint32_t i = 0; i < nodes_.size(); ++i) {
+    OnMends(i, cut_epoch_[i]);
+    nodes_[i]->Calm();
+  }
+  daemon_.Calm();
+}
+
+}  // namespace rollcall::sim

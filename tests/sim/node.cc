@@ -1,0 +1,400 @@
+#include "tests/sim/node.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/check.h"
+
+namespace rollcall::sim {
+namespace {
+
+constexpr Nanos kConnectPatience = 3 * kSecond;
+constexpr Nanos kGuard = kSecond;
+
+}  // namespace
+
+Node::Node(World& world, Network& network, Chronicle& chronicle,
+           Trainer& trainer, const NodeSettings& settings, Clock clock)
+    : world_(world),
+      network_(network),
+      chronicle_(chronicle),
+      trainer_(trainer),
+      settings_(settings),
+      clock_(clock) {}
+
+// --- Lives
+// --------------------------------------------------------------------
+
+void Node::Start() {
+  if (agent_.has_value()) return;
+  Sweep();
+  ++life_;
+  exit_code_.reset();
+  frozen_until_ = 0;
+  v1::Hello hello;
+  hello.set_job("demo");
+  hello.set_node(settings_.name);
+  incarnation_ = world_.chance.Next() | 1;
+  hello.set_incarnation(incarnation_);
+  hello.set_ranks(settings_.ranks);
+  hello.set_launcher(settings_.launcher);
+  hello.mutable_token()->set_id("abc123");
+  hello.mutable_token()->set_secret("0123456789abcdef");
+  v1::Facts& facts = *hello.mutable_facts();
+  facts.set_boot_id(absl::StrCat("boot-", settings_.number));
+  v1::Interface& eth0 = *facts.add_interfaces();
+  eth0.set_name("eth0");
+  eth0.set_up(true);
+  v1::InterfaceAddress& address = *eth0.add_addresses();
+  address.set_address(absl::StrCat("10.7.0.", 1 + settings_.number));
+  address.set_prefix_length(16);
+  world_.Trace(settings_.name, " (machine ", settings_.number,
+               ") starts, incarnation ", incarnation_);
+  record_ = LifeRecord();
+  record_.node = settings_.number;
+  record_.name = settings_.name;
+  if (hello_said_.has_value()) old_hello_ = std::move(hello_said_);
+  hello_said_.reset();
+  agent_.emplace(hello, settings_.join_timeout, Limits(), Local());
+  tick_at_ = kNever;
+  for (const AgentAction& action : agent_->Start()) {
+    std::visit([this](const auto& a) { Do(a); }, action);
+  }
+  AskForTick();
+}
+
+void Node::Crash(bool power) {
+  if (!agent_.has_value()) return;
+  world_.Trace(settings_.name, power ? " loses power" : " is killed");
+  if (stream_ != 0) network_.Drop(stream_, kUp, !power);
+  stream_ = 0;
+  agent_.reset();
+  inbox_.clear();
+  frozen_until_ = 0;
+  ++life_;
+  ++preparations_;
+  if (!group_.has_value()) return;
+  if (power) return Sweep();
+  // The guard takes them along, and there is nobody to tell.
+  group_->stopping = true;
+  group_->die_at = world_.now() + world_.chance.Between(0, kGuard);
+  world_.Schedule(group_->die_at, Wake::Kind::kRanksDie, settings_.number,
+                  group_->number);
+}
+
+void Node::Sweep() {
+  group_.reset();
+  deaths_.clear();
+}
+
+void Node::Freeze(Nanos until) {
+  if (!agent_.has_value() || until <= frozen_until_) return;
+  world_.Trace(settings_.name, " freezes for ",
+               absl::FormatDuration(absl::Nanoseconds(until - world_.now())));
+  frozen_until_ = until;
+  world_.Schedule(until, Wake::Kind::kNodeThaws, settings_.number);
+}
+
+void Node::Calm() {
+  refuse_next_ = false;
+  delay_next_ = 0;
+  if (frozen()) {
+    frozen_until_ = world_.now();
+    OnThaw();
+  }
+}
+
+void Node::AskLeave(int signal) {
+  if (!agent_.has_value()) return;
+  world_.Trace(settings_.name, " is asked to leave by signal ", signal);
+  Feed(0, LeaveAsked{signal});
+}
+
+// --- The agent's shell
+// ----------------------------------------------------------
+
+void Node::Take(StreamId stream, Parcel& parcel) {
+  if (stream != stream_) return;
+  if (ToAgent* message = std::get_if<ToAgent>(&parcel)) {
+    return Feed(stream, FromDaemon{**message});
+  }
+  if (Ended* ended = std::get_if<Ended>(&parcel)) {
+    return Feed(stream, Down(ended->status, ended->refusal));
+  }
+  Feed(stream, Down(absl::UnavailableError("the stream broke"), {}));
+}
+
+StreamDown Node::Down(absl::Status status, std::optional<v1::Refusal> refusal) {
+  StreamDown down;
+  down.status = std::move(status);
+  down.refusal = std::move(refusal);
+  down.jitter = world_.chance.Unit();
+  down.fresh_incarnation = world_.chance.Next() | 1;
+  return down;
+}
+
+void Node::Feed(StreamId stream, AgentEvent event) {
+  if (!agent_.has_value()) return;
+  if (frozen() || !inbox_.empty()) {
+    inbox_.emplace_back(stream, std::move(event));
+    return;
+  }
+  Handle(stream, event);
+  TickIfDue();
+}
+
+void Node::OnThaw() {
+  if (!agent_.has_value() || frozen()) return;
+  std::vector<std::pair<StreamId, AgentEvent>> inbox;
+  inbox.swap(inbox_);
+  for (const auto& [stream, event] : inbox) {
+    if (agent_.has_value()) Handle(stream, event);
+  }
+  TickIfDue();
+}
+
+void Node::Handle(StreamId stream, const AgentEvent& event) {
+  // What an older stream still had to say is of no interest.
+  if (stream != 0 && stream != stream_) return;
+  if (const auto* from = std::get_if<FromDaemon>(&event)) {
+    if (world_.tracing()) {
+      world_.Trace(settings_.name, " hears ",
+                   from->message.ShortDebugString().substr(0, 160));
+    }
+    chronicle_.Hears(record_, from->message);
+  }
+  Step(event);
+}
+
+void Node::Step(const AgentEvent& event) {
+  if (!agent_.has_value()) return;
+  for (const AgentAction& action : agent_->Step(event, Local())) {
+    std::visit([this](const auto& a) { Do(a); }, action);
+  }
+  if (exit_code_.has_value()) agent_.reset();
+}
+
+void Node::TickIfDue() {
+  if (!agent_.has_value() || frozen()) return;
+  const absl::Time now = Local();
+  if (agent_->NextDeadline() <= now) {
+    if (group_.has_value() && trainer_.done() > step_told_) {
+      step_told_ = trainer_.done();
+      Step(RankProgressed{group_->generation, step_told_});
+    }
+    Step(AgentTick{});
+    if (agent_.has_value()) chronicle_.AgentTicked(record_, *agent_, now);
+  }
+  AskForTick();
+}
+
+void Node::AskForTick() {
+  if (!agent_.has_value()) return;
+  const Nanos at = clock_.WorldAt(agent_->NextDeadline());
+  // An earlier wish stands, and looks again.
+  if (at >= tick_at_) return;
+  tick_at_ = std::max(at, world_.now());
+  world_.Schedule(tick_at_, Wake::Kind::kNodeTick, settings_.number, life_);
+}
+
+void Node::OnTick(uint64_t life) {
+  if (life != life_ || !agent_.has_value() || world_.now() < tick_at_) return;
+  tick_at_ = kNever;
+  TickIfDue();
+}
+
+void Node::Do(const Dial&) {
+  if (stream_ != 0) network_.Drop(stream_, kUp, true);
+  stream_ = network_.Dial(settings_.number, kConnectPatience);
+  // Hello goes out with the connection itself.
+  Step(StreamUp{});
+}
+
+void Node::Do(const Say& say) {
+  chronicle_.Says(record_, say.message, group_.has_value());
+  if (say.message.has_hello()) hello_said_ = say.message.hello();
+  if (world_.tracing() && !say.message.has_heartbeat()) {
+    world_.Trace(
+        settings_.name, " says ",
+        say.message.has_hello()
+            ? absl::StrCat("hello, holds ",
+                           say.message.hello().held().running_generation())
+            : say.message.ShortDebugString().substr(0, 160));
+  }
+  if (stream_ == 0 || !network_.AgentOpen(stream_)) return;
+  network_.Send(stream_, kUp, std::make_unique<v1::AgentMessage>(say.message));
+}
+
+void Node::Do(const HangUp&) {
+  if (stream_ == 0) return;
+  network_.Drop(stream_, kUp, true);
+  Feed(stream_, Down(absl::CancelledError("hung up"), {}));
+}
+
+void Node::Do(const Report& report) {
+  if (world_.tracing()) world_.Trace(settings_.name, ": ", report.text);
+}
+
+void Node::Do(const Exit& exit) {
+  world_.Trace(settings_.name, " exits ", exit.code, ": ", exit.reason);
+  chronicle_.Exits(record_, group_.has_value());
+  if (stream_ != 0) network_.Drop(stream_, kUp, true);
+  stream_ = 0;
+  exit_code_ = exit.code;
+  inbox_.clear();
+  ++life_;
+}
+
+// --- Preparing
+// --------------------------------------------------------------------
+
+void Node::Do(const Prepare& prepare) {
+  chronicle_.Prepares(record_, prepare);
+  preparation_ = Preparation{++preparations_, prepare.world.generation(),
+                             prepare.node_rank == 0};
+  Nanos takes = world_.chance.Skewed(kMilli, 200 * kMilli);
+  takes += std::exchange(delay_next_, 0);
+  world_.Schedule(world_.now() + takes, Wake::Kind::kPrepared, settings_.number,
+                  preparation_.number);
+}
+
+// What is under way may still come to its end.
+void Node::Do(const Undo&) {}
+
+void Node::OnPrepared(uint64_t preparation) {
+  if (preparation != preparation_.number || !agent_.has_value()) return;
+  const uint64_t generation = preparation_.generation;
+  if (std::exchange(refuse_next_, false)) {
+    return Feed(0, PreparationFailed{generation, "no free port"});
+  }
+  PreparationDone done;
+  done.generation = generation;
+  if (preparation_.first) {
+    done.master_port =
+        static_cast<uint32_t>(world_.chance.Between(2000, 32000));
+    std::string id(Limits::nccl_id_bytes, '\0');
+    for (char& byte : id) byte = static_cast<char>(world_.chance.Below(256));
+    done.nccl_ids.push_back(std::move(id));
+    done.nccl_version = 22809;
+    chronicle_.Minted(generation, done.nccl_ids, done.master_port);
+  }
+  Feed(0, std::move(done));
+}
+
+// --- Ranks
+// ------------------------------------------------------------------------
+
+uint64_t Node::running() const {
+  if (!group_.has_value() || group_->stopping) return 0;
+  const uint32_t all = (uint32_t{1} << settings_.ranks) - 1;
+  return group_->alive == all ? group_->generation : 0;
+}
+
+void Node::Do(const StartRanks& start) {
+  chronicle_.Starts(record_, start, group_.has_value());
+  group_ = Group();
+  group_->number = ++groups_;
+  group_->generation = start.world.generation();
+  group_->alive = (uint32_t{1} << settings_.ranks) - 1;
+  step_told_ = 0;
+  trainer_.Joins(settings_.number, start.world);
+}
+
+void Node::Do(const StopRanks& stop) {
+  if (!group_.has_value() || group_->generation != stop.generation) return;
+  const Nanos grace = ToNanos(stop.grace);
+  // Most go when they are told; some have to be killed.
+  const Nanos takes =
+      world_.chance.OneIn(4)
+          ? grace
+          : std::min(grace, world_.chance.Skewed(kMilli, kSecond));
+  group_->stopping = true;
+  group_->kill_at = std::min(group_->kill_at, world_.now() + grace);
+  const Nanos die_at = world_.now() + takes;
+  if (die_at >= group_->die_at) return;
+  group_->die_at = die_at;
+  world_.Schedule(die_at, Wake::Kind::kRanksDie, settings_.number,
+                  group_->number);
+}
+
+void Node::OnRanksDie(uint64_t number) {
+  if (!group_.has_value() || group_->number != number) return;
+  if (frozen()) {
+    world_.Schedule(frozen_until_, Wake::Kind::kRanksDie, settings_.number,
+                    number);
+    return;
+  }
+  if (world_.now() < group_->die_at) return;
+  if (!agent_.has_value()) return Sweep();
+  const int signal = world_.now() >= group_->kill_at ? SIGKILL : SIGTERM;
+  for (uint32_t rank = 0; rank < settings_.ranks; ++rank) {
+    if (group_.has_value() && group_->number == number) {
+      EndRank(rank, 0, signal);
+    }
+  }
+}
+
+void Node::EndRank(uint32_t local_rank, int code, int signal) {
+  const uint32_t bit = uint32_t{1} << local_rank;
+  if ((group_->alive & bit) == 0) return;
+  group_->alive &= ~bit;
+  const uint64_t generation = group_->generation;
+  if (group_->alive == 0) {
+    // Swept after; then nothing is left.
+    world_.Schedule(world_.now() + world_.chance.Skewed(kMilli, 50 * kMilli),
+                    Wake::Kind::kRanksGone, settings_.number, group_->number);
+  }
+  RankEnded ended;
+  ended.generation = generation;
+  ended.local_rank = local_rank;
+  ended.code = code;
+  ended.signal = signal;
+  Feed(0, std::move(ended));
+}
+
+void Node::OnRanksGone(uint64_t number) {
+  if (!group_.has_value() || group_->number != number) return;
+  const uint64_t generation = group_->generation;
+  Sweep();
+  Feed(0, RanksGone{generation});
+}
+
+void Node::DieLater(uint32_t local_rank, int code, int signal, Nanos after) {
+  deaths_.push_back(Death{group_->number, local_rank, code, signal});
+  world_.Schedule(world_.now() + after, Wake::Kind::kRankEnds, settings_.number,
+                  deaths_.size() - 1);
+}
+
+void Node::FailRank(uint32_t local_rank, int code, int signal) {
+  if (!group_.has_value() || group_->stopping) return;
+  world_.Trace(settings_.name, " loses local rank ", local_rank, ", code ",
+               code, ", signal ", signal);
+  DieLater(local_rank % settings_.ranks, code, signal,
+           world_.chance.Between(0, 300 * kMilli));
+}
+
+void Node::FinishRanks() {
+  for (uint32_t rank = 0; rank < settings_.ranks; ++rank) {
+    DieLater(rank, 0, 0, world_.chance.Skewed(kMilli, kSecond));
+  }
+}
+
+void Node::OnRankEnds(uint64_t number) {
+  if (number >= deaths_.size()) return;
+  const Death death = deaths_[number];
+  if (!group_.has_value() || group_->number != death.group ||
+      !agent_.has_value()) {
+    return;
+  }
+  if (frozen()) {
+    world_.Schedule(frozen_until_, Wake::Kind::kRankEnds, settings_.number,
+                    number);
+    return;
+  }
+  if (group_->stopping) return;
+  EndRank(death.local_rank, death.code, death.signal);
+}
+
+}  // namespace rollcall::sim

@@ -1,0 +1,157 @@
+// Node: one machine with its agent (the real Agent core), its ranks and its
+// clock.
+//
+// The shell around the agent does what client/agent/session does: one event
+// after the other, what an older stream still says is not heard, a tick when
+// one is due. Preparations take their time and may fail; ranks die when they
+// are told to, on time or at the end of their grace; the guard takes them along
+// within a second of the agent's death, and the next life sweeps what is left.
+#ifndef ROLLCALL_TESTS_SIM_NODE_H_
+#define ROLLCALL_TESTS_SIM_NODE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/agent/agent.h"
+#include "tests/sim/invariants.h"
+#include "tests/sim/network.h"
+#include "tests/sim/trainer.h"
+#include "tests/sim/world.h"
+
+namespace rollcall::sim {
+
+struct NodeSettings {
+  uint32_t number = 0;  // Among all machines; also its place in the network.
+  std::string name;
+  uint32_t ranks = 1;
+  bool launcher = false;
+  absl::Duration join_timeout;
+};
+
+class Node {
+ public:
+  Node(World& world, Network& network, Chronicle& chronicle, Trainer& trainer,
+       const NodeSettings& settings, Clock clock);
+
+  // --- What befalls it -------------------------------------------------------
+
+  // A new life of its agent; nothing happens where one lives.
+  void Start();
+  // Its agent's process dies; `power`: the whole machine, silently.
+  void Crash(bool power);
+  // Nothing on it runs until then.
+  void Freeze(Nanos until);
+  void FailRank(uint32_t local_rank, int code, int signal);
+  void AskLeave(int signal);
+  // The next preparation fails, or takes that long.
+  void RefuseNext() { refuse_next_ = true; }
+  void DelayNext(Nanos delay) { delay_next_ = delay; }
+  void Calm();
+  // The last Hello of an earlier life, as its agent said it.
+  const std::optional<v1::Hello>& old_hello() const { return old_hello_; }
+
+  // --- From the network, the clock and the ranks -----------------------------
+
+  void Take(StreamId stream, Parcel& parcel);
+  void OnTick(uint64_t life);
+  void OnThaw();
+  void OnPrepared(uint64_t preparation);
+  void OnRankEnds(uint64_t death);
+  void OnRanksDie(uint64_t group);
+  void OnRanksGone(uint64_t group);
+  // The generation's work is done: this rank exits 0.
+  void FinishRanks();
+
+  bool alive() const { return agent_.has_value(); }
+  bool frozen() const { return world_.now() < frozen_until_; }
+  // The generation of which all its ranks run; 0: none.
+  uint64_t running() const;
+  // The agent has ended by itself, with this code.
+  const std::optional<int>& exit_code() const { return exit_code_; }
+  const NodeSettings& settings() const { return settings_; }
+  uint64_t incarnation() const { return incarnation_; }
+
+ private:
+  struct Preparation {
+    uint64_t number = 0;
+    uint64_t generation = 0;
+    bool first = false;
+  };
+  // Ranks of one generation.
+  struct Group {
+    uint64_t number = 0;
+    uint64_t generation = 0;
+    uint32_t alive = 0;  // A bit a rank.
+    bool stopping = false;
+    Nanos die_at = kNever;
+    Nanos kill_at = kNever;
+  };
+  struct Death {
+    uint64_t group;
+    uint32_t local_rank;
+    int code;
+    int signal;
+  };
+
+  absl::Time Local() const { return clock_.At(world_.now()); }
+  void Feed(StreamId stream, AgentEvent event);
+  void Handle(StreamId stream, const AgentEvent& event);
+  void Step(const AgentEvent& event);
+  void TickIfDue();
+  void AskForTick();
+  StreamDown Down(absl::Status status, std::optional<v1::Refusal> refusal);
+
+  void Do(const Dial& dial);
+  void Do(const Say& say);
+  void Do(const HangUp& hang_up);
+  void Do(const Prepare& prepare);
+  void Do(const Undo& undo);
+  void Do(const StartRanks& start);
+  void Do(const StopRanks& stop);
+  void Do(const PassSignal&) {}
+  void Do(const AnswerExchange&) {}
+  void Do(const FailExchanges&) {}
+  void Do(const Report& report);
+  void Do(const Exit& exit);
+
+  void EndRank(uint32_t local_rank, int code, int signal);
+  void DieLater(uint32_t local_rank, int code, int signal, Nanos after);
+  void Sweep();
+
+  World& world_;
+  Network& network_;
+  Chronicle& chronicle_;
+  Trainer& trainer_;
+  const NodeSettings settings_;
+  const Clock clock_;
+
+  // One life of the agent.
+  uint64_t life_ = 0;
+  uint64_t incarnation_ = 0;
+  std::optional<Agent> agent_;
+  LifeRecord record_;
+  StreamId stream_ = 0;
+  std::vector<std::pair<StreamId, AgentEvent>> inbox_;  // While frozen.
+  Nanos tick_at_ = kNever;
+  std::optional<int> exit_code_;
+  std::optional<v1::Hello> hello_said_;
+  std::optional<v1::Hello> old_hello_;
+
+  // The machine.
+  Nanos frozen_until_ = 0;
+  bool refuse_next_ = false;
+  Nanos delay_next_ = 0;
+  Preparation preparation_;
+  uint64_t preparations_ = 0;
+  std::optional<Group> group_;
+  uint64_t groups_ = 0;
+  std::vector<Death> deaths_;
+  uint64_t step_told_ = 0;
+};
+
+}  // namespace rollcall::sim
+
+#endif  // ROLLCALL_TESTS_SIM_NODE_H_

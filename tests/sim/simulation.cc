@@ -1,0 +1,243 @@
+#include "tests/sim/simulation.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/check.h"
+#include "daemon/core/durations.h"
+
+namespace rollcall::sim {
+namespace {
+
+void SetDuration(Nanos nanos, google::protobuf::Duration* out) {
+  ToProto(absl::Nanoseconds(nanos), out);
+}
+
+}  // namespace
+
+Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
+  Plan plan;
+  plan.nodes = options.nodes != 0 ? options.nodes
+                                  : 1 + static_cast<uint32_t>(chance.Below(8));
+  plan.machines = plan.nodes + 1;
+  v1::JobSettings& job = plan.daemon.job;
+  const auto spares = static_cast<uint32_t>(chance.Below(3));
+  const uint32_t most = plan.nodes > spares ? plan.nodes - spares : plan.nodes;
+  job.set_nodes_max(most);
+  // Often half, sometimes all.
+  job.set_nodes_min(chance.OneIn(4) ? most
+                                    : 1 + static_cast<uint32_t>(chance.Below(
+                                              std::max(most / 2, 1u))));
+  job.set_max_restarts(static_cast<uint32_t>(chance.Below(5)));
+  SetDuration(chance.Skewed(500 * kMilli, 5 * kSecond), job.mutable_lease());
+  SetDuration(chance.Skewed(100 * kMilli, 2 * kSecond),
+              job.mutable_reconnect_grace());
+  SetDuration(chance.Skewed(100 * kMilli, kSecond), job.mutable_last_call());
+  const Nanos stop_grace = chance.Skewed(100 * kMilli, 5 * kSecond);
+  SetDuration(stop_grace, job.mutable_stop_grace());
+  // Who prepares waits for its ranks to stop.
+  SetDuration(stop_grace + chance.Skewed(kSecond, 10 * kSecond),
+              job.mutable_prepare_timeout());
+  SetDuration(chance.Skewed(2 * kSecond, 15 * kSecond),
+              job.mutable_reattach_grace());
+  SetDuration(chance.Skewed(20 * kSecond, 60 * kSecond),
+              job.mutable_daemon_grace());
+  SetDuration(chance.Skewed(20 * kSecond, 60 * kSecond),
+              job.mutable_join_timeout());
+  plan.join_timeout = FromProto(job.join_timeout());
+  plan.daemon.standing = chance.OneIn(4);
+  plan.daemon.commit_most = chance.Skewed(kMilli, 500 * kMilli);
+  plan.steps = 20 + chance.Below(300);
+  plan.period = chance.Skewed(50 * kMilli, 500 * kMilli);
+  plan.calm_at = chance.Between(5 * kSecond, 60 * kSecond);
+  const Nanos longest = ToNanos(
+      2 * FromProto(job.join_timeout()) + 2 * FromProto(job.daemon_grace()) +
+      FromProto(job.reattach_grace()) + 4 * FromProto(job.prepare_timeout()) +
+      8 * FromProto(job.stop_grace()) + 8 * FromProto(job.lease()) +
+      absl::Seconds(90));
+  plan.overdue_at =
+      plan.calm_at + longest + static_cast<Nanos>(plan.steps) * plan.period;
+  return plan;
+}
+
+Clock Simulation::DrawClock(Chance& chance) {
+  return Clock(chance.Between(kSecond, 1000 * kSecond),
+               chance.Between(-10000, 10000));
+}
+
+Simulation::Simulation(const SimulationOptions& options)
+    : world_(options.seed, options.trace),
+      plan_(Draw(world_.chance, options)),
+      chronicle_(world_, FromProto(plan_.daemon.job.lease())),
+      network_(world_, *this, plan_.machines),
+      daemon_(world_, network_, chronicle_, plan_.daemon,
+              DrawClock(world_.chance)),
+      trainer_(world_, chronicle_, plan_.steps, plan_.period),
+      nodes_(plan_.machines),
+      mishaps_(world_, network_, daemon_, trainer_, nodes_, plan_.calm_at) {
+  std::vector<Node*> nodes;
+  for (uint32_t i = 0; i < plan_.machines; ++i) {
+    NodeSettings settings;
+    settings.number = i;
+    // The last machine bears another's name; most runs never start it.
+    settings.name = absl::StrCat("n", i < plan_.nodes ? i : plan_.nodes / 2);
+    settings.ranks = 1 + static_cast<uint32_t>(world_.chance.Below(3));
+    settings.launcher = i == 0 && world_.chance.OneIn(2);
+    settings.join_timeout = plan_.join_timeout;
+    nodes_[i] = std::make_unique<Node>(world_, network_, chronicle_, trainer_,
+                                       settings, DrawClock(world_.chance));
+    nodes.push_back(nodes_[i].get());
+  }
+  trainer_.SetNodes(std::move(nodes));
+}
+
+bool Simulation::ToDaemon(StreamId stream, uint32_t node, Parcel& parcel) {
+  return daemon_.Take(stream, node, parcel);
+}
+
+bool Simulation::ToNode(StreamId stream, uint32_t node, Parcel& parcel) {
+  if (!mishaps_.IsGhost(stream)) nodes_[node]->Take(stream, parcel);
+  return true;
+}
+
+void Simulation::Dispatch(const Wake& wake) {
+  const Way way = wake.who == kUp ? kUp : kDown;
+  switch (wake.kind) {
+    case Wake::Kind::kDeliver:
+      return network_.OnDeliver(wake.tag, way);
+    case Wake::Kind::kConnectFails:
+      return network_.OnConnectFails(wake.tag);
+    case Wake::Kind::kNoticed:
+      return network_.OnNoticed(wake.tag, way);
+    case Wake::Kind::kNodeTick:
+      return nodes_[wake.who]->OnTick(wake.tag);
+    case Wake::Kind::kNodeThaws:
+      return nodes_[wake.who]->OnThaw();
+    case Wake::Kind::kPrepared:
+      return nodes_[wake.who]->OnPrepared(wake.tag);
+    case Wake::Kind::kRankEnds:
+      return nodes_[wake.who]->OnRankEnds(wake.tag);
+    case Wake::Kind::kRanksDie:
+      return nodes_[wake.who]->OnRanksDie(wake.tag);
+    case Wake::Kind::kRanksGone:
+      return nodes_[wake.who]->OnRanksGone(wake.tag);
+    case Wake::Kind::kNodeStarts:
+      return nodes_[wake.who]->Start();
+    case Wake::Kind::kDaemonWakes:
+      return daemon_.OnWake(wake.tag);
+    case Wake::Kind::kCommitted:
+      return daemon_.OnCommitted(wake.tag);
+    case Wake::Kind::kStreamGone:
+      return daemon_.OnStreamGone(wake.tag);
+    case Wake::Kind::kDaemonStarts:
+      return daemon_.Start();
+    case Wake::Kind::kJournalMends:
+      return daemon_.OnJournalMends();
+    case Wake::Kind::kStep:
+      return trainer_.OnStep(wake.tag);
+    case Wake::Kind::kMends:
+      return mishaps_.OnMends(wake.who, wake.tag);
+    case Wake::Kind::kMishap:
+      return mishaps_.OnMishap();
+    case Wake::Kind::kCalm:
+      return BeCalm();
+    case Wake::Kind::kOverdue:
+      return JudgeProgress();
+  }
+}
+
+void Simulation::BeCalm() {
+  world_.Trace("calm");
+  calm_ = true;
+  mishaps_.Calm();
+}
+
+bool Simulation::AllOver() const {
+  const bool nobody =
+      std::none_of(nodes_.begin(), nodes_.end(),
+                   [](const auto& node) { return node->alive(); });
+  return nobody && daemon_.end().has_value() && daemon_.job() == nullptr;
+}
+
+void Simulation::JudgeProgress() {
+  std::string living;
+  for (const auto& node : nodes_) {
+    if (node->alive()) absl::StrAppend(&living, " ", node->settings().name);
+  }
+  // A job that was set back waits for somebody to dial.
+  if (living.empty() && daemon_.set_back()) return;
+  if (!daemon_.end().has_value()) {
+    const Job* job = daemon_.job();
+    chronicle_.Broken(
+        Invariant::kProgress,
+        absl::StrCat(
+            "the job is ",
+            job == nullptr ? "not there" : v1::JobState_Name(job->state()),
+            "; agents:", living));
+  } else if (!living.empty()) {
+    chronicle_.Broken(Invariant::kProgress,
+                      absl::StrCat("the job has ended, agents live:", living));
+  }
+}
+
+// Whether it may end as it did: not for want of nodes that are there.
+void Simulation::JudgeEnd() {
+  uint32_t living = 0;
+  for (uint32_t i = 0; i < plan_.nodes; ++i) {
+    // The last machine bears this one's name.
+    const bool twin = i == plan_.nodes / 2 && nodes_.back()->alive();
+    living += nodes_[i]->alive() || twin;
+  }
+  const bool ended = daemon_.end().has_value();
+  if (!ended && living < plan_.daemon.job.nodes_min()) {
+    enough_since_ = kNever;
+  } else if (!ended && enough_since_ == kNever) {
+    enough_since_ = world_.now();
+  }
+  if (!ended || enough_since_ == kNever || chronicle_.bars() > 0 ||
+      daemon_.end()->code() != v1::REASON_CODE_JOIN_TIMEOUT) {
+    return;
+  }
+  const Nanos patience = ToNanos(FromProto(plan_.daemon.job.join_timeout()));
+  const Nanos since = std::max(enough_since_, plan_.calm_at);
+  if (world_.now() - since < patience / 2) return;
+  chronicle_.Broken(Invariant::kProgress,
+                    absl::StrCat("it gave up though enough nodes lived: ",
+                                 daemon_.end()->reason()));
+}
+
+Outcome Simulation::Run() {
+  for (uint32_t i = 0; i < plan_.nodes; ++i) {
+    world_.Schedule(world_.chance.Skewed(kMilli, 5 * kSecond),
+                    Wake::Kind::kNodeStarts, i);
+  }
+  world_.Schedule(world_.chance.Skewed(kMilli, 3 * kSecond),
+                  Wake::Kind::kDaemonStarts);
+  world_.Schedule(plan_.calm_at, Wake::Kind::kCalm);
+  world_.Schedule(plan_.overdue_at, Wake::Kind::kOverdue);
+  mishaps_.Start();
+  Wake wake;
+  while (!chronicle_.broken() && world_.Next(wake)) {
+    Dispatch(wake);
+    if (calm_ && !judged_) {
+      judged_ = daemon_.end().has_value();
+      JudgeEnd();
+    }
+    if (wake.kind == Wake::Kind::kOverdue) break;
+    if (calm_ && AllOver()) break;
+  }
+  Outcome outcome;
+  outcome.ok = !chronicle_.broken();
+  if (!outcome.ok) outcome.verdict = chronicle_.Verdict();
+  if (daemon_.end().has_value()) {
+    outcome.end = v1::ReasonCode_Name(daemon_.end()->code());
+  }
+  outcome.events = world_.events();
+  outcome.generations = chronicle_.generation_started();
+  outcome.faults = mishaps_.count();
+  return outcome;
+}
+
+}  // namespace rollcall::sim

@@ -1,0 +1,87 @@
+// Simulation: one seed, one whole run.
+//
+// First a time of faults, then calm: nothing breaks any more, and the job has
+// to come to its end. Everything is drawn from the seed, the sizes, timeouts
+// and which kinds of fault there are at all included, so that some runs see one
+// kind often and others many kinds at once.
+#ifndef ROLLCALL_TESTS_SIM_SIMULATION_H_
+#define ROLLCALL_TESTS_SIM_SIMULATION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sim/daemon.h"
+#include "tests/sim/invariants.h"
+#include "tests/sim/mishaps.h"
+#include "tests/sim/network.h"
+#include "tests/sim/node.h"
+#include "tests/sim/trainer.h"
+#include "tests/sim/world.h"
+
+namespace rollcall::sim {
+
+struct SimulationOptions {
+  uint64_t seed = 0;
+  // 0: drawn from the seed.
+  uint32_t nodes = 0;
+  bool trace = false;
+};
+
+struct Outcome {
+  bool ok = false;
+  std::string verdict;  // Where not ok.
+  std::string end;      // How the job ended: a ReasonCode's name.
+  uint64_t events = 0;
+  uint64_t generations = 0;
+  uint64_t faults = 0;
+};
+
+// All that is drawn before the first event.
+struct Plan {
+  uint32_t nodes;
+  uint32_t machines;  // More than nodes: some bear another's name.
+  DaemonSettings daemon;
+  absl::Duration join_timeout;
+  uint64_t steps;
+  Nanos period;
+  Nanos calm_at;
+  Nanos overdue_at;
+};
+
+class Simulation : private Ends {
+ public:
+  explicit Simulation(const SimulationOptions& options);
+  Outcome Run();
+
+ private:
+  static Plan Draw(Chance& chance, const SimulationOptions& options);
+  static Clock DrawClock(Chance& chance);
+
+  bool ToDaemon(StreamId stream, uint32_t node, Parcel& parcel) override;
+  bool ToNode(StreamId stream, uint32_t node, Parcel& parcel) override;
+
+  void Dispatch(const Wake& wake);
+  void BeCalm();
+  void JudgeProgress();
+  void JudgeEnd();
+  bool AllOver() const;
+
+  World world_;
+  const Plan plan_;
+  Chronicle chronicle_;
+  Network network_;
+  Daemon daemon_;
+  Trainer trainer_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  Mishaps mishaps_;
+  bool calm_ = false;
+  bool judged_ = false;
+  // Since when agents with enough different names have lived, all the time.
+  Nanos enough_since_ = kNever;
+};
+
+}  // namespace rollcall::sim
+
+#endif  // ROLLCALL_TESTS_SIM_SIMULATION_H_

@@ -1,0 +1,43 @@
+#include "tests/sim/trainer.h"
+
+#include <algorithm>
+
+#include "tests/sim/node.h"
+
+namespace rollcall::sim {
+
+void Trainer::Joins(uint32_t machine, const v1::World& world) {
+  Generation& generation = generations_[world.generation()];
+  generation.nodes = static_cast<size_t>(world.members_size());
+  generation.machines.insert(machine);
+  if (generation.machines.size() < generation.nodes) return;
+  world_.Schedule(world_.now() + period_, Wake::Kind::kStep, 0,
+                  world.generation());
+}
+
+void Trainer::OnStep(uint64_t number) {
+  const Generation& generation = generations_.at(number);
+  bool stalls = false;
+  for (const uint32_t machine : generation.machines) {
+    // A rank that is gone leaves the others in a collective that never ends.
+    if (nodes_[machine]->running() != number) return;
+    stalls = stalls || nodes_[machine]->frozen() ||
+             (unreachable_.contains(machine) && generation.nodes > 1);
+  }
+  if (!stalls) {
+    if (done_ < steps_) {
+      ++done_;
+      chronicle_.Stepped(number, generation.machines);
+    }
+    if (done_ >= steps_) {
+      world_.Trace("generation ", number, " has done its last step");
+      for (const uint32_t machine : generation.machines) {
+        nodes_[machine]->FinishRanks();
+      }
+      return;
+    }
+  }
+  world_.Schedule(world_.now() + period_, Wake::Kind::kStep, 0, number);
+}
+
+}  // namespace rollcall::sim
