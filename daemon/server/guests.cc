@@ -231,13 +231,11 @@ void Guests::ShowOutLate(absl::Time now) {
 }
 
 void Guests::ShowOut(Id id) {
-  // Of the socket itself, whoever holds it; and of what it has received, which
-  // could still be read.
-  const int fd = guests_.at(id).fd;
-  shutdown(fd, SHUT_RDWR);
-  constexpr size_t kAtOnce = 1 << 20;
-  while (recv(fd, nullptr, kAtOnce, MSG_TRUNC | MSG_DONTWAIT) > 0) {
-  }
+  // Resets the connection, whoever holds its socket, and throws away what it
+  // has received: after a shutdown that could still be read, and the peer would
+  // wait for as long as gRPC does not look.
+  const sockaddr nobody = {AF_UNSPEC, {}};
+  connect(guests_.at(id).fd, &nobody, sizeof nobody);
   ++shown_out_;
   Forget(id);
 }

@@ -91,7 +91,7 @@ TEST_F(GuestsTest, WhoShowsNoRightIsShownOut) {
   ASSERT_TRUE(guests_->Arrive(pair->served));
   // However busy he is.
   EXPECT_TRUE(pair->client.Say("something"));
-  EXPECT_EQ(pair->client.Hear(), "end");
+  EXPECT_EQ(pair->client.Hear(), "reset");
   EXPECT_EQ(guests_->shown_out(), 1u);
   EXPECT_TRUE(BecomesSize(0));
 }
@@ -108,7 +108,7 @@ TEST_F(GuestsTest, WhoSaysMoreThanAHelloIsShownOut) {
             static_cast<ssize_t>(kBytesMax));
   EXPECT_EQ(guests_->shown_out(), 0u);
   EXPECT_TRUE(pair->client.Say("x"));
-  EXPECT_EQ(pair->client.Hear(), "end");
+  EXPECT_EQ(pair->client.Hear(), "reset");
   EXPECT_EQ(guests_->shown_out(), 1u);
 }
 
@@ -130,7 +130,7 @@ TEST_F(GuestsTest, CallAfterCallIsTooMany) {
   EXPECT_EQ(guests_->shown_out(), 0u);
   guests_->Called(pair->key);
   EXPECT_EQ(guests_->shown_out(), 1u);
-  EXPECT_EQ(pair->client.Hear(), "end");
+  EXPECT_EQ(pair->client.Hear(), "reset");
 }
 
 TEST_F(GuestsTest, ACrowdMakesRoomByItsOwn) {
@@ -146,7 +146,7 @@ TEST_F(GuestsTest, ACrowdMakesRoomByItsOwn) {
   const auto another = Connect("127.0.0.3");
   ASSERT_TRUE(guests_->Arrive(another->served));
   // The one that has been there longest where most are.
-  EXPECT_EQ(crowd[0]->client.Hear(), "end");
+  EXPECT_EQ(crowd[0]->client.Hear(), "reset");
   EXPECT_EQ(guests_->size(), 3u);
   EXPECT_EQ(guests_->shown_out(), 1u);
 }
@@ -190,7 +190,7 @@ TEST_F(GuestsTest, WhoIsKnownMayStay) {
   guests_->Know(known->key);
   ASSERT_TRUE(guests_->Arrive(unknown->served));
   // The one who came later is out: the time of the first is over as well.
-  EXPECT_EQ(unknown->client.Hear(), "end");
+  EXPECT_EQ(unknown->client.Hear(), "reset");
   EXPECT_EQ(guests_->shown_out(), 1u);
   EXPECT_EQ(send(known->served, "x", 1, MSG_NOSIGNAL), 1);
   EXPECT_EQ(known->client.Hear(), "x");
