@@ -82,8 +82,10 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentials(
     const Trust& trust, const std::string& endpoint,
     std::shared_ptr<TrustVerdict> verdict) {
   if (trust.insecure) return grpc::InsecureChannelCredentials();
-  grpc::experimental::TlsChannelCredentialsOptions options;
+  // Options that become no credentials are never freed by gRPC: they are made
+  // last.
   if (!trust.pin.empty()) {
+    grpc::experimental::TlsChannelCredentialsOptions options;
     Use(
         options,
         [pin = trust.pin](std::string_view chain) {
@@ -104,6 +106,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentials(
         ReadInto(trust.key_file, key)}) {
     if (!read.ok()) return read;
   }
+  grpc::experimental::TlsChannelCredentialsOptions options;
   const std::string name =
       trust.server_name.empty() ? HostOf(endpoint) : trust.server_name;
   Use(
