@@ -119,7 +119,7 @@ std::string OwnCgroupFolder(const std::string& mountinfo,
     }
     const std::vector<absl::string_view> fields =
         absl::StrSplit(halves[0], ' ');
-    if (fields.size() < 5) continue;
+    if (fields.size() < 5 || !absl::StartsWith(fields[4], "/")) continue;
     const std::string root = fields[3] == "/" ? "" : Unescape(fields[3]);
     const std::string mount = Unescape(fields[4]);
     absl::string_view below = own;
