@@ -157,7 +157,7 @@ NcclMint::Options Options(const std::string& library, uint32_t count) {
 
 TEST(NcclMint, MintsFreshIds) {
   const std::string library = Library();
-  if (library.empty()) GTEST_SKIP();
+  if (library.empty()) GTEST_SKIP() << "no libnccl.so.2 on this machine";
   std::set<std::string> seen;
   for (int generation = 0; generation < 2; ++generation) {
     const absl::Time start = absl::Now();
@@ -179,7 +179,7 @@ TEST(NcclMint, MintsFreshIds) {
 // NCCL prints to stdout, and NCCL_COMM_ID would make every id the same.
 TEST(NcclMint, ChatterAndCommIdDoNotReachTheAnswer) {
   const std::string library = Library();
-  if (library.empty()) GTEST_SKIP();
+  if (library.empty()) GTEST_SKIP() << "no libnccl.so.2 on this machine";
   NcclMint::Options options = Options(library, 2);
   options.environment.push_back("NCCL_DEBUG=VERSION");
   options.environment.push_back("NCCL_COMM_ID=127.0.0.1:23456");

@@ -14,6 +14,8 @@
 #include <memory>
 #include <string>
 
+#include "daemon/security/openssl_owned.h"
+
 namespace rollcall {
 
 class TestCa {
@@ -46,17 +48,10 @@ class TestCa {
   Issued Issue() const { return Issue(Wanted()); }
 
  private:
-  template <auto Free>
-  struct Freer {
-    template <typename T>
-    void operator()(T* object) const {
-      Free(object);
-    }
-  };
-  using Bio = std::unique_ptr<BIO, Freer<BIO_free>>;
-  using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
-  using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
-  using Extension = std::unique_ptr<X509_EXTENSION, Freer<X509_EXTENSION_free>>;
+  using Bio = openssl::Bio;
+  using Key = openssl::Key;
+  using Certificate = openssl::Certificate;
+  using Extension = openssl::Extension;
 
   static Key MakeKey() { return Key(EVP_EC_gen("prime256v1")); }
   static std::string Text(BIO* bio) {

@@ -1,0 +1,145 @@
+// Loop: the admin calls. Each is permitted first, and answered once.
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "daemon/security/token.h"
+#include "daemon/server/clock.h"
+#include "daemon/server/loop.h"
+
+namespace rollcall {
+
+template <typename AdminCall>
+bool Loop::Permit(AdminCall& call, TokenTable::For purpose, const char* doing) {
+  std::string job = call.request.job();
+  const std::optional<Denial> denial =
+      access_.Permit(call.caller, purpose, doing, job, MonotonicNow());
+  if (!denial.has_value()) {
+    if (options_.known) options_.known(call.caller.peer);
+    call.request.set_job(job);
+    return true;
+  }
+  Later(denial->wait, [reply = std::move(call.reply), status = denial->status] {
+    reply(status);
+  });
+  return false;
+}
+
+v1::JobStatus Loop::WithBooks(v1::JobStatus status) const {
+  for (const auto& [code, count] : access_.refused()) {
+    (*status.mutable_refused())[code] = count;
+  }
+  if (options_.strangers) *status.mutable_strangers() = options_.strangers();
+  return status;
+}
+
+void Loop::On(StatusAsked& asked) {
+  if (!Permit(asked, TokenTable::For::kLook, "status")) return;
+  const absl::StatusOr<std::string> job = jobs_.Resolve(asked.request.job());
+  if (!job.ok()) return asked.reply(job.status());
+  const absl::StatusOr<v1::JobStatus> status =
+      jobs_.Status(*job, MonotonicNow());
+  if (!status.ok()) return asked.reply(status);
+  asked.reply(WithBooks(*status));
+}
+
+void Loop::On(StopCame& came) {
+  if (!Permit(came, TokenTable::For::kSteer, "stop")) return;
+  const absl::StatusOr<std::string> job = jobs_.Resolve(came.request.job());
+  if (!job.ok()) return came.reply(job.status());
+  v1::StopResponse response;
+  LiveJob* live = jobs_.Find(*job);
+  if (live == nullptr) {
+    const absl::StatusOr<v1::JobStatus> ended =
+        jobs_.Status(*job, MonotonicNow());
+    if (!ended.ok()) return came.reply(ended.status());
+    response.set_state(ended->state());
+    return came.reply(response);
+  }
+  Step(*live, StopAsked{came.request.exit_code(), v1::REASON_CODE_STOPPED,
+                        came.request.reason().empty() ? "stopped by request"
+                                                      : came.request.reason(),
+                        came.request.now()});
+  response.set_state(live->job.state());
+  // Who is told that a job ends can rely on it.
+  effects_.push_back({*job, Answer([response, reply = std::move(came.reply)](
+                                       const absl::Status& durable) {
+                        if (durable.ok()) return reply(response);
+                        reply(durable);
+                      })});
+}
+
+void Loop::On(DrainCame& came) {
+  if (!Permit(came, TokenTable::For::kSteer, "drain")) return;
+  came.reply(absl::FailedPreconditionError(
+      "this daemon does not drain nodes; send SIGTERM to the node's agent, or "
+      "end the job with `rollcall stop`"));
+}
+
+void Loop::On(TokenWanted& wanted) {
+  if (!Permit(wanted, TokenTable::For::kSteer, "token_create")) return;
+  v1::CreateTokenResponse response;
+  response.set_job(wanted.request.job().empty() ? options_.only_job
+                                                : wanted.request.job());
+  // The daemon's only job is any job of it.
+  if (wanted.request.job() == options_.only_job) wanted.request.clear_job();
+  *response.mutable_token() = MakeToken();
+  const absl::Status made =
+      access_.tokens().Create(response.token(), wanted.request, absl::Now());
+  if (!made.ok()) return wanted.reply(made);
+  logger_.Write(
+      Log::Level::kInfo,
+      absl::StrCat("event=token_created token=", response.token().id(),
+                   " role=", RoleWord(wanted.request.role()),
+                   " job=", response.job(), " address=", wanted.caller.address,
+                   " by=", wanted.caller.token.id()));
+  effects_.push_back(
+      {"", Answer([this, response,
+                   reply = std::move(wanted.reply)](const absl::Status&) {
+         if (!tokens_saved_.ok()) return reply(tokens_saved_);
+         reply(response);
+       })});
+}
+
+void Loop::On(TokensAsked& asked) {
+  if (!Permit(asked, TokenTable::For::kSteer, "token_list")) return;
+  v1::ListTokensResponse response;
+  for (v1::TokenStatus& token : access_.tokens().List(asked.request.job())) {
+    *response.add_tokens() = std::move(token);
+  }
+  asked.reply(response);
+}
+
+void Loop::On(TokenRevoked& revoked) {
+  if (!Permit(revoked, TokenTable::For::kSteer, "token_revoke")) return;
+  const std::string& id = revoked.request.id();
+  const absl::Status done =
+      access_.tokens().Revoke(id, revoked.caller.bound_to, absl::Now());
+  if (!done.ok()) return revoked.reply(done);
+  logger_.Write(Log::Level::kInfo,
+                absl::StrCat("event=token_revoked token=", id,
+                             " address=", revoked.caller.address,
+                             " by=", revoked.caller.token.id()));
+  effects_.push_back({"", Answer([this, reply = std::move(revoked.reply)](
+                                     const absl::Status&) {
+                        if (!tokens_saved_.ok()) return reply(tokens_saved_);
+                        reply(v1::RevokeTokenResponse());
+                      })});
+}
+
+void Loop::On(WatchOpened& opened) {
+  const std::optional<Denial> denial =
+      access_.Permit(opened.caller, TokenTable::For::kLook, "watch", opened.job,
+                     MonotonicNow());
+  if (denial.has_value()) {
+    return Later(denial->wait,
+                 [watcher = std::move(opened.watcher),
+                  status = denial->status] { watcher->End(status); });
+  }
+  if (options_.known) options_.known(opened.caller.peer);
+  watches_.Add(opened.id, opened.job, std::move(opened.watcher));
+}
+
+}  // namespace rollcall
