@@ -41,6 +41,7 @@ void Agent::On(const FromDaemon& from) {
   // What people and other nodes wrote ends up on a terminal here.
   const bool wordy = kind == v1::DaemonMessage::kWaiting ||
                      kind == v1::DaemonMessage::kAbort ||
+                     kind == v1::DaemonMessage::kNotice ||
                      kind == v1::DaemonMessage::kEnd;
   v1::DaemonMessage clean;
   if (wordy) {

@@ -211,18 +211,17 @@ absl::Status AdmitPrepared(const v1::Prepared& prepared) {
   RETURN_IF_REFUSED(AdmitGeneration("generation", prepared.generation()));
   RETURN_IF_REFUSED(AdmitCount("master_port", prepared.master_port(), 65535));
   RETURN_IF_REFUSED(AdmitNcclIds(prepared.nccl_ids()));
+  RETURN_IF_REFUSED(
+      AdmitCount("states", prepared.states_size(), Limits::ranks_per_node_max));
+  for (const v1::RankState& state : prepared.states()) {
+    RETURN_IF_REFUSED(AdmitCount("states.local_rank", state.local_rank(),
+                                 Limits::ranks_per_node_max - 1));
+  }
   return AdmitCount("warnings", prepared.warnings_size(), kWarningsMax);
 }
 
 absl::Status AdmitStopped(const v1::Stopped& stopped) {
-  RETURN_IF_REFUSED(AdmitGeneration("generation", stopped.generation()));
-  RETURN_IF_REFUSED(
-      AdmitCount("states", stopped.states_size(), Limits::ranks_per_node_max));
-  for (const v1::RankState& state : stopped.states()) {
-    RETURN_IF_REFUSED(AdmitCount("states.local_rank", state.local_rank(),
-                                 Limits::ranks_per_node_max - 1));
-  }
-  return absl::OkStatus();
+  return AdmitGeneration("generation", stopped.generation());
 }
 
 absl::Status AdmitExchange(const v1::ExchangeIn& exchange) {
@@ -421,6 +420,12 @@ absl::Status AdmitSeal(const v1::Seal& seal, const v1::World& world) {
     return Unfit("seal.master_address", expected, seal.master_address());
   }
   RETURN_IF_REFUSED(AdmitCount("seal.master_port", seal.master_port(), 65535));
+  if (seal.has_state_source() &&
+      seal.state_source().rank() >= world.world_size()) {
+    return Unfit("seal.state_source.rank",
+                 absl::StrCat("below ", world.world_size()),
+                 seal.state_source().rank());
+  }
   return AdmitNcclIds(seal.nccl_ids());
 }
 

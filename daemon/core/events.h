@@ -55,13 +55,22 @@ struct StopAsked {
   bool now = false;
 };
 
+// Somebody with an admin token takes a node out of the job for good.
+struct DrainAsked {
+  std::string node;
+  // Until its ranks are killed; InfiniteDuration: as v1::Notice has it.
+  absl::Duration deadline = absl::InfiniteDuration();
+  std::string reason;
+};
+
 // Time has passed. `late` is how much later than it asked the loop came round;
 // all leases are extended by it.
 struct Tick {
   absl::Duration late = absl::ZeroDuration();
 };
 
-using Event = std::variant<Attend, Said, StreamClosed, StopAsked, Tick>;
+using Event =
+    std::variant<Attend, Said, StreamClosed, StopAsked, DrainAsked, Tick>;
 
 // --- Actions ----------------------------------------------------------------
 
@@ -88,6 +97,7 @@ struct Journal {
     kCommitted = 3,   // body: Seal
     kEnded = 4,       // body: Reform, why the generation ended
     kRunEnded = 5,    // body: End
+    kLeaving = 6,     // body: Notice, who is to leave or that all are to end
   };
   Kind kind;
   uint64_t generation;

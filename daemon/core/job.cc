@@ -261,6 +261,8 @@ void Job::On(const StopAsked& stop) {
   Finish(std::move(end));
 }
 
+void Job::On(const DrainAsked&) {}
+
 void Job::On(const Tick& tick) {
   if (tick.late > kLate) {
     std::vector<Node*> waiting;

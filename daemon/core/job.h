@@ -50,6 +50,8 @@ struct JournalState {
   std::optional<v1::Proposal> proposal;
   // Its seal, where it was committed.
   std::optional<v1::Seal> seal;
+  // Who is to leave and is still here, or that all are to end.
+  std::optional<v1::Notice> leaving;
   // The run has ended.
   std::optional<v1::End> end;
   uint32_t restarts_charged = 0;
@@ -156,6 +158,7 @@ class Job {
   void On(const Said& said);
   void On(const StreamClosed& closed);
   void On(const StopAsked& stop);
+  void On(const DrainAsked& drain);
   void On(const Tick& tick);
 
   // Attending (job_attend.cc).

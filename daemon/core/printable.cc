@@ -103,6 +103,12 @@ void CleanDaemonMessage(v1::DaemonMessage& message) {
     case v1::DaemonMessage::kAbort:
       message.mutable_abort()->set_reason(Reason(message.abort().reason()));
       break;
+    case v1::DaemonMessage::kNotice:
+      message.mutable_notice()->set_reason(Reason(message.notice().reason()));
+      for (std::string& name : *message.mutable_notice()->mutable_nodes()) {
+        name = Printable(name, Limits::node_name_bytes_max);
+      }
+      break;
     case v1::DaemonMessage::kEnd: {
       v1::End& end = *message.mutable_end();
       end.set_reason(Reason(end.reason()));

@@ -40,7 +40,6 @@ v1::World BuildWorld(const v1::World& header,
   }
   world.set_world_size(next_rank);
   world.set_one_machine(plan.one_machine);
-  world.set_state_source(-1);
   return world;
 }
 

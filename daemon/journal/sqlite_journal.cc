@@ -18,8 +18,8 @@ namespace {
 
 // "rcjl": so that `file` and we can tell it from other databases.
 constexpr int64_t kApplicationId = 0x72636A6C;
-// 1 had no tokens.
-constexpr int64_t kSchemaVersion = 2;
+// 1 had no tokens, 2 not who is to leave.
+constexpr int64_t kSchemaVersion = 3;
 
 constexpr char kSchema[] = R"sql(
 CREATE TABLE runs (
@@ -31,7 +31,8 @@ CREATE TABLE runs (
   seal BLOB,
   run_end BLOB,
   charged INTEGER NOT NULL,
-  written_us INTEGER NOT NULL
+  written_us INTEGER NOT NULL,
+  leaving BLOB
 ) WITHOUT ROWID;
 CREATE TABLE headers (
   id INTEGER PRIMARY KEY,
@@ -54,7 +55,7 @@ CREATE TABLE IF NOT EXISTS tokens (
 
 constexpr char kColumns[] =
     "SELECT job, run, settings, generation, proposal, seal, run_end, charged, "
-    "written_us FROM runs";
+    "written_us, leaving FROM runs";
 
 // Why something ended, where the entry says it.
 v1::ReasonCode CodeOf(const Journal& action) {
@@ -144,7 +145,10 @@ absl::Status SqliteJournal::Prepare() {
   }
   if (empty) SyncFileAndFolder(file_, folder_.path());
   if (absl::Status s = Execute("PRAGMA synchronous = FULL"); !s.ok()) return s;
-  return empty ? MakeSchema() : Migrate();
+  if (empty) return MakeSchema();
+  const absl::StatusOr<int64_t> version = Number("PRAGMA user_version");
+  if (!version.ok()) return version.status();
+  return Migrate(*version);
 }
 
 absl::Status SqliteJournal::CheckFile(bool& empty) {
@@ -186,8 +190,10 @@ absl::Status SqliteJournal::MakeSchema() {
                      .c_str());
 }
 
-absl::Status SqliteJournal::Migrate() {
-  return Execute(absl::StrCat("BEGIN IMMEDIATE;", kTokens,
+absl::Status SqliteJournal::Migrate(int64_t from) {
+  if (from == kSchemaVersion) return absl::OkStatus();
+  const char* leaving = from < 3 ? "ALTER TABLE runs ADD leaving BLOB;" : "";
+  return Execute(absl::StrCat("BEGIN IMMEDIATE;", kTokens, leaving,
                               "PRAGMA user_version = ", kSchemaVersion,
                               "; COMMIT;")
                      .c_str());
@@ -259,8 +265,14 @@ absl::Status SqliteJournal::WriteState(const JournalEntry& entry,
       break;
     case Journal::Kind::kRunEnded:
       s = Run(database_,
-              "UPDATE runs SET proposal = NULL, seal = NULL, run_end = ?3, "
-              "written_us = ?4 WHERE job = ?1 AND run = ?2",
+              "UPDATE runs SET proposal = NULL, seal = NULL, leaving = NULL, "
+              "run_end = ?3, written_us = ?4 WHERE job = ?1 AND run = ?2",
+              entry.job, entry.run, body, written_us);
+      break;
+    case Journal::Kind::kLeaving:
+      s = Run(database_,
+              "UPDATE runs SET leaving = ?3, written_us = ?4 WHERE job = ?1 "
+              "AND run = ?2",
               entry.job, entry.run, body, written_us);
       break;
   }
@@ -315,7 +327,8 @@ absl::StatusOr<std::vector<JournaledRun>> SqliteJournal::Read(
     if (!run.state.settings.ParseFromString(rows->Text(2)) ||
         !Parse(rows->Bytes(4), run.state.proposal) ||
         !Parse(rows->Bytes(5), run.state.seal) ||
-        !Parse(rows->Bytes(6), run.state.end)) {
+        !Parse(rows->Bytes(6), run.state.end) ||
+        !Parse(rows->Bytes(9), run.state.leaving)) {
       return Damaged(absl::StrCat("the run of job ", run.job));
     }
     runs.push_back(std::move(run));

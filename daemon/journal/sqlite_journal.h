@@ -56,8 +56,8 @@ class SqliteJournal final : public JournalStore {
   absl::Status Prepare();
   absl::Status CheckFile(bool& empty);
   absl::Status MakeSchema();
-  // From an older schema to ours; safe to repeat.
-  absl::Status Migrate();
+  // From an older schema to ours.
+  absl::Status Migrate(int64_t from);
   absl::Status Write(const JournalEntry& entry, absl::Time written_at);
   absl::Status WriteState(const JournalEntry& entry, int64_t written_us);
   absl::Status Execute(const char* sql);

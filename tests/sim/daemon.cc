@@ -29,36 +29,6 @@ std::string CredentialOf(const std::string& run, const std::string& node,
   return absl::StrCat(run, "/", node, "/", incarnation);
 }
 
-void Fold(const Journal& entry, JournalState& state) {
-  switch (entry.kind) {
-    case Journal::Kind::kRunStarted:
-      CHECK(state.settings.ParseFromString(entry.body));
-      return;
-    case Journal::Kind::kProposed:
-      state.generation = std::max(state.generation, entry.generation);
-      CHECK(state.proposal.emplace().ParseFromString(entry.body));
-      state.seal.reset();
-      return;
-    case Journal::Kind::kCommitted:
-      if (entry.generation != state.generation) return;
-      CHECK(state.seal.emplace().ParseFromString(entry.body));
-      return;
-    case Journal::Kind::kEnded: {
-      v1::Reform reform;
-      CHECK(reform.ParseFromString(entry.body));
-      state.proposal.reset();
-      state.seal.reset();
-      state.restarts_charged = reform.restarts_charged();
-      return;
-    }
-    case Journal::Kind::kRunEnded:
-      state.proposal.reset();
-      state.seal.reset();
-      CHECK(state.end.emplace().ParseFromString(entry.body));
-      return;
-  }
-}
-
 Daemon::Daemon(World& world, Network& network, Chronicle& chronicle,
                const DaemonSettings& settings, Clock clock)
     : world_(world),
@@ -84,11 +54,16 @@ void Daemon::Start() {
     }
   }
   // Before anybody is let in.
-  for (const Journal& entry : entries_) Fold(entry, journal_);
+  for (const Journal& entry : entries_) FoldOwn(entry);
   entries_.clear();
   begun_ = true;
   CarryOut();
   Sleep();
+}
+
+void Daemon::FoldOwn(const Journal& entry) {
+  const absl::Status folded = Fold(entry, journal_);
+  CHECK(folded.ok());
 }
 
 void Daemon::MakeJob() {
@@ -427,7 +402,7 @@ void Daemon::OnCommitted(uint64_t life) {
 }
 
 void Daemon::MakeDurable() {
-  for (const Journal& entry : entries_) Fold(entry, journal_);
+  for (const Journal& entry : entries_) FoldOwn(entry);
   entries_.clear();
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "daemon/core/job.h"
+#include "daemon/journal/fold.h"
 #include "tests/sim/invariants.h"
 #include "tests/sim/network.h"
 #include "tests/sim/world.h"
@@ -95,6 +96,7 @@ class Daemon {
   void OnHello(Session& session, SessionId id, v1::Hello& hello);
   void TakeBack();
   void TakeUp();
+  void FoldOwn(const Journal& entry);
   void MakeJob();
   std::optional<Ended> Permit(const v1::Hello& hello) const;
   void AnswerEnded(Session& session, SessionId id, const v1::Hello& hello);
@@ -149,9 +151,6 @@ class Daemon {
 // What the daemon of a run gives to one life of a node's agent.
 std::string CredentialOf(const std::string& run, const std::string& node,
                          uint64_t incarnation);
-
-// What a journal's store does with one entry.
-void Fold(const Journal& entry, JournalState& state);
 
 }  // namespace rollcall::sim
 

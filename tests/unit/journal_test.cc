@@ -348,7 +348,7 @@ TEST_F(JournalTest, AnotherProgramsDatabaseIsRefused) {
 
 TEST_F(JournalTest, ANewerRollcallsFileIsRefused) {
   { const auto journal = MustOpen(); }
-  Sql(file(), "PRAGMA user_version = 3");
+  Sql(file(), "PRAGMA user_version = 4");
   const auto journal = Open();
   EXPECT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(std::string(journal.status().message()).find("newer"),
@@ -361,7 +361,9 @@ TEST_F(JournalTest, AnOlderRollcallsFileIsTakenUp) {
     MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3))});
   }
   // The first one knew no tokens.
-  Sql(file(), "DROP TABLE tokens; PRAGMA user_version = 1");
+  Sql(file(),
+      "DROP TABLE tokens; ALTER TABLE runs DROP leaving;"
+      "PRAGMA user_version = 1");
   for (int life = 0; life < 2; ++life) {
     const auto journal = MustOpen();
     ASSERT_NE(journal, nullptr);

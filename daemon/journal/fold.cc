@@ -1,0 +1,48 @@
+#include "daemon/journal/fold.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace rollcall {
+
+absl::Status Fold(const Journal& entry, JournalState& state) {
+  bool parsed = true;
+  switch (entry.kind) {
+    case Journal::Kind::kRunStarted:
+      parsed = state.settings.ParseFromString(entry.body);
+      break;
+    case Journal::Kind::kProposed:
+      state.generation = std::max(state.generation, entry.generation);
+      parsed = state.proposal.emplace().ParseFromString(entry.body);
+      state.seal.reset();
+      break;
+    case Journal::Kind::kCommitted:
+      if (entry.generation != state.generation) break;
+      parsed = state.seal.emplace().ParseFromString(entry.body);
+      break;
+    case Journal::Kind::kEnded: {
+      v1::Reform reform;
+      parsed = reform.ParseFromString(entry.body);
+      state.proposal.reset();
+      state.seal.reset();
+      state.restarts_charged = reform.restarts_charged();
+      break;
+    }
+    case Journal::Kind::kRunEnded:
+      state.proposal.reset();
+      state.seal.reset();
+      state.leaving.reset();
+      parsed = state.end.emplace().ParseFromString(entry.body);
+      break;
+    case Journal::Kind::kLeaving:
+      parsed = state.leaving.emplace().ParseFromString(entry.body);
+      break;
+  }
+  if (parsed) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the body of a journal entry of kind ",
+                   static_cast<int>(entry.kind), " cannot be read"));
+}
+
+}  // namespace rollcall

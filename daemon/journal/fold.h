@@ -1,0 +1,18 @@
+// Fold: what one entry makes of a run's state, for stores that keep the state
+// as one value. Pure; any thread.
+#ifndef ROLLCALL_DAEMON_JOURNAL_FOLD_H_
+#define ROLLCALL_DAEMON_JOURNAL_FOLD_H_
+
+#include "absl/status/status.h"
+#include "daemon/core/events.h"
+#include "daemon/core/job.h"
+
+namespace rollcall {
+
+// `state.run` stays as it is. INVALID_ARGUMENT: the entry's body is none of its
+// kind; `state` is then of no use any more.
+absl::Status Fold(const Journal& entry, JournalState& state);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_JOURNAL_FOLD_H_
