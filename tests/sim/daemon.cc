@@ -368,7 +368,7 @@ void Daemon::Collect(std::vector<Action> actions) {
     } else if (Log* log = std::get_if<Log>(&action)) {
       if (world_.tracing()) effects_.push_back(std::move(*log));
     } else {
-      effects_.push_back(Forget{});
+      effects_.emplace_back(std::in_place_type<Forget>);
     }
   }
 }
