@@ -240,7 +240,7 @@ class Job {
   v1::End RequeueEnd(const std::string& reason) const;
   void Ask(v1::NoticeKind kind, absl::Duration deadline,
            const std::string& reason);
-  v1::DaemonMessage NoticeNow() const;
+  v1::DaemonMessage NoticeNow(absl::Time now) const;
   void AtBoundary(Node& node);
   void EndAtBoundary();
   void DropPending();

@@ -286,7 +286,7 @@ void Job::TakeUp(Node& node, const v1::Held& held) {
     ToNode(node, message);
   }
   if (phase_ == Phase::kRunning && node.member() && pending_.has_value()) {
-    ToNode(node, NoticeNow());
+    ToNode(node, NoticeNow(now_));
   } else if (Leaves(node) && !barred_.contains(node.hello.node())) {
     // Nothing keeps it any more.
     LeaveAtOnce(node, node.reason);

@@ -140,7 +140,7 @@ void Job::Ask(v1::NoticeKind kind, absl::Duration deadline,
     at->second.at_boundary = at->second.finished();
     pending_->missing += !at->second.at_boundary;
   }
-  actions_.push_back(Send{MemberSessions(), NoticeNow()});
+  actions_.push_back(Send{MemberSessions(), NoticeNow(now_)});
   Say(Log::Level::kInfo,
       absl::StrCat("event=notice notice=", last_notice_, " generation=",
                    generation_, " kind=", v1::NoticeKind_Name(notice.kind()),
@@ -148,11 +148,11 @@ void Job::Ask(v1::NoticeKind kind, absl::Duration deadline,
   Changed();
 }
 
-v1::DaemonMessage Job::NoticeNow() const {
+v1::DaemonMessage Job::NoticeNow(absl::Time now) const {
   v1::DaemonMessage message;
   *message.mutable_notice() = pending_->notice;
   if (pending_->until != absl::InfiniteFuture()) {
-    ToProto(std::max(pending_->until - now_, absl::ZeroDuration()),
+    ToProto(std::max(pending_->until - now, absl::ZeroDuration()),
             message.mutable_notice()->mutable_deadline());
   }
   return message;
@@ -175,6 +175,11 @@ void Job::OnNoticeSeen(Node& node, const v1::NoticeSeen& seen) {
 void Job::AtBoundary(Node& node) {
   if (!pending_.has_value() || node.at_boundary) return;
   node.at_boundary = true;
+  // They come to the same boundary: the rest is never far behind, unless
+  // something is wrong with it.
+  if (pending_->until == absl::InfiniteFuture()) {
+    pending_->until = now_ + limits_.stop_grace + limits_.lease;
+  }
   CHECK_GT(pending_->missing, 0u);
   if (--pending_->missing == 0) EndAtBoundary();
 }
