@@ -303,7 +303,10 @@ void Node::Do(const StartRanks& start) {
 }
 
 void Node::Do(const StopRanks& stop) {
-  if (!group_.has_value() || group_->generation != stop.generation) return;
+  if (!group_.has_value() || stop.ranks.empty() ||
+      group_->generation != stop.ranks.front().generation) {
+    return;
+  }
   const Nanos grace = ToNanos(stop.grace);
   // Most go when they are told; some have to be killed.
   const Nanos takes =
@@ -318,6 +321,17 @@ void Node::Do(const StopRanks& stop) {
   world_.Schedule(die_at, Wake::Kind::kRanksDie, settings_.number,
                   group_->number);
 }
+
+// The ranks are plain commands: those that a notice reaches end by it.
+void Node::Do(const PassSignal& pass) {
+  if (!group_.has_value() || group_->stopping) return;
+  for (const RankLife& rank : pass.ranks) {
+    DieLater(rank.local_rank, 0, pass.signal,
+             world_.chance.Skewed(kMilli, kSecond));
+  }
+}
+
+void Node::Do(const RunChecks& run) { Feed(0, ChecksDone{run.request, {}}); }
 
 void Node::OnRanksDie(uint64_t number) {
   if (!group_.has_value() || group_->number != number) return;
@@ -356,9 +370,12 @@ void Node::EndRank(uint32_t local_rank, int code, int signal) {
 
 void Node::OnRanksGone(uint64_t number) {
   if (!group_.has_value() || group_->number != number) return;
-  const uint64_t generation = group_->generation;
+  RanksGone gone;
+  for (uint32_t rank = 0; rank < settings_.ranks; ++rank) {
+    gone.ranks.push_back({group_->generation, rank});
+  }
   Sweep();
-  Feed(0, RanksGone{generation});
+  Feed(0, std::move(gone));
 }
 
 void Node::DieLater(uint32_t local_rank, int code, int signal, Nanos after) {

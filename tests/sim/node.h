@@ -111,7 +111,11 @@ class Node {
   void Do(const Undo& undo);
   void Do(const StartRanks& start);
   void Do(const StopRanks& stop);
-  void Do(const PassSignal&) {}
+  void Do(const PassSignal& pass);
+  // No rank of this node is linked.
+  void Do(const AbortRanks&) {}
+  void Do(const TellNotice&) {}
+  void Do(const RunChecks& run);
   void Do(const AnswerExchange&) {}
   void Do(const FailExchanges&) {}
   void Do(const Report& report);
