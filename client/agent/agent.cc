@@ -7,18 +7,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/core/check.h"
+#include "daemon/core/durations.h"
 #include "daemon/core/exit_codes.h"
 
 namespace rollcall {
 Agent::Agent(const v1::Hello& hello, absl::Duration join_timeout,
-             const Limits& limits, absl::Time now)
+             const Limits& limits, absl::Time now, int preempt_signal)
     : hello_(hello),
       limits_(limits),
       now_(now),
       redial_at_(now),
       redial_delay_(limits.redial_first),
       give_up_at_(now + join_timeout),
-      heartbeat_(limits.heartbeat()) {
+      heartbeat_(limits.heartbeat()),
+      preempt_signal_(preempt_signal) {
   CHECK_NE(hello.incarnation(), 0u);
 }
 
@@ -39,7 +41,13 @@ std::vector<AgentAction> Agent::Step(const AgentEvent& event, absl::Time now) {
 
 absl::Time Agent::NextDeadline() const {
   if (exited_) return absl::InfiniteFuture();
-  absl::Time next = leave_by_;
+  absl::Time next = std::min(leave_by_, linger_until_);
+  if (notice_.has_value() && !notice_->over) {
+    next = std::min(next, notice_->kill_at);
+  }
+  for (const auto& [local_rank, rank] : living_) {
+    next = std::min(next, rank.answer_by);
+  }
   if (link_ == Link::kDown && !exit_.has_value()) {
     next = std::min(next, redial_at_);
   }
@@ -63,6 +71,12 @@ void Agent::On(const AgentTick&) {
     }
     Tell(std::move(message));
   }
+  StopWhoDidNotAnswer();
+  KillWhoseNoticeIsOver();
+  if (now_ >= linger_until_) {
+    linger_until_ = absl::InfiniteFuture();
+    EndGeneration(exit_->end->code(), exit_->reason, Keep::kNobody);
+  }
   if (now_ >= leave_by_) {
     leave_by_ = absl::InfiniteFuture();
     Leave(128 + leave_signal_, "asked to leave; the daemon did not answer");
@@ -84,6 +98,10 @@ void Agent::OnWaiting(const v1::Waiting& waiting) {
   std::string text;
   if (waiting.spare()) {
     text = "spare: all seats are taken; waiting for one";
+    // The world goes on without the ranks that wait here.
+    if (!running_.has_value() && !preparing_.has_value()) {
+      Stop(limits_.stop_grace);
+    }
   } else {
     text = absl::StrCat(
         waiting.present(), " of ", waiting.nodes_min(),
@@ -104,6 +122,7 @@ void Agent::OnWaiting(const v1::Waiting& waiting) {
 void Agent::On(const LeaveAsked& leave) {
   if (leave_signal_ != 0 || exit_.has_value()) {
     // Asked twice: at once.
+    linger_until_ = absl::InfiniteFuture();
     Stop(absl::ZeroDuration());
     if (!exit_.has_value()) {
       Leave(128 + leave.signal, absl::StrCat("signal ", leave.signal));
@@ -114,36 +133,86 @@ void Agent::On(const LeaveAsked& leave) {
   if (link_ != Link::kAttending) {
     return Leave(128 + leave.signal, absl::StrCat("signal ", leave.signal));
   }
-  leave_by_ = now_ + limits_.stop_grace + limits_.lease;
+  // The ranks come to a boundary, then they are stopped, and the daemon must
+  // have heard of both.
+  leave_by_ = now_ + 2 * limits_.stop_grace + limits_.lease + absl::Seconds(1);
+  SayLeaving();
+}
+
+void Agent::SayLeaving() {
   v1::AgentMessage message;
-  message.mutable_leaving()->set_reason(absl::StrCat("signal ", leave.signal));
+  message.mutable_leaving()->set_reason(absl::StrCat("signal ", leave_signal_));
+  ToProto(limits_.stop_grace, message.mutable_leaving()->mutable_deadline());
+  Tell(std::move(message));
+}
+
+void Agent::On(const RankAskedToLeave& asked) {
+  const auto at = living_.find(asked.local_rank);
+  // What our own signals made it say is nobody's wish.
+  if (at == living_.end() || !running_.has_value() || at->second.signalled ||
+      at->second.stopping || leave_signal_ != 0 || exit_.has_value()) {
+    return;
+  }
+  On(LeaveAsked{SIGTERM});
+}
+
+void Agent::On(const ChecksDone& done) {
+  v1::AgentMessage message;
+  message.mutable_check_report()->set_request(done.request);
+  for (const v1::CheckFinding& finding : done.findings) {
+    *message.mutable_check_report()->add_findings() = finding;
+  }
   Tell(std::move(message));
 }
 
 void Agent::On(const SignalCame& came) {
-  if (living_ != 0) actions_.push_back(PassSignal{came.signal});
+  std::vector<RankLife> lives;
+  for (const auto& [local_rank, rank] : living_) {
+    if (!rank.ended) lives.push_back({rank.born, local_rank});
+  }
+  if (!lives.empty()) {
+    actions_.push_back(PassSignal{std::move(lives), came.signal});
+  }
 }
 
 void Agent::OnEnd(const v1::End& end) {
-  if (end.now()) Stop(absl::ZeroDuration());
+  if (end.now()) {
+    linger_until_ = absl::InfiniteFuture();
+    Stop(absl::ZeroDuration());
+  }
   if (exit_.has_value() && exit_->end.has_value()) return;
   exit_.reset();
   // A person who pressed Ctrl-C gets what shells expect.
   const bool interrupted =
       leave_signal_ == SIGINT && end.code() == v1::REASON_CODE_LEAVING;
-  Leave(interrupted ? 128 + SIGINT : end.exit_code(), end.reason(), end);
+  const int code = interrupted ? 128 + SIGINT : end.exit_code();
+  const absl::Duration linger = FromProto(end.linger());
+  if (end.now() || living_.empty() || linger <= absl::ZeroDuration()) {
+    return Leave(code, end.reason(), end);
+  }
+  leave_by_ = absl::InfiniteFuture();
+  exit_ = Exit{code, end.reason(), end};
+  linger_until_ = now_ + linger;
+  DropPreparation();
+  Tell(Report::Kind::kState,
+       absl::StrCat("the job has ended: ", end.reason(),
+                    "; ranks that still live are left as they are for ",
+                    absl::FormatDuration(linger), ", or until a signal comes"));
 }
 
 void Agent::Leave(int code, const std::string& reason,
                   std::optional<v1::End> end) {
   if (exit_.has_value()) return;
+  leave_by_ = absl::InfiniteFuture();
+  const v1::ReasonCode why =
+      end.has_value() ? end->code() : v1::REASON_CODE_UNSPECIFIED;
   exit_ = Exit{code, reason, std::move(end)};
   DropPreparation();
-  EndGeneration(reason);
+  EndGeneration(why, reason, Keep::kNobody);
 }
 
 void Agent::MaybeExit() {
-  if (!exit_.has_value() || living_ != 0 || exited_) return;
+  if (!exit_.has_value() || !living_.empty() || exited_) return;
   exited_ = true;
   if (exit_->end.has_value() && link_ == Link::kAttending) {
     v1::AgentMessage message;

@@ -9,14 +9,17 @@
 //
 // Invariants:
 //   1. It never acts on a generation older than one it has seen.
-//   2. It says Prepared(g) only when no rank of an older generation lives here.
-//   3. Ranks of g are started once, after Commit(g), and only if Prepared(g)
-//      was said.
+//   2. It says Prepared(g), and Stopped(g), only when no rank lives here but
+//      linked ones that have torn their communicator down and wait.
+//   3. Ranks of g are started, and those that wait are given its world, once,
+//      after Commit(g), and only if Prepared(g) was said.
 //   4. Exit comes last, and only when no rank lives.
 #ifndef ROLLCALL_CLIENT_AGENT_AGENT_H_
 #define ROLLCALL_CLIENT_AGENT_AGENT_H_
 
+#include <csignal>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -27,8 +30,18 @@
 #include "absl/time/time.h"
 #include "daemon/core/limits.h"
 #include "rollcall/v1/membership.pb.h"
+#include "rollcall/v1/rank.pb.h"
 
 namespace rollcall {
+
+// One life of a local rank: the process that was started for `generation`. A
+// linked rank keeps it over later generations.
+struct RankLife {
+  uint64_t generation = 0;
+  uint32_t local_rank = 0;
+
+  bool operator==(const RankLife&) const = default;
+};
 
 // --- Events -----------------------------------------------------------------
 
@@ -69,7 +82,7 @@ struct PreparationFailed {
 
 // A rank's process has ended and been reaped.
 struct RankEnded {
-  uint64_t generation;
+  uint64_t generation;  // That it was started for: see RankLife.
   uint32_t local_rank;
   int code = 0;
   int signal = 0;
@@ -77,10 +90,36 @@ struct RankEnded {
   std::string error_file;
 };
 
-// The answer to StopRanks: no rank of the generation and no child of one is
+// The answer to StopRanks: these have ended, and nothing that they started is
 // left. Also told by itself once the last rank has ended and been swept after.
 struct RanksGone {
+  std::vector<RankLife> ranks;
+};
+
+// A linked rank attends, in the world of `generation`.
+struct RankAttended {
   uint64_t generation;
+  uint32_t local_rank;
+  bool elastic = false;
+};
+
+// Its stream has ended, and no newer one took its place: a plain rank now.
+struct RankUnlinked {
+  uint32_t local_rank;
+};
+
+// Answer to AbortRanks: it has torn its communicator down and waits.
+struct RankWaits {
+  uint64_t generation;
+  uint32_t local_rank;
+  uint64_t completed_step = 0;
+  bool whole_state = false;
+};
+
+// It stands at the boundary that a notice asked for.
+struct RankAtBoundary {
+  uint64_t generation;
+  uint32_t local_rank;
 };
 
 // A linked rank gives a value for a key (Rank.Exchange).
@@ -102,6 +141,17 @@ struct LeaveAsked {
   int signal;
 };
 
+// A linked rank got a signal that asks it to go: the node does, once.
+struct RankAskedToLeave {
+  uint32_t local_rank;
+};
+
+// The answer to RunChecks.
+struct ChecksDone {
+  uint64_t request;
+  std::vector<v1::CheckFinding> findings;
+};
+
 // A signal that means nothing to the agent and may mean something to its ranks
 // (SIGUSR2).
 struct SignalCame {
@@ -112,8 +162,10 @@ struct AgentTick {};
 
 using AgentEvent =
     std::variant<StreamUp, StreamDown, FromDaemon, PreparationDone,
-                 PreparationFailed, RankEnded, RanksGone, RankExchanged,
-                 RankProgressed, LeaveAsked, SignalCame, AgentTick>;
+                 PreparationFailed, RankEnded, RanksGone, RankAttended,
+                 RankUnlinked, RankWaits, RankAtBoundary, RankExchanged,
+                 RankProgressed, LeaveAsked, RankAskedToLeave, ChecksDone,
+                 SignalCame, AgentTick>;
 
 // --- Actions ----------------------------------------------------------------
 
@@ -142,22 +194,50 @@ struct Undo {
   uint64_t generation;
 };
 
+// Gives the node's ranks a world: those that wait for one get it, the others
+// are started as processes.
 struct StartRanks {
   v1::World world;
   v1::Seal seal;
   uint32_t node_rank;
+  // Local ranks, in order; together all of the node's.
+  std::vector<uint32_t> fresh;
+  std::vector<RankLife> waiting;
 };
 
-// SIGTERM to each rank's process group, SIGKILL after `grace`, then sweep what
+// The generation has ended: linked ranks that wait for its keys get ABORTED,
+// and all that attend are told to tear down. Elastic ones answer with
+// RankWaits; the others are stopped besides.
+struct AbortRanks {
+  uint64_t generation;
+  v1::ReasonCode code;
+  std::string reason;
+};
+
+// SIGTERM to each one's process group, SIGKILL after `grace`, then sweep what
 // they left. Repeated with a shorter grace: the shorter one counts.
 struct StopRanks {
-  uint64_t generation;
+  std::vector<RankLife> ranks;
   absl::Duration grace;
 };
 
-// To every living rank's process group.
+// To their process groups.
 struct PassSignal {
+  std::vector<RankLife> ranks;
   int signal;
+};
+
+// Linked ranks are told, also those that attend later in its generation, and
+// the notice file appears.
+struct TellNotice {
+  v1::RankNotice notice;
+  // For the file, where the notice itself has none.
+  absl::Duration deadline;
+};
+
+// The node's own checks, between generations; answered by ChecksDone.
+struct RunChecks {
+  uint64_t request;
 };
 
 // All values of a key, or why there are none, for the linked ranks that wait
@@ -188,8 +268,9 @@ struct Exit {
 };
 
 using AgentAction =
-    std::variant<Dial, Say, HangUp, Prepare, Undo, StartRanks, StopRanks,
-                 PassSignal, AnswerExchange, FailExchanges, Report, Exit>;
+    std::variant<Dial, Say, HangUp, Prepare, Undo, StartRanks, AbortRanks,
+                 StopRanks, PassSignal, TellNotice, RunChecks, AnswerExchange,
+                 FailExchanges, Report, Exit>;
 
 // --- The value --------------------------------------------------------------
 
@@ -197,9 +278,10 @@ class Agent {
  public:
   // `hello`: all that does not change between streams (job, node, token, facts,
   // ranks, settings, launcher, incarnation). `join_timeout`: how long to redial
-  // a daemon that has never welcomed us.
+  // a daemon that has never welcomed us. `preempt_signal`: how a notice reaches
+  // a plain rank.
   Agent(const v1::Hello& hello, absl::Duration join_timeout,
-        const Limits& limits, absl::Time now);
+        const Limits& limits, absl::Time now, int preempt_signal = SIGTERM);
 
   // The first actions: dials.
   std::vector<AgentAction> Start();
@@ -224,6 +306,12 @@ class Agent {
     uint32_t node_rank = 0;
     std::optional<v1::Prepared> done;
     bool said = false;
+    // Said at all: `said` is taken back where it has to be said anew.
+    bool promised = false;
+    // Committed, and a rank that was to wait has ended: started when what it
+    // left is gone.
+    std::string seal_bytes;
+    std::optional<v1::Seal> seal;
   };
 
   // A generation from its Commit to its end.
@@ -238,6 +326,34 @@ class Agent {
     uint64_t step = 0;
   };
 
+  // A rank's process, until what it left is gone.
+  struct Living {
+    uint64_t born = 0;  // The generation that it was started for.
+    bool ended = false;
+    bool linked = false;
+    bool elastic = false;
+    bool stopping = false;
+    absl::Time kill_at = absl::InfiniteFuture();
+    // Told of the notice by the preempt signal.
+    bool signalled = false;
+    bool at_boundary = false;
+    // An abort is to be answered by then.
+    absl::Time answer_by = absl::InfiniteFuture();
+    std::optional<v1::RankState> waits;
+  };
+
+  // The latest notice for the generation that runs.
+  struct Notice {
+    uint64_t number = 0;
+    // Plain ranks are killed then.
+    absl::Time kill_at = absl::InfiniteFuture();
+    bool over = false;  // They have been.
+    bool said = false;  // NoticeSeen.
+  };
+
+  // Whom the end of a generation takes along.
+  enum class Keep { kElastic, kNobody };
+
   // Values of one key from this node's ranks.
   struct Exchange {
     std::vector<std::optional<std::string>> values;
@@ -251,9 +367,15 @@ class Agent {
   void On(const PreparationFailed& failed);
   void On(const RankEnded& ended);
   void On(const RanksGone& gone);
+  void On(const RankAttended& attended);
+  void On(const RankUnlinked& unlinked);
+  void On(const RankWaits& waits);
+  void On(const RankAtBoundary& at);
   void On(const RankExchanged& exchanged);
   void On(const RankProgressed& progressed);
   void On(const LeaveAsked& leave);
+  void On(const RankAskedToLeave& asked);
+  void On(const ChecksDone& done);
   void On(const SignalCame& came);
   void On(const AgentTick& tick);
 
@@ -261,6 +383,7 @@ class Agent {
   void OnProposal(const v1::Proposal& proposal);
   void OnCommit(const v1::Commit& commit);
   void OnAbort(const v1::Abort& abort);
+  void OnNotice(const v1::Notice& notice);
   void OnEnd(const v1::End& end);
   void OnExchange(const v1::ExchangeOut& exchange);
   void OnWaiting(const v1::Waiting& waiting);
@@ -279,11 +402,27 @@ class Agent {
   void RefuseExchange(const std::string& key, absl::StatusCode code,
                       const std::string& why);
   void SayPreparedIfReady();
-  void SayStoppedIfGone();
+  void SayStoppedIfSettled();
+  void SayNoticeSeenIfThere();
+  void SayLeaving();
   void DropPreparation();
-  // The committed generation is over here: its ranks are stopped.
-  void EndGeneration(const std::string& reason);
-  void Stop(absl::Duration grace);
+  void StartIfSettled();
+  // Nobody lives here but ranks that wait for a world.
+  bool Settled() const;
+  Living* Find(uint64_t born, uint32_t local_rank);
+  // In the generation that runs.
+  Living* Attending(uint64_t generation, uint32_t local_rank);
+  // Whether the end of a rank is of no interest to the daemon.
+  bool OnOrder(const Living& rank, const RankEnded& ended) const;
+  void SayExited(const Living& rank, const RankEnded& ended);
+  void KillWhoseNoticeIsOver();
+  void StopWhoDidNotAnswer();
+  // The committed generation is over here.
+  void EndGeneration(v1::ReasonCode code, const std::string& reason, Keep keep);
+  void Stop(absl::Duration grace, Keep keep = Keep::kNobody);
+  // Of those that live, whom `which` takes.
+  void StopThose(absl::Duration grace,
+                 const std::function<bool(const Living&)>& which);
   // Stops what lives, then exits.
   void Leave(int code, const std::string& reason,
              std::optional<v1::End> end = std::nullopt);
@@ -317,17 +456,22 @@ class Agent {
   std::optional<Running> running_;
   // How many of its exits the Hello of this stream has told.
   size_t exits_in_hello_ = 0;
-  // Generation whose ranks, or what they left, live here; 0: none.
-  uint64_t living_ = 0;
-  bool stopping_ = false;
-  absl::Time kill_at_ = absl::InfiniteFuture();
+  // The last one that has ended here; 0: none.
+  uint64_t ended_generation_ = 0;
+  // By local rank.
+  std::map<uint32_t, Living> living_;
+  std::optional<Notice> notice_;
   uint64_t stopped_to_say_ = 0;
+  bool stopped_said_ = false;  // On this stream.
   std::map<std::string, Exchange> exchanges_;
   std::vector<v1::ExchangeOut> answered_;  // The latest last.
 
+  const int preempt_signal_;
   int leave_signal_ = 0;
   absl::Time leave_by_ = absl::InfiniteFuture();
   std::optional<Exit> exit_;
+  // The scene is left as it is until then.
+  absl::Time linger_until_ = absl::InfiniteFuture();
   bool exited_ = false;
 };
 

@@ -76,18 +76,16 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   welcomed_ = true;
   if (preparing_.has_value()) preparing_->said = false;
   SayPreparedIfReady();
-  SayStoppedIfGone();
+  stopped_said_ = false;
+  SayStoppedIfSettled();
   SayLateExits();
+  if (notice_.has_value()) notice_->said = false;
+  SayNoticeSeenIfThere();
   for (auto& [key, exchange] : exchanges_) {
     if (exchange.said) SayExchange(key, exchange);
   }
   SayAnswered();
-  if (leave_signal_ != 0) {
-    v1::AgentMessage message;
-    message.mutable_leaving()->set_reason(
-        absl::StrCat("signal ", leave_signal_));
-    Tell(std::move(message));
-  }
+  if (leave_signal_ != 0) SayLeaving();
 }
 
 // Of ranks that ended between this stream's Hello and its Welcome.
@@ -116,7 +114,7 @@ void Agent::On(const StreamDown& down) {
     Tell(Report::Kind::kWarning,
          absl::StrCat("lost the daemon (", last_error_, "); redialling for ",
                       absl::FormatDuration(limits_.daemon_grace),
-                      living_ != 0 ? ", the ranks run on" : ""));
+                      !living_.empty() ? ", the ranks run on" : ""));
   }
   Refused(down);
   if (exit_.has_value()) return;
@@ -210,7 +208,7 @@ void Agent::AttendAnew(uint64_t incarnation, const std::string& why) {
   Tell(Report::Kind::kWarning, absl::StrCat(why, "; attending anew"));
   hello_.set_incarnation(incarnation);
   DropPreparation();
-  EndGeneration(why);
+  EndGeneration(v1::REASON_CODE_LOST_LEASE, why, Keep::kNobody);
   stopped_to_say_ = 0;
 }
 

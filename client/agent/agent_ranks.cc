@@ -15,22 +15,53 @@ constexpr size_t kErrorBytesMax = 4 << 10;
 
 }  // namespace
 
+Agent::Living* Agent::Find(uint64_t born, uint32_t local_rank) {
+  const auto at = living_.find(local_rank);
+  if (at == living_.end() || at->second.born != born) return nullptr;
+  return &at->second;
+}
+
 void Agent::On(const RankEnded& ended) {
-  if (ended.generation != living_ || !running_.has_value()) {
-    // Stopped on our order. What a signal of somebody else's did before ours
-    // could, the daemon still wants to know: it may be the root cause.
-    const bool foreign = ended.signal == SIGSEGV || ended.signal == SIGBUS ||
-                         (ended.signal == SIGKILL && now_ < kill_at_);
-    if (ended.generation != living_ || !foreign) return;
+  Living* rank = Find(ended.generation, ended.local_rank);
+  if (rank == nullptr || rank->ended) return;
+  const bool on_order = OnOrder(*rank, ended);
+  rank->ended = true;
+  rank->elastic = rank->linked = false;
+  rank->answer_by = absl::InfiniteFuture();
+  if (!on_order) SayExited(*rank, ended);
+  if (running_.has_value()) return SayNoticeSeenIfThere();
+  // It waited, or was about to: what it was prepared for goes on without it.
+  if (rank->waits.has_value() && preparing_.has_value()) {
+    preparing_->said = false;
   }
+  rank->waits.reset();
+  StopThose(limits_.stop_grace, [rank](const Living& other) {
+    return &other == rank && !other.stopping;
+  });
+}
+
+bool Agent::OnOrder(const Living& rank, const RankEnded& ended) const {
+  if (running_.has_value()) return false;
+  // Stopped on our order. What a signal of somebody else's did before ours
+  // could, the daemon still wants to know: it may be the root cause.
+  const bool foreign = ended.signal == SIGSEGV || ended.signal == SIGBUS ||
+                       (ended.signal == SIGKILL && now_ < rank.kill_at);
+  return !foreign;
+}
+
+void Agent::SayExited(const Living& rank, const RankEnded& ended) {
   v1::RankExited exited;
-  exited.set_generation(ended.generation);
+  exited.set_generation(running_.has_value() ? running_->generation
+                                             : ended_generation_);
   exited.set_local_rank(ended.local_rank);
   exited.set_code(ended.code);
   exited.set_signal(ended.signal);
   exited.set_stderr_tail(ended.stderr_tail);
   exited.set_error_file(ended.error_file);
   if (running_.has_value()) {
+    const bool killed = rank.stopping && ended.signal == SIGKILL;
+    exited.set_stopped_by_agent(
+        killed || (rank.signalled && ended.signal == preempt_signal_));
     if (running_->exits.size() >= running_->ranks) return;
     running_->exits.push_back(exited);
   }
@@ -40,12 +71,14 @@ void Agent::On(const RankEnded& ended) {
 }
 
 void Agent::On(const RanksGone& gone) {
-  if (gone.generation != living_) return;
-  living_ = 0;
-  stopping_ = false;
-  kill_at_ = absl::InfiniteFuture();
-  SayStoppedIfGone();
+  for (const RankLife& life : gone.ranks) {
+    if (Find(life.generation, life.local_rank) != nullptr) {
+      living_.erase(life.local_rank);
+    }
+  }
+  SayStoppedIfSettled();
   SayPreparedIfReady();
+  StartIfSettled();
 }
 
 void Agent::On(const RankProgressed& progressed) {

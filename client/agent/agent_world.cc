@@ -1,4 +1,5 @@
 // Agent: worlds, from their proposal to their end.
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -64,10 +65,13 @@ void Agent::On(const FromDaemon& from) {
       return OnEnd(m.end());
     case v1::DaemonMessage::kExchange:
       return OnExchange(m.exchange());
+    case v1::DaemonMessage::kNotice:
+      return OnNotice(m.notice());
+    case v1::DaemonMessage::kCheckRequest:
+      actions_.push_back(RunChecks{m.check_request().request()});
+      return;
     // Of a newer daemon; this agent has nothing to do for them.
     case v1::DaemonMessage::kProbe:
-    case v1::DaemonMessage::kNotice:
-    case v1::DaemonMessage::kCheckRequest:
     case v1::DaemonMessage::KIND_NOT_SET:
       return;
   }
@@ -81,7 +85,9 @@ void Agent::OnProposal(const v1::Proposal& proposal) {
   const v1::Member* row = world.ok() ? RowOf(*world, hello_.node()) : nullptr;
   DropPreparation();
   EndGeneration(
-      absl::StrCat("generation ", proposal.generation(), " takes its place"));
+      v1::REASON_CODE_UNSPECIFIED,
+      absl::StrCat("generation ", proposal.generation(), " takes its place"),
+      Keep::kElastic);
   stopped_to_say_ = 0;  // Prepared says as much.
   if (row == nullptr || row->ranks() != hello_.ranks()) {
     v1::AgentMessage message;
@@ -136,17 +142,22 @@ void Agent::On(const PreparationFailed& failed) {
 
 void Agent::SayPreparedIfReady() {
   if (!preparing_.has_value() || !preparing_->done.has_value() ||
-      preparing_->said || living_ != 0 || link_ != Link::kAttending) {
+      preparing_->said || preparing_->seal.has_value() || !Settled() ||
+      link_ != Link::kAttending) {
     return;
   }
-  preparing_->said = true;
+  preparing_->said = preparing_->promised = true;
   v1::AgentMessage message;
   *message.mutable_prepared() = *preparing_->done;
+  for (const auto& [local_rank, rank] : living_) {
+    *message.mutable_prepared()->add_states() = *rank.waits;
+  }
   Tell(std::move(message));
 }
 
 void Agent::OnCommit(const v1::Commit& commit) {
-  if (!preparing_.has_value() || !preparing_->said ||
+  if (!preparing_.has_value() || !preparing_->promised ||
+      preparing_->seal.has_value() ||
       preparing_->world.generation() != commit.generation()) {
     return;
   }
@@ -159,25 +170,47 @@ void Agent::OnCommit(const v1::Commit& commit) {
                               "another version of rollcall"));
   }
   CleanSeal(seal);
+  preparing_->seal_bytes = commit.seal();
+  preparing_->seal = std::move(seal);
+  StartIfSettled();
+}
+
+void Agent::StartIfSettled() {
+  if (!preparing_.has_value() || !preparing_->seal.has_value() || !Settled()) {
+    return;
+  }
+  const v1::World& world = preparing_->world;
   running_ = Running();
-  running_->generation = commit.generation();
+  running_->generation = world.generation();
   running_->ranks = hello_.ranks();
   running_->first_rank =
-      preparing_->world.members(static_cast<int>(preparing_->node_rank))
-          .first_rank();
-  running_->world_size = static_cast<int>(preparing_->world.world_size());
+      world.members(static_cast<int>(preparing_->node_rank)).first_rank();
+  running_->world_size = static_cast<int>(world.world_size());
   running_->world_bytes = std::move(preparing_->world_bytes);
-  running_->seal_bytes = commit.seal();
-  living_ = commit.generation();
-  stopping_ = false;
-  kill_at_ = absl::InfiniteFuture();
+  running_->seal_bytes = std::move(preparing_->seal_bytes);
+  StartRanks start;
+  for (uint32_t local = 0; local < hello_.ranks(); ++local) {
+    const auto [at, fresh] = living_.try_emplace(local);
+    if (fresh) {
+      at->second.born = world.generation();
+      start.fresh.push_back(local);
+    } else {
+      at->second.waits.reset();
+      start.waiting.push_back({at->second.born, local});
+    }
+  }
   Tell(Report::Kind::kState,
-       absl::StrCat("generation ", commit.generation(), ": node rank ",
-                    preparing_->node_rank, " of ",
-                    preparing_->world.members_size(), ", world size ",
-                    preparing_->world.world_size()));
-  actions_.push_back(StartRanks{std::move(preparing_->world), std::move(seal),
-                                preparing_->node_rank});
+       absl::StrCat("generation ", world.generation(), ": node rank ",
+                    preparing_->node_rank, " of ", world.members_size(),
+                    ", world size ", world.world_size(),
+                    start.waiting.empty()
+                        ? ""
+                        : absl::StrCat(", ", start.waiting.size(), " of ",
+                                       hello_.ranks(), " ranks lived on")));
+  start.node_rank = preparing_->node_rank;
+  start.seal = *std::move(preparing_->seal);
+  start.world = std::move(preparing_->world);
+  actions_.push_back(std::move(start));
   preparing_.reset();
 }
 
@@ -190,18 +223,27 @@ void Agent::OnAbort(const v1::Abort& abort) {
     Tell(Report::Kind::kState, absl::StrCat("generation ", abort.generation(),
                                             " ended: ", abort.reason()));
   }
-  EndGeneration(abort.reason());
+  EndGeneration(abort.code(), abort.reason(), Keep::kElastic);
   stopped_to_say_ = abort.generation();
-  SayStoppedIfGone();
+  stopped_said_ = false;
+  SayStoppedIfSettled();
 }
 
-void Agent::SayStoppedIfGone() {
-  if (stopped_to_say_ == 0 || living_ != 0 || link_ != Link::kAttending) {
+void Agent::SayStoppedIfSettled() {
+  if (stopped_to_say_ == 0 || stopped_said_ || !Settled() ||
+      link_ != Link::kAttending) {
     return;
   }
+  stopped_said_ = true;
   v1::AgentMessage message;
   message.mutable_stopped()->set_generation(stopped_to_say_);
   Tell(std::move(message));
+}
+
+bool Agent::Settled() const {
+  return std::all_of(living_.begin(), living_.end(), [](const auto& entry) {
+    return entry.second.waits.has_value();
+  });
 }
 
 void Agent::DropPreparation() {
@@ -210,23 +252,57 @@ void Agent::DropPreparation() {
   preparing_.reset();
 }
 
-void Agent::EndGeneration(const std::string& reason) {
+void Agent::EndGeneration(v1::ReasonCode code, const std::string& reason,
+                          Keep keep) {
   if (running_.has_value()) {
-    actions_.push_back(FailExchanges{running_->generation, reason});
+    ended_generation_ = running_->generation;
+    actions_.push_back(AbortRanks{running_->generation, code, reason});
     running_.reset();
     exchanges_.clear();
     answered_.clear();
   }
-  Stop(limits_.stop_grace);
+  Stop(limits_.stop_grace, keep);
+  notice_.reset();
 }
 
-void Agent::Stop(absl::Duration grace) {
-  if (living_ == 0) return;
+void Agent::Stop(absl::Duration grace, Keep keep) {
+  const auto kept = [keep](const Living& rank) {
+    return keep == Keep::kElastic && rank.elastic && !rank.ended &&
+           !rank.stopping;
+  };
+  for (auto& [local_rank, rank] : living_) {
+    if (kept(rank)) {
+      if (!rank.waits.has_value() && rank.answer_by == absl::InfiniteFuture()) {
+        rank.answer_by = now_ + grace;
+      }
+    }
+  }
+  // Who was told by a signal has had some of its time, or all of it.
+  if (notice_.has_value()) {
+    const absl::Duration left =
+        std::clamp(notice_->kill_at - now_, absl::ZeroDuration(), grace);
+    StopThose(left, [&](const Living& rank) {
+      return rank.signalled && !kept(rank);
+    });
+  }
+  StopThose(grace, [&](const Living& rank) {
+    return !(notice_.has_value() && rank.signalled) && !kept(rank);
+  });
+}
+
+void Agent::StopThose(absl::Duration grace,
+                      const std::function<bool(const Living&)>& which) {
   const absl::Time kill_at = now_ + grace;
-  if (stopping_ && kill_at >= kill_at_) return;
-  stopping_ = true;
-  kill_at_ = kill_at;
-  actions_.push_back(StopRanks{living_, grace});
+  std::vector<RankLife> told;
+  for (auto& [local_rank, rank] : living_) {
+    if (!which(rank) || (rank.stopping && kill_at >= rank.kill_at)) continue;
+    rank.stopping = true;
+    rank.kill_at = kill_at;
+    rank.answer_by = absl::InfiniteFuture();
+    rank.waits.reset();
+    told.push_back({rank.born, local_rank});
+  }
+  if (!told.empty()) actions_.push_back(StopRanks{std::move(told), grace});
 }
 
 }  // namespace rollcall

@@ -97,7 +97,7 @@ bool SendAll(int fd, const std::string& text) {
 }  // namespace
 
 Guard::Guard(std::string self, std::string marker) : self_(std::move(self)) {
-  kin_.marker = std::move(marker);
+  kin_.markers.push_back(std::move(marker));
 }
 
 Guard::~Guard() {
@@ -123,7 +123,7 @@ absl::Status Guard::Start() {
   theirs.LeaveStandard();
   // It finds its orders on its line when it comes up: an agent that is killed
   // right after this spawn has told all.
-  std::string all = absl::StrCat("marker ", kin_.marker, "\n");
+  std::string all = absl::StrCat("marker ", kin_.markers[0], "\n");
   for (const RankSession& session : kin_.sessions) {
     absl::StrAppend(&all, SessionLine(session));
   }
@@ -156,16 +156,18 @@ void Guard::AddCgroup(const std::string& folder) {
   Tell(CgroupLine(folder));
 }
 
-void Guard::ForgetAll() {
+void Guard::Forget(const Kin& gone) {
   std::string all;
-  for (const RankSession& session : kin_.sessions) {
+  for (const RankSession& session : gone.sessions) {
     absl::StrAppend(&all, "forget ", session.id, "\n");
+    std::erase_if(kin_.sessions, [&](const RankSession& known) {
+      return known.id == session.id;
+    });
   }
-  for (const std::string& folder : kin_.cgroups) {
+  for (const std::string& folder : gone.cgroups) {
     absl::StrAppend(&all, "forget ", folder, "\n");
+    std::erase(kin_.cgroups, folder);
   }
-  kin_.sessions.clear();
-  kin_.cgroups.clear();
   Tell(all);
 }
 
@@ -195,7 +197,7 @@ void GuardOrders::Read(absl::string_view line) {
   if (order == "done") {
     done_ = true;
   } else if (order == "marker") {
-    kin_.marker = std::string(rest);
+    kin_.markers.assign(1, std::string(rest));
   } else if (order == "session") {
     const std::vector<absl::string_view> numbers = absl::StrSplit(rest, ' ');
     RankSession session;

@@ -53,7 +53,7 @@ class Guard {
   // does not read is ended here; `watched` then tells.
   void AddSession(const RankSession& session);
   void AddCgroup(const std::string& folder);
-  void ForgetAll();
+  void Forget(const Kin& gone);
 
   bool running() const { return pid_ > 0; }
   pid_t pid() const { return pid_; }

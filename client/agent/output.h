@@ -19,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "client/agent/fd.h"
@@ -83,6 +84,9 @@ class RankStream {
   // Reads what is there now, however full the writer is.
   void Drain(absl::Time now);
 
+  // For lines from now on.
+  void SetPrefix(std::string prefix) { prefix_ = std::move(prefix); }
+
   // As if the rank had printed it.
   void Say(const std::string& line, absl::Time now);
 
@@ -98,7 +102,7 @@ class RankStream {
   void Pass(const std::vector<std::string>& lines);
 
   Fd pipe_;
-  const std::string prefix_;
+  std::string prefix_;
   OutputWriter& writer_;
   const std::shared_ptr<OutputTarget> terminal_;
   const std::shared_ptr<OutputTarget> log_;

@@ -59,8 +59,7 @@ class Processes::Keeper {
 
   absl::Status Start(uint64_t generation,
                      const std::vector<RankCommand>& ranks);
-  void Stop(uint64_t generation, absl::Duration grace);
-  void Signal(int signal);
+  RankGroup& group() { return *group_; }
   void Quit() { quitting_ = true; }
 
  private:
@@ -94,7 +93,9 @@ Processes::Keeper::Keeper(ProcessesOptions options, Callbacks callbacks)
       bell_(std::make_shared<Fd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
       orders_(/*most=*/64),
       writer_([bell = bell_] { Ring(*bell); }),
-      guard_(options_.self, options_.marker) {
+      guard_(options_.self, options_.marker),
+      group_(std::make_unique<RankGroup>(
+          RankGroup::House{options_, callbacks_, poller_, writer_, guard_})) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -112,14 +113,13 @@ void Processes::Keeper::Run() {
   while (!quitting_) {
     Advance();
     const absl::Time now = MonotonicNow();
-    absl::Time next = guard_due_;
-    if (group_) next = std::min(next, group_->NextDeadline());
+    const absl::Time next = std::min(guard_due_, group_->NextDeadline());
     for (const uint64_t token : poller_.Wait(next - now)) {
       if (token == kWakeToken) {
         Silence(*bell_);
       } else if (token == kGuardToken) {
         BuryGuard();
-      } else if (group_) {
+      } else {
         group_->OnReadable(token, MonotonicNow());
       }
     }
@@ -139,12 +139,7 @@ void Processes::Keeper::Advance() {
           absl::StrCat("rollcall: ", status.message(), "; trying again\n"));
     }
   }
-  if (!group_) return;
   group_->Advance(now);
-  if (!group_->gone()) return;
-  const uint64_t generation = group_->generation();
-  group_.reset();
-  callbacks_.gone({generation});
 }
 
 // Starts a guard, or sets the time for the next attempt.
@@ -173,32 +168,11 @@ void Processes::Keeper::BuryGuard() {
 
 absl::Status Processes::Keeper::Start(uint64_t generation,
                                       const std::vector<RankCommand>& ranks) {
-  if (group_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("generation ", generation, " cannot start: generation ",
-                     group_->generation(), " still lives here"));
-  }
   // Nobody runs without a guard.
   if (!guard_.running()) {
     if (const absl::Status status = CallGuard(); !status.ok()) return status;
   }
-  auto group = RankGroup::Start(
-      {options_, callbacks_, poller_, writer_, guard_}, generation, ranks);
-  if (!group.ok()) return group.status();
-  group_ = *std::move(group);
-  return absl::OkStatus();
-}
-
-void Processes::Keeper::Stop(uint64_t generation, absl::Duration grace) {
-  if (group_ && group_->generation() == generation) {
-    group_->Stop(grace, MonotonicNow());
-  } else {
-    callbacks_.gone({generation});
-  }
-}
-
-void Processes::Keeper::Signal(int signal) {
-  if (group_) group_->Signal(signal);
+  return group_->Start(generation, ranks);
 }
 
 Processes::Processes(ProcessesOptions options, Callbacks callbacks) {
@@ -226,12 +200,21 @@ absl::Status Processes::Start(uint64_t generation,
   return answer->get_future().get();
 }
 
-void Processes::Stop(uint64_t generation, absl::Duration grace) {
-  keeper_->Give([=](Keeper& keeper) { keeper.Stop(generation, grace); });
+void Processes::Stop(std::vector<RankLife> ranks, absl::Duration grace) {
+  keeper_->Give([ranks = std::move(ranks), grace](Keeper& keeper) {
+    keeper.group().Stop(ranks, grace, MonotonicNow());
+  });
 }
 
-void Processes::Signal(int signal) {
-  keeper_->Give([=](Keeper& keeper) { keeper.Signal(signal); });
+void Processes::Signal(std::vector<RankLife> ranks, int signal) {
+  keeper_->Give([ranks = std::move(ranks), signal](Keeper& keeper) {
+    keeper.group().Signal(ranks, signal);
+  });
+}
+
+void Processes::Rename(uint32_t local_rank, uint32_t rank) {
+  keeper_->Give(
+      [=](Keeper& keeper) { keeper.group().Rename(local_rank, rank); });
 }
 
 }  // namespace rollcall

@@ -31,6 +31,9 @@ struct RankCommand {
   // TORCHELASTIC_ERROR_FILE of this rank, read back when it failed; may be
   // empty.
   std::string error_file;
+  // An entry of its environment that no other rank's has, "NAME=value": by it
+  // its descendants are found while others live. May be empty.
+  std::string marker;
 };
 
 struct ProcessesOptions {
@@ -52,9 +55,8 @@ class Processes {
  public:
   struct Callbacks {
     std::function<void(RankEnded)> ended;
-    // All ranks of the generation have ended, nothing that they started is
-    // left, and their output is written (a terminal that takes none is waited
-    // for two seconds).
+    // These have ended, nothing that they started is left, and their output is
+    // written (a terminal that takes none is waited for two seconds).
     std::function<void(RanksGone)> gone;
   };
 
@@ -62,23 +64,28 @@ class Processes {
   // Kills what is left.
   ~Processes();
 
-  // Starts all ranks of a generation. A command that cannot be executed ends
-  // as a rank does, with code 127 (not found) or 126 (not executable) and the
-  // reason as its stderr tail, as a shell has it. All ranks start or none.
-  // RESOURCE_EXHAUSTED: no process could be made. UNAVAILABLE: no guard could
-  // be started; retry later. FAILED_PRECONDITION: an earlier generation is not
-  // gone yet. INVALID_ARGUMENT: a command is empty.
+  // Starts ranks for a generation, beside those that live. A command that
+  // cannot be executed ends as a rank does, with code 127 (not found) or 126
+  // (not executable) and the reason as its stderr tail, as a shell has it. All
+  // ranks start or none. RESOURCE_EXHAUSTED: no process could be made.
+  // UNAVAILABLE: no guard could be started; retry later. FAILED_PRECONDITION:
+  // an earlier life of a local rank is not gone yet. INVALID_ARGUMENT: a
+  // command is empty.
   absl::Status Start(uint64_t generation,
                      const std::vector<RankCommand>& ranks);
 
-  // SIGTERM to all process groups of the generation now, SIGKILL after `grace`,
-  // then the sweep, then Callbacks::gone. A second call with a shorter grace
-  // shortens it. Without living ranks: `gone` at once (also where the
-  // generation was never started, and again where it is gone already).
-  void Stop(uint64_t generation, absl::Duration grace);
+  // SIGTERM to their process groups now, SIGKILL after `grace`, then the sweep
+  // of what they left, then Callbacks::gone; others live on. A second call with
+  // a shorter grace shortens it. Who does not live here is gone at once. Ranks
+  // that end by themselves are swept when they are stopped, or when the last
+  // has ended.
+  void Stop(std::vector<RankLife> ranks, absl::Duration grace);
 
-  // Sends a signal to every living rank's process group.
-  void Signal(int signal);
+  // Sends a signal to the process groups of those whose leader lives.
+  void Signal(std::vector<RankLife> ranks, int signal);
+
+  // A rank lives on under another number, for the prefix of its lines.
+  void Rename(uint32_t local_rank, uint32_t rank);
 
  private:
   class Keeper;

@@ -1,12 +1,16 @@
-// RankGroup: the ranks of one generation on this node, from fork to the sweep.
+// RankGroup: the ranks that live on this node, from fork to the sweep.
 //
 // A part of Processes: it is told what its poller saw and what time it is, and
-// says when it is gone. It never waits, but for a sweep (half a second at
-// most).
+// says who is gone. It never waits, but for a sweep (half a second at most).
 //
-// A rank that has ended stays unreaped until the whole group has been swept: so
-// long, its number names it and its session alone, and a signal to its process
-// group can hit nobody else.
+// Ranks come in batches and may go one by one. Those that have ended and were
+// told to stop are swept together, by what they alone are known by (session,
+// cgroup, marker), while others live on; those that nobody told wait for the
+// last to end, and then by the marker that all share besides.
+//
+// A rank that has ended stays unreaped until it has been swept: so long, its
+// number names it and its session alone, and a signal to its process group can
+// hit nobody else.
 //
 // Thread rule: one thread, which outlives the ranks (fork_exec.h).
 #ifndef ROLLCALL_CLIENT_AGENT_RANK_GROUP_H_
@@ -14,6 +18,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,19 +47,20 @@ class RankGroup {
     Guard& guard;
   };
 
-  // Forks all, tells the guard, and only then lets them go: all or none.
-  static absl::StatusOr<std::unique_ptr<RankGroup>> Start(
-      const House& house, uint64_t generation,
-      const std::vector<RankCommand>& commands);
-
+  explicit RankGroup(const House& house);
   // Kills what is left and sweeps once, telling nobody.
   ~RankGroup();
 
-  uint64_t generation() const { return generation_; }
+  // Forks all, tells the guard, and only then lets them go: all or none. See
+  // Processes.
+  absl::Status Start(uint64_t generation,
+                     const std::vector<RankCommand>& commands);
 
-  // See Processes.
-  void Stop(absl::Duration grace, absl::Time now);
-  void Signal(int signal);
+  // See Processes. Whoever is not here is gone.
+  void Stop(const std::vector<RankLife>& ranks, absl::Duration grace,
+            absl::Time now);
+  void Signal(const std::vector<RankLife>& ranks, int signal);
+  void Rename(uint32_t local_rank, uint32_t rank);
 
   // The poller saw this token.
   void OnReadable(uint64_t token, absl::Time now);
@@ -63,64 +69,70 @@ class RankGroup {
   void Advance(absl::Time now);
   absl::Time NextDeadline() const;
 
-  // Everything has ended and been written.
-  bool gone() const { return phase_ == Phase::kGone; }
-
  private:
-  enum class Phase {
-    kRunning,   // Leaders live.
-    kLeaving,   // They have ended; others of their groups have their grace.
-    kSweeping,  // What is left is being killed.
-    kWriting,   // Nobody is left; the last output is on its way.
-    kGone,
-  };
-
   struct Rank {
+    RankLife life;
     RankCommand command;
     ForkedRank process;
+    std::optional<RankCgroup> cgroup;
     std::unique_ptr<ExitWatch> watch;
     std::unique_ptr<RankStream> out;
     std::unique_ptr<RankStream> err;
     bool ended = false;
+    bool stopping = false;
+    bool killed = false;
+    absl::Time kill_at = absl::InfiniteFuture();
+    // Reaped; its last output is on its way until then at the latest.
+    std::optional<absl::Time> written_by;
+
+    bool swept() const { return written_by.has_value(); }
+  };
+  using Ranks = std::map<uint64_t, Rank>;
+
+  // How far those are that are to go and have all ended.
+  enum class Phase {
+    kRunning,   // Leaders live.
+    kLeaving,   // They have ended; others of their groups have their grace.
+    kSweeping,  // What is left is being killed.
   };
 
-  // Tokens: which * 4 + kind.
+  // Tokens: number * 4 + kind.
   enum Kind : uint64_t { kExit, kOut, kErr, kLeaver };
 
-  RankGroup(const House& house, uint64_t generation);
-
-  absl::Status ForkAll(const std::vector<RankCommand>& commands);
-  absl::Status Watch(Rank& rank, uint64_t which);
-  void Abandon();
-  std::unique_ptr<RankStream> MakeStream(const RankCommand& command, Fd pipe,
+  absl::Status Fork(uint64_t generation, const RankCommand& command,
+                    Ranks& forked);
+  absl::Status Watch(uint64_t number, Rank& rank);
+  void Abandon(Ranks& forked);
+  std::unique_ptr<RankStream> MakeStream(const Rank& rank, Fd pipe,
                                          bool is_err);
+  Rank* Find(const RankLife& life);
+  bool AnyLives() const;
+  // Those that are to go: told to, or all, once none lives.
+  std::vector<Rank*> Going();
   void OnExit(Rank& rank, absl::Time now);
   void ReadStream(RankStream& stream, absl::Time now);
   void CloseStream(RankStream& stream);
   void SetPaused(bool paused);
-  void SignalGroups(int signal, bool ended_too);
-  bool AwaitLeavers();
+  void SignalGroup(const Rank& rank, int signal);
+  void Depart(absl::Time now);
+  bool AwaitLeavers(const std::vector<Rank*>& going);
   void DropLeavers();
-  void SweepOnce(absl::Time now);
-  void Settle(absl::Time now);
+  void SweepOnce(const std::vector<Rank*>& going, absl::Time now);
+  void Settle(Rank& rank, absl::Time now);
+  void TellGone(absl::Time now);
   void Warn(const std::string& text);
-  Kin TheirKin() const;
+  Kin KinOf(const std::vector<Rank*>& ranks) const;
 
   const House house_;
-  const uint64_t generation_;
   const std::shared_ptr<OutputTarget> stdout_;
   const std::shared_ptr<OutputTarget> stderr_;
-  std::optional<RankCgroup> cgroup_;
-  std::vector<Rank> ranks_;
-  size_t living_ = 0;
+  // By a number of their own, which is never used again.
+  Ranks ranks_;
+  uint64_t numbers_ = 0;
   Phase phase_ = Phase::kRunning;
-  bool stopping_ = false;
-  bool killed_ = false;
   bool paused_ = false;
   bool warned_left_ = false;
-  absl::Time kill_at_ = absl::InfiniteFuture();
   absl::Time sweep_at_ = absl::InfiniteFuture();
-  absl::Time written_by_ = absl::InfiniteFuture();
   // Processes of the ranks' groups that are still using their grace.
   std::vector<Fd> leavers_;
   size_t leavers_living_ = 0;

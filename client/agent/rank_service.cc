@@ -104,8 +104,10 @@ class RankService::Core : public v1::Rank::CallbackService {
                                      v1::ExchangeResponse*) override;
 
   void SetWorld(const v1::World& world, const v1::Seal& seal,
-                uint32_t node_rank);
-  void EndWorld(uint64_t generation, const std::string& reason);
+                uint32_t node_rank, const std::vector<uint32_t>& waiting);
+  void EndWorld(uint64_t generation, v1::ReasonCode code,
+                const std::string& reason);
+  void Tell(const v1::RankNotice& notice);
   void FailExchanges(uint64_t generation, const std::string& reason);
   void Answer(const v1::ExchangeOut& exchange);
 
@@ -117,6 +119,7 @@ class RankService::Core : public v1::Rank::CallbackService {
     v1::World world;
     v1::Seal seal;
     uint32_t node_rank;
+    std::optional<v1::RankNotice> notice;
   };
 
   grpc::Status Enter(Waiter* waiter);
@@ -126,6 +129,8 @@ class RankService::Core : public v1::Rank::CallbackService {
   std::optional<grpc::Status> Hear(Stream* stream,
                                    const v1::RankMessage& message);
   std::optional<grpc::Status> Greet(Stream* stream, const v1::RankHello& hello);
+  std::optional<grpc::Status> Pass(uint32_t local_rank,
+                                   const v1::RankMessage& message);
   void Gone(Stream* stream);
   v1::AgentReply WorldFor(uint32_t local_rank)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -335,19 +340,45 @@ void RankService::Core::Stream::OnWriteDone(bool ok) {
 std::optional<grpc::Status> RankService::Core::Hear(
     Stream* stream, const v1::RankMessage& message) {
   if (message.has_hello()) return Greet(stream, message.hello());
+  uint32_t local_rank = 0;
   {
     MutexLock lock(mutex_);
     if (!stream->local_rank_) {
       return Refuse(grpc::StatusCode::INVALID_ARGUMENT,
                     "the first message must be a RankHello");
     }
+    local_rank = *stream->local_rank_;
   }
-  if (message.has_progress()) {
-    // One that is dropped is made good by the next.
-    post_(RankProgressed{message.progress().generation(),
-                         message.progress().step()});
+  return Pass(local_rank, message);
+}
+
+std::optional<grpc::Status> RankService::Core::Pass(
+    uint32_t local_rank, const v1::RankMessage& message) {
+  bool taken = true;
+  switch (message.kind_case()) {
+    case v1::RankMessage::kProgress:
+      // One that is dropped is made good by the next.
+      post_(RankProgressed{message.progress().generation(),
+                           message.progress().step()});
+      break;
+    case v1::RankMessage::kStopped:
+      taken = post_(RankWaits{message.stopped().generation(), local_rank,
+                              message.stopped().completed_step(),
+                              message.stopped().whole_state()});
+      break;
+    case v1::RankMessage::kNoticeSeen:
+      taken =
+          post_(RankAtBoundary{message.notice_seen().generation(), local_rank});
+      break;
+    case v1::RankMessage::kLeave:
+      taken = post_(RankAskedToLeave{local_rank});
+      break;
+    default:
+      break;  // Of a newer library; nothing that the agent must know.
   }
-  return std::nullopt;
+  if (taken) return std::nullopt;
+  return Refuse(grpc::StatusCode::UNAVAILABLE,
+                "the agent is behind with its work");
 }
 
 std::optional<grpc::Status> RankService::Core::Greet(
@@ -355,6 +386,8 @@ std::optional<grpc::Status> RankService::Core::Greet(
   using Code = grpc::StatusCode;
   StreamRef older;
   v1::AgentReply reply;
+  std::optional<v1::RankNotice> notice;
+  uint64_t generation = 0;
   {
     MutexLock lock(mutex_);
     if (stream->local_rank_) {
@@ -377,11 +410,21 @@ std::optional<grpc::Status> RankService::Core::Greet(
     stream->local_rank_ = hello.local_rank();
     older = std::exchange(ranks_[hello.local_rank()], streams_[stream]);
     reply = WorldFor(hello.local_rank());
+    notice = open_->notice;
+    generation = open_->world.generation();
   }
   if (older != nullptr) {
     older->End(Refuse(Code::ABORTED, "a newer process has this local rank"));
   }
   stream->Send(std::move(reply));
+  if (notice) {
+    v1::AgentReply told;
+    *told.mutable_notice() = *std::move(notice);
+    stream->Send(std::move(told));
+  }
+  if (!post_(RankAttended{generation, hello.local_rank(), hello.elastic()})) {
+    return Refuse(Code::UNAVAILABLE, "the agent is behind with its work");
+  }
   return std::nullopt;
 }
 
@@ -399,23 +442,52 @@ v1::AgentReply RankService::Core::WorldFor(uint32_t local_rank) {
 
 void RankService::Core::Gone(Stream* stream) {
   StreamRef last;  // Deleted without the lock.
-  MutexLock lock(mutex_);
-  auto found = streams_.find(stream);
-  if (found == streams_.end()) return;
-  last = std::move(found->second);
-  streams_.erase(found);
-  if (!stream->local_rank_) return;
-  auto rank = ranks_.find(*stream->local_rank_);
-  if (rank != ranks_.end() && rank->second == last) ranks_.erase(rank);
+  {
+    MutexLock lock(mutex_);
+    auto found = streams_.find(stream);
+    if (found == streams_.end()) return;
+    last = std::move(found->second);
+    streams_.erase(found);
+    if (!stream->local_rank_) return;
+    auto rank = ranks_.find(*stream->local_rank_);
+    if (rank == ranks_.end() || rank->second != last) return;
+    ranks_.erase(rank);
+  }
+  post_(RankUnlinked{*last->local_rank_});
 }
 
 void RankService::Core::SetWorld(const v1::World& world, const v1::Seal& seal,
-                                 uint32_t node_rank) {
-  MutexLock lock(mutex_);
-  open_ = Open{world, seal, node_rank};
+                                 uint32_t node_rank,
+                                 const std::vector<uint32_t>& waiting) {
+  std::vector<std::pair<StreamRef, v1::AgentReply>> told;
+  {
+    MutexLock lock(mutex_);
+    open_ = Open{world, seal, node_rank, {}};
+    for (const uint32_t local_rank : waiting) {
+      const auto at = ranks_.find(local_rank);
+      // One whose stream has just broken: its end is on its way to the loop.
+      if (at != ranks_.end()) {
+        told.emplace_back(at->second, WorldFor(local_rank));
+      }
+    }
+  }
+  for (auto& [stream, reply] : told) stream->Send(std::move(reply));
 }
 
-void RankService::Core::EndWorld(uint64_t generation,
+void RankService::Core::Tell(const v1::RankNotice& notice) {
+  std::vector<StreamRef> told;
+  {
+    MutexLock lock(mutex_);
+    if (!open_ || open_->world.generation() != notice.generation()) return;
+    open_->notice = notice;
+    for (const auto& [rank, stream] : ranks_) told.push_back(stream);
+  }
+  v1::AgentReply reply;
+  *reply.mutable_notice() = notice;
+  for (const StreamRef& stream : told) stream->Send(reply);
+}
+
+void RankService::Core::EndWorld(uint64_t generation, v1::ReasonCode code,
                                  const std::string& reason) {
   std::vector<StreamRef> told;
   {
@@ -427,6 +499,7 @@ void RankService::Core::EndWorld(uint64_t generation,
   }
   v1::AgentReply reply;
   reply.mutable_abort()->set_generation(generation);
+  reply.mutable_abort()->set_code(code);
   reply.mutable_abort()->set_reason(reason);
   for (const StreamRef& stream : told) stream->Send(reply);
   FailExchanges(generation, reason);
@@ -478,13 +551,17 @@ RankService::~RankService() {
 }
 
 void RankService::SetWorld(const v1::World& world, const v1::Seal& seal,
-                           uint32_t node_rank) {
-  core_->SetWorld(world, seal, node_rank);
+                           uint32_t node_rank,
+                           const std::vector<uint32_t>& waiting) {
+  core_->SetWorld(world, seal, node_rank, waiting);
 }
 
-void RankService::EndWorld(uint64_t generation, const std::string& reason) {
-  core_->EndWorld(generation, reason);
+void RankService::EndWorld(uint64_t generation, v1::ReasonCode code,
+                           const std::string& reason) {
+  core_->EndWorld(generation, code, reason);
 }
+
+void RankService::Tell(const v1::RankNotice& notice) { core_->Tell(notice); }
 
 void RankService::FailExchanges(uint64_t generation,
                                 const std::string& reason) {

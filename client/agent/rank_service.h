@@ -1,5 +1,5 @@
-// RankService: the agent's Unix socket, where linked ranks get their world and
-// exchange values.
+// RankService: the agent's Unix socket, where linked ranks get their worlds and
+// notices, exchange values, and say where they stand.
 //
 // It holds who is connected and who waits for which key, and nothing else: what
 // an exchange needs from other nodes is the agent core's business. Who may
@@ -19,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/agent/agent.h"
@@ -39,13 +40,18 @@ class RankService {
   // Ends all calls.
   ~RankService();
 
-  // The world that ranks which attend from now on are told.
+  // The world that ranks which attend from now on are told. `waiting`: local
+  // ranks that attend and wait for it; they are told now.
   void SetWorld(const v1::World& world, const v1::Seal& seal,
-                uint32_t node_rank);
+                uint32_t node_rank, const std::vector<uint32_t>& waiting = {});
 
   // Ends a generation for the ranks: those that wait for a key get ABORTED,
   // those that attend are told to tear down.
-  void EndWorld(uint64_t generation, const std::string& reason);
+  void EndWorld(uint64_t generation, v1::ReasonCode code,
+                const std::string& reason);
+
+  // For ranks that attend, or will, in the world that it is for.
+  void Tell(const v1::RankNotice& notice);
 
   // Those that wait for a key of this generation or an older one get ABORTED.
   void FailExchanges(uint64_t generation, const std::string& reason);

@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -24,6 +26,7 @@
 #include "client/agent/daemon_stream.h"
 #include "client/agent/endpoint_round.h"
 #include "client/agent/fd.h"
+#include "client/agent/node_checks.h"
 #include "client/agent/preparation.h"
 #include "client/agent/processes.h"
 #include "client/agent/rank_environment.h"
@@ -131,8 +134,11 @@ class Session {
   void Do(const Prepare& prepare);
   void Do(const Undo& undo);
   void Do(const StartRanks& start);
+  void Do(const AbortRanks& abort);
   void Do(const StopRanks& stop);
   void Do(const PassSignal& pass);
+  void Do(const TellNotice& tell);
+  void Do(const RunChecks& run);
   void Do(const AnswerExchange& answer);
   void Do(const FailExchanges& fail);
   void Do(const Report& report);
@@ -142,12 +148,15 @@ class Session {
   void Judge(AgentEvent& event);
   StreamDown Down(absl::Status status, std::optional<v1::Refusal> refusal);
   bool EnsureRankService();
-  // The ranks of this node that --once leaves to be started.
-  uint32_t RanksToStart(const StartRanks& start) const;
-  void NotStarted(const StartRanks& start, uint32_t from, int code,
-                  const std::string& why);
+  // Of the fresh ranks, those that --once leaves to be started.
+  std::vector<uint32_t> RanksToStart(const StartRanks& start) const;
+  void NotStarted(uint64_t generation, const std::vector<uint32_t>& ranks,
+                  int code, const std::string& why);
+  void DropFolders(const StartRanks& start);
   void SampleProgress();
-  void WriteNotice(absl::Duration grace);
+  // Into the files of those ranks; of all where there are none.
+  void WriteNotice(const std::vector<RankLife>& ranks, const char* kind,
+                   absl::Duration deadline);
   void Post(AgentEvent event) { inbox_.PostAlways({0, std::move(event)}); }
 
   AgentOptions options_;
@@ -158,6 +167,7 @@ class Session {
   SignalThread signals_{inbox_};
   Preparation preparation_;
   Processes processes_;
+  NodeChecks checks_;
   std::unique_ptr<RankService> rank_service_;
   std::unique_ptr<DaemonStream> stream_;
   uint64_t dial_ = 0;
@@ -166,10 +176,23 @@ class Session {
   // Of the generation whose ranks were started last.
   uint64_t started_generation_ = 0;
   std::vector<std::string> progress_files_;
-  std::string notice_file_;
+  // Notice files by the generations that ranks here were started for; some
+  // live on.
+  std::map<uint64_t, std::string> notice_files_;
   uint64_t progress_ = 0;
   std::optional<AgentResult> result_;
 };
+
+NodeChecksOptions ForChecks(const AgentOptions& options,
+                            const RunFolder& folder) {
+  NodeChecksOptions wanted;
+  wanted.run_folder = folder.path();
+  wanted.log_dir = options.log_dir;
+  wanted.gpus =
+      std::max(options.hello.facts().gpu_count(),
+               static_cast<uint32_t>(options.hello.facts().gpus_size()));
+  return wanted;
+}
 
 PreparationOptions ForPreparation(const AgentOptions& options) {
   PreparationOptions wanted;
@@ -194,7 +217,7 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
     : options_(std::move(options)),
       folder_(std::move(folder)),
       agent_(options_.hello, options_.join_timeout, options_.limits,
-             MonotonicNow()),
+             MonotonicNow(), options_.preempt_signal),
       preparation_(ForPreparation(options_),
                    [this](std::variant<PreparationDone, PreparationFailed> r) {
                      std::visit([this](auto&& e) { Post(std::move(e)); },
@@ -202,7 +225,9 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
                    }),
       processes_(ForProcesses(options_, *folder_),
                  {[this](RankEnded e) { Post(std::move(e)); },
-                  [this](RanksGone e) { Post(e); }}),
+                  [this](RanksGone e) { Post(std::move(e)); }}),
+      checks_(ForChecks(options_, *folder_),
+              [this](ChecksDone e) { Post(std::move(e)); }),
       round_(options_.endpoints.size()) {}
 
 AgentResult Session::Run() {
@@ -320,7 +345,12 @@ void Session::Do(const Undo& undo) {
 bool Session::EnsureRankService() {
   if (rank_service_ != nullptr) return true;
   auto service = RankService::Start(folder_->socket(), [this](AgentEvent e) {
-    return inbox_.Post({0, std::move(e)});
+    // As many as there are streams, and nothing would make one good.
+    if (!std::holds_alternative<RankUnlinked>(e)) {
+      return inbox_.Post({0, std::move(e)});
+    }
+    Post(std::move(e));
+    return true;
   });
   if (!service.ok()) {
     Do(Report{
@@ -332,21 +362,40 @@ bool Session::EnsureRankService() {
   return true;
 }
 
-uint32_t Session::RanksToStart(const StartRanks& start) const {
-  const uint32_t ranks = start.world.members(start.node_rank).ranks();
-  if (!options_.once) return ranks;
-  return start.node_rank == 0 ? std::min(ranks, 1u) : 0;
+std::vector<uint32_t> Session::RanksToStart(const StartRanks& start) const {
+  std::vector<uint32_t> ranks = start.fresh;
+  if (options_.once) {
+    std::erase_if(ranks, [&](uint32_t local_rank) {
+      return start.node_rank != 0 || local_rank != 0;
+    });
+  }
+  return ranks;
 }
 
-void Session::NotStarted(const StartRanks& start, uint32_t from, int code,
+void Session::NotStarted(uint64_t generation,
+                         const std::vector<uint32_t>& ranks, int code,
                          const std::string& why) {
-  const uint64_t generation = start.world.generation();
-  const uint32_t ranks = start.world.members(start.node_rank).ranks();
-  for (uint32_t local = from; local < ranks; ++local) {
-    Post(RankEnded{generation, local, code, 0, why, ""});
+  if (ranks.empty()) return;
+  RanksGone gone;
+  for (const uint32_t local_rank : ranks) {
+    Post(RankEnded{generation, local_rank, code, 0, why, ""});
+    gone.ranks.push_back({generation, local_rank});
   }
-  // `gone` is what tells that nothing is left of a generation.
-  if (from == 0) Post(RanksGone{generation});
+  Post(std::move(gone));
+}
+
+// The files of generations that no rank here knows any more.
+void Session::DropFolders(const StartRanks& start) {
+  std::set<uint64_t> kept;
+  for (const RankLife& life : start.waiting) kept.insert(life.generation);
+  for (auto at = notice_files_.begin(); at != notice_files_.end();) {
+    if (kept.contains(at->first)) {
+      ++at;
+      continue;
+    }
+    folder_->Remove(at->first);
+    at = notice_files_.erase(at);
+  }
 }
 
 void Session::Do(const StartRanks& start) {
@@ -354,24 +403,29 @@ void Session::Do(const StartRanks& start) {
   const RankFiles files =
       NameRankFiles(folder_->path(), folder_->socket(), start.world, start.seal,
                     start.node_rank);
-  folder_->Remove(started_generation_);
+  DropFolders(start);
   started_generation_ = generation;
   progress_files_ = files.progress_files;
-  notice_file_ = files.notice_file;
+  notice_files_[generation] = files.notice_file;
   progress_ = 0;
 
-  const uint32_t ranks = RanksToStart(start);
-  if (absl::Status wrote = WriteRankFiles(files, start.world, start.seal);
-      !wrote.ok()) {
-    NotStarted(start, 0, kNotStarted, std::string(wrote.message()));
-    return;
+  const absl::Status wrote = WriteRankFiles(files, start.world, start.seal);
+  const v1::Member& me = start.world.members(start.node_rank);
+  std::vector<uint32_t> waiting;
+  for (const RankLife& life : start.waiting) {
+    waiting.push_back(life.local_rank);
+    processes_.Rename(life.local_rank, me.first_rank() + life.local_rank);
   }
   if (EnsureRankService()) {
-    rank_service_->SetWorld(start.world, start.seal, start.node_rank);
+    rank_service_->SetWorld(start.world, start.seal, start.node_rank, waiting);
   }
+  if (!wrote.ok()) {
+    return NotStarted(generation, start.fresh, kNotStarted,
+                      std::string(wrote.message()));
+  }
+  const std::vector<uint32_t> ranks = RanksToStart(start);
   std::vector<RankCommand> commands;
-  const v1::Member& me = start.world.members(start.node_rank);
-  for (uint32_t local = 0; local < ranks; ++local) {
+  for (const uint32_t local : ranks) {
     RankCommand command;
     command.local_rank = local;
     command.rank = me.first_rank() + local;
@@ -382,40 +436,71 @@ void Session::Do(const StartRanks& start) {
     if (local < files.error_files.size()) {
       command.error_file = files.error_files[local];
     }
+    if (local < files.progress_files.size()) {
+      command.marker =
+          absl::StrCat("ROLLCALL_PROGRESS=", files.progress_files[local]);
+    }
     commands.push_back(std::move(command));
   }
   preparation_.ReleasePort(generation);
   if (!commands.empty()) {
     if (absl::Status began = processes_.Start(generation, commands);
         !began.ok()) {
-      NotStarted(start, 0, kNotStarted, std::string(began.message()));
-      return;
+      return NotStarted(generation, start.fresh, kNotStarted,
+                        std::string(began.message()));
     }
   }
-  NotStarted(start, ranks, 0, "");
+  std::vector<uint32_t> left;
+  std::set_difference(start.fresh.begin(), start.fresh.end(), ranks.begin(),
+                      ranks.end(), std::back_inserter(left));
+  NotStarted(generation, left, 0, "");
+}
+
+void Session::Do(const AbortRanks& abort) {
+  if (rank_service_ != nullptr) {
+    rank_service_->EndWorld(abort.generation, abort.code, abort.reason);
+  }
 }
 
 void Session::Do(const StopRanks& stop) {
-  if (rank_service_ != nullptr) {
-    rank_service_->EndWorld(stop.generation, "the generation has ended");
-  }
   // Before the signal, so that who is woken by it finds it.
-  if (stop.generation == started_generation_) WriteNotice(stop.grace);
-  processes_.Stop(stop.generation, stop.grace);
+  WriteNotice(stop.ranks, "stop", stop.grace);
+  processes_.Stop(stop.ranks, stop.grace);
 }
 
-void Session::WriteNotice(absl::Duration grace) {
-  const absl::Time deadline = absl::Now() + grace;
+void Session::Do(const TellNotice& tell) {
+  const char* kind = tell.notice.kind() == v1::NOTICE_KIND_GROW    ? "grow"
+                     : tell.notice.kind() == v1::NOTICE_KIND_DRAIN ? "drain"
+                                                                   : "preempt";
+  WriteNotice({}, kind, tell.deadline);
+  if (rank_service_ != nullptr) rank_service_->Tell(tell.notice);
+}
+
+void Session::Do(const RunChecks& run) { checks_.Run(run.request); }
+
+void Session::WriteNotice(const std::vector<RankLife>& ranks, const char* kind,
+                          absl::Duration deadline) {
   const nlohmann::ordered_json notice = {
-      {"kind", "stop"}, {"deadline", absl::ToUnixSeconds(deadline)}};
-  const absl::Status wrote = WriteFileAtomically(
-      notice_file_, absl::StrCat(notice.dump(), "\n"), 0644);
-  // The signal comes all the same.
-  if (!wrote.ok())
-    Do(Report{Report::Kind::kWarning, std::string(wrote.message())});
+      {"kind", kind},
+      {"deadline", absl::ToUnixSeconds(absl::Now() + deadline)}};
+  for (const auto& [generation, path] : notice_files_) {
+    const bool theirs = std::any_of(ranks.begin(), ranks.end(),
+                                    [&, of = generation](const RankLife& life) {
+                                      return life.generation == of;
+                                    });
+    if (!ranks.empty() && !theirs) continue;
+    const absl::Status wrote =
+        WriteFileAtomically(path, absl::StrCat(notice.dump(), "\n"), 0644);
+    // The signal comes all the same.
+    if (!wrote.ok()) {
+      Do(Report{Report::Kind::kWarning, std::string(wrote.message())});
+    }
+  }
 }
 
-void Session::Do(const PassSignal& pass) { processes_.Signal(pass.signal); }
+void Session::Do(const PassSignal& pass) {
+  processes_.Signal(pass.ranks, pass.signal);
+}
 
 void Session::Do(const AnswerExchange& answer) {
   if (rank_service_ != nullptr) rank_service_->Answer(answer.exchange);

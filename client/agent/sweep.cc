@@ -126,35 +126,41 @@ std::optional<Stat> ReadStat(pid_t pid) {
   return stat;
 }
 
-// Whether the entry is in the environment; `bytes`: how long that is.
-bool ReadMarker(pid_t pid, const std::string& marker, size_t* bytes) {
+using Markers = std::set<std::string>;
+
+// Whether any of the entries is in the environment; `bytes`: how long that is.
+bool ReadMarkers(pid_t pid, const Markers& markers, size_t longest,
+                 size_t* bytes) {
   bool found = false;
-  // What of the current entry has matched; longer than the marker: it differs.
-  size_t matched = 0;
-  const size_t differs = marker.size() + 1;
+  // The current entry, no longer than one that differs for its length.
+  std::string entry;
   ReadPieces(absl::StrCat("/proc/", pid, "/environ"), kEnvironBytesMost,
              [&](std::string_view piece) {
                *bytes += piece.size();
                for (const char c : piece) {
                  if (c == '\0') {
-                   if (matched == marker.size()) found = true;
-                   matched = 0;
-                 } else if (matched < marker.size() && marker[matched] == c) {
-                   ++matched;
-                 } else {
-                   matched = differs;
+                   found |= markers.contains(entry);
+                   entry.clear();
+                 } else if (entry.size() <= longest) {
+                   entry += c;
                  }
                }
                return !found;
              });
-  return found || matched == marker.size();
+  return found || markers.contains(entry);
 }
 
-bool HasMarker(const Stat& process, const std::string& marker) {
-  if (marker.empty() || process.OfTheKernel() || !process.Alive()) return false;
+bool HasMarker(const Stat& process, const Markers& markers) {
+  if (markers.empty() || process.OfTheKernel() || !process.Alive()) {
+    return false;
+  }
+  size_t longest = 0;
+  for (const std::string& marker : markers) {
+    longest = std::max(longest, marker.size());
+  }
   for (int i = 0; i < kExecTries; ++i) {
     size_t bytes = 0;
-    if (ReadMarker(process.pid, marker, &bytes)) return true;
+    if (ReadMarkers(process.pid, markers, longest, &bytes)) return true;
     if (bytes > 0) break;
     // In the middle of an exec it has none for a moment.
     sched_yield();
@@ -174,8 +180,7 @@ void WalkProc(Meet meet) {
 
 // Walks until nobody new is met: the list is taken before its processes are
 // read, and one that has ended by then may have left a child.
-std::map<pid_t, Stat> AllProcesses(const std::string& marker,
-                                   uint64_t earliest) {
+std::map<pid_t, Stat> AllProcesses(const Markers& markers, uint64_t earliest) {
   std::map<pid_t, Stat> all;
   std::set<pid_t> met;
   bool grown = true;
@@ -186,7 +191,7 @@ std::map<pid_t, Stat> AllProcesses(const std::string& marker,
       grown = true;
       auto stat = ReadStat(pid);
       if (!stat) return;
-      stat->marked = stat->start_ticks >= earliest && HasMarker(*stat, marker);
+      stat->marked = stat->start_ticks >= earliest && HasMarker(*stat, markers);
       all.emplace(pid, *stat);
     });
   }
@@ -216,7 +221,9 @@ bool InSession(const std::map<pid_t, Stat>& all, const Stat& process,
 class Finder {
  public:
   explicit Finder(const Kin& kin)
-      : kin_(kin), all_(AllProcesses(kin.marker, EarliestStart(kin))) {
+      : kin_(kin),
+        all_(AllProcesses(Markers(kin.markers.begin(), kin.markers.end()),
+                          EarliestStart(kin))) {
     for (const std::string& cgroup : kin.cgroups) {
       for (const pid_t pid : CgroupMembers(cgroup)) in_cgroup_.insert(pid);
     }

@@ -1,11 +1,11 @@
 // Sweep: ends every process that belongs to a node's ranks, however far it has
 // wandered.
 //
-// A process belongs when it is in one of the ranks' sessions or cgroups, has
-// their marker in its environment, or descends from one that does. Nothing else
-// is ever killed: each is proven to be the process that was found (its start
-// time, behind a pidfd) right before the signal, so that a number that was
-// given to another process in between is not hit.
+// A process belongs when it is in one of the ranks' sessions or cgroups, has a
+// marker of theirs in its environment, or descends from one that does. Nothing
+// else is ever killed: each is proven to be the process that was found (its
+// start time, behind a pidfd) right before the signal, so that a number that
+// was given to another process in between is not hit.
 //
 // It does not reap, and does not ask politely: who may save first is decided by
 // the caller. A process that hides from all of this (another session, an
@@ -37,8 +37,8 @@ struct RankSession {
 
 // By what the ranks' processes are known.
 struct Kin {
-  // An exact environment entry, "NAME=value"; empty: none.
-  std::string marker;
+  // Exact environment entries, "NAME=value": any of them.
+  std::vector<std::string> markers;
   std::vector<RankSession> sessions;
   // Folders of cgroup v2.
   std::vector<std::string> cgroups;

@@ -41,7 +41,7 @@ class Script {
 
  private:
   void One() {
-    switch (feed_.Pick(20)) {
+    switch (feed_.Pick(21)) {
       case 0:
         return rig_.StreamUp();
       case 1:
@@ -79,6 +79,8 @@ class Script {
         return rig_.Tick();
       case 18:
         return Wait();
+      case 19:
+        return Notice();
       default:
         // The whole way to a world that runs.
         return Run();
@@ -296,6 +298,7 @@ class Script {
       rig_.Exchanged(feed_.Pick(4), "k" + std::to_string(feed_.Pick(4)), "v");
       return;
     }
+    if (feed_.Flag()) return Linked();
     const bool progress = feed_.Flag();
     const std::string_view bytes = feed_.Text();
     const int size = static_cast<int>(bytes.size());
@@ -313,6 +316,33 @@ class Script {
       return;
     }
     rig_.Exchanged(request.local_rank(), request.key(), request.value());
+  }
+
+  void Linked() {
+    const uint32_t local_rank = feed_.Pick(2);
+    switch (feed_.Pick(5)) {
+      case 0:
+        return rig_.Attended(local_rank, feed_.Flag());
+      case 1:
+        return rig_.Unlinked(local_rank);
+      case 2:
+        return rig_.AtBoundary(local_rank);
+      case 3:
+        return rig_.AskedToLeave(local_rank);
+      default:
+        return rig_.Waits(local_rank, feed_.Byte(), feed_.Flag());
+    }
+  }
+
+  void Notice() {
+    v1::DaemonMessage message;
+    v1::Notice& notice = *message.mutable_notice();
+    notice.set_notice(feed_.Byte());
+    notice.set_kind(static_cast<v1::NoticeKind>(feed_.Pick(5)));
+    notice.set_generation(Generation());
+    notice.set_reason(feed_.String());
+    if (feed_.Flag()) notice.mutable_deadline()->set_seconds(feed_.Byte());
+    rig_.FromDaemon(std::move(message));
   }
 
   void Run() {

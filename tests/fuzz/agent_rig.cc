@@ -50,10 +50,9 @@ void AgentRig::StreamDown(const absl::Status& status,
 void AgentRig::FromDaemon(v1::DaemonMessage message) {
   if (stream_ != Stream::kUp) return;
   odd_generation_ |= !AdmitGeneration("generation", GenerationOf(message)).ok();
-  if (message.has_commit()) committed_ = message.commit().generation();
+  if (message.has_commit()) committed_.insert(message.commit().generation());
   welcomed_ |= message.has_welcome();
   Step(rollcall::FromDaemon{std::move(message)});
-  committed_ = 0;
 }
 
 void AgentRig::PreparationDone(rollcall::PreparationDone done) {
@@ -68,23 +67,58 @@ void AgentRig::PreparationFailed(const std::string& reason) {
 }
 
 void AgentRig::RankEnded(rollcall::RankEnded ended) {
-  if (living_ == 0) return;
-  ended.generation = living_;
   ended.local_rank %= hello_.ranks();
+  const auto at = living_.find(ended.local_rank);
+  if (at == living_.end()) return;
+  ended.generation = at->second;
+  waiting_.erase(ended.local_rank);
   Step(ended);
 }
 
 void AgentRig::RanksGone() {
-  if (living_ != 0) Step(rollcall::RanksGone{std::exchange(living_, 0)});
+  rollcall::RanksGone gone;
+  for (const auto& [local_rank, born] : living_) {
+    if (!waiting_.contains(local_rank))
+      gone.ranks.push_back({born, local_rank});
+  }
+  if (gone.ranks.empty()) return;
+  for (const RankLife& life : gone.ranks) living_.erase(life.local_rank);
+  Step(gone);
+}
+
+void AgentRig::Attended(uint32_t local_rank, bool elastic) {
+  local_rank %= hello_.ranks();
+  if (running_ != 0) Step(RankAttended{running_, local_rank, elastic});
+}
+
+void AgentRig::Unlinked(uint32_t local_rank) {
+  waiting_.erase(local_rank % hello_.ranks());
+  Step(RankUnlinked{local_rank % hello_.ranks()});
+}
+
+void AgentRig::Waits(uint32_t local_rank, uint64_t step, bool whole) {
+  local_rank %= hello_.ranks();
+  if (running_ != 0 || aborted_ == 0 || !living_.contains(local_rank)) return;
+  // The agent may know better (a plain one, or too late): it then stops it.
+  waiting_.insert(local_rank);
+  Step(RankWaits{aborted_, local_rank, step, whole});
+}
+
+void AgentRig::AtBoundary(uint32_t local_rank) {
+  Step(RankAtBoundary{running_, local_rank % hello_.ranks()});
+}
+
+void AgentRig::AskedToLeave(uint32_t local_rank) {
+  Step(RankAskedToLeave{local_rank % hello_.ranks()});
 }
 
 void AgentRig::Exchanged(uint32_t local_rank, const std::string& key,
                          const std::string& value) {
-  Step(RankExchanged{living_, local_rank, key, value});
+  Step(RankExchanged{running_, local_rank, key, value});
 }
 
 void AgentRig::Progressed(uint64_t step) {
-  Step(RankProgressed{living_, step});
+  Step(RankProgressed{running_, step});
 }
 
 void AgentRig::Signal(int signal, bool leave) {
@@ -120,8 +154,11 @@ void AgentRig::Take(const Say& say) {
   Expect(m.has_hello() == !greeted_, "Hello comes first and once",
          m.ShortDebugString());
   greeted_ = true;
+  if (m.has_stopped()) {
+    Expect(Settled(), "Stopped while ranks live", m.ShortDebugString());
+  }
   if (m.has_prepared()) {
-    Expect(living_ == 0, "Prepared while ranks of an older generation live",
+    Expect(Settled(), "Prepared while ranks of an older generation live",
            m.ShortDebugString());
     prepared_said_ = m.prepared().generation();
   }
@@ -155,12 +192,22 @@ void AgentRig::Take(const Undo& undo) {
 
 void AgentRig::Take(const StartRanks& start) {
   const uint64_t generation = start.world.generation();
-  Expect(living_ == 0, "ranks are started where none live");
-  Expect(generation == prepared_said_ && generation == committed_ &&
+  Expect(Settled(), "ranks are started where none live but those that wait");
+  Expect(generation == prepared_said_ && committed_.contains(generation) &&
              generation == start.seal.generation(),
          "ranks are started after Prepared and Commit of their generation");
+  Expect(start.fresh.size() + start.waiting.size() == hello_.ranks(),
+         "all ranks of the node get the world");
+  for (const RankLife& life : start.waiting) {
+    Expect(Lives(life), "who is given a world lives");
+  }
+  for (const uint32_t local_rank : start.fresh) {
+    Expect(living_.emplace(local_rank, generation).second,
+           "who is started does not live");
+  }
+  waiting_.clear();
   prepared_said_ = preparing_ = 0;
-  living_ = generation;
+  running_ = generation;
   CheckFiles(start);
 }
 
@@ -190,14 +237,39 @@ void AgentRig::CheckFiles(const StartRanks& start) {
   NcclIdText(start.seal);
 }
 
-void AgentRig::Take(const StopRanks& stop) {
-  Expect(living_ != 0 && stop.generation == living_,
-         "ranks that live are stopped");
+bool AgentRig::Lives(const RankLife& life) const {
+  const auto at = living_.find(life.local_rank);
+  return at != living_.end() && at->second == life.generation;
 }
 
-void AgentRig::Take(const PassSignal&) {
-  Expect(living_ != 0, "signals are passed to ranks that live");
+void AgentRig::Take(const AbortRanks& abort) {
+  Expect(running_ == abort.generation, "what runs is aborted");
+  ExpectPrintable("why a generation ends", abort.reason);
+  aborted_ = std::exchange(running_, 0);
+  waiting_.clear();
 }
+
+void AgentRig::Take(const StopRanks& stop) {
+  Expect(!stop.ranks.empty(), "somebody is stopped");
+  for (const RankLife& life : stop.ranks) {
+    Expect(Lives(life), "ranks that live are stopped");
+    waiting_.erase(life.local_rank);
+  }
+}
+
+void AgentRig::Take(const PassSignal& pass) {
+  Expect(!pass.ranks.empty(), "somebody is signalled");
+  for (const RankLife& life : pass.ranks) {
+    Expect(Lives(life), "signals are passed to ranks that live");
+  }
+}
+
+void AgentRig::Take(const TellNotice& tell) {
+  Expect(running_ == tell.notice.generation(), "who runs is given notice");
+  ExpectPrintable("why there is a notice", tell.notice.reason());
+}
+
+void AgentRig::Take(const RunChecks& run) { Step(ChecksDone{run.request, {}}); }
 
 void AgentRig::Take(const AnswerExchange& answer) {
   ExpectPrintable("an exchange's error", answer.exchange.error());
@@ -212,7 +284,7 @@ void AgentRig::Take(const Report& report) {
 }
 
 void AgentRig::Take(const Exit& exit) {
-  Expect(living_ == 0, "Exit while ranks live");
+  Expect(living_.empty(), "Exit while ranks live");
   exited_ = true;
   ExpectPrintable("why it exits", exit.reason);
   if (exit.end.has_value()) ExpectPrintable(*exit.end);

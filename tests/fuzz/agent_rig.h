@@ -5,9 +5,10 @@
 //
 // Holds the Agent's invariants against each Step:
 //   1. Generations only grow: prepared for, and started.
-//   2. Prepared(g) is said only while no rank lives here.
-//   3. Ranks of g are started once, after Prepared(g) was said and Commit(g)
-//      came.
+//   2. Prepared(g) and Stopped(g) are said only while no rank lives here but
+//      those that have said that they wait.
+//   3. Ranks of g are started, or given its world where they wait, once, after
+//      Prepared(g) was said and Commit(g) came.
 //   4. Exit comes last, and only when no rank lives.
 // And: it speaks on an open stream alone, and dials one at a time; what it says
 // is admitted by a daemon; what it tells a person, and what its ranks get in
@@ -16,6 +17,7 @@
 #define ROLLCALL_TESTS_FUZZ_AGENT_RIG_H_
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,7 +39,14 @@ class AgentRig {
   void PreparationDone(rollcall::PreparationDone done);
   void PreparationFailed(const std::string& reason);
   void RankEnded(rollcall::RankEnded ended);
+  // Everybody's end has come who was not told to wait.
   void RanksGone();
+  // What linked ranks say; `local_rank` is cut to those of the node.
+  void Attended(uint32_t local_rank, bool elastic);
+  void Unlinked(uint32_t local_rank);
+  void Waits(uint32_t local_rank, uint64_t step, bool whole);
+  void AtBoundary(uint32_t local_rank);
+  void AskedToLeave(uint32_t local_rank);
   void Exchanged(uint32_t local_rank, const std::string& key,
                  const std::string& value);
   void Progressed(uint64_t step);
@@ -59,13 +68,19 @@ class AgentRig {
   void Take(const Prepare& prepare);
   void Take(const Undo& undo);
   void Take(const StartRanks& start);
+  void Take(const AbortRanks& abort);
   void Take(const StopRanks& stop);
   void Take(const PassSignal& pass);
+  void Take(const TellNotice& tell);
+  void Take(const RunChecks& run);
   void Take(const AnswerExchange& answer);
   void Take(const FailExchanges& fail);
   void Take(const Report& report);
   void Take(const Exit& exit);
   void CheckFiles(const StartRanks& start);
+  // Whether all that live here wait.
+  bool Settled() const { return waiting_.size() == living_.size(); }
+  bool Lives(const RankLife& life) const;
 
   const v1::Hello hello_;
   absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
@@ -80,8 +95,13 @@ class AgentRig {
   uint64_t prepared_for_ = 0;  // The highest.
   uint64_t preparing_ = 0;     // Under way or done; 0: none.
   uint64_t prepared_said_ = 0;
-  uint64_t committed_ = 0;
-  uint64_t living_ = 0;
+  std::set<uint64_t> committed_;
+  // By local rank: the generation that its process was started for.
+  std::map<uint32_t, uint64_t> living_;
+  // Of those, who is told to wait by nobody's abort but the last.
+  std::set<uint32_t> waiting_;
+  uint64_t running_ = 0;  // 0: none, or aborted.
+  uint64_t aborted_ = 0;
   // The daemon named one that no daemon's own admission would pass.
   bool odd_generation_ = false;
   bool exited_ = false;

@@ -105,8 +105,8 @@ FAULTS = [
     ]),
     ('prepared while old ranks live', [
         ('client/agent/agent_world.cc',
-         'preparing_->said || living_ != 0 || link_',
-         'preparing_->said || link_'),
+         'preparing_->seal.has_value() || !Settled() ||',
+         'preparing_->seal.has_value() ||'),
     ]),
     ('an exit between Hello and Welcome is lost', [
         ('client/agent/agent_link.cc', '  SayLateExits();\n', ''),

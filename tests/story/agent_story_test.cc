@@ -1,208 +1,17 @@
 // The agent's side of the protocol, sentence by sentence.
+#include "tests/story/agent_story.h"
+
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <functional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "client/agent/agent.h"
-#include "daemon/core/durations.h"
 #include "daemon/core/world.h"
 
 namespace rollcall {
 namespace {
 
-v1::Hello HelloOfThisNode() {
-  v1::Hello hello;
-  hello.set_job("demo");
-  hello.set_node("b");
-  hello.set_incarnation(11);
-  hello.set_ranks(2);
-  hello.mutable_token()->set_id("t");
-  hello.mutable_token()->set_secret("s");
-  return hello;
-}
-
-// Tells an Agent a story in a table; its answers as text, one word an action.
-class AgentStory {
- public:
-  struct Row {
-    double at;
-    AgentEvent event;
-    std::string expect;
-  };
-
-  AgentStory()
-      : agent_(HelloOfThisNode(), absl::Minutes(10), Limits(),
-               absl::UnixEpoch()) {
-    EXPECT_EQ(Render(agent_.Start()), "dial");
-  }
-
-  void Tell(const std::vector<Row>& rows) {
-    int number = 0;
-    for (const Row& row : rows) {
-      ++number;
-      EXPECT_EQ(Render(agent_.Step(row.event,
-                                   absl::UnixEpoch() + absl::Seconds(row.at))),
-                row.expect)
-          << "row " << number << ", at " << row.at << " s";
-    }
-  }
-
-  const v1::Hello& hello() const { return hello_; }
-  Agent& agent() { return agent_; }
-
- private:
-  std::string Text(const v1::AgentMessage& m) {
-    switch (m.kind_case()) {
-      case v1::AgentMessage::kHello:
-        hello_ = m.hello();
-        return absl::StrCat("hello i", hello_.incarnation());
-      case v1::AgentMessage::kPrepared:
-        return absl::StrCat("prepared ", m.prepared().generation());
-      case v1::AgentMessage::kRefused:
-        return absl::StrCat("refused ", m.refused().generation());
-      case v1::AgentMessage::kStopped:
-        return absl::StrCat("stopped ", m.stopped().generation());
-      case v1::AgentMessage::kRankExited:
-        return absl::StrCat("exited ", m.rank_exited().local_rank(), "=",
-                            m.rank_exited().code(), "/",
-                            m.rank_exited().signal());
-      case v1::AgentMessage::kExchange:
-        return absl::StrCat("exchange ", m.exchange().key(), "=",
-                            absl::StrJoin(m.exchange().values(), ","));
-      case v1::AgentMessage::kHeartbeat:
-        return absl::StrCat("beat ", m.heartbeat().step());
-      case v1::AgentMessage::kLeaving:
-        return "leaving";
-      case v1::AgentMessage::kEndSeen:
-        return "end-seen";
-      default:
-        return "?";
-    }
-  }
-
-  std::string Render(const std::vector<AgentAction>& actions) {
-    std::vector<std::string> told;
-    for (const AgentAction& action : actions) {
-      if (std::holds_alternative<Dial>(action)) {
-        told.push_back("dial");
-      } else if (const auto* say = std::get_if<Say>(&action)) {
-        told.push_back(Text(say->message));
-      } else if (const auto* p = std::get_if<Prepare>(&action)) {
-        told.push_back(absl::StrCat("PREPARE ", p->world.generation()));
-      } else if (const auto* u = std::get_if<Undo>(&action)) {
-        told.push_back(absl::StrCat("UNDO ", u->generation));
-      } else if (const auto* s = std::get_if<StartRanks>(&action)) {
-        told.push_back(absl::StrCat("START ", s->world.generation(), " port ",
-                                    s->seal.master_port()));
-      } else if (const auto* stop = std::get_if<StopRanks>(&action)) {
-        told.push_back(absl::StrCat("STOP ", stop->generation, " ",
-                                    absl::FormatDuration(stop->grace)));
-      } else if (const auto* a = std::get_if<AnswerExchange>(&action)) {
-        told.push_back(absl::StrCat("ANSWER ", a->exchange.key(),
-                                    a->exchange.code() != 0 ? " refused" : ""));
-      } else if (const auto* f = std::get_if<FailExchanges>(&action)) {
-        told.push_back(absl::StrCat("FAIL ", f->generation));
-      } else if (const auto* p = std::get_if<PassSignal>(&action)) {
-        told.push_back(absl::StrCat("PASS ", p->signal));
-      } else if (const auto* e = std::get_if<Exit>(&action)) {
-        told.push_back(absl::StrCat("EXIT ", e->code));
-      }
-    }
-    return absl::StrJoin(told, "; ");
-  }
-
-  Agent agent_;
-  v1::Hello hello_;
-};
-
 using Row = AgentStory::Row;
-
-FromDaemon Welcome(const std::string& credential = "") {
-  FromDaemon from;
-  v1::Welcome& welcome = *from.message.mutable_welcome();
-  welcome.set_run("run1");
-  welcome.set_node_credential(credential);
-  ToProto(absl::Seconds(5), welcome.mutable_lease());
-  ToProto(absl::Seconds(1), welcome.mutable_heartbeat_interval());
-  ToProto(absl::Minutes(10), welcome.mutable_daemon_grace());
-  ToProto(absl::Seconds(15), welcome.mutable_stop_grace());
-  return from;
-}
-
-FromDaemon Proposal(uint64_t generation) {
-  v1::World world;
-  world.set_job("demo");
-  world.set_run("run1");
-  world.set_generation(generation);
-  world.set_world_size(3);
-  v1::Member& a = *world.add_members();
-  a.set_node("a");
-  a.set_ranks(1);
-  a.set_address("10.7.0.1");
-  v1::Member& b = *world.add_members();
-  b.set_node("b");
-  b.set_node_rank(1);
-  b.set_seat(1);
-  b.set_first_rank(1);
-  b.set_address("10.7.0.2");
-  b.set_ranks(2);
-  FromDaemon from;
-  from.message.mutable_proposal()->set_generation(generation);
-  from.message.mutable_proposal()->set_world(EncodeWorld(world));
-  return from;
-}
-
-FromDaemon CommitOf(uint64_t generation) {
-  v1::Seal seal;
-  seal.set_generation(generation);
-  seal.set_master_address("10.7.0.1");
-  seal.set_master_port(23456);
-  FromDaemon from;
-  from.message.mutable_commit()->set_generation(generation);
-  from.message.mutable_commit()->set_seal(seal.SerializeAsString());
-  return from;
-}
-
-FromDaemon AbortOf(uint64_t generation) {
-  FromDaemon from;
-  from.message.mutable_abort()->set_generation(generation);
-  return from;
-}
-
-FromDaemon EndOf(int code, v1::ReasonCode reason = v1::REASON_CODE_FINISHED) {
-  FromDaemon from;
-  from.message.mutable_end()->set_exit_code(code);
-  from.message.mutable_end()->set_code(reason);
-  return from;
-}
-
-StreamDown Down(absl::StatusCode code = absl::StatusCode::kUnavailable,
-                v1::RefusalCode refusal = v1::REFUSAL_CODE_UNSPECIFIED) {
-  StreamDown down;
-  down.status = absl::Status(code, "told so");
-  down.jitter = 0;
-  down.fresh_incarnation = 12;
-  if (refusal != v1::REFUSAL_CODE_UNSPECIFIED) {
-    down.refusal.emplace();
-    down.refusal->set_code(refusal);
-    down.refusal->set_text("told so");
-  }
-  return down;
-}
-
-std::vector<Row> Running(uint64_t generation) {
-  return {
-      {0.0, StreamUp{}, "hello i11"},
-      {0.0, Welcome(), ""},
-      {0.1, Proposal(generation), absl::StrCat("PREPARE ", generation)},
-      {0.2, PreparationDone{generation}, absl::StrCat("prepared ", generation)},
-      {0.3, CommitOf(generation),
-       absl::StrCat("START ", generation, " port 23456")},
-  };
-}
 
 TEST(AgentRun, FromRollCallToTheEnd) {
   AgentStory story;
@@ -210,8 +19,8 @@ TEST(AgentRun, FromRollCallToTheEnd) {
   story.Tell({
       {0.4, RankEnded{1, 0}, "exited 0=0/0"},
       {0.5, RankEnded{1, 1}, "exited 1=0/0"},
-      {0.5, RanksGone{1}, ""},
-      {0.6, EndOf(0), "FAIL 1; end-seen; EXIT 0"},
+      {0.5, Gone(1), ""},
+      {0.6, EndOf(0), "ABORT 1; end-seen; EXIT 0"},
       {0.7, AgentTick{}, ""},
   });
 }
@@ -232,10 +41,10 @@ TEST(AgentRun, AnAbortStopsTheRanksBeforeStoppedIsSaid) {
   AgentStory story;
   story.Tell(Running(1));
   story.Tell({
-      {1.0, AbortOf(1), "FAIL 1; STOP 1 15s"},
+      {1.0, AbortOf(1), "ABORT 1; STOP 0,1 15s"},
       {1.1, RankEnded{1, 0, 0, SIGTERM}, ""},  // On our order: no cause.
       {1.2, RankEnded{1, 1, 0, SIGTERM}, ""},
-      {1.2, RanksGone{1}, "stopped 1"},
+      {1.2, Gone(1), "stopped 1"},
       {1.3, Proposal(2), "PREPARE 2"},
   });
 }
@@ -244,10 +53,10 @@ TEST(AgentRun, PreparedWaitsForTheRanksOfTheOldGeneration) {
   AgentStory story;
   story.Tell(Running(1));
   story.Tell({
-      {1.0, AbortOf(1), "FAIL 1; STOP 1 15s"},
+      {1.0, AbortOf(1), "ABORT 1; STOP 0,1 15s"},
       {1.0, Proposal(2), "PREPARE 2"},
       {1.1, PreparationDone{2}, ""},
-      {1.2, RanksGone{1}, "prepared 2"},
+      {1.2, Gone(1), "prepared 2"},
       {1.3, CommitOf(2), "START 2 port 23456"},
   });
 }
@@ -256,11 +65,11 @@ TEST(AgentRun, WhatASignalOfOthersDidIsStillTold) {
   AgentStory story;
   story.Tell(Running(1));
   story.Tell({
-      {1.0, AbortOf(1), "FAIL 1; STOP 1 15s"},
+      {1.0, AbortOf(1), "ABORT 1; STOP 0,1 15s"},
       {1.1, RankEnded{1, 0, 0, SIGKILL},
        "exited 0=0/9"},  // Before our SIGKILL.
       {1.1, RankEnded{1, 1, 1, 0}, ""},
-      {16.1, RanksGone{1}, "stopped 1"},
+      {16.1, Gone(1), "stopped 1"},
   });
 }
 
@@ -273,7 +82,7 @@ TEST(AgentRun, OldGenerationsAreFenced) {
       {1.0, AbortOf(4), ""},
       {1.0, CommitOf(5), ""},
       {1.0, RankEnded{4, 0, 1}, ""},
-      {1.0, RanksGone{4}, ""},
+      {1.0, Gone(4), ""},
   });
 }
 
@@ -369,8 +178,8 @@ TEST(AgentLink, TheDaemonsGraceIsNotForEver) {
       {10.0, Down(), ""},
       {609.9, AgentTick{}, "dial"},
       {609.95, Down(), ""},
-      {610.0, AgentTick{}, "FAIL 1; STOP 1 15s"},
-      {611.0, RanksGone{1}, "EXIT 69"},
+      {610.0, AgentTick{}, "ABORT 1; STOP 0,1 15s"},
+      {611.0, Gone(1), "EXIT 69"},
   });
 }
 
@@ -379,13 +188,13 @@ TEST(AgentLink, DeclaredLostItStopsAndAttendsAnew) {
   story.Tell(Running(1));
   story.Tell({
       {10.0, Down(absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST),
-       "FAIL 1; STOP 1 15s"},
+       "ABORT 1; STOP 0,1 15s"},
       {10.1, AgentTick{}, "dial"},
       {10.2, StreamUp{}, "hello i12"},
       {10.2, Welcome(), ""},
       {10.3, Proposal(2), "PREPARE 2"},
       {10.4, PreparationDone{2}, ""},
-      {10.5, RanksGone{1}, "prepared 2"},
+      {10.5, Gone(1), "prepared 2"},
   });
   EXPECT_EQ(story.hello().held().running_generation(), 0u);
 }
@@ -469,8 +278,8 @@ TEST(AgentLink, ACredentialThatCountsNoMoreGivesWayToTheTokenOnce) {
   EXPECT_EQ(story.hello().token().secret(), "s");
   EXPECT_EQ(story.hello().held().running_generation(), 1u);
   story.Tell({
-      {2.7, refused, "FAIL 1; STOP 1 15s"},
-      {2.8, RanksGone{1}, "EXIT 77"},
+      {2.7, refused, "ABORT 1; STOP 0,1 15s"},
+      {2.8, Gone(1), "EXIT 77"},
   });
 }
 
@@ -580,7 +389,7 @@ TEST(AgentLink, NothingIsDueThatIsOver) {
   AgentStory story;
   story.Tell(Running(1));
   story.Tell({
-      {700.0, EndOf(3, v1::REASON_CODE_RANK_EXIT), "FAIL 1; STOP 1 15s"},
+      {700.0, EndOf(3, v1::REASON_CODE_RANK_EXIT), "ABORT 1; STOP 0,1 15s"},
       {700.1, Down(), ""},
   });
   // Long past the join timeout: the loop must sleep until the ranks are gone.
@@ -606,8 +415,8 @@ TEST(AgentLeave, IsAgreedWithTheDaemon) {
   story.Tell(Running(1));
   story.Tell({
       {1.0, LeaveAsked{SIGTERM}, "leaving"},
-      {1.1, AbortOf(1), "FAIL 1; STOP 1 15s"},
-      {1.2, RanksGone{1}, "stopped 1"},
+      {1.1, AbortOf(1), "ABORT 1; STOP 0,1 15s"},
+      {1.2, Gone(1), "stopped 1"},
       {1.3, EndOf(0, v1::REASON_CODE_LEAVING), "end-seen; EXIT 0"},
   });
 }
@@ -617,8 +426,8 @@ TEST(AgentLeave, AskedTwiceItGoesAtOnce) {
   story.Tell(Running(1));
   story.Tell({
       {1.0, LeaveAsked{SIGINT}, "leaving"},
-      {1.1, LeaveAsked{SIGINT}, "STOP 1 0; FAIL 1"},
-      {1.2, RanksGone{1}, "EXIT 130"},
+      {1.1, LeaveAsked{SIGINT}, "STOP 0,1 0; ABORT 1"},
+      {1.2, Gone(1), "EXIT 130"},
   });
 }
 
@@ -626,7 +435,7 @@ TEST(AgentRun, PassesOnWhatIsForTheRanks) {
   AgentStory story;
   story.Tell({{0.0, SignalCame{SIGUSR2}, ""}});
   story.Tell(Running(1));
-  story.Tell({{1.0, SignalCame{SIGUSR2}, "PASS 12"}});
+  story.Tell({{1.0, SignalCame{SIGUSR2}, "PASS 0,1 12"}});
 }
 
 TEST(AgentLeave, AnEndWithoutPatienceKills) {
@@ -635,9 +444,9 @@ TEST(AgentLeave, AnEndWithoutPatienceKills) {
   FromDaemon now = EndOf(130, v1::REASON_CODE_STOPPED);
   now.message.mutable_end()->set_now(true);
   story.Tell({
-      {1.0, EndOf(130, v1::REASON_CODE_STOPPED), "FAIL 1; STOP 1 15s"},
-      {1.1, now, "STOP 1 0"},
-      {1.2, RanksGone{1}, "end-seen; EXIT 130"},
+      {1.0, EndOf(130, v1::REASON_CODE_STOPPED), "ABORT 1; STOP 0,1 15s"},
+      {1.1, now, "STOP 0,1 0"},
+      {1.2, Gone(1), "end-seen; EXIT 130"},
   });
 }
 
@@ -646,8 +455,9 @@ TEST(AgentLeave, ADeafDaemonDoesNotHoldIt) {
   story.Tell(Running(1));
   story.Tell({
       {1.0, LeaveAsked{SIGTERM}, "leaving"},
-      {21.0, AgentTick{}, "beat 0; FAIL 1; STOP 1 15s"},
-      {22.0, RanksGone{1}, "EXIT 143"},
+      {36.9, AgentTick{}, "beat 0"},
+      {37.0, AgentTick{}, "ABORT 1; STOP 0,1 15s"},
+      {38.0, Gone(1), "EXIT 143"},
   });
 }
 
@@ -674,7 +484,7 @@ TEST(AgentWorld, WhatADaemonSaysCannotSteerATerminal) {
   const std::vector<AgentAction> stopping =
       story.agent().Step(end, absl::UnixEpoch() + absl::Seconds(2));
   const std::vector<AgentAction> told =
-      story.agent().Step(RanksGone{1}, absl::UnixEpoch() + absl::Seconds(3));
+      story.agent().Step(Gone(1), absl::UnixEpoch() + absl::Seconds(3));
   const auto* exit = std::get_if<Exit>(&told.back());
   ASSERT_NE(exit, nullptr);
   EXPECT_EQ(exit->reason, "?[2Jgone");

@@ -17,6 +17,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/agent/processes.h"
 #include "daemon/server/clock.h"
@@ -187,7 +188,7 @@ TEST_F(GuardTest, ABinaryThatIsNotThere) {
 TEST(GuardOrders, Table) {
   GuardOrders orders;
   const auto shape = [&] {
-    std::string text = orders.kin().marker;
+    std::string text = absl::StrJoin(orders.kin().markers, "+");
     for (const RankSession& s : orders.kin().sessions) {
       absl::StrAppend(&text, " ", s.id, "@", s.start_ticks);
     }

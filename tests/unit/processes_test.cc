@@ -43,7 +43,9 @@ class Told {
             },
             [this](RanksGone gone) {
               MutexLock lock(mutex_);
-              gone_.push_back(gone.generation);
+              gone_.push_back(gone.ranks.front().generation);
+              for (const RankLife& life : gone.ranks)
+                lives_gone_.push_back(life);
               changed_.NotifyAll();
             }};
   }
@@ -51,6 +53,11 @@ class Told {
   bool AwaitGone(uint64_t generation) {
     return Await([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
       return std::count(gone_.begin(), gone_.end(), generation) > 0;
+    });
+  }
+  bool AwaitGone(const RankLife& life) {
+    return Await([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      return std::count(lives_gone_.begin(), lives_gone_.end(), life) > 0;
     });
   }
   bool AwaitEnded(size_t count) {
@@ -81,8 +88,14 @@ class Told {
   Mutex mutex_;
   CondVar changed_;
   std::map<uint32_t, RankEnded> ended_ ABSL_GUARDED_BY(mutex_);
+  // Of the first of those that went together.
   std::vector<uint64_t> gone_ ABSL_GUARDED_BY(mutex_);
+  std::vector<RankLife> lives_gone_ ABSL_GUARDED_BY(mutex_);
 };
+
+std::vector<RankLife> Both(uint64_t generation) {
+  return {{generation, 0}, {generation, 1}};
+}
 
 // Descriptor 1 or 2 of this process, taken to another for a while.
 class Redirected {
@@ -108,8 +121,9 @@ class ProcessesTest : public testing::Test {
     command.local_rank = rank;
     command.rank = 10 + rank;
     command.argv = std::move(argv);
+    command.marker = absl::StrCat("OWN=", folder_.path(), "/", ++marked_);
     command.environment = {"PATH=/usr/bin:/bin", options_.marker,
-                           "LIFE=" + life_.path(),
+                           command.marker, "LIFE=" + life_.path(),
                            absl::StrCat("RANK=", 10 + rank)};
     return command;
   }
@@ -154,6 +168,7 @@ class ProcessesTest : public testing::Test {
 
   TempFolder folder_;
   LifeLine life_{folder_ / "life"};
+  int marked_ = 0;
   Told told_;
   ProcessesOptions options_;
   std::unique_ptr<Redirected> out_, err_;
@@ -307,7 +322,7 @@ TEST_F(ProcessesTest, AGrandchildThatHoldsThePipeDelaysNobody) {
   const bool ended = told_.AwaitEnded(1);
   const bool lives = life_.Lines(1).size() == 1 && life_.SomebodyLives();
   auto told = told_.ended();
-  processes_->Stop(1, kLong);
+  processes_->Stop(Both(1), kLong);
   const bool gone = told_.AwaitGone(1);
   Finish();
   EXPECT_TRUE(started.ok() && ended && lives && gone);
@@ -331,6 +346,55 @@ TEST_F(ProcessesTest, ADaemonLeftBehindIsSweptBeforeGone) {
   EXPECT_EQ(told_.ended()[0].code, 0);
 }
 
+TEST_F(ProcessesTest, OneRankGoesAndComesWhileAnotherLives) {
+  // Each with a process that has left its session and its parent behind.
+  constexpr char kScript[] =
+      "exec 9>$LIFE.$RANK; setsid sh -c '(echo left >&9; exec sleep 1000) &'; "
+      "echo up >&9; ";
+  LifeLine first(life_.path() + ".10"), second(life_.path() + ".11");
+  Begin();
+  const std::string script = kScript;
+  const bool started = processes_
+                           ->Start(1, {Shell(0, script + "exec sleep 1000"),
+                                       Shell(1, script + "kill -9 $$")})
+                           .ok();
+  const bool up = first.Lines(2).size() == 2 && second.Lines(2).size() == 2;
+  const bool ended = told_.AwaitEnded(1);
+  const bool kept = second.SomebodyLives();  // Nobody told it to go.
+  processes_->Stop({{1, 1}}, kLong);
+  const bool gone = told_.AwaitGone(RankLife{1, 1});
+  const bool swept = second.AllDead(0) && first.SomebodyLives();
+  const absl::Status taken = processes_->Start(2, {Shell(0, "true")});
+  processes_->Rename(0, 77);
+  const bool anew =
+      processes_->Start(2, {Shell(1, "echo anew; exec sleep 1000")}).ok();
+  processes_->Stop({{2, 1}, {1, 0}}, kLong);
+  const bool all = told_.AwaitGone(RankLife{2, 1}) &&
+                   told_.AwaitGone(RankLife{1, 0}) && first.AllDead(0);
+  Finish();
+  EXPECT_TRUE(started && up && ended && kept && gone);
+  EXPECT_TRUE(swept && anew && all);
+  EXPECT_EQ(taken.code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ProcessesTest, AKillOfOneLeavesItsSiblingAlone) {
+  Begin();
+  const std::string deaf =
+      "exec 9>$LIFE; trap '' TERM; echo up >&9; while :; do sleep 1000; done";
+  const bool started =
+      processes_->Start(1, {Shell(0, deaf), Shell(1, deaf)}).ok();
+  const bool up = life_.Lines(2).size() == 2;
+  processes_->Stop({{1, 0}}, kLong);
+  // The grace of one that goes is its own.
+  processes_->Stop({{1, 1}}, absl::ZeroDuration());
+  const bool one = told_.AwaitEnded(1) && told_.ended().contains(1);
+  processes_->Stop({{1, 0}}, absl::ZeroDuration());
+  const bool gone =
+      told_.AwaitGone(RankLife{1, 0}) && told_.AwaitGone(RankLife{1, 1});
+  Finish();
+  EXPECT_TRUE(started && up && one && gone);
+}
+
 TEST_F(ProcessesTest, WhoIgnoresSigtermIsKilledAfterItsGrace) {
   Begin();
   const bool started =
@@ -343,11 +407,11 @@ TEST_F(ProcessesTest, WhoIgnoresSigtermIsKilledAfterItsGrace) {
                             "while :; do sleep 1000 & wait; done")})
           .ok();
   const bool up = life_.Lines(2).size() == 2;
-  processes_->Stop(1, kLong);
+  processes_->Stop(Both(1), kLong);
   const bool one = told_.AwaitEnded(1);
   const bool waits = told_.ended().contains(1) && told_.gone().empty();
   // A shorter grace counts.
-  processes_->Stop(1, absl::Milliseconds(1));
+  processes_->Stop(Both(1), absl::Milliseconds(1));
   const bool gone = told_.AwaitGone(1);
   const bool dead = life_.AllDead(0);
   Finish();
@@ -368,7 +432,7 @@ TEST_F(ProcessesTest, AChildOfAShellHasItsGraceToo) {
           .ok();
   mkfifo((life_.path() + ".never").c_str(), 0600);
   const bool up = life_.Lines(1).size() == 1;
-  processes_->Stop(1, kLong);
+  processes_->Stop({{1, 0}}, kLong);
   const bool gone = told_.AwaitGone(1);
   Finish();
   EXPECT_TRUE(started && up && gone);
@@ -386,7 +450,7 @@ TEST_F(ProcessesTest, SignalsReachTheProcessGroup) {
                             "done")})
           .ok();
   const bool up = life_.Lines(1).size() == 1;
-  processes_->Signal(SIGUSR1);
+  processes_->Signal({{1, 0}}, SIGUSR1);
   const bool gone = told_.AwaitGone(1);
   Finish();
   EXPECT_TRUE(started && up && gone);
@@ -398,9 +462,9 @@ TEST_F(ProcessesTest, StopRightAfterStartAndStopOfNobody) {
   Begin();
   const bool started = processes_->Start(7, {Shell(0, "exec sleep 1000")}).ok();
   const absl::Status second = processes_->Start(8, {Shell(0, "true")});
-  processes_->Stop(3, kLong);
+  processes_->Stop({{3, 0}}, kLong);
   const bool never = told_.AwaitGone(3);
-  processes_->Stop(7, kLong);
+  processes_->Stop({{7, 0}}, kLong);
   const bool gone = told_.AwaitGone(7);
   const bool again =
       processes_->Start(8, {Shell(0, "exit 1")}).ok() && told_.AwaitGone(8);
@@ -451,7 +515,7 @@ TEST_F(ProcessesTest, AHeldTerminalDelaysNoReaping) {
           .ok();
   const bool one = told_.AwaitEnded(1);
   const bool waits = told_.ended().contains(1) && !told_.ended().contains(0);
-  processes_->Stop(1, absl::ZeroDuration());
+  processes_->Stop(Both(1), absl::ZeroDuration());
   const bool gone = told_.AwaitGone(1);
   // The terminal is let go, and what was kept comes out.
   std::thread drain([&] {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <deque>
 #include <filesystem>
 #include <future>
 #include <memory>
@@ -39,9 +40,10 @@ class RankServiceTest : public testing::Test {
   }
 
   // Generation 5, two nodes of two ranks; this is node rank 1.
-  void OpenWorld() {
+  void OpenWorld(uint64_t generation = 5,
+                 const std::vector<uint32_t>& waiting = {}) {
     v1::World world;
-    world.set_generation(5);
+    world.set_generation(generation);
     world.set_world_size(4);
     for (uint32_t node = 0; node < 2; ++node) {
       v1::Member& member = *world.add_members();
@@ -51,7 +53,7 @@ class RankServiceTest : public testing::Test {
     }
     v1::Seal seal;
     seal.set_master_port(1234);
-    service_->SetWorld(world, seal, 1);
+    service_->SetWorld(world, seal, 1, waiting);
   }
 
   struct Answered {
@@ -76,15 +78,22 @@ class RankServiceTest : public testing::Test {
     });
   }
 
+  // The next event of this kind; others before it are passed over.
   template <typename Event>
   Event Next() {
     for (;;) {
+      while (!events_.empty()) {
+        const AgentEvent event = std::move(events_.front());
+        events_.pop_front();
+        if (const auto* wanted = std::get_if<Event>(&event)) return *wanted;
+      }
       for (AgentEvent& event : inbox_.Take(absl::Seconds(60))) {
-        return std::get<Event>(event);
+        events_.push_back(std::move(event));
       }
     }
   }
 
+  std::deque<AgentEvent> events_;
   std::string folder_;
   Inbox<AgentEvent> inbox_{1000};
   std::unique_ptr<RankService> service_;
@@ -116,7 +125,7 @@ TEST_F(RankServiceTest, TheEndOfAGenerationAbortsWhoWaits) {
   OpenWorld();
   auto call = Exchange(5, 0, "k", "v");
   Next<RankExchanged>();
-  service_->EndWorld(5, "node n0 was lost");
+  service_->EndWorld(5, v1::REASON_CODE_LOST_LEASE, "node n0 was lost");
   EXPECT_EQ(call.get().status.error_code(), grpc::StatusCode::ABORTED);
   EXPECT_EQ(Exchange(5, 0, "k", "v").get().status.error_code(),
             grpc::StatusCode::ABORTED);
@@ -182,16 +191,17 @@ TEST_F(RankServiceTest, AnotherValueForAnOpenKeyIsRefused) {
   Next<RankExchanged>();
   EXPECT_EQ(Exchange(5, 0, "k", "w").get().status.error_code(),
             grpc::StatusCode::INVALID_ARGUMENT);
-  service_->EndWorld(5, "over");
+  service_->EndWorld(5, v1::REASON_CODE_LOST_LEASE, "over");
   first.get();
 }
 
 // One Attend stream from the rank's side.
 struct Attending {
   explicit Attending(v1::Rank::Stub& stub) : stream(stub.Attend(&context)) {}
-  void Hello(uint32_t local_rank) {
+  void Hello(uint32_t local_rank, bool elastic = false) {
     v1::RankMessage message;
     message.mutable_hello()->set_local_rank(local_rank);
+    message.mutable_hello()->set_elastic(elastic);
     stream->Write(message);
   }
   grpc::ClientContext context;
@@ -217,12 +227,74 @@ TEST_F(RankServiceTest, ARankIsToldItsWorldAndItsEnd) {
   EXPECT_EQ(progressed.generation, 5u);
   EXPECT_EQ(progressed.step, 17u);
 
-  service_->EndWorld(5, "node n0 was lost");
+  service_->EndWorld(5, v1::REASON_CODE_LOST_LEASE, "node n0 was lost");
   ASSERT_TRUE(rank.stream->Read(&reply));
   EXPECT_EQ(reply.abort().generation(), 5u);
   rank.stream->WritesDone();
   EXPECT_FALSE(rank.stream->Read(&reply));
   EXPECT_TRUE(rank.stream->Finish().ok());
+}
+
+TEST_F(RankServiceTest, AnElasticRankIsLedFromWorldToWorld) {
+  OpenWorld();
+  Attending rank(*stub_);
+  rank.Hello(1, true);
+  v1::AgentReply reply;
+  ASSERT_TRUE(rank.stream->Read(&reply));
+  const auto attended = Next<RankAttended>();
+  EXPECT_EQ(attended.generation, 5u);
+  EXPECT_EQ(attended.local_rank, 1u);
+  EXPECT_TRUE(attended.elastic);
+
+  service_->EndWorld(5, v1::REASON_CODE_GROW, "b joins");
+  ASSERT_TRUE(rank.stream->Read(&reply));
+  EXPECT_EQ(reply.abort().code(), v1::REASON_CODE_GROW);
+  v1::RankMessage message;
+  message.mutable_stopped()->set_generation(5);
+  message.mutable_stopped()->set_completed_step(17);
+  message.mutable_stopped()->set_whole_state(true);
+  rank.stream->Write(message);
+  const auto waits = Next<RankWaits>();
+  EXPECT_EQ(waits.generation, 5u);
+  EXPECT_EQ(waits.completed_step, 17u);
+  EXPECT_TRUE(waits.whole_state);
+
+  OpenWorld(6, {0, 1});  // Rank 0 has gone in the meantime.
+  ASSERT_TRUE(rank.stream->Read(&reply));
+  EXPECT_EQ(reply.world().world().generation(), 6u);
+  EXPECT_EQ(reply.world().rank(), 3u);
+  rank.stream->WritesDone();
+  EXPECT_EQ(Next<RankUnlinked>().local_rank, 1u);
+}
+
+TEST_F(RankServiceTest, ANoticeReachesWhoAttendsAndWhoAttendsLater) {
+  OpenWorld();
+  Attending early(*stub_), late(*stub_);
+  v1::AgentReply reply;
+  early.Hello(0, true);
+  ASSERT_TRUE(early.stream->Read(&reply));
+  v1::RankNotice notice;
+  notice.set_notice(3);
+  notice.set_generation(4);
+  service_->Tell(notice);  // Of an older world: nobody's.
+  notice.set_generation(5);
+  service_->Tell(notice);
+  ASSERT_TRUE(early.stream->Read(&reply));
+  EXPECT_EQ(reply.notice().generation(), 5u);
+  late.Hello(1, true);
+  ASSERT_TRUE(late.stream->Read(&reply));
+  EXPECT_TRUE(reply.has_world());
+  ASSERT_TRUE(late.stream->Read(&reply));
+  EXPECT_EQ(reply.notice().notice(), 3u);
+  v1::RankMessage message;
+  message.mutable_notice_seen()->set_generation(5);
+  early.stream->Write(message);
+  EXPECT_EQ(Next<RankAtBoundary>().local_rank, 0u);
+  message.mutable_leave()->set_generation(5);
+  late.stream->Write(message);
+  EXPECT_EQ(Next<RankAskedToLeave>().local_rank, 1u);
+  early.stream->WritesDone();
+  late.stream->WritesDone();
 }
 
 TEST_F(RankServiceTest, ANewerProcessTakesTheLocalRank) {

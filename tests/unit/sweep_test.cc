@@ -58,7 +58,7 @@ TEST_F(SweepTest, FindsByMarkerWhoHasLeftParentAndSession) {
   const std::string marker = "ROLLCALL_SOCKET=" + folder_.path() + "/s";
   Run(kDaemon, {"X=1", marker, "Y=2"});
   ASSERT_EQ(life_.Lines(1).size(), 1u);
-  const SweepResult result = Sweep({.marker = marker}, kPatience);
+  const SweepResult result = Sweep({.markers = {marker}}, kPatience);
   EXPECT_GE(result.ended, 1u);
   EXPECT_TRUE(result.left.empty());
   EXPECT_TRUE(life_.AllDead(0));
@@ -68,9 +68,9 @@ TEST_F(SweepTest, ASimilarMarkerIsAnotherMarker) {
   const std::string marker = "ROLLCALL_SOCKET=" + folder_.path() + "/s";
   Run(kDaemon, {marker + "2", "A" + marker, "B=" + marker});
   ASSERT_EQ(life_.Lines(1).size(), 1u);
-  EXPECT_EQ(Sweep({.marker = marker}, kPatience).ended, 0u);
+  EXPECT_EQ(Sweep({.markers = {marker}}, kPatience).ended, 0u);
   EXPECT_TRUE(life_.SomebodyLives());
-  EXPECT_GE(Sweep({.marker = marker + "2"}, kPatience).ended, 1u);
+  EXPECT_GE(Sweep({.markers = {"X=1", marker + "2"}}, kPatience).ended, 1u);
   EXPECT_TRUE(life_.AllDead(0));
 }
 
@@ -121,7 +121,7 @@ TEST_F(SweepTest, ChasesWhoKeepsForking) {
       "'test -e \"$LIFE\" && setsid sh -c \"$0\" \"$0\" & sleep 0.01'",
       {marker});
   ASSERT_EQ(life_.Lines(1).size(), 1u);
-  const SweepResult result = Sweep({.marker = marker}, kPatience);
+  const SweepResult result = Sweep({.markers = {marker}}, kPatience);
   EXPECT_TRUE(result.left.empty());
   EXPECT_TRUE(life_.AllDead(5000));
 }

@@ -1,0 +1,365 @@
+// Linked ranks that live on from world to world, and notices, sentence by
+// sentence.
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "daemon/core/durations.h"
+#include "tests/story/agent_story.h"
+
+namespace rollcall {
+namespace {
+
+using Row = AgentStory::Row;
+
+FromDaemon NoticeOf(uint64_t number, uint64_t generation,
+                    absl::Duration deadline = absl::ZeroDuration()) {
+  FromDaemon from;
+  v1::Notice& notice = *from.message.mutable_notice();
+  notice.set_notice(number);
+  notice.set_kind(v1::NOTICE_KIND_DRAIN);
+  notice.set_generation(generation);
+  if (deadline > absl::ZeroDuration()) {
+    ToProto(deadline, notice.mutable_deadline());
+  }
+  return from;
+}
+
+FromDaemon Spare() {
+  FromDaemon from;
+  from.message.mutable_waiting()->set_spare(true);
+  return from;
+}
+
+// Both ranks of a world that runs are linked and elastic.
+std::vector<Row> Linked(uint64_t generation) {
+  std::vector<Row> rows = Running(generation);
+  rows.push_back({0.4, RankAttended{generation, 0, true}, ""});
+  rows.push_back({0.4, RankAttended{generation, 1, true}, ""});
+  return rows;
+}
+
+TEST(AgentElastic, ItsRanksLiveOnFromWorldToWorld) {
+  AgentStory story;
+  story.Tell(Linked(1));
+  story.Tell({
+      {1.0, AbortOf(1), "ABORT 1"},
+      {1.1, RankWaits{1, 0, 7, true}, ""},
+      {1.2, RankWaits{1, 1, 8, true}, "stopped 1"},
+      {1.3, Proposal(2), "PREPARE 2"},
+      {1.4, PreparationDone{2}, "prepared 2 0@7 1@8"},
+      {1.5, CommitOf(2), "START 2 port 23456 fresh  waiting 0,1"},
+      // What they do belongs to the world that they are in now.
+      {1.6, RankEnded{1, 0, 3}, "exited 0=3/0"},
+      {2.0, AbortOf(2), "ABORT 2; STOP 0 15s"},
+      {2.0, Gone(1, {0}), ""},
+      {2.1, RankWaits{1, 1, 8, true}, ""},  // Of a world that is no more.
+      {2.2, RankWaits{2, 1, 9, false}, "stopped 2"},
+      {2.3, Proposal(3), "PREPARE 3"},
+      {2.4, PreparationDone{3}, "prepared 3 1@9?"},
+      {2.5, CommitOf(3), "START 3 port 23456 fresh 0 waiting 1"},
+      {2.6, RankEnded{3, 0}, "exited 0=0/0"},
+      {2.6, RankEnded{1, 1}, "exited 1=0/0"},
+      {2.7, RanksGone{{{3, 0}, {1, 1}}}, ""},
+      {2.8, EndOf(0), "ABORT 3; end-seen; EXIT 0"},
+  });
+}
+
+TEST(AgentElastic, AProposalAloneEndsAGenerationToo) {
+  AgentStory story;
+  story.Tell(Linked(1));
+  story.Tell({
+      {1.0, Proposal(2), "ABORT 1; PREPARE 2"},
+      {1.1, PreparationDone{2}, ""},
+      {1.2, RankWaits{1, 1, 4, true}, ""},
+      {1.3, RankWaits{1, 0, 4, true}, "prepared 2 0@4 1@4"},
+  });
+}
+
+TEST(AgentElastic, WhoHasNotAnsweredInTimeIsKilledAlone) {
+  AgentStory story;
+  story.Tell(Linked(1));
+  story.Tell({
+      {1.0, AbortOf(1), "ABORT 1"},
+      {1.1, RankWaits{1, 0, 7, true}, ""},
+      {15.9, AgentTick{}, "beat 0"},
+      {16.0, AgentTick{}, "STOP 1 0"},
+      {16.1, RankEnded{1, 1, 0, SIGKILL}, ""},
+      {16.2, Gone(1, {1}), "stopped 1"},
+      {16.3, Proposal(2), "PREPARE 2"},
+      {16.4, PreparationDone{2}, "prepared 2 0@7"},
+      {16.5, CommitOf(2), "START 2 port 23456 fresh 1 waiting 0"},
+  });
+}
+
+TEST(AgentElastic, AFailedRankAloneIsStartedAnew) {
+  AgentStory story;
+  story.Tell(Linked(1));
+  story.Tell({
+      {1.0, RankEnded{1, 1, 0, SIGKILL}, "exited 1=0/9"},
+      {1.1, RankUnlinked{1}, ""},
+      {1.1, AbortOf(1), "ABORT 1; STOP 1 15s"},
+      {1.2, RankWaits{1, 0, 5, true}, ""},
+      {1.3, Gone(1, {1}), "stopped 1"},
+  });
+}
+
+TEST(AgentElastic, PlainRanksBesideThemAreStopped) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {0.4, RankAttended{1, 1, true}, ""},
+      {0.5, RankAttended{1, 0, false}, ""},  // Linked, and not elastic.
+      {1.0, AbortOf(1), "ABORT 1; STOP 0 15s"},
+      {1.1, RankWaits{1, 0, 5, true}, ""},  // Too late for that.
+      {1.1, RankWaits{1, 1, 5, true}, ""},
+      {1.3, Gone(1, {0}), "stopped 1"},
+  });
+}
+
+TEST(AgentElastic, OneThatAttendsTooLateIsStopped) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, AbortOf(1), "ABORT 1; STOP 0,1 15s"},
+      {1.0, RankAttended{1, 0, true}, ""},
+      {1.1, RankWaits{1, 0, 5, true}, ""},
+      {1.3, Gone(1), "stopped 1"},
+  });
+}
+
+TEST(AgentElastic, OneThatWaitsAndDiesIsPreparedForAnew) {
+  AgentStory story;
+  story.Tell(Linked(1));
+  story.Tell({
+      {1.0, Proposal(2), "ABORT 1; PREPARE 2"},
+      {1.1, PreparationDone{2}, ""},
+      {1.2, RankWaits{1, 0, 4, true}, ""},
+      {1.2, RankWaits{1, 1, 4, true}, "prepared 2 0@4 1@4"},
+      {1.3, RankEnded{1, 0, 1}, "STOP 0 15s"},
+      {1.4, Gone(1, {0}), "prepared 2 1@4"},
+      // And once more, when the commit is on its way already.
+      {1.5, RankEnded{1, 1, 0, SIGSEGV}, "exited 1=0/11; STOP 1 15s"},
+      {1.6, CommitOf(2), ""},
+      {1.7, Gone(1, {1}), "START 2 port 23456"},
+  });
+}
+
+TEST(AgentElastic, OneThatWaitsUnlinkedIsStopped) {
+  AgentStory story;
+  story.Tell(Linked(1));
+  story.Tell({
+      {1.0, AbortOf(1), "ABORT 1"},
+      {1.1, RankWaits{1, 0, 4, true}, ""},
+      {1.2, RankWaits{1, 1, 4, true}, "stopped 1"},
+      {1.3, RankUnlinked{0}, "STOP 0 15s"},
+      {1.4, RankUnlinked{0}, ""},
+  });
+}
+
+TEST(AgentElastic, ARedialInTheMiddleChangesNothing) {
+  AgentStory story;
+  story.Tell(Linked(1));
+  story.Tell({
+      {1.0, AbortOf(1), "ABORT 1"},
+      {1.1, RankWaits{1, 0, 4, true}, ""},
+      {1.2, Down(), ""},
+      {1.3, AgentTick{}, "dial"},
+      {1.4, RankWaits{1, 1, 4, true}, ""},  // Nobody hears it.
+      {1.5, StreamUp{}, "hello i11"},
+      {1.6, Welcome(), "stopped 1"},
+      {1.7, Proposal(2), "PREPARE 2"},
+      {1.8, PreparationDone{2}, "prepared 2 0@4 1@4"},
+      {1.9, Down(), ""},
+      {2.0, AgentTick{}, "dial"},
+      {2.1, StreamUp{}, "hello i11"},
+      {2.2, Welcome(), "prepared 2 0@4 1@4"},
+      {2.3, CommitOf(2), "START 2 port 23456 fresh  waiting 0,1"},
+  });
+}
+
+TEST(AgentElastic, WithNoPlaceInTheNextWorldTheyAreStopped) {
+  const std::vector<Row> kWaiting = {
+      {1.0, AbortOf(1), "ABORT 1"},
+      {1.1, RankWaits{1, 0, 4, true}, ""},
+      {1.1, RankWaits{1, 1, 4, true}, "stopped 1"},
+  };
+  const std::vector<Row> kEnds[] = {
+      {{1.2, Spare(), "STOP 0,1 15s"}},
+      {{1.2, Down(absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST),
+        "STOP 0,1 15s"}},
+      {{1.2, EndOf(3), "STOP 0,1 15s"}, {1.3, Gone(1), "end-seen; EXIT 3"}},
+      {{1.2, LeaveAsked{SIGTERM}, "leaving"},
+       {1.3, EndOf(0), "STOP 0,1 15s"},
+       {1.4, Gone(1), "end-seen; EXIT 0"}},
+  };
+  for (const std::vector<Row>& end : kEnds) {
+    AgentStory story;
+    story.Tell(Linked(1));
+    story.Tell(kWaiting);
+    story.Tell(end);
+  }
+}
+
+TEST(AgentElastic, LostWhileTheyRunTheyAreStopped) {
+  AgentStory story;
+  story.Tell(Linked(1));
+  story.Tell({
+      {1.0, Down(absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST),
+       "ABORT 1; STOP 0,1 15s"},
+      {1.1, RankWaits{1, 0, 4, true}, ""},
+  });
+}
+
+// --- Notices -----------------------------------------------------------------
+
+TEST(AgentNotice, LinkedRanksComeToTheirBoundary) {
+  AgentStory story;
+  story.Tell(Linked(1));
+  story.Tell({
+      {1.0, NoticeOf(3, 9), ""},  // Of another generation.
+      {1.0, NoticeOf(4, 1), "NOTICE 4 15s"},
+      {1.1, RankAtBoundary{1, 1}, ""},
+      {1.2, RankAtBoundary{1, 0}, "notice-seen 4 of 1"},
+      {1.3, NoticeOf(3, 1), ""},  // Older.
+      {1.4, NoticeOf(6, 1), "NOTICE 6 15s; notice-seen 6 of 1"},
+      {1.5, Down(), ""},
+      {1.6, AgentTick{}, "dial"},
+      {1.7, StreamUp{}, "hello i11"},
+      {1.8, Welcome(), "notice-seen 6 of 1"},
+      {60.0, AgentTick{}, "beat 0"},  // Nobody is killed for it.
+      {60.1, AbortOf(1), "ABORT 1"},
+      {60.2, RankWaits{1, 0, 9, true}, ""},
+      {60.2, RankWaits{1, 1, 9, true}, "stopped 1"},
+  });
+}
+
+TEST(AgentNotice, PlainRanksGetTheSignalAndTheirTime) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, NoticeOf(1, 1), "NOTICE 1 15s; PASS 0,1 15"},
+      {1.1, NoticeOf(2, 1), "NOTICE 2 15s"},  // Told once.
+      {2.0, RankEnded{1, 0, 75}, "exited 0=75/0"},
+      {16.0, AgentTick{}, "beat 0"},
+      {16.1, AgentTick{}, "STOP 1 0"},
+      {16.2, RankEnded{1, 1, 0, SIGKILL},
+       "exited 1=0/9 by us; notice-seen 2 of 1"},
+      {16.3, AbortOf(1), "ABORT 1; STOP 0 0"},
+      {16.4, Gone(1), "stopped 1"},
+  });
+}
+
+TEST(AgentNotice, AnEndByThePreemptSignalIsOurs) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, NoticeOf(1, 1, absl::Seconds(4)), "NOTICE 1 4s; PASS 0,1 15"},
+      {1.1, RankEnded{1, 0, 0, SIGTERM}, "exited 0=0/15 by us"},
+      {1.2, RankEnded{1, 1, 0, SIGSEGV}, "exited 1=0/11; notice-seen 1 of 1"},
+      {1.3, Gone(1), ""},
+      {1.4, AbortOf(1), "ABORT 1; stopped 1"},
+  });
+}
+
+TEST(AgentNotice, WhoHadItsTimeGetsNoSecondGrace) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, NoticeOf(1, 1, absl::Seconds(10)), "NOTICE 1 10s; PASS 0,1 15"},
+      {7.0, AbortOf(1), "ABORT 1; STOP 0,1 4s"},
+  });
+}
+
+TEST(AgentNotice, WithPlainAndLinkedRanksEachIsToldItsWay) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {0.4, RankAttended{1, 0, true}, ""},
+      {1.0, NoticeOf(1, 1), "NOTICE 1 15s; PASS 1 15"},
+      // The signal made the other, which was about to attend, say so.
+      {1.1, RankAttended{1, 1, true}, ""},
+      {1.1, RankAskedToLeave{1}, ""},
+      {1.2, RankAtBoundary{1, 0}, ""},
+      {1.3, RankAtBoundary{1, 1}, "notice-seen 1 of 1"},
+      {16.5, AgentTick{}, "beat 0"},
+      {17.0, AbortOf(1), "ABORT 1"},
+  });
+}
+
+TEST(AgentNotice, ARankThatIsAskedToGoTakesItsNodeAlong) {
+  AgentStory story;
+  story.Tell(Linked(1));
+  story.Tell({
+      {1.0, RankAskedToLeave{1}, "leaving"},
+      {1.0, RankAskedToLeave{0}, ""},  // Its sibling, by the same signal.
+      {1.1, NoticeOf(1, 1, absl::Seconds(15)), "NOTICE 1 15s"},
+      {1.2, RankAtBoundary{1, 0}, ""},
+      {1.3, RankAtBoundary{1, 1}, "notice-seen 1 of 1"},
+      {1.4, AbortOf(1), "ABORT 1"},
+      {1.5, RankWaits{1, 0, 4, true}, ""},
+      {1.5, RankWaits{1, 1, 4, true}, "stopped 1"},
+      {1.6, EndOf(0, v1::REASON_CODE_LEAVING), "STOP 0,1 15s"},
+      {1.7, Gone(1), "end-seen; EXIT 0"},
+  });
+}
+
+// --- The scene of a failure, and checks --------------------------------------
+
+FromDaemon LingeringEnd() {
+  FromDaemon end = EndOf(3, v1::REASON_CODE_RANK_EXIT);
+  ToProto(absl::Seconds(60), end.message.mutable_end()->mutable_linger());
+  return end;
+}
+
+TEST(AgentLinger, WhatStillLivesIsLeftAsItIs) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, RankEnded{1, 0, 3}, "exited 0=3/0"},
+      {1.1, LingeringEnd(), ""},
+      {61.0, AgentTick{}, "beat 0"},
+      {61.1, AgentTick{}, "ABORT 1; STOP 0,1 15s"},
+      {61.2, Gone(1), "end-seen; EXIT 3"},
+  });
+}
+
+TEST(AgentLinger, ASignalOrAnEndWithoutPatienceEndsIt) {
+  FromDaemon now = LingeringEnd();
+  now.message.mutable_end()->set_now(true);
+  const AgentEvent kEnds[] = {LeaveAsked{SIGINT}, now};
+  for (const AgentEvent& end : kEnds) {
+    AgentStory story;
+    story.Tell(Running(1));
+    story.Tell({
+        {1.1, LingeringEnd(), ""},
+        {2.0, end, "STOP 0,1 0"},
+        {2.1, Gone(1), "end-seen; EXIT 3"},
+    });
+  }
+}
+
+TEST(AgentLinger, WithNobodyLeftThereIsNoScene) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, RankEnded{1, 0, 3}, "exited 0=3/0"},
+      {1.0, RankEnded{1, 1, 3}, "exited 1=3/0"},
+      {1.1, LingeringEnd(), ""},
+      {1.2, Gone(1), "end-seen; EXIT 3"},
+  });
+}
+
+TEST(AgentCheck, ItsFindingsAreReported) {
+  AgentStory story;
+  story.Tell(Running(1));
+  FromDaemon request;
+  request.message.mutable_check_request()->set_request(5);
+  story.Tell({
+      {1.0, request, "CHECK 5"},
+      {1.1, ChecksDone{5, {v1::CheckFinding()}}, "report 5 1"},
+  });
+}
+
+}  // namespace
+}  // namespace rollcall

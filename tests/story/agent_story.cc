@@ -1,0 +1,228 @@
+#include "tests/story/agent_story.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/core/durations.h"
+#include "daemon/core/world.h"
+
+namespace rollcall {
+namespace {
+
+v1::Hello HelloOfThisNode() {
+  v1::Hello hello;
+  hello.set_job("demo");
+  hello.set_node("b");
+  hello.set_incarnation(11);
+  hello.set_ranks(2);
+  hello.mutable_token()->set_id("t");
+  hello.mutable_token()->set_secret("s");
+  return hello;
+}
+
+std::string TextOf(const std::vector<RankLife>& ranks) {
+  return absl::StrJoin(ranks, ",", [](std::string* out, const RankLife& life) {
+    absl::StrAppend(out, life.local_rank);
+  });
+}
+
+// Ranks that wait, as RANK@STEP; "?" after it: not the whole state.
+std::string States(const v1::Prepared& prepared) {
+  std::string text;
+  for (const v1::RankState& state : prepared.states()) {
+    absl::StrAppend(&text, " ", state.local_rank(), "@", state.completed_step(),
+                    state.whole_state() ? "" : "?");
+  }
+  return text;
+}
+
+std::string TextOf(const StartRanks& start) {
+  return absl::StrCat(
+      "START ", start.world.generation(), " port ", start.seal.master_port(),
+      start.waiting.empty()
+          ? ""
+          : absl::StrCat(" fresh ", absl::StrJoin(start.fresh, ","),
+                         " waiting ", TextOf(start.waiting)));
+}
+
+}  // namespace
+
+AgentStory::AgentStory()
+    : agent_(HelloOfThisNode(), absl::Minutes(10), Limits(),
+             absl::UnixEpoch()) {
+  EXPECT_EQ(Render(agent_.Start()), "dial");
+}
+
+void AgentStory::Tell(const std::vector<Row>& rows) {
+  int number = 0;
+  for (const Row& row : rows) {
+    ++number;
+    EXPECT_EQ(Render(agent_.Step(row.event,
+                                 absl::UnixEpoch() + absl::Seconds(row.at))),
+              row.expect)
+        << "row " << number << ", at " << row.at << " s";
+  }
+}
+
+std::string AgentStory::Text(const v1::AgentMessage& m) {
+  switch (m.kind_case()) {
+    case v1::AgentMessage::kHello:
+      hello_ = m.hello();
+      return absl::StrCat("hello i", hello_.incarnation());
+    case v1::AgentMessage::kPrepared:
+      return absl::StrCat("prepared ", m.prepared().generation(),
+                          States(m.prepared()));
+    case v1::AgentMessage::kRefused:
+      return absl::StrCat("refused ", m.refused().generation());
+    case v1::AgentMessage::kStopped:
+      return absl::StrCat("stopped ", m.stopped().generation());
+    case v1::AgentMessage::kRankExited:
+      return absl::StrCat("exited ", m.rank_exited().local_rank(), "=",
+                          m.rank_exited().code(), "/", m.rank_exited().signal(),
+                          m.rank_exited().stopped_by_agent() ? " by us" : "");
+    case v1::AgentMessage::kExchange:
+      return absl::StrCat("exchange ", m.exchange().key(), "=",
+                          absl::StrJoin(m.exchange().values(), ","));
+    case v1::AgentMessage::kHeartbeat:
+      return absl::StrCat("beat ", m.heartbeat().step());
+    case v1::AgentMessage::kLeaving:
+      return "leaving";
+    case v1::AgentMessage::kEndSeen:
+      return "end-seen";
+    case v1::AgentMessage::kNoticeSeen:
+      return absl::StrCat("notice-seen ", m.notice_seen().notice(), " of ",
+                          m.notice_seen().generation());
+    case v1::AgentMessage::kCheckReport:
+      return absl::StrCat("report ", m.check_report().request(), " ",
+                          m.check_report().findings_size());
+    default:
+      return "?";
+  }
+}
+
+std::string AgentStory::Render(const std::vector<AgentAction>& actions) {
+  std::vector<std::string> told;
+  for (const AgentAction& action : actions) {
+    if (std::holds_alternative<Dial>(action)) {
+      told.push_back("dial");
+    } else if (const auto* say = std::get_if<Say>(&action)) {
+      told.push_back(Text(say->message));
+    } else if (const auto* p = std::get_if<Prepare>(&action)) {
+      told.push_back(absl::StrCat("PREPARE ", p->world.generation()));
+    } else if (const auto* u = std::get_if<Undo>(&action)) {
+      told.push_back(absl::StrCat("UNDO ", u->generation));
+    } else if (const auto* s = std::get_if<StartRanks>(&action)) {
+      told.push_back(TextOf(*s));
+    } else if (const auto* abort = std::get_if<AbortRanks>(&action)) {
+      told.push_back(absl::StrCat("ABORT ", abort->generation));
+    } else if (const auto* tell = std::get_if<TellNotice>(&action)) {
+      told.push_back(absl::StrCat("NOTICE ", tell->notice.notice(), " ",
+                                  absl::FormatDuration(tell->deadline)));
+    } else if (const auto* run = std::get_if<RunChecks>(&action)) {
+      told.push_back(absl::StrCat("CHECK ", run->request));
+    } else if (const auto* stop = std::get_if<StopRanks>(&action)) {
+      told.push_back(absl::StrCat("STOP ", TextOf(stop->ranks), " ",
+                                  absl::FormatDuration(stop->grace)));
+    } else if (const auto* a = std::get_if<AnswerExchange>(&action)) {
+      told.push_back(absl::StrCat("ANSWER ", a->exchange.key(),
+                                  a->exchange.code() != 0 ? " refused" : ""));
+    } else if (const auto* f = std::get_if<FailExchanges>(&action)) {
+      told.push_back(absl::StrCat("FAIL ", f->generation));
+    } else if (const auto* p = std::get_if<PassSignal>(&action)) {
+      told.push_back(absl::StrCat("PASS ", TextOf(p->ranks), " ", p->signal));
+    } else if (const auto* e = std::get_if<Exit>(&action)) {
+      told.push_back(absl::StrCat("EXIT ", e->code));
+    }
+  }
+  return absl::StrJoin(told, "; ");
+}
+
+RanksGone Gone(uint64_t generation, std::vector<uint32_t> ranks) {
+  RanksGone gone;
+  for (const uint32_t rank : ranks) gone.ranks.push_back({generation, rank});
+  return gone;
+}
+
+FromDaemon Welcome(const std::string& credential) {
+  FromDaemon from;
+  v1::Welcome& welcome = *from.message.mutable_welcome();
+  welcome.set_run("run1");
+  welcome.set_node_credential(credential);
+  ToProto(absl::Seconds(5), welcome.mutable_lease());
+  ToProto(absl::Seconds(1), welcome.mutable_heartbeat_interval());
+  ToProto(absl::Minutes(10), welcome.mutable_daemon_grace());
+  ToProto(absl::Seconds(15), welcome.mutable_stop_grace());
+  return from;
+}
+
+FromDaemon Proposal(uint64_t generation) {
+  v1::World world;
+  world.set_job("demo");
+  world.set_run("run1");
+  world.set_generation(generation);
+  world.set_world_size(3);
+  v1::Member& a = *world.add_members();
+  a.set_node("a");
+  a.set_ranks(1);
+  a.set_address("10.7.0.1");
+  v1::Member& b = *world.add_members();
+  b.set_node("b");
+  b.set_node_rank(1);
+  b.set_seat(1);
+  b.set_first_rank(1);
+  b.set_address("10.7.0.2");
+  b.set_ranks(2);
+  FromDaemon from;
+  from.message.mutable_proposal()->set_generation(generation);
+  from.message.mutable_proposal()->set_world(EncodeWorld(world));
+  return from;
+}
+
+FromDaemon CommitOf(uint64_t generation) {
+  v1::Seal seal;
+  seal.set_generation(generation);
+  seal.set_master_address("10.7.0.1");
+  seal.set_master_port(23456);
+  FromDaemon from;
+  from.message.mutable_commit()->set_generation(generation);
+  from.message.mutable_commit()->set_seal(seal.SerializeAsString());
+  return from;
+}
+
+FromDaemon AbortOf(uint64_t generation) {
+  FromDaemon from;
+  from.message.mutable_abort()->set_generation(generation);
+  return from;
+}
+
+FromDaemon EndOf(int code, v1::ReasonCode reason) {
+  FromDaemon from;
+  from.message.mutable_end()->set_exit_code(code);
+  from.message.mutable_end()->set_code(reason);
+  return from;
+}
+
+StreamDown Down(absl::StatusCode code, v1::RefusalCode refusal) {
+  StreamDown down;
+  down.status = absl::Status(code, "told so");
+  down.jitter = 0;
+  down.fresh_incarnation = 12;
+  if (refusal != v1::REFUSAL_CODE_UNSPECIFIED) {
+    down.refusal.emplace();
+    down.refusal->set_code(refusal);
+    down.refusal->set_text("told so");
+  }
+  return down;
+}
+
+std::vector<AgentStory::Row> Running(uint64_t generation) {
+  return {
+      {0.0, StreamUp{}, "hello i11"},
+      {0.0, Welcome(), ""},
+      {0.1, Proposal(generation), absl::StrCat("PREPARE ", generation)},
+      {0.2, PreparationDone{generation}, absl::StrCat("prepared ", generation)},
+      {0.3, CommitOf(generation),
+       absl::StrCat("START ", generation, " port 23456")},
+  };
+}
+
+}  // namespace rollcall

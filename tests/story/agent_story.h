@@ -1,0 +1,58 @@
+// AgentStory: tells an Agent a story in a table and writes its actions as text,
+// one word an action, for a node "b" of two ranks in a world of three.
+//
+// Reports are left out. That a step is what the table says is checked here.
+#ifndef ROLLCALL_TESTS_STORY_AGENT_STORY_H_
+#define ROLLCALL_TESTS_STORY_AGENT_STORY_H_
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "client/agent/agent.h"
+
+namespace rollcall {
+
+class AgentStory {
+ public:
+  struct Row {
+    double at;
+    AgentEvent event;
+    std::string expect;
+  };
+
+  AgentStory();
+  void Tell(const std::vector<Row>& rows);
+
+  // The last that was said.
+  const v1::Hello& hello() const { return hello_; }
+  Agent& agent() { return agent_; }
+
+ private:
+  std::string Text(const v1::AgentMessage& m);
+  std::string Render(const std::vector<AgentAction>& actions);
+
+  Agent agent_;
+  v1::Hello hello_;
+};
+
+// --- Words of the stories ----------------------------------------------------
+
+// What was left of these ranks, started for `generation`, is gone.
+RanksGone Gone(uint64_t generation, std::vector<uint32_t> ranks = {0, 1});
+
+FromDaemon Welcome(const std::string& credential = "");
+FromDaemon Proposal(uint64_t generation);
+FromDaemon CommitOf(uint64_t generation);
+FromDaemon AbortOf(uint64_t generation);
+FromDaemon EndOf(int code, v1::ReasonCode reason = v1::REASON_CODE_FINISHED);
+StreamDown Down(absl::StatusCode code = absl::StatusCode::kUnavailable,
+                v1::RefusalCode refusal = v1::REFUSAL_CODE_UNSPECIFIED);
+
+// From the roll call to a world that runs.
+std::vector<AgentStory::Row> Running(uint64_t generation);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TESTS_STORY_AGENT_STORY_H_
