@@ -129,6 +129,12 @@ void Job::Ask(v1::NoticeKind kind, absl::Duration deadline,
                                 Limits::stderr_tail_bytes));
   }
   pending_->until = std::min(pending_->until, now_ + deadline);
+  TellNotice();
+}
+
+// Under a new number, which all answer anew.
+void Job::TellNotice() {
+  v1::Notice& notice = pending_->notice;
   notice.set_notice(++last_notice_);
   notice.set_generation(generation_);
   *notice.mutable_nodes() = {leaving_.begin(), leaving_.end()};
@@ -164,22 +170,45 @@ void Job::OnNoticeSeen(Node& node, const v1::NoticeSeen& seen) {
     return;
   }
   if (!pending_.has_value()) {
-    // A notice of this daemon's last life, which the node still stands by.
     last_notice_ = std::max(last_notice_, seen.notice());
-    return Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),
-               "the daemon was started again amid a change");
+    return AskAmidAChange();
+  }
+  if (seen.notice() > last_notice_) {
+    // Of this daemon's last life again: numbers go on above it.
+    last_notice_ = seen.notice();
+    return TellNotice();
   }
   if (seen.notice() == pending_->notice.notice()) AtBoundary(node);
+}
+
+void Job::OnEndedForNotice(const Node& node, const v1::RankExited& exited) {
+  if (phase_ != Phase::kRunning || !node.member() ||
+      exited.generation() != generation_) {
+    return;
+  }
+  if (!pending_.has_value()) AskAmidAChange();
+  BoundPending();
+}
+
+// A notice of this daemon's last life, which was never journaled: ranks stand
+// by it, or have ended for it.
+void Job::AskAmidAChange() {
+  Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),
+      "the daemon was started again amid a change");
+}
+
+// A rank stands at the boundary, or has ended for it: the rest is never far
+// behind, unless something is wrong with it.
+void Job::BoundPending() {
+  if (!pending_.has_value() || pending_->until != absl::InfiniteFuture())
+    return;
+  pending_->until = now_ + limits_.stop_grace + limits_.lease;
 }
 
 void Job::AtBoundary(Node& node) {
   if (!pending_.has_value() || node.at_boundary) return;
   node.at_boundary = true;
-  // They come to the same boundary: the rest is never far behind, unless
-  // something is wrong with it.
-  if (pending_->until == absl::InfiniteFuture()) {
-    pending_->until = now_ + limits_.stop_grace + limits_.lease;
-  }
+  BoundPending();
   CHECK_GT(pending_->missing, 0u);
   if (--pending_->missing == 0) EndAtBoundary();
 }
