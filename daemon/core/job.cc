@@ -323,7 +323,8 @@ void Job::Part(Node& node, v1::NodeState state, const std::string& reason) {
   checking_.erase(name);
   node.check = 0;
   node.gone = true;
-  if (leaving_.erase(name) > 0 && phase_ != Phase::kEnded) JournalLeaving();
+  // One that is lost is still to go, should it come back.
+  if (state == v1::NODE_STATE_DRAINING) ForgetLeaving(name);
   node.state = state;
   node.reason = reason;
   node.seat = -1;
@@ -333,7 +334,10 @@ void Job::Part(Node& node, v1::NodeState state, const std::string& reason) {
   gone_order_.push_back(name);
   while (gone_order_.size() > Limits::lost_names_max) {
     const auto oldest = nodes_.find(gone_order_.front());
-    if (oldest != nodes_.end() && oldest->second.gone) nodes_.erase(oldest);
+    if (oldest != nodes_.end() && oldest->second.gone) {
+      ForgetLeaving(oldest->first);
+      nodes_.erase(oldest);
+    }
     gone_order_.pop_front();
   }
 }

@@ -253,6 +253,7 @@ class Job {
     return leaving_.contains(node.hello.node());
   }
   void JournalLeaving();
+  void ForgetLeaving(const std::string& name);
   void SendLeft(const Node& node);
   bool HasNewcomer() const;
   void MaybeGrow();

@@ -216,6 +216,11 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
     CHECK(node.deadline == absl::InfiniteFuture());
     node = Node();
     last_arrival_ = now_;
+    // Somebody has started another agent there.
+    if (attend.hello.run().empty()) ForgetLeaving(name);
+    if (leaving_.contains(name)) {
+      node.reason = absl::StrCat(name, " leaves: as it was asked to");
+    }
   }
   // The name is the key of deadlines_: set before it.
   node.hello = attend.hello;
@@ -227,7 +232,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   node.credential = attend.credential;
   if (!*redialed) node.attended_from = attend.hello.previous_incarnation();
   node.session = attend.session;
-  node.reason.clear();
+  if (!leaving_.contains(name)) node.reason.clear();
   sessions_[attend.session] = name;
   suspects_.erase(name);
   node.broke_with_many = false;

@@ -99,6 +99,10 @@ void Job::JournalLeaving() {
                              notice.SerializeAsString()});
 }
 
+void Job::ForgetLeaving(const std::string& name) {
+  if (leaving_.erase(name) > 0 && phase_ != Phase::kEnded) JournalLeaving();
+}
+
 // The node's agent may go.
 void Job::SendLeft(const Node& node) {
   v1::DaemonMessage message;
@@ -137,7 +141,10 @@ void Job::TellNotice() {
   v1::Notice& notice = pending_->notice;
   notice.set_notice(++last_notice_);
   notice.set_generation(generation_);
-  *notice.mutable_nodes() = {leaving_.begin(), leaving_.end()};
+  notice.clear_nodes();
+  for (const std::string& name : leaving_) {
+    if (Knows(name)) notice.add_nodes(name);
+  }
   if (end_then_.has_value()) *notice.mutable_end() = *end_then_;
   pending_->missing = 0;
   for (const v1::Member& member : world_.members()) {
