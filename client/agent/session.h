@@ -6,6 +6,8 @@
 #ifndef ROLLCALL_CLIENT_AGENT_SESSION_H_
 #define ROLLCALL_CLIENT_AGENT_SESSION_H_
 
+#include <signal.h>
+
 #include <functional>
 #include <optional>
 #include <string>
@@ -37,6 +39,8 @@ struct AgentOptions {
   // --once: the command runs on node rank 0 only; the others' ranks are not
   // started and count as done with 0.
   bool once = false;
+  // What plain ranks get with a notice.
+  int preempt_signal = SIGTERM;
   Limits limits;
   // Called on the loop thread for each Report; must not block for long.
   std::function<void(const Report&)> report;
