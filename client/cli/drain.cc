@@ -36,9 +36,10 @@ int RunDrainCommand(const DrainFlags& flags) {
     std::printf("%s\n", OneLine(json).c_str());
     return 0;
   }
-  std::printf("%s\n", absl::StrCat("node ", flags.node, " leaves job ",
-                                   address->job, " at its next step boundary")
-                          .c_str());
+  const std::string job =
+      address->job.empty() ? "its job" : absl::StrCat("job ", address->job);
+  std::printf("node %s leaves %s at the next step boundary\n",
+              flags.node.c_str(), job.c_str());
   return 0;
 }
 

@@ -53,11 +53,10 @@ void RunStory::TakenBack(int daemon_pid,
                          const std::vector<std::string>& agents) {
   taken_back_ = true;
   if (json_) {
-    PrintJson({{"event", "taken_back"},
-               {"job", job_},
-               {"daemon_pid", daemon_pid},
-               {"agents", agents}});
-    return;
+    nlohmann::ordered_json event = {{"event", "taken_back"}, {"job", job_}};
+    if (daemon_pid > 0) event["daemon_pid"] = daemon_pid;
+    event["agents"] = agents;
+    return PrintJson(event);
   }
   line_.Print(absl::StrCat(
       "job ", job_, " goes on: ",

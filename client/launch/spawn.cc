@@ -94,6 +94,7 @@ absl::Status StartGate::HoldBack(SpawnOptions& options) {
 }
 
 void StartGate::Open() {
+  if (held_ == 0) return;
   // A byte for each: less than a pipe holds.
   const std::string go(held_, '+');
   [[maybe_unused]] ssize_t wrote = write(write_.get(), go.data(), go.size());

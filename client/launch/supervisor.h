@@ -56,7 +56,11 @@ class Supervisor {
   void KeepRecord();
   // Also when a daemon was started again.
   void DaemonListens();
+  // Held back until the record is kept.
   void StartAgents();
+  // Asked of a daemon that was there before us: its agents are not to begin
+  // again.
+  bool JobHasEnded();
   SpawnOptions AgentSpawn(const NamedAgent& agent) const;
 
   // --- The loop (supervisor.cc) ---

@@ -18,6 +18,11 @@
 namespace rollcall {
 namespace {
 
+// SIGKILL takes no longer unless the kernel is stuck; the new daemon then says
+// who is in its way.
+constexpr int kKillPatienceMs = 10000;
+constexpr absl::Duration kStatusTimeout = absl::Seconds(1);
+
 DaemonChildOptions ForDaemon(const LaunchOptions& options,
                              const LaunchFolder& state,
                              const LaunchWire& wire) {
@@ -71,7 +76,7 @@ void Supervisor::TakeBack(Found& found) {
     found.daemon->Kill(SIGKILL);
     pollfd ended{found.daemon->fd(), POLLIN, 0};
     // It holds the journal until then.
-    while (poll(&ended, 1, -1) < 0 && errno == EINTR) {
+    while (poll(&ended, 1, kKillPatienceMs) < 0 && errno == EINTR) {
     }
   }
   if (plan_.kind == StartPlan::Kind::kNew) return;
@@ -127,17 +132,18 @@ void Supervisor::DaemonListens() {
       state_->WriteRunning({options_.job, endpoint, join_string,
                             static_cast<int>(daemon_.pid()), wire_.trust});
   if (!wrote.ok()) story_.Say(wrote.message());
-  if (agents_started_) {
-    KeepRecord();
-  } else {
-    agents_started_ = true;
-    StartAgents();
+  RefreshToken();
+  const bool first = !agents_started_;
+  agents_started_ = true;
+  if (first && !stop_ && !JobHasEnded()) StartAgents();
+  KeepRecord();
+  agents_.Release();
+  if (first) {
     const uint32_t here = static_cast<uint32_t>(agents_.size());
     story_.Joinable(endpoint, join_string,
                     options_.settings.nodes_max() -
                         std::min(options_.settings.nodes_max(), here));
   }
-  RefreshToken();
   feed_.Begin(endpoint, address_);
   if (stop_) SendStop();
 }
@@ -151,8 +157,14 @@ void Supervisor::StartAgents() {
     if (agent.own) own_exit_ = kExitRendezvous;
     if (agent.own) agent_failed_at_ = MonotonicNow();
   }
-  KeepRecord();
-  agents_.Release();
+}
+
+bool Supervisor::JobHasEnded() {
+  if (plan_.kind == StartPlan::Kind::kNew || plan_.started.empty()) {
+    return false;
+  }
+  const auto status = AdminClient(address_).Status(kStatusTimeout);
+  return status.ok() && status->has_exit_code();
 }
 
 SpawnOptions Supervisor::AgentSpawn(const NamedAgent& agent) const {

@@ -245,6 +245,53 @@ class LauncherAlone(Adoption):
         self.assert_code(second, 0)
 
 
+    def test_whatever_closes_the_wire(self):
+        secret = self.stage.path("secret")
+        made = self.stage.run([harness.ROLLCALL, "token", "secret"])
+        with open(secret, "w", encoding="ascii",
+                  opener=lambda p, f: os.open(p, f, 0o600)) as f:
+            f.write(made.out()[0])
+        other = self.stage.path("other")
+        with open(other, "w", encoding="ascii",
+                  opener=lambda p, f: os.open(p, f, 0o600)) as f:
+            f.write("".join(reversed(made.out()[0])))
+        local = ["--listen", "127.0.0.1:0", "--local-workers", "1"]
+        for job, way in (("by-secret", ["--secret-file", secret]),
+                         ("open", ["--insecure"])):
+            with self.subTest(job=job):
+                flags = ["--job", job, *way, *local]
+                first = self.launch(flags, self.command)
+                first.await_lines("up g1", 2)
+                self.kill(first)
+                wrong = self.launch(["--job", job, "--secret-file", other,
+                                     *local], self.command)
+                self.assert_code(wrong, 2)
+                self.assertIsNotNone(wrong.find("--secret-file", "err"))
+                second = self.launch(flags, self.command)
+                second.await_line("goes on")
+                self.assertEqual(self.state("--job", job)["generation"], 1)
+                second.signal(signal.SIGINT)
+                self.assert_code(second, 130)
+
+    def test_where_its_output_is_gone(self):
+        # A terminal that was closed: what the ranks write goes nowhere.
+        quiet = self.stage.path("quiet")
+        command = ["sh", "-c", f"cat {self.gate.path}; echo lost; "
+                   f"echo done >> {quiet}"]
+        first = self.stage.start(
+            ["sh", "-c", 'exec "$0" "$@" >&- 2>&-', harness.ROLLCALL,
+             "launch", "--hosts-file", self._hosts, "--job", JOB, "--",
+             *command])
+        self.all_run(1)
+        self.kill(first)
+        second = self.start(command=command)
+        second.await_line("goes on")
+        self.gate.open()
+        self.assert_code(second, 0)
+        with open(quiet, encoding="ascii") as f:
+            self.assertEqual(f.read(), "done\n")
+
+
 class MoreThanTheLauncher(Adoption):
     def test_the_daemon_dies_under_one_that_took_it_over(self):
         first, ranks = self.gather("--local-workers", "1", ranks=2)
@@ -351,6 +398,26 @@ class MoreThanTheLauncher(Adoption):
         second.signal(signal.SIGINT)
         self.assert_code(second, 130)
         self.assertIsNone(bystander.code)
+
+    def test_one_that_died_while_it_started(self):
+        # Nobody was ever told the port: that daemon is of no use.
+        first, _ = self.gather("--local-workers", "1", ranks=2)
+        daemon, agents = self.pids()
+        run = self.state()["run"]
+        self.kill(first)
+        self.kill_pids(*agents.values())
+        record = self.kept()
+        record.update(port=0, agents=[])
+        path = self.stage.path("state", "rollcall", JOB, "launch.json")
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(record, f)
+        second, ranks = self.gather("--local-workers", "1", ranks=2)
+        self.assertIsNone(second.find("goes on"))
+        self.stage.await_gone([daemon], "what was of no use", 5)
+        self.assertNotEqual(self.state()["run"], run)
+        self.gate.open()
+        self.assert_code(second, 0)
+        self.assert_untouched([second], ranks)
 
     def test_a_number_that_another_process_has_now(self):
         first, _ = self.gather("--local-workers", "1", ranks=2)
