@@ -48,6 +48,7 @@ void Supervisor::Wait() {
        static_cast<int>(
            absl::ToInt64Milliseconds(Timeout() + absl::Microseconds(999))));
   if (auto status = feed_.Take()) {
+    job_ended_ = status->has_exit_code();
     story_.Heard(*std::move(status), MonotonicNow());
   }
   if (daemon_.fd() >= 0 && daemon_.Read()) DaemonListens();
@@ -74,7 +75,8 @@ void Supervisor::OnTimers() {
   }
   if (now >= agent_failed_at_) {
     agent_failed_at_ = absl::InfiniteFuture();
-    if (!daemon_.end()) {
+    // A daemon that keeps a failure's scene is not done with a job that is.
+    if (!daemon_.end() && !job_ended_) {
       Stop(own_exit_.value_or(kExitRendezvous),
            absl::StrCat("the launcher's own agent ", options_.node,
                         " has failed"),

@@ -97,6 +97,8 @@ class Supervisor {
   LocalAgents agents_;
   bool agents_started_ = false;
   bool record_failed_ = false;
+  // By its latest state; the daemon may stay for a while.
+  bool job_ended_ = false;
   std::optional<int> own_exit_;
 
   std::optional<v1::StopRequest> stop_;
