@@ -1,4 +1,6 @@
 // `rollcall launch`: turns flags into what the supervisor needs.
+#include "client/launch/launch.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -6,9 +8,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
+#include "client/cli/digest.h"
 #include "client/cli/place.h"
 #include "client/launch/launch_folder.h"
-#include "client/launch/supervisor.h"
+#include "client/launch/start_plan.h"
 #include "daemon/core/durations.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/digest.h"
@@ -35,6 +38,9 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags) {
     add("--hosts-file", local.hosts_file);
   }
   if (local.once) to.push_back("--once");
+  if (local.preempt_signal != LocalFlags().preempt_signal) {
+    add("--preempt-signal", absl::StrCat(local.preempt_signal));
+  }
   if (local.json) to.push_back("--json");
   return to;
 }
@@ -44,7 +50,9 @@ v1::JobSettings Settings(const LaunchFlags& flags, const std::string& node) {
   const Limits limits;
   v1::JobSettings settings = flags.settings;
   ToProto(limits.stop_grace, settings.mutable_stop_grace());
-  settings.set_requeue_exit_code(limits.requeue_exit_code);
+  if (!settings.has_requeue_exit_code()) {
+    settings.set_requeue_exit_code(limits.requeue_exit_code);
+  }
   if (!node.empty()) settings.add_expected_nodes(node);
   const uint32_t named =
       std::min<uint32_t>(flags.local_workers, Limits::expected_nodes_max - 1);
@@ -83,6 +91,7 @@ absl::Status CheckWire(const WireOptions& wire) {
 
 int RunLaunchCommand(const LaunchFlags& flags) {
   LaunchOptions options;
+  options.job_made_up = flags.job.empty();
   options.ephemeral = flags.job.empty() && flags.state.empty();
   options.job =
       flags.job.empty()
@@ -123,6 +132,7 @@ int RunLaunchCommand(const LaunchFlags& flags) {
   options.local_workers = flags.local_workers;
   options.agent_flags = AgentFlags(flags);
   options.command = flags.command;
+  options.command_digest = absl::BytesToHexString(CommandDigest(flags.command));
   options.environment = PlainEnvironment();
   options.json = flags.local.json;
   PrepareGrpc();

@@ -69,6 +69,16 @@ absl::StatusOr<v1::StopResponse> AdminClient::Stop(v1::StopRequest request,
       });
 }
 
+absl::StatusOr<v1::DrainResponse> AdminClient::Drain(v1::DrainRequest request,
+                                                     absl::Duration timeout) {
+  request.set_job(address_.job);
+  return Try<v1::DrainResponse>(
+      timeout, [&](v1::Admin::Stub& stub, grpc::ClientContext& context,
+                   v1::DrainResponse& response) {
+        return stub.Drain(&context, request, &response);
+      });
+}
+
 absl::StatusOr<v1::CreateTokenResponse> AdminClient::CreateToken(
     v1::CreateTokenRequest request, absl::Duration timeout) {
   return Try<v1::CreateTokenResponse>(

@@ -44,6 +44,9 @@ class AdminClient {
   // Safe to retry.
   absl::StatusOr<v1::StopResponse> Stop(v1::StopRequest request,
                                         absl::Duration timeout);
+  // Safe to retry.
+  absl::StatusOr<v1::DrainResponse> Drain(v1::DrainRequest request,
+                                          absl::Duration timeout);
   // Not safe to retry: each call makes a token.
   absl::StatusOr<v1::CreateTokenResponse> CreateToken(
       v1::CreateTokenRequest request, absl::Duration timeout);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <google/protobuf/util/json_util.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,7 +13,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "client/launch/spawn.h"
 
 namespace rollcall {
 namespace {
@@ -31,6 +31,25 @@ DaemonChild::DaemonChild(DaemonChildOptions options)
 DaemonChild::~DaemonChild() { CloseFd(); }
 
 absl::Status DaemonChild::Start() { return Spawn(false); }
+
+absl::Status DaemonChild::Resume(int port) {
+  port_ = port;
+  return Spawn(true);
+}
+
+void DaemonChild::Adopt(KnownProcess daemon, int port) {
+  id_ = daemon.id();
+  pid_ = daemon.pid();
+  port_ = port;
+  listened_ = true;
+  adopted_ = std::move(daemon);
+}
+
+void DaemonChild::Kill(int signal) const {
+  if (adopted_) return adopted_->Kill(signal);
+  // Our child until we reap it.
+  if (pid_ > 0) kill(pid_, signal);
+}
 
 absl::Status DaemonChild::Restart() {
   restart_at_ = absl::InfiniteFuture();
@@ -76,11 +95,13 @@ absl::Status DaemonChild::Spawn(bool resume) {
         absl::StrCat("ROLLCALL_SECRET=", options_.secret_text));
   }
   spawn.log_file = options_.log_file;
-  spawn.inherited_fd = fds[1];
-  auto pid = SpawnSelf(spawn);
+  spawn.inherited_fds = {fds[1]};
+  const absl::Status held = gate_.HoldBack(spawn);
+  absl::StatusOr<pid_t> pid = held.ok() ? SpawnSelf(spawn) : held;
   close(fds[1]);
   if (!pid.ok()) return pid.status();
   pid_ = *pid;
+  id_ = IdOf(pid_);
   return absl::OkStatus();
 }
 
@@ -110,6 +131,7 @@ void DaemonChild::Hear(const std::string& line) {
       absl::SimpleAtoi(line.substr(5), &port)) {
     port_ = port;
     heard_port_ = true;
+    listened_ = true;
   }
   if (absl::StartsWith(line, "end ")) {
     v1::End end;
@@ -119,13 +141,15 @@ void DaemonChild::Hear(const std::string& line) {
   }
 }
 
-bool DaemonChild::Died(absl::Time now) {
+bool DaemonChild::Died(absl::Time now, std::optional<v1::End> end) {
   // What it said last is still in the pipe.
   if (fd_ >= 0) Read();
   CloseFd();
   pid_ = -1;
+  adopted_.reset();
+  if (!end_) end_ = std::move(end);
   if (end_) return true;
-  if (port_ == 0) return false;
+  if (!listened_) return false;
   deaths_.push_back(now);
   while (now - deaths_.front() > kDeathsWithin) deaths_.pop_front();
   if (deaths_.size() >= kDeathsMax) return false;
