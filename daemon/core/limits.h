@@ -130,6 +130,12 @@ struct Limits {
   static constexpr size_t answers_kept = 8;
   // Largest world that an agent brings along when it redials.
   static constexpr size_t held_world_bytes_max = 512 << 10;
+  // What one run may take in etcd, compressed: etcd takes 1.5 MiB a request by
+  // default, everything included. 16,384 nodes of one rank take some 0.4 MiB;
+  // with 64 ranks each, their NCCL ids alone are 1 MiB.
+  static constexpr size_t etcd_value_bytes_max = 1400 << 10;
+  // Operations of one request: etcd takes 128 by default.
+  static constexpr size_t etcd_operations_max = 100;
   static constexpr int ranks_per_nccl_id = 128;
   static constexpr size_t nccl_id_bytes = 128;
 
