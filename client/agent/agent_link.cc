@@ -171,6 +171,10 @@ void Agent::Refused(const StreamDown& down) {
     case v1::REFUSAL_CODE_INVALID:
     case v1::REFUSAL_CODE_LIMIT:
       return Leave(kExitRendezvous, last_error_);
+    // Another daemon leads, or is about to: it is found soon, or not at all.
+    case v1::REFUSAL_CODE_NOT_LEADER:
+      redial_delay_ = std::min(redial_delay_, limits_.redial_leader);
+      return;
     // The job may be made later, a slow reader may catch up, and a stream that
     // was taken for the older one was ours all the same.
     case v1::REFUSAL_CODE_REDIALED:

@@ -88,6 +88,9 @@ struct Limits {
   // Redialling: first delay and largest, doubled in between, with jitter.
   absl::Duration redial_first = absl::Milliseconds(50);
   absl::Duration redial_most = absl::Seconds(1);
+  // The largest after a word from a daemon that stands by: another one leads,
+  // or will within a lease of etcd's.
+  absl::Duration redial_leader = absl::Milliseconds(250);
 
   uint32_t max_restarts = 3;
   int requeue_exit_code = 75;

@@ -35,10 +35,10 @@ class EtcdClient {
   // `endpoints`: HOST:PORT, at least one. Nothing is dialled yet.
   explicit EtcdClient(const std::vector<std::string>& endpoints);
 
-  // Each of these tries all members in turn until one answers or `patience` has
-  // passed. UNAVAILABLE: none did; a call that changes something may have been
-  // carried out all the same, now or later. Other errors are etcd's own, and
-  // nothing was done.
+  // Each of these tries all members in turn, each once, until one answers or
+  // `patience` has passed. UNAVAILABLE: none did; a call that changes something
+  // may have been carried out all the same, now or later. Other errors are
+  // etcd's own, and nothing was done.
   absl::StatusOr<etcdserverpb::RangeResponse> Range(
       const etcdserverpb::RangeRequest& request, absl::Duration patience);
   absl::StatusOr<etcdserverpb::TxnResponse> Txn(
@@ -74,9 +74,8 @@ class EtcdClient {
 //
 // Thread rule: made and ended by one thread; `tell` is called on gRPC's
 // threads, must only post, and is called no more once the destructor is back.
-class EtcdWatch
-    : private grpc::ClientBidiReactor<etcdserverpb::WatchRequest,
-                                      etcdserverpb::WatchResponse> {
+class EtcdWatch : private grpc::ClientBidiReactor<etcdserverpb::WatchRequest,
+                                                  etcdserverpb::WatchResponse> {
  public:
   // The key has changed, or the member says no more and another one is to be
   // asked: either way it is time to read the key again. May be told many times.

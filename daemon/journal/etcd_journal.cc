@@ -81,14 +81,13 @@ absl::StatusOr<std::unique_ptr<EtcdJournal>> EtcdJournal::Open(
 // --- Reading -----------------------------------------------------------------
 
 absl::Status EtcdJournal::ReadRuns() {
-  return ReadAll(
-      absl::StrCat(options_.prefix, "jobs/"),
-      [this](const std::string& job, const std::string& value) {
-        absl::StatusOr<JournaledRun> run = UnpackRun(job, value);
-        if (!run.ok()) return run.status();
-        runs_.insert_or_assign(job, *std::move(run));
-        return absl::OkStatus();
-      });
+  return ReadAll(absl::StrCat(options_.prefix, "jobs/"),
+                 [this](const std::string& job, const std::string& value) {
+                   absl::StatusOr<JournaledRun> run = UnpackRun(job, value);
+                   if (!run.ok()) return run.status();
+                   runs_.insert_or_assign(job, *std::move(run));
+                   return absl::OkStatus();
+                 });
 }
 
 absl::Status EtcdJournal::ReadAll(
@@ -277,8 +276,7 @@ absl::Status EtcdJournal::Write(std::vector<RequestOp> operations) {
 
   std::string last = "the lease was over before";
   for (int i = 0; i < kWriteAttempts && options_.leads(); ++i) {
-    const absl::StatusOr<TxnResponse> answer =
-        client_.Txn(txn, kWritePatience);
+    const absl::StatusOr<TxnResponse> answer = client_.Txn(txn, kWritePatience);
     if (!answer.ok()) {
       last = std::string(answer.status().message());
       if (absl::IsUnavailable(answer.status())) continue;
@@ -293,8 +291,8 @@ absl::Status EtcdJournal::Write(std::vector<RequestOp> operations) {
     }
     return Lost("another daemon leads: its write was fenced off");
   }
-  return Lost(absl::StrCat("nobody knows whether a write went through (", last,
-                           ")"));
+  return Lost(
+      absl::StrCat("nobody knows whether a write went through (", last, ")"));
 }
 
 absl::Status EtcdJournal::Lost(const std::string& why) {
@@ -302,7 +300,8 @@ absl::Status EtcdJournal::Lost(const std::string& why) {
   return absl::AbortedError(why);
 }
 
-// --- What all share ------------------------------------------------------------
+// --- What all share
+// ------------------------------------------------------------
 
 absl::StatusOr<std::string> KeepInEtcd(EtcdClient& client,
                                        const std::string& key,

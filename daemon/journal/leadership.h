@@ -2,13 +2,13 @@
 // bound to a lease.
 //
 // It campaigns as long as it lives: it waits until there is no leader, puts
-// itself forward, and keeps its lease alive while it leads. Who leads says under
-// the key where it is reached. It decides nothing else and writes nothing else;
-// whoever writes compares with the Reign that it was given (EtcdJournal), so
-// that a former leader can write nothing, whatever its clock says.
+// itself forward, and keeps its lease alive while it leads. Who leads says
+// under the key where it is reached. It decides nothing else and writes nothing
+// else; whoever writes compares with the Reign that it was given (EtcdJournal),
+// so that a former leader can write nothing, whatever its clock says.
 //
-// Thread rule: Leads and Abdicate from any thread. Made and ended by one thread;
-// the callbacks are called on a thread of its own and must only post.
+// Thread rule: Leads and Abdicate from any thread. Made and ended by one
+// thread; the callbacks are called on a thread of its own and must only post.
 //
 // Invariants:
 //   1. At most one Reign is in force at a time over all daemons of a name; no

@@ -34,10 +34,10 @@ std::optional<v1::RunRecord> Expand(const std::string& bytes) {
   }
   std::string plain(packed.bytes(), '\0');
   uLongf size = plain.size();
-  const int result = uncompress(
-      reinterpret_cast<Bytef*>(plain.data()), &size,
-      reinterpret_cast<const Bytef*>(packed.packed().data()),
-      packed.packed().size());
+  const int result =
+      uncompress(reinterpret_cast<Bytef*>(plain.data()), &size,
+                 reinterpret_cast<const Bytef*>(packed.packed().data()),
+                 packed.packed().size());
   if (result != Z_OK || size != plain.size() ||
       !record.ParseFromString(plain)) {
     return std::nullopt;

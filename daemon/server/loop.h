@@ -123,8 +123,8 @@ class Loop {
     // empty.
     std::function<void(const std::string& peer)> known;
     // Whether this daemon leads, of several that share a journal; empty: it is
-    // the only one. Once it does not, nothing more is said under this loop: what
-    // is not on its way yet is dropped, and all streams are ended.
+    // the only one. Once it does not, nothing more is said under this loop:
+    // what is not on its way yet is dropped, and all streams are ended.
     std::function<bool()> leads;
   };
 

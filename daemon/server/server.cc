@@ -28,6 +28,24 @@
 #include "daemon/server/succession.h"
 
 namespace rollcall {
+
+absl::Status CheckShared(const ServerOptions& options) {
+  if (!options.etcd.has_value()) return absl::OkStatus();
+  if (!options.state_dir.empty() || !options.job.empty()) {
+    return absl::InvalidArgumentError(
+        "state in etcd is for a daemon of many jobs, and takes the place of a "
+        "folder: give one or the other");
+  }
+  if (options.secret.has_value() || !options.tls.empty() || options.insecure) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "daemons that share their state in etcd must show one identity, and a CA "
+      "of a daemon's own cannot be shared: give all of them the same "
+      "--secret-file, or certificates of one CA (--tls-cert, --tls-key, "
+      "--tls-ca); on loopback --insecure will do");
+}
+
 namespace {
 
 // Calls that are still there after this long are cut off.
@@ -61,23 +79,6 @@ absl::Status CheckWire(const ServerOptions& options) {
         options.listen));
   }
   return options.tls.empty() ? absl::OkStatus() : CheckTlsFiles(options.tls);
-}
-
-absl::Status CheckShared(const ServerOptions& options) {
-  if (!options.etcd.has_value()) return absl::OkStatus();
-  if (!options.state_dir.empty() || !options.job.empty()) {
-    return absl::InvalidArgumentError(
-        "state in etcd is for a daemon of many jobs, and takes the place of a "
-        "folder: give one or the other");
-  }
-  if (options.secret.has_value() || !options.tls.empty() || options.insecure) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      "daemons that share their state in etcd must show one identity, and a CA "
-      "of a daemon's own cannot be shared: give all of them the same "
-      "--secret-file, or certificates of one CA (--tls-cert, --tls-key, "
-      "--tls-ca); on loopback --insecure will do");
 }
 
 absl::Status CheckOptions(const ServerOptions& options) {
@@ -155,8 +156,8 @@ class Server::Core {
       if (absl::Status serving = Serve(); !serving.ok()) return serving;
       Succession::Options succession{*options_.etcd, {}, LoopOptions()};
       if (options_.endpoints) succession.endpoints = options_.endpoints(port());
-      succession_ = std::make_unique<Succession>(std::move(succession), door_,
-                                                 logger_);
+      succession_ =
+          std::make_unique<Succession>(std::move(succession), door_, logger_);
       return absl::OkStatus();
     }
     loop_ = std::make_unique<Loop>(LoopOptions(), journal_.get(), logger_);

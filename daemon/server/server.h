@@ -59,6 +59,10 @@ struct ServerOptions {
   Log::Level log_level = Log::Level::kInfo;
 };
 
+// INVALID_ARGUMENT: options of several daemons that cannot share one state;
+// says what is missing. Start asks it too.
+absl::Status CheckShared(const ServerOptions& options);
+
 class Server {
  public:
   // INVALID_ARGUMENT: an option breaks its grammar. UNAVAILABLE: the address

@@ -22,9 +22,9 @@ constexpr absl::Duration kPause = absl::Seconds(2);
 // The key of node credentials, made by the first leader there is.
 absl::StatusOr<std::string> SharedKey(EtcdClient& client,
                                       const std::string& prefix) {
-  const absl::StatusOr<std::string> hex = KeepInEtcd(
-      client, absl::StrCat(prefix, "credential.key"),
-      absl::BytesToHexString(RandomBytes(kKeyBytes)), kPatience);
+  const absl::StatusOr<std::string> hex =
+      KeepInEtcd(client, absl::StrCat(prefix, "credential.key"),
+                 absl::BytesToHexString(RandomBytes(kKeyBytes)), kPatience);
   if (!hex.ok()) return hex.status();
   const bool fits =
       hex->size() == 2 * kKeyBytes &&
@@ -77,10 +77,10 @@ void Succession::On(const Reign& reign) {
   const absl::Status taken = TakeUp(reign);
   if (taken.ok()) {
     door_.Open(loop_->inbox());
-    logger_.Write(Log::Level::kInfo,
-                  absl::StrCat("event=leads reign=", reign.create_revision,
-                               " endpoints=",
-                               absl::StrJoin(options_.endpoints, ",")));
+    logger_.Write(
+        Log::Level::kInfo,
+        absl::StrCat("event=leads reign=", reign.create_revision,
+                     " endpoints=", absl::StrJoin(options_.endpoints, ",")));
     return;
   }
   logger_.Write(Log::Level::kError,
@@ -98,10 +98,10 @@ void Succession::On(const Reign& reign) {
 absl::Status Succession::TakeUp(const Reign& reign) {
   const auto leads = [this, reign] { return leadership_->Leads(reign); };
   absl::StatusOr<std::unique_ptr<EtcdJournal>> journal = EtcdJournal::Open(
-      client_, {options_.place.Prefix(), reign, leads,
-                [this, reign](std::string why) {
-                  leadership_->Abdicate(reign, std::move(why));
-                }});
+      client_,
+      {options_.place.Prefix(), reign, leads, [this, reign](std::string why) {
+         leadership_->Abdicate(reign, std::move(why));
+       }});
   if (!journal.ok()) return journal.status();
   Loop::Options options = options_.loop;
   if (options.credential_key.empty()) {

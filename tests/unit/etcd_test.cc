@@ -29,7 +29,8 @@ const absl::Time kThen = absl::FromUnixSeconds(1'700'000'000);
 constexpr char kPrefix[] = "/rollcall/t/";
 constexpr absl::Duration kDeadline = absl::Seconds(30);
 
-// --- Pure ----------------------------------------------------------------------
+// --- Pure
+// ----------------------------------------------------------------------
 
 TEST(EtcdPlaceTest, Grammar) {
   struct Row {
@@ -123,7 +124,8 @@ TEST(RunRecordTest, OtherBytesAreRefused) {
   }
 }
 
-// --- With a real etcd ------------------------------------------------------------
+// --- With a real etcd
+// ------------------------------------------------------------
 
 class EtcdTest : public testing::Test {
  protected:
@@ -239,7 +241,8 @@ TEST_F(EtcdTest, AnEtcdThatIsSilentDeposesInTime) {
   EXPECT_TRUE(a.Await<Reign>().has_value());
 }
 
-// --- The journal -----------------------------------------------------------------
+// --- The journal
+// -----------------------------------------------------------------
 
 JournalEntry Entry(Kind kind, uint64_t generation, std::string body = "",
                    std::string job = "j", std::string run = "r1") {
@@ -275,12 +278,12 @@ class EtcdJournalTest : public EtcdTest {
   }
 
   std::unique_ptr<EtcdJournal> MustOpen(const Reign& reign) {
-    auto journal = EtcdJournal::Open(
-        *client_, {kPrefix, reign, [this] { return !over_; },
-                   [this](const std::string& why) {
-                     over_ = true;
-                     lost_ = why;
-                   }});
+    auto journal =
+        EtcdJournal::Open(*client_, {kPrefix, reign, [this] { return !over_; },
+                                     [this](const std::string& why) {
+                                       over_ = true;
+                                       lost_ = why;
+                                     }});
     EXPECT_TRUE(journal.ok()) << journal.status();
     return journal.ok() ? *std::move(journal) : nullptr;
   }
@@ -300,16 +303,14 @@ class EtcdJournalTest : public EtcdTest {
 
 TEST_F(EtcdJournalTest, TheNextLeaderReadsWhatTheLastOneWrote) {
   const auto journal = MustOpen(reign_);
-  absl::Status s =
-      journal->Append({{Entry(Kind::kRunStarted, 0, Settings(3)),
-                        Entry(Kind::kProposed, 1, ProposalOf(1)),
-                        Entry(Kind::kCommitted, 1, "")}},
-                      kThen);
+  absl::Status s = journal->Append({{Entry(Kind::kRunStarted, 0, Settings(3)),
+                                     Entry(Kind::kProposed, 1, ProposalOf(1)),
+                                     Entry(Kind::kCommitted, 1, "")}},
+                                   kThen);
   ASSERT_TRUE(s.ok()) << s;
-  s = journal->Append(
-      {{Entry(Kind::kRunStarted, 0, Settings(1), "k", "r2"),
-        Entry(Kind::kRunEnded, 0, EndOf(7), "k", "r2")}},
-      kThen);
+  s = journal->Append({{Entry(Kind::kRunStarted, 0, Settings(1), "k", "r2"),
+                        Entry(Kind::kRunEnded, 0, EndOf(7), "k", "r2")}},
+                      kThen);
   ASSERT_TRUE(s.ok()) << s;
   v1::TokenRecord token;
   token.mutable_status()->set_id("abc");
@@ -366,12 +367,12 @@ TEST_F(EtcdJournalTest, ARunThatIsNotThereIsNoRun) {
   ASSERT_TRUE(
       journal->Append({{Entry(Kind::kRunStarted, 0, Settings(1))}}, kThen)
           .ok());
-  EXPECT_EQ(journal
-                ->Append({{Entry(Kind::kProposed, 1, ProposalOf(1), "j",
-                                 "another")}},
-                         kThen)
-                .code(),
-            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(
+      journal
+          ->Append({{Entry(Kind::kProposed, 1, ProposalOf(1), "j", "another")}},
+                   kThen)
+          .code(),
+      absl::StatusCode::kFailedPrecondition);
   EXPECT_FALSE(over_);
 }
 
@@ -396,16 +397,14 @@ TEST_F(EtcdJournalTest, LargeWorldsFitOrAreRefused) {
   }
   absl::Status s = journal->Append(entries, kThen);
   EXPECT_TRUE(s.ok()) << s;
-  s = journal->Append({{Entry(Kind::kProposed, 2, ProposalOf(2, world + world),
-                              "a")}},
-                      kThen);
+  s = journal->Append(
+      {{Entry(Kind::kProposed, 2, ProposalOf(2, world + world), "a")}}, kThen);
   EXPECT_EQ(s.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_FALSE(over_);
   // And compressible: much more than etcd takes.
-  s = journal->Append(
-      {{Entry(Kind::kProposed, 3, ProposalOf(3, std::string(8 << 20, 'w')),
-              "a")}},
-      kThen);
+  s = journal->Append({{Entry(Kind::kProposed, 3,
+                              ProposalOf(3, std::string(8 << 20, 'w')), "a")}},
+                      kThen);
   EXPECT_TRUE(s.ok()) << s;
   const auto all = MustOpen(Again())->LoadAll();
   ASSERT_EQ(all->size(), 3u);
@@ -450,10 +449,9 @@ TEST_F(EtcdJournalTest, AnEtcdThatIsSilentEndsTheReign) {
   const auto deposed = leader_->Await<Candidate::Deposed>();
   EXPECT_TRUE(deposed.has_value());
   over_ = true;
-  EXPECT_EQ(
-      journal->Append({{Entry(Kind::kRunStarted, 0, Settings(1))}}, kThen)
-          .code(),
-      absl::StatusCode::kAborted);
+  EXPECT_EQ(journal->Append({{Entry(Kind::kRunStarted, 0, Settings(1))}}, kThen)
+                .code(),
+            absl::StatusCode::kAborted);
   etcd_->Signal(SIGCONT);
 }
 

@@ -54,12 +54,25 @@ class RealEtcd {
     endpoint_ = absl::StrCat("127.0.0.1:", FreePort());
     const std::string clients = absl::StrCat("http://", endpoint_);
     const std::string peers = absl::StrCat("http://127.0.0.1:", FreePort());
-    const std::vector<std::string> arguments = {
-        kProgram, "--name", "one", "--data-dir", folder_ + "/data",
-        "--listen-client-urls", clients, "--advertise-client-urls", clients,
-        "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
-        "--initial-cluster", "one=" + peers, "--logger", "zap",
-        "--log-outputs", folder_ + "/log"};
+    const std::vector<std::string> arguments = {kProgram,
+                                                "--name",
+                                                "one",
+                                                "--data-dir",
+                                                folder_ + "/data",
+                                                "--listen-client-urls",
+                                                clients,
+                                                "--advertise-client-urls",
+                                                clients,
+                                                "--listen-peer-urls",
+                                                peers,
+                                                "--initial-advertise-peer-urls",
+                                                peers,
+                                                "--initial-cluster",
+                                                "one=" + peers,
+                                                "--logger",
+                                                "zap",
+                                                "--log-outputs",
+                                                folder_ + "/log"};
     std::vector<char*> argv;
     for (const std::string& a : arguments) {
       argv.push_back(const_cast<char*>(a.c_str()));
@@ -73,8 +86,8 @@ class RealEtcd {
   }
 
   bool Serves() const {
-    const auto channel = grpc::CreateChannel(
-        endpoint_, grpc::InsecureChannelCredentials());
+    const auto channel =
+        grpc::CreateChannel(endpoint_, grpc::InsecureChannelCredentials());
     // One that has ended, for want of its port, never gets there.
     for (int i = 0; i < 60; ++i) {
       if (channel->WaitForConnected(std::chrono::system_clock::now() +
