@@ -88,8 +88,8 @@ struct Limits {
   // Redialling: first delay and largest, doubled in between, with jitter.
   absl::Duration redial_first = absl::Milliseconds(50);
   absl::Duration redial_most = absl::Seconds(1);
-  // The largest after a word from a daemon that stands by: another one leads,
-  // or will within a lease of etcd's.
+  // The largest after a word from a daemon that stands by, and twice that after
+  // others from then on: another one leads, or will within a lease of etcd's.
   absl::Duration redial_leader = absl::Milliseconds(250);
 
   uint32_t max_restarts = 3;
@@ -156,6 +156,9 @@ static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
 static_assert(Limits::exchange_value_bytes_max * Limits::ranks_per_node_max <
               Limits::agent_message_bytes_max);
 static_assert(Limits::world_bytes_max <= Limits::stream_queue_bytes_max);
+static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
+                  Limits::ranks_per_node_max / Limits::ranks_per_nccl_id <
+              Limits::etcd_value_bytes_max);
 static_assert(DoorLimits{}.waiting_per_address_max < DoorLimits{}.waiting_max);
 static_assert(DoorLimits{}.silence < DoorLimits{}.patience);
 static_assert(DoorLimits{}.handshakes_burst >= Limits::nodes_max);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/core/admission.h"
 #include "daemon/core/limits.h"
 #include "daemon/journal/fold.h"
 #include "daemon/journal/run_record.h"
@@ -83,6 +84,8 @@ absl::StatusOr<std::unique_ptr<EtcdJournal>> EtcdJournal::Open(
 absl::Status EtcdJournal::ReadRuns() {
   return ReadAll(absl::StrCat(options_.prefix, "jobs/"),
                  [this](const std::string& job, const std::string& value) {
+                   if (absl::Status fits = AdmitJobId(job); !fits.ok())
+                     return fits;
                    absl::StatusOr<JournaledRun> run = UnpackRun(job, value);
                    if (!run.ok()) return run.status();
                    runs_.insert_or_assign(job, *std::move(run));

@@ -25,8 +25,10 @@ constexpr absl::Duration kRetry = absl::Milliseconds(100);
 // One question, over all members.
 constexpr absl::Duration kPatience = absl::Seconds(2);
 constexpr absl::Duration kGiveBackPatience = absl::Milliseconds(300);
-// What a leader's value may name; the rest is passed over.
+// What a leader's value may name; the rest is passed over, since it goes out to
+// whoever asks.
 constexpr size_t kEndpointsMax = 8;
+constexpr size_t kEndpointBytesMax = 300;
 constexpr size_t kInboxMost = 1024;
 
 // The lease's clock goes on while the machine sleeps, as etcd's does elsewhere.
@@ -37,9 +39,12 @@ absl::Time LeaseNow() {
 }
 
 std::vector<std::string> EndpointsOf(const std::string& value) {
-  std::vector<std::string> endpoints =
-      absl::StrSplit(value, ',', absl::SkipEmpty());
-  if (endpoints.size() > kEndpointsMax) endpoints.resize(kEndpointsMax);
+  std::vector<std::string> endpoints;
+  for (const absl::string_view one :
+       absl::StrSplit(value, ',', absl::SkipEmpty())) {
+    if (endpoints.size() == kEndpointsMax) break;
+    if (one.size() <= kEndpointBytesMax) endpoints.emplace_back(one);
+  }
   return endpoints;
 }
 

@@ -264,6 +264,16 @@ class Cluster(E2E):
             self.assertEqual({n["state"] for n in state["nodes"]}, {"running"})
         self.assert_ends_as_it_began(agents, gate)
 
+    def test_a_leader_that_stays_frozen_is_left(self):
+        agents, gate = self.training()
+        # Its kernel goes on acknowledging; its pings go unanswered.
+        self.first.signal(signal.SIGSTOP)
+        self.await_back(agents)
+        others = [d for d in self.daemons if d is not self.first]
+        state = self.assert_generation(*[d.at for d in others])
+        self.assertEqual({n["state"] for n in state["nodes"]}, {"running"})
+        self.assert_ends_as_it_began(agents, gate)
+
     def test_a_token_that_was_made_is_good_at_the_next_leader(self):
         made = self.stage.run(
             [ROLLCALL, "token", "create", "--endpoint", self.endpoints,

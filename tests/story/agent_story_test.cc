@@ -577,8 +577,10 @@ TEST(AgentLink, ALeaderIsLookedForWithoutLongPauses) {
   for (int i = 2; i < 30; i += 2) {
     const double at = i;
     // The leader that it names is gone, and then another one stands by.
-    story.Tell({{at, Down(), ""},
-                {at + 1.0, AgentTick{}, "dial"},
+    story.Tell({{at, Down(), ""}});
+    EXPECT_LE(story.agent().NextDeadline(),
+              absl::UnixEpoch() + absl::Seconds(at + 0.5));
+    story.Tell({{at + 1.0, AgentTick{}, "dial"},
                 {at + 1.0, stands_by, ""}});
     EXPECT_LE(story.agent().NextDeadline(),
               absl::UnixEpoch() + absl::Seconds(at + 1.25));

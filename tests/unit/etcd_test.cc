@@ -469,15 +469,42 @@ TEST_F(EtcdJournalTest, AMemberThatIsGoneIsPassedOver) {
   EXPECT_TRUE(client.Range(read, kDeadline).ok());
 }
 
-TEST_F(EtcdJournalTest, ForeignBytesAreNamed) {
+TEST_F(EtcdJournalTest, WhatNoDaemonWroteIsNamed) {
+  const auto write = [&](const std::string& name, const std::string& value) {
+    etcdserverpb::TxnRequest txn;
+    auto& put = *txn.add_success()->mutable_request_put();
+    put.set_key(absl::StrCat(kPrefix, name));
+    put.set_value(value);
+    ASSERT_TRUE(client_->Txn(txn, kDeadline).ok());
+  };
+  const auto expect_named = [&](const std::string& key) {
+    const auto journal = EtcdJournal::Open(
+        *client_, {kPrefix, reign_, [] { return true; }, [](std::string) {}});
+    EXPECT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_NE(journal.status().message().find(key), absl::string_view::npos);
+  };
+  write("jobs/j", "garbage");
+  expect_named("jobs/j");
+  JournaledRun run;
+  run.state.run = "r";
+  write("jobs/j", PackRun(run));
+  write("jobs/NO/JOB", PackRun(run));
+  expect_named("jobs/NO/JOB");
+}
+
+TEST_F(EtcdTest, WhatALeaderSaysOfItselfHasABound) {
   etcdserverpb::TxnRequest txn;
   auto& put = *txn.add_success()->mutable_request_put();
-  put.set_key(absl::StrCat(kPrefix, "jobs/j"));
-  put.set_value("garbage");
+  put.set_key(absl::StrCat(kPrefix, kLeaderKey));
+  std::string value = std::string(100'000, 'x');
+  for (int i = 0; i < 100; ++i) absl::StrAppend(&value, ",h:", i);
+  put.set_value(value);
   ASSERT_TRUE(client_->Txn(txn, kDeadline).ok());
-  const auto journal = EtcdJournal::Open(
-      *client_, {kPrefix, reign_, [] { return true; }, [](std::string) {}});
-  EXPECT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition);
+  Candidate a(*client_, "a:1");
+  const auto other = a.Await<Candidate::Other>();
+  ASSERT_TRUE(other.has_value());
+  EXPECT_EQ(other->endpoints.size(), 8u);
+  EXPECT_EQ(other->endpoints[0], "h:0");
 }
 
 }  // namespace
