@@ -442,6 +442,8 @@ class Agent {
   Link link_ = Link::kDown;
   absl::Time redial_at_;
   absl::Duration redial_delay_;
+  // One that stands by has answered since the last Welcome.
+  bool leader_sought_ = false;
   absl::Time give_up_at_;  // While not attending.
   bool welcomed_ = false;  // Ever.
   std::string last_error_;

@@ -68,6 +68,7 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
       std::max(FromProto(welcome.heartbeat_interval()), absl::Milliseconds(10));
   next_heartbeat_ = now_ + heartbeat_;
   redial_delay_ = limits_.redial_first;
+  leader_sought_ = false;
   name_taken_until_ = absl::InfiniteFuture();
   last_error_.clear();
   if (welcomed_) {
@@ -138,7 +139,9 @@ void Agent::Redial(double jitter) {
   redial_at_ = std::min(
       now_ + redial_delay_ * (0.5 + 0.5 * std::clamp(jitter, 0.0, 1.0)),
       give_up_at_);
-  redial_delay_ = std::min(redial_delay_ * 2, limits_.redial_most);
+  redial_delay_ = std::min(
+      redial_delay_ * 2,
+      leader_sought_ ? 2 * limits_.redial_leader : limits_.redial_most);
 }
 
 void Agent::Refused(const StreamDown& down) {
@@ -169,6 +172,11 @@ void Agent::Refused(const StreamDown& down) {
     case v1::REFUSAL_CODE_INVALID:
     case v1::REFUSAL_CODE_LIMIT:
       return Leave(kExitRendezvous, last_error_);
+    // Another daemon leads, or is about to: it is found soon, or not at all.
+    case v1::REFUSAL_CODE_NOT_LEADER:
+      leader_sought_ = true;
+      redial_delay_ = std::min(redial_delay_, limits_.redial_leader);
+      return;
     // The job may be made later, a slow reader may catch up, and a stream that
     // was taken for the older one was ours all the same.
     case v1::REFUSAL_CODE_REDIALED:

@@ -119,8 +119,9 @@ void AddWhere(CLI::App& app, WhereFlags& to) {
                  "what the launcher printed; -: from stdin (or ROLLCALL_JOIN)")
       ->type_name("");
   app.add_option("--endpoint,--rdzv-endpoint", to.endpoint,
-                 "the daemon, with --job and the shared secret")
-      ->type_name("HOST:PORT");
+                 "the daemon, or all daemons of one etcd, with --job and the "
+                 "shared secret")
+      ->type_name("HOST:PORT,...");
   app.add_option("--job,--rdzv-id", to.job, "the job's name")->type_name("ID");
   app.add_option("--secret-file", to.secret_file,
                  "file with the shared secret; -: stdin (or ROLLCALL_SECRET)")

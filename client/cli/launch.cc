@@ -14,6 +14,7 @@
 #include "client/launch/start_plan.h"
 #include "daemon/core/durations.h"
 #include "daemon/core/limits.h"
+#include "daemon/journal/etcd_place.h"
 #include "daemon/security/digest.h"
 #include "daemon/security/given_secrets.h"
 #include "daemon/security/join_string.h"
@@ -90,6 +91,12 @@ absl::Status CheckWire(const WireOptions& wire) {
 }  // namespace
 
 int RunLaunchCommand(const LaunchFlags& flags) {
+  if (EtcdPlace::Means(flags.state)) {
+    return Fail(absl::InvalidArgumentError(
+        "a launcher keeps its state in a folder: expected --state DIR; for "
+        "state in etcd start several `rollcalld --state etcd://...`, and "
+        "`rollcall join --endpoint H:P,H:P,H:P` on every node"));
+  }
   LaunchOptions options;
   options.job_made_up = flags.job.empty();
   options.ephemeral = flags.job.empty() && flags.state.empty();
