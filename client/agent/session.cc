@@ -35,6 +35,7 @@
 #include "daemon/core/exit_codes.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/inbox.h"
+#include "daemon/server/wakeful.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
@@ -160,6 +161,7 @@ class Session {
   Processes processes_;
   std::unique_ptr<RankService> rank_service_;
   std::unique_ptr<DaemonStream> stream_;
+  const Wakeful wakeful_;
   uint64_t dial_ = 0;
   EndpointRound round_;
 

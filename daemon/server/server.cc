@@ -24,6 +24,7 @@
 #include "daemon/server/logger.h"
 #include "daemon/server/loop.h"
 #include "daemon/server/membership_service.h"
+#include "daemon/server/wakeful.h"
 
 namespace rollcall {
 namespace {
@@ -249,6 +250,7 @@ class Server::Core {
   }
 
   const ServerOptions options_;
+  const Wakeful wakeful_;
   Logger logger_;
   std::unique_ptr<JournalStore> journal_;
   std::unique_ptr<Loop> loop_;
