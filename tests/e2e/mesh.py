@@ -15,6 +15,7 @@ Only for hosts of their own: every rank listens on MASTER_PORT.
 """
 import json
 import os
+import select
 import socket
 import struct
 import sys
@@ -35,14 +36,14 @@ def resends_soon(connection):
     return connection
 
 
-def dial(address):
-    """A peer may start later than we do."""
+def dial(address, door):
+    """A peer may start later than we do; meanwhile another may call."""
     while True:
         try:
             return resends_soon(socket.create_connection(
                 address, PATIENCE_S))
         except ConnectionRefusedError:
-            time.sleep(0.02)
+            select.select([door], [], [], 0.02)
         except TimeoutError:
             sys.exit("RuntimeError: Timed out waiting for a peer")
 
@@ -54,7 +55,7 @@ def connect(rank, world):
     door = socket.create_server((addresses[rank], port))
     peers = {}
     for other in range(rank):
-        peers[other] = dial((addresses[other], port))
+        peers[other] = dial((addresses[other], port), door)
         peers[other].sendall(struct.pack("<I", rank))
     while len(peers) < len(addresses) - 1:
         caller = resends_soon(door.accept()[0])
@@ -110,7 +111,8 @@ def main():
                 .values()])
     ends = False
     while not ends:
-        time.sleep(PACE_S)  # It computes.
+        # It computes, until the first of all is done.
+        select.select(list(peers.values()), [], [], PACE_S)
         step += 1
         ends = rank == 0 and os.path.exists(stop)
         said = exchange(peers, -step if ends else step)

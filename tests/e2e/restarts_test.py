@@ -49,12 +49,37 @@ class Restarts(Training):
             self.launcher.await_lines("started again", kill)
             right = self.await_right()
             took.append(right - started_at(self.daemon()))
-        self.end([1, 2, 3, 4])
         print("status was right again after",
               " ".join(f"{s:.2f}" for s in took), "s", file=sys.stderr)
         self.assertLessEqual(max(took), 1.0)
-        self.assert_never_disturbed([1, 2, 3, 4])
-        self.assert_one_world_at_a_time()
+        self.end_undisturbed([1, 2, 3, 4])
+
+    def test_the_launcher_dies_and_is_started_again(self):
+        self.begin([1, 2, 3, 4], ["--nodes", "4"])
+        first = self.launcher
+        for _ in range(3):
+            os.kill(self.launcher.inner_pid(), signal.SIGKILL)
+            self.launcher.wait()
+            self.lives_on(1)
+            self.start_launcher()
+            self.await_right()
+        self.assertIsNot(self.launcher, first)
+        self.end_undisturbed([1, 2, 3, 4])
+
+    def test_the_launchers_host_is_cut_off_for_30_seconds(self):
+        self.begin([1, 2, 3, 4], ["--nodes", "4"])
+        self.lab.fault("cut", 1)
+        healed_at = time.monotonic() + 30
+        self.await_state(lambda s: s["state"] == "isolated", "isolated")
+        self.lives_on(healed_at - time.monotonic())
+        state = self.state()
+        self.assertEqual((state["state"], state["generation"]),
+                         ("isolated", 1))
+        steps = len(self.steps_of(1))
+        self.lab.fault("heal")
+        self.await_right()
+        self.end_undisturbed([1, 2, 3, 4])
+        self.assertGreater(len(self.steps_of(1)), steps)
 
 
 if __name__ == "__main__":

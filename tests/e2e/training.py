@@ -18,17 +18,19 @@ MESH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mesh.py")
 class Training(E2E):
     job = "training"
 
-    def begin(self, members, flags, hosts=4, patience_s=None):
+    def begin(self, members, flags, hosts=4, patience_s=None,
+              command=None):
         """The launcher on lab1, and the other members; generation 1 steps.
 
         `patience_s`: how long ranks wait for a silent peer; None: for ever.
+        `command`: another than mesh.py, which also says `step N`.
         """
         self.lab = Lab(self.stage, hosts)
         self.ledger = self.stage.path("ledger")
         os.mkdir(self.ledger)
         self.stop_file = self.stage.path("stop")
-        self.command = [sys.executable, "-B", MESH, self.ledger,
-                        self.stop_file]
+        self.command = command or [sys.executable, "-B", MESH, self.ledger,
+                                   self.stop_file]
         if patience_s is not None:
             self.command.append(patience_s)
         self.agents = {}
@@ -39,6 +41,7 @@ class Training(E2E):
             self.attend(host)
         for host in members:
             self.await_steps(1, [host])
+        self.first_ranks = self.ranks(members)
 
     def start_launcher(self, more=()):
         self.launcher = self.lab.start(1, [
@@ -106,10 +109,27 @@ class Training(E2E):
 
     # --- What has become of it -------------------------------------------------
 
+    def ranks(self, hosts):
+        """The living ranks of these hosts, as this machine numbers them."""
+        return {host: [p for p in self.lab.processes(host)
+                       if harness.command_line(p)[2:3] == [MESH]]
+                for host in hosts}
+
     def rank_pids(self, host):
         """Of all lives of the rank on a host, as that host numbers them."""
         return [int(m[1]) for line in self.agents[host].out()
                 for m in [re.search(r"up g\d+ .*pid=(\d+)", line)] if m]
+
+    def end_undisturbed(self, hosts):
+        """One generation, one life a rank, each step once and in order."""
+        self.assertEqual(self.ranks(hosts), self.first_ranks)
+        self.end(hosts)
+        for host in hosts:
+            steps = self.steps_of(host)
+            self.assertEqual({g for g, *_ in steps}, {1})
+            self.assertEqual([n for _, _, n, _ in steps],
+                             list(range(1, len(steps) + 1)))
+        self.assertEqual(len({len(self.steps_of(h)) for h in hosts}), 1)
 
     def end(self, hosts):
         """The job stops by itself; exit 0 everywhere."""
@@ -125,16 +145,6 @@ class Training(E2E):
             return []
         with open(path, encoding="ascii") as f:
             return [tuple(map(int, line.split())) for line in f]
-
-    def assert_never_disturbed(self, hosts):
-        """One generation, one life a rank, each step once and in order."""
-        for host in hosts:
-            self.assertEqual(len(self.rank_pids(host)), 1, f"lab{host}")
-            steps = self.steps_of(host)
-            self.assertEqual({g for g, *_ in steps}, {1})
-            self.assertEqual([n for _, _, n, _ in steps],
-                             list(range(1, len(steps) + 1)))
-        self.assertEqual(len({len(self.steps_of(h)) for h in hosts}), 1)
 
     def assert_one_world_at_a_time(self, lost=()):
         """No step of a generation is done once one of a later one is.
