@@ -27,6 +27,10 @@ TCP_RTO_MAX_MS = 44  # Linux 6.15: a healed cut is noticed within a second.
 
 
 def resends_soon(connection):
+    # However long a cut lasts; or as many tries as there are would be over
+    # the sooner.
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT,
+                          10 * 60 * 1000)
     try:
         connection.setsockopt(socket.IPPROTO_TCP, TCP_RTO_MAX_MS, 1000)
     except OSError:

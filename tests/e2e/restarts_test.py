@@ -33,7 +33,7 @@ class Restarts(Training):
             lambda s: s["state"] == "running" and [
                 n["state"] for n in s["nodes"]] == ["running"] * 4,
             "four nodes that run")
-        self.assertEqual(state["generation"], 1)
+        self.assertEqual(state["generation"], 1, state["last_reform"])
         self.assertEqual(set(nodes_by_name(state)),
                          {"lab1", "lab2", "lab3", "lab4"})
         return time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -59,7 +59,8 @@ class Restarts(Training):
         first = self.launcher
         for _ in range(3):
             os.kill(self.launcher.inner_pid(), signal.SIGKILL)
-            self.launcher.wait()
+            # Its agent holds the pipes open.
+            self.stage.pump(lambda: self.launcher.code is not None, "its end")
             self.lives_on(1)
             self.start_launcher()
             self.await_right()
