@@ -8,6 +8,8 @@
 #             share of a processor while they send heartbeats
 #   takeover  the leader of three daemons on etcd is killed: until the next one
 #             has all agents, beside the lease of etcd's that it waits for
+#   loss      256 nodes, one is killed or falls silent: until the last survivor
+#             is told, beside bare gRPC
 #
 # Without names: all of them. Nothing here fails for being slow.
 set -eu
@@ -15,13 +17,14 @@ cd "$(dirname "$0")/.."
 scripts/packages.sh test
 scripts/build.sh release
 export ROLLCALL_BIN=$PWD/build/release/bin
-for name in ${*:-start nccl_id formation takeover}; do
+for name in ${*:-start nccl_id formation loss takeover}; do
   case $name in
     start) python3 -B tests/bench/start.py ;;
     nccl_id) "$ROLLCALL_BIN/nccl_id" ;;
     formation) "$ROLLCALL_BIN/formation" ;;
+    loss) "$ROLLCALL_BIN/loss" ;;
     takeover) python3 -B tests/bench/takeover.py ;;
-    *) echo "bench.sh: start, nccl_id, formation or takeover, not '$name'" >&2
+    *) echo "bench.sh: start, nccl_id, formation, loss or takeover, not '$name'" >&2
        exit 2 ;;
   esac
 done

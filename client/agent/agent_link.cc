@@ -117,12 +117,28 @@ void Agent::On(const StreamDown& down) {
                       absl::FormatDuration(limits_.daemon_grace),
                       !living_.empty() ? ", the ranks run on" : ""));
   }
+  if (attended) TellTurnedAway(down);
   Refused(down);
   if (exit_.has_value()) return;
   if (!welcomed_) {
     TellNobodyAnswers(down.refusal.has_value() || down.stranger);
   }
   Redial(down.jitter);
+}
+
+// A daemon that cannot go on for now, with its disk full, say, does so again
+// and again until somebody helps it.
+void Agent::TellTurnedAway(const StreamDown& down) {
+  if (!down.refusal.has_value()) {
+    turned_away_.clear();
+  } else if (down.refusal->code() == v1::REFUSAL_CODE_UNSPECIFIED &&
+             last_error_ != turned_away_) {
+    turned_away_ = last_error_;
+    Tell(Report::Kind::kWarning,
+         absl::StrCat("the daemon cannot go on: ", last_error_,
+                      "; redialling for ",
+                      absl::FormatDuration(limits_.daemon_grace)));
+  }
 }
 
 // Keeps to one text, since each endpoint fails in words of its own and a line

@@ -39,6 +39,7 @@
 #include "daemon/core/exit_codes.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/inbox.h"
+#include "daemon/server/wakeful.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
@@ -171,6 +172,7 @@ class Session {
   NodeChecks checks_;
   std::unique_ptr<RankService> rank_service_;
   std::unique_ptr<DaemonStream> stream_;
+  const Wakeful wakeful_;
   uint64_t dial_ = 0;
   EndpointRound round_;
   NamedLeader leader_;

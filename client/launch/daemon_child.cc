@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -13,17 +14,33 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "daemon/server/clock.h"
 
 namespace rollcall {
 namespace {
 
 constexpr size_t kDeathsMax = 5;
 constexpr absl::Duration kDeathsWithin = absl::Seconds(30);
+constexpr absl::Duration kServedWell = absl::Seconds(1);
 constexpr absl::Duration kRestartFirst = absl::Milliseconds(50);
 // A line holds an End with its causes' stderr tails, in hex.
 constexpr size_t kLineMax = 4 << 20;
 
 }  // namespace
+
+std::optional<absl::Time> DaemonDeaths::Another(absl::Time now,
+                                                absl::Duration served) {
+  if (served >= kServedWell) {
+    early_.clear();
+    return now;
+  }
+  early_.push_back(now);
+  while (now - early_.front() > kDeathsWithin) early_.pop_front();
+  if (early_.size() >= kDeathsMax) return std::nullopt;
+  // The first time at once, then doubled.
+  if (early_.size() == 1) return now;
+  return now + kRestartFirst * (1 << (early_.size() - 1));
+}
 
 DaemonChild::DaemonChild(DaemonChildOptions options)
     : options_(std::move(options)) {}
@@ -42,6 +59,8 @@ void DaemonChild::Adopt(KnownProcess daemon, int port) {
   pid_ = daemon.pid();
   port_ = port;
   listened_ = true;
+  // Since before; how long, nobody has written down.
+  listens_since_ = MonotonicNow();
   adopted_ = std::move(daemon);
 }
 
@@ -65,7 +84,7 @@ absl::Status DaemonChild::Spawn(bool resume) {
   CloseFd();
   fd_ = fds[0];
   fcntl(fd_, F_SETFL, O_NONBLOCK);
-  heard_port_ = false;
+  listens_since_ = absl::InfiniteFuture();
   partial_.clear();
 
   std::string settings;
@@ -106,7 +125,7 @@ absl::Status DaemonChild::Spawn(bool resume) {
 }
 
 bool DaemonChild::Read() {
-  const bool before = heard_port_;
+  const bool before = listens_since_ != absl::InfiniteFuture();
   char block[4096];
   for (;;) {
     const ssize_t got = read(fd_, block, sizeof(block));
@@ -122,7 +141,7 @@ bool DaemonChild::Read() {
       partial_.erase(0, end + 1);
     }
   }
-  return heard_port_ && !before;
+  return !before && listens_since_ != absl::InfiniteFuture();
 }
 
 void DaemonChild::Hear(const std::string& line) {
@@ -130,8 +149,8 @@ void DaemonChild::Hear(const std::string& line) {
   if (absl::StartsWith(line, "port ") &&
       absl::SimpleAtoi(line.substr(5), &port)) {
     port_ = port;
-    heard_port_ = true;
     listened_ = true;
+    listens_since_ = MonotonicNow();
   }
   if (absl::StartsWith(line, "end ")) {
     v1::End end;
@@ -150,14 +169,10 @@ bool DaemonChild::Died(absl::Time now, std::optional<v1::End> end) {
   if (!end_) end_ = std::move(end);
   if (end_) return true;
   if (!listened_) return false;
-  deaths_.push_back(now);
-  while (now - deaths_.front() > kDeathsWithin) deaths_.pop_front();
-  if (deaths_.size() >= kDeathsMax) return false;
-  // The first time at once, then doubled.
-  restart_at_ =
-      now + (deaths_.size() == 1 ? absl::ZeroDuration()
-                                 : kRestartFirst * (1 << (deaths_.size() - 1)));
-  return true;
+  const std::optional<absl::Time> another =
+      deaths_.Another(now, now - std::min(now, listens_since_));
+  restart_at_ = another.value_or(absl::InfiniteFuture());
+  return another.has_value();
 }
 
 void DaemonChild::CloseFd() {

@@ -28,6 +28,21 @@
 
 namespace rollcall {
 
+// Whether a daemon that has died is worth another start, and when.
+//
+// One that served for a while was killed by something from outside, and as
+// often as that may happen, it is started again at once. One that dies as soon
+// as it serves, or before, dies of what it finds there, its journal or what all
+// agents tell it at once: 5 such deaths in a row within 30 s are enough.
+class DaemonDeaths {
+ public:
+  // `served`: how long it has listened. When to start another; nothing: never.
+  std::optional<absl::Time> Another(absl::Time now, absl::Duration served);
+
+ private:
+  std::deque<absl::Time> early_;  // The deaths since one served for a while.
+};
+
 struct DaemonChildOptions {
   std::string job;
   v1::JobSettings settings;
@@ -65,8 +80,8 @@ class DaemonChild {
 
   // It was reaped, or an adopted one has ended, and `end` is how the job did
   // where the pipe could not say it. Where the job has not ended it is to be
-  // started again, after restart_at; false: it has died too often (5 times in
-  // 30 s), or none has ever listened.
+  // started again, after restart_at; false: it has died too often, or none has
+  // ever listened.
   bool Died(absl::Time now, std::optional<v1::End> end);
   // When Restart is due; InfiniteFuture: not.
   absl::Time restart_at() const { return restart_at_; }
@@ -101,12 +116,13 @@ class DaemonChild {
   StartGate gate_;
   int fd_ = -1;
   int port_ = 0;
-  bool heard_port_ = false;  // From the one that runs now.
-  bool listened_ = false;    // Any that we have had.
+  bool listened_ = false;  // Any that we have had.
+  // Since when the one that runs now has listened.
+  absl::Time listens_since_ = absl::InfiniteFuture();
   std::string partial_;
   std::optional<v1::End> end_;
   absl::Time restart_at_ = absl::InfiniteFuture();
-  std::deque<absl::Time> deaths_;
+  DaemonDeaths deaths_;
 };
 
 // The daemon's side of the pipe.

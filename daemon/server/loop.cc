@@ -455,7 +455,8 @@ void Loop::SetBackJobs(const absl::Status& why) {
   std::set<std::string> jobs;
   for (const JournalEntry& entry : entries_) jobs.insert(entry.job);
   const absl::Status status = absl::UnavailableError(
-      "the daemon's journal cannot be written; dial again");
+      "the daemon's journal cannot be written: look at its log, and at its "
+      "disk's space and rights");
   for (const std::string& job : jobs) {
     logger_.Write(Log::Level::kError,
                   absl::StrCat("job=", job, " event=set_back reason=",

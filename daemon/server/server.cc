@@ -26,6 +26,7 @@
 #include "daemon/server/loop_door.h"
 #include "daemon/server/membership_service.h"
 #include "daemon/server/succession.h"
+#include "daemon/server/wakeful.h"
 
 namespace rollcall {
 
@@ -293,6 +294,7 @@ class Server::Core {
   }
 
   const ServerOptions options_;
+  const Wakeful wakeful_;
   Logger logger_;
   std::unique_ptr<JournalStore> journal_;
   // Of these two one.

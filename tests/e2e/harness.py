@@ -505,6 +505,17 @@ class Lab:
     def fault(self, *words):
         self._ask("fault", *words)
 
+    def cut_between(self, some, others):
+        """No frame passes between these and those, either way."""
+        for one in some:
+            for other in others:
+                self.fault("cut", one, other)
+                self.fault("cut", other, one)
+
+    def do(self, what, host):
+        """`kill`, `power`, `boot`, `freeze` or `thaw`."""
+        self._ask(what, host)
+
     def down(self):
         subprocess.run([LAB, "down"], env=dict(os.environ, **self._env))
         self.stage._tell("-", "lab", f"{self.name} {LAB}")
