@@ -36,6 +36,11 @@ std::string Settings(const TrainOptions& o) {
       o.optimizer.epsilon, o.optimizer.weight_decay, o.optimizer.clip);
 }
 
+template <typename T>
+absl::Span<char> Bytes(T* values, size_t count) {
+  return {reinterpret_cast<char*>(values), count * sizeof(T)};
+}
+
 absl::Status CheckMemory(const TrainOptions& options, int sequences_max) {
   // Model and optimizer's moments and the all-reduce's copy.
   const double needed = Gpt<float>::MemoryBytes(options.model, sequences_max) +
@@ -53,7 +58,7 @@ absl::Status CheckMemory(const TrainOptions& options, int sequences_max) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(
-    const TrainOptions& options, Collective& collective) {
+    const TrainOptions& options) {
   absl::StatusOr<Corpus> corpus = Corpus::Open(options.data);
   if (!corpus.ok()) return corpus.status();
   if (Sampler::CountSamples(corpus->size(), options.model.context) == 0) {
@@ -62,47 +67,104 @@ absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(
         options.model.context + 1, ": one sample of --context ",
         options.model.context, " and the byte that follows"));
   }
-  absl::Status status = CheckMemory(
-      options, Sampler::ShareSizeMost(options.batch, collective.size()));
-  if (!status.ok()) return status;
-  std::unique_ptr<TrainLoop> loop(
-      new TrainLoop(options, collective, *std::move(corpus)));
-  if (status = loop->AgreeOnStart(); !status.ok()) return status;
-  return loop;
+  // A share of one sample is the least that any world will ask for.
+  if (absl::Status s = CheckMemory(options, 1); !s.ok()) return s;
+  absl::StatusOr<uint64_t> data = corpus->Fingerprint();
+  if (!data.ok()) return data.status();
+  return std::unique_ptr<TrainLoop>(
+      new TrainLoop(options, *std::move(corpus), *data));
 }
 
-TrainLoop::TrainLoop(const TrainOptions& options, Collective& collective,
-                     Corpus corpus)
+TrainLoop::TrainLoop(const TrainOptions& options, Corpus corpus, uint64_t data)
     : options_(options),
-      collective_(collective),
       corpus_(std::move(corpus)),
+      data_(data),
       samples_(Sampler::CountSamples(corpus_.size(), options.model.context)),
       sampler_(options.seed, samples_, options.batch),
-      model_(options.model,
-             Sampler::ShareSizeMost(options.batch, collective.size())),
-      optimizer_(options.optimizer, model_.layout()),
-      reduced_(model_.layout().size + 1) {
-  InitializeWeights(options.model, model_.layout(), options.seed,
-                    model_.weights());
+      layout_(options.model),
+      optimizer_(options.optimizer, layout_),
+      reduced_(layout_.size + 2) {}
+
+// --- Into a world ------------------------------------------------------------
+
+absl::Status TrainLoop::Enter(Collective& collective,
+                              const std::optional<TrainSource>& source) {
+  collective_ = &collective;
+  if (absl::Status s = MakeModel(collective.size()); !s.ok()) return s;
+  const std::string settings = Settings(options_);
+  absl::Status status =
+      Agree({{"the flags differ; give every node the same",
+              HashBytes(settings.data(), settings.size())},
+             {"the files of --data differ; give every node the same", data_}});
+  if (!status.ok()) return status;
+  if (source.has_value()) {
+    status = TakeOver(*source);
+  } else if (!whole_ || steps_done_ != 0) {
+    Reset();
+  }
+  if (!status.ok()) return status;
+  const absl::Span<const float> weights = model_->weights();
+  return Agree(
+      {{"they are at different steps", static_cast<uint64_t>(steps_done_)},
+       {"the weights differ; run the same rollcall-train on every node",
+        HashBytes(weights.data(), weights.size() * sizeof(float))}});
+}
+
+// Memory goes with the share of the batch, and that with the number of ranks.
+absl::Status TrainLoop::MakeModel(int ranks) {
+  const uint64_t share = Sampler::ShareSizeMost(options_.batch, ranks);
+  if (model_ != nullptr && share == share_most_) return absl::OkStatus();
+  if (absl::Status s = CheckMemory(options_, static_cast<int>(share));
+      !s.ok()) {
+    return s;
+  }
+  std::vector<float> weights;
+  if (model_ != nullptr) {
+    weights.assign(model_->weights().begin(), model_->weights().end());
+  }
+  model_.reset();
+  model_ =
+      std::make_unique<Gpt<float>>(options_.model, static_cast<int>(share));
+  share_most_ = share;
+  std::copy(weights.begin(), weights.end(), model_->weights().begin());
+  if (weights.empty()) Reset();
+  return absl::OkStatus();
+}
+
+void TrainLoop::Reset() {
+  InitializeWeights(options_.model, layout_, options_.seed, model_->weights());
+  optimizer_.Reset();
+  steps_done_ = 0;
+  whole_ = true;
+}
+
+absl::Status TrainLoop::TakeOver(const TrainSource& source) {
+  const bool mine = collective_->rank() == source.rank;
+  if (mine && (!whole_ || steps_done_ != source.step)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this rank was to give all others its state of step ", source.step,
+        " and has ", whole_ ? "" : "half of ", "one of step ", steps_done_));
+  }
+  AdamWState& state = optimizer_.state();
+  int64_t step = steps_done_;
+  whole_ = mine;
+  for (const absl::Span<char> part :
+       {Bytes(&step, 1), Bytes(&state.beta1_power, 1),
+        Bytes(&state.beta2_power, 1),
+        Bytes(model_->weights().data(), layout_.size),
+        Bytes(state.first.data(), layout_.size),
+        Bytes(state.second.data(), layout_.size)}) {
+    absl::Status status = collective_->Broadcast(part, source.rank);
+    if (!status.ok()) return status;
+  }
+  steps_done_ = step;
+  whole_ = true;
+  return absl::OkStatus();
 }
 
 // Each rank gives its fingerprints, in pieces that a float holds exactly, and
 // their negatives: where the largest and the smallest differ, so do the ranks.
-absl::Status TrainLoop::AgreeOnStart() {
-  absl::StatusOr<uint64_t> data = corpus_.Fingerprint();
-  if (!data.ok()) return data.status();
-  const std::string settings = Settings(options_);
-  const absl::Span<const float> weights = model_.weights();
-  struct Fingerprint {
-    const char* what;
-    uint64_t value;
-  };
-  const Fingerprint fingerprints[] = {
-      {"the flags differ; give every node the same",
-       HashBytes(settings.data(), settings.size())},
-      {"the files of --data differ; give every node the same", *data},
-      {"the first weights differ; run the same rollcall-train on every node",
-       HashBytes(weights.data(), weights.size() * sizeof(float))}};
+absl::Status TrainLoop::Agree(const std::vector<Fingerprint>& fingerprints) {
   constexpr int kPieces = 4;
   std::vector<float> pieces;
   for (const Fingerprint& f : fingerprints) {
@@ -112,15 +174,17 @@ absl::Status TrainLoop::AgreeOnStart() {
     }
   }
   absl::Status status =
-      collective_.AllReduce(absl::MakeSpan(pieces), Reduction::kMax);
+      collective_->AllReduce(absl::MakeSpan(pieces), Reduction::kMax);
   if (!status.ok()) return status;
   for (size_t i = 0; i < pieces.size(); i += 2) {
     if (pieces[i] == -pieces[i + 1]) continue;
     return absl::FailedPreconditionError(absl::StrCat(
-        "the ranks do not agree: ", fingerprints[i / (2 * kPieces)].what));
+        "the ranks do not agree: ", fingerprints[i / (2 * kPieces)].otherwise));
   }
   return absl::OkStatus();
 }
+
+// --- A step ------------------------------------------------------------------
 
 absl::Status TrainLoop::LoadShare(int64_t step) {
   const size_t context = options_.model.context;
@@ -128,7 +192,7 @@ absl::Status TrainLoop::LoadShare(int64_t step) {
   targets_.clear();
   std::vector<uint8_t> sample(context + 1);
   for (uint64_t i :
-       sampler_.Share(step, collective_.rank(), collective_.size())) {
+       sampler_.Share(step, collective_->rank(), collective_->size())) {
     absl::Status status = corpus_.Read(i * context, absl::MakeSpan(sample));
     if (!status.ok()) return status;
     tokens_.insert(tokens_.end(), sample.begin(), sample.end() - 1);
@@ -137,7 +201,7 @@ absl::Status TrainLoop::LoadShare(int64_t step) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<StepResult> TrainLoop::Step() {
+absl::StatusOr<StepResult> TrainLoop::Step(bool stop) {
   StepResult result;
   result.step = steps_done_ + 1;
   absl::Status status = LoadShare(result.step);
@@ -146,18 +210,22 @@ absl::StatusOr<StepResult> TrainLoop::Step() {
   // Of the mean over the whole batch, so that a plain sum over ranks is exact
   // even where shares differ in size.
   const double scale = 1.0 / (double(options_.batch) * options_.model.context);
-  const double loss = model_.LossAndGradients(tokens_, targets_, scale);
-  const absl::Span<const float> gradients = model_.gradients();
+  const double loss = model_->LossAndGradients(tokens_, targets_, scale);
+  const absl::Span<const float> gradients = model_->gradients();
   std::copy(gradients.begin(), gradients.end(), reduced_.begin());
-  reduced_.back() = static_cast<float>(loss * scale);
-  status = collective_.AllReduce(absl::MakeSpan(reduced_), Reduction::kSum);
+  float& summed_loss = reduced_[gradients.size()];
+  float& summed_stops = reduced_[gradients.size() + 1];
+  summed_loss = static_cast<float>(loss * scale);
+  summed_stops = stop ? 1 : 0;
+  status = collective_->AllReduce(absl::MakeSpan(reduced_), Reduction::kSum);
   if (!status.ok()) return status;
 
-  result.loss = reduced_.back();
+  result.loss = summed_loss;
+  result.boundary = summed_stops > 0;
   result.learning_rate = LearningRate(options_.learning_rate, result.step,
                                       options_.warmup, options_.steps);
   const double norm = optimizer_.Step(
-      model_.weights(), absl::MakeConstSpan(reduced_).first(gradients.size()),
+      model_->weights(), absl::MakeConstSpan(reduced_).first(gradients.size()),
       result.learning_rate);
   if (!std::isfinite(norm) || !std::isfinite(result.loss)) {
     return absl::FailedPreconditionError(absl::StrFormat(

@@ -2,8 +2,12 @@
 //
 // A step: this rank's share of the batch from the sampler, loss and gradients
 // of the mean over the whole batch, the sum of both over all ranks by one
-// all-reduce, and the same update of the same weights everywhere. A step is
-// done by all ranks or by none.
+// all-reduce, and the same update of the same weights everywhere. Nothing is
+// updated before the sum is whole, so a step that fails is not done here, and
+// ranks of a world that ends are at most one step apart.
+//
+// It outlives worlds: Enter takes it into the next one, of any size, where all
+// ranks begin with the state of one of them.
 //
 // It knows no agent and prints nothing: main.cc does both.
 //
@@ -13,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,39 +35,74 @@ struct StepResult {
   int64_t step = 0;
   double loss = 0;  // Mean over the whole batch, before the step's update.
   float learning_rate = 0;
+  // Some rank was told to stop at a step's end: all do, after this one.
+  bool boundary = false;
+};
+
+// Whose state all ranks take over: which it must be of, too.
+struct TrainSource {
+  int rank = 0;
+  int64_t step = 0;
 };
 
 class TrainLoop {
  public:
-  // Opens the data, makes the first weights and sees that all ranks agree on
-  // settings, data and weights. `collective` must outlive the loop. Errors name
-  // what a person must fix.
+  // Opens the data and makes the first weights. Errors name what a person must
+  // fix.
   static absl::StatusOr<std::unique_ptr<TrainLoop>> Create(
-      const TrainOptions& options, Collective& collective);
+      const TrainOptions& options);
 
-  // Takes the next step. An error leaves the weights as they were.
-  absl::StatusOr<StepResult> Step();
+  // Enters a world: sees that all ranks agree on settings and data, takes over
+  // the state of `source` (none: begins at step 0), and sees that all have the
+  // same. `collective` must live until the next Enter. Errors: the
+  // collective's; FAILED_PRECONDITION: ranks disagree, and on what;
+  // RESOURCE_EXHAUSTED: memory. After an error, enter another world.
+  absl::Status Enter(Collective& collective,
+                     const std::optional<TrainSource>& source);
+
+  // Takes the next step. `stop`: this rank was told to come to a boundary. An
+  // error leaves the state as it was.
+  absl::StatusOr<StepResult> Step(bool stop = false);
+
+  // Done so far, and whether the state is wholly that of this step: not while
+  // another rank's was half taken over.
+  int64_t steps_done() const { return steps_done_; }
+  bool whole() const { return whole_; }
 
   uint64_t samples() const { return samples_; }
-  size_t parameters() const { return model_.layout().size; }
-  absl::Span<const float> weights() { return model_.weights(); }
+  size_t parameters() const { return layout_.size; }
+  absl::Span<const float> weights() { return model_->weights(); }
 
  private:
-  TrainLoop(const TrainOptions& options, Collective& collective, Corpus corpus);
+  // Something that must be equal on all ranks.
+  struct Fingerprint {
+    const char* otherwise;  // What is said if it is not.
+    uint64_t value;
+  };
 
-  absl::Status AgreeOnStart();
+  TrainLoop(const TrainOptions& options, Corpus corpus, uint64_t data);
+
+  absl::Status MakeModel(int ranks);
+  void Reset();
+  absl::Status TakeOver(const TrainSource& source);
+  absl::Status Agree(const std::vector<Fingerprint>& fingerprints);
   absl::Status LoadShare(int64_t step);
 
   const TrainOptions options_;
-  Collective& collective_;
   const Corpus corpus_;
+  const uint64_t data_;  // Its fingerprint.
   const uint64_t samples_;
   const Sampler sampler_;
-  Gpt<float> model_;
+  const GptLayout layout_;
+  std::unique_ptr<Gpt<float>> model_;
+  uint64_t share_most_ = 0;  // Samples that the model has memory for.
   AdamW optimizer_;
+  Collective* collective_ = nullptr;
   int64_t steps_done_ = 0;
+  bool whole_ = false;
   std::vector<uint8_t> tokens_, targets_;
-  // The gradients, and after them the loss: one all-reduce takes both.
+  // The gradients, the loss, and how many ranks were told to stop: one
+  // all-reduce takes all.
   std::vector<float> reduced_;
 };
 

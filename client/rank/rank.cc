@@ -39,8 +39,9 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& socket) {
                                    arguments);
 }
 
-v1::RankHello Hello(const RankPlace& place) {
+v1::RankHello Hello(const RankPlace& place, bool elastic) {
   v1::RankHello hello;
+  hello.set_elastic(elastic);
   hello.set_local_rank(place.local_rank);
   hello.set_pid(getpid());
   hello.set_generation(place.generation);
@@ -69,16 +70,18 @@ absl::Status CheckWorld(const v1::RankWorld& world) {
 Rank::Rank(std::unique_ptr<Wire> wire) : wire_(std::move(wire)) {}
 Rank::~Rank() = default;
 
-absl::StatusOr<std::unique_ptr<Rank>> Rank::Attend() {
+absl::StatusOr<std::unique_ptr<Rank>> Rank::Attend(const RankOptions& options) {
   absl::StatusOr<RankPlace> place = RankPlace::FromEnvironment();
   if (!place.ok()) return place.status();
-  return Attend(*place);
+  return Attend(*place, options);
 }
 
 absl::StatusOr<std::unique_ptr<Rank>> Rank::Attend(const RankPlace& place,
-                                                   absl::Duration timeout) {
-  auto wire = std::make_unique<Wire>(Dial(place.socket), Hello(place));
-  absl::StatusOr<v1::RankWorld> world = wire->stream.AwaitWorld(timeout);
+                                                   const RankOptions& options) {
+  auto wire =
+      std::make_unique<Wire>(Dial(place.socket), Hello(place, options.elastic));
+  absl::StatusOr<v1::RankWorld> world =
+      wire->stream.AwaitWorld(0, options.timeout);
   absl::Status status =
       world.ok() ? CheckWorld(*world) : std::move(world).status();
   if (!status.ok()) {
@@ -148,22 +151,74 @@ absl::StatusOr<std::vector<std::string>> Rank::Exchange(
 }
 
 void Rank::Progress(uint64_t step, double loss, double tokens_per_second) {
-  v1::RankProgress progress;
+  v1::RankMessage message;
+  v1::RankProgress& progress = *message.mutable_progress();
   progress.set_generation(generation());
   progress.set_step(step);
   progress.set_loss(loss);
   progress.set_tokens_per_second(tokens_per_second);
-  wire_->stream.SendProgress(progress);
+  wire_->stream.Send(std::move(message));
 }
 
 bool Rank::lost() const { return wire_->stream.lost(); }
 bool Rank::aborted() const { return wire_->stream.aborted() >= generation(); }
-bool Rank::noticed() const { return wire_->stream.noticed(); }
+bool Rank::noticed() const { return wire_->stream.noticed() == generation(); }
+
 std::optional<v1::RankNotice> Rank::notice() const {
+  if (!noticed()) return std::nullopt;
   return wire_->stream.notice();
 }
+
 std::optional<v1::RankAbort> Rank::abort() const {
+  if (!aborted()) return std::nullopt;
   return wire_->stream.abort();
+}
+
+void Rank::WhenOver(std::function<void()> wake) {
+  wire_->stream.WhenOver(generation(), std::move(wake));
+}
+
+absl::Status Rank::AwaitAbort(absl::Duration timeout) {
+  return wire_->stream.AwaitAbort(generation(), timeout);
+}
+
+absl::Status Rank::AwaitNotice() {
+  return wire_->stream.AwaitNotice(generation());
+}
+
+void Rank::Stopped(uint64_t completed_step, bool whole_state) {
+  v1::RankMessage message;
+  v1::RankStopped& stopped = *message.mutable_stopped();
+  stopped.set_generation(generation());
+  stopped.set_completed_step(completed_step);
+  stopped.set_whole_state(whole_state);
+  wire_->stream.Send(std::move(message));
+}
+
+absl::Status Rank::NextWorld() {
+  absl::StatusOr<v1::RankWorld> world =
+      wire_->stream.AwaitWorld(generation(), absl::InfiniteDuration());
+  if (!world.ok()) return world.status();
+  if (absl::Status s = CheckWorld(*world); !s.ok()) return s;
+  wire_->world = *std::move(world);
+  return absl::OkStatus();
+}
+
+void Rank::NoticeSeen(uint64_t step) {
+  const std::optional<v1::RankNotice> told = notice();
+  if (!told.has_value()) return;  // Nothing to answer.
+  v1::RankMessage message;
+  v1::RankNoticeSeen& seen = *message.mutable_notice_seen();
+  seen.set_notice(told->notice());
+  seen.set_generation(generation());
+  seen.set_completed_step(step);
+  wire_->stream.Send(std::move(message));
+}
+
+void Rank::AskToLeave() {
+  v1::RankMessage message;
+  message.mutable_leave()->set_generation(generation());
+  wire_->stream.Send(std::move(message));
 }
 
 }  // namespace rollcall

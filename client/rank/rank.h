@@ -6,14 +6,26 @@
 // aborts and notices come from it. It runs no collective, touches no GPU,
 // starts no process and installs no signal handler.
 //
-// Thread rule: any thread may call any function. What a training loop asks at
-// each step (lost, aborted, noticed) is one atomic load.
+// A rank that attends as elastic lives on over a change of world:
 //
-// A Rank lives in one world: a process that gets another one is started anew.
+//   aborted()         the world has ended: tear the communicator down, then
+//   Stopped(...)      say what state is held, and
+//   NextWorld()       wait for the next world; world() is that one from then on
+//   noticed()         somebody asked for a boundary: agree with the other ranks
+//                     on a step in-band, stop after it, say
+//   NoticeSeen(step)  and wait: AwaitAbort.
+//
+// One that is not is stopped by a signal, and its successor started anew.
+//
+// Thread rule: any thread may call any function, but for NextWorld, beside
+// which nobody may use what it replaces (world() and what is read from it).
+// What a training loop asks at each step (lost, aborted, noticed) is one atomic
+// load.
 #ifndef ROLLCALL_CLIENT_RANK_RANK_H_
 #define ROLLCALL_CLIENT_RANK_RANK_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,15 +39,23 @@
 
 namespace rollcall {
 
+struct RankOptions {
+  // For the first world.
+  absl::Duration timeout = absl::Seconds(30);
+  // Stays alive over a change of world: see above.
+  bool elastic = false;
+};
+
 class Rank {
  public:
   // Attends the agent that the environment names, and blocks until the world
   // is known. FAILED_PRECONDITION: no agent started this process, which then
   // is a world of its own. UNAVAILABLE: the agent is gone. ABORTED: a newer
   // process has this place; end. Not to be retried but for UNAVAILABLE.
-  static absl::StatusOr<std::unique_ptr<Rank>> Attend();
   static absl::StatusOr<std::unique_ptr<Rank>> Attend(
-      const RankPlace& place, absl::Duration timeout = absl::Seconds(30));
+      const RankOptions& options = RankOptions());
+  static absl::StatusOr<std::unique_ptr<Rank>> Attend(
+      const RankPlace& place, const RankOptions& options = RankOptions());
 
   ~Rank();
   Rank(const Rank&) = delete;
@@ -70,12 +90,36 @@ class Rank {
 
   // The stream to the agent broke: nobody watches over this rank any more. End.
   bool lost() const;
-  // The generation has ended: stop.
+  // The generation has ended.
   bool aborted() const;
-  // Somebody asked to save and stop; `notice` has kind and deadline.
+  // Somebody asked for a boundary in this generation; `notice` says why.
   bool noticed() const;
   std::optional<v1::RankNotice> notice() const;
   std::optional<v1::RankAbort> abort() const;
+
+  // Calls `wake` once, from any thread, when this generation ends or the agent
+  // is lost; at once where that has been. It must not block: it is for what
+  // would wait otherwise (a collective). The last one given counts, and only
+  // until NextWorld; it may still run when another takes its place.
+  void WhenOver(std::function<void()> wake);
+
+  // Blocks until this generation ends. DEADLINE_EXCEEDED: not within `timeout`.
+  // UNAVAILABLE: the agent is gone.
+  absl::Status AwaitAbort(absl::Duration timeout = absl::InfiniteDuration());
+  // Blocks until there is a notice. ABORTED: the generation has ended first.
+  absl::Status AwaitNotice();
+
+  // --- From world to world (elastic) --------------------------------------
+  // Answers an abort: the communicator is torn down, and this is what is held.
+  void Stopped(uint64_t completed_step, bool whole_state);
+  // Blocks for the next world. UNAVAILABLE: the agent is gone. INTERNAL: what
+  // it sent is no world.
+  absl::Status NextWorld();
+  // Answers the notice: this rank stands at the boundary after `step`.
+  void NoticeSeen(uint64_t step);
+  // This process was asked to go (SIGTERM, SIGUSR1), and so its node is: a
+  // notice follows. Never blocks.
+  void AskToLeave();
 
  private:
   struct Wire;

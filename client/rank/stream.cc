@@ -27,28 +27,87 @@ RankStream::RankStream(v1::Rank::Stub& stub, const v1::RankHello& hello) {
   StartCall();
 }
 
-absl::StatusOr<v1::RankWorld> RankStream::AwaitWorld(absl::Duration timeout) {
+void RankStream::WaitUntil(absl::Time until) {
+  if (until == absl::InfiniteFuture()) {
+    changed_.Wait(mutex_);
+  } else {
+    changed_.WaitFor(mutex_, until - MonotonicNow());
+  }
+}
+
+absl::Status RankStream::Ended() const {
+  if (!status_.ok()) return status_;
+  return absl::UnavailableError("the agent ended the stream");
+}
+
+absl::StatusOr<v1::RankWorld> RankStream::AwaitWorld(uint64_t after,
+                                                     absl::Duration timeout) {
   const absl::Time until = MonotonicNow() + timeout;
   MutexLock lock(mutex_);
-  while (!world_.has_value() && !done_) {
-    const absl::Duration left = until - MonotonicNow();
-    if (left <= absl::ZeroDuration()) {
+  while (true) {
+    if (world_.has_value() && world_->world().generation() > after) {
+      return *world_;
+    }
+    if (done_) return Ended();
+    if (MonotonicNow() >= until) {
       return absl::DeadlineExceededError(absl::StrCat(
           "no world from the agent within ", absl::FormatDuration(timeout)));
     }
-    changed_.WaitFor(mutex_, left);
+    WaitUntil(until);
   }
-  if (world_.has_value()) return *world_;
-  if (!status_.ok()) return status_;
-  return absl::UnavailableError("the agent ended the stream with no world");
 }
 
-void RankStream::SendProgress(const v1::RankProgress& progress) {
+absl::Status RankStream::AwaitAbort(uint64_t generation,
+                                    absl::Duration timeout) {
+  const absl::Time until = MonotonicNow() + timeout;
+  MutexLock lock(mutex_);
+  while (aborted() < generation) {
+    if (done_) return Ended();
+    if (MonotonicNow() >= until) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("generation ", generation, " has not ended within ",
+                       absl::FormatDuration(timeout)));
+    }
+    WaitUntil(until);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankStream::AwaitNotice(uint64_t generation) {
+  MutexLock lock(mutex_);
+  while (noticed() != generation) {
+    if (aborted() >= generation) {
+      return absl::AbortedError(
+          absl::StrCat("generation ", generation, " has ended"));
+    }
+    if (done_) return Ended();
+    WaitUntil(absl::InfiniteFuture());
+  }
+  return absl::OkStatus();
+}
+
+void RankStream::WhenOver(uint64_t generation, std::function<void()> wake) {
+  {
+    MutexLock lock(mutex_);
+    wake_ = std::move(wake);
+    wake_for_ = generation;
+    wake = TakeWake();
+  }
+  if (wake) wake();
+}
+
+std::function<void()> RankStream::TakeWake() {
+  if (!wake_ || !Over(wake_for_)) return nullptr;
+  return std::exchange(wake_, nullptr);
+}
+
+void RankStream::Send(v1::RankMessage message) {
   Next next = Next::kNothing;
   {
     MutexLock lock(mutex_);
     if (ended_ || closing_) return;
-    progress_waits_ = progress;
+    const v1::RankMessage::KindCase kind = message.kind_case();
+    waiting_[kind] = std::move(message);
     if (!writing_) next = NextWrite();
   }
   Do(next);
@@ -94,12 +153,9 @@ RankStream::Next RankStream::NextWrite() {
   writing_ = true;
   if (!ended_ && !goodbye_) {
     outgoing_.Clear();
-    if (seen_waits_.has_value()) {
-      *outgoing_.mutable_notice_seen() = *std::exchange(seen_waits_, {});
-      return Next::kWrite;
-    }
-    if (progress_waits_.has_value()) {
-      *outgoing_.mutable_progress() = *std::exchange(progress_waits_, {});
+    if (!waiting_.empty()) {
+      outgoing_ = std::move(waiting_.begin()->second);
+      waiting_.erase(waiting_.begin());
       return Next::kWrite;
     }
     if (closing_) {
@@ -128,9 +184,7 @@ void RankStream::Do(Next next) {
 void RankStream::Take(const v1::AgentReply& reply) {
   switch (reply.kind_case()) {
     case v1::AgentReply::kWorld:
-      // This process lives in the world that it was started for; the next one
-      // is its successor's.
-      if (!world_.has_value()) world_ = reply.world();
+      world_ = reply.world();
       break;
     case v1::AgentReply::kAbort:
       abort_ = reply.abort();
@@ -138,8 +192,7 @@ void RankStream::Take(const v1::AgentReply& reply) {
       break;
     case v1::AgentReply::kNotice:
       notice_ = reply.notice();
-      noticed_.store(true, std::memory_order_release);
-      seen_waits_.emplace().set_notice(reply.notice().notice());
+      noticed_.store(reply.notice().generation(), std::memory_order_release);
       break;
     case v1::AgentReply::KIND_NOT_SET:
       break;  // Of a newer agent; nothing that this rank must know.
@@ -148,6 +201,7 @@ void RankStream::Take(const v1::AgentReply& reply) {
 
 void RankStream::OnReadDone(bool ok) {
   Next next = Next::kNothing;
+  std::function<void()> wake;
   {
     MutexLock lock(mutex_);
     if (ok) {
@@ -157,8 +211,10 @@ void RankStream::OnReadDone(bool ok) {
       if (!closing_) lost_.store(true, std::memory_order_release);
     }
     if (!writing_) next = NextWrite();
+    wake = TakeWake();
     changed_.NotifyAll();
   }
+  if (wake) wake();
   Do(next);
   if (ok) StartRead(&incoming_);
 }

@@ -1,7 +1,7 @@
 // RankStream: the one gRPC stream between a linked rank and its agent.
 //
 // Holds what the agent has said last (world, abort, notice) and sends what the
-// rank says; of progress only the latest waits, so nothing here grows. It does
+// rank says; of each kind only the latest waits, so nothing here grows. It does
 // not redial: a stream that breaks means that the agent is gone.
 //
 // Thread rule: any thread; reactions run on gRPC's threads. Close must have
@@ -18,6 +18,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -35,12 +37,18 @@ class RankStream final
   // Opens the stream and sends the hello.
   RankStream(v1::Rank::Stub& stub, const v1::RankHello& hello);
 
-  // Blocks for the first world. DEADLINE_EXCEEDED after `timeout`; else the
-  // status that the agent, or the broken connection, ended the stream with.
-  absl::StatusOr<v1::RankWorld> AwaitWorld(absl::Duration timeout);
+  // Blocks for a world of a later generation than `after`. DEADLINE_EXCEEDED
+  // after `timeout`; else the status that the agent, or the broken connection,
+  // ended the stream with.
+  absl::StatusOr<v1::RankWorld> AwaitWorld(uint64_t after,
+                                           absl::Duration timeout);
+  // See Rank.
+  absl::Status AwaitAbort(uint64_t generation, absl::Duration timeout);
+  absl::Status AwaitNotice(uint64_t generation);
+  void WhenOver(uint64_t generation, std::function<void()> wake);
 
-  // Queues; never blocks. An earlier value that still waits is replaced.
-  void SendProgress(const v1::RankProgress& progress);
+  // Queues; never blocks. One of its kind that still waits is replaced.
+  void Send(v1::RankMessage message);
 
   // Says goodbye, with what still waits, and returns when gRPC has let go.
   void Close();
@@ -48,7 +56,8 @@ class RankStream final
   bool lost() const { return lost_.load(std::memory_order_acquire); }
   // The generation that the agent has aborted; 0: none.
   uint64_t aborted() const { return aborted_.load(std::memory_order_acquire); }
-  bool noticed() const { return noticed_.load(std::memory_order_acquire); }
+  // The generation that the last notice is for; 0: none.
+  uint64_t noticed() const { return noticed_.load(std::memory_order_acquire); }
   std::optional<v1::RankNotice> notice() const;
   std::optional<v1::RankAbort> abort() const;
 
@@ -63,13 +72,21 @@ class RankStream final
   Next NextWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Do(Next next);
   void Take(const v1::AgentReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whom to wake, now that something has come.
+  std::function<void()> TakeWake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Over(uint64_t generation) const {
+    return lost() || aborted() >= generation;
+  }
+  // Waits for the next thing to come, or `until`.
+  void WaitUntil(absl::Time until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   grpc::ClientContext context_;
   v1::AgentReply incoming_;   // The read's under way.
   v1::RankMessage outgoing_;  // The write's under way.
 
   std::atomic<bool> lost_{false};
-  std::atomic<bool> noticed_{false};
+  std::atomic<uint64_t> noticed_{0};
   std::atomic<uint64_t> aborted_{0};
 
   mutable Mutex mutex_;
@@ -77,8 +94,11 @@ class RankStream final
   std::optional<v1::RankWorld> world_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::RankNotice> notice_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::RankAbort> abort_ ABSL_GUARDED_BY(mutex_);
-  std::optional<v1::RankNoticeSeen> seen_waits_ ABSL_GUARDED_BY(mutex_);
-  std::optional<v1::RankProgress> progress_waits_ ABSL_GUARDED_BY(mutex_);
+  // By kind: what of it waits to be sent.
+  std::map<v1::RankMessage::KindCase, v1::RankMessage> waiting_
+      ABSL_GUARDED_BY(mutex_);
+  std::function<void()> wake_ ABSL_GUARDED_BY(mutex_);
+  uint64_t wake_for_ ABSL_GUARDED_BY(mutex_) = 0;
   bool writing_ ABSL_GUARDED_BY(mutex_) = true;  // The hello.
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool goodbye_ ABSL_GUARDED_BY(mutex_) = false;  // Writes are done.

@@ -1,9 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <future>
 #include <map>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/unit/local_exchange.h"
@@ -166,6 +170,108 @@ TEST(Gloo, ReportsWhyItCouldNotConnect) {
   EXPECT_EQ(ConnectGloo(options).status().code(), Code::kUnavailable);
   options.address = "203.0.113.77";  // Not this machine's.
   EXPECT_EQ(ConnectGloo(options).status().code(), Code::kUnavailable);
+}
+
+TEST(Gloo, BroadcastsFromAnyRank) {
+  for (int ranks : {2, 3, 5}) {
+    LocalExchange exchange(ranks);
+    ForEachRank(ranks, [&](int r) {
+      auto gloo = ConnectGloo(Options(exchange, r, ranks));
+      ASSERT_TRUE(gloo.ok()) << gloo.status();
+      for (size_t size :
+           {size_t{0}, size_t{1}, size_t{256} << 10, (size_t{1} << 20) + 3}) {
+        for (int root = 0; root < ranks; ++root) {
+          std::string bytes(size, static_cast<char>('a' + r));
+          if (size > 2) bytes[size - 1] = static_cast<char>('A' + r);
+          const absl::Status status =
+              (*gloo)->Broadcast(absl::MakeSpan(bytes), root);
+          ASSERT_TRUE(status.ok()) << status;
+          std::string expected(size, static_cast<char>('a' + root));
+          if (size > 2) expected[size - 1] = static_cast<char>('A' + root);
+          EXPECT_TRUE(bytes == expected) << "rank " << r << " root " << root;
+        }
+      }
+      EXPECT_TRUE((*gloo)->Finish().ok());
+    });
+  }
+}
+
+// Of three ranks, one never takes part; the others are interrupted.
+template <typename Wait>
+void ExpectInterrupted(Wait wait) {
+  LocalExchange exchange(3);
+  std::shared_ptr<Interruption> interruptions[3];
+  for (auto& one : interruptions) one = std::make_shared<Interruption>();
+  std::promise<void> over;
+  std::shared_future<void> end = over.get_future().share();
+  std::atomic<int> waiting{0}, woken{0};
+  std::thread raiser([&] {
+    while (waiting < 2) std::this_thread::yield();
+    // Into their waits, or before: both must end.
+    const auto began = std::chrono::steady_clock::now();
+    interruptions[0]->Raise();
+    interruptions[1]->Raise();
+    while (woken < 2) std::this_thread::yield();
+    EXPECT_LT(std::chrono::steady_clock::now() - began,
+              std::chrono::seconds(1));
+    over.set_value();
+  });
+  ForEachRank(3, [&, end](int r) {
+    GlooOptions options = Options(exchange, r, 3, absl::Seconds(60));
+    options.interruption = interruptions[r];
+    auto gloo = ConnectGloo(options);
+    ASSERT_TRUE(gloo.ok()) << gloo.status();
+    if (r == 2) return end.wait();
+    ++waiting;
+    EXPECT_EQ(wait(**gloo).code(), Code::kAborted);
+    ++woken;
+    // Nor does anything wait from then on.
+    EXPECT_EQ(wait(**gloo).code(), Code::kAborted);
+    end.wait();
+  });
+  raiser.join();
+}
+
+TEST(Gloo, AnInterruptionWakesWhoWaits) {
+  for (size_t count : {size_t{3}, size_t{3000000}}) {
+    ExpectInterrupted([count](Collective& collective) {
+      std::vector<float> values(count);
+      return collective.AllReduce(absl::MakeSpan(values), Reduction::kSum);
+    });
+  }
+  ExpectInterrupted([](Collective& collective) {
+    std::string bytes(8 << 20, 'x');
+    return collective.Broadcast(absl::MakeSpan(bytes), 2);
+  });
+}
+
+TEST(Gloo, AnInterruptionWakesWhoConnects) {
+  // The other gave its addresses and went.
+  auto interruption = std::make_shared<Interruption>();
+  std::promise<void> met;
+  LocalExchange exchange(2);
+  auto gone = std::async(std::launch::async, [&] {
+    GlooOptions options = Options(exchange, 1, 2, absl::Seconds(60));
+    options.interruption = std::make_shared<Interruption>();
+    options.interruption->Raise();
+    return ConnectGloo(options).status().code();
+  });
+  GlooOptions options = Options(exchange, 0, 2, absl::Seconds(60));
+  options.interruption = interruption;
+  options.exchange = [&](const std::string& key, const std::string& value) {
+    auto values = exchange.For(0)(key, value);
+    EXPECT_EQ(gone.get(), Code::kAborted);
+    met.set_value();
+    return values;
+  };
+  std::thread raiser([&] {
+    met.get_future().get();
+    interruption->Raise();
+  });
+  const auto code = ConnectGloo(options).status().code();
+  raiser.join();
+  // Its listener may have gone before we called there.
+  EXPECT_TRUE(code == Code::kAborted || code == Code::kUnavailable);
 }
 
 TEST(Single, LeavesAllAsItIs) {

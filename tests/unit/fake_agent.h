@@ -53,6 +53,10 @@ class FakeAgent {
   void Send(uint32_t local_rank, const v1::AgentReply& reply) {
     service_.Send(local_rank, reply);
   }
+  // Leads it into a world of that generation.
+  void SendWorld(uint32_t local_rank, uint64_t generation) {
+    service_.Send(local_rank, service_.World(local_rank, generation));
+  }
   // Blocks until a rank has said something that `wanted` accepts.
   template <typename Wanted>
   v1::RankMessage Await(Wanted wanted) {
@@ -75,7 +79,7 @@ class FakeAgent {
       if (local_rank >= static_cast<uint32_t>(ranks_)) {
         return {grpc::StatusCode::INVALID_ARGUMENT, "local rank out of range"};
       }
-      stream->Write(World(local_rank));
+      stream->Write(World(local_rank, kGeneration));
       {
         MutexLock lock(mutex_);
         streams_[local_rank] = stream;
@@ -132,15 +136,14 @@ class FakeAgent {
       changed_.NotifyAll();
     }
 
-   private:
-    v1::AgentReply World(uint32_t local_rank) const {
+    v1::AgentReply World(uint32_t local_rank, uint64_t generation) const {
       v1::AgentReply reply;
       v1::RankWorld* mine = reply.mutable_world();
       mine->set_local_rank(local_rank);
       mine->set_rank(local_rank);
-      mine->mutable_seal()->set_generation(kGeneration);
+      mine->mutable_seal()->set_generation(generation);
       v1::World* world = mine->mutable_world();
-      world->set_generation(kGeneration);
+      world->set_generation(generation);
       world->set_world_size(ranks_);
       v1::Member* member = world->add_members();
       member->set_node("here");
@@ -149,6 +152,7 @@ class FakeAgent {
       return reply;
     }
 
+   private:
     const int ranks_;
     Mutex mutex_;
     CondVar changed_;

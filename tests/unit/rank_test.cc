@@ -140,12 +140,18 @@ TEST(Rank, HearsAbortAndNotice) {
   v1::AgentReply reply;
   reply.mutable_notice()->set_notice(3);
   reply.mutable_notice()->set_kind(v1::NOTICE_KIND_PREEMPT);
+  reply.mutable_notice()->set_generation(FakeAgent::kGeneration);
   agent.Send(0, reply);
   AwaitTrue([&] { return (*rank)->noticed(); });
   EXPECT_EQ((*rank)->notice()->kind(), v1::NOTICE_KIND_PREEMPT);
-  agent.Await([](const v1::RankMessage& m) {
-    return m.has_notice_seen() && m.notice_seen().notice() == 3;
-  });
+  EXPECT_TRUE((*rank)->AwaitNotice().ok());
+  // It is the rank that knows when it stands at the boundary.
+  (*rank)->NoticeSeen(12);
+  const v1::RankMessage seen =
+      agent.Await([](const v1::RankMessage& m) { return m.has_notice_seen(); });
+  EXPECT_EQ(seen.notice_seen().notice(), 3u);
+  EXPECT_EQ(seen.notice_seen().generation(), FakeAgent::kGeneration);
+  EXPECT_EQ(seen.notice_seen().completed_step(), 12u);
 
   reply.mutable_abort()->set_generation(FakeAgent::kGeneration);
   reply.mutable_abort()->set_reason("lost: b");
@@ -153,6 +159,79 @@ TEST(Rank, HearsAbortAndNotice) {
   AwaitTrue([&] { return (*rank)->aborted(); });
   EXPECT_EQ((*rank)->abort()->reason(), "lost: b");
   EXPECT_FALSE((*rank)->lost());
+}
+
+TEST(Rank, LivesOnFromWorldToWorld) {
+  constexpr uint64_t kNext = FakeAgent::kGeneration + 2;
+  FakeAgent agent(2);
+  RankOptions options;
+  options.elastic = true;
+  auto rank = Rank::Attend(agent.place(1), options);
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  EXPECT_TRUE(
+      agent.Await([](const v1::RankMessage& m) { return m.has_hello(); })
+          .hello()
+          .elastic());
+  std::promise<void> woken;
+  (*rank)->WhenOver([&] { woken.set_value(); });
+  EXPECT_EQ((*rank)->AwaitAbort(absl::Milliseconds(1)).code(),
+            Code::kDeadlineExceeded);
+  auto notice = std::async(std::launch::async,
+                           [&] { return (*rank)->AwaitNotice().code(); });
+  v1::AgentReply reply;
+  reply.mutable_abort()->set_generation(FakeAgent::kGeneration);
+  agent.Send(1, reply);
+  woken.get_future().get();
+  EXPECT_TRUE((*rank)->AwaitAbort().ok());
+  EXPECT_EQ(notice.get(), Code::kAborted);
+  std::promise<void> at_once;
+  (*rank)->WhenOver([&] { at_once.set_value(); });
+  at_once.get_future().get();
+
+  (*rank)->Stopped(41, true);
+  const v1::RankMessage stopped =
+      agent.Await([](const v1::RankMessage& m) { return m.has_stopped(); });
+  EXPECT_EQ(stopped.stopped().generation(), FakeAgent::kGeneration);
+  EXPECT_EQ(stopped.stopped().completed_step(), 41u);
+  EXPECT_TRUE(stopped.stopped().whole_state());
+
+  agent.SendWorld(1, kNext);
+  ASSERT_TRUE((*rank)->NextWorld().ok());
+  EXPECT_EQ((*rank)->generation(), kNext);
+  EXPECT_FALSE((*rank)->aborted());
+  EXPECT_FALSE((*rank)->abort().has_value());
+  EXPECT_FALSE((*rank)->noticed());
+  // A notice of the old world is none of the new one.
+  reply.mutable_notice()->set_generation(FakeAgent::kGeneration);
+  agent.Send(1, reply);
+  reply.mutable_notice()->set_generation(kNext);
+  reply.mutable_notice()->set_notice(9);
+  agent.Send(1, reply);
+  EXPECT_TRUE((*rank)->AwaitNotice().ok());
+  EXPECT_EQ((*rank)->notice()->notice(), 9u);
+}
+
+TEST(Rank, AsksToLeave) {
+  FakeAgent agent(1);
+  auto rank = Rank::Attend(agent.place(0));
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  (*rank)->AskToLeave();
+  agent.Await([](const v1::RankMessage& m) { return m.has_leave(); });
+}
+
+TEST(Rank, WhoWaitsHearsThatItsAgentIsGone) {
+  FakeAgent agent(1);
+  auto rank = Rank::Attend(agent.place(0));
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  std::promise<void> woken;
+  (*rank)->WhenOver([&] { woken.set_value(); });
+  auto next = std::async(std::launch::async,
+                         [&] { return (*rank)->NextWorld().code(); });
+  agent.Die();
+  woken.get_future().get();
+  EXPECT_EQ(next.get(), Code::kUnavailable);
+  EXPECT_EQ((*rank)->AwaitAbort().code(), Code::kUnavailable);
+  EXPECT_EQ((*rank)->AwaitNotice().code(), Code::kUnavailable);
 }
 
 TEST(Rank, KnowsThatItsAgentIsGone) {

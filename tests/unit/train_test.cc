@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <future>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -178,8 +180,10 @@ class TrainTest : public Files {
   // All steps of one rank.
   static void Train(const TrainOptions& options, Collective& collective,
                     Course* course) {
-    auto loop = TrainLoop::Create(options, collective);
+    auto loop = TrainLoop::Create(options);
     ASSERT_TRUE(loop.ok()) << loop.status();
+    const absl::Status entered = (*loop)->Enter(collective, {});
+    ASSERT_TRUE(entered.ok()) << entered;
     for (int i = 0; i < options.steps; ++i) {
       auto result = (*loop)->Step();
       ASSERT_TRUE(result.ok()) << result.status();
@@ -244,6 +248,120 @@ TEST_F(TrainTest, WorldSizeDoesNotMatter) {
   }
 }
 
+// A world that ends for this rank right after an all-reduce that the others
+// have got.
+class EndsAfter final : public Collective {
+ public:
+  EndsAfter(Collective& collective, int reductions)
+      : collective_(collective), left_(reductions) {}
+  int rank() const override { return collective_.rank(); }
+  int size() const override { return collective_.size(); }
+  absl::Status AllReduce(absl::Span<float> values, Reduction how) override {
+    const absl::Status status = collective_.AllReduce(values, how);
+    return --left_ == 0 ? absl::AbortedError("the world has ended") : status;
+  }
+  absl::Status Broadcast(absl::Span<char> bytes, int root) override {
+    return collective_.Broadcast(bytes, root);
+  }
+  absl::Status Finish() override { return collective_.Finish(); }
+
+ private:
+  Collective& collective_;
+  int left_;
+};
+
+TEST_F(TrainTest, WorldsOfAnySizeTrainOn) {
+  options_.steps = 12;
+  SingleCollective single;
+  Course alone;
+  Train(options_, single, &alone);
+
+  std::vector<std::unique_ptr<TrainLoop>> loops;
+  const auto add = [&] {
+    auto loop = TrainLoop::Create(options_);
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    loops.push_back(*std::move(loop));
+  };
+  // All take `steps`, or fewer where `behind` loses its world in the last.
+  const auto world = [&](std::optional<TrainSource> source, int steps,
+                         int behind = -1) {
+    ForEachRank(static_cast<int>(loops.size()), [&](int r, Collective& c) {
+      // Agreeing reduces twice.
+      EndsAfter ends(c, r == behind ? 2 + steps : -1);
+      TrainLoop& loop = *loops[r];
+      const absl::Status entered = loop.Enter(ends, source);
+      ASSERT_TRUE(entered.ok()) << entered;
+      if (source) {
+        EXPECT_EQ(loop.steps_done(), source->step);
+      }
+      for (int i = 0; i < steps; ++i) {
+        auto result = loop.Step();
+        if (r == behind && i == steps - 1) {
+          EXPECT_EQ(result.status().code(), Code::kAborted);
+          EXPECT_EQ(loop.steps_done(), result.ok() ? 0 : steps - 1);
+          EXPECT_TRUE(loop.whole());
+          continue;
+        }
+        ASSERT_TRUE(result.ok()) << result.status();
+        EXPECT_NEAR(result->loss, alone.losses[result->step - 1], 2e-4)
+            << "step " << result->step;
+      }
+    });
+  };
+  for (int i = 0; i < 3; ++i) add();
+  world({}, 4, /*behind=*/0);         // Steps 1 to 4, and 3 for rank 0.
+  loops.erase(loops.begin() + 1);     // A node is lost.
+  world(TrainSource{1, 4}, 3);        // The other has the highest step.
+  for (int i = 0; i < 3; ++i) add();  // Newcomers.
+  std::swap(loops[0], loops[4]);      // Who was first need not be.
+  world(TrainSource{4, 7}, 2);
+  loops.erase(loops.begin(), loops.begin() + 4);
+  TrainLoop& last = *loops[0];
+  ASSERT_TRUE(last.Enter(single, TrainSource{0, 9}).ok());
+  for (int step = 10; step <= 12; ++step) {
+    auto result = last.Step();
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_NEAR(result->loss, alone.losses[step - 1], 2e-4);
+  }
+  // Nobody's state: from the beginning, to the bit.
+  ASSERT_TRUE(last.Enter(single, {}).ok());
+  EXPECT_EQ(last.steps_done(), 0);
+  auto first = last.Step();
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(first->loss, alone.losses[0]);
+}
+
+TEST_F(TrainTest, WhatOneIsToldAllStopAfter) {
+  ForEachRank(3, [&](int r, Collective& collective) {
+    auto loop = TrainLoop::Create(options_);
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    ASSERT_TRUE((*loop)->Enter(collective, {}).ok());
+    for (int step = 1; step <= 5; ++step) {
+      auto result = (*loop)->Step(r == 1 && step == 4);
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_EQ(result->boundary, step == 4) << "rank " << r;
+    }
+  });
+}
+
+TEST_F(TrainTest, ASourceThatHasNotWhatItShouldGivesNothing) {
+  ForEachRank(2, [&](int r, Collective& collective) {
+    auto loop = TrainLoop::Create(options_);
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    if (r == 0) {
+      EXPECT_EQ((*loop)->Enter(collective, TrainSource{0, 3}).code(),
+                Code::kFailedPrecondition);
+      return;
+    }
+    // Half taken over, it is nobody's source.
+    EndsAfter ends(collective, 1);
+    EXPECT_EQ((*loop)->Enter(ends, TrainSource{0, 3}).code(), Code::kAborted);
+    SingleCollective single;
+    EXPECT_TRUE((*loop)->Enter(single, {}).ok());
+    EXPECT_TRUE((*loop)->whole());
+  });
+}
+
 TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
   const std::string other = Write("other", std::string(1680, 'x'));
   struct Row {
@@ -260,8 +378,9 @@ TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
     ForEachRank(2, [&](int r, Collective& collective) {
       TrainOptions options = options_;
       if (r == 1) row.change(options);
-      const absl::Status status =
-          TrainLoop::Create(options, collective).status();
+      auto loop = TrainLoop::Create(options);
+      ASSERT_TRUE(loop.ok()) << loop.status();
+      const absl::Status status = (*loop)->Enter(collective, {});
       EXPECT_EQ(status.code(), Code::kFailedPrecondition) << status;
       EXPECT_NE(status.message().find(row.names), absl::string_view::npos)
           << status;
@@ -272,7 +391,9 @@ TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
 TEST_F(TrainTest, SaysWhatCannotBeTrained) {
   SingleCollective single;
   const auto code = [&](const TrainOptions& options) {
-    return TrainLoop::Create(options, single).status().code();
+    auto loop = TrainLoop::Create(options);
+    if (!loop.ok()) return loop.status().code();
+    return (*loop)->Enter(single, {}).code();
   };
   TrainOptions options = options_;
   options.data = {Write("short", "0123456789abcdef")};  // No byte follows.

@@ -1,8 +1,11 @@
 // Collective: what the ranks of one world compute together.
 //
 // Every rank must call the same functions in the same order with the same
-// sizes. A function that fails leaves the communicator unusable: the caller
-// ends, or gets another world.
+// sizes. A function that fails leaves the communicator unusable, and what it
+// was given half changed: the caller ends, or gets another world. ABORTED: the
+// world is over (interruption.h); UNAVAILABLE: a peer is gone;
+// DEADLINE_EXCEEDED: one stayed silent. The latter two name it as far as it is
+// known.
 //
 // Thread rule: one thread at a time.
 #ifndef ROLLCALL_TRAINER_COLLECTIVE_COLLECTIVE_H_
@@ -23,13 +26,15 @@ class Collective {
   virtual int size() const = 0;
 
   // Replaces `values` on every rank by their reduction over all ranks; the
-  // result is the same to the bit everywhere. UNAVAILABLE: a peer is gone;
-  // DEADLINE_EXCEEDED: one stayed silent. Both name it as far as it is known.
+  // result is the same to the bit everywhere.
   virtual absl::Status AllReduce(absl::Span<float> values,
                                  Reduction reduction) = 0;
 
+  // Replaces `bytes` on every rank by those of rank `root`.
+  virtual absl::Status Broadcast(absl::Span<char> bytes, int root) = 0;
+
   // All ranks have got everything that they wait for: none still needs another
-  // one's connection. The last call; errors as above.
+  // one's connection. The last call.
   virtual absl::Status Finish() = 0;
 };
 

@@ -1,116 +1,89 @@
 #include "trainer/collective/gloo.h"
 
-#include <gloo/allreduce.h>
-#include <gloo/math.h>
-#include <gloo/rendezvous/context.h>
-#include <gloo/transport/tcp/device.h>
-
-#include <exception>
-#include <map>
+#include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "trainer/collective/gloo_ring.h"
 
 namespace rollcall {
 namespace {
 
-// A key of Gloo's is a word, which may be empty, and a rank. All ranks set the
-// same words in the same order.
-struct StoreKey {
-  std::string word;
-  size_t rank = 0;
-};
+// A broadcast goes round in pieces, so that all links are busy at once.
+constexpr size_t kPieceBytes = 256 << 10;
 
-StoreKey Split(const std::string& key) {
-  const size_t digits = key.find_last_not_of("0123456789") + 1;
-  StoreKey split;
-  split.word = key.substr(0, digits);
-  if (!absl::SimpleAtoi(key.substr(digits), &split.rank)) {
-    throw gloo::IoException("a key with no rank: " + key);
-  }
-  return split;
+absl::Span<char> Bytes(absl::Span<float> values) {
+  return {reinterpret_cast<char*>(values.data()),
+          values.size() * sizeof(float)};
 }
 
-// Gloo's view of the exchange. All ranks set a word before any reads it, so
-// that setting is the exchange, and waiting has nothing left to do. Exceptions
-// are the only way out of Gloo; they end in ConnectGloo.
-class ExchangeStore final : public gloo::rendezvous::Store {
- public:
-  explicit ExchangeStore(const Exchange& exchange) : exchange_(exchange) {}
-
-  void set(const std::string& key, const std::vector<char>& data) override {
-    const StoreKey at = Split(key);
-    absl::StatusOr<std::vector<std::string>> values =
-        ExchangeBlobs(exchange_, absl::StrCat("gloo/", at.word),
-                      absl::string_view(data.data(), data.size()));
-    if (!values.ok()) {
-      status_ = values.status();
-      throw gloo::IoException("exchange");
+void Reduce(absl::Span<const float> from, Reduction reduction,
+            absl::Span<float> into) {
+  if (reduction == Reduction::kSum) {
+    for (size_t i = 0; i < into.size(); ++i) into[i] += from[i];
+  } else {
+    for (size_t i = 0; i < into.size(); ++i) {
+      into[i] = into[i] < from[i] ? from[i] : into[i];
     }
-    values_[at.word] = *std::move(values);
   }
-
-  std::vector<char> get(const std::string& key) override {
-    const StoreKey at = Split(key);
-    const std::vector<std::string>& values = values_[at.word];
-    if (at.rank >= values.size() || values[at.rank].empty()) {
-      throw gloo::IoException(
-          absl::StrCat("rank ", at.rank, " gave no addresses"));
-    }
-    return std::vector<char>(values[at.rank].begin(), values[at.rank].end());
-  }
-
-  void wait(const std::vector<std::string>&) override {}
-
-  const absl::Status& status() const { return status_; }
-
- private:
-  const Exchange& exchange_;
-  std::map<std::string, std::vector<std::string>> values_;
-  absl::Status status_;
-};
-
-// Gloo's messages begin with the place in its sources.
-absl::string_view WithoutPlace(absl::string_view message) {
-  if (!absl::StartsWith(message, "[/") && !absl::StartsWith(message, "[.")) {
-    return message;
-  }
-  const size_t end = message.find("] ");
-  return end == message.npos ? message : message.substr(end + 2);
 }
 
 class GlooCollective final : public Collective {
  public:
-  GlooCollective(GlooOptions options,
-                 std::shared_ptr<gloo::rendezvous::Context> context)
-      : options_(std::move(options)), context_(std::move(context)) {}
+  GlooCollective(GlooOptions options, std::shared_ptr<GlooRing> ring)
+      : options_(std::move(options)), ring_(std::move(ring)) {}
+  ~GlooCollective() override {
+    if (options_.interruption) options_.interruption->Wakes(nullptr);
+  }
 
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
 
+  // Chunk by chunk round the ring: each is reduced once, by one rank after the
+  // other, and what the last of them has is passed on. So all get equal bits.
   absl::Status AllReduce(absl::Span<float> values,
                          Reduction reduction) override {
     ++sequence_;
-    if (values.empty()) return absl::OkStatus();
-    try {
-      gloo::AllreduceOptions all_reduce(context_);
-      all_reduce.setOutput(values.data(), values.size());
-      // A ring reduces every piece once and passes it on: equal bits
-      // everywhere.
-      all_reduce.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
-      using Sum = void (*)(void*, const void*, const void*, size_t);
-      all_reduce.setReduceFunction(reduction == Reduction::kSum
-                                       ? static_cast<Sum>(&gloo::sum<float>)
-                                       : static_cast<Sum>(&gloo::max<float>));
-      gloo::allreduce(all_reduce);
-      return absl::OkStatus();
-    } catch (const std::exception& e) {
-      return Failure(e.what(), values.size());
+    const int n = size();
+    incoming_.resize(values.size() / n + 1);
+    for (int step = 0; step < n - 1; ++step) {
+      const absl::Span<float> out = Chunk(values, rank() - step);
+      const absl::Span<float> mine = Chunk(values, rank() - step - 1);
+      const absl::Span<float> in = absl::MakeSpan(incoming_).first(mine.size());
+      if (absl::Status s = ring_->Pass(Bytes(out), Bytes(in)); !s.ok()) {
+        return Named(s, "all-reduce", values.size() * sizeof(float));
+      }
+      Reduce(in, reduction, mine);
     }
+    for (int step = 0; step < n - 1; ++step) {
+      const absl::Span<float> out = Chunk(values, rank() + 1 - step);
+      const absl::Span<float> in = Chunk(values, rank() - step);
+      if (absl::Status s = ring_->Pass(Bytes(out), Bytes(in)); !s.ok()) {
+        return Named(s, "all-reduce", values.size() * sizeof(float));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Broadcast(absl::Span<char> bytes, int root) override {
+    ++sequence_;
+    // How far from the root on the way round.
+    const int distance = (rank() - root + size()) % size();
+    const bool receives = distance > 0, sends = distance < size() - 1;
+    // What comes in is passed on while the next comes in.
+    absl::Span<char> out;
+    for (size_t at = 0; at < bytes.size() || !out.empty(); at += kPieceBytes) {
+      const absl::Span<char> piece = at < bytes.size()
+                                         ? bytes.subspan(at, kPieceBytes)
+                                         : absl::Span<char>();
+      if (!receives) out = piece;
+      absl::Status s = ring_->Pass(sends ? out : absl::Span<char>(),
+                                   receives ? piece : absl::Span<char>());
+      if (!s.ok()) return Named(s, "broadcast", bytes.size());
+      out = receives && sends ? piece : absl::Span<char>();
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Finish() override {
@@ -120,71 +93,38 @@ class GlooCollective final : public Collective {
   }
 
  private:
-  absl::Status Failure(absl::string_view what, size_t count) {
-    const std::string where =
-        absl::StrCat("all-reduce ", sequence_, " of ", count, " values on ",
-                     options_.name(options_.rank));
-    const std::vector<std::string> gone = GonePeers();
-    if (!gone.empty()) {
-      return absl::UnavailableError(absl::StrCat(
-          where, ": the connection to ", absl::StrJoin(gone, " and to "),
-          " broke (", WithoutPlace(what), "); see that rank's output"));
-    }
-    return absl::DeadlineExceededError(absl::StrCat(
-        where, ": no answer within ", absl::FormatDuration(options_.timeout),
-        " though all connections stand (", WithoutPlace(what),
-        "); a rank is stopped or far behind: see --collective-timeout"));
+  // Chunk `which`, counted round the ring.
+  absl::Span<float> Chunk(absl::Span<float> values, int which) const {
+    const size_t n = size();
+    const size_t at = (which % size() + size()) % size();
+    const size_t begin = values.size() * at / n;
+    return values.subspan(begin, values.size() * (at + 1) / n - begin);
   }
 
-  // Peers whose connection had broken before this failure. Gloo tells by
-  // refusing to queue on it; that the others now queue a word that nobody
-  // reads is no harm, since a failure ends the communicator.
-  std::vector<std::string> GonePeers() {
-    std::vector<std::string> gone;
-    char word = 0;
-    auto buffer = context_->createUnboundBuffer(&word, sizeof(word));
-    constexpr uint64_t kNobodysTag = ~uint64_t{0};
-    for (int peer = 0; peer < options_.size; ++peer) {
-      if (peer == options_.rank) continue;
-      try {
-        context_->getPair(peer)->send(buffer.get(), kNobodysTag, 0,
-                                      sizeof(word));
-      } catch (const std::exception& e) {
-        // After a timeout Gloo closes all pairs of its own.
-        if (absl::StrContains(e.what(), "Application timeout")) continue;
-        gone.push_back(options_.name(peer));
-      }
-    }
-    return gone;
+  absl::Status Named(const absl::Status& status, const char* what,
+                     size_t bytes) const {
+    return absl::Status(status.code(),
+                        absl::StrCat(what, " ", sequence_, " of ", bytes,
+                                     " bytes: ", status.message()));
   }
 
   const GlooOptions options_;
-  const std::shared_ptr<gloo::rendezvous::Context> context_;
+  const std::shared_ptr<GlooRing> ring_;
+  std::vector<float> incoming_;
   uint64_t sequence_ = 0;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Collective>> ConnectGloo(GlooOptions options) {
-  ExchangeStore store(options.exchange);
-  try {
-    gloo::transport::tcp::attr attributes;
-    attributes.hostname = options.address;
-    auto device = gloo::transport::tcp::CreateDevice(attributes);
-    auto context =
-        std::make_shared<gloo::rendezvous::Context>(options.rank, options.size);
-    context->setTimeout(absl::ToChronoMilliseconds(options.timeout));
-    context->connectFullMesh(store, device);
-    return std::make_unique<GlooCollective>(std::move(options),
-                                            std::move(context));
-  } catch (const std::exception& e) {
-    if (!store.status().ok()) return store.status();
-    return absl::UnavailableError(absl::StrCat(
-        options.name(options.rank), " at ", options.address,
-        " could not connect to its ", options.size - 1,
-        " peers: ", WithoutPlace(e.what()),
-        "; see that the nodes reach each other's addresses on all ports"));
+  const std::shared_ptr<GlooRing> ring = GlooRing::Make(options);
+  if (options.interruption) {
+    options.interruption->Wakes([weak = std::weak_ptr<GlooRing>(ring)] {
+      if (const auto living = weak.lock()) living->Interrupt();
+    });
   }
+  if (absl::Status s = ring->Connect(); !s.ok()) return s;
+  return std::make_unique<GlooCollective>(std::move(options), ring);
 }
 
 }  // namespace rollcall

@@ -22,15 +22,23 @@ double Cosine(double x) {
 }  // namespace
 
 AdamW::AdamW(const AdamWConfig& config, const GptLayout& layout)
-    : config_(config),
-      tensors_(layout.tensors),
-      first_(layout.size),
-      second_(layout.size) {}
+    : config_(config), tensors_(layout.tensors) {
+  state_.first.resize(layout.size);
+  state_.second.resize(layout.size);
+}
+
+void AdamW::Reset() {
+  std::fill(state_.first.begin(), state_.first.end(), 0.0f);
+  std::fill(state_.second.begin(), state_.second.end(), 0.0f);
+  state_.beta1_power = state_.beta2_power = 1;
+}
 
 double AdamW::Step(absl::Span<float> weights, absl::Span<const float> gradients,
                    float learning_rate) {
-  CHECK_EQ(weights.size(), first_.size());
-  CHECK_EQ(gradients.size(), first_.size());
+  std::vector<float>& first = state_.first;
+  std::vector<float>& second = state_.second;
+  CHECK_EQ(weights.size(), first.size());
+  CHECK_EQ(gradients.size(), first.size());
   double squares = 0;
   for (float g : gradients) squares += double(g) * g;
   const double norm = std::sqrt(squares);
@@ -38,19 +46,19 @@ double AdamW::Step(absl::Span<float> weights, absl::Span<const float> gradients,
 
   const float shrink =
       norm > config_.clip ? static_cast<float>(config_.clip / norm) : 1.0f;
-  beta1_power_ *= config_.beta1;
-  beta2_power_ *= config_.beta2;
-  const float bias1 = static_cast<float>(1 / (1 - beta1_power_));
-  const float bias2 = static_cast<float>(1 / (1 - beta2_power_));
+  state_.beta1_power *= config_.beta1;
+  state_.beta2_power *= config_.beta2;
+  const float bias1 = static_cast<float>(1 / (1 - state_.beta1_power));
+  const float bias2 = static_cast<float>(1 / (1 - state_.beta2_power));
   for (const Tensor& tensor : tensors_) {
     const float keep =
         tensor.decays() ? 1 - learning_rate * config_.weight_decay : 1.0f;
     for (size_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
       const float g = gradients[i] * shrink;
-      first_[i] = config_.beta1 * first_[i] + (1 - config_.beta1) * g;
-      second_[i] = config_.beta2 * second_[i] + (1 - config_.beta2) * g * g;
+      first[i] = config_.beta1 * first[i] + (1 - config_.beta1) * g;
+      second[i] = config_.beta2 * second[i] + (1 - config_.beta2) * g * g;
       const float step =
-          first_[i] * bias1 / (std::sqrt(second_[i] * bias2) + config_.epsilon);
+          first[i] * bias1 / (std::sqrt(second[i] * bias2) + config_.epsilon);
       weights[i] = weights[i] * keep - learning_rate * step;
     }
   }

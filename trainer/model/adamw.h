@@ -22,6 +22,14 @@ struct AdamWConfig {
   float clip = 1.0f;          // Gradients' norm is held at this.
 };
 
+// What the optimizer carries from step to step.
+struct AdamWState {
+  std::vector<float> first, second;  // The running moments.
+  // beta to the number of steps taken, by repeated products: std::pow may
+  // differ in the last bit between machines.
+  double beta1_power = 1, beta2_power = 1;
+};
+
 class AdamW {
  public:
   AdamW(const AdamWConfig& config, const GptLayout& layout);
@@ -32,13 +40,15 @@ class AdamW {
   double Step(absl::Span<float> weights, absl::Span<const float> gradients,
               float learning_rate);
 
+  // Its vectors keep their sizes.
+  AdamWState& state() { return state_; }
+  // As before step 1.
+  void Reset();
+
  private:
   const AdamWConfig config_;
   const std::vector<Tensor> tensors_;
-  std::vector<float> first_, second_;  // The running moments.
-  // beta to the number of steps taken, by repeated products: std::pow may
-  // differ in the last bit between machines.
-  double beta1_power_ = 1, beta2_power_ = 1;
+  AdamWState state_;
 };
 
 // Of step 1, 2, ...: grows linearly to `peak` over `warmup` steps, then falls

@@ -1,0 +1,172 @@
+"""rollcall-train over changes of world: its ranks live on, and lose no step."""
+import glob
+import os
+import re
+import signal
+
+import harness
+from harness import E2E, command_line, descendants
+
+STEP = re.compile(r"\[([^/\]]+)/(\d+)\] step (\d+) loss (\d+\.\d+) .* "
+                  r"world (\d+) generation (\d+)")
+TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
+              if os.path.isfile(p))
+TRAIN = os.path.join(harness.BIN, "rollcall-train")
+# Small: the steps are quick, and it is the changes that are tried.
+MODEL = ["--layers", "1", "--heads", "2", "--width", "32", "--context", "32",
+         "--batch", "12", "--log-every", "1"]
+
+
+class Elastic(E2E):
+    def gather(self, flags, names, nproc=1, steps=1_000_000):
+        """A launcher and joined workers, by name, that train."""
+        self.command = [TRAIN, "--data", *TEXT, "--steps", str(steps), *MODEL]
+        self.nproc = ["--nproc-per-node", str(nproc)]
+        launcher = self.launch([*flags, *self.nproc, "--name", "w0"],
+                               self.command)
+        self.join_line = self.join_string(launcher)
+        self.agents = {"w0": launcher}
+        for name in names:
+            self.add(name)
+        for agent in self.agents.values():
+            agent.await_lines(r"\] step 20 .* generation 1$", nproc)
+        return launcher
+
+    def add(self, name):
+        self.agents[name] = self.join(
+            self.join_line, ["--name", name, *self.nproc], self.command)
+        return self.agents[name]
+
+    def ranks(self, agent):
+        """The pids of the agent's ranks."""
+        return {p for p in descendants(agent.pid)
+                if command_line(p)[:1] == [TRAIN]}
+
+    def steps(self, agent):
+        """What each rank process of the agent said, in order."""
+        return [tuple(int(x) for x in m.group(3, 5, 6))
+                for line in agent.out() for m in [STEP.search(line)] if m]
+
+    def losses(self, agent, generation):
+        return [float(m.group(4)) for line in agent.out()
+                for m in [STEP.search(line)]
+                if m and int(m.group(6)) == generation]
+
+    def await_world(self, agent, size, generation, count=5, nproc=1):
+        agent.await_lines(
+            rf"\] step \d+ .* world {size} generation {generation}$",
+            count * nproc)
+
+    def assert_steps_only_grow(self, agent, lag=0):
+        """Of one rank: never back, but to repeat the step in flight."""
+        steps = [step for step, _, _ in self.steps(agent)]
+        for before, after in zip(steps, steps[1:]):
+            self.assertGreaterEqual(after, before + 1 - lag)
+            self.assertLessEqual(after, before + 2)
+
+    def end(self, launcher):
+        """The job is over for this test."""
+        launcher.signal(signal.SIGINT)
+        launcher.signal(signal.SIGINT)
+        for agent in self.agents.values():
+            agent.wait()
+
+    def test_kill_9_of_an_agent_of_three(self):
+        launcher = self.gather(["--nodes", "2:3", "--max-restarts", "0"],
+                               ["w1", "w2"])
+        left = [launcher, self.agents["w1"]]
+        before = [self.ranks(agent) for agent in left]
+        self.assertEqual([len(pids) for pids in before], [1, 1])
+        self.agents["w2"].signal(signal.SIGKILL)
+        for agent in left:
+            self.await_world(agent, 2, 2)
+        self.assertEqual([self.ranks(agent) for agent in left], before,
+                         "the same processes")
+        for agent in left:
+            self.assert_steps_only_grow(agent)
+            # It knows what it knew.
+            self.assertLess(self.losses(agent, 2)[0],
+                            self.losses(agent, 1)[0] - 0.5)
+        self.end(launcher)
+
+    def test_a_failed_rank_alone_is_started_anew(self):
+        launcher = self.gather(["--nodes", "2", "--max-restarts", "1"],
+                               ["w1"], nproc=2)
+        worker = self.agents["w1"]
+        kept, its = self.ranks(launcher), self.ranks(worker)
+        self.assertEqual((len(kept), len(its)), (2, 2))
+        victim = max(its)
+        os.kill(victim, signal.SIGKILL)
+        for agent in (launcher, worker):
+            self.await_world(agent, 4, 2, nproc=2)
+        self.assertEqual(self.ranks(launcher), kept)
+        now = self.ranks(worker)
+        self.assertEqual(len(now), 2)
+        self.assertEqual(now & its, its - {victim}, "its sibling lives on")
+        # The newcomer begins where the others are.
+        last = max(s for s, _, g in self.steps(launcher) if g == 1)
+        first = min(s for agent in (launcher, worker)
+                    for s, _, g in self.steps(agent) if g == 2)
+        self.assertIn(first, (last, last + 1, last + 2))
+        self.end(launcher)
+
+    def test_a_newcomer_is_taken_in_at_a_boundary(self):
+        launcher = self.gather(["--nodes", "2:3", "--max-restarts", "0"],
+                               ["w1"])
+        old = [launcher, self.agents["w1"]]
+        before = [self.ranks(agent) for agent in old]
+        newcomer = self.add("w2")
+        for agent in (*old, newcomer):
+            self.await_world(agent, 3, 2)
+        self.assertEqual([self.ranks(agent) for agent in old], before)
+        for agent in old:
+            # At a boundary nobody is ahead.
+            steps = [s for s, _, _ in self.steps(agent)]
+            self.assertEqual(steps, list(range(1, len(steps) + 1)))
+        self.assertGreater(self.steps(newcomer)[0][0], 20)
+        self.end(launcher)
+
+    def leaves(self, ask):
+        """`ask` makes w2 go; the others train on, and lose nothing."""
+        launcher = self.gather(["--nodes", "2:3", "--max-restarts", "0"],
+                               ["w1", "w2"])
+        left = [launcher, self.agents["w1"]]
+        before = [self.ranks(agent) for agent in left]
+        leaver = self.agents["w2"]
+        ask(leaver)
+        self.assert_code(leaver, 0)
+        for agent in left:
+            self.await_world(agent, 2, 2)
+            steps = [s for s, _, _ in self.steps(agent)]
+            self.assertEqual(steps, list(range(1, len(steps) + 1)))
+        self.assertEqual([self.ranks(agent) for agent in left], before)
+        self.end(launcher)
+
+    def test_an_agent_that_is_asked_leaves_at_a_boundary(self):
+        self.leaves(lambda agent: agent.signal(signal.SIGTERM))
+
+    def test_a_rank_that_is_asked_takes_its_node_along(self):
+        self.leaves(lambda agent: [os.kill(pid, signal.SIGUSR1)
+                                   for pid in self.ranks(agent)])
+
+    def test_all_end_with_one_loss(self):
+        # From three to two and to the end: every batch was taken once.
+        launcher = self.gather(["--nodes", "2:3", "--max-restarts", "0"],
+                               ["w1", "w2"], steps=600)
+        self.agents.pop("w2").signal(signal.SIGKILL)
+        for agent in self.agents.values():
+            self.assert_code(agent, 0)
+        last = {agent: self.steps(agent)[-1] for agent in self.agents.values()}
+        self.assertEqual(set(last.values()), {(600, 2, 2)})
+        changed = self.losses(launcher, 2)
+        alone = self.stage.run([TRAIN, "--data", *TEXT, "--steps", "600",
+                                *MODEL])
+        self.assertEqual(alone.code, 0)
+        straight = [float(x) for x in re.findall(
+            r"step \d+ loss (\d+\.\d+)", "\n".join(alone.out()))]
+        for mine, its in zip(changed[-50:], straight[-50:]):
+            self.assertAlmostEqual(mine, its, delta=0.05)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,209 @@
+#include "trainer/collective/gloo_ring.h"
+
+#include <gloo/transport/context.h>
+#include <gloo/transport/device.h>
+#include <gloo/transport/pair.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <exception>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "trainer/collective/blob_exchange.h"
+
+namespace rollcall {
+namespace {
+
+// Gloo's messages begin with the place in its sources.
+absl::string_view WithoutPlace(absl::string_view message) {
+  if (!absl::StartsWith(message, "[/") && !absl::StartsWith(message, "[.")) {
+    return message;
+  }
+  const size_t end = message.find("] ");
+  return end == message.npos ? message : message.substr(end + 2);
+}
+
+}  // namespace
+
+std::shared_ptr<GlooRing> GlooRing::Make(const GlooOptions& options) {
+  return std::shared_ptr<GlooRing>(new GlooRing(options));
+}
+
+GlooRing::GlooRing(const GlooOptions& options) : options_(options) {}
+
+GlooRing::~GlooRing() = default;
+
+absl::Status GlooRing::Connect() {
+  try {
+    gloo::transport::tcp::attr attributes;
+    attributes.hostname = options_.address;
+    device_ = gloo::transport::tcp::CreateDevice(attributes);
+    context_ = device_->createContext(options_.rank, options_.size);
+    context_->setTimeout(absl::ToChronoMilliseconds(options_.timeout));
+    for (const int peer : std::set<int>{left(), right()}) {
+      context_->createPair(peer);
+    }
+    std::vector<char> to_left, to_right;
+    if (absl::Status s = Meet(&to_left, &to_right); !s.ok()) return s;
+    {
+      MutexLock lock(mutex_);
+      if (interrupted_) return absl::AbortedError("the world has ended");
+      connecting_ = true;
+    }
+    // Both ends must be at it at once: every second one to its right first, or
+    // all would wait for the next one round the ring.
+    const bool right_first = options_.rank % 2 == 0;
+    for (const bool to_the_right : {right_first, !right_first}) {
+      if (!to_the_right && left() == right()) continue;
+      context_->getPair(to_the_right ? right() : left())
+          ->connect(to_the_right ? to_right : to_left);
+    }
+  } catch (const std::exception& e) {
+    if (absl::Status s = Interrupted(); !s.ok()) return s;
+    return absl::UnavailableError(absl::StrCat(
+        options_.name(options_.rank), " at ", options_.address,
+        " could not connect to ", options_.name(right()), " and ",
+        options_.name(left()), ": ", WithoutPlace(e.what()),
+        "; see that the nodes reach each other's addresses on all ports"));
+  }
+  MutexLock lock(mutex_);
+  connecting_ = false;
+  if (interrupted_) return absl::AbortedError("the world has ended");
+  return absl::OkStatus();
+}
+
+// Each rank gives the address that its left neighbour finds it by, and then
+// that of its right one: of two ranks both are the same.
+absl::Status GlooRing::Meet(std::vector<char>* to_left,
+                            std::vector<char>* to_right) {
+  const std::vector<char> for_left =
+      context_->getPair(left())->address().bytes();
+  const std::vector<char> for_right =
+      context_->getPair(right())->address().bytes();
+  std::string mine(for_left.begin(), for_left.end());
+  mine.append(for_right.begin(), for_right.end());
+  const absl::StatusOr<std::vector<std::string>> all =
+      ExchangeBlobs(options_.exchange, "gloo", mine);
+  if (!all.ok()) return all.status();
+  for (const int peer : {left(), right()}) {
+    if (peer < static_cast<int>(all->size()) &&
+        (*all)[peer].size() == mine.size()) {
+      continue;
+    }
+    return absl::UnavailableError(absl::StrCat(
+        options_.name(peer), " gave no addresses that ",
+        options_.name(options_.rank),
+        " understands; run the same rollcall-train on every node"));
+  }
+  const std::string& lefts = (*all)[left()];
+  const std::string& rights = (*all)[right()];
+  to_left->assign(lefts.begin() + for_left.size(), lefts.end());
+  to_right->assign(rights.begin(), rights.begin() + for_left.size());
+  return absl::OkStatus();
+}
+
+absl::Status GlooRing::Pass(absl::Span<const char> out, absl::Span<char> in) {
+  try {
+    Buffer sending, receiving;
+    std::vector<Buffer> held;
+    if (!out.empty()) {
+      // Gloo takes no pointer to what it must not write; it only reads this.
+      sending = context_->createUnboundBuffer(const_cast<char*>(out.data()),
+                                              out.size());
+      held.push_back(sending);
+    }
+    if (!in.empty()) {
+      receiving = context_->createUnboundBuffer(in.data(), in.size());
+      held.push_back(receiving);
+    }
+    if (absl::Status s = Hold(held); !s.ok()) return s;
+    if (receiving) receiving->recv(left(), ++received_);
+    if (sending) sending->send(right(), ++sent_);
+    const bool done = (!receiving || receiving->waitRecv()) &&
+                      (!sending || sending->waitSend());
+    if (absl::Status s = Hold({}); !s.ok() || done) return s;
+    return absl::AbortedError("the world has ended");
+  } catch (const std::exception& e) {
+    if (absl::Status s = Hold({}); !s.ok()) return s;
+    return Failure(e.what());
+  }
+}
+
+absl::Status GlooRing::Hold(const std::vector<Buffer>& buffers) {
+  std::vector<Buffer> before;  // Let go without the lock.
+  MutexLock lock(mutex_);
+  before.swap(held_);
+  if (interrupted_) return absl::AbortedError("the world has ended");
+  held_ = buffers;
+  return absl::OkStatus();
+}
+
+absl::Status GlooRing::Interrupted() const {
+  MutexLock lock(mutex_);
+  return interrupted_ ? absl::AbortedError("the world has ended")
+                      : absl::OkStatus();
+}
+
+void GlooRing::Interrupt() {
+  std::vector<Buffer> held;
+  bool connecting = false;
+  {
+    MutexLock lock(mutex_);
+    interrupted_ = true;
+    held = held_;
+    connecting = connecting_;
+  }
+  for (const Buffer& buffer : held) {
+    buffer->abortWaitRecv();
+    buffer->abortWaitSend();
+  }
+  if (!connecting) return;
+  for (const int peer : std::set<int>{left(), right()}) {
+    try {
+      context_->getPair(peer)->close();
+    } catch (const std::exception&) {
+      // It has failed of itself, and so woken who waited.
+    }
+  }
+}
+
+absl::Status GlooRing::Failure(absl::string_view what) {
+  const std::vector<std::string> gone = GonePeers();
+  const std::string& self = options_.name(options_.rank);
+  if (!gone.empty()) {
+    return absl::UnavailableError(absl::StrCat(
+        self, ": the connection to ", absl::StrJoin(gone, " and to "),
+        " broke (", WithoutPlace(what), "); see that rank's output"));
+  }
+  return absl::DeadlineExceededError(absl::StrCat(
+      self, ": no answer within ", absl::FormatDuration(options_.timeout),
+      " though the connections to ", options_.name(left()), " and ",
+      options_.name(right()), " stand (", WithoutPlace(what),
+      "); a rank is stopped or far behind: see --collective-timeout"));
+}
+
+// Neighbours whose connection had broken before this failure. Gloo tells by
+// refusing to queue on it; that the other now queues a word that nobody reads
+// is no harm, since a failure ends the ring.
+std::vector<std::string> GlooRing::GonePeers() {
+  std::vector<std::string> gone;
+  char word = 0;
+  auto buffer = context_->createUnboundBuffer(&word, sizeof(word));
+  constexpr uint64_t kNobodysTag = ~uint64_t{0};
+  for (const int peer : std::set<int>{left(), right()}) {
+    try {
+      context_->getPair(peer)->send(buffer.get(), kNobodysTag, 0, sizeof(word));
+    } catch (const std::exception& e) {
+      // After a timeout Gloo closes all pairs of its own.
+      if (absl::StrContains(e.what(), "Application timeout")) continue;
+      gone.push_back(options_.name(peer));
+    }
+  }
+  return gone;
+}
+
+}  // namespace rollcall
