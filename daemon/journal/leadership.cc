@@ -90,8 +90,9 @@ std::string WritesValue(int64_t lease, uint64_t number) {
   return absl::StrCat(lease, ":", number);
 }
 
-Leadership::Leadership(EtcdClient& client, std::string prefix,
-                       std::vector<std::string> endpoints, Callbacks callbacks)
+Leadership::Leadership(EtcdClient& client, const std::string& prefix,
+                       const std::vector<std::string>& endpoints,
+                       Callbacks callbacks)
     : client_(client),
       key_(absl::StrCat(prefix, kLeaderKey)),
       writes_key_(absl::StrCat(prefix, kWritesKey)),

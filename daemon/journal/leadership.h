@@ -59,8 +59,8 @@ class Leadership {
 
   // `prefix`: of all keys, see EtcdPlace. `endpoints`: where this daemon is
   // reached. `client` must outlive this.
-  Leadership(EtcdClient& client, std::string prefix,
-             std::vector<std::string> endpoints, Callbacks callbacks);
+  Leadership(EtcdClient& client, const std::string& prefix,
+             const std::vector<std::string>& endpoints, Callbacks callbacks);
   // Gives the lead up, at once where etcd answers.
   ~Leadership();
 
