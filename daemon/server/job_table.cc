@@ -87,7 +87,7 @@ void JobTable::TakeUp(const JournaledRun& run, absl::Time now) {
 }
 
 LiveJob& JobTable::Make(const std::string& job, const v1::JobSettings& settings,
-                        absl::Time now) {
+                        absl::Time now, bool known) {
   ended_.erase(job);
   const std::string run = absl::BytesToHexString(RandomBytes(kRunBytes));
   LiveJob& made =
@@ -95,7 +95,7 @@ LiveJob& JobTable::Make(const std::string& job, const v1::JobSettings& settings,
           .insert_or_assign(
               job, LiveJob{Job(job, run, settings, limits_, now), settings})
           .first->second;
-  if (NothingIsKnownOf(job)) made.job.AllowAdoption();
+  if (!known && NothingIsKnownOf(job)) made.job.AllowAdoption();
   return made;
 }
 
@@ -108,7 +108,7 @@ bool JobTable::NothingIsKnownOf(const std::string& job) const {
 }
 
 LiveJob& JobTable::MakeOnlyJob(absl::Time now) {
-  return Make(only_job_, only_settings_, now);
+  return Make(only_job_, only_settings_, now, /*known=*/false);
 }
 
 LiveJob* JobTable::Find(const std::string& job) {
@@ -125,7 +125,9 @@ absl::StatusOr<LiveJob*> JobTable::ForHello(const v1::Hello& hello,
                                             absl::Time now, bool* made) {
   *made = false;
   if (LiveJob* job = Find(hello.job())) return job;
+  bool known = false;
   if (const EndedJob* ended = FindEnded(hello.job())) {
+    known = true;
     // A launcher begins a run; anybody else was late for the one that ended,
     // and so was a launcher's agent that had a part in it.
     const bool anew =
@@ -154,7 +156,7 @@ absl::StatusOr<LiveJob*> JobTable::ForHello(const v1::Hello& hello,
         " jobs, the most there can be; wait for one to end, or stop one"));
   }
   *made = true;
-  return &Make(hello.job(), settings, now);
+  return &Make(hello.job(), settings, now, known);
 }
 
 absl::StatusOr<LiveJob*> JobTable::TakeBack(const std::string& job,

@@ -86,7 +86,7 @@ class JobTable {
 
  private:
   LiveJob& Make(const std::string& job, const v1::JobSettings& settings,
-                absl::Time now);
+                absl::Time now, bool known);
   bool NothingIsKnownOf(const std::string& job) const;
   void TakeUp(const JournaledRun& run, absl::Time now);
   void Remember(const std::string& job, EndedJob ended);

@@ -172,11 +172,34 @@ TEST_F(ServerTest, AdminCallsAreChecked) {
   drain.set_node("a");
   v1::DrainResponse drained;
   EXPECT_EQ(stub->Drain(&context, drain, &drained).error_code(),
-            grpc::StatusCode::FAILED_PRECONDITION);
+            grpc::StatusCode::NOT_FOUND);
   grpc::ClientContext nowhere;
   Authorize(nowhere);
   EXPECT_EQ(stub->Drain(&nowhere, v1::DrainRequest(), &drained).error_code(),
             grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(ServerTest, ADrainedNodeIsLetGo) {
+  StartJob(2);
+  HandAgent a(Dial());
+  ASSERT_TRUE(a.SayHello(HelloOf("a")));
+  ASSERT_TRUE(a.IsWelcome());
+  const auto stub = AdminStub();
+  v1::DrainRequest drain;
+  drain.set_node("a");
+  v1::DrainResponse drained;
+  drain.mutable_deadline()->set_seconds(-1);
+  grpc::ClientContext backwards;
+  Authorize(backwards);
+  EXPECT_EQ(stub->Drain(&backwards, drain, &drained).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  drain.clear_deadline();
+  grpc::ClientContext context;
+  Authorize(context);
+  EXPECT_TRUE(stub->Drain(&context, drain, &drained).ok());
+  const auto end = a.HearKind(v1::DaemonMessage::kEnd);
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->end().code(), v1::REASON_CODE_LEAVING);
 }
 
 // --- Garbage -----------------------------------------------------------------

@@ -219,8 +219,10 @@ TEST_F(SessionTest, ASecondEndpointIsTried) {
 
 TEST_F(SessionTest, ASignalEndsTheRanksAndTheAgent) {
   AgentOptions options = Options("exec sleep 600");
-  options.report = [](const Report& report) {
-    if (report.kind == Report::Kind::kState) raise(SIGTERM);
+  options.report = [asked = false](const Report& report) mutable {
+    if (report.kind != Report::Kind::kState || asked) return;
+    asked = true;  // A second time would be without patience.
+    raise(SIGTERM);
   };
   // The only node leaves: the job ends for requeue.
   EXPECT_EQ(RunAgent(std::move(options)).exit_code, 75);
