@@ -6,9 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/core/admission.h"
 #include "daemon/core/check.h"
-#include "daemon/core/durations.h"
-#include "daemon/core/grammar.h"
-#include "daemon/core/world.h"
 
 namespace rollcall {
 namespace {
@@ -17,164 +14,14 @@ namespace {
 // process): its lateness is not the agents' silence.
 constexpr absl::Duration kLate = absl::Milliseconds(50);
 
-// Each limit that a job may set: the setting wins, and shows what counts.
-void ApplyDurations(v1::JobSettings& s, Limits& limits) {
-  struct Row {
-    absl::Duration& limit;
-    bool (v1::JobSettings::*has)() const;
-    google::protobuf::Duration* (v1::JobSettings::*setting)();
-  };
-  using S = v1::JobSettings;
-  const Row rows[] = {
-      {limits.lease, &S::has_lease, &S::mutable_lease},
-      {limits.join_timeout, &S::has_join_timeout, &S::mutable_join_timeout},
-      {limits.stop_grace, &S::has_stop_grace, &S::mutable_stop_grace},
-      {limits.hang_timeout, &S::has_hang_timeout, &S::mutable_hang_timeout},
-      {limits.last_call, &S::has_last_call, &S::mutable_last_call},
-      {limits.prepare_timeout, &S::has_prepare_timeout,
-       &S::mutable_prepare_timeout},
-      {limits.daemon_grace, &S::has_daemon_grace, &S::mutable_daemon_grace},
-      {limits.reconnect_grace, &S::has_reconnect_grace,
-       &S::mutable_reconnect_grace},
-      {limits.reattach_grace, &S::has_reattach_grace,
-       &S::mutable_reattach_grace},
-  };
-  for (const Row& row : rows) {
-    if ((s.*row.has)()) row.limit = FromProto(*(s.*row.setting)());
-    ToProto(row.limit, (s.*row.setting)());
-  }
-}
-
-void ApplySettings(v1::JobSettings& s, Limits& limits) {
-  ApplyDurations(s, limits);
-  if (s.has_max_restarts()) limits.max_restarts = s.max_restarts();
-  s.set_max_restarts(limits.max_restarts);
-  if (s.has_requeue_exit_code()) {
-    limits.requeue_exit_code = s.requeue_exit_code();
-  }
-  s.set_requeue_exit_code(limits.requeue_exit_code);
-  if (s.grow() == v1::GROW_UNSPECIFIED) s.set_grow(v1::GROW_BOUNDARY);
-}
-
-// The open generation's world, where the journal has one that can be.
-absl::StatusOr<v1::World> WorldOf(const JournalState& state) {
-  if (!state.proposal.has_value()) return absl::NotFoundError("no proposal");
-  absl::StatusOr<v1::World> world = DecodeWorld(state.proposal->world());
-  if (!world.ok()) return world;
-  bool fits = world->run() == state.run &&
-              world->generation() == state.generation &&
-              state.proposal->generation() == state.generation;
-  for (const v1::Member& member : world->members()) {
-    fits = fits && member.seat() < state.settings.nodes_max();
-  }
-  if (state.seal.has_value()) {
-    fits = fits && AdmitSeal(*state.seal, *world).ok();
-  }
-  if (fits) return world;
-  return absl::InvalidArgumentError("a world of another run or generation");
-}
-
 }  // namespace
-
-Job::Job(std::string job, std::string run, const v1::JobSettings& settings,
-         const Limits& limits, absl::Time now)
-    : job_(std::move(job)),
-      run_(std::move(run)),
-      settings_(settings),
-      limits_(limits),
-      nodes_min_(settings.nodes_min()),
-      nodes_max_(settings.nodes_max()),
-      now_(now),
-      gathering_since_(now),
-      last_arrival_(now) {
-  CHECK_GE(nodes_min_, 1u);
-  CHECK_LE(nodes_min_, nodes_max_);
-  CHECK_LE(nodes_max_, Limits::nodes_max);
-  ApplySettings(settings_, limits_);
-  why_.set_code(v1::REASON_CODE_FIRST);
-  why_.set_reason("the first world");
-  next_waiting_ = now + absl::Seconds(1);
-}
-
-absl::Status Job::CheckJournal(const JournalState& state) {
-  if (state.end.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("run ", state.run,
-                     ": expected one that goes on, but it "
-                     "has ended"));
-  }
-  const v1::JobSettings& settings = state.settings;
-  if (!settings.has_nodes_min() || !settings.has_nodes_max()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "run ", state.run, ": its settings do not say how many nodes"));
-  }
-  if (absl::Status admitted = AdmitSettings(settings); !admitted.ok()) {
-    return admitted;
-  }
-  // So far below what a message may say that the run can go on from it.
-  return AdmitCount("generation", state.generation, uint64_t{1} << 61);
-}
-
-Job Job::Restore(std::string job, const JournalState& state,
-                 const Limits& limits, absl::Time now) {
-  CHECK(!state.end.has_value());
-  Job restored(std::move(job), state.run, state.settings, limits, now);
-  restored.generation_ = state.generation;
-  restored.restarts_charged_ =
-      std::min(state.restarts_charged, restored.limits_.max_restarts);
-  restored.why_.set_code(v1::REASON_CODE_DAEMON_RESTART);
-  restored.why_.set_reason("the daemon was started again");
-  absl::StatusOr<v1::World> world = WorldOf(state);
-  if (!world.ok()) return restored;
-  for (const v1::Member& member : world->members()) {
-    Node& node = restored.nodes_[member.node()];
-    node.hello.set_node(member.node());
-    node.hello.set_ranks(member.ranks());
-    node.observed_address = member.address();
-    node.seat = static_cast<int>(member.seat());
-    node.state = v1::NODE_STATE_SUSPECT;
-    node.reason = "not back since the daemon was started again";
-    restored.suspects_.insert(member.node());
-    restored.SetDeadline(node, now + restored.limits_.reattach_grace);
-    if (state.seal.has_value()) {
-      node.node_rank = static_cast<int>(member.node_rank());
-    }
-  }
-  if (!state.seal.has_value()) return restored;
-  // Committed: it runs, whoever is slow to come back.
-  restored.phase_ = Phase::kRunning;
-  restored.world_ = *std::move(world);
-  restored.proposal_ = *state.proposal;
-  restored.seal_ = state.seal;
-  restored.running_since_ = now;
-  restored.next_waiting_ = absl::InfiniteFuture();
-  restored.unfinished_ = restored.world_.members_size();
-  restored.last_reform_ = restored.why_;
-  restored.last_reform_.set_generation(state.generation);
-  std::vector<uint32_t> ranks;
-  for (const v1::Member& m : restored.world_.members()) {
-    ranks.push_back(m.ranks());
-  }
-  restored.exchanges_.Begin(state.generation, std::move(ranks));
-  return restored;
-}
-
-std::vector<Action> Job::Start() {
-  actions_.clear();
-  if (generation_ == 0) {
-    actions_.push_back(
-        Journal{Journal::Kind::kRunStarted, 0, settings_.SerializeAsString()});
-  }
-  Say(Log::Level::kInfo, absl::StrCat("event=start nodes=", nodes_min_, ":",
-                                      nodes_max_, " generation=", generation_));
-  return std::move(actions_);
-}
 
 std::vector<Action> Job::Step(const Event& event, absl::Time now) {
   CHECK_GE(now, now_);  // The shell broke its promise: our bug, not an input.
   now_ = now;
   actions_.clear();
   std::visit([this](const auto& e) { On(e); }, event);
+  MaybeGrow();
   MaybeForm();
   MaybeForget();
   CheckInvariants();
@@ -187,13 +34,14 @@ void Job::On(const Said& said) {
   Node* node = NodeOf(said.session);
   if (node == nullptr) return;  // Of a stream that was ended meanwhile.
   node->confirmed = true;
-  if (phase_ != Phase::kEnded) SetDeadline(*node, now_ + limits_.lease);
+  if (phase_ != Phase::kEnded) Renew(*node);
   const v1::AgentMessage& m = said.message;
   switch (m.kind_case()) {
     case v1::AgentMessage::kHeartbeat:
       node->step = std::max(node->step, m.heartbeat().step());
       if (phase_ == Phase::kRunning && node->step > highest_step_) {
         highest_step_ = node->step;
+        if (!progressed_) Changed();
         progressed_ = true;
       }
       return;
@@ -212,10 +60,12 @@ void Job::On(const Said& said) {
     case v1::AgentMessage::kEndSeen:
       if (phase_ == Phase::kEnded) Detach(*node);
       return;
-    // Nothing asks for these yet, so they change nothing.
-    case v1::AgentMessage::kProbed:
     case v1::AgentMessage::kNoticeSeen:
+      return OnNoticeSeen(*node, m.notice_seen());
     case v1::AgentMessage::kCheckReport:
+      return OnCheckReport(*node, m.check_report());
+    // Nothing asks for it, so it changes nothing.
+    case v1::AgentMessage::kProbed:
       return;
     case v1::AgentMessage::kHello:
     case v1::AgentMessage::KIND_NOT_SET:
@@ -228,9 +78,12 @@ void Job::On(const Said& said) {
 }
 
 void Job::On(const StreamClosed& closed) {
+  claims_.erase(closed.session);
   Node* node = NodeOf(closed.session);
   if (node == nullptr) return;
-  const bool leaving = node->state == v1::NODE_STATE_DRAINING;
+  // Its world goes on without it, or there is none.
+  const bool leaving = Leaves(*node) && (barred_.contains(node->hello.node()) ||
+                                         !node->member() || node->finished());
   Detach(*node);
   Changed();
   if (leaving) {
@@ -242,9 +95,10 @@ void Job::On(const StreamClosed& closed) {
   node->state = v1::NODE_STATE_SUSPECT;
   node->reason = "its stream broke";
   SetDeadline(*node, std::min(node->deadline, now_ + limits_.reconnect_grace));
+  NoteBreak(*node);
   Say(Log::Level::kWarning,
       absl::StrCat("event=suspect node=", node->hello.node(),
-                   " reason=\"its stream broke\""));
+                   " reason=", Quoted(node->reason)));
 }
 
 void Job::On(const StopAsked& stop) {
@@ -258,10 +112,17 @@ void Job::On(const StopAsked& stop) {
   end.set_exit_code(stop.exit_code);
   end.set_code(stop.code);
   end.set_reason(stop.reason);
-  Finish(std::move(end));
+  if (stop.now || phase_ != Phase::kRunning || AllSilent()) {
+    return Finish(std::move(end));
+  }
+  // Ranks may save first, all at the same step.
+  const bool asked = end_then_.has_value();
+  end_then_ = std::move(end);
+  JournalLeaving();
+  if (!asked) {
+    Ask(v1::NOTICE_KIND_PREEMPT, limits_.stop_grace, stop.reason);
+  }
 }
-
-void Job::On(const DrainAsked&) {}
 
 void Job::On(const Tick& tick) {
   if (tick.late > kLate) {
@@ -269,9 +130,16 @@ void Job::On(const Tick& tick) {
     for (const auto& [deadline, name] : deadlines_) {
       waiting.push_back(&nodes_.at(name));
     }
-    for (Node* node : waiting) SetDeadline(*node, node->deadline + tick.late);
+    for (Node* node : waiting) {
+      SetDeadline(*node, node->deadline + tick.late);
+      node->lease_until += tick.late;
+    }
   }
+  if (isolated_ && now_ >= isolated_until_) LoseTheSilent();
   while (!deadlines_.empty() && deadlines_.begin()->first <= now_) {
+    if (!isolated_ && MostAreSilent()) TakeItselfForCutOff();
+    // Who is silent now is so for the daemon's own sake.
+    if (isolated_) break;
     Node& node = nodes_.at(deadlines_.begin()->second);
     if (node.session != 0) {
       Lose(node, v1::REASON_CODE_LOST_LEASE,
@@ -281,7 +149,12 @@ void Job::On(const Tick& tick) {
            absl::StrCat(node.reason, " and did not come back"));
     }
   }
-  if (phase_ == Phase::kForming && now_ >= prepare_deadline_) DropLaggards();
+  if (phase_ == Phase::kForming && now_ >= prepare_deadline_ && !isolated_) {
+    DropLaggards();
+  }
+  MaybeCommit();
+  if (pending_.has_value() && now_ >= pending_->until) EndAtBoundary();
+  if (now_ >= claims_until_) RefuseClaims();
   MaybeSettle();
   if (now_ >= next_waiting_) TellWaiting();
 }
@@ -308,7 +181,17 @@ void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
     first_prepared_ = prepared;
   }
   node.prepared = true;
-  if (--unprepared_ == 0) Commit();
+  for (const v1::RankState& state : prepared.states()) {
+    if (!state.whole_state() || state.local_rank() >= node.hello.ranks()) {
+      continue;
+    }
+    if (!node.state_held.has_value() ||
+        state.completed_step() > node.state_held->completed_step()) {
+      node.state_held = state;
+    }
+  }
+  --unprepared_;
+  MaybeCommit();
 }
 
 void Job::OnRefused(Node& node, const v1::Refused& refused) {
@@ -323,12 +206,8 @@ void Job::OnRefused(Node& node, const v1::Refused& refused) {
 }
 
 void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
-  if (node.state == v1::NODE_STATE_DRAINING) {
-    v1::DaemonMessage message;
-    message.mutable_end()->set_finished(true);
-    message.mutable_end()->set_code(v1::REASON_CODE_LEAVING);
-    message.mutable_end()->set_reason("this node left the job");
-    return ToNode(node, std::move(message));
+  if (Leaves(node) && barred_.contains(node.hello.node())) {
+    return SendLeft(node);
   }
   if (stopped.generation() != generation_ || !node.member() || node.stopped) {
     return;
@@ -348,6 +227,8 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
                        node.hello.ranks(), " ranks"));
     return;
   }
+  // The agent ended it, or it ended because a notice asked for it.
+  if (exited.stopped_by_agent()) return;
   const bool failed =
       exited.code() != 0 || exited.signal() != 0 || exited.hang();
   if (failed) return RankFailed(node, exited);
@@ -359,37 +240,13 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
   if (!node.finished()) return;
   node.state = v1::NODE_STATE_FINISHED;
   Changed();
+  AtBoundary(node);
+  if (phase_ != Phase::kRunning) return;  // It was the last to come to it.
   if (next_waiting_ == absl::InfiniteFuture()) {
     next_waiting_ = now_ + absl::Minutes(1);
   }
   --unfinished_;
   MaybeFinish();
-}
-
-void Job::OnLeaving(Node& node, const v1::Leaving& leaving) {
-  if (phase_ == Phase::kEnded || node.state == v1::NODE_STATE_DRAINING) return;
-  const bool finished = node.member() && node.finished();
-  const bool in_world =
-      node.member() && !finished &&
-      (phase_ == Phase::kForming || phase_ == Phase::kRunning);
-  // Between two generations a member that leaves ends the job as it would have
-  // a moment earlier.
-  const bool between =
-      generation_ > 0 && node.seat >= 0 && phase_ == Phase::kGathering;
-  const std::string name = node.hello.node();
-  const std::string reason = absl::StrCat(name, " leaves: ", leaving.reason());
-  Bar(node, reason);
-  node.state = v1::NODE_STATE_DRAINING;
-  if ((in_world || between) && Present() + suspects_.size() < nodes_min_) {
-    v1::End end;
-    end.set_exit_code(limits_.requeue_exit_code);
-    end.set_code(v1::REASON_CODE_REQUEUE);
-    end.set_reason(
-        absl::StrCat(reason, "; fewer than ", nodes_min_, " nodes are left"));
-    return Finish(std::move(end));
-  }
-  if (in_world) return Reform(v1::REASON_CODE_LEAVING, reason, name);
-  OnStopped(node, v1::Stopped());
 }
 
 void Job::OnExchange(Node& node, const v1::ExchangeIn& in) {
@@ -434,6 +291,20 @@ void Job::SetDeadline(Node& node, absl::Time deadline) {
   if (deadline != absl::InfiniteFuture()) deadlines_.emplace(deadline, name);
 }
 
+// It was heard.
+void Job::Renew(Node& node) {
+  node.lease_until = now_ + limits_.lease;
+  SetDeadline(node, node.lease_until);
+  HeardFrom(node);
+}
+
+// Nobody is there to be asked for anything.
+bool Job::AllSilent() const {
+  return std::none_of(nodes_.begin(), nodes_.end(), [](const auto& entry) {
+    return entry.second.member() && entry.second.session != 0;
+  });
+}
+
 // Its stream is no longer its voice.
 void Job::Detach(Node& node) {
   sessions_.erase(node.session);
@@ -447,7 +318,11 @@ void Job::Part(Node& node, v1::NodeState state, const std::string& reason) {
   if (node.session != 0) Detach(node);
   SetDeadline(node, absl::InfiniteFuture());
   suspects_.erase(name);
+  checking_.erase(name);
+  node.check = 0;
   node.gone = true;
+  HeardFrom(node);
+  if (leaving_.erase(name) > 0 && phase_ != Phase::kEnded) JournalLeaving();
   node.state = state;
   node.reason = reason;
   node.seat = -1;
@@ -500,7 +375,12 @@ void Job::Say(Log::Level level, std::string text) {
 }
 
 absl::Time Job::NextDeadline() const {
-  absl::Time next = next_waiting_;
+  absl::Time next = std::min({next_waiting_, claims_until_, grow_at_});
+  if (pending_.has_value()) next = std::min(next, pending_->until);
+  // Nobody is given up by the clock meanwhile, and nothing is formed.
+  if (isolated_ && phase_ != Phase::kEnded) {
+    return std::min(next, isolated_until_);
+  }
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
   switch (phase_) {
     case Phase::kGathering:
@@ -512,6 +392,10 @@ absl::Time Job::NextDeadline() const {
       break;
     case Phase::kForming:
       next = std::min(next, prepare_deadline_);
+      for (const std::string& name : checking_) {
+        const absl::Time until = nodes_.at(name).checked_until;
+        if (unprepared_ == 0 && until > now_) next = std::min(next, until);
+      }
       break;
     case Phase::kRunning:
       break;
@@ -530,6 +414,10 @@ void Job::CheckInvariants() const {
   CHECK_LE(nodes_.size(), Limits::nodes_max + Limits::lost_names_max);
   CHECK_LE(deadlines_.size(), nodes_.size());
   CHECK_LE(causes_.size(), Limits::causes_max);
+  CHECK_LE(leaving_.size(), nodes_.size());
+  CHECK_LE(checking_.size(), nodes_.size());
+  CHECK_LE(silent_, nodes_.size());
+  CHECK_LE(claims_.size(), Limits::nodes_max);
   if (phase_ != Phase::kForming ||
       unprepared_ != static_cast<size_t>(world_.members_size())) {
     return;

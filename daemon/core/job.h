@@ -90,6 +90,17 @@ class Job {
   // Whether the incarnation whose credential this Hello shows may still speak
   // for its node: not if another one has taken its place.
   bool CredentialStands(const v1::Hello& hello) const;
+  // Whether this run may still become the one that its agents are in: the
+  // daemon has no memory of the job and has formed no world.
+  bool MayAdopt() const { return adoptable_; }
+  // To be called before the first Step, where no journal knows of the job.
+  void AllowAdoption() { adoptable_ = true; }
+  // Whether this is what an agent of this run calls it.
+  bool IsRun(const std::string& run) const {
+    return run == run_ || (!former_run_.empty() && run == former_run_);
+  }
+  // Whether the job has a node of this name that is not gone.
+  bool Knows(const std::string& node) const;
   // Whether this stream attends.
   bool Attends(SessionId session) const { return sessions_.contains(session); }
   // Whether this agent, in this life, was let in already and cannot know it: it
@@ -125,12 +136,27 @@ class Job {
     SessionId session = 0;
     // When it is lost unless it is heard before; in deadlines_ as well.
     absl::Time deadline = absl::InfiniteFuture();
+    // When its lease ends, whatever its stream does.
+    absl::Time lease_until = absl::InfiniteFuture();
+    // Its stream broke together with many others.
+    bool broke_with_many = false;
+    // Silent while the daemon takes itself to be cut off.
+    bool silent = false;
     v1::NodeState state = v1::NODE_STATE_ATTENDING;
     int seat = -1;
     // In the current world; -1: not a member.
     int node_rank = -1;
     bool prepared = false;
     bool stopped = false;
+    // Its ranks stand at the boundary that pending_ asks for.
+    bool at_boundary = false;
+    // Its linked rank with the highest step, where one holds the whole state.
+    std::optional<v1::RankState> state_held;
+    // Failures in a row that it was to blame for.
+    uint32_t blames = 0;
+    // The request of its checks, and until when they are waited for.
+    uint64_t check = 0;
+    absl::Time checked_until = absl::InfinitePast();
     // Local ranks of the current generation that exited 0.
     std::set<uint32_t> done;
     // Was in a world that ran.
@@ -142,6 +168,14 @@ class Job {
 
     bool member() const { return node_rank >= 0; }
     bool finished() const { return done.size() == hello.ranks(); }
+  };
+
+  // What all ranks were asked for (v1::Notice), until they have come to it.
+  struct Pending {
+    v1::Notice notice;
+    absl::Time until = absl::InfiniteFuture();
+    // Members that have not come to the boundary.
+    size_t missing = 0;
   };
 
   // A generation that a failure ended: within one lease a heavier cause may
@@ -165,6 +199,7 @@ class Job {
   bool RefuseAttend(const Attend& attend);
   bool RefuseName(const Attend& attend, const Node& node);
   bool Continues(const Node& node, const v1::Hello& hello) const;
+  void NoteGenerationSeen(const v1::Hello& hello);
   Node& Enter(const Attend& attend, bool* redialed);
   void TakeUp(Node& node, const v1::Held& held);
   void SendWelcome(const Node& node);
@@ -174,7 +209,6 @@ class Job {
   void OnRefused(Node& node, const v1::Refused& refused);
   void OnStopped(Node& node, const v1::Stopped& stopped);
   void OnRankExited(Node& node, const v1::RankExited& exited);
-  void OnLeaving(Node& node, const v1::Leaving& leaving);
   void OnExchange(Node& node, const v1::ExchangeIn& in);
 
   // Forming (job_form.cc).
@@ -187,11 +221,68 @@ class Job {
   void WarnOfDifferences() const;
   void Bar(Node& node, const std::string& reason);
   void DropLaggards();
+  void MaybeCommit();
   void Commit();
   void Reform(v1::ReasonCode code, const std::string& reason,
               const std::string& node);
+  // `tell`: its members abort; otherwise their ranks are left as they are.
   void EndGeneration(v1::ReasonCode code, const std::string& reason,
-                     const std::string& node);
+                     const std::string& node, bool tell = true);
+  std::optional<v1::StateSource> FindStateSource() const;
+
+  // Who leaves, who comes, and what all ranks are asked for (job_notice.cc).
+  void OnLeaving(Node& node, const v1::Leaving& leaving);
+  void OnNoticeSeen(Node& node, const v1::NoticeSeen& seen);
+  void AskToLeave(Node& node, absl::Duration deadline,
+                  const std::string& reason);
+  void LeaveAtOnce(Node& node, const std::string& reason);
+  bool TooFewWithout(const std::string& node) const;
+  v1::End RequeueEnd(const std::string& reason) const;
+  void Ask(v1::NoticeKind kind, absl::Duration deadline,
+           const std::string& reason);
+  v1::DaemonMessage NoticeNow(absl::Time now) const;
+  void AtBoundary(Node& node);
+  void EndAtBoundary();
+  void DropPending();
+  bool Leaves(const Node& node) const {
+    return leaving_.contains(node.hello.node());
+  }
+  void JournalLeaving();
+  void SendLeft(const Node& node);
+  bool HasNewcomer() const;
+  void MaybeGrow();
+
+  // Silence (job_silence.cc).
+  void NoteBreak(Node& node);
+  bool MostAreSilent() const;
+  void TakeItselfForCutOff();
+  void HeardFrom(Node& node);
+  void MaybeReunite();
+  void EndIsolation();
+  void LoseTheSilent();
+
+  // A run that this daemon has no memory of (job_adopt.cc).
+  bool Claims(const Attend& attend);
+  // As Restore does.
+  void Await(Node& node);
+  void TakeUpLeaving(const v1::Notice& leaving);
+  void MaybeAdopt(const v1::Held& held);
+  void Adopt(const v1::Held& held, const v1::World& world,
+             const v1::Seal& seal);
+  void RefuseClaims();
+  // The members as a journal or their own agents tell them: all are waited
+  // for. `seal`: it was committed, and so it runs.
+  void TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
+                   const std::optional<v1::Seal>& seal);
+
+  // Who is to blame, and what that means for it (job_blame.cc).
+  void BlameNode(const v1::RootCause& cause, uint32_t times);
+  void AskForChecks(Node& node);
+  void OnCheckReport(Node& node, const v1::CheckReport& report);
+  bool ChecksPending() const;
+  void QuarantineTheBlamed();
+  void Quarantine(Node& node, const std::string& reason);
+  void MadeProgress();
 
   // Failing and ending (job_end.cc).
   void RankFailed(Node& node, const v1::RankExited& exited);
@@ -215,6 +306,8 @@ class Job {
   // Bookkeeping (job.cc), and what status shows (job_status.cc).
   Node* NodeOf(SessionId session);
   void SetDeadline(Node& node, absl::Time deadline);
+  void Renew(Node& node);
+  bool AllSilent() const;
   void Detach(Node& node);
   void Part(Node& node, v1::NodeState state, const std::string& reason);
   v1::NodeState StateByPhase(const Node& node) const;
@@ -278,6 +371,35 @@ class Job {
   v1::Reform why_;
   Exchanges exchanges_;
   v1::Reform last_reform_;
+
+  // What is asked of all ranks, and who is to leave for good.
+  std::optional<Pending> pending_;
+  uint64_t last_notice_ = 0;
+  std::set<std::string> leaving_;
+  // How the job ends at the boundary, where all are to end.
+  std::optional<v1::End> end_then_;
+  // When newcomers are taken in, unless the world is full.
+  absl::Time grow_at_ = absl::InfiniteFuture();
+
+  // Streams of members that broke within the last second.
+  std::deque<std::pair<absl::Time, std::string>> breaks_;
+  bool isolated_ = false;
+  absl::Time isolated_until_ = absl::InfiniteFuture();
+  size_t silent_ = 0;
+
+  // Agents of a run that this daemon does not know, and until when they are
+  // waited for.
+  bool adoptable_ = false;
+  std::map<SessionId, Attend> claims_;
+  absl::Time claims_until_ = absl::InfiniteFuture();
+  // What this run was called before it was adopted.
+  std::string former_run_;
+
+  // Nodes whose checks are waited for.
+  std::set<std::string> checking_;
+  // Somebody was blamed since it was last looked at.
+  bool may_quarantine_ = false;
+  uint64_t last_check_ = 0;
 
   // The budget.
   uint32_t restarts_charged_ = 0;

@@ -77,13 +77,23 @@ bool Job::HasCredential(const v1::Hello& hello) const {
          at->second.hello.incarnation() == hello.incarnation();
 }
 
+bool Job::Knows(const std::string& node) const {
+  const auto at = nodes_.find(node);
+  return at != nodes_.end() && !at->second.gone;
+}
+
+// A daemon never forms a generation at or below one that an agent has seen; an
+// absurd one is not believed.
+void Job::NoteGenerationSeen(const v1::Hello& hello) {
+  if (hello.generation_seen() - generation_ < (uint64_t{1} << 32) &&
+      hello.generation_seen() > generation_) {
+    generation_seen_ = std::max(generation_seen_, hello.generation_seen());
+  }
+}
+
 void Job::On(const Attend& attend) {
   if (RefuseAttend(attend)) return;
-  if (attend.hello.generation_seen() - generation_ < (uint64_t{1} << 32) &&
-      attend.hello.generation_seen() > generation_) {
-    generation_seen_ =
-        std::max(generation_seen_, attend.hello.generation_seen());
-  }
+  NoteGenerationSeen(attend.hello);
   bool redialed = false;
   Node& node = Enter(attend, &redialed);
   Say(Log::Level::kInfo, absl::StrCat("event=attend node=", node.hello.node(),
@@ -109,7 +119,8 @@ bool Job::RefuseAttend(const Attend& attend) {
                                            " reason=", Quoted(text)));
     return true;
   };
-  if (!hello.run().empty() && hello.run() != run_) {
+  if (!hello.run().empty() && !IsRun(hello.run())) {
+    if (Claims(attend)) return true;
     return refuse(absl::StatusCode::kAborted, v1::REFUSAL_CODE_OTHER_RUN,
                   absl::StrCat("job ", job_, " is in run ", run_, " now, not ",
                                hello.run(), ": its name was used again"));
@@ -174,7 +185,9 @@ bool Job::Continues(const Node& node, const v1::Hello& hello) const {
   if (!Restored(node.hello)) {
     return node.hello.incarnation() == hello.incarnation();
   }
-  if (hello.run() != run_ || hello.ranks() != node.hello.ranks()) return false;
+  const bool same_ranks =
+      node.hello.ranks() == 0 || hello.ranks() == node.hello.ranks();
+  if (hello.run() != run_ || !same_ranks) return false;
   if (phase_ != Phase::kRunning) return true;
   return hello.held().running_generation() == generation_ ||
          hello.held().prepared_generation() == generation_;
@@ -216,15 +229,19 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   node.reason.clear();
   sessions_[attend.session] = name;
   suspects_.erase(name);
-  if (phase_ != Phase::kEnded) SetDeadline(node, now_ + limits_.lease);
-  if (node.state == v1::NODE_STATE_DRAINING) barred_.insert(name);
-  if (node.state != v1::NODE_STATE_DRAINING) node.state = StateByPhase(node);
+  node.broke_with_many = false;
+  if (phase_ != Phase::kEnded) Renew(node);
+  node.state = StateByPhase(node);
+  if (phase_ == Phase::kRunning && !node.member()) {
+    grow_at_ = std::min(grow_at_, now_ + limits_.last_call);
+  }
   Changed();
   return node;
 }
 
 v1::NodeState Job::StateByPhase(const Node& node) const {
   if (phase_ == Phase::kEnded) return v1::NODE_STATE_FINISHED;
+  if (Leaves(node)) return v1::NODE_STATE_DRAINING;
   const bool world = phase_ == Phase::kForming || phase_ == Phase::kRunning;
   if (!world) return v1::NODE_STATE_ATTENDING;
   if (!node.member()) return v1::NODE_STATE_SPARE;
@@ -267,6 +284,12 @@ void Job::TakeUp(Node& node, const v1::Held& held) {
     // So that who comes to a full world does not look hung.
     message.mutable_waiting()->set_spare(true);
     ToNode(node, message);
+  }
+  if (phase_ == Phase::kRunning && node.member() && pending_.has_value()) {
+    ToNode(node, NoticeNow(now_));
+  } else if (Leaves(node) && !barred_.contains(node.hello.node())) {
+    // Nothing keeps it any more.
+    LeaveAtOnce(node, node.reason);
   }
   for (const v1::RankExited& exited : held.exits()) {
     if (exited.generation() != generation_ || phase_ == Phase::kEnded) break;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/core/admission.h"
 #include "daemon/core/check.h"
+#include "daemon/core/durations.h"
 #include "daemon/core/job.h"
 #include "daemon/core/root_cause.h"
 
@@ -28,7 +29,6 @@ bool Job::SettlementOpen() const {
 }
 
 void Job::RankFailed(Node& node, const v1::RankExited& exited) {
-  if (exited.stopped_by_agent()) return;
   const std::string name = node.hello.node();
   if (SettlementOpen() && exited.generation() == settlement_->generation) {
     const v1::Member* member = MemberNamed(settlement_->world, name);
@@ -36,6 +36,8 @@ void Job::RankFailed(Node& node, const v1::RankExited& exited) {
     const v1::RootCause cause =
         CauseOfRank(name, member->first_rank() + exited.local_rank(), exited);
     if (Weight(cause) <= Weight(settlement_->cause)) return;
+    BlameNode(settlement_->cause, 0);
+    BlameNode(cause, 1);
     settlement_->cause = cause;
     if (!causes_.empty()) causes_.back() = cause;
     return BlameInReform(cause);
@@ -48,7 +50,7 @@ void Job::RankFailed(Node& node, const v1::RankExited& exited) {
   const v1::RootCause cause =
       CauseOfRank(name, first + exited.local_rank(), exited);
   if (progressed_ || now_ - running_since_ >= kRunCountsAsProgress) {
-    restarts_charged_ = 0;
+    MadeProgress();
   }
   // What cannot be executed will not be the next time either.
   const bool restart = restarts_charged_ < limits_.max_restarts &&
@@ -58,9 +60,11 @@ void Job::RankFailed(Node& node, const v1::RankExited& exited) {
   RememberCause(cause);
   if (restart) {
     ++restarts_charged_;
-    return Reform(cause.code(), Describe(cause), name);
+    Reform(cause.code(), Describe(cause), name);
+    return BlameNode(cause, 1);
   }
-  EndGeneration(cause.code(), Describe(cause), name);
+  EndGeneration(cause.code(), Describe(cause), name,
+                limits_.linger == absl::ZeroDuration());
   phase_ = Phase::kSettling;
   unstopped_ = 0;
   for (const v1::Member& member : world_.members()) {
@@ -74,6 +78,8 @@ void Job::MaybeSettle() {
   if (phase_ != Phase::kSettling) return;
   if (unstopped_ > 0 && now_ < settlement_->until) return;
   const v1::RootCause& cause = settlement_->cause;
+  // Somebody wanted the end anyway.
+  if (end_then_.has_value()) return Finish(*end_then_);
   if (cause.rank() < 0) {
     // A lost node began it, which costs nothing: go on without it.
     why_.set_code(cause.code());
@@ -134,6 +140,7 @@ void Job::BlameLostNode(const Node& node, v1::ReasonCode code,
   if (!SettlementOpen() || settlement_->cause.rank() < 0) return;
   const std::string& name = node.hello.node();
   if (MemberNamed(settlement_->world, name) == nullptr) return;
+  BlameNode(settlement_->cause, 0);
   settlement_->cause =
       CauseOfLostNode(name, code, reason, settlement_->generation);
   if (!causes_.empty()) causes_.back() = settlement_->cause;
@@ -179,6 +186,9 @@ void Job::Fail(int exit_code, v1::ReasonCode code, const std::string& reason) {
   end.set_exit_code(exit_code);
   end.set_code(code);
   end.set_reason(reason);
+  if (phase_ == Phase::kSettling && limits_.linger > absl::ZeroDuration()) {
+    ToProto(limits_.linger, end.mutable_linger());
+  }
   if (!causes_.empty()) *end.mutable_root_cause() = causes_.back();
   for (const v1::RootCause& cause : causes_) *end.add_causes() = cause;
   Finish(std::move(end));
@@ -201,6 +211,13 @@ void Job::Finish(v1::End end) {
   redial_until_ = now_ + limits_.lease;
   linger_until_ =
       redial_until_ + (ranks_live ? limits_.stop_grace : absl::ZeroDuration());
+  if (end_->has_linger()) {
+    linger_until_ += FromProto(end_->linger()) + limits_.stop_grace;
+  }
+  pending_.reset();
+  grow_at_ = absl::InfiniteFuture();
+  isolated_ = false;
+  isolated_until_ = absl::InfiniteFuture();
   actions_.push_back(Journal{Journal::Kind::kRunEnded, generation_,
                              end_->SerializeAsString()});
   SendEnd();

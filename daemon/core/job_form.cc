@@ -33,7 +33,9 @@ bool Job::SeatedSuspect() const {
 }
 
 void Job::MaybeForm() {
-  if (phase_ != Phase::kGathering || SeatedSuspect()) return;
+  if (phase_ != Phase::kGathering || isolated_ || !claims_.empty()) return;
+  if (SeatedSuspect()) return;
+  QuarantineTheBlamed();
   const size_t present = Present();
   if (present < nodes_min_) {
     reform_now_ = false;  // A new gathering: the last call counts again.
@@ -80,6 +82,7 @@ void Job::Form(const std::vector<Seated>& seated) {
     return;
   }
   generation_ = std::max(generation_, generation_seen_) + 1;
+  adoptable_ = false;
   v1::World header;
   header.set_job(job_);
   header.set_run(run_);
@@ -108,6 +111,8 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
     node.node_rank = -1;
     node.prepared = false;
     node.stopped = false;
+    node.at_boundary = false;
+    node.state_held.reset();
     node.done.clear();
     const bool eligible = node.session != 0 && !barred_.contains(name);
     if (eligible) node.state = v1::NODE_STATE_SPARE;
@@ -176,6 +181,13 @@ void Job::DropLaggards() {
          names.front());
 }
 
+// All are prepared, and the one that failed has said how it is.
+void Job::MaybeCommit() {
+  if (phase_ == Phase::kForming && unprepared_ == 0 && !ChecksPending()) {
+    Commit();
+  }
+}
+
 void Job::Commit() {
   v1::Seal seal;
   seal.set_generation(generation_);
@@ -184,6 +196,9 @@ void Job::Commit() {
   *seal.mutable_nccl_ids() = first_prepared_.nccl_ids();
   seal.set_nccl_version(first_prepared_.nccl_version());
   seal.set_nccl_absent(first_prepared_.nccl_absent());
+  if (std::optional<v1::StateSource> source = FindStateSource()) {
+    *seal.mutable_state_source() = *std::move(source);
+  }
   seal_ = seal;
   phase_ = Phase::kRunning;
   running_since_ = now_;
@@ -210,19 +225,44 @@ void Job::Commit() {
           seal_->master_port(), " nccl_ids=", seal_->nccl_ids_size(),
           seal_->nccl_absent().empty()
               ? ""
-              : absl::StrCat(" nccl_absent=\"", seal_->nccl_absent(), "\"")));
+              : absl::StrCat(" nccl_absent=\"", seal_->nccl_absent(), "\""),
+          seal_->has_state_source()
+              ? absl::StrCat(" state_of_rank=", seal_->state_source().rank(),
+                             " step=", seal_->state_source().step())
+              : ""));
+  if (HasNewcomer()) grow_at_ = now_ + limits_.last_call;
   Changed();
+}
+
+// Of the ranks that stayed alive: the highest completed step, then the lowest
+// seat. Seats grow with node ranks.
+std::optional<v1::StateSource> Job::FindStateSource() const {
+  std::optional<v1::StateSource> source;
+  for (const v1::Member& member : world_.members()) {
+    const Node& node = nodes_.at(member.node());
+    if (!node.state_held.has_value()) continue;
+    const v1::RankState& state = *node.state_held;
+    if (source.has_value() && state.completed_step() <= source->step()) {
+      continue;
+    }
+    source.emplace();
+    source->set_rank(member.first_rank() + state.local_rank());
+    source->set_step(state.completed_step());
+  }
+  return source;
 }
 
 // The current generation is over; the next one is formed as soon as it can be.
 void Job::Reform(v1::ReasonCode code, const std::string& reason,
                  const std::string& node) {
   EndGeneration(code, reason, node);
+  // All were to end anyway, and no world is formed for that.
+  if (end_then_.has_value()) return Finish(*end_then_);
   Gather(/*at_once=*/true);
 }
 
 void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
-                        const std::string& node) {
+                        const std::string& node, bool tell) {
   CHECK(phase_ == Phase::kForming || phase_ == Phase::kRunning);
   why_.Clear();
   why_.set_generation(generation_);
@@ -236,7 +276,7 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
   message.mutable_abort()->set_generation(generation_);
   message.mutable_abort()->set_code(code);
   message.mutable_abort()->set_reason(reason);
-  actions_.push_back(Send{MemberSessions(), std::move(message)});
+  if (tell) actions_.push_back(Send{MemberSessions(), std::move(message)});
   for (const v1::Member& member : world_.members()) {
     const auto at = nodes_.find(member.node());
     if (at == nodes_.end() || !at->second.member()) continue;
@@ -249,6 +289,7 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
   Say(Log::Level::kWarning, absl::StrCat("event=abort generation=", generation_,
                                          " code=", v1::ReasonCode_Name(code),
                                          " reason=", Quoted(reason)));
+  DropPending();
   Changed();
 }
 

@@ -10,6 +10,7 @@
 namespace rollcall {
 
 v1::JobState Job::state() const {
+  if (isolated_) return v1::JOB_STATE_ISOLATED;
   switch (phase_) {
     case Phase::kGathering:
       return v1::JOB_STATE_GATHERING;
@@ -160,6 +161,7 @@ v1::JobStatus Job::Status(absl::Time now) const {
   status.set_restarts_charged(restarts_charged_);
   status.set_max_restarts(limits_.max_restarts);
   status.set_revision(revision_);
+  if (pending_.has_value()) *status.mutable_notice() = NoticeNow(now).notice();
   if (end_.has_value()) {
     status.set_exit_code(end_->exit_code());
     status.set_end_code(end_->code());

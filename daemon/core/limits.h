@@ -83,6 +83,12 @@ struct Limits {
   // Between SIGTERM and SIGKILL of a rank.
   absl::Duration stop_grace = absl::Seconds(15);
   absl::Duration hang_timeout = absl::Minutes(10);
+  // How long a failed node's checks may take before it is seated without.
+  absl::Duration check_timeout = absl::Seconds(2);
+  // How long ranks are left as they are after a failure: not at all.
+  absl::Duration linger = absl::ZeroDuration();
+  // Streams that break within it are counted together.
+  absl::Duration mass_break_window = absl::Seconds(1);
   // A stream that has not said Hello by then is ended.
   absl::Duration hello_timeout = absl::Seconds(10);
   // Redialling: first delay and largest, doubled in between, with jitter.
@@ -91,6 +97,11 @@ struct Limits {
 
   uint32_t max_restarts = 3;
   int requeue_exit_code = 75;
+  // A node that is to blame for so many failures in a row gets no seat.
+  uint32_t blames_in_a_row = 2;
+  // Over a tenth of a world's streams, and so many at least, is no node's
+  // fault: in a world of four one is a quarter, and still only one.
+  static constexpr size_t mass_break_least = 3;
 
   // --- Counts and sizes -----------------------------------------------------
   static constexpr uint32_t nodes_max = 16384;

@@ -105,7 +105,9 @@ std::optional<Denial> Access::PermitHello(const v1::Hello& hello,
                 v1::REFUSAL_CODE_CREDENTIAL, "", who, address, now);
   }
   if (live == nullptr) return std::nullopt;
-  if (hello.run() != live->job.run()) {
+  if (!live->job.IsRun(hello.run())) {
+    // It may bring along what this daemon has no memory of.
+    if (live->job.MayAdopt()) return std::nullopt;
     return Deny(absl::AbortedError(absl::StrCat("job ", hello.job(),
                                                 " is in run ", live->job.run(),
                                                 " now, not ", hello.run(),

@@ -90,10 +90,21 @@ LiveJob& JobTable::Make(const std::string& job, const v1::JobSettings& settings,
                         absl::Time now) {
   ended_.erase(job);
   const std::string run = absl::BytesToHexString(RandomBytes(kRunBytes));
-  return live_
-      .insert_or_assign(
-          job, LiveJob{Job(job, run, settings, limits_, now), settings})
-      .first->second;
+  LiveJob& made =
+      live_
+          .insert_or_assign(
+              job, LiveJob{Job(job, run, settings, limits_, now), settings})
+          .first->second;
+  if (NothingIsKnownOf(job)) made.job.AllowAdoption();
+  return made;
+}
+
+// Where there is a journal, only what that does not know can be a run whose
+// daemon has lost its memory; all else was ended on purpose.
+bool JobTable::NothingIsKnownOf(const std::string& job) const {
+  if (journal_ == nullptr) return true;
+  const absl::StatusOr<std::optional<JournaledRun>> run = journal_->Load(job);
+  return run.ok() && !run->has_value();
 }
 
 LiveJob& JobTable::MakeOnlyJob(absl::Time now) {

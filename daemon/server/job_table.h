@@ -87,6 +87,7 @@ class JobTable {
  private:
   LiveJob& Make(const std::string& job, const v1::JobSettings& settings,
                 absl::Time now);
+  bool NothingIsKnownOf(const std::string& job) const;
   void TakeUp(const JournaledRun& run, absl::Time now);
   void Remember(const std::string& job, EndedJob ended);
 

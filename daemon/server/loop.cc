@@ -201,9 +201,13 @@ void Loop::On(HelloCame& came) {
   session.job = came.hello.job();
   if (made) Collect((*live)->job, (*live)->job.Start());
   const v1::Hello hello = came.hello;
+  // Who brings a run that the job may become has a right to that one.
+  const Job& job = (*live)->job;
+  const std::string run =
+      hello.run().empty() || job.IsRun(hello.run()) ? job.run() : hello.run();
   Step(**live, Attend{came.session, std::move(came.hello),
                       std::move(came.observed_address),
-                      access_.Credential((*live)->job.run(), hello)});
+                      access_.Credential(run, hello)});
   // One that the job has refused costs nothing.
   if (!returns && (*live)->job.Attends(came.session)) access_.Used(hello);
 }

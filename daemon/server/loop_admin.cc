@@ -5,11 +5,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "daemon/core/admission.h"
+#include "daemon/core/durations.h"
 #include "daemon/security/token.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/loop.h"
 
 namespace rollcall {
+namespace {
+
+constexpr size_t kReasonBytesMax = 512;
+constexpr absl::Duration kDeadlineMost = absl::Hours(24 * 7);
+
+}  // namespace
 
 template <typename AdminCall>
 bool Loop::Permit(AdminCall& call, TokenTable::For purpose, const char* doing) {
@@ -73,9 +81,32 @@ void Loop::On(StopCame& came) {
 
 void Loop::On(DrainCame& came) {
   if (!Permit(came, TokenTable::For::kSteer, "drain")) return;
-  came.reply(absl::FailedPreconditionError(
-      "this daemon does not drain nodes; send SIGTERM to the node's agent, or "
-      "end the job with `rollcall stop`"));
+  const absl::StatusOr<std::string> job = jobs_.Resolve(came.request.job());
+  if (!job.ok()) return came.reply(job.status());
+  LiveJob* live = jobs_.Find(*job);
+  if (live == nullptr || !live->job.Knows(came.request.node())) {
+    return came.reply(absl::NotFoundError(
+        absl::StrCat("job ", *job, " has no node ", Quoted(came.request.node()),
+                     "; `rollcall status` names those that it has")));
+  }
+  DrainAsked drain;
+  drain.node = came.request.node();
+  drain.reason = Printable(came.request.reason(), kReasonBytesMax);
+  if (came.request.has_deadline()) {
+    drain.deadline = FromProto(came.request.deadline());
+    if (drain.deadline < absl::ZeroDuration() ||
+        drain.deadline > kDeadlineMost) {
+      return came.reply(absl::InvalidArgumentError(absl::StrCat(
+          "deadline: expected 0 to ", absl::FormatDuration(kDeadlineMost),
+          ", got ", absl::FormatDuration(drain.deadline))));
+    }
+  }
+  Step(*live, drain);
+  effects_.push_back(
+      {*job, Answer([reply = came.reply](const absl::Status& durable) {
+         if (!durable.ok()) return reply(durable);
+         reply(v1::DrainResponse());
+       })});
 }
 
 void Loop::On(TokenWanted& wanted) {

@@ -142,6 +142,12 @@ void Daemon::AskStop(int exit_code, bool now) {
   Post(StopAsked{exit_code, v1::REASON_CODE_STOPPED, "asked", now});
 }
 
+void Daemon::AskDrain(const std::string& node, absl::Duration deadline) {
+  if (!up_) return;
+  world_.Trace("a drain of ", node, " is asked");
+  Post(DrainAsked{node, deadline, "asked"});
+}
+
 // --- The loop ----------------------------------------------------------------
 
 bool Daemon::Take(StreamId stream, uint32_t node, Parcel& parcel) {
@@ -269,6 +275,10 @@ void Daemon::On(StopAsked& stop) {
   if (job_.has_value()) Step(stop);
 }
 
+void Daemon::On(DrainAsked& drain) {
+  if (job_.has_value() && job_->Knows(drain.node)) Step(drain);
+}
+
 // --- The roll call -----------------------------------------------------------
 
 void Daemon::OnHello(Session& session, SessionId id, v1::Hello& hello) {
@@ -311,7 +321,8 @@ std::optional<Ended> Daemon::Permit(const v1::Hello& hello) const {
                   v1::REFUSAL_CODE_CREDENTIAL, "not the credential given");
   }
   if (!job_.has_value()) return std::nullopt;
-  if (hello.run() != job_->run()) {
+  if (!job_->IsRun(hello.run())) {
+    if (job_->MayAdopt()) return std::nullopt;
     return Denied(absl::StatusCode::kAborted, v1::REFUSAL_CODE_OTHER_RUN,
                   "another run");
   }
@@ -368,7 +379,7 @@ void Daemon::Collect(std::vector<Action> actions) {
     } else if (Log* log = std::get_if<Log>(&action)) {
       if (world_.tracing()) effects_.push_back(std::move(*log));
     } else {
-      effects_.push_back(Forget{});
+      effects_.emplace_back(std::in_place_type<Forget>);
     }
   }
 }

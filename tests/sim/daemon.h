@@ -47,6 +47,7 @@ class Daemon {
   void Stall(Nanos until);
   void BreakJournal(Nanos until);
   void AskStop(int exit_code, bool now);
+  void AskDrain(const std::string& node, absl::Duration deadline);
   // No fault from here on.
   void Calm();
 
@@ -84,7 +85,7 @@ class Daemon {
   struct Gone {
     SessionId session;
   };
-  using Input = std::variant<Said, Gone, StopAsked>;
+  using Input = std::variant<Said, Gone, StopAsked, DrainAsked>;
   using Effect = std::variant<Send, CloseStream, Log, Forget>;
 
   absl::Time Local() const { return clock_.At(world_.now()); }
@@ -93,6 +94,7 @@ class Daemon {
   void On(Said& said);
   void On(Gone& gone);
   void On(StopAsked& stop);
+  void On(DrainAsked& drain);
   void OnHello(Session& session, SessionId id, v1::Hello& hello);
   void TakeBack();
   void TakeUp();

@@ -72,7 +72,8 @@ void Mishaps::Do(Kind kind) {
                     by_signal ? kSignals[chance.Below(3)] : 0);
       // Its peers notice, and the loudest is seldom the first.
       for (const auto& peer : nodes_) {
-        if (peer->running() == node.running() && chance.OneIn(3)) {
+        if (peer->ranks().running() == node.ranks().running() &&
+            chance.OneIn(3)) {
           peer->FailRank(0, 1, 0);
         }
       }
@@ -92,6 +93,22 @@ void Mishaps::Do(Kind kind) {
       return RaiseGhost();
     case Kind::kReset:
       return network_.Reset(node.settings().number);
+    case Kind::kResetMost:
+      for (uint32_t i = 0; i < nodes_.size(); ++i) {
+        if (!chance.OneIn(4)) network_.Reset(i);
+      }
+      return;
+    case Kind::kCutDaemon:
+      for (uint32_t i = 0; i < nodes_.size(); ++i) CutFromDaemon(i);
+      return;
+    case Kind::kDrain:
+      return daemon_.AskDrain(
+          node.settings().name,
+          chance.OneIn(2) ? absl::InfiniteDuration()
+                          : absl::Nanoseconds(
+                                chance.Skewed(100 * kMilli, 20 * kSecond)));
+    case Kind::kSick:
+      return node.FallSick();
     case Kind::kLeave:
       node.AskLeave(chance.OneIn(2) ? SIGTERM : SIGINT);
       return RestartLater(node.settings().number);
@@ -119,6 +136,17 @@ void Mishaps::Cut(uint32_t node) {
   if (ways & 1) network_.Cut(node, kUp);
   if (ways & 2) network_.Cut(node, kDown);
   if (chance.OneIn(2)) trainer_.CutPeers(node);
+  world_.Schedule(world_.now() + chance.Skewed(20 * kMilli, 30 * kSecond),
+                  Wake::Kind::kMends, node, ++cut_epoch_[node]);
+}
+
+// Nodes reach each other all the while; its own machine may reach it too.
+void Mishaps::CutFromDaemon(uint32_t node) {
+  Chance& chance = world_.chance;
+  if (node == 0 && chance.OneIn(2)) return;
+  world_.Trace("machine ", node, " is cut off from the daemon");
+  network_.Cut(node, kUp);
+  if (!chance.OneIn(4)) network_.Cut(node, kDown);
   world_.Schedule(world_.now() + chance.Skewed(20 * kMilli, 30 * kSecond),
                   Wake::Kind::kMends, node, ++cut_epoch_[node]);
 }

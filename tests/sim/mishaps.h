@@ -46,6 +46,10 @@ class Mishaps {
     kImpostor,
     kGhost,
     kReset,
+    kResetMost,
+    kCutDaemon,
+    kDrain,
+    kSick,
     kLeave,
     kStop,
     kCount
@@ -53,6 +57,7 @@ class Mishaps {
 
   void Do(Kind kind);
   void Cut(uint32_t node);
+  void CutFromDaemon(uint32_t node);
   void RaiseGhost();
   void RestartLater(uint32_t node);
   uint32_t Any();

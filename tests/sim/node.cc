@@ -22,14 +22,16 @@ Node::Node(World& world, Network& network, Chronicle& chronicle,
       chronicle_(chronicle),
       trainer_(trainer),
       settings_(settings),
-      clock_(clock) {}
+      clock_(clock),
+      ranks_(world, settings.number, settings.ranks, settings.linked,
+             [this](AgentEvent event) { Feed(0, std::move(event)); }) {}
 
 // --- Lives
 // --------------------------------------------------------------------
 
 void Node::Start() {
   if (agent_.has_value()) return;
-  Sweep();
+  ranks_.Clear();
   ++life_;
   exit_code_.reset();
   frozen_until_ = 0;
@@ -75,18 +77,9 @@ void Node::Crash(bool power) {
   frozen_until_ = 0;
   ++life_;
   ++preparations_;
-  if (!group_.has_value()) return;
-  if (power) return Sweep();
+  if (power) return ranks_.Clear();
   // The guard takes them along, and there is nobody to tell.
-  group_->stopping = true;
-  group_->die_at = world_.now() + world_.chance.Between(0, kGuard);
-  world_.Schedule(group_->die_at, Wake::Kind::kRanksDie, settings_.number,
-                  group_->number);
-}
-
-void Node::Sweep() {
-  group_.reset();
-  deaths_.clear();
+  ranks_.EndBy(world_.now() + world_.chance.Between(0, kGuard));
 }
 
 void Node::Freeze(Nanos until) {
@@ -180,9 +173,9 @@ void Node::TickIfDue() {
   if (!agent_.has_value() || frozen()) return;
   const absl::Time now = Local();
   if (agent_->NextDeadline() <= now) {
-    if (group_.has_value() && trainer_.done() > step_told_) {
+    if (ranks_.running() != 0 && trainer_.done() > step_told_) {
       step_told_ = trainer_.done();
-      Step(RankProgressed{group_->generation, step_told_});
+      Step(RankProgressed{ranks_.running(), step_told_});
     }
     Step(AgentTick{});
     if (agent_.has_value()) chronicle_.AgentTicked(record_, *agent_, now);
@@ -213,7 +206,7 @@ void Node::Do(const Dial&) {
 }
 
 void Node::Do(const Say& say) {
-  chronicle_.Says(record_, say.message, group_.has_value());
+  chronicle_.Says(record_, say.message, ranks_.any_busy());
   if (say.message.has_hello()) hello_said_ = say.message.hello();
   if (world_.tracing() && !say.message.has_heartbeat()) {
     world_.Trace(
@@ -239,7 +232,7 @@ void Node::Do(const Report& report) {
 
 void Node::Do(const Exit& exit) {
   world_.Trace(settings_.name, " exits ", exit.code, ": ", exit.reason);
-  chronicle_.Exits(record_, group_.has_value());
+  chronicle_.Exits(record_, ranks_.any());
   if (stream_ != 0) network_.Drop(stream_, kUp, true);
   stream_ = 0;
   exit_code_ = exit.code;
@@ -286,132 +279,44 @@ void Node::OnPrepared(uint64_t preparation) {
 // --- Ranks
 // ------------------------------------------------------------------------
 
-uint64_t Node::running() const {
-  if (!group_.has_value() || group_->stopping) return 0;
-  const uint32_t all = (uint32_t{1} << settings_.ranks) - 1;
-  return group_->alive == all ? group_->generation : 0;
-}
-
 void Node::Do(const StartRanks& start) {
-  chronicle_.Starts(record_, start, group_.has_value());
-  group_ = Group();
-  group_->number = ++groups_;
-  group_->generation = start.world.generation();
-  group_->alive = (uint32_t{1} << settings_.ranks) - 1;
+  chronicle_.Starts(record_, start, ranks_.any_busy());
   step_told_ = 0;
+  ranks_.Start(start);
   trainer_.Joins(settings_.number, start.world);
 }
 
-void Node::Do(const StopRanks& stop) {
-  if (!group_.has_value() || stop.ranks.empty() ||
-      group_->generation != stop.ranks.front().generation) {
-    return;
-  }
-  const Nanos grace = ToNanos(stop.grace);
-  // Most go when they are told; some have to be killed.
-  const Nanos takes =
-      world_.chance.OneIn(4)
-          ? grace
-          : std::min(grace, world_.chance.Skewed(kMilli, kSecond));
-  group_->stopping = true;
-  group_->kill_at = std::min(group_->kill_at, world_.now() + grace);
-  const Nanos die_at = world_.now() + takes;
-  if (die_at >= group_->die_at) return;
-  group_->die_at = die_at;
-  world_.Schedule(die_at, Wake::Kind::kRanksDie, settings_.number,
-                  group_->number);
-}
-
-// The ranks are plain commands: those that a notice reaches end by it.
-void Node::Do(const PassSignal& pass) {
-  if (!group_.has_value() || group_->stopping) return;
-  for (const RankLife& rank : pass.ranks) {
-    DieLater(rank.local_rank, 0, pass.signal,
-             world_.chance.Skewed(kMilli, kSecond));
-  }
-}
-
-void Node::Do(const RunChecks& run) { Feed(0, ChecksDone{run.request, {}}); }
-
-void Node::OnRanksDie(uint64_t number) {
-  if (!group_.has_value() || group_->number != number) return;
+void Node::OnRankActs(uint64_t deed) {
   if (frozen()) {
-    world_.Schedule(frozen_until_, Wake::Kind::kRanksDie, settings_.number,
-                    number);
+    world_.Schedule(frozen_until_, Wake::Kind::kRankActs, settings_.number,
+                    deed);
     return;
   }
-  if (world_.now() < group_->die_at) return;
-  if (!agent_.has_value()) return Sweep();
-  const int signal = world_.now() >= group_->kill_at ? SIGKILL : SIGTERM;
-  for (uint32_t rank = 0; rank < settings_.ranks; ++rank) {
-    if (group_.has_value() && group_->number == number) {
-      EndRank(rank, 0, signal);
-    }
-  }
-}
-
-void Node::EndRank(uint32_t local_rank, int code, int signal) {
-  const uint32_t bit = uint32_t{1} << local_rank;
-  if ((group_->alive & bit) == 0) return;
-  group_->alive &= ~bit;
-  const uint64_t generation = group_->generation;
-  if (group_->alive == 0) {
-    // Swept after; then nothing is left.
-    world_.Schedule(world_.now() + world_.chance.Skewed(kMilli, 50 * kMilli),
-                    Wake::Kind::kRanksGone, settings_.number, group_->number);
-  }
-  RankEnded ended;
-  ended.generation = generation;
-  ended.local_rank = local_rank;
-  ended.code = code;
-  ended.signal = signal;
-  Feed(0, std::move(ended));
-}
-
-void Node::OnRanksGone(uint64_t number) {
-  if (!group_.has_value() || group_->number != number) return;
-  RanksGone gone;
-  for (uint32_t rank = 0; rank < settings_.ranks; ++rank) {
-    gone.ranks.push_back({group_->generation, rank});
-  }
-  Sweep();
-  Feed(0, std::move(gone));
-}
-
-void Node::DieLater(uint32_t local_rank, int code, int signal, Nanos after) {
-  deaths_.push_back(Death{group_->number, local_rank, code, signal});
-  world_.Schedule(world_.now() + after, Wake::Kind::kRankEnds, settings_.number,
-                  deaths_.size() - 1);
+  ranks_.OnDeed(deed);
 }
 
 void Node::FailRank(uint32_t local_rank, int code, int signal) {
-  if (!group_.has_value() || group_->stopping) return;
   world_.Trace(settings_.name, " loses local rank ", local_rank, ", code ",
                code, ", signal ", signal);
-  DieLater(local_rank % settings_.ranks, code, signal,
-           world_.chance.Between(0, 300 * kMilli));
+  ranks_.Fail(local_rank, code, signal);
 }
 
-void Node::FinishRanks() {
-  for (uint32_t rank = 0; rank < settings_.ranks; ++rank) {
-    DieLater(rank, 0, 0, world_.chance.Skewed(kMilli, kSecond));
-  }
+// Some never answer.
+void Node::Do(const RunChecks& run) {
+  if (world_.chance.OneIn(8)) return;
+  world_.Schedule(world_.now() + world_.chance.Skewed(kMilli, 3 * kSecond),
+                  Wake::Kind::kChecked, settings_.number, run.request);
 }
 
-void Node::OnRankEnds(uint64_t number) {
-  if (number >= deaths_.size()) return;
-  const Death death = deaths_[number];
-  if (!group_.has_value() || group_->number != death.group ||
-      !agent_.has_value()) {
-    return;
+void Node::OnChecked(uint64_t request) {
+  ChecksDone done{request, {}};
+  if (sick_) {
+    v1::CheckFinding& finding = done.findings.emplace_back();
+    finding.set_check("gpus");
+    finding.set_severity(v1::CheckFinding::SEVERITY_FATAL);
+    finding.set_text("expected 8, found 7");
   }
-  if (frozen()) {
-    world_.Schedule(frozen_until_, Wake::Kind::kRankEnds, settings_.number,
-                    number);
-    return;
-  }
-  if (group_->stopping) return;
-  EndRank(death.local_rank, death.code, death.signal);
+  Feed(0, std::move(done));
 }
 
 }  // namespace rollcall::sim

@@ -3,9 +3,9 @@
 //
 // The shell around the agent does what client/agent/session does: one event
 // after the other, what an older stream still says is not heard, a tick when
-// one is due. Preparations take their time and may fail; ranks die when they
-// are told to, on time or at the end of their grace; the guard takes them along
-// within a second of the agent's death, and the next life sweeps what is left.
+// one is due. Preparations take their time and may fail; the guard takes the
+// ranks along within a second of the agent's death, and the next life sweeps
+// what is left.
 #ifndef ROLLCALL_TESTS_SIM_NODE_H_
 #define ROLLCALL_TESTS_SIM_NODE_H_
 
@@ -18,6 +18,7 @@
 #include "client/agent/agent.h"
 #include "tests/sim/invariants.h"
 #include "tests/sim/network.h"
+#include "tests/sim/ranks.h"
 #include "tests/sim/trainer.h"
 #include "tests/sim/world.h"
 
@@ -27,6 +28,7 @@ struct NodeSettings {
   uint32_t number = 0;  // Among all machines; also its place in the network.
   std::string name;
   uint32_t ranks = 1;
+  bool linked = false;
   bool launcher = false;
   absl::Duration join_timeout;
 };
@@ -49,6 +51,8 @@ class Node {
   // The next preparation fails, or takes that long.
   void RefuseNext() { refuse_next_ = true; }
   void DelayNext(Nanos delay) { delay_next_ = delay; }
+  // Its checks find something fatal from now on.
+  void FallSick() { sick_ = true; }
   void Calm();
   // The last Hello of an earlier life, as its agent said it.
   const std::optional<v1::Hello>& old_hello() const { return old_hello_; }
@@ -59,16 +63,12 @@ class Node {
   void OnTick(uint64_t life);
   void OnThaw();
   void OnPrepared(uint64_t preparation);
-  void OnRankEnds(uint64_t death);
-  void OnRanksDie(uint64_t group);
-  void OnRanksGone(uint64_t group);
-  // The generation's work is done: this rank exits 0.
-  void FinishRanks();
+  void OnRankActs(uint64_t deed);
+  void OnChecked(uint64_t request);
 
   bool alive() const { return agent_.has_value(); }
   bool frozen() const { return world_.now() < frozen_until_; }
-  // The generation of which all its ranks run; 0: none.
-  uint64_t running() const;
+  Ranks& ranks() { return ranks_; }
   // The agent has ended by itself, with this code.
   const std::optional<int>& exit_code() const { return exit_code_; }
   const NodeSettings& settings() const { return settings_; }
@@ -79,21 +79,6 @@ class Node {
     uint64_t number = 0;
     uint64_t generation = 0;
     bool first = false;
-  };
-  // Ranks of one generation.
-  struct Group {
-    uint64_t number = 0;
-    uint64_t generation = 0;
-    uint32_t alive = 0;  // A bit a rank.
-    bool stopping = false;
-    Nanos die_at = kNever;
-    Nanos kill_at = kNever;
-  };
-  struct Death {
-    uint64_t group;
-    uint32_t local_rank;
-    int code;
-    int signal;
   };
 
   absl::Time Local() const { return clock_.At(world_.now()); }
@@ -110,20 +95,16 @@ class Node {
   void Do(const Prepare& prepare);
   void Do(const Undo& undo);
   void Do(const StartRanks& start);
-  void Do(const StopRanks& stop);
-  void Do(const PassSignal& pass);
-  // No rank of this node is linked.
-  void Do(const AbortRanks&) {}
-  void Do(const TellNotice&) {}
+  void Do(const StopRanks& stop) { ranks_.Stop(stop); }
+  void Do(const AbortRanks& abort) { ranks_.Abort(abort); }
+  void Do(const PassSignal& pass) { ranks_.Signal(pass); }
+  void Do(const TellNotice& notice) { ranks_.Tell(notice); }
   void Do(const RunChecks& run);
   void Do(const AnswerExchange&) {}
   void Do(const FailExchanges&) {}
   void Do(const Report& report);
   void Do(const Exit& exit);
 
-  void EndRank(uint32_t local_rank, int code, int signal);
-  void DieLater(uint32_t local_rank, int code, int signal, Nanos after);
-  void Sweep();
 
   World& world_;
   Network& network_;
@@ -150,9 +131,8 @@ class Node {
   Nanos delay_next_ = 0;
   Preparation preparation_;
   uint64_t preparations_ = 0;
-  std::optional<Group> group_;
-  uint64_t groups_ = 0;
-  std::vector<Death> deaths_;
+  Ranks ranks_;
+  bool sick_ = false;
   uint64_t step_told_ = 0;
 };
 

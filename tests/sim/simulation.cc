@@ -31,6 +31,10 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
                                     : 1 + static_cast<uint32_t>(chance.Below(
                                               std::max(most / 2, 1u))));
   job.set_max_restarts(static_cast<uint32_t>(chance.Below(5)));
+  job.set_grow(chance.OneIn(4) ? v1::GROW_NEVER : v1::GROW_BOUNDARY);
+  if (chance.OneIn(4)) {
+    SetDuration(chance.Skewed(kSecond, 20 * kSecond), job.mutable_linger());
+  }
   SetDuration(chance.Skewed(500 * kMilli, 5 * kSecond), job.mutable_lease());
   SetDuration(chance.Skewed(100 * kMilli, 2 * kSecond),
               job.mutable_reconnect_grace());
@@ -49,12 +53,14 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
   plan.join_timeout = FromProto(job.join_timeout());
   plan.daemon.standing = chance.OneIn(4);
   plan.daemon.commit_most = chance.Skewed(kMilli, 500 * kMilli);
+  // Seldom a mixture: who runs one thing here and another there is warned.
+  plan.linked = chance.OneIn(8) ? 2 : static_cast<int>(chance.Below(2));
   plan.steps = 20 + chance.Below(300);
   plan.period = chance.Skewed(50 * kMilli, 500 * kMilli);
   plan.calm_at = chance.Between(5 * kSecond, 60 * kSecond);
   const Nanos longest = ToNanos(
       2 * FromProto(job.join_timeout()) + 2 * FromProto(job.daemon_grace()) +
-      FromProto(job.reattach_grace()) + 4 * FromProto(job.prepare_timeout()) +
+      FromProto(job.linger()) + FromProto(job.reattach_grace()) + 4 * FromProto(job.prepare_timeout()) +
       8 * FromProto(job.stop_grace()) + 8 * FromProto(job.lease()) +
       absl::Seconds(90));
   plan.overdue_at =
@@ -84,6 +90,8 @@ Simulation::Simulation(const SimulationOptions& options)
     // The last machine bears another's name; most runs never start it.
     settings.name = absl::StrCat("n", i < plan_.nodes ? i : plan_.nodes / 2);
     settings.ranks = 1 + static_cast<uint32_t>(world_.chance.Below(3));
+    settings.linked =
+        plan_.linked == 2 ? world_.chance.OneIn(2) : plan_.linked == 1;
     settings.launcher = i == 0 && world_.chance.OneIn(2);
     settings.join_timeout = plan_.join_timeout;
     nodes_[i] = std::make_unique<Node>(world_, network_, chronicle_, trainer_,
@@ -117,12 +125,10 @@ void Simulation::Dispatch(const Wake& wake) {
       return nodes_[wake.who]->OnThaw();
     case Wake::Kind::kPrepared:
       return nodes_[wake.who]->OnPrepared(wake.tag);
-    case Wake::Kind::kRankEnds:
-      return nodes_[wake.who]->OnRankEnds(wake.tag);
-    case Wake::Kind::kRanksDie:
-      return nodes_[wake.who]->OnRanksDie(wake.tag);
-    case Wake::Kind::kRanksGone:
-      return nodes_[wake.who]->OnRanksGone(wake.tag);
+    case Wake::Kind::kRankActs:
+      return nodes_[wake.who]->OnRankActs(wake.tag);
+    case Wake::Kind::kChecked:
+      return nodes_[wake.who]->OnChecked(wake.tag);
     case Wake::Kind::kNodeStarts:
       return nodes_[wake.who]->Start();
     case Wake::Kind::kDaemonWakes:

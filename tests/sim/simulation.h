@@ -44,6 +44,8 @@ struct Plan {
   uint32_t machines;  // More than nodes: some bear another's name.
   DaemonSettings daemon;
   absl::Duration join_timeout;
+  // Ranks are all plain, all linked, or (2) of either kind.
+  int linked;
   uint64_t steps;
   Nanos period;
   Nanos calm_at;

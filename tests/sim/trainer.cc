@@ -20,7 +20,7 @@ void Trainer::OnStep(uint64_t number) {
   bool stalls = false;
   for (const uint32_t machine : generation.machines) {
     // A rank that is gone leaves the others in a collective that never ends.
-    if (nodes_[machine]->running() != number) return;
+    if (nodes_[machine]->ranks().running() != number) return;
     stalls = stalls || nodes_[machine]->frozen() ||
              (unreachable_.contains(machine) && generation.nodes > 1);
   }
@@ -28,11 +28,25 @@ void Trainer::OnStep(uint64_t number) {
     if (done_ < steps_) {
       ++done_;
       chronicle_.Stepped(number, generation.machines);
+      for (const uint32_t machine : generation.machines) {
+        nodes_[machine]->ranks().Completed(done_);
+      }
     }
     if (done_ >= steps_) {
       world_.Trace("generation ", number, " has done its last step");
       for (const uint32_t machine : generation.machines) {
-        nodes_[machine]->FinishRanks();
+        nodes_[machine]->ranks().Finish();
+      }
+      return;
+    }
+    // What one rank was asked for travels with the step, to all of them.
+    const bool noticed = std::any_of(
+        generation.machines.begin(), generation.machines.end(),
+        [&](uint32_t m) { return nodes_[m]->ranks().noticed(number); });
+    if (noticed) {
+      world_.Trace("generation ", number, " stands at a boundary");
+      for (const uint32_t machine : generation.machines) {
+        nodes_[machine]->ranks().StandAtBoundary(number);
       }
       return;
     }

@@ -81,9 +81,8 @@ struct Wake {
     kNodeTick,      // who: node, tag: life
     kNodeThaws,     // who: node
     kPrepared,      // who: node, tag: preparation
-    kRankEnds,      // who: node, tag: death
-    kRanksDie,      // who: node, tag: group
-    kRanksGone,     // who: node, tag: group
+    kRankActs,      // who: node, tag: deed
+    kChecked,       // who: node, tag: request
     kNodeStarts,    // who: node
     kDaemonWakes,   // tag: wish
     kCommitted,     // tag: life

@@ -58,6 +58,14 @@ std::string MessageText(const v1::DaemonMessage& m) {
       }
       return absl::StrCat("exchange ", m.exchange().key(), "=",
                           absl::StrJoin(m.exchange().values(), ","));
+    case v1::DaemonMessage::kNotice:
+      return absl::StrCat(
+          "notice ", m.notice().notice(), " ",
+          ShortCode(v1::NoticeKind_Name(m.notice().kind()), "NOTICE_KIND_"),
+          m.notice().nodes_size() > 0 ? " " : "",
+          absl::StrJoin(m.notice().nodes(), ","));
+    case v1::DaemonMessage::kCheckRequest:
+      return "check";
     default:
       return "";
   }
@@ -83,7 +91,18 @@ void JobStory::Tell(const std::vector<Row>& rows) {
 }
 
 std::string JobStory::Step(const Event& event) {
-  return Render(job_.Step(event, now_));
+  const std::vector<Action> actions = job_.Step(event, now_);
+  std::string told = Render(actions);
+  if (!checks_are_fine_) return told;
+  for (const Action& action : actions) {
+    const auto* send = std::get_if<Send>(&action);
+    if (send == nullptr || !send->message.has_check_request()) continue;
+    Said said{send->to.front(), {}};
+    said.message.mutable_check_report()->set_request(
+        send->message.check_request().request());
+    EXPECT_EQ(Render(job_.Step(said, now_)), "");
+  }
+  return told;
 }
 
 SessionId JobStory::NewSession(const std::string& node) {
@@ -121,6 +140,8 @@ std::string JobStory::Render(const std::vector<Action>& actions) {
                   m.commit().generation());
       }
       const std::string text = MessageText(m);
+      // Checks that are answered at once are nobody's story.
+      if (m.has_check_request() && checks_are_fine_) continue;
       if (!text.empty() && !send->to.empty()) told.push_back(text);
     }
   }
@@ -243,6 +264,44 @@ Told Leaves(std::string node) {
   return Says(std::move(node), message);
 }
 
+Told Sees(std::string node, uint64_t notice, uint64_t generation) {
+  v1::AgentMessage message;
+  message.mutable_notice_seen()->set_notice(notice);
+  message.mutable_notice_seen()->set_generation(generation);
+  return Says(std::move(node), message);
+}
+
+Told Drains(std::string node, double deadline_s) {
+  return [=](JobStory& story) {
+    DrainAsked drain{node, absl::InfiniteDuration(), "asked"};
+    if (deadline_s > 0) drain.deadline = absl::Seconds(deadline_s);
+    return story.Step(drain);
+  };
+}
+
+Told PreparesWith(std::string node, uint64_t generation,
+                  std::vector<v1::RankState> states) {
+  v1::AgentMessage message;
+  message.mutable_prepared()->set_generation(generation);
+  message.mutable_prepared()->set_master_port(23456);
+  for (const v1::RankState& state : states) {
+    *message.mutable_prepared()->add_states() = state;
+  }
+  return Says(std::move(node), message);
+}
+
+Told Reports(std::string node, uint64_t request,
+             v1::CheckFinding::Severity severity) {
+  v1::AgentMessage message;
+  v1::CheckReport& report = *message.mutable_check_report();
+  report.set_request(request);
+  v1::CheckFinding& finding = *report.add_findings();
+  finding.set_check("gpus");
+  finding.set_severity(severity);
+  finding.set_text("expected 8, found 7");
+  return Says(std::move(node), message);
+}
+
 Told Gives(std::string node, uint64_t generation, std::string key,
            std::string value) {
   v1::AgentMessage message;
@@ -263,10 +322,55 @@ Told Ticks(double late_s) {
       [=](JobStory& story) { return story.Step(Tick{absl::Seconds(late_s)}); };
 }
 
+Told StopIsAskedNow(int code) {
+  return [=](JobStory& story) {
+    return story.Step(StopAsked{code, v1::REASON_CODE_STOPPED, "asked", true});
+  };
+}
+
 Told StopIsAsked(int code) {
   return [=](JobStory& story) {
     return story.Step(StopAsked{code, v1::REASON_CODE_STOPPED, "asked"});
   };
+}
+
+std::vector<JobStory::Row> ThreeRun() {
+  return {
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), ""},
+      {0.0, Attends("c"), "form g1 a,b,c"},
+      {0.1, PreparesAll({"a", "b", "c"}, 1), "run g1"},
+  };
+}
+
+JournalState StateOf(const JobStory& story, bool committed) {
+  JournalState state;
+  state.run = "run1";
+  EXPECT_TRUE(state.settings.ParseFromString(
+      story.journal().at(Journal::Kind::kRunStarted).body));
+  const Journal& proposed = story.journal().at(Journal::Kind::kProposed);
+  state.generation = proposed.generation;
+  state.proposal.emplace();
+  EXPECT_TRUE(state.proposal->ParseFromString(proposed.body));
+  if (story.journal().contains(Journal::Kind::kLeaving)) {
+    EXPECT_TRUE(state.leaving.emplace().ParseFromString(
+        story.journal().at(Journal::Kind::kLeaving).body));
+  }
+  if (committed) {
+    state.seal.emplace();
+    EXPECT_TRUE(state.seal->ParseFromString(
+        story.journal().at(Journal::Kind::kCommitted).body));
+  }
+  return state;
+}
+
+HelloOptions Holds(uint64_t prepared, uint64_t running) {
+  HelloOptions options;
+  options.run = "run1";
+  options.generation_seen = 1;
+  options.held.set_prepared_generation(prepared);
+  options.held.set_running_generation(running);
+  return options;
 }
 
 }  // namespace rollcall

@@ -36,6 +36,8 @@ class JobStory {
 
   std::string Step(const Event& event);
   Job& job() { return job_; }
+  // From here on the story answers checks itself; before, nothing is found.
+  void AnswersChecksItself() { checks_are_fine_ = false; }
   SessionId SessionOf(const std::string& node) { return sessions_[node]; }
   SessionId NewSession(const std::string& node);
   uint64_t generation() const { return generation_; }
@@ -54,6 +56,7 @@ class JobStory {
   std::map<SessionId, std::string> names_;
   SessionId next_session_ = 1;
   uint64_t generation_ = 0;
+  bool checks_are_fine_ = true;
   std::map<Journal::Kind, Journal> journal_;
   std::string logs_;
 };
@@ -85,11 +88,26 @@ Told Exits(std::string node, uint64_t generation, int code, int signal = 0,
            uint32_t local_rank = 0, std::string stderr_tail = "");
 Told Stops(std::string node, uint64_t generation);
 Told Leaves(std::string node);
+Told Sees(std::string node, uint64_t notice, uint64_t generation = 1);
+// 0: without a deadline.
+Told Drains(std::string node, double deadline_s = 0);
+Told PreparesWith(std::string node, uint64_t generation,
+                  std::vector<v1::RankState> states);
+Told Reports(std::string node, uint64_t request,
+             v1::CheckFinding::Severity severity);
 Told Gives(std::string node, uint64_t generation, std::string key,
            std::string value);
 Told SeesEnd(std::string node);
 Told Ticks(double late_s = 0);
 Told StopIsAsked(int code);
+Told StopIsAskedNow(int code);
+
+// a, b and c attend at second 0, and run generation 1 from 0.1 on.
+std::vector<JobStory::Row> ThreeRun();
+// What the journal has of it after its latest proposal.
+JournalState StateOf(const JobStory& story, bool committed);
+// Of one that comes back to run1 from generation 1.
+HelloOptions Holds(uint64_t prepared, uint64_t running);
 
 }  // namespace rollcall
 

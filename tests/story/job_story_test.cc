@@ -240,15 +240,6 @@ TEST(Identity, GenerationsGoOnAboveTheHighestSeen) {
 
 // --- Loss --------------------------------------------------------------------
 
-std::vector<Row> ThreeRun() {
-  return {
-      {0.0, Attends("a"), ""},
-      {0.0, Attends("b"), ""},
-      {0.0, Attends("c"), "form g1 a,b,c"},
-      {0.1, PreparesAll({"a", "b", "c"}, 1), "run g1"},
-  };
-}
-
 TEST(Loss, ABrokenStreamIsLostAfterTheGrace) {
   JobStory story("2:3");
   story.Tell(ThreeRun());
@@ -531,7 +522,8 @@ TEST(Ending, WhoIsAwayIsWaitedForOneLeaseAlone) {
       {0.0, Attends("b"), "form g1 a,b"},
       {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
       {0.5, Breaks("b"), ""},
-      {1.0, StopIsAsked(143), "end 143 STOPPED"},
+      {0.9, StopIsAsked(143), "notice 1 PREEMPT"},
+      {1.0, StopIsAskedNow(143), "end 143 STOPPED"},
       {2.0, SeesEnd("a"), ""},
       {5.9, Ticks(), ""},
       {6.0, Ticks(), "forget"},
@@ -566,7 +558,10 @@ TEST(Ending, ALeavingNodeGoesAndTheRestGoesOn) {
   JobStory story("2:3");
   story.Tell(ThreeRun());
   story.Tell({
-      {1.0, Leaves("b"), "abort g1 LEAVING; form g2 a,c"},
+      {1.0, Leaves("b"), "notice 1 DRAIN b"},
+      {1.0, Sees("a", 1), ""},
+      {1.0, Sees("b", 1), ""},
+      {1.0, Sees("c", 1), "abort g1 LEAVING; form g2 a,c"},
       {1.1, Stops("b", 1), "end 0 LEAVING"},
       {1.2, Breaks("b"), ""},
       {1.3, PreparesAll({"a", "c"}, 2), "run g2"},
@@ -614,7 +609,12 @@ TEST(Ending, ANodeThatIsDoneLeavesWithoutHarm) {
 TEST(Ending, BelowMinALeavingNodeEndsTheJobForRequeue) {
   JobStory story("3");
   story.Tell(ThreeRun());
-  story.Tell({{1.0, Leaves("b"), "end 75 REQUEUE"}});
+  story.Tell({
+      {1.0, Leaves("b"), "notice 1 PREEMPT b"},
+      {1.1, Sees("a", 1), ""},
+      {1.1, Sees("b", 1), ""},
+      {1.1, Sees("c", 1), "end 75 REQUEUE"},
+  });
 }
 
 // --- Exchange ----------------------------------------------------------------
@@ -637,32 +637,6 @@ TEST(Exchange, AllInThenAllOut) {
 }
 
 // --- A daemon that was restarted ---------------------------------------------
-
-JournalState StateOf(const JobStory& story, bool committed) {
-  JournalState state;
-  state.run = "run1";
-  EXPECT_TRUE(state.settings.ParseFromString(
-      story.journal().at(Journal::Kind::kRunStarted).body));
-  const Journal& proposed = story.journal().at(Journal::Kind::kProposed);
-  state.generation = proposed.generation;
-  state.proposal.emplace();
-  EXPECT_TRUE(state.proposal->ParseFromString(proposed.body));
-  if (committed) {
-    state.seal.emplace();
-    EXPECT_TRUE(state.seal->ParseFromString(
-        story.journal().at(Journal::Kind::kCommitted).body));
-  }
-  return state;
-}
-
-HelloOptions Holds(uint64_t prepared, uint64_t running) {
-  HelloOptions options;
-  options.run = "run1";
-  options.generation_seen = 1;
-  options.held.set_prepared_generation(prepared);
-  options.held.set_running_generation(running);
-  return options;
-}
 
 TEST(Restart, ACommittedGenerationRunsOn) {
   JobStory before("2:3");
@@ -706,7 +680,7 @@ TEST(Restart, WhoDoesNotComeBackIsLost) {
       {0.1, Attends("a", 1, Holds(0, 1)), ""},
       {0.1, Attends("c", 1, Holds(0, 1)), ""},
   });
-  for (double t = 4; t <= 56; t += 4) {
+  for (double t = 1.5; t <= 59; t += 1.5) {
     after.Tell({{t, Beats("a"), ""}, {t, Beats("c"), ""}, {t, Ticks(), ""}});
   }
   after.Tell({

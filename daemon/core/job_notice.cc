@@ -1,0 +1,252 @@
+// Job: who leaves, who comes in, and what all ranks are asked for before that.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/admission.h"
+#include "daemon/core/check.h"
+#include "daemon/core/durations.h"
+#include "daemon/core/job.h"
+
+namespace rollcall {
+
+void Job::On(const DrainAsked& drain) {
+  const auto at = nodes_.find(drain.node);
+  if (at == nodes_.end() || at->second.gone) return;  // The shell said so.
+  AskToLeave(at->second, drain.deadline,
+             drain.reason.empty() ? "drained" : drain.reason);
+}
+
+void Job::OnLeaving(Node& node, const v1::Leaving& leaving) {
+  // Who was asked by a signal is seldom given longer than his ranks are.
+  const absl::Duration deadline = leaving.has_deadline()
+                                      ? FromProto(leaving.deadline())
+                                      : limits_.stop_grace;
+  AskToLeave(node, deadline, leaving.reason());
+}
+
+void Job::AskToLeave(Node& node, absl::Duration deadline,
+                     const std::string& reason) {
+  if (phase_ == Phase::kEnded) return;
+  deadline = std::max(deadline, absl::ZeroDuration());
+  const std::string text = absl::StrCat(node.hello.node(), " leaves: ", reason);
+  const bool in_world =
+      phase_ == Phase::kRunning && node.member() && !node.finished();
+  if (leaving_.insert(node.hello.node()).second) {
+    node.state = v1::NODE_STATE_DRAINING;
+    node.reason = text;
+    if (in_world && !end_then_.has_value() &&
+        TooFewWithout(node.hello.node())) {
+      end_then_ = RequeueEnd(text);
+    }
+    JournalLeaving();
+    Changed();
+  } else if (!pending_.has_value() || now_ + deadline >= pending_->until) {
+    return;  // Asked before, and not to be sooner than that.
+  }
+  if (!in_world) return LeaveAtOnce(node, text);
+  Ask(end_then_.has_value() ? v1::NOTICE_KIND_PREEMPT : v1::NOTICE_KIND_DRAIN,
+      deadline, text);
+}
+
+// No rank of a running world is on it.
+void Job::LeaveAtOnce(Node& node, const std::string& reason) {
+  const bool forming = phase_ == Phase::kForming && node.member();
+  // Between two generations a member that leaves ends the job as it would have
+  // a moment earlier.
+  const bool between =
+      generation_ > 0 && node.seat >= 0 && phase_ == Phase::kGathering;
+  const bool finished = phase_ == Phase::kRunning && node.member();
+  const std::string name = node.hello.node();
+  if (!finished) {
+    Bar(node, reason);
+    node.state = v1::NODE_STATE_DRAINING;
+    if ((forming || between) && Present() + suspects_.size() < nodes_min_) {
+      return Finish(RequeueEnd(reason));
+    }
+  }
+  SendLeft(node);
+  if (forming) Reform(v1::REASON_CODE_LEAVING, reason, name);
+}
+
+// Whether too few would be left, those that leave already not counted.
+bool Job::TooFewWithout(const std::string& node) const {
+  size_t left = 0;
+  for (const auto& [name, other] : nodes_) {
+    const bool here = other.session != 0 || suspects_.contains(name);
+    left += here && !other.gone && !barred_.contains(name) && name != node &&
+            !Leaves(other);
+  }
+  return left < nodes_min_;
+}
+
+v1::End Job::RequeueEnd(const std::string& reason) const {
+  v1::End end;
+  end.set_exit_code(limits_.requeue_exit_code);
+  end.set_code(v1::REASON_CODE_REQUEUE);
+  end.set_reason(
+      absl::StrCat(reason, "; fewer than ", nodes_min_, " nodes are left"));
+  return end;
+}
+
+void Job::JournalLeaving() {
+  v1::Notice notice;
+  for (const std::string& name : leaving_) notice.add_nodes(name);
+  if (end_then_.has_value()) *notice.mutable_end() = *end_then_;
+  // The one that will be asked for it.
+  notice.set_notice(last_notice_ + 1);
+  actions_.push_back(Journal{Journal::Kind::kLeaving, generation_,
+                             notice.SerializeAsString()});
+}
+
+// The node's agent may go.
+void Job::SendLeft(const Node& node) {
+  v1::DaemonMessage message;
+  message.mutable_end()->set_finished(true);
+  message.mutable_end()->set_code(v1::REASON_CODE_LEAVING);
+  message.mutable_end()->set_reason("this node left the job");
+  ToNode(node, std::move(message));
+}
+
+// Several that ask at once make one notice: the gravest kind, the earliest
+// deadline.
+void Job::Ask(v1::NoticeKind kind, absl::Duration deadline,
+              const std::string& reason) {
+  CHECK(phase_ == Phase::kRunning);
+  const bool first = !pending_.has_value();
+  if (first) pending_.emplace();
+  v1::Notice& notice = pending_->notice;
+  const auto gravity = [](v1::NoticeKind k) {
+    return k == v1::NOTICE_KIND_PREEMPT ? 3
+           : k == v1::NOTICE_KIND_DRAIN ? 2
+                                        : 1;
+  };
+  if (first || gravity(kind) > gravity(notice.kind())) {
+    notice.set_kind(kind);
+    notice.set_reason(reason);
+  } else if (kind == notice.kind()) {
+    notice.set_reason(Printable(absl::StrCat(notice.reason(), "; ", reason),
+                                Limits::stderr_tail_bytes));
+  }
+  pending_->until = std::min(pending_->until, now_ + deadline);
+  notice.set_notice(++last_notice_);
+  notice.set_generation(generation_);
+  *notice.mutable_nodes() = {leaving_.begin(), leaving_.end()};
+  if (end_then_.has_value()) *notice.mutable_end() = *end_then_;
+  pending_->missing = 0;
+  for (const v1::Member& member : world_.members()) {
+    const auto at = nodes_.find(member.node());
+    if (at == nodes_.end() || !at->second.member()) continue;
+    at->second.at_boundary = at->second.finished();
+    pending_->missing += !at->second.at_boundary;
+  }
+  actions_.push_back(Send{MemberSessions(), NoticeNow(now_)});
+  Say(Log::Level::kInfo,
+      absl::StrCat("event=notice notice=", last_notice_, " generation=",
+                   generation_, " kind=", v1::NoticeKind_Name(notice.kind()),
+                   " reason=", Quoted(notice.reason())));
+  Changed();
+}
+
+v1::DaemonMessage Job::NoticeNow(absl::Time now) const {
+  v1::DaemonMessage message;
+  *message.mutable_notice() = pending_->notice;
+  if (pending_->until != absl::InfiniteFuture()) {
+    ToProto(std::max(pending_->until - now, absl::ZeroDuration()),
+            message.mutable_notice()->mutable_deadline());
+  }
+  return message;
+}
+
+void Job::OnNoticeSeen(Node& node, const v1::NoticeSeen& seen) {
+  if (phase_ != Phase::kRunning || !node.member() ||
+      seen.generation() != generation_) {
+    return;
+  }
+  if (!pending_.has_value()) {
+    // A notice of this daemon's last life, which the node still stands by.
+    last_notice_ = std::max(last_notice_, seen.notice());
+    return Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),
+               "the daemon was started again amid a change");
+  }
+  if (seen.notice() == pending_->notice.notice()) AtBoundary(node);
+}
+
+void Job::AtBoundary(Node& node) {
+  if (!pending_.has_value() || node.at_boundary) return;
+  node.at_boundary = true;
+  // They come to the same boundary: the rest is never far behind, unless
+  // something is wrong with it.
+  if (pending_->until == absl::InfiniteFuture()) {
+    pending_->until = now_ + limits_.stop_grace + limits_.lease;
+  }
+  CHECK_GT(pending_->missing, 0u);
+  if (--pending_->missing == 0) EndAtBoundary();
+}
+
+// Everybody has come to it, or its time is over.
+void Job::EndAtBoundary() {
+  if (end_then_.has_value()) return Finish(*end_then_);
+  const v1::Notice notice = pending_->notice;
+  const bool grows = notice.kind() == v1::NOTICE_KIND_GROW;
+  Reform(grows ? v1::REASON_CODE_GROW : v1::REASON_CODE_LEAVING,
+         notice.reason(), notice.nodes_size() > 0 ? notice.nodes(0) : "");
+}
+
+// The generation has ended, at its boundary or before: who was to leave goes.
+void Job::DropPending() {
+  pending_.reset();
+  grow_at_ = absl::InfiniteFuture();
+  for (const std::string& name : leaving_) {
+    const auto at = nodes_.find(name);
+    if (at == nodes_.end() || at->second.gone) continue;
+    Node& node = at->second;
+    if (node.session != 0 && !barred_.contains(name)) {
+      Bar(node, node.reason);
+    }
+    node.seat = -1;
+    node.state = v1::NODE_STATE_DRAINING;
+  }
+}
+
+// --- Newcomers ---------------------------------------------------------------
+
+// Whether somebody attends who could have one of the free seats.
+bool Job::HasNewcomer() const {
+  if (static_cast<uint32_t>(world_.members_size()) >= nodes_max_) return false;
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
+    const Node& node = entry.second;
+    return node.session != 0 && !node.member() && !Leaves(node) &&
+           !barred_.contains(entry.first);
+  });
+}
+
+void Job::MaybeGrow() {
+  if (now_ < grow_at_) return;
+  grow_at_ = absl::InfiniteFuture();
+  if (phase_ != Phase::kRunning || pending_.has_value() || isolated_ ||
+      settings_.grow() == v1::GROW_NEVER || !HasNewcomer()) {
+    return;
+  }
+  // Work that is done is not begun anew for somebody who comes late.
+  const bool done =
+      std::any_of(nodes_.begin(), nodes_.end(), [](const auto& entry) {
+        return entry.second.member() && !entry.second.done.empty();
+      });
+  if (done) return;
+  std::string names;
+  size_t more = 0;
+  for (const auto& [name, node] : nodes_) {
+    if (node.session == 0 || node.member() || barred_.contains(name)) continue;
+    if (names.size() > 200) {
+      ++more;
+    } else {
+      absl::StrAppend(&names, names.empty() ? "" : ", ", name);
+    }
+  }
+  if (more > 0) absl::StrAppend(&names, " and ", more, " more");
+  Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),
+      absl::StrCat("to take in ", names));
+}
+
+}  // namespace rollcall

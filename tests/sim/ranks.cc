@@ -1,0 +1,246 @@
+#include "tests/sim/ranks.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+namespace rollcall::sim {
+
+Ranks::Ranks(World& world, uint32_t machine, uint32_t count, bool linked,
+             Feed feed)
+    : world_(world),
+      machine_(machine),
+      linked_(linked),
+      feed_(std::move(feed)),
+      ranks_(count) {}
+
+// --- What the agent orders ---------------------------------------------------
+
+void Ranks::Start(const StartRanks& start) {
+  const uint64_t generation = start.world.generation();
+  for (const RankLife& life : start.waiting) {
+    Rank* rank = Find(life);
+    if (rank == nullptr) continue;  // It has just died, and is told.
+    rank->generation = generation;
+    rank->waits = rank->at_boundary = false;
+  }
+  for (const uint32_t local_rank : start.fresh) {
+    Rank& rank = ranks_[local_rank];
+    rank = Rank();
+    rank.number = ++numbers_;
+    rank.born = rank.generation = generation;
+    if (linked_) {
+      Later(world_.chance.Skewed(kMilli, 500 * kMilli),
+            {Deed::What::kAttend, local_rank, rank.number});
+    }
+  }
+}
+
+void Ranks::Abort(const AbortRanks& abort) {
+  for (uint32_t i = 0; i < ranks_.size(); ++i) {
+    Rank& rank = ranks_[i];
+    if (!rank.attends || rank.ended || rank.waits) continue;
+    if (rank.generation != abort.generation) continue;
+    // One that hangs in a kernel or a collective never answers.
+    if (world_.chance.OneIn(10)) continue;
+    Later(world_.chance.Skewed(kMilli, kSecond),
+          {Deed::What::kTearDown, i, rank.number, abort.generation});
+  }
+}
+
+void Ranks::Stop(const StopRanks& stop) {
+  const Nanos grace = ToNanos(stop.grace);
+  for (const RankLife& life : stop.ranks) {
+    Rank* rank = Find(life);
+    if (rank == nullptr) {
+      feed_(RanksGone{{life}});
+      continue;
+    }
+    const uint32_t local_rank = life.local_rank;
+    if (rank->ended) {
+      rank->stopping = true;
+      Later(kMilli, {Deed::What::kGone, local_rank, rank->number});
+      continue;
+    }
+    // Most go when they are told; some have to be killed.
+    const Nanos takes =
+        world_.chance.OneIn(4)
+            ? grace
+            : std::min(grace, world_.chance.Skewed(kMilli, kSecond));
+    rank->stopping = true;
+    rank->kill_at = std::min(rank->kill_at, world_.now() + grace);
+    if (world_.now() + takes >= rank->die_at) continue;
+    rank->die_at = world_.now() + takes;
+    Later(takes, {Deed::What::kDie, local_rank, rank->number});
+  }
+}
+
+// A plain rank ends by it, sooner or later, and some save and exit 0.
+void Ranks::Signal(const PassSignal& pass) {
+  for (const RankLife& life : pass.ranks) {
+    const Rank* rank = Find(life);
+    if (rank == nullptr || rank->ended) continue;
+    const bool saves = world_.chance.OneIn(3);
+    Later(world_.chance.Skewed(kMilli, 3 * kSecond),
+          {Deed::What::kEnd, life.local_rank, rank->number, 0, 0,
+           saves ? 0 : pass.signal});
+  }
+}
+
+void Ranks::Tell(const TellNotice& notice) {
+  noticed_ = std::max(noticed_, notice.notice.generation());
+}
+
+// --- What befalls them -------------------------------------------------------
+
+void Ranks::Fail(uint32_t local_rank, int code, int signal) {
+  const Rank& rank = ranks_[local_rank % ranks_.size()];
+  if (rank.number == 0 || rank.ended || rank.stopping) return;
+  Later(world_.chance.Between(0, 300 * kMilli),
+        {Deed::What::kEnd, local_rank % static_cast<uint32_t>(ranks_.size()),
+         rank.number, 0, code, signal});
+}
+
+void Ranks::Finish() {
+  for (uint32_t i = 0; i < ranks_.size(); ++i) {
+    Later(world_.chance.Skewed(kMilli, kSecond),
+          {Deed::What::kEnd, i, ranks_[i].number});
+  }
+}
+
+void Ranks::EndBy(Nanos when) {
+  for (uint32_t i = 0; i < ranks_.size(); ++i) {
+    Rank& rank = ranks_[i];
+    if (rank.number == 0) continue;
+    rank.stopping = true;
+    rank.die_at = when;
+    Later(when - world_.now(), {Deed::What::kGone, i, rank.number});
+  }
+}
+
+void Ranks::Clear() {
+  for (Rank& rank : ranks_) rank = Rank();
+}
+
+// --- Deeds -------------------------------------------------------------------
+
+void Ranks::Later(Nanos after, Deed deed) {
+  deeds_.push_back(deed);
+  world_.Schedule(world_.now() + after, Wake::Kind::kRankActs, machine_,
+                  deeds_.size() - 1);
+}
+
+void Ranks::OnDeed(uint64_t number) {
+  const Deed deed = deeds_[number];
+  Rank& rank = ranks_[deed.local_rank];
+  if (deed.number == 0 || rank.number != deed.number) return;
+  switch (deed.what) {
+    case Deed::What::kAttend:
+      if (rank.ended) return;
+      rank.attends = true;
+      return feed_(RankAttended{rank.generation, deed.local_rank, true});
+    case Deed::What::kEnd:
+      if (!rank.stopping) End(deed.local_rank, deed.code, deed.signal);
+      return;
+    case Deed::What::kDie:
+      if (world_.now() < rank.die_at) return;
+      return End(deed.local_rank, 0,
+                 world_.now() >= rank.kill_at ? SIGKILL : SIGTERM);
+    case Deed::What::kGone:
+      return Gone(deed.local_rank);
+    case Deed::What::kTearDown:
+      if (rank.ended || rank.stopping || rank.waits ||
+          rank.generation != deed.generation) {
+        return;
+      }
+      rank.waits = true;
+      return feed_(RankWaits{rank.generation, deed.local_rank, rank.completed,
+                             rank.whole});
+    case Deed::What::kAtBoundary:
+      if (rank.ended || rank.stopping || rank.waits ||
+          rank.generation != deed.generation) {
+        return;
+      }
+      return feed_(RankAtBoundary{rank.generation, deed.local_rank});
+  }
+}
+
+void Ranks::End(uint32_t local_rank, int code, int signal) {
+  Rank& rank = ranks_[local_rank];
+  if (rank.ended) return;
+  rank.ended = true;
+  const bool last = std::all_of(
+      ranks_.begin(), ranks_.end(),
+      [](const Rank& r) { return r.number == 0 || r.ended; });
+  for (uint32_t i = 0; i < ranks_.size(); ++i) {
+    if (ranks_[i].number == 0 || !(last || (i == local_rank && rank.stopping))) {
+      continue;
+    }
+    Later(world_.chance.Skewed(kMilli, 50 * kMilli),
+          {Deed::What::kGone, i, ranks_[i].number});
+  }
+  RankEnded ended;
+  ended.generation = rank.born;
+  ended.local_rank = local_rank;
+  ended.code = code;
+  ended.signal = signal;
+  feed_(std::move(ended));
+}
+
+void Ranks::Gone(uint32_t local_rank) {
+  const RankLife life{ranks_[local_rank].born, local_rank};
+  ranks_[local_rank] = Rank();
+  feed_(RanksGone{{life}});
+}
+
+Ranks::Rank* Ranks::Find(const RankLife& life) {
+  Rank& rank = ranks_[life.local_rank];
+  return rank.number != 0 && rank.born == life.generation ? &rank : nullptr;
+}
+
+// --- By the trainer ----------------------------------------------------------
+
+uint64_t Ranks::running() const {
+  const uint64_t generation = ranks_.front().generation;
+  const bool all = std::all_of(
+      ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+        return rank.number != 0 && !rank.ended && !rank.stopping &&
+               !rank.waits && !rank.at_boundary &&
+               rank.generation == generation;
+      });
+  return all ? generation : 0;
+}
+
+bool Ranks::noticed(uint64_t generation) const {
+  return linked_ && noticed_ == generation;
+}
+
+void Ranks::StandAtBoundary(uint64_t generation) {
+  for (uint32_t i = 0; i < ranks_.size(); ++i) {
+    Rank& rank = ranks_[i];
+    if (rank.number == 0 || rank.generation != generation) continue;
+    rank.at_boundary = true;
+    Later(world_.chance.Skewed(kMilli, 200 * kMilli),
+          {Deed::What::kAtBoundary, i, rank.number, generation});
+  }
+}
+
+void Ranks::Completed(uint64_t step) {
+  for (Rank& rank : ranks_) {
+    rank.completed = step;
+    rank.whole = true;
+  }
+}
+
+bool Ranks::any() const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const Rank& rank) { return rank.number != 0; });
+}
+
+bool Ranks::any_busy() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
+    return rank.number != 0 && !(rank.waits && !rank.ended);
+  });
+}
+
+}  // namespace rollcall::sim

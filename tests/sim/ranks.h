@@ -1,0 +1,103 @@
+// Ranks: the processes of one machine's ranks, plain or linked.
+//
+// Plain ones die when they are told to, on time or at the end of their grace.
+// Linked ones tear their communicator down when their world ends, most of the
+// time, and wait for the next one; asked by a notice, they come to a boundary
+// that the trainer has all ranks agree on.
+#ifndef ROLLCALL_TESTS_SIM_RANKS_H_
+#define ROLLCALL_TESTS_SIM_RANKS_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "client/agent/agent.h"
+#include "tests/sim/world.h"
+
+namespace rollcall::sim {
+
+class Ranks {
+ public:
+  using Feed = std::function<void(AgentEvent)>;
+  // `feed`: to the machine's agent, which may be gone.
+  Ranks(World& world, uint32_t machine, uint32_t count, bool linked, Feed feed);
+
+  // --- What the agent orders -------------------------------------------------
+
+  void Start(const StartRanks& start);
+  void Abort(const AbortRanks& abort);
+  void Stop(const StopRanks& stop);
+  void Signal(const PassSignal& pass);
+  void Tell(const TellNotice& notice);
+
+  // --- What befalls them -----------------------------------------------------
+
+  void Fail(uint32_t local_rank, int code, int signal);
+  // The work is done: each exits 0.
+  void Finish();
+  // The agent is gone; its guard takes them along by then.
+  void EndBy(Nanos when);
+  // Nothing is left of them.
+  void Clear();
+
+  void OnDeed(uint64_t number);
+
+  // --- By the trainer --------------------------------------------------------
+
+  // The generation in whose steps all take part; 0: none.
+  uint64_t running() const;
+  // Whether one of them was asked to come to a boundary.
+  bool noticed(uint64_t generation) const;
+  // All ranks of the world have agreed to stop after this step.
+  void StandAtBoundary(uint64_t generation);
+  void Completed(uint64_t step);
+
+  bool linked() const { return linked_; }
+  bool any() const;
+  // Besides those that wait for a world.
+  bool any_busy() const;
+
+ private:
+  struct Rank {
+    // This life; 0: there is none.
+    uint64_t number = 0;
+    uint64_t born = 0;  // The generation that it was started for.
+    uint64_t generation = 0;
+    bool attends = false;
+    bool ended = false;
+    bool stopping = false;
+    bool waits = false;
+    bool at_boundary = false;
+    uint64_t completed = 0;
+    bool whole = false;
+    Nanos die_at = kNever;
+    Nanos kill_at = kNever;
+  };
+  struct Deed {
+    enum class What { kAttend, kEnd, kDie, kGone, kTearDown, kAtBoundary };
+    What what;
+    uint32_t local_rank;
+    uint64_t number;
+    uint64_t generation = 0;
+    int code = 0;
+    int signal = 0;
+  };
+
+  void Later(Nanos after, Deed deed);
+  void End(uint32_t local_rank, int code, int signal);
+  void Gone(uint32_t local_rank);
+  Rank* Find(const RankLife& life);
+
+  World& world_;
+  const uint32_t machine_;
+  const bool linked_;
+  const Feed feed_;
+  std::vector<Rank> ranks_;
+  uint64_t numbers_ = 0;
+  std::vector<Deed> deeds_;
+  uint64_t noticed_ = 0;
+};
+
+}  // namespace rollcall::sim
+
+#endif  // ROLLCALL_TESTS_SIM_RANKS_H_
