@@ -91,7 +91,7 @@ INPUT = re.compile(
     r"|^daemon/security/|^daemon/journal/"
     r"|^daemon/server/(membership_service|admin_service)"
     r"|^client/(facts|cli|launch|rank)/"
-    r"|^client/agent/(agent\.|hosts|lines|nccl|rank_service|world_files|"
+    r"|^client/agent/(agent[._]|hosts|lines|nccl|rank_(attend|service|folders)|world_files|"
     r"daemon_stream|edit_file|error_file)"
     r"|^trainer/data/corpus|^trainer/(options|collective/)")
 # What is checked there is not from outside: (file, the line) -> why.

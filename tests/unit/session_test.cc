@@ -219,8 +219,11 @@ TEST_F(SessionTest, ASecondEndpointIsTried) {
 
 TEST_F(SessionTest, ASignalEndsTheRanksAndTheAgent) {
   AgentOptions options = Options("exec sleep 600");
-  options.report = [](const Report& report) {
-    if (report.kind == Report::Kind::kState) raise(SIGTERM);
+  // Once: a second one would end it without the daemon.
+  options.report = [asked = false](const Report& report) mutable {
+    if (report.kind != Report::Kind::kState || asked) return;
+    asked = true;
+    raise(SIGTERM);
   };
   // The only node leaves: the job ends for requeue.
   EXPECT_EQ(RunAgent(std::move(options)).exit_code, 75);
