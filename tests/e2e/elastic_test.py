@@ -153,6 +153,19 @@ class Elastic(E2E):
         self.leaves(lambda agent: [os.kill(pid, signal.SIGUSR1)
                                    for pid in self.ranks(agent)])
 
+    def test_a_signal_to_the_launcher_stops_all_after_one_step(self):
+        launcher = self.gather(["--nodes", "3"], ["w1", "w2"], nproc=2)
+        launcher.signal(signal.SIGUSR1)
+        for agent in self.agents.values():
+            self.assert_code(agent, 75)
+        last = {}
+        for agent in self.agents.values():
+            for line in agent.out():
+                if m := STEP.search(line):
+                    last[m.group(2)] = int(m.group(3))
+        self.assertEqual(len(last), 6)
+        self.assertEqual(len(set(last.values())), 1, last)
+
     def test_all_end_with_one_loss(self):
         # From three to two and to the end: every batch was taken once.
         launcher = self.gather(["--nodes", "2:3", "--max-restarts", "0"],
