@@ -114,6 +114,20 @@ class Elastic(E2E):
         self.assertIn(first, (last, last + 1, last + 2))
         self.end(launcher)
 
+    def test_a_silent_rank_is_killed_alone(self):
+        # One is stopped as a debugger would; what ends the world is another.
+        launcher = self.gather(["--nodes", "2", "--max-restarts", "1"],
+                               ["w1"], nproc=2)
+        worker = self.agents["w1"]
+        kept, (silent, victim) = self.ranks(launcher), self.ranks(worker)
+        os.kill(silent, signal.SIGSTOP)
+        os.kill(victim, signal.SIGKILL)
+        for agent in (launcher, worker):
+            self.await_world(agent, 4, 2, nproc=2)
+        self.assertEqual(self.ranks(launcher), kept)
+        self.assertFalse(self.ranks(worker) & {silent, victim})
+        self.end(launcher)
+
     def test_a_newcomer_is_taken_in_at_a_boundary(self):
         launcher = self.gather(["--nodes", "2:3", "--max-restarts", "0"],
                                ["w1"])
