@@ -6,6 +6,10 @@
 #   formation 1,024 and 4,096 nodes, plain and with TLS, beside bare gRPC: the
 #             time until their world is committed, the daemon's memory, its
 #             share of a processor while they send heartbeats
+#   takeover  the leader of three daemons on etcd is killed: until the next one
+#             has all agents, beside the lease of etcd's that it waits for
+#   loss      256 nodes, one is killed or falls silent: until the last survivor
+#             is told, beside bare gRPC
 #
 # Without names: all of them. Nothing here fails for being slow.
 set -eu
@@ -13,11 +17,14 @@ cd "$(dirname "$0")/.."
 scripts/packages.sh test
 scripts/build.sh release
 export ROLLCALL_BIN=$PWD/build/release/bin
-for name in ${*:-start nccl_id formation}; do
+for name in ${*:-start nccl_id formation loss takeover}; do
   case $name in
     start) python3 -B tests/bench/start.py ;;
     nccl_id) "$ROLLCALL_BIN/nccl_id" ;;
     formation) "$ROLLCALL_BIN/formation" ;;
-    *) echo "bench.sh: start, nccl_id or formation, not '$name'" >&2; exit 2 ;;
+    loss) "$ROLLCALL_BIN/loss" ;;
+    takeover) python3 -B tests/bench/takeover.py ;;
+    *) echo "bench.sh: start, nccl_id, formation, loss or takeover, not '$name'" >&2
+       exit 2 ;;
   esac
 done

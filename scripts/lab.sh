@@ -9,7 +9,13 @@
 #   lab.sh fault cut I J   drops frames from I to J only
 #   lab.sh fault loss I P  loses P percent of what host I sends
 #   lab.sh fault heal      takes all faults away
-#   lab.sh kill I          ends host I with everything on it
+#   lab.sh kill I          ends host I with everything on it: peers get a FIN
+#   lab.sh power I         cuts the link of host I, then ends it: peers get
+#                          silence
+#   lab.sh boot I          a host that has ended comes back: the same name,
+#                          addresses, MAC and files, a new boot_id
+#   lab.sh freeze I        stops host I; its kernel still answers for it
+#   lab.sh thaw I          and lets it go on
 #   lab.sh down            ends all of it; never fails, may be repeated
 #
 # A host has its own net, uts, pid and mount namespace, the addresses
@@ -22,6 +28,9 @@
 #              LAB_SHARE  paths under /tmp that hosts see, split by ':'
 #              LAB_IFACES interface names of the hosts, split by spaces (eth0)
 #              LAB_DOCKER 1: each host also has a docker0 with 172.17.0.1/16
+#
+# A host is frozen as a cgroup v2 where one can be made, else by SIGSTOP to all
+# that runs there, which its own processes could undo; freeze says which.
 #
 # Without root it works in a user namespace, where the kernel allows that.
 set -u
@@ -36,11 +45,13 @@ subnet6=fd77::
 say() { echo "lab.sh: $*" >&2; }
 die() { say "$*"; exit 1; }
 
-# The start time of a process: with its number, what it is for good.
+# The start time of a living process: with its number, what it is for good.
 born() {
   local stat
   read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
+  # shellcheck disable=SC2086
   set -- ${stat##*) }
+  [ "$1" != Z ] || return 1
   echo "${20}"
 }
 
@@ -60,6 +71,49 @@ host_pid() {
     die "there is no host $1 in lab '$name'; lab.sh up N makes them"
   [ "$(born "$pid")" = "$at" ] || die "host $1 of lab '$name' has ended"
   echo "$pid"
+}
+
+# Prints the folder of our own cgroup v2; fails where none is in sight.
+own_cgroup() {
+  local fields mount path
+  while read -r -a fields; do
+    case " ${fields[*]} " in *" - cgroup2 "*) mount=${fields[4]} ;; esac
+  done </proc/self/mountinfo
+  path=$(sed -n 's/^0:://p' /proc/self/cgroup)
+  [ -n "${mount:-}" ] && [ -d "$mount$path" ] && echo "${mount}${path%/}"
+}
+
+# A cgroup for each host in one for the lab, where that is allowed.
+make_cgroup() {
+  local folder
+  folder=$(own_cgroup) || return 0
+  folder=$folder/rollcall-lab.$(id -u).$name.$$
+  mkdir "$folder" 2>/dev/null || return 0
+  if [ -e "$folder/cgroup.freeze" ] && [ -e "$folder/cgroup.kill" ]; then
+    echo "$folder" >"$root/cgroup"
+  else
+    rmdir "$folder"
+  fi
+}
+
+# Moves this shell into the cgroup of host $1, where hosts have one.
+enter_cgroup() {
+  local folder
+  read -r folder 2>/dev/null <"$root/cgroup" || return 0
+  mkdir -p "$folder/lab$1" && echo "$BASHPID" >"$folder/lab$1/cgroup.procs"
+}
+
+# What died a moment ago still counts as a member for another.
+remove_cgroup() {
+  local folder try
+  read -r folder 2>/dev/null <"$root/cgroup" || return 0
+  echo 1 >"$folder/cgroup.kill"
+  for try in $(seq 1 200); do
+    find "$folder" -depth -type d -exec rmdir {} + 2>/dev/null
+    [ -d "$folder" ] || return 0
+    sleep 0.01
+  done
+  say "$folder still has members"
 }
 
 # nsenter's flag for the lab's user namespace, where there is one.
@@ -132,24 +186,30 @@ start_switch() {
   write_pid "$pid" "$root/switch.pid"
 }
 
+write_hosts() {
+  printf '%s\n' "127.0.0.1 localhost" "127.0.1.1 lab$1.example lab$1" \
+    "::1 localhost ip6-localhost ip6-loopback" "" \
+    "# this machine's own lines, with	a tab and no end of line" \
+    >"$2/hosts"
+  printf '10.9.9.9 elsewhere' >>"$2/hosts"
+  cp "$2/hosts" "$2/hosts.before"
+}
+
 start_host() {
   local i=$1 own=$root/lab$1 switch at
   read -r switch at <"$root/switch.pid"
   mkdir -p "$own"
-  printf '%s\n' "127.0.0.1 localhost" "127.0.1.1 lab$i.example lab$i" \
-    "::1 localhost ip6-localhost ip6-loopback" "" \
-    "# this machine's own lines, with	a tab and no end of line" \
-    >"$own/hosts"
-  printf '10.9.9.9 elsewhere' >>"$own/hosts"
-  cp "$own/hosts" "$own/hosts.before"
+  [ -e "$own/hosts" ] || write_hosts "$i" "$own"
   : >"$own/resolv.conf"
   printf '%08x-0000-4000-8000-%012x\n' $$ "$i" >"$own/boot_id"
-  # shellcheck disable=SC2046
-  setsid nsenter -t "$switch" $(user_flag) -- \
-    unshare --net --uts --pid --mount --fork --kill-child \
-    bash "$self" become-host "$i" "$own" "$root/ready" \
-    "$project" ${LAB_SHARE:+$(tr ':' ' ' <<<"$LAB_SHARE")} \
-    </dev/null >"$own/log" 2>&1 7<&- &
+  (
+    enter_cgroup "$i"
+    # shellcheck disable=SC2046
+    exec setsid nsenter -t "$switch" $(user_flag) -- \
+      unshare --net --uts --pid --mount --fork --kill-child \
+      bash "$self" become-host "$i" "$own" "$root/ready" \
+      "$project" ${LAB_SHARE:+$(tr ':' ' ' <<<"$LAB_SHARE")}
+  ) </dev/null >"$own/log" 2>&1 7<&- &
 }
 
 # Gives host I (first process $2) its interface on the bridge.
@@ -176,8 +236,18 @@ connect_host() {
     $enter ip route add default via "$subnet4.254"
 }
 
+# Waits for host number $1 of $2 to stand, whichever it is.
+await_host() {
+  local i pid
+  read -r -t 20 i pid <&7 && [ "$i" != failed ] || {
+    sed 's/^/lab.sh: /' "$root"/lab*/log >&2
+    die "only $(($1 - 1)) of $2 hosts came up"
+  }
+  write_pid "$pid" "$root/lab$i/pid"
+}
+
 up() {
-  local n=${1:-} i pid count
+  local n=${1:-} i count
   [[ $n =~ ^[1-9][0-9]?$ ]] || die "up wants a number of hosts, 1 to 99"
   [ ! -e "$root/switch.pid" ] ||
     die "lab '$name' stands already; lab.sh down ends it"
@@ -190,13 +260,10 @@ up() {
   trap 'status=$?; [ $status = 0 ] || down; exit $status' EXIT
   trap 'exit 1' INT TERM HUP
   start_switch
+  make_cgroup
   for i in $(seq 1 "$n"); do start_host "$i"; done
   for count in $(seq 1 "$n"); do
-    read -r -t 20 i pid <&7 && [ "$i" != failed ] || {
-      sed 's/^/lab.sh: /' "$root"/lab*/log >&2
-      die "only $((count - 1)) of $n hosts came up"
-    }
-    write_pid "$pid" "$root/lab$i/pid"
+    await_host "$count" "$n"
   done
   for i in $(seq 1 "$n"); do
     connect_host "$i" "$(host_pid "$i")" || die "host $i has no network"
@@ -204,10 +271,84 @@ up() {
   say "lab '$name': $n hosts, $subnet4.1 to $subnet4.$n"
 }
 
+# Ends host I with all that runs there, and returns once that is gone. Its end
+# of the link goes with its namespace, at some time.
+end_host() {
+  local pid folder try
+  pid=$(host_pid "$1") || exit 1
+  end_of "$root/lab$1/pid"
+  if read -r folder 2>/dev/null <"$root/cgroup"; then
+    echo 0 >"$folder/lab$1/cgroup.freeze"
+  fi
+  for try in $(seq 1 500); do
+    born "$pid" >/dev/null || return 0
+    sleep 0.01
+  done
+  die "host $1 of lab '$name' does not end"
+}
+
+power() {
+  host_pid "${1:?}" >/dev/null || exit 1
+  in_switch ip link del "p$1" && end_host "$1"
+}
+
+boot() {
+  local i=${1:?} pid at
+  [ -d "$root/lab$i" ] || die "lab '$name' never had a host $i"
+  read -r pid at <"$root/lab$i/pid"
+  [ "$(born "$pid")" != "$at" ] ||
+    die "host $i of lab '$name' stands"
+  in_switch ip link del "p$i" 2>/dev/null
+  exec 7<>"$root/ready"
+  start_host "$i"
+  await_host 1 1
+  connect_host "$i" "$(host_pid "$i")" || die "host $i has no network"
+}
+
+# Everything in the host's pid namespace, as this machine numbers it.
+host_processes() {
+  local space other
+  space=$(readlink "/proc/$1/ns/pid")
+  for other in /proc/[0-9]*; do
+    [ "$(readlink "$other/ns/pid" 2>/dev/null)" = "$space" ] &&
+      echo "${other#/proc/}"
+  done
+}
+
+parent() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
+
+freeze() {
+  local pid folder
+  pid=$(host_pid "${1:?}") || exit 1
+  if read -r folder 2>/dev/null <"$root/cgroup"; then
+    echo 1 >"$folder/lab$1/cgroup.freeze" || exit 1
+    say "host $1 is frozen by its cgroup"
+  else
+    # shellcheck disable=SC2046
+    kill -STOP $(host_processes "$pid")
+    say "host $1 is frozen by SIGSTOP"
+  fi
+}
+
+thaw() {
+  local pid folder
+  pid=$(host_pid "${1:?}") || exit 1
+  if read -r folder 2>/dev/null <"$root/cgroup"; then
+    echo 0 >"$folder/lab$1/cgroup.freeze"
+  else
+    # nsenter and unshare outside stop with what they wait for.
+    for pid in $(host_processes "$pid"); do
+      kill -CONT "$pid" "$(parent "$pid")" 2>/dev/null
+    done
+    return 0
+  fi
+}
+
 run_on() {
   local pid
   [ $# -ge 2 ] || die "exec wants a host's number and a command"
   pid=$(host_pid "$1") || exit 1
+  enter_cgroup "$1"
   shift
   # shellcheck disable=SC2046
   exec nsenter -t "$pid" $(user_flag) -m -u -n -p -- \
@@ -242,6 +383,7 @@ down() {
   # What was started and never said its number dies with its unshare.
   local job
   for job in $(jobs -p); do kill -9 "$job" 2>/dev/null; done
+  remove_cgroup
   rm -rf "$root"
   rmdir "$(dirname "$root")" 2>/dev/null
   return 0
@@ -250,11 +392,11 @@ down() {
 command=${1:-}
 [ $# = 0 ] || shift
 case $command in
-  up | fault | down) "$command" "$@" ;;
+  up | fault | power | boot | freeze | thaw | down) "$command" "$@" ;;
   exec) run_on "$@" ;;
   pid) host_pid "${1:?}" ;;
   dir) echo "$root/lab${1:?}" ;;
-  kill) host_pid "${1:?}" >/dev/null && end_of "$root/lab$1/pid" ;;
+  kill) end_host "${1:?}" ;;
   become-host) become_host "$@" ;;
   *) sed -n '2,/^set/s/^# \{0,1\}//p' "$self" >&2; exit 2 ;;
 esac

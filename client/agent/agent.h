@@ -393,6 +393,7 @@ class Agent {
   void NameTaken(const std::string& text);
   void AttendAnew(uint64_t incarnation, const std::string& why);
   void Redial(double jitter);
+  void TellTurnedAway(const StreamDown& down);
   void TellNobodyAnswers(bool refused);
 
   v1::Held HeldNow() const;
@@ -442,9 +443,13 @@ class Agent {
   Link link_ = Link::kDown;
   absl::Time redial_at_;
   absl::Duration redial_delay_;
+  // One that stands by has answered since the last Welcome.
+  bool leader_sought_ = false;
   absl::Time give_up_at_;  // While not attending.
   bool welcomed_ = false;  // Ever.
   std::string last_error_;
+  // Why the daemon itself last ended a stream that attended, told once.
+  std::string turned_away_;
   // What the first attempt failed with; told until one is welcomed.
   std::string first_error_;
   absl::Time name_taken_until_ = absl::InfiniteFuture();

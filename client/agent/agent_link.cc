@@ -68,6 +68,7 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
       std::max(FromProto(welcome.heartbeat_interval()), absl::Milliseconds(10));
   next_heartbeat_ = now_ + heartbeat_;
   redial_delay_ = limits_.redial_first;
+  leader_sought_ = false;
   name_taken_until_ = absl::InfiniteFuture();
   last_error_.clear();
   if (welcomed_) {
@@ -116,12 +117,28 @@ void Agent::On(const StreamDown& down) {
                       absl::FormatDuration(limits_.daemon_grace),
                       !living_.empty() ? ", the ranks run on" : ""));
   }
+  if (attended) TellTurnedAway(down);
   Refused(down);
   if (exit_.has_value()) return;
   if (!welcomed_) {
     TellNobodyAnswers(down.refusal.has_value() || down.stranger);
   }
   Redial(down.jitter);
+}
+
+// A daemon that cannot go on for now, with its disk full, say, does so again
+// and again until somebody helps it.
+void Agent::TellTurnedAway(const StreamDown& down) {
+  if (!down.refusal.has_value()) {
+    turned_away_.clear();
+  } else if (down.refusal->code() == v1::REFUSAL_CODE_UNSPECIFIED &&
+             last_error_ != turned_away_) {
+    turned_away_ = last_error_;
+    Tell(Report::Kind::kWarning,
+         absl::StrCat("the daemon cannot go on: ", last_error_,
+                      "; redialling for ",
+                      absl::FormatDuration(limits_.daemon_grace)));
+  }
 }
 
 // Keeps to one text, since each endpoint fails in words of its own and a line
@@ -138,7 +155,9 @@ void Agent::Redial(double jitter) {
   redial_at_ = std::min(
       now_ + redial_delay_ * (0.5 + 0.5 * std::clamp(jitter, 0.0, 1.0)),
       give_up_at_);
-  redial_delay_ = std::min(redial_delay_ * 2, limits_.redial_most);
+  redial_delay_ = std::min(
+      redial_delay_ * 2,
+      leader_sought_ ? 2 * limits_.redial_leader : limits_.redial_most);
 }
 
 void Agent::Refused(const StreamDown& down) {
@@ -169,6 +188,11 @@ void Agent::Refused(const StreamDown& down) {
     case v1::REFUSAL_CODE_INVALID:
     case v1::REFUSAL_CODE_LIMIT:
       return Leave(kExitRendezvous, last_error_);
+    // Another daemon leads, or is about to: it is found soon, or not at all.
+    case v1::REFUSAL_CODE_NOT_LEADER:
+      leader_sought_ = true;
+      redial_delay_ = std::min(redial_delay_, limits_.redial_leader);
+      return;
     // The job may be made later, a slow reader may catch up, and a stream that
     // was taken for the older one was ours all the same.
     case v1::REFUSAL_CODE_REDIALED:

@@ -60,8 +60,8 @@ void Agent::SayExited(const Living& rank, const RankEnded& ended) {
   exited.set_error_file(ended.error_file);
   if (running_.has_value()) {
     const bool killed = rank.stopping && ended.signal == SIGKILL;
-    exited.set_stopped_by_agent(
-        killed || (rank.signalled && ended.signal == preempt_signal_));
+    // However it ends: it was asked to, and some save and exit 0.
+    exited.set_stopped_by_agent(killed || rank.signalled);
     if (running_->exits.size() >= running_->ranks) return;
     running_->exits.push_back(exited);
   }

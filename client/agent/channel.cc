@@ -23,9 +23,11 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
   // Also how long one connection attempt may take.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
                    static_cast<int>(absl::ToInt64Milliseconds(patience)));
-  // Heartbeats are traffic enough; what counts here is the timeout, which the
-  // kernel applies to bytes that the other side does not acknowledge.
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 3600 * 1000);
+  // Heartbeats are traffic enough for a host that is gone: the kernel applies
+  // the timeout to bytes that the other side does not acknowledge. A daemon
+  // that is frozen acknowledges, and answers no ping; another one may lead by
+  // then.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 15 * 1000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10 * 1000);
   arguments.SetMaxReceiveMessageSize(
       static_cast<int>(Limits::world_bytes_max + (1 << 20)));

@@ -14,6 +14,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "client/agent/sweep.h"
 #include "daemon/security/digest.h"
 
 namespace rollcall {
@@ -22,8 +23,9 @@ namespace {
 // A socket's address holds 108 bytes with its closing zero.
 constexpr size_t kSocketPathMax = 107;
 constexpr char kSocketName[] = "/agent.sock";
-// One that is younger may be about to be locked.
+// One that is younger and has no socket yet may be about to be locked.
 constexpr time_t kSweptAfterSeconds = 60;
+constexpr absl::Duration kSweepPatience = absl::Milliseconds(500);
 
 Fd Lock(const std::string& folder) {
   Fd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -35,11 +37,13 @@ bool LeftBehind(const std::string& folder) {
   struct stat info;
   return lstat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
          info.st_uid == getuid() &&
-         time(nullptr) - info.st_mtime > kSweptAfterSeconds;
+         (time(nullptr) - info.st_mtime > kSweptAfterSeconds ||
+          access((folder + kSocketName).c_str(), F_OK) == 0);
 }
 
-// Removes what agents of this user left in `parent` that were killed. Nothing
-// of this may fail the agent that happens to come by.
+// Removes what agents of this user left in `parent` that were killed, and ends
+// their ranks, should the guard have been killed too. Nothing of this may fail
+// the agent that happens to come by.
 void SweepLeftovers(const std::string& parent, const std::string& prefix) {
   std::error_code ignored;
   for (std::filesystem::directory_iterator at(parent, ignored), end;
@@ -51,8 +55,12 @@ void SweepLeftovers(const std::string& parent, const std::string& prefix) {
     const std::string folder = at->path().string();
     if (!LeftBehind(folder)) continue;
     const Fd lock = Lock(folder);
+    if (!lock.open()) continue;
+    Kin ranks;
+    ranks.marker = absl::StrCat("ROLLCALL_SOCKET=", folder, kSocketName);
+    Sweep(ranks, kSweepPatience);
     std::error_code failed;
-    if (lock.open()) std::filesystem::remove_all(folder, failed);
+    std::filesystem::remove_all(folder, failed);
   }
 }
 

@@ -2,7 +2,8 @@
 // socket, and below it one folder a generation with what the ranks read.
 //
 // Whoever makes one removes those of its own user whose agents are gone without
-// a word: each living agent holds a lock on its folder.
+// a word, and ends what ranks of theirs are left: each living agent holds a
+// lock on its folder.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_RUN_FOLDER_H_

@@ -11,6 +11,7 @@
 #include "client/agent/channel.h"
 #include "client/agent/daemon_stream.h"
 #include "client/agent/endpoint_round.h"
+#include "client/agent/named_leader.h"
 #include "client/agent/node_checks.h"
 #include "client/agent/preparation.h"
 #include "client/agent/processes.h"
@@ -22,6 +23,7 @@
 #include "daemon/core/exit_codes.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/inbox.h"
+#include "daemon/server/wakeful.h"
 
 namespace rollcall {
 namespace {
@@ -95,8 +97,12 @@ class Session {
   NodeChecks checks_;
   std::unique_ptr<RankService> rank_service_;
   std::unique_ptr<DaemonStream> stream_;
+  const Wakeful wakeful_;
   uint64_t dial_ = 0;
   EndpointRound round_;
+  NamedLeader leader_;
+  // The latest dial was to one that leader_ named.
+  bool to_leader_ = false;
 
   std::optional<AgentResult> result_;
 };
@@ -147,7 +153,8 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
                   [this](RanksGone e) { Post(std::move(e)); }}),
       checks_(ForChecks(options_, *folder_),
               [this](ChecksDone e) { Post(std::move(e)); }),
-      round_(options_.endpoints.size()) {}
+      round_(options_.endpoints.size()),
+      leader_(options_.trust.insecure) {}
 
 AgentResult Session::Run() {
   Carry(agent_.Start());
@@ -201,9 +208,11 @@ void Session::Judge(AgentEvent& event) {
     if (from->message.has_welcome()) round_.Welcomed();
   } else if (auto* down = std::get_if<StreamDown>(&event)) {
     // While there is hope elsewhere, a stranger is as good as nobody.
-    if (!round_.Failed(down->stranger) && down->stranger) {
+    const bool hopeless = !to_leader_ && round_.Failed(down->stranger);
+    if (!hopeless && down->stranger) {
       down->status = absl::UnavailableError(down->status.message());
     }
+    if (down->refusal.has_value()) leader_.Hear(*down->refusal);
   }
 }
 
@@ -215,7 +224,10 @@ void Session::Do(const Dial&) {
         {dial, Down(absl::InvalidArgumentError("no endpoint is known"), {})});
     return;
   }
-  const std::string& endpoint = options_.endpoints[round_.Next()];
+  const std::optional<std::string> leader = leader_.Next();
+  to_leader_ = leader.has_value();
+  const std::string endpoint =
+      to_leader_ ? *leader : options_.endpoints[round_.Next()];
   // Its files may be on their way to being replaced: tried again.
   const auto verdict = std::make_shared<TrustVerdict>();
   auto channel =

@@ -16,6 +16,7 @@ int RunLaunchCommand(const LaunchFlags& flags);
 int RunJoinCommand(const JoinFlags& flags);
 int RunStatusCommand(const StatusFlags& flags);
 int RunStopCommand(const StopFlags& flags);
+int RunDrainCommand(const DrainFlags& flags);
 int RunTokenCommand(const TokenFlags& flags);
 int RunDaemonCommand(const DaemonFlags& flags);
 int RunVersionCommand(const VersionFlags& flags);

@@ -15,6 +15,7 @@
 #include "client/cli/place.h"
 #include "client/launch/daemon_child.h"
 #include "client/launch/launch_folder.h"
+#include "client/launch/spawn.h"
 #include "daemon/security/given_secrets.h"
 #include "daemon/security/kept_tokens.h"
 #include "daemon/server/server.h"
@@ -84,6 +85,7 @@ int RunDaemonCommand(const DaemonFlags& flags) {
   const pid_t launcher = getppid();
   // The pipe outlives its reader; a daemon has no children to pass this on to.
   signal(SIGPIPE, SIG_IGN);
+  if (!AwaitStart(flags.start_fd)) return kExitRendezvous;
   if (flags.ready_fd >= 0) fcntl(flags.ready_fd, F_SETFD, FD_CLOEXEC);
   PrepareGrpc();
   auto options = MakeOptions(flags);
@@ -99,7 +101,8 @@ int RunDaemonCommand(const DaemonFlags& flags) {
   if (end) Tell(flags.ready_fd, EndLine(*end));
   server->reset();
   // Nobody else is left to tidy up where the launcher has died.
-  if (end && getppid() != launcher) ForgetRun(flags.state, flags.ephemeral);
+  if (end && getppid() != launcher)
+    ForgetOrphanedRun(flags.state, flags.ephemeral);
   return 0;
 }
 

@@ -23,20 +23,27 @@ struct SettingsText {
   std::string nodes;
   std::string grow;
   std::string join_timeout;
+  std::string linger;
   uint32_t max_restarts = 0;
   CLI::Option* max_restarts_option = nullptr;
+  int requeue_exit_code = 0;
+  CLI::Option* requeue_option = nullptr;
 };
 
 // Everything that the parser writes into, in one place that does not move.
 struct Target {
   LaunchFlags launch;
   SettingsText launch_settings;
+  // As typed, of whichever command runs ranks.
+  std::string preempt_signal;
   JoinFlags join;
   SettingsText join_settings;
   JoinFlags agent;
   SettingsText agent_settings;
   StatusFlags status;
   StopFlags stop;
+  DrainFlags drain;
+  std::string drain_deadline;  // As typed.
   TokenFlags token;
   // As typed.
   std::string role = "worker";
@@ -45,7 +52,7 @@ struct Target {
   VersionFlags version;
 };
 
-void AddLocal(CLI::App& app, LocalFlags& to) {
+void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
   app.add_option("--name", to.name, "this node's name (default: its hostname)")
       ->type_name("NODE");
   app.add_option("--nproc-per-node", to.nproc_per_node,
@@ -67,6 +74,10 @@ void AddLocal(CLI::App& app, LocalFlags& to) {
                  "libnccl.so.2 to mint NCCL ids with (default: what CMD would "
                  "find)")
       ->type_name("PATH");
+  app.add_option("--preempt-signal", preempt_signal,
+                 "what every rank gets when it is to save and stop (default "
+                 "SIGTERM)")
+      ->type_name("SIGNAL");
 }
 
 void AddSettings(CLI::App& app, SettingsText& to) {
@@ -83,6 +94,16 @@ void AddSettings(CLI::App& app, SettingsText& to) {
   app.add_option("--join-timeout", to.join_timeout,
                  "how long to wait for missing nodes (default 10m)")
       ->type_name("TIME");
+  app.add_option("--linger", to.linger,
+                 "after a failure, leave living ranks and the daemon as they "
+                 "are\nfor so long (default: not at all)")
+      ->type_name("TIME");
+  to.requeue_option =
+      app.add_option("--requeue-exit-code", to.requeue_exit_code,
+                     "what a run that is stopped for requeue exits with "
+                     "(default 75)")
+          ->type_name("CODE")
+          ->check(CLI::Range(1, 255));
 }
 
 void AddTls(CLI::App& app, TlsFlags& to) {
@@ -98,8 +119,9 @@ void AddWhere(CLI::App& app, WhereFlags& to) {
                  "what the launcher printed; -: from stdin (or ROLLCALL_JOIN)")
       ->type_name("");
   app.add_option("--endpoint,--rdzv-endpoint", to.endpoint,
-                 "the daemon, with --job and the shared secret")
-      ->type_name("HOST:PORT");
+                 "the daemon, or all daemons of one etcd, with --job and the "
+                 "shared secret")
+      ->type_name("HOST:PORT,...");
   app.add_option("--job,--rdzv-id", to.job, "the job's name")->type_name("ID");
   app.add_option("--secret-file", to.secret_file,
                  "file with the shared secret; -: stdin (or ROLLCALL_SECRET)")
@@ -126,7 +148,7 @@ void AddLaunch(CLI::App& app, Target& to) {
                    "the job's name (default: made up)")
       ->type_name("ID");
   AddSettings(*launch, to.launch_settings);
-  AddLocal(*launch, to.launch.local);
+  AddLocal(*launch, to.launch.local, to.preempt_signal);
   launch
       ->add_option("--local-workers", to.launch.local_workers,
                    "start N more agents on this machine, to try things out")
@@ -162,14 +184,15 @@ void AddJoin(CLI::App& app, Target& to) {
                          "  rollcall join --endpoint H:P --job ID [flags] -- "
                          "CMD...");
   AddWhere(*join, to.join.where);
-  AddLocal(*join, to.join.local);
+  AddLocal(*join, to.join.local, to.preempt_signal);
   AddSettings(*join, to.join_settings);
   // What a launcher starts: the same, with a word about who it is.
   CLI::App* agent = app.add_subcommand("agent", "")->group("");
   AddWhere(*agent, to.agent.where);
-  AddLocal(*agent, to.agent.local);
+  AddLocal(*agent, to.agent.local, to.preempt_signal);
   AddSettings(*agent, to.agent_settings);
   agent->add_flag("--launcher", to.agent.launcher, "");
+  agent->add_option("--start-fd", to.agent.start_fd, "");
 }
 
 void AddToken(CLI::App& app, Target& to) {
@@ -210,6 +233,25 @@ void AddToken(CLI::App& app, Target& to) {
   for (CLI::App* one : token->get_subcommands({})) one->allow_extras();
 }
 
+void AddDrain(CLI::App& app, Target& to) {
+  CLI::App* drain = app.add_subcommand(
+      "drain",
+      "take a node out of a job for good, at a step boundary\n"
+      "  rollcall drain NODE [JOINSTRING | --job ID] [flags]");
+  drain->add_option("node", to.drain.node, "the node's name")->type_name("");
+  AddWhere(*drain, to.drain.where);
+  AddState(*drain, to.drain.where.state);
+  drain
+      ->add_option("--deadline", to.drain_deadline,
+                   "when its ranks are killed at the latest (default: linked "
+                   "ranks have until\ntheir next boundary, others the stop "
+                   "grace)")
+      ->type_name("TIME");
+  drain->add_option("--reason", to.drain.reason, "why, for log and status")
+      ->type_name("TEXT");
+  drain->add_flag("--json", to.drain.json, "as JSON");
+}
+
 void AddOthers(CLI::App& app, Target& to) {
   CLI::App* status = app.add_subcommand("status", "show a job's state");
   AddWhere(*status, to.status.where);
@@ -226,6 +268,7 @@ void AddOthers(CLI::App& app, Target& to) {
       ->check(CLI::Range(0, 255));
   stop->add_flag("--now", to.stop.now, "do not wait for the ranks to stop");
 
+  AddDrain(app, to);
   AddToken(app, to);
 
   CLI::App* version = app.add_subcommand("version", "show the version");
@@ -237,6 +280,7 @@ void AddOthers(CLI::App& app, Target& to) {
   daemon->add_option("--listen", to.daemon.listen, "");
   daemon->add_option("--settings", to.daemon.settings, "");
   daemon->add_option("--ready-fd", to.daemon.ready_fd, "");
+  daemon->add_option("--start-fd", to.daemon.start_fd, "");
   daemon->add_flag("--resume", to.daemon.resume, "");
   daemon->add_flag("--ephemeral", to.daemon.ephemeral, "");
   daemon->add_flag("--insecure", to.daemon.insecure, "");
@@ -290,9 +334,8 @@ absl::Status CheckExtras(const CLI::App& app, const CLI::App* command) {
     const std::vector<std::string> extras = app.remaining();
     if (extras.empty()) {
       return absl::InvalidArgumentError(
-          "expected a command: launch, join, status, stop, token or version; "
-          "see "
-          "`rollcall --help`");
+          "expected a command: launch, join, status, drain, stop, token or "
+          "version; see `rollcall --help`");
     }
     return Unknown(absl::StartsWith(extras[0], "-") ? "flag" : "command",
                    extras[0], CommandNames(app), "rollcall --help");
@@ -336,6 +379,14 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
     if (!timeout.ok()) return timeout.status();
     ToProto(*timeout, to.mutable_join_timeout());
   }
+  if (!text.linger.empty()) {
+    auto linger = ParseDurationFlag("--linger", text.linger);
+    if (!linger.ok()) return linger.status();
+    ToProto(*linger, to.mutable_linger());
+  }
+  if (!text.requeue_option->empty()) {
+    to.set_requeue_exit_code(text.requeue_exit_code);
+  }
   return absl::OkStatus();
 }
 
@@ -349,7 +400,12 @@ absl::Status CheckCommand(const std::string& name, const Words& words) {
   return advice.empty() ? absl::OkStatus() : absl::InvalidArgumentError(advice);
 }
 
-absl::Status CheckLocal(const LocalFlags& local) {
+absl::Status ReadLocal(const std::string& preempt_signal, LocalFlags& local) {
+  if (!preempt_signal.empty()) {
+    auto signal = ParseSignalFlag("--preempt-signal", preempt_signal);
+    if (!signal.ok()) return signal.status();
+    local.preempt_signal = *signal;
+  }
   uint32_t ranks = 0;
   if (local.nproc_per_node != "auto" &&
       (!absl::SimpleAtoi(local.nproc_per_node, &ranks) || ranks < 1 ||
@@ -373,7 +429,8 @@ absl::StatusOr<Invocation> Launch(const Words& words, Target& to) {
     return good;
   }
   LaunchFlags& launch = to.launch;
-  if (absl::Status good = CheckLocal(launch.local); !good.ok()) return good;
+  absl::Status read = ReadLocal(to.preempt_signal, launch.local);
+  if (!read.ok()) return read;
   if (!launch.job.empty()) {
     if (absl::Status good = AdmitJobId(launch.job); !good.ok()) return good;
   }
@@ -390,20 +447,21 @@ absl::StatusOr<Invocation> Launch(const Words& words, Target& to) {
   const uint32_t here = launch.local_workers + (launch.no_worker ? 0 : 1);
   launch.settings.set_nodes_min(here);
   launch.settings.set_nodes_max(here);
-  absl::Status read = ReadSettings(to.launch_settings, launch.settings);
+  read = ReadSettings(to.launch_settings, launch.settings);
   if (read.ok()) read = CheckTls(launch.tls);
   if (!read.ok()) return read;
   return Invocation(std::move(launch));
 }
 
 absl::StatusOr<Invocation> Join(const Words& words, JoinFlags& join,
-                                const SettingsText& settings) {
+                                const SettingsText& settings,
+                                const std::string& preempt_signal) {
   if (absl::Status good = CheckCommand("join", words); !good.ok()) {
     return good;
   }
-  if (absl::Status good = CheckLocal(join.local); !good.ok()) return good;
   join.command = words.command;
-  absl::Status read = ReadSettings(settings, join.settings);
+  absl::Status read = ReadLocal(preempt_signal, join.local);
+  if (read.ok()) read = ReadSettings(settings, join.settings);
   if (read.ok()) read = CheckTls(join.where.tls);
   if (!read.ok()) return read;
   join.join_timeout = settings.join_timeout;
@@ -451,23 +509,47 @@ absl::StatusOr<Invocation> Token(const CLI::App* verb, Target& to) {
   return Invocation(std::move(token));
 }
 
+absl::StatusOr<Invocation> Drain(Target& to) {
+  DrainFlags& drain = to.drain;
+  if (drain.node.empty()) {
+    return absl::InvalidArgumentError(
+        "which node? `rollcall drain NODE`; `rollcall status` names them");
+  }
+  if (absl::StartsWith(drain.node, "rc1.")) {
+    return absl::InvalidArgumentError(
+        "expected a node's name before the join string: `rollcall drain NODE "
+        "JOINSTRING`");
+  }
+  if (absl::Status good = AdmitNodeName(drain.node); !good.ok()) return good;
+  if (!to.drain_deadline.empty()) {
+    auto deadline = ParseDurationFlag("--deadline", to.drain_deadline);
+    if (!deadline.ok()) return deadline.status();
+    drain.deadline = *deadline;
+  }
+  return Invocation(std::move(drain));
+}
+
 absl::StatusOr<Invocation> Build(const std::string& command, const Words& words,
                                  Target& to) {
   if (command == "launch") return Launch(words, to);
-  if (command == "join") return Join(words, to.join, to.join_settings);
+  if (command == "join") {
+    return Join(words, to.join, to.join_settings, to.preempt_signal);
+  }
   if (command == "agent") {
     to.agent.started_by_launcher = true;
-    return Join(words, to.agent, to.agent_settings);
+    return Join(words, to.agent, to.agent_settings, to.preempt_signal);
   }
   if (words.has_command) {
     return absl::InvalidArgumentError(absl::StrCat(
         "`rollcall ", command, "` runs no command; leave out what follows --"));
   }
-  for (const TlsFlags* tls : {&to.status.where.tls, &to.stop.where.tls}) {
+  for (const TlsFlags* tls :
+       {&to.status.where.tls, &to.stop.where.tls, &to.drain.where.tls}) {
     if (absl::Status good = CheckTls(*tls); !good.ok()) return good;
   }
   if (command == "status") return Invocation(std::move(to.status));
   if (command == "stop") return Invocation(std::move(to.stop));
+  if (command == "drain") return Drain(to);
   if (command == "daemon") return Invocation(std::move(to.daemon));
   return Invocation(to.version);
 }

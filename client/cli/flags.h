@@ -29,6 +29,8 @@ struct LocalFlags {
   bool once = false;
   bool json = false;
   std::string nccl_lib;
+  // What plain ranks get when they are to save and stop.
+  int preempt_signal = 15;
 };
 
 // Files of the user's own PKI.
@@ -80,6 +82,8 @@ struct JoinFlags {
   // Of the hidden command `agent` only: started by a launcher, as its own.
   bool started_by_launcher = false;
   bool launcher = false;
+  // See StartGate; -1: nothing holds it back.
+  int start_fd = -1;
 };
 
 struct StatusFlags {
@@ -92,6 +96,14 @@ struct StopFlags {
   WhereFlags where;
   int exit_code = 143;
   bool now = false;
+};
+
+struct DrainFlags {
+  WhereFlags where;
+  std::string node;
+  absl::Duration deadline = absl::InfiniteDuration();
+  std::string reason;
+  bool json = false;
 };
 
 struct TokenFlags {
@@ -115,6 +127,8 @@ struct DaemonFlags {
   std::string listen;
   std::string settings;  // JSON of JobSettings.
   int ready_fd = -1;
+  // As JoinFlags has it.
+  int start_fd = -1;
   bool resume = false;
   bool ephemeral = false;
 };
@@ -130,7 +144,7 @@ struct HelpText {
 
 using Invocation =
     std::variant<HelpText, VersionFlags, LaunchFlags, JoinFlags, StatusFlags,
-                 StopFlags, TokenFlags, DaemonFlags>;
+                 StopFlags, DrainFlags, TokenFlags, DaemonFlags>;
 
 // Adds what the environment has given.
 void Fill(Invocation& invocation, const GivenSecrets& given);

@@ -10,6 +10,7 @@
 #include "client/facts/facts.h"
 #include "client/launch/job_text.h"
 #include "client/launch/live_line.h"
+#include "client/launch/spawn.h"
 #include "daemon/core/durations.h"
 #include "daemon/security/digest.h"
 
@@ -95,6 +96,7 @@ void PrintResult(const AgentResult& result) {
 }  // namespace
 
 int RunJoinCommand(const JoinFlags& flags) {
+  if (!AwaitStart(flags.start_fd)) return kExitRendezvous;
   auto address = JobToJoin(flags.where, v1::ROLE_WORKER);
   if (!address.ok()) return Fail(address.status());
   auto node = NodeName(flags.local.name);
@@ -119,6 +121,7 @@ int RunJoinCommand(const JoinFlags& flags) {
   options.nccl_library = flags.local.nccl_lib;
   options.output_to_stderr = flags.local.json;
   options.once = flags.local.once;
+  options.preempt_signal = flags.local.preempt_signal;
   options.report = [&teller](const Report& report) { teller.Tell(report); };
   PrepareGrpc();
   const AgentResult result = RunAgent(std::move(options));

@@ -1,4 +1,6 @@
 // `rollcall launch`: turns flags into what the supervisor needs.
+#include "client/launch/launch.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -6,11 +8,13 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
+#include "client/cli/digest.h"
 #include "client/cli/place.h"
 #include "client/launch/launch_folder.h"
-#include "client/launch/supervisor.h"
+#include "client/launch/start_plan.h"
 #include "daemon/core/durations.h"
 #include "daemon/core/limits.h"
+#include "daemon/journal/etcd_place.h"
 #include "daemon/security/digest.h"
 #include "daemon/security/given_secrets.h"
 #include "daemon/security/join_string.h"
@@ -35,6 +39,9 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags) {
     add("--hosts-file", local.hosts_file);
   }
   if (local.once) to.push_back("--once");
+  if (local.preempt_signal != LocalFlags().preempt_signal) {
+    add("--preempt-signal", absl::StrCat(local.preempt_signal));
+  }
   if (local.json) to.push_back("--json");
   return to;
 }
@@ -44,7 +51,9 @@ v1::JobSettings Settings(const LaunchFlags& flags, const std::string& node) {
   const Limits limits;
   v1::JobSettings settings = flags.settings;
   ToProto(limits.stop_grace, settings.mutable_stop_grace());
-  settings.set_requeue_exit_code(limits.requeue_exit_code);
+  if (!settings.has_requeue_exit_code()) {
+    settings.set_requeue_exit_code(limits.requeue_exit_code);
+  }
   if (!node.empty()) settings.add_expected_nodes(node);
   const uint32_t named =
       std::min<uint32_t>(flags.local_workers, Limits::expected_nodes_max - 1);
@@ -82,7 +91,14 @@ absl::Status CheckWire(const WireOptions& wire) {
 }  // namespace
 
 int RunLaunchCommand(const LaunchFlags& flags) {
+  if (EtcdPlace::Means(flags.state)) {
+    return Fail(absl::InvalidArgumentError(
+        "a launcher keeps its state in a folder: expected --state DIR; for "
+        "state in etcd start several `rollcalld --state etcd://...`, and "
+        "`rollcall join --endpoint H:P,H:P,H:P` on every node"));
+  }
   LaunchOptions options;
+  options.job_made_up = flags.job.empty();
   options.ephemeral = flags.job.empty() && flags.state.empty();
   options.job =
       flags.job.empty()
@@ -123,6 +139,7 @@ int RunLaunchCommand(const LaunchFlags& flags) {
   options.local_workers = flags.local_workers;
   options.agent_flags = AgentFlags(flags);
   options.command = flags.command;
+  options.command_digest = absl::BytesToHexString(CommandDigest(flags.command));
   options.environment = PlainEnvironment();
   options.json = flags.local.json;
   PrepareGrpc();

@@ -45,6 +45,7 @@ int Run(const LaunchFlags& flags) { return RunLaunchCommand(flags); }
 int Run(const JoinFlags& flags) { return RunJoinCommand(flags); }
 int Run(const StatusFlags& flags) { return RunStatusCommand(flags); }
 int Run(const StopFlags& flags) { return RunStopCommand(flags); }
+int Run(const DrainFlags& flags) { return RunDrainCommand(flags); }
 int Run(const TokenFlags& flags) { return RunTokenCommand(flags); }
 int Run(const DaemonFlags& flags) { return RunDaemonCommand(flags); }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/launch/addresses.h"
 #include "client/launch/launch_folder.h"
 #include "daemon/core/admission.h"
@@ -24,6 +25,8 @@ extern char** environ;
 
 namespace rollcall {
 namespace {
+
+constexpr size_t kEndpointsMax = 16;
 
 Trust TrustOf(const WhereFlags& where) {
   Trust trust;
@@ -81,8 +84,17 @@ absl::StatusOr<JobAddress> FromEndpoint(const WhereFlags& where,
         "--tls-ca goes with a join string, which has the token; --endpoint is "
         "for a shared secret");
   }
-  const auto endpoint = ParseHostPort(where.endpoint);
-  if (!endpoint.ok()) return endpoint.status();
+  JobAddress address;
+  for (const absl::string_view text : absl::StrSplit(where.endpoint, ',')) {
+    const auto endpoint = ParseHostPort(text);
+    if (!endpoint.ok()) return endpoint.status();
+    address.endpoints.push_back(FormatHostPort(*endpoint));
+  }
+  if (address.endpoints.size() > kEndpointsMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--endpoint: expected at most ", kEndpointsMax,
+                     " of HOST:PORT, got ", address.endpoints.size()));
+  }
   const auto secret = GivenSecret(where.secret_file, where.given.secret);
   if (!secret.ok()) return secret.status();
   if (!secret->has_value()) {
@@ -91,8 +103,6 @@ absl::StatusOr<JobAddress> FromEndpoint(const WhereFlags& where,
         "ROLLCALL_SECRET in the environment; without one, give the join string "
         "that the launcher printed");
   }
-  JobAddress address;
-  address.endpoints = {FormatHostPort(*endpoint)};
   address.job = where.job;
   address.token = (*secret)->Token(role);
   const auto authority = Authority::FromSecret(**secret);

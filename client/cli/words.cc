@@ -1,5 +1,6 @@
 #include "client/cli/words.h"
 
+#include <signal.h>
 #include <string.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {
@@ -46,6 +48,21 @@ std::string WithDashes(std::string word) {
 std::string BaseName(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
+
+struct NamedSignal {
+  const char* name;
+  int number;
+};
+// Those that a scheduler or a person might choose.
+constexpr NamedSignal kSignals[] = {
+    {"HUP", SIGHUP},   {"INT", SIGINT},     {"QUIT", SIGQUIT},
+    {"ABRT", SIGABRT}, {"USR1", SIGUSR1},   {"USR2", SIGUSR2},
+    {"PIPE", SIGPIPE}, {"ALRM", SIGALRM},   {"TERM", SIGTERM},
+    {"CHLD", SIGCHLD}, {"CONT", SIGCONT},   {"TSTP", SIGTSTP},
+    {"TTIN", SIGTTIN}, {"TTOU", SIGTTOU},   {"URG", SIGURG},
+    {"XCPU", SIGXCPU}, {"XFSZ", SIGXFSZ},   {"VTALRM", SIGVTALRM},
+    {"PROF", SIGPROF}, {"WINCH", SIGWINCH}, {"IO", SIGIO},
+    {"PWR", SIGPWR},   {"SYS", SIGSYS}};
 
 }  // namespace
 
@@ -107,6 +124,26 @@ absl::StatusOr<absl::Duration> ParseDurationFlag(const std::string& flag,
         flag, " takes a duration such as 30s, 10m or 1h30m, not '", text, "'"));
   }
   return duration;
+}
+
+absl::StatusOr<int> ParseSignalFlag(const std::string& flag,
+                                    const std::string& text) {
+  const std::string word = absl::AsciiStrToUpper(text);
+  const std::string name(absl::StripPrefix(word, "SIG"));
+  int number = 0;
+  for (const NamedSignal& one : kSignals) {
+    if (name == one.name) number = one.number;
+  }
+  if (number == 0 && !absl::SimpleAtoi(text, &number)) number = 0;
+  // Those two reach no handler.
+  const bool good = number >= 1 && number <= SIGRTMAX && number != SIGKILL &&
+                    number != SIGSTOP;
+  if (good) return number;
+  return absl::InvalidArgumentError(absl::StrCat(
+      flag,
+      " takes a signal that a process can handle, such as TERM, SIGUSR1 "
+      "or 10, not '",
+      text, "'"));
 }
 
 absl::StatusOr<NodeCount> ParseNodes(const std::string& text) {

@@ -40,6 +40,11 @@ std::optional<std::string> Nearest(const std::string& word,
 absl::StatusOr<absl::Duration> ParseDurationFlag(const std::string& flag,
                                                  const std::string& text);
 
+// `TERM`, `SIGTERM`, `15`: a signal that a process may handle. INVALID_ARGUMENT
+// names the flag.
+absl::StatusOr<int> ParseSignalFlag(const std::string& flag,
+                                    const std::string& text);
+
 struct NodeCount {
   uint32_t min = 0;
   uint32_t max = 0;

@@ -1,10 +1,13 @@
 #include "client/launch/admin_client.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/call_status.h"
 #include "client/agent/channel.h"
+#include "client/agent/named_leader.h"
 #include "daemon/security/token.h"
 
 namespace rollcall {
@@ -15,12 +18,29 @@ void Authorize(const v1::JoinToken& token, grpc::ClientContext& context) {
                       absl::StrCat("Bearer ", TokenText(token)));
 }
 
+// Endpoints to try: those given, and those of leaders that are named on the
+// way.
+constexpr size_t kTriesMax = 80;
+
+// What a daemon that stands by says of the leader, to be dialled as NamedLeader
+// has it.
+NamedLeader LeaderOf(const grpc::Status& status, bool loopback_only) {
+  NamedLeader leader(loopback_only);
+  v1::Refusal refusal;
+  if (!status.ok() && refusal.ParseFromString(status.error_details())) {
+    leader.Hear(refusal);
+  }
+  return leader;
+}
+
 }  // namespace
 
 template <typename Response, typename Call>
 absl::StatusOr<Response> AdminClient::Try(absl::Duration timeout, Call call) {
   absl::Status last = absl::UnavailableError("no endpoint is known");
-  for (std::string& endpoint : address_.endpoints) {
+  std::vector<std::string> tries = address_.endpoints;
+  for (size_t i = 0; i < tries.size(); ++i) {
+    const std::string endpoint = tries[i];
     const auto verdict = std::make_shared<TrustVerdict>();
     auto channel = MakeChannel(endpoint, address_.trust, verdict);
     if (!channel.ok()) return channel.status();
@@ -28,11 +48,19 @@ absl::StatusOr<Response> AdminClient::Try(absl::Duration timeout, Call call) {
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     Authorize(address_.token, context);
     Response response;
-    const absl::Status called = CallStatus(
-        endpoint, call(*v1::Admin::NewStub(*channel), context, response));
+    const grpc::Status status =
+        call(*v1::Admin::NewStub(*channel), context, response);
+    const absl::Status called = CallStatus(endpoint, status);
     if (called.ok()) {
-      std::swap(endpoint, address_.endpoints.front());
+      PutFirst(endpoint);
       return response;
+    }
+    NamedLeader leader = LeaderOf(status, address_.trust.insecure);
+    while (const std::optional<std::string> named = leader.Next()) {
+      const bool tried =
+          std::count(tries.begin(), tries.begin() + i + 1, *named) > 0;
+      if (tried || tries.size() >= kTriesMax) continue;
+      tries.insert(tries.begin() + i + 1, *named);
     }
     const absl::Status known = verdict->status();
     // A stranger at one of its addresses says nothing of the others.
@@ -47,6 +75,18 @@ absl::StatusOr<Response> AdminClient::Try(absl::Duration timeout, Call call) {
     }
   }
   return last;
+}
+
+void AdminClient::PutFirst(const std::string& endpoint) {
+  std::vector<std::string>& all = address_.endpoints;
+  const auto at = std::find(all.begin(), all.end(), endpoint);
+  if (at != all.end()) {
+    std::rotate(all.begin(), at, at + 1);
+  } else {
+    all.insert(all.begin(), endpoint);
+  }
+  // One that was named, and is in the way of none of those given.
+  if (all.size() > kTriesMax) all.pop_back();
 }
 
 absl::StatusOr<v1::JobStatus> AdminClient::Status(absl::Duration timeout) {
@@ -66,6 +106,16 @@ absl::StatusOr<v1::StopResponse> AdminClient::Stop(v1::StopRequest request,
       timeout, [&](v1::Admin::Stub& stub, grpc::ClientContext& context,
                    v1::StopResponse& response) {
         return stub.Stop(&context, request, &response);
+      });
+}
+
+absl::StatusOr<v1::DrainResponse> AdminClient::Drain(v1::DrainRequest request,
+                                                     absl::Duration timeout) {
+  request.set_job(address_.job);
+  return Try<v1::DrainResponse>(
+      timeout, [&](v1::Admin::Stub& stub, grpc::ClientContext& context,
+                   v1::DrainResponse& response) {
+        return stub.Drain(&context, request, &response);
       });
 }
 

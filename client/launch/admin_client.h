@@ -38,12 +38,16 @@ class AdminClient {
   explicit AdminClient(JobAddress address) : address_(std::move(address)) {}
 
   // Endpoints are tried in turn, each for at most `timeout`, the one that
-  // answered last first. Errors name the endpoint; codes as admin.proto says,
-  // and UNAVAILABLE where none answers.
+  // answered last first, and after one that stands by the leader that it names.
+  // Errors name the endpoint; codes as admin.proto says, and UNAVAILABLE where
+  // none answers.
   absl::StatusOr<v1::JobStatus> Status(absl::Duration timeout);
   // Safe to retry.
   absl::StatusOr<v1::StopResponse> Stop(v1::StopRequest request,
                                         absl::Duration timeout);
+  // Safe to retry.
+  absl::StatusOr<v1::DrainResponse> Drain(v1::DrainRequest request,
+                                          absl::Duration timeout);
   // Not safe to retry: each call makes a token.
   absl::StatusOr<v1::CreateTokenResponse> CreateToken(
       v1::CreateTokenRequest request, absl::Duration timeout);
@@ -60,6 +64,8 @@ class AdminClient {
  private:
   template <typename Response, typename Call>
   absl::StatusOr<Response> Try(absl::Duration timeout, Call call);
+  // It answered: it is tried first from now on.
+  void PutFirst(const std::string& endpoint);
 
   JobAddress address_;
 };

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <google/protobuf/util/json_util.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -12,18 +14,33 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "client/launch/spawn.h"
+#include "daemon/server/clock.h"
 
 namespace rollcall {
 namespace {
 
 constexpr size_t kDeathsMax = 5;
 constexpr absl::Duration kDeathsWithin = absl::Seconds(30);
+constexpr absl::Duration kServedWell = absl::Seconds(1);
 constexpr absl::Duration kRestartFirst = absl::Milliseconds(50);
 // A line holds an End with its causes' stderr tails, in hex.
 constexpr size_t kLineMax = 4 << 20;
 
 }  // namespace
+
+std::optional<absl::Time> DaemonDeaths::Another(absl::Time now,
+                                                absl::Duration served) {
+  if (served >= kServedWell) {
+    early_.clear();
+    return now;
+  }
+  early_.push_back(now);
+  while (now - early_.front() > kDeathsWithin) early_.pop_front();
+  if (early_.size() >= kDeathsMax) return std::nullopt;
+  // The first time at once, then doubled.
+  if (early_.size() == 1) return now;
+  return now + kRestartFirst * (1 << (early_.size() - 1));
+}
 
 DaemonChild::DaemonChild(DaemonChildOptions options)
     : options_(std::move(options)) {}
@@ -31,6 +48,27 @@ DaemonChild::DaemonChild(DaemonChildOptions options)
 DaemonChild::~DaemonChild() { CloseFd(); }
 
 absl::Status DaemonChild::Start() { return Spawn(false); }
+
+absl::Status DaemonChild::Resume(int port) {
+  port_ = port;
+  return Spawn(true);
+}
+
+void DaemonChild::Adopt(KnownProcess daemon, int port) {
+  id_ = daemon.id();
+  pid_ = daemon.pid();
+  port_ = port;
+  listened_ = true;
+  // Since before; how long, nobody has written down.
+  listens_since_ = MonotonicNow();
+  adopted_ = std::move(daemon);
+}
+
+void DaemonChild::Kill(int signal) const {
+  if (adopted_) return adopted_->Kill(signal);
+  // Our child until we reap it.
+  if (pid_ > 0) kill(pid_, signal);
+}
 
 absl::Status DaemonChild::Restart() {
   restart_at_ = absl::InfiniteFuture();
@@ -46,7 +84,7 @@ absl::Status DaemonChild::Spawn(bool resume) {
   CloseFd();
   fd_ = fds[0];
   fcntl(fd_, F_SETFL, O_NONBLOCK);
-  heard_port_ = false;
+  listens_since_ = absl::InfiniteFuture();
   partial_.clear();
 
   std::string settings;
@@ -76,16 +114,18 @@ absl::Status DaemonChild::Spawn(bool resume) {
         absl::StrCat("ROLLCALL_SECRET=", options_.secret_text));
   }
   spawn.log_file = options_.log_file;
-  spawn.inherited_fd = fds[1];
-  auto pid = SpawnSelf(spawn);
+  spawn.inherited_fds = {fds[1]};
+  const absl::Status held = gate_.HoldBack(spawn);
+  absl::StatusOr<pid_t> pid = held.ok() ? SpawnSelf(spawn) : held;
   close(fds[1]);
   if (!pid.ok()) return pid.status();
   pid_ = *pid;
+  id_ = IdOf(pid_);
   return absl::OkStatus();
 }
 
 bool DaemonChild::Read() {
-  const bool before = heard_port_;
+  const bool before = listens_since_ != absl::InfiniteFuture();
   char block[4096];
   for (;;) {
     const ssize_t got = read(fd_, block, sizeof(block));
@@ -101,7 +141,7 @@ bool DaemonChild::Read() {
       partial_.erase(0, end + 1);
     }
   }
-  return heard_port_ && !before;
+  return !before && listens_since_ != absl::InfiniteFuture();
 }
 
 void DaemonChild::Hear(const std::string& line) {
@@ -109,7 +149,8 @@ void DaemonChild::Hear(const std::string& line) {
   if (absl::StartsWith(line, "port ") &&
       absl::SimpleAtoi(line.substr(5), &port)) {
     port_ = port;
-    heard_port_ = true;
+    listened_ = true;
+    listens_since_ = MonotonicNow();
   }
   if (absl::StartsWith(line, "end ")) {
     v1::End end;
@@ -119,21 +160,19 @@ void DaemonChild::Hear(const std::string& line) {
   }
 }
 
-bool DaemonChild::Died(absl::Time now) {
+bool DaemonChild::Died(absl::Time now, std::optional<v1::End> end) {
   // What it said last is still in the pipe.
   if (fd_ >= 0) Read();
   CloseFd();
   pid_ = -1;
+  adopted_.reset();
+  if (!end_) end_ = std::move(end);
   if (end_) return true;
-  if (port_ == 0) return false;
-  deaths_.push_back(now);
-  while (now - deaths_.front() > kDeathsWithin) deaths_.pop_front();
-  if (deaths_.size() >= kDeathsMax) return false;
-  // The first time at once, then doubled.
-  restart_at_ =
-      now + (deaths_.size() == 1 ? absl::ZeroDuration()
-                                 : kRestartFirst * (1 << (deaths_.size() - 1)));
-  return true;
+  if (!listened_) return false;
+  const std::optional<absl::Time> another =
+      deaths_.Another(now, now - std::min(now, listens_since_));
+  restart_at_ = another.value_or(absl::InfiniteFuture());
+  return another.has_value();
 }
 
 void DaemonChild::CloseFd() {

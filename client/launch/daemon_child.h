@@ -1,5 +1,7 @@
 // DaemonChild: the daemon as the launcher's child: started, listened to over a
-// pipe, and started again on its port when it has died.
+// pipe, and started again on its port when it has died. One that an earlier
+// launcher has started is taken back: it is watched and ended the same way, but
+// its pipe and its exit code went with its parent.
 //
 // The pipe (`--ready-fd`) carries lines from the daemon: `port N` once it
 // listens, and `end HEX`, a serialized End, when the job has ended. No secret
@@ -20,9 +22,26 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client/launch/addresses.h"
+#include "client/launch/known_process.h"
+#include "client/launch/spawn.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
+
+// Whether a daemon that has died is worth another start, and when.
+//
+// One that served for a while was killed by something from outside, and as
+// often as that may happen, it is started again at once. One that dies as soon
+// as it serves, or before, dies of what it finds there, its journal or what all
+// agents tell it at once: 5 such deaths in a row within 30 s are enough.
+class DaemonDeaths {
+ public:
+  // `served`: how long it has listened. When to start another; nothing: never.
+  std::optional<absl::Time> Another(absl::Time now, absl::Duration served);
+
+ private:
+  std::deque<absl::Time> early_;  // The deaths since one served for a while.
+};
 
 struct DaemonChildOptions {
   std::string job;
@@ -46,24 +65,39 @@ class DaemonChild {
   DaemonChild(const DaemonChild&) = delete;
   DaemonChild& operator=(const DaemonChild&) = delete;
 
-  // The first start: a new run.
+  // The first start: a new run. Like Restart, holds the daemon back until
+  // Release: who it is should be written down before.
   absl::Status Start();
+  // The first start: goes on with the journaled run on the port that it had.
+  absl::Status Resume(int port);
+  // Instead of a start.
+  void Adopt(KnownProcess daemon, int port);
+  // Lets a started daemon begin.
+  void Release() { gate_.Open(); }
 
   // Reads what the pipe has. True: it has begun to listen.
   bool Read();
 
-  // It was reaped. Where the job has not ended it is to be started again, after
-  // restart_at; false: it has died too often (5 times in 30 s), or has never
-  // listened.
-  bool Died(absl::Time now);
+  // It was reaped, or an adopted one has ended, and `end` is how the job did
+  // where the pipe could not say it. Where the job has not ended it is to be
+  // started again, after restart_at; false: it has died too often, or none has
+  // ever listened.
+  bool Died(absl::Time now, std::optional<v1::End> end);
   // When Restart is due; InfiniteFuture: not.
   absl::Time restart_at() const { return restart_at_; }
   void CancelRestart() { restart_at_ = absl::InfiniteFuture(); }
   // Goes on with the journaled run on the same port.
   absl::Status Restart();
 
+  void Kill(int signal) const;
+
   // -1: none runs.
   pid_t pid() const { return pid_; }
+  // {}: none runs.
+  ProcessId id() const { return pid_ > 0 ? id_ : ProcessId{}; }
+  // The one that runs is not our child: to be polled for its end; -1: it is.
+  int exit_fd() const { return adopted_ ? adopted_->fd() : -1; }
+  bool listened() const { return listened_; }
   // To be polled; -1: nothing to read.
   int fd() const { return fd_; }
   // 0: it has not listened yet.
@@ -77,13 +111,18 @@ class DaemonChild {
 
   const DaemonChildOptions options_;
   pid_t pid_ = -1;
+  ProcessId id_;
+  std::optional<KnownProcess> adopted_;
+  StartGate gate_;
   int fd_ = -1;
   int port_ = 0;
-  bool heard_port_ = false;  // From the one that runs now.
+  bool listened_ = false;  // Any that we have had.
+  // Since when the one that runs now has listened.
+  absl::Time listens_since_ = absl::InfiniteFuture();
   std::string partial_;
   std::optional<v1::End> end_;
   absl::Time restart_at_ = absl::InfiniteFuture();
-  std::deque<absl::Time> deaths_;
+  DaemonDeaths deaths_;
 };
 
 // The daemon's side of the pipe.

@@ -73,20 +73,7 @@ absl::StatusOr<std::unique_ptr<LaunchFolder>> LaunchFolder::Open(
     close(fd);
     return failed;
   }
-  std::unique_ptr<LaunchFolder> folder(new LaunchFolder(path, fd));
-  auto running = ReadRunningJob(path);
-  if (running.ok() && IsLivingDaemon(running->daemon_pid)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("job ", running->job,
-                     " still runs: its launcher has died, its daemon "
-                     "is process ",
-                     running->daemon_pid,
-                     "; look at it with `rollcall "
-                     "status --job ",
-                     running->job, "`, end it with `rollcall stop --job ",
-                     running->job, "`"));
-  }
-  return folder;
+  return std::unique_ptr<LaunchFolder>(new LaunchFolder(path, fd));
 }
 
 LaunchFolder::LaunchFolder(std::string path, int lock_fd)
@@ -189,17 +176,36 @@ void ForgetRun(const std::string& folder, bool all) {
     return;
   }
   fs::remove(folder + kRunningFile, ignored);
+  fs::remove(folder + kLaunchFile, ignored);
   fs::remove(folder + kAdminTokenFile, ignored);
   fs::remove(folder + kWorkerTokenFile, ignored);
 }
 
+void ForgetOrphanedRun(const std::string& folder, bool all) {
+  // Held meanwhile, so that no launcher begins with half of it.
+  const auto held = LaunchFolder::Open(folder);
+  if (held.ok()) return ForgetRun(folder, all);
+  std::error_code ignored;
+  fs::remove(folder + kRunningFile, ignored);
+}
+
+bool IsRunKnown(const std::string& folder) {
+  std::error_code ignored;
+  return fs::exists(folder + kRunningFile, ignored);
+}
+
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
+  return ReadUpTo(path, kSmallFileMax);
+}
+
+absl::StatusOr<std::string> ReadUpTo(const std::string& path,
+                                     size_t bytes_max) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     return absl::UnavailableError(
         absl::StrCat("cannot read ", path, ": ", strerror(errno)));
   }
-  std::string text(kSmallFileMax, '\0');
+  std::string text(bytes_max, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(file.gcount()));
   return text;

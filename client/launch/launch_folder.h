@@ -31,8 +31,8 @@ struct RunningJob {
 class LaunchFolder {
  public:
   // Makes the folder where it is missing, and locks it. FAILED_PRECONDITION: it
-  // is not ours alone (MakePrivateFolder), another launcher has it, or the
-  // daemon of an earlier one still runs; says which process, and what to do.
+  // is not ours alone (MakePrivateFolder), or another launcher has it; says
+  // which process, and what to do.
   static absl::StatusOr<std::unique_ptr<LaunchFolder>> Open(
       const std::string& path);
   // Gives the lock back.
@@ -60,12 +60,22 @@ std::vector<RunningJob> RunningJobs(const std::string& root);
 // Whether a process is a daemon that this binary started.
 bool IsLivingDaemon(int pid);
 
-// After a run: removes where it was found and its tokens, or with `all` the
-// whole folder.
+// After a run: removes where it was found, what its launcher wrote down and its
+// tokens, or with `all` the whole folder.
 void ForgetRun(const std::string& folder, bool all);
+// The same by a daemon whose launcher has died. Where another launcher has the
+// folder by now, the rest is left to it: a missing `daemon.json` tells it that
+// the daemon came to an orderly end.
+void ForgetOrphanedRun(const std::string& folder, bool all);
+// Whether `daemon.json` is there.
+bool IsRunKnown(const std::string& folder);
+
+// What a launcher writes down of itself; see launch_record.h.
+inline constexpr char kLaunchFile[] = "/launch.json";
 
 // 1 MiB at most. Errors name the path and the system's reason.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
+absl::StatusOr<std::string> ReadUpTo(const std::string& path, size_t bytes_max);
 // Its last lines, for a message; empty where there is nothing.
 std::string LastLines(const std::string& path, size_t lines);
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "client/facts/facts.h"
 #include "daemon/security/identity.h"
 #include "daemon/security/join_string.h"
@@ -45,9 +47,26 @@ absl::StatusOr<LaunchWire> LaunchWire::Make(const std::string& folder,
                                             WireOptions options) {
   absl::StatusOr<Trust> trust = TrustFor(folder, options);
   if (!trust.ok()) return trust.status();
-  absl::StatusOr<KeptTokens> tokens = KeptTokens::Renew(folder, options.secret);
-  if (!tokens.ok()) return tokens.status();
-  return LaunchWire{std::move(options), *std::move(tokens), *std::move(trust)};
+  return LaunchWire{std::move(options), {}, *std::move(trust)};
+}
+
+absl::Status LaunchWire::TakeTokens(const std::string& folder, bool goes_on) {
+  absl::StatusOr<KeptTokens> taken =
+      goes_on ? KeptTokens::Keep(folder)
+              : KeptTokens::Renew(folder, options.secret);
+  if (!taken.ok()) return taken.status();
+  tokens = *std::move(taken);
+  return absl::OkStatus();
+}
+
+std::string LaunchWire::Describe() const {
+  if (options.insecure) return "--insecure";
+  if (!options.tls.empty()) {
+    return absl::StrCat("--tls-cert ", options.tls.cert_file);
+  }
+  return absl::StrCat(options.secret ? "a shared secret" : "a CA of its own",
+                      " (", absl::BytesToHexString(trust.pin.substr(0, 4)),
+                      ")");
 }
 
 std::vector<std::string> LaunchWire::DaemonFlags() const {

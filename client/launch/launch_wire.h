@@ -33,10 +33,16 @@ struct LaunchWire {
   // How everybody on this machine knows the daemon.
   Trust trust;
 
-  // Makes the tokens anew and the CA where there is none, in `folder`.
-  // FAILED_PRECONDITION: a file cannot be read, written or understood; named.
+  // Makes the CA where there is none, in `folder`; the tokens are still to be
+  // taken. Errors of both are FAILED_PRECONDITION: a file cannot be read,
+  // written or understood; named.
   static absl::StatusOr<LaunchWire> Make(const std::string& folder,
                                          WireOptions options);
+  // Those of the run that goes on, or fresh ones for a new run.
+  absl::Status TakeTokens(const std::string& folder, bool goes_on);
+
+  // How it is closed, in words; what differs is closed otherwise.
+  std::string Describe() const;
 
   // What `rollcall daemon` and `rollcall agent` are told; nothing secret.
   std::vector<std::string> DaemonFlags() const;

@@ -1,5 +1,6 @@
 #include "client/launch/spawn.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -44,10 +45,9 @@ void SetFiles(const SpawnOptions& options, posix_spawn_file_actions_t& files) {
                                      O_WRONLY | O_CREAT | O_APPEND, 0600);
     posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
   }
-  if (options.inherited_fd >= 0) {
+  for (const int fd : options.inherited_fds) {
     // To itself: clears close-on-exec in the child alone.
-    posix_spawn_file_actions_adddup2(&files, options.inherited_fd,
-                                     options.inherited_fd);
+    posix_spawn_file_actions_adddup2(&files, fd, fd);
   }
 }
 
@@ -73,6 +73,44 @@ absl::StatusOr<pid_t> SpawnSelf(const SpawnOptions& options) {
                      "`: ", strerror(failed)));
   }
   return pid;
+}
+
+absl::Status StartGate::HoldBack(SpawnOptions& options) {
+  if (!read_.open()) {
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot make a pipe: ", strerror(errno)));
+    }
+    read_ = Fd(fds[0]);
+    write_ = Fd(fds[1]);
+  }
+  options.inherited_fds.push_back(read_.get());
+  // Right behind the command's name.
+  options.arguments.insert(options.arguments.begin() + 1,
+                           {"--start-fd", absl::StrCat(read_.get())});
+  ++held_;
+  return absl::OkStatus();
+}
+
+void StartGate::Open() {
+  if (held_ == 0) return;
+  // A byte for each: less than a pipe holds.
+  const std::string go(held_, '+');
+  [[maybe_unused]] ssize_t wrote = write(write_.get(), go.data(), go.size());
+  read_.Close();
+  write_.Close();
+  held_ = 0;
+}
+
+bool AwaitStart(int start_fd) {
+  if (start_fd < 0) return true;
+  char go = 0;
+  ssize_t got;
+  while ((got = read(start_fd, &go, 1)) < 0 && errno == EINTR) {
+  }
+  close(start_fd);
+  return got == 1;
 }
 
 std::string DescribeExit(int wait_status) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/agent/fd.h"
 
 namespace rollcall {
 
@@ -22,10 +23,27 @@ struct SpawnOptions {
   std::vector<std::string> environment;
   // File that stdout and stderr are appended to (0600); empty: ours.
   std::string log_file;
-  // Passed on under the same number; -1: none. All others must be
-  // close-on-exec.
-  int inherited_fd = -1;
+  // Passed on under the same numbers. All others must be close-on-exec.
+  std::vector<int> inherited_fds;
 };
+
+// StartGate: holds children back until it is written down who they are. Those
+// whose parent dies before end without having done anything.
+class StartGate {
+ public:
+  // What a child needs to wait there. UNAVAILABLE: no pipe could be made.
+  absl::Status HoldBack(SpawnOptions& options);
+  // Lets all go that were held back.
+  void Open();
+
+ private:
+  Fd read_;
+  Fd write_;
+  size_t held_ = 0;
+};
+
+// In the child: whether to go on. -1: nothing holds it back.
+bool AwaitStart(int start_fd);
 
 // The child's pid, to be reaped by the caller. UNAVAILABLE: no process could be
 // made, with the system's reason.

@@ -4,47 +4,116 @@
 // It decides nothing about the run: it starts the children, restarts the daemon
 // on its port when that dies, tells people what is waited for, and ends with
 // the job's exit code. The children are processes of their own: a sudden death
-// of the launcher ends nothing.
+// of the launcher ends nothing, and one that is started again on the same state
+// takes them back (start_plan.h decides, launch.cc carries that here).
 //
-// Thread rule: RunLaunch blocks its caller, whose thread becomes the loop.
+// Thread rule: Run blocks its caller, whose thread becomes the loop.
 #ifndef ROLLCALL_CLIENT_LAUNCH_SUPERVISOR_H_
 #define ROLLCALL_CLIENT_LAUNCH_SUPERVISOR_H_
 
-#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "client/launch/addresses.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "client/agent/signal_pipe.h"
+#include "client/launch/admin_client.h"
+#include "client/launch/daemon_child.h"
+#include "client/launch/launch.h"
+#include "client/launch/launch_folder.h"
 #include "client/launch/launch_wire.h"
-#include "rollcall/v1/membership.pb.h"
+#include "client/launch/left_behind.h"
+#include "client/launch/local_agents.h"
+#include "client/launch/run_story.h"
+#include "client/launch/spawn.h"
+#include "client/launch/start_plan.h"
+#include "client/launch/status_feed.h"
+#include "rollcall/v1/admin.pb.h"
 
 namespace rollcall {
 
-struct LaunchOptions {
-  std::string job;
-  v1::JobSettings settings;
-  HostPort listen;
-  WireOptions wire;
-  std::string state_dir;
-  // The job's name was made up: its state goes with it.
-  bool ephemeral = false;
-  // Name of this machine's own agent; empty: --no-worker.
-  std::string node;
-  uint32_t local_workers = 0;
-  // Flags of every agent that is started here.
-  std::vector<std::string> agent_flags;
-  std::vector<std::string> command;
-  // "NAME=value".
-  std::vector<std::string> environment;
-  bool json = false;
+class Supervisor {
+ public:
+  Supervisor(LaunchOptions options, std::unique_ptr<LaunchFolder> state,
+             LaunchWire wire, StartPlan plan);
+
+  // To the job's end; the exit code of `rollcall launch`. `found`: what `plan`
+  // was made of.
+  int Run(Found found);
+
+ private:
+  // The longest that a stopped run may take beyond its ranks' stop_grace.
+  static constexpr absl::Duration kStopPatience = absl::Seconds(10);
+
+  // --- Until the run is under way (supervisor_start.cc) ---
+  // What an earlier launcher has left: taken over, or ended where its run is
+  // over or never began.
+  void TakeBack(Found& found);
+  absl::Status StartDaemon();
+  // Before anybody who is in it may do anything, so that no launcher ever finds
+  // processes that it knows nothing of.
+  void KeepRecord();
+  // Also when a daemon was started again.
+  void DaemonListens();
+  // Held back until the record is kept.
+  void StartAgents();
+  // Asked of a daemon that was there before us: its agents are not to begin
+  // again.
+  bool JobHasEnded();
+  SpawnOptions AgentSpawn(const NamedAgent& agent) const;
+
+  // --- The loop (supervisor.cc) ---
+  void Wait();
+  absl::Duration Timeout() const;
+  void OnTimers();
+  void Reap();
+  // Nothing: it was not our child.
+  void DaemonDied(std::optional<int> wait_status);
+  void AgentEnded(const LocalAgents::Ended& agent);
+  bool Done() const;
+
+  // --- The end (supervisor_end.cc) ---
+  void OnSignal(int signal);
+  // Asks for the end of the job; again by itself after a daemon's restart.
+  void Stop(int exit_code, const std::string& reason, bool now);
+  void SendStop();
+  // Takes the admin token anew, which may have been rotated since.
+  void RefreshToken();
+  absl::Duration StopGrace() const;
+  // The run cannot go on: everything that was started here is ended.
+  void GiveUp(const std::string& why);
+  int Finish();
+
+  const LaunchOptions options_;
+  const std::unique_ptr<LaunchFolder> state_;
+  const LaunchWire wire_;
+  const StartPlan plan_;
+  SignalPipe signals_{{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}};
+  RunStory story_;
+  StatusFeed feed_;
+  JobAddress address_;
+  DaemonChild daemon_;
+  LocalAgents agents_;
+  bool agents_started_ = false;
+  bool record_failed_ = false;
+  // By its latest state; the daemon may stay for a while.
+  bool job_ended_ = false;
+  std::optional<int> own_exit_;
+
+  std::optional<v1::StopRequest> stop_;
+  int interrupts_ = 0;
+  // When a stop that failed is sent again.
+  absl::Time stop_again_at_ = absl::InfiniteFuture();
+  // When agents that have not ended by themselves are told to, and killed.
+  absl::Time term_at_ = absl::InfiniteFuture();
+  absl::Time kill_at_ = absl::InfiniteFuture();
+  // When the job is stopped because its own agent has failed.
+  absl::Time agent_failed_at_ = absl::InfiniteFuture();
+  std::string gave_up_;
+  // What goes on could not be taken up and stays as it was found.
+  bool left_ = false;
 };
-
-// The name of local worker `index`, from 1.
-std::string LocalWorkerName(uint32_t index);
-
-// Runs the job to its end; the exit code of `rollcall launch`.
-int RunLaunch(LaunchOptions options);
 
 }  // namespace rollcall
 

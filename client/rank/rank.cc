@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "client/rank/stream.h"
 #include "daemon/core/limits.h"
+#include "daemon/server/wakeful.h"
 #include "rollcall/v1/rank.grpc.pb.h"
 
 namespace rollcall {
@@ -18,6 +19,8 @@ struct Rank::Wire {
                 const v1::RankHello& hello)
       : stub(channel), stream(stub, hello) {}
   ~Wire() { stream.Close(); }
+  // What ends a generation is heard at once, however long a step takes.
+  const Wakeful wakeful;
 
   v1::Rank::Stub stub;
   RankStream stream;

@@ -22,6 +22,7 @@ std::vector<Action> Job::Step(const Event& event, absl::Time now) {
   actions_.clear();
   std::visit([this](const auto& e) { On(e); }, event);
   MaybeGrow();
+  MaybeCommit();
   MaybeForm();
   MaybeForget();
   CheckInvariants();
@@ -149,10 +150,10 @@ void Job::On(const Tick& tick) {
            absl::StrCat(node.reason, " and did not come back"));
     }
   }
-  if (phase_ == Phase::kForming && now_ >= prepare_deadline_ && !isolated_) {
+  if (phase_ == Phase::kForming && now_ >= prepare_deadline_ && !isolated_ &&
+      unprepared_ > 0) {
     DropLaggards();
   }
-  MaybeCommit();
   if (pending_.has_value() && now_ >= pending_->until) EndAtBoundary();
   if (now_ >= claims_until_) RefuseClaims();
   MaybeSettle();
@@ -191,7 +192,6 @@ void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
     }
   }
   --unprepared_;
-  MaybeCommit();
 }
 
 void Job::OnRefused(Node& node, const v1::Refused& refused) {
@@ -228,7 +228,9 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
     return;
   }
   // The agent ended it, or it ended because a notice asked for it.
-  if (exited.stopped_by_agent()) return;
+  if (exited.stopped_by_agent()) {
+    return OnEndedForNotice(node, exited);
+  }
   const bool failed =
       exited.code() != 0 || exited.signal() != 0 || exited.hang();
   if (failed) return RankFailed(node, exited);
@@ -321,17 +323,21 @@ void Job::Part(Node& node, v1::NodeState state, const std::string& reason) {
   checking_.erase(name);
   node.check = 0;
   node.gone = true;
-  HeardFrom(node);
-  if (leaving_.erase(name) > 0 && phase_ != Phase::kEnded) JournalLeaving();
+  // One that is lost is still to go, should it come back.
+  if (state == v1::NODE_STATE_DRAINING) ForgetLeaving(name);
   node.state = state;
   node.reason = reason;
   node.seat = -1;
   node.node_rank = -1;
+  HeardFrom(node);
   Changed();
   gone_order_.push_back(name);
   while (gone_order_.size() > Limits::lost_names_max) {
     const auto oldest = nodes_.find(gone_order_.front());
-    if (oldest != nodes_.end() && oldest->second.gone) nodes_.erase(oldest);
+    if (oldest != nodes_.end() && oldest->second.gone) {
+      ForgetLeaving(oldest->first);
+      nodes_.erase(oldest);
+    }
     gone_order_.pop_front();
   }
 }
@@ -385,13 +391,12 @@ absl::Time Job::NextDeadline() const {
   switch (phase_) {
     case Phase::kGathering:
       if (SeatedSuspect()) break;  // Its own deadline comes first.
-      next = std::min(next, gathering_since_ + limits_.join_timeout);
-      if (Present() >= nodes_min_) {
-        next = std::min(next, last_arrival_ + limits_.last_call);
-      }
+      next = std::min(next, Present() >= nodes_min_
+                                ? last_arrival_ + limits_.last_call
+                                : gathering_since_ + limits_.join_timeout);
       break;
     case Phase::kForming:
-      next = std::min(next, prepare_deadline_);
+      if (unprepared_ > 0) next = std::min(next, prepare_deadline_);
       for (const std::string& name : checking_) {
         const absl::Time until = nodes_.at(name).checked_until;
         if (unprepared_ == 0 && until > now_) next = std::min(next, until);

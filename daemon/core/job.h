@@ -152,6 +152,7 @@ class Job {
     bool at_boundary = false;
     // Its linked rank with the highest step, where one holds the whole state.
     std::optional<v1::RankState> state_held;
+    bool quarantined = false;
     // Failures in a row that it was to blame for.
     uint32_t blames = 0;
     // The request of its checks, and until when they are waited for.
@@ -241,6 +242,10 @@ class Job {
   void Ask(v1::NoticeKind kind, absl::Duration deadline,
            const std::string& reason);
   v1::DaemonMessage NoticeNow(absl::Time now) const;
+  void OnEndedForNotice(const Node& node, const v1::RankExited& exited);
+  void AskAmidAChange();
+  void TellNotice();
+  void BoundPending();
   void AtBoundary(Node& node);
   void EndAtBoundary();
   void DropPending();
@@ -248,6 +253,7 @@ class Job {
     return leaving_.contains(node.hello.node());
   }
   void JournalLeaving();
+  void ForgetLeaving(const std::string& name);
   void SendLeft(const Node& node);
   bool HasNewcomer() const;
   void MaybeGrow();

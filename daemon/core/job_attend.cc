@@ -188,7 +188,8 @@ bool Job::Continues(const Node& node, const v1::Hello& hello) const {
   const bool same_ranks =
       node.hello.ranks() == 0 || hello.ranks() == node.hello.ranks();
   if (hello.run() != run_ || !same_ranks) return false;
-  if (phase_ != Phase::kRunning) return true;
+  // Outside a world there is nothing that it would have to remember.
+  if (phase_ != Phase::kRunning || !node.member()) return true;
   return hello.held().running_generation() == generation_ ||
          hello.held().prepared_generation() == generation_;
 }
@@ -215,6 +216,11 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
     CHECK(node.deadline == absl::InfiniteFuture());
     node = Node();
     last_arrival_ = now_;
+    // Somebody has started another agent there.
+    if (attend.hello.run().empty()) ForgetLeaving(name);
+    if (leaving_.contains(name)) {
+      node.reason = absl::StrCat(name, " leaves: as it was asked to");
+    }
   }
   // The name is the key of deadlines_: set before it.
   node.hello = attend.hello;
@@ -226,10 +232,12 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   node.credential = attend.credential;
   if (!*redialed) node.attended_from = attend.hello.previous_incarnation();
   node.session = attend.session;
-  node.reason.clear();
+  if (!leaving_.contains(name)) node.reason.clear();
   sessions_[attend.session] = name;
   suspects_.erase(name);
   node.broke_with_many = false;
+  // Only its next life, or who takes the blame, gets it out of that.
+  if (node.quarantined) barred_.insert(name);
   if (phase_ != Phase::kEnded) Renew(node);
   node.state = StateByPhase(node);
   if (phase_ == Phase::kRunning && !node.member()) {
@@ -242,6 +250,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
 v1::NodeState Job::StateByPhase(const Node& node) const {
   if (phase_ == Phase::kEnded) return v1::NODE_STATE_FINISHED;
   if (Leaves(node)) return v1::NODE_STATE_DRAINING;
+  if (node.quarantined) return v1::NODE_STATE_QUARANTINED;
   const bool world = phase_ == Phase::kForming || phase_ == Phase::kRunning;
   if (!world) return v1::NODE_STATE_ATTENDING;
   if (!node.member()) return v1::NODE_STATE_SPARE;

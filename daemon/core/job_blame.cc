@@ -29,10 +29,8 @@ void Job::BlameNode(const v1::RootCause& cause, uint32_t times) {
     return AskForChecks(node);
   }
   if (node.blames > 0) --node.blames;
-  if (node.state != v1::NODE_STATE_QUARANTINED ||
-      node.blames >= limits_.blames_in_a_row) {
-    return;
-  }
+  if (!node.quarantined || node.blames >= limits_.blames_in_a_row) return;
+  node.quarantined = false;
   barred_.erase(cause.node());
   node.state = StateByPhase(node);
   node.reason.clear();
@@ -66,17 +64,15 @@ void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
         absl::StrCat("event=warning node=", node.hello.node(),
                      " text=", Quoted(text)));
   }
-  if (fatal.empty()) return MaybeCommit();
+  if (fatal.empty()) return;
   const std::string name = node.hello.node();
   const std::string reason =
       absl::StrCat("its checks failed: ", absl::StrJoin(fatal, "; "));
   const bool in_world =
       node.member() && (phase_ == Phase::kForming || phase_ == Phase::kRunning);
   Quarantine(node, reason);
-  // They came too late to be waited for.
-  if (in_world) {
-    Reform(v1::REASON_CODE_QUARANTINED, absl::StrCat(name, ": ", reason), name);
-  }
+  if (!in_world) return;
+  Reform(v1::REASON_CODE_QUARANTINED, absl::StrCat(name, ": ", reason), name);
 }
 
 // Whether a failed node has still to say how it is.
@@ -109,6 +105,7 @@ void Job::QuarantineTheBlamed() {
 
 void Job::Quarantine(Node& node, const std::string& reason) {
   Bar(node, reason);
+  node.quarantined = true;
   node.state = v1::NODE_STATE_QUARANTINED;
   Say(Log::Level::kError,
       absl::StrCat("event=quarantined node=", node.hello.node(),

@@ -183,7 +183,8 @@ void Job::DropLaggards() {
 
 // All are prepared, and the one that failed has said how it is.
 void Job::MaybeCommit() {
-  if (phase_ == Phase::kForming && unprepared_ == 0 && !ChecksPending()) {
+  if (phase_ == Phase::kForming && unprepared_ == 0 && !isolated_ &&
+      !ChecksPending()) {
     Commit();
   }
 }

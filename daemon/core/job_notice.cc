@@ -99,6 +99,10 @@ void Job::JournalLeaving() {
                              notice.SerializeAsString()});
 }
 
+void Job::ForgetLeaving(const std::string& name) {
+  if (leaving_.erase(name) > 0 && phase_ != Phase::kEnded) JournalLeaving();
+}
+
 // The node's agent may go.
 void Job::SendLeft(const Node& node) {
   v1::DaemonMessage message;
@@ -114,7 +118,7 @@ void Job::Ask(v1::NoticeKind kind, absl::Duration deadline,
               const std::string& reason) {
   CHECK(phase_ == Phase::kRunning);
   const bool first = !pending_.has_value();
-  if (first) pending_.emplace();
+  if (first) pending_ = Pending();
   v1::Notice& notice = pending_->notice;
   const auto gravity = [](v1::NoticeKind k) {
     return k == v1::NOTICE_KIND_PREEMPT ? 3
@@ -129,9 +133,18 @@ void Job::Ask(v1::NoticeKind kind, absl::Duration deadline,
                                 Limits::stderr_tail_bytes));
   }
   pending_->until = std::min(pending_->until, now_ + deadline);
+  TellNotice();
+}
+
+// Under a new number, which all answer anew.
+void Job::TellNotice() {
+  v1::Notice& notice = pending_->notice;
   notice.set_notice(++last_notice_);
   notice.set_generation(generation_);
-  *notice.mutable_nodes() = {leaving_.begin(), leaving_.end()};
+  notice.clear_nodes();
+  for (const std::string& name : leaving_) {
+    if (Knows(name)) notice.add_nodes(name);
+  }
   if (end_then_.has_value()) *notice.mutable_end() = *end_then_;
   pending_->missing = 0;
   for (const v1::Member& member : world_.members()) {
@@ -164,22 +177,45 @@ void Job::OnNoticeSeen(Node& node, const v1::NoticeSeen& seen) {
     return;
   }
   if (!pending_.has_value()) {
-    // A notice of this daemon's last life, which the node still stands by.
     last_notice_ = std::max(last_notice_, seen.notice());
-    return Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),
-               "the daemon was started again amid a change");
+    return AskAmidAChange();
+  }
+  if (seen.notice() > last_notice_) {
+    // Of this daemon's last life again: numbers go on above it.
+    last_notice_ = seen.notice();
+    return TellNotice();
   }
   if (seen.notice() == pending_->notice.notice()) AtBoundary(node);
+}
+
+void Job::OnEndedForNotice(const Node& node, const v1::RankExited& exited) {
+  if (phase_ != Phase::kRunning || !node.member() ||
+      exited.generation() != generation_) {
+    return;
+  }
+  if (!pending_.has_value()) AskAmidAChange();
+  BoundPending();
+}
+
+// A notice of this daemon's last life, which was never journaled: ranks stand
+// by it, or have ended for it.
+void Job::AskAmidAChange() {
+  Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),
+      "the daemon was started again amid a change");
+}
+
+// A rank stands at the boundary, or has ended for it: the rest is never far
+// behind, unless something is wrong with it.
+void Job::BoundPending() {
+  if (!pending_.has_value() || pending_->until != absl::InfiniteFuture())
+    return;
+  pending_->until = now_ + limits_.stop_grace + limits_.lease;
 }
 
 void Job::AtBoundary(Node& node) {
   if (!pending_.has_value() || node.at_boundary) return;
   node.at_boundary = true;
-  // They come to the same boundary: the rest is never far behind, unless
-  // something is wrong with it.
-  if (pending_->until == absl::InfiniteFuture()) {
-    pending_->until = now_ + limits_.stop_grace + limits_.lease;
-  }
+  BoundPending();
   CHECK_GT(pending_->missing, 0u);
   if (--pending_->missing == 0) EndAtBoundary();
 }

@@ -46,7 +46,7 @@ bool Job::MostAreSilent() const {
   size_t silent = 0;
   for (const v1::Member& member : world_.members()) {
     const auto at = nodes_.find(member.node());
-    if (at == nodes_.end() || at->second.gone) continue;
+    if (at == nodes_.end() || !at->second.member()) continue;
     const Node& node = at->second;
     ++members;
     // A stream that broke alone was no silence: its host has answered.
@@ -62,7 +62,7 @@ void Job::TakeItselfForCutOff() {
   silent_ = 0;
   for (const v1::Member& member : world_.members()) {
     const auto at = nodes_.find(member.node());
-    if (at == nodes_.end() || at->second.gone) continue;
+    if (at == nodes_.end() || !at->second.member()) continue;
     Node& node = at->second;
     if (node.lease_until > now_ + limits_.lease / 2) continue;
     if (node.session == 0 && !node.broke_with_many) continue;
@@ -93,7 +93,7 @@ void Job::MaybeReunite() {
   size_t members = 0;
   for (const v1::Member& member : world_.members()) {
     const auto at = nodes_.find(member.node());
-    members += at != nodes_.end() && !at->second.gone;
+    members += at != nodes_.end() && at->second.member();
   }
   if (silent_ * 2 > members) return;
   Say(Log::Level::kInfo, absl::StrCat("event=reunited generation=", generation_,

@@ -94,6 +94,9 @@ struct Limits {
   // Redialling: first delay and largest, doubled in between, with jitter.
   absl::Duration redial_first = absl::Milliseconds(50);
   absl::Duration redial_most = absl::Seconds(1);
+  // The largest after a word from a daemon that stands by, and twice that after
+  // others from then on: another one leads, or will within a lease of etcd's.
+  absl::Duration redial_leader = absl::Milliseconds(250);
 
   uint32_t max_restarts = 3;
   int requeue_exit_code = 75;
@@ -141,6 +144,12 @@ struct Limits {
   static constexpr size_t answers_kept = 8;
   // Largest world that an agent brings along when it redials.
   static constexpr size_t held_world_bytes_max = 512 << 10;
+  // What one run may take in etcd, compressed: etcd takes 1.5 MiB a request by
+  // default, everything included. 16,384 nodes of one rank take some 0.4 MiB;
+  // with 64 ranks each, their NCCL ids alone are 1 MiB.
+  static constexpr size_t etcd_value_bytes_max = 1400 << 10;
+  // Operations of one request: etcd takes 128 by default.
+  static constexpr size_t etcd_operations_max = 100;
   static constexpr int ranks_per_nccl_id = 128;
   static constexpr size_t nccl_id_bytes = 128;
 
@@ -158,6 +167,9 @@ static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
 static_assert(Limits::exchange_value_bytes_max * Limits::ranks_per_node_max <
               Limits::agent_message_bytes_max);
 static_assert(Limits::world_bytes_max <= Limits::stream_queue_bytes_max);
+static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
+                  Limits::ranks_per_node_max / Limits::ranks_per_nccl_id <
+              Limits::etcd_value_bytes_max);
 static_assert(DoorLimits{}.waiting_per_address_max < DoorLimits{}.waiting_max);
 static_assert(DoorLimits{}.silence < DoorLimits{}.patience);
 static_assert(DoorLimits{}.handshakes_burst >= Limits::nodes_max);

@@ -39,7 +39,7 @@ class AdminService::WatchStream final
       public Watcher,
       public std::enable_shared_from_this<WatchStream> {
  public:
-  WatchStream(Inbox<LoopInput>& inbox, uint64_t id) : inbox_(inbox), id_(id) {}
+  WatchStream(LoopDoor& inbox, uint64_t id) : inbox_(inbox), id_(id) {}
 
   // Refused where `admitted` is not OK.
   void Begin(Caller caller, const std::string& job,
@@ -142,7 +142,7 @@ class AdminService::WatchStream final
     }
   }
 
-  Inbox<LoopInput>& inbox_;
+  LoopDoor& inbox_;
   const uint64_t id_;
   std::shared_ptr<WatchStream> self_;
 

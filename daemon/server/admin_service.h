@@ -16,7 +16,7 @@
 #include <string>
 #include <utility>
 
-#include "daemon/server/loop.h"
+#include "daemon/server/loop_door.h"
 #include "rollcall/v1/admin.grpc.pb.h"
 
 namespace rollcall {
@@ -25,7 +25,7 @@ class AdminService final : public v1::Admin::CallbackService {
  public:
   // `inbox` must outlive the server that serves this.
   // `called`: told of each call's connection, see PeerKey.
-  AdminService(Inbox<LoopInput>& inbox,
+  AdminService(LoopDoor& inbox,
                std::function<void(const std::string& peer)> called)
       : inbox_(inbox), called_(std::move(called)) {}
 
@@ -67,7 +67,7 @@ class AdminService final : public v1::Admin::CallbackService {
                                 const absl::Status& admitted, Request request,
                                 Response* response);
 
-  Inbox<LoopInput>& inbox_;
+  LoopDoor& inbox_;
   const std::function<void(const std::string& peer)> called_;
   std::atomic<uint64_t> last_watch_ = 0;
 };

@@ -57,13 +57,14 @@ Loop::Loop(Options options, JournalStore* journal, Logger& logger)
 
 Loop::~Loop() { Stop(); }
 
-void Loop::Stop() {
+void Loop::Stop(absl::Status why) {
+  if (why.ok()) why = GoingDown();
   if (thread_.joinable()) {
-    inbox_.PostAlways(Quit{});
+    inbox_.PostAlways(Quit{why});
     thread_.join();
   }
   // Of a loop that never ran.
-  for (LoopInput& late : inbox_.Close()) Decline(late);
+  for (LoopInput& late : inbox_.Close()) Decline(late, why);
 }
 
 absl::Status Loop::Start() {
@@ -115,7 +116,7 @@ void Loop::Run() {
       ended_.NotifyAll();
     }
     Commit();
-    watches_.Publish(MonotonicNow());
+    if (!quit_) watches_.Publish(MonotonicNow());
   }
   MutexLock lock(mutex_);
   done_ = true;
@@ -124,9 +125,12 @@ void Loop::Run() {
 
 void Loop::TakeAll(absl::Duration timeout) {
   std::vector<LoopInput> inputs = inbox_.Take(timeout);
+  // Somebody else may have gone on while we were stopped: even an answer to a
+  // question could be wrong by now.
+  if (!Leads()) StandDown();
   for (LoopInput& input : inputs) {
     if (quit_) {
-      Decline(input);
+      Decline(input, Leads() ? GoingDown() : NotLeader({}));
     } else {
       std::visit([this](auto& one) { On(one); }, input);
     }
@@ -319,17 +323,33 @@ void Loop::CloseSession(Session& session, SessionId id, absl::StatusCode code,
 
 void Loop::On(WatchGone& gone) { watches_.Remove(gone.id); }
 
-void Loop::On(Quit&) {
+void Loop::On(Quit& quit) {
   Commit();
-  quit_ = true;
   // One that lingers has ended, whether or not all have heard of it.
   const LiveJob* only = jobs_.Find(options_.only_job);
-  if (only != nullptr && only->job.end().has_value()) {
+  if (only != nullptr && only->job.end().has_value() && Leads()) {
     MutexLock lock(mutex_);
     end_ = only->job.end();
   }
-  watches_.Publish(absl::InfiniteFuture());
-  const absl::Status status = GoingDown();
+  EndAll(quit.why);
+}
+
+void Loop::StandDown() {
+  if (quit_) return;
+  const absl::Status status = NotLeader({});
+  entries_.clear();
+  for (Effect& effect : effects_) {
+    if (Answer* answer = std::get_if<Answer>(&effect.what)) (*answer)(status);
+  }
+  effects_.clear();
+  EndAll(status);
+}
+
+void Loop::EndAll(const absl::Status& status) {
+  if (quit_) return;
+  quit_ = true;
+  // What changed last is told, but by a leader alone.
+  if (Leads()) watches_.Publish(absl::InfiniteFuture());
   watches_.EndAll(status);
   const v1::Refusal refusal = RefusalOf(status);
   for (auto& [id, session] : sessions_) {
@@ -337,15 +357,15 @@ void Loop::On(Quit&) {
     const LiveJob* live = jobs_.Find(session.job);
     const bool over =
         live == nullptr ? session.greeted : live->job.end().has_value();
-    CloseSession(session, id, over ? absl::StatusCode::kOk : status.code(),
+    CloseSession(session, id,
+                 over && Leads() ? absl::StatusCode::kOk : status.code(),
                  refusal);
   }
   RunDelayed(absl::InfiniteFuture());
-  for (LoopInput& late : inbox_.Close()) Decline(late);
+  for (LoopInput& late : inbox_.Close()) Decline(late, status);
 }
 
-void Loop::Decline(LoopInput& input) {
-  const absl::Status status = GoingDown();
+void Decline(LoopInput& input, const absl::Status& status) {
   if (StreamOpened* opened = std::get_if<StreamOpened>(&input)) {
     opened->stream->Close(status.code(), RefusalOf(status));
   } else if (WatchOpened* watch = std::get_if<WatchOpened>(&input)) {
@@ -398,9 +418,10 @@ void Loop::Collect(const Job& job, std::vector<Action> actions) {
 // --- The end of a batch ------------------------------------------------------
 
 void Loop::Commit() {
+  if (quit_) return;
   if (journal_ != nullptr && !entries_.empty()) {
     const absl::Status written = journal_->Append(entries_, absl::Now());
-    if (!written.ok()) SetBackJobs(written);
+    if (!written.ok() && Leads()) SetBackJobs(written);
   }
   entries_.clear();
   // A use that is not counted after a restart is no reason to stop a job; who
@@ -412,6 +433,7 @@ void Loop::Commit() {
                                Quoted(std::string(saved.message()))));
   }
   tokens_saved_ = saved;
+  if (!Leads()) return StandDown();
   std::vector<Effect> effects;
   effects.swap(effects_);
   for (Effect& effect : effects) {
@@ -433,7 +455,8 @@ void Loop::SetBackJobs(const absl::Status& why) {
   std::set<std::string> jobs;
   for (const JournalEntry& entry : entries_) jobs.insert(entry.job);
   const absl::Status status = absl::UnavailableError(
-      "the daemon's journal cannot be written; dial again");
+      "the daemon's journal cannot be written: look at its log, and at its "
+      "disk's space and rights");
   for (const std::string& job : jobs) {
     logger_.Write(Log::Level::kError,
                   absl::StrCat("job=", job, " event=set_back reason=",

@@ -4,7 +4,8 @@
 // journaled once for the whole batch, and only then carries out what they want
 // sent, in order. What could not be made durable is not sent: the streams of
 // such a job are ended with UNAVAILABLE, and the job goes on from its journal,
-// as after a restart.
+// as after a restart. Where several daemons share the journal, nothing is sent
+// either once this one leads no more.
 //
 // Thread rule: the inbox and Wait from any thread, Start and Stop from the
 // owner's; everything else is private to the loop's own thread.
@@ -93,12 +94,17 @@ struct WatchGone {
   uint64_t id;
 };
 // By Loop::Stop.
-struct Quit {};
+struct Quit {
+  absl::Status why;
+};
 
 using LoopInput =
     std::variant<StreamOpened, HelloCame, MessageCame, StreamGone, StatusAsked,
                  StopCame, DrainCame, TokenWanted, TokensAsked, TokenRevoked,
                  WatchOpened, WatchGone, Quit>;
+
+// Answers what cannot be dealt with, where somebody waits for an answer.
+void Decline(LoopInput& input, const absl::Status& status);
 
 class Loop {
  public:
@@ -116,6 +122,10 @@ class Loop {
     // Who is at the other end of a connection has shown his right; may be
     // empty.
     std::function<void(const std::string& peer)> known;
+    // Whether this daemon leads, of several that share a journal; empty: it is
+    // the only one. Once it does not, nothing more is said under this loop:
+    // what is not on its way yet is dropped, and all streams are ended.
+    std::function<bool()> leads;
   };
 
   // `journal` may be null; it and `logger` must outlive the loop.
@@ -131,8 +141,9 @@ class Loop {
   std::optional<v1::End> Wait();
 
   // Ends all streams and calls and the thread; nothing can be posted from then
-  // on. From one thread that is not the loop's.
-  void Stop();
+  // on. From one thread that is not the loop's. `why`: what they are told; OK:
+  // that the daemon is going down.
+  void Stop(absl::Status why = absl::OkStatus());
 
  private:
   struct Session {
@@ -169,8 +180,12 @@ class Loop {
   void On(WatchOpened& opened);
   void On(WatchGone& gone);
   void On(Quit& quit);
-  // Answers what came too late, where somebody waits for an answer.
-  void Decline(LoopInput& input);
+
+  bool Leads() const { return !options_.leads || options_.leads(); }
+  // It leads no more: drops what the batch has gathered, and ends.
+  void StandDown();
+  // Ends all streams and calls.
+  void EndAll(const absl::Status& status);
 
   // Whether an admin call goes on, with its job filled in; otherwise it is
   // answered, now or later.

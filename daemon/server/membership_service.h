@@ -22,7 +22,7 @@
 
 #include "daemon/core/events.h"
 #include "daemon/core/limits.h"
-#include "daemon/server/loop.h"
+#include "daemon/server/loop_door.h"
 #include "rollcall/v1/membership.grpc.pb.h"
 
 namespace rollcall {
@@ -43,7 +43,7 @@ class MembershipService final
 
   // `inbox` must outlive the server that serves this.
   // `called`: told of each call's connection, see PeerKey.
-  MembershipService(Inbox<LoopInput>& inbox,
+  MembershipService(LoopDoor& inbox,
                     std::function<void(const std::string& peer)> called)
       : inbox_(inbox), called_(std::move(called)) {}
 
@@ -53,7 +53,7 @@ class MembershipService final
  private:
   class AttendStream;
 
-  Inbox<LoopInput>& inbox_;
+  LoopDoor& inbox_;
   const std::function<void(const std::string& peer)> called_;
   std::atomic<SessionId> last_session_ = 0;
   std::atomic<size_t> streams_ = 0;

@@ -4,6 +4,9 @@
 #include <string>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/types/optional.h"
 #include "daemon/core/admission.h"
 
@@ -36,8 +39,9 @@ v1::RefusalCode CodeOf(absl::StatusCode code) {
   }
 }
 
-// Where a status carries its RefusalCode.
+// Where a status carries its RefusalCode, and what of it names a leader.
 constexpr char kPayload[] = "rollcall.v1.RefusalCode";
+constexpr char kLeader[] = "rollcall.v1.Refusal.leader_endpoints";
 
 std::optional<v1::RefusalCode> CarriedCode(const absl::Status& status) {
   const absl::optional<absl::Cord> payload = status.GetPayload(kPayload);
@@ -56,10 +60,29 @@ absl::Status WithRefusalCode(absl::Status status, v1::RefusalCode code) {
   return status;
 }
 
+absl::Status NotLeader(const std::vector<std::string>& leader) {
+  absl::Status status = WithRefusalCode(
+      absl::UnavailableError(
+          leader.empty()
+              ? "this daemon stands by, and no other one leads yet; dial again"
+              : absl::StrCat("this daemon stands by; dial the one that leads, ",
+                             absl::StrJoin(leader, " or "))),
+      v1::REFUSAL_CODE_NOT_LEADER);
+  status.SetPayload(kLeader, absl::Cord(absl::StrJoin(leader, ",")));
+  return status;
+}
+
 v1::Refusal RefusalOf(const absl::Status& status) {
   v1::Refusal refusal;
   refusal.set_code(CarriedCode(status).value_or(CodeOf(status.code())));
   refusal.set_text(std::string(status.message()));
+  if (const absl::optional<absl::Cord> leader = status.GetPayload(kLeader)) {
+    const std::vector<std::string> endpoints =
+        absl::StrSplit(std::string(*leader), ',', absl::SkipEmpty());
+    for (const std::string& endpoint : endpoints) {
+      refusal.add_leader_endpoints(endpoint);
+    }
+  }
   return refusal;
 }
 

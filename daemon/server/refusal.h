@@ -5,6 +5,9 @@
 
 #include <grpcpp/support/status.h>
 
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -12,6 +15,10 @@ namespace rollcall {
 
 // The same error, with the code that programs are to read.
 absl::Status WithRefusalCode(absl::Status status, v1::RefusalCode code);
+
+// UNAVAILABLE, for all that reaches a daemon while it does not lead. `leader`:
+// where the one listens that does; empty: nobody does, or nobody knows.
+absl::Status NotLeader(const std::vector<std::string>& leader);
 
 // The refusal that stands for an error of the shell itself.
 v1::Refusal RefusalOf(const absl::Status& status);

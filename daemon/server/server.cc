@@ -23,9 +23,30 @@
 #include "daemon/server/listener.h"
 #include "daemon/server/logger.h"
 #include "daemon/server/loop.h"
+#include "daemon/server/loop_door.h"
 #include "daemon/server/membership_service.h"
+#include "daemon/server/succession.h"
+#include "daemon/server/wakeful.h"
 
 namespace rollcall {
+
+absl::Status CheckShared(const ServerOptions& options) {
+  if (!options.etcd.has_value()) return absl::OkStatus();
+  if (!options.state_dir.empty() || !options.job.empty()) {
+    return absl::InvalidArgumentError(
+        "state in etcd is for a daemon of many jobs, and takes the place of a "
+        "folder: give one or the other");
+  }
+  if (options.secret.has_value() || !options.tls.empty() || options.insecure) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "daemons that share their state in etcd must show one identity, and a CA "
+      "of a daemon's own cannot be shared: give all of them the same "
+      "--secret-file, or certificates of one CA (--tls-cert, --tls-key, "
+      "--tls-ca); on loopback --insecure will do");
+}
+
 namespace {
 
 // Calls that are still there after this long are cut off.
@@ -71,6 +92,7 @@ absl::Status CheckOptions(const ServerOptions& options) {
         "tokens: expected an id and a secret of 1 to 64 bytes, got others");
   }
   if (absl::Status fits = CheckWire(options); !fits.ok()) return fits;
+  if (absl::Status fits = CheckShared(options); !fits.ok()) return fits;
   if (absl::Status fits = AdmitSettings(options.settings); !fits.ok()) {
     return fits;
   }
@@ -126,29 +148,36 @@ class Server::Core {
     if (absl::Status made = MakeIdentity(); !made.ok()) return made;
     // The port first: what cannot be reached must not start a run.
     if (absl::Status open = OpenDoor(); !open.ok()) return open;
-    loop_ = std::make_unique<Loop>(
-        Loop::Options{options_.limits, options_.job, options_.settings,
-                      options_.resume, credential_key_, options_.tokens,
-                      [this] { return CountStrangers(); },
-                      [this](const std::string& peer) { guests_->Know(peer); }},
-        journal_.get(), logger_);
     const auto called = [this](const std::string& peer) {
       guests_->Called(peer);
     };
-    membership_ = std::make_unique<MembershipService>(loop_->inbox(), called);
-    admin_ = std::make_unique<AdminService>(loop_->inbox(), called);
+    membership_ = std::make_unique<MembershipService>(door_, called);
+    admin_ = std::make_unique<AdminService>(door_, called);
+    if (options_.etcd.has_value()) {
+      if (absl::Status serving = Serve(); !serving.ok()) return serving;
+      Succession::Options succession{*options_.etcd, {}, LoopOptions()};
+      if (options_.endpoints) succession.endpoints = options_.endpoints(port());
+      succession_ =
+          std::make_unique<Succession>(std::move(succession), door_, logger_);
+      return absl::OkStatus();
+    }
+    loop_ = std::make_unique<Loop>(LoopOptions(), journal_.get(), logger_);
+    door_.Open(loop_->inbox());
     if (absl::Status serving = Serve(); !serving.ok()) return serving;
     return loop_->Start();
   }
 
   int port() const { return listener_->port(); }
   const std::string& pin() const { return pin_; }
-  std::optional<v1::End> Wait() { return loop_->Wait(); }
+  std::optional<v1::End> Wait() {
+    return loop_ == nullptr ? std::nullopt : loop_->Wait();
+  }
 
   void Shutdown() {
     if (down_.exchange(true)) return;
     if (listener_ != nullptr) listener_->Stop();
     if (loop_ != nullptr) loop_->Stop();
+    if (succession_ != nullptr) succession_->Stop();
     if (server_ != nullptr) {
       server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
     }
@@ -173,7 +202,11 @@ class Server::Core {
         : options_.state_dir.empty() ? Identity::Make()
                                      : Identity::Keep(options_.state_dir);
     if (!identity.ok()) return identity.status();
-    credential_key_ = identity->credential_key;
+    // One that nobody else has is of no use to several daemons: theirs lies in
+    // etcd.
+    if (options_.secret.has_value() || !options_.etcd.has_value()) {
+      credential_key_ = identity->credential_key;
+    }
     if (options_.insecure) {
       credentials_ = grpc::InsecureServerCredentials();
       return absl::OkStatus();
@@ -192,6 +225,18 @@ class Server::Core {
     credentials_ = ServerCredentials(*issued);
     pin_ = identity->authority.pin();
     return absl::OkStatus();
+  }
+
+  Loop::Options LoopOptions() {
+    return {options_.limits,
+            options_.job,
+            options_.settings,
+            options_.resume,
+            credential_key_,
+            options_.tokens,
+            [this] { return CountStrangers(); },
+            [this](const std::string& peer) { guests_->Know(peer); },
+            {}};
   }
 
   v1::Strangers CountStrangers() const {
@@ -249,9 +294,13 @@ class Server::Core {
   }
 
   const ServerOptions options_;
+  const Wakeful wakeful_;
   Logger logger_;
   std::unique_ptr<JournalStore> journal_;
+  // Of these two one.
   std::unique_ptr<Loop> loop_;
+  std::unique_ptr<Succession> succession_;
+  LoopDoor door_;
   std::unique_ptr<MembershipService> membership_;
   std::unique_ptr<AdminService> admin_;
   std::string credential_key_;

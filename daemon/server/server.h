@@ -1,5 +1,5 @@
 // Server: the daemon's shell. One gRPC server, one loop thread that alone calls
-// Job::Step, one journal.
+// Job::Step, one journal. With etcd it has the loop only while it leads.
 //
 // gRPC threads validate and convert, and post to the loop's bounded inbox; the
 // loop takes all that waits, steps the jobs, commits the journal once for the
@@ -9,6 +9,7 @@
 #ifndef ROLLCALL_DAEMON_SERVER_SERVER_H_
 #define ROLLCALL_DAEMON_SERVER_SERVER_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/core/events.h"
 #include "daemon/core/limits.h"
+#include "daemon/journal/etcd_place.h"
 #include "daemon/security/server_certificate.h"
 #include "daemon/security/shared_secret.h"
 #include "daemon/security/token_table.h"
@@ -28,8 +30,14 @@ namespace rollcall {
 struct ServerOptions {
   // ADDRESS:PORT; port 0: a free one. "[::]" listens on IPv4 as well.
   std::string listen = "[::]:0";
-  // Folder of the journal (0700, made where missing); empty: no journal.
+  // Folder of the journal (0700, made where missing); empty: no journal here.
   std::string state_dir;
+  // Where set: the journal lies in etcd, and several daemons share it, of which
+  // one leads; all of them need the same identity (a secret, files of a PKI, or
+  // none at all) and the same tokens. For many jobs alone; excludes state_dir.
+  std::optional<EtcdPlace> etcd;
+  // With etcd: where others reach this daemon, given its port.
+  std::function<std::vector<std::string>(int port)> endpoints;
   // The tokens that it is started with: at least one.
   std::vector<SeededToken> tokens;
   // How the wire is closed. By default by a CA of the daemon's own, kept in
@@ -51,6 +59,10 @@ struct ServerOptions {
   Log::Level log_level = Log::Level::kInfo;
 };
 
+// INVALID_ARGUMENT: options of several daemons that cannot share one state;
+// says what is missing. Start asks it too.
+absl::Status CheckShared(const ServerOptions& options);
+
 class Server {
  public:
   // INVALID_ARGUMENT: an option breaks its grammar. UNAVAILABLE: the address
@@ -66,7 +78,7 @@ class Server {
   // What join strings say of its CA; empty where it has none of its own.
   const std::string& pin() const;
   // Blocks until the one job has ended and is forgotten, or Shutdown. Returns
-  // how it ended.
+  // how it ended. Not with etcd.
   std::optional<v1::End> Wait();
   // Ends all streams with UNAVAILABLE (with OK where their job has ended) and
   // stops the loop. The second call does nothing.

@@ -27,14 +27,22 @@ v1::DaemonMessage Answer(size_t bytes) {
   return message;
 }
 
+v1::DaemonMessage Loss() {
+  v1::DaemonMessage message;
+  message.mutable_abort()->set_generation(1);
+  return message;
+}
+
 }  // namespace
 
 class BareServer::Service : public v1::Membership::WithRawCallbackMethod_Attend<
                                 v1::Membership::Service> {
  public:
-  Service(int streams, size_t answer_bytes)
+  Service(int streams, size_t answer_bytes, bool tells_loss)
       : wanted_(static_cast<size_t>(streams)),
-        answer_(Encode(Answer(answer_bytes))) {}
+        answer_(Encode(Answer(answer_bytes))),
+        loss_(Encode(Loss())),
+        tells_loss_(tells_loss) {}
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
       grpc::CallbackServerContext*) override {
@@ -61,6 +69,11 @@ class BareServer::Service : public v1::Membership::WithRawCallbackMethod_Attend<
     }
     void OnDone() override { delete this; }
     void SendAnswer() { StartWrite(&answer_); }
+    // Its answer has arrived long since.
+    void SendLoss() {
+      answer_ = service_->loss_;
+      StartWrite(&answer_);
+    }
 
    private:
     Service* const service_;
@@ -81,17 +94,23 @@ class BareServer::Service : public v1::Membership::WithRawCallbackMethod_Attend<
   void Leave(Stream* stream) {
     MutexLock lock(mutex_);
     streams_.erase(stream);
+    if (!tells_loss_ || !answered_) return;
+    tells_loss_ = false;
+    for (Stream* each : streams_) each->SendLoss();
   }
 
   const size_t wanted_;
   const grpc::ByteBuffer answer_;
+  const grpc::ByteBuffer loss_;
   Mutex mutex_;
+  bool tells_loss_ ABSL_GUARDED_BY(mutex_);
   bool answered_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<Stream*> streams_ ABSL_GUARDED_BY(mutex_);
 };
 
-BareServer::BareServer(bool tls, int streams, size_t answer_bytes)
-    : service_(std::make_unique<Service>(streams, answer_bytes)) {
+BareServer::BareServer(bool tls, int streams, size_t answer_bytes,
+                       bool tells_loss)
+    : service_(std::make_unique<Service>(streams, answer_bytes, tells_loss)) {
   std::shared_ptr<grpc::ServerCredentials> credentials =
       grpc::InsecureServerCredentials();
   if (tls) {

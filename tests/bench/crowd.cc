@@ -167,6 +167,10 @@ class Crowd::Node
       seen.world_bytes = proposal_bytes_ + bytes;
       seen.last_commit = std::max(seen.last_commit, now);
     }
+    if (message.has_abort()) {
+      reached = ++seen.aborted;
+      seen.last_abort = std::max(seen.last_abort, now);
+    }
     // Nobody waits for less.
     if (reached == crowd_->dialled_) crowd_->changed_.NotifyAll();
   }
@@ -197,8 +201,8 @@ void Crowd::Attend(int count) {
     dialled_ += count;
   }
   for (int i = 0; i < count; ++i) {
-    nodes_.push_back(
-        std::make_unique<Node>(this, static_cast<int>(nodes_.size()) + 1));
+    nodes_.push_back(std::make_unique<Node>(
+        this, options_.first + static_cast<int>(nodes_.size())));
   }
 }
 
@@ -207,6 +211,10 @@ bool Crowd::AwaitWelcomes(absl::Duration timeout) {
 }
 bool Crowd::AwaitCommits(absl::Duration timeout) {
   return Await(&CrowdSeen::committed, "commits", timeout);
+}
+
+bool Crowd::AwaitAborts(absl::Duration timeout) {
+  return Await(&CrowdSeen::aborted, "aborts", timeout);
 }
 
 bool Crowd::Await(int CrowdSeen::*counter, const char* what,

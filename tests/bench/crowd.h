@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "daemon/security/trust.h"
 #include "daemon/server/mutex.h"
+#include "daemon/server/wakeful.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall::bench {
@@ -28,12 +29,15 @@ struct CrowdOptions {
   Trust trust;
   // Say that all ranks exited 0 once a world is committed, so that it ends.
   bool exits = false;
+  // The number of the first node.
+  int first = 1;
 };
 
 // What the crowd has seen so far. Times are the first and the last node's.
 struct CrowdSeen {
   int welcomed = 0;
   int committed = 0;
+  int aborted = 0;
   uint64_t generation = 0;  // Of the commit.
   size_t world_bytes = 0;   // Of the proposal and the commit, as they came.
   bool ids = false;         // The committed world carries NCCL ids.
@@ -41,6 +45,7 @@ struct CrowdSeen {
   absl::Time first_proposal = absl::InfiniteFuture();
   absl::Time last_welcome = absl::InfinitePast();
   absl::Time last_commit = absl::InfinitePast();
+  absl::Time last_abort = absl::InfinitePast();
 };
 
 class Crowd {
@@ -49,13 +54,15 @@ class Crowd {
   // Cancels the streams and waits for their ends.
   ~Crowd();
 
-  // Dials with `count` nodes, `crowd-1` and so on.
+  // Dials with `count` nodes, `crowd-<first>` and so on.
   void Attend(int count);
 
-  // Waits until all nodes are welcomed, or have got a commit. False: something
-  // failed, or the time is up; said on stderr.
+  // Waits until all nodes are welcomed, have got a commit, or were told that a
+  // generation has ended. False: something failed, or the time is up; said on
+  // stderr.
   bool AwaitWelcomes(absl::Duration timeout);
   bool AwaitCommits(absl::Duration timeout);
+  bool AwaitAborts(absl::Duration timeout);
   // For so long, each node sends a heartbeat every `interval`, one after the
   // other. False: as above.
   bool Beat(absl::Duration interval, absl::Duration duration);
@@ -67,6 +74,8 @@ class Crowd {
   bool Await(int CrowdSeen::*counter, const char* what, absl::Duration timeout);
 
   const CrowdOptions options_;
+  // As agents have one.
+  const Wakeful wakeful_;
   std::vector<std::unique_ptr<Node>> nodes_;
   Mutex mutex_;
   CondVar changed_;  // All have got it, or a stream has ended.

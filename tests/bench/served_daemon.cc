@@ -70,8 +70,9 @@ int ServeRollcall(const Serving& serving) {
   options.job = kJob;
   options.settings.set_nodes_min(serving.nodes);
   options.settings.set_nodes_max(serving.nodes);
-  // The crowd sends no heartbeats while it attends.
-  options.limits.lease = absl::Minutes(10);
+  options.limits.lease = serving.lease_ms == 0
+                             ? absl::Minutes(10)
+                             : absl::Milliseconds(serving.lease_ms);
   options.limits.prepare_timeout = absl::Minutes(10);
   DoorLimits& door = options.limits.door;
   // Real nodes have an address each; here, more than may come from one of them
@@ -90,7 +91,8 @@ int ServeRollcall(const Serving& serving) {
 }
 
 int ServeBare(const Serving& serving) {
-  const BareServer server(serving.tls, serving.nodes, serving.answer_bytes);
+  const BareServer server(serving.tls, serving.nodes, serving.answer_bytes,
+                          serving.tells_loss);
   ServeOn(server.port(), server.pin());
   return 0;
 }
@@ -108,12 +110,14 @@ std::optional<int> ServeIfAsked(int argc, char** argv) {
   RaiseFileLimit();
   // As the daemon does, for the crowd and for the bare server: see there.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  if (argc != 6 || std::strcmp(argv[1], kServe) != 0) return std::nullopt;
+  if (argc != 8 || std::strcmp(argv[1], kServe) != 0) return std::nullopt;
   Serving serving;
   serving.bare = std::strcmp(argv[2], "bare") == 0;
   serving.tls = std::strcmp(argv[3], "tls") == 0;
   if (!absl::SimpleAtoi(argv[4], &serving.nodes) ||
-      !absl::SimpleAtoi(argv[5], &serving.answer_bytes)) {
+      !absl::SimpleAtoi(argv[5], &serving.answer_bytes) ||
+      !absl::SimpleAtob(argv[6], &serving.tells_loss) ||
+      !absl::SimpleAtoi(argv[7], &serving.lease_ms)) {
     return 2;
   }
   return serving.bare ? ServeBare(serving) : ServeRollcall(serving);
@@ -133,7 +137,9 @@ ServedDaemon::ServedDaemon(const Serving& serving) {
                          serving.bare ? "bare" : "rollcall",
                          serving.tls ? "tls" : "plain",
                          absl::StrCat(serving.nodes),
-                         absl::StrCat(serving.answer_bytes)};
+                         absl::StrCat(serving.answer_bytes),
+                         absl::StrCat(serving.tells_loss),
+                         absl::StrCat(serving.lease_ms)};
   char* argv[std::size(words) + 1] = {};
   for (size_t i = 0; i < std::size(words); ++i) argv[i] = words[i].data();
   const int failed =

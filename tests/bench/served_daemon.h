@@ -22,6 +22,9 @@ struct Serving {
   // Of the one world; bare: as BareServer has them, both.
   int nodes = 1;
   size_t answer_bytes = 0;
+  bool tells_loss = false;
+  // Of rollcall's; 0: so long that nobody needs to send heartbeats.
+  int lease_ms = 0;
 };
 
 class ServedDaemon {

@@ -32,6 +32,13 @@ WRONG = [
     (["token", "create", "--ttl", "0s"], "--ttl"),
     (["token"], "create"),
     (["status", "--jsn"], "--json"),
+    (["drain"], "NODE"),
+    (["drain", "n1", "--deadline", "later"], "--deadline"),
+    (["launch", "--preempt-signal", "KILL", "--", "true"], "SIGUSR1"),
+    (["launch", "--linger", "long", "--", "true"], "--linger"),
+    (["launch", "--requeue-exit-code", "0", "--", "true"],
+     "--requeue-exit-code"),
+    (["launch", "--grow", "slowly", "--", "true"], "boundary"),
 ]
 
 
@@ -49,7 +56,8 @@ class Flags(E2E):
         self.assertEqual(helped.code, 0)
         text = "\n".join(helped.out())
         for flag in ("--nodes", "--local-workers", "--nproc-per-node",
-                     "--join-timeout", "--hosts-file", "--json"):
+                     "--join-timeout", "--hosts-file", "--json", "--linger",
+                     "--grow", "--preempt-signal", "--requeue-exit-code"):
             self.assertIn(flag, text)
         for limit in ("lease", "last call", "prepare timeout", "16384"):
             self.assertIn(limit, text.replace("16,384", "16384"))
@@ -69,10 +77,12 @@ class Flags(E2E):
         self.assertIsNotNone(launcher.find("as-torchrun-2"))
 
     def test_status_of_nothing(self):
-        asked = self.stage.run(
-            [harness.ROLLCALL, "status", "--job", "no-such-job"])
-        self.assertEqual(asked.code, 69, asked.text())
-        self.assertIn("no-such-job", asked.text())
+        for words in (["status"], ["drain", "n1"], ["stop"]):
+            asked = self.stage.run(
+                [harness.ROLLCALL, *words, "--job", "no-such-job"])
+            self.assertEqual(asked.code, 69, asked.text())
+            self.assertIn("no-such-job", asked.text())
+            self.assertEqual(asked.out(), [])
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import re
 import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -98,6 +99,18 @@ def command_line(pid):
                     for a in f.read().split(b"\0")[:-1]]
     except OSError:
         return []
+
+
+def start_ticks(pid):
+    """When a process started, in ticks since boot."""
+    with open(f"/proc/{pid}/stat", "rb") as stat:
+        return int(stat.read().rsplit(b")", 1)[1].split()[19])
+
+
+def take_port(port):
+    """A socket that listens on a port which the test knows from elsewhere."""
+    return socket.create_server(("", port), family=socket.AF_INET6,
+                                dualstack_ipv6=True)
 
 
 def forget_lock(hosts_file):
@@ -491,6 +504,17 @@ class Lab:
 
     def fault(self, *words):
         self._ask("fault", *words)
+
+    def cut_between(self, some, others):
+        """No frame passes between these and those, either way."""
+        for one in some:
+            for other in others:
+                self.fault("cut", one, other)
+                self.fault("cut", other, one)
+
+    def do(self, what, host):
+        """`kill`, `power`, `boot`, `freeze` or `thaw`."""
+        self._ask(what, host)
 
     def down(self):
         subprocess.run([LAB, "down"], env=dict(os.environ, **self._env))

@@ -5,6 +5,8 @@ import subprocess
 import harness
 from harness import E2E, Lab
 
+REFUSED, SILENT = ["ConnectionRefusedError"], ["TimeoutError"]
+
 
 class TheLab(E2E):
     def test_hosts_are_apart(self):
@@ -54,17 +56,67 @@ class TheLab(E2E):
         self.assert_no_orphans()
 
     def test_cuts_and_heals(self):
-        lab = Lab(self.stage, 2)
-        connect = ["python3", "-c", "import socket\ntry:\n"
-                   " socket.create_connection(('10.77.0.2', 9), 0.5)\n"
-                   "except OSError as e: print(type(e).__name__)"]
-        self.assertEqual(lab.run(1, connect).out(),
-                         ["ConnectionRefusedError"])
+        lab = Lab(self.stage, 3)
+        self.assertEqual(self.connects(lab, 1, 2), REFUSED)
         lab.fault("cut", 1)
-        self.assertEqual(lab.run(1, connect).out(), ["TimeoutError"])
+        self.assertEqual(self.connects(lab, 1, 2), SILENT)
         lab.fault("heal")
-        self.assertEqual(lab.run(1, connect).out(),
-                         ["ConnectionRefusedError"])
+        self.assertEqual(self.connects(lab, 1, 2), REFUSED)
+        lab.cut_between([1], [2])
+        self.assertEqual(self.connects(lab, 1, 2), SILENT)
+        self.assertEqual(self.connects(lab, 1, 3), REFUSED)
+        self.assertEqual(self.connects(lab, 2, 3), REFUSED)
+
+    def test_power_goes_and_comes_back(self):
+        lab = Lab(self.stage, 2)
+        told = lab.start(2, ["sh", "-c", "cat /proc/sys/kernel/random/boot_id;"
+                             " exec sleep infinity"])
+        before = told.await_line(r"^\S+-0000-4000-8000-\S+$")[0]
+        mac = ["cat", "/sys/class/net/eth0/address"]
+        address = lab.run(2, mac).out()
+        self.assertEqual(self.connects(lab, 1, 2), REFUSED)
+        lab.do("power", 2)
+        told.wait()
+        self.assertEqual(self.connects(lab, 1, 2), SILENT)
+        lab.do("boot", 2)
+        # At once: no peer holds an older address of it.
+        self.assertEqual(self.connects(lab, 1, 2), REFUSED)
+        self.assertEqual(lab.run(2, mac).out(), address)
+        self.assertNotIn(before, lab.run(
+            2, ["cat", "/proc/sys/kernel/random/boot_id"]).text())
+
+    def test_a_frozen_host_still_answers(self):
+        lab = Lab(self.stage, 2)
+        host = lab.start(2, ["sh", "-c", "while read -r word; do "
+                             "echo $word; done < " + self.fifo("words")])
+        with open(self.fifo("words"), "w", encoding="ascii") as words:
+            print("one", file=words, flush=True)
+            host.await_line("one")
+            lab.do("freeze", 2)
+            print("two", file=words, flush=True)
+            self.assertEqual(self.connects(lab, 1, 2), REFUSED)
+            self.assertIsNone(host.find("two"))
+            lab.do("thaw", 2)
+            host.await_line("two")
+        self.assert_code(host, 0)
+        # Nor does being frozen keep it from ending.
+        lab.do("freeze", 2)
+        lab.do("kill", 2)
+        lab.do("boot", 2)
+        self.assertEqual(self.connects(lab, 1, 2), REFUSED)
+
+    def fifo(self, name):
+        path = self.stage.path(name)
+        if not os.path.exists(path):
+            os.mkfifo(path)
+        return path
+
+    def connects(self, lab, host, other):
+        """What a connection to a port that nobody serves ends with."""
+        return lab.run(host, [
+            "python3", "-c", "import socket\ntry:\n socket.create_connection("
+            f"('10.77.0.{other}', 9), 0.5)\nexcept OSError as e:\n"
+            " print(type(e).__name__)"]).out()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+import time
 
 import harness
 from harness import E2E, Gate, nodes_by_name
@@ -15,7 +16,7 @@ import os, select, socket, sys
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 generation = os.environ["ROLLCALL_GENERATION"]
 master = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-print(f"up g{generation} rank{rank}/{size}", flush=True)
+print(f"up g{generation} rank{rank}/{size} pid={os.getpid()}", flush=True)
 if generation != "1":
     open(sys.argv[2]).read()
     sys.exit(0)
@@ -130,6 +131,103 @@ class Survival(E2E):
             self.assert_code(process, 0)
         # Who was lost is one loss, not the failures of three.
         self.assertIsNone(launcher.find("up g3"))
+
+    def killed_where_nobody_looks(self, flags):
+        """The rank of w2 is killed while its agent is stopped for a second:
+        its peers fail of it, and say so, before anybody hears of the signal."""
+        gate, connect = Gate(self.stage), Gate(self.stage)
+        command = [sys.executable, "-c", PEERS, connect.path, gate.path]
+        launcher = self.launch(["--nodes", "3", *flags], command)
+        join = self.join_string(launcher)
+        workers = {n: self.join(join, ["--name", n], command)
+                   for n in ("w1", "w2")}
+        everybody = [launcher, *workers.values()]
+        for process in everybody:
+            process.await_line(r"up g1 rank\d/3")
+        launcher.await_line("rank 0 listens")
+        connect.open()
+        for process in everybody:
+            process.await_line("connected")
+        workers["w2"].signal(signal.SIGSTOP)
+        os.kill(self.pids(workers["w2"])[0], signal.SIGKILL)
+        for process in (launcher, workers["w1"]):
+            process.await_line("Connection reset by peer", "err")
+        until = time.monotonic() + 1
+        self.stage.pump(lambda: time.monotonic() >= until, "a second", 1)
+        workers["w2"].signal(signal.SIGCONT)
+        return gate, join, everybody
+
+    def test_a_rank_killed_while_its_agent_sleeps(self):
+        gate, join, everybody = self.killed_where_nobody_looks([])
+        for process in everybody:
+            process.await_line(r"up g2 rank\d/3")
+        state = self.await_status(
+            join, lambda s: s["state"] == "running" and
+            s["root_cause"].get("node") == "w2", "w2 to blame")
+        self.assertEqual(state["generation"], 2)
+        self.assertEqual(state["root_cause"]["code"], "rank_signal")
+        self.assertIn("on w2 ", state["last_reform"]["reason"])
+        gate.open()
+        for process in everybody:
+            self.assert_code(process, 0)
+
+    def test_a_rank_killed_while_its_agent_sleeps_ends_the_job(self):
+        _, _, everybody = self.killed_where_nobody_looks(
+            ["--max-restarts", "0"])
+        for process in everybody:
+            self.assert_code(process, 128 + signal.SIGKILL)
+        summary = [t for t in everybody[0].err() if not t.startswith("[")]
+        self.assertTrue([t for t in summary
+                         if re.search(r"rank \d on w2\b.*signal 9", t)],
+                        summary)
+
+    def test_kill_9_of_an_agent_whose_rank_has_a_child_in_hiding(self):
+        # In a session of its own, with nothing in its environment, its parent
+        # gone: only a cgroup knows whose it is.
+        gate, word = Gate(self.stage), self.stage.path("hidden")
+        command = ["sh", "-c", "setsid env -i sh -c '(exec cat " +
+                   gate.path + ") & echo $! > " + word + ".$0' $RANK; "
+                   f"echo up pid=$$; exec cat {gate.path}"]
+        launcher = self.launch(["--nodes", "2"], command)
+        worker = self.join(self.join_string(launcher), ["--name", "w1"],
+                           command)
+        worker.await_line("up pid=")
+        with open(word + ".1", encoding="ascii") as f:
+            hidden = int(f.read())
+        ranks = self.pids(worker)
+        with open(f"/proc/{hidden}/cgroup", encoding="ascii") as f:
+            if "/rollcall-" not in f.read():
+                print("notice: no cgroup can be made here, so nobody can know "
+                      "a child that hides", file=sys.stderr)
+                os.kill(hidden, signal.SIGKILL)
+        worker.signal(signal.SIGKILL)
+        took = self.stage.await_gone([*ranks, hidden], "its processes", 10)
+        self.assertLessEqual(took, 1.0)
+        launcher.signal(signal.SIGINT)
+        self.assert_code(launcher, 130)
+
+    def test_the_next_life_sweeps_what_no_guard_did(self):
+        gate = Gate(self.stage)
+        launcher, join, workers = self.gather(
+            ["--nodes", "2:3"], ["w1", "w2"], gate)
+        dead = workers.pop("w1")
+        ranks = self.pids(dead)
+        guard = [p for p in harness.descendants(dead.pid)
+                 if harness.command_line(p)[1:2] == ["guard"]]
+        self.assertEqual(len(guard), 1)
+        # Neither may see the other one go.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in (dead.pid, guard[0]):
+                os.kill(pid, number)
+        self.stage.await_gone([dead.pid, guard[0]], "agent and guard", 10)
+        for process in (launcher, workers["w2"]):
+            process.await_line(r"up g2 node\d rank\d/2")
+        # The kernel ends the rank with its agent, and not the rank's child.
+        self.assertTrue([p for p in ranks if harness.command_line(p)])
+        self.join(join, ["--name", "w1"], self.ranks(gate))
+        self.stage.await_gone(ranks, "the ranks of the life before", 5)
+        gate.open()
+        self.assert_code(launcher, 0)
 
     def test_kill_9_of_the_daemon_alone(self):
         gate = Gate(self.stage)

@@ -23,6 +23,7 @@
 #include "client/facts/system.h"
 #include "client/launch/job_text.h"
 #include "client/launch/launch_folder.h"
+#include "client/launch/launch_record.h"
 #include "daemon/core/admission.h"
 #include "tests/fuzz/feed.h"
 #include "tests/fuzz/oracle.h"
@@ -156,6 +157,18 @@ void DaemonFile(std::string_view text) {
          "a damaged file is NOT_FOUND");
 }
 
+void LaunchFile(std::string_view text) {
+  const auto record = ParseLaunchRecord(std::string(text));
+  if (!record.ok()) {
+    return Expect(absl::IsFailedPrecondition(record.status()),
+                  "a damaged record is FAILED_PRECONDITION");
+  }
+  const std::string again = FormatLaunchRecord(*record);
+  const auto twice = ParseLaunchRecord(again);
+  Expect(twice.ok() && FormatLaunchRecord(*twice) == again,
+         "what was read is written", again);
+}
+
 void Prints(std::string_view text) {
   for (const bool multiline : {false, true}) {
     const std::string clean = Printable(text, text.size(), multiline);
@@ -195,9 +208,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 6:
       Prints(feed.Rest());
       break;
-    default:
-      DaemonFile(feed.Rest());
-      break;
+    default: {
+      const std::string_view text = feed.Rest();
+      DaemonFile(text);
+      LaunchFile(text);
+    }
   }
   return 0;
 }

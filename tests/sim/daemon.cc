@@ -85,7 +85,9 @@ void Daemon::TakeUp() {
   }
   job_.emplace(Job::Restore(kJob, journal_, Limits(), Local()));
   chronicle_.TookUp(*job_, journal_, Local());
-  Collect(job_->Start());
+  std::vector<Action> actions = job_->Start();
+  chronicle_.Started(actions);
+  Collect(std::move(actions));
 }
 
 void Daemon::Crash(Nanos back_after) {

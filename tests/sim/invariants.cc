@@ -1,6 +1,8 @@
 #include "tests/sim/invariants.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/check.h"
@@ -64,6 +66,16 @@ const std::vector<InvariantRow> kInvariants = {
      "What an agent says is admitted by a daemon."},
     {Invariant::kReasons, "reasons",
      "What ends, ends with a code and with words."},
+    {Invariant::kMajority, "majority",
+     "Silence of over half of a world is taken for the daemon's own: nobody "
+     "is given up for it before daemon_grace is over."},
+    {Invariant::kStateGoesOn, "state goes on",
+     "The source of a world's state is a living rank of it that holds the "
+     "highest step that any of them brought."},
+    {Invariant::kLeavesForGood, "leaves for good",
+     "Who was asked to leave, durably, is in no later world."},
+    {Invariant::kBudget, "budget",
+     "Only a rank's failure costs a restart, and one at a time."},
     {Invariant::kProgress, "progress",
      "In calm the job comes to its end, all agents hear of it, and it does "
      "not give up while enough nodes live."},
@@ -89,6 +101,10 @@ std::string Chronicle::Verdict() const {
 void Chronicle::BeforeStep(const Job& job, const Event& event, absl::Time now) {
   revision_before_ = job.revision();
   retry_ = false;
+  const auto* tick = std::get_if<Tick>(&event);
+  if (tick != nullptr && tick->late > absl::Milliseconds(50)) {
+    for (auto& [session, lease] : leases_) lease.until += tick->late;
+  }
   const auto* attend = std::get_if<Attend>(&event);
   if (attend == nullptr) return;
   // What was due anyway may happen in the same step.
@@ -130,11 +146,12 @@ void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
       OnClose(*close, now);
     }
   }
-  if (std::holds_alternative<Tick>(event) &&
-      job.revision() != revision_before_) {
-    FreeSeats(job, now);
-  }
+  const auto* said = std::get_if<Said>(&event);
+  const bool may_free = std::holds_alternative<Tick>(event) ||
+                        (said != nullptr && said->message.has_check_report());
+  if (may_free && job.revision() != revision_before_) FreeSeats(job, now);
   CheckLeases(job, event, now);
+  if (std::holds_alternative<DrainAsked>(event)) NoteWhoLeaves(job, now);
 }
 
 void Chronicle::OnJournal(const Journal& entry) {
@@ -150,20 +167,12 @@ void Chronicle::OnJournal(const Journal& entry) {
                           " was proposed or told before"));
     }
     proposed_ = entry.generation;
+    open_ = true;
   } else if (entry.kind == Journal::Kind::kCommitted) {
     committed_ = entry.generation;
   } else if (entry.kind == Journal::Kind::kEnded) {
-    v1::Reform reform;
-    CHECK(reform.ParseFromString(entry.body));
-    bars_ += reform.code() == v1::REASON_CODE_REFUSED ||
-             reform.code() == v1::REASON_CODE_PREPARE_TIMEOUT ||
-             reform.code() == v1::REASON_CODE_LEAVING;
-    if (reform.code() == v1::REASON_CODE_UNSPECIFIED ||
-        reform.reason().empty()) {
-      Broken(Invariant::kReasons,
-             absl::StrCat("generation ", entry.generation, " ended with ",
-                          reform.ShortDebugString()));
-    }
+    OnGenerationEnded(entry);
+    open_ = false;
   } else if (entry.kind == Journal::Kind::kRunEnded) {
     end_journaled_ = true;
     v1::End end;
@@ -174,15 +183,48 @@ void Chronicle::OnJournal(const Journal& entry) {
   }
 }
 
+void Chronicle::OnGenerationEnded(const Journal& entry) {
+  v1::Reform reform;
+  CHECK(reform.ParseFromString(entry.body));
+  bars_ += reform.code() == v1::REASON_CODE_REFUSED ||
+           reform.code() == v1::REASON_CODE_PREPARE_TIMEOUT ||
+           reform.code() == v1::REASON_CODE_QUARANTINED ||
+           reform.code() == v1::REASON_CODE_LEAVING;
+  if (reform.code() == v1::REASON_CODE_UNSPECIFIED || reform.reason().empty()) {
+    Broken(Invariant::kReasons,
+           absl::StrCat("generation ", entry.generation, " ended with ",
+                        reform.ShortDebugString()));
+  }
+  const bool failure = reform.code() == v1::REASON_CODE_RANK_EXIT ||
+                       reform.code() == v1::REASON_CODE_RANK_SIGNAL ||
+                       reform.code() == v1::REASON_CODE_RANK_COMMUNICATION ||
+                       reform.code() == v1::REASON_CODE_GPU_ERROR ||
+                       reform.code() == v1::REASON_CODE_NOT_STARTED;
+  const uint32_t charged = reform.restarts_charged();
+  // Progress gives all of it back, and a lost node what was charged for it.
+  if (charged > charged_ + (failure ? 1 : 0)) {
+    Broken(Invariant::kBudget,
+           absl::StrCat("generation ", entry.generation, " ended by ",
+                        v1::ReasonCode_Name(reform.code()), ", and ", charged,
+                        " restarts are charged after ", charged_));
+  }
+  charged_ = charged;
+}
+
+void Chronicle::NoteWhoLeaves(const Job& job, absl::Time now) {
+  const v1::JobStatus status = job.Status(now);
+  for (const v1::NodeStatus& node : status.nodes()) {
+    if (node.state() == v1::NODE_STATE_DRAINING && node.incarnation() != 0) {
+      leaves_[node.node()] = node.incarnation();
+    }
+  }
+}
+
 // Who refused, was too slow, leaves or is lost has given its seat back.
 void Chronicle::FreeSeats(const Job& job, absl::Time now) {
   const v1::JobStatus status = job.Status(now);
   for (const v1::NodeStatus& node : status.nodes()) {
-    if (node.state() == v1::NODE_STATE_SPARE ||
-        node.state() == v1::NODE_STATE_DRAINING ||
-        node.state() == v1::NODE_STATE_LOST) {
-      seats_.erase(node.node());
-    }
+    if (node.seat() < 0) seats_.erase(node.node());
   }
 }
 
@@ -245,6 +287,12 @@ void Chronicle::CheckSticky(const v1::World& world) {
   for (const v1::Member& member : world.members()) {
     const auto in = in_.find(member.node());
     const uint64_t incarnation = in == in_.end() ? 0 : in->second;
+    const auto leaves = leaves_.find(member.node());
+    if (leaves != leaves_.end() && leaves->second == incarnation) {
+      Broken(Invariant::kLeavesForGood,
+             absl::StrCat("node ", member.node(), ", incarnation ", incarnation,
+                          ", is in generation ", world.generation()));
+    }
     seats[member.node()] = Seat{incarnation, member.seat()};
     const auto before = seats_.find(member.node());
     if (before == seats_.end() || before->second.incarnation != incarnation ||
@@ -271,9 +319,30 @@ void Chronicle::OnClose(const CloseStream& close, absl::Time now) {
                           absl::FormatDuration(lease->second.until - now),
                           " before its lease ends"));
     }
+    CheckMajority(lease->second.name, lease->second.until, now);
     out_[lease->second.name].insert(lease->second.incarnation);
   }
   leases_.erase(lease);
+}
+
+void Chronicle::CheckMajority(const std::string& name, absl::Time until,
+                              absl::Time now) {
+  // Between two generations there is no world to be silent.
+  if (!open_) return;
+  // One that was replaced, or whose stream broke, was not given up for silence.
+  if (until > now || seats_.count(name) == 0) return;
+  size_t silent = 0;
+  for (const auto& [session, lease] : leases_) {
+    silent += seats_.count(lease.name) > 0 && lease.until <= now + lease_ / 2;
+  }
+  if (silent * 2 <= seats_.size() || now - until >= daemon_grace_ - lease_) {
+    return;
+  }
+  Broken(
+      Invariant::kMajority,
+      absl::StrCat("node ", name, " is given up, ",
+                   absl::FormatDuration(now - until), " after its lease, and ",
+                   silent, " of ", seats_.size(), " are silent"));
 }
 
 void Chronicle::CheckRefused(const Job& job, const Attend& attend,
@@ -293,6 +362,11 @@ void Chronicle::CheckRefused(const Job& job, const Attend& attend,
     // A daemon that was started again knows rows, not incarnations: who was
     // never welcomed is nobody that it knows.
     if (in == in_.end() && attend.hello.run().empty()) seats_.erase(name);
+    // Nor has it heard that it was to leave.
+    if (attend.hello.run().empty()) {
+      leaves_.erase(name);
+      out_[name].erase(incarnation);
+    }
     in_[name] = incarnation;
     if (!job.end().has_value()) {
       leases_[attend.session] = Lease{name, incarnation, now};
@@ -321,11 +395,15 @@ void Chronicle::CheckLeases(const Job& job, const Event& event,
   } else if (const auto* closed = std::get_if<StreamClosed>(&event)) {
     leases_.erase(closed->session);
   }
-  const auto* tick = std::get_if<Tick>(&event);
-  if (tick == nullptr) return;
+  const bool isolated = job.state() == v1::JOB_STATE_ISOLATED;
+  if (std::exchange(isolated_, isolated) && !isolated) {
+    for (auto& [session, lease] : leases_) {
+      lease.until = std::max(lease.until, now + lease_);
+    }
+  }
+  if (!std::holds_alternative<Tick>(event)) return;
   for (auto& [session, lease] : leases_) {
-    if (tick->late > absl::Milliseconds(50)) lease.until += tick->late;
-    if (lease.until > now || !job.Attends(session)) continue;
+    if (isolated || lease.until > now || !job.Attends(session)) continue;
     Broken(Invariant::kLeaseHolds,
            absl::StrCat("node ", lease.name, " is kept ",
                         absl::FormatDuration(now - lease.until),
@@ -382,7 +460,15 @@ void Chronicle::Sent(const v1::DaemonMessage& m, const JournalState& durable) {
 }
 
 void Chronicle::Restored(const JournalState& durable) {
+  charged_ = durable.restarts_charged;
+  for (auto at = leaves_.begin(); at != leaves_.end();) {
+    const bool kept = durable.leaving.has_value() &&
+                      std::count(durable.leaving->nodes().begin(),
+                                 durable.leaving->nodes().end(), at->first) > 0;
+    at = kept ? std::next(at) : leaves_.erase(at);
+  }
   proposed_ = durable.generation;
+  open_ = durable.seal.has_value();
   committed_ = durable.seal.has_value() ? durable.generation : 0;
   end_journaled_ = durable.end.has_value();
   // What outlives the daemon is the seats of the open world, if it is the one
@@ -412,10 +498,17 @@ void Chronicle::TookUp(const Job& job, const JournalState& durable,
   }
 }
 
+void Chronicle::Started(const std::vector<Action>& actions) {
+  for (const Action& action : actions) {
+    if (const auto* entry = std::get_if<Journal>(&action)) OnJournal(*entry);
+  }
+}
+
 void Chronicle::DaemonDied() {
   leases_.clear();
   out_.clear();
   in_.clear();
+  isolated_ = false;
 }
 
 // --- Agents
@@ -461,6 +554,7 @@ void Chronicle::Says(LifeRecord& life, const v1::AgentMessage& m,
                         " and has seen ", life.generation_heard));
   }
   life.prepared_said = generation;
+  brought_[generation][life.name].push_back(m.prepared());
 }
 
 void Chronicle::Prepares(LifeRecord& life, const Prepare& prepare) {
@@ -498,6 +592,7 @@ void Chronicle::Starts(LifeRecord& life, const StartRanks& start,
       start.seal.SerializeAsString() != told.seal) {
     Broken(Invariant::kSameBytes, who);
   }
+  CheckStateSource(who, start);
   for (const std::string& id : start.seal.nccl_ids()) {
     const auto at = ids_.find(id);
     if (at == ids_.end() || at->second != generation) {
@@ -510,6 +605,42 @@ void Chronicle::Starts(LifeRecord& life, const StartRanks& start,
     Broken(Invariant::kFreshIds,
            absl::StrCat(who, ", port ", start.seal.master_port()));
   }
+}
+
+// A node may have said it more than once, and not the same: the daemon takes
+// what comes first.
+void Chronicle::CheckStateSource(const std::string& who,
+                                 const StartRanks& start) {
+  int64_t least = -1;
+  int64_t most = -1;
+  bool held = false;
+  const v1::StateSource& source = start.seal.state_source();
+  for (const v1::Member& member : start.world.members()) {
+    int64_t worst = INT64_MAX;
+    for (const v1::Prepared& said :
+         brought_[start.world.generation()][member.node()]) {
+      int64_t best = -1;
+      for (const v1::RankState& state : said.states()) {
+        if (!state.whole_state()) continue;
+        const auto step = static_cast<int64_t>(state.completed_step());
+        best = std::max(best, step);
+        held =
+            held || (state.completed_step() == source.step() &&
+                     member.first_rank() + state.local_rank() == source.rank());
+      }
+      most = std::max(most, best);
+      worst = std::min(worst, best);
+    }
+    if (worst != INT64_MAX) least = std::max(least, worst);
+  }
+  const auto step = static_cast<int64_t>(source.step());
+  const bool fits = start.seal.has_state_source()
+                        ? held && step >= least && step <= most
+                        : least < 0;
+  if (fits) return;
+  Broken(Invariant::kStateGoesOn,
+         absl::StrCat(who, " with ", source.ShortDebugString(), "; ", least,
+                      " to ", most, " were brought"));
 }
 
 void Chronicle::Exits(LifeRecord& life, bool ranks_live) {

@@ -46,6 +46,10 @@ enum class Invariant {
   kNothingLeftDue,
   kAdmitted,
   kReasons,
+  kMajority,
+  kStateGoesOn,
+  kLeavesForGood,
+  kBudget,
   kProgress,
 };
 
@@ -70,8 +74,8 @@ struct LifeRecord {
 
 class Chronicle {
  public:
-  Chronicle(World& world, absl::Duration lease)
-      : world_(world), lease_(lease) {}
+  Chronicle(World& world, absl::Duration lease, absl::Duration daemon_grace)
+      : world_(world), lease_(lease), daemon_grace_(daemon_grace) {}
 
   void Broken(Invariant which, const std::string& found);
   bool broken() const { return broken_.has_value(); }
@@ -90,6 +94,7 @@ class Chronicle {
   void Restored(const JournalState& durable);
   // and this is how.
   void TookUp(const Job& job, const JournalState& durable, absl::Time now);
+  void Started(const std::vector<Action>& actions);
   void DaemonDied();
 
   // --- Agents
@@ -130,6 +135,10 @@ class Chronicle {
   void OnSend(const Job& job, const Send& send);
   void OnProposal(const Job& job, const v1::Proposal& proposal);
   void OnJournal(const Journal& entry);
+  void OnGenerationEnded(const Journal& entry);
+  void NoteWhoLeaves(const Job& job, absl::Time now);
+  void CheckMajority(const std::string& name, absl::Time until, absl::Time now);
+  void CheckStateSource(const std::string& who, const StartRanks& start);
   void OnClose(const CloseStream& close, absl::Time now);
   void CheckLeases(const Job& job, const Event& event, absl::Time now);
   // Whether what an agent that dials again brings is what the job has.
@@ -140,6 +149,7 @@ class Chronicle {
 
   World& world_;
   const absl::Duration lease_;
+  const absl::Duration daemon_grace_;
   struct Found {
     Invariant which;
     std::string text;
@@ -154,6 +164,8 @@ class Chronicle {
   std::map<uint64_t, std::pair<std::vector<std::string>, uint32_t>> minted_;
   std::map<std::string, uint64_t> ids_;
   std::map<uint64_t, std::set<uint32_t>> stepped_;
+  // What linked ranks brought to a generation, each time a node said it.
+  std::map<uint64_t, std::map<std::string, std::vector<v1::Prepared>>> brought_;
 
   // Of one life of the daemon.
   uint64_t proposed_ = 0;   // Journaled, in the order of the actions.
@@ -169,6 +181,11 @@ class Chronicle {
   std::map<std::string, uint64_t> in_;             // Who holds the name.
   std::map<std::string, Seat> seats_;
   uint64_t seated_in_ = 0;  // The generation of these seats.
+  // Incarnations that were asked to leave for good.
+  std::map<std::string, uint64_t> leaves_;
+  uint32_t charged_ = 0;
+  bool isolated_ = false;
+  bool open_ = false;  // A generation that was proposed and has not ended.
   // Of the step under way.
   bool may_change_ = true;
   bool retry_ = false;

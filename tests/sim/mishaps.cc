@@ -104,9 +104,9 @@ void Mishaps::Do(Kind kind) {
     case Kind::kDrain:
       return daemon_.AskDrain(
           node.settings().name,
-          chance.OneIn(2) ? absl::InfiniteDuration()
-                          : absl::Nanoseconds(
-                                chance.Skewed(100 * kMilli, 20 * kSecond)));
+          chance.OneIn(2)
+              ? absl::InfiniteDuration()
+              : absl::Nanoseconds(chance.Skewed(100 * kMilli, 20 * kSecond)));
     case Kind::kSick:
       return node.FallSick();
     case Kind::kLeave:

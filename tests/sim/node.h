@@ -105,7 +105,6 @@ class Node {
   void Do(const Report& report);
   void Do(const Exit& exit);
 
-
   World& world_;
   Network& network_;
   Chronicle& chronicle_;

@@ -103,6 +103,7 @@ void Ranks::Fail(uint32_t local_rank, int code, int signal) {
 
 void Ranks::Finish() {
   for (uint32_t i = 0; i < ranks_.size(); ++i) {
+    if (ranks_[i].waits) continue;  // It goes on first, and ends then.
     Later(world_.chance.Skewed(kMilli, kSecond),
           {Deed::What::kEnd, i, ranks_[i].number});
   }
@@ -169,11 +170,12 @@ void Ranks::End(uint32_t local_rank, int code, int signal) {
   Rank& rank = ranks_[local_rank];
   if (rank.ended) return;
   rank.ended = true;
-  const bool last = std::all_of(
-      ranks_.begin(), ranks_.end(),
-      [](const Rank& r) { return r.number == 0 || r.ended; });
+  const bool last =
+      std::all_of(ranks_.begin(), ranks_.end(),
+                  [](const Rank& r) { return r.number == 0 || r.ended; });
   for (uint32_t i = 0; i < ranks_.size(); ++i) {
-    if (ranks_[i].number == 0 || !(last || (i == local_rank && rank.stopping))) {
+    if (ranks_[i].number == 0 ||
+        !(last || (i == local_rank && rank.stopping))) {
       continue;
     }
     Later(world_.chance.Skewed(kMilli, 50 * kMilli),
@@ -202,8 +204,8 @@ Ranks::Rank* Ranks::Find(const RankLife& life) {
 
 uint64_t Ranks::running() const {
   const uint64_t generation = ranks_.front().generation;
-  const bool all = std::all_of(
-      ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+  const bool all =
+      std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
         return rank.number != 0 && !rank.ended && !rank.stopping &&
                !rank.waits && !rank.at_boundary &&
                rank.generation == generation;

@@ -60,9 +60,9 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
   plan.calm_at = chance.Between(5 * kSecond, 60 * kSecond);
   const Nanos longest = ToNanos(
       2 * FromProto(job.join_timeout()) + 2 * FromProto(job.daemon_grace()) +
-      FromProto(job.linger()) + FromProto(job.reattach_grace()) + 4 * FromProto(job.prepare_timeout()) +
-      8 * FromProto(job.stop_grace()) + 8 * FromProto(job.lease()) +
-      absl::Seconds(90));
+      FromProto(job.linger()) + FromProto(job.reattach_grace()) +
+      4 * FromProto(job.prepare_timeout()) + 8 * FromProto(job.stop_grace()) +
+      8 * FromProto(job.lease()) + absl::Seconds(90));
   plan.overdue_at =
       plan.calm_at + longest + static_cast<Nanos>(plan.steps) * plan.period;
   return plan;
@@ -76,7 +76,8 @@ Clock Simulation::DrawClock(Chance& chance) {
 Simulation::Simulation(const SimulationOptions& options)
     : world_(options.seed, options.trace),
       plan_(Draw(world_.chance, options)),
-      chronicle_(world_, FromProto(plan_.daemon.job.lease())),
+      chronicle_(world_, FromProto(plan_.daemon.job.lease()),
+                 FromProto(plan_.daemon.job.daemon_grace())),
       network_(world_, *this, plan_.machines),
       daemon_(world_, network_, chronicle_, plan_.daemon,
               DrawClock(world_.chance)),

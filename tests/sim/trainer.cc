@@ -17,6 +17,13 @@ void Trainer::Joins(uint32_t machine, const v1::World& world) {
 
 void Trainer::OnStep(uint64_t number) {
   const Generation& generation = generations_.at(number);
+  if (done_ >= steps_) {
+    // Nothing is left to be done, whoever is gone already.
+    for (const uint32_t machine : generation.machines) {
+      nodes_[machine]->ranks().Finish();
+    }
+    return;
+  }
   bool stalls = false;
   for (const uint32_t machine : generation.machines) {
     // A rank that is gone leaves the others in a collective that never ends.

@@ -356,6 +356,7 @@ TEST(AgentLink, RefusalsEndItWithTheRightCode) {
        "EXIT 77"},
       {absl::StatusCode::kResourceExhausted, v1::REFUSAL_CODE_LIMIT, "EXIT 69"},
       {absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_SLOW, ""},
+      {absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_NOT_LEADER, ""},
       // What counts is the code, whatever the status says.
       {absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_TOKEN_EXPIRED,
        "EXIT 77"},
@@ -373,6 +374,26 @@ TEST(AgentLink, RefusalsEndItWithTheRightCode) {
         {0.0, StreamUp{}, "hello i11"},
         {0.1, Down(row.code, row.refusal), row.expect},
     });
+  }
+}
+
+TEST(AgentLink, ALeaderIsLookedForWithoutLongPauses) {
+  AgentStory story;
+  const StreamDown stands_by =
+      Down(absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_NOT_LEADER);
+  story.Tell(Running(1));
+  story.Tell({{1.0, stands_by, ""}, {2.0, AgentTick{}, "dial"}});
+  for (int i = 2; i < 30; i += 2) {
+    const double at = i;
+    // The leader that it names is gone, and then another one stands by.
+    story.Tell({{at, Down(), ""}});
+    EXPECT_LE(story.agent().NextDeadline(),
+              absl::UnixEpoch() + absl::Seconds(at + 0.5));
+    story.Tell({{at + 1.0, AgentTick{}, "dial"},
+                {at + 1.0, stands_by, ""}});
+    EXPECT_LE(story.agent().NextDeadline(),
+              absl::UnixEpoch() + absl::Seconds(at + 1.25));
+    story.Tell({{at + 2.0, AgentTick{}, "dial"}});
   }
 }
 

@@ -92,6 +92,19 @@ TEST(Words, Durations) {
   }
 }
 
+TEST(Words, Signals) {
+  for (const char* good : {"TERM", "SIGTERM", "sigterm", "term", "15"}) {
+    EXPECT_EQ(*ParseSignalFlag("--s", good), 15) << good;
+  }
+  EXPECT_EQ(*ParseSignalFlag("--s", "USR1"), 10);
+  EXPECT_EQ(*ParseSignalFlag("--s", "40"), 40);
+  // Nobody can handle 9 and 19.
+  for (const char* bad : {"", "0", "-1", "65", "9", "KILL", "SIGSTOP", "19",
+                          "SIG", "TERMINATE", "15s", "99999999999"}) {
+    EXPECT_FALSE(ParseSignalFlag("--s", bad).ok()) << bad;
+  }
+}
+
 TEST(Words, NearestWord) {
   const std::vector<std::string> known = {"--nodes", "--no-hosts",
                                           "--nproc-per-node", "--job"};
@@ -256,6 +269,50 @@ TEST(JobText, FailureNamesNodeRankAndCodeFirst) {
   cause.set_stderr_tail("one\ntwo\n");
   EXPECT_EQ(FailureText(end),
             "rank 3 on b exited with code 7\n  | one\n  | two");
+}
+
+TEST(Flags, WhatEndsARunHow) {
+  const auto launch = Parse<LaunchFlags>(
+      "launch --linger 10m --requeue-exit-code 99 --preempt-signal USR2 "
+      "--grow never -- x");
+  EXPECT_EQ(launch.settings.linger().seconds(), 600);
+  EXPECT_EQ(launch.settings.requeue_exit_code(), 99);
+  EXPECT_EQ(launch.settings.grow(), v1::GROW_NEVER);
+  EXPECT_EQ(launch.local.preempt_signal, 12);
+  const auto join = Parse<JoinFlags>(
+      "join rc1.x --preempt-signal SIGINT --grow boundary "
+      "--max-restarts 7 -- x");
+  EXPECT_EQ(join.local.preempt_signal, 2);
+  EXPECT_EQ(join.settings.grow(), v1::GROW_BOUNDARY);
+  EXPECT_EQ(join.settings.max_restarts(), 7u);
+  EXPECT_FALSE(join.settings.has_linger());
+  const auto plain = Parse<LaunchFlags>("launch -- x");
+  EXPECT_EQ(plain.local.preempt_signal, 15);
+  EXPECT_FALSE(plain.settings.has_linger());
+  EXPECT_FALSE(plain.settings.has_requeue_exit_code());
+  for (const char* bad :
+       {"--linger soon", "--linger 0s", "--requeue-exit-code 0",
+        "--requeue-exit-code 256", "--preempt-signal KILL", "--grow now"}) {
+    EXPECT_NE(Complaint(std::string("launch ") + bad + " -- x"), "") << bad;
+  }
+}
+
+TEST(Flags, Drain) {
+  const auto drain = Parse<DrainFlags>(
+      "drain node-3 --deadline 90s --reason maintenance --job demo --json");
+  EXPECT_EQ(drain.node, "node-3");
+  EXPECT_EQ(drain.deadline, absl::Seconds(90));
+  EXPECT_EQ(drain.reason, "maintenance");
+  EXPECT_EQ(drain.where.job, "demo");
+  EXPECT_TRUE(drain.json);
+  const auto by_string = Parse<DrainFlags>("drain node-3 rc1.abc");
+  EXPECT_EQ(by_string.where.join_string, "rc1.abc");
+  EXPECT_EQ(by_string.deadline, absl::InfiniteDuration());
+  EXPECT_TRUE(absl::StrContains(Complaint("drain"), "which node"));
+  EXPECT_TRUE(absl::StrContains(Complaint("drain rc1.abc node-3"), "NODE"));
+  EXPECT_NE(Complaint("drain no_name!"), "");
+  EXPECT_TRUE(absl::StrContains(Complaint("drain n --deadline now"), "30s"));
+  EXPECT_NE(Complaint("drain n -- x"), "");
 }
 
 TEST(Flags, TokenVerbs) {

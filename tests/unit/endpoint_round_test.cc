@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/agent/named_leader.h"
 
 namespace rollcall {
 namespace {
@@ -61,6 +66,51 @@ TEST(EndpointRound, OneThatWasNobodysMayBecomeAStrangers) {
   round.Welcomed();
   EXPECT_FALSE(round.Failed(false));
   EXPECT_EQ(round.Next(), 0u) << "the round goes on";
+}
+
+v1::Refusal Names(const std::vector<std::string>& endpoints) {
+  v1::Refusal refusal;
+  refusal.set_code(v1::REFUSAL_CODE_NOT_LEADER);
+  for (const std::string& e : endpoints) refusal.add_leader_endpoints(e);
+  return refusal;
+}
+
+std::string Dialled(NamedLeader& leader) {
+  std::string all;
+  while (const std::optional<std::string> next = leader.Next()) {
+    absl::StrAppend(&all, *next, " ");
+  }
+  return all;
+}
+
+TEST(NamedLeaderTest, IsDialledOnceAndTakenAtItsWordNoFurther) {
+  NamedLeader leader(/*loopback_only=*/false);
+  EXPECT_EQ(Dialled(leader), "");
+  leader.Hear(Names({"a:1", "b:2"}));
+  EXPECT_EQ(Dialled(leader), "a:1 b:2 ");
+  EXPECT_EQ(Dialled(leader), "");
+  leader.Hear(Names({"a:1"}));
+  leader.Hear(Names({"c:3", "no port", "", "d:0", "e:4"}));
+  EXPECT_EQ(Dialled(leader), "c:3 e:4 ");
+  // Nobody leads yet: what was known is of no use any more.
+  leader.Hear(Names({"a:1"}));
+  leader.Hear(Names({}));
+  EXPECT_EQ(Dialled(leader), "");
+  // Another refusal says nothing of a leader.
+  v1::Refusal other = Names({"a:1"});
+  other.set_code(v1::REFUSAL_CODE_SLOW);
+  leader.Hear(other);
+  EXPECT_EQ(Dialled(leader), "");
+  leader.Hear(Names(std::vector<std::string>(100, "a:1")));
+  size_t count = 0;
+  while (leader.Next().has_value()) ++count;
+  EXPECT_EQ(count, NamedLeader::kEndpointsMax);
+}
+
+TEST(NamedLeaderTest, WithoutTlsOnLoopbackAlone) {
+  NamedLeader leader(/*loopback_only=*/true);
+  leader.Hear(Names({"10.0.0.1:1", "127.0.0.1:7", "evil:2", "[::1]:8"}));
+  EXPECT_EQ(Dialled(leader), "127.0.0.1:7 [::1]:8 ");
 }
 
 }  // namespace

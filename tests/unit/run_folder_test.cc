@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -28,6 +31,18 @@ class RunFolderTest : public testing::Test {
     const timeval old[2] = {{1000, 0}, {1000, 0}};
     EXPECT_EQ(utimes(path.c_str(), old), 0);
     return path;
+  }
+
+  // A process with this in its environment, which only a signal ends.
+  static pid_t StartWith(std::string entry) {
+    std::string words[] = {"sleep", "infinity"};
+    char* argv[] = {words[0].data(), words[1].data(), nullptr};
+    char* environment[] = {entry.data(), nullptr};
+    pid_t pid = -1;
+    EXPECT_EQ(
+        posix_spawn(&pid, "/bin/sleep", nullptr, nullptr, argv, environment),
+        0);
+    return pid;
   }
 
   std::string parent_;
@@ -62,6 +77,27 @@ TEST_F(RunFolderTest, SweepsWhatKilledAgentsLeftAndNothingElse) {
   auto second = RunFolder::Make(parent_);
   ASSERT_TRUE(second.ok());
   EXPECT_TRUE(std::filesystem::exists((*living)->path()));
+}
+
+TEST_F(RunFolderTest, EndsRanksThatNobodyIsLeftToEnd) {
+  const std::string dead = parent_ + "/rollcall-0123abcd";
+  std::filesystem::create_directories(dead);
+  auto living = RunFolder::Make(parent_);
+  ASSERT_TRUE(living.ok());
+  // It has a socket, so its agent had the lock and is gone, however young.
+  std::ofstream(dead + "/agent.sock") << "";
+  std::ofstream((*living)->socket()) << "";
+  const pid_t orphan = StartWith("ROLLCALL_SOCKET=" + dead + "/agent.sock");
+  const pid_t rank = StartWith("ROLLCALL_SOCKET=" + (*living)->socket());
+  auto second = RunFolder::Make(parent_);
+  ASSERT_TRUE(second.ok());
+  EXPECT_FALSE(std::filesystem::exists(dead));
+  int status = 0;
+  EXPECT_EQ(waitpid(orphan, &status, 0), orphan);
+  EXPECT_EQ(WTERMSIG(status), SIGKILL);
+  EXPECT_EQ(waitpid(rank, &status, WNOHANG), 0);
+  kill(rank, SIGKILL);
+  waitpid(rank, &status, 0);
 }
 
 }  // namespace

@@ -1,0 +1,51 @@
+// KnownProcess: one certain process that need not be our child, watched and
+// signalled behind a pidfd.
+//
+// A number alone is never trusted: processes get those of others that have
+// ended. Number and start time together name one process of this boot.
+//
+// Thread rule: one thread at a time.
+#ifndef ROLLCALL_CLIENT_LAUNCH_KNOWN_PROCESS_H_
+#define ROLLCALL_CLIENT_LAUNCH_KNOWN_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "client/agent/fd.h"
+
+namespace rollcall {
+
+struct ProcessId {
+  pid_t pid = 0;
+  // Ticks since boot.
+  uint64_t start_ticks = 0;
+};
+
+// Of a living process or a child that was not reaped; {}: there is none.
+ProcessId IdOf(pid_t pid);
+
+class KnownProcess {
+ public:
+  // NOT_FOUND: it has ended. UNAVAILABLE: it cannot be watched, with the
+  // system's reason and what to do.
+  static absl::StatusOr<KnownProcess> Find(const ProcessId& id);
+
+  pid_t pid() const { return id_.pid; }
+  const ProcessId& id() const { return id_; }
+  // Readable once it has ended.
+  int fd() const { return fd_.get(); }
+  bool Ended() const;
+  // Does nothing where it has ended.
+  void Kill(int signal) const;
+
+ private:
+  KnownProcess(const ProcessId& id, Fd fd) : id_(id), fd_(std::move(fd)) {}
+  ProcessId id_;
+  Fd fd_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_LAUNCH_KNOWN_PROCESS_H_

@@ -1,0 +1,61 @@
+#include "client/launch/launch.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "client/launch/launch_folder.h"
+#include "client/launch/launch_record.h"
+#include "client/launch/left_behind.h"
+#include "client/launch/live_line.h"
+#include "client/launch/start_plan.h"
+#include "client/launch/supervisor.h"
+#include "daemon/core/exit_codes.h"
+
+namespace rollcall {
+namespace {
+
+LaunchTerms TermsOf(const LaunchOptions& options, const LaunchWire& wire) {
+  LaunchTerms terms;
+  terms.job = options.job;
+  terms.settings = options.settings;
+  terms.listen = FormatHostPort(options.listen);
+  terms.wire = wire.Describe();
+  terms.node = options.node;
+  terms.local_workers = options.local_workers;
+  terms.agent_flags = options.agent_flags;
+  terms.command_digest = options.command_digest;
+  return terms;
+}
+
+int Refuse(const absl::Status& status) {
+  LiveLine(false).Print(status.message());
+  return absl::IsInvalidArgument(status) ? kExitUsage : kExitRendezvous;
+}
+
+}  // namespace
+
+int RunLaunch(LaunchOptions options) {
+  auto state = LaunchFolder::Open(options.state_dir);
+  if (!state.ok()) return Refuse(state.status());
+  auto found = LookAround((*state)->path());
+  if (!found.ok()) return Refuse(found.status());
+  auto wire = LaunchWire::Make((*state)->path(), options.wire);
+  if (!wire.ok()) return Refuse(wire.status());
+  auto plan =
+      PlanStart(found->left, TermsOf(options, *wire), options.job_made_up);
+  if (!plan.ok()) return Refuse(plan.status());
+  const bool goes_on = plan->kind != StartPlan::Kind::kNew;
+  const absl::Status taken = wire->TakeTokens((*state)->path(), goes_on);
+  if (!taken.ok()) return Refuse(taken);
+  if (goes_on) {
+    options.job = plan->terms.job;
+    options.settings = plan->terms.settings;
+    options.ephemeral = plan->ephemeral;
+  }
+  return Supervisor(std::move(options), *std::move(state), *std::move(wire),
+                    *std::move(plan))
+      .Run(*std::move(found));
+}
+
+}  // namespace rollcall

@@ -1,0 +1,156 @@
+#include "client/launch/launch_record.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/launch/launch_folder.h"
+#include "daemon/core/limits.h"
+#include "daemon/security/identity.h"
+#include "nlohmann/json.hpp"
+
+namespace rollcall {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kVersion = 1;
+// The names and numbers of as many agents as a job can have.
+constexpr size_t kRecordBytesMax = 16 << 20;
+
+Json ToJson(const ProcessId& process) {
+  return {{"pid", process.pid}, {"start", process.start_ticks}};
+}
+
+Json ToJson(const v1::JobSettings& settings) {
+  std::string text;
+  (void)google::protobuf::util::MessageToJsonString(settings, &text);
+  return Json::parse(text, nullptr, false);
+}
+
+// Each: false where `key` is missing or of another kind.
+bool Read(const Json& json, const char* key, std::string& to) {
+  if (!json.contains(key) || !json[key].is_string()) return false;
+  to = json[key];
+  return true;
+}
+bool Read(const Json& json, const char* key, bool& to) {
+  if (!json.contains(key) || !json[key].is_boolean()) return false;
+  to = json[key];
+  return true;
+}
+template <typename Number>
+bool ReadNumber(const Json& json, const char* key, uint64_t most, Number& to) {
+  if (!json.contains(key) || !json[key].is_number_unsigned()) return false;
+  const uint64_t number = json[key];
+  if (number > most) return false;
+  to = static_cast<Number>(number);
+  return true;
+}
+
+bool ReadProcess(const Json& json, const char* key, ProcessId& to) {
+  if (!json.contains(key) || !json[key].is_object()) return false;
+  return ReadNumber(json[key], "pid", INT32_MAX, to.pid) &&
+         ReadNumber(json[key], "start", UINT64_MAX, to.start_ticks);
+}
+
+bool ReadTerms(const Json& json, LaunchTerms& to) {
+  if (!json.contains("settings") || !json["settings"].is_object() ||
+      !json.contains("agent_flags") || !json["agent_flags"].is_array()) {
+    return false;
+  }
+  for (const Json& flag : json["agent_flags"]) {
+    if (!flag.is_string()) return false;
+    to.agent_flags.push_back(flag);
+  }
+  return Read(json, "job", to.job) && Read(json, "listen", to.listen) &&
+         Read(json, "wire", to.wire) && Read(json, "node", to.node) &&
+         Read(json, "command_sha256", to.command_digest) &&
+         ReadNumber(json, "local_workers", Limits::nodes_max,
+                    to.local_workers) &&
+         google::protobuf::util::JsonStringToMessage(json["settings"].dump(),
+                                                     &to.settings)
+             .ok();
+}
+
+bool ReadAgents(const Json& json, std::vector<AgentRecord>& to) {
+  if (!json.contains("agents") || !json["agents"].is_array()) return false;
+  for (const Json& agent : json["agents"]) {
+    AgentRecord record;
+    if (!agent.is_object() || !Read(agent, "name", record.name) ||
+        !Read(agent, "own", record.own) ||
+        !ReadProcess(agent, "process", record.process)) {
+      return false;
+    }
+    to.push_back(std::move(record));
+  }
+  return to.size() <= Limits::nodes_max;
+}
+
+}  // namespace
+
+std::string FormatLaunchRecord(const LaunchRecord& record) {
+  Json agents = Json::array();
+  for (const AgentRecord& agent : record.agents) {
+    agents.push_back({{"name", agent.name},
+                      {"own", agent.own},
+                      {"process", ToJson(agent.process)}});
+  }
+  const Json json = {{"version", kVersion},
+                     {"job", record.terms.job},
+                     {"settings", ToJson(record.terms.settings)},
+                     {"listen", record.terms.listen},
+                     {"wire", record.terms.wire},
+                     {"node", record.terms.node},
+                     {"local_workers", record.terms.local_workers},
+                     {"agent_flags", record.terms.agent_flags},
+                     {"command_sha256", record.terms.command_digest},
+                     {"ephemeral", record.ephemeral},
+                     {"port", record.port},
+                     {"boot_id", record.boot_id},
+                     {"daemon", ToJson(record.daemon)},
+                     {"agents", std::move(agents)}};
+  // Whatever bytes a flag holds: what is not text is not the same text again.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+absl::StatusOr<LaunchRecord> ParseLaunchRecord(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  uint64_t version = 0;
+  if (!json.is_object() || !ReadNumber(json, "version", UINT64_MAX, version)) {
+    return absl::FailedPreconditionError("it is damaged");
+  }
+  if (version != kVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it has version ", version, ", this rollcall knows ",
+                     kVersion, "; go on with the newer one"));
+  }
+  LaunchRecord record;
+  if (!ReadTerms(json, record.terms) ||
+      !Read(json, "ephemeral", record.ephemeral) ||
+      !ReadNumber(json, "port", UINT16_MAX, record.port) ||
+      !Read(json, "boot_id", record.boot_id) ||
+      !ReadProcess(json, "daemon", record.daemon) ||
+      !ReadAgents(json, record.agents)) {
+    return absl::FailedPreconditionError("it is damaged");
+  }
+  return record;
+}
+
+absl::Status WriteLaunchRecord(const std::string& folder,
+                               const LaunchRecord& record) {
+  return WriteSecretFile(folder + kLaunchFile, FormatLaunchRecord(record));
+}
+
+absl::StatusOr<LaunchRecord> ReadLaunchRecord(const std::string& folder) {
+  const std::string path = folder + kLaunchFile;
+  const auto text = ReadUpTo(path, kRecordBytesMax);
+  if (!text.ok()) return absl::NotFoundError(text.status().message());
+  auto record = ParseLaunchRecord(*text);
+  if (record.ok()) return record;
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": ", record.status().message()));
+}
+
+}  // namespace rollcall

@@ -1,0 +1,33 @@
+// LookAround: what an earlier launcher has left in a state folder: its record,
+// its run, and which of its processes still live.
+//
+// Thread rule: any thread; blocks on the disk. The folder must be held
+// (LaunchFolder).
+#ifndef ROLLCALL_CLIENT_LAUNCH_LEFT_BEHIND_H_
+#define ROLLCALL_CLIENT_LAUNCH_LEFT_BEHIND_H_
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/launch/known_process.h"
+#include "client/launch/start_plan.h"
+
+namespace rollcall {
+
+struct Found {
+  LeftBehind left;
+  // Those of `left` that live.
+  std::optional<KnownProcess> daemon;
+  std::map<std::string, KnownProcess> agents;
+};
+
+// FAILED_PRECONDITION: the record or the journal cannot be understood, or a
+// daemon runs of which there is no record; says what to do. UNAVAILABLE: a
+// process cannot be watched, or the journal not be read.
+absl::StatusOr<Found> LookAround(const std::string& folder);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_LAUNCH_LEFT_BEHIND_H_

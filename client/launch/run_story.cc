@@ -1,0 +1,151 @@
+#include "client/launch/run_story.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/launch/job_text.h"
+
+namespace rollcall {
+namespace {
+
+// From when on stragglers are named.
+constexpr absl::Duration kStragglersAfter = absl::Minutes(1);
+
+void PrintJson(const nlohmann::ordered_json& json) {
+  std::printf("%s\n", OneLine(json).c_str());
+  std::fflush(stdout);
+}
+
+// An end as far as a state tells it.
+v1::End EndIn(const v1::JobStatus& status) {
+  v1::End end;
+  end.set_exit_code(status.exit_code());
+  end.set_code(status.end_code());
+  end.set_reason(status.end_reason());
+  if (status.has_root_cause()) *end.mutable_root_cause() = status.root_cause();
+  *end.mutable_causes() = status.causes();
+  return end;
+}
+
+}  // namespace
+
+RunStory::RunStory(std::string job, bool json, absl::Duration linger)
+    : job_(std::move(job)), json_(json), linger_(linger) {}
+
+void RunStory::Joinable(const std::string& endpoint,
+                        const std::string& join_string, uint32_t awaited) {
+  if (json_) {
+    PrintJson({{"event", "joinable"},
+               {"job", job_},
+               {"endpoint", endpoint},
+               {"join", join_string}});
+  } else if (awaited > 0 && !taken_back_) {
+    line_.Print(absl::StrCat("job ", job_, " waits for ", awaited,
+                             " more; on each of them:\n\n  rollcall join ",
+                             join_string, " -- CMD...\n"));
+  }
+}
+
+void RunStory::TakenBack(int daemon_pid,
+                         const std::vector<std::string>& agents) {
+  taken_back_ = true;
+  if (json_) {
+    nlohmann::ordered_json event = {{"event", "taken_back"}, {"job", job_}};
+    if (daemon_pid > 0) event["daemon_pid"] = daemon_pid;
+    event["agents"] = agents;
+    return PrintJson(event);
+  }
+  line_.Print(absl::StrCat(
+      "job ", job_, " goes on: ",
+      daemon_pid > 0 ? absl::StrCat("its daemon is process ", daemon_pid)
+                     : "its daemon is started again",
+      agents.empty()
+          ? ""
+          : absl::StrCat("; the ranks of ", absl::StrJoin(agents, ", "),
+                         " run on, and write where they did")));
+}
+
+void RunStory::Heard(v1::JobStatus status, absl::Time now) {
+  const bool first = !status_.has_value();
+  status_ = std::move(status);
+  status_at_ = now;
+  if (json_) PrintJson(StatusJson(*status_));
+  if (status_->state() == v1::JOB_STATE_FAILED) TellLingering();
+  if (status_->state() != v1::JOB_STATE_RUNNING) return;
+  line_.Clear();
+  const uint64_t generation = status_->last_reform().generation();
+  if (taken_back_ && first) told_generation_ = generation;
+  if (generation > told_generation_) {
+    told_generation_ = generation;
+    if (!json_) line_.Print(ReformText(*status_));
+  }
+  const bool waiting = !StragglersText(*status_).empty();
+  if (!waiting) stragglers_since_ = absl::InfiniteFuture();
+  if (waiting && stragglers_since_ == absl::InfiniteFuture()) {
+    stragglers_since_ = now;
+  }
+}
+
+void RunStory::TellLingering() {
+  const bool kept = linger_ > absl::ZeroDuration() &&
+                    status_->end_code() != v1::REASON_CODE_STOPPED &&
+                    status_->end_code() != v1::REASON_CODE_REQUEUE;
+  if (!kept || quiet_ || told_failure_) return;
+  told_failure_ = true;
+  line_.Print(FailureText(EndIn(*status_)));
+  line_.Print(absl::StrCat(
+      "the scene stays as it is for ", ShortDuration(linger_),
+      ": ranks that still live are left alone, and the daemon answers; Ctrl-C "
+      "or `rollcall stop --job ",
+      job_, "` ends it at once"));
+}
+
+absl::Time RunStory::NextShow(absl::Time now) const {
+  absl::Time next = absl::InfiniteFuture();
+  if (status_ && status_->state() == v1::JOB_STATE_GATHERING) {
+    next = now + absl::Seconds(1);  // The shown seconds.
+  }
+  if (stragglers_since_ != absl::InfiniteFuture()) {
+    const absl::Time named = stragglers_since_ + kStragglersAfter;
+    next = std::min(next, std::max(named, now + absl::Seconds(1)));
+  }
+  return next;
+}
+
+void RunStory::Show(absl::Time now) {
+  if (!status_ || json_ || quiet_) return;
+  if (status_->state() == v1::JOB_STATE_GATHERING) {
+    // Nobody wants to read of what takes a moment.
+    const absl::Duration waited =
+        absl::Seconds(status_->waited().seconds()) + (now - status_at_);
+    if (waited < absl::Seconds(1)) return;
+    line_.Show(WaitingText(*status_),
+               absl::StrCat(" (", ShortDuration(waited), ")"));
+  } else if (now - stragglers_since_ >= kStragglersAfter) {
+    line_.Show(StragglersText(*status_),
+               absl::StrCat(" (", ShortDuration(now - stragglers_since_), ")"));
+  }
+}
+
+void RunStory::Ended(const std::optional<v1::End>& end, int exit_code,
+                     const std::string& why) {
+  line_.Clear();
+  if (json_) {
+    nlohmann::ordered_json last = StatusJson(status_.value_or(v1::JobStatus()));
+    last["state"] = end && end->finished() ? "finished" : "failed";
+    last["exit_code"] = exit_code;
+    last["code"] = end ? Word(end->code()) : "daemon_lost";
+    last["reason"] = end ? end->reason() : why;
+    PrintJson(last);
+  }
+  if (!end) {
+    line_.Print(why.empty() ? "the daemon ended without a word" : why);
+  } else if (!end->finished() && !told_failure_) {
+    line_.Print(FailureText(*end));
+  }
+}
+
+}  // namespace rollcall

@@ -1,0 +1,68 @@
+// RunStory: what a launcher tells people, and under --json programs, of its
+// run: how to join, who is waited for, what became of each world, how it ended.
+//
+// It decides nothing and asks nobody.
+//
+// Thread rule: the launcher's loop thread.
+#ifndef ROLLCALL_CLIENT_LAUNCH_RUN_STORY_H_
+#define ROLLCALL_CLIENT_LAUNCH_RUN_STORY_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "client/launch/live_line.h"
+#include "rollcall/v1/admin.pb.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+class RunStory {
+ public:
+  // `linger`: how long the scene of a failure stays.
+  RunStory(std::string job, bool json, absl::Duration linger);
+
+  // A line for people, whatever else is told.
+  void Say(absl::string_view text) { line_.Print(text); }
+
+  // `awaited` further nodes are to join.
+  void Joinable(const std::string& endpoint, const std::string& join_string,
+                uint32_t awaited);
+  // A run of an earlier launcher goes on; `daemon_pid` 0: with a new daemon.
+  void TakenBack(int daemon_pid, const std::vector<std::string>& agents);
+
+  void Heard(v1::JobStatus status, absl::Time now);
+  // Brings the live line up to now.
+  void Show(absl::Time now);
+  // When the live line changes by itself.
+  absl::Time NextShow(absl::Time now) const;
+  // It ends: nobody is waited for any more.
+  void Quiet() { quiet_ = true; }
+
+  // The last words. `why`: where nothing is known of the job's end.
+  void Ended(const std::optional<v1::End>& end, int exit_code,
+             const std::string& why);
+
+ private:
+  void TellLingering();
+
+  const std::string job_;
+  const bool json_;
+  const absl::Duration linger_;
+  LiveLine line_{LiveLine::OnTerminal()};
+  bool quiet_ = false;
+  // What an earlier launcher has told is not told again.
+  bool taken_back_ = false;
+  bool told_failure_ = false;
+  uint64_t told_generation_ = 1;
+  std::optional<v1::JobStatus> status_;
+  absl::Time status_at_ = absl::InfinitePast();
+  absl::Time stragglers_since_ = absl::InfiniteFuture();
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_LAUNCH_RUN_STORY_H_

@@ -1,0 +1,151 @@
+#include "client/launch/start_plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "daemon/core/durations.h"
+
+namespace rollcall {
+namespace {
+
+// A flag, and what it was and is.
+struct Difference {
+  std::string flag;
+  std::string kept;
+  std::string wanted;
+};
+
+std::string NodesText(const v1::JobSettings& settings) {
+  return settings.nodes_min() == settings.nodes_max()
+             ? absl::StrCat(settings.nodes_min())
+             : absl::StrCat(settings.nodes_min(), ":", settings.nodes_max());
+}
+
+std::string GrowText(v1::Grow grow) {
+  return grow == v1::GROW_NEVER      ? "never"
+         : grow == v1::GROW_BOUNDARY ? "boundary"
+                                     : "";
+}
+
+template <typename Proto>
+std::string TimeText(bool has, const Proto& time) {
+  return has ? absl::FormatDuration(FromProto(time)) : "";
+}
+
+// What a flag of the job says; empty: it was left out, and agrees with all.
+std::vector<Difference> SettingsTexts(const v1::JobSettings& kept,
+                                      const v1::JobSettings& wanted) {
+  const auto number = [](bool has, auto value) {
+    return has ? absl::StrCat(value) : "";
+  };
+  return {
+      {"--nodes", NodesText(kept), NodesText(wanted)},
+      {"--max-restarts", number(kept.has_max_restarts(), kept.max_restarts()),
+       number(wanted.has_max_restarts(), wanted.max_restarts())},
+      {"--grow", GrowText(kept.grow()), GrowText(wanted.grow())},
+      {"--join-timeout", TimeText(kept.has_join_timeout(), kept.join_timeout()),
+       TimeText(wanted.has_join_timeout(), wanted.join_timeout())},
+      {"--linger", TimeText(kept.has_linger(), kept.linger()),
+       TimeText(wanted.has_linger(), wanted.linger())},
+      {"--requeue-exit-code",
+       number(kept.has_requeue_exit_code(), kept.requeue_exit_code()),
+       number(wanted.has_requeue_exit_code(), wanted.requeue_exit_code())}};
+}
+
+std::optional<Difference> FirstDifference(const LaunchTerms& kept,
+                                          const LaunchTerms& wanted,
+                                          bool made_up) {
+  if (!made_up && kept.job != wanted.job) {
+    return Difference{"--job", kept.job, wanted.job};
+  }
+  for (Difference& one : SettingsTexts(kept.settings, wanted.settings)) {
+    if (one.wanted.empty() || one.wanted == one.kept) continue;
+    if (one.kept.empty()) one.kept = "the default";
+    return one;
+  }
+  const std::vector<Difference> always = {
+      {"the way in (--secret-file, --tls-cert, --insecure)", kept.wire,
+       wanted.wire},
+      {"--listen", kept.listen, wanted.listen},
+      {"this machine's own node (--name, --no-worker)",
+       kept.node.empty() ? "none" : kept.node,
+       wanted.node.empty() ? "none" : wanted.node},
+      {"--local-workers", absl::StrCat(kept.local_workers),
+       absl::StrCat(wanted.local_workers)},
+      {"the agents' flags", absl::StrJoin(kept.agent_flags, " "),
+       absl::StrJoin(wanted.agent_flags, " ")},
+      {"the command's SHA-256", kept.command_digest, wanted.command_digest}};
+  for (const Difference& one : always) {
+    if (one.wanted != one.kept) return one;
+  }
+  return std::nullopt;
+}
+
+absl::Status Contradiction(const Difference& difference,
+                           const LeftBehind& left) {
+  const LaunchTerms& kept = left.record->terms;
+  return absl::InvalidArgumentError(absl::StrCat(
+      difference.flag, ": job ", kept.job, ", whose run in ", left.folder,
+      " is not over, has ", difference.kept, ", and this command line says ",
+      difference.wanted, "; launch it as before to go on with it, ",
+      left.daemon_lives ? absl::StrCat("end it with `rollcall stop --state ",
+                                       left.folder, "`, ")
+                        : "",
+      "or give this one another --state"));
+}
+
+std::vector<NamedAgent> AllAgents(const LaunchTerms& terms) {
+  std::vector<NamedAgent> all;
+  if (!terms.node.empty()) all.push_back({terms.node, true});
+  for (uint32_t i = 1; i <= terms.local_workers; ++i) {
+    all.push_back({LocalWorkerName(i), false});
+  }
+  return all;
+}
+
+StartPlan PlanNew(const LeftBehind& left, const LaunchTerms& wanted) {
+  StartPlan plan;
+  plan.terms = wanted;
+  plan.started = AllAgents(wanted);
+  plan.end_daemon = left.daemon_lives;
+  plan.ended = left.living_agents;
+  return plan;
+}
+
+}  // namespace
+
+std::string LocalWorkerName(uint32_t index) {
+  return absl::StrCat("local-", index);
+}
+
+absl::StatusOr<StartPlan> PlanStart(const LeftBehind& left,
+                                    const LaunchTerms& wanted, bool made_up) {
+  if (!left.record.has_value()) return PlanNew(left, wanted);
+  const LaunchRecord& record = *left.record;
+  // Whose port nobody was ever told, nobody has joined.
+  const bool begun = record.port != 0;
+  const bool unfinished = left.run == LeftBehind::Run::kUnfinished;
+  if (!begun || (!left.daemon_lives && !unfinished)) {
+    return PlanNew(left, wanted);
+  }
+  const auto difference = FirstDifference(record.terms, wanted, made_up);
+  if (difference.has_value()) return Contradiction(*difference, left);
+
+  StartPlan plan;
+  plan.kind =
+      left.daemon_lives ? StartPlan::Kind::kAttach : StartPlan::Kind::kResume;
+  plan.terms = record.terms;
+  plan.ephemeral = record.ephemeral;
+  plan.port = record.port;
+  plan.adopted = left.living_agents;
+  for (NamedAgent& agent : AllAgents(record.terms)) {
+    const bool lives = std::find(plan.adopted.begin(), plan.adopted.end(),
+                                 agent.name) != plan.adopted.end();
+    if (!lives) plan.started.push_back(std::move(agent));
+  }
+  return plan;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,45 @@
+// StatusFeed: the states of a job as they change, brought to one loop.
+//
+// Only the latest state is kept: a slow loop misses states, never the last one.
+//
+// Thread rule: the loop's thread; states come in on gRPC's.
+#ifndef ROLLCALL_CLIENT_LAUNCH_STATUS_FEED_H_
+#define ROLLCALL_CLIENT_LAUNCH_STATUS_FEED_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "client/agent/fd.h"
+#include "client/launch/admin_client.h"
+#include "daemon/server/mutex.h"
+#include "rollcall/v1/admin.pb.h"
+
+namespace rollcall {
+
+class StatusFeed {
+ public:
+  StatusFeed();
+
+  // Watches at one endpoint; an earlier watch ends. A daemon that is gone, or
+  // lets nobody look, brings nothing.
+  void Begin(const std::string& endpoint, const JobAddress& address);
+  void End() { watch_ = nullptr; }
+
+  // Readable where Take has something.
+  int fd() const { return fd_.get(); }
+  std::optional<v1::JobStatus> Take();
+
+ private:
+  void Put(v1::JobStatus status);
+
+  const Fd fd_;
+  Mutex mutex_;
+  std::optional<v1::JobStatus> status_ ABSL_GUARDED_BY(mutex_);
+  // Last: its end waits for its last call into the others.
+  std::unique_ptr<JobWatch> watch_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_LAUNCH_STATUS_FEED_H_

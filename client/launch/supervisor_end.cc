@@ -1,0 +1,107 @@
+// Supervisor: how a run is ended, and how its launcher ends.
+#include <signal.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/launch/supervisor.h"
+#include "daemon/core/durations.h"
+#include "daemon/core/exit_codes.h"
+#include "daemon/security/identity.h"
+#include "daemon/security/kept_tokens.h"
+#include "daemon/security/token.h"
+#include "daemon/server/clock.h"
+
+namespace rollcall {
+namespace {
+
+constexpr absl::Duration kStopTimeout = absl::Seconds(1);
+// After an order to end at once: how long hosts files may take.
+constexpr absl::Duration kKillPatience = absl::Seconds(5);
+// An order to stop that did not get through is given again.
+constexpr absl::Duration kStopAgain = absl::Seconds(1);
+
+}  // namespace
+
+void Supervisor::OnSignal(int signal) {
+  if (signal == SIGUSR2) return agents_.Kill(signal);  // They pass it on.
+  ++interrupts_;
+  const bool again = interrupts_ > 1;
+  int code = 128 + signal;
+  // What a scheduler sends before it takes the machine back.
+  if (signal == SIGUSR1 || signal == SIGTERM) {
+    code = options_.settings.requeue_exit_code();
+  }
+  if (!again) {
+    story_.Say(signal == SIGINT
+                   ? "stopping the run; once more ends it at once"
+                   : absl::StrCat("stopping the run (signal ", signal, ")"));
+  }
+  Stop(stop_ ? stop_->exit_code() : code,
+       signal == SIGINT
+           ? "stopped by Ctrl-C"
+           : absl::StrCat("stopped by signal ", signal, " to the launcher"),
+       again);
+}
+
+absl::Duration Supervisor::StopGrace() const {
+  return FromProto(options_.settings.stop_grace());
+}
+
+void Supervisor::Stop(int exit_code, const std::string& reason, bool now) {
+  story_.Quiet();
+  stop_.emplace();
+  stop_->set_exit_code(exit_code);
+  stop_->set_reason(reason);
+  stop_->set_now(now);
+  kill_at_ =
+      MonotonicNow() + (now ? kKillPatience : StopGrace() + kStopPatience);
+  SendStop();
+}
+
+void Supervisor::RefreshToken() {
+  const auto text = ReadSecretFile(state_->path() + kAdminTokenFile);
+  if (!text.ok()) return;
+  auto token = ParseTokenText(*text);
+  if (token.ok()) address_.token = *std::move(token);
+}
+
+void Supervisor::SendStop() {
+  RefreshToken();
+  if (address_.endpoints.empty()) {  // Nothing runs yet.
+    GiveUp("stopped before the daemon listened");
+    return;
+  }
+  auto stopped = AdminClient(address_).Stop(*stop_, kStopTimeout);
+  stop_again_at_ = stopped.ok() || daemon_.pid() < 0
+                       ? absl::InfiniteFuture()
+                       : MonotonicNow() + kStopAgain;
+  // Who cannot steer the daemon any more can still ask the agents.
+  const bool refused = absl::IsUnauthenticated(stopped.status()) ||
+                       absl::IsPermissionDenied(stopped.status());
+  if (!stopped.ok() && (interrupts_ > 1 || refused)) agents_.Kill(SIGTERM);
+}
+
+void Supervisor::GiveUp(const std::string& why) {
+  if (gave_up_.empty()) gave_up_ = why;
+  daemon_.CancelRestart();
+  stop_again_at_ = absl::InfiniteFuture();
+  agents_.Kill(SIGTERM);
+  daemon_.Kill(SIGTERM);
+  kill_at_ = MonotonicNow() + StopGrace() + kKillPatience;
+}
+
+int Supervisor::Finish() {
+  feed_.End();
+  const std::optional<v1::End>& end = daemon_.end();
+  int code = own_exit_.value_or(kExitRendezvous);
+  if (!gave_up_.empty()) code = kExitRendezvous;
+  if (stop_) code = stop_->exit_code();
+  if (end) code = end->exit_code();
+  if (!end && code == 0) code = kExitRendezvous;
+  story_.Ended(end, code, gave_up_);
+  if (!left_) ForgetRun(state_->path(), options_.ephemeral && end.has_value());
+  return code;
+}
+
+}  // namespace rollcall

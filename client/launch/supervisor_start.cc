@@ -1,0 +1,189 @@
+// Supervisor: what happens until the run is under way.
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/facts/system.h"
+#include "client/launch/launch_record.h"
+#include "client/launch/supervisor.h"
+#include "daemon/core/durations.h"
+#include "daemon/core/exit_codes.h"
+#include "daemon/server/clock.h"
+
+namespace rollcall {
+namespace {
+
+// SIGKILL takes no longer unless the kernel is stuck; the new daemon then says
+// who is in its way.
+constexpr int kKillPatienceMs = 10000;
+constexpr absl::Duration kStatusTimeout = absl::Seconds(1);
+
+DaemonChildOptions ForDaemon(const LaunchOptions& options,
+                             const LaunchFolder& state,
+                             const LaunchWire& wire) {
+  DaemonChildOptions wanted;
+  wanted.job = options.job;
+  wanted.settings = options.settings;
+  wanted.listen = options.listen;
+  wanted.state_dir = state.path();
+  wanted.log_file = state.daemon_log();
+  wanted.ephemeral = options.ephemeral;
+  wanted.wire_flags = wire.DaemonFlags();
+  if (wire.options.secret) wanted.secret_text = wire.options.secret->Text();
+  wanted.environment = options.environment;
+  return wanted;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(LaunchOptions options,
+                       std::unique_ptr<LaunchFolder> state, LaunchWire wire,
+                       StartPlan plan)
+    : options_(std::move(options)),
+      state_(std::move(state)),
+      wire_(std::move(wire)),
+      plan_(std::move(plan)),
+      story_(options_.job, options_.json,
+             FromProto(options_.settings.linger())),
+      daemon_(ForDaemon(options_, *state_, wire_)) {
+  address_.job = options_.job;
+  address_.token = wire_.tokens.admin;
+  address_.trust = wire_.trust;
+}
+
+int Supervisor::Run(Found found) {
+  TakeBack(found);
+  if (plan_.kind == StartPlan::Kind::kAttach) {
+    DaemonListens();
+  } else if (absl::Status started = StartDaemon(); !started.ok()) {
+    story_.Say(started.message());
+    return kExitRendezvous;
+  }
+  while (!Done()) Wait();
+  return Finish();
+}
+
+void Supervisor::TakeBack(Found& found) {
+  for (const std::string& name : plan_.ended) {
+    found.agents.at(name).Kill(SIGTERM);
+  }
+  if (plan_.end_daemon) {
+    found.daemon->Kill(SIGKILL);
+    pollfd ended{found.daemon->fd(), POLLIN, 0};
+    // It holds the journal until then.
+    while (poll(&ended, 1, kKillPatienceMs) < 0 && errno == EINTR) {
+    }
+  }
+  if (plan_.kind == StartPlan::Kind::kNew) return;
+  const bool lives = plan_.kind == StartPlan::Kind::kAttach;
+  story_.TakenBack(lives ? found.daemon->pid() : 0, plan_.adopted);
+  for (const std::string& name : plan_.adopted) {
+    agents_.Adopt(name, name == options_.node,
+                  std::move(found.agents.at(name)));
+  }
+  address_.endpoints = {LocalEndpoint(options_.listen, plan_.port)};
+  if (lives) daemon_.Adopt(*std::move(found.daemon), plan_.port);
+}
+
+absl::Status Supervisor::StartDaemon() {
+  const bool goes_on = plan_.kind == StartPlan::Kind::kResume;
+  if (!goes_on) unlink(state_->daemon_log().c_str());
+  if (wire_.options.insecure) {
+    story_.Say(
+        "WARNING: --insecure: everybody on this machine can read along and "
+        "take part; for trying things out only");
+  }
+  absl::Status started = goes_on ? daemon_.Resume(plan_.port) : daemon_.Start();
+  if (!started.ok()) return started;
+  KeepRecord();
+  daemon_.Release();
+  return absl::OkStatus();
+}
+
+void Supervisor::KeepRecord() {
+  LaunchRecord record;
+  record.terms = plan_.terms;
+  record.ephemeral = options_.ephemeral;
+  record.port = daemon_.port();
+  record.boot_id = BootId();
+  record.daemon = daemon_.id();
+  record.agents = agents_.Records();
+  const absl::Status wrote = WriteLaunchRecord(state_->path(), record);
+  if (!wrote.ok() && !record_failed_) {
+    story_.Say(absl::StrCat(wrote.message(),
+                            "; should this launcher die, none can take its "
+                            "place"));
+  }
+  record_failed_ = !wrote.ok();
+}
+
+void Supervisor::DaemonListens() {
+  const std::string endpoint = LocalEndpoint(options_.listen, daemon_.port());
+  address_.endpoints = {endpoint};
+  const std::string join_string =
+      wire_.JoinString(wire_.Endpoints(options_.listen, daemon_.port()),
+                       options_.job, wire_.tokens.worker);
+  const absl::Status wrote =
+      state_->WriteRunning({options_.job, endpoint, join_string,
+                            static_cast<int>(daemon_.pid()), wire_.trust});
+  if (!wrote.ok()) story_.Say(wrote.message());
+  RefreshToken();
+  const bool first = !agents_started_;
+  agents_started_ = true;
+  if (first && !stop_ && !JobHasEnded()) StartAgents();
+  KeepRecord();
+  agents_.Release();
+  if (first) {
+    const uint32_t here = static_cast<uint32_t>(agents_.size());
+    story_.Joinable(endpoint, join_string,
+                    options_.settings.nodes_max() -
+                        std::min(options_.settings.nodes_max(), here));
+  }
+  feed_.Begin(endpoint, address_);
+  if (stop_) SendStop();
+}
+
+void Supervisor::StartAgents() {
+  for (const NamedAgent& agent : plan_.started) {
+    const absl::Status started =
+        agents_.Start(agent.name, agent.own, AgentSpawn(agent));
+    if (started.ok()) continue;
+    story_.Say(started.message());
+    if (agent.own) own_exit_ = kExitRendezvous;
+    if (agent.own) agent_failed_at_ = MonotonicNow();
+  }
+}
+
+bool Supervisor::JobHasEnded() {
+  if (plan_.kind == StartPlan::Kind::kNew || plan_.started.empty()) {
+    return false;
+  }
+  const auto status = AdminClient(address_).Status(kStatusTimeout);
+  return status.ok() && status->has_exit_code();
+}
+
+SpawnOptions Supervisor::AgentSpawn(const NamedAgent& agent) const {
+  SpawnOptions spawn;
+  spawn.arguments = {"agent", "--name", agent.name};
+  const auto add = [&spawn](const std::vector<std::string>& words) {
+    spawn.arguments.insert(spawn.arguments.end(), words.begin(), words.end());
+  };
+  if (agent.own) add({"--launcher"});
+  add(options_.agent_flags);
+  add(wire_.AgentFlags());
+  add({"--"});
+  add(options_.command);
+  spawn.environment = options_.environment;
+  spawn.environment.push_back(absl::StrCat(
+      "ROLLCALL_JOIN=",
+      wire_.JoinString(address_.endpoints, options_.job,
+                       agent.own ? wire_.tokens.admin : wire_.tokens.worker)));
+  return spawn;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,195 @@
+#include "daemon/journal/etcd_client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "daemon/core/admission.h"
+#include "daemon/server/clock.h"
+
+namespace rollcall {
+namespace {
+
+constexpr size_t kErrorBytesMax = 512;
+// A member that is back is found within this.
+constexpr int kReconnectMostMs = 500;
+// A member that is frozen still acknowledges; its pings go unanswered.
+constexpr int kPingMs = 10'000;
+constexpr int kPingTimeoutMs = 3'000;
+
+std::shared_ptr<grpc::Channel> ChannelTo(const std::string& endpoint) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMostMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMostMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
+  arguments.SetMaxReceiveMessageSize(EtcdClient::kAnswerBytesMax);
+  return grpc::CreateCustomChannel(absl::StrCat("dns:///", endpoint),
+                                   grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+// Whether the next member may know better. What etcd refuses, all refuse.
+bool Elsewhere(grpc::StatusCode code) {
+  return code == grpc::StatusCode::UNAVAILABLE ||
+         code == grpc::StatusCode::DEADLINE_EXCEEDED ||
+         code == grpc::StatusCode::CANCELLED ||
+         code == grpc::StatusCode::UNKNOWN ||
+         code == grpc::StatusCode::INTERNAL;
+}
+
+}  // namespace
+
+EtcdClient::EtcdClient(const std::vector<std::string>& endpoints) {
+  for (const std::string& endpoint : endpoints) {
+    Member member;
+    member.endpoint = endpoint;
+    member.channel = ChannelTo(endpoint);
+    member.kv = etcdserverpb::KV::NewStub(member.channel);
+    member.lease = etcdserverpb::Lease::NewStub(member.channel);
+    member.watch = etcdserverpb::Watch::NewStub(member.channel);
+    members_.push_back(std::move(member));
+  }
+}
+
+absl::Status EtcdClient::Try(absl::Duration patience, const OneCall& call) {
+  const absl::Time until = MonotonicNow() + patience;
+  std::string last;
+  for (size_t tried = 0; tried < members_.size(); ++tried) {
+    const absl::Duration left = until - MonotonicNow();
+    if (left <= absl::ZeroDuration()) break;
+    const size_t at = good_;
+    Member& member = members_[at % members_.size()];
+    grpc::ClientContext context;
+    context.set_deadline(
+        absl::ToChronoTime(absl::Now() + std::min(left, kAttempt)));
+    const grpc::Status status = call(member, context);
+    if (status.ok()) return absl::OkStatus();
+    last = absl::StrCat(member.endpoint, ": ",
+                        Printable(status.error_message(), kErrorBytesMax));
+    if (!Elsewhere(status.error_code())) {
+      return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                          absl::StrCat("etcd at ", last));
+    }
+    // Unless another thread has moved on already.
+    size_t expected = at;
+    good_.compare_exchange_strong(expected, at + 1);
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "no member of etcd answers, or it has no majority (", last, ")"));
+}
+
+absl::StatusOr<etcdserverpb::RangeResponse> EtcdClient::Range(
+    const etcdserverpb::RangeRequest& request, absl::Duration patience) {
+  etcdserverpb::RangeResponse response;
+  const absl::Status status =
+      Try(patience, [&](Member& member, grpc::ClientContext& context) {
+        response.Clear();
+        return member.kv->Range(&context, request, &response);
+      });
+  if (!status.ok()) return status;
+  return response;
+}
+
+absl::StatusOr<etcdserverpb::TxnResponse> EtcdClient::Txn(
+    const etcdserverpb::TxnRequest& request, absl::Duration patience) {
+  etcdserverpb::TxnResponse response;
+  const absl::Status status =
+      Try(patience, [&](Member& member, grpc::ClientContext& context) {
+        response.Clear();
+        return member.kv->Txn(&context, request, &response);
+      });
+  if (!status.ok()) return status;
+  return response;
+}
+
+absl::StatusOr<etcdserverpb::LeaseGrantResponse> EtcdClient::Grant(
+    absl::Duration time_to_live, absl::Duration patience) {
+  etcdserverpb::LeaseGrantRequest request;
+  request.set_ttl(absl::ToInt64Seconds(time_to_live));
+  etcdserverpb::LeaseGrantResponse response;
+  const absl::Status status =
+      Try(patience, [&](Member& member, grpc::ClientContext& context) {
+        response.Clear();
+        return member.lease->LeaseGrant(&context, request, &response);
+      });
+  if (!status.ok()) return status;
+  return response;
+}
+
+absl::Status EtcdClient::Revoke(int64_t lease, absl::Duration patience) {
+  etcdserverpb::LeaseRevokeRequest request;
+  request.set_id(lease);
+  etcdserverpb::LeaseRevokeResponse response;
+  const absl::Status status =
+      Try(patience, [&](Member& member, grpc::ClientContext& context) {
+        return member.lease->LeaseRevoke(&context, request, &response);
+      });
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+}
+
+absl::StatusOr<absl::Duration> EtcdClient::KeepAlive(int64_t lease,
+                                                     absl::Duration patience) {
+  etcdserverpb::LeaseKeepAliveRequest request;
+  request.set_id(lease);
+  etcdserverpb::LeaseKeepAliveResponse response;
+  const absl::Status status =
+      Try(patience, [&](Member& member, grpc::ClientContext& context) {
+        const auto stream = member.lease->LeaseKeepAlive(&context);
+        const bool answered = stream->Write(request) && stream->Read(&response);
+        if (answered) {
+          // etcd would hold the stream open; its answer is all we came for.
+          context.TryCancel();
+          stream->Finish();
+          return grpc::Status::OK;
+        }
+        const grpc::Status ended = stream->Finish();
+        return ended.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                                         "it ended the stream unasked")
+                          : ended;
+      });
+  if (!status.ok()) return status;
+  return absl::Seconds(std::max<int64_t>(response.ttl(), 0));
+}
+
+EtcdWatch::EtcdWatch(EtcdClient& client, std::string_view key,
+                     int64_t from_revision, Tell tell)
+    : tell_(std::move(tell)) {
+  etcdserverpb::WatchCreateRequest& create = *request_.mutable_create_request();
+  create.set_key(std::string(key));
+  create.set_start_revision(from_revision);
+  // A member that is cut off from the majority ends the watch.
+  context_.AddMetadata("hasleader", "true");
+  client.good().watch->async()->Watch(&context_, this);
+  StartWrite(&request_);
+  StartRead(&response_);
+  StartCall();
+}
+
+EtcdWatch::~EtcdWatch() {
+  context_.TryCancel();
+  MutexLock lock(mutex_);
+  while (!done_) changed_.Wait(mutex_);
+}
+
+void EtcdWatch::OnReadDone(bool ok) {
+  if (!ok) return;
+  if (response_.events_size() > 0 || response_.canceled()) tell_();
+  response_.Clear();
+  StartRead(&response_);
+}
+
+void EtcdWatch::OnDone(const grpc::Status&) {
+  tell_();
+  MutexLock lock(mutex_);
+  done_ = true;
+  changed_.NotifyAll();
+}
+
+}  // namespace rollcall

@@ -1,0 +1,104 @@
+// EtcdClient: calls to an etcd of several members, over plain gRPC.
+//
+// A call goes to the member that answered last, and on to the next one where
+// that cannot be reached or says nothing. It blocks its caller, no longer than
+// the caller said. It keeps no state but which member is good: what a call
+// means, and whether it may be repeated, is the caller's business.
+//
+// Thread rule: any thread.
+#ifndef ROLLCALL_DAEMON_JOURNAL_ETCD_CLIENT_H_
+#define ROLLCALL_DAEMON_JOURNAL_ETCD_CLIENT_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/server/mutex.h"
+#include "etcd/etcd.grpc.pb.h"
+
+namespace rollcall {
+
+class EtcdClient {
+ public:
+  // What one answer may have: a page of the largest values.
+  static constexpr int kAnswerBytesMax = 32 << 20;
+  // How long one member is given before the next one is asked.
+  static constexpr absl::Duration kAttempt = absl::Milliseconds(500);
+
+  // `endpoints`: HOST:PORT, at least one. Nothing is dialled yet.
+  explicit EtcdClient(const std::vector<std::string>& endpoints);
+
+  // Each of these tries all members in turn, each once, until one answers or
+  // `patience` has passed. UNAVAILABLE: none did; a call that changes something
+  // may have been carried out all the same, now or later. Other errors are
+  // etcd's own, and nothing was done.
+  absl::StatusOr<etcdserverpb::RangeResponse> Range(
+      const etcdserverpb::RangeRequest& request, absl::Duration patience);
+  absl::StatusOr<etcdserverpb::TxnResponse> Txn(
+      const etcdserverpb::TxnRequest& request, absl::Duration patience);
+  absl::StatusOr<etcdserverpb::LeaseGrantResponse> Grant(
+      absl::Duration time_to_live, absl::Duration patience);
+  // OK where there is no such lease.
+  absl::Status Revoke(int64_t lease, absl::Duration patience);
+  // What is left of it; zero: it has ended.
+  absl::StatusOr<absl::Duration> KeepAlive(int64_t lease,
+                                           absl::Duration patience);
+
+ private:
+  friend class EtcdWatch;
+
+  struct Member {
+    std::string endpoint;
+    std::shared_ptr<grpc::Channel> channel;  // gRPC's own sharing.
+    std::unique_ptr<etcdserverpb::KV::Stub> kv;
+    std::unique_ptr<etcdserverpb::Lease::Stub> lease;
+    std::unique_ptr<etcdserverpb::Watch::Stub> watch;
+  };
+  using OneCall = std::function<grpc::Status(Member&, grpc::ClientContext&)>;
+
+  absl::Status Try(absl::Duration patience, const OneCall& call);
+  Member& good() { return members_[good_ % members_.size()]; }
+
+  std::vector<Member> members_;
+  std::atomic<size_t> good_ = 0;
+};
+
+// What happens to one key, from a revision on, as one member tells it.
+//
+// Thread rule: made and ended by one thread; `tell` is called on gRPC's
+// threads, must only post, and is called no more once the destructor is back.
+class EtcdWatch : private grpc::ClientBidiReactor<etcdserverpb::WatchRequest,
+                                                  etcdserverpb::WatchResponse> {
+ public:
+  // The key has changed, or the member says no more and another one is to be
+  // asked: either way it is time to read the key again. May be told many times.
+  using Tell = std::function<void()>;
+
+  EtcdWatch(EtcdClient& client, std::string_view key, int64_t from_revision,
+            Tell tell);
+  // Cancels, and waits for the end.
+  ~EtcdWatch() override;
+
+ private:
+  void OnReadDone(bool ok) override;
+  void OnDone(const grpc::Status& status) override;
+
+  const Tell tell_;
+  grpc::ClientContext context_;
+  etcdserverpb::WatchRequest request_;
+  etcdserverpb::WatchResponse response_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_JOURNAL_ETCD_CLIENT_H_

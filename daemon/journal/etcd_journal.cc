@@ -1,0 +1,330 @@
+#include "daemon/journal/etcd_journal.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/admission.h"
+#include "daemon/core/limits.h"
+#include "daemon/journal/fold.h"
+#include "daemon/journal/run_record.h"
+
+namespace rollcall {
+namespace {
+
+using etcdserverpb::Compare;
+using etcdserverpb::KeyValue;
+using etcdserverpb::RangeRequest;
+using etcdserverpb::RangeResponse;
+using etcdserverpb::RequestOp;
+using etcdserverpb::TxnRequest;
+using etcdserverpb::TxnResponse;
+
+constexpr absl::Duration kReadPatience = absl::Seconds(5);
+constexpr absl::Duration kWritePatience = absl::Seconds(1);
+// A write is tried again for as long as the Reign lasts, and no longer than
+// this: agents wait for it.
+constexpr int kWriteAttempts = 10;
+// Their largest values fit one answer.
+constexpr int64_t kPageKeys = 16;
+static_assert(kPageKeys * Limits::etcd_value_bytes_max <
+              EtcdClient::kAnswerBytesMax);
+
+RequestOp Put(std::string key, std::string value) {
+  RequestOp operation;
+  operation.mutable_request_put()->set_key(std::move(key));
+  operation.mutable_request_put()->set_value(std::move(value));
+  return operation;
+}
+
+RequestOp Delete(std::string key, std::string range_end = "") {
+  RequestOp operation;
+  operation.mutable_request_delete_range()->set_key(std::move(key));
+  operation.mutable_request_delete_range()->set_range_end(std::move(range_end));
+  return operation;
+}
+
+RequestOp Read(const std::string& key) {
+  RequestOp operation;
+  operation.mutable_request_range()->set_key(key);
+  return operation;
+}
+
+// One past all keys that begin with `prefix`, which ends with '/'.
+std::string EndOf(std::string prefix) {
+  prefix.back() = '/' + 1;
+  return prefix;
+}
+
+// What the answer's `at`th read found; null: nothing.
+const KeyValue* Found(const TxnResponse& answer, int at) {
+  if (at >= answer.responses_size()) return nullptr;
+  const RangeResponse& read = answer.responses(at).response_range();
+  return read.kvs_size() == 0 ? nullptr : &read.kvs(0);
+}
+
+}  // namespace
+
+EtcdJournal::EtcdJournal(EtcdClient& client, Options options)
+    : client_(client),
+      options_(std::move(options)),
+      leader_key_(absl::StrCat(options_.prefix, kLeaderKey)),
+      writes_key_(absl::StrCat(options_.prefix, kWritesKey)) {}
+
+absl::StatusOr<std::unique_ptr<EtcdJournal>> EtcdJournal::Open(
+    EtcdClient& client, Options options) {
+  std::unique_ptr<EtcdJournal> journal(
+      new EtcdJournal(client, std::move(options)));
+  if (absl::Status read = journal->ReadRuns(); !read.ok()) return read;
+  return journal;
+}
+
+// --- Reading -----------------------------------------------------------------
+
+absl::Status EtcdJournal::ReadRuns() {
+  return ReadAll(absl::StrCat(options_.prefix, "jobs/"),
+                 [this](const std::string& job, const std::string& value) {
+                   if (absl::Status fits = AdmitJobId(job); !fits.ok())
+                     return fits;
+                   absl::StatusOr<JournaledRun> run = UnpackRun(job, value);
+                   if (!run.ok()) return run.status();
+                   runs_.insert_or_assign(job, *std::move(run));
+                   return absl::OkStatus();
+                 });
+}
+
+absl::Status EtcdJournal::ReadAll(
+    const std::string& prefix,
+    const std::function<absl::Status(const std::string& name,
+                                     const std::string& value)>& take) {
+  RangeRequest page;
+  page.set_key(prefix);
+  page.set_range_end(EndOf(prefix));
+  page.set_limit(kPageKeys);
+  for (;;) {
+    const absl::StatusOr<RangeResponse> found =
+        client_.Range(page, kReadPatience);
+    if (!found.ok()) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot read ", prefix, ": ", found.status().message()));
+    }
+    for (const KeyValue& kv : found->kvs()) {
+      if (kv.key().size() <= prefix.size()) continue;
+      absl::Status taken = take(kv.key().substr(prefix.size()), kv.value());
+      if (taken.ok()) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          "etcd, ", kv.key(), ": ", taken.message(),
+          "; remove the key (etcdctl del), or give daemons another NAME"));
+    }
+    if (!found->more() || found->kvs_size() == 0) return absl::OkStatus();
+    page.set_revision(found->header().revision());
+    page.set_key(found->kvs(found->kvs_size() - 1).key() + '\0');
+  }
+}
+
+absl::StatusOr<std::optional<JournaledRun>> EtcdJournal::Load(
+    std::string_view job) {
+  const auto at = runs_.find(job);
+  if (at == runs_.end()) return std::nullopt;
+  return at->second;
+}
+
+absl::StatusOr<std::vector<JournaledRun>> EtcdJournal::LoadAll() {
+  std::vector<JournaledRun> all;
+  for (const auto& [job, run] : runs_) all.push_back(run);
+  return all;
+}
+
+absl::StatusOr<std::vector<v1::TokenRecord>> EtcdJournal::LoadTokens() {
+  std::vector<v1::TokenRecord> records;
+  const absl::Status read = ReadAll(
+      absl::StrCat(options_.prefix, "tokens/"),
+      [&records](const std::string& id, const std::string& value) {
+        v1::TokenRecord record;
+        if (!record.ParseFromString(value) || record.status().id() != id) {
+          return absl::FailedPreconditionError("this is no token");
+        }
+        records.push_back(std::move(record));
+        return absl::OkStatus();
+      });
+  if (!read.ok()) return read;
+  return records;
+}
+
+// --- Writing -----------------------------------------------------------------
+
+absl::Status EtcdJournal::Fold(const JournalEntry& entry, absl::Time written_at,
+                               Runs& changed) const {
+  auto at = changed.find(entry.job);
+  if (entry.action.kind == Journal::Kind::kRunStarted) {
+    JournaledRun fresh;
+    fresh.job = entry.job;
+    fresh.state.run = entry.run;
+    at = changed.insert_or_assign(entry.job, std::move(fresh)).first;
+  } else if (at == changed.end()) {
+    const auto known = runs_.find(entry.job);
+    if (known != runs_.end()) {
+      at = changed.emplace(entry.job, known->second).first;
+    }
+  }
+  if (at == changed.end() || at->second.state.run != entry.run) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "etcd has no run ", entry.run, " of job ", entry.job,
+        "; another run has taken its place, or its key was removed"));
+  }
+  at->second.written_at = written_at;
+  return rollcall::Fold(entry.action, at->second.state);
+}
+
+absl::Status EtcdJournal::Append(absl::Span<const JournalEntry> entries,
+                                 absl::Time written_at) {
+  if (entries.empty()) return absl::OkStatus();
+  Runs changed;
+  for (const JournalEntry& entry : entries) {
+    if (absl::Status s = Fold(entry, written_at, changed); !s.ok()) return s;
+  }
+  std::vector<RequestOp> operations;
+  for (const auto& [job, run] : changed) {
+    std::string value = PackRun(run);
+    if (value.size() > Limits::etcd_value_bytes_max) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the world of job ", job, " takes ", value.size(),
+          " bytes; etcd takes ", Limits::etcd_value_bytes_max,
+          " at once: use fewer nodes, or a daemon with --state DIR"));
+    }
+    operations.push_back(
+        Put(absl::StrCat(options_.prefix, "jobs/", job), std::move(value)));
+  }
+  if (absl::Status s = WriteAll(std::move(operations)); !s.ok()) return s;
+  for (auto& [job, run] : changed) runs_.insert_or_assign(job, std::move(run));
+  operations.clear();
+  for (const std::string& job : EndedBeyondBound()) {
+    operations.push_back(Delete(absl::StrCat(options_.prefix, "jobs/", job)));
+    runs_.erase(job);
+  }
+  return WriteAll(std::move(operations));
+}
+
+std::vector<std::string> EtcdJournal::EndedBeyondBound() const {
+  std::vector<std::pair<absl::Time, std::string>> ended;
+  for (const auto& [job, run] : runs_) {
+    if (run.state.end.has_value()) ended.emplace_back(run.written_at, job);
+  }
+  std::vector<std::string> jobs;
+  if (ended.size() <= kEndedRunsKept) return jobs;
+  std::sort(ended.begin(), ended.end());
+  ended.resize(ended.size() - kEndedRunsKept);
+  for (auto& [written_at, job] : ended) jobs.push_back(std::move(job));
+  return jobs;
+}
+
+absl::Status EtcdJournal::SaveTokens(absl::Span<const v1::TokenRecord> written,
+                                     absl::Span<const std::string> removed) {
+  const std::string tokens = absl::StrCat(options_.prefix, "tokens/");
+  std::vector<RequestOp> operations;
+  for (const std::string& id : removed) {
+    operations.push_back(Delete(absl::StrCat(tokens, id)));
+  }
+  for (const v1::TokenRecord& record : written) {
+    operations.push_back(Put(absl::StrCat(tokens, record.status().id()),
+                             record.SerializeAsString()));
+  }
+  return WriteAll(std::move(operations));
+}
+
+absl::Status EtcdJournal::DropTokens() {
+  const std::string tokens = absl::StrCat(options_.prefix, "tokens/");
+  return WriteAll({Delete(tokens, EndOf(tokens))});
+}
+
+absl::Status EtcdJournal::WriteAll(std::vector<RequestOp> operations) {
+  std::vector<RequestOp> batch;
+  size_t bytes = 0;
+  for (RequestOp& operation : operations) {
+    const size_t size = operation.ByteSizeLong();
+    if (batch.size() == Limits::etcd_operations_max ||
+        (!batch.empty() && bytes + size > Limits::etcd_value_bytes_max)) {
+      if (absl::Status s = Write(std::move(batch)); !s.ok()) {
+        // Of the jobs of this batch some are ahead of what was said: only who
+        // reads them anew may go on.
+        return Lost(std::string(s.message()));
+      }
+      batch.clear();
+      bytes = 0;
+    }
+    bytes += size;
+    batch.push_back(std::move(operation));
+  }
+  return batch.empty() ? absl::OkStatus() : Write(std::move(batch));
+}
+
+absl::Status EtcdJournal::Write(std::vector<RequestOp> operations) {
+  TxnRequest txn;
+  Compare& leader = *txn.add_compare();
+  leader.set_target(Compare::CREATE);
+  leader.set_key(leader_key_);
+  leader.set_create_revision(options_.reign.create_revision);
+  Compare& writes = *txn.add_compare();
+  writes.set_target(Compare::VALUE);
+  writes.set_key(writes_key_);
+  writes.set_value(WritesValue(options_.reign.lease, written_));
+  // Never used again, whatever becomes of it: it tells this write from others.
+  const std::string mark = WritesValue(options_.reign.lease, ++tried_);
+  for (RequestOp& operation : operations) {
+    *txn.add_success() = std::move(operation);
+  }
+  *txn.add_success() = Put(writes_key_, mark);
+  *txn.add_failure() = Read(leader_key_);
+  *txn.add_failure() = Read(writes_key_);
+
+  std::string last = "the lease was over before";
+  for (int i = 0; i < kWriteAttempts && options_.leads(); ++i) {
+    const absl::StatusOr<TxnResponse> answer = client_.Txn(txn, kWritePatience);
+    if (!answer.ok()) {
+      last = std::string(answer.status().message());
+      if (absl::IsUnavailable(answer.status())) continue;
+      // etcd refuses it (its disk is full, say). Had an earlier attempt gone
+      // through all the same, the next write would find out.
+      return absl::UnavailableError(last);
+    }
+    const KeyValue* found = answer->succeeded() ? nullptr : Found(*answer, 1);
+    if (answer->succeeded() || (found != nullptr && found->value() == mark)) {
+      written_ = tried_;
+      return absl::OkStatus();
+    }
+    return Lost("another daemon leads: its write was fenced off");
+  }
+  return Lost(
+      absl::StrCat("nobody knows whether a write went through (", last, ")"));
+}
+
+absl::Status EtcdJournal::Lost(const std::string& why) {
+  options_.lost(why);
+  return absl::AbortedError(why);
+}
+
+// --- What all share
+// ------------------------------------------------------------
+
+absl::StatusOr<std::string> KeepInEtcd(EtcdClient& client,
+                                       const std::string& key,
+                                       const std::string& candidate,
+                                       absl::Duration patience) {
+  TxnRequest txn;
+  Compare& compare = *txn.add_compare();
+  compare.set_target(Compare::CREATE);
+  compare.set_key(key);
+  compare.set_create_revision(0);
+  *txn.add_success() = Put(key, candidate);
+  *txn.add_failure() = Read(key);
+  const absl::StatusOr<TxnResponse> answer = client.Txn(txn, patience);
+  if (!answer.ok()) return answer.status();
+  if (answer->succeeded()) return candidate;
+  const KeyValue* found = Found(*answer, 0);
+  if (found == nullptr) {
+    return absl::UnavailableError(absl::StrCat(key, ": it has just gone"));
+  }
+  return found->value();
+}
+
+}  // namespace rollcall

@@ -1,0 +1,259 @@
+#include "daemon/journal/leadership.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "daemon/server/clock.h"
+
+namespace rollcall {
+namespace {
+
+using etcdserverpb::Compare;
+using etcdserverpb::KeyValue;
+using etcdserverpb::RangeRequest;
+using etcdserverpb::RangeResponse;
+using etcdserverpb::TxnRequest;
+using etcdserverpb::TxnResponse;
+
+// Where etcd does not answer: how long until it is asked again.
+constexpr absl::Duration kRetry = absl::Milliseconds(100);
+// One question, over all members.
+constexpr absl::Duration kPatience = absl::Seconds(2);
+constexpr absl::Duration kGiveBackPatience = absl::Milliseconds(300);
+// What a leader's value may name; the rest is passed over, since it goes out to
+// whoever asks.
+constexpr size_t kEndpointsMax = 8;
+constexpr size_t kEndpointBytesMax = 300;
+constexpr size_t kInboxMost = 1024;
+
+// The lease's clock goes on while the machine sleeps, as etcd's does elsewhere.
+absl::Time LeaseNow() {
+  timespec now = {};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return absl::TimeFromTimespec(now);
+}
+
+std::vector<std::string> EndpointsOf(const std::string& value) {
+  std::vector<std::string> endpoints;
+  for (const absl::string_view one :
+       absl::StrSplit(value, ',', absl::SkipEmpty())) {
+    if (endpoints.size() == kEndpointsMax) break;
+    if (one.size() <= kEndpointBytesMax) endpoints.emplace_back(one);
+  }
+  return endpoints;
+}
+
+RangeRequest ReadOf(const std::string& key) {
+  RangeRequest read;
+  read.set_key(key);
+  return read;
+}
+
+// Takes the key where nobody has it, else reads it.
+TxnRequest Candidacy(const std::string& key, const std::string& value,
+                     const std::string& writes_key, int64_t lease) {
+  TxnRequest txn;
+  Compare& compare = *txn.add_compare();
+  compare.set_result(Compare::EQUAL);
+  compare.set_target(Compare::CREATE);
+  compare.set_key(key);
+  compare.set_create_revision(0);
+  auto& leader = *txn.add_success()->mutable_request_put();
+  leader.set_key(key);
+  leader.set_value(value);
+  leader.set_lease(lease);
+  auto& writes = *txn.add_success()->mutable_request_put();
+  writes.set_key(writes_key);
+  writes.set_value(WritesValue(lease, 0));
+  *txn.add_failure()->mutable_request_range() = ReadOf(key);
+  return txn;
+}
+
+// The create_revision of the key that the answer gives this lease; 0: none.
+int64_t Won(const TxnResponse& answer, int64_t lease) {
+  if (answer.succeeded()) return answer.header().revision();
+  if (answer.responses_size() == 0) return 0;
+  const RangeResponse& read = answer.responses(0).response_range();
+  // An earlier attempt of the same candidacy may have gone through.
+  if (read.kvs_size() == 0 || read.kvs(0).lease() != lease) return 0;
+  return read.kvs(0).create_revision();
+}
+
+}  // namespace
+
+std::string WritesValue(int64_t lease, uint64_t number) {
+  return absl::StrCat(lease, ":", number);
+}
+
+Leadership::Leadership(EtcdClient& client, std::string prefix,
+                       std::vector<std::string> endpoints, Callbacks callbacks)
+    : client_(client),
+      key_(absl::StrCat(prefix, kLeaderKey)),
+      writes_key_(absl::StrCat(prefix, kWritesKey)),
+      value_(absl::StrJoin(endpoints, ",")),
+      callbacks_(std::move(callbacks)),
+      inbox_(kInboxMost),
+      thread_([this] { Run(); }) {}
+
+Leadership::~Leadership() {
+  inbox_.PostAlways(Quit{});
+  thread_.join();
+}
+
+bool Leadership::Leads(const Reign& reign) const {
+  // In this order: the time of a later Reign would come with its number.
+  const int64_t until = leading_until_ns_;
+  return leading_ == reign.create_revision &&
+         absl::ToUnixNanos(LeaseNow()) < until;
+}
+
+void Leadership::Abdicate(const Reign& reign, std::string why) {
+  // At once, so that nobody goes by it until the thread comes round.
+  int64_t leading = reign.create_revision;
+  leading_.compare_exchange_strong(leading, 0);
+  inbox_.PostAlways(Abdicated{reign.create_revision, std::move(why)});
+}
+
+void Leadership::Run() {
+  while (!quit_) Campaign();
+  GiveBackLease();
+}
+
+void Leadership::Campaign() {
+  GiveBackLease();
+  if (quit_) return;
+  const absl::StatusOr<RangeResponse> found =
+      client_.Range(ReadOf(key_), kPatience);
+  if (!found.ok()) {
+    TellOther({});
+    return Await(kRetry);
+  }
+  if (found->kvs_size() == 0) return Stand();
+  const KeyValue& leader = found->kvs(0);
+  if (lease_ != 0 && leader.lease() == lease_) {
+    // Our own last Reign, and nobody can go on with that.
+    TellOther({});
+    return Await(kRetry);
+  }
+  TellOther(EndpointsOf(leader.value()));
+  Watch(found->header().revision() + 1);
+  // A member that is frozen tells nothing of what happens: after a while
+  // another one is asked.
+  Await(kTimeToLive);
+  watch_.reset();
+}
+
+void Leadership::Stand() {
+  const absl::Time sent = LeaseNow();
+  const auto granted = client_.Grant(kTimeToLive, kPatience);
+  if (!granted.ok() || granted->id() == 0) {
+    TellOther({});
+    return Await(kRetry);
+  }
+  lease_ = granted->id();
+  const absl::Duration left = absl::Seconds(granted->ttl());
+  lease_ends_ = LeaseNow() + left;
+  tenure_.Renewed(sent, left);
+  const absl::StatusOr<TxnResponse> answer =
+      client_.Txn(Candidacy(key_, value_, writes_key_, lease_),
+                  tenure_.until() - LeaseNow());
+  const int64_t create_revision = answer.ok() ? Won(*answer, lease_) : 0;
+  if (create_revision != 0) return Lead(create_revision);
+  tenure_.End();
+  if (answer.ok()) return;  // Somebody was faster.
+  TellOther({});
+  Await(kRetry);
+}
+
+void Leadership::Lead(int64_t create_revision) {
+  abdicated_.reset();
+  told_other_.reset();
+  leading_until_ns_ = absl::ToUnixNanos(tenure_.until());
+  leading_ = create_revision;
+  callbacks_.elected(Reign{lease_, create_revision});
+  Watch(create_revision + 1);
+  std::string why;
+  while (why.empty()) {
+    Await(tenure_.renew_at() - LeaseNow());
+    why = Trouble(create_revision);
+  }
+  leading_ = 0;
+  tenure_.End();
+  watch_.reset();
+  callbacks_.deposed(why);
+}
+
+std::string Leadership::Trouble(int64_t create_revision) {
+  if (quit_) return "this daemon is going down";
+  if (abdicated_.has_value() &&
+      abdicated_->create_revision == create_revision) {
+    return abdicated_->why;
+  }
+  if (look_) {
+    look_ = false;
+    const auto found = client_.Range(ReadOf(key_), EtcdClient::kAttempt);
+    if (found.ok() && (found->kvs_size() == 0 ||
+                       found->kvs(0).create_revision() != create_revision)) {
+      return "the leader's key in etcd is gone";
+    }
+    // The watch may have ended, and with it what it would have told.
+    if (found.ok()) Watch(found->header().revision() + 1);
+  }
+  if (LeaseNow() < tenure_.renew_at() || Renew()) return "";
+  return "its lease in etcd has ended, or could not be renewed in time";
+}
+
+bool Leadership::Renew() {
+  const absl::Time sent = LeaseNow();
+  if (!tenure_.Holds(sent)) return false;
+  const absl::StatusOr<absl::Duration> left =
+      client_.KeepAlive(lease_, tenure_.until() - sent);
+  if (!left.ok()) {
+    Await(std::min(kRetry, tenure_.until() - LeaseNow()));
+    return tenure_.Holds(LeaseNow());
+  }
+  tenure_.Renewed(sent, *left);
+  lease_ends_ = LeaseNow() + *left;
+  leading_until_ns_ = absl::ToUnixNanos(tenure_.until());
+  return tenure_.Holds(LeaseNow());
+}
+
+void Leadership::Watch(int64_t from_revision) {
+  watch_.reset();
+  look_ = false;
+  const uint64_t number = ++watch_number_;
+  watch_ = std::make_unique<EtcdWatch>(
+      client_, key_, from_revision,
+      [this, number] { inbox_.Post(Look{number}); });
+}
+
+void Leadership::Await(absl::Duration most) {
+  for (Input& input : inbox_.Take(std::max(most, absl::ZeroDuration()))) {
+    if (const Look* look = std::get_if<Look>(&input)) {
+      look_ = look_ || look->watch == watch_number_;
+    } else if (Abdicated* abdicated = std::get_if<Abdicated>(&input)) {
+      abdicated_ = std::move(*abdicated);
+    } else {
+      quit_ = true;
+    }
+  }
+}
+
+void Leadership::TellOther(const std::vector<std::string>& endpoints) {
+  if (told_other_ == endpoints) return;
+  told_other_ = endpoints;
+  callbacks_.other(endpoints);
+}
+
+void Leadership::GiveBackLease() {
+  if (lease_ == 0) return;
+  const absl::Status revoked = client_.Revoke(lease_, kGiveBackPatience);
+  if (revoked.ok() || LeaseNow() > lease_ends_) lease_ = 0;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,24 @@
+// RunRecord: a run as one value, for stores that have no columns.
+//
+// Pure; any thread.
+#ifndef ROLLCALL_DAEMON_JOURNAL_RUN_RECORD_H_
+#define ROLLCALL_DAEMON_JOURNAL_RUN_RECORD_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/journal/journal.h"
+
+namespace rollcall {
+
+// Without its job's name. Compressed: names and addresses repeat.
+std::string PackRun(const JournaledRun& run);
+
+// FAILED_PRECONDITION: these bytes are none of PackRun's, or expand to more
+// than a run can have.
+absl::StatusOr<JournaledRun> UnpackRun(const std::string& job,
+                                       const std::string& bytes);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_JOURNAL_RUN_RECORD_H_

@@ -1,0 +1,148 @@
+#include "daemon/server/succession.h"
+
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/core/admission.h"
+#include "daemon/security/digest.h"
+#include "daemon/server/refusal.h"
+
+namespace rollcall {
+namespace {
+
+constexpr size_t kInboxMost = 1024;
+constexpr size_t kKeyBytes = 32;
+constexpr absl::Duration kPatience = absl::Seconds(5);
+// What cannot be taken up now is left alone for so long, so that daemons do not
+// hand it to each other without end.
+constexpr absl::Duration kPause = absl::Seconds(2);
+
+// The key of node credentials, made by the first leader there is.
+absl::StatusOr<std::string> SharedKey(EtcdClient& client,
+                                      const std::string& prefix) {
+  const absl::StatusOr<std::string> hex =
+      KeepInEtcd(client, absl::StrCat(prefix, "credential.key"),
+                 absl::BytesToHexString(RandomBytes(kKeyBytes)), kPatience);
+  if (!hex.ok()) return hex.status();
+  const bool fits =
+      hex->size() == 2 * kKeyBytes &&
+      hex->find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (fits) return absl::HexStringToBytes(*hex);
+  return absl::FailedPreconditionError(
+      absl::StrCat("etcd, ", prefix, "credential.key: expected ", 2 * kKeyBytes,
+                   " hex digits, got others; remove it (etcdctl del)"));
+}
+
+}  // namespace
+
+Succession::Succession(Options options, LoopDoor& door, Logger& logger)
+    : options_(std::move(options)),
+      door_(door),
+      logger_(logger),
+      client_(options_.place.endpoints),
+      inbox_(kInboxMost) {
+  door_.Shut(NotLeader({}));
+  leadership_ = std::make_unique<Leadership>(
+      client_, options_.place.Prefix(), options_.endpoints,
+      Leadership::Callbacks{
+          [this](const Reign& reign) { inbox_.PostAlways(reign); },
+          [this](const std::string& why) { inbox_.PostAlways(Deposed{why}); },
+          [this](const std::vector<std::string>& endpoints) {
+            inbox_.PostAlways(OtherLeads{endpoints});
+          }});
+  thread_ = std::thread([this] { Run(); });
+}
+
+Succession::~Succession() { Stop(); }
+
+void Succession::Stop() {
+  if (!thread_.joinable()) return;
+  inbox_.PostAlways(Quit{});
+  thread_.join();
+  leadership_.reset();
+}
+
+void Succession::Run() {
+  while (!quit_) {
+    for (const Input& input : inbox_.Take(absl::InfiniteDuration())) {
+      std::visit([this](const auto& one) { On(one); }, input);
+      if (quit_) break;
+    }
+  }
+}
+
+void Succession::On(const Reign& reign) {
+  const absl::Status taken = TakeUp(reign);
+  if (taken.ok()) {
+    door_.Open(loop_->inbox());
+    logger_.Write(
+        Log::Level::kInfo,
+        absl::StrCat("event=leads reign=", reign.create_revision,
+                     " endpoints=", absl::StrJoin(options_.endpoints, ",")));
+    return;
+  }
+  logger_.Write(Log::Level::kError,
+                absl::StrCat("event=not_taken_up reason=",
+                             Quoted(std::string(taken.message()))));
+  EndLoop(NotLeader({}));
+  std::vector<Input> meanwhile = inbox_.Take(kPause);
+  leadership_->Abdicate(reign, "what etcd holds could not be taken up");
+  for (Input& input : meanwhile) {
+    // Nothing of this Reign's is left to be dealt with.
+    std::visit([this](const auto& one) { On(one); }, input);
+  }
+}
+
+absl::Status Succession::TakeUp(const Reign& reign) {
+  const auto leads = [this, reign] { return leadership_->Leads(reign); };
+  absl::StatusOr<std::unique_ptr<EtcdJournal>> journal = EtcdJournal::Open(
+      client_,
+      {options_.place.Prefix(), reign, leads, [this, reign](std::string why) {
+         leadership_->Abdicate(reign, std::move(why));
+       }});
+  if (!journal.ok()) return journal.status();
+  Loop::Options options = options_.loop;
+  if (options.credential_key.empty()) {
+    absl::StatusOr<std::string> key =
+        SharedKey(client_, options_.place.Prefix());
+    if (!key.ok()) return key.status();
+    options.credential_key = *std::move(key);
+  }
+  options.resume = true;
+  options.leads = leads;
+  journal_ = *std::move(journal);
+  loop_ = std::make_unique<Loop>(std::move(options), journal_.get(), logger_);
+  return loop_->Start();
+}
+
+void Succession::On(const Deposed& deposed) {
+  EndLoop(NotLeader({}));
+  logger_.Write(Log::Level::kWarning,
+                absl::StrCat("event=deposed reason=", Quoted(deposed.why)));
+}
+
+void Succession::On(const OtherLeads& other) {
+  door_.Shut(NotLeader(other.endpoints));
+  logger_.Write(
+      Log::Level::kInfo,
+      absl::StrCat("event=stands_by leader=",
+                   other.endpoints.empty()
+                       ? "none"
+                       : Quoted(absl::StrJoin(other.endpoints, ","))));
+}
+
+void Succession::On(const Quit&) {
+  quit_ = true;
+  EndLoop(absl::UnavailableError("the daemon is going down; dial again"));
+}
+
+void Succession::EndLoop(const absl::Status& why) {
+  door_.Shut(why);
+  if (loop_ != nullptr) loop_->Stop(why);
+  loop_.reset();
+  journal_.reset();
+}
+
+}  // namespace rollcall

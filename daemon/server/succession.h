@@ -1,0 +1,85 @@
+// Succession: the loop of one of several daemons that share their state in
+// etcd: it has one while it leads, and none while it stands by.
+//
+// When it is elected it takes up what etcd holds, as a daemon that was started
+// again, and opens the door; when it leads no more it ends all streams, and
+// whoever comes is told where the leader is. It decides nothing else.
+//
+// Thread rule: made and ended by one thread; it works on one of its own.
+#ifndef ROLLCALL_DAEMON_SERVER_SUCCESSION_H_
+#define ROLLCALL_DAEMON_SERVER_SUCCESSION_H_
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "daemon/journal/etcd_client.h"
+#include "daemon/journal/etcd_journal.h"
+#include "daemon/journal/etcd_place.h"
+#include "daemon/journal/leadership.h"
+#include "daemon/server/inbox.h"
+#include "daemon/server/logger.h"
+#include "daemon/server/loop.h"
+#include "daemon/server/loop_door.h"
+
+namespace rollcall {
+
+class Succession {
+ public:
+  struct Options {
+    EtcdPlace place;
+    // Where this daemon is reached.
+    std::vector<std::string> endpoints;
+    // Of each loop; with an empty credential_key, the one that all daemons of
+    // this name share in etcd. `resume` and `leads` are set here.
+    Loop::Options loop;
+  };
+
+  // Begins to campaign. `door` and `logger` must outlive this.
+  Succession(Options options, LoopDoor& door, Logger& logger);
+  // As Stop.
+  ~Succession();
+
+  // Ends the loop, if there is one, and gives the lead up. The second call does
+  // nothing.
+  void Stop();
+
+ private:
+  struct Deposed {
+    std::string why;
+  };
+  struct OtherLeads {
+    std::vector<std::string> endpoints;
+  };
+  struct Quit {};
+  using Input = std::variant<Reign, Deposed, OtherLeads, Quit>;
+
+  void Run();
+  void On(const Reign& reign);
+  void On(const Deposed& deposed);
+  void On(const OtherLeads& other);
+  void On(const Quit& quit);
+
+  // What the journal holds, in a loop that has started. Errors as the
+  // journal's.
+  absl::Status TakeUp(const Reign& reign);
+  void EndLoop(const absl::Status& why);
+
+  const Options options_;
+  LoopDoor& door_;
+  Logger& logger_;
+  EtcdClient client_;
+  Inbox<Input> inbox_;
+  std::unique_ptr<EtcdJournal> journal_;
+  std::unique_ptr<Loop> loop_;
+  bool quit_ = false;
+  // Calls back into the inbox; asked by loops and journals.
+  std::unique_ptr<Leadership> leadership_;
+  std::thread thread_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_SUCCESSION_H_

@@ -1,0 +1,110 @@
+"""A state folder that fails its daemon, and names that are used again."""
+import os
+import secrets
+import signal
+
+import harness
+from harness import E2E, Gate
+from training import Training
+
+UNAVAILABLE = 69
+
+
+class FullDisk(Training):
+    def test_no_second_world_until_there_is_room(self):
+        state = self.stage.path("state1")
+        os.mkdir(state)
+        self.on_small_disk = state
+        self.begin([1, 2, 3], ["--nodes", "3"], hosts=3)
+        fill = os.path.join(state, "fill")
+        self.lab.run(1, ["dd", "if=/dev/zero", "of=" + fill, "bs=4k"])
+        self.assertIn("100%", self.lab.run(1, ["df", state]).text())
+        # Nothing is to be written down while all is well.
+        before = len(self.steps_of(1))
+        self.lives_on(1)
+        self.assertEqual(self.state()["state"], "running")
+        self.assertGreater(len(self.steps_of(1)), before)
+        # The end of a generation is, before anybody is told of it.
+        self.lab.run(2, ["kill", "-9", str(self.rank_pids(2)[0])])
+        self.agents[3].await_line("journal cannot be written", "err")
+        self.lives_on(2)
+        for host in (1, 2, 3):
+            self.assertIsNone(self.agents[host].find("up g2"))
+        self.lab.run(1, ["rm", fill])
+        self.await_steps(2, [1, 2, 3])
+        self.end([1, 2, 3])
+        self.assert_one_world_at_a_time()
+
+    def start_launcher(self, more=()):
+        self.lab.run(1, ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs",
+                         self.on_small_disk])
+        super().start_launcher(more)
+
+    def test_a_read_only_folder_is_named(self):
+        lab = harness.Lab(self.stage, 1)
+        state = self.stage.path("state1")
+        os.mkdir(state)
+        lab.run(1, ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", state])
+        for command in (["rollcall", "launch", "--job", "a", "--state",
+                         state + "/a", "--", "true"],
+                        ["rollcalld", "--listen", "127.0.0.1:0", "--state",
+                         state + "/b"]):
+            command[0] = os.path.join(harness.BIN, command[0])
+            ended = lab.run(1, command)
+            self.assertNotIn(ended.code, (0, -signal.SIGABRT))
+            self.assertRegex(ended.text(), state + r".*Read-only file system")
+
+
+class NamesAgain(E2E):
+    def test_agents_of_the_last_run_still_redial(self):
+        gate = Gate(self.stage)
+        secret = self.stage.path("secret")
+        with open(secret, "w", encoding="ascii", opener=lambda p, f: os.open(
+                p, f, 0o600)) as f:
+            f.write(f"{secrets.token_hex(16)}\n")
+        command = ["sh", "-c", "echo up $ROLLCALL_RUN rank$RANK/$WORLD_SIZE "
+                   f"pid=$$; cat {gate.path}"]
+        flags = ["--job", "again", "--nodes", "3", "--secret-file", secret]
+        first = self.launch([*flags, "--listen", "127.0.0.1:0", "--json"],
+                            command)
+        port = first.await_line(r'"endpoint":"[^"]*:(\d+)"')[1]
+        worker = ["--endpoint", f"127.0.0.1:{port}", "--job", "again",
+                  "--secret-file", secret]
+        old = {n: self.attend(worker, n, command) for n in ("old-1", "old-2")}
+        run, pid = old["old-1"].await_line(r"up (\w+) rank\d/3 pid=(\d+)"
+                                           ).groups()
+        # Only old-1 is left of the first run, and its ranks run on.
+        for process in (first, old["old-2"]):
+            for each in [*harness.descendants(process.pid), process.pid]:
+                try:
+                    os.kill(each, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        old["old-1"].await_line("redialling")
+        # The same name, address and secret, and another run: a folder of its
+        # own, as on another machine.
+        second = self.launch(
+            [*flags[:2], "--nodes", "2", *flags[4:], "--listen",
+             f"127.0.0.1:{port}", "--state", self.stage.path("other")],
+            command)
+        new = self.attend(worker, "new-1", command)
+        runs = {p.await_line(r"up (\w+) rank\d/2")[1] for p in (second, new)}
+        self.assertEqual(len(runs), 1)
+        self.assertNotIn(run, runs)
+        code = old["old-1"].wait()
+        self.assertEqual(code, UNAVAILABLE)
+        said = "\n".join(t for t in old["old-1"].err() if t[0] != "[")
+        self.assertRegex(said, rf"job again is in run \w+ now, not {run}\b")
+        self.stage.await_gone([int(pid)], "the first run's rank", 5)
+        gate.open()
+        for process in (second, new):
+            self.assert_code(process, 0)
+
+    def attend(self, worker, name, command):
+        return self.stage.start(
+            [harness.ROLLCALL, "join", *worker, "--hosts-file", self._hosts,
+             "--name", name, "--", *command])
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,180 @@
+"""A training on lab hosts, for tests of what becomes of it.
+
+Four hosts (or as many as asked), the launcher on lab1, one rank a host, which
+runs mesh.py; what the ranks wrote down is judged at the end.
+"""
+import json
+import os
+import re
+import sys
+import time
+
+import harness
+from harness import E2E, Lab, nodes_by_name
+
+MESH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mesh.py")
+
+
+class Training(E2E):
+    job = "training"
+
+    def begin(self, members, flags, hosts=4, patience_s=None,
+              command=None):
+        """The launcher on lab1, and the other members; generation 1 steps.
+
+        `patience_s`: how long ranks wait for a silent peer; None: for ever.
+        `command`: another than mesh.py, which also says `step N`.
+        """
+        self.lab = Lab(self.stage, hosts)
+        self.ledger = self.stage.path("ledger")
+        os.mkdir(self.ledger)
+        self.stop_file = self.stage.path("stop")
+        self.command = command or [sys.executable, "-B", MESH, self.ledger,
+                                   self.stop_file]
+        if patience_s is not None:
+            self.command.append(patience_s)
+        self.agents = {}
+        self.launch_flags = flags
+        self.start_launcher()
+        self.join_text = self.join_string(self.launcher)
+        for host in members[1:]:
+            self.attend(host)
+        for host in members:
+            self.await_steps(1, [host])
+        self.first_ranks = self.ranks(members)
+
+    def start_launcher(self, more=()):
+        self.launcher = self.lab.start(1, [
+            harness.ROLLCALL, "launch", "--job", self.job, "--listen",
+            "0.0.0.0:0", *self.launch_flags, *more, "--", *self.command])
+        self.agents[1] = self.launcher
+
+    def attend(self, host, flags=()):
+        self.agents[host] = self.lab.start(host, [
+            harness.ROLLCALL, "join", self.join_text, *flags, "--",
+            *self.command])
+        return self.agents[host]
+
+    def await_steps(self, generation, hosts):
+        for host in hosts:
+            self.agents[host].await_line(rf"step \d+ .*\b(?:g|generation )"
+                                         rf"{generation}\b")
+
+    def lives_on(self, for_s):
+        """So long the job runs undisturbed: its length is the test's own."""
+        until = time.monotonic() + for_s
+        self.stage.pump(lambda: time.monotonic() >= until or any(
+            p.code is not None for p in self.agents.values()), "a while",
+            for_s)
+
+    # --- Asked of the daemon ---------------------------------------------------
+
+    def state(self, host=1):
+        """`status --json` now; None where no daemon answers."""
+        asked = self.lab.run(host, [harness.ROLLCALL, "status", self.join_text,
+                                    "--json"])
+        return json.loads("\n".join(asked.out())) if asked.code == 0 else None
+
+    def await_state(self, condition, what, deadline_s=harness.DEADLINE_S):
+        """The first state for which condition(state) holds, as lab1 sees it.
+
+        A daemon that does not listen yet ends `status` at once, and nothing
+        tells when it does: as a person would, it is asked again.
+        """
+        last = None
+        for _ in range(1000):
+            watch = self.lab.start(1, [harness.ROLLCALL, "status",
+                                       self.join_text, "--json", "--watch"])
+            seen = []
+
+            def look():
+                for line in watch.out()[len(seen):]:
+                    seen.append(json.loads(line))
+                    if condition(seen[-1]):
+                        return True
+                return watch.done() and "ended"
+            found = self.stage.pump(
+                look, f"a status: {what}; last {seen[-1:] or last}",
+                deadline_s)
+            last = seen[-1:] or last
+            if found is True:
+                if watch.code is None:
+                    os.kill(watch.inner_pid(), 9)
+                return seen[-1]
+        self.stage.fail(f"no status: {what}; last {last}")
+
+    def node_is(self, host, word):
+        return lambda state: nodes_by_name(state).get(
+            f"lab{host}", {}).get("state") == word
+
+    # --- What has become of it -------------------------------------------------
+
+    def ranks(self, hosts):
+        """The living ranks of these hosts, as this machine numbers them."""
+        return {host: [p for p in self.lab.processes(host)
+                       if harness.command_line(p)[2:3] == [MESH]]
+                for host in hosts}
+
+    def rank_pids(self, host):
+        """Of all lives of the rank on a host, as that host numbers them."""
+        return [int(m[1]) for line in self.agents[host].out()
+                for m in [re.search(r"up g\d+ .*pid=(\d+)", line)] if m]
+
+    def end_undisturbed(self, hosts):
+        """One generation, one life a rank, each step once and in order."""
+        self.assertEqual(self.ranks(hosts), self.first_ranks)
+        self.end(hosts)
+        for host in hosts:
+            steps = self.steps_of(host)
+            self.assertEqual({g for g, *_ in steps}, {1})
+            self.assertEqual([n for _, _, n, _ in steps],
+                             list(range(1, len(steps) + 1)))
+        self.assertEqual(len({len(self.steps_of(h)) for h in hosts}), 1)
+
+    def end(self, hosts):
+        """The job stops by itself; exit 0 everywhere."""
+        with open(self.stop_file, "w", encoding="ascii"):
+            pass
+        for host in hosts:
+            self.assert_code(self.agents[host], 0)
+
+    def steps_of(self, host):
+        """(generation, world size, step, time) in the order of writing."""
+        path = os.path.join(self.ledger, f"lab{host}")
+        if not os.path.exists(path):
+            return []
+        with open(path, encoding="ascii") as f:
+            return [tuple(map(int, line.split())) for line in f]
+
+    def assert_one_world_at_a_time(self, lost=()):
+        """No step of a generation is done once one of a later one is.
+
+        A step is done when all of its world have written it down, and from the
+        moment at which the first of them did. Who was never lost must not even
+        have written an older generation's step down alone.
+        """
+        done, first_of = {}, {}
+        for host in range(1, self.lab.hosts + 1):
+            last = (0, 0)
+            for generation, size, step, at in self.steps_of(host):
+                first_of[generation] = min(at, first_of.get(generation, at))
+                done.setdefault((generation, size, step), []).append(at)
+                self.assertGreater((generation, step), last,
+                                   f"lab{host} went back")
+                last = generation, step
+        self.assertTrue(done)
+        for (generation, size, step), times in done.items():
+            self.assertLessEqual(len(times), size)
+            if len(times) < size:
+                continue
+            for later, at in first_of.items():
+                if later > generation:
+                    self.assertLess(
+                        min(times), at, f"step {step} of generation "
+                        f"{generation} came after one of {later}")
+        for host in set(range(1, self.lab.hosts + 1)) - set(lost):
+            for generation, _, step, at in self.steps_of(host):
+                for later, begun in first_of.items():
+                    if later > generation:
+                        self.assertLess(at, begun, f"lab{host}, step {step}")
+        return done

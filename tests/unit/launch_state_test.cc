@@ -1,0 +1,227 @@
+// What a launcher writes down, whom it knows again, and who waits for it.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "client/agent/sweep.h"
+#include "client/facts/system.h"
+#include "client/launch/known_process.h"
+#include "client/launch/launch_folder.h"
+#include "client/launch/launch_record.h"
+#include "client/launch/left_behind.h"
+#include "client/launch/spawn.h"
+
+namespace rollcall {
+namespace {
+
+class OwnFolder {
+ public:
+  OwnFolder() { path_ = mkdtemp(path_.data()); }
+  ~OwnFolder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_ = testing::TempDir() + "launch-state-XXXXXX";
+};
+
+// A child that waits to be killed.
+class Bystander {
+ public:
+  Bystander() {
+    pid_ = fork();
+    if (pid_ == 0) {
+      for (;;) pause();
+    }
+  }
+  ~Bystander() { End(); }
+  void End() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+LaunchRecord Sample() {
+  LaunchRecord record;
+  record.terms.job = "demo";
+  record.terms.settings.set_nodes_min(2);
+  record.terms.settings.set_nodes_max(3);
+  record.terms.settings.set_grow(v1::GROW_NEVER);
+  record.terms.settings.mutable_linger()->set_seconds(90);
+  record.terms.listen = "[::]:0";
+  record.terms.wire = "--insecure";
+  record.terms.node = "here";
+  record.terms.local_workers = 1;
+  record.terms.agent_flags = {"--log-dir", "/a b/\"c\""};
+  record.terms.command_digest = "abcd";
+  record.ephemeral = true;
+  record.port = 65535;
+  record.boot_id = "boot";
+  record.daemon = {12, 34};
+  record.agents = {{"here", true, {56, 78}},
+                   {"local-1", false, {90, 18446744073709551615u}}};
+  return record;
+}
+
+TEST(LaunchRecord, ComesBackAsItWas) {
+  const std::string text = FormatLaunchRecord(Sample());
+  const auto again = ParseLaunchRecord(text);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(FormatLaunchRecord(*again), text);
+  EXPECT_EQ(again->terms.settings.SerializeAsString(),
+            Sample().terms.settings.SerializeAsString());
+  EXPECT_EQ(again->agents[1].process.start_ticks, 18446744073709551615u);
+  EXPECT_TRUE(again->agents[0].own);
+}
+
+TEST(LaunchRecord, WhatIsNoneIsSaidToBe) {
+  const std::string whole = FormatLaunchRecord(Sample());
+  const auto with = [&whole](const std::string& from, const std::string& to) {
+    std::string text = whole;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+  };
+  const std::string bad[] = {
+      "",
+      "{",
+      "[]",
+      "null",
+      whole.substr(0, whole.size() - 10),
+      with("\"port\":65535", "\"port\":65536"),
+      with("\"port\":65535", "\"port\":-1"),
+      with("\"pid\":12", "\"pid\":2147483648"),
+      with("\"pid\":12", "\"pid\":\"12\""),
+      with("\"local_workers\":1", "\"local_workers\":1.5"),
+      with("\"own\":true", "\"own\":1"),
+      with("\"GROW_NEVER\"", "\"GROW_LATER\""),
+      with("\"agents\":[", "\"agents\":[7,"),
+      with("\"version\":1", "\"version\":2"),
+  };
+  for (const std::string& text : bad) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(ParseLaunchRecord(text).status()))
+        << text;
+  }
+}
+
+TEST(LaunchRecord, IsNobodyElsesBusiness) {
+  const OwnFolder folder;
+  EXPECT_TRUE(absl::IsNotFound(ReadLaunchRecord(folder.path()).status()));
+  ASSERT_TRUE(WriteLaunchRecord(folder.path(), Sample()).ok());
+  struct stat info {};
+  ASSERT_EQ(stat((folder.path() + kLaunchFile).c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600u);
+  EXPECT_TRUE(ReadLaunchRecord(folder.path()).ok());
+}
+
+TEST(KnownProcess, IsWatchedAndEnded) {
+  Bystander other;
+  const auto known = KnownProcess::Find(IdOf(other.pid()));
+  ASSERT_TRUE(known.ok()) << known.status();
+  EXPECT_FALSE(known->Ended());
+  known->Kill(SIGKILL);
+  pollfd ended{known->fd(), POLLIN, 0};
+  EXPECT_EQ(poll(&ended, 1, 10000), 1);
+  EXPECT_TRUE(known->Ended());
+  // Not reaped yet, and no life in it.
+  EXPECT_TRUE(absl::IsNotFound(KnownProcess::Find(IdOf(other.pid())).status()));
+}
+
+TEST(KnownProcess, ANumberAloneIsNobody) {
+  Bystander other;
+  ProcessId id = IdOf(other.pid());
+  ASSERT_NE(id.start_ticks, 0u);
+  ++id.start_ticks;
+  EXPECT_TRUE(absl::IsNotFound(KnownProcess::Find(id).status()));
+  EXPECT_TRUE(absl::IsNotFound(KnownProcess::Find({}).status()));
+  EXPECT_TRUE(absl::IsNotFound(KnownProcess::Find({-1, 5}).status()));
+  const ProcessId gone = IdOf(other.pid());
+  other.End();
+  EXPECT_TRUE(absl::IsNotFound(KnownProcess::Find(gone).status()));
+  EXPECT_EQ(IdOf(gone.pid).pid, 0);
+}
+
+TEST(LookAround, FindsWhoIsStillTheSame) {
+  const OwnFolder folder;
+  Bystander daemon, agent;
+  LaunchRecord record = Sample();
+  record.boot_id = BootId();
+  record.daemon = IdOf(daemon.pid());
+  record.agents = {{"here", true, IdOf(agent.pid())},
+                   {"local-1", false, {agent.pid(), 1}}};
+  ASSERT_TRUE(WriteLaunchRecord(folder.path(), record).ok());
+  auto found = LookAround(folder.path());
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_TRUE(found->left.daemon_lives);
+  EXPECT_EQ(found->left.living_agents, std::vector<std::string>{"here"});
+  EXPECT_EQ(found->agents.at("here").pid(), agent.pid());
+
+  // After a boot all numbers are others'.
+  record.boot_id = "another";
+  ASSERT_TRUE(WriteLaunchRecord(folder.path(), record).ok());
+  found = LookAround(folder.path());
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_FALSE(found->left.daemon_lives);
+  EXPECT_TRUE(found->left.living_agents.empty());
+  EXPECT_EQ(found->left.run, LeftBehind::Run::kNone);
+}
+
+TEST(LookAround, NothingIsNothing) {
+  const OwnFolder folder;
+  const auto found = LookAround(folder.path());
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_FALSE(found->left.record.has_value());
+}
+
+// Runs AwaitStart in a child; its answer.
+int Waited(int fd, void (*meanwhile)(StartGate&), StartGate& gate) {
+  const pid_t child = fork();
+  if (child == 0) {
+    // As exec would: what is close-on-exec goes.
+    for (int other = 3; other < 256; ++other) {
+      if (other != fd) close(other);
+    }
+    _exit(AwaitStart(fd) ? 1 : 0);
+  }
+  meanwhile(gate);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WEXITSTATUS(status);
+}
+
+TEST(StartGate, LetsGoOrEnds) {
+  EXPECT_TRUE(AwaitStart(-1));
+  StartGate gate;
+  SpawnOptions options;
+  options.arguments = {"agent", "--name", "x"};
+  ASSERT_TRUE(gate.HoldBack(options).ok());
+  ASSERT_EQ(options.inherited_fds.size(), 1u);
+  EXPECT_EQ(options.arguments[1], "--start-fd");
+  EXPECT_EQ(Waited(
+                options.inherited_fds[0], [](StartGate& g) { g.Open(); }, gate),
+            1);
+  // One whose holder dies.
+  SpawnOptions more;
+  more.arguments = {"daemon"};
+  ASSERT_TRUE(gate.HoldBack(more).ok());
+  EXPECT_EQ(
+      Waited(
+          more.inherited_fds[0], [](StartGate& g) { g = StartGate(); }, gate),
+      0);
+}
+
+}  // namespace
+}  // namespace rollcall

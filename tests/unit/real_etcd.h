@@ -1,0 +1,126 @@
+// RealEtcd: one etcd of its own for a test, on free ports, gone with it.
+#ifndef ROLLCALL_TESTS_UNIT_REAL_ETCD_H_
+#define ROLLCALL_TESTS_UNIT_REAL_ETCD_H_
+
+#include <fcntl.h>
+#include <grpcpp/grpcpp.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace rollcall {
+
+class RealEtcd {
+ public:
+  // Null: there is no etcd here, or none could be started.
+  static std::unique_ptr<RealEtcd> Start() {
+    if (access(kProgram, X_OK) != 0) return nullptr;
+    // The ports may be taken between our asking for them and its binding them.
+    for (int i = 0; i < 5; ++i) {
+      std::unique_ptr<RealEtcd> etcd(new RealEtcd);
+      if (etcd->Serves()) return etcd;
+    }
+    return nullptr;
+  }
+  static constexpr char kProgram[] = "/usr/bin/etcd";
+
+  ~RealEtcd() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    std::filesystem::remove_all(folder_);
+  }
+
+  const std::string& endpoint() const { return endpoint_; }
+  void Signal(int number) { kill(pid_, number); }
+
+ private:
+  RealEtcd() {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "rollcall_etcd_XXXXXX")
+            .string();
+    if (mkdtemp(pattern.data()) != nullptr) folder_ = pattern;
+    endpoint_ = absl::StrCat("127.0.0.1:", FreePort());
+    const std::string clients = absl::StrCat("http://", endpoint_);
+    const std::string peers = absl::StrCat("http://127.0.0.1:", FreePort());
+    const std::vector<std::string> arguments = {kProgram,
+                                                "--name",
+                                                "one",
+                                                "--data-dir",
+                                                folder_ + "/data",
+                                                "--listen-client-urls",
+                                                clients,
+                                                "--advertise-client-urls",
+                                                clients,
+                                                "--listen-peer-urls",
+                                                peers,
+                                                "--initial-advertise-peer-urls",
+                                                peers,
+                                                "--initial-cluster",
+                                                "one=" + peers,
+                                                "--logger",
+                                                "zap",
+                                                "--log-outputs",
+                                                folder_ + "/log"};
+    std::vector<char*> argv;
+    for (const std::string& a : arguments) {
+      argv.push_back(const_cast<char*>(a.c_str()));
+    }
+    argv.push_back(nullptr);
+    pid_ = fork();
+    if (pid_ != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    execv(kProgram, argv.data());
+    _exit(127);
+  }
+
+  bool Serves() const {
+    const auto channel =
+        grpc::CreateChannel(endpoint_, grpc::InsecureChannelCredentials());
+    // One that has ended, for want of its port, never gets there.
+    for (int i = 0; i < 60; ++i) {
+      if (channel->WaitForConnected(std::chrono::system_clock::now() +
+                                    std::chrono::milliseconds(500))) {
+        return true;
+      }
+      siginfo_t ended = {};
+      const int options = WEXITED | WNOHANG | WNOWAIT;
+      if (waitid(P_PID, static_cast<id_t>(pid_), &ended, options) != 0 ||
+          ended.si_pid != 0) {
+        return false;
+      }
+    }
+    return false;
+  }
+
+  static int FreePort() {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    bind(fd, reinterpret_cast<sockaddr*>(&address), size);
+    getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+    close(fd);
+    return ntohs(address.sin_port);
+  }
+
+  std::string folder_;
+  std::string endpoint_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TESTS_UNIT_REAL_ETCD_H_

@@ -1,0 +1,99 @@
+// What a launcher tells people.
+#include "client/launch/run_story.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/match.h"
+
+namespace rollcall {
+namespace {
+
+const absl::Time kNow = absl::FromUnixSeconds(1000);
+
+v1::JobStatus State(v1::JobState state) {
+  v1::JobStatus status;
+  status.set_job("demo");
+  status.set_state(state);
+  return status;
+}
+
+v1::JobStatus Failed(v1::ReasonCode code) {
+  v1::JobStatus status = State(v1::JOB_STATE_FAILED);
+  status.set_exit_code(3);
+  status.set_end_code(code);
+  status.set_end_reason("no more restarts");
+  v1::RootCause& cause = *status.mutable_root_cause();
+  cause.set_node("n2");
+  cause.set_rank(5);
+  cause.set_code(v1::REASON_CODE_RANK_EXIT);
+  cause.set_value(3);
+  *status.add_causes() = cause;
+  return status;
+}
+
+// What it prints on stderr meanwhile.
+template <typename Act>
+std::string Told(Act act) {
+  testing::internal::CaptureStderr();
+  act();
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(RunStory, AKeptSceneIsToldOnce) {
+  RunStory story("demo", false, absl::Minutes(10));
+  const v1::JobStatus failed = Failed(v1::REASON_CODE_RESTART_BUDGET);
+  const std::string told = Told([&] { story.Heard(failed, kNow); });
+  for (const char* word :
+       {"n2", "rank 5", "code 3", "10 min", "Ctrl-C", "rollcall stop"}) {
+    EXPECT_TRUE(absl::StrContains(told, word)) << word << " not in:\n" << told;
+  }
+  EXPECT_EQ(Told([&] { story.Heard(failed, kNow); }), "");
+  // Its end is no news.
+  v1::End end;
+  end.set_exit_code(3);
+  end.set_reason("no more restarts");
+  EXPECT_EQ(Told([&] { story.Ended(end, 3, ""); }), "");
+}
+
+TEST(RunStory, NoSceneIsKeptWhereNobodyAsked) {
+  RunStory without("demo", false, absl::ZeroDuration());
+  EXPECT_EQ(Told([&] {
+              without.Heard(Failed(v1::REASON_CODE_RESTART_BUDGET), kNow);
+            }),
+            "");
+  RunStory stopped("demo", false, absl::Minutes(10));
+  EXPECT_EQ(Told([&] { stopped.Heard(Failed(v1::REASON_CODE_STOPPED), kNow); }),
+            "");
+}
+
+TEST(RunStory, WhatAnEarlierLauncherToldIsNotToldAgain) {
+  RunStory story("demo", false, absl::ZeroDuration());
+  const std::string back = Told([&] { story.TakenBack(77, {"n1"}); });
+  EXPECT_TRUE(absl::StrContains(back, "process 77")) << back;
+  EXPECT_EQ(Told([&] { story.Joinable("e", "rc1.x", 3); }), "");
+  v1::JobStatus running = State(v1::JOB_STATE_RUNNING);
+  running.mutable_last_reform()->set_generation(4);
+  EXPECT_EQ(Told([&] { story.Heard(running, kNow); }), "");
+  running.mutable_last_reform()->set_generation(5);
+  EXPECT_TRUE(absl::StrContains(Told([&] { story.Heard(running, kNow); }),
+                                "generation 5"));
+}
+
+TEST(RunStory, HowToJoinIsToldWhereSomebodyIsMissing) {
+  RunStory story("demo", false, absl::ZeroDuration());
+  EXPECT_EQ(Told([&] { story.Joinable("e", "rc1.x", 0); }), "");
+  EXPECT_TRUE(absl::StrContains(Told([&] { story.Joinable("e", "rc1.x", 2); }),
+                                "rollcall join rc1.x"));
+}
+
+TEST(RunStory, NothingKnownOfTheEnd) {
+  RunStory story("demo", false, absl::ZeroDuration());
+  EXPECT_TRUE(absl::StrContains(
+      Told([&] { story.Ended(std::nullopt, 69, "gave up"); }), "gave up"));
+}
+
+}  // namespace
+}  // namespace rollcall
