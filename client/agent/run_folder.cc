@@ -57,7 +57,7 @@ void SweepLeftovers(const std::string& parent, const std::string& prefix) {
     const Fd lock = Lock(folder);
     if (!lock.open()) continue;
     Kin ranks;
-    ranks.marker = absl::StrCat("ROLLCALL_SOCKET=", folder, kSocketName);
+    ranks.markers = {absl::StrCat("ROLLCALL_SOCKET=", folder, kSocketName)};
     Sweep(ranks, kSweepPatience);
     std::error_code failed;
     std::filesystem::remove_all(folder, failed);
