@@ -240,7 +240,7 @@ TEST(AgentNotice, PlainRanksGetTheSignalAndTheirTime) {
   story.Tell({
       {1.0, NoticeOf(1, 1), "NOTICE 1 15s; PASS 0,1 15"},
       {1.1, NoticeOf(2, 1), "NOTICE 2 15s"},  // Told once.
-      {2.0, RankEnded{1, 0, 75}, "exited 0=75/0"},
+      {2.0, RankEnded{1, 0, 75}, "exited 0=75/0 by us"},
       {16.0, AgentTick{}, "beat 0"},
       {16.1, AgentTick{}, "STOP 1 0"},
       {16.2, RankEnded{1, 1, 0, SIGKILL},
@@ -250,13 +250,14 @@ TEST(AgentNotice, PlainRanksGetTheSignalAndTheirTime) {
   });
 }
 
-TEST(AgentNotice, AnEndByThePreemptSignalIsOurs) {
+TEST(AgentNotice, HoweverOneEndsThatWasSignalledItIsOurDoing) {
   AgentStory story;
   story.Tell(Running(1));
   story.Tell({
       {1.0, NoticeOf(1, 1, absl::Seconds(4)), "NOTICE 1 4s; PASS 0,1 15"},
       {1.1, RankEnded{1, 0, 0, SIGTERM}, "exited 0=0/15 by us"},
-      {1.2, RankEnded{1, 1, 0, SIGSEGV}, "exited 1=0/11; notice-seen 1 of 1"},
+      {1.2, RankEnded{1, 1, 0, SIGSEGV},
+       "exited 1=0/11 by us; notice-seen 1 of 1"},
       {1.3, Gone(1), ""},
       {1.4, AbortOf(1), "ABORT 1; stopped 1"},
   });
