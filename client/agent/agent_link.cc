@@ -155,9 +155,9 @@ void Agent::Redial(double jitter) {
   redial_at_ = std::min(
       now_ + redial_delay_ * (0.5 + 0.5 * std::clamp(jitter, 0.0, 1.0)),
       give_up_at_);
-  redial_delay_ = std::min(
-      redial_delay_ * 2,
-      leader_sought_ ? 2 * limits_.redial_leader : limits_.redial_most);
+  redial_delay_ =
+      std::min(redial_delay_ * 2, leader_sought_ ? 2 * limits_.redial_leader
+                                                 : limits_.redial_most);
 }
 
 void Agent::Refused(const StreamDown& down) {

@@ -1,5 +1,7 @@
 #include "client/agent/named_leader.h"
 
+#include <algorithm>
+
 #include "daemon/security/join_string.h"
 
 namespace rollcall {
@@ -8,11 +10,15 @@ void NamedLeader::Hear(const v1::Refusal& refusal) {
   if (refusal.code() != v1::REFUSAL_CODE_NOT_LEADER) return;
   endpoints_.clear();
   for (const std::string& endpoint : refusal.leader_endpoints()) {
-    if (endpoints_.size() == kEndpointsMax) return;
+    if (endpoints_.size() == kEndpointsMax) break;
     if (!IsEndpoint(endpoint)) continue;
     if (loopback_only_ && !IsLoopback(endpoint)) continue;
     endpoints_.push_back(endpoint);
   }
+  std::stable_partition(
+      endpoints_.begin(), endpoints_.end(), [this](const std::string& one) {
+        return std::count(given_.begin(), given_.end(), one) > 0;
+      });
 }
 
 std::optional<std::string> NamedLeader::Next() {

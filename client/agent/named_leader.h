@@ -1,8 +1,9 @@
 // NamedLeader: where a daemon that stands by has said that the leader listens.
 //
-// It is dialled next, each of its endpoints once, before the agent goes on with
-// those that it was given. What it says is a hint and no more: whoever answers
-// there must be known in the same way as all others.
+// Each of its endpoints is dialled once, those first that the agent was given
+// itself: a daemon may have addresses that lead nowhere from here. What it says
+// is a hint and no more: whoever answers there must be known in the same way as
+// all others.
 //
 // Pure; one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_NAMED_LEADER_H_
@@ -12,6 +13,8 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "rollcall/v1/membership.pb.h"
 
@@ -22,8 +25,10 @@ class NamedLeader {
   // More addresses of one daemon are passed over.
   static constexpr size_t kEndpointsMax = 8;
 
-  // `loopback_only`: nothing else is dialled (no TLS).
-  explicit NamedLeader(bool loopback_only) : loopback_only_(loopback_only) {}
+  // `given`: endpoints that were known before. `loopback_only`: nothing else is
+  // dialled (no TLS).
+  NamedLeader(std::vector<std::string> given, bool loopback_only)
+      : given_(std::move(given)), loopback_only_(loopback_only) {}
 
   // What it names takes the place of what was named before. Endpoints that
   // break the grammar are passed over.
@@ -33,6 +38,7 @@ class NamedLeader {
   std::optional<std::string> Next();
 
  private:
+  const std::vector<std::string> given_;
   const bool loopback_only_;
   std::deque<std::string> endpoints_;
 };

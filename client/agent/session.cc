@@ -154,7 +154,7 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
       checks_(ForChecks(options_, *folder_),
               [this](ChecksDone e) { Post(std::move(e)); }),
       round_(options_.endpoints.size()),
-      leader_(options_.trust.insecure) {}
+      leader_(options_.endpoints, options_.trust.insecure) {}
 
 AgentResult Session::Run() {
   Carry(agent_.Start());
@@ -212,7 +212,10 @@ void Session::Judge(AgentEvent& event) {
     if (!hopeless && down->stranger) {
       down->status = absl::UnavailableError(down->status.message());
     }
-    if (down->refusal.has_value()) leader_.Hear(*down->refusal);
+    if (down->refusal.has_value()) {
+      leader_.Hear(*down->refusal);
+      to_leader_ = false;
+    }
   }
 }
 
@@ -224,7 +227,9 @@ void Session::Do(const Dial&) {
         {dial, Down(absl::InvalidArgumentError("no endpoint is known"), {})});
     return;
   }
-  const std::optional<std::string> leader = leader_.Next();
+  // In turn with those that were given, since what is named may lead nowhere.
+  const std::optional<std::string> leader =
+      to_leader_ ? std::nullopt : leader_.Next();
   to_leader_ = leader.has_value();
   const std::string endpoint =
       to_leader_ ? *leader : options_.endpoints[round_.Next()];

@@ -24,8 +24,8 @@ constexpr size_t kTriesMax = 80;
 
 // What a daemon that stands by says of the leader, to be dialled as NamedLeader
 // has it.
-NamedLeader LeaderOf(const grpc::Status& status, bool loopback_only) {
-  NamedLeader leader(loopback_only);
+NamedLeader LeaderOf(const grpc::Status& status, const JobAddress& address) {
+  NamedLeader leader(address.endpoints, address.trust.insecure);
   v1::Refusal refusal;
   if (!status.ok() && refusal.ParseFromString(status.error_details())) {
     leader.Hear(refusal);
@@ -41,6 +41,7 @@ absl::StatusOr<Response> AdminClient::Try(absl::Duration timeout, Call call) {
   std::vector<std::string> tries = address_.endpoints;
   for (size_t i = 0; i < tries.size(); ++i) {
     const std::string endpoint = tries[i];
+    if (std::count(tries.begin(), tries.begin() + i, endpoint) > 0) continue;
     const auto verdict = std::make_shared<TrustVerdict>();
     auto channel = MakeChannel(endpoint, address_.trust, verdict);
     if (!channel.ok()) return channel.status();
@@ -55,12 +56,13 @@ absl::StatusOr<Response> AdminClient::Try(absl::Duration timeout, Call call) {
       PutFirst(endpoint);
       return response;
     }
-    NamedLeader leader = LeaderOf(status, address_.trust.insecure);
+    NamedLeader leader = LeaderOf(status, address_);
+    size_t next = i + 1;
     while (const std::optional<std::string> named = leader.Next()) {
       const bool tried =
           std::count(tries.begin(), tries.begin() + i + 1, *named) > 0;
       if (tried || tries.size() >= kTriesMax) continue;
-      tries.insert(tries.begin() + i + 1, *named);
+      tries.insert(tries.begin() + next++, *named);
     }
     const absl::Status known = verdict->status();
     // A stranger at one of its addresses says nothing of the others.

@@ -61,7 +61,7 @@ EtcdClient::EtcdClient(const std::vector<std::string>& endpoints) {
 absl::Status EtcdClient::Try(absl::Duration patience, const OneCall& call) {
   const absl::Time until = MonotonicNow() + patience;
   std::string last;
-  for (size_t tried = 0; tried < members_.size(); ++tried) {
+  for (size_t tried = 0; tried < 2 * members_.size(); ++tried) {
     const absl::Duration left = until - MonotonicNow();
     if (left <= absl::ZeroDuration()) break;
     const size_t at = good_;
@@ -69,6 +69,9 @@ absl::Status EtcdClient::Try(absl::Duration patience, const OneCall& call) {
     grpc::ClientContext context;
     context.set_deadline(
         absl::ToChronoTime(absl::Now() + std::min(left, kAttempt)));
+    // One that cannot be reached says so at once; where that goes for all, the
+    // second time each is given a while to come back.
+    context.set_wait_for_ready(tried >= members_.size());
     const grpc::Status status = call(member, context);
     if (status.ok()) return absl::OkStatus();
     last = absl::StrCat(member.endpoint, ": ",

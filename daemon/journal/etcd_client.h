@@ -35,10 +35,10 @@ class EtcdClient {
   // `endpoints`: HOST:PORT, at least one. Nothing is dialled yet.
   explicit EtcdClient(const std::vector<std::string>& endpoints);
 
-  // Each of these tries all members in turn, each once, until one answers or
-  // `patience` has passed. UNAVAILABLE: none did; a call that changes something
-  // may have been carried out all the same, now or later. Other errors are
-  // etcd's own, and nothing was done.
+  // Each of these tries all members in turn, each twice at most, until one
+  // answers or `patience` has passed. UNAVAILABLE: none did; a call that
+  // changes something may have been carried out all the same, now or later.
+  // Other errors are etcd's own, and nothing was done.
   absl::StatusOr<etcdserverpb::RangeResponse> Range(
       const etcdserverpb::RangeRequest& request, absl::Duration patience);
   absl::StatusOr<etcdserverpb::TxnResponse> Txn(

@@ -102,7 +102,6 @@ Figure Killed(Serving serving, int nodes) {
   Victim victim(daemon, nodes);
   if (!survivors.AwaitCommits(kPatience)) return std::nullopt;
   const absl::Time begun = MonotonicNow();
-
   victim.Kill();
   if (!survivors.AwaitAborts(kPatience)) return std::nullopt;
   const absl::Duration grace =

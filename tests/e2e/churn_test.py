@@ -41,7 +41,7 @@ class Churn(Training):
 
     def test_nodes_come_and_go(self):
         print(f"ROLLCALL_TEST_SEED={SEED} replays this", file=sys.stderr)
-        chance = random.Random(SEED)
+        self.chance = chance = random.Random(SEED)
         self.begin([1, 2, 3, 4], ["--nodes", "2:4"], command=TRAIN)
         here, away = {2, 3, 4}, set()
         begun = time.monotonic()
@@ -84,7 +84,7 @@ class Churn(Training):
         self.assert_code(agent, 0)
 
     def dies(self, host):
-        self.lab.do("kill", host)
+        self.lab.do(self.chance.choice(["kill", "power"]), host)
         self.agents[host].wait()
         self.lab.do("boot", host)
 

@@ -55,6 +55,30 @@ class FullDisk(Training):
             self.assertRegex(ended.text(), state + r".*Read-only file system")
 
 
+class Journals(E2E):
+    def test_one_that_is_damaged_or_foreign_is_left_as_it_is(self):
+        state = self.stage.path("standing")
+        daemon = [os.path.join(harness.BIN, "rollcalld"), "--listen",
+                  "127.0.0.1:0", "--state", state]
+        whole = self.stage.start(daemon)
+        whole.await_line("join with: ")
+        whole.signal(signal.SIGTERM)
+        self.assert_code(whole, 0)
+        path = os.path.join(state, "journal.db")
+        with open(path, "rb") as f:
+            journal = f.read()
+        for other in (journal[:len(journal) // 2 + 100],
+                      b"a text of somebody else's\n"):
+            with open(path, "wb") as f:
+                f.write(other)
+            refused = self.stage.run(daemon)
+            self.assertEqual(refused.code, UNAVAILABLE)
+            self.assertIn(path + " is damaged or not a journal",
+                          refused.text())
+            with open(path, "rb") as f:
+                self.assertEqual(f.read(), other)
+
+
 class NamesAgain(E2E):
     def test_agents_of_the_last_run_still_redial(self):
         gate = Gate(self.stage)

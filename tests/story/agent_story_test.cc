@@ -389,8 +389,7 @@ TEST(AgentLink, ALeaderIsLookedForWithoutLongPauses) {
     story.Tell({{at, Down(), ""}});
     EXPECT_LE(story.agent().NextDeadline(),
               absl::UnixEpoch() + absl::Seconds(at + 0.5));
-    story.Tell({{at + 1.0, AgentTick{}, "dial"},
-                {at + 1.0, stands_by, ""}});
+    story.Tell({{at + 1.0, AgentTick{}, "dial"}, {at + 1.0, stands_by, ""}});
     EXPECT_LE(story.agent().NextDeadline(),
               absl::UnixEpoch() + absl::Seconds(at + 1.25));
     story.Tell({{at + 2.0, AgentTick{}, "dial"}});

@@ -84,10 +84,11 @@ std::string Dialled(NamedLeader& leader) {
 }
 
 TEST(NamedLeaderTest, IsDialledOnceAndTakenAtItsWordNoFurther) {
-  NamedLeader leader(/*loopback_only=*/false);
+  NamedLeader leader({"b:2"}, /*loopback_only=*/false);
   EXPECT_EQ(Dialled(leader), "");
-  leader.Hear(Names({"a:1", "b:2"}));
-  EXPECT_EQ(Dialled(leader), "a:1 b:2 ");
+  // What it was given first.
+  leader.Hear(Names({"a:1", "b:2", "c:3"}));
+  EXPECT_EQ(Dialled(leader), "b:2 a:1 c:3 ");
   EXPECT_EQ(Dialled(leader), "");
   leader.Hear(Names({"a:1"}));
   leader.Hear(Names({"c:3", "no port", "", "d:0", "e:4"}));
@@ -108,7 +109,7 @@ TEST(NamedLeaderTest, IsDialledOnceAndTakenAtItsWordNoFurther) {
 }
 
 TEST(NamedLeaderTest, WithoutTlsOnLoopbackAlone) {
-  NamedLeader leader(/*loopback_only=*/true);
+  NamedLeader leader({}, /*loopback_only=*/true);
   leader.Hear(Names({"10.0.0.1:1", "127.0.0.1:7", "evil:2", "[::1]:8"}));
   EXPECT_EQ(Dialled(leader), "127.0.0.1:7 [::1]:8 ");
 }
