@@ -1,6 +1,7 @@
 // rollcall-train: attends its agent, and from world to world connects with its
 // peers, trains, and says how it goes, one line every few steps.
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -226,6 +227,8 @@ absl::Status Run(const TrainOptions& options) {
 }  // namespace rollcall
 
 int main(int argc, char** argv) {
+  // Gloo writes to connections that may have broken.
+  std::signal(SIGPIPE, SIG_IGN);
   rollcall::ChooseOpenBlasKernels(argv);
   rollcall::TrainOptions options;
   if (std::optional<int> code = rollcall::ParseOptions(argc, argv, &options)) {

@@ -11,6 +11,13 @@
 #include "daemon/core/exit_codes.h"
 
 namespace rollcall {
+namespace {
+
+// What a daemon admits is a little more.
+constexpr absl::Duration kDeadlineMost = absl::Hours(24 * 365);
+
+}  // namespace
+
 Agent::Agent(const v1::Hello& hello, absl::Duration join_timeout,
              const Limits& limits, absl::Time now, int preempt_signal)
     : hello_(hello),
@@ -142,7 +149,9 @@ void Agent::On(const LeaveAsked& leave) {
 void Agent::SayLeaving() {
   v1::AgentMessage message;
   message.mutable_leaving()->set_reason(absl::StrCat("signal ", leave_signal_));
-  ToProto(limits_.stop_grace, message.mutable_leaving()->mutable_deadline());
+  // Whatever a daemon had it be.
+  ToProto(std::clamp(limits_.stop_grace, absl::ZeroDuration(), kDeadlineMost),
+          message.mutable_leaving()->mutable_deadline());
   Tell(std::move(message));
 }
 

@@ -74,7 +74,7 @@ void Agent::OnNotice(const v1::Notice& notice) {
     if (notice.notice() == notice_->number) notice_->said = false;
     return SayNoticeSeenIfThere();
   }
-  notice_.emplace();
+  notice_ = Notice();
   notice_->number = notice.notice();
   const absl::Duration deadline =
       notice.has_deadline() ? FromProto(notice.deadline()) : limits_.stop_grace;

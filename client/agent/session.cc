@@ -1,46 +1,29 @@
 #include "client/agent/session.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <map>
+#include <iterator>
 #include <memory>
 #include <random>
-#include <set>
-#include <thread>
 #include <utility>
 #include <variant>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
-#include "absl/time/clock.h"
 #include "client/agent/channel.h"
 #include "client/agent/daemon_stream.h"
 #include "client/agent/endpoint_round.h"
-#include "client/agent/fd.h"
 #include "client/agent/named_leader.h"
 #include "client/agent/node_checks.h"
 #include "client/agent/preparation.h"
 #include "client/agent/processes.h"
 #include "client/agent/rank_environment.h"
+#include "client/agent/rank_folders.h"
 #include "client/agent/rank_service.h"
 #include "client/agent/run_folder.h"
-#include "client/agent/signal_pipe.h"
-#include "client/agent/world_files.h"
-#include "daemon/core/check.h"
+#include "client/agent/signal_thread.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/inbox.h"
 #include "daemon/server/wakeful.h"
-#include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {
@@ -56,45 +39,6 @@ struct Incoming {
   AgentEvent event;
 };
 
-// Turns signals into events, on a thread of its own.
-class SignalThread {
- public:
-  explicit SignalThread(Inbox<Incoming>& inbox)
-      : inbox_(inbox),
-        signals_({SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGUSR2}),
-        end_fd_(eventfd(0, EFD_CLOEXEC)),
-        thread_([this] { Run(); }) {}
-
-  ~SignalThread() {
-    const uint64_t one = 1;
-    CHECK_EQ(write(end_fd_, &one, sizeof(one)),
-             static_cast<ssize_t>(sizeof(one)));
-    thread_.join();
-    close(end_fd_);
-  }
-
- private:
-  void Run() {
-    pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {end_fd_, POLLIN, 0}};
-    for (;;) {
-      if (poll(fds, 2, -1) < 0) continue;  // A signal came in between.
-      if (fds[1].revents != 0) return;
-      while (const int signal = signals_.Read()) {
-        if (signal == SIGUSR2) {
-          inbox_.PostAlways({0, SignalCame{signal}});
-        } else {
-          inbox_.PostAlways({0, LeaveAsked{signal}});
-        }
-      }
-    }
-  }
-
-  Inbox<Incoming>& inbox_;
-  SignalPipe signals_;
-  const int end_fd_;
-  std::thread thread_;
-};
-
 std::string Variable(const std::vector<std::string>& environment,
                      const std::string& name) {
   const std::string prefix = absl::StrCat(name, "=");
@@ -102,24 +46,6 @@ std::string Variable(const std::vector<std::string>& environment,
     if (entry.rfind(prefix, 0) == 0) return entry.substr(prefix.size());
   }
   return "";
-}
-
-// The number that a rank wrote into its progress file; 0: none.
-uint64_t ReadStep(const std::string& path) {
-  // A rank may have put anything there: nothing but a file is read, and no
-  // more of it than a number needs.
-  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat info;
-  if (!fd.open() || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-    return 0;
-  }
-  char text[32];
-  const ssize_t size = read(fd.get(), text, sizeof(text));
-  if (size <= 0) return 0;
-  std::string word(text, static_cast<size_t>(size));
-  word = word.substr(0, word.find_first_of(" \t\r\n"));
-  uint64_t step = 0;
-  return absl::SimpleAtoi(word, &step) ? step : 0;
 }
 
 class Session {
@@ -154,9 +80,7 @@ class Session {
   std::vector<uint32_t> RanksToStart(const StartRanks& start) const;
   void NotStarted(uint64_t generation, const std::vector<uint32_t>& ranks,
                   int code, const std::string& why);
-  void DropFolders(const StartRanks& start);
   void SampleProgress();
-  // Into the files of those ranks; of all where there are none.
   void WriteNotice(const std::vector<RankLife>& ranks, const char* kind,
                    absl::Duration deadline);
   void Post(AgentEvent event) { inbox_.PostAlways({0, std::move(event)}); }
@@ -165,8 +89,9 @@ class Session {
   // Declared first, so that it outlives all that posts to it.
   Inbox<Incoming> inbox_{Limits::inbox_events_max};
   std::unique_ptr<RunFolder> folder_;
+  RankFolders rank_folders_;
   Agent agent_;
-  SignalThread signals_{inbox_};
+  SignalThread signals_{[this](AgentEvent e) { Post(std::move(e)); }};
   Preparation preparation_;
   Processes processes_;
   NodeChecks checks_;
@@ -179,13 +104,6 @@ class Session {
   // The latest dial was to one that leader_ named.
   bool to_leader_ = false;
 
-  // Of the generation whose ranks were started last.
-  uint64_t started_generation_ = 0;
-  std::vector<std::string> progress_files_;
-  // Notice files by the generations that ranks here were started for; some
-  // live on.
-  std::map<uint64_t, std::string> notice_files_;
-  uint64_t progress_ = 0;
   std::optional<AgentResult> result_;
 };
 
@@ -222,6 +140,7 @@ ProcessesOptions ForProcesses(const AgentOptions& options,
 Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
     : options_(std::move(options)),
       folder_(std::move(folder)),
+      rank_folders_(*folder_),
       agent_(options_.hello, options_.join_timeout, options_.limits,
              MonotonicNow(), options_.preempt_signal),
       preparation_(ForPreparation(options_),
@@ -401,31 +320,12 @@ void Session::NotStarted(uint64_t generation,
   Post(std::move(gone));
 }
 
-// The files of generations that no rank here knows any more.
-void Session::DropFolders(const StartRanks& start) {
-  std::set<uint64_t> kept;
-  for (const RankLife& life : start.waiting) kept.insert(life.generation);
-  for (auto at = notice_files_.begin(); at != notice_files_.end();) {
-    if (kept.contains(at->first)) {
-      ++at;
-      continue;
-    }
-    folder_->Remove(at->first);
-    at = notice_files_.erase(at);
-  }
-}
-
 void Session::Do(const StartRanks& start) {
   const uint64_t generation = start.world.generation();
   const RankFiles files =
       NameRankFiles(folder_->path(), folder_->socket(), start.world, start.seal,
                     start.node_rank);
-  DropFolders(start);
-  started_generation_ = generation;
-  progress_files_ = files.progress_files;
-  notice_files_[generation] = files.notice_file;
-  progress_ = 0;
-
+  rank_folders_.Begin(generation, files, start.waiting);
   const absl::Status wrote = WriteRankFiles(files, start.world, start.seal);
   const v1::Member& me = start.world.members(start.node_rank);
   std::vector<uint32_t> waiting;
@@ -497,21 +397,10 @@ void Session::Do(const RunChecks& run) { checks_.Run(run.request); }
 
 void Session::WriteNotice(const std::vector<RankLife>& ranks, const char* kind,
                           absl::Duration deadline) {
-  const nlohmann::ordered_json notice = {
-      {"kind", kind},
-      {"deadline", absl::ToUnixSeconds(absl::Now() + deadline)}};
-  for (const auto& [generation, path] : notice_files_) {
-    const bool theirs = std::any_of(ranks.begin(), ranks.end(),
-                                    [&, of = generation](const RankLife& life) {
-                                      return life.generation == of;
-                                    });
-    if (!ranks.empty() && !theirs) continue;
-    const absl::Status wrote =
-        WriteFileAtomically(path, absl::StrCat(notice.dump(), "\n"), 0644);
-    // The signal comes all the same.
-    if (!wrote.ok()) {
-      Do(Report{Report::Kind::kWarning, std::string(wrote.message())});
-    }
+  const absl::Status wrote = rank_folders_.WriteNotice(ranks, kind, deadline);
+  // The signal comes all the same.
+  if (!wrote.ok()) {
+    Do(Report{Report::Kind::kWarning, std::string(wrote.message())});
   }
 }
 
@@ -530,13 +419,7 @@ void Session::Do(const FailExchanges& fail) {
 }
 
 void Session::SampleProgress() {
-  uint64_t step = 0;
-  for (const std::string& file : progress_files_) {
-    step = std::max(step, ReadStep(file));
-  }
-  if (step <= progress_) return;
-  progress_ = step;
-  Step(RankProgressed{started_generation_, step});
+  if (const auto progressed = rank_folders_.Sample()) Step(*progressed);
 }
 
 void Session::Do(const Report& report) {

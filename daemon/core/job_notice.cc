@@ -118,7 +118,7 @@ void Job::Ask(v1::NoticeKind kind, absl::Duration deadline,
               const std::string& reason) {
   CHECK(phase_ == Phase::kRunning);
   const bool first = !pending_.has_value();
-  if (first) pending_.emplace();
+  if (first) pending_ = Pending();
   v1::Notice& notice = pending_->notice;
   const auto gravity = [](v1::NoticeKind k) {
     return k == v1::NOTICE_KIND_PREEMPT ? 3

@@ -64,6 +64,11 @@ class Elastic(E2E):
             self.assertGreaterEqual(after, before + 1 - lag)
             self.assertLessEqual(after, before + 2)
 
+    def assert_lived_on(self, agents, before):
+        now = [self.ranks(agent) for agent in agents]
+        if now != before:
+            self.stage.fail(f"ranks {before} are {now} now")
+
     def end(self, launcher):
         """The job is over for this test."""
         launcher.signal(signal.SIGINT)
@@ -80,8 +85,7 @@ class Elastic(E2E):
         self.agents["w2"].signal(signal.SIGKILL)
         for agent in left:
             self.await_world(agent, 2, 2)
-        self.assertEqual([self.ranks(agent) for agent in left], before,
-                         "the same processes")
+        self.assert_lived_on(left, before)
         for agent in left:
             self.assert_steps_only_grow(agent)
             # It knows what it knew.
@@ -110,6 +114,20 @@ class Elastic(E2E):
         self.assertIn(first, (last, last + 1, last + 2))
         self.end(launcher)
 
+    def test_a_silent_rank_is_killed_alone(self):
+        # One is stopped as a debugger would; what ends the world is another.
+        launcher = self.gather(["--nodes", "2", "--max-restarts", "1"],
+                               ["w1"], nproc=2)
+        worker = self.agents["w1"]
+        kept, (silent, victim) = self.ranks(launcher), self.ranks(worker)
+        os.kill(silent, signal.SIGSTOP)
+        os.kill(victim, signal.SIGKILL)
+        for agent in (launcher, worker):
+            self.await_world(agent, 4, 2, nproc=2)
+        self.assertEqual(self.ranks(launcher), kept)
+        self.assertFalse(self.ranks(worker) & {silent, victim})
+        self.end(launcher)
+
     def test_a_newcomer_is_taken_in_at_a_boundary(self):
         launcher = self.gather(["--nodes", "2:3", "--max-restarts", "0"],
                                ["w1"])
@@ -118,7 +136,7 @@ class Elastic(E2E):
         newcomer = self.add("w2")
         for agent in (*old, newcomer):
             self.await_world(agent, 3, 2)
-        self.assertEqual([self.ranks(agent) for agent in old], before)
+        self.assert_lived_on(old, before)
         for agent in old:
             # At a boundary nobody is ahead.
             steps = [s for s, _, _ in self.steps(agent)]
@@ -139,7 +157,7 @@ class Elastic(E2E):
             self.await_world(agent, 2, 2)
             steps = [s for s, _, _ in self.steps(agent)]
             self.assertEqual(steps, list(range(1, len(steps) + 1)))
-        self.assertEqual([self.ranks(agent) for agent in left], before)
+        self.assert_lived_on(left, before)
         self.end(launcher)
 
     def test_an_agent_that_is_asked_leaves_at_a_boundary(self):
@@ -148,6 +166,19 @@ class Elastic(E2E):
     def test_a_rank_that_is_asked_takes_its_node_along(self):
         self.leaves(lambda agent: [os.kill(pid, signal.SIGUSR1)
                                    for pid in self.ranks(agent)])
+
+    def test_a_signal_to_the_launcher_stops_all_after_one_step(self):
+        launcher = self.gather(["--nodes", "3"], ["w1", "w2"], nproc=2)
+        launcher.signal(signal.SIGUSR1)
+        for agent in self.agents.values():
+            self.assert_code(agent, 75)
+        last = {}
+        for agent in self.agents.values():
+            for line in agent.out():
+                if m := STEP.search(line):
+                    last[m.group(2)] = int(m.group(3))
+        self.assertEqual(len(last), 6)
+        self.assertEqual(len(set(last.values())), 1, last)
 
     def test_all_end_with_one_loss(self):
         # From three to two and to the end: every batch was taken once.

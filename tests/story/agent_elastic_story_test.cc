@@ -250,7 +250,7 @@ TEST(AgentNotice, PlainRanksGetTheSignalAndTheirTime) {
   });
 }
 
-TEST(AgentNotice, HoweverARankEndsAfterTheSignalIsOurs) {
+TEST(AgentNotice, HoweverOneEndsThatWasSignalledItIsOurDoing) {
   AgentStory story;
   story.Tell(Running(1));
   story.Tell({

@@ -219,9 +219,10 @@ TEST_F(SessionTest, ASecondEndpointIsTried) {
 
 TEST_F(SessionTest, ASignalEndsTheRanksAndTheAgent) {
   AgentOptions options = Options("exec sleep 600");
+  // Once: a second one would end it without the daemon.
   options.report = [asked = false](const Report& report) mutable {
     if (report.kind != Report::Kind::kState || asked) return;
-    asked = true;  // A second time would be without patience.
+    asked = true;
     raise(SIGTERM);
   };
   // The only node leaves: the job ends for requeue.

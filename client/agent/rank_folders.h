@@ -1,0 +1,50 @@
+// RankFolders: the files through which ranks of any language and their agent
+// speak while they run: progress (theirs) and notice (ours), by the generation
+// that the ranks were started for, since some live on.
+//
+// Thread rule: one thread.
+#ifndef ROLLCALL_CLIENT_AGENT_RANK_FOLDERS_H_
+#define ROLLCALL_CLIENT_AGENT_RANK_FOLDERS_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "client/agent/agent.h"
+#include "client/agent/rank_environment.h"
+#include "client/agent/run_folder.h"
+
+namespace rollcall {
+
+class RankFolders {
+ public:
+  // `folder` outlives it.
+  explicit RankFolders(RunFolder& folder) : folder_(folder) {}
+
+  // A generation has begun; folders that none of `waiting` knows go.
+  void Begin(uint64_t generation, const RankFiles& files,
+             const std::vector<RankLife>& waiting);
+
+  // The highest step in this generation's progress files, where it has grown.
+  std::optional<RankProgressed> Sample();
+
+  // Writes a notice for those ranks; for all where there are none. The first
+  // error, though the other files are written.
+  absl::Status WriteNotice(const std::vector<RankLife>& ranks,
+                           const std::string& kind, absl::Duration deadline);
+
+ private:
+  RunFolder& folder_;
+  uint64_t generation_ = 0;
+  std::vector<std::string> progress_files_;
+  uint64_t progress_ = 0;
+  std::map<uint64_t, std::string> notice_files_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_RANK_FOLDERS_H_

@@ -1,0 +1,118 @@
+#include "client/agent/node_checks.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <future>
+#include <map>
+#include <string>
+
+#include "client/agent/rank_folders.h"
+#include "tests/unit/living.h"
+
+namespace rollcall {
+namespace {
+
+using Severity = v1::CheckFinding::Severity;
+
+std::map<std::string, Severity> Check(const NodeChecksOptions& options) {
+  std::map<std::string, Severity> severities;
+  for (const v1::CheckFinding& finding : CheckNode(options)) {
+    severities[finding.check()] = finding.severity();
+    EXPECT_EQ(finding.text().empty(),
+              finding.severity() == v1::CheckFinding::SEVERITY_OK)
+        << finding.text();
+  }
+  return severities;
+}
+
+TEST(NodeChecks, SayWhatMakesANodeUseless) {
+  TempFolder folder;
+  NodeChecksOptions options;
+  options.run_folder = folder / "run";
+  options.log_dir = folder / "logs";
+  const std::map<std::string, Severity> fine = {
+      {"process", v1::CheckFinding::SEVERITY_OK},
+      {"run-folder", v1::CheckFinding::SEVERITY_OK},
+      {"log-folder", v1::CheckFinding::SEVERITY_OK},
+      {"gpus", v1::CheckFinding::SEVERITY_OK}};
+  EXPECT_EQ(Check(options), fine);
+  // It takes away what it wrote.
+  EXPECT_TRUE(std::filesystem::is_empty(options.run_folder));
+
+  std::ofstream(folder / "file") << "in the way";
+  options.run_folder = options.log_dir = folder / "file/below";
+  options.gpus = 1000;
+  auto bad = fine;
+  bad["run-folder"] = bad["gpus"] = v1::CheckFinding::SEVERITY_FATAL;
+  bad["log-folder"] = v1::CheckFinding::SEVERITY_WARNING;
+  EXPECT_EQ(Check(options), bad);
+}
+
+TEST(NodeChecks, AnswersFromAThreadOfItsOwn) {
+  TempFolder folder;
+  NodeChecksOptions options;
+  options.run_folder = folder.path();
+  std::promise<ChecksDone> done;
+  NodeChecks checks(options, [&](ChecksDone answer) {
+    if (answer.request == 8) done.set_value(std::move(answer));
+  });
+  checks.Run(7);
+  checks.Run(8);
+  const ChecksDone answer = done.get_future().get();
+  EXPECT_EQ(answer.findings.size(), 3u);  // There is no log folder.
+}
+
+class RankFoldersTest : public testing::Test {
+ protected:
+  RankFoldersTest() : run_(*RunFolder::Make(folder_.path())), folders_(*run_) {}
+
+  void Begin(uint64_t generation, const std::vector<RankLife>& waiting) {
+    const std::string path =
+        run_->path() + "/gen-" + std::to_string(generation);
+    std::filesystem::create_directory(path);
+    RankFiles files;
+    files.notice_file = path + "/notice";
+    files.progress_files = {path + "/0", path + "/1"};
+    folders_.Begin(generation, files, waiting);
+  }
+  std::string Of(uint64_t generation, const std::string& name) {
+    return run_->path() + "/gen-" + std::to_string(generation) + "/" + name;
+  }
+
+  TempFolder folder_;
+  std::unique_ptr<RunFolder> run_;
+  RankFolders folders_;
+};
+
+TEST_F(RankFoldersTest, StayWhileSomebodyWhoKnowsThemLives) {
+  Begin(1, {});
+  Begin(2, {{1, 0}});
+  EXPECT_TRUE(std::filesystem::exists(Of(1, "")));
+  EXPECT_TRUE(folders_.WriteNotice({{1, 0}}, "stop", absl::Seconds(1)).ok());
+  EXPECT_NE(ReadFile(Of(1, "notice")).find("\"stop\""), std::string::npos);
+  EXPECT_EQ(ReadFile(Of(2, "notice")), "");
+  EXPECT_TRUE(folders_.WriteNotice({}, "drain", absl::Seconds(1)).ok());
+  EXPECT_NE(ReadFile(Of(1, "notice")).find("\"drain\""), std::string::npos);
+  EXPECT_NE(ReadFile(Of(2, "notice")).find("\"drain\""), std::string::npos);
+  Begin(3, {{2, 0}});
+  EXPECT_FALSE(std::filesystem::exists(Of(1, "")));
+  EXPECT_TRUE(std::filesystem::exists(Of(2, "")));
+}
+
+TEST_F(RankFoldersTest, ProgressOnlyGrows) {
+  Begin(1, {});
+  EXPECT_FALSE(folders_.Sample().has_value());
+  std::ofstream(Of(1, "0")) << "4\n";
+  std::ofstream(Of(1, "1")) << "seven";
+  ASSERT_EQ(folders_.Sample()->step, 4u);
+  EXPECT_FALSE(folders_.Sample().has_value());
+  std::ofstream(Of(1, "1")) << "7 more";
+  const auto sampled = folders_.Sample();
+  ASSERT_TRUE(sampled.has_value());
+  EXPECT_EQ(sampled->step, 7u);
+  EXPECT_EQ(sampled->generation, 1u);
+}
+
+}  // namespace
+}  // namespace rollcall
