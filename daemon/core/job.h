@@ -260,6 +260,7 @@ class Job {
 
   // Silence (job_silence.cc).
   void NoteBreak(Node& node);
+  bool IsSilent(const Node& node) const;
   bool MostAreSilent() const;
   void TakeItselfForCutOff();
   void HeardFrom(Node& node);

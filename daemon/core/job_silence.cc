@@ -38,8 +38,15 @@ void Job::NoteBreak(Node& node) {
   }
 }
 
-// Over half of the world has not been heard for half a lease: who lives is
-// heard every third of one.
+// Not heard for half a lease, where who lives is heard every third of one; or
+// not back since its stream broke with many others, or since this daemon began.
+// A stream that broke alone was no silence: its host has answered.
+bool Job::IsSilent(const Node& node) const {
+  if (node.session == 0) return node.broke_with_many;
+  return node.lease_until <= now_ + limits_.lease / 2;
+}
+
+// Of over half of the world.
 bool Job::MostAreSilent() const {
   if (phase_ != Phase::kForming && phase_ != Phase::kRunning) return false;
   size_t members = 0;
@@ -47,11 +54,8 @@ bool Job::MostAreSilent() const {
   for (const v1::Member& member : world_.members()) {
     const auto at = nodes_.find(member.node());
     if (at == nodes_.end() || !at->second.member()) continue;
-    const Node& node = at->second;
     ++members;
-    // A stream that broke alone was no silence: its host has answered.
-    const bool counts = node.session != 0 || node.broke_with_many;
-    silent += counts && node.lease_until <= now_ + limits_.lease / 2;
+    silent += IsSilent(at->second);
   }
   return silent * 2 > members;
 }
@@ -63,10 +67,8 @@ void Job::TakeItselfForCutOff() {
   for (const v1::Member& member : world_.members()) {
     const auto at = nodes_.find(member.node());
     if (at == nodes_.end() || !at->second.member()) continue;
-    Node& node = at->second;
-    if (node.lease_until > now_ + limits_.lease / 2) continue;
-    if (node.session == 0 && !node.broke_with_many) continue;
-    node.silent = true;
+    if (!IsSilent(at->second)) continue;
+    at->second.silent = true;
     ++silent_;
   }
   Say(Log::Level::kWarning,
