@@ -390,7 +390,8 @@ absl::Time Job::NextDeadline() const {
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
   switch (phase_) {
     case Phase::kGathering:
-      if (SeatedSuspect()) break;  // Its own deadline comes first.
+      // Their own deadlines come first.
+      if (SeatedSuspect() || !claims_.empty()) break;
       next = std::min(next, Present() >= nodes_min_
                                 ? last_arrival_ + limits_.last_call
                                 : gathering_since_ + limits_.join_timeout);

@@ -14,6 +14,9 @@
 namespace rollcall {
 namespace {
 
+// What the lost daemon may have proposed beyond what its agents have seen.
+constexpr uint64_t kGenerationsUnseen = 1000;
+
 // The world that a Hello claims to run in, if it can be this job's.
 absl::StatusOr<v1::World> ClaimedWorld(const v1::Hello& hello,
                                        uint32_t nodes_max) {
@@ -105,6 +108,8 @@ void Job::Adopt(const v1::Held& held, const v1::World& world,
   former_run_ = run_;
   run_ = world.run();
   generation_ = world.generation();
+  generation_seen_ =
+      std::max(generation_seen_, generation_ + kGenerationsUnseen);
   restarts_charged_ = std::min(world.restarts_charged(), limits_.max_restarts);
   why_.Clear();
   why_.set_code(v1::REASON_CODE_DAEMON_RESTART);
