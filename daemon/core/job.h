@@ -171,6 +171,10 @@ class Job {
     bool finished() const { return done.size() == hello.ranks(); }
   };
 
+  // Nodes that are here, and those that are kept so that they can be named.
+  static constexpr size_t kKnownMax =
+      Limits::nodes_max + Limits::lost_names_max;
+
   // What all ranks were asked for (v1::Notice), until they have come to it.
   struct Pending {
     v1::Notice notice;

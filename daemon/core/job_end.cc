@@ -218,6 +218,8 @@ void Job::Finish(v1::End end) {
   grow_at_ = absl::InfiniteFuture();
   isolated_ = false;
   isolated_until_ = absl::InfiniteFuture();
+  // No other run goes on in the place of one that has ended.
+  RefuseClaims();
   actions_.push_back(Journal{Journal::Kind::kRunEnded, generation_,
                              end_->SerializeAsString()});
   SendEnd();
