@@ -153,6 +153,7 @@ class Job {
     // Its linked rank with the highest step, where one holds the whole state.
     std::optional<v1::RankState> state_held;
     bool quarantined = false;
+    bool checks_failed = false;
     // Failures in a row that it was to blame for.
     uint32_t blames = 0;
     // The request of its checks, and until when they are waited for.

@@ -89,8 +89,8 @@ FAULTS = [
     ]),
     ('committed generation dropped at a restart', [
         ('daemon/core/job_restore.cc',
-         '  if (!seal.has_value()) return;\n',
-         '  return;\n'),
+         'restored.TakeUpWorld(*world, *state.proposal, state.seal);',
+         'restored.TakeUpWorld(*world, *state.proposal, std::nullopt);'),
     ]),
     ('late loop blames its agents', [
         ('daemon/core/job.cc',

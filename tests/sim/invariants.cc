@@ -147,8 +147,9 @@ void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
     }
   }
   const auto* said = std::get_if<Said>(&event);
-  const bool may_free = std::holds_alternative<Tick>(event) ||
-                        (said != nullptr && said->message.has_check_report());
+  const bool reports = said != nullptr && said->message.has_check_report();
+  const bool may_free = std::holds_alternative<Tick>(event) || reports;
+  bars_ += reports && job.revision() != revision_before_;
   if (may_free && job.revision() != revision_before_) FreeSeats(job, now);
   CheckLeases(job, event, now);
   if (std::holds_alternative<DrainAsked>(event)) NoteWhoLeaves(job, now);
@@ -174,7 +175,8 @@ void Chronicle::OnJournal(const Journal& entry) {
     open_ = true;
   } else if (entry.kind == Journal::Kind::kProposed) {
     const uint64_t before = std::max(proposed_, HighestTold(entry.generation));
-    if (entry.generation <= before) {
+    // Who loses all memory twice cannot know what it told in between.
+    if (entry.generation <= before && forgotten_ < 2) {
       Broken(Invariant::kSurvives,
              absl::StrCat("generation ", entry.generation,
                           " is proposed; generation ", before,
@@ -546,6 +548,7 @@ void Chronicle::DaemonDied() {
 }
 
 void Chronicle::Forgotten() {
+  ++forgotten_;
   proposed_ = committed_ = 0;
   end_journaled_ = open_ = adopts_ = false;
   charged_ = 0;
