@@ -90,6 +90,8 @@ void Daemon::MakeJob() {
 
 void Daemon::LoseJournal(Nanos back_after) {
   if (!up_ || journal_.end.has_value()) return;
+  // Who loses all memory twice cannot know what was told in between.
+  if (forgotten_ > 0) return Crash(back_after);
   world_.Trace("daemon loses its journal");
   Crash(back_after);
   begun_ = false;

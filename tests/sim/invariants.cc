@@ -175,8 +175,7 @@ void Chronicle::OnJournal(const Journal& entry) {
     open_ = true;
   } else if (entry.kind == Journal::Kind::kProposed) {
     const uint64_t before = std::max(proposed_, HighestTold(entry.generation));
-    // Who loses all memory twice cannot know what it told in between.
-    if (entry.generation <= before && forgotten_ < 2) {
+    if (entry.generation <= before) {
       Broken(Invariant::kSurvives,
              absl::StrCat("generation ", entry.generation,
                           " is proposed; generation ", before,
@@ -548,7 +547,6 @@ void Chronicle::DaemonDied() {
 }
 
 void Chronicle::Forgotten() {
-  ++forgotten_;
   proposed_ = committed_ = 0;
   end_journaled_ = open_ = adopts_ = false;
   charged_ = 0;

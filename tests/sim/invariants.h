@@ -179,7 +179,6 @@ class Chronicle {
   bool end_journaled_ = false;
   // The entries of an adopted run follow.
   bool adopts_ = false;
-  int forgotten_ = 0;
   struct Lease {
     std::string name;
     uint64_t incarnation;
