@@ -363,7 +363,8 @@ absl::Status AdmitSettings(const v1::JobSettings& s) {
         duration("reconnect_grace", s.has_reconnect_grace(),
                  s.reconnect_grace(), 0),
         duration("reattach_grace", s.has_reattach_grace(), s.reattach_grace(),
-                 0)}) {
+                 0),
+        duration("linger", s.has_linger(), s.linger(), 0)}) {
     if (!status.ok()) return status;
   }
   RETURN_IF_REFUSED(AdmitCount("expected_nodes", s.expected_nodes_size(),

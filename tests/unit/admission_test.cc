@@ -223,6 +223,14 @@ TEST(Admission, Hellos) {
        [](auto& h) { h.mutable_settings()->set_nodes_max(0); }},
       {"nodes 16385", false,
        [](auto& h) { h.mutable_settings()->set_nodes_max(16385); }},
+      {"linger of less than nothing", false,
+       [](auto& h) {
+         h.mutable_settings()->mutable_linger()->set_seconds(-1);
+       }},
+      {"linger without an end", false,
+       [](auto& h) {
+         h.mutable_settings()->mutable_linger()->set_seconds(INT64_MAX);
+       }},
       {"lease of nothing", false,
        [](auto& h) { h.mutable_settings()->mutable_lease(); }},
       {"negative timeout", false,
