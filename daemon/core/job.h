@@ -44,7 +44,8 @@ namespace rollcall {
 struct JournalState {
   std::string run;
   v1::JobSettings settings;
-  // Highest generation that was ever proposed; 0: none.
+  // Highest generation that was ever proposed, or may have been by a daemon
+  // whose memory was lost; 0: none.
   uint64_t generation = 0;
   // The last generation, where it was proposed and has not ended.
   std::optional<v1::Proposal> proposal;

@@ -108,8 +108,8 @@ void Job::Adopt(const v1::Held& held, const v1::World& world,
   former_run_ = run_;
   run_ = world.run();
   generation_ = world.generation();
-  generation_seen_ =
-      std::max(generation_seen_, generation_ + kGenerationsUnseen);
+  const uint64_t unseen = generation_ + kGenerationsUnseen;
+  generation_seen_ = std::max(generation_seen_, unseen);
   restarts_charged_ = std::min(world.restarts_charged(), limits_.max_restarts);
   why_.Clear();
   why_.set_code(v1::REASON_CODE_DAEMON_RESTART);
@@ -121,10 +121,12 @@ void Job::Adopt(const v1::Held& held, const v1::World& world,
   proposal.set_world_bytes(static_cast<uint32_t>(held.world().size()));
   actions_.push_back(
       Journal{Journal::Kind::kRunStarted, 0, settings_.SerializeAsString()});
-  actions_.push_back(Journal{Journal::Kind::kProposed, generation_,
-                             proposal.SerializeAsString()});
-  actions_.push_back(Journal{Journal::Kind::kCommitted, generation_,
-                             seal.SerializeAsString()});
+  // As the highest that may have been proposed: the next daemon goes on above
+  // it, too.
+  actions_.push_back(
+      Journal{Journal::Kind::kProposed, unseen, proposal.SerializeAsString()});
+  actions_.push_back(
+      Journal{Journal::Kind::kCommitted, unseen, seal.SerializeAsString()});
   Say(Log::Level::kWarning,
       absl::StrCat("event=adopt run=", run_, " generation=", generation_,
                    " members=", world.members_size(),

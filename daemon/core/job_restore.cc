@@ -58,9 +58,10 @@ absl::StatusOr<v1::World> WorldOf(const JournalState& state) {
   if (!state.proposal.has_value()) return absl::NotFoundError("no proposal");
   absl::StatusOr<v1::World> world = DecodeWorld(state.proposal->world());
   if (!world.ok()) return world;
+  // Below the highest where it was adopted from its members.
   bool fits = world->run() == state.run &&
-              world->generation() == state.generation &&
-              state.proposal->generation() == state.generation;
+              world->generation() <= state.generation &&
+              world->generation() == state.proposal->generation();
   for (const v1::Member& member : world->members()) {
     fits = fits && member.seat() < state.settings.nodes_max();
   }
@@ -139,6 +140,8 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
     Await(node);
   }
   if (!seal.has_value()) return;
+  generation_seen_ = std::max(generation_seen_, generation_);
+  generation_ = world.generation();
   // Committed: it runs, whoever is slow to come back.
   phase_ = Phase::kRunning;
   world_ = world;

@@ -166,12 +166,12 @@ void Chronicle::OnJournal(const Journal& entry) {
   if (entry.kind == Journal::Kind::kProposed && adopts_) {
     v1::Proposal proposal;
     CHECK(proposal.ParseFromString(entry.body));
-    if (told_[entry.generation].world != proposal.world()) {
+    if (told_[proposal.generation()].world != proposal.world()) {
       Broken(Invariant::kOneWorld, "an adopted world is none that was told");
     }
     const auto world = DecodeWorld(proposal.world());
     if (world.ok()) charged_ = world->restarts_charged();
-    proposed_ = entry.generation;
+    proposed_ = proposal.generation();
     open_ = true;
   } else if (entry.kind == Journal::Kind::kProposed) {
     const uint64_t before = std::max(proposed_, HighestTold(entry.generation));
@@ -184,11 +184,13 @@ void Chronicle::OnJournal(const Journal& entry) {
     proposed_ = entry.generation;
     open_ = true;
   } else if (entry.kind == Journal::Kind::kCommitted) {
-    if (adopts_ && told_[entry.generation].seal != entry.body) {
+    v1::Seal seal;
+    CHECK(seal.ParseFromString(entry.body));
+    if (adopts_ && told_[seal.generation()].seal != entry.body) {
       Broken(Invariant::kOneWorld, "an adopted seal is none that was told");
     }
     adopts_ = false;
-    committed_ = entry.generation;
+    committed_ = seal.generation();
   } else if (entry.kind == Journal::Kind::kEnded) {
     OnGenerationEnded(entry);
     open_ = false;
@@ -495,7 +497,7 @@ void Chronicle::Restored(const JournalState& durable) {
   }
   proposed_ = durable.generation;
   open_ = durable.seal.has_value();
-  committed_ = durable.seal.has_value() ? durable.generation : 0;
+  committed_ = durable.seal.has_value() ? durable.seal->generation() : 0;
   end_journaled_ = durable.end.has_value();
   // What outlives the daemon is the seats of the open world, if it is the one
   // that was seen last.
@@ -523,7 +525,10 @@ void Chronicle::Restored(const JournalState& durable) {
 void Chronicle::TookUp(const Job& job, const JournalState& durable,
                        absl::Time now) {
   const uint64_t generation = job.Status(now).generation();
-  if (generation != durable.generation ||
+  const uint64_t expected = durable.seal.has_value()
+                                ? durable.proposal->generation()
+                                : durable.generation;
+  if (generation != expected ||
       (durable.seal.has_value() && job.state() != v1::JOB_STATE_RUNNING)) {
     Broken(Invariant::kSurvives,
            absl::StrCat("generation ", durable.generation,

@@ -582,7 +582,17 @@ TEST(Adoption, OverHalfOfTheMembersBringTheSameBytes) {
   EXPECT_EQ(story.job().run(), "run1");
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
   EXPECT_EQ(story.job().Status(story.now()).generation(), 1u);
-  EXPECT_EQ(story.journal().at(Journal::Kind::kCommitted).generation, 1u);
+  // The next daemon goes on above what the lost one can have proposed.
+  EXPECT_EQ(story.journal().at(Journal::Kind::kCommitted).generation, 1001u);
+  Job next = Job::Restore(
+      "demo",
+      [&] {
+        JournalState state = StateOf(story, true);
+        state.run = "run1";
+        return state;
+      }(),
+      Limits(), story.now());
+  EXPECT_EQ(next.Status(story.now()).generation(), 1u);
   story.Tell({
       {0.5, Attends("c", 1, run.held), ""},
       // Above all that the lost daemon can have proposed.
