@@ -173,9 +173,13 @@ void Job::TakeUpLeaving(const v1::Notice& leaving) {
     if (!AdmitNodeName(name).ok() || leaving_.size() >= Limits::nodes_max) {
       continue;
     }
-    leaving_.insert(name);
     const auto at = nodes_.find(name);
+    if (at == nodes_.end() &&
+        nodes_.size() >= Limits::nodes_max + Limits::lost_names_max) {
+      continue;
+    }
     // One that has gone already is forgotten if it does not come.
+    leaving_.insert(name);
     Node& node = at != nodes_.end() ? at->second : nodes_[name];
     if (at == nodes_.end()) {
       node.hello.set_node(name);
