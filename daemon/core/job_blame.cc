@@ -90,7 +90,7 @@ bool Job::ChecksPending() const {
 // Only as far as enough others are left: a program that fails everywhere is
 // not its nodes' fault, and the budget ends it.
 void Job::QuarantineTheBlamed() {
-  if (!may_quarantine_) return;
+  if (!may_quarantine_ || Present() <= nodes_min_) return;
   std::vector<std::string> blamed;
   for (const auto& [name, node] : nodes_) {
     if (node.session != 0 && node.blames >= limits_.blames_in_a_row &&
