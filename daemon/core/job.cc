@@ -21,6 +21,7 @@ std::vector<Action> Job::Step(const Event& event, absl::Time now) {
   now_ = now;
   actions_.clear();
   std::visit([this](const auto& e) { On(e); }, event);
+  MaybeTellLeaving();
   MaybeGrow();
   MaybeCommit();
   MaybeForm();
@@ -79,7 +80,7 @@ void Job::On(const Said& said) {
 }
 
 void Job::On(const StreamClosed& closed) {
-  claims_.erase(closed.session);
+  Unclaim(closed.session);
   Node* node = NodeOf(closed.session);
   if (node == nullptr) return;
   // Its world goes on without it, or there is none.
@@ -120,7 +121,9 @@ void Job::On(const StopAsked& stop) {
   const bool asked = end_then_.has_value();
   end_then_ = std::move(end);
   JournalLeaving();
-  if (!asked) {
+  // All may have been asked already, and given longer.
+  if (!asked || !pending_.has_value() ||
+      now_ + limits_.stop_grace < pending_->until) {
     Ask(v1::NOTICE_KIND_PREEMPT, limits_.stop_grace, stop.reason);
   }
 }
@@ -154,7 +157,7 @@ void Job::On(const Tick& tick) {
       unprepared_ > 0) {
     DropLaggards();
   }
-  if (pending_.has_value() && now_ >= pending_->until) EndAtBoundary();
+  if (MayEndAtBoundary() && now_ >= pending_->until) EndAtBoundary();
   if (now_ >= claims_until_) RefuseClaims();
   MaybeSettle();
   if (now_ >= next_waiting_) TellWaiting();
@@ -382,17 +385,19 @@ void Job::Say(Log::Level level, std::string text) {
 }
 
 absl::Time Job::NextDeadline() const {
-  absl::Time next = std::min({next_waiting_, claims_until_, grow_at_});
-  if (pending_.has_value()) next = std::min(next, pending_->until);
+  absl::Time next =
+      std::min({next_waiting_, claims_until_, grow_at_, leaving_due_});
+  if (MayEndAtBoundary()) next = std::min(next, pending_->until);
   // Nobody is given up by the clock meanwhile, and nothing is formed.
   if (isolated_ && phase_ != Phase::kEnded) {
+    if (phase_ == Phase::kSettling) next = std::min(next, settlement_->until);
     return std::min(next, isolated_until_);
   }
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
   switch (phase_) {
     case Phase::kGathering:
       // Their own deadlines come first.
-      if (SeatedSuspect() || !claims_.empty()) break;
+      if (SeatedSuspect() || !claimants_.empty()) break;
       next = std::min(next, Present() >= nodes_min_
                                 ? last_arrival_ + limits_.last_call
                                 : gathering_since_ + limits_.join_timeout);
@@ -424,7 +429,8 @@ void Job::CheckInvariants() const {
   CHECK_LE(leaving_.size(), nodes_.size());
   CHECK_LE(checking_.size(), nodes_.size());
   CHECK_LE(silent_, nodes_.size());
-  CHECK_LE(claims_.size(), Limits::nodes_max);
+  CHECK_LE(claimants_.size(), Limits::nodes_max);
+  CHECK_LE(claimed_.size(), Limits::claimed_worlds_max);
   if (phase_ != Phase::kForming ||
       unprepared_ != static_cast<size_t>(world_.members_size())) {
     return;

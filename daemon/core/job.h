@@ -139,6 +139,8 @@ class Job {
     absl::Time deadline = absl::InfiniteFuture();
     // When its lease ends, whatever its stream does.
     absl::Time lease_until = absl::InfiniteFuture();
+    // When its stream broke last, where that was counted.
+    absl::Time broke_at = absl::InfinitePast();
     // Its stream broke together with many others.
     bool broke_with_many = false;
     // Silent while the daemon takes itself to be cut off.
@@ -154,7 +156,8 @@ class Job {
     // Its linked rank with the highest step, where one holds the whole state.
     std::optional<v1::RankState> state_held;
     bool quarantined = false;
-    bool checks_failed = false;
+    // For its checks, whoever is to blame.
+    bool unfit = false;
     // Failures in a row that it was to blame for.
     uint32_t blames = 0;
     // The request of its checks, and until when they are waited for.
@@ -181,8 +184,27 @@ class Job {
   struct Pending {
     v1::Notice notice;
     absl::Time until = absl::InfiniteFuture();
+    absl::Time told = absl::InfinitePast();
+    // It has changed since.
+    bool untold = false;
     // Members that have not come to the boundary.
     size_t missing = 0;
+  };
+
+  // A member's stream that broke; `counted`: among too many at once.
+  struct Break {
+    absl::Time at;
+    std::string node;
+    bool counted;
+  };
+
+  // A world that agents claim to run in, once for all of them.
+  struct Claimed {
+    std::string world_bytes;
+    std::string seal;
+    v1::World world;
+    // What each of these nodes has said, but for the world.
+    std::map<std::string, Attend> by;
   };
 
   // A generation that a failure ended: within one lease a heavier cause may
@@ -235,6 +257,7 @@ class Job {
   // `tell`: its members abort; otherwise their ranks are left as they are.
   void EndGeneration(v1::ReasonCode code, const std::string& reason,
                      const std::string& node, bool tell = true);
+  void TellAbort();
   std::optional<v1::StateSource> FindStateSource() const;
 
   // Who leaves, who comes, and what all ranks are asked for (job_notice.cc).
@@ -254,11 +277,17 @@ class Job {
   void BoundPending();
   void AtBoundary(Node& node);
   void EndAtBoundary();
+  // A daemon that is cut off aborts nobody by the clock, but for the job's end.
+  bool MayEndAtBoundary() const {
+    return pending_.has_value() && (!isolated_ || end_then_.has_value());
+  }
   void DropPending();
   bool Leaves(const Node& node) const {
     return leaving_.contains(node.hello.node());
   }
+  void LeavingChanged();
   void JournalLeaving();
+  void MaybeTellLeaving();
   void ForgetLeaving(const std::string& name);
   void SendLeft(const Node& node);
   bool HasNewcomer() const;
@@ -266,6 +295,7 @@ class Job {
 
   // Silence (job_silence.cc).
   void NoteBreak(Node& node);
+  void LeaveToItsLease(Node& node);
   bool IsSilent(const Node& node) const;
   bool MostAreSilent() const;
   void TakeItselfForCutOff();
@@ -279,9 +309,10 @@ class Job {
   // As Restore does.
   void Await(Node& node);
   void TakeUpLeaving(const v1::Notice& leaving);
-  void MaybeAdopt(const v1::Held& held);
-  void Adopt(const v1::Held& held, const v1::World& world,
-             const v1::Seal& seal);
+  Claimed* ClaimedBy(const v1::Hello& hello);
+  void Unclaim(SessionId session);
+  std::vector<Attend> TakeClaims();
+  void Adopt(const Claimed& chosen);
   void RefuseClaims();
   // The members as a journal or their own agents tell them: all are waited
   // for. `seal`: it was committed, and so it runs.
@@ -389,13 +420,18 @@ class Job {
   std::optional<Pending> pending_;
   uint64_t last_notice_ = 0;
   std::set<std::string> leaving_;
+  // Those that are not journaled yet, or of whom the ranks have not heard, wait
+  // for others: a scheduler may take a thousand nodes at once.
+  bool leaving_unwritten_ = false;
+  absl::Time leaving_due_ = absl::InfiniteFuture();
+  absl::Time leaving_written_ = absl::InfinitePast();
   // How the job ends at the boundary, where all are to end.
   std::optional<v1::End> end_then_;
   // When newcomers are taken in, unless the world is full.
   absl::Time grow_at_ = absl::InfiniteFuture();
 
-  // Streams of members that broke within the last second.
-  std::deque<std::pair<absl::Time, std::string>> breaks_;
+  // Members whose streams broke within the last second, each once.
+  std::deque<Break> breaks_;
   bool isolated_ = false;
   absl::Time isolated_until_ = absl::InfiniteFuture();
   size_t silent_ = 0;
@@ -403,7 +439,9 @@ class Job {
   // Agents of a run that this daemon does not know, and until when they are
   // waited for.
   bool adoptable_ = false;
-  std::map<SessionId, Attend> claims_;
+  std::vector<Claimed> claimed_;
+  // Their streams, and the nodes that they speak for.
+  std::map<SessionId, std::string> claimants_;
   absl::Time claims_until_ = absl::InfiniteFuture();
   // What this run was called before it was adopted.
   std::string former_run_;

@@ -1,5 +1,6 @@
 // Job: a run that this daemon has no memory of. Its agents bring it along, and
 // when over half of its last world's members bring the same bytes, it goes on.
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -17,81 +18,104 @@ namespace {
 // What the lost daemon may have proposed beyond what its agents have seen.
 constexpr uint64_t kGenerationsUnseen = 1000;
 
-// The world that a Hello claims to run in, if it can be this job's.
-absl::StatusOr<v1::World> ClaimedWorld(const v1::Hello& hello,
-                                       uint32_t nodes_max) {
-  if (hello.held().running_generation() == 0) {
-    return absl::NotFoundError("it runs in no world");
-  }
-  absl::StatusOr<v1::World> world = DecodeWorld(hello.held().world());
-  if (!world.ok()) return world;
-  bool fits = world->job() == hello.job() && world->run() == hello.run() &&
-              world->generation() == hello.held().running_generation();
-  bool member = false;
-  for (const v1::Member& row : world->members()) {
-    fits = fits && row.seat() < nodes_max;
-    member =
-        member || (row.node() == hello.node() && row.ranks() == hello.ranks());
-  }
-  v1::Seal seal;
-  fits = fits && member && seal.ParseFromString(hello.held().seal()) &&
-         AdmitSeal(seal, *world).ok() &&
-         AdmitCount("generation", world->generation(), uint64_t{1} << 61).ok();
-  if (fits) return world;
-  return absl::InvalidArgumentError("a world that is not of this job");
+// Whether this Hello's node can be in that world of this job.
+bool Fits(const v1::World& world, const v1::Hello& hello) {
+  const bool run = world.job() == hello.job() && world.run() == hello.run() &&
+                   world.generation() == hello.held().running_generation();
+  return run && std::any_of(world.members().begin(), world.members().end(),
+                            [&](const v1::Member& row) {
+                              return row.node() == hello.node() &&
+                                     row.ranks() == hello.ranks();
+                            });
 }
 
 }  // namespace
 
+// The world that this Hello claims to run in, if it can be this job's.
+Job::Claimed* Job::ClaimedBy(const v1::Hello& hello) {
+  const v1::Held& held = hello.held();
+  for (Claimed& claimed : claimed_) {
+    if (claimed.world_bytes == held.world() && claimed.seal == held.seal()) {
+      return Fits(claimed.world, hello) ? &claimed : nullptr;
+    }
+  }
+  if (held.running_generation() == 0 ||
+      claimed_.size() >= Limits::claimed_worlds_max) {
+    return nullptr;
+  }
+  absl::StatusOr<v1::World> world = DecodeWorld(held.world());
+  if (!world.ok()) return nullptr;
+  // Of fewer or more than the job's nodes it was another job's.
+  const uint32_t members = static_cast<uint32_t>(world->members_size());
+  bool fits =
+      Fits(*world, hello) && nodes_min_ <= members && members <= nodes_max_;
+  for (const v1::Member& row : world->members()) {
+    fits = fits && row.seat() < nodes_max_;
+  }
+  v1::Seal seal;
+  fits = fits && seal.ParseFromString(held.seal()) &&
+         AdmitSeal(seal, *world).ok() &&
+         AdmitCount("generation", world->generation(), uint64_t{1} << 61).ok();
+  if (!fits) return nullptr;
+  claimed_.push_back({held.world(), held.seal(), *std::move(world), {}});
+  return &claimed_.back();
+}
+
 // True: it is kept waiting until enough others say the same, or its time is
 // over.
 bool Job::Claims(const Attend& attend) {
-  if (!adoptable_ || claims_.size() >= Limits::nodes_max ||
-      !ClaimedWorld(attend.hello, nodes_max_).ok()) {
-    return false;
-  }
-  if (claims_.empty()) claims_until_ = now_ + limits_.reattach_grace;
+  if (!adoptable_ || claimants_.size() >= Limits::nodes_max) return false;
+  Claimed* claimed = ClaimedBy(attend.hello);
+  if (claimed == nullptr) return false;
+  const std::string& node = attend.hello.node();
   // A stream of the same agent that broke unheard.
-  for (auto at = claims_.begin(); at != claims_.end();) {
-    const bool same = at->second.hello.node() == attend.hello.node();
-    const SessionId older = at->first;
-    at = same ? claims_.erase(at) : std::next(at);
-    if (same) {
-      Close(older, absl::StatusCode::kAborted, v1::REFUSAL_CODE_REDIALED,
-            "a newer stream of this agent is here");
-    }
+  for (const Claimed& other : claimed_) {
+    const auto at = other.by.find(node);
+    if (at == other.by.end()) continue;
+    const SessionId older = at->second.session;
+    Close(older, absl::StatusCode::kAborted, v1::REFUSAL_CODE_REDIALED,
+          "a newer stream of this agent is here");
+    Unclaim(older);
+    break;
   }
-  claims_[attend.session] = attend;
+  // Not longer than that, however often they come and go.
+  if (claims_until_ == absl::InfiniteFuture()) {
+    claims_until_ = now_ + limits_.reattach_grace;
+  }
+  Attend& kept = claimed->by[node] = attend;
+  kept.hello.mutable_held()->clear_world();
+  kept.hello.mutable_held()->clear_seal();
+  claimants_[attend.session] = node;
   Say(Log::Level::kWarning,
       absl::StrCat(
-          "event=claim node=", attend.hello.node(), " run=", attend.hello.run(),
+          "event=claim node=", node, " run=", attend.hello.run(),
           " generation=", attend.hello.held().running_generation(),
           " reason=\"it runs in a world that this daemon has no memory "
           "of\""));
-  MaybeAdopt(attend.hello.held());
+  const size_t members = static_cast<size_t>(claimed->world.members_size());
+  if (claimed->by.size() * 2 > members) Adopt(*claimed);
   return true;
 }
 
-void Job::MaybeAdopt(const v1::Held& held) {
-  std::set<std::string> agree;
-  for (const auto& [session, claim] : claims_) {
-    const v1::Held& other = claim.hello.held();
-    if (other.world() == held.world() && other.seal() == held.seal()) {
-      agree.insert(claim.hello.node());
-    }
+void Job::Unclaim(SessionId session) {
+  const auto claimant = claimants_.find(session);
+  if (claimant == claimants_.end()) return;
+  for (Claimed& claimed : claimed_) {
+    const auto at = claimed.by.find(claimant->second);
+    if (at == claimed.by.end() || at->second.session != session) continue;
+    claimed.by.erase(at);
+    break;
   }
-  const absl::StatusOr<v1::World> world = DecodeWorld(held.world());
-  v1::Seal seal;
-  if (!world.ok() || !seal.ParseFromString(held.seal())) return;
-  if (agree.size() * 2 <= static_cast<size_t>(world->members_size())) return;
-  Adopt(held, *world, seal);
+  claimants_.erase(claimant);
 }
 
-void Job::Adopt(const v1::Held& held, const v1::World& world,
-                const v1::Seal& seal) {
+void Job::Adopt(const Claimed& chosen) {
   adoptable_ = false;
-  std::map<SessionId, Attend> claims = std::exchange(claims_, {});
-  claims_until_ = absl::InfiniteFuture();
+  const Claimed taken = chosen;
+  const v1::World& world = taken.world;
+  v1::Seal seal;
+  seal.ParseFromString(taken.seal);  // It was, before.
+  const std::vector<Attend> claims = TakeClaims();
   // Who came in meanwhile was told of a run that there will never be.
   for (const SessionId session : AllSessions()) {
     Close(session, absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_UNSPECIFIED,
@@ -116,9 +140,9 @@ void Job::Adopt(const v1::Held& held, const v1::World& world,
   why_.set_reason("a daemon without memory was told of it by its members");
   v1::Proposal proposal;
   proposal.set_generation(generation_);
-  proposal.set_world(held.world());
+  proposal.set_world(taken.world_bytes);
   proposal.set_compression(v1::COMPRESSION_NONE);
-  proposal.set_world_bytes(static_cast<uint32_t>(held.world().size()));
+  proposal.set_world_bytes(static_cast<uint32_t>(taken.world_bytes.size()));
   actions_.push_back(
       Journal{Journal::Kind::kRunStarted, 0, settings_.SerializeAsString()});
   // As the highest that may have been proposed: the next daemon goes on above
@@ -126,23 +150,37 @@ void Job::Adopt(const v1::Held& held, const v1::World& world,
   actions_.push_back(
       Journal{Journal::Kind::kProposed, unseen, proposal.SerializeAsString()});
   actions_.push_back(
-      Journal{Journal::Kind::kCommitted, unseen, seal.SerializeAsString()});
+      Journal{Journal::Kind::kCommitted, unseen, taken.seal});
   Say(Log::Level::kWarning,
       absl::StrCat("event=adopt run=", run_, " generation=", generation_,
                    " members=", world.members_size(),
                    " claims=", claims.size()));
   TakeUpWorld(world, proposal, seal);
   Changed();
-  for (const auto& [session, claim] : claims) On(claim);
+  for (const Attend& claim : claims) On(claim);
+}
+
+// All of them, in the order in which they came; nobody claims any more.
+std::vector<Attend> Job::TakeClaims() {
+  std::map<SessionId, Attend> claims;
+  for (Claimed& claimed : claimed_) {
+    for (auto& [node, claim] : claimed.by) {
+      claims[claim.session] = std::move(claim);
+    }
+  }
+  claimed_.clear();
+  claimants_.clear();
+  claims_until_ = absl::InfiniteFuture();
+  std::vector<Attend> taken;
+  for (auto& [session, claim] : claims) taken.push_back(std::move(claim));
+  return taken;
 }
 
 // Not enough of them came: theirs is a run that has ended.
 void Job::RefuseClaims() {
-  const std::map<SessionId, Attend> claims = std::exchange(claims_, {});
-  claims_until_ = absl::InfiniteFuture();
   adoptable_ = false;
-  for (const auto& [session, claim] : claims) {
-    Close(session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_OTHER_RUN,
+  for (const Attend& claim : TakeClaims()) {
+    Close(claim.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_OTHER_RUN,
           absl::StrCat("job ", job_, " is in run ", run_, " now, not ",
                        claim.hello.run(),
                        ": too few members of that one came "

@@ -30,7 +30,7 @@ void Job::BlameNode(const v1::RootCause& cause, uint32_t times) {
   }
   if (node.blames > 0) --node.blames;
   const bool stays = node.blames >= limits_.blames_in_a_row ||
-                     node.checks_failed || Leaves(node);
+                     node.unfit || Leaves(node);
   if (!node.quarantined || stays) return;
   node.quarantined = false;
   barred_.erase(cause.node());
@@ -70,10 +70,10 @@ void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
   const std::string name = node.hello.node();
   const std::string reason =
       absl::StrCat("its checks failed: ", absl::StrJoin(fatal, "; "));
-  node.checks_failed = true;
   const bool in_world =
       node.member() && (phase_ == Phase::kForming || phase_ == Phase::kRunning);
   Quarantine(node, reason);
+  node.unfit = true;
   if (!in_world) return;
   Reform(v1::REASON_CODE_QUARANTINED, absl::StrCat(name, ": ", reason), name);
 }
@@ -89,7 +89,7 @@ bool Job::ChecksPending() const {
 // Only as far as enough others are left: a program that fails everywhere is
 // not its nodes' fault, and the budget ends it.
 void Job::QuarantineTheBlamed() {
-  if (!may_quarantine_) return;
+  if (!may_quarantine_ || Present() <= nodes_min_) return;
   std::vector<std::string> blamed;
   for (const auto& [name, node] : nodes_) {
     if (node.session != 0 && node.blames >= limits_.blames_in_a_row &&

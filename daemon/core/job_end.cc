@@ -85,6 +85,8 @@ void Job::MaybeSettle() {
     why_.set_code(cause.code());
     why_.set_reason(Describe(cause));
     why_.set_node(cause.node());
+    // Whose ranks were left as they are, for the end that it is not.
+    if (limits_.linger > absl::ZeroDuration()) TellAbort();
     return Gather(/*at_once=*/true);
   }
   Fail(ExitCodeOf(cause),
@@ -196,6 +198,7 @@ void Job::Fail(int exit_code, v1::ReasonCode code, const std::string& reason) {
 
 void Job::Finish(v1::End end) {
   CHECK(phase_ != Phase::kEnded);
+  if (!claimants_.empty()) RefuseClaims();
   const bool ranks_live =
       phase_ == Phase::kRunning && end.code() != v1::REASON_CODE_FINISHED;
   end_ = std::move(end);
@@ -216,6 +219,8 @@ void Job::Finish(v1::End end) {
   }
   pending_.reset();
   grow_at_ = absl::InfiniteFuture();
+  leaving_due_ = absl::InfiniteFuture();
+  leaving_unwritten_ = false;
   isolated_ = false;
   isolated_until_ = absl::InfiniteFuture();
   // No other run goes on in the place of one that has ended.

@@ -33,7 +33,9 @@ bool Job::SeatedSuspect() const {
 }
 
 void Job::MaybeForm() {
-  if (phase_ != Phase::kGathering || isolated_ || !claims_.empty()) return;
+  if (phase_ != Phase::kGathering || isolated_ || !claimants_.empty()) {
+    return;
+  }
   if (SeatedSuspect()) return;
   QuarantineTheBlamed();
   const size_t present = Present();
@@ -273,11 +275,7 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
   why_.set_restarts_charged(restarts_charged_);
   actions_.push_back(
       Journal{Journal::Kind::kEnded, generation_, why_.SerializeAsString()});
-  v1::DaemonMessage message;
-  message.mutable_abort()->set_generation(generation_);
-  message.mutable_abort()->set_code(code);
-  message.mutable_abort()->set_reason(reason);
-  if (tell) actions_.push_back(Send{MemberSessions(), std::move(message)});
+  if (tell) TellAbort();
   for (const v1::Member& member : world_.members()) {
     const auto at = nodes_.find(member.node());
     if (at == nodes_.end() || !at->second.member()) continue;
@@ -292,6 +290,15 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
                                          " reason=", Quoted(reason)));
   DropPending();
   Changed();
+}
+
+// To the members of the generation that has ended.
+void Job::TellAbort() {
+  v1::DaemonMessage message;
+  message.mutable_abort()->set_generation(generation_);
+  message.mutable_abort()->set_code(why_.code());
+  message.mutable_abort()->set_reason(why_.reason());
+  actions_.push_back(Send{MemberSessions(), std::move(message)});
 }
 
 }  // namespace rollcall

@@ -9,12 +9,21 @@
 #include "daemon/core/job.h"
 
 namespace rollcall {
+namespace {
+
+// Who leaves within it is written down and told together: what is said of all
+// to all, for each of them, would be more than any network bears.
+constexpr absl::Duration kTogether = absl::Milliseconds(100);
+
+}  // namespace
 
 void Job::On(const DrainAsked& drain) {
   const auto at = nodes_.find(drain.node);
   if (at == nodes_.end() || at->second.gone) return;  // The shell said so.
   AskToLeave(at->second, drain.deadline,
              drain.reason.empty() ? "drained" : drain.reason);
+  // Who asked is told that it is done; an agent would ask again.
+  if (leaving_unwritten_) JournalLeaving();
 }
 
 void Job::OnLeaving(Node& node, const v1::Leaving& leaving) {
@@ -39,7 +48,7 @@ void Job::AskToLeave(Node& node, absl::Duration deadline,
         TooFewWithout(node.hello.node())) {
       end_then_ = RequeueEnd(text);
     }
-    JournalLeaving();
+    LeavingChanged();
     Changed();
   } else if (!pending_.has_value() || now_ + deadline >= pending_->until) {
     return;  // Asked before, and not to be sooner than that.
@@ -61,7 +70,7 @@ void Job::LeaveAtOnce(Node& node, const std::string& reason) {
   if (!finished) {
     Bar(node, reason);
     node.state = v1::NODE_STATE_DRAINING;
-    if ((forming || between) && Present() + suspects_.size() < nodes_min_) {
+    if ((forming || between) && TooFewWithout(name)) {
       return Finish(RequeueEnd(reason));
     }
   }
@@ -71,6 +80,8 @@ void Job::LeaveAtOnce(Node& node, const std::string& reason) {
 
 // Whether too few would be left, those that leave already not counted.
 bool Job::TooFewWithout(const std::string& node) const {
+  // Before all are counted: this is asked for each of thousands.
+  if (Present() + suspects_.size() > leaving_.size() + nodes_min_) return false;
   size_t left = 0;
   for (const auto& [name, other] : nodes_) {
     const bool here = other.session != 0 || suspects_.contains(name);
@@ -89,7 +100,22 @@ v1::End Job::RequeueEnd(const std::string& reason) const {
   return end;
 }
 
+void Job::LeavingChanged() {
+  leaving_unwritten_ = true;
+  if (now_ - leaving_written_ >= kTogether) return JournalLeaving();
+  leaving_due_ = std::min(leaving_due_, leaving_written_ + kTogether);
+}
+
+void Job::MaybeTellLeaving() {
+  if (now_ < leaving_due_) return;
+  leaving_due_ = absl::InfiniteFuture();
+  if (leaving_unwritten_) JournalLeaving();
+  if (pending_.has_value() && pending_->untold) TellNotice();
+}
+
 void Job::JournalLeaving() {
+  leaving_unwritten_ = false;
+  leaving_written_ = now_;
   v1::Notice notice;
   for (const std::string& name : leaving_) notice.add_nodes(name);
   if (end_then_.has_value()) *notice.mutable_end() = *end_then_;
@@ -100,7 +126,7 @@ void Job::JournalLeaving() {
 }
 
 void Job::ForgetLeaving(const std::string& name) {
-  if (leaving_.erase(name) > 0 && phase_ != Phase::kEnded) JournalLeaving();
+  if (leaving_.erase(name) > 0 && phase_ != Phase::kEnded) LeavingChanged();
 }
 
 // The node's agent may go.
@@ -125,19 +151,28 @@ void Job::Ask(v1::NoticeKind kind, absl::Duration deadline,
            : k == v1::NOTICE_KIND_DRAIN ? 2
                                         : 1;
   };
-  if (first || gravity(kind) > gravity(notice.kind())) {
+  const bool graver = first || gravity(kind) > gravity(notice.kind());
+  if (graver) {
     notice.set_kind(kind);
     notice.set_reason(reason);
   } else if (kind == notice.kind()) {
     notice.set_reason(Printable(absl::StrCat(notice.reason(), "; ", reason),
                                 Limits::stderr_tail_bytes));
   }
-  pending_->until = std::min(pending_->until, now_ + deadline);
-  TellNotice();
+  const bool sooner = now_ + deadline < pending_->until;
+  if (sooner) pending_->until = now_ + deadline;
+  if (graver || sooner || now_ - pending_->told >= kTogether) {
+    return TellNotice();
+  }
+  pending_->untold = true;
+  leaving_due_ = std::min(leaving_due_, pending_->told + kTogether);
 }
 
 // Under a new number, which all answer anew.
 void Job::TellNotice() {
+  if (leaving_unwritten_) JournalLeaving();
+  pending_->told = now_;
+  pending_->untold = false;
   v1::Notice& notice = pending_->notice;
   notice.set_notice(++last_notice_);
   notice.set_generation(generation_);

@@ -187,8 +187,8 @@ void Job::TakeUpLeaving(const v1::Notice& leaving) {
         (at == nodes_.end() && nodes_.size() >= kKnownMax)) {
       continue;
     }
-    leaving_.insert(name);
     // One that has gone already is forgotten if it does not come.
+    leaving_.insert(name);
     Node& node = at != nodes_.end() ? at->second : nodes_[name];
     if (at == nodes_.end()) {
       node.hello.set_node(name);

@@ -17,25 +17,33 @@ void Job::NoteBreak(Node& node) {
   const bool world = phase_ == Phase::kForming || phase_ == Phase::kRunning;
   if (!world || !node.member()) return;
   while (!breaks_.empty() &&
-         now_ - breaks_.front().first > limits_.mass_break_window) {
+         now_ - breaks_.front().at > limits_.mass_break_window) {
     breaks_.pop_front();
   }
-  breaks_.emplace_back(now_, node.hello.node());
   // One that breaks again and again is still one.
-  if (breaks_.size() > Limits::nodes_max) breaks_.pop_front();
+  if (now_ - node.broke_at > limits_.mass_break_window) {
+    node.broke_at = now_;
+    breaks_.push_back({now_, node.hello.node(), false});
+    if (breaks_.size() > Limits::nodes_max) breaks_.pop_front();
+  }
   const size_t tenth = static_cast<size_t>(world_.members_size()) / 10;
   if (breaks_.size() <= tenth || breaks_.size() < Limits::mass_break_least) {
     return;
   }
-  for (const auto& [when, name] : breaks_) {
-    const auto at = nodes_.find(name);
-    if (at == nodes_.end()) continue;
-    Node& broken = at->second;
-    if (broken.gone || broken.session != 0 || broken.broke_with_many) continue;
-    broken.broke_with_many = true;
-    broken.reason = "its stream broke together with many others";
-    SetDeadline(broken, std::max(broken.deadline, broken.lease_until));
+  LeaveToItsLease(node);
+  // Those before one that was counted have been as well.
+  for (auto at = breaks_.rbegin(); at != breaks_.rend() && !at->counted; ++at) {
+    at->counted = true;
+    const auto other = nodes_.find(at->node);
+    if (other != nodes_.end()) LeaveToItsLease(other->second);
   }
+}
+
+void Job::LeaveToItsLease(Node& node) {
+  if (node.gone || node.session != 0 || node.broke_with_many) return;
+  node.broke_with_many = true;
+  node.reason = "its stream broke together with many others";
+  SetDeadline(node, std::max(node.deadline, node.lease_until));
 }
 
 // Not heard for half a lease, where who lives is heard every third of one; or
@@ -92,6 +100,8 @@ void Job::HeardFrom(Node& node) {
 
 void Job::MaybeReunite() {
   if (!isolated_) return;
+  // Before all are counted: this is asked for each of thousands.
+  if (silent_ * 2 > static_cast<size_t>(world_.members_size())) return;
   size_t members = 0;
   for (const v1::Member& member : world_.members()) {
     const auto at = nodes_.find(member.node());

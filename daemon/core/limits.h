@@ -144,6 +144,9 @@ struct Limits {
   static constexpr size_t answers_kept = 8;
   // Largest world that an agent brings along when it redials.
   static constexpr size_t held_world_bytes_max = 512 << 10;
+  // Worlds of a run without a journal that agents bring: of its last
+  // generation, and some that strangers have made up.
+  static constexpr size_t claimed_worlds_max = 16;
   // What one run may take in etcd, compressed: etcd takes 1.5 MiB a request by
   // default, everything included. 16,384 nodes of one rank take some 0.4 MiB;
   // with 64 ranks each, their NCCL ids alone are 1 MiB.

@@ -142,6 +142,54 @@ TEST(Drain, ItSurvivesTheDaemon) {
   });
 }
 
+TEST(Drain, AThousandAtOnceMakeTwoNotices) {
+  JobStory story("1:64");
+  std::vector<std::string> names;
+  for (int i = 0; i < 64; ++i) names.push_back(absl::StrCat("n", i));
+  for (const std::string& name : names) Attends(name)(story);
+  PreparesAll(names, 1)(story);
+  ASSERT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
+  std::string told;
+  for (int i = 0; i < 40; ++i) {
+    const std::string text = Leaves(names[i])(story);
+    if (!text.empty()) told += text + "; ";
+  }
+  EXPECT_EQ(told, "notice 1 DRAIN n0; ");
+  EXPECT_LE(story.job().NextDeadline(), story.now() + absl::Seconds(0.1));
+  story.Tell({{0.05, Ticks(), ""}});
+  story.Tell({{0.1, [](JobStory& s) { return Ticks()(s).substr(0, 30); },
+               "notice 2 DRAIN n0,n1,n10,n11,n"}});
+  EXPECT_EQ(story.job().Status(story.now()).notice().nodes_size(), 40);
+  v1::Notice leaving;
+  ASSERT_TRUE(leaving.ParseFromString(
+      story.journal().at(Journal::Kind::kLeaving).body));
+  EXPECT_EQ(leaving.nodes_size(), 40);
+}
+
+TEST(Drain, WhoseDoneIsAnsweredIsWrittenDown) {
+  JobStory story("1:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Drains("b"), "notice 1 DRAIN b"},
+      {1.0, Drains("c"), ""},
+  });
+  v1::Notice leaving;
+  ASSERT_TRUE(leaving.ParseFromString(
+      story.journal().at(Journal::Kind::kLeaving).body));
+  EXPECT_EQ(leaving.nodes_size(), 2);
+  story.Tell({{1.1, Ticks(), "notice 2 DRAIN b,c"}});
+}
+
+TEST(Drain, OfASuspectBetweenTwoGenerationsEndsForRequeue) {
+  JobStory story("3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Breaks("b"), ""},
+      {1.1, Exits("a", 1, 7), "abort g1 RANK_EXIT"},
+      {1.2, Drains("b"), "end 75 REQUEUE"},
+  });
+}
+
 TEST(Drain, AStandingCrowdIsTakenOnByANewDaemon) {
   JobStory before("2:3");
   before.Tell(ThreeRun());
@@ -189,6 +237,18 @@ TEST(Stop, NobodyIsWaitedForBeyondStopGrace) {
       {12.0, Beats("c"), ""},
       {15.9, Ticks(), ""},
       {16.0, Ticks(), "end 143 STOPPED"},
+  });
+}
+
+TEST(Stop, ADrainWithoutADeadlineDoesNotHoldItBack) {
+  JobStory story("3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Drains("b"), "notice 1 PREEMPT b"},
+      {2.0, StopIsAsked(3), "notice 2 PREEMPT b"},
+      {2.5, StopIsAsked(3), ""},  // Nothing new.
+      {16.0, PreparesAll({"a", "b", "c"}, 9), ""},
+      {17.0, Ticks(), "end 3 STOPPED"},
   });
 }
 
@@ -388,6 +448,21 @@ TEST(Checks, WhatIsFatalIsQuarantine) {
             v1::NODE_STATE_QUARANTINED);
 }
 
+TEST(Checks, WhatIsFatalStaysSoWhoeverIsToBlame) {
+  JobStory story("2:3");
+  story.AnswersChecksItself();
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Exits("b", 1, 7), "abort g1 RANK_EXIT; check; form g2 a,b,c"},
+      {1.1, Reports("b", 1, v1::CheckFinding::SEVERITY_FATAL),
+       "abort g2 QUARANTINED; form g3 a,c"},
+      // It was another one that began it; its GPUs are missing all the same.
+      {1.2, Exits("c", 1, 0, SIGKILL), "check"},
+  });
+  EXPECT_EQ(RowOf(story.job().Status(story.now()), "b").state(),
+            v1::NODE_STATE_QUARANTINED);
+}
+
 TEST(Checks, SilenceIsWaitedForTwoSeconds) {
   JobStory story("2:3");
   story.AnswersChecksItself();
@@ -420,6 +495,25 @@ TEST(Linger, TheSceneOfAFailureIsKept) {
   });
   EXPECT_EQ(story.job().end()->linger().seconds(), 60);
   story.Tell({{70.0, Ticks(), ""}, {86.0, Ticks(), "forget"}});
+}
+
+TEST(Linger, WhereALostNodeBeganItItIsNoEnd) {
+  v1::JobSettings settings;
+  settings.set_nodes_min(2);
+  settings.set_nodes_max(3);
+  settings.set_max_restarts(0);
+  settings.mutable_linger()->set_seconds(60);
+  JobStory story(Job("demo", "run1", settings, Limits(), absl::UnixEpoch()),
+                 JobStory("2"));
+  story.Tell(ThreeRun());
+  story.Tell({
+      {0.9, Breaks("c"), ""},
+      {1.0, Exits("a", 1, 7), ""},
+      {1.9, Ticks(), ""},
+      {4.0, Beats("a"), ""},
+      {4.0, Beats("b"), ""},
+      {6.0, Ticks(), "abort g1 LOST_STREAM; form g2 a,b"},
+  });
 }
 
 // --- Silence -----------------------------------------------------------------
@@ -497,6 +591,50 @@ TEST(Silence, AnIsolatedDaemonStillHearsThatOneWasReplaced) {
       {7.0, Ticks(), ""},
   });
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_ISOLATED);
+}
+
+TEST(Silence, AnIsolatedDaemonAbortsNobodyForADrain) {
+  JobStory story("2:4");
+  story.Tell(FourRun());
+  story.Tell({
+      {3.0, Beats("a"), ""},
+      {3.0, Drains("a", 4), "notice 1 DRAIN a"},
+      {5.1, Ticks(), ""},
+      {7.0, Ticks(), ""},
+  });
+  EXPECT_EQ(story.job().state(), v1::JOB_STATE_ISOLATED);
+  EXPECT_GT(story.job().NextDeadline(), story.now());
+  story.Tell({
+      {8.0, Beats("b"), ""},
+      {8.0, Ticks(), "abort g1 LEAVING; form g2 b,c,d"},
+  });
+}
+
+TEST(Silence, AnIsolatedDaemonSettlesAFailure) {
+  JobStory story("2:4", /*max_restarts=*/0);
+  story.Tell(FourRun());
+  story.Tell({
+      {3.0, Beats("a"), ""},
+      {5.1, Ticks(), ""},
+      {6.0, Exits("a", 1, 7), "abort g1 RANK_EXIT"},
+  });
+  EXPECT_LE(story.job().NextDeadline(), story.now() + Limits().lease);
+  story.Tell({{11.0, Ticks(), "end 7 RANK_EXIT"}});
+}
+
+TEST(Silence, OneThatBreaksAgainAndAgainIsStillOne) {
+  JobStory story("2:4");
+  story.Tell(FourRun());
+  HelloOptions held = Holds(0, 1);
+  story.Tell({
+      {1.0, Breaks("a"), ""},
+      {1.1, Attends("a", 1, held), ""},
+      {1.2, Breaks("a"), ""},
+      {1.3, Attends("a", 1, held), ""},
+      {1.4, Breaks("a"), ""},
+      {2.3, Ticks(), ""},
+      {2.4, Ticks(), "abort g1 LOST_STREAM; form g2 b,c,d"},
+  });
 }
 
 TEST(Silence, ManyStreamsThatBreakAtOnceAreLeftToTheLeases) {
@@ -688,6 +826,54 @@ TEST(Adoption, AFormedWorldAdoptsNoOther) {
       {0.0, Attends("y"), ""},
       {1.0, Ticks(), "form g1 x,y"},
       {1.1, Attends("a", 1, run.held), "refuse a OTHER_RUN"},
+  });
+}
+
+TEST(Adoption, AWorldOfFewerThanMinIsAnotherJobs) {
+  JobStory before("1");
+  before.Tell({
+      {0.0, Attends("a"), "form g1 a"},
+      {0.1, Prepares("a", 1), "run g1"},
+  });
+  HelloOptions held = Holds(0, 1);
+  const JournalState state = StateOf(before, true);
+  held.held.set_world(state.proposal->world());
+  held.held.set_seal(state.seal->SerializeAsString());
+  JobStory story = Remembered::Blank();
+  story.Tell({{0.0, Attends("a", 1, held), "refuse a OTHER_RUN"}});
+}
+
+TEST(Adoption, ClaimsAreWaitedForWithoutSpinning) {
+  Remembered run;
+  JobStory story = Remembered::Blank();
+  story.Tell({
+      {0.0, Attends("x"), ""},
+      {0.0, Attends("y"), ""},
+      {0.1, Attends("a", 1, run.held), ""},
+      {1.5, Ticks(), ""},
+  });
+  EXPECT_GT(story.job().NextDeadline(), story.now());
+}
+
+TEST(Adoption, WhoComesAndGoesIsNotWaitedForAnew) {
+  Remembered run;
+  JobStory story = Remembered::Blank();
+  story.Tell({
+      {0.0, Attends("x"), ""},
+      {0.1, Attends("a", 1, run.held), ""},
+      {59.0, Breaks("a"), ""},
+      {59.5, Attends("a", 1, run.held), ""},
+      {60.1, Beats("x"), ""},
+      {60.1, Ticks(), "refuse a OTHER_RUN"},
+  });
+}
+
+TEST(Adoption, AStopIsForThemToo) {
+  Remembered run;
+  JobStory story = Remembered::Blank();
+  story.Tell({
+      {0.1, Attends("a", 1, run.held), ""},
+      {1.0, StopIsAsked(3), "refuse a OTHER_RUN; forget"},
   });
 }
 

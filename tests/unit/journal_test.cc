@@ -373,6 +373,27 @@ TEST_F(JournalTest, AnOlderRollcallsFileIsTakenUp) {
   }
 }
 
+TEST_F(JournalTest, AFileThatDoesNotKnowWhoLeavesIsTakenUp) {
+  {
+    const auto journal = MustOpen();
+    MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3))});
+    ASSERT_TRUE(journal->SaveTokens({RecordOf("a", 1)}, {}).ok());
+  }
+  Sql(file(), "ALTER TABLE runs DROP leaving; PRAGMA user_version = 2");
+  v1::Notice leaving;
+  leaving.add_nodes("b");
+  for (int life = 0; life < 2; ++life) {
+    const auto journal = MustOpen();
+    ASSERT_NE(journal, nullptr);
+    EXPECT_EQ(TokensIn(*journal), "a=1");
+    const auto run = journal->Load("j");
+    ASSERT_TRUE(run.ok() && run->has_value());
+    EXPECT_EQ((*run)->state.leaving.has_value(), life == 1);
+    MustAppend(*journal,
+               {Entry(Kind::kLeaving, 0, leaving.SerializeAsString())});
+  }
+}
+
 // A folder that is for something else is left as it is; one that is ours, or
 // for nothing yet, is closed to others.
 TEST_F(JournalTest, AFolderIsOursAloneOrNotOurs) {
