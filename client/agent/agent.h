@@ -312,6 +312,8 @@ class Agent {
     // left is gone.
     std::string seal_bytes;
     std::optional<v1::Seal> seal;
+    // The latest that came in between.
+    std::optional<v1::Notice> notice;
   };
 
   // A generation from its Commit to its end.
