@@ -322,6 +322,19 @@ TEST(AgentNotice, ARankThatIsAskedToGoTakesItsNodeAlong) {
   });
 }
 
+TEST(AgentNotice, ASignalToTheWholeNodeIsOneWish) {
+  AgentStory story;
+  story.Tell(Linked(1));
+  story.Tell({
+      // Whoever ends a service signals its ranks and its agent alike.
+      {1.0, RankAskedToLeave{0}, "leaving"},
+      {1.0, LeaveAsked{SIGTERM}, ""},
+      {1.1, RankAskedToLeave{1}, ""},
+      {1.2, NoticeOf(1, 1), "NOTICE 1 15s"},
+      {2.0, LeaveAsked{SIGTERM}, "STOP 0,1 0; ABORT 1"},
+  });
+}
+
 // --- The scene of a failure, and checks --------------------------------------
 
 FromDaemon LingeringEnd() {
