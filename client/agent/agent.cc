@@ -127,6 +127,12 @@ void Agent::OnWaiting(const v1::Waiting& waiting) {
 }
 
 void Agent::On(const LeaveAsked& leave) {
+  // Who signals a whole node means its ranks and its agent with one wish.
+  if (std::exchange(rank_asked_, false) &&
+      linger_until_ == absl::InfiniteFuture()) {
+    leave_signal_ = leave.signal;
+    return;
+  }
   if (leave_signal_ != 0 || exit_.has_value()) {
     // Asked twice: at once.
     linger_until_ = absl::InfiniteFuture();
@@ -163,6 +169,7 @@ void Agent::On(const RankAskedToLeave& asked) {
     return;
   }
   On(LeaveAsked{SIGTERM});
+  rank_asked_ = true;
 }
 
 void Agent::On(const ChecksDone& done) {

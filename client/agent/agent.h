@@ -312,6 +312,8 @@ class Agent {
     // left is gone.
     std::string seal_bytes;
     std::optional<v1::Seal> seal;
+    // The latest that came in between.
+    std::optional<v1::Notice> notice;
   };
 
   // A generation from its Commit to its end.
@@ -473,6 +475,7 @@ class Agent {
 
   const int preempt_signal_;
   int leave_signal_ = 0;
+  bool rank_asked_ = false;  // For that, and nobody else yet.
   absl::Time leave_by_ = absl::InfiniteFuture();
   std::optional<Exit> exit_;
   // The scene is left as it is until then.

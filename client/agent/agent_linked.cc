@@ -67,6 +67,11 @@ void Agent::StopWhoDidNotAnswer() {
 // --- Notices -----------------------------------------------------------------
 
 void Agent::OnNotice(const v1::Notice& notice) {
+  if (preparing_.has_value() && preparing_->seal.has_value() &&
+      notice.generation() == preparing_->world.generation()) {
+    preparing_->notice = notice;
+    return;
+  }
   if (!running_.has_value() || notice.generation() != running_->generation) {
     return;
   }

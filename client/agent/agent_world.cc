@@ -196,6 +196,7 @@ void Agent::StartIfSettled() {
       start.fresh.push_back(local);
     } else {
       at->second.waits.reset();
+      at->second.signalled = false;
       start.waiting.push_back({at->second.born, local});
     }
   }
@@ -210,8 +211,10 @@ void Agent::StartIfSettled() {
   start.node_rank = preparing_->node_rank;
   start.seal = *std::move(preparing_->seal);
   start.world = std::move(preparing_->world);
+  const std::optional<v1::Notice> notice = std::move(preparing_->notice);
   actions_.push_back(std::move(start));
   preparing_.reset();
+  if (notice.has_value()) OnNotice(*notice);
 }
 
 void Agent::OnAbort(const v1::Abort& abort) {

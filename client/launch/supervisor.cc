@@ -121,7 +121,8 @@ void Supervisor::DaemonDied(std::optional<int> wait_status) {
     story_.Quiet();
     // Agents that know of the end may still give their ranks their grace.
     term_at_ = MonotonicNow() + StopGrace() + kEndPatience;
-    kill_at_ = std::min(kill_at_, term_at_ + kStopPatience);
+    // Who is told so late gives them theirs from then on.
+    kill_at_ = std::min(kill_at_, term_at_ + StopGrace() + kStopPatience);
     return;
   }
   if (!gave_up_.empty()) return;

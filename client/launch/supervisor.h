@@ -43,7 +43,7 @@ class Supervisor {
   int Run(Found found);
 
  private:
-  // The longest that a stopped run may take beyond its ranks' stop_grace.
+  // The longest that a stopped run may take beyond what its ranks are given.
   static constexpr absl::Duration kStopPatience = absl::Seconds(10);
 
   // --- Until the run is under way (supervisor_start.cc) ---

@@ -54,8 +54,9 @@ void Supervisor::Stop(int exit_code, const std::string& reason, bool now) {
   stop_->set_exit_code(exit_code);
   stop_->set_reason(reason);
   stop_->set_now(now);
+  // Linked ranks have their grace to come to a boundary, and once more to end.
   kill_at_ =
-      MonotonicNow() + (now ? kKillPatience : StopGrace() + kStopPatience);
+      MonotonicNow() + (now ? kKillPatience : 2 * StopGrace() + kStopPatience);
   SendStop();
 }
 

@@ -105,7 +105,9 @@ void Job::On(const StreamClosed& closed) {
 
 void Job::On(const StopAsked& stop) {
   if (phase_ == Phase::kEnded) {
-    if (!stop.now || end_->now()) return;
+    // A scene that is kept is kept for who now says that he has seen it.
+    const bool kept = end_->has_linger();
+    if (!(stop.now || kept) || end_->now()) return;
     end_->set_now(true);
     return SendEnd();
   }
@@ -167,9 +169,12 @@ void Job::On(const Tick& tick) {
 
 void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
   if (phase_ != Phase::kForming || prepared.generation() != generation_ ||
-      !node.member() || node.prepared) {
-    return;  // Of a superseded generation, or a retry.
+      !node.member()) {
+    return;  // Of a superseded generation.
   }
+  // Also of one who says it anew: a rank that waited may have died since.
+  TakeUpStates(node, prepared);
+  if (node.prepared) return;
   for (const std::string& warning : prepared.warnings()) {
     Say(Log::Level::kWarning,
         absl::StrCat("event=warning node=", node.hello.node(), " text=\"",
@@ -185,6 +190,11 @@ void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
     first_prepared_ = prepared;
   }
   node.prepared = true;
+  --unprepared_;
+}
+
+void Job::TakeUpStates(Node& node, const v1::Prepared& prepared) {
+  node.state_held.reset();
   for (const v1::RankState& state : prepared.states()) {
     if (!state.whole_state() || state.local_rank() >= node.hello.ranks()) {
       continue;
@@ -194,7 +204,6 @@ void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
       node.state_held = state;
     }
   }
-  --unprepared_;
 }
 
 void Job::OnRefused(Node& node, const v1::Refused& refused) {

@@ -235,6 +235,7 @@ class Job {
 
   // What members say (job.cc).
   void OnPrepared(Node& node, const v1::Prepared& prepared);
+  void TakeUpStates(Node& node, const v1::Prepared& prepared);
   void OnRefused(Node& node, const v1::Refused& refused);
   void OnStopped(Node& node, const v1::Stopped& stopped);
   void OnRankExited(Node& node, const v1::RankExited& exited);

@@ -180,6 +180,20 @@ class Elastic(E2E):
         self.assertEqual(len(last), 6)
         self.assertEqual(len(set(last.values())), 1, last)
 
+    def test_linked_ranks_have_both_of_their_graces(self):
+        # To come to a boundary, and then to end: this one needs all of both.
+        self.command = ["sh", "-c", "trap '' TERM; \"$@\"; exec sleep 1000",
+                        "sh", TRAIN, "--data", *TEXT, "--steps", "1000000",
+                        *MODEL]
+        launcher = self.launch(["--name", "w0"], self.command)
+        launcher.await_line(r"\] step 20 ")
+        [rank] = self.ranks(launcher)
+        os.kill(rank, signal.SIGSTOP)
+        launcher.signal(signal.SIGTERM)
+        self.assert_code(launcher, 75, 60)
+        # The agent was left to end by itself: so did its folder.
+        self.assertEqual(os.listdir(self.stage.path("run")), [])
+
     def test_all_end_with_one_loss(self):
         # From three to two and to the end: every batch was taken once.
         launcher = self.gather(["--nodes", "2:3", "--max-restarts", "0"],

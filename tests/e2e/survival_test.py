@@ -277,6 +277,20 @@ class Survival(E2E):
                 return state
         self.stage.fail("the daemon did not come back")
 
+    def test_the_scene_of_a_failure_is_kept_until_ctrl_c(self):
+        launcher = self.launch(
+            ["--nproc-per-node", "2", "--linger", "10m",
+             "--max-restarts", "0"],
+            ["sh", "-c", "test $RANK = 0 && exit 3; echo pid=$$; "
+             "exec sleep 1000"])
+        rank = int(launcher.await_line(r"pid=(\d+)")[1])
+        launcher.await_line("the scene stays", "err")
+        os.kill(rank, 0)
+        launcher.signal(signal.SIGINT)
+        # With no time to save: whoever looked has seen it.
+        self.assert_code(launcher, 3, 5)
+        self.assert_no_orphans()
+
     def test_below_min_names_who_is_missing(self):
         gate = Gate(self.stage)
         launcher, _, workers = self.gather(

@@ -656,7 +656,7 @@ void Chronicle::Starts(LifeRecord& life, const StartRanks& start,
 }
 
 // A node may have said it more than once, and not the same: the daemon takes
-// what comes first.
+// what came last before it had all.
 void Chronicle::CheckStateSource(const std::string& who,
                                  const StartRanks& start) {
   int64_t least = -1;

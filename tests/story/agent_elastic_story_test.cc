@@ -234,6 +234,23 @@ TEST(AgentNotice, LinkedRanksComeToTheirBoundary) {
   });
 }
 
+TEST(AgentNotice, OneThatComesBeforeTheRanksAreStartedIsKept) {
+  AgentStory story;
+  story.Tell(Linked(1));
+  story.Tell({
+      {1.0, Proposal(2), "ABORT 1; PREPARE 2"},
+      {1.1, PreparationDone{2}, ""},
+      {1.2, RankWaits{1, 0, 4, true}, ""},
+      {1.2, RankWaits{1, 1, 4, true}, "prepared 2 0@4 1@4"},
+      {1.3, RankEnded{1, 1, 1}, "STOP 1 15s"},
+      {1.4, CommitOf(2), ""},
+      {1.5, NoticeOf(3, 1), ""},
+      {1.5, NoticeOf(4, 2), ""},
+      {1.6, Gone(1, {1}),
+       "START 2 port 23456 fresh 1 waiting 0; NOTICE 4 15s; PASS 1 15"},
+  });
+}
+
 TEST(AgentNotice, PlainRanksGetTheSignalAndTheirTime) {
   AgentStory story;
   story.Tell(Running(1));
@@ -302,6 +319,19 @@ TEST(AgentNotice, ARankThatIsAskedToGoTakesItsNodeAlong) {
       {1.5, RankWaits{1, 1, 4, true}, "stopped 1"},
       {1.6, EndOf(0, v1::REASON_CODE_LEAVING), "STOP 0,1 15s"},
       {1.7, Gone(1), "end-seen; EXIT 0"},
+  });
+}
+
+TEST(AgentNotice, ASignalToTheWholeNodeIsOneWish) {
+  AgentStory story;
+  story.Tell(Linked(1));
+  story.Tell({
+      // Whoever ends a service signals its ranks and its agent alike.
+      {1.0, RankAskedToLeave{0}, "leaving"},
+      {1.0, LeaveAsked{SIGTERM}, ""},
+      {1.1, RankAskedToLeave{1}, ""},
+      {1.2, NoticeOf(1, 1), "NOTICE 1 15s"},
+      {2.0, LeaveAsked{SIGTERM}, "STOP 0,1 0; ABORT 1"},
   });
 }
 

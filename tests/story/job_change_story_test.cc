@@ -351,6 +351,20 @@ TEST(State, TheHighestStepThenTheLowestSeatIsTheSource) {
   EXPECT_EQ(seal.state_source().step(), 7u);
 }
 
+TEST(State, OneThatDiedSinceIsNotTheSource) {
+  JobStory story("2");
+  story.Tell({{0.0, Attends("a"), ""},
+              {0.0, Attends("b"), "form g1 a,b"},
+              {0.1, PreparesWith("a", 1, {Has(0, 9)}), ""},
+              {0.2, PreparesWith("a", 1, {}), ""},
+              {0.3, PreparesWith("b", 1, {Has(0, 8)}), "run g1"}});
+  v1::Seal seal;
+  ASSERT_TRUE(
+      seal.ParseFromString(story.journal().at(Journal::Kind::kCommitted).body));
+  EXPECT_EQ(seal.state_source().rank(), 1u);
+  EXPECT_EQ(seal.state_source().step(), 8u);
+}
+
 TEST(State, NobodyHasAny) {
   JobStory story("1");
   story.Tell({{0.0, Attends("a"), "form g1 a"},
@@ -475,7 +489,7 @@ TEST(Checks, SilenceIsWaitedForTwoSeconds) {
   });
 }
 
-TEST(Linger, TheSceneOfAFailureIsKept) {
+JobStory LingeringFailure() {
   v1::JobSettings settings;
   settings.set_nodes_min(2);
   settings.set_nodes_max(2);
@@ -493,6 +507,11 @@ TEST(Linger, TheSceneOfAFailureIsKept) {
       {3.0, Beats("b"), ""},
       {5.3, Ticks(), "end 7 RANK_EXIT"},
   });
+  return story;
+}
+
+TEST(Linger, TheSceneOfAFailureIsKept) {
+  JobStory story = LingeringFailure();
   EXPECT_EQ(story.job().end()->linger().seconds(), 60);
   story.Tell({{70.0, Ticks(), ""}, {86.0, Ticks(), "forget"}});
 }
@@ -514,6 +533,13 @@ TEST(Linger, WhereALostNodeBeganItItIsNoEnd) {
       {4.0, Beats("b"), ""},
       {6.0, Ticks(), "abort g1 LOST_STREAM; form g2 a,b"},
   });
+}
+
+TEST(Linger, WhoeverStopsTheJobHasSeenTheScene) {
+  JobStory story = LingeringFailure();
+  story.Tell({{6.0, StopIsAsked(130), "end 7 RANK_EXIT"}});
+  EXPECT_TRUE(story.job().end()->now());
+  story.Tell({{6.1, StopIsAsked(130), ""}});
 }
 
 // --- Silence -----------------------------------------------------------------
