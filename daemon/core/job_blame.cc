@@ -38,7 +38,8 @@ void Job::BlameNode(const v1::RootCause& cause, uint32_t times) {
 }
 
 void Job::AskForChecks(Node& node) {
-  if (node.session == 0) return;
+  // Nobody is seated again in a job that has ended.
+  if (node.session == 0 || phase_ == Phase::kEnded) return;
   node.check = ++last_check_;
   node.checked_until = now_ + limits_.check_timeout;
   checking_.insert(node.hello.node());
