@@ -172,8 +172,9 @@ void Changes(Corpus& corpus) {
   corpus.Add("job", "claims_in_vain",
              Script()
                  .Bytes({1, 0, 3})
+                 .Do(JobOp::kHello, {3, 0})
                  .Do(JobOp::kClaim, {0, 1 + 16 + 32})
-                 .Do(JobOp::kClaim, {1, 1 + 32})
+                 .Do(JobOp::kClaim, {2, 1 + 32})
                  .Do(JobOp::kStop, {3, 1})
                  .Text("")
                  .Do(JobOp::kClaim, {1, 1 + 16 + 32})
