@@ -149,8 +149,7 @@ void Job::Adopt(const Claimed& chosen) {
   // it, too.
   actions_.push_back(
       Journal{Journal::Kind::kProposed, unseen, proposal.SerializeAsString()});
-  actions_.push_back(
-      Journal{Journal::Kind::kCommitted, unseen, taken.seal});
+  actions_.push_back(Journal{Journal::Kind::kCommitted, unseen, taken.seal});
   Say(Log::Level::kWarning,
       absl::StrCat("event=adopt run=", run_, " generation=", generation_,
                    " members=", world.members_size(),

@@ -29,8 +29,8 @@ void Job::BlameNode(const v1::RootCause& cause, uint32_t times) {
     return AskForChecks(node);
   }
   if (node.blames > 0) --node.blames;
-  const bool stays = node.blames >= limits_.blames_in_a_row ||
-                     node.unfit || Leaves(node);
+  const bool stays =
+      node.blames >= limits_.blames_in_a_row || node.unfit || Leaves(node);
   if (!node.quarantined || stays) return;
   node.quarantined = false;
   barred_.erase(cause.node());
@@ -40,7 +40,8 @@ void Job::BlameNode(const v1::RootCause& cause, uint32_t times) {
 }
 
 void Job::AskForChecks(Node& node) {
-  if (node.session == 0) return;
+  // Nobody is seated again in a job that has ended.
+  if (node.session == 0 || phase_ == Phase::kEnded) return;
   node.check = ++last_check_;
   node.checked_until = now_ + limits_.check_timeout;
   checking_.insert(node.hello.node());

@@ -80,10 +80,10 @@ class Script {
       case 18:
         return Wait();
       case 19:
-        return Notice();
-      default:
         // The whole way to a world that runs.
         return Run();
+      default:
+        return Notice();
     }
   }
 
@@ -135,6 +135,11 @@ class Script {
     rig_.FromDaemon(std::move(message));
   }
 
+  int64_t Seconds() {
+    const uint8_t how = feed_.Byte();
+    return how < 0xF0 ? how : static_cast<int64_t>(feed_.Number());
+  }
+
   void Welcome() {
     v1::DaemonMessage message;
     v1::Welcome& welcome = *message.mutable_welcome();
@@ -142,9 +147,7 @@ class Script {
     for (google::protobuf::Duration* duration :
          {welcome.mutable_lease(), welcome.mutable_heartbeat_interval(),
           welcome.mutable_daemon_grace(), welcome.mutable_stop_grace()}) {
-      const uint8_t how = feed_.Byte();
-      duration->set_seconds(how < 0xF0 ? how
-                                       : static_cast<int64_t>(feed_.Number()));
+      duration->set_seconds(Seconds());
     }
     rig_.FromDaemon(std::move(message));
   }
@@ -227,7 +230,13 @@ class Script {
     seal.set_master_address(feed_.Flag() ? feed_.String() : "10.7.0.0");
     seal.set_master_port(static_cast<uint32_t>(feed_.Number()));
     seal.set_nccl_absent(feed_.String());
-    if (feed_.Flag()) seal.add_nccl_ids(std::string(128, 'i'));
+    const uint8_t what = feed_.Byte();
+    if ((what & 1) != 0) seal.add_nccl_ids(std::string(128, 'i'));
+    if ((what & 2) != 0) {
+      seal.mutable_state_source()->set_rank(
+          static_cast<uint32_t>(feed_.Number()));
+      seal.mutable_state_source()->set_step(feed_.Number());
+    }
     if (feed_.Flag()) seal.add_nccl_ids(feed_.String());
     v1::DaemonMessage message;
     message.mutable_commit()->set_generation(Generation());
@@ -247,7 +256,9 @@ class Script {
     v1::End& end = *message.mutable_end();
     end.set_exit_code(static_cast<int32_t>(feed_.Number()));
     end.set_reason(feed_.String());
-    end.set_now(feed_.Flag());
+    const uint8_t what = feed_.Byte();
+    end.set_now((what & 1) != 0);
+    if ((what & 2) != 0) end.mutable_linger()->set_seconds(Seconds());
     end.mutable_root_cause()->set_node(feed_.String());
     end.mutable_root_cause()->set_stderr_tail(feed_.String());
     rig_.FromDaemon(std::move(message));
@@ -341,8 +352,15 @@ class Script {
     notice.set_kind(static_cast<v1::NoticeKind>(feed_.Pick(5)));
     notice.set_generation(Generation());
     notice.set_reason(feed_.String());
-    if (feed_.Flag()) notice.mutable_deadline()->set_seconds(feed_.Byte());
+    const uint8_t what = feed_.Byte();
+    if ((what & 1) != 0) notice.mutable_deadline()->set_seconds(Seconds());
+    if ((what & 2) != 0) notice.add_nodes(feed_.String());
+    if ((what & 4) != 0) notice.mutable_end()->set_reason(feed_.String());
     rig_.FromDaemon(std::move(message));
+    if ((what & 8) == 0) return;
+    v1::DaemonMessage checks;
+    checks.mutable_check_request()->set_request(feed_.Number());
+    rig_.FromDaemon(std::move(checks));
   }
 
   void Run() {

@@ -4,52 +4,22 @@
 
 #include "daemon/core/admission.h"
 #include "daemon/core/world.h"
+#include "daemon/journal/fold.h"
 #include "tests/fuzz/oracle.h"
 
 namespace rollcall {
 namespace {
 
 constexpr char kJob[] = "demo";
-
-// What the journal's store does with one entry.
-void Fold(const Journal& entry, JournalState& state) {
-  switch (entry.kind) {
-    case Journal::Kind::kRunStarted:
-      Expect(state.settings.ParseFromString(entry.body), "settings parse");
-      return;
-    case Journal::Kind::kProposed:
-      state.generation = std::max(state.generation, entry.generation);
-      state.proposal.emplace();
-      state.seal.reset();
-      Expect(state.proposal->ParseFromString(entry.body), "a proposal parses");
-      return;
-    case Journal::Kind::kCommitted:
-      Expect(entry.generation == state.generation && state.proposal.has_value(),
-             "a commit follows its proposal");
-      Expect(state.seal.emplace().ParseFromString(entry.body), "a seal parses");
-      return;
-    case Journal::Kind::kEnded: {
-      v1::Reform reform;
-      Expect(reform.ParseFromString(entry.body), "a reform parses");
-      state.proposal.reset();
-      state.seal.reset();
-      state.restarts_charged = reform.restarts_charged();
-      return;
-    }
-    case Journal::Kind::kRunEnded:
-      Expect(!state.end.has_value(), "a run ends once");
-      state.proposal.reset();
-      state.seal.reset();
-      Expect(state.end.emplace().ParseFromString(entry.body), "an end parses");
-      return;
-  }
-}
+// A job that was stopped has ended by this many deadlines.
+constexpr int kDeadlinesToTheEnd = 64;
 
 }  // namespace
 
 void JobRig::Begin(const v1::JobSettings& settings) {
   journal_.run = "0badcafe";
   job_.emplace(kJob, journal_.run, settings, Limits(), now_);
+  job_->AllowAdoption();
   Carry(job_->Start());
 }
 
@@ -65,6 +35,7 @@ void JobRig::Restart() {
   open_.clear();
   closing_.clear();
   forgotten_ = false;
+  notice_least_ = 0;
   generation_ = journal_.generation;
   revision_ = 0;
   job_.emplace(Job::Restore(kJob, journal_, Limits(), now_));
@@ -101,15 +72,37 @@ void JobRig::CloseStream(SessionId session) {
 void JobRig::Stop(int exit_code, std::string_view reason, bool now) {
   Step(StopAsked{exit_code, v1::REASON_CODE_STOPPED, Printable(reason, 256),
                  now});
+  stopped_ = true;
+  Expect(!now || job_->end().has_value(), "a stop without patience is the end");
 }
 
-void JobRig::Tick(absl::Duration late) { Step(rollcall::Tick{late}); }
+void JobRig::Drain(const std::string& node, absl::Duration deadline,
+                   std::string_view reason) {
+  if (!job_->Knows(node)) return;
+  Step(DrainAsked{node, deadline, Printable(reason, 256)});
+}
+
+void JobRig::Tick(absl::Duration late) {
+  Step(rollcall::Tick{late});
+  if (job_->NextDeadline() > now_) return;
+  // What it began may be due at once, and no more than that.
+  Step(rollcall::Tick{});
+  Expect(job_->NextDeadline() > now_, "a tick leaves nothing due");
+}
 
 void JobRig::Wait(absl::Duration time) { now_ += time; }
 
 void JobRig::Finish() {
   CheckStatus();
   ExpectSerializes(job_->Status(now_));
+  if (!stopped_) return;
+  for (int i = 0; i < kDeadlinesToTheEnd && !job_->end().has_value(); ++i) {
+    const absl::Time next = job_->NextDeadline();
+    Expect(next != absl::InfiniteFuture(), "a stop has a deadline");
+    now_ = std::max(now_, next);
+    Tick(absl::ZeroDuration());
+  }
+  Expect(job_->end().has_value(), "a job that was stopped ends");
 }
 
 void JobRig::Step(const Event& event) {
@@ -135,12 +128,11 @@ void JobRig::Take(const Send& send) {
   }
   ExpectPrintable(send.message);
   if (send.message.has_proposal()) CheckProposal(send.message.proposal());
-  if (send.message.has_commit()) {
-    const v1::Commit& commit = send.message.commit();
-    Expect(commit.generation() == generation_ && journal_.seal.has_value() &&
-               journal_.seal->SerializeAsString() == commit.seal(),
-           "a commit is journaled before it is sent",
-           commit.ShortDebugString());
+  if (send.message.has_commit()) CheckCommit(send.message.commit());
+  if (send.message.has_notice()) CheckNotice(send.message.notice());
+  if (send.message.has_check_request()) {
+    Expect(!journal_.end.has_value(), "an ended job asks for no checks");
+    check_ = send.message.check_request().request();
   }
 }
 
@@ -148,18 +140,30 @@ void JobRig::Take(const rollcall::CloseStream& close) {
   Expect(open_.erase(close.session) == 1 || closing_.contains(close.session),
          "a stream is ended that is there", close.refusal.ShortDebugString());
   closing_.insert(close.session);
-  Expect(close.refusal.code() != v1::REFUSAL_CODE_UNSPECIFIED,
+  // UNAVAILABLE says to dial again, and needs no other word.
+  Expect(close.refusal.code() != v1::REFUSAL_CODE_UNSPECIFIED ||
+             close.code == absl::StatusCode::kUnavailable,
          "a refusal has a code", close.refusal.text());
   ExpectPrintable(close.refusal);
 }
 
 void JobRig::Take(const Journal& entry) {
   Expect(!journal_.end.has_value(), "nothing is journaled after the end");
+  if (entry.kind == Journal::Kind::kRunStarted && job_->run() != journal_.run) {
+    // It has become the run that its agents are in.
+    journal_ = JournalState();
+    journal_.run = job_->run();
+  }
+  if (entry.kind == Journal::Kind::kCommitted) {
+    Expect(entry.generation == journal_.generation &&
+               journal_.proposal.has_value(),
+           "a commit follows its proposal");
+  }
   if (entry.kind == Journal::Kind::kProposed) {
     Expect(entry.generation > generation_, "generations only grow");
     generation_ = entry.generation;
   }
-  Fold(entry, journal_);
+  Expect(Fold(entry, journal_).ok(), "what is journaled parses");
 }
 
 void JobRig::Take(const Log& log) { ExpectPrintable("a log line", log.text); }
@@ -167,6 +171,26 @@ void JobRig::Take(const Log& log) { ExpectPrintable("a log line", log.text); }
 void JobRig::Take(const Forget&) {
   Expect(job_->end().has_value(), "only a job that has ended is forgotten");
   forgotten_ = true;
+}
+
+void JobRig::CheckCommit(const v1::Commit& commit) {
+  Expect(commit.generation() == generation_ && journal_.seal.has_value() &&
+             journal_.seal->SerializeAsString() == commit.seal(),
+         "a commit is journaled before it is sent", commit.ShortDebugString());
+  const absl::StatusOr<v1::World> world =
+      DecodeWorld(journal_.proposal->world());
+  Expect(world.ok() && AdmitSeal(*journal_.seal, *world).ok(),
+         "a seal fits its world", journal_.seal->ShortDebugString());
+}
+
+void JobRig::CheckNotice(const v1::Notice& notice) {
+  Expect(notice.generation() == generation_ && journal_.seal.has_value(),
+         "a notice is of a world that runs", notice.ShortDebugString());
+  Expect(notice.notice() > 0 && notice.notice() >= notice_least_,
+         "the numbers of notices grow", notice.ShortDebugString());
+  Expect(!notice.has_deadline() || notice.deadline().seconds() >= 0,
+         "a deadline is not in the past", notice.ShortDebugString());
+  notice_ = notice_least_ = notice.notice();
 }
 
 void JobRig::CheckProposal(const v1::Proposal& proposal) {
@@ -202,6 +226,11 @@ void JobRig::CheckStatus() {
   ExpectPrintable(status);
   Expect(status.generation() == generation_, "Status tells the generation",
          status.ShortDebugString());
+  std::set<int> seats;
+  for (const v1::NodeStatus& row : status.nodes()) {
+    Expect(row.seat() < 0 || seats.insert(row.seat()).second,
+           "a seat is one node's", status.ShortDebugString());
+  }
 }
 
 }  // namespace rollcall

@@ -9,6 +9,9 @@
 //   3. A proposal's world decodes: dense ranks, no name and no seat twice.
 //   4. What is sent, logged and shown is printable, and Status serializes.
 //   5. What was journaled can be taken up by another Job, which steps on.
+//   6. A tick leaves nothing due, and a job that was stopped ends.
+//   7. A notice goes out under a number that grows; whose state a seal names
+//      is a rank of its world. No two nodes have one seat.
 // Its own checks and the sanitizers hold the rest.
 #ifndef ROLLCALL_TESTS_FUZZ_JOB_RIG_H_
 #define ROLLCALL_TESTS_FUZZ_JOB_RIG_H_
@@ -40,6 +43,9 @@ class JobRig {
   void Message(SessionId session, v1::AgentMessage message);
   void CloseStream(SessionId session);
   void Stop(int exit_code, std::string_view reason, bool now);
+  // As admin_service hands it on.
+  void Drain(const std::string& node, absl::Duration deadline,
+             std::string_view reason);
   void Tick(absl::Duration late);
   void Wait(absl::Duration time);
   // The daemon dies, and another takes up what was journaled.
@@ -47,10 +53,13 @@ class JobRig {
 
   // Of the world that was proposed last; 0: none.
   uint64_t generation() const { return generation_; }
+  // Numbers of the latest of their kind; 0: none.
+  uint64_t notice() const { return notice_; }
+  uint64_t check() const { return check_; }
   const std::string& run() const { return journal_.run; }
   absl::Time NextDeadline() const { return job_->NextDeadline(); }
   absl::Time now() const { return now_; }
-  // Ends the checks: Status once more.
+  // Ends the checks: Status once more, and the end where one was asked for.
   void Finish();
 
  private:
@@ -61,6 +70,8 @@ class JobRig {
   void Take(const Journal& entry);
   void Take(const Log& log);
   void Take(const Forget& forget);
+  void CheckCommit(const v1::Commit& commit);
+  void CheckNotice(const v1::Notice& notice);
   void CheckProposal(const v1::Proposal& proposal);
   void CheckStatus();
 
@@ -77,6 +88,12 @@ class JobRig {
   JournalState journal_;
   uint64_t generation_ = 0;
   bool forgotten_ = false;
+
+  uint64_t notice_ = 0;
+  uint64_t check_ = 0;
+  // Of this daemon's life.
+  uint64_t notice_least_ = 0;
+  bool stopped_ = false;
 };
 
 }  // namespace rollcall

@@ -61,6 +61,18 @@ class Script {
         return Wait();
       case JobOp::kRestart:
         return rig_.Restart();
+      case JobOp::kDrain:
+        return Drain();
+      case JobOp::kNoticeSeenAll:
+        for (uint32_t i = 0; i < kNodes; ++i) {
+          v1::AgentMessage message;
+          message.mutable_notice_seen()->set_notice(rig_.notice());
+          message.mutable_notice_seen()->set_generation(rig_.generation());
+          rig_.Message(sessions_[i], std::move(message));
+        }
+        return;
+      case JobOp::kClaim:
+        return Claim();
       default:
         return Say(static_cast<JobOp>(op));
     }
@@ -101,19 +113,78 @@ class Script {
   void SayHello() {
     const uint32_t node = feed_.Pick(kNodes);
     const uint8_t what = feed_.Byte();
-    v1::Hello hello;
-    hello.set_job("demo");
-    hello.set_node(kNames[node]);
+    v1::Hello hello = HelloOf(node);
     hello.set_incarnation(1 + (what & 3));
     hello.set_ranks(1 + ((what >> 2) & 1));
     hello.set_launcher((what & 8) != 0);
     if ((what & 16) != 0) hello.set_run(rig_.run());
-    hello.mutable_token()->set_id("abc123");
-    hello.mutable_token()->set_secret("0123456789abcdef");
-    FillFacts(node, *hello.mutable_facts());
     if ((what & 32) != 0) FillHeld(*hello.mutable_held());
     if ((what & 64) != 0) Disagree(hello);
     hello.set_command_digest(std::string(32, what < 0x80 ? 'x' : 'y'));
+    Attend(node, std::move(hello));
+  }
+
+  // As an admin's request, whose deadline the shell has looked at.
+  void Drain() {
+    const uint32_t node = feed_.Pick(kNodes + 1);
+    const uint8_t how = feed_.Byte();
+    const absl::Duration deadline =
+        how == 0xFF ? absl::InfiniteDuration() : absl::Milliseconds(how) * how;
+    rig_.Drain(node < kNodes ? kNames[node] : feed_.String(), deadline,
+               feed_.Text());
+  }
+
+  // Of an agent in a world that this daemon may have no memory of. The second
+  // byte makes the world, so that several claim the same one.
+  void Claim() {
+    const uint32_t node = feed_.Pick(kNodes);
+    const uint8_t what = feed_.Byte();
+    v1::World world;
+    world.set_job("demo");
+    world.set_run((what & 16) != 0 ? "older-run" : "oldest");
+    world.set_generation((what & 32) != 0 ? 1u : uint64_t{1} << 61);
+    world.set_restarts_charged((what & 64) != 0 ? 0xFFFFFFFF : 1);
+    const uint32_t members = 1 + (what & 3);
+    for (uint32_t i = 0; i < members; ++i) {
+      v1::Member& member = *world.add_members();
+      member.set_node(kNames[i]);
+      member.set_node_rank(i);
+      member.set_seat((what & 4) != 0 ? members - 1 - i : i);
+      member.set_first_rank(i);
+      member.set_ranks(1);
+      member.set_address(absl::StrCat("10.7.0.", i + 1));
+    }
+    world.set_world_size(members);
+    v1::Seal seal;
+    seal.set_generation(world.generation());
+    seal.set_master_address("10.7.0.1");
+    seal.set_master_port((what & 128) != 0 ? 1 : 23456);
+    if ((what & 8) != 0) {
+      seal.mutable_state_source()->set_rank(
+          static_cast<uint32_t>(feed_.Number()));
+    }
+    v1::Hello hello = HelloOf(node);
+    hello.set_incarnation(1);
+    hello.set_ranks(1);
+    hello.set_run(world.run());
+    hello.set_generation_seen(world.generation());
+    hello.mutable_held()->set_running_generation(world.generation());
+    hello.mutable_held()->set_world(world.SerializeAsString());
+    hello.mutable_held()->set_seal(seal.SerializeAsString());
+    Attend(node, std::move(hello));
+  }
+
+  static v1::Hello HelloOf(uint32_t node) {
+    v1::Hello hello;
+    hello.set_job("demo");
+    hello.set_node(kNames[node]);
+    hello.mutable_token()->set_id("abc123");
+    hello.mutable_token()->set_secret("0123456789abcdef");
+    FillFacts(node, *hello.mutable_facts());
+    return hello;
+  }
+
+  void Attend(uint32_t node, v1::Hello hello) {
     const SessionId session =
         rig_.Hello(std::move(hello), absl::StrCat("10.7.0.", node + 1));
     if (session != 0) sessions_[node] = session;
@@ -183,6 +254,37 @@ class Script {
     if ((how & 0x10) != 0) exited.set_error_file(feed_.String());
   }
 
+  // Mostly the latest notice, and its neighbours.
+  void FillNoticeSeen(v1::NoticeSeen& seen) {
+    const uint32_t how = feed_.Pick(8);
+    seen.set_notice(how < 5   ? rig_.notice()
+                    : how < 7 ? rig_.notice() + how - 4
+                              : feed_.Number());
+    seen.set_generation(Generation());
+  }
+
+  void FillCheckReport(v1::CheckReport& report) {
+    report.set_request(feed_.Flag() ? feed_.Number() : rig_.check());
+    for (uint32_t i = feed_.Pick(3); i > 0; --i) {
+      v1::CheckFinding& finding = *report.add_findings();
+      finding.set_check("disk");
+      finding.set_severity(
+          static_cast<v1::CheckFinding::Severity>(feed_.Pick(6)));
+      finding.set_text(feed_.String());
+    }
+  }
+
+  v1::AgentMessage PreparedWithStates() {
+    v1::AgentMessage message = Prepared(rig_.generation());
+    for (uint32_t i = feed_.Pick(4); i > 0; --i) {
+      v1::RankState& state = *message.mutable_prepared()->add_states();
+      state.set_local_rank(static_cast<uint32_t>(feed_.Number()));
+      state.set_completed_step(feed_.Number());
+      state.set_whole_state(feed_.Flag());
+    }
+    return message;
+  }
+
   void FillExchange(v1::ExchangeIn& in) {
     in.set_generation(Generation());
     in.set_key(absl::StrCat("key", feed_.Byte()));
@@ -221,6 +323,15 @@ class Script {
       case JobOp::kExchange:
         FillExchange(*message.mutable_exchange());
         break;
+      case JobOp::kNoticeSeen:
+        FillNoticeSeen(*message.mutable_notice_seen());
+        break;
+      case JobOp::kCheckReport:
+        FillCheckReport(*message.mutable_check_report());
+        break;
+      case JobOp::kPreparedStates:
+        message = PreparedWithStates();
+        break;
       default:
         message.mutable_end_seen()->set_generation(Generation());
         break;
@@ -237,7 +348,8 @@ class Script {
 
 v1::JobSettings ReadSettings(Feed& feed) {
   v1::JobSettings settings;
-  const uint32_t min = 1 + feed.Pick(3);
+  const uint8_t first = feed.Byte();
+  const uint32_t min = 1 + first % 3;
   settings.set_nodes_min(min);
   settings.set_nodes_max(min + feed.Pick(3));
   const uint8_t what = feed.Byte();
@@ -255,6 +367,23 @@ v1::JobSettings ReadSettings(Feed& feed) {
     ToProto(absl::Milliseconds(feed.Byte()), settings.mutable_join_timeout());
   }
   if ((what & 128) != 0) settings.set_grow(v1::GROW_NEVER);
+  // What the first byte has left over.
+  const uint8_t more = first / 3;
+  if ((more & 1) != 0) {
+    ToProto(absl::Milliseconds(more), settings.mutable_linger());
+  }
+  if ((more & 2) != 0) {
+    ToProto(absl::Milliseconds(more), settings.mutable_stop_grace());
+  }
+  if ((more & 4) != 0) {
+    ToProto(absl::ZeroDuration(), settings.mutable_last_call());
+  }
+  if ((more & 8) != 0) {
+    ToProto(absl::Milliseconds(more), settings.mutable_daemon_grace());
+  }
+  if ((more & 16) != 0) {
+    ToProto(absl::Milliseconds(more), settings.mutable_reattach_grace());
+  }
   return settings;
 }
 

@@ -29,6 +29,12 @@ enum class JobOp : uint8_t {
   kTick,
   kWait,
   kRestart,
+  kDrain,       // who, deadline, reason
+  kNoticeSeen,  // who, which, generation
+  kNoticeSeenAll,
+  kCheckReport,     // who, which, findings
+  kPreparedStates,  // who, states
+  kClaim,           // who, what it claims to run in
   kCount,
 };
 

@@ -18,11 +18,24 @@ constexpr int kStepsMost = 100;
 // A column that holds a message; false: it does not parse, and the store
 // refuses the row.
 template <typename Message>
-bool ReadColumn(Feed& feed, std::optional<Message>& column) {
-  if (!feed.Flag()) return true;
+bool Parse(Feed& feed, std::optional<Message>& column) {
   const std::string_view bytes = feed.Text();
   return column.emplace().ParseFromArray(bytes.data(),
                                          static_cast<int>(bytes.size()));
+}
+
+template <typename Message>
+bool ReadColumn(Feed& feed, std::optional<Message>& column) {
+  return !feed.Flag() || Parse(feed, column);
+}
+
+void WriteLeaving(Feed& feed, v1::Notice& leaving) {
+  leaving.set_notice(feed.Number());
+  for (uint32_t i = feed.Pick(4); i > 0; --i) leaving.add_nodes(feed.String());
+  if (!feed.Flag()) return;
+  leaving.mutable_end()->set_exit_code(static_cast<int32_t>(feed.Number()));
+  leaving.mutable_end()->set_code(v1::REASON_CODE_REQUEUE);
+  leaving.mutable_end()->set_reason(feed.String());
 }
 
 // A world that is nearly right, which bytes by chance seldom are.
@@ -65,7 +78,12 @@ bool ReadJournal(Feed& feed, JournalState& journal) {
   } else if (!ReadColumn(feed, journal.proposal)) {
     return false;
   }
-  return ReadColumn(feed, journal.seal) && ReadColumn(feed, journal.end);
+  if (!ReadColumn(feed, journal.seal)) return false;
+  // The bits: an end; who was to leave; the same as bytes.
+  const uint8_t what = feed.Byte();
+  if ((what & 1) != 0 && !Parse(feed, journal.end)) return false;
+  if ((what & 2) != 0) WriteLeaving(feed, journal.leaving.emplace());
+  return (what & 4) == 0 || Parse(feed, journal.leaving);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "daemon/security/authority.h"
 #include "daemon/security/join_string.h"
 #include "daemon/security/shared_secret.h"
+#include "rollcall/v1/journal.pb.h"
 #include "tests/fuzz/job_script.h"
 
 namespace rollcall {
@@ -83,6 +84,103 @@ Script Running() {
   return script.Do(JobOp::kPreparedAll);
 }
 
+// What changes a world that runs, and a run that is not known.
+void Changes(Corpus& corpus) {
+  corpus.Add("job", "drained",
+             Running()
+                 .Do(JobOp::kDrain, {1, 0xFF})
+                 .Text("maintenance")
+                 .Do(JobOp::kNoticeSeen, {0, 0, 0})
+                 .Do(JobOp::kNoticeSeen, {1, 0, 0})
+                 .Do(JobOp::kStopped, {1, 0})
+                 .Do(JobOp::kClosed, {1})
+                 .text());
+  // 1:2 nodes: the third is a spare, and takes the seat.
+  corpus.Add("job", "spare_takes_the_seat",
+             Script()
+                 .Bytes({0, 1, 3})
+                 .Do(JobOp::kHello, {0, 0})
+                 .Do(JobOp::kHello, {1, 0})
+                 .Do(JobOp::kPreparedAll)
+                 .Do(JobOp::kHello, {2, 0})
+                 .Do(JobOp::kDrain, {0, 20})
+                 .Text("")
+                 .Do(JobOp::kWait, {0xFF})
+                 .Do(JobOp::kPreparedAll)
+                 .text());
+  corpus.Add("job", "grows",
+             Script()
+                 .Bytes({0, 2, 3})
+                 .Do(JobOp::kHello, {0, 0})
+                 .Do(JobOp::kWait, {0xFF})
+                 .Do(JobOp::kPreparedAll)
+                 .Do(JobOp::kHello, {1, 0})
+                 .Do(JobOp::kWait, {0xFF})
+                 .Do(JobOp::kNoticeSeenAll)
+                 .Do(JobOp::kPreparedStates, {0, 1, 0, 40, 1})
+                 .Do(JobOp::kPreparedStates, {1, 0})
+                 .text());
+  corpus.Add("job", "stops_at_the_boundary",
+             Running()
+                 .Do(JobOp::kStop, {75, 0})
+                 .Text("asked")
+                 .Do(JobOp::kExited, {0, 0, 0, 0x41})
+                 .Do(JobOp::kRestart)
+                 .Do(JobOp::kHello, {0, 16 + 32, 0, 0, 0})
+                 .Do(JobOp::kHello, {1, 16 + 32, 0, 0, 0})
+                 .Do(JobOp::kNoticeSeenAll)
+                 .text());
+  corpus.Add("job", "fails_when_stopped",
+             Running()
+                 .Do(JobOp::kStop, {75, 0})
+                 .Text("asked")
+                 .Do(JobOp::kExited, {0, 0, 0, 3})
+                 .text());
+  corpus.Add("job", "claims_are_awaited",
+             Script()
+                 .Bytes({1, 1, 0})
+                 .Do(JobOp::kHello, {3, 0})
+                 .Do(JobOp::kHello, {4, 0})
+                 .Do(JobOp::kClaim, {0, 1 + 16 + 32})
+                 .Do(JobOp::kWait, {12})
+                 .Do(JobOp::kTick, {0, 0})
+                 .text());
+  corpus.Add("job", "checks_fail",
+             Running()
+                 .Do(JobOp::kExited, {0, 0, 0, 3})
+                 .Do(JobOp::kCheckReport, {0, 0, 1, 4})
+                 .Text("no space left")
+                 .text());
+  corpus.Add("job", "lingers",
+             Script()
+                 .Bytes({3, 0, 0})
+                 .Do(JobOp::kHello, {0, 0})
+                 .Do(JobOp::kPreparedAll)
+                 .Do(JobOp::kExited, {0, 0, 0, 3})
+                 .Do(JobOp::kWait, {0xFF})
+                 .Do(JobOp::kWait, {0xFF})
+                 .text());
+  corpus.Add("job", "adopts",
+             Script()
+                 .Bytes({1, 0, 3})
+                 .Do(JobOp::kHello, {3, 0})
+                 .Do(JobOp::kClaim, {0, 1 + 16 + 32})
+                 .Do(JobOp::kClaim, {1, 1 + 16 + 32})
+                 .Do(JobOp::kExited, {0, 0, 0, 3})
+                 .Do(JobOp::kRestart)
+                 .text());
+  corpus.Add("job", "claims_in_vain",
+             Script()
+                 .Bytes({1, 0, 3})
+                 .Do(JobOp::kHello, {3, 0})
+                 .Do(JobOp::kClaim, {0, 1 + 16 + 32})
+                 .Do(JobOp::kClaim, {2, 1 + 32})
+                 .Do(JobOp::kStop, {3, 1})
+                 .Text("")
+                 .Do(JobOp::kClaim, {1, 1 + 16 + 32})
+                 .text());
+}
+
 void Jobs(Corpus& corpus) {
   corpus.Add("job", "finishes",
              Running()
@@ -138,6 +236,7 @@ void Jobs(Corpus& corpus) {
                  .Text("no free port")
                  .Do(JobOp::kTick, {200, 10})
                  .text());
+  Changes(corpus);
   v1::Hello hello;
   hello.set_job("demo");
   hello.set_node("raw");
@@ -183,6 +282,27 @@ void Journals(Corpus& corpus) {
                  .Do(JobOp::kHello, {0, 16 + 32, 0, 0, 0})
                  .Do(JobOp::kHello, {1, 16 + 32, 0, 0, 0})
                  .Do(JobOp::kWait, {0xFF})
+                 .Do(JobOp::kWait, {0xFF})
+                 .text());
+  corpus.Add("restore", "drains",
+             world(1, 1)
+                 .Bytes({1})
+                 .Text(sealed)
+                 .Bytes({2, 7, 2})
+                 .Text("b")
+                 .Text("gone")
+                 .Bytes({1, 75})
+                 .Text("b leaves")
+                 .Do(JobOp::kHello, {0, 16 + 32, 0, 0, 0})
+                 .Do(JobOp::kHello, {1, 16 + 32, 0, 0, 0})
+                 .Do(JobOp::kNoticeSeenAll)
+                 .text());
+  corpus.Add("restore", "absurd_notice",
+             world(1, 1)
+                 .Bytes({1})
+                 .Text(sealed)
+                 .Bytes({2, 0xFE, 0, 1, 0xFA})
+                 .Text("\x1b[31m")
                  .Do(JobOp::kWait, {0xFF})
                  .text());
   corpus.Add("restore", "prepares",
@@ -242,6 +362,18 @@ void Agents(Corpus& corpus) {
                  .Bytes({0, 3, 5, 2, 10, 15, 4, 5, 10, 1, 1, 0, 0xFA, 1, 0})
                  .Bytes({11, 0, 0, 14, 6, 0, 1, 1, 0, 0, 0, 0, 0, 0})
                  .text());
+  // Op 20: a notice, with a deadline, a node that leaves and a check request.
+  corpus.Add("agent", "drained",
+             Script()
+                 .Bytes({19, 0, 0, 20, 7, 2, 0})
+                 .Text("b leaves")
+                 .Bytes({11, 30})
+                 .Text("b")
+                 .Bytes({9, 14, 18, 0xFF})
+                 .text());
+  corpus.Add(
+      "agent", "lingers",
+      Script().Bytes({19, 0, 0, 8, 3}).Text("rank 1").Bytes({2, 60}).text());
   v1::DaemonMessage message;
   message.mutable_proposal()->set_generation(3);
   message.mutable_proposal()->set_compression(v1::COMPRESSION_ZLIB);
@@ -385,6 +517,25 @@ void Files(Corpus& corpus) {
   status.add_nodes()->set_node("a");
   status.mutable_last_reform()->set_generation(2);
   status.mutable_root_cause()->set_value(11);
+  add("place", 8, "etcd://node-1:2379,[fd77::1]/team-a");
+  add("place_bare", 8, "etcd://10.0.0.1");
+  v1::RunRecord record;
+  record.set_run("0badcafe");
+  record.set_generation(3);
+  record.mutable_settings()->set_nodes_min(2);
+  record.mutable_leaving()->add_nodes("b");
+  record.mutable_written_at()->set_seconds(1);
+  add("run", 10, record.SerializeAsString());
+  v1::PackedRecord packed;
+  packed.set_packed("x\x9c\x03");
+  packed.set_bytes(9);
+  add("damaged_run", 9, packed.SerializeAsString());
+  add("launch_record", 7,
+      R"({"version":1,"job":"d","settings":{"nodesMin":2},"listen":"h:0",)"
+      R"("wire":"tls","node":"a","local_workers":1,"agent_flags":["--x"],)"
+      R"("command_sha256":"00","ephemeral":false,"port":1,"boot_id":"b",)"
+      R"("daemon":{"pid":1,"start":2},"agents":[{"name":"a","own":true,)"
+      R"("process":{"pid":3,"start":4}}]})");
   add("status", 5, status.SerializeAsString());
   add("printable", 6, "caf\xC3\xA9 \x1B[31m\xFF\n");
   add("daemon_file", 7,

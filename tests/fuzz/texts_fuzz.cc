@@ -1,7 +1,8 @@
 // Files, pipes and answers that other programs write and ours read: a rank's
 // error file, the id minting child, a launcher's daemon.json, settings as JSON,
 // the kernel's tables, a rank's output; and a job's status as text, which a
-// daemon may have filled with anything.
+// daemon may have filled with anything; where in etcd a state lies, and a run
+// that was read from there.
 //
 // Oracle: nothing is thrown, nothing is longer than its bound, what is to be
 // UTF-8 is, and what is accepted comes back the same.
@@ -25,6 +26,9 @@
 #include "client/launch/launch_folder.h"
 #include "client/launch/launch_record.h"
 #include "daemon/core/admission.h"
+#include "daemon/journal/etcd_place.h"
+#include "daemon/journal/run_record.h"
+#include "rollcall/v1/journal.pb.h"
 #include "tests/fuzz/feed.h"
 #include "tests/fuzz/oracle.h"
 
@@ -169,6 +173,57 @@ void LaunchFile(std::string_view text) {
          "what was read is written", again);
 }
 
+void Place(std::string_view text) {
+  const auto place = EtcdPlace::Parse(text);
+  if (!place.ok()) {
+    const std::string said(place.status().message());
+    return ExpectPrintable("why it is no place", said);
+  }
+  Expect(!place->endpoints.empty() &&
+             place->endpoints.size() <= EtcdPlace::kEndpointsMax,
+         "a place has endpoints", text);
+  const auto again = EtcdPlace::Parse(place->Text());
+  Expect(again.ok() && again->endpoints == place->endpoints &&
+             again->Prefix() == place->Prefix(),
+         "a place comes back the same", text);
+}
+
+void Run(std::string_view bytes) {
+  v1::PackedRecord packed;
+  // What would ask for more memory than this process is given is bounded by
+  // the record's own limit.
+  if (packed.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) &&
+      packed.bytes() > (1u << 20)) {
+    return;
+  }
+  const auto run = UnpackRun("demo", std::string(bytes));
+  if (!run.ok()) {
+    return Expect(absl::IsFailedPrecondition(run.status()),
+                  "a damaged run is FAILED_PRECONDITION");
+  }
+  const std::string again = PackRun(*run);
+  const auto twice = UnpackRun("demo", again);
+  Expect(twice.ok() && PackRun(*twice) == again, "a run comes back the same");
+}
+
+// The same, from what would be within.
+void Record(std::string_view bytes) {
+  v1::RunRecord record;
+  if (!record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return;
+  }
+  JournaledRun run;
+  run.job = "demo";
+  run.written_at = absl::FromUnixMicros(record.written_at().seconds());
+  run.state.run = record.run();
+  run.state.settings = record.settings();
+  run.state.generation = record.generation();
+  run.state.restarts_charged = record.restarts_charged();
+  if (record.has_leaving()) run.state.leaving = record.leaving();
+  if (record.has_end()) run.state.end = record.end();
+  Run(PackRun(run));
+}
+
 void Prints(std::string_view text) {
   for (const bool multiline : {false, true}) {
     const std::string clean = Printable(text, text.size(), multiline);
@@ -186,7 +241,7 @@ void Prints(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace rollcall;
   Feed feed(data, size);
-  switch (feed.Pick(8)) {
+  switch (feed.Pick(11)) {
     case 0:
       ErrorFile(feed.Rest());
       break;
@@ -208,11 +263,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 6:
       Prints(feed.Rest());
       break;
-    default: {
+    case 7: {
       const std::string_view text = feed.Rest();
       DaemonFile(text);
       LaunchFile(text);
+      break;
     }
+    case 8:
+      Place(feed.Rest());
+      break;
+    case 9:
+      Run(feed.Rest());
+      break;
+    default:
+      Record(feed.Rest());
   }
   return 0;
 }

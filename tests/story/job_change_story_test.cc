@@ -252,6 +252,16 @@ TEST(Stop, ADrainWithoutADeadlineDoesNotHoldItBack) {
   });
 }
 
+TEST(Stop, WhoFailsMeanwhileIsAskedForNoChecks) {
+  JobStory story("2:3");
+  story.AnswersChecksItself();
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, StopIsAsked(143), "notice 1 PREEMPT"},
+      {1.1, Exits("a", 1, 7), "abort g1 RANK_EXIT; end 143 STOPPED"},
+  });
+}
+
 TEST(Stop, ALossMeanwhileEndsItToo) {
   JobStory story("2:3");
   story.Tell(ThreeRun());
