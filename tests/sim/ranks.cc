@@ -82,7 +82,7 @@ void Ranks::Signal(const PassSignal& pass) {
     if (rank == nullptr || rank->ended) continue;
     const bool saves = world_.chance.OneIn(3);
     Later(world_.chance.Skewed(kMilli, 3 * kSecond),
-          {Deed::What::kEnd, life.local_rank, rank->number, 0, 0,
+          {Deed::What::kSignalled, life.local_rank, rank->number, 0, 0,
            saves ? 0 : pass.signal});
   }
 }
@@ -142,6 +142,12 @@ void Ranks::OnDeed(uint64_t number) {
       return feed_(RankAttended{rank.generation, deed.local_rank, true});
     case Deed::What::kEnd:
       if (!rank.stopping) End(deed.local_rank, deed.code, deed.signal);
+      return;
+    case Deed::What::kSignalled:
+      // One that has attended meanwhile knows better than to die of it.
+      if (!rank.stopping && !rank.attends) {
+        End(deed.local_rank, deed.code, deed.signal);
+      }
       return;
     case Deed::What::kDie:
       if (world_.now() < rank.die_at) return;

@@ -74,7 +74,15 @@ class Ranks {
     Nanos kill_at = kNever;
   };
   struct Deed {
-    enum class What { kAttend, kEnd, kDie, kGone, kTearDown, kAtBoundary };
+    enum class What {
+      kAttend,
+      kEnd,
+      kSignalled,
+      kDie,
+      kGone,
+      kTearDown,
+      kAtBoundary
+    };
     What what;
     uint32_t local_rank;
     uint64_t number;
