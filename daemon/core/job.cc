@@ -245,13 +245,14 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
   if (!node.finished()) return;
   node.state = v1::NODE_STATE_FINISHED;
   Changed();
+  --unfinished_;
+  MaybeFinish();
+  if (phase_ != Phase::kRunning) return;
   AtBoundary(node);
   if (phase_ != Phase::kRunning) return;  // It was the last to come to it.
   if (next_waiting_ == absl::InfiniteFuture()) {
     next_waiting_ = now_ + absl::Minutes(1);
   }
-  --unfinished_;
-  MaybeFinish();
 }
 
 void Job::OnExchange(Node& node, const v1::ExchangeIn& in) {
@@ -422,7 +423,7 @@ absl::Time Job::NextDeadline() const {
 // Of what each Step touches; of the whole where a world was made.
 void Job::CheckInvariants() const {
   CHECK_LE(barred_.size(), sessions_.size());
-  CHECK_LE(nodes_.size(), Limits::nodes_max + Limits::lost_names_max);
+  CHECK_LE(nodes_.size(), kKnownMax);
   CHECK_LE(deadlines_.size(), nodes_.size());
   CHECK_LE(causes_.size(), Limits::causes_max);
   CHECK_LE(leaving_.size(), nodes_.size());

@@ -155,8 +155,7 @@ class Job {
     // Its linked rank with the highest step, where one holds the whole state.
     std::optional<v1::RankState> state_held;
     bool quarantined = false;
-    // For its checks, whoever is to blame.
-    bool unfit = false;
+    bool checks_failed = false;
     // Failures in a row that it was to blame for.
     uint32_t blames = 0;
     // The request of its checks, and until when they are waited for.
@@ -174,6 +173,10 @@ class Job {
     bool member() const { return node_rank >= 0; }
     bool finished() const { return done.size() == hello.ranks(); }
   };
+
+  // Nodes that are here, and those that are kept so that they can be named.
+  static constexpr size_t kKnownMax =
+      Limits::nodes_max + Limits::lost_names_max;
 
   // What all ranks were asked for (v1::Notice), until they have come to it.
   struct Pending {

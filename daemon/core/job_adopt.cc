@@ -15,6 +15,9 @@
 namespace rollcall {
 namespace {
 
+// What the lost daemon may have proposed beyond what its agents have seen.
+constexpr uint64_t kGenerationsUnseen = 1000;
+
 // Whether this Hello's node can be in that world of this job.
 bool Fits(const v1::World& world, const v1::Hello& hello) {
   const bool run = world.job() == hello.job() && world.run() == hello.run() &&
@@ -129,6 +132,8 @@ void Job::Adopt(const Claimed& chosen) {
   former_run_ = run_;
   run_ = world.run();
   generation_ = world.generation();
+  generation_seen_ =
+      std::max(generation_seen_, generation_ + kGenerationsUnseen);
   restarts_charged_ = std::min(world.restarts_charged(), limits_.max_restarts);
   why_.Clear();
   why_.set_code(v1::REASON_CODE_DAEMON_RESTART);

@@ -133,7 +133,9 @@ bool Job::RefuseAttend(const Attend& attend) {
   }
   const auto at = nodes_.find(hello.node());
   if (at != nodes_.end()) return RefuseName(attend, at->second);
-  if (sessions_.size() + suspects_.size() >= Limits::nodes_max) {
+  // Who has heard of the end is neither, and still remembered.
+  if (sessions_.size() + suspects_.size() >= Limits::nodes_max ||
+      nodes_.size() >= kKnownMax) {
     return refuse(absl::StatusCode::kResourceExhausted, v1::REFUSAL_CODE_LIMIT,
                   absl::StrCat("job ", job_, " already has ", Limits::nodes_max,
                                " nodes, the most there "

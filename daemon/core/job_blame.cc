@@ -29,10 +29,9 @@ void Job::BlameNode(const v1::RootCause& cause, uint32_t times) {
     return AskForChecks(node);
   }
   if (node.blames > 0) --node.blames;
-  if (!node.quarantined || node.unfit ||
-      node.blames >= limits_.blames_in_a_row) {
-    return;
-  }
+  const bool stays = node.blames >= limits_.blames_in_a_row ||
+                     node.checks_failed || Leaves(node);
+  if (!node.quarantined || stays) return;
   node.quarantined = false;
   barred_.erase(cause.node());
   node.state = StateByPhase(node);
@@ -71,10 +70,10 @@ void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
   const std::string name = node.hello.node();
   const std::string reason =
       absl::StrCat("its checks failed: ", absl::StrJoin(fatal, "; "));
+  node.checks_failed = true;
   const bool in_world =
       node.member() && (phase_ == Phase::kForming || phase_ == Phase::kRunning);
   Quarantine(node, reason);
-  node.unfit = true;
   if (!in_world) return;
   Reform(v1::REASON_CODE_QUARANTINED, absl::StrCat(name, ": ", reason), name);
 }

@@ -211,11 +211,14 @@ void Job::OnNoticeSeen(Node& node, const v1::NoticeSeen& seen) {
       seen.generation() != generation_) {
     return;
   }
+  const bool later = seen.notice() > last_notice_;
+  // As with generations: an absurd number is not believed.
+  if (later && seen.notice() - last_notice_ >= (uint64_t{1} << 32)) return;
   if (!pending_.has_value()) {
     last_notice_ = std::max(last_notice_, seen.notice());
     return AskAmidAChange();
   }
-  if (seen.notice() > last_notice_) {
+  if (later) {
     // Of this daemon's last life again: numbers go on above it.
     last_notice_ = seen.notice();
     return TellNotice();

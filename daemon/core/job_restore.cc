@@ -167,15 +167,21 @@ void Job::Await(Node& node) {
 
 // What was asked before is asked again, of each as it comes back.
 void Job::TakeUpLeaving(const v1::Notice& leaving) {
-  last_notice_ = leaving.notice();
-  if (leaving.has_end()) end_then_ = leaving.end();
+  // As with generations: an absurd number is not believed.
+  if (AdmitCount("notice", leaving.notice(), uint64_t{1} << 61).ok()) {
+    last_notice_ = leaving.notice();
+  }
+  if (leaving.has_end()) {
+    v1::End& end = end_then_.emplace();
+    end.set_exit_code(leaving.end().exit_code());
+    end.set_code(leaving.end().code());
+    end.set_reason(
+        Printable(leaving.end().reason(), Limits::stderr_tail_bytes));
+  }
   for (const std::string& name : leaving.nodes()) {
-    if (!AdmitNodeName(name).ok() || leaving_.size() >= Limits::nodes_max) {
-      continue;
-    }
     const auto at = nodes_.find(name);
-    if (at == nodes_.end() &&
-        nodes_.size() >= Limits::nodes_max + Limits::lost_names_max) {
+    if (!AdmitNodeName(name).ok() ||
+        (at == nodes_.end() && nodes_.size() >= kKnownMax)) {
       continue;
     }
     // One that has gone already is forgotten if it does not come.

@@ -1,6 +1,7 @@
 #include "daemon/journal/fold.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -10,6 +11,8 @@ absl::Status Fold(const Journal& entry, JournalState& state) {
   bool parsed = true;
   switch (entry.kind) {
     case Journal::Kind::kRunStarted:
+      // Of an earlier run nothing is left.
+      state = JournalState{.run = std::move(state.run)};
       parsed = state.settings.ParseFromString(entry.body);
       break;
     case Journal::Kind::kProposed:

@@ -118,20 +118,19 @@ CHECKS_JUSTIFIED = {
         "drawn by ourselves, never zero",
     ("client/agent/agent.cc", "CHECK_GE(now, now_);"):
         "our shell's monotonic clock",
-    ("daemon/core/job.cc", "CHECK_GE(nodes_min_, 1u);"):
-        "settings of a new job are checked at admission",
-    ("daemon/core/job.cc", "CHECK_LE(nodes_min_, nodes_max_);"):
-        "settings of a new job are checked at admission",
-    ("daemon/core/job.cc", "CHECK_LE(nodes_max_, Limits::nodes_max);"):
-        "settings of a new job are checked at admission",
-    ("daemon/core/job.cc", "CHECK(!state.end.has_value());"):
-        "jobs that have ended are sorted out before",
+    ("daemon/core/job_restore.cc", "CHECK_GE(nodes_min_, 1u);"):
+        "settings are checked at admission, a journal's by CheckJournal",
+    ("daemon/core/job_restore.cc", "CHECK_LE(nodes_min_, nodes_max_);"):
+        "settings are checked at admission, a journal's by CheckJournal",
+    ("daemon/core/job_restore.cc", "CHECK_LE(nodes_max_, Limits::nodes_max);"):
+        "settings are checked at admission, a journal's by CheckJournal",
+    ("daemon/core/job_restore.cc", "CHECK(!state.end.has_value());"):
+        "CheckJournal, which comes before, refuses a run that has ended",
     ("daemon/core/job.cc", "CHECK_GE(now, now_);"):
         "our shell's monotonic clock",
     ("daemon/core/job.cc", "CHECK_LE(barred_.size(), sessions_.size());"):
         "an invariant of ours, whatever the input was",
-    ("daemon/core/job.cc",
-     "CHECK_LE(nodes_.size(), Limits::nodes_max + Limits::lost_names_max);"):
+    ("daemon/core/job.cc", "CHECK_LE(nodes_.size(), kKnownMax);"):
         "an invariant of ours, whatever the input was",
     ("daemon/core/job.cc", "CHECK_LE(deadlines_.size(), nodes_.size());"):
         "an invariant of ours, whatever the input was",
@@ -147,6 +146,20 @@ CHECKS_JUSTIFIED = {
         "seats are given by ourselves",
     ("daemon/core/job.cc", "CHECK_EQ(world_.generation(), generation_);"):
         "both were just set by ourselves",
+    ("daemon/core/job.cc", "CHECK_LE(leaving_.size(), nodes_.size());"):
+        "only known nodes are put there, and go from both together",
+    ("daemon/core/job.cc", "CHECK_LE(checking_.size(), nodes_.size());"):
+        "only living nodes are asked, and one that parts is struck off",
+    ("daemon/core/job.cc", "CHECK_LE(silent_, nodes_.size());"):
+        "counts a flag of the members, which are known nodes",
+    ("daemon/core/job.cc", "CHECK_LE(claims_.size(), Limits::nodes_max);"):
+        "a claim beyond that is refused",
+    ("daemon/core/job_notice.cc", "CHECK(phase_ == Phase::kRunning);"):
+        "all who ask look at the phase first, which is ours",
+    ("daemon/core/job_notice.cc", "CHECK_GT(pending_->missing, 0u);"):
+        "counts the members not at the boundary; each leaves it once",
+    ("daemon/core/job_silence.cc", "CHECK_GT(silent_, 0u);"):
+        "counts a flag of ours, cleared with the count and never without",
     ("daemon/core/job_attend.cc",
      "CHECK(node.deadline == absl::InfiniteFuture());"):
         "a node that attends anew is an absent one or none: judged before",

@@ -55,6 +55,42 @@ class FullDisk(Training):
             self.assertRegex(ended.text(), state + r".*Read-only file system")
 
 
+class Replay(E2E):
+    """A run that a daemon left goes on in the simulator, through its code."""
+
+    def play(self, *words):
+        return self.stage.run([os.path.join(harness.BIN, "rollcall_sim"),
+                               *words])
+
+    def test_a_journal_of_a_run_that_was_killed(self):
+        gate = Gate(self.stage)
+        state = self.stage.path("left")
+        launcher = self.launch(
+            ["--job", "left", "--state", state, "--nodes", "2:3"],
+            ["sh", "-c", f"echo up; cat {gate.path}"])
+        worker = self.join(self.join_string(launcher), ["--name", "w1"],
+                           ["sh", "-c", f"echo up; cat {gate.path}"])
+        for process in (launcher, worker):
+            process.await_line("up")
+        family = harness.descendants(launcher.pid)
+        for pid in (launcher.pid, *family, *harness.descendants(worker.pid),
+                    worker.pid):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # It went with its parent.
+        self.stage.await_gone(family, "the launcher's processes", 10)
+        played = self.play("--journal", state, "--seeds", "1:51")
+        self.assertEqual(played.code, 0, played.text())
+        self.assertIn("50 seeds green", played.text())
+        self.assertEqual(self.play("--journal", state, "--job", "x").code, 2)
+
+    def test_a_folder_without_one(self):
+        played = self.play("--journal", self.stage.path("empty"))
+        self.assertEqual(played.code, 2)
+        self.assertIn("expected one job", played.text())
+
+
 class Journals(E2E):
     def test_one_that_is_damaged_or_foreign_is_left_as_it_is(self):
         state = self.stage.path("standing")

@@ -237,14 +237,16 @@ class Secret(Guarded):
         again = wire.chain(int(port))
         self.assertNotEqual(again[0], shown[0])
         self.assertEqual(wire.pin_of(again[-1]), wire.pin_of(shown[-1]))
-        # They believe it: what they hear is what it says of their run, of
-        # which it knows nothing.
+        # They believe it, and tell it of their run, of which it knows nothing:
+        # as both of them say the same, it goes on with that.
+        second.await_line("event=adopt")
         for agent in agents:
-            agent.await_line(r"is in run \S+ now, not")
+            agent.await_line("attending again")
         gate.open()
         for agent in agents:
-            self.assertNotEqual(agent.wait(), REFUSED)
+            self.assert_code(agent, 0)
             self.assertIsNone(agent.find("not the one that was named"))
+            self.assertIsNone(agent.find("up-g2"))
         # The same words open it to the next run.
         runs = [self.stage.start(
             [harness.ROLLCALL, "join", *words, "--nodes", "2", "--name", name,

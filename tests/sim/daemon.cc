@@ -11,7 +11,6 @@
 namespace rollcall::sim {
 namespace {
 
-constexpr char kJob[] = "demo";
 // As in daemon/server/loop: a deadline that stays where it is must not spin.
 constexpr absl::Duration kTickLeast = absl::Milliseconds(10);
 
@@ -35,7 +34,11 @@ Daemon::Daemon(World& world, Network& network, Chronicle& chronicle,
       network_(network),
       chronicle_(chronicle),
       settings_(settings),
-      clock_(clock) {}
+      clock_(clock) {
+  if (!settings.journal.has_value()) return;
+  journal_ = *settings.journal;
+  begun_ = true;
+}
 
 // --- Lives -------------------------------------------------------------------
 
@@ -62,15 +65,39 @@ void Daemon::Start() {
 }
 
 void Daemon::FoldOwn(const Journal& entry) {
+  if (entry.kind == Journal::Kind::kRunStarted) journal_.run = job_->run();
   const absl::Status folded = Fold(entry, journal_);
   CHECK(folded.ok());
 }
 
 void Daemon::MakeJob() {
+  const bool known = begun_;
   journal_ = JournalState();
   journal_.run = absl::StrCat("run", ++runs_);
-  job_.emplace(kJob, journal_.run, settings_.job, Limits(), Local());
+  if (forgotten_ == 0) {
+    job_.emplace(settings_.name, journal_.run, settings_.job, Limits(),
+                 Local());
+  } else {
+    // Its generations begin where no other run's are, so that they can be told
+    // apart by their numbers.
+    journal_.settings = settings_.job;
+    journal_.generation = forgotten_ * kGenerationsARun;
+    job_.emplace(Job::Restore(settings_.name, journal_, Limits(), Local()));
+  }
+  if (!known) job_->AllowAdoption();
   Collect(job_->Start());
+}
+
+void Daemon::LoseJournal(Nanos back_after) {
+  if (!up_ || journal_.end.has_value()) return;
+  // Who loses all memory twice cannot know what was told in between.
+  if (forgotten_ > 0) return Crash(back_after);
+  world_.Trace("daemon loses its journal");
+  Crash(back_after);
+  begun_ = false;
+  ++forgotten_;
+  journal_ = JournalState();
+  chronicle_.Forgotten();
 }
 
 void Daemon::TakeUp() {
@@ -83,7 +110,7 @@ void Daemon::TakeUp() {
   if (!checked.ok()) {
     return chronicle_.Broken(Invariant::kJournalRestores, checked.ToString());
   }
-  job_.emplace(Job::Restore(kJob, journal_, Limits(), Local()));
+  job_.emplace(Job::Restore(settings_.name, journal_, Limits(), Local()));
   chronicle_.TookUp(*job_, journal_, Local());
   std::vector<Action> actions = job_->Start();
   chronicle_.Started(actions);
@@ -295,8 +322,10 @@ void Daemon::OnHello(Session& session, SessionId id, v1::Hello& hello) {
   Attend attend;
   attend.session = id;
   attend.observed_address = hello.facts().interfaces(0).addresses(0).address();
-  attend.credential =
-      CredentialOf(job_->run(), hello.node(), hello.incarnation());
+  const std::string run = hello.run().empty() || job_->IsRun(hello.run())
+                              ? job_->run()
+                              : hello.run();
+  attend.credential = CredentialOf(run, hello.node(), hello.incarnation());
   attend.hello = std::move(hello);
   Step(attend);
 }

@@ -26,7 +26,10 @@
 namespace rollcall::sim {
 
 struct DaemonSettings {
+  std::string name;
   v1::JobSettings job;
+  // What an earlier daemon left.
+  std::optional<JournalState> journal;
   // A rollcalld, which stays and remembers; otherwise it ends with its job.
   bool standing = false;
   // How long a commit of its journal takes.
@@ -43,6 +46,8 @@ class Daemon {
 
   void Start();
   void Crash(Nanos back_after);
+  // It dies and its journal is gone, the agents' worlds are not.
+  void LoseJournal(Nanos back_after);
   // Its loop handles nothing until then.
   void Stall(Nanos until);
   void BreakJournal(Nanos until);
@@ -126,6 +131,8 @@ class Daemon {
   JournalState journal_;
   bool begun_ = false;
   uint64_t runs_ = 0;
+  // How far above all that was told a run without memory counts.
+  uint64_t forgotten_ = 0;
 
   // One life.
   bool up_ = false;

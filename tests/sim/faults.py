@@ -28,8 +28,8 @@ FAULTS = [
     ]),
     ('lease a heartbeat too long', [
         ('daemon/core/job.cc',
-         'SetDeadline(*node, now_ + limits_.lease);',
-         'SetDeadline(*node, now_ + limits_.lease + limits_.heartbeat());'),
+         '  node.lease_until = now_ + limits_.lease;\n',
+         '  node.lease_until = now_ + limits_.lease + limits_.heartbeat();\n'),
     ]),
     ('replaced incarnation accepted', [
         ('daemon/core/job_attend.cc',
@@ -81,16 +81,16 @@ FAULTS = [
          'first_prepared_ = prepared;'),
     ]),
     ('generation used again after a restart', [
-        ('daemon/core/job.cc',
+        ('daemon/core/job_restore.cc',
          'restored.generation_ = state.generation;',
          'restored.generation_ = state.seal.has_value() || !state.generation\n'
          '                             ? state.generation\n'
          '                             : state.generation - 1;'),
     ]),
     ('committed generation dropped at a restart', [
-        ('daemon/core/job.cc',
-         'if (!state.seal.has_value()) return restored;',
-         'return restored;'),
+        ('daemon/core/job_restore.cc',
+         'restored.TakeUpWorld(*world, *state.proposal, state.seal);',
+         'restored.TakeUpWorld(*world, *state.proposal, std::nullopt);'),
     ]),
     ('late loop blames its agents', [
         ('daemon/core/job.cc',
@@ -110,6 +110,38 @@ FAULTS = [
     ]),
     ('an exit between Hello and Welcome is lost', [
         ('client/agent/agent_link.cc', '  SayLateExits();\n', ''),
+    ]),
+    ('majority silence taken for death', [
+        ('daemon/core/job.cc',
+         'if (!isolated_ && MostAreSilent()) TakeItselfForCutOff();',
+         'if (false) TakeItselfForCutOff();'),
+    ]),
+    ('a drained node keeps its place', [
+        ('daemon/core/job_notice.cc',
+         'if (node.session != 0 && !barred_.contains(name)) {',
+         'if (false) {'),
+    ]),
+    ('a drain is forgotten by the next daemon', [
+        ('daemon/core/job_restore.cc',
+         'if (state.leaving.has_value()) '
+         'restored.TakeUpLeaving(*state.leaving);',
+         ''),
+    ]),
+    ('a drain costs a restart', [
+        ('daemon/core/job_notice.cc',
+         '  const bool grows = notice.kind() == v1::NOTICE_KIND_GROW;\n',
+         '  const bool grows = notice.kind() == v1::NOTICE_KIND_GROW;\n'
+         '  ++restarts_charged_;\n'),
+    ]),
+    ('the state of who is behind', [
+        ('daemon/core/job_form.cc',
+         'state.completed_step() <= source->step()',
+         'state.completed_step() >= source->step()'),
+    ]),
+    ('a notice without a bound', [
+        ('daemon/core/job_notice.cc',
+         '  pending_->until = now_ + limits_.stop_grace + limits_.lease;\n',
+         ''),
     ]),
     ('a failure is settled for ever', [
         ('daemon/core/job_end.cc',

@@ -147,8 +147,9 @@ void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
     }
   }
   const auto* said = std::get_if<Said>(&event);
-  const bool may_free = std::holds_alternative<Tick>(event) ||
-                        (said != nullptr && said->message.has_check_report());
+  const bool reports = said != nullptr && said->message.has_check_report();
+  const bool may_free = std::holds_alternative<Tick>(event) || reports;
+  bars_ += reports && job.revision() != revision_before_;
   if (may_free && job.revision() != revision_before_) FreeSeats(job, now);
   CheckLeases(job, event, now);
   if (std::holds_alternative<DrainAsked>(event)) NoteWhoLeaves(job, now);
@@ -158,17 +159,35 @@ void Chronicle::OnJournal(const Journal& entry) {
   if (end_journaled_) {
     Broken(Invariant::kJournalFirst, "an entry after the run's end");
   }
-  if (entry.kind == Journal::Kind::kProposed) {
-    if (entry.generation <= std::max(proposed_, highest_told_)) {
+  if (entry.kind == Journal::Kind::kRunStarted) {
+    adopts_ = !told_.empty();
+    return;
+  }
+  if (entry.kind == Journal::Kind::kProposed && adopts_) {
+    v1::Proposal proposal;
+    CHECK(proposal.ParseFromString(entry.body));
+    if (told_[entry.generation].world != proposal.world()) {
+      Broken(Invariant::kOneWorld, "an adopted world is none that was told");
+    }
+    const auto world = DecodeWorld(proposal.world());
+    if (world.ok()) charged_ = world->restarts_charged();
+    proposed_ = entry.generation;
+    open_ = true;
+  } else if (entry.kind == Journal::Kind::kProposed) {
+    const uint64_t before = std::max(proposed_, HighestTold(entry.generation));
+    if (entry.generation <= before) {
       Broken(Invariant::kSurvives,
              absl::StrCat("generation ", entry.generation,
-                          " is proposed; generation ",
-                          std::max(proposed_, highest_told_),
+                          " is proposed; generation ", before,
                           " was proposed or told before"));
     }
     proposed_ = entry.generation;
     open_ = true;
   } else if (entry.kind == Journal::Kind::kCommitted) {
+    if (adopts_ && told_[entry.generation].seal != entry.body) {
+      Broken(Invariant::kOneWorld, "an adopted seal is none that was told");
+    }
+    adopts_ = false;
     committed_ = entry.generation;
   } else if (entry.kind == Journal::Kind::kEnded) {
     OnGenerationEnded(entry);
@@ -181,6 +200,14 @@ void Chronicle::OnJournal(const Journal& entry) {
       Broken(Invariant::kReasons, end.ShortDebugString());
     }
   }
+}
+
+uint64_t Chronicle::HighestTold(uint64_t generation) const {
+  const uint64_t run = generation / kGenerationsARun;
+  auto at = told_.lower_bound((run + 1) * kGenerationsARun);
+  if (at == told_.begin()) return 0;
+  --at;
+  return at->first / kGenerationsARun == run ? at->first : 0;
 }
 
 void Chronicle::OnGenerationEnded(const Journal& entry) {
@@ -431,7 +458,6 @@ void Chronicle::Sent(const v1::DaemonMessage& m, const JournalState& durable) {
       Broken(Invariant::kOneWorld,
              absl::StrCat("generation ", generation, " has two worlds"));
     }
-    highest_told_ = std::max(highest_told_, generation);
   } else if (m.has_commit()) {
     const uint64_t generation = m.commit().generation();
     const bool open = durable.proposal.has_value() &&
@@ -477,9 +503,18 @@ void Chronicle::Restored(const JournalState& durable) {
       durable.proposal->generation() != seated_in_) {
     seats_.clear();
   }
-  if (durable.generation < highest_told_) {
+  if (durable.proposal.has_value()) {
+    const auto world = DecodeWorld(durable.proposal->world());
+    // Whose seat was given away by a step that never became durable.
+    for (int i = 0; world.ok() && i < world->members_size(); ++i) {
+      seats_.try_emplace(world->members(i).node(),
+                         Seat{0, world->members(i).seat()});
+    }
+  }
+  const uint64_t told = HighestTold(durable.generation);
+  if (durable.generation < told) {
     Broken(Invariant::kSurvives,
-           absl::StrCat("generation ", highest_told_,
+           absl::StrCat("generation ", told,
                         " was told, and the daemon goes on from ",
                         durable.generation));
   }
@@ -509,6 +544,14 @@ void Chronicle::DaemonDied() {
   out_.clear();
   in_.clear();
   isolated_ = false;
+}
+
+void Chronicle::Forgotten() {
+  proposed_ = committed_ = 0;
+  end_journaled_ = open_ = adopts_ = false;
+  charged_ = 0;
+  leaves_.clear();
+  seats_.clear();
 }
 
 // --- Agents
@@ -586,7 +629,7 @@ void Chronicle::Starts(LifeRecord& life, const StartRanks& start,
     Broken(Invariant::kStartedOnce, who);
   }
   life.started = generation;
-  generation_started_ = std::max(generation_started_, generation);
+  started_.insert(generation);
   const Told& told = told_[generation];
   if (EncodeWorld(start.world) != told.world ||
       start.seal.SerializeAsString() != told.seal) {
@@ -663,6 +706,8 @@ void Chronicle::AgentTicked(const LifeRecord& life, const Agent& agent,
 void Chronicle::Stepped(uint64_t generation,
                         const std::set<uint32_t>& machines) {
   for (auto at = stepped_.upper_bound(generation); at != stepped_.end(); ++at) {
+    // Runs that daemons without memory began have nothing to do with it.
+    if (at->first / kGenerationsARun != generation / kGenerationsARun) break;
     for (const uint32_t machine : machines) {
       if (!at->second.contains(machine)) continue;
       Broken(Invariant::kOneGenerationSteps,

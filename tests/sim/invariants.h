@@ -72,6 +72,9 @@ struct LifeRecord {
   bool exited = false;
 };
 
+// Runs that begin without a memory of others count from their own multiple.
+inline constexpr uint64_t kGenerationsARun = 1'000'000;
+
 class Chronicle {
  public:
   Chronicle(World& world, absl::Duration lease, absl::Duration daemon_grace)
@@ -96,6 +99,8 @@ class Chronicle {
   void TookUp(const Job& job, const JournalState& durable, absl::Time now);
   void Started(const std::vector<Action>& actions);
   void DaemonDied();
+  // And its journal with it.
+  void Forgotten();
 
   // --- Agents
   // -----------------------------------------------------------------
@@ -118,8 +123,8 @@ class Chronicle {
   // How often members were barred: they refused, were too slow or left, and
   // get no seat until they attend anew.
   uint64_t bars() const { return bars_; }
-  // The highest generation of which ranks were started, for the outcome.
-  uint64_t generation_started() const { return generation_started_; }
+  // Of how many generations ranks were started, for the outcome.
+  uint64_t generations_started() const { return started_.size(); }
 
  private:
   struct Told {
@@ -135,6 +140,8 @@ class Chronicle {
   void OnSend(const Job& job, const Send& send);
   void OnProposal(const Job& job, const v1::Proposal& proposal);
   void OnJournal(const Journal& entry);
+  // The highest that anybody was told of the same run.
+  uint64_t HighestTold(uint64_t generation) const;
   void OnGenerationEnded(const Journal& entry);
   void NoteWhoLeaves(const Job& job, absl::Time now);
   void CheckMajority(const std::string& name, absl::Time until, absl::Time now);
@@ -158,8 +165,7 @@ class Chronicle {
 
   // Of everything that was ever told to an agent.
   std::map<uint64_t, Told> told_;
-  uint64_t highest_told_ = 0;
-  uint64_t generation_started_ = 0;
+  std::set<uint64_t> started_;
   uint64_t bars_ = 0;
   std::map<uint64_t, std::pair<std::vector<std::string>, uint32_t>> minted_;
   std::map<std::string, uint64_t> ids_;
@@ -171,6 +177,8 @@ class Chronicle {
   uint64_t proposed_ = 0;   // Journaled, in the order of the actions.
   uint64_t committed_ = 0;  // The same.
   bool end_journaled_ = false;
+  // The entries of an adopted run follow.
+  bool adopts_ = false;
   struct Lease {
     std::string name;
     uint64_t incarnation;

@@ -3,6 +3,10 @@
 //   rollcall_sim --seed S [--nodes N] [--trace]   one run, step by step
 //   rollcall_sim --seeds A:B [--seconds T]        many; stops at the first that
 //                                                 breaks a promise
+//   rollcall_sim --journal FOLDER [--job ID] [--seeds A:B] [--trace]
+//                                                 runs that go on from what a
+//                                                 daemon journaled there: all
+//                                                 of its agents have died
 //   rollcall_sim --list                           the promises
 //
 // Exit status: 0: all promises held; 1: one was broken, and the command that
@@ -11,8 +15,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <map>
 #include <optional>
 #include <string>
@@ -21,6 +27,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "daemon/journal/sqlite_journal.h"
 #include "tests/sim/simulation.h"
 
 namespace rollcall::sim {
@@ -28,12 +35,13 @@ namespace {
 
 // What a core that aborts leaves behind; written where only write is safe.
 char replay[256];
+constexpr uint64_t kSeedsOfAJournal = 1000;
 
 void SetReplay(const SimulationOptions& options) {
   const std::string text = absl::StrCat(
       "replay: rollcall_sim --seed ", options.seed,
       options.nodes != 0 ? absl::StrCat(" --nodes ", options.nodes) : "",
-      " --trace\n");
+      options.journal.has_value() ? " --journal FOLDER" : "", " --trace\n");
   strncpy(replay, text.c_str(), sizeof(replay) - 1);
 }
 
@@ -47,6 +55,8 @@ struct Wanted {
   uint64_t to = 0;
   bool many = false;
   double seconds = 0;
+  std::string journal;
+  std::string job;
   SimulationOptions options;
 };
 
@@ -73,17 +83,52 @@ std::optional<Wanted> Read(const std::vector<std::string>& arguments) {
     } else if (flag == "--nodes") {
       ok = absl::SimpleAtoi(value, &wanted.options.nodes) &&
            wanted.options.nodes <= 200;
+    } else if (flag == "--journal") {
+      wanted.journal = value;
+    } else if (flag == "--job") {
+      wanted.job = value;
     } else if (flag == "--seconds") {
       ok = absl::SimpleAtod(value, &wanted.seconds);
     } else {
       ok = false;
     }
   }
+  // Of a journal alone: as many as show what chance may make of it.
+  if (!wanted.journal.empty() && wanted.to == 0) {
+    wanted.to = kSeedsOfAJournal;
+    wanted.many = true;
+  }
   return ok ? std::optional<Wanted>(wanted) : std::nullopt;
+}
+
+// The run of a production journal, through the same code that a daemon takes.
+absl::StatusOr<JournaledRun> ReadJournal(const Wanted& wanted) {
+  absl::StatusOr<StateFolder> folder = StateFolder::Open(wanted.journal);
+  if (!folder.ok()) return folder.status();
+  auto journal = SqliteJournal::Open(*std::move(folder));
+  if (!journal.ok()) return journal.status();
+  absl::StatusOr<std::vector<JournaledRun>> runs = (*journal)->LoadAll();
+  if (!runs.ok()) return runs.status();
+  std::string names;
+  for (JournaledRun& run : *runs) {
+    const bool wished =
+        wanted.job.empty() ? runs->size() == 1 : run.job == wanted.job;
+    if (!wished) {
+      absl::StrAppend(&names, names.empty() ? "" : ", ", run.job);
+      continue;
+    }
+    absl::Status fits = Job::CheckJournal(run.state);
+    if (!fits.ok()) return fits;
+    return std::move(run);
+  }
+  return absl::NotFoundError(absl::StrCat(
+      wanted.journal, ": expected one job, or one that --job names; found ",
+      names.empty() ? "none" : names));
 }
 
 int Play(Wanted wanted) {
   const auto began = std::chrono::steady_clock::now();
+  const std::clock_t cpu_began = std::clock();
   const auto passed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() -
                                          began)
@@ -121,9 +166,12 @@ int Play(Wanted wanted) {
                 end.c_str());
   }
   if (wanted.many) {
-    std::printf("%.1f s: %.0f seeds/s, %.0f events/s\n", seconds,
-                static_cast<double>(seeds) / seconds,
-                static_cast<double>(events) / seconds);
+    // Of one core's time: others may use the machine as well.
+    const double cpu = std::max(
+        static_cast<double>(std::clock() - cpu_began) / CLOCKS_PER_SEC, 1e-3);
+    std::printf("%.1f s, %.1f s of a core: %.0f seeds/s, %.0f events/s\n",
+                seconds, cpu, static_cast<double>(seeds) / cpu,
+                static_cast<double>(events) / cpu);
   }
   return 0;
 }
@@ -136,13 +184,23 @@ int Main(const std::vector<std::string>& arguments) {
     }
     return 0;
   }
-  const std::optional<Wanted> wanted = Read(arguments);
+  std::optional<Wanted> wanted = Read(arguments);
   if (!wanted.has_value()) {
     std::fprintf(stderr,
                  "usage: rollcall_sim --seed S [--nodes N] [--trace]\n"
                  "       rollcall_sim --seeds A:B [--nodes N] [--seconds T]\n"
+                 "       rollcall_sim --journal FOLDER [--job ID]\n"
                  "       rollcall_sim --list\n");
     return 2;
+  }
+  if (!wanted->journal.empty()) {
+    absl::StatusOr<JournaledRun> run = ReadJournal(*wanted);
+    if (!run.ok()) {
+      std::fprintf(stderr, "rollcall_sim: %s\n",
+                   std::string(run.status().message()).c_str());
+      return 2;
+    }
+    wanted->options.journal = *std::move(run);
   }
   signal(SIGABRT, OnAbort);
   return Play(*wanted);

@@ -21,7 +21,8 @@ Mishaps::Mishaps(World& world, Network& network, Daemon& daemon,
   for (uint64_t i = 0; i < static_cast<uint64_t>(Kind::kCount); ++i) {
     const Kind kind = static_cast<Kind>(i);
     // Those that end a run early are rarer.
-    const bool ends = kind == Kind::kStop || kind == Kind::kLeave;
+    const bool ends = kind == Kind::kStop || kind == Kind::kLeave ||
+                      kind == Kind::kDaemonForgets;
     if (chance.OneIn(ends ? 3 * many : many)) kinds_.push_back(kind);
   }
   mean_ = chance.Skewed(300 * kMilli, 12 * kSecond);
@@ -85,6 +86,8 @@ void Mishaps::Do(Kind kind) {
       return node.RefuseNext();
     case Kind::kDaemonDies:
       return daemon_.Crash(chance.Skewed(50 * kMilli, 15 * kSecond));
+    case Kind::kDaemonForgets:
+      return daemon_.LoseJournal(chance.Skewed(50 * kMilli, 5 * kSecond));
     case Kind::kJournalBreaks:
       return daemon_.BreakJournal(now + chance.Skewed(kMilli, 5 * kSecond));
     case Kind::kImpostor:

@@ -42,6 +42,7 @@ class Mishaps {
     kSlowPrepare,
     kRefusal,
     kDaemonDies,
+    kDaemonForgets,
     kJournalBreaks,
     kImpostor,
     kGhost,

@@ -36,7 +36,7 @@ void Node::Start() {
   exit_code_.reset();
   frozen_until_ = 0;
   v1::Hello hello;
-  hello.set_job("demo");
+  hello.set_job(settings_.job);
   hello.set_node(settings_.name);
   incarnation_ = world_.chance.Next() | 1;
   hello.set_incarnation(incarnation_);

@@ -25,6 +25,7 @@
 namespace rollcall::sim {
 
 struct NodeSettings {
+  std::string job;
   uint32_t number = 0;  // Among all machines; also its place in the network.
   std::string name;
   uint32_t ranks = 1;

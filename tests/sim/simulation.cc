@@ -7,9 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/core/check.h"
 #include "daemon/core/durations.h"
+#include "daemon/core/world.h"
 
 namespace rollcall::sim {
 namespace {
+
+// Of a journal's world; more would be a long wait.
+constexpr uint32_t kNodesMost = 200;
 
 void SetDuration(Nanos nanos, google::protobuf::Duration* out) {
   ToProto(absl::Nanoseconds(nanos), out);
@@ -19,8 +23,20 @@ void SetDuration(Nanos nanos, google::protobuf::Duration* out) {
 
 Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
   Plan plan;
+  plan.job = "demo";
   plan.nodes = options.nodes != 0 ? options.nodes
                                   : 1 + static_cast<uint32_t>(chance.Below(8));
+  if (options.journal.has_value()) {
+    const JournalState& state = options.journal->state;
+    plan.job = options.journal->job;
+    plan.nodes = std::min(state.settings.nodes_max(), kNodesMost);
+    if (state.proposal.has_value()) {
+      const auto world = DecodeWorld(state.proposal->world());
+      if (world.ok()) plan.world = *world;
+      plan.nodes = std::max(plan.nodes,
+                            static_cast<uint32_t>(plan.world.members_size()));
+    }
+  }
   plan.machines = plan.nodes + 1;
   v1::JobSettings& job = plan.daemon.job;
   const auto spares = static_cast<uint32_t>(chance.Below(3));
@@ -50,6 +66,17 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
               job.mutable_daemon_grace());
   SetDuration(chance.Skewed(20 * kSecond, 60 * kSecond),
               job.mutable_join_timeout());
+  if (options.journal.has_value()) {
+    // Its own sizes; the times are drawn, since they are long in earnest.
+    const v1::JobSettings& was = options.journal->state.settings;
+    job.set_nodes_min(was.nodes_min());
+    job.set_nodes_max(was.nodes_max());
+    job.set_max_restarts(was.max_restarts());
+    if (was.grow() != v1::GROW_UNSPECIFIED) job.set_grow(was.grow());
+    plan.daemon.journal = options.journal->state;
+    plan.daemon.journal->settings = job;
+  }
+  plan.daemon.name = plan.job;
   plan.join_timeout = FromProto(job.join_timeout());
   plan.daemon.standing = chance.OneIn(4);
   plan.daemon.commit_most = chance.Skewed(kMilli, 500 * kMilli);
@@ -86,20 +113,32 @@ Simulation::Simulation(const SimulationOptions& options)
       mishaps_(world_, network_, daemon_, trainer_, nodes_, plan_.calm_at) {
   std::vector<Node*> nodes;
   for (uint32_t i = 0; i < plan_.machines; ++i) {
-    NodeSettings settings;
-    settings.number = i;
-    // The last machine bears another's name; most runs never start it.
-    settings.name = absl::StrCat("n", i < plan_.nodes ? i : plan_.nodes / 2);
-    settings.ranks = 1 + static_cast<uint32_t>(world_.chance.Below(3));
-    settings.linked =
-        plan_.linked == 2 ? world_.chance.OneIn(2) : plan_.linked == 1;
-    settings.launcher = i == 0 && world_.chance.OneIn(2);
-    settings.join_timeout = plan_.join_timeout;
+    const NodeSettings settings = DrawNode(i);
     nodes_[i] = std::make_unique<Node>(world_, network_, chronicle_, trainer_,
                                        settings, DrawClock(world_.chance));
     nodes.push_back(nodes_[i].get());
   }
   trainer_.SetNodes(std::move(nodes));
+}
+
+NodeSettings Simulation::DrawNode(uint32_t number) {
+  NodeSettings settings;
+  settings.job = plan_.job;
+  settings.number = number;
+  // The last machine bears another's name; most runs never start it.
+  const uint32_t named = number < plan_.nodes ? number : plan_.nodes / 2;
+  settings.name = absl::StrCat("n", named);
+  settings.ranks = 1 + static_cast<uint32_t>(world_.chance.Below(3));
+  if (named < static_cast<uint32_t>(plan_.world.members_size())) {
+    const v1::Member& member = plan_.world.members(static_cast<int>(named));
+    settings.name = member.node();
+    settings.ranks = member.ranks();
+  }
+  settings.linked =
+      plan_.linked == 2 ? world_.chance.OneIn(2) : plan_.linked == 1;
+  settings.launcher = number == 0 && world_.chance.OneIn(2);
+  settings.join_timeout = plan_.join_timeout;
+  return settings;
 }
 
 bool Simulation::ToDaemon(StreamId stream, uint32_t node, Parcel& parcel) {
@@ -242,7 +281,7 @@ Outcome Simulation::Run() {
     outcome.end = v1::ReasonCode_Name(daemon_.end()->code());
   }
   outcome.events = world_.events();
-  outcome.generations = chronicle_.generation_started();
+  outcome.generations = chronicle_.generations_started();
   outcome.faults = mishaps_.count();
   return outcome;
 }

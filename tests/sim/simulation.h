@@ -9,9 +9,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "daemon/journal/journal.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/invariants.h"
 #include "tests/sim/mishaps.h"
@@ -27,6 +29,8 @@ struct SimulationOptions {
   // 0: drawn from the seed.
   uint32_t nodes = 0;
   bool trace = false;
+  // Goes on from it, with the nodes of its world and its settings.
+  std::optional<JournaledRun> journal;
 };
 
 struct Outcome {
@@ -40,6 +44,9 @@ struct Outcome {
 
 // All that is drawn before the first event.
 struct Plan {
+  std::string job;
+  // Of the journal's world, if there is one.
+  v1::World world;
   uint32_t nodes;
   uint32_t machines;  // More than nodes: some bear another's name.
   DaemonSettings daemon;
@@ -60,6 +67,7 @@ class Simulation : private Ends {
  private:
   static Plan Draw(Chance& chance, const SimulationOptions& options);
   static Clock DrawClock(Chance& chance);
+  NodeSettings DrawNode(uint32_t number);
 
   bool ToDaemon(StreamId stream, uint32_t node, Parcel& parcel) override;
   bool ToNode(StreamId stream, uint32_t node, Parcel& parcel) override;

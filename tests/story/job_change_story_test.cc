@@ -4,6 +4,7 @@
 
 #include <csignal>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/story/job_story.h"
 
@@ -309,6 +310,18 @@ TEST(Grow, WhoComesAfterSomebodyIsDoneStaysASpare) {
               {2.0, Exits("a", 1, 0), ""},
               {2.1, Attends("c"), ""},
               {3.1, Ticks(), ""}});
+}
+
+TEST(Grow, AWorldThatIsDoneMeanwhileIsNotBegunAnew) {
+  JobStory story("2:4");
+  story.Tell({{0.0, Attends("a"), ""},
+              {0.0, Attends("b"), ""},
+              {1.0, Ticks(), "form g1 a,b"},
+              {1.1, PreparesAll({"a", "b"}, 1), "run g1"},
+              {2.0, Attends("c"), ""},
+              {3.0, Ticks(), "notice 1 GROW"},
+              {3.1, Exits("a", 1, 0), ""},
+              {3.2, Exits("b", 1, 0), "end 0 FINISHED; end 0 FINISHED"}});
 }
 
 TEST(Grow, WhoCameWhileAWorldWasFormedIsNotForgotten) {
@@ -640,6 +653,40 @@ TEST(Silence, ManyStreamsThatBreakAtOnceAreLeftToTheLeases) {
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
 }
 
+TEST(Notice, AnAbsurdNumberIsNotBelieved) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Sees("a", ~uint64_t{0}), ""},
+      {1.1, Drains("b"), "notice 1 DRAIN b"},
+      {1.2, Sees("a", ~uint64_t{0}), ""},
+      {1.3, Drains("c"), "notice 2 PREEMPT b,c"},
+  });
+}
+
+TEST(Notice, AJournalMayHoldAnything) {
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  JournalState state = StateOf(before, true);
+  v1::Notice& leaving = state.leaving.emplace();
+  leaving.set_notice(~uint64_t{0});
+  leaving.mutable_end()->set_reason("all\x1b[31m end");
+  leaving.mutable_end()->mutable_root_cause()->set_detail("\x01");
+  leaving.add_nodes("no name");
+  for (size_t i = 0; i < Limits::nodes_max + Limits::lost_names_max; ++i) {
+    leaving.add_nodes(absl::StrCat("n", i));
+  }
+  JobStory after(Job::Restore("demo", state, Limits(), absl::UnixEpoch()),
+                 before);
+  EXPECT_TRUE(absl::StartsWith(Attends("a", 1, Holds(0, 1))(after),
+                               "notice 1 PREEMPT n0,n1,"));
+  const v1::JobStatus status = after.job().Status(after.now());
+  EXPECT_EQ(status.nodes_size(),
+            static_cast<int>(Limits::nodes_max + Limits::lost_names_max));
+  EXPECT_EQ(status.notice().end().reason(), "all?[31m end");
+  EXPECT_FALSE(status.notice().end().has_root_cause());
+}
+
 // --- A run that this daemon has no memory of ---------------------------------
 
 struct Remembered {
@@ -676,7 +723,8 @@ TEST(Adoption, OverHalfOfTheMembersBringTheSameBytes) {
   EXPECT_EQ(story.journal().at(Journal::Kind::kCommitted).generation, 1u);
   story.Tell({
       {0.5, Attends("c", 1, run.held), ""},
-      {0.6, Exits("a", 1, 3), "abort g1 RANK_EXIT; form g2 a,b,c"},
+      // Above all that the lost daemon can have proposed.
+      {0.6, Exits("a", 1, 3), "abort g1 RANK_EXIT; form g1002 a,b,c"},
   });
 }
 
@@ -731,6 +779,33 @@ TEST(Adoption, AWorldOfAnotherJobOrNodeIsNoClaim) {
       {0.0, Attends("zz", 1, run.held), "refuse zz OTHER_RUN"},
       {0.1, Attends("a", 1, garbage), "refuse a OTHER_RUN"},
   });
+}
+
+TEST(Adoption, AJobThatHasEndedBecomesNoOther) {
+  Remembered run;
+  JobStory story = Remembered::Blank();
+  story.Tell({
+      {0.0, Attends("x"), ""},
+      {0.1, Attends("a", 1, run.held), ""},
+      {0.2, StopIsAsked(3), "refuse a OTHER_RUN; end 3 STOPPED"},
+      {0.3, Attends("a", 1, run.held), "refuse a OTHER_RUN"},
+      {0.3, Attends("b", 1, run.held), "refuse b OTHER_RUN"},
+  });
+  EXPECT_EQ(story.job().run(), "run2");
+}
+
+TEST(Adoption, NothingIsDueWhileTheRestIsWaitedFor) {
+  Remembered run;
+  JobStory story = Remembered::Blank();
+  story.Tell({
+      {0.0, Attends("x"), ""},
+      {0.0, Attends("y"), ""},
+      {0.1, Attends("a", 1, run.held), ""},
+      {4.0, Beats("x"), ""},
+      {4.0, Beats("y"), ""},
+      {4.1, Ticks(), ""},
+  });
+  EXPECT_GT(story.job().NextDeadline(), story.now());
 }
 
 TEST(Adoption, AFormedWorldAdoptsNoOther) {

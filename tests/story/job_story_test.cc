@@ -5,6 +5,8 @@
 
 #include <csignal>
 
+#include "absl/strings/str_cat.h"
+
 namespace rollcall {
 namespace {
 
@@ -500,6 +502,19 @@ TEST(Ending, WhoComesAfterTheEndIsToldIt) {
       {0.4, SeesEnd("b"), ""},
       {0.5, SeesEnd("a"), "forget"},
   });
+}
+
+TEST(Ending, WhoHasHeardOfItCountsAmongThoseThatAreRemembered) {
+  JobStory story("1");
+  story.Tell({{0.0, Attends("a"), "form g1 a"},
+              {0.1, StopIsAsked(3), "end 3 STOPPED"}});
+  constexpr size_t kMost = Limits::nodes_max + Limits::lost_names_max;
+  for (size_t i = 1; i < kMost; ++i) {
+    const std::string name = absl::StrCat("n", i);
+    ASSERT_EQ(Attends(name)(story), "end 3 STOPPED");
+    ASSERT_EQ(SeesEnd(name)(story), "");
+  }
+  EXPECT_EQ(Attends("late")(story), "refuse late LIMIT");
 }
 
 TEST(Ending, LingersForTheDeafOneLeaseAtMost) {
