@@ -74,7 +74,6 @@ void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
   const bool in_world =
       node.member() && (phase_ == Phase::kForming || phase_ == Phase::kRunning);
   Quarantine(node, reason);
-  node.unfit = true;
   if (!in_world) return;
   Reform(v1::REASON_CODE_QUARANTINED, absl::StrCat(name, ": ", reason), name);
 }

@@ -198,7 +198,6 @@ void Job::Fail(int exit_code, v1::ReasonCode code, const std::string& reason) {
 
 void Job::Finish(v1::End end) {
   CHECK(phase_ != Phase::kEnded);
-  if (!claimants_.empty()) RefuseClaims();
   const bool ranks_live =
       phase_ == Phase::kRunning && end.code() != v1::REASON_CODE_FINISHED;
   end_ = std::move(end);

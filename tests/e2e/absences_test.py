@@ -152,8 +152,12 @@ CHECKS_JUSTIFIED = {
         "only living nodes are asked, and one that parts is struck off",
     ("daemon/core/job.cc", "CHECK_LE(silent_, nodes_.size());"):
         "counts a flag of the members, which are known nodes",
-    ("daemon/core/job.cc", "CHECK_LE(claims_.size(), Limits::nodes_max);"):
+    ("daemon/core/job.cc",
+     "CHECK_LE(claimants_.size(), Limits::nodes_max);"):
         "a claim beyond that is refused",
+    ("daemon/core/job.cc",
+     "CHECK_LE(claimed_.size(), Limits::claimed_worlds_max);"):
+        "a claim of one more world is refused",
     ("daemon/core/job_notice.cc", "CHECK(phase_ == Phase::kRunning);"):
         "all who ask look at the phase first, which is ours",
     ("daemon/core/job_notice.cc", "CHECK_GT(pending_->missing, 0u);"):

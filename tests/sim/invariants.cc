@@ -514,7 +514,10 @@ void Chronicle::Restored(const JournalState& durable) {
     }
   }
   const uint64_t told = HighestTold(durable.generation);
-  if (durable.generation < told) {
+  const uint64_t above = durable.leaving.has_value()
+                             ? durable.leaving->generation()
+                             : uint64_t{0};
+  if (std::max(durable.generation, above) < told) {
     Broken(Invariant::kSurvives,
            absl::StrCat("generation ", told,
                         " was told, and the daemon goes on from ",

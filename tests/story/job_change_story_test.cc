@@ -904,6 +904,24 @@ TEST(Adoption, WhoComesAndGoesIsNotWaitedForAnew) {
   });
 }
 
+TEST(Adoption, WhatTheLostDaemonMayHaveProposedOutlivesTheNextOne) {
+  Remembered run;
+  JobStory story = Remembered::Blank();
+  story.Tell({
+      {0.0, Attends("a", 1, run.held), ""},
+      {0.1, Attends("b", 1, run.held), ""},
+  });
+  JobStory after(
+      Job::Restore("demo", StateOf(story, true), Limits(), absl::UnixEpoch()),
+      story);
+  after.Tell({
+      {0.1, Attends("a", 1, Holds(0, 1)), ""},
+      {0.1, Attends("b", 1, Holds(0, 1)), ""},
+      {0.2, Attends("c", 1, Holds(0, 1)), ""},
+      {0.3, Exits("a", 1, 3), "abort g1 RANK_EXIT; form g1002 a,b,c"},
+  });
+}
+
 TEST(Adoption, AStopIsForThemToo) {
   Remembered run;
   JobStory story = Remembered::Blank();
