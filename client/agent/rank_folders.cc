@@ -43,6 +43,8 @@ void RankFolders::Begin(uint64_t generation, const RankFiles& files,
   for (const RankLife& life : waiting) kept.insert(life.generation);
   for (auto at = notice_files_.begin(); at != notice_files_.end();) {
     if (kept.contains(at->first)) {
+      // Of a notice that its ranks have come to.
+      unlink(at->second.c_str());
       ++at;
     } else {
       folder_.Remove(at->first);

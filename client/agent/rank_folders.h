@@ -25,7 +25,8 @@ class RankFolders {
   // `folder` outlives it.
   explicit RankFolders(RunFolder& folder) : folder_(folder) {}
 
-  // A generation has begun; folders that none of `waiting` knows go.
+  // A generation has begun; folders that none of `waiting` knows go, and so
+  // does what others were told in the one before.
   void Begin(uint64_t generation, const RankFiles& files,
              const std::vector<RankLife>& waiting);
 

@@ -100,6 +100,13 @@ TEST_F(RankFoldersTest, StayWhileSomebodyWhoKnowsThemLives) {
   EXPECT_TRUE(std::filesystem::exists(Of(2, "")));
 }
 
+TEST_F(RankFoldersTest, ANoticeIsOverWithItsGeneration) {
+  Begin(1, {});
+  EXPECT_TRUE(folders_.WriteNotice({}, "grow", absl::Seconds(1)).ok());
+  Begin(2, {{1, 0}});
+  EXPECT_FALSE(std::filesystem::exists(Of(1, "notice")));
+}
+
 TEST_F(RankFoldersTest, ProgressOnlyGrows) {
   Begin(1, {});
   EXPECT_FALSE(folders_.Sample().has_value());
