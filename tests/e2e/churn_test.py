@@ -111,9 +111,10 @@ class Churn(Training):
     def told(self):
         """(step, loss, generation) of all ranks in the order of their saying,
         and those of lab1's, which lives all the while."""
-        lines = sorted((at, text) for process in self.stage.processes
-                       for at, stream, text in process.lines
-                       if stream == "out")
+        # By time alone: what was read at once stays in its order.
+        lines = sorted(((at, text) for process in self.stage.processes
+                        for at, stream, text in process.lines
+                        if stream == "out"), key=lambda line: line[0])
         matches = [m for _, text in lines for m in [STEP.search(text)] if m]
         everybody = [(int(m[2]), float(m[3]), int(m[5])) for m in matches]
         return everybody, [told for told, m in zip(everybody, matches)
