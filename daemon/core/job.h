@@ -51,8 +51,7 @@ struct JournalState {
   std::optional<v1::Proposal> proposal;
   // Its seal, where it was committed.
   std::optional<v1::Seal> seal;
-  // Who is to leave and is still here, or that all are to end. The next
-  // generation is above its one, too.
+  // Who is to leave and is still here, or that all are to end.
   std::optional<v1::Notice> leaving;
   // The run has ended.
   std::optional<v1::End> end;

@@ -154,8 +154,6 @@ void Job::Adopt(const Claimed& chosen) {
       absl::StrCat("event=adopt run=", run_, " generation=", generation_,
                    " members=", world.members_size(),
                    " claims=", claims.size()));
-  // With what the lost daemon may have proposed.
-  JournalLeaving();
   TakeUpWorld(world, proposal, seal);
   Changed();
   for (const Attend& claim : claims) On(claim);

@@ -68,6 +68,7 @@ void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
                      " text=", Quoted(text)));
   }
   if (fatal.empty()) return;
+  node.unfit = true;
   const std::string name = node.hello.node();
   const std::string reason =
       absl::StrCat("its checks failed: ", absl::StrJoin(fatal, "; "));

@@ -121,8 +121,6 @@ void Job::JournalLeaving() {
   if (end_then_.has_value()) *notice.mutable_end() = *end_then_;
   // The one that will be asked for it.
   notice.set_notice(last_notice_ + 1);
-  // The next one is above it, whoever dies before that.
-  notice.set_generation(std::max(generation_, generation_seen_));
   actions_.push_back(Journal{Journal::Kind::kLeaving, generation_,
                              notice.SerializeAsString()});
 }

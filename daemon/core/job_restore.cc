@@ -174,9 +174,6 @@ void Job::TakeUpLeaving(const v1::Notice& leaving) {
   if (AdmitCount("notice", leaving.notice(), uint64_t{1} << 61).ok()) {
     last_notice_ = leaving.notice();
   }
-  if (AdmitCount("generation", leaving.generation(), uint64_t{1} << 61).ok()) {
-    generation_seen_ = std::max(generation_seen_, leaving.generation());
-  }
   if (leaving.has_end()) {
     v1::End& end = end_then_.emplace();
     end.set_exit_code(leaving.end().exit_code());

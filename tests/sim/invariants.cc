@@ -514,10 +514,7 @@ void Chronicle::Restored(const JournalState& durable) {
     }
   }
   const uint64_t told = HighestTold(durable.generation);
-  const uint64_t above = durable.leaving.has_value()
-                             ? durable.leaving->generation()
-                             : uint64_t{0};
-  if (std::max(durable.generation, above) < told) {
+  if (durable.generation < told) {
     Broken(Invariant::kSurvives,
            absl::StrCat("generation ", told,
                         " was told, and the daemon goes on from ",
