@@ -364,7 +364,9 @@ void Chronicle::CheckMajority(const std::string& name, absl::Time until,
   for (const auto& [session, lease] : leases_) {
     silent += seats_.count(lease.name) > 0 && lease.until <= now + lease_ / 2;
   }
-  if (silent * 2 <= seats_.size() || now - until >= daemon_grace_ - lease_) {
+  // A loop that is late puts off leases, and not the end of its patience: half
+  // of that is beyond any doubt.
+  if (silent * 2 <= seats_.size() || now - until >= daemon_grace_ / 2) {
     return;
   }
   Broken(
