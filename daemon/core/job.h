@@ -8,7 +8,8 @@
 //
 // Thread rule: one thread at a time; in practice the loop thread only.
 //
-// Invariants, checked after each Step:
+// What holds whatever happens is in daemon/core/invariants.h, and the simulator
+// holds it against whole runs. Of that, checked here after each Step:
 //   1. Generations only grow, and no generation is proposed twice.
 //   2. A proposal is journaled before it is sent, and so is a commit: in the
 //      returned actions the Journal stands before the Send.

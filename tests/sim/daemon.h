@@ -19,7 +19,7 @@
 
 #include "daemon/core/job.h"
 #include "daemon/journal/fold.h"
-#include "tests/sim/invariants.h"
+#include "tests/sim/chronicle.h"
 #include "tests/sim/network.h"
 #include "tests/sim/world.h"
 

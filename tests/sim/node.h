@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "client/agent/agent.h"
-#include "tests/sim/invariants.h"
+#include "tests/sim/chronicle.h"
 #include "tests/sim/network.h"
 #include "tests/sim/ranks.h"
 #include "tests/sim/trainer.h"

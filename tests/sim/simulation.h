@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "daemon/journal/journal.h"
+#include "tests/sim/chronicle.h"
 #include "tests/sim/daemon.h"
-#include "tests/sim/invariants.h"
 #include "tests/sim/mishaps.h"
 #include "tests/sim/network.h"
 #include "tests/sim/node.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "rollcall/v1/membership.pb.h"
-#include "tests/sim/invariants.h"
+#include "tests/sim/chronicle.h"
 #include "tests/sim/world.h"
 
 namespace rollcall::sim {

@@ -1,11 +1,11 @@
-// The promises of a run, each with a number, a name and one sentence, and the
-// Chronicle that holds what was seen against them, event by event.
+// Chronicle: holds what was seen of a run against its promises
+// (daemon/core/invariants.h), event by event.
 //
-// The Chronicle sees everything from outside: what the daemon was told and
+// It sees everything from outside: what the daemon was told and
 // wanted, what its journal held when it spoke, what each agent heard and did.
 // It decides nothing and changes nothing; the first broken promise ends a run.
-#ifndef ROLLCALL_TESTS_SIM_INVARIANTS_H_
-#define ROLLCALL_TESTS_SIM_INVARIANTS_H_
+#ifndef ROLLCALL_TESTS_SIM_CHRONICLE_H_
+#define ROLLCALL_TESTS_SIM_CHRONICLE_H_
 
 #include <cstdint>
 #include <map>
@@ -18,48 +18,11 @@
 #include "absl/time/time.h"
 #include "client/agent/agent.h"
 #include "daemon/core/events.h"
+#include "daemon/core/invariants.h"
 #include "daemon/core/job.h"
 #include "tests/sim/world.h"
 
 namespace rollcall::sim {
-
-enum class Invariant {
-  kOneWorld = 1,
-  kSameBytes,
-  kDense,
-  kSticky,
-  kNoOlder,
-  kFreshIds,
-  kSurvives,
-  kJournalFirst,
-  kJournalRestores,
-  kRefusedIsNothing,
-  kRetryIsNothing,
-  kReplacedIsOut,
-  kBounded,
-  kOneGenerationANode,
-  kOneGenerationSteps,
-  kPreparedMeansGone,
-  kStartedOnce,
-  kExitIsLast,
-  kLeaseHolds,
-  kNothingLeftDue,
-  kAdmitted,
-  kReasons,
-  kMajority,
-  kStateGoesOn,
-  kLeavesForGood,
-  kBudget,
-  kProgress,
-};
-
-struct InvariantRow {
-  Invariant number;
-  const char* name;
-  const char* sentence;
-};
-// All of them, by number.
-extern const std::vector<InvariantRow> kInvariants;
 
 // What a node's agent of one life has heard and done.
 struct LifeRecord {
@@ -203,4 +166,4 @@ class Chronicle {
 
 }  // namespace rollcall::sim
 
-#endif  // ROLLCALL_TESTS_SIM_INVARIANTS_H_
+#endif  // ROLLCALL_TESTS_SIM_CHRONICLE_H_

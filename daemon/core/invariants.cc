@@ -1,0 +1,76 @@
+#include "daemon/core/invariants.h"
+
+namespace rollcall {
+
+const std::vector<InvariantRow> kInvariants = {
+    {Invariant::kOneWorld, "one world",
+     "A generation has one world and one seal, whoever is told and whenever."},
+    {Invariant::kSameBytes, "same bytes",
+     "All members of a generation start from the same bytes."},
+    {Invariant::kDense, "dense",
+     "Node ranks and ranks are dense, and no node or seat is in a world "
+     "twice."},
+    {Invariant::kSticky, "sticky",
+     "Who stays a member keeps its seat from one world to the next."},
+    {Invariant::kNoOlder, "no older",
+     "Nobody acts on a generation older than one it has seen."},
+    {Invariant::kFreshIds, "fresh ids",
+     "An NCCL id and a MASTER_PORT belong to the generation that they were "
+     "made for, and to no other."},
+    {Invariant::kSurvives, "survives",
+     "No generation that anybody was told of is used again, and one that was "
+     "committed runs on, however often the daemon dies."},
+    {Invariant::kJournalFirst, "journal first",
+     "A proposal, a commit and an end are in the journal before they are "
+     "told."},
+    {Invariant::kJournalRestores, "journal restores",
+     "What a daemon journaled, the next one can go on from."},
+    {Invariant::kRefusedIsNothing, "refused is nothing",
+     "Who is refused has changed nothing."},
+    {Invariant::kRetryIsNothing, "retry is nothing",
+     "Who dials again, in the same life and with the world that runs, begins "
+     "and ends no generation."},
+    {Invariant::kReplacedIsOut, "replaced is out",
+     "An incarnation that has heard its welcome and was replaced or lost is "
+     "not let in again by the daemon that knows it."},
+    {Invariant::kBounded, "bounded",
+     "No container grows beyond what the run has names, ranks and limits "
+     "for."},
+    {Invariant::kOneGenerationANode, "one generation a node",
+     "No node has ranks of two generations at once."},
+    {Invariant::kOneGenerationSteps, "one generation steps",
+     "Once a generation has completed a step, no older one that shares a "
+     "machine with it does; one that shares none was cut off as a whole and "
+     "may go on until its lease with the daemon is noticed to be over."},
+    {Invariant::kPreparedMeansGone, "prepared means gone",
+     "Prepared is said only where no rank of an older generation lives."},
+    {Invariant::kStartedOnce, "started once",
+     "Ranks of a generation are started once in a life, after it was prepared "
+     "for and its commit was heard."},
+    {Invariant::kExitIsLast, "exit is last",
+     "An agent exits with no rank alive, and does nothing after."},
+    {Invariant::kLeaseHolds, "lease holds",
+     "Nobody is given up for silence before its lease ends, or kept after."},
+    {Invariant::kNothingLeftDue, "nothing left due",
+     "A tick does all that is due; a core that is told the time never asks "
+     "for a moment that has passed."},
+    {Invariant::kAdmitted, "admitted",
+     "What an agent says is admitted by a daemon."},
+    {Invariant::kReasons, "reasons",
+     "What ends, ends with a code and with words."},
+    {Invariant::kMajority, "majority",
+     "Silence of over half of a world is taken for the daemon's own: nobody "
+     "is given up for it before daemon_grace is over."},
+    {Invariant::kStateGoesOn, "state goes on",
+     "The source of a world's state is a living rank of it that holds the "
+     "highest step that any of them brought."},
+    {Invariant::kLeavesForGood, "leaves for good",
+     "Who was asked to leave, durably, is in no later world."},
+    {Invariant::kBudget, "budget",
+     "Only a rank's failure costs a restart, and one at a time."},
+    {Invariant::kProgress, "progress",
+     "In calm the job comes to its end, all agents hear of it, and it does "
+     "not give up while enough nodes live."},
+};
+
+}  // namespace rollcall

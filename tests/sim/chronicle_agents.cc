@@ -1,0 +1,175 @@
+// Chronicle: what agents and ranks were seen to do.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/world.h"
+#include "tests/sim/chronicle.h"
+
+namespace rollcall::sim {
+
+// --- Agents
+// -------------------------------------------------------------------
+
+void Chronicle::Hears(LifeRecord& life, const v1::DaemonMessage& m) {
+  uint64_t generation = 0;
+  if (m.has_proposal()) generation = m.proposal().generation();
+  if (m.has_abort()) generation = m.abort().generation();
+  if (m.has_commit()) {
+    generation = m.commit().generation();
+    life.committed_heard = std::max(life.committed_heard, generation);
+  }
+  life.generation_heard = std::max(life.generation_heard, generation);
+}
+
+void Chronicle::Says(LifeRecord& life, const v1::AgentMessage& m,
+                     bool ranks_live) {
+  if (life.exited) {
+    Broken(Invariant::kExitIsLast, absl::StrCat(life.name, " still speaks"));
+  }
+  if (m.has_hello()) {
+    const v1::Held& held = m.hello().held();
+    if (held.exits_size() > static_cast<int>(m.hello().ranks()) ||
+        held.world().size() + held.seal().size() >
+            Limits::held_world_bytes_max) {
+      Broken(Invariant::kBounded, absl::StrCat(life.name, " holds too much"));
+    }
+    if (m.hello().generation_seen() < life.started) {
+      Broken(Invariant::kNoOlder,
+             absl::StrCat(life.name, " forgot what it has seen"));
+    }
+  }
+  if (!m.has_prepared()) return;
+  const uint64_t generation = m.prepared().generation();
+  if (ranks_live) {
+    Broken(Invariant::kPreparedMeansGone,
+           absl::StrCat(life.name, " is prepared for ", generation));
+  }
+  if (generation < life.generation_heard) {
+    Broken(Invariant::kNoOlder,
+           absl::StrCat(life.name, " is prepared for ", generation,
+                        " and has seen ", life.generation_heard));
+  }
+  life.prepared_said = generation;
+  brought_[generation][life.name].push_back(m.prepared());
+}
+
+void Chronicle::Prepares(LifeRecord& life, const Prepare& prepare) {
+  if (prepare.world.generation() < life.generation_heard) {
+    Broken(Invariant::kNoOlder,
+           absl::StrCat(life.name, " prepares for ", prepare.world.generation(),
+                        " and has seen ", life.generation_heard));
+  }
+}
+
+void Chronicle::Minted(uint64_t generation, const std::vector<std::string>& ids,
+                       uint32_t port) {
+  for (const std::string& id : ids) ids_[id] = generation;
+  minted_[generation] = {ids, port};
+}
+
+void Chronicle::Starts(LifeRecord& life, const StartRanks& start,
+                       bool ranks_live) {
+  const uint64_t generation = start.world.generation();
+  const std::string who =
+      absl::StrCat(life.name, " starts ranks of generation ", generation);
+  if (ranks_live) Broken(Invariant::kOneGenerationANode, who);
+  if (generation < life.generation_heard) {
+    Broken(Invariant::kNoOlder,
+           absl::StrCat(who, " and has seen ", life.generation_heard));
+  }
+  if (generation != life.prepared_said || generation != life.committed_heard ||
+      generation <= life.started) {
+    Broken(Invariant::kStartedOnce, who);
+  }
+  life.started = generation;
+  started_.insert(generation);
+  const Told& told = told_[generation];
+  if (EncodeWorld(start.world) != told.world ||
+      start.seal.SerializeAsString() != told.seal) {
+    Broken(Invariant::kSameBytes, who);
+  }
+  CheckStateSource(who, start);
+  for (const std::string& id : start.seal.nccl_ids()) {
+    const auto at = ids_.find(id);
+    if (at == ids_.end() || at->second != generation) {
+      Broken(Invariant::kFreshIds, who);
+    }
+  }
+  const auto minted = minted_.find(generation);
+  if (minted == minted_.end() ||
+      minted->second.second != start.seal.master_port()) {
+    Broken(Invariant::kFreshIds,
+           absl::StrCat(who, ", port ", start.seal.master_port()));
+  }
+}
+
+// A node may have said it more than once, and not the same: the daemon takes
+// what came last before it had all.
+void Chronicle::CheckStateSource(const std::string& who,
+                                 const StartRanks& start) {
+  int64_t least = -1;
+  int64_t most = -1;
+  bool held = false;
+  const v1::StateSource& source = start.seal.state_source();
+  for (const v1::Member& member : start.world.members()) {
+    int64_t worst = INT64_MAX;
+    for (const v1::Prepared& said :
+         brought_[start.world.generation()][member.node()]) {
+      int64_t best = -1;
+      for (const v1::RankState& state : said.states()) {
+        if (!state.whole_state()) continue;
+        const auto step = static_cast<int64_t>(state.completed_step());
+        best = std::max(best, step);
+        held =
+            held || (state.completed_step() == source.step() &&
+                     member.first_rank() + state.local_rank() == source.rank());
+      }
+      most = std::max(most, best);
+      worst = std::min(worst, best);
+    }
+    if (worst != INT64_MAX) least = std::max(least, worst);
+  }
+  const auto step = static_cast<int64_t>(source.step());
+  const bool fits = start.seal.has_state_source()
+                        ? held && step >= least && step <= most
+                        : least < 0;
+  if (fits) return;
+  Broken(Invariant::kStateGoesOn,
+         absl::StrCat(who, " with ", source.ShortDebugString(), "; ", least,
+                      " to ", most, " were brought"));
+}
+
+void Chronicle::Exits(LifeRecord& life, bool ranks_live) {
+  if (ranks_live || life.exited) Broken(Invariant::kExitIsLast, life.name);
+  life.exited = true;
+}
+
+void Chronicle::AgentTicked(const LifeRecord& life, const Agent& agent,
+                            absl::Time now) {
+  if (agent.NextDeadline() > now) return;
+  Broken(
+      Invariant::kNothingLeftDue,
+      absl::StrCat("the agent of ", life.name, " asks for a moment ",
+                   absl::FormatDuration(now - agent.NextDeadline()), " ago"));
+}
+
+// --- Ranks
+// --------------------------------------------------------------------
+
+void Chronicle::Stepped(uint64_t generation,
+                        const std::set<uint32_t>& machines) {
+  for (auto at = stepped_.upper_bound(generation); at != stepped_.end(); ++at) {
+    // Runs that daemons without memory began have nothing to do with it.
+    if (at->first / kGenerationsARun != generation / kGenerationsARun) break;
+    for (const uint32_t machine : machines) {
+      if (!at->second.contains(machine)) continue;
+      Broken(Invariant::kOneGenerationSteps,
+             absl::StrCat("generation ", generation, " steps after ", at->first,
+                          " did"));
+    }
+  }
+  stepped_.emplace(generation, machines);
+}
+
+}  // namespace rollcall::sim
