@@ -1,0 +1,192 @@
+// Who is to blame, what a node's checks find, and the scene of a failure.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/story/job_story.h"
+
+namespace rollcall {
+namespace {
+
+const v1::NodeStatus& RowOf(const v1::JobStatus& status,
+                            const std::string& node) {
+  for (const v1::NodeStatus& row : status.nodes()) {
+    if (row.node() == node) return row;
+  }
+  ADD_FAILURE() << "no node " << node;
+  return status.nodes(0);
+}
+
+// --- Blame -------------------------------------------------------------------
+
+TEST(Blame, TwiceInARowIsQuarantineAndASpareTakesTheSeat) {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, Attends("c"), ""},
+      {0.3, Exits("b", 1, 3), "abort g1 RANK_EXIT; form g2 a,b"},
+      {0.4, PreparesAll({"a", "b"}, 2), "run g2"},
+      {0.5, Exits("b", 2, 3), "abort g2 RANK_EXIT; form g3 a,c"},
+  });
+  const v1::JobStatus status = story.job().Status(story.now());
+  EXPECT_EQ(RowOf(status, "b").state(), v1::NODE_STATE_QUARANTINED);
+  EXPECT_NE(RowOf(status, "b").reason(), "");
+}
+
+TEST(Blame, WithoutASpareTheBudgetDecides) {
+  JobStory story("2", 2);
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.3, Exits("b", 1, 3), "abort g1 RANK_EXIT; form g2 a,b"},
+      {0.4, PreparesAll({"a", "b"}, 2), "run g2"},
+      {0.5, Exits("b", 2, 3), "abort g2 RANK_EXIT; form g3 a,b"},
+      {0.6, PreparesAll({"a", "b"}, 3), "run g3"},
+      {0.7, Exits("b", 3, 3), "abort g3 RANK_EXIT"},
+      {0.8, Stops("a", 3), ""},
+      {0.8, Stops("b", 3), "end 3 RESTART_BUDGET"},
+  });
+}
+
+TEST(Blame, ProgressForgives) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {0.3, Exits("b", 1, 3), "abort g1 RANK_EXIT; form g2 a,b,c"},
+      {0.4, PreparesAll({"a", "b", "c"}, 2), "run g2"},
+      {0.4, Beats("a", 10), ""},
+      {0.5, Exits("b", 2, 3), "abort g2 RANK_EXIT; form g3 a,b,c"},
+  });
+}
+
+TEST(Blame, OnTheNodeThatBeganIt) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  const std::string torn = "Connection reset by peer";
+  story.Tell({
+      {0.3, Exits("a", 1, 1, 0, 0, torn),
+       "abort g1 RANK_COMMUNICATION; form g2 a,b,c"},
+      {0.4, Exits("b", 1, 0, SIGKILL), ""},
+      {0.5, PreparesAll({"a", "b", "c"}, 2), "run g2"},
+      {0.6, Exits("a", 2, 1, 0, 0, torn),
+       "abort g2 RANK_COMMUNICATION; form g3 a,b,c"},
+      {0.7, Exits("b", 2, 0, SIGKILL), ""},
+      {0.8, PreparesAll({"a", "b", "c"}, 3), "run g3"},
+      // b is to blame for two, and goes at the next occasion.
+      {0.9, Exits("c", 3, 1), "abort g3 RANK_EXIT; form g4 a,c"},
+  });
+}
+
+TEST(Checks, AFailedNodeSaysHowItIsBeforeItRunsAgain) {
+  JobStory story("2:3");
+  story.AnswersChecksItself();
+  story.Tell(ThreeRun());
+  story.Tell({
+      {0.3, Exits("b", 1, 3), "abort g1 RANK_EXIT; check; form g2 a,b,c"},
+      {0.4, PreparesAll({"a", "b", "c"}, 2), ""},
+      {0.5, Reports("b", 1, v1::CheckFinding::SEVERITY_WARNING), "run g2"},
+  });
+}
+
+TEST(Checks, WhatIsFatalIsQuarantine) {
+  JobStory story("2:3");
+  story.AnswersChecksItself();
+  story.Tell(ThreeRun());
+  story.Tell({
+      {0.3, Exits("b", 1, 3), "abort g1 RANK_EXIT; check; form g2 a,b,c"},
+      {0.5, Reports("b", 1, v1::CheckFinding::SEVERITY_FATAL),
+       "abort g2 QUARANTINED; form g3 a,c"},
+  });
+  EXPECT_EQ(RowOf(story.job().Status(story.now()), "b").state(),
+            v1::NODE_STATE_QUARANTINED);
+}
+
+TEST(Checks, WhatIsFatalStaysSoWhoeverIsToBlame) {
+  JobStory story("2:3");
+  story.AnswersChecksItself();
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Exits("b", 1, 7), "abort g1 RANK_EXIT; check; form g2 a,b,c"},
+      {1.1, Reports("b", 1, v1::CheckFinding::SEVERITY_FATAL),
+       "abort g2 QUARANTINED; form g3 a,c"},
+      // It was another one that began it; its GPUs are missing all the same.
+      {1.2, Exits("c", 1, 0, SIGKILL), "check"},
+  });
+  EXPECT_EQ(RowOf(story.job().Status(story.now()), "b").state(),
+            v1::NODE_STATE_QUARANTINED);
+}
+
+TEST(Checks, SilenceIsWaitedForTwoSeconds) {
+  JobStory story("2:3");
+  story.AnswersChecksItself();
+  story.Tell(ThreeRun());
+  story.Tell({
+      {0.3, Exits("b", 1, 3), "abort g1 RANK_EXIT; check; form g2 a,b,c"},
+      {0.4, PreparesAll({"a", "b", "c"}, 2), ""},
+      {2.2, Ticks(), ""},
+      {2.3, Ticks(), "run g2"},
+  });
+}
+
+JobStory LingeringFailure() {
+  v1::JobSettings settings;
+  settings.set_nodes_min(2);
+  settings.set_nodes_max(2);
+  settings.set_max_restarts(0);
+  settings.mutable_linger()->set_seconds(60);
+  JobStory story(Job("demo", "run1", settings, Limits(), absl::UnixEpoch()),
+                 JobStory("2"));
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      // Nobody is told to stop; the verdict comes with the lease.
+      {0.3, Exits("a", 1, 7), ""},
+      {3.0, Beats("a"), ""},
+      {3.0, Beats("b"), ""},
+      {5.3, Ticks(), "end 7 RANK_EXIT"},
+  });
+  return story;
+}
+
+TEST(Linger, TheSceneOfAFailureIsKept) {
+  JobStory story = LingeringFailure();
+  EXPECT_EQ(story.job().end()->linger().seconds(), 60);
+  story.Tell({{70.0, Ticks(), ""}, {86.0, Ticks(), "forget"}});
+}
+
+TEST(Linger, WhereALostNodeBeganItItIsNoEnd) {
+  v1::JobSettings settings;
+  settings.set_nodes_min(2);
+  settings.set_nodes_max(3);
+  settings.set_max_restarts(0);
+  settings.mutable_linger()->set_seconds(60);
+  JobStory story(Job("demo", "run1", settings, Limits(), absl::UnixEpoch()),
+                 JobStory("2"));
+  story.Tell(ThreeRun());
+  story.Tell({
+      {0.9, Breaks("c"), ""},
+      {1.0, Exits("a", 1, 7), ""},
+      {1.9, Ticks(), ""},
+      {4.0, Beats("a"), ""},
+      {4.0, Beats("b"), ""},
+      {6.0, Ticks(), "abort g1 LOST_STREAM; form g2 a,b"},
+  });
+}
+
+TEST(Linger, WhoeverStopsTheJobHasSeenTheScene) {
+  JobStory story = LingeringFailure();
+  story.Tell({{6.0, StopIsAsked(130), "end 7 RANK_EXIT"}});
+  EXPECT_TRUE(story.job().end()->now());
+  story.Tell({{6.1, StopIsAsked(130), ""}});
+}
+
+}  // namespace
+}  // namespace rollcall
