@@ -328,6 +328,8 @@ class Job {
   bool ChecksPending() const;
   void QuarantineTheBlamed();
   void Quarantine(Node& node, const std::string& reason);
+  void PardonTheBlamed();
+  void Pardon(Node& node);
   void MadeProgress();
 
   // Failing and ending (job_end.cc).

@@ -32,10 +32,7 @@ void Job::BlameNode(const v1::RootCause& cause, uint32_t times) {
   const bool stays =
       node.blames >= limits_.blames_in_a_row || node.unfit || Leaves(node);
   if (!node.quarantined || stays) return;
-  node.quarantined = false;
-  barred_.erase(cause.node());
-  node.state = StateByPhase(node);
-  node.reason.clear();
+  Pardon(node);
   if (phase_ == Phase::kRunning) grow_at_ = now_ + limits_.last_call;
 }
 
@@ -105,6 +102,38 @@ void Job::QuarantineTheBlamed() {
         node, absl::StrCat("to blame for ", node.blames, " failures in a row"));
   }
   may_quarantine_ = false;
+}
+
+// A world with a node that was to blame may fail again, for which the budget
+// counts; no world at all has failed already.
+void Job::PardonTheBlamed() {
+  std::vector<Node*> blamed;
+  for (const std::string& name : barred_) {
+    Node& node = nodes_.at(name);
+    if (node.quarantined && !node.unfit && node.session != 0 && !Leaves(node)) {
+      blamed.push_back(&node);
+    }
+  }
+  std::stable_sort(
+      blamed.begin(), blamed.end(),
+      [](const Node* a, const Node* b) { return a->blames < b->blames; });
+  for (Node* node : blamed) {
+    if (Present() >= nodes_min_) return;
+    Pardon(*node);
+    Say(Log::Level::kWarning,
+        absl::StrCat("event=pardoned node=", node->hello.node(),
+                     " blames=", node->blames,
+                     " reason=\"without it fewer than ", nodes_min_,
+                     " nodes are left\""));
+  }
+}
+
+void Job::Pardon(Node& node) {
+  node.quarantined = false;
+  barred_.erase(node.hello.node());
+  node.state = StateByPhase(node);
+  node.reason.clear();
+  Changed();
 }
 
 void Job::Quarantine(Node& node, const std::string& reason) {

@@ -38,6 +38,7 @@ void Job::MaybeForm() {
   }
   if (SeatedSuspect()) return;
   QuarantineTheBlamed();
+  if (Present() < nodes_min_) PardonTheBlamed();
   const size_t present = Present();
   if (present < nodes_min_) {
     reform_now_ = false;  // A new gathering: the last call counts again.

@@ -39,6 +39,47 @@ TEST(Blame, TwiceInARowIsQuarantineAndASpareTakesTheSeat) {
   EXPECT_NE(RowOf(status, "b").reason(), "");
 }
 
+// b is to blame twice, and c has its seat.
+JobStory SpareInTheSeatOfB() {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, Attends("c"), ""},
+      {0.3, Exits("b", 1, 3), "abort g1 RANK_EXIT; form g2 a,b"},
+      {0.4, PreparesAll({"a", "b"}, 2), "run g2"},
+      {0.5, Exits("b", 2, 3), "abort g2 RANK_EXIT; form g3 a,c"},
+      {0.6, PreparesAll({"a", "c"}, 3), "run g3"},
+  });
+  return story;
+}
+
+TEST(Blame, WhoIsNeededIsPardoned) {
+  JobStory story = SpareInTheSeatOfB();
+  story.Tell({
+      {4.0, Beats("a"), ""},
+      {4.0, Beats("b"), ""},
+      {5.7, Ticks(), "refuse c LOST; abort g3 LOST_LEASE; form g4 a,b"},
+      {5.8, PreparesAll({"a", "b"}, 4), "run g4"},
+  });
+}
+
+TEST(Blame, WhoseChecksFailedIsNeverPardoned) {
+  JobStory story("2:3");
+  story.AnswersChecksItself();
+  story.Tell(ThreeRun());
+  story.Tell({
+      {0.3, Exits("b", 1, 3), "abort g1 RANK_EXIT; check; form g2 a,b,c"},
+      {0.5, Reports("b", 1, v1::CheckFinding::SEVERITY_FATAL),
+       "abort g2 QUARANTINED; form g3 a,c"},
+      {0.6, PreparesAll({"a", "c"}, 3), "run g3"},
+      {4.0, Beats("a"), ""},
+      {4.0, Beats("b"), ""},
+      {5.7, Ticks(), "refuse c LOST; abort g3 LOST_LEASE"},
+  });
+}
+
 TEST(Blame, WithoutASpareTheBudgetDecides) {
   JobStory story("2", 2);
   story.Tell({
