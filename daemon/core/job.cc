@@ -140,6 +140,7 @@ void Job::On(const Tick& tick) {
       SetDeadline(*node, node->deadline + tick.late);
       node->lease_until += tick.late;
     }
+    if (isolated_) isolated_until_ += tick.late;
   }
   if (isolated_ && now_ >= isolated_until_) LoseTheSilent();
   while (!deadlines_.empty() && deadlines_.begin()->first <= now_) {

@@ -86,6 +86,25 @@ TEST(Silence, NobodyIsWaitedForBeyondDaemonGrace) {
                "LOST; form g2 a"}});
 }
 
+TEST(Silence, AStalledLoopIsolatesNobodyForLess) {
+  JobStory story("1:4");
+  story.Tell(FourRun());
+  for (double t = 1.5; t < 601.0; t += 1.5) {
+    story.Tell({{t, Beats("a"), ""}, {t, Ticks(), ""}});
+  }
+  EXPECT_EQ(story.job().state(), v1::JOB_STATE_ISOLATED);
+  // Of daemon_grace, 17 s went by without a chance to hear anybody.
+  story.Tell({
+      {618.0, Ticks(17), ""},
+      {618.0, Beats("a"), ""},
+      {621.0, Beats("a"), ""},
+      {622.9, Ticks(), ""},
+      {623.1, Ticks(),
+       "refuse b LOST; abort g1 LOST_LEASE; refuse c LOST; refuse d LOST; "
+       "form g2 a"},
+  });
+}
+
 TEST(Silence, AnIsolatedDaemonStillHearsThatOneWasReplaced) {
   JobStory story("2:4");
   story.Tell(FourRun());
