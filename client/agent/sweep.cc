@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,8 +28,11 @@ namespace {
 
 // An environment larger than this is not read to its end.
 constexpr size_t kEnvironBytesMost = 8 << 20;
-// How often an environment that reads as empty is read.
-constexpr int kExecTries = 4;
+// How often and how far apart one is looked at that has no environment for the
+// moment: on a busy machine a program's first pages may take their time, and so
+// may the return of a large process's memory.
+constexpr int kBareTries = 200;
+constexpr int kBarePauseMs = 1;
 // How many scans in a row must find nobody: one may miss a process that is
 // passing itself on from child to child.
 constexpr int kQuietScans = 2;
@@ -47,6 +49,8 @@ struct Stat {
   long threads = 0;
   unsigned flags = 0;
   uint64_t start_ticks = 0;
+  // Where its environment ends; 0: it has none yet, or we may not know.
+  uint64_t environment_end = 0;
   // Not from the file: it carries the marker.
   bool marked = false;
 
@@ -93,7 +97,7 @@ std::optional<Stat> ReadStat(pid_t pid) {
   int field = 3;
   const char* at = text.c_str() + name_end + 2;
   const char* const end = text.c_str() + text.size();
-  while (at < end && field <= 22) {
+  while (at < end && field <= 51) {
     const char* stop = std::find(at, end, ' ');
     const auto number = [&](auto& value) { std::from_chars(at, stop, value); };
     switch (field) {
@@ -118,6 +122,9 @@ std::optional<Stat> ReadStat(pid_t pid) {
       case 22:
         number(stat.start_ticks);
         break;
+      case 51:
+        number(stat.environment_end);
+        break;
     }
     ++field;
     at = stop + 1;
@@ -128,26 +135,38 @@ std::optional<Stat> ReadStat(pid_t pid) {
 
 using Markers = std::set<std::string>;
 
-// Whether any of the entries is in the environment; `bytes`: how long that is.
-bool ReadMarkers(pid_t pid, const Markers& markers, size_t longest,
-                 size_t* bytes) {
+// Whether any of the entries is in an environment, and what that was like.
+enum class Environment { kMarked, kOther, kEmpty, kUnreadable };
+Environment ReadEnvironment(pid_t pid, const Markers& markers, size_t longest) {
   bool found = false;
+  bool empty = true;
   // The current entry, no longer than one that differs for its length.
   std::string entry;
-  ReadPieces(absl::StrCat("/proc/", pid, "/environ"), kEnvironBytesMost,
-             [&](std::string_view piece) {
-               *bytes += piece.size();
-               for (const char c : piece) {
-                 if (c == '\0') {
-                   found |= markers.contains(entry);
-                   entry.clear();
-                 } else if (entry.size() <= longest) {
-                   entry += c;
-                 }
-               }
-               return !found;
-             });
-  return found || markers.contains(entry);
+  const bool read = ReadPieces(
+      absl::StrCat("/proc/", pid, "/environ"), kEnvironBytesMost,
+      [&](std::string_view piece) {
+        empty = false;
+        for (const char c : piece) {
+          if (c == '\0') {
+            found |= markers.contains(entry);
+            entry.clear();
+          } else if (entry.size() <= longest) {
+            entry += c;
+          }
+        }
+        return !found;
+      });
+  if (found || markers.contains(entry)) return Environment::kMarked;
+  // Without memory it is ESRCH in some kernels.
+  if (!read && errno != ESRCH) return Environment::kUnreadable;
+  return empty ? Environment::kEmpty : Environment::kOther;
+}
+
+// In the middle of an exec, or of its end, a process has none for a moment, and
+// still has its files and its children.
+bool LacksMemory(pid_t pid) {
+  const std::optional<Stat> stat = ReadStat(pid);
+  return stat && stat->Alive() && stat->environment_end == 0;
 }
 
 bool HasMarker(const Stat& process, const Markers& markers) {
@@ -158,12 +177,14 @@ bool HasMarker(const Stat& process, const Markers& markers) {
   for (const std::string& marker : markers) {
     longest = std::max(longest, marker.size());
   }
-  for (int i = 0; i < kExecTries; ++i) {
-    size_t bytes = 0;
-    if (ReadMarkers(process.pid, markers, longest, &bytes)) return true;
-    if (bytes > 0) break;
-    // In the middle of an exec it has none for a moment.
-    sched_yield();
+  bool settled = false;
+  for (int i = 0; i < kBareTries; ++i) {
+    const Environment seen = ReadEnvironment(process.pid, markers, longest);
+    if (seen != Environment::kEmpty) return seen == Environment::kMarked;
+    // What was read may be of the program before: once more, in that case.
+    if (settled) return false;
+    settled = !LacksMemory(process.pid);
+    if (!settled) poll(nullptr, 0, kBarePauseMs);
   }
   return false;
 }

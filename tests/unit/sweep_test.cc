@@ -1,6 +1,9 @@
 #include "client/agent/sweep.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,6 +63,28 @@ TEST_F(SweepTest, FindsByMarkerWhoHasLeftParentAndSession) {
   ASSERT_EQ(life_.Lines(1).size(), 1u);
   const SweepResult result = Sweep({.markers = {marker}}, kPatience);
   EXPECT_GE(result.ended, 1u);
+  EXPECT_TRUE(result.left.empty());
+  EXPECT_TRUE(life_.AllDead(0));
+}
+
+TEST_F(SweepTest, AwaitsOneThatHasBegunToEnd) {
+  const std::string marker = "ROLLCALL_SOCKET=" + folder_.path() + "/s";
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  // It holds so much memory that to give it back takes a while.
+  const pid_t pid =
+      Run("exec 9>$LIFE; echo up >&9; exec dd if=/dev/zero bs=512M count=1 1<>" +
+              pipe + " 2>/dev/null",
+          {marker});
+  ASSERT_EQ(life_.Lines(1).size(), 1u);
+  const std::string proc = "/proc/" + std::to_string(pid);
+  pollfd polled{open(pipe.c_str(), O_RDONLY | O_CLOEXEC), POLLIN, 0};
+  const Fd closed(polled.fd);
+  ASSERT_EQ(poll(&polled, 1, 60'000), 1);
+  kill(pid, SIGKILL);
+  while (!ReadFile(proc + "/environ").empty()) {
+  }
+  const SweepResult result = Sweep({.markers = {marker}}, kPatience);
   EXPECT_TRUE(result.left.empty());
   EXPECT_TRUE(life_.AllDead(0));
 }
