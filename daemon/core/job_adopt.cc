@@ -17,6 +17,8 @@ namespace {
 
 // What the lost daemon may have proposed beyond what its agents have seen.
 constexpr uint64_t kGenerationsUnseen = 1000;
+// So far below what a journal may say that the run can be taken up again.
+constexpr uint64_t kAdoptedMost = uint64_t{1} << 60;
 
 // Whether this Hello's node can be in that world of this job.
 bool Fits(const v1::World& world, const v1::Hello& hello) {
@@ -55,7 +57,7 @@ Job::Claimed* Job::ClaimedBy(const v1::Hello& hello) {
   v1::Seal seal;
   fits = fits && seal.ParseFromString(held.seal()) &&
          AdmitSeal(seal, *world).ok() &&
-         AdmitCount("generation", world->generation(), uint64_t{1} << 61).ok();
+         AdmitCount("generation", world->generation(), kAdoptedMost).ok();
   if (!fits) return nullptr;
   claimed_.push_back({held.world(), held.seal(), *std::move(world), {}});
   return &claimed_.back();

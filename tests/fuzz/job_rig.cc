@@ -36,9 +36,12 @@ void JobRig::Restart() {
   closing_.clear();
   forgotten_ = false;
   notice_least_ = 0;
-  generation_ = journal_.generation;
   revision_ = 0;
   job_.emplace(Job::Restore(kJob, journal_, Limits(), now_));
+  // Below the journal's highest where it was adopted from its members.
+  generation_ = job_->Status(now_).generation();
+  Expect(generation_ <= journal_.generation,
+         "a run goes on in a generation that was journaled");
   Carry(job_->Start());
 }
 
@@ -160,8 +163,12 @@ void JobRig::Take(const Journal& entry) {
            "a commit follows its proposal");
   }
   if (entry.kind == Journal::Kind::kProposed) {
-    Expect(entry.generation > generation_, "generations only grow");
-    generation_ = entry.generation;
+    Expect(entry.generation > journal_.generation, "generations only grow");
+    v1::Proposal proposal;
+    Expect(proposal.ParseFromString(entry.body) &&
+               proposal.generation() <= entry.generation,
+           "a proposal is journaled under its generation or a later one");
+    generation_ = proposal.generation();
   }
   Expect(Fold(entry, journal_).ok(), "what is journaled parses");
 }
