@@ -1,9 +1,6 @@
 #include "trainer/train_loop.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -41,20 +38,6 @@ absl::Span<char> Bytes(T* values, size_t count) {
   return {reinterpret_cast<char*>(values), count * sizeof(T)};
 }
 
-absl::Status CheckMemory(const TrainOptions& options, int sequences_max) {
-  // Model and optimizer's moments and the all-reduce's copy.
-  const double needed = Gpt<float>::MemoryBytes(options.model, sequences_max) +
-                        3.0 * sizeof(float) * GptLayout(options.model).size;
-  const double there =
-      double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
-  // One rank alone: that several share a machine is not looked at.
-  if (needed <= there) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrFormat(
-      "the model with %d samples a rank needs %.1f GB, this machine has %.1f "
-      "GB; lower --batch, --context or --width, or take more ranks",
-      sequences_max, needed / 1e9, there / 1e9));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(
@@ -67,30 +50,37 @@ absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(
         options.model.context + 1, ": one sample of --context ",
         options.model.context, " and the byte that follows"));
   }
+  absl::StatusOr<std::unique_ptr<Backend>> backend =
+      MakeCpuBackend(options.model, options.optimizer);
+  if (!backend.ok()) return backend.status();
   // A share of one sample is the least that any world will ask for.
-  if (absl::Status s = CheckMemory(options, 1); !s.ok()) return s;
+  if (absl::Status s = (*backend)->Reserve(1); !s.ok()) return s;
   absl::StatusOr<uint64_t> data = corpus->Fingerprint();
   if (!data.ok()) return data.status();
   return std::unique_ptr<TrainLoop>(
-      new TrainLoop(options, *std::move(corpus), *data));
+      new TrainLoop(options, *std::move(corpus), *data, *std::move(backend)));
 }
 
-TrainLoop::TrainLoop(const TrainOptions& options, Corpus corpus, uint64_t data)
+TrainLoop::TrainLoop(const TrainOptions& options, Corpus corpus, uint64_t data,
+                     std::unique_ptr<Backend> backend)
     : options_(options),
       corpus_(std::move(corpus)),
       data_(data),
       samples_(Sampler::CountSamples(corpus_.size(), options.model.context)),
       sampler_(options.seed, samples_, options.batch),
-      layout_(options.model),
-      optimizer_(options.optimizer, layout_),
-      reduced_(layout_.size + 2) {}
+      backend_(std::move(backend)) {}
 
 // --- Into a world ------------------------------------------------------------
 
 absl::Status TrainLoop::Enter(Collective& collective,
                               const std::optional<TrainSource>& source) {
   collective_ = &collective;
-  if (absl::Status s = MakeModel(collective.size()); !s.ok()) return s;
+  // Memory goes with the share of the batch, and that with the number of ranks.
+  const uint64_t share =
+      Sampler::ShareSizeMost(options_.batch, collective.size());
+  if (absl::Status s = backend_->Reserve(static_cast<int>(share)); !s.ok()) {
+    return s;
+  }
   const std::string settings = Settings(options_);
   absl::Status status =
       Agree({{"the flags differ; give every node the same",
@@ -100,42 +90,31 @@ absl::Status TrainLoop::Enter(Collective& collective,
   if (source.has_value()) {
     status = TakeOver(*source);
   } else if (!whole_ || steps_done_ != 0) {
-    Reset();
+    status = Reset();
   }
   if (!status.ok()) return status;
-  const absl::Span<const float> weights = model_->weights();
+  const absl::StatusOr<uint64_t> weights = WeightsFingerprint();
+  if (!weights.ok()) return weights.status();
   return Agree(
       {{"they are at different steps", static_cast<uint64_t>(steps_done_)},
        {"the weights differ; run the same rollcall-train on every node",
-        HashBytes(weights.data(), weights.size() * sizeof(float))}});
+        *weights}});
 }
 
-// Memory goes with the share of the batch, and that with the number of ranks.
-absl::Status TrainLoop::MakeModel(int ranks) {
-  const uint64_t share = Sampler::ShareSizeMost(options_.batch, ranks);
-  if (model_ != nullptr && share == share_most_) return absl::OkStatus();
-  if (absl::Status s = CheckMemory(options_, static_cast<int>(share));
-      !s.ok()) {
-    return s;
-  }
-  std::vector<float> weights;
-  if (model_ != nullptr) {
-    weights.assign(model_->weights().begin(), model_->weights().end());
-  }
-  model_.reset();
-  model_ =
-      std::make_unique<Gpt<float>>(options_.model, static_cast<int>(share));
-  share_most_ = share;
-  std::copy(weights.begin(), weights.end(), model_->weights().begin());
-  if (weights.empty()) Reset();
-  return absl::OkStatus();
+absl::StatusOr<uint64_t> TrainLoop::WeightsFingerprint() {
+  std::vector<float> weights(parameters());
+  absl::Status status =
+      backend_->CopyOut(StatePart::kWeights, absl::MakeSpan(weights));
+  if (!status.ok()) return status;
+  return HashBytes(weights.data(), weights.size() * sizeof(float));
 }
 
-void TrainLoop::Reset() {
-  InitializeWeights(options_.model, layout_, options_.seed, model_->weights());
-  optimizer_.Reset();
+absl::Status TrainLoop::Reset() {
+  whole_ = false;
+  if (absl::Status s = backend_->Reset(options_.seed); !s.ok()) return s;
   steps_done_ = 0;
   whole_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status TrainLoop::TakeOver(const TrainSource& source) {
@@ -145,18 +124,19 @@ absl::Status TrainLoop::TakeOver(const TrainSource& source) {
         "this rank was to give all others its state of step ", source.step,
         " and has ", whole_ ? "" : "half of ", "one of step ", steps_done_));
   }
-  AdamWState& state = optimizer_.state();
   int64_t step = steps_done_;
   whole_ = mine;
-  for (const absl::Span<char> part :
-       {Bytes(&step, 1), Bytes(&state.beta1_power, 1),
-        Bytes(&state.beta2_power, 1),
-        Bytes(model_->weights().data(), layout_.size),
-        Bytes(state.first.data(), layout_.size),
-        Bytes(state.second.data(), layout_.size)}) {
-    absl::Status status = collective_->Broadcast(part, source.rank);
+  absl::Status status = collective_->Broadcast(Bytes(&step, 1), source.rank);
+  if (!status.ok()) return status;
+  status = collective_->Broadcast(Bytes(&backend_->powers(), 1), source.rank);
+  if (!status.ok()) return status;
+  for (const StatePart part : kStateParts) {
+    const absl::Span<float> values = backend_->state(part);
+    status = collective_->Broadcast(Bytes(values.data(), values.size()),
+                                    source.rank);
     if (!status.ok()) return status;
   }
+  if (status = backend_->WeightsChanged(); !status.ok()) return status;
   steps_done_ = step;
   whole_ = true;
   return absl::OkStatus();
@@ -210,23 +190,26 @@ absl::StatusOr<StepResult> TrainLoop::Step(bool stop) {
   // Of the mean over the whole batch, so that a plain sum over ranks is exact
   // even where shares differ in size.
   const double scale = 1.0 / (double(options_.batch) * options_.model.context);
-  const double loss = model_->LossAndGradients(tokens_, targets_, scale);
-  const absl::Span<const float> gradients = model_->gradients();
-  std::copy(gradients.begin(), gradients.end(), reduced_.begin());
-  float& summed_loss = reduced_[gradients.size()];
-  float& summed_stops = reduced_[gradients.size() + 1];
-  summed_loss = static_cast<float>(loss * scale);
-  summed_stops = stop ? 1 : 0;
-  status = collective_->AllReduce(absl::MakeSpan(reduced_), Reduction::kSum);
+  const absl::Span<float> gradients = backend_->gradients();
+  status = backend_->LossAndGradients(
+      tokens_, targets_, static_cast<float>(scale), stop,
+      [&](const Bucket& bucket) {
+        return collective_->BeginSum(
+            gradients.subspan(bucket.begin, bucket.end - bucket.begin));
+      });
+  // Those that were begun end before anything else does.
+  status.Update(collective_->Wait());
   if (!status.ok()) return status;
+  const absl::StatusOr<Extras> extras = backend_->ReadExtras();
+  if (!extras.ok()) return extras.status();
 
-  result.loss = summed_loss;
-  result.boundary = summed_stops > 0;
+  result.loss = extras->loss;
+  result.boundary = extras->stops > 0;
   result.learning_rate = LearningRate(options_.learning_rate, result.step,
                                       options_.warmup, options_.steps);
-  const double norm = optimizer_.Step(
-      model_->weights(), absl::MakeConstSpan(reduced_).first(gradients.size()),
-      result.learning_rate);
+  const absl::StatusOr<double> updated = backend_->Update(result.learning_rate);
+  if (!updated.ok()) return updated.status();
+  const double norm = *updated;
   if (!std::isfinite(norm) || !std::isfinite(result.loss)) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "step %d: loss %g with a gradient of norm %g; try a lower --lr than %g "

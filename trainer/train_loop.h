@@ -1,10 +1,10 @@
 // TrainLoop: the steps of a data-parallel training, as one rank takes them.
 //
 // A step: this rank's share of the batch from the sampler, loss and gradients
-// of the mean over the whole batch, the sum of both over all ranks by one
-// all-reduce, and the same update of the same weights everywhere. Nothing is
-// updated before the sum is whole, so a step that fails is not done here, and
-// ranks of a world that ends are at most one step apart.
+// of the mean over the whole batch, the sum of both over all ranks, bucket by
+// bucket while the way back goes on, and the same update of the same weights
+// everywhere. Nothing is updated before the sum is whole, so a step that fails
+// is not done here, and ranks of a world that ends are at most one step apart.
 //
 // It outlives worlds: Enter takes it into the next one, of any size, where all
 // ranks begin with the state of one of them.
@@ -25,8 +25,7 @@
 #include "trainer/collective/collective.h"
 #include "trainer/data/corpus.h"
 #include "trainer/data/sampler.h"
-#include "trainer/model/adamw.h"
-#include "trainer/model/gpt.h"
+#include "trainer/model/backend.h"
 #include "trainer/options.h"
 
 namespace rollcall {
@@ -70,8 +69,8 @@ class TrainLoop {
   bool whole() const { return whole_; }
 
   uint64_t samples() const { return samples_; }
-  size_t parameters() const { return layout_.size; }
-  absl::Span<const float> weights() { return model_->weights(); }
+  size_t parameters() const { return backend_->layout().size; }
+  Backend& backend() { return *backend_; }
 
  private:
   // Something that must be equal on all ranks.
@@ -80,12 +79,13 @@ class TrainLoop {
     uint64_t value;
   };
 
-  TrainLoop(const TrainOptions& options, Corpus corpus, uint64_t data);
+  TrainLoop(const TrainOptions& options, Corpus corpus, uint64_t data,
+            std::unique_ptr<Backend> backend);
 
-  absl::Status MakeModel(int ranks);
-  void Reset();
+  absl::Status Reset();
   absl::Status TakeOver(const TrainSource& source);
   absl::Status Agree(const std::vector<Fingerprint>& fingerprints);
+  absl::StatusOr<uint64_t> WeightsFingerprint();
   absl::Status LoadShare(int64_t step);
 
   const TrainOptions options_;
@@ -93,17 +93,11 @@ class TrainLoop {
   const uint64_t data_;  // Its fingerprint.
   const uint64_t samples_;
   const Sampler sampler_;
-  const GptLayout layout_;
-  std::unique_ptr<Gpt<float>> model_;
-  uint64_t share_most_ = 0;  // Samples that the model has memory for.
-  AdamW optimizer_;
+  const std::unique_ptr<Backend> backend_;
   Collective* collective_ = nullptr;
   int64_t steps_done_ = 0;
   bool whole_ = false;
-  std::vector<uint8_t> tokens_, targets_;
-  // The gradients, the loss, and how many ranks were told to stop: one
-  // all-reduce takes all.
-  std::vector<float> reduced_;
+  std::vector<Token> tokens_, targets_;
 };
 
 }  // namespace rollcall

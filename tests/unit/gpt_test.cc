@@ -27,7 +27,7 @@ void ExpectNear(const Doubles& got, const Doubles& expect, double tolerance) {
 TEST(Layers, EmbedAddsTokenAndPosition) {
   const Doubles tokens = {1, 2, 3, 4, 5, 6};  // Three tokens of width 2.
   const Doubles positions = {10, 20, 30, 40};
-  const uint8_t ids[] = {2, 0, 0, 1};  // Two sequences of two.
+  const Token ids[] = {2, 0, 0, 1};  // Two sequences of two.
   Doubles out(8);
   EmbedForward(out.data(), ids, tokens.data(), positions.data(), 4, 2, 2);
   ExpectNear(out, {15, 26, 31, 42, 11, 22, 33, 44}, 0);
@@ -64,7 +64,7 @@ TEST(Layers, GeluAsTabled) {
 TEST(Layers, CrossEntropyAndItsGradient) {
   const double e = std::exp(1.0);
   Doubles logits = {0, 0, 1000, 1000, 1, 0};
-  const uint8_t targets[] = {0, 1, 1};
+  const Token targets[] = {0, 1, 1};
   const double loss = CrossEntropy(logits.data(), targets, 0.5, 3, 2);
   EXPECT_NEAR(loss, 2 * std::log(2.0) + std::log(1 + e), 1e-12);
   ExpectNear(
@@ -94,15 +94,15 @@ GptConfig Tiny() {
 }
 
 struct Batch {
-  std::vector<uint8_t> tokens, targets;
+  std::vector<Token> tokens, targets;
 };
 
 Batch RandomBatch(int size, uint64_t seed) {
   Random random(seed);
   Batch batch;
   for (int i = 0; i < size; ++i) {
-    batch.tokens.push_back(random.Next());
-    batch.targets.push_back(random.Next());
+    batch.tokens.push_back(random.Next() % 256);
+    batch.targets.push_back(random.Next() % 256);
   }
   return batch;
 }
@@ -168,12 +168,12 @@ TEST(Gpt, LooksAtNoLaterByte) {
   Batch batch = RandomBatch(5, 3);
   // With the last input changed, only the last position's loss may change: so
   // the sum must change as much as that one does, whatever the others' targets.
-  const auto change = [&](const std::vector<uint8_t>& targets) {
+  const auto change = [&](const std::vector<Token>& targets) {
     Batch other = batch;
     other.tokens[4] ^= 1;
     return gpt.Loss(other.tokens, targets) - gpt.Loss(batch.tokens, targets);
   };
-  std::vector<uint8_t> others = {9, 8, 7, 6, batch.targets[4]};
+  std::vector<Token> others = {9, 8, 7, 6, batch.targets[4]};
   EXPECT_NEAR(change(batch.targets), change(others), 1e-12);
   EXPECT_GT(std::abs(change(others)), 1e-6);
 }

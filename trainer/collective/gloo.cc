@@ -1,11 +1,13 @@
 #include "trainer/collective/gloo.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "trainer/collective/gloo_ring.h"
+#include "trainer/collective/sum_queue.h"
 
 namespace rollcall {
 namespace {
@@ -13,9 +15,9 @@ namespace {
 // A broadcast goes round in pieces, so that all links are busy at once.
 constexpr size_t kPieceBytes = 256 << 10;
 
-absl::Span<char> Bytes(absl::Span<float> values) {
-  return {reinterpret_cast<char*>(values.data()),
-          values.size() * sizeof(float)};
+template <typename T>
+absl::Span<char> Bytes(absl::Span<T> values) {
+  return {reinterpret_cast<char*>(values.data()), values.size() * sizeof(T)};
 }
 
 void Reduce(absl::Span<const float> from, Reduction reduction,
@@ -32,42 +34,36 @@ void Reduce(absl::Span<const float> from, Reduction reduction,
 class GlooCollective final : public Collective {
  public:
   GlooCollective(GlooOptions options, std::shared_ptr<GlooRing> ring)
-      : options_(std::move(options)), ring_(std::move(ring)) {}
+      : options_(std::move(options)),
+        ring_(std::move(ring)),
+        summing_([this](absl::Span<float> values) { return Sum(values); }) {}
   ~GlooCollective() override {
     if (options_.interruption) options_.interruption->Wakes(nullptr);
+    // What was begun and not waited for is wanted no more.
+    ring_->Interrupt();
   }
 
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
+  std::string transport() const override { return "Socket"; }
+  CollectiveSeen seen() const override { return {entered_, left_}; }
 
-  // Chunk by chunk round the ring: each is reduced once, by one rank after the
-  // other, and what the last of them has is passed on. So all get equal bits.
+  absl::Status BeginSum(absl::Span<float> values) override {
+    return summing_.Begin(values);
+  }
+  absl::Status Wait() override { return summing_.Wait(); }
+
+  // Each chunk is reduced once, by one rank after the other, and what the last
+  // of them has is passed on. So all get equal bits.
   absl::Status AllReduce(absl::Span<float> values,
                          Reduction reduction) override {
-    ++sequence_;
-    const int n = size();
-    incoming_.resize(values.size() / n + 1);
-    for (int step = 0; step < n - 1; ++step) {
-      const absl::Span<float> out = Chunk(values, rank() - step);
-      const absl::Span<float> mine = Chunk(values, rank() - step - 1);
-      const absl::Span<float> in = absl::MakeSpan(incoming_).first(mine.size());
-      if (absl::Status s = ring_->Pass(Bytes(out), Bytes(in)); !s.ok()) {
-        return Named(s, "all-reduce", values.size() * sizeof(float));
-      }
-      Reduce(in, reduction, mine);
-    }
-    for (int step = 0; step < n - 1; ++step) {
-      const absl::Span<float> out = Chunk(values, rank() + 1 - step);
-      const absl::Span<float> in = Chunk(values, rank() - step);
-      if (absl::Status s = ring_->Pass(Bytes(out), Bytes(in)); !s.ok()) {
-        return Named(s, "all-reduce", values.size() * sizeof(float));
-      }
-    }
-    return absl::OkStatus();
+    if (absl::Status s = Wait(); !s.ok()) return s;
+    return ReduceAll(values, reduction);
   }
 
   absl::Status Broadcast(absl::Span<char> bytes, int root) override {
-    ++sequence_;
+    if (absl::Status s = Wait(); !s.ok()) return s;
+    Enter();
     // How far from the root on the way round.
     const int distance = (rank() - root + size()) % size();
     const bool receives = distance > 0, sends = distance < size() - 1;
@@ -83,35 +79,121 @@ class GlooCollective final : public Collective {
       if (!s.ok()) return Named(s, "broadcast", bytes.size());
       out = receives && sends ? piece : absl::Span<char>();
     }
-    return absl::OkStatus();
+    return Leave();
+  }
+
+  absl::Status AllGather(absl::Span<const char> mine,
+                         absl::Span<char> all) override {
+    if (absl::Status s = Wait(); !s.ok()) return s;
+    Enter();
+    std::copy(mine.begin(), mine.end(), Chunk(all, rank()).begin());
+    if (absl::Status s = PassRound(all, rank()); !s.ok()) {
+      return Named(s, "all-gather", all.size());
+    }
+    return Leave();
+  }
+
+  absl::Status ReduceScatter(absl::Span<float> all,
+                             absl::Span<float> mine) override {
+    if (absl::Status s = Wait(); !s.ok()) return s;
+    Enter();
+    if (absl::Status s = ReduceRound(all, Reduction::kSum, rank()); !s.ok()) {
+      return Named(s, "reduce-scatter", all.size() * sizeof(float));
+    }
+    const absl::Span<float> whole = Chunk(all, rank());
+    std::copy(whole.begin(), whole.end(), mine.begin());
+    return Leave();
+  }
+
+  absl::Status SendReceive(absl::Span<const char> out,
+                           absl::Span<char> in) override {
+    if (absl::Status s = Wait(); !s.ok()) return s;
+    Enter();
+    if (absl::Status s = ring_->Pass(out, in); !s.ok()) {
+      return Named(s, "send and receive", out.size());
+    }
+    return Leave();
   }
 
   absl::Status Finish() override {
+    if (absl::Status s = Wait(); !s.ok()) return s;
     // By the exchange, not by Gloo: a barrier over the connections would leave
     // its own last messages open to being cut off.
     return options_.exchange("gloo/finish", "").status();
   }
 
  private:
+  absl::Status Sum(absl::Span<float> values) {
+    return ReduceAll(values, Reduction::kSum);
+  }
+
+  absl::Status ReduceAll(absl::Span<float> values, Reduction reduction) {
+    Enter();
+    absl::Status status = ReduceRound(values, reduction, rank() + 1);
+    if (status.ok()) status = PassRound(values, rank() + 1);
+    if (!status.ok()) {
+      return Named(status, "all-reduce", values.size() * sizeof(float));
+    }
+    return Leave();
+  }
+
+  // Chunk by chunk round the ring, each adding its own; in the end this rank
+  // has chunk `last` of all of them.
+  absl::Status ReduceRound(absl::Span<float> values, Reduction reduction,
+                           int last) {
+    incoming_.resize(values.size() / size() + 1);
+    for (int step = 1; step < size(); ++step) {
+      const absl::Span<float> out = Chunk(values, last - step);
+      const absl::Span<float> mine = Chunk(values, last - step - 1);
+      const absl::Span<float> in = absl::MakeSpan(incoming_).first(mine.size());
+      if (absl::Status s = ring_->Pass(Bytes(out), Bytes(in)); !s.ok()) {
+        return s;
+      }
+      Reduce(in, reduction, mine);
+    }
+    return absl::OkStatus();
+  }
+
+  // Chunk by chunk round the ring, beginning with chunk `first`, which this
+  // rank has whole.
+  template <typename T>
+  absl::Status PassRound(absl::Span<T> values, int first) {
+    for (int step = 0; step < size() - 1; ++step) {
+      absl::Status s = ring_->Pass(Bytes(Chunk(values, first - step)),
+                                   Bytes(Chunk(values, first - step - 1)));
+      if (!s.ok()) return s;
+    }
+    return absl::OkStatus();
+  }
+
   // Chunk `which`, counted round the ring.
-  absl::Span<float> Chunk(absl::Span<float> values, int which) const {
+  template <typename T>
+  absl::Span<T> Chunk(absl::Span<T> values, int which) const {
     const size_t n = size();
     const size_t at = (which % size() + size()) % size();
     const size_t begin = values.size() * at / n;
     return values.subspan(begin, values.size() * (at + 1) / n - begin);
   }
 
+  void Enter() { ++entered_; }
+  absl::Status Leave() {
+    left_ = entered_.load();
+    return absl::OkStatus();
+  }
+
   absl::Status Named(const absl::Status& status, const char* what,
                      size_t bytes) const {
     return absl::Status(status.code(),
-                        absl::StrCat(what, " ", sequence_, " of ", bytes,
+                        absl::StrCat(what, " ", entered_.load(), " of ", bytes,
                                      " bytes: ", status.message()));
   }
 
   const GlooOptions options_;
   const std::shared_ptr<GlooRing> ring_;
   std::vector<float> incoming_;
-  uint64_t sequence_ = 0;
+  std::atomic<uint64_t> entered_{0};
+  std::atomic<uint64_t> left_{0};
+  SumQueue summing_;  // The last: its thread uses all of the above.
 };
 
 }  // namespace

@@ -30,7 +30,7 @@ AdamW::AdamW(const AdamWConfig& config, const GptLayout& layout)
 void AdamW::Reset() {
   std::fill(state_.first.begin(), state_.first.end(), 0.0f);
   std::fill(state_.second.begin(), state_.second.end(), 0.0f);
-  state_.beta1_power = state_.beta2_power = 1;
+  state_.powers = AdamWPowers();
 }
 
 double AdamW::Step(absl::Span<float> weights, absl::Span<const float> gradients,
@@ -46,10 +46,10 @@ double AdamW::Step(absl::Span<float> weights, absl::Span<const float> gradients,
 
   const float shrink =
       norm > config_.clip ? static_cast<float>(config_.clip / norm) : 1.0f;
-  state_.beta1_power *= config_.beta1;
-  state_.beta2_power *= config_.beta2;
-  const float bias1 = static_cast<float>(1 / (1 - state_.beta1_power));
-  const float bias2 = static_cast<float>(1 / (1 - state_.beta2_power));
+  state_.powers.beta1 *= config_.beta1;
+  state_.powers.beta2 *= config_.beta2;
+  const float bias1 = static_cast<float>(1 / (1 - state_.powers.beta1));
+  const float bias2 = static_cast<float>(1 / (1 - state_.powers.beta2));
   for (const Tensor& tensor : tensors_) {
     const float keep =
         tensor.decays() ? 1 - learning_rate * config_.weight_decay : 1.0f;

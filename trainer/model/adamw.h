@@ -22,12 +22,16 @@ struct AdamWConfig {
   float clip = 1.0f;          // Gradients' norm is held at this.
 };
 
+// beta to the number of steps taken, by repeated products: std::pow may differ
+// in the last bit between machines.
+struct AdamWPowers {
+  double beta1 = 1, beta2 = 1;
+};
+
 // What the optimizer carries from step to step.
 struct AdamWState {
   std::vector<float> first, second;  // The running moments.
-  // beta to the number of steps taken, by repeated products: std::pow may
-  // differ in the last bit between machines.
-  double beta1_power = 1, beta2_power = 1;
+  AdamWPowers powers;
 };
 
 class AdamW {

@@ -9,12 +9,12 @@
 namespace rollcall {
 
 template <typename T>
-Gpt<T>::Gpt(const GptConfig& config, int sequences_max)
+Gpt<T>::Gpt(const GptConfig& config, int sequences_max, size_t behind)
     : config_(config),
       layout_(config),
       rows_max_(sequences_max * config.context),
       weights_(layout_.size),
-      gradients_(layout_.size),
+      gradients_(layout_.size + behind),
       blocks_(config.layers) {
   CHECK(config.Validate().ok());
   const size_t rows = rows_max_;
@@ -36,7 +36,7 @@ Gpt<T>::Gpt(const GptConfig& config, int sequences_max)
   }
   mean_.resize(rows);
   deviation_.resize(rows);
-  logits_.resize(rows * GptConfig::kVocabulary);
+  logits_.resize(rows * config_.vocabulary);
   dwide_.resize(4 * narrow);
   dscores_.resize(size_t(config.context) * config.context);
 }
@@ -45,17 +45,17 @@ template <typename T>
 double Gpt<T>::MemoryBytes(const GptConfig& config, int sequences_max) {
   const double c = config.width;
   const double rows = double(sequences_max) * config.context;
-  const double weights = c * (GptConfig::kVocabulary + config.context) +
-                         12 * c * c * config.layers;
+  const double weights =
+      c * (config.vocabulary + config.context) + 12 * c * c * config.layers;
   const double block = 20 * c + double(config.heads) * config.context;
-  const double head = 9 * c + GptConfig::kVocabulary;
+  const double head = 9 * c + config.vocabulary;
   return sizeof(T) * (2 * weights + rows * (config.layers * block + head) +
                       double(config.context) * config.context);
 }
 
 template <typename T>
-int Gpt<T>::Rows(absl::Span<const uint8_t> tokens,
-                 absl::Span<const uint8_t> targets) const {
+int Gpt<T>::Rows(absl::Span<const Token> tokens,
+                 absl::Span<const Token> targets) const {
   CHECK_EQ(tokens.size(), targets.size());
   CHECK_LE(tokens.size(), static_cast<size_t>(rows_max_));
   CHECK_EQ(tokens.size() % config_.context, 0u);
@@ -63,29 +63,35 @@ int Gpt<T>::Rows(absl::Span<const uint8_t> tokens,
 }
 
 template <typename T>
-double Gpt<T>::Loss(absl::Span<const uint8_t> tokens,
-                    absl::Span<const uint8_t> targets) {
+double Gpt<T>::Loss(absl::Span<const Token> tokens,
+                    absl::Span<const Token> targets) {
   const int rows = Rows(tokens, targets);
   Forward(tokens.data(), rows);
   return CrossEntropy(logits_.data(), targets.data(), T(0), rows,
-                      GptConfig::kVocabulary);
+                      config_.vocabulary);
 }
 
 template <typename T>
-double Gpt<T>::LossAndGradients(absl::Span<const uint8_t> tokens,
-                                absl::Span<const uint8_t> targets, T scale) {
+double Gpt<T>::LossAndGradients(absl::Span<const Token> tokens,
+                                absl::Span<const Token> targets, T scale,
+                                const Watch& watch) {
   const int rows = Rows(tokens, targets);
   std::fill(gradients_.begin(), gradients_.end(), T(0));
-  if (rows == 0) return 0;
+  if (rows == 0) {
+    if (watch.on_way_back) watch.on_way_back(0);
+    if (watch.block_done) watch.block_done(0);
+    return 0;
+  }
   Forward(tokens.data(), rows);
   const double loss = CrossEntropy(logits_.data(), targets.data(), scale, rows,
-                                   GptConfig::kVocabulary);
-  Backward(tokens.data(), rows);
+                                   config_.vocabulary);
+  if (watch.on_way_back) watch.on_way_back(loss);
+  Backward(tokens.data(), rows, watch);
   return loss;
 }
 
 template <typename T>
-void Gpt<T>::Forward(const uint8_t* tokens, int rows) {
+void Gpt<T>::Forward(const Token* tokens, int rows) {
   const int c = config_.width;
   EmbedForward(embedded_.data(), tokens, W(layout_.token_table),
                W(layout_.position_table), rows, config_.context, c);
@@ -96,9 +102,9 @@ void Gpt<T>::Forward(const uint8_t* tokens, int rows) {
   }
   LayerNormForward(norm_.data(), mean_.data(), deviation_.data(), x,
                    W(layout_.norm_gain), W(layout_.norm_bias), rows, c);
-  Gemm(Transpose::kNo, Transpose::kYes, rows, GptConfig::kVocabulary, c, T(1),
+  Gemm(Transpose::kNo, Transpose::kYes, rows, config_.vocabulary, c, T(1),
        norm_.data(), c, W(layout_.token_table), c, T(0), logits_.data(),
-       GptConfig::kVocabulary);
+       config_.vocabulary);
 }
 
 template <typename T>
@@ -128,9 +134,9 @@ void Gpt<T>::ForwardBlock(const BlockLayout& at, const T* in, Block& b,
 }
 
 template <typename T>
-void Gpt<T>::Backward(const uint8_t* tokens, int rows) {
+void Gpt<T>::Backward(const Token* tokens, int rows, const Watch& watch) {
   const int c = config_.width;
-  const int v = GptConfig::kVocabulary;
+  const int v = config_.vocabulary;
   // The output matrix is the token table: its gradient has two parts.
   Gemm(Transpose::kNo, Transpose::kNo, rows, c, v, T(1), logits_.data(), v,
        W(layout_.token_table), c, T(0), dnarrow_.data(), c);
@@ -144,6 +150,7 @@ void Gpt<T>::Backward(const uint8_t* tokens, int rows) {
   for (int i = config_.layers - 1; i >= 0; --i) {
     const T* in = i > 0 ? blocks_[i - 1].out.data() : embedded_.data();
     BackwardBlock(layout_.blocks[i], in, blocks_[i], rows);
+    if (watch.block_done) watch.block_done(i);
   }
   EmbedBackward(G(layout_.token_table), G(layout_.position_table), tokens,
                 dresidual_.data(), rows, config_.context, c);

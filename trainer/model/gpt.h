@@ -1,4 +1,4 @@
-// Gpt: a byte-level GPT on the CPU: weights, gradients, and the way from tokens
+// Gpt: a GPT on the CPU: weights, gradients, and the way from tokens
 // to both loss and gradients.
 //
 // Pre-norm blocks, GELU by tanh, learned positions, the output matrix tied to
@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -22,8 +23,8 @@ template <typename T>
 class Gpt {
  public:
   // `config` must be valid. Takes memory for batches of up to `sequences_max`
-  // sequences: MemoryBytes of it.
-  Gpt(const GptConfig& config, int sequences_max);
+  // sequences: MemoryBytes of it. `behind`: values behind the gradients.
+  Gpt(const GptConfig& config, int sequences_max, size_t behind = 0);
 
   // In double, since a careless configuration exceeds every integer.
   static double MemoryBytes(const GptConfig& config, int sequences_max);
@@ -31,16 +32,26 @@ class Gpt {
   const GptConfig& config() const { return config_; }
   const GptLayout& layout() const { return layout_; }
   absl::Span<T> weights() { return absl::MakeSpan(weights_); }
-  absl::Span<const T> gradients() const { return gradients_; }
+  // Of layout().size values, and `behind` more that are the caller's.
+  absl::Span<T> gradients() { return absl::MakeSpan(gradients_); }
 
-  // The loss of each position's next byte, summed over `tokens`, which holds
-  // whole sequences of `context` bytes; `targets` are the bytes that follow.
-  double Loss(absl::Span<const uint8_t> tokens,
-              absl::Span<const uint8_t> targets);
+  // The loss of each position's next token, summed over `tokens`, which holds
+  // whole sequences of `context`; `targets` are the tokens that follow. All are
+  // below the vocabulary.
+  double Loss(absl::Span<const Token> tokens, absl::Span<const Token> targets);
 
   // The same, and leaves d(scale * that sum)/d(weights) in gradients().
-  double LossAndGradients(absl::Span<const uint8_t> tokens,
-                          absl::Span<const uint8_t> targets, T scale);
+  // `on_way_back` is called with the loss before the way back begins, and
+  // `block_done` with i when no more is added to block i's gradients or to
+  // those of later ones and of the last norm; i = 0 comes before those of the
+  // tables.
+  struct Watch {
+    std::function<void(double loss)> on_way_back;
+    std::function<void(int block)> block_done;
+  };
+  double LossAndGradients(absl::Span<const Token> tokens,
+                          absl::Span<const Token> targets, T scale,
+                          const Watch& watch = Watch());
 
  private:
   // What one block keeps of its way forward; `rows` x the width named.
@@ -55,11 +66,11 @@ class Gpt {
     std::vector<T> out;                       // width
   };
 
-  int Rows(absl::Span<const uint8_t> tokens,
-           absl::Span<const uint8_t> targets) const;
-  void Forward(const uint8_t* tokens, int rows);
+  int Rows(absl::Span<const Token> tokens,
+           absl::Span<const Token> targets) const;
+  void Forward(const Token* tokens, int rows);
   void ForwardBlock(const BlockLayout& at, const T* in, Block& block, int rows);
-  void Backward(const uint8_t* tokens, int rows);
+  void Backward(const Token* tokens, int rows, const Watch& watch);
   void BackwardBlock(const BlockLayout& at, const T* in, Block& block,
                      int rows);
   const T* W(size_t offset) const { return weights_.data() + offset; }

@@ -14,7 +14,7 @@ constexpr Transpose kYes = Transpose::kYes;
 }  // namespace
 
 template <typename T>
-void EmbedForward(T* out, const uint8_t* tokens, const T* token_table,
+void EmbedForward(T* out, const Token* tokens, const T* token_table,
                   const T* position_table, int64_t rows, int64_t context,
                   int64_t width) {
   for (int64_t r = 0; r < rows; ++r) {
@@ -26,7 +26,7 @@ void EmbedForward(T* out, const uint8_t* tokens, const T* token_table,
 }
 
 template <typename T>
-void EmbedBackward(T* dtoken_table, T* dposition_table, const uint8_t* tokens,
+void EmbedBackward(T* dtoken_table, T* dposition_table, const Token* tokens,
                    const T* dout, int64_t rows, int64_t context,
                    int64_t width) {
   for (int64_t r = 0; r < rows; ++r) {
@@ -212,7 +212,7 @@ void AttentionBackward(T* dqkv, T* scratch, const T* dout, const T* qkv,
 }
 
 template <typename T>
-double CrossEntropy(T* logits, const uint8_t* targets, T scale, int64_t rows,
+double CrossEntropy(T* logits, const Token* targets, T scale, int64_t rows,
                     int64_t vocabulary) {
   double loss = 0;
   for (int64_t r = 0; r < rows; ++r) {
@@ -233,9 +233,9 @@ double CrossEntropy(T* logits, const uint8_t* targets, T scale, int64_t rows,
 }
 
 #define ROLLCALL_INSTANCES(T)                                                  \
-  template void EmbedForward<T>(T*, const uint8_t*, const T*, const T*,        \
-                                int64_t, int64_t, int64_t);                    \
-  template void EmbedBackward<T>(T*, T*, const uint8_t*, const T*, int64_t,    \
+  template void EmbedForward<T>(T*, const Token*, const T*, const T*, int64_t, \
+                                int64_t, int64_t);                             \
+  template void EmbedBackward<T>(T*, T*, const Token*, const T*, int64_t,      \
                                  int64_t, int64_t);                            \
   template void LayerNormForward<T>(T*, T*, T*, const T*, const T*, const T*,  \
                                     int64_t, int64_t);                         \
@@ -251,7 +251,7 @@ double CrossEntropy(T* logits, const uint8_t* targets, T scale, int64_t rows,
                                     int64_t, int64_t);                         \
   template void AttentionBackward<T>(T*, T*, const T*, const T*, const T*,     \
                                      int64_t, int64_t, int64_t, int64_t);      \
-  template double CrossEntropy<T>(T*, const uint8_t*, T, int64_t, int64_t);
+  template double CrossEntropy<T>(T*, const Token*, T, int64_t, int64_t);
 
 ROLLCALL_INSTANCES(float)
 ROLLCALL_INSTANCES(double)

@@ -12,15 +12,17 @@
 
 #include <cstdint>
 
+#include "trainer/model/parameters.h"
+
 namespace rollcall {
 
 // out[r] = token_table[tokens[r]] + position_table[r % context].
 template <typename T>
-void EmbedForward(T* out, const uint8_t* tokens, const T* token_table,
+void EmbedForward(T* out, const Token* tokens, const T* token_table,
                   const T* position_table, int64_t rows, int64_t context,
                   int64_t width);
 template <typename T>
-void EmbedBackward(T* dtoken_table, T* dposition_table, const uint8_t* tokens,
+void EmbedBackward(T* dtoken_table, T* dposition_table, const Token* tokens,
                    const T* dout, int64_t rows, int64_t context, int64_t width);
 
 // out = (in - mean) / sqrt(variance + 1e-5) * gain + bias, row by row. Keeps
@@ -67,7 +69,7 @@ void AttentionBackward(T* dqkv, T* scratch, const T* dout, const T* qkv,
 // times `scale` in place and returns the sum of -log p(target), in double so
 // that a long sum keeps its digits. scale 0: only the loss is wanted.
 template <typename T>
-double CrossEntropy(T* logits, const uint8_t* targets, T scale, int64_t rows,
+double CrossEntropy(T* logits, const Token* targets, T scale, int64_t rows,
                     int64_t vocabulary);
 
 }  // namespace rollcall

@@ -37,7 +37,8 @@ absl::Status GptConfig::Validate() const {
   for (absl::Status s :
        {InRange("layers", layers, kLayersMost),
         InRange("width", width, kWidthMost), InRange("heads", heads, width),
-        InRange("context", context, kContextMost)}) {
+        InRange("context", context, kContextMost),
+        InRange("vocabulary", vocabulary, kVocabularyMost)}) {
     if (!s.ok()) return s;
   }
   if (width % heads != 0) {
@@ -50,7 +51,7 @@ absl::Status GptConfig::Validate() const {
 
 GptLayout::GptLayout(const GptConfig& config) {
   const int c = config.width;
-  token_table = Add("wte.weight", {GptConfig::kVocabulary, c});
+  token_table = Add("wte.weight", {config.vocabulary, c});
   position_table = Add("wpe.weight", {config.context, c});
   for (int i = 0; i < config.layers; ++i) {
     const std::string h = absl::StrCat("h.", i, ".");

@@ -16,13 +16,18 @@
 
 namespace rollcall {
 
+// An element of the vocabulary: a byte, or one of GPT-2's 50,257.
+using Token = uint16_t;
+
 struct GptConfig {
   int layers = 3;
   int heads = 4;
   int width = 128;
   int context = 64;
 
-  static constexpr int kVocabulary = 256;  // Bytes.
+  int vocabulary = 256;
+
+  static constexpr int kVocabularyMost = 65536;  // What a Token can be.
   static constexpr int kLayersMost = 256;
   static constexpr int kWidthMost = 16384;
   static constexpr int kContextMost = 8192;

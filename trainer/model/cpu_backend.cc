@@ -1,0 +1,142 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "trainer/model/backend.h"
+#include "trainer/model/gpt.h"
+
+namespace rollcall {
+namespace {
+
+absl::Status CheckMemory(const GptConfig& config, int sequences) {
+  // Model and the optimizer's moments.
+  const double needed = Gpt<float>::MemoryBytes(config, sequences) +
+                        2.0 * sizeof(float) * GptLayout(config).size;
+  const double there =
+      double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+  // One rank alone: that several share a machine is not looked at.
+  if (needed <= there) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "the model with %d samples a rank needs %.1f GB, this machine has %.1f "
+      "GB; lower --batch, --context or --width, or take more ranks",
+      sequences, needed / 1e9, there / 1e9));
+}
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const GptConfig& config, const AdamWConfig& optimizer)
+      : config_(config),
+        layout_(config),
+        buckets_(CutBuckets(layout_, kExtras)),
+        optimizer_(optimizer, layout_) {}
+
+  absl::string_view name() const override { return "cpu"; }
+  const GptConfig& config() const override { return config_; }
+  const GptLayout& layout() const override { return layout_; }
+
+  absl::Status Reserve(int sequences) override {
+    if (model_ != nullptr && sequences == sequences_) return absl::OkStatus();
+    if (absl::Status s = CheckMemory(config_, sequences); !s.ok()) return s;
+    std::vector<float> weights;
+    if (model_ != nullptr) {
+      weights.assign(model_->weights().begin(), model_->weights().end());
+    }
+    model_.reset();
+    model_ = std::make_unique<Gpt<float>>(config_, sequences, kExtras);
+    sequences_ = sequences;
+    std::copy(weights.begin(), weights.end(), model_->weights().begin());
+    return absl::OkStatus();
+  }
+
+  absl::Status Reset(uint64_t seed) override {
+    InitializeWeights(config_, layout_, seed, model_->weights());
+    optimizer_.Reset();
+    return absl::OkStatus();
+  }
+
+  absl::Span<const Bucket> buckets() const override { return buckets_; }
+  absl::Span<float> gradients() override { return model_->gradients(); }
+
+  absl::Status LossAndGradients(absl::Span<const Token> tokens,
+                                absl::Span<const Token> targets, float scale,
+                                bool stop, const Finished& finished) override {
+    absl::Status status;
+    size_t next = 0;
+    const auto finish_to = [&](int block) {
+      while (next < buckets_.size() && buckets_[next].block >= block &&
+             status.ok()) {
+        status = finished(buckets_[next++]);
+      }
+    };
+    Gpt<float>::Watch watch;
+    watch.on_way_back = [&](double loss) {
+      model_->gradients()[layout_.size] = static_cast<float>(loss * scale);
+      model_->gradients()[layout_.size + 1] = stop ? 1 : 0;
+    };
+    watch.block_done = finish_to;
+    model_->LossAndGradients(tokens, targets, scale, watch);
+    finish_to(Bucket::kTables);
+    return status;
+  }
+
+  absl::StatusOr<Extras> ReadExtras() override {
+    return Extras{model_->gradients()[layout_.size],
+                  model_->gradients()[layout_.size + 1]};
+  }
+
+  absl::StatusOr<double> Update(float learning_rate) override {
+    return optimizer_.Step(model_->weights(),
+                           model_->gradients().first(layout_.size),
+                           learning_rate);
+  }
+
+  absl::StatusOr<double> Loss(absl::Span<const Token> tokens,
+                              absl::Span<const Token> targets) override {
+    return model_->Loss(tokens, targets);
+  }
+
+  absl::Span<float> state(StatePart part) override {
+    switch (part) {
+      case StatePart::kWeights:
+        return model_->weights();
+      case StatePart::kFirstMoment:
+        return absl::MakeSpan(optimizer_.state().first);
+      case StatePart::kSecondMoment:
+        return absl::MakeSpan(optimizer_.state().second);
+    }
+    return {};
+  }
+  absl::Status WeightsChanged() override { return absl::OkStatus(); }
+  absl::Status CopyOut(StatePart part, absl::Span<float> host) override {
+    const absl::Span<const float> from = state(part);
+    std::copy(from.begin(), from.end(), host.begin());
+    return absl::OkStatus();
+  }
+  absl::Status CopyIn(StatePart part, absl::Span<const float> host) override {
+    std::copy(host.begin(), host.end(), state(part).begin());
+    return absl::OkStatus();
+  }
+  AdamWPowers& powers() override { return optimizer_.state().powers; }
+
+ private:
+  const GptConfig config_;
+  const GptLayout layout_;
+  const std::vector<Bucket> buckets_;
+  AdamW optimizer_;
+  std::unique_ptr<Gpt<float>> model_;
+  int sequences_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
+    const GptConfig& config, const AdamWConfig& optimizer) {
+  if (absl::Status s = config.Validate(); !s.ok()) return s;
+  if (absl::Status s = CheckMemory(config, 1); !s.ok()) return s;
+  return std::make_unique<CpuBackend>(config, optimizer);
+}
+
+}  // namespace rollcall
