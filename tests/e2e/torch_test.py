@@ -1,26 +1,14 @@
 """An unmodified PyTorch script on two lab hosts with two ranks each."""
 import os
-import unittest
 
 import harness
-from harness import E2E, Lab
+from harness import Lab
+from with_torch import PYTHON, WithTorch
 
-PYTHON = "/usr/bin/python3"
 SCRIPT = os.path.join(harness.PROJECT, "tests", "interop", "ddp.py")
 
 
-class Torch(E2E):
-    def setUp(self):
-        super().setUp()
-        probe = self.stage.run([PYTHON, "-c", "import torch.distributed"])
-        if probe.code == 0:
-            return
-        if os.environ.get("ROLLCALL_TEST_WITHOUT_TORCH") == "1":
-            raise unittest.SkipTest("no torch here, and told to do without")
-        self.fail(f"{PYTHON} cannot import torch (package python3-torch): "
-                  f"{probe.text()}\nROLLCALL_TEST_WITHOUT_TORCH=1 leaves this "
-                  "test out.")
-
+class Torch(WithTorch):
     def test_ddp_trains_on_two_hosts(self):
         lab = Lab(self.stage, 2)
         command = ["--nproc-per-node", "2", "--", PYTHON, SCRIPT]

@@ -1,0 +1,82 @@
+"""Elastic data-parallel training with PyTorch alone: loses no step to a notice.
+
+    rollcall launch --nodes 2:4 -- python3 elastic_ddp.py DIR [STEPS]
+
+DIR is seen by every node (NFS, say). When rollcall asks for a boundary
+(ROLLCALL_NOTICE appears: a drain, a newcomer, a preemption), all ranks agree on
+a step, rank 0 saves it, and all end; started anew in the next world, of any
+size, they go on from it. Without rollcall it is a script as torchrun starts it.
+"""
+import os
+import signal
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+FOLDER, STEPS = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 1000
+BATCH, SAVE_EVERY, REQUEUE = 64, 100, 75
+
+
+def save(path, state):
+    """Whole or not at all, whatever happens meanwhile."""
+    torch.save(state, path + ".partial")
+    with open(path + ".partial", "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(path + ".partial", path)
+
+
+def tell(step):
+    """`rollcall status` shows it, and --hang-timeout watches it."""
+    if "ROLLCALL_PROGRESS" in os.environ:
+        with open(os.environ["ROLLCALL_PROGRESS"], "w") as file:
+            file.write(str(step))
+
+
+def batch(step, rank, size):
+    """This rank's share of a step's samples, which depend on the step alone."""
+    points = torch.rand(BATCH, 4, generator=torch.Generator().manual_seed(step))
+    share = points[rank * BATCH // size:(rank + 1) * BATCH // size]
+    return share, share.sum(1, keepdim=True).sin()
+
+
+def main():
+    # The file says the same, and the step that is under way ends first.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    notice = os.environ.get("ROLLCALL_NOTICE", "")
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 64), torch.nn.Tanh(),
+                                torch.nn.Linear(64, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    path, first = os.path.join(FOLDER, "state.pt"), 1
+    if os.path.exists(path):
+        state = torch.load(path, map_location="cpu")
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        first = state["step"] + 1
+    ddp = DistributedDataParallel(model)
+    for step in range(first, STEPS + 1):
+        inputs, targets = batch(step, rank, size)
+        # DDP takes the mean over ranks, whose shares may differ in size.
+        loss = ((ddp(inputs) - targets) ** 2).sum() * size / BATCH
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        asked = torch.tensor([loss.item() / size, float(os.path.exists(notice))])
+        dist.all_reduce(asked)
+        stop = asked[1] > 0
+        if rank == 0 and (stop or step % SAVE_EVERY == 0 or step == STEPS):
+            save(path, {"step": step, "model": model.state_dict(),
+                        "optimizer": optimizer.state_dict()})
+        tell(step)
+        print(f"step {step} loss {asked[0]:.6f} world {size}", flush=True)
+        if stop and step < STEPS:
+            dist.barrier()  # Nobody goes before it is saved.
+            sys.exit(REQUEUE)
+
+
+if __name__ == "__main__":
+    main()

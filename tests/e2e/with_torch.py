@@ -1,0 +1,20 @@
+"""A test that needs PyTorch: of Debian, the only one that is tried."""
+import os
+import unittest
+
+from harness import E2E
+
+PYTHON = "/usr/bin/python3"
+
+
+class WithTorch(E2E):
+    def setUp(self):
+        super().setUp()
+        probe = self.stage.run([PYTHON, "-c", "import torch.distributed"])
+        if probe.code == 0:
+            return
+        if os.environ.get("ROLLCALL_TEST_WITHOUT_TORCH") == "1":
+            raise unittest.SkipTest("no torch here, and told to do without")
+        self.fail(f"{PYTHON} cannot import torch (package python3-torch): "
+                  f"{probe.text()}\nROLLCALL_TEST_WITHOUT_TORCH=1 leaves this "
+                  "test out.")
