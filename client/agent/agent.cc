@@ -75,6 +75,9 @@ void Agent::On(const AgentTick&) {
     if (running_.has_value()) {
       heartbeat.set_generation(running_->generation);
       heartbeat.set_step(running_->step);
+      if (running_->pace.has_value()) {
+        *heartbeat.mutable_pace() = *running_->pace;
+      }
     }
     Tell(std::move(message));
   }

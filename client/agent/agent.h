@@ -130,10 +130,12 @@ struct RankExchanged {
   std::string value;
 };
 
-// The highest step that a rank has published so far.
+// The highest step that a rank has published so far, and how it goes where it
+// is the node's first rank and has said that.
 struct RankProgressed {
   uint64_t generation;
   uint64_t step;
+  std::optional<v1::Pace> pace = std::nullopt;
 };
 
 // This agent is to go: SIGTERM, SIGUSR1 or SIGINT. A second one: at once.
@@ -326,6 +328,7 @@ class Agent {
     std::string seal_bytes;
     std::vector<v1::RankExited> exits;
     uint64_t step = 0;
+    std::optional<v1::Pace> pace;  // Of rank 0, where it runs here.
   };
 
   // A rank's process, until what it left is gone.

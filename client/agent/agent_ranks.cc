@@ -86,6 +86,9 @@ void Agent::On(const RankProgressed& progressed) {
     return;
   }
   running_->step = std::max(running_->step, progressed.step);
+  if (running_->first_rank == 0 && progressed.pace.has_value()) {
+    running_->pace = progressed.pace;
+  }
 }
 
 void Agent::On(const RankExchanged& exchanged) {

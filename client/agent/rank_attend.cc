@@ -2,6 +2,8 @@
 // they are told.
 #include <grpcpp/grpcpp.h>
 
+#include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,22 @@ constexpr size_t kRepliesQueuedMax = 64;
 
 grpc::Status Refuse(grpc::StatusCode code, std::string text) {
   return grpc::Status(code, std::move(text));
+}
+
+// What is no number says nothing.
+std::optional<v1::Pace> PaceOf(uint32_t local_rank,
+                               const v1::RankProgress& progress) {
+  if (local_rank != 0 || !std::isfinite(progress.loss()) ||
+      !std::isfinite(progress.tokens_per_second())) {
+    return std::nullopt;
+  }
+  if (!progress.has_loss() || !progress.has_tokens_per_second()) {
+    return std::nullopt;
+  }
+  v1::Pace pace;
+  pace.set_loss(progress.loss());
+  pace.set_tokens_per_second(progress.tokens_per_second());
+  return pace;
 }
 
 }  // namespace
@@ -128,7 +146,8 @@ std::optional<grpc::Status> RankService::Core::Pass(
     case v1::RankMessage::kProgress:
       // One that is dropped is made good by the next.
       post_(RankProgressed{message.progress().generation(),
-                           message.progress().step()});
+                           message.progress().step(),
+                           PaceOf(local_rank, message.progress())});
       break;
     case v1::RankMessage::kStopped:
       taken = post_(RankWaits{message.stopped().generation(), local_rank,

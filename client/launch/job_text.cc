@@ -117,6 +117,13 @@ ordered_json StatusJson(const v1::JobStatus& status) {
         {"detail", cause.detail().empty() ? Cause(cause) : cause.detail()}};
   }
   json["waited_s"] = absl::ToDoubleSeconds(Waited(status));
+  json["step"] = status.step();
+  json["loss"] = nullptr;
+  json["tokens_per_second"] = nullptr;
+  if (status.has_pace()) {
+    json["loss"] = status.pace().loss();
+    json["tokens_per_second"] = status.pace().tokens_per_second();
+  }
   // By code, in one order.
   const std::map<std::string, uint64_t> refused(status.refused().begin(),
                                                 status.refused().end());
@@ -149,6 +156,21 @@ std::vector<v1::NodeStatus> ByNodeRank(const v1::JobStatus& status) {
 
 }  // namespace
 
+namespace {
+
+// `step 1200  loss 1.5312  23450 tokens/s`, as far as it is known.
+std::string PaceText(const v1::JobStatus& status) {
+  std::string text = absl::StrCat("step ", status.step());
+  if (status.has_pace()) {
+    absl::StrAppendFormat(&text, "  loss %.4f  %.0f tokens/s",
+                          status.pace().loss(),
+                          status.pace().tokens_per_second());
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string StatusTable(const v1::JobStatus& status) {
   const std::string wanted =
       status.nodes_min() == status.nodes_max()
@@ -157,6 +179,9 @@ std::string StatusTable(const v1::JobStatus& status) {
   std::string text = absl::StrFormat(
       "job %s  %s  generation %d  world size %d  nodes %s\n", status.job(),
       Word(status.state()), status.generation(), status.world_size(), wanted);
+  if (status.step() > 0) {
+    absl::StrAppend(&text, PaceText(status), "\n");
+  }
   size_t width = 4;
   for (const auto& node : status.nodes()) {
     width = std::max(width, node.node().size());

@@ -1,5 +1,6 @@
 #include "daemon/core/admission.h"
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <tuple>
@@ -455,10 +456,24 @@ absl::Status AdmitHello(const v1::Hello& hello) {
   return AdmitHeld(hello.held());
 }
 
+namespace {
+
+absl::Status AdmitHeartbeat(const v1::Heartbeat& heartbeat) {
+  for (const double value :
+       {heartbeat.pace().loss(), heartbeat.pace().tokens_per_second()}) {
+    if (!std::isfinite(value)) {
+      return Unfit("pace", "finite numbers", absl::StrCat(value));
+    }
+  }
+  return AdmitGeneration("generation", heartbeat.generation());
+}
+
+}  // namespace
+
 absl::Status AdmitMessage(const v1::AgentMessage& message) {
   switch (message.kind_case()) {
     case v1::AgentMessage::kHeartbeat:
-      return AdmitGeneration("generation", message.heartbeat().generation());
+      return AdmitHeartbeat(message.heartbeat());
     case v1::AgentMessage::kProbed:
       return AdmitProbed(message.probed());
     case v1::AgentMessage::kPrepared:

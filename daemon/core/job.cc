@@ -41,6 +41,11 @@ void Job::On(const Said& said) {
   switch (m.kind_case()) {
     case v1::AgentMessage::kHeartbeat:
       node->step = std::max(node->step, m.heartbeat().step());
+      if (node->node_rank == 0 && m.heartbeat().has_pace() &&
+          m.heartbeat().generation() == generation_) {
+        pace_ = m.heartbeat().pace();
+        Changed();
+      }
       if (phase_ == Phase::kRunning && node->step > highest_step_) {
         highest_step_ = node->step;
         if (!progressed_) Changed();

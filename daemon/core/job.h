@@ -459,6 +459,7 @@ class Job {
   // The budget.
   uint32_t restarts_charged_ = 0;
   uint64_t highest_step_ = 0;
+  std::optional<v1::Pace> pace_;
   bool progressed_ = false;
   std::optional<Settlement> settlement_;
   std::vector<v1::RootCause> causes_;

@@ -158,6 +158,8 @@ v1::JobStatus Job::Status(absl::Time now) const {
   *status.mutable_last_reform() = between ? why_ : last_reform_;
   if (!causes_.empty()) *status.mutable_root_cause() = causes_.back();
   for (const v1::RootCause& cause : causes_) *status.add_causes() = cause;
+  status.set_step(highest_step_);
+  if (pace_.has_value()) *status.mutable_pace() = *pace_;
   status.set_restarts_charged(restarts_charged_);
   status.set_max_restarts(limits_.max_restarts);
   status.set_revision(revision_);

@@ -83,7 +83,11 @@ std::string AgentStory::Text(const v1::AgentMessage& m) {
       return absl::StrCat("exchange ", m.exchange().key(), "=",
                           absl::StrJoin(m.exchange().values(), ","));
     case v1::AgentMessage::kHeartbeat:
-      return absl::StrCat("beat ", m.heartbeat().step());
+      return absl::StrCat(
+          "beat ", m.heartbeat().step(),
+          m.heartbeat().has_pace()
+              ? absl::StrCat(" loss ", m.heartbeat().pace().loss())
+              : "");
     case v1::AgentMessage::kLeaving:
       return "leaving";
     case v1::AgentMessage::kEndSeen:

@@ -37,6 +37,20 @@ TEST(AgentRun, BeatsAtTheIntervalItIsGiven) {
   });
 }
 
+// That of rank 0 does, and this one has rank 1.
+TEST(AgentRun, HowItGoesIsNotForEveryNodeToSay) {
+  v1::Pace pace;
+  pace.set_loss(2.5);
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {0.9, AgentTick{}, ""},
+      {1.0, AgentTick{}, "beat 0"},
+      {1.1, RankProgressed{1, 7, pace}, ""},
+      {2.0, AgentTick{}, "beat 7"},
+  });
+}
+
 TEST(AgentRun, AnAbortStopsTheRanksBeforeStoppedIsSaid) {
   AgentStory story;
   story.Tell(Running(1));

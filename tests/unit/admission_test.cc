@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <random>
@@ -289,6 +290,12 @@ TEST(Admission, Messages) {
       {"another hello", false,
        [](auto& m) { *m.mutable_hello() = GoodHello(); }},
       {"heartbeat", true, [](auto& m) { m.mutable_heartbeat()->set_step(1); }},
+      {"pace", true,
+       [](auto& m) { m.mutable_heartbeat()->mutable_pace()->set_loss(2); }},
+      {"pace that is no number", false,
+       [](auto& m) {
+         m.mutable_heartbeat()->mutable_pace()->set_loss(std::nan(""));
+       }},
       {"probed", true,
        [](auto& m) {
          auto& result = *m.mutable_probed()->add_results();

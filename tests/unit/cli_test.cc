@@ -245,7 +245,8 @@ TEST(JobText, StatusJsonHasExactlyTheContractsFields) {
   EXPECT_EQ(keys(json),
             (Names{"job", "run", "state", "generation", "world_size",
                    "nodes_min", "nodes_max", "nodes", "missing", "last_reform",
-                   "root_cause", "waited_s", "refused", "strangers"}));
+                   "root_cause", "waited_s", "step", "loss",
+                   "tokens_per_second", "refused", "strangers"}));
   EXPECT_EQ(keys(json["strangers"]),
             (Names{"silent", "garbage", "crowded", "unknown"}));
   EXPECT_EQ(keys(json["nodes"][0]),
@@ -257,6 +258,23 @@ TEST(JobText, StatusJsonHasExactlyTheContractsFields) {
   EXPECT_EQ(json["state"], "running");
   EXPECT_TRUE(json["generation"].is_number());
   EXPECT_EQ(json["last_reform"]["code"], "lost_stream");
+}
+
+TEST(JobText, HowATrainingGoes) {
+  v1::JobStatus status;
+  status.set_state(v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(StatusTable(status).find("step"), std::string::npos);
+  EXPECT_TRUE(StatusJson(status)["loss"].is_null());
+  status.set_step(12);
+  EXPECT_NE(StatusTable(status).find("\nstep 12\n"), std::string::npos);
+  status.mutable_pace()->set_loss(1.53125);
+  status.mutable_pace()->set_tokens_per_second(2345.6);
+  EXPECT_NE(StatusTable(status).find("\nstep 12  loss 1.5312  2346 tokens/s\n"),
+            std::string::npos);
+  const auto json = StatusJson(status);
+  EXPECT_EQ(json["step"], 12);
+  EXPECT_EQ(json["loss"], 1.53125);
+  EXPECT_EQ(json["tokens_per_second"], 2345.6);
 }
 
 TEST(JobText, FailureNamesNodeRankAndCodeFirst) {

@@ -222,10 +222,14 @@ TEST_F(RankServiceTest, ARankIsToldItsWorldAndItsEnd) {
   v1::RankMessage message;
   message.mutable_progress()->set_generation(5);
   message.mutable_progress()->set_step(17);
+  message.mutable_progress()->set_loss(2.5);
+  message.mutable_progress()->set_tokens_per_second(1e4);
   rank.stream->Write(message);
   const auto progressed = Next<RankProgressed>();
   EXPECT_EQ(progressed.generation, 5u);
   EXPECT_EQ(progressed.step, 17u);
+  // How a training goes is the first rank's to say.
+  EXPECT_FALSE(progressed.pace.has_value());
 
   service_->EndWorld(5, v1::REASON_CODE_LOST_LEASE, "node n0 was lost");
   ASSERT_TRUE(rank.stream->Read(&reply));
