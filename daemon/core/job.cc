@@ -22,8 +22,8 @@ std::vector<Action> Job::Step(const Event& event, absl::Time now) {
   actions_.clear();
   std::visit([this](const auto& e) { On(e); }, event);
   MaybeTellLeaving();
-  MaybeGrow();
   MaybeCommit();
+  MaybeGrow();
   MaybeForm();
   MaybeForget();
   CheckInvariants();

@@ -293,6 +293,7 @@ class Job {
   void ForgetLeaving(const std::string& name);
   void SendLeft(const Node& node);
   bool HasNewcomer() const;
+  void GrowSoon();
   void MaybeGrow();
 
   // Silence (job_silence.cc).

@@ -243,7 +243,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   if (phase_ != Phase::kEnded) Renew(node);
   node.state = StateByPhase(node);
   if (phase_ == Phase::kRunning && !node.member()) {
-    grow_at_ = std::min(grow_at_, now_ + limits_.last_call);
+    GrowSoon();
   }
   Changed();
   return node;

@@ -234,7 +234,7 @@ void Job::Commit() {
               ? absl::StrCat(" state_of_rank=", seal_->state_source().rank(),
                              " step=", seal_->state_source().step())
               : ""));
-  if (HasNewcomer()) grow_at_ = now_ + limits_.last_call;
+  if (HasNewcomer()) GrowSoon();
   Changed();
 }
 

@@ -295,6 +295,12 @@ bool Job::HasNewcomer() const {
   });
 }
 
+// More may come within last_call, unless there is no seat for them.
+void Job::GrowSoon() {
+  const bool full = Present() >= nodes_max_;
+  grow_at_ = std::min(grow_at_, full ? now_ : now_ + limits_.last_call);
+}
+
 void Job::MaybeGrow() {
   if (now_ < grow_at_) return;
   grow_at_ = absl::InfiniteFuture();

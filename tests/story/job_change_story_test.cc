@@ -277,7 +277,7 @@ TEST(Stop, ALossMeanwhileEndsItToo) {
 // --- Newcomers ---------------------------------------------------------------
 
 TEST(Grow, ANewcomerIsTakenInAtTheNextBoundary) {
-  JobStory story("2:4");
+  JobStory story("2:5");
   story.Tell({{0.0, Attends("a"), ""},
               {0.0, Attends("b"), ""},
               {0.0, Attends("c"), ""},
@@ -289,6 +289,17 @@ TEST(Grow, ANewcomerIsTakenInAtTheNextBoundary) {
               {3.1, Sees("a", 1), ""},
               {3.1, Sees("b", 1), ""},
               {3.1, Sees("c", 1), "abort g1 GROW; form g2 a,b,c,d"}});
+}
+
+TEST(Grow, ForTheLastSeatNobodyIsWaitedFor) {
+  JobStory story("2:3");
+  story.Tell({{0.0, Attends("a"), ""},
+              {0.0, Attends("b"), ""},
+              {1.0, Ticks(), "form g1 a,b"},
+              {1.1, PreparesAll({"a", "b"}, 1), "run g1"},
+              {2.0, Attends("c"), "notice 1 GROW"},
+              {2.1, Sees("a", 1), ""},
+              {2.1, Sees("b", 1), "abort g1 GROW; form g2 a,b,c"}});
 }
 
 TEST(Grow, AFullWorldDoesNot) {
