@@ -10,6 +10,10 @@
 #             has all agents, beside the lease of etcd's that it waits for
 #   loss      256 nodes, one is killed or falls silent: until the last survivor
 #             is told, beside bare gRPC
+#   elastic   a training loses a node, or wins one: until all have done a step,
+#             beside torchrun
+#   checkpoint  what a training's steps wait for checkpoints, beside one without
+#   train     the CPU's model: tokens a second, beside PyTorch
 #
 # Without names: all of them. Nothing here fails for being slow.
 set -eu
@@ -17,14 +21,17 @@ cd "$(dirname "$0")/.."
 scripts/packages.sh test
 scripts/build.sh release
 export ROLLCALL_BIN=$PWD/build/release/bin
-for name in ${*:-start nccl_id formation loss takeover}; do
+for name in ${*:-start nccl_id formation loss takeover elastic checkpoint train}; do
   case $name in
     start) python3 -B tests/bench/start.py ;;
     nccl_id) "$ROLLCALL_BIN/nccl_id" ;;
     formation) "$ROLLCALL_BIN/formation" ;;
     loss) "$ROLLCALL_BIN/loss" ;;
     takeover) python3 -B tests/bench/takeover.py ;;
-    *) echo "bench.sh: start, nccl_id, formation, loss or takeover, not '$name'" >&2
+    elastic) python3 -B tests/bench/elastic.py ;;
+    checkpoint) python3 -B tests/bench/checkpoint.py ;;
+    train) python3 -B tests/bench/train.py ;;
+    *) echo "bench.sh: start, nccl_id, formation, loss, takeover, elastic, checkpoint or train, not '$name'" >&2
        exit 2 ;;
   esac
 done

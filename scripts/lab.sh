@@ -8,6 +8,7 @@
 #   lab.sh fault cut I     drops all frames of host I, both ways, silently
 #   lab.sh fault cut I J   drops frames from I to J only
 #   lab.sh fault loss I P  loses P percent of what host I sends
+#   lab.sh fault slow I K  lets K kilobits a second pass to host I
 #   lab.sh fault heal      takes all faults away
 #   lab.sh kill I          ends host I with everything on it: peers get a FIN
 #   lab.sh power I         cuts the link of host I, then ends it: peers get
@@ -355,6 +356,22 @@ run_on() {
     sh -c 'cd "$1" 2>/dev/null; shift; exec "$@"' sh "$PWD" "$@"
 }
 
+# What does not pass waits, in a queue that is long enough.
+slow() {
+  in_switch tc qdisc replace dev "p${1:?}" root tbf rate "${2:?}kbit" \
+    burst 1600 limit 1mb
+}
+
+heal() {
+  local file i
+  in_switch nft flush chain bridge lab fault
+  for file in "$root"/lab*/pid; do
+    i=${file%/pid}
+    in_switch tc qdisc del dev "p${i##*/lab}" root 2>/dev/null
+  done
+  return 0
+}
+
 rule() { in_switch nft add rule bridge lab fault "$@"; }
 
 fault() {
@@ -370,8 +387,9 @@ fault() {
         rule iifname "p$2" drop && rule oifname "p$2" drop
       fi ;;
     loss) rule iifname "p$2" numgen random mod 100 '<' "$3" drop ;;
-    heal) in_switch nft flush chain bridge lab fault ;;
-    *) die "fault: cut I [J], loss I PERCENT or heal" ;;
+    slow) slow "${2:-}" "${3:-}" ;;
+    heal) heal ;;
+    *) die "fault: cut I [J], loss I PERCENT, slow I KILOBITS or heal" ;;
   esac
 }
 

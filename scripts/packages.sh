@@ -20,7 +20,7 @@ build=(
   python3 iproute2
 )
 tests=("${build[@]}" python3-torch openmpi-bin nftables openssl util-linux
-       etcd-server clang-14 libclang-rt-14-dev)
+       elfutils etcd-server clang-14 libclang-rt-14-dev)
 check=("${tests[@]}" clang-tidy-14 clang-format-14)
 
 names() {

@@ -2,17 +2,21 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <map>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "trainer/model/sizes.h"
 
 namespace rollcall {
 namespace {
 
 constexpr int kUsage = 2;
+constexpr double kStepsMost = 1e9;
 constexpr char kAbout[] =
-    "Trains a byte-level GPT on text files, data-parallel over all ranks of\n"
-    "the world that a rollcall agent started it in; alone without an agent.";
+    "Trains GPT-2 on text files or token shards, data-parallel over all ranks\n"
+    "of the world that a rollcall agent started it in; alone without an agent.";
 
 // From `least` to `most`; unlike CLI::Range, no "nan" passes.
 CLI::Validator Within(double least, double most) {
@@ -28,27 +32,31 @@ CLI::Validator Within(double least, double most) {
       "");
 }
 
-void AddOptions(CLI::App& app, TrainOptions* o, double* timeout_s) {
-  constexpr double kStepsMost = 1e9;
-  app.set_version_flag("--version", ROLLCALL_VERSION);
-  app.option_defaults()->always_capture_default();
-  app.add_option("--data", o->data, "Text files, read as bytes")
-      ->required()
-      ->type_name("FILE...");
-  app.add_option("--steps", o->steps, "Steps to train")
-      ->type_name("N")
-      ->check(Within(1, kStepsMost));
-  app.add_option("--batch", o->batch, "Samples a step, split over all ranks")
-      ->type_name("N")
-      ->check(Within(1, TrainOptions::kBatchMost));
-  app.add_option("--context", o->model.context, "Bytes a sample")
-      ->type_name("N");
+void AddModel(CLI::App& app, TrainOptions* o) {
+  app.add_option("--model", o->size,
+                 "Size of the model: " + SizeNames() +
+                     "; the four below change it")
+      ->type_name("NAME");
   app.add_option("--layers", o->model.layers, "Blocks of the model")
       ->type_name("N");
   app.add_option("--heads", o->model.heads, "Attention heads a block")
       ->type_name("N");
   app.add_option("--width", o->model.width, "Values a position")
       ->type_name("N");
+  app.add_option("--context", o->model.context, "Tokens a sample")
+      ->type_name("N");
+}
+
+void AddTraining(CLI::App& app, TrainOptions* o) {
+  app.add_option("--data", o->data,
+                 "Text files, read as bytes, or token shards of llm.c (.bin)")
+      ->type_name("FILE...");
+  app.add_option("--steps", o->steps, "Steps to train, in all")
+      ->type_name("N")
+      ->check(Within(1, kStepsMost));
+  app.add_option("--batch", o->batch, "Samples a step, split over all ranks")
+      ->type_name("N")
+      ->check(Within(1, TrainOptions::kBatchMost));
   app.add_option("--lr", o->learning_rate, "Learning rate at its peak")
       ->type_name("N")
       ->check(Within(1e-9, 10));
@@ -58,13 +66,62 @@ void AddOptions(CLI::App& app, TrainOptions* o, double* timeout_s) {
   app.add_option("--seed", o->seed, "Of first weights and order of samples")
       ->type_name("N")
       ->check(Within(0, 0x1p63));
+}
+
+void AddDevice(CLI::App& app, TrainOptions* o) {
+  app.add_option("--device", o->device,
+                 "Where ranks compute: auto takes a GPU where there is one")
+      ->type_name("auto|cpu|cuda")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, DeviceKind>{
+          {"auto", DeviceKind::kAuto},
+          {"cpu", DeviceKind::kCpu},
+          {"cuda", DeviceKind::kCuda}}));
+}
+
+void AddCheckpoints(CLI::App& app, TrainOptions* o) {
+  app.add_option("--checkpoints", o->checkpoints,
+                 "Folder that checkpoints are written to, and that a run begins "
+                 "from if it holds one")
+      ->type_name("DIR");
+  app.add_option("--save-every", o->save_every, "Steps between two checkpoints")
+      ->type_name("N")
+      ->check(Within(1, kStepsMost));
+  app.add_option("--keep-last", o->keep_last, "Checkpoints to keep")
+      ->type_name("N")
+      ->check(Within(1, 1e6));
+  app.add_option("--saved-by", o->saved_by,
+                 "Who writes them: rank0 (DIR is shared), or the first rank of "
+                 "every node (it is each node's own)")
+      ->type_name("rank0|node")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, SavedBy>{
+          {"rank0", SavedBy::kRankZero}, {"node", SavedBy::kEveryNode}}));
+}
+
+void AddReport(CLI::App& app, TrainOptions* o, double* timeout_s) {
   app.add_option("--log-every", o->log_every, "Steps between two lines")
       ->type_name("N")
       ->check(Within(1, kStepsMost));
+  app.add_flag("--log-json", o->log_json, "Lines are JSON objects");
+  app.add_flag("--log-all-ranks", o->all_ranks_log,
+               "Every rank says its steps, not rank 0 alone");
   app.add_option("--collective-timeout", *timeout_s,
                  "Seconds that a peer may stay silent")
       ->type_name("N")
       ->check(Within(0.001, 86400));
+}
+
+// What the size says, where no flag says otherwise.
+absl::Status ApplySize(const CLI::App& app, TrainOptions* o) {
+  const absl::StatusOr<GptConfig> size = ConfigOf(o->size, kByteVocabulary);
+  if (!size.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--model ", size.status().message()));
+  }
+  if (app.count("--layers") == 0) o->model.layers = size->layers;
+  if (app.count("--heads") == 0) o->model.heads = size->heads;
+  if (app.count("--width") == 0) o->model.width = size->width;
+  if (app.count("--context") == 0) o->model.context = size->context;
+  return o->model.Validate();
 }
 
 }  // namespace
@@ -72,17 +129,31 @@ void AddOptions(CLI::App& app, TrainOptions* o, double* timeout_s) {
 std::optional<int> ParseOptions(int argc, const char* const* argv,
                                 TrainOptions* options) {
   CLI::App app(kAbout, "rollcall-train");
+  app.set_version_flag("--version", ROLLCALL_VERSION);
+  app.option_defaults()->always_capture_default();
   double timeout_s = absl::ToDoubleSeconds(options->collective_timeout);
-  AddOptions(app, options, &timeout_s);
+  AddTraining(app, options);
+  AddModel(app, options);
+  AddDevice(app, options);
+  AddCheckpoints(app, options);
+  AddReport(app, options, &timeout_s);
+  CheckFlags check;
+  check.AddTo(app, &options->check);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
   options->collective_timeout = absl::Seconds(timeout_s);
-  if (absl::Status s = options->model.Validate(); !s.ok()) {
+  absl::Status status = options->check.enabled ? check.Settle(&options->check)
+                                               : ApplySize(app, options);
+  if (status.ok() && options->data.empty() && !options->check.enabled) {
+    status = absl::InvalidArgumentError(
+        "--data is required, or --check; run with --help for more information");
+  }
+  if (!status.ok()) {
     std::fprintf(stderr, "rollcall-train: %s\n",
-                 std::string(s.message()).c_str());
+                 std::string(status.message()).c_str());
     return kUsage;
   }
   return std::nullopt;

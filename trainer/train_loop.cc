@@ -41,39 +41,44 @@ absl::Span<char> Bytes(T* values, size_t count) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(
-    const TrainOptions& options) {
-  absl::StatusOr<Corpus> corpus = Corpus::Open(options.data);
-  if (!corpus.ok()) return corpus.status();
-  if (Sampler::CountSamples(corpus->size(), options.model.context) == 0) {
+    TrainOptions options, const MakeBackend& make) {
+  absl::StatusOr<Dataset> dataset = Dataset::Open(options.data);
+  if (!dataset.ok()) return dataset.status();
+  const uint64_t samples =
+      Sampler::CountSamples(dataset->tokens(), options.model.context);
+  if (samples < static_cast<uint64_t>(options.batch)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--data holds ", corpus->size(), " bytes, expected at least ",
-        options.model.context + 1, ": one sample of --context ",
-        options.model.context, " and the byte that follows"));
+        "--data holds ", dataset->tokens(), " ", dataset->unit(), ", or ",
+        samples, " samples of --context ", options.model.context,
+        " and one more: expected at least the ", options.batch,
+        " of --batch, which one step takes"));
   }
+  options.model.vocabulary = dataset->vocabulary();
   absl::StatusOr<std::unique_ptr<Backend>> backend =
-      MakeCpuBackend(options.model, options.optimizer);
+      make(options.model, options.optimizer);
   if (!backend.ok()) return backend.status();
   // A share of one sample is the least that any world will ask for.
   if (absl::Status s = (*backend)->Reserve(1); !s.ok()) return s;
-  absl::StatusOr<uint64_t> data = corpus->Fingerprint();
+  absl::StatusOr<uint64_t> data = dataset->Fingerprint();
   if (!data.ok()) return data.status();
   return std::unique_ptr<TrainLoop>(
-      new TrainLoop(options, *std::move(corpus), *data, *std::move(backend)));
+      new TrainLoop(options, *std::move(dataset), *data, *std::move(backend)));
 }
 
-TrainLoop::TrainLoop(const TrainOptions& options, Corpus corpus, uint64_t data,
-                     std::unique_ptr<Backend> backend)
+TrainLoop::TrainLoop(const TrainOptions& options, Dataset dataset,
+                     uint64_t data, std::unique_ptr<Backend> backend)
     : options_(options),
-      corpus_(std::move(corpus)),
+      dataset_(std::move(dataset)),
       data_(data),
-      samples_(Sampler::CountSamples(corpus_.size(), options.model.context)),
+      samples_(Sampler::CountSamples(dataset_.tokens(), options.model.context)),
       sampler_(options.seed, samples_, options.batch),
       backend_(std::move(backend)) {}
 
 // --- Into a world ------------------------------------------------------------
 
 absl::Status TrainLoop::Enter(Collective& collective,
-                              const std::optional<TrainSource>& source) {
+                              const std::optional<TrainSource>& source,
+                              const std::optional<StoredState>& stored) {
   collective_ = &collective;
   // Memory goes with the share of the batch, and that with the number of ranks.
   const uint64_t share =
@@ -87,8 +92,18 @@ absl::Status TrainLoop::Enter(Collective& collective,
               HashBytes(settings.data(), settings.size())},
              {"the files of --data differ; give every node the same", data_}});
   if (!status.ok()) return status;
-  if (source.has_value()) {
-    status = TakeOver(*source);
+  std::optional<TrainSource> from = source;
+  if (!from.has_value()) {
+    absl::StatusOr<std::optional<TrainSource>> found = FindStored(stored);
+    if (!found.ok()) return found.status();
+    from = *found;
+    if (from.has_value() && from->rank == collective.rank()) {
+      status = Load(*stored);
+    }
+  }
+  if (!status.ok()) return status;
+  if (from.has_value()) {
+    status = TakeOver(*from);
   } else if (!whole_ || steps_done_ != 0) {
     status = Reset();
   }
@@ -113,6 +128,7 @@ absl::Status TrainLoop::Reset() {
   whole_ = false;
   if (absl::Status s = backend_->Reset(options_.seed); !s.ok()) return s;
   steps_done_ = 0;
+  position_ = DataPosition();
   whole_ = true;
   return absl::OkStatus();
 }
@@ -125,8 +141,11 @@ absl::Status TrainLoop::TakeOver(const TrainSource& source) {
         " and has ", whole_ ? "" : "half of ", "one of step ", steps_done_));
   }
   int64_t step = steps_done_;
+  DataPosition position = position_;
   whole_ = mine;
   absl::Status status = collective_->Broadcast(Bytes(&step, 1), source.rank);
+  if (!status.ok()) return status;
+  status = collective_->Broadcast(Bytes(&position, 1), source.rank);
   if (!status.ok()) return status;
   status = collective_->Broadcast(Bytes(&backend_->powers(), 1), source.rank);
   if (!status.ok()) return status;
@@ -138,7 +157,72 @@ absl::Status TrainLoop::TakeOver(const TrainSource& source) {
   }
   if (status = backend_->WeightsChanged(); !status.ok()) return status;
   steps_done_ = step;
+  position_ = position;
   whole_ = true;
+  return absl::OkStatus();
+}
+
+// The highest step that a rank has stored, of the lowest rank that has it.
+absl::StatusOr<std::optional<TrainSource>> TrainLoop::FindStored(
+    const std::optional<StoredState>& stored) {
+  int64_t mine = stored.has_value() ? stored->state.step : 0;
+  std::vector<int64_t> steps(collective_->size());
+  absl::Status status = collective_->AllGather(Bytes(&mine, 1),
+                                               Bytes(steps.data(), steps.size()));
+  if (!status.ok()) return status;
+  const auto best = std::max_element(steps.begin(), steps.end());
+  if (*best <= 0) return std::nullopt;
+  return TrainSource{static_cast<int>(best - steps.begin()), *best};
+}
+
+absl::Status TrainLoop::Load(const StoredState& stored) {
+  whole_ = false;
+  StateTensors tensors;
+  if (absl::Status s = stored.load(&tensors); !s.ok()) return s;
+  const std::vector<float>* const parts[] = {&tensors.weights, &tensors.first,
+                                             &tensors.second};
+  for (size_t i = 0; i < std::size(parts); ++i) {
+    absl::Status status = backend_->CopyIn(kStateParts[i], *parts[i]);
+    if (!status.ok()) return status;
+  }
+  backend_->powers() = stored.state.powers;
+  steps_done_ = stored.state.step;
+  loss_ = stored.state.loss;
+  // Of other data the place means nothing.
+  position_ = stored.state.data_fingerprint == data_ ? stored.state.position
+                                                     : DataPosition();
+  whole_ = true;
+  return absl::OkStatus();
+}
+
+TrainState TrainLoop::state() const {
+  TrainState state;
+  state.step = steps_done_;
+  state.loss = loss_;
+  state.position = position_;
+  state.powers = backend_->powers();
+  state.model = backend_->config();
+  state.optimizer = options_.optimizer;
+  state.seed = options_.seed;
+  state.batch = options_.batch;
+  state.learning_rate = options_.learning_rate;
+  state.warmup = options_.warmup;
+  state.steps = options_.steps;
+  state.data_fingerprint = data_;
+  state.world_size = collective_ == nullptr ? 1 : collective_->size();
+  state.backend = std::string(backend_->name());
+  return state;
+}
+
+absl::Status TrainLoop::CopyOut(StateTensors* tensors) {
+  std::vector<float>* const parts[] = {&tensors->weights, &tensors->first,
+                                       &tensors->second};
+  for (size_t i = 0; i < std::size(parts); ++i) {
+    parts[i]->resize(parameters());
+    absl::Status status =
+        backend_->CopyOut(kStateParts[i], absl::MakeSpan(*parts[i]));
+    if (!status.ok()) return status;
+  }
   return absl::OkStatus();
 }
 
@@ -166,14 +250,14 @@ absl::Status TrainLoop::Agree(const std::vector<Fingerprint>& fingerprints) {
 
 // --- A step ------------------------------------------------------------------
 
-absl::Status TrainLoop::LoadShare(int64_t step) {
+absl::Status TrainLoop::LoadShare() {
   const size_t context = options_.model.context;
   tokens_.clear();
   targets_.clear();
-  std::vector<uint8_t> sample(context + 1);
+  std::vector<Token> sample(context + 1);
   for (uint64_t i :
-       sampler_.Share(step, collective_->rank(), collective_->size())) {
-    absl::Status status = corpus_.Read(i * context, absl::MakeSpan(sample));
+       sampler_.Share(position_, collective_->rank(), collective_->size())) {
+    absl::Status status = dataset_.Read(i * context, absl::MakeSpan(sample));
     if (!status.ok()) return status;
     tokens_.insert(tokens_.end(), sample.begin(), sample.end() - 1);
     targets_.insert(targets_.end(), sample.begin() + 1, sample.end());
@@ -184,7 +268,7 @@ absl::Status TrainLoop::LoadShare(int64_t step) {
 absl::StatusOr<StepResult> TrainLoop::Step(bool stop) {
   StepResult result;
   result.step = steps_done_ + 1;
-  absl::Status status = LoadShare(result.step);
+  absl::Status status = LoadShare();
   if (!status.ok()) return status;
 
   // Of the mean over the whole batch, so that a plain sum over ranks is exact
@@ -218,6 +302,7 @@ absl::StatusOr<StepResult> TrainLoop::Step(bool stop) {
         options_.warmup));
   }
   steps_done_ = result.step;
+  position_ = sampler_.After(position_);
   return result;
 }
 

@@ -16,27 +16,22 @@
 #define ROLLCALL_TRAINER_TRAIN_LOOP_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "trainer/checkpoint/checkpoint_store.h"
 #include "trainer/collective/collective.h"
-#include "trainer/data/corpus.h"
+#include "trainer/data/dataset.h"
 #include "trainer/data/sampler.h"
 #include "trainer/model/backend.h"
 #include "trainer/options.h"
+#include "trainer/step_result.h"
 
 namespace rollcall {
-
-struct StepResult {
-  int64_t step = 0;
-  double loss = 0;  // Mean over the whole batch, before the step's update.
-  float learning_rate = 0;
-  // Some rank was told to stop at a step's end: all do, after this one.
-  bool boundary = false;
-};
 
 // Whose state all ranks take over: which it must be of, too.
 struct TrainSource {
@@ -44,20 +39,33 @@ struct TrainSource {
   int64_t step = 0;
 };
 
+// A state on this rank's disk, for when no rank has one in memory.
+struct StoredState {
+  TrainState state;
+  // Reads its tensors.
+  std::function<absl::Status(StateTensors*)> load;
+};
+
 class TrainLoop {
  public:
-  // Opens the data and makes the first weights. Errors name what a person must
+  using MakeBackend = std::function<absl::StatusOr<std::unique_ptr<Backend>>(
+      const GptConfig&, const AdamWConfig&)>;
+
+  // Opens the data, whose vocabulary is the model's. Errors name what a person must
   // fix.
   static absl::StatusOr<std::unique_ptr<TrainLoop>> Create(
-      const TrainOptions& options);
+      TrainOptions options, const MakeBackend& make = MakeCpuBackend);
 
   // Enters a world: sees that all ranks agree on settings and data, takes over
-  // the state of `source` (none: begins at step 0), and sees that all have the
-  // same. `collective` must live until the next Enter. Errors: the
-  // collective's; FAILED_PRECONDITION: ranks disagree, and on what;
-  // RESOURCE_EXHAUSTED: memory. After an error, enter another world.
-  absl::Status Enter(Collective& collective,
-                     const std::optional<TrainSource>& source);
+  // the state of `source`; without one, the newest that any rank has `stored`;
+  // without that, begins at step 0; and sees that all have the same.
+  // `collective` must live until the next Enter. Errors: the collective's;
+  // FAILED_PRECONDITION: ranks disagree, and on what; RESOURCE_EXHAUSTED:
+  // memory; DATA_LOSS: what is stored cannot be read. After an error, enter
+  // another world.
+  absl::Status Enter(
+      Collective& collective, const std::optional<TrainSource>& source,
+      const std::optional<StoredState>& stored = std::nullopt);
 
   // Takes the next step. `stop`: this rank was told to come to a boundary. An
   // error leaves the state as it was.
@@ -72,6 +80,10 @@ class TrainLoop {
   size_t parameters() const { return backend_->layout().size; }
   Backend& backend() { return *backend_; }
 
+  // Where it stands, and a copy of its tensors: what makes up a checkpoint.
+  TrainState state() const;
+  absl::Status CopyOut(StateTensors* tensors);
+
  private:
   // Something that must be equal on all ranks.
   struct Fingerprint {
@@ -79,23 +91,28 @@ class TrainLoop {
     uint64_t value;
   };
 
-  TrainLoop(const TrainOptions& options, Corpus corpus, uint64_t data,
+  TrainLoop(const TrainOptions& options, Dataset dataset, uint64_t data,
             std::unique_ptr<Backend> backend);
 
   absl::Status Reset();
   absl::Status TakeOver(const TrainSource& source);
+  absl::StatusOr<std::optional<TrainSource>> FindStored(
+      const std::optional<StoredState>& stored);
+  absl::Status Load(const StoredState& stored);
   absl::Status Agree(const std::vector<Fingerprint>& fingerprints);
   absl::StatusOr<uint64_t> WeightsFingerprint();
-  absl::Status LoadShare(int64_t step);
+  absl::Status LoadShare();
 
   const TrainOptions options_;
-  const Corpus corpus_;
+  const Dataset dataset_;
   const uint64_t data_;  // Its fingerprint.
   const uint64_t samples_;
   const Sampler sampler_;
   const std::unique_ptr<Backend> backend_;
   Collective* collective_ = nullptr;
   int64_t steps_done_ = 0;
+  DataPosition position_;  // Where the next step's batch begins.
+  double loss_ = 0;  // Of the last step.
   bool whole_ = false;
   std::vector<Token> tokens_, targets_;
 };

@@ -16,6 +16,10 @@ namespace {
 // What a daemon admits is a little more.
 constexpr absl::Duration kDeadlineMost = absl::Hours(24 * 365);
 
+// A loop that comes round later than this was held up, and its ranks may have
+// been with it: its lateness is not theirs.
+constexpr absl::Duration kLate = absl::Milliseconds(50);
+
 }  // namespace
 
 Agent::Agent(const v1::Hello& hello, absl::Duration join_timeout,
@@ -38,9 +42,11 @@ std::vector<AgentAction> Agent::Start() {
 
 std::vector<AgentAction> Agent::Step(const AgentEvent& event, absl::Time now) {
   CHECK_GE(now, now_);  // The shell broke its promise: our bug, not an input.
+  const absl::Duration late = now - NextDeadline();
   now_ = now;
   actions_.clear();
   if (exited_) return {};
+  if (late > kLate) Forgive(late);
   std::visit([this](const auto& e) { On(e); }, event);
   MaybeExit();
   return std::move(actions_);
@@ -48,7 +54,7 @@ std::vector<AgentAction> Agent::Step(const AgentEvent& event, absl::Time now) {
 
 absl::Time Agent::NextDeadline() const {
   if (exited_) return absl::InfiniteFuture();
-  absl::Time next = std::min(leave_by_, linger_until_);
+  absl::Time next = std::min({leave_by_, linger_until_, NextHang()});
   if (notice_.has_value() && !notice_->over) {
     next = std::min(next, notice_->kill_at);
   }
@@ -83,6 +89,7 @@ void Agent::On(const AgentTick&) {
   }
   StopWhoDidNotAnswer();
   KillWhoseNoticeIsOver();
+  LookForHangs();
   if (now_ >= linger_until_) {
     linger_until_ = absl::InfiniteFuture();
     EndGeneration(exit_->end->code(), exit_->reason, Keep::kNobody);
@@ -212,6 +219,7 @@ void Agent::OnEnd(const v1::End& end) {
   leave_by_ = absl::InfiniteFuture();
   exit_ = Exit{code, end.reason(), end};
   linger_until_ = now_ + linger;
+  UnwatchAll();
   DropPreparation();
   Tell(Report::Kind::kState,
        absl::StrCat("the job has ended: ", end.reason(),

@@ -88,6 +88,7 @@ struct RankEnded {
   int signal = 0;
   std::string stderr_tail;
   std::string error_file;
+  bool permanent = false;  // See ErrorReport.
 };
 
 // The answer to StopRanks: these have ended, and nothing that they started is
@@ -130,12 +131,28 @@ struct RankExchanged {
   std::string value;
 };
 
-// The highest step that a rank has published so far, and how it goes where it
-// is the node's first rank and has said that.
+// A rank has published a step, or touched its progress file: the highest in it
+// so far; and how it goes, where it is the node's first rank and has said that.
 struct RankProgressed {
   uint64_t generation;
   uint64_t step;
+  uint32_t local_rank = 0;
   std::optional<v1::Pace> pace = std::nullopt;
+};
+
+// A linked rank's answer to LookAtRank: where it is, as far as it counts.
+struct RankIsHere {
+  uint64_t generation;
+  uint32_t local_rank;
+  std::optional<uint64_t> collective_entered;
+  std::optional<uint64_t> collective_left;
+};
+
+// The answer to LookAtRank, about its processes. Their stacks are in its log.
+struct RankLooked {
+  RankLife life;
+  bool stopped = false;
+  std::string text;
 };
 
 // This agent is to go: SIGTERM, SIGUSR1 or SIGINT. A second one: at once.
@@ -166,8 +183,8 @@ using AgentEvent =
     std::variant<StreamUp, StreamDown, FromDaemon, PreparationDone,
                  PreparationFailed, RankEnded, RanksGone, RankAttended,
                  RankUnlinked, RankWaits, RankAtBoundary, RankExchanged,
-                 RankProgressed, LeaveAsked, RankAskedToLeave, ChecksDone,
-                 SignalCame, AgentTick>;
+                 RankProgressed, RankIsHere, RankLooked, LeaveAsked,
+                 RankAskedToLeave, ChecksDone, SignalCame, AgentTick>;
 
 // --- Actions ----------------------------------------------------------------
 
@@ -237,6 +254,14 @@ struct TellNotice {
   absl::Duration deadline;
 };
 
+// A rank has made no progress for long. Linked ones are asked where they are
+// (RankIsHere, where they answer); the stacks of all its processes go to its
+// log (RankLooked, always).
+struct LookAtRank {
+  RankLife life;
+  uint64_t generation;
+};
+
 // The node's own checks, between generations; answered by ChecksDone.
 struct RunChecks {
   uint64_t request;
@@ -271,8 +296,8 @@ struct Exit {
 
 using AgentAction =
     std::variant<Dial, Say, HangUp, Prepare, Undo, StartRanks, AbortRanks,
-                 StopRanks, PassSignal, TellNotice, RunChecks, AnswerExchange,
-                 FailExchanges, Report, Exit>;
+                 StopRanks, PassSignal, TellNotice, LookAtRank, RunChecks,
+                 AnswerExchange, FailExchanges, Report, Exit>;
 
 // --- The value --------------------------------------------------------------
 
@@ -331,6 +356,17 @@ class Agent {
     std::optional<v1::Pace> pace;  // Of rank 0, where it runs here.
   };
 
+  // A rank that stands still, and what is known of it so far.
+  struct Stall {
+    v1::RankStalled message;
+    // It answers by then, or not at all; infinite: that is known.
+    absl::Time answer_by = absl::InfiniteFuture();
+    bool looked = false;
+    bool said = false;  // On this stream.
+
+    bool known() const { return looked && answer_by == absl::InfiniteFuture(); }
+  };
+
   // A rank's process, until what it left is gone.
   struct Living {
     uint64_t born = 0;  // The generation that it was started for.
@@ -345,6 +381,12 @@ class Agent {
     // An abort is to be answered by then.
     absl::Time answer_by = absl::InfiniteFuture();
     std::optional<v1::RankState> waits;
+    // Its highest step in the generation that runs.
+    uint64_t step = 0;
+    // It stands still unless it makes progress by then; infinite: nobody
+    // expects any of it.
+    absl::Time hangs_at = absl::InfiniteFuture();
+    std::optional<Stall> stall;
   };
 
   // The latest notice for the generation that runs.
@@ -378,6 +420,8 @@ class Agent {
   void On(const RankAtBoundary& at);
   void On(const RankExchanged& exchanged);
   void On(const RankProgressed& progressed);
+  void On(const RankIsHere& here);
+  void On(const RankLooked& looked);
   void On(const LeaveAsked& leave);
   void On(const RankAskedToLeave& asked);
   void On(const ChecksDone& done);
@@ -421,6 +465,17 @@ class Agent {
   // Whether the end of a rank is of no interest to the daemon.
   bool OnOrder(const Living& rank, const RankEnded& ended) const;
   void SayExited(const Living& rank, const RankEnded& ended);
+  // The watchdog (agent_hang.cc).
+  void Watch(uint32_t local_rank, Living& rank);
+  void Unwatch(uint32_t local_rank, Living& rank);
+  void UnwatchAll();
+  void LookForHangs();
+  void SayStalledIfKnown(uint32_t local_rank, Living& rank);
+  void SayStallsAgain();
+  void Forgive(absl::Duration late);
+  absl::Time NextHang() const;
+  void KillTheHung(uint32_t local_rank);
+
   void KillWhoseNoticeIsOver();
   void StopWhoDidNotAnswer();
   // The committed generation is over here.

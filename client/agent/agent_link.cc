@@ -64,6 +64,9 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   limits_.lease = FromProto(welcome.lease());
   limits_.daemon_grace = FromProto(welcome.daemon_grace());
   limits_.stop_grace = FromProto(welcome.stop_grace());
+  if (welcome.settings().has_hang_timeout()) {
+    limits_.hang_timeout = FromProto(welcome.settings().hang_timeout());
+  }
   heartbeat_ =
       std::max(FromProto(welcome.heartbeat_interval()), absl::Milliseconds(10));
   next_heartbeat_ = now_ + heartbeat_;
@@ -80,6 +83,7 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   stopped_said_ = false;
   SayStoppedIfSettled();
   SayLateExits();
+  SayStallsAgain();
   if (notice_.has_value()) notice_->said = false;
   SayNoticeSeenIfThere();
   for (auto& [key, exchange] : exchanges_) {

@@ -22,6 +22,8 @@ void Agent::On(const RankAttended& attended) {
   if (rank == nullptr) return;  // It is being stopped as a plain one.
   rank->linked = true;
   rank->elastic = attended.elastic;
+  // Others may have much to do before their first step.
+  if (attended.elastic) Watch(attended.local_rank, *rank);
 }
 
 void Agent::On(const RankUnlinked& unlinked) {
@@ -114,6 +116,7 @@ void Agent::On(const RankAtBoundary& at) {
   Living* rank = Attending(at.generation, at.local_rank);
   if (rank == nullptr || !rank->linked) return;
   rank->at_boundary = true;
+  Unwatch(at.local_rank, *rank);
   SayNoticeSeenIfThere();
 }
 

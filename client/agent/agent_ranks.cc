@@ -27,7 +27,8 @@ void Agent::On(const RankEnded& ended) {
   const bool on_order = OnOrder(*rank, ended);
   rank->ended = true;
   rank->elastic = rank->linked = false;
-  rank->answer_by = absl::InfiniteFuture();
+  rank->answer_by = rank->hangs_at = absl::InfiniteFuture();
+  rank->stall.reset();
   if (!on_order) SayExited(*rank, ended);
   if (running_.has_value()) return SayNoticeSeenIfThere();
   // It waited, or was about to: what it was prepared for goes on without it.
@@ -58,6 +59,7 @@ void Agent::SayExited(const Living& rank, const RankEnded& ended) {
   exited.set_signal(ended.signal);
   exited.set_stderr_tail(ended.stderr_tail);
   exited.set_error_file(ended.error_file);
+  exited.set_permanent(ended.permanent);
   if (running_.has_value()) {
     const bool killed = rank.stopping && ended.signal == SIGKILL;
     // However it ends: it was asked to, and some save and exit 0.
@@ -89,6 +91,12 @@ void Agent::On(const RankProgressed& progressed) {
   if (running_->first_rank == 0 && progressed.pace.has_value()) {
     running_->pace = progressed.pace;
   }
+  Living* rank = Attending(progressed.generation, progressed.local_rank);
+  if (rank == nullptr || rank->at_boundary) return;
+  // Of a file any change counts.
+  const bool grows = progressed.step > rank->step || !rank->linked;
+  rank->step = std::max(rank->step, progressed.step);
+  if (grows) Watch(progressed.local_rank, *rank);
 }
 
 void Agent::On(const RankExchanged& exchanged) {

@@ -197,6 +197,8 @@ void Agent::StartIfSettled() {
     } else {
       at->second.waits.reset();
       at->second.signalled = false;
+      at->second.step = 0;
+      Watch(local, at->second);
       start.waiting.push_back({at->second.born, local});
     }
   }
@@ -222,11 +224,15 @@ void Agent::OnAbort(const v1::Abort& abort) {
   if (abort.generation() < generation_seen_) return;
   generation_seen_ = abort.generation();
   DropPreparation();
-  if (running_.has_value()) {
+  const bool ran = running_.has_value();
+  if (ran) {
     Tell(Report::Kind::kState, absl::StrCat("generation ", abort.generation(),
                                             " ended: ", abort.reason()));
   }
   EndGeneration(abort.code(), abort.reason(), Keep::kElastic);
+  if (ran && abort.hung_node() == hello_.node()) {
+    KillTheHung(abort.hung_local_rank());
+  }
   stopped_to_say_ = abort.generation();
   stopped_said_ = false;
   SayStoppedIfSettled();
@@ -261,6 +267,7 @@ void Agent::EndGeneration(v1::ReasonCode code, const std::string& reason,
     ended_generation_ = running_->generation;
     actions_.push_back(AbortRanks{running_->generation, code, reason});
     running_.reset();
+    UnwatchAll();
     exchanges_.clear();
     answered_.clear();
   }

@@ -16,12 +16,7 @@ namespace {
 
 constexpr size_t kFileBytesMost = 1 << 20;
 
-}  // namespace
-
-std::string ErrorFileMessage(std::string_view json) {
-  const nlohmann::json parsed =
-      nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_object()) return "";
+std::string MessageOf(const nlohmann::json& parsed) {
   auto message = parsed.find("message");
   if (message == parsed.end()) return "";
   if (message->is_object()) {
@@ -33,25 +28,35 @@ std::string ErrorFileMessage(std::string_view json) {
   return text == nullptr ? "" : LastBytes(*text, Limits::stderr_tail_bytes);
 }
 
-std::string ReadErrorFile(const std::string& path) {
-  if (path.empty()) return "";
+}  // namespace
+
+ErrorReport ParseErrorFile(std::string_view json) {
+  const nlohmann::json parsed =
+      nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object()) return {};
+  const auto permanent = parsed.find("permanent");
+  return {MessageOf(parsed), permanent != parsed.end() && *permanent == true};
+}
+
+ErrorReport ReadErrorFile(const std::string& path) {
+  if (path.empty()) return {};
   // Non-blocking: the rank may have put anything there, a FIFO too.
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat about {};
   if (!file.open() || fstat(file.get(), &about) != 0 ||
       !S_ISREG(about.st_mode)) {
-    return "";
+    return {};
   }
   std::string text;
   char piece[16384];
   while (text.size() <= kFileBytesMost) {
     const ssize_t got = read(file.get(), piece, sizeof piece);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return "";
-    if (got == 0) return ErrorFileMessage(text);
+    if (got < 0) return {};
+    if (got == 0) return ParseErrorFile(text);
     text.append(piece, got);
   }
-  return "";
+  return {};
 }
 
 }  // namespace rollcall

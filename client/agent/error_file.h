@@ -9,14 +9,21 @@
 
 namespace rollcall {
 
-// The message in torchelastic's JSON: {"message": "text"} or {"message":
-// {"message": "text", ...}}. Valid UTF-8 of at most Limits::stderr_tail_bytes,
-// the end kept; empty where there is none.
-std::string ErrorFileMessage(std::string_view json);
+struct ErrorReport {
+  // Valid UTF-8 of at most Limits::stderr_tail_bytes, the end kept; empty where
+  // there is none.
+  std::string message;
+  // It would fail again in the same way: starting it anew is in vain.
+  bool permanent = false;
+};
 
-// The same of a file. Empty where it cannot be read, is no regular file, or is
-// larger than a mebibyte.
-std::string ReadErrorFile(const std::string& path);
+// Torchelastic's JSON: {"message": "text"} or {"message": {"message": "text",
+// ...}}; and, of ours, "permanent": true beside it.
+ErrorReport ParseErrorFile(std::string_view json);
+
+// The same of a file. Nothing where it cannot be read, is no regular file, or
+// is larger than a mebibyte.
+ErrorReport ReadErrorFile(const std::string& path);
 
 }  // namespace rollcall
 

@@ -212,6 +212,21 @@ void Processes::Signal(std::vector<RankLife> ranks, int signal) {
   });
 }
 
+RankSession Processes::SessionOf(const RankLife& life) {
+  // Shared as in Start.
+  const auto answer = std::make_shared<std::promise<RankSession>>();
+  keeper_->Give([answer, life](Keeper& keeper) {
+    answer->set_value(keeper.group().SessionOf(life));
+  });
+  return answer->get_future().get();
+}
+
+void Processes::Say(RankLife life, std::string text) {
+  keeper_->Give([life, text = std::move(text)](Keeper& keeper) {
+    keeper.group().Say(life, text, MonotonicNow());
+  });
+}
+
 void Processes::Rename(uint32_t local_rank, uint32_t rank) {
   keeper_->Give(
       [=](Keeper& keeper) { keeper.group().Rename(local_rank, rank); });

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client/agent/agent.h"
+#include "client/agent/sweep.h"
 
 namespace rollcall {
 
@@ -83,6 +84,12 @@ class Processes {
 
   // Sends a signal to the process groups of those whose leader lives.
   void Signal(std::vector<RankLife> ranks, int signal);
+
+  // The session of a rank; one of number 0 where it does not live here.
+  RankSession SessionOf(const RankLife& life);
+
+  // As if the rank had written it to its stderr.
+  void Say(RankLife life, std::string text);
 
   // A rank lives on under another number, for the prefix of its lines.
   void Rename(uint32_t local_rank, uint32_t rank);

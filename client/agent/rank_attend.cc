@@ -38,6 +38,17 @@ std::optional<v1::Pace> PaceOf(uint32_t local_rank,
   return pace;
 }
 
+RankIsHere WhereItIs(uint32_t local_rank, const v1::RankHere& said) {
+  RankIsHere here{said.generation(), local_rank, {}, {}};
+  if (said.has_collective_entered()) {
+    here.collective_entered = said.collective_entered();
+  }
+  if (said.has_collective_left()) {
+    here.collective_left = said.collective_left();
+  }
+  return here;
+}
+
 }  // namespace
 
 // --- Attend -----------------------------------------------------------------
@@ -146,8 +157,12 @@ std::optional<grpc::Status> RankService::Core::Pass(
     case v1::RankMessage::kProgress:
       // One that is dropped is made good by the next.
       post_(RankProgressed{message.progress().generation(),
-                           message.progress().step(),
+                           message.progress().step(), local_rank,
                            PaceOf(local_rank, message.progress())});
+      break;
+    case v1::RankMessage::kHere:
+      // One that is dropped looks as if it had not come, for once.
+      post_(WhereItIs(local_rank, message.here()));
       break;
     case v1::RankMessage::kStopped:
       taken = post_(RankWaits{message.stopped().generation(), local_rank,
@@ -196,6 +211,7 @@ std::optional<grpc::Status> RankService::Core::Greet(
                                  "; this node has ", RanksHere(), " ranks"));
     }
     stream->local_rank_ = hello.local_rank();
+    stream->pid_ = hello.pid();
     older = std::exchange(ranks_[hello.local_rank()], streams_[stream]);
     reply = WorldFor(hello.local_rank());
     notice = open_->notice;
@@ -273,6 +289,22 @@ void RankService::Core::Tell(const v1::RankNotice& notice) {
   v1::AgentReply reply;
   *reply.mutable_notice() = notice;
   for (const StreamRef& stream : told) stream->Send(reply);
+}
+
+int32_t RankService::Core::AskWhere(uint64_t generation, uint32_t local_rank) {
+  StreamRef asked;
+  int32_t pid = 0;
+  {
+    MutexLock lock(mutex_);
+    const auto at = ranks_.find(local_rank);
+    if (at == ranks_.end()) return 0;
+    asked = at->second;
+    pid = asked->pid_;
+  }
+  v1::AgentReply reply;
+  reply.mutable_where()->set_generation(generation);
+  asked->Send(std::move(reply));
+  return pid;
 }
 
 void RankService::Core::EndWorld(uint64_t generation, v1::ReasonCode code,

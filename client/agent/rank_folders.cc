@@ -15,27 +15,34 @@
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
-namespace {
 
-// The number that a rank wrote into its progress file; 0: none.
-uint64_t ReadStep(const std::string& path) {
+// Takes up what a rank has written into its progress file since. False:
+// nothing.
+bool RankFolders::Read(Progress& progress) {
   // A rank may have put anything there: nothing but a file is read, and no
   // more of it than a number needs.
-  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const Fd fd(open(progress.file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info;
   if (!fd.open() || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-    return 0;
+    return false;
   }
+  const int64_t written_ns =
+      int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+  if (written_ns == progress.written_ns && info.st_size == progress.size) {
+    return false;
+  }
+  progress.written_ns = written_ns;
+  progress.size = info.st_size;
   char text[32];
   const ssize_t size = read(fd.get(), text, sizeof(text));
-  if (size <= 0) return 0;
-  std::string word(text, static_cast<size_t>(size));
+  std::string word(text, static_cast<size_t>(std::max<ssize_t>(size, 0)));
   word = word.substr(0, word.find_first_of(" \t\r\n"));
   uint64_t step = 0;
-  return absl::SimpleAtoi(word, &step) ? step : 0;
+  if (absl::SimpleAtoi(word, &step)) {
+    progress.step = std::max(progress.step, step);
+  }
+  return true;
 }
-
-}  // namespace
 
 void RankFolders::Begin(uint64_t generation, const RankFiles& files,
                         const std::vector<RankLife>& waiting) {
@@ -52,19 +59,21 @@ void RankFolders::Begin(uint64_t generation, const RankFiles& files,
     }
   }
   generation_ = generation;
-  progress_files_ = files.progress_files;
-  progress_ = 0;
+  progress_.clear();
+  for (const std::string& file : files.progress_files) {
+    progress_.push_back({file});
+  }
   notice_files_[generation] = files.notice_file;
 }
 
-std::optional<RankProgressed> RankFolders::Sample() {
-  uint64_t step = 0;
-  for (const std::string& file : progress_files_) {
-    step = std::max(step, ReadStep(file));
+std::vector<RankProgressed> RankFolders::Sample() {
+  std::vector<RankProgressed> progressed;
+  for (uint32_t i = 0; i < progress_.size(); ++i) {
+    if (Read(progress_[i])) {
+      progressed.push_back({generation_, progress_[i].step, i});
+    }
   }
-  if (step <= progress_) return std::nullopt;
-  progress_ = step;
-  return RankProgressed{generation_, step};
+  return progressed;
 }
 
 absl::Status RankFolders::WriteNotice(const std::vector<RankLife>& ranks,

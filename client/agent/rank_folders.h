@@ -30,8 +30,9 @@ class RankFolders {
   void Begin(uint64_t generation, const RankFiles& files,
              const std::vector<RankLife>& waiting);
 
-  // The highest step in this generation's progress files, where it has grown.
-  std::optional<RankProgressed> Sample();
+  // Of each rank of this generation that has written to its progress file since
+  // the last time: the step in it; the highest so far, where there is none.
+  std::vector<RankProgressed> Sample();
 
   // Writes a notice for those ranks; for all where there are none. The first
   // error, though the other files are written.
@@ -41,8 +42,16 @@ class RankFolders {
  private:
   RunFolder& folder_;
   uint64_t generation_ = 0;
-  std::vector<std::string> progress_files_;
-  uint64_t progress_ = 0;
+  struct Progress {
+    std::string file;
+    // When it was written last, in nanoseconds; and how long it was then.
+    int64_t written_ns = 0;
+    int64_t size = 0;
+    uint64_t step = 0;
+  };
+  static bool Read(Progress& progress);
+  // By local rank.
+  std::vector<Progress> progress_;
   std::map<uint64_t, std::string> notice_files_;
 };
 

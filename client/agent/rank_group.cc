@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/agent/error_file.h"
 #include "daemon/core/limits.h"
 
@@ -170,6 +171,21 @@ void RankGroup::Rename(uint32_t local_rank, uint32_t rank) {
   }
 }
 
+RankSession RankGroup::SessionOf(const RankLife& life) {
+  const Rank* rank = Find(life);
+  if (rank == nullptr || rank->swept()) return {};
+  return {rank->process.pid, rank->process.start_ticks};
+}
+
+void RankGroup::Say(const RankLife& life, const std::string& text,
+                    absl::Time now) {
+  Rank* rank = Find(life);
+  if (rank == nullptr) return;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    rank->err->Say(std::string(line), now);
+  }
+}
+
 void RankGroup::SignalGroup(const Rank& rank, int signal) {
   if (rank.swept()) return;  // Reaped: the number is not ours.
   // One that has only just been forked does not lead a group yet.
@@ -224,7 +240,9 @@ void RankGroup::OnExit(Rank& rank, absl::Time now) {
   ended.signal = status.signal;
   ended.stderr_tail = rank.err->TailText();
   if (status.code != 0 || status.signal != 0) {
-    ended.error_file = ReadErrorFile(rank.command.error_file);
+    ErrorReport report = ReadErrorFile(rank.command.error_file);
+    ended.error_file = std::move(report.message);
+    ended.permanent = report.permanent;
   }
   house_.callbacks.ended(std::move(ended));
 }

@@ -61,6 +61,8 @@ class RankGroup {
             absl::Time now);
   void Signal(const std::vector<RankLife>& ranks, int signal);
   void Rename(uint32_t local_rank, uint32_t rank);
+  RankSession SessionOf(const RankLife& life);
+  void Say(const RankLife& life, const std::string& text, absl::Time now);
 
   // The poller saw this token.
   void OnReadable(uint64_t token, absl::Time now);

@@ -188,6 +188,10 @@ void RankService::EndWorld(uint64_t generation, v1::ReasonCode code,
 
 void RankService::Tell(const v1::RankNotice& notice) { core_->Tell(notice); }
 
+int32_t RankService::AskWhere(uint64_t generation, uint32_t local_rank) {
+  return core_->AskWhere(generation, local_rank);
+}
+
 void RankService::FailExchanges(uint64_t generation,
                                 const std::string& reason) {
   core_->FailExchanges(generation, reason);

@@ -53,6 +53,10 @@ class RankService {
   // For ranks that attend, or will, in the world that it is for.
   void Tell(const v1::RankNotice& notice);
 
+  // Asks a rank where it is; a RankIsHere follows if it answers. The process
+  // that it says it is; 0: none attends there.
+  int32_t AskWhere(uint64_t generation, uint32_t local_rank);
+
   // Those that wait for a key of this generation or an older one get ABORTED.
   void FailExchanges(uint64_t generation, const std::string& reason);
 

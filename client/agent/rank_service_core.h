@@ -72,6 +72,7 @@ class RankService::Core : public v1::Rank::CallbackService {
     v1::RankMessage incoming_;
     // Guarded by the core's lock.
     std::optional<uint32_t> local_rank_;
+    int32_t pid_ = 0;
 
     Mutex mutex_;
     std::deque<v1::AgentReply> queue_ ABSL_GUARDED_BY(mutex_);
@@ -99,6 +100,7 @@ class RankService::Core : public v1::Rank::CallbackService {
   void EndWorld(uint64_t generation, v1::ReasonCode code,
                 const std::string& reason);
   void Tell(const v1::RankNotice& notice);
+  int32_t AskWhere(uint64_t generation, uint32_t local_rank);
   void FailExchanges(uint64_t generation, const std::string& reason);
   void Answer(const v1::ExchangeOut& exchange);
 

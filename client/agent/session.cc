@@ -20,6 +20,7 @@
 #include "client/agent/rank_service.h"
 #include "client/agent/run_folder.h"
 #include "client/agent/signal_thread.h"
+#include "client/agent/stack_dump.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/inbox.h"
@@ -66,6 +67,7 @@ class Session {
   void Do(const StopRanks& stop);
   void Do(const PassSignal& pass);
   void Do(const TellNotice& tell);
+  void Do(const LookAtRank& look);
   void Do(const RunChecks& run);
   void Do(const AnswerExchange& answer);
   void Do(const FailExchanges& fail);
@@ -94,6 +96,7 @@ class Session {
   SignalThread signals_{[this](AgentEvent e) { Post(std::move(e)); }};
   Preparation preparation_;
   Processes processes_;
+  StackDumps stack_dumps_;
   NodeChecks checks_;
   std::unique_ptr<RankService> rank_service_;
   std::unique_ptr<DaemonStream> stream_;
@@ -151,6 +154,12 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
       processes_(ForProcesses(options_, *folder_),
                  {[this](RankEnded e) { Post(std::move(e)); },
                   [this](RanksGone e) { Post(std::move(e)); }}),
+      stack_dumps_(
+          options_.limits.stacks_patience,
+          [this](const RankLife& life, StackDump dump) {
+            processes_.Say(life, std::move(dump.text));
+            Post(RankLooked{life, dump.stopped, std::move(dump.summary)});
+          }),
       checks_(ForChecks(options_, *folder_),
               [this](ChecksDone e) { Post(std::move(e)); }),
       round_(options_.endpoints.size()),
@@ -393,6 +402,15 @@ void Session::Do(const TellNotice& tell) {
   if (rank_service_ != nullptr) rank_service_->Tell(tell.notice);
 }
 
+void Session::Do(const LookAtRank& look) {
+  const RankLife life = look.life;
+  const pid_t linked =
+      rank_service_ == nullptr
+          ? 0
+          : rank_service_->AskWhere(look.generation, life.local_rank);
+  stack_dumps_.Take(life, processes_.SessionOf(life), linked);
+}
+
 void Session::Do(const RunChecks& run) { checks_.Run(run.request); }
 
 void Session::WriteNotice(const std::vector<RankLife>& ranks, const char* kind,
@@ -419,7 +437,9 @@ void Session::Do(const FailExchanges& fail) {
 }
 
 void Session::SampleProgress() {
-  if (const auto progressed = rank_folders_.Sample()) Step(*progressed);
+  for (const RankProgressed& progressed : rank_folders_.Sample()) {
+    Step(progressed);
+  }
 }
 
 void Session::Do(const Report& report) {

@@ -23,6 +23,7 @@ struct SettingsText {
   std::string nodes;
   std::string grow;
   std::string join_timeout;
+  std::string hang_timeout;
   std::string linger;
   uint32_t max_restarts = 0;
   CLI::Option* max_restarts_option = nullptr;
@@ -93,6 +94,11 @@ void AddSettings(CLI::App& app, SettingsText& to) {
       ->type_name("WHEN");
   app.add_option("--join-timeout", to.join_timeout,
                  "how long to wait for missing nodes (default 10m)")
+      ->type_name("TIME");
+  app.add_option("--hang-timeout", to.hang_timeout,
+                 "a rank without progress for so long is taken to hang, and "
+                 "the next\nworld is formed (default 10m; 0 or never: not at "
+                 "all)")
       ->type_name("TIME");
   app.add_option("--linger", to.linger,
                  "after a failure, leave living ranks and the daemon as they "
@@ -378,6 +384,14 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
     auto timeout = ParseDurationFlag("--join-timeout", text.join_timeout);
     if (!timeout.ok()) return timeout.status();
     ToProto(*timeout, to.mutable_join_timeout());
+  }
+  if (text.hang_timeout == "never" || text.hang_timeout == "0" ||
+      text.hang_timeout == "0s") {
+    ToProto(absl::ZeroDuration(), to.mutable_hang_timeout());
+  } else if (!text.hang_timeout.empty()) {
+    auto timeout = ParseDurationFlag("--hang-timeout", text.hang_timeout);
+    if (!timeout.ok()) return timeout.status();
+    ToProto(*timeout, to.mutable_hang_timeout());
   }
   if (!text.linger.empty()) {
     auto linger = ParseDurationFlag("--linger", text.linger);

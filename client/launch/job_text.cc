@@ -55,6 +55,11 @@ std::string Cause(const v1::RootCause& cause) {
           rank, " was ended by signal ", cause.value(),
           name == nullptr ? "" : absl::StrCat(" (SIG", name, ")"));
     }
+    case v1::REASON_CODE_HANG:
+      return absl::StrCat(cause.rank() < 0
+                              ? "no rank made progress"
+                              : absl::StrCat(rank, " made no progress"),
+                          cause.detail().empty() ? "" : ": ", cause.detail());
     default:
       return cause.detail().empty()
                  ? absl::StrCat("node ", cause.node(), ": ", Word(cause.code()))

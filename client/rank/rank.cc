@@ -160,6 +160,15 @@ void Rank::Progress(uint64_t step, double loss, double tokens_per_second) {
   wire_->stream.Send(std::move(message));
 }
 
+void Rank::WhenAsked(std::function<RankCollectives()> where) {
+  if (!where) return wire_->stream.WhenAsked(nullptr);
+  wire_->stream.WhenAsked([where = std::move(where)](v1::RankHere& here) {
+    const RankCollectives seen = where();
+    here.set_collective_entered(seen.entered);
+    here.set_collective_left(seen.left);
+  });
+}
+
 bool Rank::lost() const { return wire_->stream.lost(); }
 bool Rank::aborted() const { return wire_->stream.aborted() >= generation(); }
 bool Rank::noticed() const { return wire_->stream.noticed() == generation(); }

@@ -46,6 +46,14 @@ struct RankOptions {
   bool elastic = false;
 };
 
+// Which collective of this world a rank has entered last, and which it has left
+// last, by their numbers (1, 2, ...): equal on all ranks that are equally far.
+// By them the one is found that the others wait for.
+struct RankCollectives {
+  uint64_t entered = 0;
+  uint64_t left = 0;
+};
+
 class Rank {
  public:
   // Attends the agent that the environment names, and blocks until the world
@@ -87,6 +95,13 @@ class Rank {
   // Publishes that `step` is done. Never blocks; of several that wait, the
   // latest goes out.
   void Progress(uint64_t step, double loss, double tokens_per_second);
+
+  // What the agent is told when it asks where this rank is, since it has made
+  // no progress for long. `where` is called on a thread of its own, and must
+  // not block: a rank whose training thread is stuck answers all the same. The
+  // last one given counts; nullptr: none. When this returns, the one before
+  // runs no more. Not to be called by `where`.
+  void WhenAsked(std::function<RankCollectives()> where);
 
   // The stream to the agent broke: nobody watches over this rank any more. End.
   bool lost() const;

@@ -101,6 +101,31 @@ std::function<void()> RankStream::TakeWake() {
   return std::exchange(wake_, nullptr);
 }
 
+void RankStream::WhenAsked(std::function<void(v1::RankHere&)> where) {
+  MutexLock lock(mutex_);
+  while (answering_) changed_.Wait(mutex_);
+  where_ = std::move(where);
+}
+
+// On gRPC's thread, whatever the rank's own do.
+void RankStream::Answer(const v1::RankWhere& asked) {
+  std::function<void(v1::RankHere&)> where;
+  {
+    MutexLock lock(mutex_);
+    where = where_;
+    answering_ = true;
+  }
+  v1::RankMessage message;
+  message.mutable_here()->set_generation(asked.generation());
+  if (where) where(*message.mutable_here());
+  {
+    MutexLock lock(mutex_);
+    answering_ = false;
+    changed_.NotifyAll();
+  }
+  Send(std::move(message));
+}
+
 void RankStream::Send(v1::RankMessage message) {
   Next next = Next::kNothing;
   {
@@ -194,6 +219,7 @@ void RankStream::Take(const v1::AgentReply& reply) {
       notice_ = reply.notice();
       noticed_.store(reply.notice().generation(), std::memory_order_release);
       break;
+    case v1::AgentReply::kWhere:  // Answered without the lock.
     case v1::AgentReply::KIND_NOT_SET:
       break;  // Of a newer agent; nothing that this rank must know.
   }
@@ -216,6 +242,7 @@ void RankStream::OnReadDone(bool ok) {
   }
   if (wake) wake();
   Do(next);
+  if (ok && incoming_.has_where()) Answer(incoming_.where());
   if (ok) StartRead(&incoming_);
 }
 

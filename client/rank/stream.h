@@ -47,6 +47,9 @@ class RankStream final
   absl::Status AwaitNotice(uint64_t generation);
   void WhenOver(uint64_t generation, std::function<void()> wake);
 
+  // Fills in what is answered to a RankWhere; see Rank.
+  void WhenAsked(std::function<void(v1::RankHere&)> where);
+
   // Queues; never blocks. One of its kind that still waits is replaced.
   void Send(v1::RankMessage message);
 
@@ -72,6 +75,8 @@ class RankStream final
   Next NextWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Do(Next next);
   void Take(const v1::AgentReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Answers a RankWhere.
+  void Answer(const v1::RankWhere& asked);
   // Whom to wake, now that something has come.
   std::function<void()> TakeWake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Over(uint64_t generation) const {
@@ -99,6 +104,8 @@ class RankStream final
       ABSL_GUARDED_BY(mutex_);
   std::function<void()> wake_ ABSL_GUARDED_BY(mutex_);
   uint64_t wake_for_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::function<void(v1::RankHere&)> where_ ABSL_GUARDED_BY(mutex_);
+  bool answering_ ABSL_GUARDED_BY(mutex_) = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = true;  // The hello.
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool goodbye_ ABSL_GUARDED_BY(mutex_) = false;  // Writes are done.

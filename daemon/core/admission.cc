@@ -169,6 +169,19 @@ absl::Status AdmitExit(const v1::RankExited& exited) {
   return absl::OkStatus();
 }
 
+absl::Status AdmitStalled(const v1::RankStalled& stalled) {
+  RETURN_IF_REFUSED(AdmitGeneration("generation", stalled.generation()));
+  RETURN_IF_REFUSED(AdmitCount("local_rank", stalled.local_rank(),
+                               Limits::ranks_per_node_max - 1));
+  if (stalled.collective_left() > stalled.collective_entered()) {
+    return Unfit("collective_left",
+                 absl::StrCat("at most collective_entered ",
+                              stalled.collective_entered()),
+                 stalled.collective_left());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AdmitHeld(const v1::Held& held) {
   RETURN_IF_REFUSED(
       AdmitGeneration("held.prepared_generation", held.prepared_generation()));
@@ -495,6 +508,8 @@ absl::Status AdmitMessage(const v1::AgentMessage& message) {
       return absl::OkStatus();
     case v1::AgentMessage::kCheckReport:
       return AdmitFindings(message.check_report());
+    case v1::AgentMessage::kRankStalled:
+      return AdmitStalled(message.rank_stalled());
     case v1::AgentMessage::kHello:
       return absl::InvalidArgumentError(
           "Hello: expected once, as the first message of a stream, got "

@@ -38,6 +38,7 @@ enum class Invariant {
   kStateGoesOn,
   kLeavesForGood,
   kBudget,
+  kHangIsTold,
   kProgress,
 };
 

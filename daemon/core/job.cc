@@ -71,6 +71,8 @@ void Job::On(const Said& said) {
       return OnNoticeSeen(*node, m.notice_seen());
     case v1::AgentMessage::kCheckReport:
       return OnCheckReport(*node, m.check_report());
+    case v1::AgentMessage::kRankStalled:
+      return OnRankStalled(*node, m.rank_stalled());
     // Nothing asks for it, so it changes nothing.
     case v1::AgentMessage::kProbed:
       return;
@@ -146,6 +148,7 @@ void Job::On(const Tick& tick) {
       node->lease_until += tick.late;
     }
     if (isolated_) isolated_until_ += tick.late;
+    stalls_until_ += tick.late;
   }
   if (isolated_ && now_ >= isolated_until_) LoseTheSilent();
   while (!deadlines_.empty() && deadlines_.begin()->first <= now_) {
@@ -168,6 +171,7 @@ void Job::On(const Tick& tick) {
   if (MayEndAtBoundary() && now_ >= pending_->until) EndAtBoundary();
   if (now_ >= claims_until_) RefuseClaims();
   MaybeSettle();
+  MaybeEndHung();
   if (now_ >= next_waiting_) TellWaiting();
 }
 
@@ -237,14 +241,18 @@ void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
   }
 }
 
+// The stream of who names a rank that its node does not have is ended.
+bool Job::HasRank(const Node& node, uint32_t local_rank) {
+  if (local_rank < node.hello.ranks()) return true;
+  Close(node.session, absl::StatusCode::kInvalidArgument,
+        v1::REFUSAL_CODE_INVALID,
+        absl::StrCat("local rank ", local_rank, " of a node with ",
+                     node.hello.ranks(), " ranks"));
+  return false;
+}
+
 void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
-  if (exited.local_rank() >= node.hello.ranks()) {
-    Close(node.session, absl::StatusCode::kInvalidArgument,
-          v1::REFUSAL_CODE_INVALID,
-          absl::StrCat("local rank ", exited.local_rank(), " of a node with ",
-                       node.hello.ranks(), " ranks"));
-    return;
-  }
+  if (!HasRank(node, exited.local_rank())) return;
   // The agent ended it, or it ended because a notice asked for it.
   if (exited.stopped_by_agent()) {
     return OnEndedForNotice(node, exited);
@@ -256,7 +264,8 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
       !node.member() || node.finished()) {
     return;
   }
-  node.done.insert(exited.local_rank());
+  ranks_done_ += node.done.insert(exited.local_rank()).second;
+  DropStall(RankOf(node, exited.local_rank()));
   if (!node.finished()) return;
   node.state = v1::NODE_STATE_FINISHED;
   Changed();
@@ -403,6 +412,7 @@ absl::Time Job::NextDeadline() const {
   absl::Time next =
       std::min({next_waiting_, claims_until_, grow_at_, leaving_due_});
   if (MayEndAtBoundary()) next = std::min(next, pending_->until);
+  if (MayEndHung()) next = std::min(next, stalls_until_);
   // Nobody is given up by the clock meanwhile, and nothing is formed.
   if (isolated_ && phase_ != Phase::kEnded) {
     if (phase_ == Phase::kSettling) next = std::min(next, settlement_->until);
@@ -444,6 +454,7 @@ void Job::CheckInvariants() const {
   CHECK_LE(leaving_.size(), nodes_.size());
   CHECK_LE(checking_.size(), nodes_.size());
   CHECK_LE(silent_, nodes_.size());
+  CHECK_LE(stalls_.size(), world_.world_size());
   CHECK_LE(claimants_.size(), Limits::nodes_max);
   CHECK_LE(claimed_.size(), Limits::claimed_worlds_max);
   if (phase_ != Phase::kForming ||

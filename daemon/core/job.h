@@ -218,6 +218,14 @@ class Job {
     absl::Time until;
   };
 
+  // A rank of the generation that runs and stands still.
+  struct Stall {
+    int node_rank = 0;
+    v1::RankStalled said;
+    // Grows with each rank that is said to.
+    uint64_t number = 0;
+  };
+
   void On(const Attend& attend);
   void On(const Said& said);
   void On(const StreamClosed& closed);
@@ -239,6 +247,7 @@ class Job {
   void TakeUpStates(Node& node, const v1::Prepared& prepared);
   void OnRefused(Node& node, const v1::Refused& refused);
   void OnStopped(Node& node, const v1::Stopped& stopped);
+  bool HasRank(const Node& node, uint32_t local_rank);
   void OnRankExited(Node& node, const v1::RankExited& exited);
   void OnExchange(Node& node, const v1::ExchangeIn& in);
 
@@ -333,8 +342,28 @@ class Job {
   void Pardon(Node& node);
   void MadeProgress();
 
+  // Ranks that live and stand still (job_hang.cc).
+  void OnRankStalled(Node& node, const v1::RankStalled& stalled);
+  uint32_t RankOf(const Node& node, uint32_t local_rank) const {
+    return world_.members(node.node_rank).first_rank() + local_rank;
+  }
+  void DropStall(uint32_t rank);
+  void DropStallsOf(const Node& node);
+  void DropStalls();
+  // A boundary with a deadline ends the generation anyway, and a daemon that is
+  // cut off has not heard of everybody.
+  bool MayEndHung() const {
+    return phase_ == Phase::kRunning && !stalls_.empty() && !isolated_ &&
+           !(pending_.has_value() && pending_->until != absl::InfiniteFuture());
+  }
+  void MaybeEndHung();
+  bool AllStandAtOnePlace() const;
+  std::string WhereItStands(const Stall& stall) const;
+
   // Failing and ending (job_end.cc).
   void RankFailed(Node& node, const v1::RankExited& exited);
+  // `permanent`: it would again, so that no restart is spent on it.
+  void GenerationFailed(const v1::RootCause& cause, bool permanent = false);
   void Lose(Node& node, v1::ReasonCode code, const std::string& reason);
   void BlameLostNode(const Node& node, v1::ReasonCode code,
                      const std::string& reason);
@@ -410,6 +439,8 @@ class Job {
   v1::Proposal proposal_;
   std::optional<v1::Seal> seal_;
   v1::Prepared first_prepared_;  // Of node rank 0.
+  // Ranks that have exited 0.
+  size_t ranks_done_ = 0;
   // Members that have not prepared, finished, stopped.
   size_t unprepared_ = 0;
   size_t unfinished_ = 0;
@@ -434,6 +465,14 @@ class Job {
   std::optional<v1::End> end_then_;
   // When newcomers are taken in, unless the world is full.
   absl::Time grow_at_ = absl::InfiniteFuture();
+
+  // Ranks that stand still, by their number in the world, and when it is judged
+  // which of them began it.
+  std::map<uint32_t, Stall> stalls_;
+  uint64_t last_stall_ = 0;
+  absl::Time stalls_until_ = absl::InfiniteFuture();
+  // The local rank that is to blame, while its generation is being ended.
+  std::optional<uint32_t> hung_;
 
   // Members whose streams broke within the last second, each once.
   std::deque<Break> breaks_;

@@ -39,6 +39,11 @@ std::optional<std::string> Contradiction(const v1::JobSettings& ours,
     return differ("--join-timeout", seconds(ours.join_timeout()),
                   seconds(theirs.join_timeout()));
   }
+  if (theirs.has_hang_timeout() &&
+      FromProto(theirs.hang_timeout()) != FromProto(ours.hang_timeout())) {
+    return differ("--hang-timeout", seconds(ours.hang_timeout()),
+                  seconds(theirs.hang_timeout()));
+  }
   if (theirs.has_requeue_exit_code() &&
       theirs.requeue_exit_code() != ours.requeue_exit_code()) {
     return differ("--requeue-exit-code", ours.requeue_exit_code(),
@@ -214,6 +219,8 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
       // It attends anew: what barred it may be mended.
       barred_.erase(name);
     }
+    // It tells again what still stands.
+    DropStallsOf(node);
   } else {
     CHECK(node.deadline == absl::InfiniteFuture());
     node = Node();

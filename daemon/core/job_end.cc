@@ -52,18 +52,25 @@ void Job::RankFailed(Node& node, const v1::RankExited& exited) {
   if (progressed_ || now_ - running_since_ >= kRunCountsAsProgress) {
     MadeProgress();
   }
-  // What cannot be executed will not be the next time either.
+  GenerationFailed(cause, exited.permanent());
+}
+
+// The generation that runs ends by a failure of its ranks.
+void Job::GenerationFailed(const v1::RootCause& cause, bool permanent) {
+  // What cannot be executed will not be the next time either; of others the
+  // rank knows.
   const bool restart = restarts_charged_ < limits_.max_restarts &&
-                       cause.code() != v1::REASON_CODE_NOT_STARTED;
+                       cause.code() != v1::REASON_CODE_NOT_STARTED &&
+                       !permanent;
   settlement_ =
       Settlement{generation_, world_, cause, restart, now_ + limits_.lease};
   RememberCause(cause);
   if (restart) {
     ++restarts_charged_;
-    Reform(cause.code(), Describe(cause), name);
+    Reform(cause.code(), Describe(cause), cause.node());
     return BlameNode(cause, 1);
   }
-  EndGeneration(cause.code(), Describe(cause), name,
+  EndGeneration(cause.code(), Describe(cause), cause.node(),
                 limits_.linger == absl::ZeroDuration());
   phase_ = Phase::kSettling;
   unstopped_ = 0;
@@ -80,7 +87,7 @@ void Job::MaybeSettle() {
   const v1::RootCause& cause = settlement_->cause;
   // Somebody wanted the end anyway.
   if (end_then_.has_value()) return Finish(*end_then_);
-  if (cause.rank() < 0) {
+  if (IsLostNode(cause)) {
     // A lost node began it, which costs nothing: go on without it.
     why_.set_code(cause.code());
     why_.set_reason(Describe(cause));
@@ -139,7 +146,7 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
 // A node lost within a lease of a rank's failure is what began it.
 void Job::BlameLostNode(const Node& node, v1::ReasonCode code,
                         const std::string& reason) {
-  if (!SettlementOpen() || settlement_->cause.rank() < 0) return;
+  if (!SettlementOpen() || IsLostNode(settlement_->cause)) return;
   const std::string& name = node.hello.node();
   if (MemberNamed(settlement_->world, name) == nullptr) return;
   BlameNode(settlement_->cause, 0);
@@ -217,6 +224,7 @@ void Job::Finish(v1::End end) {
     linger_until_ += FromProto(end_->linger()) + limits_.stop_grace;
   }
   pending_.reset();
+  DropStalls();
   grow_at_ = absl::InfiniteFuture();
   leaving_due_ = absl::InfiniteFuture();
   leaving_unwritten_ = false;

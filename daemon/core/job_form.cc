@@ -108,6 +108,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
   next_waiting_ = absl::InfiniteFuture();
   prepare_deadline_ = now_ + limits_.prepare_timeout;
   unprepared_ = seated.size();
+  ranks_done_ = 0;
   last_reform_ = why_;
   last_reform_.set_generation(generation_);
   for (auto& [name, node] : nodes_) {
@@ -290,6 +291,7 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
                                          " code=", v1::ReasonCode_Name(code),
                                          " reason=", Quoted(reason)));
   DropPending();
+  DropStalls();
   Changed();
 }
 
@@ -299,6 +301,10 @@ void Job::TellAbort() {
   message.mutable_abort()->set_generation(generation_);
   message.mutable_abort()->set_code(why_.code());
   message.mutable_abort()->set_reason(why_.reason());
+  if (hung_.has_value()) {
+    message.mutable_abort()->set_hung_node(why_.node());
+    message.mutable_abort()->set_hung_local_rank(*hung_);
+  }
   actions_.push_back(Send{MemberSessions(), std::move(message)});
 }
 

@@ -82,7 +82,14 @@ struct Limits {
   absl::Duration reattach_grace = absl::Seconds(60);
   // Between SIGTERM and SIGKILL of a rank.
   absl::Duration stop_grace = absl::Seconds(15);
+  // A rank that makes no progress for so long is taken to hang; 0: none is.
   absl::Duration hang_timeout = absl::Minutes(10);
+  // How long its agent waits for its word on where it is, and for its stacks.
+  absl::Duration where_patience = absl::Seconds(2);
+  absl::Duration stacks_patience = absl::Seconds(5);
+  // From the first rank that is said to stand still to the verdict on who began
+  // it, where not all of the world are said to.
+  absl::Duration hang_settlement = absl::Seconds(10);
   // How long a failed node's checks may take before it is seated without.
   absl::Duration check_timeout = absl::Seconds(2);
   // How long ranks are left as they are after a failure: not at all.
@@ -127,6 +134,8 @@ struct Limits {
   static constexpr size_t exchanges_kept = 64;
   static constexpr size_t stderr_tail_bytes = 4 << 10;
   static constexpr size_t stderr_tail_lines = 20;
+  // Of what an agent saw of a rank that stands still.
+  static constexpr size_t stall_text_bytes_max = 256;
   static constexpr size_t jobs_per_daemon_max = 64;
   static constexpr size_t tokens_max = 1024;
   // Streams that have not said Hello, or wait to be told that they may not;
@@ -170,6 +179,9 @@ static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
 static_assert(Limits::exchange_value_bytes_max * Limits::ranks_per_node_max <
               Limits::agent_message_bytes_max);
 static_assert(Limits::world_bytes_max <= Limits::stream_queue_bytes_max);
+// What an agent has to say of a rank that stands still is in by the verdict.
+static_assert(Limits{}.where_patience <= Limits{}.stacks_patience);
+static_assert(Limits{}.stacks_patience < Limits{}.hang_settlement);
 static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
                   Limits::ranks_per_node_max / Limits::ranks_per_nccl_id <
               Limits::etcd_value_bytes_max);

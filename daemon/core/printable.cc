@@ -146,6 +146,11 @@ void CleanMessage(v1::AgentMessage& message) {
     case v1::AgentMessage::kRankExited:
       CleanExit(*message.mutable_rank_exited());
       break;
+    case v1::AgentMessage::kRankStalled: {
+      v1::RankStalled& stalled = *message.mutable_rank_stalled();
+      stalled.set_text(Printable(stalled.text(), Limits::stall_text_bytes_max));
+      break;
+    }
     case v1::AgentMessage::kLeaving:
       message.mutable_leaving()->set_reason(Reason(message.leaving().reason()));
       break;

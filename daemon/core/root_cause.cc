@@ -106,16 +106,34 @@ v1::RootCause CauseOfLostNode(const std::string& node, v1::ReasonCode code,
   return cause;
 }
 
+v1::RootCause CauseOfHang(const std::string& node, int32_t rank,
+                          const std::string& detail, uint64_t generation) {
+  v1::RootCause cause;
+  cause.set_node(node);
+  cause.set_rank(rank);
+  cause.set_code(v1::REASON_CODE_HANG);
+  cause.set_detail(detail);
+  cause.set_generation(generation);
+  return cause;
+}
+
+bool IsLostNode(const v1::RootCause& cause) {
+  return cause.rank() < 0 && cause.code() != v1::REASON_CODE_HANG;
+}
+
 int ExitCodeOf(const v1::RootCause& cause) {
-  if (cause.rank() < 0) return kExitRendezvous;
+  if (IsLostNode(cause)) return kExitRendezvous;
   if (cause.code() == v1::REASON_CODE_RANK_SIGNAL) return 128 + cause.value();
   // A hang has no code of its own where the rank was ended for it.
   return cause.value() != 0 ? cause.value() & 0xff : 1;
 }
 
 std::string Describe(const v1::RootCause& cause) {
-  if (cause.rank() < 0) {
+  if (IsLostNode(cause)) {
     return absl::StrCat("node ", cause.node(), " was lost: ", cause.detail());
+  }
+  if (cause.rank() < 0) {
+    return absl::StrCat("no rank made progress: ", cause.detail());
   }
   const std::string who =
       absl::StrCat("rank ", cause.rank(), " on ", cause.node());
@@ -123,7 +141,8 @@ std::string Describe(const v1::RootCause& cause) {
     case v1::REASON_CODE_RANK_SIGNAL:
       return absl::StrCat(who, " was ended by signal ", cause.value());
     case v1::REASON_CODE_HANG:
-      return absl::StrCat(who, " made no progress");
+      return absl::StrCat(who, " made no progress",
+                          cause.detail().empty() ? "" : ": ", cause.detail());
     case v1::REASON_CODE_NOT_STARTED:
       return absl::StrCat(who, " could not be started (code ", cause.value(),
                           ")");

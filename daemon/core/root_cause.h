@@ -25,8 +25,16 @@ v1::RootCause CauseOfRank(const std::string& node, uint32_t rank,
 v1::RootCause CauseOfLostNode(const std::string& node, v1::ReasonCode code,
                               const std::string& detail, uint64_t generation);
 
-// What the launcher exits with: the rank's own code, 128+signal, or 69 where
-// it was no rank.
+// Of ranks that made no progress; `rank` -1 and no node where nobody is to
+// blame.
+v1::RootCause CauseOfHang(const std::string& node, int32_t rank,
+                          const std::string& detail, uint64_t generation);
+
+// Whether a node was lost: it costs no restart, whoever else is to blame.
+bool IsLostNode(const v1::RootCause& cause);
+
+// What the launcher exits with: the rank's own code, 128+signal, 1 for a hang,
+// or 69 where a node was lost.
 int ExitCodeOf(const v1::RootCause& cause);
 
 // "rank 3 on node2 exited with code 7".

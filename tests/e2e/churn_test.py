@@ -25,6 +25,7 @@ TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
 TRAIN = [os.path.join(harness.BIN, "rollcall-train"), "--data", *TEXT,
          "--steps", "100000000", "--layers", "1", "--heads", "2", "--width",
          "32", "--context", "32", "--batch", "12", "--log-every", "10",
+         "--log-all-ranks",
          "--lr", "3e-4"]
 # What a process may grow by after the first third: lists of the past, which
 # are bounded, fill up.

@@ -14,7 +14,7 @@ TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
 # Small: the steps are quick, and it is the changes that are tried.
 MODEL = ["--layers", "1", "--heads", "2", "--width", "32", "--context", "32",
-         "--batch", "12", "--log-every", "1"]
+         "--batch", "12", "--log-every", "1", "--log-all-ranks"]
 
 
 class Elastic(E2E):

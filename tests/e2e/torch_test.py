@@ -1,4 +1,6 @@
-"""An unmodified PyTorch script on two lab hosts with two ranks each."""
+"""PyTorch beside rollcall: an unmodified script of its users on two lab hosts
+with two ranks each, and GPT-2 in it as the reference for our own."""
+import json
 import os
 
 import harness
@@ -6,6 +8,8 @@ from harness import Lab
 from with_torch import PYTHON, WithTorch
 
 SCRIPT = os.path.join(harness.PROJECT, "tests", "interop", "ddp.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
+DUMP = os.path.join(harness.BIN, "gpt_dump")
 
 
 class Torch(WithTorch):
@@ -27,6 +31,51 @@ class Torch(WithTorch):
         self.assertEqual(len({f[5] for f in found}), 1)
         for *_, first, last, _ in found:
             self.assertLess(float(last), 0.01 * float(first))
+
+
+class Gpt2(WithTorch):
+    """Loss, gradients and steps of the CPU's model are PyTorch's, up to how
+    floats round. What is compared: torch_compare.py.
+
+    Seen: losses within 2e-7, gradients within 2e-6 of each tensor's norm,
+    weights after 8 steps within 2e-5.
+    """
+    LOSS, GRADIENT, NORM, WEIGHT, RATE = 1e-6, 1e-5, 1e-5, 1e-4, 1e-6
+    STEPS = 8
+
+    def compare(self, layers, heads, width, context, vocabulary, sequences):
+        folder = self.stage.path("dump")
+        os.mkdir(folder)
+        numbers = [layers, heads, width, context, vocabulary, sequences,
+                   self.STEPS]
+        dumped = self.stage.run([DUMP, *map(str, numbers), folder])
+        self.assertEqual(dumped.code, 0, dumped.text())
+        compared = self.stage.run(
+            [PYTHON, "-B", os.path.join(HERE, "torch_compare.py"), str(heads),
+             folder])
+        self.assertEqual(compared.code, 0, compared.text())
+        found = json.loads("\n".join(compared.out()))
+        for what, most in (("gradients", self.GRADIENT),
+                           ("weights", self.WEIGHT)):
+            self.assertEqual(len(found[what]), 4 + 12 * layers)
+            for name, apart in found[what].items():
+                self.assertLess(apart, most, f"{what} {name}")
+        for what, most in (("losses", self.LOSS), ("norms", self.NORM),
+                           ("rates", self.RATE)):
+            self.assertEqual(len(found[what]), self.STEPS)
+            self.assertLess(max(found[what]), most, found)
+        # Gradients were clipped, and steps taken.
+        self.assertGreater(found["values"][0][1], 1)
+        self.assertLess(max(found["rates"]), self.RATE)
+
+    def test_nano(self):
+        self.compare(3, 4, 128, 64, 256, 4)
+
+    def test_odd_sizes(self):
+        self.compare(2, 5, 35, 11, 97, 3)
+
+    def test_many_tokens(self):
+        self.compare(2, 3, 30, 7, 50257, 3)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 import glob
 import os
 import re
+import signal
 
 import harness
 from harness import E2E
@@ -17,6 +18,7 @@ class Train(E2E):
         launcher = self.launch(
             [*flags, "--max-restarts", "0"],
             [os.path.join(harness.BIN, "rollcall-train"), "--data", *TEXT,
+             "--log-all-ranks",
              *train_flags])
         self.assert_code(launcher, 0, 100)
         return [m.groups() for line in launcher.out()
@@ -38,6 +40,32 @@ class Train(E2E):
         self.assertGreater(losses[0], 5.0)
         self.assertLess(losses[0], 6.0)
         self.assertLess(losses[-1], 3.0)
+
+    def test_status_tells_step_loss_and_speed(self):
+        launcher = self.launch(
+            ["--nodes", "1:2"],
+            [os.path.join(harness.BIN, "rollcall-train"), "--data", *TEXT,
+             "--steps", "100000000"])
+        join = self.join_string(launcher)
+        state = self.await_status(
+            join, lambda s: s["loss"] is not None and s["step"] > 1,
+            "how it goes")
+        self.assertTrue(0 < state["loss"] < 7, state)
+        self.assertGreater(state["tokens_per_second"], 0)
+        table = self.stage.run([harness.ROLLCALL, "status", join]).text()
+        self.assertRegex(table, r"\nstep \d+  loss \d+\.\d{4}  \d+ tokens/s\n")
+        launcher.signal(signal.SIGINT)
+        self.assert_code(launcher, 130)
+
+    def test_a_gpu_that_is_not_there_is_named(self):
+        if glob.glob("/dev/nvidia[0-9]*"):
+            self.skipTest("there is a GPU here")
+        command = [os.path.join(harness.BIN, "rollcall-train"), "--data",
+                   *TEXT, "--steps", "1"]
+        asked = self.stage.run([*command, "--device", "cuda"])
+        self.assertEqual(asked.code, 1)
+        self.assertRegex(asked.text(), "(?i)cuda|driver")
+        self.assertEqual(self.stage.run(command).code, 0)
 
     def test_alone_is_the_same_program(self):
         steps = self.steps([], ["--steps", "2", "--log-every", "1"])

@@ -149,6 +149,10 @@ class Script {
           welcome.mutable_daemon_grace(), welcome.mutable_stop_grace()}) {
       duration->set_seconds(Seconds());
     }
+    if (welcome.lease().seconds() % 2 == 1) {
+      *welcome.mutable_settings()->mutable_hang_timeout() =
+          welcome.stop_grace();
+    }
     rig_.FromDaemon(std::move(message));
   }
 
@@ -248,6 +252,13 @@ class Script {
     v1::DaemonMessage message;
     message.mutable_abort()->set_generation(Generation());
     message.mutable_abort()->set_reason(feed_.String());
+    // Half of them blame a rank, there or not.
+    const size_t size = message.abort().reason().size();
+    if (size % 2 == 1) {
+      message.mutable_abort()->set_hung_node("b");
+      message.mutable_abort()->set_hung_local_rank(
+          static_cast<uint32_t>(size / 2));
+    }
     rig_.FromDaemon(std::move(message));
   }
 
@@ -316,7 +327,8 @@ class Script {
     if (progress) {
       v1::RankMessage message;
       if (message.ParseFromArray(bytes.data(), size)) {
-        rig_.Progressed(message.progress().step());
+        rig_.Progressed(static_cast<uint32_t>(size) & 1,
+                        message.progress().step());
       }
       return;
     }
@@ -331,7 +343,7 @@ class Script {
 
   void Linked() {
     const uint32_t local_rank = feed_.Pick(2);
-    switch (feed_.Pick(5)) {
+    switch (feed_.Pick(7)) {
       case 0:
         return rig_.Attended(local_rank, feed_.Flag());
       case 1:
@@ -340,8 +352,16 @@ class Script {
         return rig_.AtBoundary(local_rank);
       case 3:
         return rig_.AskedToLeave(local_rank);
-      default:
+      case 4:
         return rig_.Waits(local_rank, feed_.Byte(), feed_.Flag());
+      case 5: {
+        const uint64_t entered = feed_.Number();
+        return rig_.Here(entered, feed_.Number(), feed_.Flag());
+      }
+      default: {
+        const bool stopped = feed_.Flag();
+        return rig_.Looked(stopped, feed_.String());
+      }
     }
   }
 

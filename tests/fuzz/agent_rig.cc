@@ -117,8 +117,23 @@ void AgentRig::Exchanged(uint32_t local_rank, const std::string& key,
   Step(RankExchanged{running_, local_rank, key, value});
 }
 
-void AgentRig::Progressed(uint64_t step) {
-  Step(RankProgressed{running_, step});
+void AgentRig::Progressed(uint32_t local_rank, uint64_t step) {
+  Step(RankProgressed{running_, step, local_rank % hello_.ranks()});
+}
+
+void AgentRig::Here(uint64_t entered, uint64_t left, bool counts) {
+  if (!looked_at_.has_value()) return;
+  RankIsHere here{looked_at_->generation, looked_at_->life.local_rank, {}, {}};
+  if (counts) {
+    here.collective_entered = entered;
+    here.collective_left = left;
+  }
+  Step(here);
+}
+
+void AgentRig::Looked(bool stopped, const std::string& text) {
+  if (!looked_at_.has_value()) return;
+  Step(RankLooked{looked_at_->life, stopped, text});
 }
 
 void AgentRig::Signal(int signal, bool leave) {
@@ -267,6 +282,12 @@ void AgentRig::Take(const PassSignal& pass) {
 void AgentRig::Take(const TellNotice& tell) {
   Expect(running_ == tell.notice.generation(), "who runs is given notice");
   ExpectPrintable("why there is a notice", tell.notice.reason());
+}
+
+void AgentRig::Take(const LookAtRank& look) {
+  Expect(look.generation == running_ && Lives(look.life),
+         "who is looked at lives in the world that runs");
+  looked_at_ = look;
 }
 
 void AgentRig::Take(const RunChecks& run) { Step(ChecksDone{run.request, {}}); }

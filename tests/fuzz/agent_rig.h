@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -49,7 +50,10 @@ class AgentRig {
   void AskedToLeave(uint32_t local_rank);
   void Exchanged(uint32_t local_rank, const std::string& key,
                  const std::string& value);
-  void Progressed(uint64_t step);
+  void Progressed(uint32_t local_rank, uint64_t step);
+  // An answer to the last that was looked at.
+  void Here(uint64_t entered, uint64_t left, bool counts);
+  void Looked(bool stopped, const std::string& text);
   void Signal(int signal, bool leave);
   void Tick();
   void Wait(absl::Duration time) { now_ += time; }
@@ -72,6 +76,7 @@ class AgentRig {
   void Take(const StopRanks& stop);
   void Take(const PassSignal& pass);
   void Take(const TellNotice& tell);
+  void Take(const LookAtRank& look);
   void Take(const RunChecks& run);
   void Take(const AnswerExchange& answer);
   void Take(const FailExchanges& fail);
@@ -100,6 +105,7 @@ class AgentRig {
   std::map<uint32_t, uint64_t> living_;
   // Of those, who is told to wait by nobody's abort but the last.
   std::set<uint32_t> waiting_;
+  std::optional<LookAtRank> looked_at_;
   uint64_t running_ = 0;  // 0: none, or aborted.
   uint64_t aborted_ = 0;
   // The daemon named one that no daemon's own admission would pass.

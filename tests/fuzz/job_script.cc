@@ -274,6 +274,21 @@ class Script {
     }
   }
 
+  void FillStalled(v1::RankStalled& stalled) {
+    stalled.set_generation(Generation());
+    stalled.set_local_rank(feed_.Pick(3));
+    const uint8_t what = feed_.Byte();
+    stalled.set_goes_on((what & 7) == 7);
+    stalled.set_stopped((what & 8) != 0);
+    if ((what & 16) != 0) stalled.set_answered((what & 32) != 0);
+    if ((what & 64) != 0) {
+      stalled.set_collective_entered(feed_.Byte());
+      stalled.set_collective_left(feed_.Byte());
+    }
+    stalled.set_step(what);
+    if ((what & 128) != 0) stalled.set_text(feed_.String());
+  }
+
   v1::AgentMessage PreparedWithStates() {
     v1::AgentMessage message = Prepared(rig_.generation());
     for (uint32_t i = feed_.Pick(4); i > 0; --i) {
@@ -331,6 +346,9 @@ class Script {
         break;
       case JobOp::kPreparedStates:
         message = PreparedWithStates();
+        break;
+      case JobOp::kStalled:
+        FillStalled(*message.mutable_rank_stalled());
         break;
       default:
         message.mutable_end_seen()->set_generation(Generation());

@@ -35,6 +35,7 @@ enum class JobOp : uint8_t {
   kCheckReport,     // who, which, findings
   kPreparedStates,  // who, states
   kClaim,           // who, what it claims to run in
+  kStalled,         // who, which, where, words
   kCount,
 };
 

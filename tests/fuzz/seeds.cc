@@ -487,6 +487,9 @@ void Files(Corpus& corpus) {
     corpus.Add("texts", name, Script().Bytes({kind}).Raw(text).text());
   };
   add("error_file", 0, R"({"message": {"message": "out of memory"}})");
+  add("permanent", 0, R"({"message": "no IB", "permanent": true})");
+  add("thresholds", 0,
+      R"({"require-net": "ib", "min-busbw": 20, "max-latency": 9.5})");
   add("long_message", 0,
       absl::StrCat(R"({"message": ")", std::string(4200, 'x'), R"("})"));
   add("minted", 1,

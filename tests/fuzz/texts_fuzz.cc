@@ -1,8 +1,8 @@
 // Files, pipes and answers that other programs write and ours read: a rank's
-// error file, the id minting child, a launcher's daemon.json, settings as JSON,
-// the kernel's tables, a rank's output; and a job's status as text, which a
-// daemon may have filled with anything; where in etcd a state lies, and a run
-// that was read from there.
+// error file, a check's thresholds, the id minting child, a launcher's
+// daemon.json, settings as JSON, the kernel's tables, a rank's output; and a
+// job's status as text, which a daemon may have filled with anything; where in
+// etcd a state lies, and a run that was read from there.
 //
 // Oracle: nothing is thrown, nothing is longer than its bound, what is to be
 // UTF-8 is, and what is accepted comes back the same.
@@ -31,6 +31,7 @@
 #include "rollcall/v1/journal.pb.h"
 #include "tests/fuzz/feed.h"
 #include "tests/fuzz/oracle.h"
+#include "trainer/check/thresholds.h"
 
 namespace rollcall {
 namespace {
@@ -40,9 +41,24 @@ absl::string_view View(std::string_view text) {
 }
 
 void ErrorFile(std::string_view text) {
-  const std::string message = ErrorFileMessage(text);
+  const std::string message = ParseErrorFile(text).message;
   Expect(message.size() <= Limits::stderr_tail_bytes, "a message has a bound");
   Expect(ValidUtf8(message) == message, "a message is UTF-8", message);
+}
+
+void ThresholdsFile(std::string_view text) {
+  const absl::StatusOr<Thresholds> read = ParseThresholds("file", View(text));
+  if (!read.ok()) {
+    const std::string message(read.status().message());
+    Expect(message.size() <= 300, "a message has a bound", message);
+    Expect(ValidUtf8(message) == message, "a message is UTF-8", message);
+    return;
+  }
+  for (const auto& number :
+       {read->min_busbw_gbps, read->max_latency_us, read->link_outlier}) {
+    Expect(!number || (*number >= kThresholdLeast && *number <= kThresholdMost),
+           "a threshold lies between its bounds", text);
+  }
 }
 
 void Minted(std::string_view text) {
@@ -242,9 +258,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace rollcall;
   Feed feed(data, size);
   switch (feed.Pick(11)) {
-    case 0:
-      ErrorFile(feed.Rest());
+    case 0: {
+      const std::string_view text = feed.Rest();
+      ErrorFile(text);
+      ThresholdsFile(text);
       break;
+    }
     case 1:
       Minted(feed.Rest());
       break;

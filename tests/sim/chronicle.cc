@@ -34,8 +34,10 @@ void Chronicle::BeforeStep(const Job& job, const Event& event, absl::Time now) {
   if (tick != nullptr && tick->late > absl::Milliseconds(50)) {
     for (auto& [session, lease] : leases_) lease.until += tick->late;
   }
+  if (const auto* said = std::get_if<Said>(&event)) NoteStall(*said);
   const auto* attend = std::get_if<Attend>(&event);
   if (attend == nullptr) return;
+  speakers_[attend->session] = attend->hello.node();
   // What was due anyway may happen in the same step.
   may_change_ = job.NextDeadline() <= now;
   if (may_change_) return;
@@ -157,6 +159,7 @@ void Chronicle::OnGenerationEnded(const Journal& entry) {
                        reform.code() == v1::REASON_CODE_RANK_SIGNAL ||
                        reform.code() == v1::REASON_CODE_RANK_COMMUNICATION ||
                        reform.code() == v1::REASON_CODE_GPU_ERROR ||
+                       reform.code() == v1::REASON_CODE_HANG ||
                        reform.code() == v1::REASON_CODE_NOT_STARTED;
   const uint32_t charged = reform.restarts_charged();
   // Progress gives all of it back, and a lost node what was charged for it.
@@ -167,6 +170,34 @@ void Chronicle::OnGenerationEnded(const Journal& entry) {
                         " restarts are charged after ", charged_));
   }
   charged_ = charged;
+  if (reform.code() == v1::REASON_CODE_HANG) {
+    const bool told = std::any_of(
+        stalls_.begin(), stalls_.end(), [&](const StallRecord& stall) {
+          return stall.generation == entry.generation &&
+                 (reform.node().empty() || stall.name == reform.node());
+        });
+    if (!told || isolated_) {
+      Broken(
+          Invariant::kHangIsTold,
+          absl::StrCat("generation ", entry.generation, " ended by ",
+                       reform.ShortDebugString(), ", isolated: ", isolated_));
+    }
+  }
+  stalls_.clear();
+}
+
+// Who stands still as far as this daemon has heard.
+void Chronicle::NoteStall(const Said& said) {
+  const auto speaker = speakers_.find(said.session);
+  if (!said.message.has_rank_stalled() || speaker == speakers_.end()) return;
+  const v1::RankStalled& stalled = said.message.rank_stalled();
+  const StallRecord record{stalled.generation(), speaker->second,
+                           stalled.local_rank()};
+  if (stalled.goes_on()) {
+    stalls_.erase(record);
+  } else {
+    stalls_.insert(record);
+  }
 }
 
 void Chronicle::NoteWhoLeaves(const Job& job, absl::Time now) {
@@ -480,6 +511,8 @@ void Chronicle::DaemonDied() {
   out_.clear();
   in_.clear();
   isolated_ = false;
+  stalls_.clear();
+  speakers_.clear();
 }
 
 void Chronicle::Forgotten() {

@@ -106,6 +106,7 @@ class Chronicle {
   // The highest that anybody was told of the same run.
   uint64_t HighestTold(uint64_t generation) const;
   void OnGenerationEnded(const Journal& entry);
+  void NoteStall(const Said& said);
   void NoteWhoLeaves(const Job& job, absl::Time now);
   void CheckMajority(const std::string& name, absl::Time until, absl::Time now);
   void CheckStateSource(const std::string& who, const StartRanks& start);
@@ -148,6 +149,16 @@ class Chronicle {
     absl::Time until;
   };
   std::map<SessionId, Lease> leases_;
+  struct StallRecord {
+    uint64_t generation;
+    std::string name;
+    uint32_t local_rank;
+
+    auto operator<=>(const StallRecord&) const = default;
+  };
+  std::set<StallRecord> stalls_;
+  // By the Hello of each stream of this daemon's life.
+  std::map<SessionId, std::string> speakers_;
   std::map<std::string, std::set<uint64_t>> out_;  // Replaced or lost.
   std::map<std::string, uint64_t> in_;             // Who holds the name.
   std::map<std::string, Seat> seats_;

@@ -97,6 +97,11 @@ FAULTS = [
          'if (tick.late > kLate) {',
          'if (tick.late > absl::Hours(1)) {'),
     ]),
+    ('a rank that goes on is blamed all the same', [
+        ('daemon/core/job_hang.cc',
+         'if (stalled.goes_on()) return DropStall(rank);',
+         'if (stalled.goes_on()) return;'),
+    ]),
     ('refused stranger changes the status', [
         ('daemon/core/job_attend.cc',
          '  const bool replaced = !hello.run().empty();\n',

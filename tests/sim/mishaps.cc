@@ -8,13 +8,14 @@ namespace rollcall::sim {
 
 Mishaps::Mishaps(World& world, Network& network, Daemon& daemon,
                  Trainer& trainer, std::vector<std::unique_ptr<Node>>& nodes,
-                 Nanos calm_at)
+                 Nanos calm_at, bool watched)
     : world_(world),
       network_(network),
       daemon_(daemon),
       trainer_(trainer),
       nodes_(nodes),
       calm_at_(calm_at),
+      watched_(watched),
       cut_epoch_(nodes.size()) {
   Chance& chance = world_.chance;
   const uint64_t many = 1 + chance.Below(5);
@@ -79,6 +80,12 @@ void Mishaps::Do(Kind kind) {
         }
       }
       return;
+    }
+    case Kind::kRankHangs: {
+      const bool for_good = watched_ && chance.OneIn(2);
+      return node.HangRank(
+          static_cast<uint32_t>(chance.Below(4)),
+          for_good ? kNever : now + chance.Skewed(100 * kMilli, 30 * kSecond));
     }
     case Kind::kSlowPrepare:
       return node.DelayNext(chance.Skewed(kSecond, 20 * kSecond));

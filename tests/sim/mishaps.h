@@ -17,7 +17,8 @@ namespace rollcall::sim {
 class Mishaps {
  public:
   Mishaps(World& world, Network& network, Daemon& daemon, Trainer& trainer,
-          std::vector<std::unique_ptr<Node>>& nodes, Nanos calm_at);
+          std::vector<std::unique_ptr<Node>>& nodes, Nanos calm_at,
+          bool watched);
 
   // The first is asked for.
   void Start();
@@ -39,6 +40,7 @@ class Mishaps {
     kFreeze,
     kStall,
     kRankFails,
+    kRankHangs,
     kSlowPrepare,
     kRefusal,
     kDaemonDies,
@@ -69,6 +71,8 @@ class Mishaps {
   Trainer& trainer_;
   std::vector<std::unique_ptr<Node>>& nodes_;
   const Nanos calm_at_;
+  // Who hangs is found, and need not go on by itself.
+  const bool watched_;
   std::vector<Kind> kinds_;
   Nanos mean_;
   std::vector<uint64_t> cut_epoch_;

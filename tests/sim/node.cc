@@ -175,7 +175,9 @@ void Node::TickIfDue() {
   if (agent_->NextDeadline() <= now) {
     if (ranks_.running() != 0 && trainer_.done() > step_told_) {
       step_told_ = trainer_.done();
-      Step(RankProgressed{ranks_.running(), step_told_});
+      for (uint32_t i = 0; i < settings_.ranks && agent_.has_value(); ++i) {
+        Step(RankProgressed{ranks_.running(), step_told_, i});
+      }
     }
     Step(AgentTick{});
     if (agent_.has_value()) chronicle_.AgentTicked(record_, *agent_, now);
@@ -299,6 +301,12 @@ void Node::FailRank(uint32_t local_rank, int code, int signal) {
   world_.Trace(settings_.name, " loses local rank ", local_rank, ", code ",
                code, ", signal ", signal);
   ranks_.Fail(local_rank, code, signal);
+}
+
+void Node::HangRank(uint32_t local_rank, Nanos until) {
+  // Nobody expects anything of a plain one before its first step.
+  if (!settings_.linked && step_told_ == 0) return;
+  ranks_.Hang(local_rank, trainer_.done(), until);
 }
 
 // Some never answer.

@@ -48,6 +48,8 @@ class Node {
   // Nothing on it runs until then.
   void Freeze(Nanos until);
   void FailRank(uint32_t local_rank, int code, int signal);
+  // A rank stands still from now on, until then; kNever: for good.
+  void HangRank(uint32_t local_rank, Nanos until);
   void AskLeave(int signal);
   // The next preparation fails, or takes that long.
   void RefuseNext() { refuse_next_ = true; }
@@ -100,6 +102,7 @@ class Node {
   void Do(const AbortRanks& abort) { ranks_.Abort(abort); }
   void Do(const PassSignal& pass) { ranks_.Signal(pass); }
   void Do(const TellNotice& notice) { ranks_.Tell(notice); }
+  void Do(const LookAtRank& look) { ranks_.Look(look); }
   void Do(const RunChecks& run);
   void Do(const AnswerExchange&) {}
   void Do(const FailExchanges&) {}

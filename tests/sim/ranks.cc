@@ -64,7 +64,7 @@ void Ranks::Stop(const StopRanks& stop) {
     }
     // Most go when they are told; some have to be killed.
     const Nanos takes =
-        world_.chance.OneIn(4)
+        world_.chance.OneIn(4) || rank->hung != Hung::kNot
             ? grace
             : std::min(grace, world_.chance.Skewed(kMilli, kSecond));
     rank->stopping = true;
@@ -91,6 +91,17 @@ void Ranks::Tell(const TellNotice& notice) {
   noticed_ = std::max(noticed_, notice.notice.generation());
 }
 
+void Ranks::Look(const LookAtRank& look) {
+  const Rank* rank = Find(look.life);
+  if (rank == nullptr) return feed_(RankLooked{look.life, false, "gone"});
+  const uint32_t local_rank = look.life.local_rank;
+  Later(world_.chance.Skewed(kMilli, 4 * kSecond),
+        {Deed::What::kLooked, local_rank, rank->number});
+  if (!rank->attends || world_.chance.OneIn(20)) return;
+  Later(world_.chance.Skewed(kMilli, 3 * kSecond),
+        {Deed::What::kHere, local_rank, rank->number, look.generation});
+}
+
 // --- What befalls them -------------------------------------------------------
 
 void Ranks::Fail(uint32_t local_rank, int code, int signal) {
@@ -99,6 +110,20 @@ void Ranks::Fail(uint32_t local_rank, int code, int signal) {
   Later(world_.chance.Between(0, 300 * kMilli),
         {Deed::What::kEnd, local_rank % static_cast<uint32_t>(ranks_.size()),
          rank.number, 0, code, signal});
+}
+
+void Ranks::Hang(uint32_t local_rank, uint64_t step, Nanos until) {
+  local_rank %= static_cast<uint32_t>(ranks_.size());
+  Rank& rank = ranks_[local_rank];
+  if (rank.number == 0 || rank.ended || rank.stopping || rank.waits ||
+      (linked_ && !rank.attends) || rank.hung != Hung::kNot) {
+    return;
+  }
+  rank.hung = static_cast<Hung>(1 + world_.chance.Below(3));
+  world_.Trace("local rank ", local_rank, " of machine ", machine_,
+               " stands still after step ", step);
+  if (until == kNever) return;
+  Later(until - world_.now(), {Deed::What::kGoesOn, local_rank, rank.number});
 }
 
 void Ranks::Finish() {
@@ -131,11 +156,43 @@ void Ranks::Later(Nanos after, Deed deed) {
                   deeds_.size() - 1);
 }
 
+// Whether one that stands still does it only when it goes on.
+bool Ranks::Awaits(Deed::What what, Hung hung) {
+  switch (what) {
+    case Deed::What::kAttend:
+    case Deed::What::kSignalled:
+    case Deed::What::kTearDown:
+    case Deed::What::kAtBoundary:
+      return true;
+    case Deed::What::kEnd:
+      return hung != Hung::kStopped;
+    default:
+      return false;
+  }
+}
+
 void Ranks::OnDeed(uint64_t number) {
   const Deed deed = deeds_[number];
   Rank& rank = ranks_[deed.local_rank];
   if (deed.number == 0 || rank.number != deed.number) return;
+  if (rank.hung != Hung::kNot && Awaits(deed.what, rank.hung)) {
+    return Later(100 * kMilli, deed);
+  }
   switch (deed.what) {
+    case Deed::What::kGoesOn:
+      rank.hung = Hung::kNot;
+      return;
+    case Deed::What::kLooked:
+      return feed_(RankLooked{{rank.born, deed.local_rank},
+                              rank.hung == Hung::kStopped,
+                              "as it looks"});
+    case Deed::What::kHere: {
+      if (rank.ended || rank.hung == Hung::kStopped) return;
+      const bool behind = rank.hung == Hung::kBehind;
+      return feed_(RankIsHere{deed.generation, deed.local_rank,
+                              rank.completed + (behind ? 0 : 1),
+                              rank.completed});
+    }
     case Deed::What::kAttend:
       if (rank.ended) return;
       rank.attends = true;
@@ -217,6 +274,11 @@ uint64_t Ranks::running() const {
                rank.generation == generation;
       });
   return all ? generation : 0;
+}
+
+bool Ranks::hung() const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const Rank& rank) { return rank.hung != Hung::kNot; });
 }
 
 bool Ranks::noticed(uint64_t generation) const {

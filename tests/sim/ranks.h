@@ -29,10 +29,14 @@ class Ranks {
   void Stop(const StopRanks& stop);
   void Signal(const PassSignal& pass);
   void Tell(const TellNotice& notice);
+  void Look(const LookAtRank& look);
 
   // --- What befalls them -----------------------------------------------------
 
   void Fail(uint32_t local_rank, int code, int signal);
+  // Stands still after `step`: stopped, or in a collective of its own or of
+  // all.
+  void Hang(uint32_t local_rank, uint64_t step, Nanos until);
   // The work is done: each exits 0.
   void Finish();
   // The agent is gone; its guard takes them along by then.
@@ -46,6 +50,8 @@ class Ranks {
 
   // The generation in whose steps all take part; 0: none.
   uint64_t running() const;
+  // Whether one of them stands still, and all others with it.
+  bool hung() const;
   // Whether one of them was asked to come to a boundary.
   bool noticed(uint64_t generation) const;
   // All ranks of the world have agreed to stop after this step.
@@ -58,6 +64,7 @@ class Ranks {
   bool any_busy() const;
 
  private:
+  enum class Hung { kNot, kStopped, kBehind, kWithAll };
   struct Rank {
     // This life; 0: there is none.
     uint64_t number = 0;
@@ -70,6 +77,7 @@ class Ranks {
     bool at_boundary = false;
     uint64_t completed = 0;
     bool whole = false;
+    Hung hung = Hung::kNot;
     Nanos die_at = kNever;
     Nanos kill_at = kNever;
   };
@@ -81,7 +89,10 @@ class Ranks {
       kDie,
       kGone,
       kTearDown,
-      kAtBoundary
+      kAtBoundary,
+      kHere,
+      kLooked,
+      kGoesOn
     };
     What what;
     uint32_t local_rank;
@@ -91,6 +102,7 @@ class Ranks {
     int signal = 0;
   };
 
+  static bool Awaits(Deed::What what, Hung hung);
   void Later(Nanos after, Deed deed);
   void End(uint32_t local_rank, int code, int signal);
   void Gone(uint32_t local_rank);

@@ -66,6 +66,8 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
               job.mutable_daemon_grace());
   SetDuration(chance.Skewed(20 * kSecond, 60 * kSecond),
               job.mutable_join_timeout());
+  SetDuration(chance.OneIn(4) ? 0 : chance.Skewed(3 * kSecond, 20 * kSecond),
+              job.mutable_hang_timeout());
   if (options.journal.has_value()) {
     // Its own sizes; the times are drawn, since they are long in earnest.
     const v1::JobSettings& was = options.journal->state.settings;
@@ -88,6 +90,7 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
   const Nanos longest = ToNanos(
       2 * FromProto(job.join_timeout()) + 2 * FromProto(job.daemon_grace()) +
       FromProto(job.linger()) + FromProto(job.reattach_grace()) +
+      4 * (FromProto(job.hang_timeout()) + Limits().hang_settlement) +
       4 * FromProto(job.prepare_timeout()) + 8 * FromProto(job.stop_grace()) +
       8 * FromProto(job.lease()) + absl::Seconds(90));
   plan.overdue_at =
@@ -110,7 +113,8 @@ Simulation::Simulation(const SimulationOptions& options)
               DrawClock(world_.chance)),
       trainer_(world_, chronicle_, plan_.steps, plan_.period),
       nodes_(plan_.machines),
-      mishaps_(world_, network_, daemon_, trainer_, nodes_, plan_.calm_at) {
+      mishaps_(world_, network_, daemon_, trainer_, nodes_, plan_.calm_at,
+               plan_.daemon.job.hang_timeout().seconds() > 0) {
   std::vector<Node*> nodes;
   for (uint32_t i = 0; i < plan_.machines; ++i) {
     const NodeSettings settings = DrawNode(i);

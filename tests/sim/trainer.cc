@@ -29,6 +29,7 @@ void Trainer::OnStep(uint64_t number) {
     // A rank that is gone leaves the others in a collective that never ends.
     if (nodes_[machine]->ranks().running() != number) return;
     stalls = stalls || nodes_[machine]->frozen() ||
+             nodes_[machine]->ranks().hung() ||
              (unreachable_.contains(machine) && generation.nodes > 1);
   }
   if (!stalls) {

@@ -35,6 +35,21 @@ std::string States(const v1::Prepared& prepared) {
   return text;
 }
 
+std::string TextOf(const v1::RankStalled& stalled) {
+  if (stalled.goes_on()) {
+    return absl::StrCat("goes-on ", stalled.local_rank());
+  }
+  return absl::StrCat("stalled ", stalled.local_rank(), "@", stalled.step(),
+                      stalled.has_collective_entered()
+                          ? absl::StrCat(" ", stalled.collective_entered(), "/",
+                                         stalled.collective_left())
+                          : "",
+                      !stalled.has_answered() ? ""
+                      : stalled.answered()    ? " answers"
+                                              : " silent",
+                      stalled.stopped() ? " stopped" : "");
+}
+
 std::string TextOf(const StartRanks& start) {
   return absl::StrCat(
       "START ", start.world.generation(), " port ", start.seal.master_port(),
@@ -95,6 +110,8 @@ std::string AgentStory::Text(const v1::AgentMessage& m) {
     case v1::AgentMessage::kNoticeSeen:
       return absl::StrCat("notice-seen ", m.notice_seen().notice(), " of ",
                           m.notice_seen().generation());
+    case v1::AgentMessage::kRankStalled:
+      return TextOf(m.rank_stalled());
     case v1::AgentMessage::kCheckReport:
       return absl::StrCat("report ", m.check_report().request(), " ",
                           m.check_report().findings_size());
@@ -121,6 +138,8 @@ std::string AgentStory::Render(const std::vector<AgentAction>& actions) {
     } else if (const auto* tell = std::get_if<TellNotice>(&action)) {
       told.push_back(absl::StrCat("NOTICE ", tell->notice.notice(), " ",
                                   absl::FormatDuration(tell->deadline)));
+    } else if (const auto* look = std::get_if<LookAtRank>(&action)) {
+      told.push_back(absl::StrCat("LOOK ", look->life.local_rank));
     } else if (const auto* run = std::get_if<RunChecks>(&action)) {
       told.push_back(absl::StrCat("CHECK ", run->request));
     } else if (const auto* stop = std::get_if<StopRanks>(&action)) {

@@ -46,7 +46,7 @@ TEST(AgentRun, HowItGoesIsNotForEveryNodeToSay) {
   story.Tell({
       {0.9, AgentTick{}, ""},
       {1.0, AgentTick{}, "beat 0"},
-      {1.1, RankProgressed{1, 7, pace}, ""},
+      {1.1, RankProgressed{1, 7, 0, pace}, ""},
       {2.0, AgentTick{}, "beat 7"},
   });
 }

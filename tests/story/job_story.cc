@@ -48,7 +48,11 @@ std::string MessageText(const v1::DaemonMessage& m) {
       return absl::StrCat("run g", m.commit().generation());
     case v1::DaemonMessage::kAbort:
       return absl::StrCat("abort g", m.abort().generation(), " ",
-                          ReasonText(m.abort().code()));
+                          ReasonText(m.abort().code()),
+                          m.abort().hung_node().empty()
+                              ? ""
+                              : absl::StrCat(" ", m.abort().hung_node(), "/",
+                                             m.abort().hung_local_rank()));
     case v1::DaemonMessage::kEnd:
       return absl::StrCat("end ", m.end().exit_code(), " ",
                           ReasonText(m.end().code()));
@@ -174,15 +178,11 @@ v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
   return hello;
 }
 
-namespace {
-
 Told Says(std::string node, v1::AgentMessage message) {
   return [=](JobStory& story) {
     return story.Step(Said{story.SessionOf(node), message});
   };
 }
-
-}  // namespace
 
 Told Attends(std::string node, uint64_t incarnation, HelloOptions options) {
   return [=](JobStory& story) {
@@ -249,6 +249,15 @@ Told Exits(std::string node, uint64_t generation, int code, int signal,
   exited.set_signal(signal);
   exited.set_local_rank(local_rank);
   exited.set_stderr_tail(stderr_tail);
+  return Says(std::move(node), message);
+}
+
+Told ExitsForGood(std::string node, uint64_t generation, int code) {
+  v1::AgentMessage message;
+  v1::RankExited& exited = *message.mutable_rank_exited();
+  exited.set_generation(generation);
+  exited.set_code(code);
+  exited.set_permanent(true);
   return Says(std::move(node), message);
 }
 

@@ -77,6 +77,7 @@ struct HelloOptions {
 v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
                   const HelloOptions& options = {});
 
+Told Says(std::string node, v1::AgentMessage message);
 Told Attends(std::string node, uint64_t incarnation = 1,
              HelloOptions options = {});
 Told Beats(std::string node, uint64_t step = 0);
@@ -86,6 +87,8 @@ Told Refuses(std::string node, uint64_t generation);
 Told Breaks(std::string node);
 Told Exits(std::string node, uint64_t generation, int code, int signal = 0,
            uint32_t local_rank = 0, std::string stderr_tail = "");
+// And says that it would again.
+Told ExitsForGood(std::string node, uint64_t generation, int code);
 Told Stops(std::string node, uint64_t generation);
 Told Leaves(std::string node);
 Told Sees(std::string node, uint64_t notice, uint64_t generation = 1);

@@ -446,6 +446,19 @@ TEST(Failure, ACommandThatCannotRunIsNotTriedAgain) {
   });
 }
 
+TEST(Failure, WhatWouldFailAgainIsNotTriedAgain) {
+  JobStory story("2", 3);
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.1, Attends("b"), "form g1 a,b"},
+      {0.2, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.3, ExitsForGood("b", 1, 30), "abort g1 RANK_EXIT"},
+      {0.4, ExitsForGood("a", 1, 30), ""},
+      {0.5, Stops("a", 1), ""},
+      {0.6, Stops("b", 1), "end 30 RANK_EXIT"},
+  });
+}
+
 TEST(Failure, OldGenerationsSpeakInVain) {
   JobStory story("1", 3);
   story.Tell({

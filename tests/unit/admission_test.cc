@@ -363,6 +363,19 @@ TEST(Admission, Messages) {
        }},
       {"end seen", true, [](auto& m) { m.mutable_end_seen(); }},
       {"notice seen", true, [](auto& m) { m.mutable_notice_seen(); }},
+      {"stalled", true,
+       [](auto& m) {
+         m.mutable_rank_stalled()->set_local_rank(63);
+         m.mutable_rank_stalled()->set_collective_entered(UINT64_MAX);
+         m.mutable_rank_stalled()->set_collective_left(UINT64_MAX);
+         m.mutable_rank_stalled()->set_text(std::string(10'000, '\x1b'));
+       }},
+      {"stalled, rank 64", false,
+       [](auto& m) { m.mutable_rank_stalled()->set_local_rank(64); }},
+      {"left and never entered", false,
+       [](auto& m) { m.mutable_rank_stalled()->set_collective_left(1); }},
+      {"stalled in no generation that can be", false,
+       [](auto& m) { m.mutable_rank_stalled()->set_generation(UINT64_MAX); }},
       {"finding", true,
        [](auto& m) { m.mutable_check_report()->add_findings(); }},
       {"unknown severity", false,
@@ -415,6 +428,10 @@ TEST(Printable, CutsBetweenCharacters) {
 
 TEST(Clean, KeepsTheEndOfAStderrTail) {
   v1::AgentMessage message;
+  message.mutable_rank_stalled()->set_text(std::string(10'000, '\x1b'));
+  CleanMessage(message);
+  EXPECT_EQ(message.rank_stalled().text(),
+            std::string(Limits::stall_text_bytes_max, '?'));
   message.mutable_rank_exited()->set_stderr_tail(std::string(10'000, 'x') +
                                                  "\nlast\x1b line");
   CleanMessage(message);

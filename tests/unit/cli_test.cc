@@ -308,9 +308,19 @@ TEST(Flags, WhatEndsARunHow) {
   EXPECT_EQ(plain.local.preempt_signal, 15);
   EXPECT_FALSE(plain.settings.has_linger());
   EXPECT_FALSE(plain.settings.has_requeue_exit_code());
+  const auto watched = Parse<LaunchFlags>("launch --hang-timeout 90s -- x");
+  EXPECT_EQ(watched.settings.hang_timeout().seconds(), 90);
+  EXPECT_FALSE(plain.settings.has_hang_timeout());
+  for (const char* never : {"0", "0s", "never"}) {
+    const auto off = Parse<JoinFlags>(
+        absl::StrCat("join rc1.x --hang-timeout ", never, " -- x"));
+    EXPECT_TRUE(off.settings.has_hang_timeout()) << never;
+    EXPECT_EQ(off.settings.hang_timeout().seconds(), 0) << never;
+  }
   for (const char* bad :
-       {"--linger soon", "--linger 0s", "--requeue-exit-code 0",
-        "--requeue-exit-code 256", "--preempt-signal KILL", "--grow now"}) {
+       {"--hang-timeout soon", "--hang-timeout -1s", "--linger soon",
+        "--linger 0s", "--requeue-exit-code 0", "--requeue-exit-code 256",
+        "--preempt-signal KILL", "--grow now"}) {
     EXPECT_NE(Complaint(std::string("launch ") + bad + " -- x"), "") << bad;
   }
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/unit/local_exchange.h"
+#include "tests/unit/ranks.h"
 #include "trainer/collective/blob_exchange.h"
 #include "trainer/collective/gloo.h"
 #include "trainer/collective/single.h"
@@ -19,16 +20,6 @@ namespace rollcall {
 namespace {
 
 using Code = absl::StatusCode;
-
-// Runs `body(rank)` on a thread a rank.
-template <typename Body>
-void ForEachRank(int ranks, Body body) {
-  std::vector<std::future<void>> all;
-  for (int r = 0; r < ranks; ++r) {
-    all.push_back(std::async(std::launch::async, [body, r] { body(r); }));
-  }
-  for (auto& one : all) one.get();
-}
 
 TEST(BlobExchange, CarriesAnySize) {
   const size_t kSizes[] = {0, 1, 4087, 4088, 4089, 8184, 8185, 20000};
@@ -71,25 +62,13 @@ TEST(BlobExchange, BelievesNoPeerUnchecked) {
             Code::kInvalidArgument);
 }
 
-GlooOptions Options(LocalExchange& exchange, int rank, int ranks,
-                    absl::Duration timeout = absl::Seconds(20)) {
-  GlooOptions options;
-  options.rank = rank;
-  options.size = ranks;
-  options.address = "127.0.0.1";
-  options.timeout = timeout;
-  options.exchange = exchange.For(rank);
-  options.name = [](int which) { return "rank " + std::to_string(which); };
-  return options;
-}
-
 TEST(Gloo, ReducesToTheSameBitsEverywhere) {
   for (int ranks : {2, 3, 5}) {
     for (int count : {1, 2, 7, 1000, 300001}) {
       LocalExchange exchange(ranks);
       std::vector<std::vector<float>> sums(ranks);
       ForEachRank(ranks, [&](int r) {
-        auto gloo = ConnectGloo(Options(exchange, r, ranks));
+        auto gloo = ConnectGloo(LocalGloo(exchange, r, ranks));
         ASSERT_TRUE(gloo.ok()) << gloo.status();
         EXPECT_EQ((*gloo)->rank(), r);
         EXPECT_EQ((*gloo)->size(), ranks);
@@ -123,7 +102,7 @@ TEST(Gloo, NamesThePeerThatIsGone) {
   std::promise<void> connected;
   std::shared_future<void> wait = connected.get_future().share();
   ForEachRank(2, [&, wait](int r) {
-    auto gloo = ConnectGloo(Options(exchange, r, 2));
+    auto gloo = ConnectGloo(LocalGloo(exchange, r, 2));
     if (r == 0) connected.set_value();
     ASSERT_TRUE(gloo.ok()) << gloo.status();
     // Its connections break, but not while the other still connects.
@@ -144,7 +123,7 @@ TEST(Gloo, TellsThatAPeerIsSilent) {
   std::shared_future<void> wait = timed_out.get_future().share();
   ForEachRank(2, [&, wait](int r) {
     // The connect has the same limit, and a loaded machine needs its time.
-    auto gloo = ConnectGloo(Options(exchange, r, 2, absl::Seconds(3)));
+    auto gloo = ConnectGloo(LocalGloo(exchange, r, 2, absl::Seconds(3)));
     if (r == 1) return wait.wait();
     absl::Status status = gloo.status();
     if (gloo.ok()) {
@@ -158,7 +137,7 @@ TEST(Gloo, TellsThatAPeerIsSilent) {
 
 TEST(Gloo, ReportsWhyItCouldNotConnect) {
   LocalExchange exchange(2);
-  GlooOptions options = Options(exchange, 0, 2);
+  GlooOptions options = LocalGloo(exchange, 0, 2);
   options.exchange = [](const std::string&, const std::string&) {
     return absl::AbortedError("the generation has ended");
   };
@@ -176,7 +155,7 @@ TEST(Gloo, BroadcastsFromAnyRank) {
   for (int ranks : {2, 3, 5}) {
     LocalExchange exchange(ranks);
     ForEachRank(ranks, [&](int r) {
-      auto gloo = ConnectGloo(Options(exchange, r, ranks));
+      auto gloo = ConnectGloo(LocalGloo(exchange, r, ranks));
       ASSERT_TRUE(gloo.ok()) << gloo.status();
       for (size_t size :
            {size_t{0}, size_t{1}, size_t{256} << 10, (size_t{1} << 20) + 3}) {
@@ -217,7 +196,7 @@ void ExpectInterrupted(Wait wait) {
     over.set_value();
   });
   ForEachRank(3, [&, end](int r) {
-    GlooOptions options = Options(exchange, r, 3, absl::Seconds(60));
+    GlooOptions options = LocalGloo(exchange, r, 3, absl::Seconds(60));
     options.interruption = interruptions[r];
     auto gloo = ConnectGloo(options);
     ASSERT_TRUE(gloo.ok()) << gloo.status();
@@ -251,12 +230,12 @@ TEST(Gloo, AnInterruptionWakesWhoConnects) {
   std::promise<void> met;
   LocalExchange exchange(2);
   auto gone = std::async(std::launch::async, [&] {
-    GlooOptions options = Options(exchange, 1, 2, absl::Seconds(60));
+    GlooOptions options = LocalGloo(exchange, 1, 2, absl::Seconds(60));
     options.interruption = std::make_shared<Interruption>();
     options.interruption->Raise();
     return ConnectGloo(options).status().code();
   });
-  GlooOptions options = Options(exchange, 0, 2, absl::Seconds(60));
+  GlooOptions options = LocalGloo(exchange, 0, 2, absl::Seconds(60));
   options.interruption = interruption;
   options.exchange = [&](const std::string& key, const std::string& value) {
     auto values = exchange.For(0)(key, value);

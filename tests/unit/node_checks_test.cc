@@ -6,6 +6,8 @@
 #include <future>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "client/agent/rank_folders.h"
 #include "tests/unit/living.h"
@@ -108,17 +110,26 @@ TEST_F(RankFoldersTest, ANoticeIsOverWithItsGeneration) {
 }
 
 TEST_F(RankFoldersTest, ProgressOnlyGrows) {
+  // Who has written, and the highest step so far.
+  using Told = std::vector<std::pair<uint32_t, uint64_t>>;
+  const auto sample = [this] {
+    Told told;
+    for (const RankProgressed& progressed : folders_.Sample()) {
+      EXPECT_EQ(progressed.generation, 1u);
+      told.emplace_back(progressed.local_rank, progressed.step);
+    }
+    return told;
+  };
   Begin(1, {});
-  EXPECT_FALSE(folders_.Sample().has_value());
+  EXPECT_EQ(sample(), Told());
   std::ofstream(Of(1, "0")) << "4\n";
   std::ofstream(Of(1, "1")) << "seven";
-  ASSERT_EQ(folders_.Sample()->step, 4u);
-  EXPECT_FALSE(folders_.Sample().has_value());
+  EXPECT_EQ(sample(), (Told{{0, 4}, {1, 0}}));
+  EXPECT_EQ(sample(), Told());
   std::ofstream(Of(1, "1")) << "7 more";
-  const auto sampled = folders_.Sample();
-  ASSERT_TRUE(sampled.has_value());
-  EXPECT_EQ(sampled->step, 7u);
-  EXPECT_EQ(sampled->generation, 1u);
+  EXPECT_EQ(sample(), (Told{{1, 7}}));
+  std::ofstream(Of(1, "1")) << "5 once more";
+  EXPECT_EQ(sample(), (Told{{1, 7}}));
 }
 
 }  // namespace

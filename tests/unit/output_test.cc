@@ -149,7 +149,13 @@ TEST(OutputWriter, AReaderThatHasGoneCostsOnlyItsOutput) {
 TEST(ErrorFile, Table) {
   const struct {
     std::string json, expect;
+    bool permanent = false;
   } kRows[] = {
+      {R"({"message": "no IB", "permanent": true})", "no IB", true},
+      {R"({"permanent": true})", "", true},
+      {R"({"message": "m", "permanent": false})", "m"},
+      {R"({"message": "m", "permanent": 1})", "m"},
+      {R"({"message": "m", "permanent": "true"})", "m"},
       {R"({"message": {"message": "ValueError: 3", "extraInfo": {}}})",
        "ValueError: 3"},
       {R"({"message": "plain"})", "plain"},
@@ -163,27 +169,29 @@ TEST(ErrorFile, Table) {
       {std::string(100'000, '['), ""},
   };
   for (const auto& row : kRows) {
-    EXPECT_EQ(ErrorFileMessage(row.json), row.expect) << row.json.substr(0, 80);
+    const ErrorReport report = ParseErrorFile(row.json);
+    EXPECT_EQ(report.message, row.expect) << row.json.substr(0, 80);
+    EXPECT_EQ(report.permanent, row.permanent) << row.json.substr(0, 80);
   }
   const std::string longer =
       absl::StrCat("{\"message\":\"", std::string(10'000, 'x'), "end\"}");
-  const std::string message = ErrorFileMessage(longer);
+  const std::string message = ParseErrorFile(longer).message;
   EXPECT_EQ(message.size(), Limits::stderr_tail_bytes);
   EXPECT_EQ(message.substr(message.size() - 3), "end");
 }
 
 TEST(ErrorFile, OnlyRegularFilesOfSomeSize) {
   TempFolder folder;
-  EXPECT_EQ(ReadErrorFile(""), "");
-  EXPECT_EQ(ReadErrorFile(folder / "absent"), "");
-  EXPECT_EQ(ReadErrorFile(folder.path()), "");
+  EXPECT_EQ(ReadErrorFile("").message, "");
+  EXPECT_EQ(ReadErrorFile(folder / "absent").message, "");
+  EXPECT_EQ(ReadErrorFile(folder.path()).message, "");
   mkfifo((folder / "fifo").c_str(), 0600);
-  EXPECT_EQ(ReadErrorFile(folder / "fifo"), "");
+  EXPECT_EQ(ReadErrorFile(folder / "fifo").message, "");
   std::ofstream(folder / "good") << R"({"message": "m"})";
-  EXPECT_EQ(ReadErrorFile(folder / "good"), "m");
+  EXPECT_EQ(ReadErrorFile(folder / "good").message, "m");
   std::ofstream(folder / "large")
       << R"({"message": ")" << std::string(2 << 20, 'x') << "\"}";
-  EXPECT_EQ(ReadErrorFile(folder / "large"), "");
+  EXPECT_EQ(ReadErrorFile(folder / "large").message, "");
 }
 
 }  // namespace

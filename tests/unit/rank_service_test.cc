@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <deque>
 #include <filesystem>
@@ -202,6 +203,7 @@ struct Attending {
     v1::RankMessage message;
     message.mutable_hello()->set_local_rank(local_rank);
     message.mutable_hello()->set_elastic(elastic);
+    message.mutable_hello()->set_pid(getpid());
     stream->Write(message);
   }
   grpc::ClientContext context;
@@ -299,6 +301,37 @@ TEST_F(RankServiceTest, ANoticeReachesWhoAttendsAndWhoAttendsLater) {
   EXPECT_EQ(Next<RankAskedToLeave>().local_rank, 1u);
   early.stream->WritesDone();
   late.stream->WritesDone();
+}
+
+TEST_F(RankServiceTest, ARankIsAskedWhereItIs) {
+  OpenWorld();
+  EXPECT_EQ(service_->AskWhere(5, 0), 0) << "nobody attends there";
+  Attending rank(*stub_);
+  rank.Hello(0);
+  v1::AgentReply reply;
+  ASSERT_TRUE(rank.stream->Read(&reply));
+  Next<RankAttended>();
+  EXPECT_EQ(service_->AskWhere(5, 0), getpid());
+  ASSERT_TRUE(rank.stream->Read(&reply));
+  EXPECT_EQ(reply.where().generation(), 5u);
+  v1::RankMessage message;
+  message.mutable_here()->set_generation(5);
+  rank.stream->Write(message);
+  auto here = Next<RankIsHere>();
+  EXPECT_EQ(here.generation, 5u);
+  EXPECT_EQ(here.local_rank, 0u);
+  EXPECT_FALSE(here.collective_entered.has_value());
+  message.mutable_here()->set_collective_entered(9);
+  message.mutable_here()->set_collective_left(0);
+  rank.stream->Write(message);
+  here = Next<RankIsHere>();
+  EXPECT_EQ(here.collective_entered, 9u);
+  EXPECT_EQ(here.collective_left, 0u);
+  message.mutable_progress()->set_generation(5);
+  message.mutable_progress()->set_step(3);
+  rank.stream->Write(message);
+  EXPECT_EQ(Next<RankProgressed>().local_rank, 0u);
+  rank.stream->WritesDone();
 }
 
 TEST_F(RankServiceTest, ANewerProcessTakesTheLocalRank) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <future>
 #include <thread>
@@ -217,6 +218,50 @@ TEST(Rank, AsksToLeave) {
   ASSERT_TRUE(rank.ok()) << rank.status();
   (*rank)->AskToLeave();
   agent.Await([](const v1::RankMessage& m) { return m.has_leave(); });
+}
+
+TEST(Rank, AnswersWhereItIsWhateverItsOwnThreadsDo) {
+  FakeAgent agent(1);
+  auto rank = Rank::Attend(agent.place(0));
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  v1::AgentReply where;
+  where.mutable_where()->set_generation(FakeAgent::kGeneration);
+  agent.Send(0, where);
+  const v1::RankMessage unknown =
+      agent.Await([](const v1::RankMessage& m) { return m.has_here(); });
+  EXPECT_EQ(unknown.here().generation(), FakeAgent::kGeneration);
+  EXPECT_FALSE(unknown.here().has_collective_entered());
+  (*rank)->WhenAsked([] { return RankCollectives{9, 8}; });
+  agent.Send(0, where);
+  const v1::RankMessage here = agent.Await([](const v1::RankMessage& m) {
+    return m.here().has_collective_entered();
+  });
+  EXPECT_EQ(here.here().collective_entered(), 9u);
+  EXPECT_EQ(here.here().collective_left(), 8u);
+}
+
+TEST(Rank, WhoWasAskedIsDoneWhenAnotherTakesItsPlace) {
+  FakeAgent agent(1);
+  auto rank = Rank::Attend(agent.place(0));
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  std::promise<void> asked, go_on;
+  std::atomic<bool> over = false;
+  (*rank)->WhenAsked([&] {
+    asked.set_value();
+    go_on.get_future().get();
+    over = true;
+    return RankCollectives{1, 1};
+  });
+  v1::AgentReply where;
+  where.mutable_where()->set_generation(FakeAgent::kGeneration);
+  agent.Send(0, where);
+  asked.get_future().get();
+  auto taken_back = std::async(std::launch::async, [&] {
+    (*rank)->WhenAsked(nullptr);
+    return over.load();
+  });
+  go_on.set_value();
+  EXPECT_TRUE(taken_back.get());
 }
 
 TEST(Rank, WhoWaitsHearsThatItsAgentIsGone) {

@@ -61,5 +61,17 @@ TEST(RootCause, AHangHasACodeToExitWith) {
   EXPECT_EQ(ExitCodeOf(CauseOfRank("n", 0, exited)), 1);
 }
 
+TEST(RootCause, AHangOfNobodyIsNoLostNode) {
+  const v1::RootCause somebodys = CauseOfHang("n", 3, "it is stopped", 4);
+  EXPECT_EQ(Describe(somebodys), "rank 3 on n made no progress: it is stopped");
+  const v1::RootCause nobodys = CauseOfHang("", -1, "all wait", 4);
+  EXPECT_EQ(Describe(nobodys), "no rank made progress: all wait");
+  EXPECT_FALSE(IsLostNode(nobodys));
+  EXPECT_EQ(ExitCodeOf(nobodys), 1);
+  EXPECT_EQ(Weight(nobodys), 3);
+  EXPECT_TRUE(IsLostNode(
+      CauseOfLostNode("n", v1::REASON_CODE_LOST_LEASE, "silent", 1)));
+}
+
 }  // namespace
 }  // namespace rollcall

@@ -162,6 +162,10 @@ TEST(StartPlan, ContradictionsNameBothValues) {
        },
        {"--join-timeout", "3m"}},
       {[](LaunchTerms& t) {
+         ToProto(absl::Minutes(2), t.settings.mutable_hang_timeout());
+       },
+       {"--hang-timeout", "2m"}},
+      {[](LaunchTerms& t) {
          ToProto(absl::Hours(1), t.settings.mutable_linger());
        },
        {"--linger", "1h"}},

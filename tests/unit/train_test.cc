@@ -1,22 +1,16 @@
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
 #include <future>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "tests/unit/files.h"
 #include "tests/unit/local_exchange.h"
 #include "trainer/collective/gloo.h"
 #include "trainer/collective/single.h"
-#include "trainer/data/corpus.h"
-#include "trainer/data/sampler.h"
 #include "trainer/options.h"
 #include "trainer/train_loop.h"
 
@@ -24,140 +18,6 @@ namespace rollcall {
 namespace {
 
 using Code = absl::StatusCode;
-
-// A folder of files that goes with the test.
-class Files : public testing::Test {
- protected:
-  Files() {
-    char folder[] = "/tmp/rollcall-test-XXXXXX";
-    folder_ = mkdtemp(folder);
-  }
-  ~Files() override {
-    for (const std::string& path : paths_) unlink(path.c_str());
-    rmdir(folder_.c_str());
-  }
-  std::string Path(const std::string& name) {
-    paths_.push_back(folder_ + "/" + name);
-    return paths_.back();
-  }
-  std::string Write(const std::string& name, const std::string& text) {
-    const std::string path = Path(name);
-    std::ofstream(path) << text;
-    return path;
-  }
-
-  std::string folder_;
-  std::vector<std::string> paths_;
-};
-
-TEST(Sampler, GivesEverySampleOnceAnEpoch) {
-  struct Row {
-    uint64_t samples, batch;
-    int ranks;
-  };
-  const Row kRows[] = {{1, 1, 1},     {1, 5, 2},    {2, 1, 3},     {10, 5, 2},
-                       {10, 4, 3},    {64, 7, 4},   {1000, 32, 3}, {17, 40, 3},
-                       {4096, 64, 1}, {4097, 64, 5}};
-  for (const Row& row : kRows) {
-    constexpr uint64_t kEpochs = 2;
-    const Sampler sampler(9, row.samples, row.batch);
-    std::vector<uint64_t> seen;
-    for (uint64_t step = 1; seen.size() < kEpochs * row.samples; ++step) {
-      uint64_t taken = 0;
-      for (int r = 0; r < row.ranks; ++r) {
-        const auto share = sampler.Share(step, r, row.ranks);
-        EXPECT_EQ(share.size(), Sampler::ShareSize(row.batch, r, row.ranks));
-        EXPECT_LE(share.size(), Sampler::ShareSizeMost(row.batch, row.ranks));
-        taken += share.size();
-        seen.insert(seen.end(), share.begin(), share.end());
-      }
-      ASSERT_EQ(taken, row.batch);
-    }
-    std::vector<uint64_t> all(row.samples);
-    std::iota(all.begin(), all.end(), 0);
-    for (uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
-      const auto begin = seen.begin() + epoch * row.samples;
-      std::vector<uint64_t> one(begin, begin + row.samples);
-      std::sort(one.begin(), one.end());
-      EXPECT_EQ(one, all) << row.samples << " samples, epoch " << epoch;
-    }
-  }
-}
-
-TEST(Sampler, OrderIsDrawnFromSeedAndEpoch) {
-  constexpr uint64_t kSamples = 500;
-  const auto epoch = [](uint64_t seed, uint64_t which) {
-    const Sampler sampler(seed, kSamples, 1);
-    std::vector<uint64_t> order;
-    for (uint64_t i = 0; i < kSamples; ++i)
-      order.push_back(sampler.At(which, i));
-    return order;
-  };
-  EXPECT_EQ(epoch(1, 0), epoch(1, 0));
-  EXPECT_NE(epoch(1, 0), epoch(1, 1));
-  EXPECT_NE(epoch(1, 0), epoch(2, 0));
-  // Neighbours are torn apart.
-  const auto order = epoch(1, 0);
-  int neighbours = 0;
-  for (size_t i = 1; i < order.size(); ++i) {
-    neighbours += order[i] == order[i - 1] + 1;
-  }
-  EXPECT_LT(neighbours, 10);
-}
-
-TEST(Sampler, CountsSamplesWithTheirNextByte) {
-  EXPECT_EQ(Sampler::CountSamples(0, 4), 0u);
-  EXPECT_EQ(Sampler::CountSamples(4, 4), 0u);
-  EXPECT_EQ(Sampler::CountSamples(5, 4), 1u);
-  EXPECT_EQ(Sampler::CountSamples(8, 4), 1u);
-  EXPECT_EQ(Sampler::CountSamples(9, 4), 2u);
-}
-
-using CorpusTest = Files;
-
-TEST_F(CorpusTest, IsOneStringOfAllFiles) {
-  auto corpus = Corpus::Open({Write("a", "abc"), Write("empty", ""),
-                              Write("b", "defgh"), Write("c", "i")});
-  ASSERT_TRUE(corpus.ok()) << corpus.status();
-  const std::string all = "abcdefghi";
-  ASSERT_EQ(corpus->size(), all.size());
-  for (size_t from = 0; from <= all.size(); ++from) {
-    for (size_t size = 0; from + size <= all.size(); ++size) {
-      std::vector<uint8_t> out(size);
-      ASSERT_TRUE(corpus->Read(from, absl::MakeSpan(out)).ok());
-      EXPECT_EQ(std::string(out.begin(), out.end()), all.substr(from, size));
-    }
-  }
-}
-
-TEST_F(CorpusTest, RefusesWhatIsNoFile) {
-  const std::string fifo = Path("fifo");
-  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  EXPECT_EQ(Corpus::Open({folder_}).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(Corpus::Open({fifo}).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(Corpus::Open({folder_ + "/none"}).status().code(), Code::kNotFound);
-}
-
-TEST_F(CorpusTest, AFileThatShrinksIsAnError) {
-  const std::string path = Write("a", "abcdef");
-  auto corpus = Corpus::Open({path});
-  ASSERT_TRUE(corpus.ok());
-  ASSERT_EQ(truncate(path.c_str(), 3), 0);
-  std::vector<uint8_t> out(6);
-  EXPECT_EQ(corpus->Read(0, absl::MakeSpan(out)).code(), Code::kDataLoss);
-}
-
-TEST_F(CorpusTest, FingerprintsTellFilesApart) {
-  const auto of = [](const std::vector<std::string>& paths) {
-    return Corpus::Open(paths)->Fingerprint().value();
-  };
-  const std::string a = Write("a", "abc"), same = Write("same", "abc"),
-                    b = Write("b", "abd"), longer = Write("l", "abcd");
-  EXPECT_EQ(of({a}), of({same}));
-  EXPECT_NE(of({a}), of({b}));
-  EXPECT_NE(of({a}), of({longer}));
-  EXPECT_NE(of({a, b}), of({b, a}));
-}
 
 class TrainTest : public Files {
  protected:
@@ -424,7 +284,6 @@ TEST_F(TrainTest, SaysWhatCannotBeTrained) {
   EXPECT_EQ(code(options), Code::kNotFound);
   options = options_;
   options.model = {256, 1, 16384, 8};
-  options.batch = TrainOptions::kBatchMost;
   EXPECT_EQ(code(options), Code::kResourceExhausted);
 }
 

@@ -61,9 +61,18 @@ class Collective {
   virtual absl::Status ReduceScatter(absl::Span<float> all,
                                      absl::Span<float> mine) = 0;
   // Sends `out` to the next rank and receives `in` from the one before, at
-  // once; the last one's next is rank 0.
+  // once; the last one's next is rank 0. Either may be empty, where it is at
+  // the other end.
   virtual absl::Status SendReceive(absl::Span<const char> out,
                                    absl::Span<char> in) = 0;
+  // The other way round: `out` to the rank before, `in` from the next one.
+  // UNIMPLEMENTED: this kind of collective has no way back; it stays usable.
+  virtual absl::Status SendReceiveBack(absl::Span<const char> out,
+                                       absl::Span<char> in) {
+    (void)out, (void)in;
+    return absl::UnimplementedError(transport() +
+                                    " has no way back to the rank before");
+  }
 
   // Over what its bytes really go, for a person: "Socket", "IB", "single".
   virtual std::string transport() const = 0;

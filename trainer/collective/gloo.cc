@@ -115,6 +115,16 @@ class GlooCollective final : public Collective {
     return Leave();
   }
 
+  absl::Status SendReceiveBack(absl::Span<const char> out,
+                               absl::Span<char> in) override {
+    if (absl::Status s = Wait(); !s.ok()) return s;
+    Enter();
+    if (absl::Status s = ring_->PassBack(out, in); !s.ok()) {
+      return Named(s, "send and receive back", out.size());
+    }
+    return Leave();
+  }
+
   absl::Status Finish() override {
     if (absl::Status s = Wait(); !s.ok()) return s;
     // By the exchange, not by Gloo: a barrier over the connections would leave

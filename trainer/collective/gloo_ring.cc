@@ -27,13 +27,18 @@ absl::string_view WithoutPlace(absl::string_view message) {
   return end == message.npos ? message : message.substr(end + 2);
 }
 
+constexpr uint64_t kBackwardTags = uint64_t{1} << 62;
+
 }  // namespace
 
 std::shared_ptr<GlooRing> GlooRing::Make(const GlooOptions& options) {
   return std::shared_ptr<GlooRing>(new GlooRing(options));
 }
 
-GlooRing::GlooRing(const GlooOptions& options) : options_(options) {}
+GlooRing::GlooRing(const GlooOptions& options)
+    : options_(options),
+      onward_{right(), left(), 0},
+      back_{left(), right(), kBackwardTags} {}
 
 GlooRing::~GlooRing() = default;
 
@@ -107,6 +112,16 @@ absl::Status GlooRing::Meet(std::vector<char>* to_left,
 }
 
 absl::Status GlooRing::Pass(absl::Span<const char> out, absl::Span<char> in) {
+  return PassOn(onward_, out, in);
+}
+
+absl::Status GlooRing::PassBack(absl::Span<const char> out,
+                                absl::Span<char> in) {
+  return PassOn(back_, out, in);
+}
+
+absl::Status GlooRing::PassOn(Way& way, absl::Span<const char> out,
+                              absl::Span<char> in) {
   try {
     Buffer sending, receiving;
     std::vector<Buffer> held;
@@ -121,8 +136,8 @@ absl::Status GlooRing::Pass(absl::Span<const char> out, absl::Span<char> in) {
       held.push_back(receiving);
     }
     if (absl::Status s = Hold(held); !s.ok()) return s;
-    if (receiving) receiving->recv(left(), ++received_);
-    if (sending) sending->send(right(), ++sent_);
+    if (receiving) receiving->recv(way.from, way.tags + ++way.received);
+    if (sending) sending->send(way.to, way.tags + ++way.sent);
     const bool done = (!receiving || receiving->waitRecv()) &&
                       (!sending || sending->waitSend());
     if (absl::Status s = Hold({}); !s.ok() || done) return s;

@@ -41,6 +41,8 @@ class GlooRing {
   // may be empty, on both sides. Errors: see Collective; then no more is to be
   // passed.
   absl::Status Pass(absl::Span<const char> out, absl::Span<char> in);
+  // The same to the left, from the right.
+  absl::Status PassBack(absl::Span<const char> out, absl::Span<char> in);
 
   // Ends what waits here, now and from now on, with ABORTED.
   void Interrupt();
@@ -48,7 +50,17 @@ class GlooRing {
  private:
   using Buffer = std::shared_ptr<gloo::transport::UnboundBuffer>;
 
+  // One way round. Its messages' tags, told from the other way's, which may
+  // go over the same connection.
+  struct Way {
+    int to, from;
+    uint64_t tags;
+    uint64_t sent = 0, received = 0;  // Each is the other side's counterpart.
+  };
+
   explicit GlooRing(const GlooOptions& options);
+  absl::Status PassOn(Way& way, absl::Span<const char> out,
+                      absl::Span<char> in);
   int left() const {
     return (options_.rank + options_.size - 1) % options_.size;
   }
@@ -64,7 +76,7 @@ class GlooRing {
   const GlooOptions options_;
   std::shared_ptr<gloo::transport::Device> device_;
   std::shared_ptr<gloo::transport::Context> context_;
-  uint64_t sent_ = 0, received_ = 0;  // Each is the other side's counterpart.
+  Way onward_, back_;
 
   mutable Mutex mutex_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;

@@ -36,6 +36,10 @@ class SingleCollective final : public Collective {
     std::copy(out.begin(), out.end(), in.begin());
     return absl::OkStatus();
   }
+  absl::Status SendReceiveBack(absl::Span<const char> out,
+                               absl::Span<char> in) override {
+    return SendReceive(out, in);
+  }
   std::string transport() const override { return "single"; }
   CollectiveSeen seen() const override { return {}; }
   absl::Status Finish() override { return absl::OkStatus(); }

@@ -24,8 +24,8 @@ Sampler::Sampler(uint64_t seed, uint64_t samples, uint64_t batch)
   }
 }
 
-uint64_t Sampler::CountSamples(uint64_t corpus_bytes, uint64_t context) {
-  return corpus_bytes == 0 ? 0 : (corpus_bytes - 1) / context;
+uint64_t Sampler::CountSamples(uint64_t tokens, uint64_t context) {
+  return tokens == 0 ? 0 : (tokens - 1) / context;
 }
 
 uint64_t Sampler::ShareSize(uint64_t batch, int rank, int ranks) {
@@ -36,14 +36,26 @@ uint64_t Sampler::ShareSizeMost(uint64_t batch, int ranks) {
   return (batch + ranks - 1) / ranks;
 }
 
-std::vector<uint64_t> Sampler::Share(uint64_t step, int rank, int ranks) const {
-  CHECK_GE(step, 1u);
-  const uint64_t begin = (step - 1) * batch_ + ShareBegin(batch_, rank, ranks);
+std::vector<uint64_t> Sampler::Share(const DataPosition& position, int rank,
+                                     int ranks) const {
   std::vector<uint64_t> share(ShareSize(batch_, rank, ranks));
-  for (uint64_t i = 0; i < share.size(); ++i) {
-    share[i] = At((begin + i) / samples_, (begin + i) % samples_);
+  DataPosition at = Ahead(position, ShareBegin(batch_, rank, ranks));
+  for (uint64_t& sample : share) {
+    sample = At(at.epoch, at.cursor);
+    at = Ahead(at, 1);
   }
   return share;
+}
+
+DataPosition Sampler::After(const DataPosition& position) const {
+  return Ahead(position, batch_);
+}
+
+DataPosition Sampler::Ahead(const DataPosition& position,
+                            uint64_t samples) const {
+  const uint64_t cursor = position.cursor % samples_ + samples;
+  return {position.epoch + position.cursor / samples_ + cursor / samples_,
+          cursor % samples_};
 }
 
 // A Feistel network permutes the smallest square power of two that holds all

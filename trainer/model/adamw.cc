@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "daemon/core/check.h"
+#include "trainer/model/loops.h"
 
 namespace rollcall {
 namespace {
+
+// What a thread takes at once; sums of squares are made of sums of pieces.
+constexpr size_t kPiece = 16384;
 
 // Of 0 to pi, by its series: libraries' cosines differ in the last bit.
 double Cosine(double x) {
@@ -33,34 +38,50 @@ void AdamW::Reset() {
   state_.powers = AdamWPowers();
 }
 
+double AdamW::Norm(absl::Span<const float> gradients, Crew& crew) const {
+  const size_t pieces = (gradients.size() + kPiece - 1) / kPiece;
+  std::vector<double> squares(pieces);
+  crew.Split(pieces, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      const absl::Span<const float> piece =
+          gradients.subspan(i * kPiece, kPiece);
+      squares[i] = LoopsHere<float>().squares(piece.data(), piece.size());
+    }
+  });
+  return std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
+}
+
 double AdamW::Step(absl::Span<float> weights, absl::Span<const float> gradients,
-                   float learning_rate) {
+                   float learning_rate, Crew* crew) {
   std::vector<float>& first = state_.first;
   std::vector<float>& second = state_.second;
   CHECK_EQ(weights.size(), first.size());
   CHECK_EQ(gradients.size(), first.size());
-  double squares = 0;
-  for (float g : gradients) squares += double(g) * g;
-  const double norm = std::sqrt(squares);
+  Crew alone;
+  if (crew == nullptr) crew = &alone;
+  const double norm = Norm(gradients, *crew);
   if (!std::isfinite(norm)) return norm;
 
-  const float shrink =
-      norm > config_.clip ? static_cast<float>(config_.clip / norm) : 1.0f;
   state_.powers.beta1 *= config_.beta1;
   state_.powers.beta2 *= config_.beta2;
-  const float bias1 = static_cast<float>(1 / (1 - state_.powers.beta1));
-  const float bias2 = static_cast<float>(1 / (1 - state_.powers.beta2));
+  AdamWFactors factors;
+  factors.shrink =
+      norm > config_.clip ? static_cast<float>(config_.clip / norm) : 1.0f;
+  factors.beta1 = config_.beta1;
+  factors.beta2 = config_.beta2;
+  factors.bias1 = static_cast<float>(1 / (1 - state_.powers.beta1));
+  factors.bias2 = static_cast<float>(1 / (1 - state_.powers.beta2));
+  factors.epsilon = config_.epsilon;
+  factors.learning_rate = learning_rate;
   for (const Tensor& tensor : tensors_) {
-    const float keep =
+    factors.keep =
         tensor.decays() ? 1 - learning_rate * config_.weight_decay : 1.0f;
-    for (size_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
-      const float g = gradients[i] * shrink;
-      first[i] = config_.beta1 * first[i] + (1 - config_.beta1) * g;
-      second[i] = config_.beta2 * second[i] + (1 - config_.beta2) * g * g;
-      const float step =
-          first[i] * bias1 / (std::sqrt(second[i] * bias2) + config_.epsilon);
-      weights[i] = weights[i] * keep - learning_rate * step;
-    }
+    crew->Split(tensor.size, kPiece, [&](int64_t begin, int64_t end, int) {
+      const size_t at = tensor.offset + begin;
+      AdamWLoopHere()(weights.data() + at, first.data() + at,
+                      second.data() + at, gradients.data() + at, end - begin,
+                      factors);
+    });
   }
   return norm;
 }

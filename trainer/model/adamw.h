@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "trainer/model/crew.h"
 #include "trainer/model/parameters.h"
 
 namespace rollcall {
@@ -41,8 +42,9 @@ class AdamW {
   // One update of `weights`; the first call is step 1. Returns the gradients'
   // norm before clipping. Gradients that are not finite change nothing: the
   // returned norm says so.
+  // A `crew` shares the work, without any effect on its bits.
   double Step(absl::Span<float> weights, absl::Span<const float> gradients,
-              float learning_rate);
+              float learning_rate, Crew* crew = nullptr);
 
   // Its vectors keep their sizes.
   AdamWState& state() { return state_; }
@@ -50,6 +52,8 @@ class AdamW {
   void Reset();
 
  private:
+  double Norm(absl::Span<const float> gradients, Crew& crew) const;
+
   const AdamWConfig config_;
   const std::vector<Tensor> tensors_;
   AdamWState state_;

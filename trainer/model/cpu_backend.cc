@@ -90,7 +90,7 @@ class CpuBackend final : public Backend {
   absl::StatusOr<double> Update(float learning_rate) override {
     return optimizer_.Step(model_->weights(),
                            model_->gradients().first(layout_.size),
-                           learning_rate);
+                           learning_rate, &model_->crew());
   }
 
   absl::StatusOr<double> Loss(absl::Span<const Token> tokens,

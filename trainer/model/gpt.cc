@@ -38,7 +38,6 @@ Gpt<T>::Gpt(const GptConfig& config, int sequences_max, size_t behind)
   deviation_.resize(rows);
   logits_.resize(rows * config_.vocabulary);
   dwide_.resize(4 * narrow);
-  dscores_.resize(size_t(config.context) * config.context);
 }
 
 template <typename T>
@@ -66,9 +65,10 @@ template <typename T>
 double Gpt<T>::Loss(absl::Span<const Token> tokens,
                     absl::Span<const Token> targets) {
   const int rows = Rows(tokens, targets);
+  TakeThreads();
   Forward(tokens.data(), rows);
   return CrossEntropy(logits_.data(), targets.data(), T(0), rows,
-                      config_.vocabulary);
+                      config_.vocabulary, &crew_);
 }
 
 template <typename T>
@@ -76,7 +76,10 @@ double Gpt<T>::LossAndGradients(absl::Span<const Token> tokens,
                                 absl::Span<const Token> targets, T scale,
                                 const Watch& watch) {
   const int rows = Rows(tokens, targets);
-  std::fill(gradients_.begin(), gradients_.end(), T(0));
+  TakeThreads();
+  crew_.Split(gradients_.size(), 16384, [&](int64_t begin, int64_t end, int) {
+    std::fill(gradients_.begin() + begin, gradients_.begin() + end, T(0));
+  });
   if (rows == 0) {
     if (watch.on_way_back) watch.on_way_back(0);
     if (watch.block_done) watch.block_done(0);
@@ -84,10 +87,16 @@ double Gpt<T>::LossAndGradients(absl::Span<const Token> tokens,
   }
   Forward(tokens.data(), rows);
   const double loss = CrossEntropy(logits_.data(), targets.data(), scale, rows,
-                                   config_.vocabulary);
+                                   config_.vocabulary, &crew_);
   if (watch.on_way_back) watch.on_way_back(loss);
   Backward(tokens.data(), rows, watch);
   return loss;
+}
+
+template <typename T>
+void Gpt<T>::TakeThreads() {
+  crew_.Resize(openblas_get_num_threads());
+  dscores_.resize(AttentionScratch(config_.context, crew_.threads()));
 }
 
 template <typename T>
@@ -101,7 +110,7 @@ void Gpt<T>::Forward(const Token* tokens, int rows) {
     x = blocks_[i].out.data();
   }
   LayerNormForward(norm_.data(), mean_.data(), deviation_.data(), x,
-                   W(layout_.norm_gain), W(layout_.norm_bias), rows, c);
+                   W(layout_.norm_gain), W(layout_.norm_bias), rows, c, &crew_);
   Gemm(Transpose::kNo, Transpose::kYes, rows, config_.vocabulary, c, T(1),
        norm_.data(), c, W(layout_.token_table), c, T(0), logits_.data(),
        config_.vocabulary);
@@ -113,24 +122,23 @@ void Gpt<T>::ForwardBlock(const BlockLayout& at, const T* in, Block& b,
   const int c = config_.width;
   const size_t narrow = size_t(rows) * c;
   LayerNormForward(b.norm1.data(), b.mean1.data(), b.deviation1.data(), in,
-                   W(at.norm1_gain), W(at.norm1_bias), rows, c);
+                   W(at.norm1_gain), W(at.norm1_bias), rows, c, &crew_);
   LinearForward(b.qkv.data(), b.norm1.data(), W(at.qkv_weight), W(at.qkv_bias),
-                rows, c, 3 * c);
+                rows, c, 3 * c, nullptr, &crew_);
   AttentionForward(b.mixed.data(), b.attention.data(), b.qkv.data(),
-                   rows / config_.context, config_.context, c, config_.heads);
+                   rows / config_.context, config_.context, c, config_.heads,
+                   &crew_);
   LinearForward(b.middle.data(), b.mixed.data(), W(at.merge_weight),
-                W(at.merge_bias), rows, c, c);
-  for (size_t i = 0; i < narrow; ++i) b.middle[i] += in[i];
+                W(at.merge_bias), rows, c, c, in, &crew_);
 
   LayerNormForward(b.norm2.data(), b.mean2.data(), b.deviation2.data(),
-                   b.middle.data(), W(at.norm2_gain), W(at.norm2_bias), rows,
-                   c);
+                   b.middle.data(), W(at.norm2_gain), W(at.norm2_bias), rows, c,
+                   &crew_);
   LinearForward(b.up.data(), b.norm2.data(), W(at.up_weight), W(at.up_bias),
-                rows, c, 4 * c);
-  GeluForward(b.active.data(), b.tanhs.data(), b.up.data(), 4 * narrow);
+                rows, c, 4 * c, nullptr, &crew_);
+  GeluForward(b.active.data(), b.tanhs.data(), b.up.data(), 4 * narrow, &crew_);
   LinearForward(b.out.data(), b.active.data(), W(at.down_weight),
-                W(at.down_bias), rows, 4 * c, c);
-  for (size_t i = 0; i < narrow; ++i) b.out[i] += b.middle[i];
+                W(at.down_bias), rows, 4 * c, c, b.middle.data(), &crew_);
 }
 
 template <typename T>
@@ -146,7 +154,7 @@ void Gpt<T>::Backward(const Token* tokens, int rows, const Watch& watch) {
   LayerNormBackward(dresidual_.data(), G(layout_.norm_gain),
                     G(layout_.norm_bias), dnarrow_.data(),
                     blocks_.back().out.data(), W(layout_.norm_gain),
-                    mean_.data(), deviation_.data(), rows, c);
+                    mean_.data(), deviation_.data(), rows, c, &crew_);
   for (int i = config_.layers - 1; i >= 0; --i) {
     const T* in = i > 0 ? blocks_[i - 1].out.data() : embedded_.data();
     BackwardBlock(layout_.blocks[i], in, blocks_[i], rows);
@@ -165,25 +173,26 @@ void Gpt<T>::BackwardBlock(const BlockLayout& at, const T* in, Block& b,
   const size_t narrow = size_t(rows) * c;
   T* residual = dresidual_.data();
   LinearBackward(dwide_.data(), G(at.down_weight), G(at.down_bias), residual,
-                 b.active.data(), W(at.down_weight), rows, 4 * c, c);
-  GeluBackward(dwide_.data(), b.up.data(), b.tanhs.data(), 4 * narrow);
+                 b.active.data(), W(at.down_weight), rows, 4 * c, c, &crew_);
+  GeluBackward(dwide_.data(), b.up.data(), b.tanhs.data(), 4 * narrow, &crew_);
   LinearBackward(dnarrow_.data(), G(at.up_weight), G(at.up_bias), dwide_.data(),
-                 b.norm2.data(), W(at.up_weight), rows, c, 4 * c);
+                 b.norm2.data(), W(at.up_weight), rows, c, 4 * c, &crew_);
   LayerNormBackward(residual, G(at.norm2_gain), G(at.norm2_bias),
                     dnarrow_.data(), b.middle.data(), W(at.norm2_gain),
-                    b.mean2.data(), b.deviation2.data(), rows, c);
+                    b.mean2.data(), b.deviation2.data(), rows, c, &crew_);
 
   LinearBackward(dmiddle_.data(), G(at.merge_weight), G(at.merge_bias),
-                 residual, b.mixed.data(), W(at.merge_weight), rows, c, c);
+                 residual, b.mixed.data(), W(at.merge_weight), rows, c, c,
+                 &crew_);
   AttentionBackward(dwide_.data(), dscores_.data(), dmiddle_.data(),
                     b.qkv.data(), b.attention.data(), rows / config_.context,
-                    config_.context, c, config_.heads);
+                    config_.context, c, config_.heads, &crew_);
   LinearBackward(dnarrow_.data(), G(at.qkv_weight), G(at.qkv_bias),
                  dwide_.data(), b.norm1.data(), W(at.qkv_weight), rows, c,
-                 3 * c);
+                 3 * c, &crew_);
   LayerNormBackward(residual, G(at.norm1_gain), G(at.norm1_bias),
                     dnarrow_.data(), in, W(at.norm1_gain), b.mean1.data(),
-                    b.deviation1.data(), rows, c);
+                    b.deviation1.data(), rows, c, &crew_);
 }
 
 template class Gpt<float>;

@@ -5,7 +5,8 @@
 // the token table, as GPT-2. It draws no samples, takes no step and talks to no
 // peer: the training loop does.
 //
-// Thread rule: one thread. For float (training) and double (tests).
+// Thread rule: one thread, which has others of its own: as many as OpenBLAS is
+// told to use. For float (training) and double (tests).
 #ifndef ROLLCALL_TRAINER_MODEL_GPT_H_
 #define ROLLCALL_TRAINER_MODEL_GPT_H_
 
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "trainer/model/crew.h"
 #include "trainer/model/parameters.h"
 
 namespace rollcall {
@@ -34,6 +36,8 @@ class Gpt {
   absl::Span<T> weights() { return absl::MakeSpan(weights_); }
   // Of layout().size values, and `behind` more that are the caller's.
   absl::Span<T> gradients() { return absl::MakeSpan(gradients_); }
+  // The threads that the last call used.
+  Crew& crew() { return crew_; }
 
   // The loss of each position's next token, summed over `tokens`, which holds
   // whole sequences of `context`; `targets` are the tokens that follow. All are
@@ -68,6 +72,8 @@ class Gpt {
 
   int Rows(absl::Span<const Token> tokens,
            absl::Span<const Token> targets) const;
+  // As many as products have.
+  void TakeThreads();
   void Forward(const Token* tokens, int rows);
   void ForwardBlock(const BlockLayout& at, const T* in, Block& block, int rows);
   void Backward(const Token* tokens, int rows, const Watch& watch);
@@ -79,6 +85,7 @@ class Gpt {
   const GptConfig config_;
   const GptLayout layout_;
   const int rows_max_;
+  Crew crew_;
   std::vector<T> weights_, gradients_;
 
   std::vector<T> embedded_;

@@ -1,0 +1,160 @@
+// Agent: the watchdog. Who stands still, and what is said of it.
+//
+// A rank's clock runs from the moment at which progress may be expected of it:
+// for one that attends as elastic from the beginning of its world, for others
+// from their first progress. It stops where the rank stands at a boundary, has
+// ended, or is between two worlds. Who it was that began a hang is the daemon's
+// to say: all ranks of a world stand still soon after one of them does.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/agent/agent.h"
+#include "daemon/core/admission.h"
+
+namespace rollcall {
+
+// It has made progress, or may be expected to from now on.
+void Agent::Watch(uint32_t local_rank, Living& rank) {
+  Unwatch(local_rank, rank);
+  if (limits_.hang_timeout <= absl::ZeroDuration() || exit_.has_value()) return;
+  rank.hangs_at = now_ + limits_.hang_timeout;
+}
+
+void Agent::Unwatch(uint32_t local_rank, Living& rank) {
+  rank.hangs_at = absl::InfiniteFuture();
+  const std::optional<Stall> stall = std::exchange(rank.stall, std::nullopt);
+  if (!stall.has_value() || !stall->said || !running_.has_value() ||
+      exit_.has_value()) {
+    return;
+  }
+  v1::AgentMessage message;
+  v1::RankStalled& stalled = *message.mutable_rank_stalled();
+  stalled.set_generation(running_->generation);
+  stalled.set_local_rank(local_rank);
+  stalled.set_goes_on(true);
+  Tell(std::move(message));
+  Tell(Report::Kind::kState,
+       absl::StrCat("local rank ", local_rank, " goes on"));
+}
+
+void Agent::UnwatchAll() {
+  for (auto& [local_rank, rank] : living_) Unwatch(local_rank, rank);
+}
+
+// A loop that was held up has not heard its ranks.
+void Agent::Forgive(absl::Duration late) {
+  for (auto& [local_rank, rank] : living_) {
+    rank.hangs_at += late;
+    if (rank.stall.has_value()) rank.stall->answer_by += late;
+  }
+}
+
+absl::Time Agent::NextHang() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [local_rank, rank] : living_) {
+    next = std::min(
+        next, rank.stall.has_value() ? rank.stall->answer_by : rank.hangs_at);
+  }
+  return next;
+}
+
+void Agent::LookForHangs() {
+  if (!running_.has_value()) return;
+  for (auto& [local_rank, rank] : living_) {
+    if (rank.stall.has_value()) {
+      if (now_ < rank.stall->answer_by) continue;
+      rank.stall->answer_by = absl::InfiniteFuture();
+      rank.stall->message.set_answered(false);
+      SayStalledIfKnown(local_rank, rank);
+    } else if (now_ >= rank.hangs_at) {
+      rank.stall = Stall();
+      Stall& stall = *rank.stall;
+      stall.message.set_generation(running_->generation);
+      stall.message.set_local_rank(local_rank);
+      stall.message.set_step(rank.step);
+      if (rank.linked) stall.answer_by = now_ + limits_.where_patience;
+      actions_.push_back(
+          LookAtRank{{rank.born, local_rank}, running_->generation});
+    }
+  }
+}
+
+void Agent::On(const RankIsHere& here) {
+  Living* rank = Attending(here.generation, here.local_rank);
+  if (rank == nullptr || !rank->stall.has_value() ||
+      rank->stall->answer_by == absl::InfiniteFuture()) {
+    return;
+  }
+  rank->stall->answer_by = absl::InfiniteFuture();
+  v1::RankStalled& message = rank->stall->message;
+  message.set_answered(true);
+  if (here.collective_entered.has_value()) {
+    // A program may count as it likes, and its agent must not suffer from it.
+    const uint64_t entered = *here.collective_entered;
+    message.set_collective_entered(entered);
+    message.set_collective_left(
+        std::min(entered, here.collective_left.value_or(0)));
+  }
+  SayStalledIfKnown(here.local_rank, *rank);
+}
+
+void Agent::On(const RankLooked& looked) {
+  Living* rank = Find(looked.life.generation, looked.life.local_rank);
+  if (rank == nullptr || !rank->stall.has_value()) return;
+  rank->stall->looked = true;
+  rank->stall->message.set_stopped(looked.stopped);
+  rank->stall->message.set_text(
+      Printable(looked.text, Limits::stall_text_bytes_max));
+  SayStalledIfKnown(looked.life.local_rank, *rank);
+}
+
+void Agent::SayStalledIfKnown(uint32_t local_rank, Living& rank) {
+  if (!rank.stall.has_value() || !rank.stall->known() || rank.stall->said ||
+      link_ != Link::kAttending) {
+    return;
+  }
+  rank.stall->said = true;
+  const v1::RankStalled& stalled = rank.stall->message;
+  v1::AgentMessage message;
+  *message.mutable_rank_stalled() = stalled;
+  Tell(std::move(message));
+  Tell(
+      Report::Kind::kWarning,
+      absl::StrCat(
+          "local rank ", local_rank, " has made no progress for ",
+          absl::FormatDuration(limits_.hang_timeout), " after step ",
+          stalled.step(), stalled.stopped() ? "; it is stopped" : "",
+          stalled.has_answered() && !stalled.answered() ? "; it does not answer"
+                                                        : "",
+          stalled.has_collective_entered()
+              ? absl::StrCat("; entered collective ",
+                             stalled.collective_entered(), ", left ",
+                             stalled.collective_left())
+              : "",
+          stalled.text().empty() ? "" : absl::StrCat("; ", stalled.text()),
+          "; its stacks are in its stderr"));
+}
+
+// On a new stream. Who has not come to a first step may have waited for the
+// daemon all the while, and gets its time once more.
+void Agent::SayStallsAgain() {
+  for (auto& [local_rank, rank] : living_) {
+    if (rank.stall.has_value()) rank.stall->said = false;
+    if (rank.hangs_at != absl::InfiniteFuture() && rank.step == 0) {
+      Watch(local_rank, rank);
+    }
+    SayStalledIfKnown(local_rank, rank);
+  }
+}
+
+// It is to blame, and answers nothing; so nothing is waited for.
+void Agent::KillTheHung(uint32_t local_rank) {
+  const auto at = living_.find(local_rank);
+  if (at == living_.end() || at->second.ended) return;
+  StopThose(absl::ZeroDuration(),
+            [&at](const Living& rank) { return &rank == &at->second; });
+}
+
+}  // namespace rollcall

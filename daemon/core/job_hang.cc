@@ -1,0 +1,151 @@
+// Job: ranks that live and stand still, and which of them began it.
+//
+// When one rank hangs, all others soon wait for it in a collective, and all are
+// said to stand still. So nothing is judged until all have been, or the
+// settlement's time is over; then the one that is furthest behind is to blame,
+// and the others are not.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/admission.h"
+#include "daemon/core/job.h"
+#include "daemon/core/root_cause.h"
+
+namespace rollcall {
+namespace {
+
+// Of how many ranks the words are kept: of more, numbers have to do.
+constexpr size_t kTextsKept = 4096;
+
+// Smaller: further behind. Who cannot be asked is judged by the time alone.
+auto Place(const v1::RankStalled& said) {
+  const bool linked = said.has_answered();
+  const bool silent = linked && !said.answered();
+  return std::make_tuple(!said.stopped(), !silent,
+                         linked ? said.collective_entered() : UINT64_MAX,
+                         linked ? said.collective_left() : UINT64_MAX);
+}
+
+std::string InCollective(const v1::RankStalled& said) {
+  if (said.collective_entered() == 0) return "it has entered no collective";
+  if (said.collective_entered() > said.collective_left()) {
+    return absl::StrCat("it is in collective ", said.collective_entered());
+  }
+  return absl::StrCat("it has left collective ", said.collective_left(),
+                      " and entered no other");
+}
+
+}  // namespace
+
+void Job::OnRankStalled(Node& node, const v1::RankStalled& stalled) {
+  if (!HasRank(node, stalled.local_rank()) || phase_ != Phase::kRunning ||
+      stalled.generation() != generation_ || !node.member() ||
+      node.done.contains(stalled.local_rank())) {
+    return;
+  }
+  const uint32_t rank = RankOf(node, stalled.local_rank());
+  if (stalled.goes_on()) return DropStall(rank);
+  const auto [at, fresh] = stalls_.try_emplace(rank);
+  at->second.node_rank = node.node_rank;
+  at->second.said = stalled;
+  if (stalls_.size() > kTextsKept) at->second.said.clear_text();
+  if (!fresh) return;
+  at->second.number = ++last_stall_;
+  if (stalls_.size() > 1) return MaybeEndHung();
+  stalls_until_ = now_ + limits_.hang_settlement;
+  Say(Log::Level::kWarning,
+      absl::StrCat("event=stalled generation=", generation_, " rank=", rank,
+                   " node=", node.hello.node(), " step=", stalled.step(),
+                   " text=", Quoted(stalled.text())));
+  MaybeEndHung();
+}
+
+void Job::DropStall(uint32_t rank) {
+  if (stalls_.erase(rank) > 0 && stalls_.empty()) DropStalls();
+}
+
+void Job::DropStallsOf(const Node& node) {
+  if (stalls_.empty() || !node.member()) return;
+  for (uint32_t i = 0; i < node.hello.ranks(); ++i) DropStall(RankOf(node, i));
+}
+
+void Job::DropStalls() {
+  stalls_.clear();
+  stalls_until_ = absl::InfiniteFuture();
+}
+
+// Nobody is behind: what they wait for is none of them.
+bool Job::AllStandAtOnePlace() const {
+  if (stalls_.size() < 2 || stalls_.size() + ranks_done_ < world_.world_size())
+    return false;
+  const v1::RankStalled& first = stalls_.begin()->second.said;
+  return std::all_of(stalls_.begin(), stalls_.end(), [&](const auto& entry) {
+    const v1::RankStalled& said = entry.second.said;
+    return said.answered() && !said.stopped() &&
+           said.has_collective_entered() && Place(said) == Place(first);
+  });
+}
+
+// What sets the one that is to blame apart from the others.
+std::string Job::WhereItStands(const Stall& stall) const {
+  const v1::RankStalled& said = stall.said;
+  uint64_t furthest = 0;
+  bool alone = true;
+  for (const auto& [rank, other] : stalls_) {
+    furthest = std::max(furthest, other.said.collective_entered());
+    alone = alone && (&other == &stall || Place(other.said) != Place(said));
+  }
+  std::string text;
+  if (said.stopped()) {
+    text = "it is stopped";
+  } else if (said.has_answered() && !said.answered()) {
+    text = "it does not answer its agent";
+  } else if (alone && stalls_.size() > 1 && said.has_answered()) {
+    text = absl::StrCat(InCollective(said), ", while others are in ", furthest);
+  } else {
+    text = "it was the first to stand still";
+    if (said.has_collective_entered()) {
+      absl::StrAppend(&text, "; ", InCollective(said));
+    }
+  }
+  absl::StrAppend(&text, ", after step ", said.step());
+  if (!said.text().empty()) absl::StrAppend(&text, " (", said.text(), ")");
+  return text;
+}
+
+void Job::MaybeEndHung() {
+  if (!MayEndHung() || (now_ < stalls_until_ &&
+                        stalls_.size() + ranks_done_ < world_.world_size())) {
+    return;
+  }
+  // Not by the time that it has run: it may have stood all the while.
+  if (progressed_) MadeProgress();
+  if (AllStandAtOnePlace()) {
+    const v1::RankStalled& said = stalls_.begin()->second.said;
+    const bool inside = said.collective_entered() > said.collective_left();
+    return GenerationFailed(CauseOfHang(
+        "", -1,
+        absl::StrCat("all ", stalls_.size(), " ranks ",
+                     inside ? "are in collective " : "have left collective ",
+                     said.collective_entered(), ", so none of them is behind"),
+        generation_));
+  }
+  const auto behind = std::min_element(
+      stalls_.begin(), stalls_.end(), [](const auto& a, const auto& b) {
+        return std::make_tuple(Place(a.second.said), a.second.number) <
+               std::make_tuple(Place(b.second.said), b.second.number);
+      });
+  const v1::Member& member = world_.members(behind->second.node_rank);
+  const v1::RootCause cause =
+      CauseOfHang(member.node(), static_cast<int32_t>(behind->first),
+                  WhereItStands(behind->second), generation_);
+  hung_ = behind->second.said.local_rank();
+  GenerationFailed(cause);
+  hung_.reset();
+}
+
+}  // namespace rollcall

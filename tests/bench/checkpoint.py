@@ -1,0 +1,70 @@
+"""What a training's steps wait for its checkpoints: one every 100 steps.
+
+rollcall-train alone, the nano model with --width 256 beside the default, so that
+there is something to write. The share of time is what rollcall-train measures of
+itself: the copy of the state, and a save that is still going on. Beside it stands
+the same training without checkpoints, round by round: what writing in the
+background costs on top, on a machine with so few cores.
+"""
+import glob
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROJECT = os.path.dirname(os.path.dirname(HERE))
+BIN = os.environ.get("ROLLCALL_BIN",
+                     os.path.join(PROJECT, "build", "release", "bin"))
+TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
+              if os.path.isfile(p))
+ROUNDS = 3
+STEPS = 600
+WANTED = 2.0
+HELD = re.compile(r"held up its steps for (\S+) s of (\S+) s \((\S+)%\)")
+
+
+def train(width, folder):
+    """Steps a second, and the share of time that steps waited, in percent."""
+    command = [os.path.join(BIN, "rollcall-train"), "--data", *TEXT, "--steps",
+               str(STEPS), "--width", str(width), "--log-json", "--device",
+               "cpu"]
+    if folder:
+        command += ["--checkpoints", folder, "--save-every", "100"]
+    run = subprocess.run(command, check=True, text=True, capture_output=True)
+    held = HELD.search(run.stderr)
+    saved = len(re.findall(r"checkpoint \S+/step-", run.stderr))
+    last = re.findall(r'"samples_per_second":([\d.]+)', run.stdout)
+    # Of the whole run: the mean of what it says of itself.
+    speed = statistics.mean(float(x) for x in last[len(last) // 5:])
+    return speed, float(held[3]) if held else 0.0, saved
+
+
+def main():
+    print(f"checkpoint: one every 100 of {STEPS} steps, {ROUNDS} rounds, "
+          f"{os.cpu_count()} cores")
+    for width in (128, 256):
+        with_speed, without_speed, shares = [], [], []
+        for _ in range(ROUNDS):
+            folder = tempfile.mkdtemp(prefix="rollcall-bench-")
+            try:
+                speed, share, saved = train(width, folder)
+            finally:
+                shutil.rmtree(folder)
+            with_speed.append(speed)
+            shares.append(share)
+            without_speed.append(train(width, None)[0])
+        ratio = statistics.median(with_speed) / statistics.median(without_speed)
+        print(f"  width {width}: steps waited {statistics.median(shares):.2f}% "
+              f"of their time (most {max(shares):.2f}%), {saved} saved; "
+              f"{statistics.median(with_speed):.1f} samples/s beside "
+              f"{statistics.median(without_speed):.1f} without ({ratio:.3f})")
+    print(f"(wanted: at most {WANTED:g}%)\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

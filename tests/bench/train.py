@@ -1,0 +1,129 @@
+"""How fast the CPU's model trains: tokens a second, rollcall beside PyTorch.
+
+gpt2-nano, whole steps (loss, gradients, clipping, AdamW) on random bytes. All
+take turns in one run, so that what else the machine does meets all; medians.
+PyTorch is written in two ways, and the faster one counts; once with the BLAS as
+its package finds it, once told to use the kernels that rollcall-train takes.
+
+    train.py [ROUNDS]
+"""
+import os
+import statistics
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BIN = os.environ.get("ROLLCALL_BIN", os.path.join(
+    os.path.dirname(os.path.dirname(HERE)), "build", "release", "bin"))
+PYTHON = "/usr/bin/python3"
+MODEL = "gpt2-nano"
+NANO = [3, 4, 128, 64]  # Layers, heads, width, context.
+BATCHES = [16, 64]
+TOKENS = 8192  # A round, at least.
+
+
+class Runner:
+    """One process that does a round of steps each time it is told."""
+
+    def __init__(self, argv, threads, core=None):
+        env = dict(os.environ, OPENBLAS_NUM_THREADS=str(threads))
+        env.pop("OMP_NUM_THREADS", None)
+        if core is not None:
+            env["OPENBLAS_CORETYPE"] = core
+        self.rounds = []
+        self.process = subprocess.Popen(
+            [str(a) for a in argv], env=env, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def round(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.process.args} ended with "
+                               f"{self.process.wait()}")
+        self.rounds.append(float(line))
+
+    def end(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def best_core():
+    """What trainer/model/openblas.cc would choose."""
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        flags = set(file.read().partition("flags")[2].partition("\n")[0]
+                    .split())
+    if {"avx512f", "avx512dq", "avx512bw", "avx512vl"} <= flags:
+        return "SkylakeX"
+    return "Haswell" if {"avx2", "fma"} <= flags else None
+
+
+def torch_is_here():
+    return subprocess.run([PYTHON, "-c", "import torch"],
+                          stderr=subprocess.DEVNULL).returncode == 0
+
+
+def compare(batch, threads, rounds):
+    steps = max(1, TOKENS // (batch * NANO[3]))
+    runners = {"rollcall": Runner(
+        [os.path.join(BIN, "train_steps"), MODEL, batch, steps], threads)}
+    if torch_is_here():
+        for core in (None, best_core()):
+            for fused in (0, 1):
+                runners[core, fused] = Runner(
+                    [PYTHON, "-B", os.path.join(HERE, "torch_steps.py"), *NANO,
+                     batch, steps, threads, fused], threads, core)
+    try:
+        for number in range(rounds + 1):
+            for runner in runners.values():
+                runner.round()
+            if number == 0:  # Warm now.
+                for runner in runners.values():
+                    runner.rounds.clear()
+    finally:
+        for runner in runners.values():
+            runner.end()
+    tokens = steps * batch * NANO[3]
+    rates = {name: [tokens / s for s in runner.rounds]
+             for name, runner in runners.items()}
+    median = {name: statistics.median(r) for name, r in rates.items()}
+    ours = median.pop("rollcall")
+
+    def spread(name):
+        return (max(rates[name]) - min(rates[name])) / \
+            statistics.median(rates[name])
+
+    line = (f"  {batch:5} {threads:7} {ours:10,.0f} "
+            f"±{50 * spread('rollcall'):3.0f}%")
+    for core in (None, best_core()):
+        faster = max((n for n in median if n[0] == core), key=median.get,
+                     default=None)
+        if faster is None:
+            line += "   torch is not installed here"
+            break
+        line += (f" {median[faster]:10,.0f} ±{50 * spread(faster):3.0f}%"
+                 f" {ours / median[faster]:6.2f}")
+    print(line, flush=True)
+
+
+def main():
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 9
+    print(f"train: {MODEL}, tokens/s, median of {rounds} rounds (± half the "
+          f"range); BLAS is OpenBLAS\n"
+          f"                             |      torch as installed      |"
+          f"   torch, kernels {best_core()}\n"
+          f"  batch threads   rollcall          tokens/s        ratio"
+          f"        tokens/s        ratio")
+    for threads in (1, 2):
+        for batch in BATCHES:
+            compare(batch, threads, rounds)
+    print("(wanted: ratios of at least 1)\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,245 @@
+"""rollcall-train's checkpoints: what is lost when a run is interrupted: nothing."""
+import filecmp
+import glob
+import json
+import os
+import re
+import signal
+
+import harness
+from harness import E2E, Lab, command_line, descendants
+
+TRAIN = os.path.join(harness.BIN, "rollcall-train")
+TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
+              if os.path.isfile(p))
+SMALL = ["--layers", "2", "--heads", "2", "--width", "32", "--context", "32",
+         "--batch", "12", "--warmup", "5"]
+
+
+class Checkpoints(E2E):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.stage.path("checkpoints")
+
+    def command(self, steps, *more, folder=None, data=TEXT, **sizes):
+        model = dict(zip(SMALL[::2], SMALL[1::2]))
+        model.update({f"--{name}": str(n) for name, n in sizes.items()})
+        return [TRAIN, "--data", *data, "--steps", str(steps),
+                *(word for pair in model.items() for word in pair),
+                "--log-json", "--checkpoints", folder or self.folder, *more]
+
+    def alone(self, steps, *more, **how):
+        return self.stage.start(self.command(steps, *more, **how))
+
+    def told(self, process):
+        """What rank 0 said of each step, by step."""
+        told = {}
+        for line in process.out():
+            if '{"step":' in line:
+                said = json.loads(line[line.index("{"):])
+                told[said["step"]] = said
+        return told
+
+    def losses(self, process):
+        return {n: said["loss"] for n, said in self.told(process).items()}
+
+    def saved(self, folder=None):
+        return sorted(name for name in os.listdir(folder or self.folder)
+                      if re.fullmatch(r"step-\d+", name))
+
+    def ranks(self, agent):
+        return {p for p in descendants(agent.pid)
+                if command_line(p)[:1] == [TRAIN]}
+
+    # --- The same to the bit -------------------------------------------------
+
+    def test_interrupted_and_resumed_is_the_same_to_the_bit(self):
+        flags = ["--local-workers", "2", "--max-restarts", "0"]
+        whole = self.launch(flags, self.command(
+            60, "--save-every", "1000", folder=self.stage.path("whole")))
+        first = self.launch(flags, self.command(60, "--save-every", "10"))
+        first.await_line(r'"step":2\d,')
+        os.kill(max(self.ranks(first)), signal.SIGKILL)
+        self.assert_code(first, 128 + signal.SIGKILL)
+        self.assert_code(whole, 0)
+        resumed = self.launch(flags, self.command(60, "--save-every", "10"))
+        self.assert_code(resumed, 0)
+        expect, got = self.losses(whole), self.losses(resumed)
+        self.assertEqual(list(expect), list(range(1, 61)))
+        self.assertIn(min(got), (11, 21, 31))
+        self.assertEqual(list(got), list(range(min(got), 61)))
+        self.assertEqual(got, {n: expect[n] for n in got})
+        # Before the interruption as well.
+        self.assertEqual(self.losses(first),
+                         {n: expect[n] for n in self.losses(first)})
+        # And so is what both have in the end.
+        for name in ("model.safetensors", "optimizer.safetensors"):
+            both = [os.path.join(folder, "step-00000060", name)
+                    for folder in (self.folder, self.stage.path("whole"))]
+            self.assertTrue(filecmp.cmp(*both, shallow=False), name)
+
+    def test_resumes_in_a_world_of_another_size(self):
+        first = self.launch(["--local-workers", "2"], self.command(20))
+        self.assert_code(first, 0)
+        second = self.alone(40)
+        self.assert_code(second, 0)
+        self.assertEqual(list(self.losses(second)), list(range(21, 41)))
+        once = self.alone(40, folder=self.stage.path("once"))
+        self.assert_code(once, 0)
+        # Sums of two and of three round otherwise, and the schedule is that of
+        # 20 steps at first: near, not the same.
+        expect = self.losses(once)
+        for step, loss in self.losses(second).items():
+            self.assertAlmostEqual(loss, expect[step], delta=0.5)
+
+    def test_a_run_that_is_done_stays_done(self):
+        self.assert_code(self.alone(20), 0)
+        again = self.alone(20)
+        self.assert_code(again, 0)
+        self.assertEqual(self.losses(again), {})
+        self.assertEqual(self.saved(), ["step-00000020"])
+
+    def test_keeps_the_last_few(self):
+        run = self.alone(50, "--save-every", "10", "--keep-last", "2")
+        self.assert_code(run, 0)
+        self.assertEqual(self.saved(), ["step-00000040", "step-00000050"])
+
+    # --- Asked to stop ---------------------------------------------------------
+
+    def test_six_ranks_save_the_same_step(self):
+        launcher = self.launch(
+            ["--local-workers", "2", "--nproc-per-node", "2"],
+            self.command(1_000_000, "--log-all-ranks", "--save-every",
+                         "1000000"))
+        launcher.await_lines(r'"step":10,', 6)
+        launcher.signal(signal.SIGUSR1)
+        self.assert_code(launcher, 75)
+        last = {}
+        for line in launcher.out():
+            if m := re.search(r'\[(\S+/\d+)\] {"step":(\d+),', line):
+                last[m[1]] = int(m[2])
+        self.assertEqual(len(last), 6)
+        self.assertEqual(len(set(last.values())), 1, last)
+        stopped = {int(m[1]) for line in launcher.err() + launcher.out()
+                   for m in [re.search(r"stopped after step (\d+)", line)]
+                   if m}
+        self.assertEqual(stopped, set(last.values()))
+        [step] = stopped
+        self.assertEqual(self.saved(), [f"step-{step:08d}"])
+        # It goes on from there.
+        again = self.alone(step + 2)
+        self.assert_code(again, 0)
+        self.assertEqual(list(self.losses(again)), [step + 1, step + 2])
+
+    def test_a_rank_alone_saves_when_it_is_asked(self):
+        run = self.alone(1_000_000)
+        run.await_line(r'"step":5,')
+        run.signal(signal.SIGTERM)
+        self.assert_code(run, 75)
+        step = max(self.losses(run))
+        self.assertEqual(self.saved()[-1], f"step-{step:08d}")
+
+    def test_asked_while_a_world_is_formed_anew(self):
+        launcher = self.launch(
+            ["--local-workers", "2", "--nodes", "2:3", "--max-restarts", "9"],
+            self.command(1_000_000, "--save-every", "50"))
+        launcher.await_line(r'"step":60,')
+        victim = max(self.ranks(launcher))
+        os.kill(victim, signal.SIGKILL)
+        launcher.signal(signal.SIGUSR1)
+        self.assert_code(launcher, 75)
+        again = self.alone(1)
+        self.assert_code(again, 0)
+        # Whatever it came to, a whole one is there, and nothing is done twice.
+        self.assertNotEqual(self.saved(), [])
+        self.assertEqual(self.losses(again), {})
+
+    def test_asked_before_the_first_step(self):
+        launcher = self.launch(["--nodes", "2"], self.command(10))
+        launcher.await_line(harness.JOIN_STRING.pattern)
+        launcher.signal(signal.SIGUSR1)
+        self.assert_code(launcher, 75)
+        self.assertEqual(self.losses(launcher), {})
+
+    def test_asked_in_the_middle_of_a_checkpoint(self):
+        # One after the other, so that one is being written whenever it comes.
+        run = self.launch(
+            ["--local-workers", "1"],
+            self.command(1_000_000, "--save-every", "1", width=256))
+        run.await_line(r"checkpoint \S+/step-00000003,")
+        run.signal(signal.SIGUSR1)
+        self.assert_code(run, 75)
+        step = max(self.losses(run))
+        self.assertEqual(self.saved()[-1], f"step-{step:08d}")
+        self.assertEqual(glob.glob(self.folder + "/*.partial"), [])
+
+    # --- Bad input -----------------------------------------------------------
+
+    def test_what_is_damaged_is_skipped_and_named(self):
+        self.assert_code(self.alone(30, "--save-every", "10"), 0)
+        newest = os.path.join(self.folder, "step-00000030",
+                              "model.safetensors")
+        with open(newest, "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            byte = file.read(1)
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([byte[0] ^ 1]))
+        with open(os.path.join(self.folder, "step-00000020",
+                               "optimizer.safetensors"), "r+b") as file:
+            file.truncate(100)
+        again = self.alone(30, "--save-every", "10")
+        self.assert_code(again, 0)
+        text = again.text()
+        self.assertRegex(text, r"skipped: .*step-00000030/model.safetensors")
+        self.assertRegex(text, r"skipped: .*step-00000020/optimizer")
+        self.assertEqual(min(self.losses(again)), 11)
+
+    def test_another_model_is_refused(self):
+        self.assert_code(self.alone(10), 0)
+        other = self.alone(10, layers=1)
+        other.wait()
+        self.assertEqual(other.code, 1)
+        self.assertRegex(other.text(), r"step-00000010.*layer")
+        seed = self.alone(10, "--seed", "2")
+        self.assertEqual(seed.wait(), 1)
+        self.assertRegex(seed.text(), r"--seed 1.*--seed 2")
+        self.assertEqual(self.saved(), ["step-00000010"])
+
+    def test_a_full_disk_costs_a_checkpoint_and_no_more(self):
+        lab = Lab(self.stage, 1)
+        os.mkdir(self.folder)
+        lab.run(1, ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs",
+                    self.folder])
+        # One fits, a second one beside it does not.
+        run = lab.start(1, self.command(30, "--save-every", "10", width=128))
+        self.assertEqual(run.wait(), 1)
+        self.assertEqual(list(self.losses(run)), list(range(1, 31)))
+        self.assertRegex(run.text(), r"checkpoint \S+/step-00000010,")
+        self.assertRegex(run.text(), r"checkpoint not written: .*20.*"
+                         r"No space left on device")
+        left = lab.run(1, ["ls", self.folder]).out()
+        self.assertIn("step-00000010", left)
+        self.assertFalse([n for n in left if "partial" in n], left)
+
+    def test_a_data_file_shorter_than_a_batch(self):
+        short = self.stage.path("short.txt")
+        with open(short, "w", encoding="ascii") as file:
+            file.write("x" * 100)
+        run = self.alone(10, data=[short])
+        self.assertEqual(run.wait(), 1)
+        self.assertRegex(run.text(), r"--data holds 100 bytes, or 3 samples.*"
+                         r"at least the 12 of --batch")
+
+    def test_a_foreign_shard(self):
+        shard = self.stage.path("tokens.bin")
+        with open(shard, "wb") as file:
+            file.write((20240520).to_bytes(4, "little")
+                       + (1).to_bytes(4, "little")
+                       + (10**6).to_bytes(4, "little") + bytes(1012 + 1000))
+        run = self.alone(10, data=[shard])
+        self.assertEqual(run.wait(), 1)
+        self.assertRegex(run.text(), r"tokens.bin.*1000000")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,138 @@
+// gpt_dump LAYERS HEADS WIDTH CONTEXT VOCABULARY SEQUENCES STEPS FOLDER: trains
+// the CPU's model on random tokens and writes down, as plain files, what
+// another implementation needs to do the same and to compare.
+//
+//   tensors          a line each: name, then its shape
+//   weights, trained before step 1 and after the last; floats, in that order
+//   gradients        of step 1, before clipping
+//   tokens, targets  of all steps, 16-bit
+//   steps            a line each: learning rate, mean loss, gradients' norm
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "trainer/data/random.h"
+#include "trainer/model/backend.h"
+#include "trainer/model/openblas.h"
+
+namespace rollcall {
+namespace {
+
+constexpr float kPeak = 1e-2f;
+constexpr int kWarmup = 3;
+
+template <typename Values>
+void Write(const std::string& path, const Values& values) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(values.data()),
+             values.size() * sizeof(values[0]));
+  if (!file.flush()) std::exit(1);
+}
+
+void Write(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  if (!file.flush()) std::exit(1);
+}
+
+// Far from the first ones: there biases are 0 and gains 1, which hides what is
+// done with them.
+absl::Status MoveWeights(Backend& backend) {
+  std::vector<float> weights(backend.layout().size);
+  absl::Status status =
+      backend.CopyOut(StatePart::kWeights, absl::MakeSpan(weights));
+  if (!status.ok()) return status;
+  Random random(5);
+  for (float& w : weights) {
+    w += 0.2f * (static_cast<float>(random.Next() >> 40) * 0x1p-24f - 0.5f);
+  }
+  status = backend.CopyIn(StatePart::kWeights, weights);
+  if (!status.ok()) return status;
+  Write("weights", weights);
+  return backend.WeightsChanged();
+}
+
+absl::Status Train(Backend& backend, int sequences, int steps) {
+  const GptConfig& config = backend.config();
+  const size_t count = size_t(sequences) * config.context;
+  Random random(9);
+  std::vector<Token> tokens(count * steps), targets(count * steps);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = random.Next() % config.vocabulary;
+    targets[i] = random.Next() % config.vocabulary;
+  }
+  Write("tokens", tokens);
+  Write("targets", targets);
+  std::string lines;
+  for (int step = 1; step <= steps; ++step) {
+    const size_t from = (step - 1) * count;
+    absl::Status status = backend.LossAndGradients(
+        absl::MakeSpan(tokens).subspan(from, count),
+        absl::MakeSpan(targets).subspan(from, count), 1.0f / count, false,
+        [](const Bucket&) { return absl::OkStatus(); });
+    if (!status.ok()) return status;
+    if (step == 1) {
+      Write("gradients", backend.gradients().first(backend.layout().size));
+    }
+    const absl::StatusOr<Extras> extras = backend.ReadExtras();
+    if (!extras.ok()) return extras.status();
+    const float rate = LearningRate(kPeak, step, kWarmup, steps);
+    const absl::StatusOr<double> norm = backend.Update(rate);
+    if (!norm.ok()) return norm.status();
+    absl::StrAppendFormat(&lines, "%.9g %.9g %.9g\n", rate, extras->loss,
+                          *norm);
+  }
+  Write("trained", backend.state(StatePart::kWeights));
+  Write("steps", lines);
+  return absl::OkStatus();
+}
+
+absl::Status Dump(const GptConfig& config, int sequences, int steps) {
+  absl::StatusOr<std::unique_ptr<Backend>> backend =
+      MakeCpuBackend(config, AdamWConfig());
+  if (!backend.ok()) return backend.status();
+  absl::Status status = (*backend)->Reserve(sequences);
+  if (status.ok()) status = (*backend)->Reset(1);
+  if (status.ok()) status = MoveWeights(**backend);
+  if (!status.ok()) return status;
+  std::string tensors;
+  for (const Tensor& tensor : (*backend)->layout().tensors) {
+    absl::StrAppend(&tensors, tensor.name, " ",
+                    absl::StrJoin(tensor.shape, " "), "\n");
+  }
+  Write("tensors", tensors);
+  return Train(**backend, sequences, steps);
+}
+
+}  // namespace
+}  // namespace rollcall
+
+int main(int argc, char** argv) {
+  rollcall::ChooseOpenBlasKernels(argv);
+  int numbers[7] = {};
+  bool good = argc == 9;
+  for (int i = 0; good && i < 7; ++i) {
+    good = absl::SimpleAtoi(argv[i + 1], &numbers[i]) && numbers[i] > 0;
+  }
+  if (!good || chdir(argv[8]) != 0) {
+    std::fprintf(stderr,
+                 "gpt_dump LAYERS HEADS WIDTH CONTEXT VOCABULARY SEQUENCES "
+                 "STEPS FOLDER\n");
+    return 2;
+  }
+  const rollcall::GptConfig config{numbers[0], numbers[1], numbers[2],
+                                   numbers[3], numbers[4]};
+  const absl::Status status = rollcall::Dump(config, numbers[5], numbers[6]);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "gpt_dump: %s\n", status.ToString().c_str());
+  return 1;
+}

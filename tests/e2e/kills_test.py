@@ -1,0 +1,140 @@
+"""54 random kills of ranks, agents and whole nodes over one training.
+
+As often as OPT-175B's training was started anew because of its machines (the
+logbook of that run). ROLLCALL_KILLS and ROLLCALL_TEST_SEED change how many and
+which.
+"""
+import os
+import random
+import re
+import signal
+import sys
+import time
+
+import harness
+from churn_test import GROWTH_KIB_MAX, TEXT, resident_kib
+from harness import E2E, command_line, descendants
+
+KILLS = int(os.environ.get("ROLLCALL_KILLS", "54"))
+SEED = int(os.environ.get("ROLLCALL_TEST_SEED", "7"))
+# A test ends itself after TEST_S.
+if KILLS > 54:
+    harness.TEST_S = KILLS * 4
+TRAIN = os.path.join(harness.BIN, "rollcall-train")
+STEP = re.compile(r"\[(w\d)/\d+\] step (\d+) loss (\d+\.\d+) .* "
+                  r"world (\d+) generation (\d+)")
+
+
+class Kills(E2E):
+    def test_of_everything_at_random(self):
+        print(f"ROLLCALL_TEST_SEED={SEED} replays this", file=sys.stderr)
+        chance = random.Random(SEED)
+        self.command = [
+            TRAIN, "--data", *TEXT, "--steps", "100000000", "--layers", "1",
+            "--heads", "2", "--width", "32", "--context", "32", "--batch",
+            "12", "--log-all-ranks", "--lr", "1e-3", "--checkpoints",
+            self.stage.path("checkpoints"), "--save-every", "200"]
+        # Kills come faster than progress is seen, which would refill it.
+        launcher = self.launch(["--nodes", "2:4", "--max-restarts",
+                                str(KILLS), "--name", "w0"], self.command)
+        self.join_line = self.join_string(launcher)
+        self.agents = {"w0": launcher}
+        for name in ("w1", "w2", "w3"):
+            self.attend(name)
+        for agent in self.agents.values():
+            agent.await_line(r"\] step \d+ ")
+        memory, done = [], []
+        for i in range(KILLS):
+            if i in (KILLS // 3, KILLS - 1):
+                memory.append(self.memory())
+            self.lives_on(chance.uniform(0, 1.5))
+            done.append(self.kill_one(chance))
+        print("; ".join(done), file=sys.stderr)
+        # What is left ends when it is told to, all at one step.
+        launcher.signal(signal.SIGUSR1)
+        self.assert_code(launcher, 75)
+        for agent in self.agents.values():
+            agent.wait()
+        self.assert_no_orphans(20)
+        self.assert_steps_never_go_back()
+        print(f"KiB resident: {memory}", file=sys.stderr)
+        for what, kib in memory[1].items():
+            self.assertLess(kib, memory[0][what] + GROWTH_KIB_MAX, what)
+
+    def attend(self, name):
+        self.agents[name] = self.join(self.join_line, ["--name", name],
+                                      self.command)
+
+    def lives_on(self, for_s):
+        until = time.monotonic() + for_s
+        self.stage.pump(lambda: time.monotonic() >= until, "a while", for_s)
+
+    def ranks(self, name):
+        return sorted(p for p in descendants(self.agents[name].pid)
+                      if command_line(p)[:1] == [TRAIN])
+
+    def kill_one(self, chance):
+        """One rank, one agent, or all processes of one node; what it was."""
+        names = sorted(self.agents)
+        what = chance.choice(["rank", "agent", "node"])
+        if what == "rank":
+            name = chance.choice([n for n in names if self.ranks(n)])
+            os.kill(self.ranks(name)[0], signal.SIGKILL)
+        else:
+            name = chance.choice(names[1:])
+            agent = self.agents[name]
+            doomed = [agent.pid] + (descendants(agent.pid)
+                                    if what == "node" else [])
+            for pid in doomed:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            agent.wait()
+            self.attend(name)
+        self.await_next_world()
+        return f"{name} {what}"
+
+    def await_next_world(self):
+        w0, seen = self.agents["w0"], len(self.agents["w0"].out())
+        before = getattr(self, "last", 1)
+
+        def steps():
+            for line in w0.out()[seen:]:
+                m = STEP.search(line)
+                if m and int(m[5]) > before:
+                    self.last = int(m[5])
+                    return True
+            return w0.code is not None
+        self.stage.pump(steps, f"a step after generation {before}", 30)
+        self.assertIsNone(w0.code, self.stage.transcript())
+
+    def memory(self):
+        """Of the daemon and of w0's agent, which live all the while."""
+        w0 = self.agents["w0"].pid
+        found = {"agent" if command_line(pid)[1:2] == ["agent"]
+                 else "daemon": resident_kib(pid) for pid in descendants(w0)
+                 if command_line(pid)[1:2] in (["agent"], ["daemon"])}
+        self.assertEqual(set(found), {"agent", "daemon"})
+        return found
+
+    def assert_steps_never_go_back(self):
+        """But to the one in flight, which some had done and others not."""
+        lines = sorted(((at, text) for agent in self.stage.processes
+                        for at, stream, text in agent.lines
+                        if stream == "out"), key=lambda line: line[0])
+        highest, worlds = {}, set()
+        for _, text in lines:
+            if not (m := STEP.search(text)):
+                continue
+            step, generation = int(m[2]), int(m[5])
+            worlds.add(generation)
+            for older, its in highest.items():
+                if older < generation:
+                    self.assertGreaterEqual(step, its, text)
+            highest[generation] = max(step, highest.get(generation, 0))
+        self.assertGreater(len(worlds), KILLS // 2)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,314 @@
+// A save that is killed, or fails, at every call to the system in turn.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/unit/checkpoint_fixture.h"
+
+namespace rollcall {
+namespace {
+
+using Code = absl::StatusCode;
+using Names = std::vector<std::string>;
+
+enum class Fault { kNone, kKillBefore, kKillAfter, kKillHalfWay, kFail };
+
+// The system's calls, of which the `which`th (from 1) meets with `fault`.
+// Nothing is synced in earnest: a process's end loses nothing of what it wrote.
+class Faulty {
+ public:
+  Faulty(Fault fault, int which) : fault_(fault), which_(which) {}
+
+  DiskCalls Calls() {
+    const DiskCalls real = DiskCalls::System();
+    DiskCalls calls;
+    calls.make_folder = [this, real](const std::string& path) {
+      return Do<int>([&] { return real.make_folder(path); });
+    };
+    calls.create = [this, real](const std::string& path) {
+      return Do<int>([&] { return real.create(path); });
+    };
+    calls.write = [this, real](int file, const void* bytes, size_t size) {
+      return Do<ssize_t>([&] { return real.write(file, bytes, size); },
+                         [&] { return real.write(file, bytes, size / 2); });
+    };
+    calls.sync = [this](int) { return Do<int>([] { return 0; }); };
+    calls.sync_folder = [this](const std::string&) {
+      return Do<int>([] { return 0; });
+    };
+    calls.rename = [this, real](const std::string& from,
+                                const std::string& to) {
+      return Do<int>([&] { return real.rename(from, to); });
+    };
+    calls.remove_file = [this, real](const std::string& path) {
+      return Do<int>([&] { return real.remove_file(path); });
+    };
+    calls.remove_folder = [this, real](const std::string& path) {
+      return Do<int>([&] { return real.remove_folder(path); });
+    };
+    return calls;
+  }
+
+  // From here on: what opened a store is none of a save's.
+  void Arm() {
+    made_ = 0;
+    armed_ = true;
+  }
+  int made() const { return made_; }
+
+ private:
+  template <typename Result>
+  Result Do(const std::function<Result()>& call,
+            const std::function<Result()>& half = nullptr) {
+    if (++made_ != which_ || !armed_ || fault_ == Fault::kNone) return call();
+    switch (fault_) {
+      case Fault::kFail:
+        errno = EIO;
+        return -1;
+      case Fault::kKillAfter:
+        call();
+        break;
+      case Fault::kKillHalfWay:
+        if (half != nullptr) half();
+        break;
+      default:
+        break;
+    }
+    kill(getpid(), SIGKILL);
+    return -1;
+  }
+
+  const Fault fault_;
+  const int which_;
+  bool armed_ = false;
+  int made_ = 0;
+};
+
+class CheckpointFaults : public CheckpointFixture {
+ protected:
+  struct Scenario {
+    const char* name;
+    // What lies there before, and the step that is saved then.
+    std::function<void(CheckpointFaults&)> before;
+    int64_t step;
+  };
+
+  static std::vector<Scenario> Scenarios() {
+    return {
+        {"the first one", [](CheckpointFaults&) {}, 100},
+        {"one more than is kept",
+         [](CheckpointFaults& t) {
+           t.SaveQuietly(100);
+           t.SaveQuietly(200);
+         },
+         300},
+        {"the same step anew", [](CheckpointFaults& t) { t.SaveQuietly(100); },
+         100},
+        {"over a damaged one",
+         [](CheckpointFaults& t) {
+           t.SaveQuietly(100);
+           t.SaveQuietly(200);
+           t.Write("run/step-00000200/config.json", "");
+         },
+         200},
+        {"beside one that was left unfinished",
+         [](CheckpointFaults& t) {
+           t.SaveQuietly(100);
+           t.SaveQuietly(200);
+           std::filesystem::rename(t.Path("run/step-00000200"),
+                                   t.Path("run/step-00000200.partial"));
+         },
+         200},
+    };
+  }
+
+  void SaveQuietly(int64_t step) {
+    Faulty none(Fault::kNone, 0);
+    auto store = Open(2, none.Calls());
+    const absl::Status status = Save(*store, step);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+
+  // The folder as it is before the save.
+  void Begin(const Scenario& scenario) {
+    std::filesystem::remove_all(Path("run"));
+    Open(2);
+    scenario.before(*this);
+  }
+
+  int64_t Newest() {
+    auto store = Open(2);
+    Names skipped;
+    return NewestStep(*store, &skipped);
+  }
+};
+
+TEST_F(CheckpointFaults, KilledAtEveryCallInTurn) {
+  for (const Scenario& scenario : Scenarios()) {
+    Begin(scenario);
+    const int64_t old = Newest();
+    int killed = 0;
+    for (const Fault fault :
+         {Fault::kKillBefore, Fault::kKillAfter, Fault::kKillHalfWay}) {
+      for (int which = 1;; ++which) {
+        SCOPED_TRACE(absl::StrCat(scenario.name, ", fault ",
+                                  static_cast<int>(fault), " at call ", which));
+        Begin(scenario);
+        const pid_t child = fork();
+        ASSERT_GE(child, 0);
+        if (child == 0) {
+          Faulty faulty(fault, which);
+          auto store = Open(2, faulty.Calls());
+          faulty.Arm();
+          _exit(Save(*store, scenario.step).ok() ? 0 : 1);
+        }
+        int status = 0;
+        ASSERT_EQ(waitpid(child, &status, 0), child);
+        if (WIFEXITED(status)) {
+          ASSERT_EQ(WEXITSTATUS(status), 0);
+          break;  // No more calls than that.
+        }
+        ASSERT_EQ(WTERMSIG(status), SIGKILL);
+        ++killed;
+        const int64_t found = Newest();
+        EXPECT_TRUE(found == old || found == scenario.step) << found;
+        // And it goes on from there; what was left is swept.
+        SaveQuietly(scenario.step);
+        EXPECT_EQ(Newest(), scenario.step);
+        SaveQuietly(1000);
+        EXPECT_EQ(Newest(), 1000);
+        for (const std::string& name : Entries()) {
+          EXPECT_EQ(name.find(".partial"), std::string::npos) << name;
+          EXPECT_EQ(name.find(".replaced"), std::string::npos) << name;
+        }
+        ASSERT_FALSE(HasFailure());
+      }
+    }
+    EXPECT_GT(killed, 3 * 15) << scenario.name;
+  }
+}
+
+TEST_F(CheckpointFaults, FailedAtEveryCallInTurn) {
+  for (const Scenario& scenario : Scenarios()) {
+    int refused = 0;
+    for (int which = 1;; ++which) {
+      SCOPED_TRACE(absl::StrCat(scenario.name, ", call ", which));
+      Begin(scenario);
+      const int64_t old = Newest();
+      Names before = Entries();
+      Faulty faulty(Fault::kFail, which);
+      auto store = Open(2, faulty.Calls());
+      faulty.Arm();
+      auto saved =
+          store->Save(StateOf(scenario.step), TensorsOf(scenario.step));
+      if (faulty.made() < which) break;
+      if (saved.ok()) {
+        // Too late to matter.
+        EXPECT_EQ(Newest(), scenario.step);
+        EXPECT_EQ(saved->warnings.size(), 1u);
+      } else {
+        ++refused;
+        EXPECT_EQ(Newest(), old);
+        ExpectSays(saved.status().message(),
+                   {absl::StrCat("step ", scenario.step), Path("run"),
+                    "Input/output error"});
+        // But for what was unfinished and damaged, which is of no use.
+        std::erase_if(before, [](const std::string& name) {
+          return name.find(".partial") != std::string::npos;
+        });
+        Names after = Entries();
+        std::erase_if(after, [](const std::string& name) {
+          return name.find(".partial") != std::string::npos;
+        });
+        EXPECT_EQ(after, before);
+      }
+      SaveQuietly(1000);
+      EXPECT_EQ(Newest(), 1000);
+      ASSERT_FALSE(HasFailure());
+    }
+    EXPECT_GT(refused, 15) << scenario.name;
+  }
+}
+
+// Into a mount namespace of its own, where this user is root.
+bool EnterOwnMounts() {
+  const std::string uid = absl::StrCat("0 ", getuid(), " 1\n");
+  if (unshare(CLONE_NEWNS) != 0) {
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
+    std::ofstream("/proc/self/uid_map") << uid;
+  }
+  return mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+}
+
+TEST_F(CheckpointFaults, AFullDisk) {
+  std::filesystem::create_directory(Path("run"));
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (!EnterOwnMounts() ||
+        mount("none", Path("run").c_str(), "tmpfs", 0, "size=128k") != 0) {
+      _exit(77);
+    }
+    int refused = 0;
+    auto store = Open();
+    EXPECT_TRUE(Save(*store, 100).ok());
+    // A page more of room each time, until there is enough.
+    for (int pages = 0; !HasFailure(); ++pages) {
+      const std::string fill = Path("run/fill");
+      const int file = open(fill.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+      const std::string page(4096, 'x');
+      off_t size = 0;
+      while (write(file, page.data(), page.size()) == 4096) size += 4096;
+      if (ftruncate(file, std::max<off_t>(0, size - pages * 4096)) != 0) {
+        _exit(2);
+      }
+      close(file);
+      const Names before = Entries();
+      auto saved = store->Save(StateOf(200), TensorsOf(200));
+      Names skipped;
+      EXPECT_EQ(NewestStep(*store, &skipped), saved.ok() ? 200 : 100);
+      EXPECT_EQ(skipped, Names());
+      if (saved.ok() && saved->warnings.empty()) break;
+      if (saved.ok()) {
+        // No room for `latest` alone.
+        EXPECT_EQ(saved->warnings.size(), 1u);
+        ExpectSays(saved->warnings[0], {"latest", "No space left"});
+        std::filesystem::remove_all(saved->path);
+      } else {
+        ++refused;
+        EXPECT_EQ(saved.status().code(), Code::kResourceExhausted);
+        ExpectSays(
+            saved.status().message(),
+            {"checkpoint of step 200", Path("run/step-00000200.partial/"),
+             "No space left on device"});
+        EXPECT_EQ(Entries(), before);
+      }
+      unlink(fill.c_str());
+    }
+    EXPECT_GT(refused, 3);
+    _exit(HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) {
+    GTEST_SKIP() << "NOTICE: this user may not make a mount namespace with a "
+                    "small tmpfs; the full disk was not tried";
+  }
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace rollcall

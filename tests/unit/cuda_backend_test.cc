@@ -1,0 +1,367 @@
+// The CUDA backend as a whole on a device that is emulated on the CPU: its
+// kernels by emulation.h, its products by loops. What is not seen here is
+// cuBLASLt, CUDA's runtime and time.
+//
+// Tolerances are those of cuda_test.cc, which compares on a GPU.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "trainer/cuda/cuda.h"
+#include "trainer/cuda/emulation.h"
+#include "trainer/cuda/gpt_memory.h"
+#include "trainer/cuda/gpt_passes.h"
+#include "trainer/cuda/token_places.h"
+
+namespace rollcall {
+namespace {
+
+constexpr double kLoss = 2e-3;
+constexpr double kGradient = 3e-2;
+
+// Products by loops; epilogues by the kernels that stand in for cuBLASLt's.
+class LoopProducts final : public Products {
+ public:
+  absl::Status Multiply(const Product& p) override {
+    if (p.epilogue != Epilogue::kNone) {
+      return MultiplyInSteps(*this, nullptr, p);
+    }
+    for (int64_t i = 0; i < p.m; ++i) {
+      for (int64_t j = 0; j < p.n; ++j) {
+        double sum = 0;
+        for (int64_t l = 0; l < p.k; ++l) {
+          sum += double(cuda::ToFloat(p.transpose_a ? p.a[l * p.a_apart + i]
+                                                    : p.a[i * p.a_apart + l])) *
+                 cuda::ToFloat(p.transpose_b ? p.b[j * p.b_apart + l]
+                                             : p.b[l * p.b_apart + j]);
+        }
+        const int64_t at = i * p.out_apart + j;
+        if (p.floats) {
+          if (p.add != nullptr) sum += static_cast<const float*>(p.add)[at];
+          static_cast<float*>(p.out)[at] = static_cast<float>(sum);
+        } else {
+          if (p.add != nullptr) {
+            sum += cuda::ToFloat(static_cast<const cuda::Bf16*>(p.add)[at]);
+          }
+          static_cast<cuda::Bf16*>(p.out)[at] =
+              cuda::ToBf16(static_cast<float>(sum));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+};
+
+// Memory is the host's, and NaN in the beginning; there is `memory_most` of it.
+class EmulatedDevice final : public CudaDevice {
+ public:
+  ~EmulatedDevice() override { EXPECT_TRUE(pieces_.empty()); }
+
+  absl::StatusOr<size_t> FreeBytes() override { return memory_most - taken_; }
+  absl::StatusOr<void*> Allocate(size_t bytes,
+                                 absl::string_view purpose) override {
+    if (fail_next) {
+      fail_next = false;
+      return absl::ResourceExhaustedError(purpose);
+    }
+    void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    std::memset(memory, 0xff, bytes);
+    pieces_[memory] = bytes;
+    taken_ += bytes;
+    return memory;
+  }
+  void Free(void* memory) override {
+    taken_ -= pieces_.at(memory);
+    pieces_.erase(memory);
+    std::free(memory);
+  }
+  absl::Status Upload(void* device, const void* host, size_t bytes,
+                      absl::string_view) override {
+    std::memcpy(device, host, bytes);
+    return absl::OkStatus();
+  }
+  absl::Status Download(void* host, const void* device, size_t bytes,
+                        absl::string_view) override {
+    std::memcpy(host, device, bytes);
+    return absl::OkStatus();
+  }
+  absl::Status Synchronize(absl::string_view) override {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<Products>> MakeProducts(void*) override {
+    return std::make_unique<LoopProducts>();
+  }
+  std::string description() const override { return "an emulated GPU"; }
+  size_t memory_bytes() const override { return memory_most; }
+
+  cuda::Stream compute() const override { return nullptr; }
+  cuda::Stream communication() const override { return nullptr; }
+  absl::Status CommunicationAfterCompute() override { return absl::OkStatus(); }
+  absl::Status ComputeAfterCommunication() override { return absl::OkStatus(); }
+  absl::StatusOr<bool> ComputeIsDone() override { return true; }
+  absl::StatusOr<bool> CommunicationIsDone() override { return true; }
+  bool IsOnDevice(const void*) const override { return false; }
+  absl::StatusOr<char*> Room(size_t) override { return nullptr; }
+  absl::Status CopyIn(char*, absl::Span<const char>) override {
+    return absl::OkStatus();
+  }
+  absl::Status CopyOut(absl::Span<char>, const char*) override {
+    return absl::OkStatus();
+  }
+
+  size_t memory_most = size_t{2} << 30;
+  bool fail_next = false;
+
+ private:
+  std::map<void*, size_t> pieces_;
+  size_t taken_ = 0;
+};
+
+GptConfig Small() {
+  GptConfig config;
+  config.layers = 2;
+  config.heads = 2;
+  config.width = 48;
+  config.context = 9;
+  config.vocabulary = 37;
+  return config;
+}
+
+std::vector<Token> Draw(const GptConfig& config, int sequences, int seed) {
+  std::mt19937 random(seed);
+  std::vector<Token> tokens(size_t(sequences) * config.context);
+  for (Token& t : tokens) t = random() % config.vocabulary;
+  return tokens;
+}
+
+struct Result {
+  double loss = 0, norm = 0;
+  std::vector<float> gradients, weights;
+};
+
+// One step from where it stands.
+Result StepOn(Backend& backend, int sequences, int seed, bool stop = false) {
+  Result result;
+  const auto tokens = Draw(backend.config(), sequences, 2 * seed);
+  const auto targets = Draw(backend.config(), sequences, 2 * seed + 1);
+  const size_t size = backend.layout().size;
+  size_t end = size + kExtras;
+  const absl::Status status = backend.LossAndGradients(
+      tokens, targets, 1.0f / tokens.size(), stop, [&](const Bucket& bucket) {
+        EXPECT_EQ(bucket.end, end);
+        end = bucket.begin;
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(end, 0u);
+  const auto extras = backend.ReadExtras();
+  EXPECT_EQ(extras->stops, stop ? 1 : 0);
+  result.loss = extras->loss;
+  const absl::Span<float> gradients = backend.gradients();
+  result.gradients.assign(gradients.begin(), gradients.begin() + size);
+  const auto norm = backend.Update(1e-2f);
+  EXPECT_TRUE(norm.ok()) << norm.status();
+  result.norm = *norm;
+  result.weights.resize(size);
+  EXPECT_TRUE(
+      backend.CopyOut(StatePart::kWeights, absl::MakeSpan(result.weights))
+          .ok());
+  return result;
+}
+
+void ExpectTensorsNear(const GptLayout& layout, const std::vector<float>& got,
+                       const std::vector<float>& want, double tolerance) {
+  for (const Tensor& tensor : layout.tensors) {
+    double apart = 0, length = 0;
+    for (size_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
+      apart += std::pow(got[i] - want[i], 2);
+      length += std::pow(want[i], 2);
+    }
+    EXPECT_LE(std::sqrt(apart), tolerance * std::sqrt(length) + 1e-9)
+        << tensor.name;
+  }
+}
+
+class CudaBackendTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    cuda::emulation::downwards = false;
+    auto made = MakeCudaBackend(Small(), AdamWConfig(), device_);
+    ASSERT_TRUE(made.ok()) << made.status();
+    backend_ = *std::move(made);
+    ASSERT_TRUE(backend_->Reserve(3).ok());
+    ASSERT_TRUE(backend_->Reset(7).ok());
+  }
+
+  EmulatedDevice device_;
+  std::unique_ptr<Backend> backend_;
+};
+
+TEST_F(CudaBackendTest, EqualsTheCpuStepByStep) {
+  auto made = MakeCpuBackend(Small(), AdamWConfig());
+  ASSERT_TRUE(made.ok());
+  Backend& cpu = **made;
+  ASSERT_TRUE(cpu.Reserve(3).ok());
+  ASSERT_TRUE(cpu.Reset(7).ok());
+  for (int step = 0; step < 3; ++step) {
+    SCOPED_TRACE(step);
+    const int sequences = 3 - step % 2;
+    const Result got = StepOn(*backend_, sequences, step, step == 1);
+    const Result want = StepOn(cpu, sequences, step, step == 1);
+    EXPECT_NEAR(got.loss, want.loss, kLoss * want.loss);
+    EXPECT_NEAR(got.norm, want.norm, kGradient * want.norm);
+    ExpectTensorsNear(cpu.layout(), got.gradients, want.gradients, kGradient);
+    EXPECT_EQ(backend_->powers().beta2, cpu.powers().beta2);
+    // Adam's first steps go by signs: where a gradient is next to none they
+    // differ. Both go on from the same state.
+    for (const StatePart part : kStateParts) {
+      std::vector<float> state(cpu.layout().size);
+      ASSERT_TRUE(cpu.CopyOut(part, absl::MakeSpan(state)).ok());
+      ASSERT_TRUE(backend_->CopyIn(part, state).ok());
+    }
+    ASSERT_TRUE(backend_->WeightsChanged().ok());
+    const auto tokens = Draw(Small(), 3, 100);
+    const auto targets = Draw(Small(), 3, 101);
+    const double loss = *cpu.Loss(tokens, targets);
+    EXPECT_NEAR(*backend_->Loss(tokens, targets), loss, kLoss * loss);
+  }
+}
+
+TEST_F(CudaBackendTest, LossChangesNothingElse) {
+  StepOn(*backend_, 2, 1, true);
+  const std::vector<float> before(backend_->gradients().begin(),
+                                  backend_->gradients().end());
+  ASSERT_TRUE(
+      backend_->Loss(Draw(Small(), 3, 100), Draw(Small(), 3, 101)).ok());
+  EXPECT_TRUE(
+      std::equal(before.begin(), before.end(), backend_->gradients().begin()));
+  EXPECT_EQ(*backend_->Loss({}, {}), 0);
+}
+
+TEST_F(CudaBackendTest, NoSamplesGiveZeros) {
+  StepOn(*backend_, 2, 1);
+  const Result none = StepOn(*backend_, 0, 1, true);
+  EXPECT_EQ(none.loss, 0);
+  EXPECT_EQ(none.norm, 0);
+}
+
+TEST_F(CudaBackendTest, GradientsThatAreNotFiniteChangeNothing) {
+  const Result before = StepOn(*backend_, 2, 1);
+  const AdamWPowers powers = backend_->powers();
+  backend_->gradients()[5] = std::numeric_limits<float>::infinity();
+  EXPECT_FALSE(std::isfinite(*backend_->Update(1e-2f)));
+  EXPECT_EQ(powers.beta1, backend_->powers().beta1);
+  std::vector<float> after(before.weights.size());
+  ASSERT_TRUE(
+      backend_->CopyOut(StatePart::kWeights, absl::MakeSpan(after)).ok());
+  EXPECT_TRUE(before.weights == after);
+}
+
+TEST_F(CudaBackendTest, ErrorOfWhoTakesABucketEndsTheCall) {
+  const auto tokens = Draw(Small(), 1, 1);
+  int calls = 0;
+  const absl::Status status =
+      backend_->LossAndGradients(tokens, tokens, 1, false, [&](const Bucket&) {
+        ++calls;
+        return absl::AbortedError("the world is over");
+      });
+  EXPECT_TRUE(absl::IsAborted(status));
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(CudaBackendTest, AnotherBatchLeavesTheStateAsItIs) {
+  const Result before = StepOn(*backend_, 3, 1);
+  ASSERT_TRUE(backend_->Reserve(1).ok());
+  std::vector<float> after(before.weights.size());
+  ASSERT_TRUE(
+      backend_->CopyOut(StatePart::kWeights, absl::MakeSpan(after)).ok());
+  EXPECT_TRUE(before.weights == after);
+  StepOn(*backend_, 1, 2);
+}
+
+TEST_F(CudaBackendTest, TooLargeABatchIsRefusedAndChangesNothing) {
+  const absl::Status status = backend_->Reserve(1000000);
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  for (const char* word : {"1000000 samples", "an emulated GPU", "--batch"}) {
+    EXPECT_NE(status.message().find(word), std::string::npos) << status;
+  }
+  StepOn(*backend_, 3, 1);
+  // And where there seemed to be enough, but not in one piece.
+  device_.fail_next = true;
+  EXPECT_TRUE(absl::IsResourceExhausted(backend_->Reserve(4)));
+  StepOn(*backend_, 3, 2);
+  EXPECT_TRUE(backend_->Reserve(4).ok());
+  StepOn(*backend_, 4, 3);
+}
+
+TEST(CudaBackendLimits, AreSaid) {
+  EmulatedDevice device;
+  GptConfig config = Small();
+  config.width = 52;  // Heads of 26.
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      MakeCudaBackend(config, AdamWConfig(), device).status()));
+  config.width = 2 * 136;
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      MakeCudaBackend(config, AdamWConfig(), device).status()));
+  config.width = 0;
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      MakeCudaBackend(config, AdamWConfig(), device).status()));
+  device.memory_most = 1000;
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      MakeCudaBackend(Small(), AdamWConfig(), device).status()));
+}
+
+// Logits in one piece, and in several, the last one smaller.
+TEST(GptPassesTest, ChunksOfLogitsMakeNoDifference) {
+  const GptConfig config = Small();
+  const GptLayout layout(config);
+  constexpr int kSequences = 3;
+  const auto tokens = Draw(config, kSequences, 1);
+  const auto targets = Draw(config, kSequences, 2);
+  cuda::TokenIndex index;
+  index.Sort(tokens);
+  const auto pieces = cuda::CutPieces(layout);
+  std::vector<float> gradients[2];
+  for (const bool chunked : {false, true}) {
+    GptState state{};
+    GptActivations a{};
+    Arena counted;
+    state.Place(layout, pieces.size(), counted);
+    a.Place(config, tokens.size(), counted);
+    std::vector<char> memory(counted.bytes() + 256);
+    Arena arena(memory.data() + 256 -
+                reinterpret_cast<uintptr_t>(memory.data()) % 256);
+    state.Place(layout, pieces.size(), arena);
+    a.Place(config, tokens.size(), arena);
+    if (chunked) a.chunk = 7;
+    InitializeWeights(config, layout, 1, {state.weights, layout.size});
+    cuda::CopyWeights(nullptr, state.copy, state.weights, pieces.data(),
+                      pieces.size());
+    std::copy(tokens.begin(), tokens.end(), a.tokens);
+    std::copy(targets.begin(), targets.end(), a.targets);
+    std::copy(index.order.begin(), index.order.end(), a.order);
+    std::copy(index.places.begin(), index.places.end(), a.places);
+    LoopProducts products;
+    GptPasses::Step step;
+    step.rows = tokens.size();
+    step.words = index.places.size();
+    step.scale = 0.1f;
+    step.block_done = [](int) { return absl::OkStatus(); };
+    ASSERT_TRUE(GptPasses(config, layout, state, nullptr, products)
+                    .LossAndGradients(a, step)
+                    .ok());
+    gradients[chunked].assign(state.gradients,
+                              state.gradients + layout.size + kExtras);
+  }
+  EXPECT_EQ(gradients[0][layout.size], gradients[1][layout.size]);
+  ExpectTensorsNear(layout, gradients[1], gradients[0], 1e-5);
+}
+
+}  // namespace
+}  // namespace rollcall

@@ -1,0 +1,381 @@
+// The CUDA backend and NcclCollective on a GPU, against the CPU's. Without a
+// GPU each test is skipped and says why.
+//
+// Tolerances: activations are of bf16 (8 bits), so that a loss is off by some
+// 0.1%, and a gradient by 3% of its length.
+#include "trainer/cuda/cuda.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "daemon/server/clock.h"
+#include "trainer/cuda/nccl_collective.h"
+#include "trainer/cuda/token_places.h"
+
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+// What nccl_library.h declares by itself is what NCCL has.
+static_assert(sizeof(ncclUniqueId) == sizeof(rollcall::nccl::UniqueId));
+static_assert(offsetof(ncclConfig_t, blocking) ==
+              offsetof(rollcall::nccl::Config, blocking));
+static_assert(ncclRemoteError == rollcall::nccl::kRemoteError);
+static_assert(ncclInProgress == rollcall::nccl::kInProgress);
+static_assert(ncclChar == rollcall::nccl::kChar);
+static_assert(ncclFloat == rollcall::nccl::kFloat);
+static_assert(ncclSum == rollcall::nccl::kSum);
+static_assert(ncclMax == rollcall::nccl::kMax);
+#endif
+
+namespace rollcall {
+namespace {
+
+constexpr double kLoss = 2e-3;
+constexpr double kGradient = 3e-2;
+
+GptConfig Nano() { return GptConfig(); }
+GptConfig Gpt2Like() {
+  GptConfig config;
+  config.layers = 2;
+  config.heads = 12;
+  config.width = 768;
+  config.context = 200;  // Not a multiple of any tile.
+  config.vocabulary = 50257;
+  return config;
+}
+
+std::vector<Token> Draw(const GptConfig& config, int sequences, int seed) {
+  std::mt19937 random(seed);
+  std::vector<Token> tokens(size_t(sequences) * config.context);
+  for (Token& t : tokens) t = random() % config.vocabulary;
+  return tokens;
+}
+
+#define SKIP_WITHOUT_GPU()                         \
+  if (absl::Status s = CudaAvailable(); !s.ok()) { \
+    GTEST_SKIP() << s.message();                   \
+  }
+
+struct Result {
+  double loss = 0, norm = 0;
+  std::vector<float> gradients, weights;
+};
+
+// One step from the seed's weights, and the loss after it.
+Result StepOn(Backend& backend, int sequences) {
+  Result result;
+  const GptConfig& config = backend.config();
+  EXPECT_TRUE(backend.Reserve(sequences).ok());
+  EXPECT_TRUE(backend.Reset(7).ok());
+  const auto tokens = Draw(config, sequences, 1);
+  const auto targets = Draw(config, sequences, 2);
+  size_t end = backend.layout().size + kExtras;
+  const absl::Status status = backend.LossAndGradients(
+      tokens, targets, 1.0f / tokens.size(), true, [&](const Bucket& bucket) {
+        EXPECT_EQ(bucket.end, end);
+        end = bucket.begin;
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(end, 0u);
+  const auto extras = backend.ReadExtras();
+  EXPECT_TRUE(extras.ok()) << extras.status();
+  EXPECT_EQ(extras->stops, 1);
+  result.loss = extras->loss;
+  const auto norm = backend.Update(1e-3f);
+  EXPECT_TRUE(norm.ok()) << norm.status();
+  result.norm = *norm;
+  result.weights.resize(backend.layout().size);
+  EXPECT_TRUE(
+      backend.CopyOut(StatePart::kWeights, absl::MakeSpan(result.weights))
+          .ok());
+  // The first moment after the first step is the gradient, clipped and scaled.
+  result.gradients.resize(backend.layout().size);
+  EXPECT_TRUE(
+      backend.CopyOut(StatePart::kFirstMoment, absl::MakeSpan(result.gradients))
+          .ok());
+  return result;
+}
+
+void ExpectEqualsCpu(const GptConfig& config, int sequences) {
+  auto device = CudaDevice::Choose(0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto cuda = MakeCudaBackend(config, AdamWConfig(), **device);
+  ASSERT_TRUE(cuda.ok()) << cuda.status();
+  auto cpu = MakeCpuBackend(config, AdamWConfig());
+  ASSERT_TRUE(cpu.ok()) << cpu.status();
+  const Result got = StepOn(**cuda, sequences);
+  const Result want = StepOn(**cpu, sequences);
+  EXPECT_NEAR(got.loss, want.loss, kLoss * want.loss);
+  EXPECT_NEAR(got.norm, want.norm, kGradient * want.norm);
+  // Tensor by tensor: a small one would not be seen among all.
+  for (const Tensor& tensor : (*cpu)->layout().tensors) {
+    double apart = 0, length = 0;
+    for (size_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
+      apart += std::pow(got.gradients[i] - want.gradients[i], 2);
+      length += std::pow(want.gradients[i], 2);
+    }
+    EXPECT_LE(std::sqrt(apart), kGradient * std::sqrt(length) + 1e-9)
+        << tensor.name;
+  }
+  const auto tokens = Draw(config, sequences, 1);
+  const auto targets = Draw(config, sequences, 2);
+  const auto after = (*cuda)->Loss(tokens, targets);
+  const auto want_after = (*cpu)->Loss(tokens, targets);
+  ASSERT_TRUE(after.ok() && want_after.ok()) << after.status();
+  EXPECT_NEAR(*after, *want_after, kLoss * *want_after);
+
+  // And the same to the bit when it is done again.
+  const Result again = StepOn(**cuda, sequences);
+  EXPECT_EQ(again.loss, got.loss);
+  EXPECT_TRUE(again.weights == got.weights);
+}
+
+TEST(CudaBackendTest, EqualsTheCpuOnNano) {
+  SKIP_WITHOUT_GPU();
+  ExpectEqualsCpu(Nano(), 5);
+}
+
+TEST(CudaBackendTest, EqualsTheCpuOnASizeLikeGpt2) {
+  SKIP_WITHOUT_GPU();
+  ExpectEqualsCpu(Gpt2Like(), 2);
+}
+
+TEST(CudaBackendTest, NoSamplesGiveZeros) {
+  SKIP_WITHOUT_GPU();
+  auto device = CudaDevice::Choose(0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto cuda = MakeCudaBackend(Nano(), AdamWConfig(), **device);
+  ASSERT_TRUE(cuda.ok()) << cuda.status();
+  ASSERT_TRUE((*cuda)->Reserve(1).ok());
+  ASSERT_TRUE((*cuda)->Reset(1).ok());
+  ASSERT_TRUE(
+      (*cuda)
+          ->LossAndGradients({}, {}, 1, true,
+                             [](const Bucket&) { return absl::OkStatus(); })
+          .ok());
+  EXPECT_EQ((*cuda)->ReadExtras()->stops, 1);
+  EXPECT_EQ((*cuda)->ReadExtras()->loss, 0);
+  EXPECT_EQ(*(*cuda)->Update(1e-3f), 0);
+}
+
+TEST(CudaBackendTest, TooLargeABatchIsRefusedAndChangesNothing) {
+  SKIP_WITHOUT_GPU();
+  auto device = CudaDevice::Choose(0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto cuda = MakeCudaBackend(Nano(), AdamWConfig(), **device);
+  ASSERT_TRUE(cuda.ok()) << cuda.status();
+  const Result before = StepOn(**cuda, 3);
+  EXPECT_TRUE(absl::IsResourceExhausted((*cuda)->Reserve(10000000)));
+  const Result after = StepOn(**cuda, 3);
+  EXPECT_EQ(before.loss, after.loss);
+}
+
+// Tokens a second of GPT-2 (124M) as llm.c trains it; printed, not judged.
+TEST(CudaBackendTest, SpeedOfGpt2IsToldInTokensPerSecond) {
+  SKIP_WITHOUT_GPU();
+  GptConfig config = Gpt2Like();
+  config.layers = 12;
+  config.context = 1024;
+  auto device = CudaDevice::Choose(0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto cuda = MakeCudaBackend(config, AdamWConfig(), **device);
+  ASSERT_TRUE(cuda.ok()) << cuda.status();
+  constexpr int kSequences = 16;
+  constexpr int kSteps = 20;
+  if (absl::Status s = (*cuda)->Reserve(kSequences); !s.ok()) {
+    GTEST_SKIP() << s.message();
+  }
+  ASSERT_TRUE((*cuda)->Reset(1).ok());
+  const auto tokens = Draw(config, kSequences, 1);
+  const auto targets = Draw(config, kSequences, 2);
+  absl::Time begin;
+  for (int step = -3; step < kSteps; ++step) {
+    if (step == 0) begin = MonotonicNow();
+    ASSERT_TRUE(
+        (*cuda)
+            ->LossAndGradients(tokens, targets, 1.0f / tokens.size(), false,
+                               [](const Bucket&) { return absl::OkStatus(); })
+            .ok());
+    ASSERT_TRUE((*cuda)->Update(1e-4f).ok());
+  }
+  // The last update is still under way.
+  ASSERT_TRUE((*cuda)->ReadExtras().ok());
+  const double seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
+  const double rate = double(tokens.size()) * kSteps / seconds;
+  // A product is two operations a weight on the way forward, four back.
+  std::printf("%s: gpt2, batch %d x %d: %.0f tokens/s, %.1f TFLOP/s\n",
+              (*device)->description().c_str(), kSequences, config.context,
+              rate, rate * 6 * (*cuda)->layout().size / 1e12);
+}
+
+// --- Two ranks on one GPU ----------------------------------------------------
+
+// A pair of pipes as the exchange of two processes.
+struct PairExchange {
+  int read_fd, write_fd;
+  int rank;
+
+  absl::StatusOr<std::vector<std::string>> operator()(
+      const std::string&, const std::string& mine) const {
+    const uint32_t size = static_cast<uint32_t>(mine.size());
+    if (write(write_fd, &size, sizeof(size)) != sizeof(size) ||
+        write(write_fd, mine.data(), size) != ssize_t(size)) {
+      return absl::UnavailableError("the other rank is gone");
+    }
+    uint32_t theirs = 0;
+    std::string other;
+    if (read(read_fd, &theirs, sizeof(theirs)) != sizeof(theirs) ||
+        theirs > 4096) {
+      return absl::UnavailableError("the other rank is gone");
+    }
+    other.resize(theirs);
+    if (read(read_fd, other.data(), theirs) != ssize_t(theirs)) {
+      return absl::UnavailableError("the other rank is gone");
+    }
+    std::vector<std::string> all(2);
+    all[rank] = mine;
+    all[1 - rank] = other;
+    return all;
+  }
+};
+
+constexpr int kPairSteps = 3;
+
+// Losses of some steps with this share of the same batch of `sequences`.
+absl::StatusOr<std::vector<float>> Train(Backend& backend,
+                                         Collective* collective, int sequences,
+                                         int first, int count) {
+  const GptConfig& config = backend.config();
+  absl::Status status = backend.Reserve(count);
+  status.Update(backend.Reset(3));
+  if (!status.ok()) return status;
+  std::vector<float> losses;
+  for (int step = 0; step < kPairSteps; ++step) {
+    const auto tokens = Draw(config, sequences, 2 * step);
+    const auto targets = Draw(config, sequences, 2 * step + 1);
+    const size_t begin = size_t(first) * config.context;
+    const size_t size = size_t(count) * config.context;
+    const absl::Span<float> gradients = backend.gradients();
+    status = backend.LossAndGradients(
+        absl::MakeSpan(tokens).subspan(begin, size),
+        absl::MakeSpan(targets).subspan(begin, size), 1.0f / tokens.size(),
+        false, [&](const Bucket& b) {
+          return collective == nullptr ? absl::OkStatus()
+                                       : collective->BeginSum(gradients.subspan(
+                                             b.begin, b.end - b.begin));
+        });
+    if (collective != nullptr) status.Update(collective->Wait());
+    if (!status.ok()) return status;
+    const auto extras = backend.ReadExtras();
+    if (!extras.ok()) return extras.status();
+    losses.push_back(extras->loss);
+    const auto updated = backend.Update(1e-3f);
+    if (!updated.ok()) return updated.status();
+  }
+  return losses;
+}
+
+// One of two ranks, in a process of its own. Its losses go into `out`.
+absl::Status TrainAsRank(const PairExchange& exchange, int out) {
+  setenv("NCCL_HOSTID", absl::StrCat("host-", exchange.rank).c_str(), 1);
+  setenv("NCCL_SOCKET_IFNAME", "=lo", 1);
+  const std::unique_ptr<NcclLog> log = NcclLog::Catch();
+  auto device = CudaDevice::Choose(0);
+  if (!device.ok()) return device.status();
+  auto backend = MakeCudaBackend(Nano(), AdamWConfig(), **device);
+  if (!backend.ok()) return backend.status();
+  const auto library = NcclLibrary::Open("");
+  if (!library.ok()) return library.status();
+  NcclOptions options;
+  options.rank = exchange.rank;
+  options.size = 2;
+  options.exchange = exchange;
+  options.streams = device->get();
+  options.log = log.get();
+  auto collective = ConnectNccl(*library, std::move(options));
+  if (!collective.ok()) return collective.status();
+  const auto losses =
+      Train(**backend, collective->get(), 6, 3 * exchange.rank, 3);
+  if (!losses.ok()) return losses.status();
+  std::printf("rank %d by %s\n", exchange.rank,
+              (*collective)->transport().c_str());
+  if (absl::Status s = (*collective)->Finish(); !s.ok()) return s;
+  const ssize_t bytes = losses->size() * sizeof(float);
+  return write(out, losses->data(), bytes) == bytes
+             ? absl::OkStatus()
+             : absl::UnavailableError("nobody reads the losses");
+}
+
+// CUDA does not live through a fork: ranks are this binary anew, its
+// environment saying which.
+TEST(CudaPairTest, RankOfAPair) {
+  const char* which = std::getenv("ROLLCALL_TEST_PAIR");
+  if (which == nullptr) GTEST_SKIP() << "for TwoRanksEqualOneWithTwiceTheBatch";
+  int rank = 0, read_fd = 0, write_fd = 0, out = 0;
+  ASSERT_EQ(std::sscanf(which, "%d %d %d %d", &rank, &read_fd, &write_fd, &out),
+            4);
+  const absl::Status status = TrainAsRank({read_fd, write_fd, rank}, out);
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+pid_t StartRank(int rank, int read_fd, int write_fd, int out) {
+  const std::string which =
+      absl::StrCat(rank, " ", read_fd, " ", write_fd, " ", out);
+  const pid_t child = fork();
+  if (child != 0) return child;
+  setenv("ROLLCALL_TEST_PAIR", which.c_str(), 1);
+  execl("/proc/self/exe", "cuda_test",
+        "--gtest_filter=CudaPairTest.RankOfAPair", nullptr);
+  _exit(127);
+}
+
+TEST(CudaPairTest, TwoRanksEqualOneWithTwiceTheBatch) {
+  SKIP_WITHOUT_GPU();
+  if (const auto library = NcclLibrary::Open(""); !library.ok()) {
+    GTEST_SKIP() << library.status().message();
+  }
+  int there[2], back[2], out[2];
+  ASSERT_EQ(pipe(there) | pipe(back) | pipe(out), 0);
+  const pid_t ranks[] = {StartRank(0, back[0], there[1], out[1]),
+                         StartRank(1, there[0], back[1], out[1])};
+  for (int fd : {there[0], there[1], back[0], back[1], out[1]}) close(fd);
+  for (const pid_t rank : ranks) {
+    int status = -1;
+    ASSERT_EQ(waitpid(rank, &status, 0), rank);
+    EXPECT_EQ(status, 0);
+  }
+  auto device = CudaDevice::Choose(0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto backend = MakeCudaBackend(Nano(), AdamWConfig(), **device);
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  const auto want = Train(**backend, nullptr, 6, 0, 6);
+  ASSERT_TRUE(want.ok()) << want.status();
+  float losses[2][kPairSteps];
+  ASSERT_EQ(read(out[0], losses, sizeof(losses)), ssize_t(sizeof(losses)));
+  close(out[0]);
+  for (int step = 0; step < kPairSteps; ++step) {
+    EXPECT_EQ(losses[0][step], losses[1][step]);
+    EXPECT_NEAR(losses[0][step], (*want)[step], kLoss * (*want)[step]);
+  }
+}
+
+// --- Without a GPU -----------------------------------------------------------
+
+TEST(CudaAvailableTest, SaysWhatIsMissing) {
+  const absl::Status status = CudaAvailable();
+  if (status.ok()) GTEST_SKIP() << "nothing is missing here";
+  std::printf("%s\n", std::string(status.message()).c_str());
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_EQ(CudaDevice::Choose(0).status(), status);
+}
+
+}  // namespace
+}  // namespace rollcall

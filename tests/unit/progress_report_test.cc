@@ -1,0 +1,150 @@
+#include "trainer/progress_report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include "nlohmann/json.hpp"
+
+namespace rollcall {
+namespace {
+
+Progress Halfway() {
+  Progress progress;
+  progress.step = 600;
+  progress.steps = 1200;
+  progress.loss = 3.21;
+  progress.learning_rate = 3e-3f;
+  progress.samples_per_second = 104.5;
+  progress.tokens_per_second = 6688;
+  progress.world_size = 3;
+  progress.generation = 2;
+  progress.left = absl::Seconds(250);
+  return progress;
+}
+
+TEST(ProgressText, Plain) {
+  EXPECT_EQ(PlainLine(Halfway()),
+            "step 600 loss 3.2100 104.5 samples/s lr 3.0e-03 world 3 "
+            "generation 2");
+}
+
+TEST(ProgressText, Json) {
+  const auto json = nlohmann::json::parse(JsonLine(Halfway()));
+  EXPECT_EQ(json["step"], 600);
+  EXPECT_EQ(json["steps"], 1200);
+  EXPECT_EQ(json["loss"], 3.21);
+  EXPECT_EQ(json["samples_per_second"], 104.5);
+  EXPECT_EQ(json["tokens_per_second"], 6688);
+  EXPECT_EQ(json["world_size"], 3);
+  EXPECT_EQ(json["generation"], 2);
+  EXPECT_EQ(json["eta_s"], 250);
+}
+
+TEST(ProgressText, JsonHasNoWordForWhatIsNoNumber) {
+  Progress progress = Halfway();
+  progress.loss = std::nan("");
+  progress.left = absl::InfiniteDuration();
+  const auto json = nlohmann::json::parse(JsonLine(progress));
+  EXPECT_TRUE(json["loss"].is_null());
+  EXPECT_TRUE(json["eta_s"].is_null());
+}
+
+struct BarRow {
+  int64_t step;
+  int columns;
+  const char* line;
+};
+
+TEST(ProgressText, Bar) {
+  const BarRow rows[] = {
+      {600, 120,
+       "[####################--------------------]  600/1200  50%  loss 3.2100 "
+       " 6688 tokens/s  3 ranks  4 min 10 s left"},
+      {600, 90,
+       "[#########---------]  600/1200  50%  loss 3.2100  6688 tokens/s  3 ranks  "
+       "4 min 10 s left"},
+      // Too narrow for a bar: what it would stand beside.
+      {600, 60, "600/1200  50%  loss 3.2100  6688 tokens/s  3 ranks  4 min 1"},
+      // Never full before the end.
+      {1199, 120,
+       "[#######################################-]  1199/1200  99%  loss "
+       "3.2100  6688 tokens/s  3 ranks  4 min 10 s left"},
+  };
+  for (const BarRow& row : rows) {
+    Progress progress = Halfway();
+    progress.step = row.step;
+    const std::string line = BarLine(progress, row.columns);
+    EXPECT_EQ(line, row.line);
+    EXPECT_LT(static_cast<int>(line.size()), row.columns);
+  }
+}
+
+TEST(ProgressText, BarOfOneAlone) {
+  Progress progress = Halfway();
+  progress.world_size = 1;
+  progress.left = absl::Hours(3) + absl::Minutes(5);
+  EXPECT_EQ(BarLine(progress, 80),
+            "[#########---------]  600/1200  50%  loss 3.2100  6688 tokens/s  3 h 5 "
+            "min left");
+}
+
+// What is written when steps first + 1 to `last` are told.
+std::string Told(const ReportOptions& options, int64_t first, int64_t last,
+                 int64_t steps) {
+  std::FILE* out = std::tmpfile();
+  {
+    ProgressReport report(options, out);
+    Progress known;
+    known.steps = steps;
+    report.BeginWorld(known, first, 16, 64);
+    for (int64_t step = first + 1; step <= last; ++step) {
+      StepResult result;
+      result.step = step;
+      result.loss = 2;
+      report.Tell(result);
+    }
+  }
+  std::rewind(out);
+  std::string text(1 << 16, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), out));
+  std::fclose(out);
+  return text;
+}
+
+std::string StepsIn(const std::string& text) {
+  std::string steps;
+  for (size_t at = text.find("step "); at != std::string::npos;
+       at = text.find("step ", at + 1)) {
+    steps += text.substr(at + 5, text.find(' ', at + 5) - at - 5) + " ";
+  }
+  return steps;
+}
+
+TEST(ProgressReport, TellsTheFirstTheLastAndEveryFew) {
+  ReportOptions options;
+  options.every = 10;
+  EXPECT_EQ(StepsIn(Told(options, 0, 25, 25)), "1 10 20 25 ");
+  EXPECT_EQ(StepsIn(Told(options, 12, 21, 100)), "13 20 ");
+  options.every = 1;
+  EXPECT_EQ(StepsIn(Told(options, 2, 5, 9)), "3 4 5 ");
+  options.silent = true;
+  EXPECT_EQ(Told(options, 0, 25, 25), "");
+}
+
+TEST(ProgressReport, LeavesNoHalfLineBehindItsBar) {
+  ReportOptions options;
+  options.style = ReportStyle::kBar;
+  const std::string broken_off = Told(options, 0, 3, 10);
+  EXPECT_EQ(broken_off.back(), '\n');
+  EXPECT_NE(broken_off.find("1/10"), std::string::npos);
+  const std::string whole = Told(options, 0, 10, 10);
+  EXPECT_NE(whole.find("10/10  100%"), std::string::npos);
+  EXPECT_EQ(whole.back(), '\n');
+  EXPECT_EQ(whole[whole.size() - 2] == '\n', false);
+}
+
+}  // namespace
+}  // namespace rollcall

@@ -1,0 +1,134 @@
+#include "client/agent/stack_dump.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <future>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/server/clock.h"
+
+namespace rollcall {
+namespace {
+
+// A process of a session of its own that waits for a signal.
+class Waiting {
+ public:
+  Waiting() {
+    int ready[2];
+    EXPECT_EQ(pipe(ready), 0);
+    pid_ = fork();
+    if (pid_ == 0) {
+      setsid();
+      (void)!write(ready[1], "", 1);
+      for (;;) pause();
+    }
+    char byte = 0;
+    EXPECT_EQ(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+  }
+  ~Waiting() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  // Returns when it is.
+  void Stop() {
+    kill(pid_, SIGSTOP);
+    int status = 0;
+    waitpid(pid_, &status, WUNTRACED);
+    EXPECT_TRUE(WIFSTOPPED(status));
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+bool Has(const std::string& text, const std::string& words) {
+  return text.find(words) != std::string::npos;
+}
+
+TEST(DumpStacks, TellsWhereAProcessStands) {
+  const Waiting process;
+  const StackDump dump = DumpStacks({process.pid()}, absl::Seconds(20));
+  EXPECT_FALSE(dump.stopped);
+  // It may be on its way to sleep.
+  EXPECT_TRUE(Has(dump.summary, "sleeps") || Has(dump.summary, "runs"))
+      << dump.summary;
+  EXPECT_TRUE(Has(dump.text, "(stack_dump_test)")) << dump.text;
+  EXPECT_TRUE(Has(dump.text, ", 1 threads:")) << dump.text;
+  // Some tool's word, or that there is none.
+  EXPECT_TRUE(Has(dump.text, "pause") || Has(dump.text, "elfutils") ||
+              Has(dump.text, "not permitted"))
+      << dump.text;
+}
+
+TEST(DumpStacks, AStoppedOneIsStoppedAndStaysSo) {
+  Waiting process;
+  process.Stop();
+  const Waiting other;
+  const StackDump dump =
+      DumpStacks({other.pid(), process.pid()}, absl::Seconds(20));
+  EXPECT_TRUE(dump.stopped);
+  EXPECT_TRUE(Has(dump.summary, "is stopped by a signal")) << dump.summary;
+  // Neither the look nor its end has woken it.
+  const StackDump again = DumpStacks({process.pid()}, absl::ZeroDuration());
+  EXPECT_TRUE(again.stopped);
+}
+
+TEST(DumpStacks, WhoIsGoneIsSaidToBe) {
+  pid_t gone = 0;
+  {
+    const Waiting process;
+    gone = process.pid();
+  }
+  const StackDump dump = DumpStacks({gone}, absl::Seconds(20));
+  EXPECT_FALSE(dump.stopped);
+  EXPECT_TRUE(Has(dump.summary, "is gone")) << dump.summary;
+  EXPECT_FALSE(DumpStacks({}, absl::Seconds(1)).summary.empty());
+}
+
+TEST(DumpStacks, ItsTimeIsBounded) {
+  const Waiting process;
+  const absl::Time begun = MonotonicNow();
+  const StackDump dump = DumpStacks({process.pid()}, absl::ZeroDuration());
+  EXPECT_LT(MonotonicNow() - begun, absl::Seconds(10));
+  EXPECT_TRUE(Has(dump.text, "threads")) << dump.text;
+  // What a tool held goes on.
+  const StackDump after = DumpStacks({process.pid()}, absl::ZeroDuration());
+  EXPECT_FALSE(after.stopped) << after.text;
+}
+
+TEST(StackDumps, AnswersForAWholeSessionAndForWhoNamedItself) {
+  Waiting process;
+  process.Stop();
+  const Waiting linked;
+  std::promise<StackDump> told;
+  StackDumps dumps(absl::Seconds(20), [&](const RankLife& life, StackDump d) {
+    EXPECT_EQ(life, (RankLife{3, 1}));
+    told.set_value(std::move(d));
+  });
+  dumps.Take({3, 1}, {process.pid(), StartTicks(process.pid())}, linked.pid());
+  const StackDump dump = told.get_future().get();
+  EXPECT_TRUE(dump.stopped);
+  EXPECT_TRUE(Has(dump.text, absl::StrCat("process ", process.pid())));
+  EXPECT_TRUE(Has(dump.text, absl::StrCat("process ", linked.pid())));
+  EXPECT_TRUE(Has(dump.text, "local rank 1 makes no progress"));
+}
+
+TEST(StackDumps, AnswersWhereThereIsNobody) {
+  std::promise<StackDump> told;
+  StackDumps dumps(absl::Seconds(20), [&](const RankLife&, StackDump d) {
+    told.set_value(std::move(d));
+  });
+  dumps.Take({1, 0}, {}, 0);
+  EXPECT_FALSE(told.get_future().get().summary.empty());
+}
+
+}  // namespace
+}  // namespace rollcall

@@ -1,0 +1,48 @@
+// Pattern: values whose results are known exactly, so that a wrong element is
+// seen, whatever moved or summed it.
+//
+// Each rank has small whole numbers, whose sum over the largest world is exact
+// in a float in any order. They repeat after a prime number of elements, so
+// that no shift by a chunk or a page goes unseen, and differ with the seed, so
+// that what an earlier row left behind does.
+//
+// Pure.
+#ifndef ROLLCALL_TRAINER_CHECK_PATTERN_H_
+#define ROLLCALL_TRAINER_CHECK_PATTERN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace rollcall {
+
+// One period of values, from element 0.
+using Period = std::vector<float>;
+
+inline constexpr size_t kPatternPeriod = 1021;
+
+Period PatternOf(int rank, uint32_t seed);
+Period PatternSum(int ranks, uint32_t seed);
+
+// `values` are those from element `first` on.
+void FillPattern(const Period& period, size_t first, absl::Span<float> values);
+
+// No pattern has it: what was not written is seen.
+inline constexpr float kUnwritten = -1;
+
+struct WrongValues {
+  uint64_t count = 0;
+  // Of the first one.
+  uint64_t index = 0;
+  float expected = 0, found = 0;
+};
+// Compares `values` with those from element `first` on, and adds to `wrong`
+// what differs.
+void CompareWithPattern(const Period& period, size_t first,
+                        absl::Span<const float> values, WrongValues* wrong);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TRAINER_CHECK_PATTERN_H_

@@ -1,0 +1,60 @@
+// MeasureRow: one row of the check's table: a collective at one size, timed and
+// its result looked at.
+//
+// What is timed moves zeros, since what is summed in place would grow without
+// end; what is looked at moves a pattern, into memory that held no part of it.
+//
+// Thread rule: one thread; all ranks of the world call it with the same plan.
+#ifndef ROLLCALL_TRAINER_CHECK_ROWS_H_
+#define ROLLCALL_TRAINER_CHECK_ROWS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "trainer/check/figures.h"
+#include "trainer/check/memory.h"
+#include "trainer/check/pattern.h"
+#include "trainer/collective/collective.h"
+
+namespace rollcall {
+
+struct RowPlan {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  RowSize size;
+  int warmup = 1;
+  // As many as `budget` has room for, one at least.
+  int iterations = 20;
+  absl::Duration budget = absl::Seconds(2);
+  uint32_t seed = 0;
+};
+
+// What a rank found wrong.
+struct WrongOnRank {
+  int rank = 0;
+  WrongValues values;
+};
+
+// The same on all ranks.
+struct Row {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  RowSize size;
+  int iterations = 0;
+  double time_us = 0;              // The slowest rank's average.
+  std::vector<WrongOnRank> wrong;  // By rank; none: all is right.
+
+  uint64_t wrong_count() const;
+  double algbw_gbps() const { return AlgorithmBandwidth(size.bytes, time_us); }
+  double busbw_gbps(int ranks) const {
+    return algbw_gbps() * BusFactor(kind, ranks);
+  }
+};
+
+// Errors: the collective's, and the memory's.
+absl::StatusOr<Row> MeasureRow(Collective& collective, CheckMemory& memory,
+                               const RowPlan& plan);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TRAINER_CHECK_ROWS_H_

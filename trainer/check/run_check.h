@@ -1,0 +1,40 @@
+// RunCheck: the check of one world, from its first row to its verdict.
+//
+// It attends no agent and ends no process: check_worlds.h does.
+//
+// Thread rule: one thread.
+#ifndef ROLLCALL_TRAINER_CHECK_RUN_CHECK_H_
+#define ROLLCALL_TRAINER_CHECK_RUN_CHECK_H_
+
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "trainer/check/check_options.h"
+#include "trainer/check/memory.h"
+#include "trainer/check/report.h"
+#include "trainer/check/verdict.h"
+#include "trainer/collective/collective.h"
+
+namespace rollcall {
+
+// The world that is checked, as the verdict names it.
+struct CheckedWorld {
+  std::vector<CheckedNode> nodes;
+  bool one_machine = true;
+  // Whether somebody asked for a boundary.
+  std::function<bool()> noticed = [] { return false; };
+};
+
+// Every rank calls it with the same options and world; rank 0 says the report.
+// The verdict is the same on all ranks. FAILED_PRECONDITION: the ranks'
+// options differ. CANCELLED: some rank was noticed, and all have stopped at the
+// same row. Else the collective's errors: then this world cannot be checked.
+absl::StatusOr<Verdict> RunCheck(const CheckOptions& options,
+                                 Collective& collective, CheckMemory& memory,
+                                 const CheckedWorld& world,
+                                 const CheckReport::Say& say);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TRAINER_CHECK_RUN_CHECK_H_

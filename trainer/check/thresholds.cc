@@ -1,0 +1,90 @@
+#include "trainer/check/thresholds.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+
+namespace rollcall {
+namespace {
+
+using Json = nlohmann::json;
+
+absl::Status Wrong(absl::string_view name, absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("thresholds ", name, ": ", what));
+}
+
+// What a message shows of a value; never all of a long one.
+std::string Shown(const Json& value) {
+  constexpr size_t kMost = 60;
+  // ASCII, so that it may be cut anywhere; what is no text is replaced.
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (text.size() > kMost) text = absl::StrCat(text.substr(0, kMost), "...");
+  return text;
+}
+
+absl::Status ReadNet(const Json& value, std::optional<RequiredNet>* to) {
+  const auto* text = value.get_ptr<const std::string*>();
+  absl::StatusOr<RequiredNet> net =
+      ParseRequiredNet(text == nullptr ? Shown(value) : *text);
+  if (!net.ok()) return net.status();
+  *to = *net;
+  return absl::OkStatus();
+}
+
+absl::Status ReadNumber(const Json& value, std::optional<double>* to) {
+  const double number = value.is_number() ? value.get<double>() : -1;
+  if (!(number >= kThresholdLeast && number <= kThresholdMost)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got ", Shown(value), ", expected a number of ",
+                     kThresholdLeast, " to ", kThresholdMost));
+  }
+  *to = number;
+  return absl::OkStatus();
+}
+
+absl::Status ReadOne(const std::string& key, const Json& value,
+                     Thresholds* to) {
+  if (key == "require-net") return ReadNet(value, &to->require_net);
+  if (key == "min-busbw") return ReadNumber(value, &to->min_busbw_gbps);
+  if (key == "max-latency") return ReadNumber(value, &to->max_latency_us);
+  if (key == "link-outlier") return ReadNumber(value, &to->link_outlier);
+  return absl::InvalidArgumentError(
+      "unknown; expected require-net, min-busbw, max-latency or link-outlier");
+}
+
+}  // namespace
+
+absl::StatusOr<RequiredNet> ParseRequiredNet(absl::string_view text) {
+  if (text == "any") return RequiredNet::kAny;
+  if (text == "ib") return RequiredNet::kInfiniband;
+  if (text == "socket") return RequiredNet::kSocket;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "got ", Shown(std::string(text)), ", expected any, ib or socket"));
+}
+
+absl::StatusOr<Thresholds> ParseThresholds(absl::string_view name,
+                                           absl::string_view json) {
+  const Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object()) {
+    return Wrong(name, "not one JSON object, as {\"require-net\": \"ib\"} is");
+  }
+  Thresholds thresholds;
+  for (const auto& [key, value] : parsed.items()) {
+    if (absl::Status s = ReadOne(key, value, &thresholds); !s.ok()) {
+      return Wrong(name, absl::StrCat(Shown(key), ": ", s.message()));
+    }
+  }
+  return thresholds;
+}
+
+Thresholds Merge(const Thresholds& first, const Thresholds& second) {
+  Thresholds merged = first;
+  if (!merged.require_net) merged.require_net = second.require_net;
+  if (!merged.min_busbw_gbps) merged.min_busbw_gbps = second.min_busbw_gbps;
+  if (!merged.max_latency_us) merged.max_latency_us = second.max_latency_us;
+  if (!merged.link_outlier) merged.link_outlier = second.link_outlier;
+  return merged;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,311 @@
+#include "trainer/check/verdict.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace rollcall {
+namespace {
+
+// So many are named of those that are alike.
+constexpr size_t kNamedMost = 8;
+// What no link is called an outlier for: a scheduler's hiccup.
+constexpr double kOutlierLeastUs = 20;
+
+class Judgement {
+ public:
+  Judgement(const Findings& findings, const Thresholds& thresholds)
+      : findings_(findings), thresholds_(thresholds) {}
+
+  Verdict Judged() {
+    JudgeResults();
+    if (findings_.ranks == 1) {
+      JudgeAlone();
+    } else {
+      JudgeNet();
+      JudgeBandwidth();
+      JudgeLatency();
+      JudgeOutliers();
+    }
+    return verdict_;
+  }
+
+ private:
+  void Say(Gravity gravity, std::string reason) {
+    verdict_.gravity = std::max(verdict_.gravity, gravity);
+    // Those that weigh as much keep their order.
+    auto at = verdict_.reasons.end();
+    if (gravity == Gravity::kFatal) {
+      at = verdict_.reasons.begin() + fatal_++;
+    }
+    verdict_.reasons.insert(at, std::move(reason));
+  }
+
+  void JudgeResults() {
+    for (const Row& row : findings_.rows) {
+      if (row.wrong.empty()) continue;
+      const WrongOnRank& first = row.wrong.front();
+      Say(Gravity::kFatal,
+          absl::StrFormat(
+              "%s of %u bytes gave %u wrong elements on %u ranks; first on %s: "
+              "element %u is %g, expected %g; see that node's memory, GPU and "
+              "network card",
+              NameOf(row.kind), row.size.bytes, row.wrong_count(),
+              row.wrong.size(), RankIn(findings_, first.rank),
+              first.values.index, first.values.found, first.values.expected));
+    }
+  }
+
+  // What is demanded of a network cannot be shown without one.
+  void JudgeAlone() {
+    const bool demanded = thresholds_.require_net.value_or(RequiredNet::kAny) !=
+                              RequiredNet::kAny ||
+                          thresholds_.min_busbw_gbps ||
+                          thresholds_.max_latency_us;
+    if (!demanded) return;
+    Say(Gravity::kFatal,
+        "a world of one rank uses no network, so nothing that is demanded of "
+        "it can be shown; start the check on all nodes with rollcall launch");
+  }
+
+  void JudgeNet() {
+    const std::optional<RequiredNet>& net = thresholds_.require_net;
+    if (!net.has_value()) return JudgeFallback();
+    if (*net == RequiredNet::kAny) return;
+    const std::string wanted =
+        *net == RequiredNet::kInfiniband ? "IB" : "Socket";
+    for (size_t rank = 0; rank < findings_.transports.size(); ++rank) {
+      const std::string& used = findings_.transports[rank];
+      if (used == wanted) continue;
+      const CheckedNode* node = NodeOf(findings_, rank);
+      return Say(Gravity::kFatal,
+                 absl::StrCat(RankIn(findings_, rank), " uses ", used,
+                              ", required is ", wanted, "; ", Ports(node), ": ",
+                              NextStep(used, node)));
+    }
+  }
+
+  // A node that could do better went over TCP, and nobody asked for that.
+  void JudgeFallback() {
+    if (findings_.one_machine) return;
+    for (size_t rank = 0; rank < findings_.transports.size(); ++rank) {
+      const CheckedNode* node = NodeOf(findings_, rank);
+      if (findings_.transports[rank] != "Socket" || node == nullptr ||
+          (node->ports.empty() && node->gpus == 0)) {
+        continue;
+      }
+      return Say(
+          Gravity::kFatal,
+          absl::StrCat(RankIn(findings_, rank),
+                       " fell back to TCP, which nobody asked for; ",
+                       Ports(node), ": ", NextStep("Socket", node),
+                       "; if TCP is what you want, say --require-net socket"));
+    }
+  }
+
+  static std::string Ports(const CheckedNode* node) {
+    if (node == nullptr || node->ports.empty()) {
+      return "that node reports no InfiniBand ports";
+    }
+    const size_t shown = std::min(node->ports.size(), kNamedMost);
+    std::string text = absl::StrCat(
+        "its InfiniBand ports: ",
+        absl::StrJoin(node->ports.begin(), node->ports.begin() + shown, ", "));
+    if (shown < node->ports.size()) {
+      absl::StrAppend(&text, " and ", node->ports.size() - shown, " more");
+    }
+    return text;
+  }
+
+  static std::string NextStep(absl::string_view used, const CheckedNode* node) {
+    if (used != "Socket") {
+      return "see NCCL_NET and NCCL_IB_DISABLE in its environment";
+    }
+    if (node == nullptr || node->gpus == 0) {
+      return "ranks without a GPU always go over TCP; run it where the GPUs "
+             "are";
+    }
+    return "run it with NCCL_DEBUG=INFO to see why, and look at NCCL_IB_HCA, "
+           "NCCL_IB_DISABLE and ulimit -l there";
+  }
+
+  void JudgeBandwidth() {
+    if (!thresholds_.min_busbw_gbps) return;
+    const Row* largest = nullptr;
+    for (const Row& row : findings_.rows) {
+      if (row.kind != CollectiveKind::kAllReduce) continue;
+      if (largest == nullptr || row.size.bytes >= largest->size.bytes) {
+        largest = &row;
+      }
+    }
+    const double found =
+        largest == nullptr ? 0 : largest->busbw_gbps(findings_.ranks);
+    if (found >= *thresholds_.min_busbw_gbps) return;
+    Say(Gravity::kFatal,
+        absl::StrFormat("the all-reduce of %u bytes has a bus bandwidth of "
+                        "%.4g GB/s, at least %.4g is required; see the links' "
+                        "latencies for the slowest, and that node's network "
+                        "card",
+                        largest == nullptr ? size_t{0} : largest->size.bytes,
+                        found, *thresholds_.min_busbw_gbps));
+  }
+
+  void JudgeLatency() {
+    if (!thresholds_.max_latency_us) return;
+    if (!findings_.links_unmeasured.empty()) {
+      return Say(Gravity::kFatal,
+                 absl::StrCat("a latency is required, and none was measured: ",
+                              findings_.links_unmeasured));
+    }
+    std::vector<const LinkTime*> over;
+    for (const LinkTime& link : findings_.links) {
+      if (link.median_us > *thresholds_.max_latency_us) over.push_back(&link);
+    }
+    if (over.empty()) return;
+    Say(Gravity::kFatal,
+        absl::StrFormat("%u of %u links take over %.4g us: %s", over.size(),
+                        findings_.links.size(), *thresholds_.max_latency_us,
+                        Named(over)));
+  }
+
+  void JudgeOutliers() {
+    const double factor =
+        thresholds_.link_outlier.value_or(kLinkOutlierDefault);
+    for (const bool between_nodes : {true, false}) {
+      const SlowestLink slowest = FindSlowest(findings_, between_nodes);
+      if (slowest.link == nullptr) continue;
+      const double most = std::max(factor * slowest.median_us,
+                                   slowest.median_us + kOutlierLeastUs);
+      std::vector<const LinkTime*> over;
+      for (const LinkTime& link : findings_.links) {
+        if (BetweenNodes(link) == between_nodes && link.median_us > most) {
+          over.push_back(&link);
+        }
+      }
+      if (over.empty()) continue;
+      Say(Gravity::kWarning,
+          absl::StrFormat("the median link %s nodes takes %.1f us; far above "
+                          "it: %s%s",
+                          between_nodes ? "between" : "within",
+                          slowest.median_us, Named(over), Suspect(over)));
+    }
+  }
+
+  bool BetweenNodes(const LinkTime& link) const {
+    return NodeOf(findings_, link.from) !=
+           NodeOf(findings_, (link.from + 1) % findings_.ranks);
+  }
+
+  // The slowest first.
+  std::string Named(std::vector<const LinkTime*> links) const {
+    std::stable_sort(links.begin(), links.end(),
+                     [](const LinkTime* a, const LinkTime* b) {
+                       return a->median_us > b->median_us;
+                     });
+    const size_t shown = std::min(links.size(), kNamedMost);
+    std::vector<std::string> names;
+    for (size_t i = 0; i < shown; ++i) {
+      names.push_back(absl::StrFormat(
+          "%s (%.1f us)", LinkIn(findings_, *links[i]), links[i]->median_us));
+    }
+    if (shown < links.size()) {
+      names.push_back(absl::StrCat(links.size() - shown, " more"));
+    }
+    return absl::StrJoin(names, ", ");
+  }
+
+  // The one node that all of several slow links have in common.
+  std::string Suspect(const std::vector<const LinkTime*>& links) const {
+    std::set<const CheckedNode*> common = Ends(*links[0]);
+    for (const LinkTime* link : links) {
+      std::set<const CheckedNode*> both;
+      for (const CheckedNode* node : Ends(*link)) {
+        if (common.contains(node)) both.insert(node);
+      }
+      common = both;
+    }
+    if (common.size() != 1 || *common.begin() == nullptr) {
+      return "; look at the cables and network cards at both ends";
+    }
+    return absl::StrCat("; look at ", (*common.begin())->name,
+                        ", its cable and network card");
+  }
+
+  std::set<const CheckedNode*> Ends(const LinkTime& link) const {
+    return {NodeOf(findings_, link.from),
+            NodeOf(findings_, (link.from + 1) % findings_.ranks)};
+  }
+
+  const Findings& findings_;
+  const Thresholds& thresholds_;
+  Verdict verdict_;
+  int fatal_ = 0;
+};
+
+}  // namespace
+
+const char* NameOf(Gravity gravity) {
+  switch (gravity) {
+    case Gravity::kOk:
+      return "ok";
+    case Gravity::kWarning:
+      return "warning";
+    case Gravity::kRetryable:
+      return "retryable";
+    case Gravity::kFatal:
+      return "fatal";
+  }
+  return "";
+}
+
+Verdict Judge(const Findings& findings, const Thresholds& thresholds) {
+  return Judgement(findings, thresholds).Judged();
+}
+
+const CheckedNode* NodeOf(const Findings& findings, int rank) {
+  const auto after = std::upper_bound(
+      findings.nodes.begin(), findings.nodes.end(), rank,
+      [](int r, const CheckedNode& node) { return r < node.first_rank; });
+  if (after == findings.nodes.begin()) return nullptr;
+  const CheckedNode& node = *std::prev(after);
+  return rank < node.first_rank + node.ranks ? &node : nullptr;
+}
+
+std::string RankIn(const Findings& findings, int rank) {
+  const CheckedNode* node = NodeOf(findings, rank);
+  if (node == nullptr) return absl::StrCat("rank ", rank);
+  return absl::StrCat("rank ", rank, " on ", node->name);
+}
+
+std::string LinkIn(const Findings& findings, const LinkTime& link) {
+  return absl::StrCat(RankIn(findings, link.from), " - ",
+                      RankIn(findings, (link.from + 1) % findings.ranks));
+}
+
+SlowestLink FindSlowest(const Findings& findings, bool between_nodes) {
+  SlowestLink slowest;
+  std::vector<double> medians;
+  for (const LinkTime& link : findings.links) {
+    const bool between = NodeOf(findings, link.from) !=
+                         NodeOf(findings, (link.from + 1) % findings.ranks);
+    if (between != between_nodes) continue;
+    medians.push_back(link.median_us);
+    if (slowest.link == nullptr || link.median_us > slowest.link->median_us) {
+      slowest.link = &link;
+    }
+  }
+  if (medians.empty()) return slowest;
+  // The lower one of two: of two links one may stand out, and of four both of
+  // one node's.
+  const auto middle = medians.begin() + (medians.size() - 1) / 2;
+  std::nth_element(medians.begin(), middle, medians.end());
+  slowest.median_us = *middle;
+  return slowest;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,16 @@
+// What transformers must know of a model to load it: config.json, in the form
+// of its GPT2Config. Written for others; nothing here reads it.
+#ifndef ROLLCALL_TRAINER_CHECKPOINT_GPT2_CONFIG_H_
+#define ROLLCALL_TRAINER_CHECKPOINT_GPT2_CONFIG_H_
+
+#include <string>
+
+#include "trainer/model/parameters.h"
+
+namespace rollcall {
+
+std::string FormatGpt2Config(const GptConfig& config);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TRAINER_CHECKPOINT_GPT2_CONFIG_H_

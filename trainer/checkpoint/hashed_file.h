@@ -1,0 +1,102 @@
+// One file of a checkpoint, written or read from start to end, with the hash of
+// what went by.
+//
+// Thread rule: one thread.
+#ifndef ROLLCALL_TRAINER_CHECKPOINT_HASHED_FILE_H_
+#define ROLLCALL_TRAINER_CHECKPOINT_HASHED_FILE_H_
+
+#include <openssl/evp.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "trainer/checkpoint/disk_calls.h"
+#include "trainer/checkpoint/manifest.h"
+
+namespace rollcall {
+
+// SHA-256 of bytes that come piece by piece.
+class Sha256Stream {
+ public:
+  Sha256Stream();
+  void Add(absl::string_view bytes);
+  // 64 digits; once. RESOURCE_EXHAUSTED: OpenSSL has had no memory.
+  absl::StatusOr<std::string> Finish();
+
+ private:
+  struct Free {
+    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+  };
+  std::unique_ptr<EVP_MD_CTX, Free> context_;
+  bool good_;
+};
+
+// Errors name the path and the system's reason; the file then stays as it is,
+// for the caller to remove.
+class HashedWriter {
+ public:
+  // The file is FOLDER/NAME; what was there is gone.
+  static absl::StatusOr<HashedWriter> Create(const DiskCalls& calls,
+                                             const std::string& folder,
+                                             const std::string& name);
+  HashedWriter(HashedWriter&& other) noexcept;
+  HashedWriter& operator=(HashedWriter&&) = delete;
+  ~HashedWriter();
+
+  absl::Status Write(absl::string_view bytes);
+  // On the disk when it returns.
+  absl::StatusOr<ManifestFile> Finish();
+
+ private:
+  HashedWriter(const DiskCalls& calls, std::string path, std::string name,
+               int file);
+
+  const DiskCalls& calls_;
+  const std::string path_;
+  int file_;
+  ManifestFile written_;
+  Sha256Stream hash_;
+};
+
+// Errors name the path. DATA_LOSS: the file is not what `expected` says, and in
+// which field; or the system's reason.
+class HashedReader {
+ public:
+  // Has its size looked at.
+  static absl::StatusOr<HashedReader> Open(const std::string& folder,
+                                           const ManifestFile& expected);
+  HashedReader(HashedReader&& other) noexcept;
+  HashedReader& operator=(HashedReader&&) = delete;
+  ~HashedReader();
+
+  // The next bytes, all of them.
+  absl::Status Read(char* to, size_t bytes);
+  // Reads what is left, and compares the hash.
+  absl::Status Finish();
+
+  const std::string& path() const { return path_; }
+  uint64_t bytes() const { return expected_.bytes; }
+  uint64_t left() const { return left_; }
+
+ private:
+  HashedReader(std::string path, const ManifestFile& expected, int file);
+
+  const std::string path_;
+  const ManifestFile expected_;
+  int file_;
+  uint64_t left_;
+  Sha256Stream hash_;
+};
+
+// A whole small file. DATA_LOSS: longer than `bytes_most`; otherwise the
+// system's reason.
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path,
+                                          size_t bytes_most);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TRAINER_CHECKPOINT_HASHED_FILE_H_

@@ -1,0 +1,57 @@
+// TrainState: where a training stands, but for its tensors: what a checkpoint's
+// trainer_state.json says.
+//
+// Pure: text in, text out. Numbers read back to the bit.
+#ifndef ROLLCALL_TRAINER_CHECKPOINT_TRAIN_STATE_H_
+#define ROLLCALL_TRAINER_CHECKPOINT_TRAIN_STATE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "trainer/data/sampler.h"
+#include "trainer/model/adamw.h"
+#include "trainer/model/parameters.h"
+
+namespace rollcall {
+
+struct TrainState {
+  int64_t step = 0;  // Steps done.
+  double loss = 0;   // Of the last one.
+  DataPosition position;
+  AdamWPowers powers;
+
+  // What the run was told. A resumed one need not be told the same, but for
+  // the model.
+  GptConfig model;
+  AdamWConfig optimizer;
+  uint64_t seed = 0;
+  int64_t batch = 1;
+  float learning_rate = 0;
+  int64_t warmup = 0;
+  int64_t steps = 1;  // In all.
+  uint64_t data_fingerprint = 0;
+
+  // Where it was saved; nothing depends on it.
+  int64_t world_size = 1;
+  std::string backend;  // As Backend::name().
+
+  static constexpr int kVersion = 1;
+  static constexpr size_t kTextBytesMost = 64 << 10;
+};
+
+std::string FormatTrainState(const TrainState& state);
+
+// FAILED_PRECONDITION: of a newer version, which is named. DATA_LOSS: it is
+// none, or damaged: the field, what was expected and what was found.
+absl::StatusOr<TrainState> ParseTrainState(absl::string_view text);
+
+// FAILED_PRECONDITION names the first field in which `found` is another model
+// than `expected`.
+absl::Status SameModel(const GptConfig& expected, const GptConfig& found);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TRAINER_CHECKPOINT_TRAIN_STATE_H_

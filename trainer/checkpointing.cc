@@ -1,0 +1,116 @@
+#include "trainer/checkpointing.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/server/clock.h"
+
+namespace rollcall {
+namespace {
+
+// Another process, a rank 0 before this one, may be saving: its end has no
+// event here.
+constexpr absl::Duration kBetweenTries = absl::Milliseconds(100);
+
+void Say(const std::string& text) {
+  std::fprintf(stderr, "rollcall-train: %s\n", text.c_str());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Checkpointing>> Checkpointing::Open(
+    const TrainOptions& options) {
+  absl::StatusOr<std::unique_ptr<CheckpointStore>> store =
+      CheckpointStore::Open(options.checkpoints, options.keep_last);
+  if (!store.ok()) return store.status();
+  return std::unique_ptr<Checkpointing>(
+      new Checkpointing(options, *std::move(store)));
+}
+
+Checkpointing::Checkpointing(const TrainOptions& options,
+                             std::unique_ptr<CheckpointStore> store)
+    : options_(options), store_(std::move(store)), saver_(*store_) {}
+
+absl::StatusOr<std::optional<StoredState>> Checkpointing::Newest(
+    const GptConfig& model) {
+  std::vector<std::string> skipped;
+  absl::StatusOr<std::optional<FoundCheckpoint>> found =
+      store_->Newest(model, &skipped);
+  for (const std::string& why : skipped) Say("skipped: " + why);
+  if (!found.ok()) return found.status();
+  if (!found->has_value()) return std::nullopt;
+  const TrainState& state = (*found)->state;
+  if (state.seed != options_.seed) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        (*found)->path, " was trained with --seed ", state.seed,
+        ", this run has --seed ", options_.seed,
+        ": give the same, or another folder as --checkpoints"));
+  }
+  StoredState stored;
+  stored.state = state;
+  stored.load = [found = **found](StateTensors* tensors) {
+    return LoadCheckpoint(found, tensors);
+  };
+  return stored;
+}
+
+absl::Status Checkpointing::Begin(TrainLoop& loop) {
+  const int64_t last = std::exchange(begun_, loop.steps_done());
+  const auto begun = saver_.Begin(loop.state(), [&](StateTensors& tensors) {
+    return loop.CopyOut(&tensors);
+  });
+  if (!begun.ok()) return begun.status();
+  if (begun->before.has_value()) (void)Tell(*begun->before, last);
+  return absl::OkStatus();
+}
+
+absl::Status Checkpointing::Tell(const CheckpointSaver::Outcome& outcome,
+                                 int64_t step) {
+  if (!outcome.ok()) {
+    Say(absl::StrCat("checkpoint not written: ", outcome.status().message()));
+    return outcome.status();
+  }
+  saved_ = std::max(saved_, step);
+  Say(absl::StrCat("checkpoint ", outcome->path, ", ", outcome->bytes,
+                   " bytes"));
+  for (const std::string& warning : outcome->warnings) Say(warning);
+  return absl::OkStatus();
+}
+
+absl::Duration Checkpointing::AfterStep(TrainLoop& loop) {
+  const absl::Time before = MonotonicNow();
+  if (auto ended = saver_.Ended()) (void)Tell(*ended, begun_);
+  const int64_t step = loop.steps_done();
+  if (step % options_.save_every != 0 || step == begun_) {
+    return absl::ZeroDuration();
+  }
+  if (absl::Status s = Begin(loop); !s.ok()) {
+    Say(absl::StrCat("checkpoint not written: ", s.message()));
+  }
+  return MonotonicNow() - before;
+}
+
+absl::Status Checkpointing::SaveNow(TrainLoop& loop, absl::Time deadline) {
+  const int64_t step = loop.steps_done();
+  absl::Status status = Finish();
+  while (saved_ != step) {
+    status = Begin(loop);
+    if (!status.ok()) return status;
+    status = Finish();
+    if (!absl::IsUnavailable(status)) return status;
+    if (MonotonicNow() + kBetweenTries >= deadline) return status;
+    absl::SleepFor(kBetweenTries);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkpointing::Finish() {
+  if (auto ended = saver_.Wait()) return Tell(*ended, begun_);
+  return absl::OkStatus();
+}
+
+}  // namespace rollcall

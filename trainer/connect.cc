@@ -1,0 +1,115 @@
+#include "trainer/connect.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/limits.h"
+#include "trainer/collective/gloo.h"
+#include "trainer/collective/single.h"
+#include "trainer/cuda/nccl_collective.h"
+
+namespace rollcall {
+
+std::string RankName(const v1::World& world, int which) {
+  for (const v1::Member& member : world.members()) {
+    const int first = member.first_rank();
+    if (which >= first && which < first + static_cast<int>(member.ranks())) {
+      return absl::StrCat("rank ", which, " on ", member.node());
+    }
+  }
+  return absl::StrCat("rank ", which);
+}
+
+namespace {
+
+// Not the collectives' timeout: a daemon may be away for a while, a slow node may
+// start late, and whatever ends the generation wakes who waits.
+Exchange ExchangeOf(Rank* rank) {
+  return [rank](const std::string& key, const std::string& value) {
+    return rank->Exchange(key, value, Limits().daemon_grace);
+  };
+}
+
+std::shared_ptr<Interruption> InterruptedBy(Rank* rank) {
+  auto interruption = std::make_shared<Interruption>();
+  rank->WhenOver([interruption] { interruption->Raise(); });
+  return interruption;
+}
+
+// One that waited for NCCL while another waits for Gloo would wait for ever.
+absl::Status AllOfOneKind(Rank* rank, const RankDevice& device) {
+  const std::string mine = device.is_gpu() ? "a GPU" : "the CPU";
+  const absl::StatusOr<std::vector<std::string>> all =
+      ExchangeOf(rank)("device", mine);
+  if (!all.ok()) return all.status();
+  for (size_t i = 0; i < all->size(); ++i) {
+    if ((*all)[i] == mine) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        RankName(rank->world().world(), static_cast<int>(rank->rank())),
+        " is on ", mine, ", and ",
+        RankName(rank->world().world(), static_cast<int>(i)), " on ",
+        (*all)[i], device.reason().empty() ? "" : "; here: ", device.reason(),
+        "; mend that, or give all --device cpu"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Collective>> OverGloo(
+    const TrainOptions& options, Rank* rank) {
+  GlooOptions gloo;
+  gloo.rank = rank->rank();
+  gloo.size = rank->world_size();
+  gloo.address = rank->member().address();
+  gloo.timeout = options.collective_timeout;
+  gloo.exchange = ExchangeOf(rank);
+  gloo.name = [world = rank->world().world()](int which) {
+    return RankName(world, which);
+  };
+  gloo.interruption = InterruptedBy(rank);
+  return ConnectGloo(std::move(gloo));
+}
+
+absl::StatusOr<std::unique_ptr<Collective>> OverNccl(
+    const TrainOptions& options, Rank* rank, RankDevice& device) {
+  if (device.nccl() == nullptr) {
+    const absl::StatusOr<NcclLibrary> missing = NcclLibrary::Open("");
+    return missing.ok() ? absl::FailedPreconditionError(
+                              "NCCL was not there when this rank began")
+                        : missing.status();
+  }
+  const v1::Seal& seal = rank->world().seal();
+  NcclOptions nccl;
+  nccl.rank = rank->rank();
+  nccl.size = rank->world_size();
+  nccl.ids.assign(seal.nccl_ids().begin(), seal.nccl_ids().end());
+  nccl.ids_version = seal.nccl_version();
+  nccl.exchange = ExchangeOf(rank);
+  nccl.timeout = options.collective_timeout;
+  nccl.name = [world = rank->world().world()](int which) {
+    return RankName(world, which);
+  };
+  nccl.interruption = InterruptedBy(rank);
+  nccl.streams = device.gpu();
+  nccl.log = device.nccl_log();
+  return ConnectNccl(*device.nccl(), std::move(nccl));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Collective>> Connect(const TrainOptions& options,
+                                                    Rank* rank,
+                                                    RankDevice& device) {
+  if (rank == nullptr || rank->world_size() == 1) {
+    return std::make_unique<SingleCollective>();
+  }
+  // Where all were told which, no round trip is spent on it.
+  if (options.device == DeviceKind::kAuto) {
+    if (absl::Status s = AllOfOneKind(rank, device); !s.ok()) return s;
+  }
+  return device.is_gpu() ? OverNccl(options, rank, device)
+                         : OverGloo(options, rank);
+}
+
+}  // namespace rollcall

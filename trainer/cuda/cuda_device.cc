@@ -1,0 +1,258 @@
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "trainer/cuda/blas.h"
+#include "trainer/cuda/cuda.h"
+#include "trainer/cuda/cuda_status.h"
+#include "trainer/cuda/library.h"
+
+namespace rollcall {
+namespace {
+
+constexpr int kComputeLeast = 8;  // Ampere: bf16 in its tensor cores.
+
+std::string Visible() {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return visible == nullptr
+             ? "CUDA_VISIBLE_DEVICES is not set"
+             : absl::StrCat("CUDA_VISIBLE_DEVICES is \"", visible, "\"");
+}
+
+// In words what the runtime only numbers: which piece is missing.
+absl::Status NoDevices(cudaError_t error) {
+  const absl::StatusOr<Library> driver = Library::Open({"libcuda.so.1"});
+  if (!driver.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "there is no NVIDIA driver: ", driver.status().message(),
+        "; install one (in a container: start it with its GPUs, docker run "
+        "--gpus all), or train with --device cpu"));
+  }
+  if (error == cudaErrorInsufficientDriver) {
+    int supported = 0;
+    cudaDriverGetVersion(&supported);
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "the NVIDIA driver is too old: expected one for CUDA %d.%d or newer, "
+        "found one for CUDA %d.%d; update it, or build with that CUDA",
+        CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, supported / 1000,
+        supported % 1000 / 10));
+  }
+  if (error == cudaErrorNoDevice) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the NVIDIA driver shows no GPU (", Visible(),
+        "); see what nvidia-smi lists, or train with --device cpu"));
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      CudaStatus(error, "cudaGetDeviceCount", "the number of GPUs").message(),
+      "; see what nvidia-smi says"));
+}
+
+absl::StatusOr<int> CountDevices() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) return NoDevices(error);
+  if (count == 0) return NoDevices(cudaErrorNoDevice);
+  return count;
+}
+
+class Gpu final : public CudaDevice {
+ public:
+  ~Gpu() override {
+    if (room_ != nullptr) cudaFree(room_);
+    for (cudaEvent_t event : {compute_mark_, communication_mark_}) {
+      if (event != nullptr) cudaEventDestroy(event);
+    }
+    for (cudaStream_t stream : {compute_, communication_}) {
+      if (stream != nullptr) cudaStreamDestroy(stream);
+    }
+  }
+
+  absl::Status Open(int device) {
+    device_ = device;
+    const auto check = [this](cudaError_t error, const char* call) {
+      status_.Update(CudaStatus(error, call, absl::StrCat("GPU ", device_)));
+    };
+    check(cudaSetDevice(device), "cudaSetDevice");
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, device),
+          "cudaGetDeviceProperties");
+    if (!status_.ok()) return status_;
+    name_ = properties.name;
+    memory_bytes_ = properties.totalGlobalMem;
+    if (properties.major < kComputeLeast) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "GPU %d, %s, is of compute capability %d.%d: expected %d.0 or newer, "
+          "for products in bf16; train with --device cpu",
+          device, name_, properties.major, properties.minor, kComputeLeast));
+    }
+    // The host sleeps while it waits for the device; where that is not to be
+    // had, it spins.
+    if (cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync) != cudaSuccess) {
+      cudaGetLastError();
+    }
+    int least = 0;
+    int most = 0;
+    check(cudaDeviceGetStreamPriorityRange(&least, &most),
+          "cudaDeviceGetStreamPriorityRange");
+    check(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking),
+          "cudaStreamCreateWithFlags");
+    // What goes to peers goes first: they wait for it.
+    check(cudaStreamCreateWithPriority(&communication_, cudaStreamNonBlocking,
+                                       most),
+          "cudaStreamCreateWithPriority");
+    for (cudaEvent_t* event : {&compute_mark_, &communication_mark_}) {
+      check(cudaEventCreateWithFlags(event, cudaEventDisableTiming),
+            "cudaEventCreateWithFlags");
+    }
+    return status_;
+  }
+
+  std::string description() const override {
+    return absl::StrFormat("GPU %d, %s, %.1f GiB", device_, name_,
+                           double(memory_bytes_) / (1 << 30));
+  }
+  size_t memory_bytes() const override { return memory_bytes_; }
+
+  absl::StatusOr<size_t> FreeBytes() override {
+    size_t free = 0;
+    size_t total = 0;
+    const absl::Status status = CudaStatus(
+        cudaMemGetInfo(&free, &total), "cudaMemGetInfo", "the memory there is");
+    if (!status.ok()) return status;
+    return free;
+  }
+  absl::StatusOr<void*> Allocate(size_t bytes,
+                                 absl::string_view purpose) override {
+    void* memory = nullptr;
+    const int error = cudaMalloc(&memory, bytes);
+    if (error == cudaSuccess) return memory;
+    cudaGetLastError();  // Not to be found by the next launch.
+    return CudaStatus(error, "cudaMalloc", purpose);
+  }
+  void Free(void* memory) override { cudaFree(memory); }
+
+  absl::Status Upload(void* device, const void* host, size_t bytes,
+                      absl::string_view purpose) override {
+    // From memory that is not pinned: staged before it returns.
+    return CudaStatus(
+        cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, compute_),
+        "cudaMemcpyAsync", purpose);
+  }
+  absl::Status Download(void* host, const void* device, size_t bytes,
+                        absl::string_view purpose) override {
+    absl::Status status = CudaStatus(
+        cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, compute_),
+        "cudaMemcpyAsync", purpose);
+    status.Update(Synchronize(purpose));
+    return status;
+  }
+  absl::Status Synchronize(absl::string_view purpose) override {
+    return CudaStatus(cudaStreamSynchronize(compute_), "cudaStreamSynchronize",
+                      purpose);
+  }
+  absl::StatusOr<std::unique_ptr<Products>> MakeProducts(
+      void* workspace) override {
+    return Blas::Create(compute_, workspace);
+  }
+
+  cuda::Stream compute() const override { return compute_; }
+  cuda::Stream communication() const override { return communication_; }
+
+  absl::Status CommunicationAfterCompute() override {
+    return Order(compute_, compute_mark_, communication_);
+  }
+  absl::Status ComputeAfterCommunication() override {
+    return Order(communication_, communication_mark_, compute_);
+  }
+  absl::StatusOr<bool> ComputeIsDone() override {
+    return IsDone(compute_mark_);
+  }
+  absl::StatusOr<bool> CommunicationIsDone() override {
+    return IsDone(communication_mark_);
+  }
+
+  bool IsOnDevice(const void* memory) const override {
+    cudaPointerAttributes attributes{};
+    return cudaPointerGetAttributes(&attributes, memory) == cudaSuccess &&
+           (attributes.type == cudaMemoryTypeDevice ||
+            attributes.type == cudaMemoryTypeManaged);
+  }
+
+  absl::StatusOr<char*> Room(size_t bytes) override {
+    if (bytes <= room_bytes_) return room_;
+    if (room_ != nullptr) cudaFree(room_);
+    room_ = nullptr;
+    room_bytes_ = 0;
+    const absl::Status status = CudaStatus(
+        cudaMalloc(reinterpret_cast<void**>(&room_), bytes), "cudaMalloc",
+        absl::StrCat(bytes, " bytes between host and peers"));
+    if (!status.ok()) return status;
+    room_bytes_ = bytes;
+    return room_;
+  }
+
+  absl::Status CopyIn(char* device, absl::Span<const char> host) override {
+    return Copy(device, host.data(), host.size(), cudaMemcpyHostToDevice);
+  }
+  absl::Status CopyOut(absl::Span<char> host, const char* device) override {
+    return Copy(host.data(), device, host.size(), cudaMemcpyDeviceToHost);
+  }
+
+ private:
+  static absl::Status Order(cudaStream_t before, cudaEvent_t mark,
+                            cudaStream_t after) {
+    absl::Status status = CudaStatus(cudaEventRecord(mark, before),
+                                     "cudaEventRecord", "order among streams");
+    status.Update(CudaStatus(cudaStreamWaitEvent(after, mark, 0),
+                             "cudaStreamWaitEvent", "order among streams"));
+    return status;
+  }
+  static absl::StatusOr<bool> IsDone(cudaEvent_t mark) {
+    const cudaError_t error = cudaEventQuery(mark);
+    if (error == cudaSuccess) return true;
+    if (error == cudaErrorNotReady) return false;
+    return CudaStatus(error, "cudaEventQuery", "what a stream had to do");
+  }
+  absl::Status Copy(void* to, const void* from, size_t bytes,
+                    cudaMemcpyKind kind) {
+    absl::Status status =
+        CudaStatus(cudaMemcpyAsync(to, from, bytes, kind, communication_),
+                   "cudaMemcpyAsync", "what ranks exchange");
+    status.Update(CudaStatus(cudaStreamSynchronize(communication_),
+                             "cudaStreamSynchronize", "what ranks exchange"));
+    return status;
+  }
+
+  int device_ = 0;
+  std::string name_;
+  size_t memory_bytes_ = 0;
+  cudaStream_t compute_ = nullptr, communication_ = nullptr;
+  cudaEvent_t compute_mark_ = nullptr, communication_mark_ = nullptr;
+  char* room_ = nullptr;
+  size_t room_bytes_ = 0;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::Status CudaAvailable() {
+  if (absl::StatusOr<int> count = CountDevices(); !count.ok()) {
+    return count.status();
+  }
+  return BlasLibrary::Open().status();
+}
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Choose(int local_rank) {
+  const absl::StatusOr<int> count = CountDevices();
+  if (!count.ok()) return count.status();
+  auto gpu = std::make_unique<Gpu>();
+  if (absl::Status s = gpu->Open(local_rank % *count); !s.ok()) return s;
+  if (absl::Status s = BlasLibrary::Open().status(); !s.ok()) return s;
+  return gpu;
+}
+
+}  // namespace rollcall

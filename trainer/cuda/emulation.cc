@@ -1,0 +1,181 @@
+#include "trainer/cuda/emulation.h"
+
+#include <ucontext.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace rollcall::cuda::emulation {
+namespace {
+
+constexpr size_t kStackBytes = 256 << 10;
+constexpr int kWarp = 32;
+
+// How many have come to a barrier, and how often all of them have.
+struct Barrier {
+  int expected = 0;
+  int here = 0;
+  uint64_t rounds = 0;
+};
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack{new char[kStackBytes]};
+  bool ended = false;
+  void* sanitizer = nullptr;
+};
+
+// The block that runs: its fibers, and who has come to which barrier.
+struct Block {
+  std::vector<Fiber> fibers;
+  Barrier all;
+  std::vector<Barrier> warps;
+  std::vector<unsigned char> warp_room;
+  ucontext_t outside;
+  void* outside_sanitizer = nullptr;
+  const void* outside_stack = nullptr;
+  size_t outside_stack_bytes = 0;
+  const std::function<void()>* body = nullptr;
+  uint64_t moves = 0;  // Barriers reached and fibers ended.
+};
+Block* running = nullptr;
+
+Fiber& Current() { return running->fibers[place.thread.x]; }
+
+// What a sanitizer must know of a change of stacks.
+void BeforeSwitch([[maybe_unused]] void** own, [[maybe_unused]] const void* to,
+                  [[maybe_unused]] size_t bytes,
+                  [[maybe_unused]] void* to_fiber) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(own, to, bytes);
+#endif
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber(to_fiber, 0);
+#endif
+}
+void AfterSwitch([[maybe_unused]] void* own, [[maybe_unused]] const void** from,
+                 [[maybe_unused]] size_t* bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(own, from, bytes);
+#endif
+}
+
+void Yield() {
+  Fiber& fiber = Current();
+  void* own = nullptr;
+  BeforeSwitch(&own, running->outside_stack, running->outside_stack_bytes,
+               running->outside_sanitizer);
+  swapcontext(&fiber.context, &running->outside);
+  AfterSwitch(own, nullptr, nullptr);
+}
+
+void Begin() {
+  AfterSwitch(nullptr, &running->outside_stack, &running->outside_stack_bytes);
+  (*running->body)();
+  Current().ended = true;
+  ++running->moves;
+  BeforeSwitch(nullptr, running->outside_stack, running->outside_stack_bytes,
+               running->outside_sanitizer);
+  setcontext(&running->outside);
+}
+
+void Await(Barrier& barrier) {
+  const uint64_t round = barrier.rounds;
+  ++running->moves;
+  if (++barrier.here == barrier.expected) {
+    barrier.here = 0;
+    ++barrier.rounds;
+  }
+  while (barrier.rounds == round) Yield();
+}
+
+void Resume(int thread) {
+  place.thread = dim3(thread, 0, 0);
+  Fiber& fiber = running->fibers[thread];
+  void* own = nullptr;
+  BeforeSwitch(&own, fiber.stack.get(), kStackBytes, fiber.sanitizer);
+  swapcontext(&running->outside, &fiber.context);
+  AfterSwitch(own, nullptr, nullptr);
+}
+
+void RunBlock(Block& block, int threads, size_t shared) {
+  // All ones are NaN, as float, double and bf16 alike.
+  std::vector<unsigned char> memory(shared + 32, 0xff);
+  const size_t skip = (32 - reinterpret_cast<uintptr_t>(memory.data()) % 32);
+  memory.resize(skip % 32 + shared, 0xff);
+  place.shared = memory.data() + skip % 32;
+  block.all = Barrier{threads};
+  block.warps.assign(threads / kWarp, Barrier{kWarp});
+  for (Fiber& fiber : block.fibers) {
+    fiber.ended = false;
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = kStackBytes;
+    fiber.context.uc_link = nullptr;
+    makecontext(&fiber.context, Begin, 0);
+  }
+  for (int living = threads; living > 0;) {
+    const uint64_t moves = block.moves;
+    living = 0;
+    for (int i = 0; i < threads; ++i) {
+      const int thread = downwards ? threads - 1 - i : i;
+      if (block.fibers[thread].ended) continue;
+      Resume(thread);
+      if (!block.fibers[thread].ended) ++living;
+    }
+    if (living > 0 && block.moves == moves) {
+      std::fprintf(stderr,
+                   "block %u %u %u: %d threads wait at a barrier that the "
+                   "others do not come to\n",
+                   place.block.x, place.block.y, place.block.z, living);
+      std::abort();
+    }
+  }
+}
+
+}  // namespace
+
+void AwaitBlock() { Await(running->all); }
+void AwaitWarp() { Await(running->warps[place.thread.x / kWarp]); }
+
+unsigned char* WarpRoom() {
+  return running->warp_room.data() + place.thread.x / kWarp * kWarp * 8;
+}
+
+void Run(dim3 blocks, int threads, size_t shared,
+         const std::function<void()>& body) {
+  Block block;
+  block.fibers.resize(threads);
+  block.warp_room.resize(threads * 8);
+  block.body = &body;
+#if defined(__SANITIZE_THREAD__)
+  block.outside_sanitizer = __tsan_get_current_fiber();
+  for (Fiber& f : block.fibers) f.sanitizer = __tsan_create_fiber(0);
+#endif
+  running = &block;
+  place.grid = blocks;
+  place.threads = dim3(threads);
+  for (unsigned z = 0; z < blocks.z; ++z) {
+    for (unsigned y = 0; y < blocks.y; ++y) {
+      for (unsigned x = 0; x < blocks.x; ++x) {
+        place.block = dim3(x, y, z);
+        RunBlock(block, threads, shared);
+      }
+    }
+  }
+  running = nullptr;
+#if defined(__SANITIZE_THREAD__)
+  for (Fiber& f : block.fibers) __tsan_destroy_fiber(f.sanitizer);
+#endif
+}
+
+}  // namespace rollcall::cuda::emulation

@@ -1,0 +1,63 @@
+#include "trainer/cuda/gpt_memory.h"
+
+#include <algorithm>
+
+#include "trainer/cuda/products.h"
+#include "trainer/cuda/token_places.h"
+
+namespace rollcall {
+namespace {
+
+// Larger chunks of logits make products of no better shape.
+constexpr int64_t kChunkBytes = 256 << 20;
+
+}  // namespace
+
+void GptState::Place(const GptLayout& layout, size_t pieces_count,
+                     Arena& arena) {
+  for (float** part : {&weights, &first, &second}) {
+    arena.Take(part, layout.size);
+  }
+  arena.Take(&gradients, layout.size + kExtras);
+  arena.Take(&copy, cuda::CopySize(layout));
+  arena.Take(&pieces, pieces_count);
+  arena.Take(&square_parts, cuda::kSquareParts);
+  arena.Take(&sum, 1);
+  arena.Take(&unread_extras, kExtras);
+  arena.Take(&workspace, kWorkspaceBytes);
+}
+
+void GptActivations::Place(const GptConfig& config, int64_t rows,
+                           Arena& arena) {
+  const int64_t narrow = rows * config.width;
+  const int64_t padded = cuda::PaddedVocabulary(config.vocabulary);
+  chunk = std::clamp<int64_t>(
+      kChunkBytes / (padded * int64_t{sizeof(cuda::Bf16)}), 1, rows);
+  arena.Take(&tokens, rows);
+  arena.Take(&targets, rows);
+  arena.Take(&order, rows);
+  arena.Take(&places, std::min<int64_t>(rows, config.vocabulary));
+  arena.Take(&embedded, narrow);
+  blocks.resize(config.layers);
+  for (Block& b : blocks) {
+    for (cuda::Bf16** v : {&b.norm1, &b.norm2, &b.mixed, &b.middle, &b.out}) {
+      arena.Take(v, narrow);
+    }
+    arena.Take(&b.qkv, 3 * narrow);
+    for (cuda::Bf16** v : {&b.up, &b.active}) arena.Take(v, 4 * narrow);
+    for (float** v : {&b.mean1, &b.deviation1, &b.mean2, &b.deviation2}) {
+      arena.Take(v, rows);
+    }
+    arena.Take(&b.logsum, rows * config.heads);
+  }
+  for (cuda::Bf16** v : {&norm, &dresidual, &dnarrow, &dmiddle}) {
+    arena.Take(v, narrow);
+  }
+  for (float** v : {&mean, &deviation, &losses}) arena.Take(v, rows);
+  arena.Take(&logits, chunk * padded);
+  arena.Take(&dwide, 4 * narrow);
+  arena.Take(&dots, rows * config.heads);
+  arena.Take(&parts, cuda::Parts(rows) * 4 * config.width);
+}
+
+}  // namespace rollcall

@@ -1,0 +1,265 @@
+#include "trainer/cuda/gpt_passes.h"
+
+#include <algorithm>
+
+#include "trainer/cuda/token_places.h"
+
+namespace rollcall {
+
+using cuda::Bf16;
+
+GptPasses::GptPasses(const GptConfig& config, const GptLayout& layout,
+                     const GptState& state, cuda::Stream stream,
+                     Products& products)
+    : config_(config),
+      layout_(layout),
+      state_(state),
+      stream_(stream),
+      products_(products),
+      copy_offsets_(cuda::CopyOffsets(layout)),
+      padded_(cuda::PaddedVocabulary(config.vocabulary)) {}
+
+const Bf16* GptPasses::C(size_t offset) const {
+  const auto tensor = std::lower_bound(
+      layout_.tensors.begin(), layout_.tensors.end(), offset,
+      [](const Tensor& t, size_t at) { return t.offset < at; });
+  return state_.copy + copy_offsets_[tensor - layout_.tensors.begin()];
+}
+
+void GptPasses::Do(int error, absl::string_view purpose) {
+  if (status_.ok()) status_ = KernelStatus(error, purpose);
+}
+
+void GptPasses::Multiply(const Product& product) {
+  if (status_.ok()) status_ = products_.Multiply(product);
+}
+
+// --- Forward -----------------------------------------------------------------
+
+// out = in * weight + bias (+ residual); or GELU of that, what it was given
+// being kept.
+void GptPasses::Linear(Bf16* out, const Bf16* in, size_t weight, size_t bias,
+                       int64_t rows, int64_t from, int64_t to,
+                       const Bf16* residual, Bf16* before_gelu) {
+  Product p;
+  p.m = rows;
+  p.n = to;
+  p.k = from;
+  p.a = in;
+  p.a_apart = from;
+  p.b = C(weight);
+  p.b_apart = to;
+  p.out = out;
+  p.out_apart = to;
+  p.add = residual;
+  p.bias = C(bias);
+  p.before = before_gelu;
+  p.epilogue = before_gelu == nullptr ? Epilogue::kBias : Epilogue::kBiasGelu;
+  Multiply(p);
+}
+
+void GptPasses::Forward(const GptActivations& a, int64_t rows) {
+  Do(cuda::EmbedForward(stream_, a.embedded, a.tokens, W(layout_.token_table),
+                        W(layout_.position_table), rows, config_.context,
+                        config_.width),
+     "the embedding");
+  const Bf16* x = a.embedded;
+  for (int i = 0; i < config_.layers; ++i) {
+    ForwardBlock(a, layout_.blocks[i], x, a.blocks[i], rows);
+    x = a.blocks[i].out;
+  }
+  Do(cuda::LayerNormForward(stream_, a.norm, a.mean, a.deviation, x,
+                            W(layout_.norm_gain), W(layout_.norm_bias), rows,
+                            config_.width),
+     "a layer norm");
+}
+
+void GptPasses::ForwardBlock(const GptActivations&, const BlockLayout& at,
+                             const Bf16* in, const GptActivations::Block& b,
+                             int64_t rows) {
+  const int64_t c = config_.width;
+  Do(cuda::LayerNormForward(stream_, b.norm1, b.mean1, b.deviation1, in,
+                            W(at.norm1_gain), W(at.norm1_bias), rows, c),
+     "a layer norm");
+  Linear(b.qkv, b.norm1, at.qkv_weight, at.qkv_bias, rows, c, 3 * c, nullptr,
+         nullptr);
+  Do(cuda::AttentionForward(stream_, b.mixed, b.logsum, b.qkv,
+                            rows / config_.context, config_.context, c,
+                            config_.heads),
+     "attention");
+  Linear(b.middle, b.mixed, at.merge_weight, at.merge_bias, rows, c, c, in,
+         nullptr);
+  Do(cuda::LayerNormForward(stream_, b.norm2, b.mean2, b.deviation2, b.middle,
+                            W(at.norm2_gain), W(at.norm2_bias), rows, c),
+     "a layer norm");
+  Linear(b.active, b.norm2, at.up_weight, at.up_bias, rows, c, 4 * c, nullptr,
+         b.up);
+  Linear(b.out, b.active, at.down_weight, at.down_bias, rows, 4 * c, c,
+         b.middle, nullptr);
+}
+
+// Those of rows first, ... and their losses; they become gradients.
+void GptPasses::Logits(const GptActivations& a, int64_t first, int64_t rows,
+                       float scale) {
+  Product p;
+  p.m = rows;
+  p.n = padded_;
+  p.k = config_.width;
+  p.a = a.norm + first * config_.width;
+  p.a_apart = config_.width;
+  p.b = C(layout_.token_table);
+  p.b_apart = config_.width;
+  p.transpose_b = true;
+  p.out = a.logits;
+  p.out_apart = padded_;
+  Multiply(p);
+  Do(cuda::CrossEntropy(stream_, a.logits, a.losses + first, a.targets + first,
+                        scale, rows, config_.vocabulary, padded_),
+     "the loss");
+}
+
+absl::Status GptPasses::Loss(const GptActivations& a, int64_t rows) {
+  Forward(a, rows);
+  for (int64_t first = 0; first < rows; first += a.chunk) {
+    Logits(a, first, std::min(a.chunk, rows - first), 0);
+  }
+  Do(cuda::SumLosses(stream_, state_.sum, state_.unread_extras, a.losses, rows,
+                     0, 0),
+     "the loss");
+  return status_;
+}
+
+// --- Backward ----------------------------------------------------------------
+
+// The output matrix is the token table: this is the first part of its gradient,
+// from all chunks one after the other.
+void GptPasses::LogitsBackward(const GptActivations& a, int64_t first,
+                               int64_t rows) {
+  const int64_t c = config_.width;
+  Product dnorm;
+  dnorm.m = rows;
+  dnorm.n = c;
+  dnorm.k = padded_;
+  dnorm.a = a.logits;
+  dnorm.a_apart = padded_;
+  dnorm.b = C(layout_.token_table);
+  dnorm.b_apart = c;
+  dnorm.out = a.dnarrow + first * c;
+  dnorm.out_apart = c;
+  Multiply(dnorm);
+  Product dtable;
+  dtable.m = config_.vocabulary;
+  dtable.n = c;
+  dtable.k = rows;
+  dtable.a = a.logits;
+  dtable.a_apart = padded_;
+  dtable.transpose_a = true;
+  dtable.b = a.norm + first * c;
+  dtable.b_apart = c;
+  dtable.floats = true;
+  dtable.out = G(layout_.token_table);
+  dtable.out_apart = c;
+  if (first > 0) dtable.add = dtable.out;
+  Multiply(dtable);
+}
+
+// din = dout * weight^T, through GELU where `before_gelu` says what it was
+// given; and the gradients of weight and bias.
+void GptPasses::LinearBackward(const GptActivations& a, Bf16* din,
+                               const Bf16* dout, const Bf16* in, size_t weight,
+                               size_t bias, int64_t rows, int64_t from,
+                               int64_t to, Bf16* before_gelu) {
+  Product d;
+  d.m = rows;
+  d.n = from;
+  d.k = to;
+  d.a = dout;
+  d.a_apart = to;
+  d.b = C(weight);
+  d.b_apart = to;
+  d.transpose_b = true;
+  d.out = din;
+  d.out_apart = from;
+  d.before = before_gelu;
+  d.epilogue =
+      before_gelu == nullptr ? Epilogue::kNone : Epilogue::kGeluBackward;
+  Multiply(d);
+  Product dweight;
+  dweight.m = from;
+  dweight.n = to;
+  dweight.k = rows;
+  dweight.a = in;
+  dweight.a_apart = from;
+  dweight.transpose_a = true;
+  dweight.b = dout;
+  dweight.b_apart = to;
+  dweight.floats = true;
+  dweight.out = G(weight);
+  dweight.out_apart = to;
+  Multiply(dweight);
+  Do(cuda::BiasBackward(stream_, G(bias), a.parts, dout, rows, to),
+     "a bias's gradient");
+}
+
+// a.dresidual holds the gradient of the block's output and becomes that of its
+// input.
+void GptPasses::BackwardBlock(const GptActivations& a, const BlockLayout& at,
+                              const Bf16* in, const GptActivations::Block& b,
+                              int64_t rows) {
+  const int64_t c = config_.width;
+  LinearBackward(a, a.dwide, a.dresidual, b.active, at.down_weight,
+                 at.down_bias, rows, 4 * c, c, b.up);
+  LinearBackward(a, a.dnarrow, a.dwide, b.norm2, at.up_weight, at.up_bias, rows,
+                 c, 4 * c, nullptr);
+  Do(cuda::LayerNormBackward(stream_, a.dresidual, G(at.norm2_gain),
+                             G(at.norm2_bias), a.parts, a.dnarrow, b.middle,
+                             W(at.norm2_gain), b.mean2, b.deviation2, rows, c),
+     "a layer norm's gradient");
+  LinearBackward(a, a.dmiddle, a.dresidual, b.mixed, at.merge_weight,
+                 at.merge_bias, rows, c, c, nullptr);
+  Do(cuda::AttentionBackward(stream_, a.dwide, a.dots, a.dmiddle, b.mixed,
+                             b.qkv, b.logsum, rows / config_.context,
+                             config_.context, c, config_.heads),
+     "attention's gradient");
+  LinearBackward(a, a.dnarrow, a.dwide, b.norm1, at.qkv_weight, at.qkv_bias,
+                 rows, c, 3 * c, nullptr);
+  Do(cuda::LayerNormBackward(stream_, a.dresidual, G(at.norm1_gain),
+                             G(at.norm1_bias), a.parts, a.dnarrow, in,
+                             W(at.norm1_gain), b.mean1, b.deviation1, rows, c),
+     "a layer norm's gradient");
+}
+
+absl::Status GptPasses::LossAndGradients(const GptActivations& a,
+                                         const Step& step) {
+  const int64_t rows = step.rows;
+  const int64_t c = config_.width;
+  Forward(a, rows);
+  for (int64_t first = 0; first < rows; first += a.chunk) {
+    const int64_t chunk = std::min(a.chunk, rows - first);
+    Logits(a, first, chunk, step.scale);
+    LogitsBackward(a, first, chunk);
+  }
+  Do(cuda::SumLosses(stream_, state_.sum, G(layout_.size), a.losses, rows,
+                     step.scale, step.stop ? 1.0f : 0.0f),
+     "the loss");
+  Do(cuda::Zero(stream_, a.dresidual, rows * c * sizeof(Bf16)),
+     "the residual's gradient");
+  Do(cuda::LayerNormBackward(stream_, a.dresidual, G(layout_.norm_gain),
+                             G(layout_.norm_bias), a.parts, a.dnarrow,
+                             a.blocks.back().out, W(layout_.norm_gain), a.mean,
+                             a.deviation, rows, c),
+     "a layer norm's gradient");
+  for (int i = config_.layers - 1; i >= 0; --i) {
+    const Bf16* in = i > 0 ? a.blocks[i - 1].out : a.embedded;
+    BackwardBlock(a, layout_.blocks[i], in, a.blocks[i], rows);
+    if (status_.ok()) status_ = step.block_done(i);
+    if (!status_.ok()) return status_;
+  }
+  Do(cuda::EmbedBackward(stream_, G(layout_.token_table),
+                         G(layout_.position_table), a.places, step.words,
+                         a.order, a.dresidual, rows, config_.context, c),
+     "the embedding's gradient");
+  return status_;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,369 @@
+#include "trainer/cuda/nccl_collective.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/server/clock.h"
+#include "daemon/server/mutex.h"
+#include "trainer/cuda/nccl_ids.h"
+
+namespace rollcall {
+namespace {
+
+// How long it sleeps between two looks: twice as long each time.
+constexpr absl::Duration kPauseLeast = absl::Microseconds(20);
+constexpr absl::Duration kPauseMost = absl::Milliseconds(1);
+
+// A sleep that an interruption ends. Shared with whoever raises it.
+class Nap {
+ public:
+  void Take(absl::Duration time) {
+    MutexLock lock(mutex_);
+    if (!over_) over_changed_.WaitFor(mutex_, time);
+  }
+  void End() {
+    MutexLock lock(mutex_);
+    over_ = true;
+    over_changed_.NotifyAll();
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar over_changed_;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+class NcclCollective final : public Collective {
+ public:
+  NcclCollective(const NcclLibrary& library, NcclOptions options)
+      : library_(library),
+        options_(std::move(options)),
+        streams_(*options_.streams) {
+    if (options_.interruption != nullptr) {
+      options_.interruption->Wakes([nap = nap_] { nap->End(); });
+    }
+  }
+  ~NcclCollective() override { Abort(); }
+
+  absl::Status Begin(std::vector<nccl::UniqueId> ids) {
+    if (ids.size() > 1 && library_.init_scalable == nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          library_.name, " is NCCL ", library_.version, ": a world of ",
+          options_.size, " ranks needs 2.23 or newer"));
+    }
+    if (options_.log != nullptr) options_.log->Forget();
+    nccl::Config config;
+    const int code =
+        ids.size() > 1 ? library_.init_scalable(
+                             &communicator_, options_.size, options_.rank,
+                             static_cast<int>(ids.size()), ids.data(), &config)
+                       : library_.init(&communicator_, options_.size, ids[0],
+                                       options_.rank, &config);
+    return Settle(code, "the beginning");
+  }
+
+  int rank() const override { return options_.rank; }
+  int size() const override { return options_.size; }
+
+  absl::Status AllReduce(absl::Span<float> values,
+                         Reduction reduction) override {
+    const int nccl_reduction =
+        reduction == Reduction::kSum ? nccl::kSum : nccl::kMax;
+    Pieces pieces{{}, Bytes(values)};
+    return Whole("an all-reduce", pieces, [&](const char*, char* at) {
+      return library_.all_reduce(at, at, values.size(), nccl::kFloat,
+                                 nccl_reduction, communicator_,
+                                 streams_.communication());
+    });
+  }
+
+  absl::Status BeginSum(absl::Span<float> values) override {
+    if (!failed_.ok()) return failed_;
+    ++entered_;
+    if (!streams_.IsOnDevice(values.data())) {
+      // Rare, and small: as any other collective, and as much in order.
+      --entered_;
+      return AllReduce(values, Reduction::kSum);
+    }
+    absl::Status status = streams_.CommunicationAfterCompute();
+    if (!status.ok()) return Fail(status);
+    const int code = library_.all_reduce(
+        values.data(), values.data(), values.size(), nccl::kFloat, nccl::kSum,
+        communicator_, streams_.communication());
+    return Settle(code, "a sum");
+  }
+
+  absl::Status Wait() override {
+    if (!failed_.ok()) return failed_;
+    if (entered_ == left_) return absl::OkStatus();
+    absl::Status status = streams_.ComputeAfterCommunication();
+    if (!status.ok()) return Fail(status);
+    status = AwaitDevice("the sums of a step");
+    if (status.ok()) left_ = entered_.load();
+    return status;
+  }
+
+  absl::Status Broadcast(absl::Span<char> bytes, int root) override {
+    Pieces pieces{{}, bytes};
+    return Whole("a broadcast", pieces, [&](const char*, char* at) {
+      return library_.broadcast(at, at, bytes.size(), nccl::kChar, root,
+                                communicator_, streams_.communication());
+    });
+  }
+
+  absl::Status AllGather(absl::Span<const char> mine,
+                         absl::Span<char> all) override {
+    Pieces pieces{mine, all};
+    return Whole("an all-gather", pieces, [&](const char* from, char* to) {
+      return library_.all_gather(from, to, mine.size(), nccl::kChar,
+                                 communicator_, streams_.communication());
+    });
+  }
+
+  absl::Status ReduceScatter(absl::Span<float> all,
+                             absl::Span<float> mine) override {
+    Pieces pieces{Bytes(all), Bytes(mine)};
+    return Whole("a reduce-scatter", pieces, [&](const char* from, char* to) {
+      return library_.reduce_scatter(from, to, mine.size(), nccl::kFloat,
+                                     nccl::kSum, communicator_,
+                                     streams_.communication());
+    });
+  }
+
+  absl::Status SendReceive(absl::Span<const char> out,
+                           absl::Span<char> in) override {
+    return Pass(out, next(), in, before());
+  }
+  absl::Status SendReceiveBack(absl::Span<const char> out,
+                               absl::Span<char> in) override {
+    return Pass(out, before(), in, next());
+  }
+
+  std::string transport() const override {
+    return options_.log == nullptr ? "NCCL" : options_.log->Transport();
+  }
+
+  CollectiveSeen seen() const override {
+    CollectiveSeen seen;
+    seen.left = left_.load();
+    seen.entered = std::max(entered_.load(), seen.left);
+    return seen;
+  }
+
+  absl::Status Finish() override {
+    if (absl::Status s = Wait(); !s.ok()) return s;
+    absl::Status status = Settle(library_.finalize(communicator_), "the end");
+    if (!status.ok()) return status;
+    library_.destroy(std::exchange(communicator_, nullptr));
+    failed_ = absl::FailedPreconditionError("the collective has finished");
+    return absl::OkStatus();
+  }
+
+ private:
+  // What a collective reads and what it leaves; the first is empty where they
+  // are the same.
+  struct Pieces {
+    absl::Span<const char> from;
+    absl::Span<char> to;
+  };
+
+  static absl::Span<char> Bytes(absl::Span<float> values) {
+    return {reinterpret_cast<char*>(values.data()),
+            values.size() * sizeof(float)};
+  }
+
+  int next() const { return (options_.rank + 1) % options_.size; }
+  int before() const {
+    return (options_.rank + options_.size - 1) % options_.size;
+  }
+
+  absl::Status Pass(absl::Span<const char> out, int to_rank,
+                    absl::Span<char> in, int from_rank) {
+    Pieces pieces{out, in};
+    return Whole("a send and receive", pieces, [&](const char* from, char* to) {
+      int code = library_.group_start();
+      if (code != nccl::kSuccess) return code;
+      code = library_.send(from, out.size(), nccl::kChar, to_rank,
+                           communicator_, streams_.communication());
+      const int received =
+          library_.receive(to, in.size(), nccl::kChar, from_rank, communicator_,
+                           streams_.communication());
+      const int ended = library_.group_end();
+      for (const int each : {code, received}) {
+        if (each != nccl::kSuccess && each != nccl::kInProgress) return each;
+      }
+      return ended;
+    });
+  }
+
+  // One collective from its beginning to its end, after all that was begun;
+  // `start` puts it into the stream and returns NCCL's code.
+  template <typename Start>
+  absl::Status Whole(const char* what, const Pieces& pieces,
+                     const Start& start) {
+    if (absl::Status s = Wait(); !s.ok()) return s;
+    ++entered_;
+    const void* const known =
+        pieces.to.empty() ? pieces.from.data() : pieces.to.data();
+    const bool host = !streams_.IsOnDevice(known);
+    absl::Status status =
+        host ? ThroughRoom(what, pieces, start)
+             : OnDevice(what, pieces.from.data(), pieces.to.data(), start);
+    if (status.ok()) left_ = entered_.load();
+    return status;
+  }
+
+  template <typename Start>
+  absl::Status OnDevice(const char* what, const char* from, char* to,
+                        const Start& start) {
+    absl::Status status = streams_.CommunicationAfterCompute();
+    if (!status.ok()) return Fail(status);
+    if (status = Settle(start(from, to), what); !status.ok()) return status;
+    status = streams_.ComputeAfterCommunication();
+    if (!status.ok()) return Fail(status);
+    return AwaitDevice(what);
+  }
+
+  template <typename Start>
+  absl::Status ThroughRoom(const char* what, const Pieces& pieces,
+                           const Start& start) {
+    // The second one begins where any type of NCCL's may.
+    constexpr size_t kAlign = 256;
+    const size_t skip = (pieces.from.size() + kAlign - 1) / kAlign * kAlign;
+    const absl::StatusOr<char*> room = streams_.Room(skip + pieces.to.size());
+    if (!room.ok()) return Fail(room.status());
+    char* const to = *room + skip;
+    // In place where there is one piece: then that is what is read.
+    absl::Status status = pieces.from.empty()
+                              ? streams_.CopyIn(to, pieces.to)
+                              : streams_.CopyIn(*room, pieces.from);
+    if (!status.ok()) return Fail(status);
+    status = OnDevice(what, *room, to, start);
+    if (!status.ok()) return status;
+    status = streams_.CopyOut(pieces.to, to);
+    return status.ok() ? status : Fail(status);
+  }
+
+  // Until NCCL has taken in what it was told: at the beginning, at the end, and
+  // at the first use of a connection it does that beside the caller.
+  absl::Status Settle(int code, const char* what) {
+    if (code != nccl::kSuccess && code != nccl::kInProgress) {
+      return Refused(code, what);
+    }
+    Watch watch(options_.timeout);
+    for (;;) {
+      int state = nccl::kSuccess;
+      code = library_.async_error(communicator_, &state);
+      if (code != nccl::kSuccess) return Refused(code, what);
+      if (state == nccl::kSuccess) return absl::OkStatus();
+      if (state != nccl::kInProgress) return Refused(state, what);
+      if (absl::Status s = Patience(watch, what); !s.ok()) return s;
+    }
+  }
+
+  // Until the device has done all that is in the stream for peers. The time
+  // counts from when it has come to that itself.
+  absl::Status AwaitDevice(const char* what) {
+    Watch watch(options_.timeout);
+    bool own_done = false;
+    for (;;) {
+      const absl::StatusOr<bool> done = streams_.CommunicationIsDone();
+      if (!done.ok()) return Fail(done.status());
+      if (*done) return absl::OkStatus();
+      int state = nccl::kSuccess;
+      const int code = library_.async_error(communicator_, &state);
+      if (code != nccl::kSuccess) return Refused(code, what);
+      if (state != nccl::kSuccess && state != nccl::kInProgress) {
+        return Refused(state, what);
+      }
+      if (!own_done) {
+        const absl::StatusOr<bool> own = streams_.ComputeIsDone();
+        if (!own.ok()) return Fail(own.status());
+        own_done = *own;
+        watch.deadline = MonotonicNow() + options_.timeout;
+      }
+      if (absl::Status s = Patience(watch, what); !s.ok()) return s;
+    }
+  }
+
+  struct Watch {
+    explicit Watch(absl::Duration timeout)
+        : deadline(MonotonicNow() + timeout) {}
+    absl::Time deadline;
+    absl::Duration pause = kPauseLeast;
+  };
+
+  // Sleeps a little; or says why there is nothing more to wait for.
+  absl::Status Patience(Watch& watch, const char* what) {
+    if (options_.interruption != nullptr && options_.interruption->raised()) {
+      return Fail(absl::AbortedError(
+          absl::StrCat(what, ": interrupted, the world is over")));
+    }
+    if (MonotonicNow() >= watch.deadline) {
+      return Fail(absl::DeadlineExceededError(absl::StrCat(
+          "NCCL: ", what, " of ", options_.size,
+          " ranks: ", absl::FormatDuration(options_.timeout),
+          " without an end; NCCL does not say which rank stays silent")));
+    }
+    nap_->Take(watch.pause);
+    watch.pause = std::min(2 * watch.pause, kPauseMost);
+    return absl::OkStatus();
+  }
+
+  // NCCL's word for it. A peer that is gone it seldom names; its last error
+  // does where it knows.
+  absl::Status Refused(int code, const char* what) {
+    if (options_.interruption != nullptr && options_.interruption->raised()) {
+      return Fail(absl::AbortedError(
+          absl::StrCat(what, ": interrupted, the world is over")));
+    }
+    const char* last = library_.last_error(communicator_);
+    return Fail(absl::UnavailableError(absl::StrCat(
+        "NCCL: ", what, " of ", options_.size,
+        " ranks: ", library_.error_string(code), " (", code, ")",
+        last == nullptr || *last == '\0' ? "" : ": ",
+        last == nullptr ? "" : last,
+        code == nccl::kRemoteError ? "; a peer has failed first" : "")));
+  }
+
+  // The communicator is of no more use: what the device still does for it ends.
+  absl::Status Fail(absl::Status why) {
+    failed_ = why;
+    Abort();
+    return why;
+  }
+
+  void Abort() {
+    if (communicator_ == nullptr) return;
+    library_.abort(std::exchange(communicator_, nullptr));
+  }
+
+  const NcclLibrary library_;
+  const NcclOptions options_;
+  Streams& streams_;
+  const std::shared_ptr<Nap> nap_ = std::make_shared<Nap>();
+  NcclLibrary::Communicator communicator_ = nullptr;
+  absl::Status failed_;
+  std::atomic<uint64_t> entered_{0}, left_{0};
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Collective>> ConnectNccl(
+    const NcclLibrary& library, NcclOptions options) {
+  if (options.name == nullptr) {
+    options.name = [](int rank) { return absl::StrCat("rank ", rank); };
+  }
+  absl::StatusOr<std::vector<nccl::UniqueId>> ids =
+      AgreeOnNcclIds(library, options);
+  if (!ids.ok()) return ids.status();
+  auto collective =
+      std::make_unique<NcclCollective>(library, std::move(options));
+  absl::Status status = collective->Begin(*std::move(ids));
+  if (!status.ok()) return status;
+  return collective;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,84 @@
+// NcclLibrary: what is used of NCCL, declared here, so that its header is not
+// needed to build; opened at run time.
+#ifndef ROLLCALL_TRAINER_CUDA_NCCL_LIBRARY_H_
+#define ROLLCALL_TRAINER_CUDA_NCCL_LIBRARY_H_
+
+#include <climits>
+#include <cstddef>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "trainer/cuda/kernels.h"
+
+namespace rollcall {
+
+namespace nccl {
+
+struct Communicator;
+
+struct UniqueId {
+  char bytes[128];
+};
+
+// Results, types and reductions by their numbers in nccl.h.
+inline constexpr int kSuccess = 0;
+inline constexpr int kRemoteError = 6;
+inline constexpr int kInProgress = 7;
+inline constexpr int kChar = 0;
+inline constexpr int kFloat = 7;
+inline constexpr int kSum = 0;
+inline constexpr int kMax = 2;
+
+// As much of ncclConfig_t as NCCL 2.14 had; the library takes `size` bytes of
+// it and its own defaults for the rest.
+struct Config {
+  size_t size = sizeof(Config);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21400;
+  int blocking = 0;
+};
+
+}  // namespace nccl
+
+struct NcclLibrary {
+  // The first that is there: `path` if not empty, then where an agent would
+  // look for it. FAILED_PRECONDITION: it is not there, or too old.
+  static absl::StatusOr<NcclLibrary> Open(const std::string& path);
+
+  using Communicator = nccl::Communicator*;
+
+  std::string name;
+  int version = 0;  // 22809 is 2.28.9.
+
+  int (*get_version)(int*) = nullptr;
+  int (*get_unique_id)(nccl::UniqueId*) = nullptr;
+  const char* (*error_string)(int) = nullptr;
+  const char* (*last_error)(Communicator) = nullptr;
+  int (*init)(Communicator*, int ranks, nccl::UniqueId, int rank,
+              nccl::Config*) = nullptr;
+  // Null before 2.23: then one id is all it takes.
+  int (*init_scalable)(Communicator*, int ranks, int rank, int ids,
+                       nccl::UniqueId*, nccl::Config*) = nullptr;
+  int (*async_error)(Communicator, int*) = nullptr;
+  int (*finalize)(Communicator) = nullptr;
+  int (*destroy)(Communicator) = nullptr;
+  int (*abort)(Communicator) = nullptr;
+  int (*group_start)() = nullptr;
+  int (*group_end)() = nullptr;
+  int (*all_reduce)(const void*, void*, size_t, int type, int reduction,
+                    Communicator, cuda::Stream) = nullptr;
+  int (*broadcast)(const void*, void*, size_t, int type, int root, Communicator,
+                   cuda::Stream) = nullptr;
+  int (*all_gather)(const void*, void*, size_t, int type, Communicator,
+                    cuda::Stream) = nullptr;
+  int (*reduce_scatter)(const void*, void*, size_t, int type, int reduction,
+                        Communicator, cuda::Stream) = nullptr;
+  int (*send)(const void*, size_t, int type, int peer, Communicator,
+              cuda::Stream) = nullptr;
+  int (*receive)(void*, size_t, int type, int peer, Communicator,
+                 cuda::Stream) = nullptr;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TRAINER_CUDA_NCCL_LIBRARY_H_

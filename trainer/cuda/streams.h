@@ -1,0 +1,48 @@
+// Streams: what a collective needs of a GPU: two queues of work (one for the
+// model, one for what goes to peers), the order between them, and copies.
+//
+// It says nothing of what the work is. The CUDA device implements it; a test
+// has one of its own.
+//
+// Thread rule: one thread.
+#ifndef ROLLCALL_TRAINER_CUDA_STREAMS_H_
+#define ROLLCALL_TRAINER_CUDA_STREAMS_H_
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "trainer/cuda/kernels.h"
+
+namespace rollcall {
+
+class Streams {
+ public:
+  virtual ~Streams() = default;
+
+  virtual cuda::Stream compute() const = 0;
+  virtual cuda::Stream communication() const = 0;
+
+  // What is in `compute` now comes before what `communication` gets from now
+  // on; and the other way round. The host does not wait.
+  virtual absl::Status CommunicationAfterCompute() = 0;
+  virtual absl::Status ComputeAfterCommunication() = 0;
+
+  // Whether what `compute` had at the last CommunicationAfterCompute is done,
+  // and what `communication` had at the last ComputeAfterCommunication. Errors
+  // of that work.
+  virtual absl::StatusOr<bool> ComputeIsDone() = 0;
+  virtual absl::StatusOr<bool> CommunicationIsDone() = 0;
+
+  virtual bool IsOnDevice(const void* memory) const = 0;
+  // The device's, at least so large, until the next call. RESOURCE_EXHAUSTED.
+  virtual absl::StatusOr<char*> Room(size_t bytes) = 0;
+  // In `communication`, waited for.
+  virtual absl::Status CopyIn(char* device, absl::Span<const char> host) = 0;
+  virtual absl::Status CopyOut(absl::Span<char> host, const char* device) = 0;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TRAINER_CUDA_STREAMS_H_

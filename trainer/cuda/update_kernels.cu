@@ -1,0 +1,166 @@
+// The loss, and the update; and what is said of errors.
+#include <cmath>
+
+#include "trainer/cuda/kernel_language.h"
+
+namespace rollcall::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr size_t kFoldBytes = kThreads / kWarp * sizeof(double);
+
+// A block takes a row: once for its largest logit and the sum of exponentials,
+// each thread of its share and then all of the block, once for the gradient.
+__global__ void CrossEntropyKernel(Bf16* logits, float* losses,
+                                   const uint16_t* targets, float scale,
+                                   int64_t vocabulary, int64_t padded) {
+  float* room = reinterpret_cast<float*>(SharedMemory());
+  Bf16* row = logits + blockIdx.x * padded;
+  const int target = targets[blockIdx.x];
+  // Read before any thread writes: there is a barrier in between.
+  const float chosen = ToFloat(row[target]);
+  float most = -INFINITY;
+  float sum = 0;
+  for (int64_t c = threadIdx.x * kPack; c < vocabulary; c += kThreads * kPack) {
+    const Packed pack = LoadPack(row + c);
+    for (int i = 0; i < kPack && c + i < vocabulary; ++i) {
+      const float x = ToFloat(pack.at[i]);
+      if (x > most) {
+        sum = sum * expf(most - x) + 1;
+        most = x;
+      } else {
+        sum += expf(x - most);
+      }
+    }
+  }
+  const float all_most = BlockFold(most, room, Most());
+  // A thread without a share has -inf and 0; NaN stays NaN.
+  const float share = most == -INFINITY ? sum : sum * expf(most - all_most);
+  const float all = BlockFold(share, room, Sum());
+  if (threadIdx.x == 0) losses[blockIdx.x] = logf(all) + all_most - chosen;
+  if (scale == 0) return;
+  const float factor = scale / all;
+  for (int64_t c = threadIdx.x * kPack; c < padded; c += kThreads * kPack) {
+    Packed pack = LoadPack(row + c);
+    for (int i = 0; i < kPack; ++i) {
+      float d = 0;
+      if (c + i < vocabulary) {
+        d = expf(ToFloat(pack.at[i]) - all_most) * factor;
+        if (c + i == target) d -= scale;
+      }
+      pack.at[i] = ToBf16(d);
+    }
+    StorePack(row + c, pack);
+  }
+}
+
+__global__ void SumLossesKernel(double* sum, float* extras, const float* losses,
+                                int64_t rows, double scale, float stops) {
+  double mine = 0;
+  for (int64_t i = threadIdx.x; i < rows; i += kThreads) mine += losses[i];
+  const double all =
+      BlockFold(mine, reinterpret_cast<double*>(SharedMemory()), Sum());
+  if (threadIdx.x != 0) return;
+  *sum = all;
+  extras[0] = static_cast<float>(all * scale);
+  extras[1] = stops;
+}
+
+__global__ void SquarePartsKernel(double* parts, const float* values,
+                                  int64_t count) {
+  double mine = 0;
+  const int64_t step = int64_t{gridDim.x} * kThreads;
+  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
+       i += step) {
+    mine += double(values[i]) * values[i];
+  }
+  const double all =
+      BlockFold(mine, reinterpret_cast<double*>(SharedMemory()), Sum());
+  if (threadIdx.x == 0) parts[blockIdx.x] = all;
+}
+
+__global__ void AddSquaresKernel(double* sum, const double* parts, int count) {
+  double mine = 0;
+  for (int i = threadIdx.x; i < count; i += kThreads) mine += parts[i];
+  const double all =
+      BlockFold(mine, reinterpret_cast<double*>(SharedMemory()), Sum());
+  if (threadIdx.x == 0) *sum = all;
+}
+
+// As AdamW::Step of adamw.cc has it.
+__global__ void AdamWKernel(float* weights, Bf16* copy, float* first,
+                            float* second, const float* gradients,
+                            const Piece* pieces, AdamWNumbers n) {
+  const Piece piece = pieces[blockIdx.x];
+  const float keep = piece.decays != 0 ? n.keep : 1.0f;
+  for (uint32_t j = threadIdx.x; j < piece.count; j += kThreads) {
+    const uint64_t i = piece.begin + j;
+    const float g = gradients[i] * n.shrink;
+    const float m = n.beta1 * first[i] + (1 - n.beta1) * g;
+    const float v = n.beta2 * second[i] + (1 - n.beta2) * g * g;
+    first[i] = m;
+    second[i] = v;
+    const float step = m * n.bias1 / (sqrtf(v * n.bias2) + n.epsilon);
+    const float weight = weights[i] * keep - n.learning_rate * step;
+    weights[i] = weight;
+    copy[piece.copy + j] = ToBf16(weight);
+  }
+}
+
+__global__ void CopyWeightsKernel(Bf16* copy, const float* weights,
+                                  const Piece* pieces) {
+  const Piece piece = pieces[blockIdx.x];
+  for (uint32_t j = threadIdx.x; j < piece.count; j += kThreads) {
+    copy[piece.copy + j] = ToBf16(weights[piece.begin + j]);
+  }
+}
+
+}  // namespace
+
+const char* ErrorText(int error) { return TextOf(error); }
+
+int Zero(Stream stream, void* memory, size_t bytes) {
+  return SetZero(stream, memory, bytes);
+}
+
+int CrossEntropy(Stream stream, Bf16* logits, float* losses,
+                 const uint16_t* targets, float scale, int64_t rows,
+                 int64_t vocabulary, int64_t padded) {
+  return Launch(stream, dim3(Blocks(rows, 1)), kThreads, kFoldBytes,
+                CrossEntropyKernel, logits, losses, targets, scale, vocabulary,
+                padded);
+}
+
+int SumLosses(Stream stream, double* sum, float* extras, const float* losses,
+              int64_t rows, double scale, float stops) {
+  return Launch(stream, dim3(1), kThreads, kFoldBytes, SumLossesKernel, sum,
+                extras, losses, rows, scale, stops);
+}
+
+int SumSquares(Stream stream, double* sum, double* parts, const float* values,
+               int64_t count) {
+  // By the count alone: the order of the sum is the same on every device.
+  constexpr int64_t kEach = 8 * kThreads;
+  const unsigned wanted = Blocks(count, kEach);
+  const unsigned blocks = wanted < kSquareParts ? wanted : kSquareParts;
+  const int error = Launch(stream, dim3(blocks), kThreads, kFoldBytes,
+                           SquarePartsKernel, parts, values, count);
+  if (error != 0) return error;
+  return Launch(stream, dim3(1), kThreads, kFoldBytes, AddSquaresKernel, sum,
+                static_cast<const double*>(parts), static_cast<int>(blocks));
+}
+
+int AdamWStep(Stream stream, float* weights, Bf16* copy, float* first,
+              float* second, const float* gradients, const Piece* pieces,
+              int64_t count, const AdamWNumbers& numbers) {
+  return Launch(stream, dim3(Blocks(count, 1)), kThreads, 0, AdamWKernel,
+                weights, copy, first, second, gradients, pieces, numbers);
+}
+
+int CopyWeights(Stream stream, Bf16* copy, const float* weights,
+                const Piece* pieces, int64_t count) {
+  return Launch(stream, dim3(Blocks(count, 1)), kThreads, 0, CopyWeightsKernel,
+                copy, weights, pieces);
+}
+
+}  // namespace rollcall::cuda

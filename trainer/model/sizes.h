@@ -1,0 +1,28 @@
+// The sizes of GPT-2 by their names: gpt2-nano, which a CPU trains in a minute,
+// and those that were published.
+//
+// Pure.
+#ifndef ROLLCALL_TRAINER_MODEL_SIZES_H_
+#define ROLLCALL_TRAINER_MODEL_SIZES_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "trainer/model/parameters.h"
+
+namespace rollcall {
+
+inline constexpr int kByteVocabulary = 256;
+inline constexpr int kGpt2Vocabulary = 50257;  // Tokens of GPT-2's BPE.
+
+// "gpt2-nano, gpt2, gpt2-medium or gpt2-large".
+std::string SizeNames();
+
+// A configuration that is valid. INVALID_ARGUMENT: no size has this name, or
+// the vocabulary is neither of the two above; never to be retried.
+absl::StatusOr<GptConfig> ConfigOf(absl::string_view name, int vocabulary);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TRAINER_MODEL_SIZES_H_

@@ -1,0 +1,59 @@
+// RankDevice: where a rank's model lives, the CPU or a GPU, and what goes with
+// that: the backend that trains there, the collective that takes its memory, and
+// memory for the network's check.
+//
+// Thread rule: main's thread, which must choose before it starts others.
+#ifndef ROLLCALL_TRAINER_RANK_DEVICE_H_
+#define ROLLCALL_TRAINER_RANK_DEVICE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/rank/rank.h"
+#include "trainer/check/memory.h"
+#include "trainer/collective/collective.h"
+#include "trainer/cuda/cuda.h"
+#include "trainer/cuda/nccl_library.h"
+#include "trainer/cuda/nccl_log.h"
+#include "trainer/model/backend.h"
+#include "trainer/options.h"
+
+namespace rollcall {
+
+class RankDevice {
+ public:
+  // kAuto: a GPU where there is one and NCCL, else the CPU. kCuda:
+  // FAILED_PRECONDITION: what is missing, and how to get it. `rank` is null
+  // where there is no agent.
+  static absl::StatusOr<std::unique_ptr<RankDevice>> Choose(DeviceKind kind,
+                                                            const Rank* rank);
+
+  bool is_gpu() const { return gpu_ != nullptr; }
+  // For a person: "the CPU", "GPU 0, NVIDIA H100 80GB HBM3, 79.6 GiB".
+  std::string description() const;
+  // Why the CPU was taken though a GPU might have been; empty: it was not.
+  const std::string& reason() const { return reason_; }
+
+  // This object must outlive what these return.
+  absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
+      const GptConfig& config, const AdamWConfig& optimizer);
+  std::unique_ptr<CheckMemory> MakeCheckMemory();
+
+  // Null on the CPU.
+  CudaDevice* gpu() { return gpu_.get(); }
+  const NcclLibrary* nccl() const { return nccl_.get(); }
+  NcclLog* nccl_log() { return log_.get(); }
+
+ private:
+  RankDevice() = default;
+
+  std::unique_ptr<CudaDevice> gpu_;
+  std::unique_ptr<NcclLibrary> nccl_;
+  std::unique_ptr<NcclLog> log_;
+  std::string reason_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TRAINER_RANK_DEVICE_H_

@@ -1,0 +1,266 @@
+#include "trainer/training.h"
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "daemon/server/clock.h"
+#include "trainer/checkpointing.h"
+#include "trainer/connect.h"
+#include "trainer/leave_signals.h"
+#include "trainer/model/openblas.h"
+#include "trainer/progress_report.h"
+#include "trainer/rank_device.h"
+#include "trainer/train_loop.h"
+#include "trainer/world_end.h"
+
+namespace rollcall {
+namespace {
+
+using ULL = unsigned long long;
+
+ReportOptions ReportOf(const TrainOptions& options, int which) {
+  ReportOptions report;
+  report.style = options.log_json ? ReportStyle::kJson : StyleFor(stdout);
+  report.every = options.log_every;
+  report.silent = which != 0 && !options.all_ranks_log;
+  return report;
+}
+
+std::optional<TrainSource> SourceOf(const Rank* rank) {
+  if (rank == nullptr || !rank->world().seal().has_state_source()) return {};
+  const v1::StateSource& source = rank->world().seal().state_source();
+  return TrainSource{static_cast<int>(source.rank()),
+                     static_cast<int64_t>(source.step())};
+}
+
+absl::Status StillWanted(const Rank* rank) {
+  if (rank == nullptr) return absl::OkStatus();
+  if (rank->aborted()) return absl::AbortedError("the world has ended");
+  if (rank->lost()) {
+    return absl::UnavailableError("the agent of this node is gone");
+  }
+  return absl::OkStatus();
+}
+
+// While it lives, an agent that asks where this rank is hears how far its
+// collectives are.
+class Located {
+ public:
+  Located(Rank* rank, const Collective& collective) : rank_(rank) {
+    if (rank_ == nullptr) return;
+    rank_->WhenAsked([&collective] {
+      const CollectiveSeen seen = collective.seen();
+      return RankCollectives{seen.entered, seen.left};
+    });
+  }
+  ~Located() {
+    if (rank_ != nullptr) rank_->WhenAsked(nullptr);
+  }
+  Located(const Located&) = delete;
+  Located& operator=(const Located&) = delete;
+
+ private:
+  Rank* const rank_;
+};
+
+class Training {
+ public:
+  Training(const TrainOptions& options, Rank* rank)
+      : options_(options), rank_(rank) {}
+
+  absl::StatusOr<int> Run();
+
+ private:
+  absl::Status Prepare();
+  absl::Status TrainInWorld();
+  absl::Status Enter(Collective& collective);
+  absl::Status RunSteps(Collective& collective);
+  absl::Status StopAtBoundary();
+  absl::Status GoOnToNextWorld();
+  bool noticed();
+  bool Saves() const;
+  Progress Known(const Collective& collective) const;
+
+  const TrainOptions& options_;
+  Rank* const rank_;
+  // Until there is one they end this process; from then on they take its node
+  // along, or end a run without an agent at its next step.
+  std::optional<LeaveSignals> signals_;
+  std::unique_ptr<RankDevice> device_;
+  std::unique_ptr<TrainLoop> loop_;
+  std::unique_ptr<Checkpointing> checkpointing_;
+  bool told_ = false;  // The agent was, of a signal.
+  bool stopped_ = false;
+  absl::Duration held_up_;  // In this world, by checkpoints.
+};
+
+absl::StatusOr<int> Training::Run() {
+  if (absl::Status s = Prepare(); !s.ok()) return s;
+  for (;;) {
+    const absl::Status status = TrainInWorld();
+    if (status.ok()) return stopped_ ? kExitAskedToStop : 0;
+    if (rank_ == nullptr || !MayBeItsEnd(status, *rank_) ||
+        !rank_->AwaitAbort(options_.collective_timeout).ok()) {
+      return status;
+    }
+    if (absl::Status next = GoOnToNextWorld(); !next.ok()) return next;
+  }
+}
+
+absl::Status Training::Prepare() {
+  signals_.emplace();
+  absl::StatusOr<std::unique_ptr<RankDevice>> device =
+      RankDevice::Choose(options_.device, rank_);
+  if (!device.ok()) return device.status();
+  device_ = *std::move(device);
+  absl::StatusOr<std::unique_ptr<TrainLoop>> loop = TrainLoop::Create(
+      options_, [this](const GptConfig& model, const AdamWConfig& optimizer) {
+        return device_->MakeBackend(model, optimizer);
+      });
+  if (!loop.ok()) return loop.status();
+  loop_ = *std::move(loop);
+  if (options_.checkpoints.empty()) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<Checkpointing>> checkpointing =
+      Checkpointing::Open(options_);
+  if (!checkpointing.ok()) return checkpointing.status();
+  checkpointing_ = *std::move(checkpointing);
+  return absl::OkStatus();
+}
+
+absl::Status Training::TrainInWorld() {
+  if (rank_ != nullptr) ShareCores(rank_->ranks_here());
+  absl::StatusOr<std::unique_ptr<Collective>> collective =
+      Connect(options_, rank_, *device_);
+  if (!collective.ok()) return collective.status();
+  const Located located(rank_, **collective);
+  if (absl::Status s = Enter(**collective); !s.ok()) return s;
+  if (absl::Status s = RunSteps(**collective); !s.ok()) return s;
+  return (*collective)->Finish();
+}
+
+absl::Status Training::Enter(Collective& collective) {
+  const std::optional<TrainSource> source = SourceOf(rank_);
+  std::optional<StoredState> stored;
+  if (!source.has_value() && checkpointing_ != nullptr) {
+    absl::StatusOr<std::optional<StoredState>> newest =
+        checkpointing_->Newest(loop_->backend().config());
+    if (!newest.ok()) return newest.status();
+    stored = *std::move(newest);
+  }
+  const absl::Status status = loop_->Enter(collective, source, stored);
+  if (!status.ok() || collective.rank() != 0) return status;
+  std::fprintf(stderr,
+               "rollcall-train: %zu parameters on %s, %llu samples of %d "
+               "tokens, %d a step over %d ranks, after step %lld\n",
+               loop_->parameters(), device_->description().c_str(),
+               static_cast<ULL>(loop_->samples()), options_.model.context,
+               options_.batch, collective.size(),
+               static_cast<long long>(loop_->steps_done()));
+  return status;
+}
+
+absl::Status Training::RunSteps(Collective& collective) {
+  ProgressReport report(ReportOf(options_, collective.rank()), stdout);
+  report.BeginWorld(Known(collective), loop_->steps_done(), options_.batch,
+                    options_.model.context);
+  const absl::Time begun = MonotonicNow();
+  held_up_ = absl::ZeroDuration();
+  while (loop_->steps_done() < options_.steps) {
+    if (absl::Status s = StillWanted(rank_); !s.ok()) return s;
+    absl::StatusOr<StepResult> result = loop_->Step(noticed());
+    if (!result.ok()) return result.status();
+    const Progress& progress = report.Tell(*result);
+    if (rank_ != nullptr) {
+      rank_->Progress(result->step, result->loss, progress.tokens_per_second);
+    }
+    if (Saves()) held_up_ += checkpointing_->AfterStep(*loop_);
+    if (result->boundary && result->step < options_.steps) {
+      return StopAtBoundary();
+    }
+  }
+  if (!Saves()) return absl::OkStatus();
+  const absl::Duration took = MonotonicNow() - begun;
+  std::fprintf(stderr,
+               "rollcall-train: checkpoints held up its steps for %.3f s of "
+               "%.1f s (%.2f%%)\n",
+               absl::ToDoubleSeconds(held_up_), absl::ToDoubleSeconds(took),
+               100 * absl::FDivDuration(held_up_, took));
+  // The last step, if it was none of those that are due.
+  return checkpointing_->SaveNow(*loop_, absl::InfiniteFuture());
+}
+
+// Whether this rank was asked to come to a boundary.
+bool Training::noticed() {
+  if (rank_ == nullptr) return signals_->asked();
+  const bool noticed = rank_->noticed();
+  if (signals_->asked() && !std::exchange(told_, true) && !noticed) {
+    rank_->AskToLeave();
+  }
+  return noticed;
+}
+
+bool Training::Saves() const {
+  if (checkpointing_ == nullptr) return false;
+  if (rank_ == nullptr) return true;
+  return options_.saved_by == SavedBy::kEveryNode ? rank_->local_rank() == 0
+                                                  : rank_->rank() == 0;
+}
+
+// All ranks have stopped after this step.
+absl::Status Training::StopAtBoundary() {
+  absl::Time deadline = absl::InfiniteFuture();
+  if (rank_ != nullptr) {
+    // Known by the others' word, perhaps, before the agent's own.
+    if (absl::Status s = rank_->AwaitNotice(); !s.ok()) return s;
+    const std::optional<v1::RankNotice> notice = rank_->notice();
+    // Everybody stays but for the newcomer: nothing is at stake.
+    if (notice.has_value() && notice->kind() == v1::NOTICE_KIND_GROW) {
+      return StandAtBoundary(*rank_, loop_->steps_done());
+    }
+    if (notice.has_value() && notice->has_deadline()) {
+      deadline = MonotonicNow() + absl::Seconds(notice->deadline().seconds());
+    }
+  }
+  if (Saves()) {
+    // It was told, and is no reason to stay.
+    (void)checkpointing_->SaveNow(*loop_, deadline);
+  }
+  std::fprintf(stderr, "rollcall-train: stopped after step %lld\n",
+               static_cast<long long>(loop_->steps_done()));
+  if (rank_ != nullptr) return StandAtBoundary(*rank_, loop_->steps_done());
+  stopped_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status Training::GoOnToNextWorld() {
+  std::fprintf(stderr,
+               "rollcall-train: generation %llu has ended after step %lld: "
+               "%s\n",
+               static_cast<ULL>(rank_->generation()),
+               static_cast<long long>(loop_->steps_done()),
+               rank_->abort().value_or(v1::RankAbort()).reason().c_str());
+  signals_->Release();
+  rank_->Stopped(loop_->steps_done(), loop_->whole());
+  if (absl::Status next = rank_->NextWorld(); !next.ok()) return next;
+  signals_->Take();
+  told_ = false;
+  return absl::OkStatus();
+}
+
+Progress Training::Known(const Collective& collective) const {
+  Progress known;
+  known.steps = options_.steps;
+  known.world_size = collective.size();
+  known.generation = rank_ == nullptr ? 0 : rank_->generation();
+  return known;
+}
+
+}  // namespace
+
+absl::StatusOr<int> Train(const TrainOptions& options, Rank* rank) {
+  return Training(options, rank).Run();
+}
+
+}  // namespace rollcall
