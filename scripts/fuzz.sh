@@ -10,7 +10,7 @@
 # Without targets: all of them.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
-all=(agent flags hosts job join restore secrets texts)
+all=(agent checkpoint flags hosts job join restore secrets texts)
 corpus=tests/fuzz/corpus
 bin=build/fuzz/bin
 
@@ -80,12 +80,12 @@ fi
 
 failed=0
 stat_of() { sed -n "s/^stat::$1: *//p" "$work/$target.log" | tail -1; }
-printf '%-9s %8s %12s %8s %9s %7s %s\n' \
+printf '%-10s %8s %12s %8s %9s %7s %s\n' \
   target seconds executions exec/s coverage corpus result
 for target in "${targets[@]}"; do
   result=clean
   [ "$(cat "$work/$target.status")" = 0 ] || result=FOUND failed=1
-  printf '%-9s %8s %12s %8s %9s %7s %s\n' "$target" "$seconds" \
+  printf '%-10s %8s %12s %8s %9s %7s %s\n' "$target" "$seconds" \
     "$(stat_of number_of_executed_units)" "$(stat_of average_exec_per_sec)" \
     "$(grep -aoE 'cov: [0-9]+' "$work/$target.log" | tail -1 | cut -c6-)" \
     "$(find "$corpus/$target" -type f | wc -l)" "$result"

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/unit/checkpoint_fixture.h"
+#include "trainer/checkpoint/checkpoint_names.h"
 
 namespace rollcall {
 namespace {
@@ -96,44 +97,34 @@ class Faulty {
   int made_ = 0;
 };
 
-class CheckpointFaults : public CheckpointFixture {
+struct Scenario {
+  const char* name;
+  // What lies there before: these steps, and what becomes of the last one.
+  std::vector<int64_t> before;
+  void (*spoil)(const std::string& last);
+  // And then this one is saved.
+  int64_t step;
+};
+
+void EmptyConfig(const std::string& last) {
+  std::ofstream(last + "/config.json", std::ios::trunc);
+}
+
+void LeaveUnfinished(const std::string& last) {
+  std::filesystem::rename(last, last + ".partial");
+}
+
+const Scenario kScenarios[] = {
+    {"TheFirstOne", {}, nullptr, 100},
+    {"OneMoreThanIsKept", {100, 200}, nullptr, 300},
+    {"TheSameStepAnew", {100}, nullptr, 100},
+    {"OverADamagedOne", {100, 200}, EmptyConfig, 200},
+    {"BesideAnUnfinishedOne", {100, 200}, LeaveUnfinished, 200},
+};
+
+class CheckpointFaults : public CheckpointFixture,
+                         public testing::WithParamInterface<Scenario> {
  protected:
-  struct Scenario {
-    const char* name;
-    // What lies there before, and the step that is saved then.
-    std::function<void(CheckpointFaults&)> before;
-    int64_t step;
-  };
-
-  static std::vector<Scenario> Scenarios() {
-    return {
-        {"the first one", [](CheckpointFaults&) {}, 100},
-        {"one more than is kept",
-         [](CheckpointFaults& t) {
-           t.SaveQuietly(100);
-           t.SaveQuietly(200);
-         },
-         300},
-        {"the same step anew", [](CheckpointFaults& t) { t.SaveQuietly(100); },
-         100},
-        {"over a damaged one",
-         [](CheckpointFaults& t) {
-           t.SaveQuietly(100);
-           t.SaveQuietly(200);
-           t.Write("run/step-00000200/config.json", "");
-         },
-         200},
-        {"beside one that was left unfinished",
-         [](CheckpointFaults& t) {
-           t.SaveQuietly(100);
-           t.SaveQuietly(200);
-           std::filesystem::rename(t.Path("run/step-00000200"),
-                                   t.Path("run/step-00000200.partial"));
-         },
-         200},
-    };
-  }
-
   void SaveQuietly(int64_t step) {
     Faulty none(Fault::kNone, 0);
     auto store = Open(2, none.Calls());
@@ -142,10 +133,13 @@ class CheckpointFaults : public CheckpointFixture {
   }
 
   // The folder as it is before the save.
-  void Begin(const Scenario& scenario) {
+  void Begin() {
     std::filesystem::remove_all(Path("run"));
     Open(2);
-    scenario.before(*this);
+    for (const int64_t step : GetParam().before) SaveQuietly(step);
+    if (GetParam().spoil == nullptr) return;
+    GetParam().spoil(
+        Path("run/" + FormatCheckpointName(GetParam().before.back())));
   }
 
   int64_t Newest() {
@@ -153,93 +147,102 @@ class CheckpointFaults : public CheckpointFixture {
     Names skipped;
     return NewestStep(*store, &skipped);
   }
-};
 
-TEST_F(CheckpointFaults, KilledAtEveryCallInTurn) {
-  for (const Scenario& scenario : Scenarios()) {
-    Begin(scenario);
-    const int64_t old = Newest();
-    int killed = 0;
-    for (const Fault fault :
-         {Fault::kKillBefore, Fault::kKillAfter, Fault::kKillHalfWay}) {
-      for (int which = 1;; ++which) {
-        SCOPED_TRACE(absl::StrCat(scenario.name, ", fault ",
-                                  static_cast<int>(fault), " at call ", which));
-        Begin(scenario);
-        const pid_t child = fork();
-        ASSERT_GE(child, 0);
-        if (child == 0) {
-          Faulty faulty(fault, which);
-          auto store = Open(2, faulty.Calls());
-          faulty.Arm();
-          _exit(Save(*store, scenario.step).ok() ? 0 : 1);
-        }
-        int status = 0;
-        ASSERT_EQ(waitpid(child, &status, 0), child);
-        if (WIFEXITED(status)) {
-          ASSERT_EQ(WEXITSTATUS(status), 0);
-          break;  // No more calls than that.
-        }
-        ASSERT_EQ(WTERMSIG(status), SIGKILL);
-        ++killed;
-        const int64_t found = Newest();
-        EXPECT_TRUE(found == old || found == scenario.step) << found;
-        // And it goes on from there; what was left is swept.
-        SaveQuietly(scenario.step);
-        EXPECT_EQ(Newest(), scenario.step);
-        SaveQuietly(1000);
-        EXPECT_EQ(Newest(), 1000);
-        for (const std::string& name : Entries()) {
-          EXPECT_EQ(name.find(".partial"), std::string::npos) << name;
-          EXPECT_EQ(name.find(".replaced"), std::string::npos) << name;
-        }
-        ASSERT_FALSE(HasFailure());
-      }
-    }
-    EXPECT_GT(killed, 3 * 15) << scenario.name;
+  // Of the store's folder, without what is unfinished, which is of no use.
+  Names Finished() const {
+    Names names = Entries();
+    std::erase_if(names, [](const std::string& name) {
+      return name.find(".partial") != std::string::npos;
+    });
+    return names;
   }
-}
 
-TEST_F(CheckpointFaults, FailedAtEveryCallInTurn) {
-  for (const Scenario& scenario : Scenarios()) {
-    int refused = 0;
-    for (int which = 1;; ++which) {
-      SCOPED_TRACE(absl::StrCat(scenario.name, ", call ", which));
-      Begin(scenario);
-      const int64_t old = Newest();
-      Names before = Entries();
-      Faulty faulty(Fault::kFail, which);
+  // A process that saves and meets with `fault`; true: it was killed.
+  bool KilledAt(Fault fault, int which) {
+    const pid_t child = fork();
+    if (child == 0) {
+      Faulty faulty(fault, which);
       auto store = Open(2, faulty.Calls());
       faulty.Arm();
-      auto saved =
-          store->Save(StateOf(scenario.step), TensorsOf(scenario.step));
-      if (faulty.made() < which) break;
-      if (saved.ok()) {
-        // Too late to matter.
-        EXPECT_EQ(Newest(), scenario.step);
-        EXPECT_EQ(saved->warnings.size(), 1u);
-      } else {
-        ++refused;
-        EXPECT_EQ(Newest(), old);
-        ExpectSays(saved.status().message(),
-                   {absl::StrCat("step ", scenario.step), Path("run"),
-                    "Input/output error"});
-        // But for what was unfinished and damaged, which is of no use.
-        std::erase_if(before, [](const std::string& name) {
-          return name.find(".partial") != std::string::npos;
-        });
-        Names after = Entries();
-        std::erase_if(after, [](const std::string& name) {
-          return name.find(".partial") != std::string::npos;
-        });
-        EXPECT_EQ(after, before);
-      }
+      _exit(Save(*store, GetParam().step).ok() ? 0 : 1);
+    }
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    if (WIFSIGNALED(status)) {
+      EXPECT_EQ(WTERMSIG(status), SIGKILL);
+      return true;
+    }
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    return false;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Each, CheckpointFaults, testing::ValuesIn(kScenarios),
+                         [](const auto& info) {
+                           return std::string(info.param.name);
+                         });
+
+TEST_P(CheckpointFaults, KilledAtEveryCallInTurn) {
+  const int64_t step = GetParam().step;
+  Begin();
+  const int64_t old = Newest();
+  int killed = 0;
+  for (const Fault fault :
+       {Fault::kKillBefore, Fault::kKillAfter, Fault::kKillHalfWay}) {
+    for (int which = 1;; ++which) {
+      SCOPED_TRACE(
+          absl::StrCat("fault ", static_cast<int>(fault), " at call ", which));
+      Begin();
+      const bool was_killed = KilledAt(fault, which);
+      ASSERT_FALSE(HasFailure());
+      if (!was_killed) break;  // No more calls than that.
+      ++killed;
+      const int64_t found = Newest();
+      EXPECT_TRUE(found == old || found == step) << found;
+      // And it goes on from there; what was left is swept.
+      SaveQuietly(step);
+      EXPECT_EQ(Newest(), step);
       SaveQuietly(1000);
       EXPECT_EQ(Newest(), 1000);
+      EXPECT_EQ(Entries(), Finished());
+      for (const std::string& name : Entries()) {
+        EXPECT_EQ(name.find(".replaced"), std::string::npos) << name;
+      }
       ASSERT_FALSE(HasFailure());
     }
-    EXPECT_GT(refused, 15) << scenario.name;
   }
+  EXPECT_GT(killed, 3 * 15);
+}
+
+TEST_P(CheckpointFaults, FailedAtEveryCallInTurn) {
+  const int64_t step = GetParam().step;
+  int refused = 0;
+  for (int which = 1;; ++which) {
+    SCOPED_TRACE(absl::StrCat("call ", which));
+    Begin();
+    const int64_t old = Newest();
+    const Names before = Finished();
+    Faulty faulty(Fault::kFail, which);
+    auto store = Open(2, faulty.Calls());
+    faulty.Arm();
+    auto saved = store->Save(StateOf(step), TensorsOf(step));
+    if (faulty.made() < which) break;
+    if (saved.ok()) {
+      // Too late to matter.
+      EXPECT_EQ(Newest(), step);
+      EXPECT_EQ(saved->warnings.size(), 1u);
+    } else {
+      ++refused;
+      EXPECT_EQ(Newest(), old);
+      ExpectSays(saved.status().message(), {absl::StrCat("step ", step),
+                                            Path("run"), "Input/output error"});
+      EXPECT_EQ(Finished(), before);
+    }
+    SaveQuietly(1000);
+    EXPECT_EQ(Newest(), 1000);
+    ASSERT_FALSE(HasFailure());
+  }
+  EXPECT_GT(refused, 15);
 }
 
 // Into a mount namespace of its own, where this user is root.
@@ -252,7 +255,9 @@ bool EnterOwnMounts() {
   return mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
 }
 
-TEST_F(CheckpointFaults, AFullDisk) {
+class FullDisk : public CheckpointFixture {};
+
+TEST_F(FullDisk, IsTold) {
   std::filesystem::create_directory(Path("run"));
   const pid_t child = fork();
   ASSERT_GE(child, 0);
