@@ -2,12 +2,15 @@
 import filecmp
 import glob
 import json
+import math
 import os
 import re
 import signal
 
 import harness
+import safetensors_file
 from harness import E2E, Lab, command_line, descendants
+from with_torch import PYTHON, WithTorch
 
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
 TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
@@ -16,7 +19,28 @@ SMALL = ["--layers", "2", "--heads", "2", "--width", "32", "--context", "32",
          "--batch", "12", "--warmup", "5"]
 
 
-class Checkpoints(E2E):
+def gpt2_shapes(config):
+    """Of each tensor of Hugging Face's GPT2Model, by its config.json."""
+    width = config["n_embd"]
+
+    def linear(name, inputs, outputs):
+        return {f"{name}.weight": [inputs, outputs], f"{name}.bias": [outputs]}
+
+    def norm(name):
+        return {f"{name}.weight": [width], f"{name}.bias": [width]}
+    shapes = {"wte.weight": [config["vocab_size"], width],
+              "wpe.weight": [config["n_positions"], width], **norm("ln_f")}
+    for layer in range(config["n_layer"]):
+        at = f"h.{layer}"
+        shapes |= {**norm(f"{at}.ln_1"), **norm(f"{at}.ln_2"),
+                   **linear(f"{at}.attn.c_attn", width, 3 * width),
+                   **linear(f"{at}.attn.c_proj", width, width),
+                   **linear(f"{at}.mlp.c_fc", width, 4 * width),
+                   **linear(f"{at}.mlp.c_proj", 4 * width, width)}
+    return shapes
+
+
+class Saving(E2E):
     def setUp(self):
         super().setUp()
         self.folder = self.stage.path("checkpoints")
@@ -51,6 +75,9 @@ class Checkpoints(E2E):
         return {p for p in descendants(agent.pid)
                 if command_line(p)[:1] == [TRAIN]}
 
+
+
+class Checkpoints(Saving):
     # --- The same to the bit -------------------------------------------------
 
     def test_interrupted_and_resumed_is_the_same_to_the_bit(self):
@@ -103,6 +130,31 @@ class Checkpoints(E2E):
         run = self.alone(50, "--save-every", "10", "--keep-last", "2")
         self.assert_code(run, 0)
         self.assertEqual(self.saved(), ["step-00000040", "step-00000050"])
+
+    # --- As others read it ---------------------------------------------------
+
+    def test_tensor_files_are_as_published(self):
+        self.assert_code(self.alone(5), 0)
+        step = os.path.join(self.folder, "step-00000005")
+        with open(os.path.join(step, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        expect = gpt2_shapes(config)
+        self.assertEqual(len(expect), 4 + 12 * 2)
+        weights = safetensors_file.read(os.path.join(step,
+                                                     "model.safetensors"))
+        self.assertEqual({name: shape for name, (shape, _) in weights.items()},
+                         expect)
+        moments = safetensors_file.read(os.path.join(step,
+                                                     "optimizer.safetensors"))
+        self.assertEqual({name: shape for name, (shape, _) in moments.items()},
+                         {f"{moment}.{name}": shape
+                          for name, shape in expect.items()
+                          for moment in ("exp_avg", "exp_avg_sq")})
+        for name, (_, values) in [*weights.items(), *moments.items()]:
+            self.assertTrue(all(map(math.isfinite, values)), name)
+            self.assertTrue(any(values), name)
+            if name.startswith("exp_avg_sq."):
+                self.assertGreaterEqual(min(values), 0, name)
 
     # --- Asked to stop ---------------------------------------------------------
 
@@ -239,6 +291,38 @@ class Checkpoints(E2E):
         run = self.alone(10, data=[shard])
         self.assertEqual(run.wait(), 1)
         self.assertRegex(run.text(), r"tokens.bin.*1000000")
+
+
+class InTorch(WithTorch, Saving):
+    """PyTorch goes on from a checkpoint as rollcall-train does.
+
+    Seen: the loss within 1e-7, what a step adds within 5e-6 of its norm.
+    """
+
+    def test_takes_the_same_step(self):
+        # Its samples are one batch, so that their order is of no matter.
+        text = self.stage.path("text")
+        with open(TEXT[0], "rb") as file:
+            some = file.read(12 * 32 + 1)
+        with open(text, "wb") as file:
+            file.write(some)
+        for steps in (20, 21):
+            run = self.alone(steps, data=[text])
+            self.assert_code(run, 0)
+        said = self.told(run)[21]
+        found = self.stage.run(
+            [PYTHON, "-B",
+             os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                          "torch_resume.py"),
+             os.path.join(self.folder, "step-00000020"),
+             os.path.join(self.folder, "step-00000021"), text,
+             repr(said["learning_rate"])])
+        self.assertEqual(found.code, 0, found.text())
+        found = json.loads("\n".join(found.out()))
+        self.assertLess(abs(found["loss"] / said["loss"] - 1), 1e-6)
+        self.assertEqual(len(found["updates"]), 4 + 12 * 2)
+        for name, apart in found["updates"].items():
+            self.assertLess(apart, 1e-4, name)
 
 
 if __name__ == "__main__":
