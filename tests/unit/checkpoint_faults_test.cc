@@ -12,6 +12,8 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -122,9 +124,10 @@ const Scenario kScenarios[] = {
     {"BesideAnUnfinishedOne", {100, 200}, LeaveUnfinished, 200},
 };
 
-class CheckpointFaults : public CheckpointFixture,
-                         public testing::WithParamInterface<Scenario> {
+class CheckpointFaults : public CheckpointFixture {
  protected:
+  explicit CheckpointFaults(const Scenario& scenario) : scenario_(scenario) {}
+
   void SaveQuietly(int64_t step) {
     Faulty none(Fault::kNone, 0);
     auto store = Open(2, none.Calls());
@@ -136,10 +139,10 @@ class CheckpointFaults : public CheckpointFixture,
   void Begin() {
     std::filesystem::remove_all(Path("run"));
     Open(2);
-    for (const int64_t step : GetParam().before) SaveQuietly(step);
-    if (GetParam().spoil == nullptr) return;
-    GetParam().spoil(
-        Path("run/" + FormatCheckpointName(GetParam().before.back())));
+    for (const int64_t step : scenario_.before) SaveQuietly(step);
+    if (scenario_.spoil == nullptr) return;
+    scenario_.spoil(
+        Path("run/" + FormatCheckpointName(scenario_.before.back())));
   }
 
   int64_t Newest() {
@@ -164,7 +167,7 @@ class CheckpointFaults : public CheckpointFixture,
       Faulty faulty(fault, which);
       auto store = Open(2, faulty.Calls());
       faulty.Arm();
-      _exit(Save(*store, GetParam().step).ok() ? 0 : 1);
+      _exit(Save(*store, scenario_.step).ok() ? 0 : 1);
     }
     int status = 0;
     EXPECT_EQ(waitpid(child, &status, 0), child);
@@ -175,47 +178,72 @@ class CheckpointFaults : public CheckpointFixture,
     EXPECT_EQ(WEXITSTATUS(status), 0);
     return false;
   }
+
+  const Scenario scenario_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Each, CheckpointFaults, testing::ValuesIn(kScenarios),
+// A test of its own for each way to be killed: a process a call adds up where
+// there is much else to do.
+class KilledSave : public CheckpointFaults,
+                   public testing::WithParamInterface<
+                       std::tuple<Scenario, std::pair<const char*, Fault>>> {
+ protected:
+  KilledSave() : CheckpointFaults(std::get<0>(GetParam())) {}
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, KilledSave,
+    testing::Combine(testing::ValuesIn(kScenarios),
+                     testing::Values(std::pair("Before", Fault::kKillBefore),
+                                     std::pair("After", Fault::kKillAfter),
+                                     std::pair("HalfWay",
+                                               Fault::kKillHalfWay))),
+    [](const auto& info) {
+      return absl::StrCat(std::get<0>(info.param).name,
+                          std::get<1>(info.param).first);
+    });
+
+TEST_P(KilledSave, AtEveryCallInTurn) {
+  const int64_t step = scenario_.step;
+  Begin();
+  const int64_t old = Newest();
+  int killed = 0;
+  for (int which = 1;; ++which) {
+    SCOPED_TRACE(absl::StrCat("call ", which));
+    Begin();
+    const bool was_killed = KilledAt(std::get<1>(GetParam()).second, which);
+    ASSERT_FALSE(HasFailure());
+    if (!was_killed) break;  // No more calls than that.
+    ++killed;
+    const int64_t found = Newest();
+    EXPECT_TRUE(found == old || found == step) << found;
+    // And it goes on from there; what was left is swept.
+    SaveQuietly(step);
+    EXPECT_EQ(Newest(), step);
+    SaveQuietly(1000);
+    EXPECT_EQ(Newest(), 1000);
+    EXPECT_EQ(Entries(), Finished());
+    for (const std::string& name : Entries()) {
+      EXPECT_EQ(name.find(".replaced"), std::string::npos) << name;
+    }
+    ASSERT_FALSE(HasFailure());
+  }
+  EXPECT_GT(killed, 15);
+}
+
+class FailedSave : public CheckpointFaults,
+                   public testing::WithParamInterface<Scenario> {
+ protected:
+  FailedSave() : CheckpointFaults(GetParam()) {}
+};
+
+INSTANTIATE_TEST_SUITE_P(Each, FailedSave, testing::ValuesIn(kScenarios),
                          [](const auto& info) {
                            return std::string(info.param.name);
                          });
 
-TEST_P(CheckpointFaults, KilledAtEveryCallInTurn) {
-  const int64_t step = GetParam().step;
-  Begin();
-  const int64_t old = Newest();
-  int killed = 0;
-  for (const Fault fault :
-       {Fault::kKillBefore, Fault::kKillAfter, Fault::kKillHalfWay}) {
-    for (int which = 1;; ++which) {
-      SCOPED_TRACE(
-          absl::StrCat("fault ", static_cast<int>(fault), " at call ", which));
-      Begin();
-      const bool was_killed = KilledAt(fault, which);
-      ASSERT_FALSE(HasFailure());
-      if (!was_killed) break;  // No more calls than that.
-      ++killed;
-      const int64_t found = Newest();
-      EXPECT_TRUE(found == old || found == step) << found;
-      // And it goes on from there; what was left is swept.
-      SaveQuietly(step);
-      EXPECT_EQ(Newest(), step);
-      SaveQuietly(1000);
-      EXPECT_EQ(Newest(), 1000);
-      EXPECT_EQ(Entries(), Finished());
-      for (const std::string& name : Entries()) {
-        EXPECT_EQ(name.find(".replaced"), std::string::npos) << name;
-      }
-      ASSERT_FALSE(HasFailure());
-    }
-  }
-  EXPECT_GT(killed, 3 * 15);
-}
-
-TEST_P(CheckpointFaults, FailedAtEveryCallInTurn) {
-  const int64_t step = GetParam().step;
+TEST_P(FailedSave, AtEveryCallInTurn) {
+  const int64_t step = scenario_.step;
   int refused = 0;
   for (int which = 1;; ++which) {
     SCOPED_TRACE(absl::StrCat("call ", which));
