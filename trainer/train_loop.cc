@@ -90,7 +90,8 @@ absl::Status TrainLoop::Enter(Collective& collective,
   absl::Status status =
       Agree({{"the flags differ; give every node the same",
               HashBytes(settings.data(), settings.size())},
-             {"the files of --data differ; give every node the same", data_}});
+             {"the files of --data differ; give every node the same", data_}},
+            source);
   if (!status.ok()) return status;
   std::optional<TrainSource> from = source;
   if (!from.has_value()) {
@@ -113,7 +114,8 @@ absl::Status TrainLoop::Enter(Collective& collective,
   return Agree(
       {{"they are at different steps", static_cast<uint64_t>(steps_done_)},
        {"the weights differ; run the same rollcall-train on every node",
-        *weights}});
+        *weights}},
+      source);
 }
 
 absl::StatusOr<uint64_t> TrainLoop::WeightsFingerprint() {
@@ -129,6 +131,7 @@ absl::Status TrainLoop::Reset() {
   if (absl::Status s = backend_->Reset(options_.seed); !s.ok()) return s;
   steps_done_ = 0;
   position_ = DataPosition();
+  loss_ = 0;
   whole_ = true;
   return absl::OkStatus();
 }
@@ -142,22 +145,28 @@ absl::Status TrainLoop::TakeOver(const TrainSource& source) {
   }
   int64_t step = steps_done_;
   DataPosition position = position_;
-  whole_ = mine;
-  absl::Status status = collective_->Broadcast(Bytes(&step, 1), source.rank);
-  if (!status.ok()) return status;
-  status = collective_->Broadcast(Bytes(&position, 1), source.rank);
-  if (!status.ok()) return status;
-  status = collective_->Broadcast(Bytes(&backend_->powers(), 1), source.rank);
-  if (!status.ok()) return status;
-  for (const StatePart part : kStateParts) {
-    const absl::Span<float> values = backend_->state(part);
-    status = collective_->Broadcast(Bytes(values.data(), values.size()),
-                                    source.rank);
+  double loss = loss_;
+  AdamWPowers powers = backend_->powers();
+  for (const absl::Span<char> part :
+       {Bytes(&step, 1), Bytes(&position, 1), Bytes(&loss, 1),
+        Bytes(&powers, 1)}) {
+    absl::Status status = collective_->Broadcast(part, source.rank);
     if (!status.ok()) return status;
   }
-  if (status = backend_->WeightsChanged(); !status.ok()) return status;
+  // To a rank that is as far, what comes in is what it has, so that it could
+  // stand in for the source whenever this is cut off.
+  whole_ = whole_ && steps_done_ == source.step;
+  for (const StatePart part : kStateParts) {
+    const absl::Span<float> values = backend_->state(part);
+    absl::Status status = collective_->Broadcast(
+        Bytes(values.data(), values.size()), source.rank);
+    if (!status.ok()) return status;
+  }
+  if (absl::Status s = backend_->WeightsChanged(); !s.ok()) return s;
+  backend_->powers() = powers;
   steps_done_ = step;
   position_ = position;
+  loss_ = loss;
   whole_ = true;
   return absl::OkStatus();
 }
@@ -226,26 +235,36 @@ absl::Status TrainLoop::CopyOut(StateTensors* tensors) {
   return absl::OkStatus();
 }
 
-// Each rank gives its fingerprints, in pieces that a float holds exactly, and
-// their negatives: where the largest and the smallest differ, so do the ranks.
-absl::Status TrainLoop::Agree(const std::vector<Fingerprint>& fingerprints) {
-  constexpr int kPieces = 4;
-  std::vector<float> pieces;
-  for (const Fingerprint& f : fingerprints) {
-    for (int i = 0; i < kPieces; ++i) {
-      const float piece = (f.value >> (16 * i)) & 0xffff;
-      pieces.insert(pieces.end(), {piece, -piece});
-    }
-  }
-  absl::Status status =
-      collective_->AllReduce(absl::MakeSpan(pieces), Reduction::kMax);
+// Each rank gives its fingerprints to all, so that all see the same.
+absl::Status TrainLoop::Agree(const std::vector<Fingerprint>& fingerprints,
+                              const std::optional<TrainSource>& source) {
+  const size_t count = fingerprints.size();
+  const int size = collective_->size();
+  std::vector<uint64_t> mine;
+  for (const Fingerprint& f : fingerprints) mine.push_back(f.value);
+  std::vector<uint64_t> all(count * size);
+  absl::Status status = collective_->AllGather(
+      Bytes(mine.data(), mine.size()), Bytes(all.data(), all.size()));
   if (!status.ok()) return status;
-  for (size_t i = 0; i < pieces.size(); i += 2) {
-    if (pieces[i] == -pieces[i + 1]) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the ranks do not agree: ", fingerprints[i / (2 * kPieces)].otherwise));
+  const int right = source.has_value() ? source->rank : 0;
+  // Which one of a rank's is another than it should be; count: none.
+  const auto differs = [&](int rank) {
+    size_t i = 0;
+    while (i < count && all[rank * count + i] == all[right * count + i]) ++i;
+    return i;
+  };
+  // Where this rank is wrong that is said, else of the first that is.
+  int wrong = collective_->rank();
+  if (differs(wrong) == count) wrong = 0;
+  while (wrong < size && differs(wrong) == count) ++wrong;
+  if (wrong == size) return absl::OkStatus();
+  const std::string what =
+      absl::StrCat("the ranks do not agree, ", wrong, " and ", right, ": ",
+                   fingerprints[differs(wrong)].otherwise);
+  if (source.has_value() && wrong != collective_->rank()) {
+    return absl::UnavailableError(what);
   }
-  return absl::OkStatus();
+  return absl::FailedPreconditionError(what);
 }
 
 // --- A step ------------------------------------------------------------------
@@ -302,6 +321,7 @@ absl::StatusOr<StepResult> TrainLoop::Step(bool stop) {
         options_.warmup));
   }
   steps_done_ = result.step;
+  loss_ = result.loss;
   position_ = sampler_.After(position_);
   return result;
 }

@@ -60,9 +60,11 @@ class TrainLoop {
   // the state of `source`; without one, the newest that any rank has `stored`;
   // without that, begins at step 0; and sees that all have the same.
   // `collective` must live until the next Enter. Errors: the collective's;
-  // FAILED_PRECONDITION: ranks disagree, and on what; RESOURCE_EXHAUSTED:
-  // memory; DATA_LOSS: what is stored cannot be read. After an error, enter
-  // another world.
+  // FAILED_PRECONDITION: ranks disagree, and on what; where there is a source,
+  // only a rank that differs from it gets that, and to all others, which train
+  // on in a world without it, it is a peer that goes: UNAVAILABLE.
+  // RESOURCE_EXHAUSTED: memory; DATA_LOSS: what is stored cannot be read. After
+  // an error, enter another world.
   absl::Status Enter(
       Collective& collective, const std::optional<TrainSource>& source,
       const std::optional<StoredState>& stored = std::nullopt);
@@ -99,7 +101,8 @@ class TrainLoop {
   absl::StatusOr<std::optional<TrainSource>> FindStored(
       const std::optional<StoredState>& stored);
   absl::Status Load(const StoredState& stored);
-  absl::Status Agree(const std::vector<Fingerprint>& fingerprints);
+  absl::Status Agree(const std::vector<Fingerprint>& fingerprints,
+                     const std::optional<TrainSource>& source);
   absl::StatusOr<uint64_t> WeightsFingerprint();
   absl::Status LoadShare();
 

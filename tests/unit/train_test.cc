@@ -108,12 +108,12 @@ TEST_F(TrainTest, WorldSizeDoesNotMatter) {
   }
 }
 
-// A world that ends for this rank right after an all-reduce that the others
-// have got.
+// A world that ends for this rank right after a collective that the others have
+// got: the `calls`-th, or the `broadcasts`-th that is one.
 class EndsAfter final : public Collective {
  public:
-  EndsAfter(Collective& collective, int reductions)
-      : collective_(collective), left_(reductions) {}
+  EndsAfter(Collective& collective, int calls, int broadcasts = -1)
+      : collective_(collective), left_(calls), broadcasts_(broadcasts) {}
   int rank() const override { return collective_.rank(); }
   int size() const override { return collective_.size(); }
   absl::Status AllReduce(absl::Span<float> values, Reduction how) override {
@@ -126,7 +126,7 @@ class EndsAfter final : public Collective {
   absl::Status Wait() override { return Counted(collective_.Wait()); }
   absl::Status AllGather(absl::Span<const char> mine,
                          absl::Span<char> all) override {
-    return collective_.AllGather(mine, all);
+    return Counted(collective_.AllGather(mine, all));
   }
   absl::Status ReduceScatter(absl::Span<float> all,
                              absl::Span<float> mine) override {
@@ -139,7 +139,9 @@ class EndsAfter final : public Collective {
   std::string transport() const override { return collective_.transport(); }
   CollectiveSeen seen() const override { return collective_.seen(); }
   absl::Status Broadcast(absl::Span<char> bytes, int root) override {
-    return collective_.Broadcast(bytes, root);
+    const absl::Status status = collective_.Broadcast(bytes, root);
+    return --broadcasts_ == 0 ? absl::AbortedError("the world has ended")
+                              : status;
   }
   absl::Status Finish() override { return collective_.Finish(); }
 
@@ -150,6 +152,7 @@ class EndsAfter final : public Collective {
 
   Collective& collective_;
   int left_;
+  int broadcasts_;
 };
 
 TEST_F(TrainTest, WorldsOfAnySizeTrainOn) {
@@ -168,8 +171,8 @@ TEST_F(TrainTest, WorldsOfAnySizeTrainOn) {
   const auto world = [&](std::optional<TrainSource> source, int steps,
                          int behind = -1) {
     ForEachRank(static_cast<int>(loops.size()), [&](int r, Collective& c) {
-      // Agreeing reduces twice.
-      EndsAfter ends(c, r == behind ? 2 + steps : -1);
+      // Agreeing gathers twice, looking for what is stored once.
+      EndsAfter ends(c, r == behind ? 3 + steps : -1);
       TrainLoop& loop = *loops[r];
       const absl::Status entered = loop.Enter(ends, source);
       ASSERT_TRUE(entered.ok()) << entered;
@@ -241,6 +244,83 @@ TEST_F(TrainTest, ASourceThatHasNotWhatItShouldGivesNothing) {
     SingleCollective single;
     EXPECT_TRUE((*loop)->Enter(single, {}).ok());
     EXPECT_TRUE((*loop)->whole());
+  });
+}
+
+TEST_F(TrainTest, TheLossGoesWithTheState) {
+  ForEachRank(2, [&](int r, Collective& collective) {
+    auto loop = TrainLoop::Create(options_);
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    double loss = 0;
+    if (r == 0) {
+      SingleCollective single;
+      ASSERT_TRUE((*loop)->Enter(single, {}).ok());
+      auto result = (*loop)->Step();
+      ASSERT_TRUE(result.ok()) << result.status();
+      loss = result->loss;
+      EXPECT_EQ((*loop)->state().loss, loss);
+    }
+    ASSERT_TRUE((*loop)->Enter(collective, TrainSource{0, 1}).ok());
+    std::vector<double> all(2);
+    loss = (*loop)->state().loss;
+    const auto bytes = [](double* at, size_t n) {
+      return absl::Span<char>(reinterpret_cast<char*>(at), n * sizeof(double));
+    };
+    ASSERT_TRUE(
+        collective.AllGather(bytes(&loss, 1), bytes(all.data(), 2)).ok());
+    EXPECT_EQ(all[0], all[1]);
+    EXPECT_GT(all[1], 0);
+  });
+}
+
+TEST_F(TrainTest, WhoIsAsFarAsTheSourceCanStandInForIt) {
+  SingleCollective single;
+  Course alone;
+  Train(options_, single, &alone);
+  for (int broadcast = 1; broadcast <= 7; ++broadcast) {
+    ForEachRank(3, [&](int r, Collective& collective) {
+      auto loop = TrainLoop::Create(options_);
+      ASSERT_TRUE(loop.ok()) << loop.status();
+      SingleCollective single;
+      if (r < 2) {
+        ASSERT_TRUE((*loop)->Enter(single, {}).ok());
+        ASSERT_TRUE((*loop)->Step().ok());
+      }
+      // The source has gone in the middle of giving its state away.
+      EndsAfter ends(collective, -1, broadcast);
+      EXPECT_EQ((*loop)->Enter(ends, TrainSource{0, 1}).code(), Code::kAborted);
+      if (r == 2) {
+        EXPECT_FALSE((*loop)->whole());
+        return;
+      }
+      EXPECT_TRUE((*loop)->whole()) << "broadcast " << broadcast;
+      ASSERT_TRUE((*loop)->Enter(single, TrainSource{0, 1}).ok());
+      auto result = (*loop)->Step();
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_EQ(result->loss, alone.losses[1]);
+    });
+  }
+}
+
+TEST_F(TrainTest, WhoIsNotLikeTheSourceGoesAlone) {
+  const std::string other = Write("other", std::string(1680, 'x'));
+  ForEachRank(3, [&](int r, Collective& collective) {
+    TrainOptions options = options_;
+    if (r == 1) options.data = {other};
+    auto loop = TrainLoop::Create(options);
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    SingleCollective single;
+    if (r != 1) {
+      ASSERT_TRUE((*loop)->Enter(single, {}).ok());
+    }
+    const absl::Status status = (*loop)->Enter(collective, TrainSource{2, 0});
+    EXPECT_EQ(status.code(),
+              r == 1 ? Code::kFailedPrecondition : Code::kUnavailable)
+        << status;
+    EXPECT_NE(status.message().find("1 and 2: the files of --data differ"),
+              absl::string_view::npos)
+        << status;
+    EXPECT_EQ((*loop)->whole(), r != 1);
   });
 }
 
