@@ -24,8 +24,8 @@ std::string RankName(const v1::World& world, int which) {
 
 namespace {
 
-// Not the collectives' timeout: a daemon may be away for a while, a slow node may
-// start late, and whatever ends the generation wakes who waits.
+// Not the collectives' timeout: a daemon may be away for a while, a slow node
+// may start late, and whatever ends the generation wakes who waits.
 Exchange ExchangeOf(Rank* rank) {
   return [rank](const std::string& key, const std::string& value) {
     return rank->Exchange(key, value, Limits().daemon_grace);
@@ -39,19 +39,27 @@ std::shared_ptr<Interruption> InterruptedBy(Rank* rank) {
 }
 
 // One that waited for NCCL while another waits for Gloo would wait for ever.
+// Asked whatever --device says, since another node's may say something else.
+// Where a rank has the state, those that are not like it go alone.
 absl::Status AllOfOneKind(Rank* rank, const RankDevice& device) {
   const std::string mine = device.is_gpu() ? "a GPU" : "the CPU";
   const absl::StatusOr<std::vector<std::string>> all =
       ExchangeOf(rank)("device", mine);
   if (!all.ok()) return all.status();
+  const v1::Seal& seal = rank->world().seal();
+  const bool like_source = seal.has_state_source() &&
+                           seal.state_source().rank() < all->size() &&
+                           (*all)[seal.state_source().rank()] == mine;
   for (size_t i = 0; i < all->size(); ++i) {
     if ((*all)[i] == mine) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
+    const std::string what = absl::StrCat(
         RankName(rank->world().world(), static_cast<int>(rank->rank())),
         " is on ", mine, ", and ",
-        RankName(rank->world().world(), static_cast<int>(i)), " on ",
-        (*all)[i], device.reason().empty() ? "" : "; here: ", device.reason(),
-        "; mend that, or give all --device cpu"));
+        RankName(rank->world().world(), static_cast<int>(i)), " on ", (*all)[i],
+        device.reason().empty() ? "" : "; here: ", device.reason(),
+        "; mend that, or give all --device cpu");
+    return like_source ? absl::UnavailableError(what)
+                       : absl::FailedPreconditionError(what);
   }
   return absl::OkStatus();
 }
@@ -104,10 +112,7 @@ absl::StatusOr<std::unique_ptr<Collective>> Connect(const TrainOptions& options,
   if (rank == nullptr || rank->world_size() == 1) {
     return std::make_unique<SingleCollective>();
   }
-  // Where all were told which, no round trip is spent on it.
-  if (options.device == DeviceKind::kAuto) {
-    if (absl::Status s = AllOfOneKind(rank, device); !s.ok()) return s;
-  }
+  if (absl::Status s = AllOfOneKind(rank, device); !s.ok()) return s;
   return device.is_gpu() ? OverNccl(options, rank, device)
                          : OverGloo(options, rank);
 }

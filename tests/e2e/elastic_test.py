@@ -144,6 +144,32 @@ class Elastic(E2E):
         self.assertGreater(self.steps(newcomer)[0][0], 20)
         self.end(launcher)
 
+    def test_a_newcomer_with_other_data_fails_alone(self):
+        launcher = self.gather(["--nodes", "2:3", "--max-restarts", "3"],
+                               ["w1"])
+        old = [launcher, self.agents["w1"]]
+        before = [self.ranks(agent) for agent in old]
+        other = self.stage.path("other.txt")
+        with open(other, "w", encoding="ascii") as file:
+            file.write("something else " * 9999)
+        self.command[self.command.index("--data") + 1] = other
+        newcomer = self.add("w2")
+        newcomer.await_line("the files of --data differ")
+        # Until it has failed often enough to get no seat.
+        for agent in old:
+            agent.await_line(r"\] step \d+ .* world 2 generation ([2-9]|\d\d)$")
+            self.assertEqual({n for _, n, _ in self.steps(agent)}, {2})
+        self.assert_lived_on(old, before)
+        self.end(launcher)
+
+    def test_a_newcomer_may_be_told_its_device(self):
+        launcher = self.gather(["--nodes", "2:3", "--max-restarts", "0"],
+                               ["w1"])
+        self.command += ["--device", "cpu"]
+        for agent in (launcher, self.agents["w1"], self.add("w2")):
+            self.await_world(agent, 3, 2)
+        self.end(launcher)
+
     def leaves(self, ask):
         """`ask` makes w2 go; the others train on, and lose nothing."""
         launcher = self.gather(["--nodes", "2:3", "--max-restarts", "0"],
