@@ -1,6 +1,9 @@
 #include "trainer/checkpointing.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -45,10 +48,10 @@ absl::StatusOr<std::optional<StoredState>> Checkpointing::Newest(
   if (!found->has_value()) return std::nullopt;
   const TrainState& state = (*found)->state;
   if (state.seed != options_.seed) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        (*found)->path, " was trained with --seed ", state.seed,
-        ", this run has --seed ", options_.seed,
-        ": give the same, or another folder as --checkpoints"));
+    return absl::FailedPreconditionError(
+        absl::StrCat((*found)->path, " was trained with --seed ", state.seed,
+                     ", this run has --seed ", options_.seed,
+                     ": give the same, or another folder as --checkpoints"));
   }
   StoredState stored;
   stored.state = state;
@@ -56,6 +59,24 @@ absl::StatusOr<std::optional<StoredState>> Checkpointing::Newest(
     return LoadCheckpoint(found, tensors);
   };
   return stored;
+}
+
+absl::Status Checkpointing::Writable() const {
+  if (access(store_->folder().c_str(), W_OK | X_OK) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::ErrnoToStatus(
+      errno, absl::StrCat("--checkpoints ", store_->folder(),
+                          ": expected a folder that this rank may write to; "
+                          "mend that or give another one"));
+}
+
+void Checkpointing::GoesOnAfter(int64_t step, bool stored) {
+  if (stored) saved_ = step;
+  // Steps that are taken anew are saved anew.
+  if (step >= std::max(begun_, saved_)) return;
+  (void)Finish();
+  begun_ = saved_ = -1;
 }
 
 absl::Status Checkpointing::Begin(TrainLoop& loop) {

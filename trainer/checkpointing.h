@@ -35,6 +35,12 @@ class Checkpointing {
   // it is of another model, seed or version.
   absl::StatusOr<std::optional<StoredState>> Newest(const GptConfig& model);
 
+  // Whether this process may write there: otherwise why not.
+  absl::Status Writable() const;
+
+  // The run goes on after `step` in another world; `stored`: as it lies here.
+  void GoesOnAfter(int64_t step, bool stored);
+
   // After a step of the loop: begins a save where one is due. Returns how long
   // the caller was held up by it.
   absl::Duration AfterStep(TrainLoop& loop);

@@ -126,7 +126,8 @@ absl::Status Training::Prepare() {
       Checkpointing::Open(options_);
   if (!checkpointing.ok()) return checkpointing.status();
   checkpointing_ = *std::move(checkpointing);
-  return absl::OkStatus();
+  // Now, not when the first one is due.
+  return Saves() ? checkpointing_->Writable() : absl::OkStatus();
 }
 
 absl::Status Training::TrainInWorld() {
@@ -150,6 +151,11 @@ absl::Status Training::Enter(Collective& collective) {
     stored = *std::move(newest);
   }
   const absl::Status status = loop_->Enter(collective, source, stored);
+  if (status.ok() && checkpointing_ != nullptr) {
+    const int64_t step = loop_->steps_done();
+    checkpointing_->GoesOnAfter(
+        step, stored.has_value() && stored->state.step == step);
+  }
   if (!status.ok() || collective.rank() != 0) return status;
   std::fprintf(stderr,
                "rollcall-train: %zu parameters on %s, %llu samples of %d "

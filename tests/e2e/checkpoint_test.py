@@ -121,10 +121,24 @@ class Checkpoints(Saving):
 
     def test_a_run_that_is_done_stays_done(self):
         self.assert_code(self.alone(20), 0)
-        again = self.alone(20)
-        self.assert_code(again, 0)
-        self.assertEqual(self.losses(again), {})
-        self.assertEqual(self.saved(), ["step-00000020"])
+        manifest = os.path.join(self.folder, "step-00000020", "manifest.json")
+        before = os.stat(manifest)
+        for steps in (20, 10):
+            again = self.alone(steps)
+            self.assert_code(again, 0)
+            self.assertEqual(self.losses(again), {})
+            self.assertEqual(self.saved(), ["step-00000020"])
+            # Nor is it written once more.
+            after = os.stat(manifest)
+            self.assertEqual((after.st_ino, after.st_mtime_ns),
+                             (before.st_ino, before.st_mtime_ns))
+
+    def test_the_loss_is_that_of_the_last_step(self):
+        run = self.alone(5)
+        self.assert_code(run, 0)
+        with open(os.path.join(self.folder, "step-00000005",
+                               "trainer_state.json"), encoding="utf-8") as f:
+            self.assertEqual(json.load(f)["loss"], self.losses(run)[5])
 
     def test_keeps_the_last_few(self):
         run = self.alone(50, "--save-every", "10", "--keep-last", "2")
@@ -272,6 +286,20 @@ class Checkpoints(Saving):
         left = lab.run(1, ["ls", self.folder]).out()
         self.assertIn("step-00000010", left)
         self.assertFalse([n for n in left if "partial" in n], left)
+
+    def test_a_folder_that_cannot_be_written_is_told_at_the_start(self):
+        lab = Lab(self.stage, 1)
+        os.mkdir(self.folder)
+        lab.run(1, ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", self.folder])
+        run = lab.start(1, self.command(30))
+        self.assertEqual(run.wait(), 1)
+        self.assertRegex(run.text(), r"--checkpoints \S+: expected a folder "
+                         r"that this rank may write to.*Read-only")
+        self.assertEqual(self.losses(run), {})
+        below = lab.start(1, self.command(
+            30, folder=os.path.join(self.folder, "a", "b")))
+        self.assertEqual(below.wait(), 1)
+        self.assertRegex(below.text(), r"/a: cannot be made.*Read-only")
 
     def test_a_data_file_shorter_than_a_batch(self):
         short = self.stage.path("short.txt")
