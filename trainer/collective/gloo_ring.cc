@@ -151,6 +151,9 @@ absl::Status GlooRing::PassOn(Way& way, absl::Span<const char> out,
 absl::Status GlooRing::Hold(const std::vector<Buffer>& buffers) {
   std::vector<Buffer> before;  // Let go without the lock.
   MutexLock lock(mutex_);
+  // Whoever wakes holds them too, and while one lives what comes in is written
+  // to memory that the caller is about to take back.
+  while (waking_ > 0) woken_.Wait(mutex_);
   before.swap(held_);
   if (interrupted_) return absl::AbortedError("the world has ended");
   held_ = buffers;
@@ -171,10 +174,17 @@ void GlooRing::Interrupt() {
     interrupted_ = true;
     held = held_;
     connecting = connecting_;
+    ++waking_;
   }
   for (const Buffer& buffer : held) {
     buffer->abortWaitRecv();
     buffer->abortWaitSend();
+  }
+  held.clear();
+  {
+    MutexLock lock(mutex_);
+    --waking_;
+    woken_.NotifyAll();
   }
   if (!connecting) return;
   for (const int peer : std::set<int>{left(), right()}) {

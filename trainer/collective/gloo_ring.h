@@ -83,6 +83,9 @@ class GlooRing {
   // While connecting; those that are passed afterwards.
   bool connecting_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Buffer> held_ ABSL_GUARDED_BY(mutex_);
+  // How many are at waking those, and the word that one is done.
+  int waking_ ABSL_GUARDED_BY(mutex_) = 0;
+  CondVar woken_;
 };
 
 }  // namespace rollcall
