@@ -45,11 +45,15 @@ def main():
     # The file says the same, and the step that is under way ends first.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     notice = os.environ.get("ROLLCALL_NOTICE", "")
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(4, 64), torch.nn.Tanh(),
-                                torch.nn.Linear(64, 1))
+                                torch.nn.Linear(64, 1)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     path, first = os.path.join(FOLDER, "state.pt"), 1
     if os.path.exists(path):
@@ -59,13 +63,14 @@ def main():
         first = state["step"] + 1
     ddp = DistributedDataParallel(model)
     for step in range(first, STEPS + 1):
-        inputs, targets = batch(step, rank, size)
+        inputs, targets = (t.to(device) for t in batch(step, rank, size))
         # DDP takes the mean over ranks, whose shares may differ in size.
         loss = ((ddp(inputs) - targets) ** 2).sum() * size / BATCH
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        asked = torch.tensor([loss.item() / size, float(os.path.exists(notice))])
+        asked = torch.tensor([loss.item() / size, float(os.path.exists(notice))],
+                             device=device)
         dist.all_reduce(asked)
         stop = asked[1] > 0
         if rank == 0 and (stop or step % SAVE_EVERY == 0 or step == STEPS):
