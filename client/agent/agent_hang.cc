@@ -3,8 +3,9 @@
 // A rank's clock runs from the moment at which progress may be expected of it:
 // for one that attends as elastic from the beginning of its world, for others
 // from their first progress. It stops where the rank stands at a boundary, has
-// ended, or is between two worlds. Who it was that began a hang is the daemon's
-// to say: all ranks of a world stand still soon after one of them does.
+// ended, has left its agent, or is between two worlds. Who it was that began a
+// hang is the daemon's to say: all ranks of a world stand still soon after one
+// of them does.
 #include <algorithm>
 #include <string>
 #include <utility>

@@ -31,6 +31,8 @@ void Agent::On(const RankUnlinked& unlinked) {
   if (at == living_.end()) return;
   Living& rank = at->second;
   rank.linked = rank.elastic = false;
+  // It may have much to do after its last step.
+  Unwatch(unlinked.local_rank, rank);
   if (running_.has_value() || rank.ended || rank.stopping) return;
   // Nobody can give it a world any more. Mostly its end is on its way.
   if (rank.waits.has_value() && preparing_.has_value()) {

@@ -206,6 +206,41 @@ TEST(AgentHang, ALoopThatWasHeldUpGivesItsRanksThatTime) {
   });
 }
 
+TEST(AgentHang, ALoopThatWasHeldUpGivesThatTimeOnce) {
+  AgentStory story;
+  story.Tell(Linked());
+  story.Tell({
+      {1.0, AgentTick{}, "beat 0"},
+      // 30 s late, with all that waited for it.
+      {32.0, RankProgressed{1, 1, 0}, ""},
+      {32.0, RankProgressed{1, 1, 1}, ""},
+      {32.0, RankProgressed{1, 2, 0}, ""},
+      {32.0, AgentTick{}, "beat 2"},
+      {33.0, AgentTick{}, "beat 2"},
+      {34.0, AgentTick{}, "beat 2"},
+      {35.0, AgentTick{}, "beat 2; LOOK 0; LOOK 1"},
+  });
+}
+
+TEST(AgentHang, WhoHasLeftItsAgentMayTakeItsTime) {
+  AgentStory story;
+  story.Tell(Linked());
+  story.Tell({
+      {1.0, AgentTick{}, "beat 0"},
+      {1.5, RankProgressed{1, 9, 0}, ""},
+      {1.6, RankProgressed{1, 9, 1}, ""},
+      // It has trained, and writes down what has come of it.
+      {1.7, RankUnlinked{0}, ""},
+      {2.0, AgentTick{}, "beat 9"},
+      {3.0, AgentTick{}, "beat 9"},
+      {4.0, AgentTick{}, "beat 9"},
+      {4.6, AgentTick{}, "LOOK 1"},
+      {4.7, RankIsHere{1, 1, 8, 8}, ""},
+      {4.7, RankLooked{{1, 1}, false, ""}, "stalled 1@9 8/8 answers"},
+      {4.8, RankUnlinked{1}, "goes-on 1"},
+  });
+}
+
 TEST(AgentHang, AProgramMayCountAsItLikes) {
   AgentStory story;
   story.Tell(Linked());
