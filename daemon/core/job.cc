@@ -43,8 +43,7 @@ void Job::On(const Said& said) {
       node->step = std::max(node->step, m.heartbeat().step());
       if (node->node_rank == 0 && m.heartbeat().has_pace() &&
           m.heartbeat().generation() == generation_) {
-        pace_ = m.heartbeat().pace();
-        Changed();
+        TakePace(m.heartbeat().pace());
       }
       if (phase_ == Phase::kRunning && node->step > highest_step_) {
         highest_step_ = node->step;
@@ -239,6 +238,14 @@ void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
     --unstopped_;
     MaybeSettle();
   }
+}
+
+// Of a world that stands still the same is said again and again.
+void Job::TakePace(const v1::Pace& pace) {
+  const bool same = pace_.has_value() && pace_->loss() == pace.loss() &&
+                    pace_->tokens_per_second() == pace.tokens_per_second();
+  pace_ = pace;
+  if (!same) Changed();
 }
 
 // The stream of who names a rank that its node does not have is ended.

@@ -247,6 +247,7 @@ class Job {
   void TakeUpStates(Node& node, const v1::Prepared& prepared);
   void OnRefused(Node& node, const v1::Refused& refused);
   void OnStopped(Node& node, const v1::Stopped& stopped);
+  void TakePace(const v1::Pace& pace);
   bool HasRank(const Node& node, uint32_t local_rank);
   void OnRankExited(Node& node, const v1::RankExited& exited);
   void OnExchange(Node& node, const v1::ExchangeIn& in);

@@ -745,5 +745,31 @@ TEST(Restart, AMembersNextLifeIsNotTheMember) {
   });
 }
 
+Told BeatsWith(std::string node, uint64_t step, double loss) {
+  v1::AgentMessage message;
+  message.mutable_heartbeat()->set_generation(1);
+  message.mutable_heartbeat()->set_step(step);
+  message.mutable_heartbeat()->mutable_pace()->set_loss(loss);
+  return Says(std::move(node), message);
+}
+
+TEST(Status, ThePaceOfRankZeroIsNewsOnlyWhenItIs) {
+  JobStory story("3");
+  story.Tell(ThreeRun());
+  story.Tell({{1.0, BeatsWith("a", 5, 1.5), ""}});
+  v1::JobStatus status = story.job().Status(story.now());
+  EXPECT_EQ(status.pace().loss(), 1.5);
+  const uint64_t revision = status.revision();
+  story.Tell({
+      {2.0, BeatsWith("a", 5, 1.5), ""},
+      {2.0, BeatsWith("b", 5, 9.5), ""},  // Not of rank 0.
+  });
+  EXPECT_EQ(story.job().Status(story.now()).revision(), revision);
+  story.Tell({{3.0, BeatsWith("a", 6, 1.25), ""}});
+  status = story.job().Status(story.now());
+  EXPECT_GT(status.revision(), revision);
+  EXPECT_EQ(status.pace().loss(), 1.25);
+}
+
 }  // namespace
 }  // namespace rollcall
