@@ -358,7 +358,10 @@ class Job {
            !(pending_.has_value() && pending_->until != absl::InfiniteFuture());
   }
   void MaybeEndHung();
+  bool AllAreSaidToStand() const;
   bool AllStandAtOnePlace() const;
+  std::string WhereAllStand() const;
+  bool AMemberIsAway() const;
   std::string WhereItStands(const Stall& stall) const;
 
   // Failing and ending (job_end.cc).

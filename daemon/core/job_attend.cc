@@ -219,8 +219,11 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
       // It attends anew: what barred it may be mended.
       barred_.erase(name);
     }
-    // It tells again what still stands.
+    // It tells again what still stands, and is given the time for it.
     DropStallsOf(node);
+    if (!stalls_.empty()) {
+      stalls_until_ = std::max(stalls_until_, now_ + limits_.last_call);
+    }
   } else {
     CHECK(node.deadline == absl::InfiniteFuture());
     node = Node();

@@ -3,14 +3,18 @@
 // When one rank hangs, all others soon wait for it in a collective, and all are
 // said to stand still. So nothing is judged until all have been, or the
 // settlement's time is over; then the one that is furthest behind is to blame,
-// and the others are not.
+// and the others are not. Nor is anybody where they all wait at one place: it is
+// for none of them, or for one that cannot be seen to stand still, as before it
+// attends.
 #include <algorithm>
 #include <cstdint>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "daemon/core/admission.h"
 #include "daemon/core/job.h"
 #include "daemon/core/root_cause.h"
@@ -20,6 +24,9 @@ namespace {
 
 // Of how many ranks the words are kept: of more, numbers have to do.
 constexpr size_t kTextsKept = 4096;
+
+// How many of those that have said nothing are named.
+constexpr size_t kMissingNamed = 4;
 
 // Smaller: further behind. Who cannot be asked is judged by the time alone.
 auto Place(const v1::RankStalled& said) {
@@ -37,6 +44,12 @@ std::string InCollective(const v1::RankStalled& said) {
   }
   return absl::StrCat("it has left collective ", said.collective_left(),
                       " and entered no other");
+}
+
+// In a collective, or not yet ready for the first.
+bool WaitsForOthers(const v1::RankStalled& said) {
+  return said.collective_entered() > said.collective_left() ||
+         (!said.has_collective_entered() && said.step() == 0);
 }
 
 }  // namespace
@@ -78,15 +91,56 @@ void Job::DropStalls() {
   stalls_until_ = absl::InfiniteFuture();
 }
 
+bool Job::AllAreSaidToStand() const {
+  return stalls_.size() + ranks_done_ >= world_.world_size();
+}
+
 // Nobody is behind: what they wait for is none of them.
 bool Job::AllStandAtOnePlace() const {
-  if (stalls_.size() < 2 || stalls_.size() + ranks_done_ < world_.world_size())
-    return false;
+  if (stalls_.size() < 2) return false;
+  const bool all = AllAreSaidToStand();
   const v1::RankStalled& first = stalls_.begin()->second.said;
   return std::all_of(stalls_.begin(), stalls_.end(), [&](const auto& entry) {
     const v1::RankStalled& said = entry.second.said;
-    return said.answered() && !said.stopped() &&
-           said.has_collective_entered() && Place(said) == Place(first);
+    return said.answered() && !said.stopped() && Place(said) == Place(first) &&
+           (all ? said.has_collective_entered() : WaitsForOthers(said));
+  });
+}
+
+// Where they all stand, and for whom they wait.
+std::string Job::WhereAllStand() const {
+  const v1::RankStalled& said = stalls_.begin()->second.said;
+  const std::string where =
+      said.collective_entered() == 0 ? "have entered no collective"
+      : said.collective_entered() > said.collective_left()
+          ? absl::StrCat("are in collective ", said.collective_entered())
+          : absl::StrCat("have left collective ", said.collective_left());
+  if (AllAreSaidToStand()) {
+    return absl::StrCat("all ", stalls_.size(), " ranks ", where,
+                        ", so none of them is behind");
+  }
+  std::vector<std::string> names;
+  size_t missing = 0;
+  for (const auto& [name, node] : nodes_) {
+    for (uint32_t i = 0; node.member() && i < node.hello.ranks(); ++i) {
+      const uint32_t rank = RankOf(node, i);
+      if (stalls_.contains(rank) || node.done.contains(i)) continue;
+      if (++missing > kMissingNamed) continue;
+      names.push_back(absl::StrCat("rank ", rank, " on ", name));
+    }
+  }
+  return absl::StrCat(
+      stalls_.size(), " of ", world_.world_size(), " ranks ", where,
+      " and wait for others: ", absl::StrJoin(names, ", "),
+      missing > names.size()
+          ? absl::StrCat(" and ", missing - names.size(), " more")
+          : "");
+}
+
+// What its ranks do is not known before it is back or lost.
+bool Job::AMemberIsAway() const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& entry) {
+    return entry.second.member() && entry.second.session == 0;
   });
 }
 
@@ -118,21 +172,15 @@ std::string Job::WhereItStands(const Stall& stall) const {
 }
 
 void Job::MaybeEndHung() {
-  if (!MayEndHung() || (now_ < stalls_until_ &&
-                        stalls_.size() + ranks_done_ < world_.world_size())) {
+  if (!MayEndHung() || (now_ < stalls_until_ && !AllAreSaidToStand())) return;
+  if (!AllAreSaidToStand() && AMemberIsAway()) {
+    stalls_until_ = now_ + limits_.last_call;
     return;
   }
   // Not by the time that it has run: it may have stood all the while.
   if (progressed_) MadeProgress();
   if (AllStandAtOnePlace()) {
-    const v1::RankStalled& said = stalls_.begin()->second.said;
-    const bool inside = said.collective_entered() > said.collective_left();
-    return GenerationFailed(CauseOfHang(
-        "", -1,
-        absl::StrCat("all ", stalls_.size(), " ranks ",
-                     inside ? "are in collective " : "have left collective ",
-                     said.collective_entered(), ", so none of them is behind"),
-        generation_));
+    return GenerationFailed(CauseOfHang("", -1, WhereAllStand(), generation_));
   }
   const auto behind = std::min_element(
       stalls_.begin(), stalls_.end(), [](const auto& a, const auto& b) {

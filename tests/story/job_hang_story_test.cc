@@ -20,6 +20,7 @@ struct Seen {
   bool stopped = false;
   bool linked = true;
   uint32_t local_rank = 0;
+  uint64_t step = 7;
 };
 
 Told Stands(const std::string& node, uint64_t generation, const Seen& seen) {
@@ -27,7 +28,7 @@ Told Stands(const std::string& node, uint64_t generation, const Seen& seen) {
   v1::RankStalled& stalled = *message.mutable_rank_stalled();
   stalled.set_generation(generation);
   stalled.set_local_rank(seen.local_rank);
-  stalled.set_step(7);
+  stalled.set_step(seen.step);
   if (seen.linked) stalled.set_answered(seen.answered);
   if (seen.entered >= 0) {
     stalled.set_collective_entered(static_cast<uint64_t>(seen.entered));
@@ -157,6 +158,65 @@ TEST(Hang, NotAllAreWaitedForWithoutEnd) {
       {12.0, Beats("c"), ""},
       {13.9, Ticks(), ""},
       {14.0, Ticks(), "abort g1 HANG b/0; form g2 a,b,c"},
+  });
+}
+
+// Which rank of a, b and c never says anything, and for which the others wait.
+std::vector<JobStory::Row> OnlyAAndC(const Seen& seen) {
+  std::vector<JobStory::Row> rows = {
+      {1.0, Stands("a", 1, seen), ""},
+      {1.5, Stands("c", 1, seen), ""},
+  };
+  for (const double at : {4.0, 7.0, 10.0}) {
+    for (const char* node : {"a", "b", "c"}) {
+      rows.push_back({at, Beats(node), ""});
+    }
+  }
+  return rows;
+}
+
+TEST(Hang, WhoWaitsForOneThatSaysNothingIsNotToBlame) {
+  struct Row {
+    const char* what;
+    Seen seen;
+    std::string expect;
+    const char* words;
+  };
+  Seen starts;
+  starts.step = 0;
+  const Row kRows[] = {
+      {"in a collective", kWaits, "abort g1 HANG; form g2 a,b,c",
+       "2 of 3 ranks are in collective 9 and wait for others: rank 1 on b"},
+      {"before the first one", starts, "abort g1 HANG; form g2 a,b,c",
+       "2 of 3 ranks have entered no collective and wait for others: rank 1 on "
+       "b"},
+      {"between two", {8, 8}, "abort g1 HANG a/0; form g2 a,b,c",
+       "it was the first to stand still"},
+      {"where nobody counts", {}, "abort g1 HANG a/0; form g2 a,b,c",
+       "it was the first to stand still"},
+  };
+  for (const Row& row : kRows) {
+    SCOPED_TRACE(row.what);
+    JobStory story("3");
+    story.Tell(ThreeRun());
+    story.Tell(OnlyAAndC(row.seen));
+    story.Tell({{11.0, Ticks(), row.expect}});
+    const v1::JobStatus status = story.job().Status(story.now());
+    EXPECT_NE(Describe(status.root_cause()).find(row.words), std::string::npos)
+        << Describe(status.root_cause());
+  }
+}
+
+TEST(Hang, NobodyIsJudgedWhileAMemberIsAway) {
+  JobStory story("3");
+  story.Tell(ThreeRun());
+  story.Tell(OnlyAAndC(kWaits));
+  story.Tell({
+      {10.5, Breaks("b"), ""},
+      {11.0, Ticks(), ""},
+      {11.4, Attends("b", 1, Holds(0, 1)), ""},
+      {12.0, Ticks(), ""},
+      {12.1, Stands("b", 1, {8, 8}), "abort g1 HANG b/0; form g2 a,b,c"},
   });
 }
 
