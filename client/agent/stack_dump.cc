@@ -135,7 +135,9 @@ std::optional<Tool> ChooseTool(pid_t pid) {
   }
   if (IsThere("eu-stack")) return Tool{{"eu-stack", "-p", number}};
   if (IsThere("gdb")) {
-    return Tool{{"gdb", "-nx", "-batch", "-p", number, "-ex",
+    // No arguments of functions: they may be anything's secrets.
+    return Tool{{"gdb", "-nx", "-batch", "-iex", "set auto-load off", "-iex",
+                 "set print frame-arguments none", "-p", number, "-ex",
                  "thread apply all backtrace 32"}};
   }
   return std::nullopt;
@@ -292,12 +294,14 @@ void StackDumps::Take(const RankLife& life, const RankSession& session,
   look.thread = std::thread([this, life, session, linked,
                              ended = look.ended.get(), quit = quit_.get()] {
     std::vector<pid_t> pids;
-    if (linked > 1) pids.push_back(linked);
     if (session.id != 0) {
       for (const FoundProcess& found : FindKin({{}, {session}, {}, {}})) {
-        if (found.pid != linked) pids.push_back(found.pid);
+        pids.push_back(found.pid);
       }
     }
+    // What it says it is may be a number of another namespace, or anybody's.
+    const auto named = std::find(pids.begin(), pids.end(), linked);
+    if (named != pids.end()) std::rotate(pids.begin(), named, named + 1);
     StackDump dump = DumpStacks(pids, patience_, quit);
     dump.text = absl::StrCat("rollcall: local rank ", life.local_rank,
                              " makes no progress; this is where it stands:\n",

@@ -53,8 +53,9 @@ class StackDumps {
   // Ends what is under way.
   ~StackDumps();
 
-  // Begins with the processes of a rank's session, and with `linked`, which it
-  // has named itself (0: none); several ranks are looked at side by side.
+  // Begins with the processes of a rank's session, and what descends from them;
+  // the first of them is `linked`, which the rank has named itself (0: none),
+  // if it is one of them. Several ranks are looked at side by side.
   // Answered through `done`, always.
   void Take(const RankLife& life, const RankSession& session, pid_t linked);
 

@@ -3,9 +3,9 @@
 // When one rank hangs, all others soon wait for it in a collective, and all are
 // said to stand still. So nothing is judged until all have been, or the
 // settlement's time is over; then the one that is furthest behind is to blame,
-// and the others are not. Nor is anybody where they all wait at one place: it is
-// for none of them, or for one that cannot be seen to stand still, as before it
-// attends.
+// and the others are not. Nor is anybody where they all wait at one place: it
+// is for none of them, or for one that cannot be seen to stand still, as before
+// it attends.
 #include <algorithm>
 #include <cstdint>
 #include <string>

@@ -190,9 +190,13 @@ TEST(Hang, WhoWaitsForOneThatSaysNothingIsNotToBlame) {
       {"before the first one", starts, "abort g1 HANG; form g2 a,b,c",
        "2 of 3 ranks have entered no collective and wait for others: rank 1 on "
        "b"},
-      {"between two", {8, 8}, "abort g1 HANG a/0; form g2 a,b,c",
+      {"between two",
+       {8, 8},
+       "abort g1 HANG a/0; form g2 a,b,c",
        "it was the first to stand still"},
-      {"where nobody counts", {}, "abort g1 HANG a/0; form g2 a,b,c",
+      {"where nobody counts",
+       {},
+       "abort g1 HANG a/0; form g2 a,b,c",
        "it was the first to stand still"},
   };
   for (const Row& row : kRows) {

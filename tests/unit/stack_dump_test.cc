@@ -24,18 +24,22 @@ class Waiting {
     pid_ = fork();
     if (pid_ == 0) {
       setsid();
-      (void)!write(ready[1], "", 1);
+      const pid_t child = fork();
+      if (child != 0) (void)!write(ready[1], &child, sizeof child);
       for (;;) pause();
     }
-    char byte = 0;
-    EXPECT_EQ(read(ready[0], &byte, 1), 1);
+    EXPECT_EQ(read(ready[0], &child_, sizeof child_),
+              static_cast<ssize_t>(sizeof child_));
     close(ready[0]);
     close(ready[1]);
   }
   ~Waiting() {
+    kill(child_, SIGKILL);
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
+  // Of the same session.
+  pid_t child() const { return child_; }
   // Returns when it is.
   void Stop() {
     kill(pid_, SIGSTOP);
@@ -47,6 +51,7 @@ class Waiting {
 
  private:
   pid_t pid_;
+  pid_t child_ = 0;
 };
 
 bool Has(const std::string& text, const std::string& words) {
@@ -104,21 +109,40 @@ TEST(DumpStacks, ItsTimeIsBounded) {
   EXPECT_FALSE(after.stopped) << after.text;
 }
 
-TEST(StackDumps, AnswersForAWholeSessionAndForWhoNamedItself) {
+TEST(StackDumps, AnswersForAWholeSessionAndFirstForWhoNamedItself) {
   Waiting process;
   process.Stop();
-  const Waiting linked;
+  const pid_t linked = process.child();
   std::promise<StackDump> told;
   StackDumps dumps(absl::Seconds(20), [&](const RankLife& life, StackDump d) {
     EXPECT_EQ(life, (RankLife{3, 1}));
     told.set_value(std::move(d));
   });
-  dumps.Take({3, 1}, {process.pid(), StartTicks(process.pid())}, linked.pid());
+  dumps.Take({3, 1}, {process.pid(), StartTicks(process.pid())}, linked);
   const StackDump dump = told.get_future().get();
   EXPECT_TRUE(dump.stopped);
-  EXPECT_TRUE(Has(dump.text, absl::StrCat("process ", process.pid())));
-  EXPECT_TRUE(Has(dump.text, absl::StrCat("process ", linked.pid())));
+  const size_t first = dump.text.find(absl::StrCat("process ", linked, " "));
+  const size_t second =
+      dump.text.find(absl::StrCat("process ", process.pid(), " "));
+  EXPECT_LT(first, second) << dump.text;
+  EXPECT_NE(second, std::string::npos) << dump.text;
   EXPECT_TRUE(Has(dump.text, "local rank 1 makes no progress"));
+}
+
+TEST(StackDumps, WhoNamesAnotherOnesProcessIsNotBelieved) {
+  const Waiting process;
+  Waiting stranger;
+  stranger.Stop();
+  std::promise<StackDump> told;
+  StackDumps dumps(absl::Seconds(20), [&](const RankLife&, StackDump d) {
+    told.set_value(std::move(d));
+  });
+  dumps.Take({3, 1}, {process.pid(), StartTicks(process.pid())},
+             stranger.pid());
+  const StackDump dump = told.get_future().get();
+  EXPECT_FALSE(dump.stopped);
+  EXPECT_FALSE(Has(dump.text, absl::StrCat("process ", stranger.pid(), " ")))
+      << dump.text;
 }
 
 TEST(StackDumps, AnswersWhereThereIsNobody) {
