@@ -70,7 +70,7 @@ const std::vector<InvariantRow> kInvariants = {
      "Only a rank's failure costs a restart, and one at a time."},
     {Invariant::kHangIsTold, "a hang is told",
      "A generation ends for a hang only where a rank of it is said to stand "
-     "still, and who is blamed is said to."},
+     "still; who is blamed is said to, and no other is further behind."},
     {Invariant::kProgress, "progress",
      "In calm the job comes to its end, all agents hear of it, and it does "
      "not give up while enough nodes live."},

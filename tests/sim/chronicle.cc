@@ -38,6 +38,10 @@ void Chronicle::BeforeStep(const Job& job, const Event& event, absl::Time now) {
   const auto* attend = std::get_if<Attend>(&event);
   if (attend == nullptr) return;
   speakers_[attend->session] = attend->hello.node();
+  // It tells again what still stands there.
+  for (auto& [record, place] : stalls_) {
+    if (record.name == attend->hello.node()) place.reset();
+  }
   // What was due anyway may happen in the same step.
   may_change_ = job.NextDeadline() <= now;
   if (may_change_) return;
@@ -170,20 +174,29 @@ void Chronicle::OnGenerationEnded(const Journal& entry) {
                         " restarts are charged after ", charged_));
   }
   charged_ = charged;
-  if (reform.code() == v1::REASON_CODE_HANG) {
-    const bool told = std::any_of(
-        stalls_.begin(), stalls_.end(), [&](const StallRecord& stall) {
-          return stall.generation == entry.generation &&
-                 (reform.node().empty() || stall.name == reform.node());
-        });
-    if (!told || isolated_) {
-      Broken(
-          Invariant::kHangIsTold,
-          absl::StrCat("generation ", entry.generation, " ended by ",
-                       reform.ShortDebugString(), ", isolated: ", isolated_));
-    }
-  }
+  if (reform.code() == v1::REASON_CODE_HANG) CheckHang(reform);
   stalls_.clear();
+}
+
+void Chronicle::CheckHang(const v1::Reform& reform) {
+  bool told = false;
+  std::optional<StallPlace> first;   // Of all.
+  std::optional<StallPlace> blamed;  // Of the node that is.
+  for (const auto& [record, place] : stalls_) {
+    if (record.generation != reform.generation()) continue;
+    const bool here = record.name == reform.node();
+    told = told || here || reform.node().empty();
+    if (!place.has_value()) continue;
+    first = first.has_value() ? std::min(*first, *place) : *place;
+    if (!here) continue;
+    blamed = blamed.has_value() ? std::min(*blamed, *place) : *place;
+  }
+  const bool innocent = blamed.has_value() && *first < *blamed;
+  if (told && !innocent && !isolated_) return;
+  Broken(Invariant::kHangIsTold,
+         absl::StrCat("generation ", reform.generation(), " ended by ",
+                      reform.ShortDebugString(), ", isolated: ", isolated_,
+                      innocent ? ", and another one is further behind" : ""));
 }
 
 // Who stands still as far as this daemon has heard.
@@ -196,7 +209,13 @@ void Chronicle::NoteStall(const Said& said) {
   if (stalled.goes_on()) {
     stalls_.erase(record);
   } else {
-    stalls_.insert(record);
+    const bool linked = stalled.has_answered();
+    const bool answers = !linked || stalled.answered();
+    stalls_[record] =
+        StallPlace{stalled.stopped() ? 0
+                   : answers         ? 2
+                                     : 1,
+                   linked ? stalled.collective_entered() : UINT64_MAX};
   }
 }
 

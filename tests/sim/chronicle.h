@@ -107,6 +107,7 @@ class Chronicle {
   uint64_t HighestTold(uint64_t generation) const;
   void OnGenerationEnded(const Journal& entry);
   void NoteStall(const Said& said);
+  void CheckHang(const v1::Reform& reform);
   void NoteWhoLeaves(const Job& job, absl::Time now);
   void CheckMajority(const std::string& name, absl::Time until, absl::Time now);
   void CheckStateSource(const std::string& who, const StartRanks& start);
@@ -156,7 +157,11 @@ class Chronicle {
 
     auto operator<=>(const StallRecord&) const = default;
   };
-  std::set<StallRecord> stalls_;
+  // How far it is: stopped, without an answer, by its collectives. Smaller:
+  // further behind.
+  using StallPlace = std::pair<int, uint64_t>;
+  // Unset: its agent has attended anew since.
+  std::map<StallRecord, std::optional<StallPlace>> stalls_;
   // By the Hello of each stream of this daemon's life.
   std::map<SessionId, std::string> speakers_;
   std::map<std::string, std::set<uint64_t>> out_;  // Replaced or lost.

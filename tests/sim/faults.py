@@ -102,6 +102,16 @@ FAULTS = [
          'if (stalled.goes_on()) return DropStall(rank);',
          'if (stalled.goes_on()) return;'),
     ]),
+    ('who is furthest ahead is blamed for a hang', [
+        ('daemon/core/job_hang.cc',
+         'const auto behind = std::min_element(',
+         'const auto behind = std::max_element('),
+    ]),
+    ('ranks of an older world are blamed for a hang', [
+        ('daemon/core/job_form.cc',
+         '  DropPending();\n  DropStalls();\n',
+         '  DropPending();\n'),
+    ]),
     ('refused stranger changes the status', [
         ('daemon/core/job_attend.cc',
          '  const bool replaced = !hello.run().empty();\n',

@@ -30,11 +30,12 @@ class Waiting {
     }
     EXPECT_EQ(read(ready[0], &child_, sizeof child_),
               static_cast<ssize_t>(sizeof child_));
+    EXPECT_GT(child_, 1);
     close(ready[0]);
     close(ready[1]);
   }
   ~Waiting() {
-    kill(child_, SIGKILL);
+    if (child_ > 1) kill(child_, SIGKILL);
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
