@@ -1,5 +1,5 @@
-// rollcall-train: attends its agent, where one started it, and trains, or checks
-// the ranks' network.
+// rollcall-train: attends its agent, where one started it, and trains, or
+// checks the ranks' network.
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "client/rank/rank.h"
 #include "trainer/check/check_worlds.h"
+#include "trainer/leave_signals.h"
 #include "trainer/model/openblas.h"
 #include "trainer/options.h"
 #include "trainer/training.h"
@@ -31,10 +32,14 @@ absl::StatusOr<std::unique_ptr<Rank>> AttendIfStartedByAgent() {
 }
 
 absl::StatusOr<int> Run(const TrainOptions& options) {
+  // From here on, so that none ends a rank alone that is about to attend, while
+  // its peers wait for it. A check has no step that it could end after.
+  std::optional<LeaveSignals> signals;
+  if (!options.check.enabled) signals.emplace();
   absl::StatusOr<std::unique_ptr<Rank>> rank = AttendIfStartedByAgent();
   if (!rank.ok()) return rank.status();
-  if (options.check.enabled) return CheckInWorlds(options, rank->get());
-  return Train(options, rank->get());
+  if (!signals.has_value()) return CheckInWorlds(options, rank->get());
+  return Train(options, rank->get(), *signals);
 }
 
 }  // namespace

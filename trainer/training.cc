@@ -8,7 +8,6 @@
 #include "daemon/server/clock.h"
 #include "trainer/checkpointing.h"
 #include "trainer/connect.h"
-#include "trainer/leave_signals.h"
 #include "trainer/model/openblas.h"
 #include "trainer/progress_report.h"
 #include "trainer/rank_device.h"
@@ -67,8 +66,8 @@ class Located {
 
 class Training {
  public:
-  Training(const TrainOptions& options, Rank* rank)
-      : options_(options), rank_(rank) {}
+  Training(const TrainOptions& options, Rank* rank, LeaveSignals& signals)
+      : options_(options), rank_(rank), signals_(signals) {}
 
   absl::StatusOr<int> Run();
 
@@ -85,9 +84,7 @@ class Training {
 
   const TrainOptions& options_;
   Rank* const rank_;
-  // Until there is one they end this process; from then on they take its node
-  // along, or end a run without an agent at its next step.
-  std::optional<LeaveSignals> signals_;
+  LeaveSignals& signals_;
   std::unique_ptr<RankDevice> device_;
   std::unique_ptr<TrainLoop> loop_;
   std::unique_ptr<Checkpointing> checkpointing_;
@@ -110,7 +107,6 @@ absl::StatusOr<int> Training::Run() {
 }
 
 absl::Status Training::Prepare() {
-  signals_.emplace();
   absl::StatusOr<std::unique_ptr<RankDevice>> device =
       RankDevice::Choose(options_.device, rank_);
   if (!device.ok()) return device.status();
@@ -199,9 +195,9 @@ absl::Status Training::RunSteps(Collective& collective) {
 
 // Whether this rank was asked to come to a boundary.
 bool Training::noticed() {
-  if (rank_ == nullptr) return signals_->asked();
+  if (rank_ == nullptr) return signals_.asked();
   const bool noticed = rank_->noticed();
-  if (signals_->asked() && !std::exchange(told_, true) && !noticed) {
+  if (signals_.asked() && !std::exchange(told_, true) && !noticed) {
     rank_->AskToLeave();
   }
   return noticed;
@@ -247,10 +243,10 @@ absl::Status Training::GoOnToNextWorld() {
                static_cast<ULL>(rank_->generation()),
                static_cast<long long>(loop_->steps_done()),
                rank_->abort().value_or(v1::RankAbort()).reason().c_str());
-  signals_->Release();
+  signals_.Release();
   rank_->Stopped(loop_->steps_done(), loop_->whole());
   if (absl::Status next = rank_->NextWorld(); !next.ok()) return next;
-  signals_->Take();
+  signals_.Take();
   told_ = false;
   return absl::OkStatus();
 }
@@ -265,8 +261,9 @@ Progress Training::Known(const Collective& collective) const {
 
 }  // namespace
 
-absl::StatusOr<int> Train(const TrainOptions& options, Rank* rank) {
-  return Training(options, rank).Run();
+absl::StatusOr<int> Train(const TrainOptions& options, Rank* rank,
+                          LeaveSignals& signals) {
+  return Training(options, rank, signals).Run();
 }
 
 }  // namespace rollcall

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/rank/rank.h"
+#include "trainer/leave_signals.h"
 #include "trainer/options.h"
 
 namespace rollcall {
@@ -21,9 +22,11 @@ namespace rollcall {
 inline constexpr int kExitAskedToStop = 75;
 
 // Trains to the last step. `rank` is null where no agent started this process:
-// a world of one. Returns what to exit with: 0 or kExitAskedToStop. Errors name
-// what a person must fix.
-absl::StatusOr<int> Train(const TrainOptions& options, Rank* rank);
+// a world of one. `signals` take its node along, or end a run without an agent
+// at its next step. Returns what to exit with: 0 or kExitAskedToStop. Errors
+// name what a person must fix.
+absl::StatusOr<int> Train(const TrainOptions& options, Rank* rank,
+                          LeaveSignals& signals);
 
 }  // namespace rollcall
 

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import signal
+import socket
 
 import harness
 import safetensors_file
@@ -226,6 +227,24 @@ class Checkpoints(Saving):
         launcher.signal(signal.SIGUSR1)
         self.assert_code(launcher, 75)
         self.assertEqual(self.losses(launcher), {})
+
+    def test_asked_while_a_rank_attends(self):
+        # One that a signal ended would be waited for by its peers.
+        path = self.stage.path("agent")
+        with socket.socket(socket.AF_UNIX) as agent:
+            agent.bind(path)
+            agent.listen()
+            agent.settimeout(20)
+            rank = self.stage.start(self.command(10), env={
+                "ROLLCALL_SOCKET": path, "LOCAL_RANK": "0",
+                "ROLLCALL_GENERATION": "1"})
+            connection, _ = agent.accept()
+            for signum in (signal.SIGTERM, signal.SIGUSR1):
+                rank.signal(signum)
+            connection.close()
+        os.unlink(path)
+        self.assertEqual(rank.wait(40), 1)
+        self.assertRegex(rank.text(), "could not attend its agent")
 
     def test_asked_in_the_middle_of_a_checkpoint(self):
         # One after the other, so that one is being written whenever it comes.
