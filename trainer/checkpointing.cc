@@ -116,9 +116,21 @@ absl::Duration Checkpointing::AfterStep(TrainLoop& loop) {
 }
 
 absl::Status Checkpointing::SaveNow(TrainLoop& loop, absl::Time deadline) {
-  const int64_t step = loop.steps_done();
+  return SaveUnless(loop, deadline,
+                    [&] { return saved_ == loop.steps_done(); });
+}
+
+absl::Status Checkpointing::SaveUnlessKept(TrainLoop& loop,
+                                           absl::Time deadline) {
+  return SaveUnless(loop, deadline, [&] {
+    return store_->HighestStep() >= loop.steps_done();
+  });
+}
+
+absl::Status Checkpointing::SaveUnless(TrainLoop& loop, absl::Time deadline,
+                                       const std::function<bool()>& kept) {
   absl::Status status = Finish();
-  while (saved_ != step) {
+  while (!kept()) {
     status = Begin(loop);
     if (!status.ok()) return status;
     status = Finish();

@@ -10,6 +10,7 @@
 #define ROLLCALL_TRAINER_CHECKPOINTING_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -49,6 +50,10 @@ class Checkpointing {
   // disk or `deadline` has passed.
   absl::Status SaveNow(TrainLoop& loop, absl::Time deadline);
 
+  // The same, unless the folder holds this step or a later one already: several
+  // ranks may hold the same state, and one that is kept is enough.
+  absl::Status SaveUnlessKept(TrainLoop& loop, absl::Time deadline);
+
   // Waits for the save that goes on.
   absl::Status Finish();
 
@@ -57,6 +62,8 @@ class Checkpointing {
                 std::unique_ptr<CheckpointStore> store);
 
   absl::Status Begin(TrainLoop& loop);
+  absl::Status SaveUnless(TrainLoop& loop, absl::Time deadline,
+                          const std::function<bool()>& kept);
   // Says what became of the save of `step`.
   absl::Status Tell(const CheckpointSaver::Outcome& outcome, int64_t step);
 

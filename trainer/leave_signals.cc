@@ -1,16 +1,35 @@
 #include "trainer/leave_signals.h"
 
+#include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <utility>
 
 namespace rollcall {
 namespace {
 
 std::atomic<int> came{0};  // The last one; 0: none.
 static_assert(std::atomic<int>::is_always_lock_free);
+// Readable once one has come; -1: there is no such thing.
+int event = -1;
 
-void OnSignal(int signal) { came.store(signal, std::memory_order_relaxed); }
+void Signal(int fd) {
+  const uint64_t one = 1;
+  // What is full is readable already.
+  [[maybe_unused]] const ssize_t ignored = write(fd, &one, sizeof one);
+}
+
+void OnSignal(int signal) {
+  const int error = errno;
+  came.store(signal, std::memory_order_relaxed);
+  Signal(event);
+  errno = error;
+}
 
 void Handle(void (*handler)(int)) {
   struct sigaction action {};
@@ -21,12 +40,46 @@ void Handle(void (*handler)(int)) {
   }
 }
 
+// Until either is readable; whether it is the first one.
+bool AwaitEither(int first, int second) {
+  pollfd polled[] = {{first, POLLIN, 0}, {second, POLLIN, 0}};
+  while (poll(polled, 2, -1) < 0 && errno == EINTR) {
+  }
+  return polled[0].revents != 0;
+}
+
 }  // namespace
 
-LeaveSignals::LeaveSignals() { Take(); }
+LeaveSignals::LeaveSignals() {
+  event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  Handle(OnSignal);
+}
+
+LeaveSignals::~LeaveSignals() {
+  EndWait();
+  Handle(SIG_DFL);
+  if (event >= 0) close(std::exchange(event, -1));
+}
 
 bool LeaveSignals::asked() const {
   return came.load(std::memory_order_relaxed) != 0;
+}
+
+void LeaveSignals::BeginWait(std::function<void()> wake) {
+  end_wait_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  // Out of descriptors: as if none ever came; whoever sent it has a SIGKILL.
+  if (event < 0 || end_wait_ < 0) return;
+  waiting_ = std::thread([wake = std::move(wake), end = end_wait_] {
+    if (AwaitEither(event, end)) wake();
+  });
+}
+
+void LeaveSignals::EndWait() {
+  if (waiting_.joinable()) {
+    Signal(end_wait_);
+    waiting_.join();
+  }
+  if (end_wait_ >= 0) close(std::exchange(end_wait_, -1));
 }
 
 void LeaveSignals::Release() {
@@ -35,7 +88,5 @@ void LeaveSignals::Release() {
     raise(signal);
   }
 }
-
-void LeaveSignals::Take() { Handle(OnSignal); }
 
 }  // namespace rollcall

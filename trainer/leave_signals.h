@@ -6,20 +6,33 @@
 #ifndef ROLLCALL_TRAINER_LEAVE_SIGNALS_H_
 #define ROLLCALL_TRAINER_LEAVE_SIGNALS_H_
 
+#include <functional>
+#include <thread>
+
 namespace rollcall {
 
 class LeaveSignals {
  public:
   // Takes them from now on.
   LeaveSignals();
+  ~LeaveSignals();
+  LeaveSignals(const LeaveSignals&) = delete;
+  LeaveSignals& operator=(const LeaveSignals&) = delete;
 
   // Whether one has come.
   bool asked() const;
 
-  // Between two worlds there is no step to wait for: from Release to Take they
-  // end this process, as does one that has come before.
+  // For a wait that has no step to end at: from BeginWait to EndWait, one that
+  // comes or has come calls `wake`, once, from another thread.
+  void BeginWait(std::function<void()> wake);
+  void EndWait();
+
+  // They end this process from now on, and so does one that has come.
   void Release();
-  void Take();
+
+ private:
+  std::thread waiting_;
+  int end_wait_ = -1;  // An event that ends `waiting_`.
 };
 
 }  // namespace rollcall

@@ -80,6 +80,7 @@ absl::Status TrainLoop::Enter(Collective& collective,
                               const std::optional<TrainSource>& source,
                               const std::optional<StoredState>& stored) {
   collective_ = &collective;
+  world_size_ = collective.size();
   // Memory goes with the share of the batch, and that with the number of ranks.
   const uint64_t share =
       Sampler::ShareSizeMost(options_.batch, collective.size());
@@ -218,7 +219,7 @@ TrainState TrainLoop::state() const {
   state.warmup = options_.warmup;
   state.steps = options_.steps;
   state.data_fingerprint = data_;
-  state.world_size = collective_ == nullptr ? 1 : collective_->size();
+  state.world_size = world_size_;
   state.backend = std::string(backend_->name());
   return state;
 }

@@ -112,7 +112,8 @@ class TrainLoop {
   const uint64_t samples_;
   const Sampler sampler_;
   const std::unique_ptr<Backend> backend_;
-  Collective* collective_ = nullptr;
+  Collective* collective_ = nullptr;  // Of the world it is in; gone between two.
+  int world_size_ = 1;
   int64_t steps_done_ = 0;
   DataPosition position_;  // Where the next step's batch begins.
   double loss_ = 0;  // Of the last step.

@@ -19,6 +19,10 @@ namespace {
 
 using ULL = unsigned long long;
 
+// For another rank's save; agents wait 15 s (stop_grace) by default before they
+// kill.
+constexpr absl::Duration kKeepPatience = absl::Seconds(10);
+
 ReportOptions ReportOf(const TrainOptions& options, int which) {
   ReportOptions report;
   report.style = options.log_json ? ReportStyle::kJson : StyleFor(stdout);
@@ -78,6 +82,7 @@ class Training {
   absl::Status RunSteps(Collective& collective);
   absl::Status StopAtBoundary();
   absl::Status GoOnToNextWorld();
+  void KeepState();
   bool noticed();
   bool Saves() const;
   Progress Known(const Collective& collective) const;
@@ -243,12 +248,27 @@ absl::Status Training::GoOnToNextWorld() {
                static_cast<ULL>(rank_->generation()),
                static_cast<long long>(loop_->steps_done()),
                rank_->abort().value_or(v1::RankAbort()).reason().c_str());
-  signals_.Release();
   rank_->Stopped(loop_->steps_done(), loop_->whole());
-  if (absl::Status next = rank_->NextWorld(); !next.ok()) return next;
-  signals_.Take();
+  // There is no step that a signal could wait for.
+  signals_.BeginWait([this] { rank_->CancelNextWorld(); });
+  const absl::Status next = rank_->NextWorld();
+  signals_.EndWait();
+  if (absl::IsCancelled(next)) {
+    KeepState();
+    signals_.Release();
+  }
   told_ = false;
-  return absl::OkStatus();
+  return next;
+}
+
+// Nobody comes to a boundary any more: who holds a state and is stopped between
+// two worlds writes it down, unless another rank did.
+void Training::KeepState() {
+  if (checkpointing_ == nullptr || !loop_->whole()) return;
+  if (options_.saved_by == SavedBy::kEveryNode && rank_->local_rank() != 0) {
+    return;
+  }
+  (void)checkpointing_->SaveUnlessKept(*loop_, MonotonicNow() + kKeepPatience);
 }
 
 Progress Training::Known(const Collective& collective) const {

@@ -213,6 +213,8 @@ absl::Status Rank::NextWorld() {
   return absl::OkStatus();
 }
 
+void Rank::CancelNextWorld() { wire_->stream.CancelWorlds(); }
+
 void Rank::NoticeSeen(uint64_t step) {
   const std::optional<v1::RankNotice> told = notice();
   if (!told.has_value()) return;  // Nothing to answer.

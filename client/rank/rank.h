@@ -128,8 +128,11 @@ class Rank {
   // Answers an abort: the communicator is torn down, and this is what is held.
   void Stopped(uint64_t completed_step, bool whole_state);
   // Blocks for the next world. UNAVAILABLE: the agent is gone. INTERNAL: what
-  // it sent is no world.
+  // it sent is no world. CANCELLED: CancelNextWorld.
   absl::Status NextWorld();
+  // Ends the wait for the next world, now or when it begins: this process is
+  // about to end.
+  void CancelNextWorld();
   // Answers the notice: this rank stands at the boundary after `step`.
   void NoticeSeen(uint64_t step);
   // This process was asked to go (SIGTERM, SIGUSR1), and so its node is: a

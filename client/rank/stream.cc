@@ -49,12 +49,21 @@ absl::StatusOr<v1::RankWorld> RankStream::AwaitWorld(uint64_t after,
       return *world_;
     }
     if (done_) return Ended();
+    if (worlds_cancelled_) {
+      return absl::CancelledError("no other world is wanted");
+    }
     if (MonotonicNow() >= until) {
       return absl::DeadlineExceededError(absl::StrCat(
           "no world from the agent within ", absl::FormatDuration(timeout)));
     }
     WaitUntil(until);
   }
+}
+
+void RankStream::CancelWorlds() {
+  MutexLock lock(mutex_);
+  worlds_cancelled_ = true;
+  changed_.NotifyAll();
 }
 
 absl::Status RankStream::AwaitAbort(uint64_t generation,

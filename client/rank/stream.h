@@ -42,6 +42,8 @@ class RankStream final
   // ended the stream with.
   absl::StatusOr<v1::RankWorld> AwaitWorld(uint64_t after,
                                            absl::Duration timeout);
+  // Any thread: AwaitWorld returns CANCELLED, now and from now on.
+  void CancelWorlds();
   // See Rank.
   absl::Status AwaitAbort(uint64_t generation, absl::Duration timeout);
   absl::Status AwaitNotice(uint64_t generation);
@@ -112,6 +114,7 @@ class RankStream final
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;    // The last read is done.
   bool released_ ABSL_GUARDED_BY(mutex_) = false;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
+  bool worlds_cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -357,4 +357,13 @@ absl::Status CheckpointStore::RemovePartial(const std::string& path) const {
   return SystemSays(path, "cannot be removed");
 }
 
+int64_t CheckpointStore::HighestStep() const {
+  const absl::StatusOr<std::vector<std::string>> names = List(folder_);
+  if (!names.ok()) return 0;
+  for (const Entry& entry : Sorted(*names)) {
+    if (entry.means.kind == CheckpointKind::kWhole) return entry.means.step;
+  }
+  return 0;
+}
+
 }  // namespace rollcall

@@ -70,6 +70,10 @@ class CheckpointStore {
   absl::StatusOr<std::optional<FoundCheckpoint>> Newest(
       const GptConfig& expected, std::vector<std::string>* skipped) const;
 
+  // Of the folders that have a whole one's name; 0: there is none. It is not
+  // verified.
+  int64_t HighestStep() const;
+
   const std::string& folder() const { return folder_; }
 
  private:
