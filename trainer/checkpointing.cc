@@ -80,11 +80,11 @@ void Checkpointing::GoesOnAfter(int64_t step, bool stored) {
 }
 
 absl::Status Checkpointing::Begin(TrainLoop& loop) {
-  const int64_t last = std::exchange(begun_, loop.steps_done());
   const auto begun = saver_.Begin(loop.state(), [&](StateTensors& tensors) {
     return loop.CopyOut(&tensors);
   });
   if (!begun.ok()) return begun.status();
+  const int64_t last = std::exchange(begun_, loop.steps_done());
   if (begun->before.has_value()) (void)Tell(*begun->before, last);
   return absl::OkStatus();
 }

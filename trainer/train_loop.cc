@@ -227,8 +227,8 @@ TrainState TrainLoop::state() const {
 absl::Status TrainLoop::CopyOut(StateTensors* tensors) {
   std::vector<float>* const parts[] = {&tensors->weights, &tensors->first,
                                        &tensors->second};
+  if (absl::Status s = tensors->Resize(parameters()); !s.ok()) return s;
   for (size_t i = 0; i < std::size(parts); ++i) {
-    parts[i]->resize(parameters());
     absl::Status status =
         backend_->CopyOut(kStateParts[i], absl::MakeSpan(*parts[i]));
     if (!status.ok()) return status;
