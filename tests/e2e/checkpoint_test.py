@@ -94,7 +94,8 @@ class Checkpoints(Saving):
         self.assert_code(resumed, 0)
         expect, got = self.losses(whole), self.losses(resumed)
         self.assertEqual(list(expect), list(range(1, 61)))
-        self.assertIn(min(got), (11, 21, 31, 41))
+        # Those that were left have kept what they held.
+        self.assertGreater(min(got), 10)
         self.assertEqual(list(got), list(range(min(got), 61)))
         self.assertEqual(got, {n: expect[n] for n in got})
         # Before the interruption as well.

@@ -72,7 +72,7 @@ class ElasticDdp(WithTorch):
     def test_status_shows_its_steps(self):
         launcher, _ = self.begin(["--nodes", "1:2"], [], self.command())
         line = self.join_string(launcher)
-        self.await_status(line, lambda s: s["nodes"][0]["step"] > 0,
+        self.await_status(line, lambda s: s["nodes"] and s["nodes"][0]["step"] > 0,
                           "a step of its rank")
         launcher.signal(signal.SIGINT)
         self.assert_code(launcher, 130)
