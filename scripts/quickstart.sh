@@ -21,7 +21,7 @@ echo "== 3 of 3: four nodes train for $steps steps"
 set -o pipefail
 "$bin/rollcall" launch --job quickstart --local-workers 3 --no-hosts -- \
   "$bin/rollcall-train" --data /usr/share/common-licenses/* \
-  --steps "$steps" --log-every 20 2>&1 | tee "$log" |
+  --steps "$steps" --log-every 20 --log-all-ranks 2>&1 | tee "$log" |
   while IFS= read -r line; do
     echo "$line"
     # Once, half-way: who is there.
