@@ -16,20 +16,24 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/core/admission.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/journal/etcd_client.h"
-#include "daemon/journal/etcd_journal.h"
 #include "daemon/journal/etcd_place.h"
+#include "daemon/journal/etcd_tokens.h"
 #include "daemon/journal/state_folder.h"
 #include "daemon/security/given_secrets.h"
 #include "daemon/security/identity.h"
 #include "daemon/security/join_string.h"
 #include "daemon/security/kept_tokens.h"
 #include "daemon/security/token.h"
+#include "daemon/security/undumpable.h"
+#include "daemon/security/wipe.h"
 #include "daemon/server/server.h"
+#include "google/protobuf/stubs/logging.h"
 
 namespace rollcall {
 namespace {
@@ -37,6 +41,24 @@ namespace {
 // A join string with more does not fit a terminal, and nobody tries them all.
 constexpr size_t kEndpointsMax = 8;
 constexpr absl::Duration kEtcdPatience = absl::Seconds(10);
+
+struct EtcdFlags {
+  std::string ca_file;
+  std::string cert_file;
+  std::string key_file;
+  std::string user;
+  std::string password_file;
+  // Plaintext to other machines.
+  bool insecure = false;
+  // Seals the values where there is no shared secret.
+  std::string sealing_key_file;
+
+  bool empty() const {
+    return ca_file.empty() && cert_file.empty() && key_file.empty() &&
+           user.empty() && password_file.empty() && !insecure &&
+           sealing_key_file.empty();
+  }
+};
 
 struct Flags {
   std::string listen = "[::]:29400";
@@ -47,8 +69,12 @@ struct Flags {
   std::vector<std::string> advertise;
   std::vector<std::string> daemons;
   std::string join_dir;
+  // With etcd: how it is spoken to.
+  EtcdFlags etcd;
+  std::string token_ttl;
   std::string secret_file;
   TlsFiles tls;
+  bool tls_bind_names = false;
   bool insecure = false;
   std::string log_level = "info";
 };
@@ -93,25 +119,34 @@ std::vector<std::string> Endpoints(const Flags& flags, int port) {
                            : NamedEndpoints(all, flags.tls.cert_file, port);
 }
 
-// `worker.join` and `admin.join` in `folder`: for who may read it, and not for
-// a log.
-absl::Status WriteJoinStrings(const Flags& flags, const std::string& folder,
-                              const KeptTokens& tokens, const Server& server) {
-  v1::JoinString join;
-  const std::vector<std::string> endpoints =
-      flags.daemons.empty() ? Endpoints(flags, server.port()) : flags.daemons;
-  join.mutable_endpoints()->Add(endpoints.begin(), endpoints.end());
-  join.set_ca_pin(server.pin());
-  join.set_insecure(flags.insecure);
-  *join.mutable_token() = tokens.worker;
-  absl::Status wrote =
-      WriteSecretFile(absl::StrCat(folder, "/worker.join"),
-                      absl::StrCat(EncodeJoinString(join), "\n"));
-  if (!wrote.ok()) return wrote;
-  *join.mutable_token() = tokens.admin;
-  return WriteSecretFile(absl::StrCat(folder, "/admin.join"),
-                         absl::StrCat(EncodeJoinString(join), "\n"));
-}
+// `worker.join` and `admin.join` in a folder, for those who may read it, and
+// not for a log. Used by one thread at a time: Start's, and then the server's.
+class JoinFiles {
+ public:
+  // Empty folder: none are written.
+  JoinFiles(const Flags& flags, std::string folder)
+      : flags_(flags), folder_(std::move(folder)) {}
+
+  void Listening(int port, const std::string& pin) {
+    const std::vector<std::string> endpoints =
+        flags_.daemons.empty() ? Endpoints(flags_, port) : flags_.daemons;
+    join_.mutable_endpoints()->Add(endpoints.begin(), endpoints.end());
+    join_.set_ca_pin(pin);
+    join_.set_insecure(flags_.insecure);
+  }
+  // After Listening.
+  absl::Status Write(v1::Role role, const v1::JoinToken& token) {
+    if (folder_.empty()) return absl::OkStatus();
+    *join_.mutable_token() = token;
+    return WriteSecretFile(absl::StrCat(folder_, "/", RoleWord(role), ".join"),
+                           absl::StrCat(EncodeJoinString(join_), "\n"));
+  }
+
+ private:
+  const Flags& flags_;
+  const std::string folder_;
+  v1::JoinString join_;
+};
 
 // The tokens kept with the state, made at the first start.
 absl::StatusOr<KeptTokens> FindTokens(const std::string& folder) {
@@ -119,34 +154,6 @@ absl::StatusOr<KeptTokens> FindTokens(const std::string& folder) {
   const absl::StatusOr<StateFolder> held = StateFolder::Open(folder);
   if (!held.ok()) return held.status();
   return KeptTokens::Keep(folder);
-}
-
-// The one that all daemons of this name share, made by the first of them.
-absl::StatusOr<v1::JoinToken> TokenInEtcd(EtcdClient& client,
-                                          const std::string& key) {
-  const auto text =
-      KeepInEtcd(client, key, TokenText(MakeToken()), kEtcdPatience);
-  if (!text.ok()) return text.status();
-  auto token = ParseTokenText(*text);
-  if (token.ok()) return token;
-  return absl::FailedPreconditionError(absl::StrCat(
-      "etcd, ", key, ": ", token.status().message(),
-      "; remove the key (etcdctl del), and another token is made"));
-}
-
-// With a secret all know the tokens; without, they lie in etcd.
-absl::StatusOr<KeptTokens> SharedTokens(
-    const EtcdPlace& place, const std::optional<SharedSecret>& secret) {
-  if (secret.has_value()) {
-    return KeptTokens{secret->Token(v1::ROLE_ADMIN),
-                      secret->Token(v1::ROLE_WORKER)};
-  }
-  EtcdClient client(place.endpoints);
-  auto admin = TokenInEtcd(client, place.Prefix() + "admin.token");
-  if (!admin.ok()) return admin.status();
-  auto worker = TokenInEtcd(client, place.Prefix() + "worker.token");
-  if (!worker.ok()) return worker.status();
-  return KeptTokens{*std::move(admin), *std::move(worker)};
 }
 
 Log::Level LevelOf(const std::string& name) {
@@ -234,41 +241,199 @@ absl::StatusOr<std::string> JoinFolder(const Flags& flags, bool etcd,
   return folder;
 }
 
-int Serve(const Flags& flags, const GivenSecrets& given) {
-  const sigset_t signals = BlockSignals();
-  const auto secret = GivenSecret(flags.secret_file, given.secret);
-  if (!secret.ok()) return Fail(secret.status());
+void Warn(const std::string& warning) {
+  if (warning.empty()) return;
+  std::fprintf(stderr, "rollcalld: WARNING: %s\n", warning.c_str());
+}
+
+// Combinations of the etcd flags that cannot be meant. INVALID_ARGUMENT.
+absl::Status CheckEtcdFlags(const Flags& flags,
+                            const std::optional<EtcdPlace>& place) {
+  const EtcdFlags& etcd = flags.etcd;
+  const auto unfit = [](const std::string& what) {
+    return absl::InvalidArgumentError(what);
+  };
+  if (!place.has_value()) {
+    if (etcd.empty()) return absl::OkStatus();
+    return unfit("--etcd-...: these flags go with --state etcd://...");
+  }
+  if (etcd.cert_file.empty() != etcd.key_file.empty()) {
+    return unfit("--etcd-cert and --etcd-key go together: give both");
+  }
+  if (!etcd.cert_file.empty() && etcd.ca_file.empty()) {
+    return unfit("--etcd-cert needs --etcd-ca, by which etcd is known");
+  }
+  if (etcd.user.empty() != etcd.password_file.empty()) {
+    return unfit("--etcd-user and --etcd-password-file go together: give both");
+  }
+  if (etcd.insecure && !etcd.ca_file.empty()) {
+    return unfit(
+        "--etcd-insecure is for an etcd without TLS: leave it or --etcd-ca "
+        "out");
+  }
+  const int stdins = (flags.secret_file == "-") + (etcd.password_file == "-") +
+                     (etcd.sealing_key_file == "-");
+  if (stdins > 1) return unfit("-: stdin can be given for one file only");
+  if (!etcd.ca_file.empty() || etcd.insecure) return absl::OkStatus();
+  for (const std::string& endpoint : place->endpoints) {
+    if (IsLoopback(endpoint)) continue;
+    return unfit(absl::StrCat(
+        "etcd at ", endpoint,
+        ": expected TLS (--etcd-ca) for a member that is not on loopback, got "
+        "none; --etcd-insecure speaks to it in plaintext all the same"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<EtcdAccess> AccessOf(const EtcdFlags& etcd) {
+  EtcdAccess access;
+  const auto read = [](const char* flag, const std::string& file, bool secret,
+                       std::string& to) {
+    if (file.empty()) return absl::OkStatus();
+    std::string warning;
+    absl::StatusOr<std::string> text =
+        secret ? ReadGiven(flag, file, &warning) : ReadSecretFile(file);
+    if (!text.ok()) {
+      return absl::Status(
+          text.status().code(),
+          secret ? std::string(text.status().message())
+                 : absl::StrCat(flag, ": ", text.status().message()));
+    }
+    Warn(warning);
+    to = *std::move(text);
+    return absl::OkStatus();
+  };
+  absl::Status status = read("--etcd-ca", etcd.ca_file, false, access.ca);
+  if (status.ok()) {
+    status = read("--etcd-cert", etcd.cert_file, false, access.certificate);
+  }
+  if (status.ok()) status = read("--etcd-key", etcd.key_file, true, access.key);
+  std::string password;
+  if (status.ok()) {
+    status = read("--etcd-password-file", etcd.password_file, true, password);
+  }
+  if (!status.ok()) return status;
+  access.user = etcd.user;
+  access.password = std::string(absl::StripTrailingAsciiWhitespace(password));
+  return access;
+}
+
+absl::StatusOr<std::optional<SharedSecret>> SealingKey(
+    const std::string& file) {
+  constexpr size_t kHexDigits = 64;
+  if (file.empty()) return std::optional<SharedSecret>();
+  std::string warning;
+  absl::StatusOr<std::string> text =
+      ReadGiven("--etcd-key-file", file, &warning);
+  if (!text.ok()) return text.status();
+  Warn(warning);
+  const WipeAtEnd wiped(*text);
+  absl::StatusOr<SharedSecret> key = SharedSecret::Parse(*text);
+  if (key.ok() && key->Text().size() >= kHexDigits) {
+    return std::optional<SharedSecret>(*std::move(key));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--etcd-key-file: ", file,
+      ": expected 32 bytes in hex or base64, got something else; make one with "
+      "`rollcall token secret`"));
+}
+
+absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags,
+                                        const GivenSecrets& given) {
+  std::string warning;
+  const auto secret = GivenSecret(flags.secret_file, given.secret, &warning);
+  if (!secret.ok()) return secret.status();
+  Warn(warning);
   const auto place = PlaceOf(flags);
-  if (!place.ok()) return Fail(place.status());
+  if (!place.ok()) return place.status();
+  if (absl::Status fits = CheckEtcdFlags(flags, *place); !fits.ok()) {
+    return fits;
+  }
   ServerOptions options;
   options.listen = flags.listen;
   options.secret = *secret;
   options.tls = flags.tls;
+  options.tls_bind_names = flags.tls_bind_names;
   options.insecure = flags.insecure;
   options.resume = true;
   options.log_level = LevelOf(flags.log_level);
   options.etcd = *place;
   options.endpoints = [&flags](int port) { return Endpoints(flags, port); };
-  if (!place->has_value()) options.state_dir = flags.state;
+  if (!flags.token_ttl.empty()) {
+    const auto ttl = ParseTokenTtl("--token-ttl", flags.token_ttl);
+    if (!ttl.ok()) return ttl.status();
+    options.token_ttl = *ttl;
+  }
+  if (!flags.tls.key_file.empty()) {
+    warning.clear();
+    absl::Status fits = CheckPrivateFile(flags.tls.key_file, &warning);
+    if (!fits.ok()) return fits;
+    Warn(warning);
+  }
+  if (!place->has_value()) {
+    options.state_dir = flags.state;
+    return options;
+  }
+  auto key = SealingKey(flags.etcd.sealing_key_file);
+  if (!key.ok()) return key.status();
+  options.etcd_key = *std::move(key);
+  auto access = AccessOf(flags.etcd);
+  if (!access.ok()) return access.status();
+  options.etcd_access = *std::move(access);
+  options.tokens_in_etcd = !secret->has_value();
+  if (flags.etcd.insecure) {
+    Warn(
+        "--etcd-insecure: a host on the network path to etcd can see the etcd "
+        "user's password and the names of the keys, and delete or replay "
+        "values; the values themselves are sealed");
+  }
+  return options;
+}
+
+// The tokens that the daemon is started with.
+absl::StatusOr<KeptTokens> TokensOf(const ServerOptions& options) {
+  if (!options.etcd.has_value()) return FindTokens(options.state_dir);
+  if (options.secret.has_value()) {
+    return KeptTokens{options.secret->Token(v1::ROLE_ADMIN),
+                      options.secret->Token(v1::ROLE_WORKER)};
+  }
+  EtcdAccess access = options.etcd_access;
+  access.endpoints = options.etcd->endpoints;
+  EtcdClient client(std::move(access));
+  return KeepTokensInEtcd(client, ValueSealer(*options.etcd_key),
+                          options.etcd->Prefix(), kEtcdPatience);
+}
+
+int Serve(const Flags& flags, const GivenSecrets& given) {
+  const sigset_t signals = BlockSignals();
+  auto read = OptionsOf(flags, given);
+  if (!read.ok()) return Fail(read.status());
+  ServerOptions options = *std::move(read);
   if (absl::Status fits = CheckShared(options); !fits.ok()) return Fail(fits);
-  const absl::StatusOr<KeptTokens> tokens = place->has_value()
-                                                ? SharedTokens(**place, *secret)
-                                                : FindTokens(flags.state);
+  const bool etcd = options.etcd.has_value();
+  const bool secret = options.secret.has_value();
+  const absl::StatusOr<KeptTokens> tokens = TokensOf(options);
   if (!tokens.ok()) return Fail(tokens.status());
-  options.tokens = tokens->Seeds(*secret);
-  const auto folder =
-      JoinFolder(flags, place->has_value(), secret->has_value());
+  options.tokens = tokens->Seeds(options.secret, options.token_ttl);
+  const auto folder = JoinFolder(flags, etcd, secret);
   if (!folder.ok()) return Fail(folder.status());
+  JoinFiles join_files(flags, *folder);
+  options.listening = [&join_files, &tokens](int port, const std::string& pin) {
+    join_files.Listening(port, pin);
+    absl::Status wrote = join_files.Write(v1::ROLE_WORKER, tokens->worker);
+    return wrote.ok() ? join_files.Write(v1::ROLE_ADMIN, tokens->admin) : wrote;
+  };
+  options.keep_token = [&join_files, etcd, state = options.state_dir](
+                           v1::Role role, const v1::JoinToken& token) {
+    const absl::Status wrote =
+        etcd ? absl::OkStatus() : WriteKeptToken(state, role, token);
+    return wrote.ok() ? join_files.Write(role, token) : wrote;
+  };
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start(std::move(options));
   if (!server.ok()) return Fail(server.status());
-  if (!folder->empty()) {
-    const absl::Status wrote =
-        WriteJoinStrings(flags, *folder, *tokens, **server);
-    if (!wrote.ok()) return Fail(wrote);
-  }
   // A secret is the shorter way in, where there is one.
-  Tell(flags, secret->has_value() ? "" : *folder, (*server)->port());
+  Tell(flags, secret ? "" : *folder, (*server)->port());
   int signal_number = 0;
   sigwait(&signals, &signal_number);
   (*server)->Shutdown();
@@ -300,6 +465,25 @@ int Main(int argc, char** argv) {
       ->expected(1, kEndpointsMax);
   app.add_option("--join-dir", flags.join_dir,
                  "with etcd: folder for worker.join and admin.join, 0700");
+  app.add_option("--etcd-ca", flags.etcd.ca_file,
+                 "CA of etcd's members, PEM: speaks TLS to them; without it "
+                 "they must be\non loopback");
+  app.add_option("--etcd-cert", flags.etcd.cert_file,
+                 "certificate to show to etcd, PEM");
+  app.add_option("--etcd-key", flags.etcd.key_file, "its key, PEM, 0600");
+  app.add_option("--etcd-user", flags.etcd.user,
+                 "user of etcd's authentication");
+  app.add_option("--etcd-password-file", flags.etcd.password_file,
+                 "file with that user's password, 0600; -: stdin");
+  app.add_flag("--etcd-insecure", flags.etcd.insecure,
+               "plaintext to members that are not on loopback");
+  app.add_option("--etcd-key-file", flags.etcd.sealing_key_file,
+                 "file with the key that seals the values in etcd, 0600; -: "
+                 "stdin; the same for\nall daemons, and only without a shared "
+                 "secret");
+  app.add_option("--token-ttl", flags.token_ttl,
+                 "how long worker.join is valid; it is replaced at half of "
+                 "that (default 24h;\nnever: no end, no replacement)");
   auto* secret =
       app.add_option("--secret-file", flags.secret_file,
                      "file with a secret that all nodes hold; -: stdin (or "
@@ -310,6 +494,9 @@ int Main(int argc, char** argv) {
   app.add_option("--tls-key", flags.tls.key_file, "its key, PEM");
   app.add_option("--tls-ca", flags.tls.ca_file,
                  "CA whose certificates callers must show, PEM");
+  app.add_flag("--tls-bind-names", flags.tls_bind_names,
+               "an agent's node name must be a DNS name of the certificate "
+               "that it shows");
   app.add_flag("--insecure", flags.insecure,
                "no TLS: on loopback, for trying things out")
       ->excludes(secret);
@@ -328,9 +515,13 @@ int Main(int argc, char** argv) {
 }  // namespace rollcall
 
 int main(int argc, char** argv) {
+  rollcall::MakeUndumpable();
   // gRPC's own prints are for its developers; who wants them sets it.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   // Its traces print tokens.
   unsetenv("GRPC_TRACE");
+  // protobuf prints a line for each message that does not parse, and anyone who
+  // reaches the port can send those.
+  google::protobuf::SetLogHandler(nullptr);
   return rollcall::Main(argc, argv);
 }

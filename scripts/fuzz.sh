@@ -3,9 +3,9 @@
 # time, from the corpus in tests/fuzz. Ends with a table, and not 0 if anything
 # was found; what breaks something stays below build/fuzz/fuzz.
 #
-#   fuzz.sh --merge [SECONDS] [TARGET...]  and takes into the corpus, as little
-#                                          as covers as much, what was learnt
-#   fuzz.sh --seeds                        writes the seeds of the corpus anew
+#   fuzz.sh --merge [SECONDS] [TARGET...]  and keeps what was learned, one file a
+#                                          target: corpus/TARGET.tar.gz
+#   fuzz.sh --seeds                        writes the seeds of the corpus
 #
 # Without targets: all of them.
 set -eu -o pipefail
@@ -35,7 +35,7 @@ for target in "${targets[@]}"; do
     exit 2
   }
 done
-scripts/packages.sh test
+scripts/packages.sh check
 scripts/build.sh fuzz
 
 work=$(mktemp -d)
@@ -46,7 +46,8 @@ trap 'exit 130' INT TERM
 # one TARGET: its run, with its log and its exit status kept.
 one() {
   local status=0
-  FUZZ_LEARNT=$work/$1 tests/fuzz/run.sh "$bin/fuzz_$1" "$corpus/$1" \
+  mkdir "$work/$1"
+  FUZZ_LEARNED=$work/$1 tests/fuzz/run.sh "$bin/fuzz_$1" "$corpus/$1" \
     "build/fuzz/fuzz/$1" "$seconds" >"$work/$1.log" 2>&1 || status=$?
   echo "$status" >"$work/$1.status"
   echo "fuzz: $1 ended after $seconds s with status $status"
@@ -61,20 +62,22 @@ wait
 
 if [ -n "$merge" ]; then
   for target in "${targets[@]}"; do
-    # What covers as many edges, seeds and finds alike; how often an edge is
-    # passed would keep thousands of files.
-    mkdir "$work/$target.least"
-    "$bin/fuzz_$target" -merge=1 -use_counters=0 "$work/$target.least" \
-      "$corpus/$target" "$work/$target" >"$work/$target.merge" 2>&1
-    # A seed keeps its own name; what was learnt is named by its digest.
-    find "$corpus/$target" -type f -regextype posix-extended \
-      -regex '.*/[0-9a-f]{40}' -delete
-    seeds=$(sha1sum "$corpus/$target"/*)
-    for input in "$work/$target.least"/*; do
-      name=$(sha1sum "$input")
-      name=${name%% *}
-      grep -q "^$name " <<<"$seeds" || cp "$input" "$corpus/$target/$name"
+    # As few inputs as reach as many edges. How often an edge is passed is not
+    # counted: it would keep thousands.
+    mkdir "$work/$target.merged" "$work/$target.before"
+    [ ! -e "$corpus/$target.tar.gz" ] ||
+      tar -xzf "$corpus/$target.tar.gz" -C "$work/$target.before"
+    "$bin/fuzz_$target" -merge=1 -use_counters=0 "$work/$target.merged" \
+      "$corpus/$target" "$work/$target.before" "$work/$target" \
+      >"$work/$target.merge" 2>&1
+    # The seeds stay where they are, under their own names.
+    seeds=$(sha1sum "$corpus/$target"/* | cut -d' ' -f1)
+    for input in "$work/$target.merged"/*; do
+      ! grep -q "^$(sha1sum <"$input" | cut -d' ' -f1)$" <<<"$seeds" ||
+        rm "$input"
     done
+    tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner \
+      -C "$work/$target.merged" -cf - . | gzip -9n >"$corpus/$target.tar.gz"
   done
 fi
 
@@ -88,7 +91,7 @@ for target in "${targets[@]}"; do
   printf '%-10s %8s %12s %8s %9s %7s %s\n' "$target" "$seconds" \
     "$(stat_of number_of_executed_units)" "$(stat_of average_exec_per_sec)" \
     "$(grep -aoE 'cov: [0-9]+' "$work/$target.log" | tail -1 | cut -c6-)" \
-    "$(find "$corpus/$target" -type f | wc -l)" "$result"
+    "$(find "$corpus/$target" "$work/$target" -type f | wc -l)" "$result"
 done
 for target in "${targets[@]}"; do
   [ "$(cat "$work/$target.status")" = 0 ] || {

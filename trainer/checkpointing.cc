@@ -122,9 +122,8 @@ absl::Status Checkpointing::SaveNow(TrainLoop& loop, absl::Time deadline) {
 
 absl::Status Checkpointing::SaveUnlessKept(TrainLoop& loop,
                                            absl::Time deadline) {
-  return SaveUnless(loop, deadline, [&] {
-    return store_->HighestStep() >= loop.steps_done();
-  });
+  return SaveUnless(loop, deadline,
+                    [&] { return store_->HighestStep() >= loop.steps_done(); });
 }
 
 absl::Status Checkpointing::SaveUnless(TrainLoop& loop, absl::Time deadline,

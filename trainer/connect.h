@@ -21,8 +21,8 @@ namespace rollcall {
 // "rank 2 on node-b", as messages name it.
 std::string RankName(const v1::World& world, int which);
 
-// Null `rank`, or a world of one: nothing is connected. On GPUs by NCCL, else by
-// Gloo. `rank` and `device` must live as long as the collective.
+// Null `rank`, or a world of one: nothing is connected. On GPUs by NCCL, else
+// by Gloo. `rank` and `device` must live as long as the collective.
 // FAILED_PRECONDITION: some ranks have a GPU and others not, and which; to a
 // rank like the one that has the state, the others go: UNAVAILABLE. Errors: see
 // ConnectGloo and ConnectNccl; not to be retried within a generation.

@@ -33,9 +33,9 @@ CLI::Validator Within(double least, double most) {
 }
 
 void AddModel(CLI::App& app, TrainOptions* o) {
-  app.add_option("--model", o->size,
-                 "Size of the model: " + SizeNames() +
-                     "; the four below change it")
+  app.add_option(
+         "--model", o->size,
+         "Size of the model: " + SizeNames() + "; the four below change it")
       ->type_name("NAME");
   app.add_option("--layers", o->model.layers, "Blocks of the model")
       ->type_name("N");
@@ -72,16 +72,17 @@ void AddDevice(CLI::App& app, TrainOptions* o) {
   app.add_option("--device", o->device,
                  "Where ranks compute: auto takes a GPU where there is one")
       ->type_name("auto|cpu|cuda")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, DeviceKind>{
-          {"auto", DeviceKind::kAuto},
-          {"cpu", DeviceKind::kCpu},
-          {"cuda", DeviceKind::kCuda}}));
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, DeviceKind>{{"auto", DeviceKind::kAuto},
+                                            {"cpu", DeviceKind::kCpu},
+                                            {"cuda", DeviceKind::kCuda}}));
 }
 
 void AddCheckpoints(CLI::App& app, TrainOptions* o) {
-  app.add_option("--checkpoints", o->checkpoints,
-                 "Folder that checkpoints are written to, and that a run begins "
-                 "from if it holds one")
+  app.add_option(
+         "--checkpoints", o->checkpoints,
+         "Folder that checkpoints are written to, and that a run begins "
+         "from if it holds one")
       ->type_name("DIR");
   app.add_option("--save-every", o->save_every, "Steps between two checkpoints")
       ->type_name("N")

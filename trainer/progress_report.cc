@@ -67,11 +67,11 @@ std::string JsonLine(const Progress& p) {
 }
 
 std::string BarLine(const Progress& p, int columns) {
-  const double done = std::min(1.0, double(p.step) / std::max<int64_t>(1, p.steps));
-  std::string text =
-      absl::StrFormat("  %d/%d  %.0f%%  loss %.4f  %.0f tokens/s", p.step,
-                      p.steps, std::floor(100 * done), p.loss,
-                      p.tokens_per_second);
+  const double done =
+      std::min(1.0, double(p.step) / std::max<int64_t>(1, p.steps));
+  std::string text = absl::StrFormat(
+      "  %d/%d  %.0f%%  loss %.4f  %.0f tokens/s", p.step, p.steps,
+      std::floor(100 * done), p.loss, p.tokens_per_second);
   if (p.world_size > 1) absl::StrAppend(&text, "  ", p.world_size, " ranks");
   if (p.left != absl::InfiniteDuration()) {
     absl::StrAppend(&text, "  ", LeftText(p.left), " left");

@@ -25,7 +25,7 @@ struct Progress {
   double samples_per_second = 0;  // Of the whole world.
   double tokens_per_second = 0;
   int world_size = 1;
-  uint64_t generation = 0;  // 0: without an agent.
+  uint64_t generation = 0;                         // 0: without an agent.
   absl::Duration left = absl::InfiniteDuration();  // Infinite: not known yet.
 };
 

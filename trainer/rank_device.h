@@ -1,6 +1,6 @@
 // RankDevice: where a rank's model lives, the CPU or a GPU, and what goes with
-// that: the backend that trains there, the collective that takes its memory, and
-// memory for the network's check.
+// that: the backend that trains there, the collective that takes its memory,
+// and memory for the network's check.
 //
 // Thread rule: main's thread, which must choose before it starts others.
 #ifndef ROLLCALL_TRAINER_RANK_DEVICE_H_

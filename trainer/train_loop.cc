@@ -148,9 +148,8 @@ absl::Status TrainLoop::TakeOver(const TrainSource& source) {
   DataPosition position = position_;
   double loss = loss_;
   AdamWPowers powers = backend_->powers();
-  for (const absl::Span<char> part :
-       {Bytes(&step, 1), Bytes(&position, 1), Bytes(&loss, 1),
-        Bytes(&powers, 1)}) {
+  for (const absl::Span<char> part : {Bytes(&step, 1), Bytes(&position, 1),
+                                      Bytes(&loss, 1), Bytes(&powers, 1)}) {
     absl::Status status = collective_->Broadcast(part, source.rank);
     if (!status.ok()) return status;
   }
@@ -177,8 +176,8 @@ absl::StatusOr<std::optional<TrainSource>> TrainLoop::FindStored(
     const std::optional<StoredState>& stored) {
   int64_t mine = stored.has_value() ? stored->state.step : 0;
   std::vector<int64_t> steps(collective_->size());
-  absl::Status status = collective_->AllGather(Bytes(&mine, 1),
-                                               Bytes(steps.data(), steps.size()));
+  absl::Status status = collective_->AllGather(
+      Bytes(&mine, 1), Bytes(steps.data(), steps.size()));
   if (!status.ok()) return status;
   const auto best = std::max_element(steps.begin(), steps.end());
   if (*best <= 0) return std::nullopt;
@@ -244,8 +243,8 @@ absl::Status TrainLoop::Agree(const std::vector<Fingerprint>& fingerprints,
   std::vector<uint64_t> mine;
   for (const Fingerprint& f : fingerprints) mine.push_back(f.value);
   std::vector<uint64_t> all(count * size);
-  absl::Status status = collective_->AllGather(
-      Bytes(mine.data(), mine.size()), Bytes(all.data(), all.size()));
+  absl::Status status = collective_->AllGather(Bytes(mine.data(), mine.size()),
+                                               Bytes(all.data(), all.size()));
   if (!status.ok()) return status;
   const int right = source.has_value() ? source->rank : 0;
   // Which one of a rank's is another than it should be; count: none.

@@ -51,8 +51,8 @@ class TrainLoop {
   using MakeBackend = std::function<absl::StatusOr<std::unique_ptr<Backend>>(
       const GptConfig&, const AdamWConfig&)>;
 
-  // Opens the data, whose vocabulary is the model's. Errors name what a person must
-  // fix.
+  // Opens the data, whose vocabulary is the model's. Errors name what a person
+  // must fix.
   static absl::StatusOr<std::unique_ptr<TrainLoop>> Create(
       TrainOptions options, const MakeBackend& make = MakeCpuBackend);
 
@@ -65,9 +65,9 @@ class TrainLoop {
   // on in a world without it, it is a peer that goes: UNAVAILABLE.
   // RESOURCE_EXHAUSTED: memory; DATA_LOSS: what is stored cannot be read. After
   // an error, enter another world.
-  absl::Status Enter(
-      Collective& collective, const std::optional<TrainSource>& source,
-      const std::optional<StoredState>& stored = std::nullopt);
+  absl::Status Enter(Collective& collective,
+                     const std::optional<TrainSource>& source,
+                     const std::optional<StoredState>& stored = std::nullopt);
 
   // Takes the next step. `stop`: this rank was told to come to a boundary. An
   // error leaves the state as it was.
@@ -112,11 +112,12 @@ class TrainLoop {
   const uint64_t samples_;
   const Sampler sampler_;
   const std::unique_ptr<Backend> backend_;
-  Collective* collective_ = nullptr;  // Of the world it is in; gone between two.
+  Collective* collective_ =
+      nullptr;  // Of the world it is in; gone between two.
   int world_size_ = 1;
   int64_t steps_done_ = 0;
   DataPosition position_;  // Where the next step's batch begins.
-  double loss_ = 0;  // Of the last step.
+  double loss_ = 0;        // Of the last step.
   bool whole_ = false;
   std::vector<Token> tokens_, targets_;
 };

@@ -30,6 +30,7 @@ Agent::Agent(const v1::Hello& hello, absl::Duration join_timeout,
       redial_at_(now),
       redial_delay_(limits.redial_first),
       give_up_at_(now + join_timeout),
+      dial_failures_(now),
       heartbeat_(limits.heartbeat()),
       preempt_signal_(preempt_signal) {
   CHECK_NE(hello.incarnation(), 0u);
@@ -67,7 +68,7 @@ absl::Time Agent::NextDeadline() const {
   }
   if (link_ == Link::kAttending) next = std::min(next, next_heartbeat_);
   if (link_ != Link::kAttending && !exit_.has_value()) {
-    next = std::min(next, give_up_at_);
+    next = std::min({next, give_up_at_, dial_failures_.silent_until()});
   }
   return next;
 }
@@ -104,8 +105,10 @@ void Agent::On(const AgentTick&) {
     return Leave(kExitRendezvous,
                  absl::StrCat(welcomed_ ? "the daemon did not come back"
                                         : "could not attend the job",
-                              " in time; last: ", last_error_));
+                              " in time; last: ",
+                              last_error_.empty() ? "no answer" : last_error_));
   }
+  TellSilence();
   if (link_ == Link::kDown && now_ >= redial_at_) {
     link_ = Link::kDialing;
     actions_.push_back(Dial{});

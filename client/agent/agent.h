@@ -28,6 +28,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "client/agent/dial_failures.h"
 #include "daemon/core/limits.h"
 #include "rollcall/v1/membership.pb.h"
 #include "rollcall/v1/rank.pb.h"
@@ -55,6 +56,8 @@ struct StreamDown {
   std::optional<v1::Refusal> refusal;
   // Somebody answered who is not the daemon.
   bool stranger = false;
+  // The one that was dialled; empty: none.
+  std::string endpoint;
   // Uniform in [0, 1), for the jitter of the next delay.
   double jitter = 0.5;
   // Random, not 0: taken if a new incarnation is needed.
@@ -281,7 +284,8 @@ struct FailExchanges {
 
 // For the person or the log: waiting (live line), or one state change.
 struct Report {
-  enum class Kind { kState, kWaiting, kWarning, kError };
+  // kUnreachable: why no daemon lets us in, see DialFailures.
+  enum class Kind { kState, kWaiting, kUnreachable, kWarning, kError };
   Kind kind;
   std::string text;
 };
@@ -338,6 +342,7 @@ class Agent {
     // Committed, and a rank that was to wait has ended: started when what it
     // left is gone.
     std::string seal_bytes;
+    std::string proof;
     std::optional<v1::Seal> seal;
     // The latest that came in between.
     std::optional<v1::Notice> notice;
@@ -351,6 +356,7 @@ class Agent {
     int world_size = 0;
     std::string world_bytes;
     std::string seal_bytes;
+    std::string proof;
     std::vector<v1::RankExited> exits;
     uint64_t step = 0;
     std::optional<v1::Pace> pace;  // Of rank 0, where it runs here.
@@ -443,12 +449,13 @@ class Agent {
   void AttendAnew(uint64_t incarnation, const std::string& why);
   void Redial(double jitter);
   void TellTurnedAway(const StreamDown& down);
-  void TellNobodyAnswers(bool refused);
+  void TellUnreachable(const StreamDown& down);
+  void TellSilence();
 
   v1::Held HeldNow() const;
   void SayExchange(const std::string& key, Exchange& exchange);
   void SayAnswered();
-  void SayLateExits();
+  void SayExits();
   void RefuseExchange(const std::string& key, absl::StatusCode code,
                       const std::string& why);
   void SayPreparedIfReady();
@@ -510,8 +517,7 @@ class Agent {
   std::string last_error_;
   // Why the daemon itself last ended a stream that attended, told once.
   std::string turned_away_;
-  // What the first attempt failed with; told until one is welcomed.
-  std::string first_error_;
+  DialFailures dial_failures_;
   absl::Time name_taken_until_ = absl::InfiniteFuture();
   absl::Duration heartbeat_;
   absl::Time next_heartbeat_ = absl::InfiniteFuture();
@@ -519,8 +525,6 @@ class Agent {
   uint64_t generation_seen_ = 0;
   std::optional<Preparing> preparing_;
   std::optional<Running> running_;
-  // How many of its exits the Hello of this stream has told.
-  size_t exits_in_hello_ = 0;
   // The last one that has ended here; 0: none.
   uint64_t ended_generation_ = 0;
   // By local rank.

@@ -31,7 +31,6 @@ void Agent::On(const StreamUp&) {
   }
   hello.set_generation_seen(generation_seen_);
   *hello.mutable_held() = HeldNow();
-  exits_in_hello_ = static_cast<size_t>(hello.held().exits_size());
   actions_.push_back(Say{std::move(message)});
 }
 
@@ -46,9 +45,7 @@ v1::Held Agent::HeldNow() const {
       Limits::held_world_bytes_max) {
     held.set_world(running_->world_bytes);
     held.set_seal(running_->seal_bytes);
-  }
-  for (const v1::RankExited& exited : running_->exits) {
-    *held.add_exits() = exited;
+    held.set_proof(running_->proof);
   }
   return held;
 }
@@ -74,6 +71,7 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   leader_sought_ = false;
   name_taken_until_ = absl::InfiniteFuture();
   last_error_.clear();
+  dial_failures_.LetIn();
   if (welcomed_) {
     Tell(Report::Kind::kState, "attending again");
   }
@@ -82,7 +80,7 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   SayPreparedIfReady();
   stopped_said_ = false;
   SayStoppedIfSettled();
-  SayLateExits();
+  SayExits();
   SayStallsAgain();
   if (notice_.has_value()) notice_->said = false;
   SayNoticeSeenIfThere();
@@ -93,12 +91,12 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   if (leave_signal_ != 0) SayLeaving();
 }
 
-// Of ranks that ended between this stream's Hello and its Welcome.
-void Agent::SayLateExits() {
+// A Hello says nothing of them, and a daemon that was restarted knows of none.
+void Agent::SayExits() {
   if (!running_.has_value()) return;
-  for (size_t i = exits_in_hello_; i < running_->exits.size(); ++i) {
+  for (const v1::RankExited& exited : running_->exits) {
     v1::AgentMessage message;
-    *message.mutable_rank_exited() = running_->exits[i];
+    *message.mutable_rank_exited() = exited;
     Tell(std::move(message));
   }
 }
@@ -108,7 +106,10 @@ void Agent::On(const StreamDown& down) {
   link_ = Link::kDown;
   next_heartbeat_ = absl::InfiniteFuture();
   if (exit_.has_value()) return;
-  if (attended) give_up_at_ = now_ + limits_.daemon_grace;
+  if (attended) {
+    give_up_at_ = now_ + limits_.daemon_grace;
+    dial_failures_.Lost(now_);
+  }
   last_error_ =
       Printable(down.refusal.has_value() && !down.refusal->text().empty()
                     ? std::string_view(down.refusal->text())
@@ -124,9 +125,7 @@ void Agent::On(const StreamDown& down) {
   if (attended) TellTurnedAway(down);
   Refused(down);
   if (exit_.has_value()) return;
-  if (!welcomed_) {
-    TellNobodyAnswers(down.refusal.has_value() || down.stranger);
-  }
+  TellUnreachable(down);
   Redial(down.jitter);
 }
 
@@ -145,13 +144,24 @@ void Agent::TellTurnedAway(const StreamDown& down) {
   }
 }
 
-// Keeps to one text, since each endpoint fails in words of its own and a line
-// that changes is told again.
-void Agent::TellNobodyAnswers(bool refused) {
-  if (first_error_.empty() || refused) first_error_ = last_error_;
-  Tell(Report::Kind::kWaiting,
-       absl::StrCat(refused ? "not let in yet: " : "no daemon answers yet: ",
-                    first_error_));
+void Agent::TellUnreachable(const StreamDown& down) {
+  if (!dial_failures_.Failed(down.endpoint, last_error_, now_)) return;
+  const bool refused = down.refusal.has_value() || down.stranger;
+  Tell(Report::Kind::kUnreachable,
+       absl::StrCat(refused     ? "not let in yet: "
+                    : welcomed_ ? "the daemon does not answer: "
+                                : "no daemon answers yet: ",
+                    last_error_));
+}
+
+void Agent::TellSilence() {
+  if (link_ == Link::kAttending || now_ < dial_failures_.silent_until()) return;
+  dial_failures_.SaidNothing(now_);
+  Tell(Report::Kind::kUnreachable,
+       absl::StrCat(
+           welcomed_ ? "the daemon does not answer" : "no daemon answers yet",
+           ": no answer and no error so far; a name server or a "
+           "firewall may be in the way"));
 }
 
 void Agent::Redial(double jitter) {
@@ -184,6 +194,7 @@ void Agent::Refused(const StreamDown& down) {
     case v1::REFUSAL_CODE_TOKEN_USED_UP:
     case v1::REFUSAL_CODE_ROLE:
     case v1::REFUSAL_CODE_OTHER_JOB:
+    case v1::REFUSAL_CODE_EVICTED:
       return Leave(kExitRefused, last_error_);
     case v1::REFUSAL_CODE_SETTINGS:
       return Leave(kExitUsage, last_error_);

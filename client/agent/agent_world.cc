@@ -12,6 +12,8 @@
 namespace rollcall {
 namespace {
 
+constexpr size_t kProofBytesMax = 64;
+
 const v1::Member* RowOf(const v1::World& world, const std::string& node) {
   for (const v1::Member& member : world.members()) {
     if (member.node() == node) return &member;
@@ -171,6 +173,10 @@ void Agent::OnCommit(const v1::Commit& commit) {
   }
   CleanSeal(seal);
   preparing_->seal_bytes = commit.seal();
+  // More is no proof of a daemon's, and not worth keeping.
+  if (commit.proof().size() <= kProofBytesMax) {
+    preparing_->proof = commit.proof();
+  }
   preparing_->seal = std::move(seal);
   StartIfSettled();
 }
@@ -188,6 +194,7 @@ void Agent::StartIfSettled() {
   running_->world_size = static_cast<int>(world.world_size());
   running_->world_bytes = std::move(preparing_->world_bytes);
   running_->seal_bytes = std::move(preparing_->seal_bytes);
+  running_->proof = std::move(preparing_->proof);
   StartRanks start;
   for (uint32_t local = 0; local < hello_.ranks(); ++local) {
     const auto [at, fresh] = living_.try_emplace(local);

@@ -13,7 +13,7 @@
 namespace rollcall {
 
 // The same code; the message names the endpoint, and for one that cannot be
-// reached the system's reason alone.
+// reached why, in words for a person.
 absl::Status CallStatus(const std::string& endpoint,
                         const grpc::Status& status);
 

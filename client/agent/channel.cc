@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/limits.h"
+#include "daemon/server/grpc_defaults.h"
 
 namespace rollcall {
 
@@ -14,10 +15,9 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
     std::shared_ptr<TrustVerdict> verdict, absl::Duration patience) {
   auto credentials = ChannelCredentials(trust, endpoint, std::move(verdict));
   if (!credentials.ok()) return credentials.status();
-  grpc::ChannelArguments arguments;
+  grpc::ChannelArguments arguments = DefaultChannelArguments();
   // Each channel its own connection, so that a new attempt is really new.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   // Also how long one connection attempt may take.

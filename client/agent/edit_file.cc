@@ -17,7 +17,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
-#include "client/agent/file_lock.h"
 
 namespace rollcall {
 namespace {
@@ -336,8 +335,11 @@ absl::Status EditFile(const std::string& path, const EditFileOptions& options,
                       const EditText& edit) {
   const auto resolved = Resolve(path);
   if (!resolved.ok()) return resolved.status();
-  const auto lock = FileLock::Acquire(options.lock_folders, LockName(*resolved),
-                                      options.lock_timeout);
+  std::vector<std::string> folders = options.lock_folders;
+  const std::string beside = resolved->substr(0, resolved->rfind('/'));
+  folders.push_back(beside.empty() ? "/" : beside);
+  const auto lock =
+      FileLock::Acquire(folders, LockName(*resolved), options.lock_timeout);
   if (!lock.ok()) return lock.status();
   const std::string note_path =
       absl::StrCat(lock->folder(), "/", UndoNoteName(*resolved));

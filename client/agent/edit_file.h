@@ -19,12 +19,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "client/agent/file_lock.h"
 
 namespace rollcall {
 
 struct EditFileOptions {
-  // Where the lock file may lie, in order of preference.
-  std::vector<std::string> lock_folders = {"/run/lock", "/tmp"};
+  // Where the lock file may lie, in order of preference; at last, beside the
+  // file. See FileLock.
+  std::vector<std::string> lock_folders = DefaultLockFolders();
   absl::Duration lock_timeout = absl::Seconds(10);
   // A file larger than this is not ours to touch.
   size_t bytes_max = 32 << 20;

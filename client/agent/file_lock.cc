@@ -13,29 +13,54 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/mutex.h"
 
 namespace rollcall {
 namespace {
 
-// A file descriptor of a lock file that may be trusted, or -1 with `why`.
-int OpenLockFile(const std::string& path, std::string& why) {
-  constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-  // Opened first without O_CREAT: with it, the kernel refuses even our own
-  // users' files in some sticky folders (fs.protected_regular).
-  int fd = open(path.c_str(), kFlags);
-  if (fd < 0 && errno == ENOENT) {
-    fd = open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0600);
-    if (fd < 0 && errno == EEXIST) fd = open(path.c_str(), kFlags);
+bool IsOurs(const struct stat& status) {
+  return status.st_uid == geteuid() || status.st_uid == 0;
+}
+
+// A folder in which nobody else can make or replace a file; made where it is
+// missing. -1 with `why`: it is none.
+int OpenFolder(const std::string& path, std::string& why) {
+  if (mkdir(path.c_str(), geteuid() == 0 ? 0755 : 0700) == 0) {
+    // The umask may have taken bits that other users' agents look for.
+    if (geteuid() == 0) chmod(path.c_str(), 0755);
   }
+  const int fd =
+      open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) {
     why = absl::StrCat(path, ": ", std::strerror(errno));
     return -1;
   }
   struct stat status {};
-  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
-      (status.st_uid != geteuid() && status.st_uid != 0)) {
+  if (fstat(fd, &status) != 0 || !IsOurs(status) ||
+      (status.st_mode & 022) != 0) {
+    why = absl::StrFormat(
+        "%s: expected a folder of user %d or root that nobody else may write "
+        "to, found mode %o of user %d",
+        path, geteuid(), status.st_mode & 07777, status.st_uid);
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+// A file descriptor of a lock file that may be trusted, or -1 with `why`.
+int OpenLockFile(int folder, const std::string& name, const std::string& path,
+                 std::string& why) {
+  constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  const int fd = openat(folder, name.c_str(), kFlags | O_CREAT, 0600);
+  if (fd < 0) {
+    why = absl::StrCat(path, ": ", std::strerror(errno));
+    return -1;
+  }
+  struct stat status {};
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || !IsOurs(status)) {
     why = absl::StrCat(path, ": expected a plain file of this user or root");
     close(fd);
     return -1;
@@ -96,6 +121,20 @@ int TimedFlock(int fd, absl::Duration timeout) {
 
 }  // namespace
 
+std::vector<std::string> DefaultLockFolders() {
+  const uid_t user = geteuid();
+  std::vector<std::string> folders;
+  const std::string runtime = absl::StrCat("/run/user/", user);
+  if (user == 0) {
+    folders.push_back("/run/rollcall");
+  } else if (access(runtime.c_str(), F_OK) == 0) {
+    folders.push_back(runtime);
+  }
+  folders.push_back(absl::StrCat("/run/lock/rollcall-", user));
+  folders.push_back(absl::StrCat("/tmp/rollcall-", user));
+  return folders;
+}
+
 absl::StatusOr<FileLock> FileLock::Acquire(
     const std::vector<std::string>& folders, const std::string& name,
     absl::Duration timeout) {
@@ -103,7 +142,9 @@ absl::StatusOr<FileLock> FileLock::Acquire(
   for (const std::string& folder : folders) {
     const std::string path = absl::StrCat(folder, "/", name);
     std::string why;
-    const int fd = OpenLockFile(path, why);
+    const int in = OpenFolder(folder, why);
+    const int fd = in < 0 ? -1 : OpenLockFile(in, name, path, why);
+    if (in >= 0) close(in);
     if (fd >= 0) {
       const int error = TimedFlock(fd, timeout);
       if (error == 0) return FileLock(fd, folder);

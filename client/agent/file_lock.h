@@ -2,9 +2,10 @@
 // that cannot carry a lock itself.
 //
 // A lock file in a lock folder, held with flock(2): the kernel gives it back
-// however its holder ends. The file stays; it is empty. The file is trusted
-// only if this user or root owns it, so that in a folder that all may write to
-// nobody else can hold us up or lead us astray.
+// however its holder ends. The file stays; it is empty. Folder and file are
+// trusted only if this user or root owns them and nobody else may write to the
+// folder: in one like /tmp, other users could make the file beforehand, and no
+// lock could be taken.
 //
 // Thread rule: any thread; each FileLock belongs to one.
 #ifndef ROLLCALL_CLIENT_AGENT_FILE_LOCK_H_
@@ -18,9 +19,16 @@
 
 namespace rollcall {
 
+// Where this user's locks lie, in order of preference: the same for all
+// processes of one user and machine, whatever their environment. Of root:
+// /run/rollcall. Of others: /run/user/<uid>, where there is one. Then folders
+// named after the user in /run/lock and /tmp.
+std::vector<std::string> DefaultLockFolders();
+
 class FileLock {
  public:
-  // Takes `<folder>/<name>` in the first of `folders` where that can be done.
+  // Takes `<folder>/<name>` in the first of `folders` where that can be done;
+  // a folder that is missing is made (0755 by root, 0700 by others).
   // Waits for its holder for at most `timeout`: UNAVAILABLE then (retry is
   // safe). PERMISSION_DENIED: no folder lets us; each is named with its reason.
   static absl::StatusOr<FileLock> Acquire(

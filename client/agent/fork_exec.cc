@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "client/agent/sweep.h"
+#include "daemon/security/undumpable.h"
 
 #ifndef CLOSE_RANGE_CLOEXEC
 #define CLOSE_RANGE_CLOEXEC (1U << 2)
@@ -68,6 +69,7 @@ struct ChildPlan {
   // /bin/sh, the file, and the arguments: for a script without "#!".
   std::vector<char*> shell_argv;
   int in, out, err, gate, our_gate, failure, cgroup, fds_most;
+  rlimit core_limit;
 };
 
 // --- Between fork and exec: system calls only
@@ -121,6 +123,8 @@ int ChildExec(ChildPlan& plan) {
   Call(SYS_setsid);
   Call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
   ChildDefaultSignals();
+  // A rank may leave a core file where its user allows it.
+  Call(SYS_prlimit64, 0, RLIMIT_CORE, Address(&plan.core_limit), 0);
   // Our copy of the other end would keep the gate from ever closing.
   Call(SYS_close, plan.our_gate);
   char go = 0;
@@ -215,6 +219,7 @@ absl::StatusOr<ForkedRank> ForkRank(const std::vector<std::string>& argv,
   plan.failure = failure.get();
   plan.cgroup = cgroup_entrance;
   plan.fds_most = FdsMost();
+  plan.core_limit = CoreLimitAtStart();
 
   // No handler of ours may run in the child.
   sigset_t all, before;

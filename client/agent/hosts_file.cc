@@ -90,7 +90,7 @@ HostsFile::HostsFile(std::string path, EditFileOptions options)
     : path_(std::move(path)), options_(std::move(options)) {}
 
 absl::Status HostsFile::Write(const v1::World& world, uint32_t node_rank,
-                              const HostsOwner& owner,
+                              const HostsNames& names, const HostsOwner& owner,
                               std::vector<std::string>* warnings) {
   if (absl::Status status = AdmitJobId(world.job()); !status.ok()) {
     return status;
@@ -103,12 +103,16 @@ absl::Status HostsFile::Write(const v1::World& world, uint32_t node_rank,
   const absl::Status status =
       EditFile(path_, options_, [&](const std::string& text, bool exists) {
         change = WriteHostsBlock(text, !exists, world, node_rank, Hostname(),
-                                 owner, HostsOwnerLives);
+                                 names, owner, HostsOwnerLives);
         return EditedText{change.text, false};
       });
   warnings->insert(warnings->end(), change.warnings.begin(),
                    change.warnings.end());
   return status;
+}
+
+std::set<std::string> HostsFile::NamesOf(const std::string& job) const {
+  return NamesInBlock(ReadSmallFile(path_, options_.bytes_max), job);
 }
 
 absl::Status HostsFile::Remove(const std::string& job, const std::string& run,

@@ -13,11 +13,13 @@
 #ifndef ROLLCALL_CLIENT_AGENT_HOSTS_FILE_H_
 #define ROLLCALL_CLIENT_AGENT_HOSTS_FILE_H_
 
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "client/agent/edit_file.h"
+#include "client/agent/hosts_names.h"
 #include "client/agent/hosts_text.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -36,11 +38,15 @@ class HostsFile {
 
   // Writes the names of the world into the block of its job, with `owner` as
   // one of its owners. Errors as EditFile's, plus INVALID_ARGUMENT for a world
-  // whose job or run breaks the grammar; never a reason not to run. Warnings
-  // name what was left out. Safe to repeat.
+  // whose job or run breaks the grammar; never a reason not to run. `names`
+  // decides about bare names; warnings name what was left out. Safe to repeat.
   absl::Status Write(const v1::World& world, uint32_t node_rank,
-                     const HostsOwner& owner,
+                     const HostsNames& names, const HostsOwner& owner,
                      std::vector<std::string>* warnings);
+
+  // The bare names that blocks of this job define now, in lower case; empty
+  // where the file cannot be read. Takes no lock.
+  std::set<std::string> NamesOf(const std::string& job) const;
 
   // Takes the owner off; the block goes with its last living one. Safe to
   // repeat.

@@ -1,7 +1,5 @@
 #include "client/agent/hosts_text.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -12,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "daemon/core/admission.h"
@@ -25,6 +24,11 @@ constexpr char kEnd[] = "# rollcall end ";
 // Per write, so that thousands of unlucky names do not flood a log.
 constexpr size_t kWarningsMax = 8;
 constexpr size_t kOwnersMax = 256;
+// Of one name in the file.
+constexpr size_t kMeaningsMax = 16;
+// Names, or addresses of one name, in one warning.
+constexpr size_t kShownMax = 3;
+constexpr size_t kAddressBytesShown = 64;
 
 // --- Lines ------------------------------------------------------------------
 
@@ -113,26 +117,6 @@ std::optional<HostsOwner> ReadOwner(absl::string_view line) {
   owner.boot_id = Text(*fields, "boot");
   owner.node = Text(*fields, "node");
   return owner;
-}
-
-// An address in its one binary form, so that spellings compare; empty: none.
-std::string AddressKey(absl::string_view text) {
-  // inet_pton would read no further, and take what follows for granted.
-  if (absl::StrContains(text, '\0')) return "";
-  const std::string address(text.substr(0, text.find('%')));
-  unsigned char bytes[16];
-  if (inet_pton(AF_INET, address.c_str(), bytes) == 1) {
-    return std::string(reinterpret_cast<char*>(bytes), 4);
-  }
-  if (inet_pton(AF_INET6, address.c_str(), bytes) == 1) {
-    return std::string(reinterpret_cast<char*>(bytes), 16);
-  }
-  return "";
-}
-
-bool IsLoopbackKey(const std::string& key) {
-  if (key.size() == 4) return key[0] == 127;
-  return key == std::string(15, '\0') + '\1';
 }
 
 std::vector<absl::string_view> Words(absl::string_view line) {
@@ -233,6 +217,7 @@ std::string FormatBlock(const HostsBlock& block) {
 
 // --- Names ------------------------------------------------------------------
 
+// The addresses of a name, as the text has them.
 using Meanings = std::map<std::string, std::set<std::string>>;
 
 // Adds what each of the `wanted` names means in `text`.
@@ -240,25 +225,14 @@ void AddMeanings(absl::string_view text, const std::set<std::string>& wanted,
                  Meanings& meanings) {
   while (!text.empty()) {
     const std::vector<absl::string_view> words = Words(TakeLine(text));
-    if (words.size() < 2) continue;
-    const std::string key = AddressKey(words[0]);
-    if (key.empty()) continue;
+    if (words.size() < 2 || AddressKey(words[0]).empty()) continue;
     for (size_t i = 1; i < words.size(); ++i) {
       std::string name = absl::AsciiStrToLower(words[i]);
-      if (wanted.contains(name)) meanings[std::move(name)].insert(key);
+      if (!wanted.contains(name)) continue;
+      std::set<std::string>& addresses = meanings[std::move(name)];
+      if (addresses.size() < kMeaningsMax) addresses.emplace(words[0]);
     }
   }
-}
-
-bool IsLocalhost(absl::string_view name) {
-  if (absl::EndsWith(name, ".localhost")) return true;
-  for (const char* kin : {"localhost", "localhost4", "localhost6",
-                          "ip6-localhost", "ip6-loopback"}) {
-    if (name == kin || absl::StartsWith(name, absl::StrCat(kin, "."))) {
-      return true;
-    }
-  }
-  return false;
 }
 
 // Names of members that are this very machine, in lower case.
@@ -275,69 +249,164 @@ std::set<std::string> OwnNames(const v1::World& world, uint32_t node_rank,
   return names;
 }
 
-// Why a member's name cannot stand in the block; empty: it can.
-std::string WhyNot(const std::string& lower, const v1::Member& member,
-                   const Meanings& meanings,
-                   const std::set<std::string>& own_names,
-                   std::set<std::string>& taken) {
-  if (IsLocalhost(lower)) return "it always means this machine";
-  if (!AddressKey(lower).empty()) return "it is an address itself";
-  if (!taken.insert(lower).second) return "another row has it";
-  const auto at = meanings.find(lower);
-  if (at == meanings.end() ||
-      at->second.contains(AddressKey(member.address()))) {
-    return "";
-  }
-  if (own_names.contains(lower) &&
-      std::all_of(at->second.begin(), at->second.end(), IsLoopbackKey)) {
-    return "";
-  }
-  return "it means something else in the file";
-}
+// The warnings of one write, at most kWarningsMax of them and one line for each
+// reason that many names share.
+class LeftOut {
+ public:
+  LeftOut(const v1::World& world, std::vector<std::string>& warnings)
+      : world_(world), warnings_(warnings) {}
 
-void Warn(std::vector<std::string>& warnings, size_t& count, std::string text) {
-  if (++count <= kWarningsMax) warnings.push_back(std::move(text));
-}
+  void Row(const v1::Member& member) {
+    Warn(absl::StrCat("hosts file: node rank ", member.node_rank(),
+                      " left out: its name or address is not valid"));
+  }
+
+  void Name(const v1::Member& member, const NameCase& one,
+            NameVerdict verdict) {
+    switch (verdict) {
+      case NameVerdict::kWrite:
+        return;
+      case NameVerdict::kLocalhost:
+        return Warn(member, "it always means this machine");
+      case NameVerdict::kIsAddress:
+        return Warn(member, "it is an address itself");
+      case NameVerdict::kTaken:
+        return Warn(member,
+                    "another row has it, or a name that differs by case alone");
+      case NameVerdict::kFileElsewhere:
+        return Warn(member, Elsewhere("the file", one.in_file, member));
+      case NameVerdict::kResolverElsewhere:
+        return Warn(member,
+                    Elsewhere("the resolver", one.answer.addresses, member));
+      case NameVerdict::kDotted:
+        return Join(dotted_, member);
+      case NameVerdict::kUnclear:
+        return Join(unclear_, member);
+      case NameVerdict::kLargeWorld:
+        return Join(large_, member);
+    }
+  }
+
+  // Once all rows are done.
+  void Finish() {
+    if (count_ > kWarningsMax) {
+      warnings_.push_back(absl::StrCat("hosts file: ", count_ - kWarningsMax,
+                                       " more names left out"));
+    }
+    Tell(dotted_, "a name with a dot is not written by itself");
+    Tell(unclear_, "the resolver gave no clear answer in time");
+    Tell(large_, absl::StrCat("the world has ", world_.members_size(),
+                              " nodes, and names are looked up for at most ",
+                              kAskedNodesMax));
+  }
+
+ private:
+  struct Many {
+    std::vector<std::string> shown;
+    size_t count = 0;
+  };
+
+  std::string AliasOf(const v1::Member& member) const {
+    return Alias(member.node_rank(), world_.job());
+  }
+
+  void Warn(std::string text) {
+    if (++count_ <= kWarningsMax) warnings_.push_back(std::move(text));
+  }
+  void Warn(const v1::Member& member, const std::string& why) {
+    Warn(absl::StrCat("hosts file: name ", member.node(), " left out: ", why,
+                      "; use ", AliasOf(member)));
+  }
+
+  static std::string Elsewhere(const char* who,
+                               const std::set<std::string>& addresses,
+                               const v1::Member& member) {
+    std::vector<std::string> shown;
+    for (const std::string& address : addresses) {
+      if (shown.size() == kShownMax) break;
+      shown.push_back(Printable(address, kAddressBytesShown));
+    }
+    return absl::StrCat(who, " gives it ", absl::StrJoin(shown, ", "),
+                        ", and the node's address is ", member.address(),
+                        " (--hosts-names ", member.node(),
+                        " writes it all the same)");
+  }
+
+  static void Join(Many& many, const v1::Member& member) {
+    if (++many.count > kShownMax) return;
+    many.shown.push_back(
+        absl::StrCat(member.node(), " (", member.address(), ")"));
+  }
+
+  void Tell(const Many& many, const std::string& why) {
+    if (many.count == 0) return;
+    const size_t more = many.count - many.shown.size();
+    warnings_.push_back(absl::StrCat(
+        "hosts file: ", many.count == 1 ? "name " : "names ",
+        absl::StrJoin(many.shown, ", "),
+        more == 0 ? "" : absl::StrCat(" and ", more, " more"),
+        " left out: ", why, "; use node-<rank>.", world_.job(),
+        ".rollcall, or list names that are to be written by --hosts-names"));
+  }
+
+  const v1::World& world_;
+  std::vector<std::string>& warnings_;
+  size_t count_ = 0;
+  Many dotted_;
+  Many unclear_;
+  Many large_;
+};
 
 // The block's lines. `others`: all text that is not this block.
 std::string MakeEntries(const v1::World& world, uint32_t node_rank,
                         absl::string_view hostname, absl::string_view others,
+                        const HostsNames& names,
                         std::vector<std::string>& warnings) {
   std::set<std::string> wanted;
+  std::set<std::string> twice;
   std::set<std::string> taken;
   for (const v1::Member& member : world.members()) {
-    wanted.insert(absl::AsciiStrToLower(member.node()));
+    const std::string name = absl::AsciiStrToLower(member.node());
+    if (!wanted.insert(name).second) twice.insert(name);
     taken.insert(Alias(member.node_rank(), world.job()));
   }
   Meanings meanings;
   AddMeanings(others, wanted, meanings);
   const std::set<std::string> own = OwnNames(world, node_rank, hostname);
   std::string entries;
-  size_t left_out = 0;
+  LeftOut left_out(world, warnings);
   for (const v1::Member& member : world.members()) {
     if (!AdmitNodeName(member.node()).ok() ||
         AddressKey(member.address()).empty() ||
         member.address().find('%') != std::string::npos) {
-      Warn(warnings, left_out,
-           absl::StrCat("hosts file: node rank ", member.node_rank(),
-                        " left out: its name or address is not valid"));
+      left_out.Row(member);
       continue;
     }
-    const std::string lower = absl::AsciiStrToLower(member.node());
-    const std::string why = WhyNot(lower, member, meanings, own, taken);
-    if (!why.empty()) {
-      Warn(warnings, left_out,
-           absl::StrCat("hosts file: name ", member.node(), " left out: ", why,
-                        "; use ", Alias(member.node_rank(), world.job())));
+    NameCase one;
+    one.name = absl::AsciiStrToLower(member.node());
+    one.address = member.address();
+    one.own = own.contains(one.name);
+    // Of two nodes whose names differ by case alone neither gets the name: the
+    // second could be there to take it from the first.
+    one.taken = taken.contains(one.name) || twice.contains(one.name);
+    one.listed = names.listed.contains(one.name);
+    one.nodes = static_cast<size_t>(world.members_size());
+    if (const auto at = meanings.find(one.name); at != meanings.end()) {
+      one.in_file = at->second;
     }
-    absl::StrAppend(&entries, member.address(), why.empty() ? " " : "",
-                    why.empty() ? member.node() : "", " ",
+    if (const auto at = names.answers.find(one.name);
+        at != names.answers.end()) {
+      one.answer = at->second;
+    }
+    const NameVerdict verdict = DecideName(one);
+    left_out.Name(member, one, verdict);
+    const bool write = verdict == NameVerdict::kWrite;
+    if (write) taken.insert(one.name);
+    absl::StrAppend(&entries, member.address(), write ? " " : "",
+                    write ? member.node() : "", " ",
                     Alias(member.node_rank(), world.job()), "\n");
   }
-  if (left_out > kWarningsMax) {
-    warnings.push_back(absl::StrCat("hosts file: ", left_out - kWarningsMax,
-                                    " more names left out"));
-  }
+  left_out.Finish();
   return entries;
 }
 
@@ -403,6 +472,20 @@ HostsText ParseHosts(absl::string_view text) {
   return hosts;
 }
 
+std::set<std::string> NamesInBlock(absl::string_view text,
+                                   absl::string_view job) {
+  std::set<std::string> names;
+  for (const HostsBlock& block : ParseHosts(text).blocks) {
+    if (block.job != job) continue;
+    absl::string_view entries = block.entries;
+    while (!entries.empty()) {
+      const std::vector<absl::string_view> words = Words(TakeLine(entries));
+      if (words.size() > 2) names.insert(absl::AsciiStrToLower(words[1]));
+    }
+  }
+  return names;
+}
+
 std::string FormatHosts(const HostsText& hosts) {
   std::string text;
   for (const HostsBlock& block : hosts.blocks) text += FormatBlock(block);
@@ -411,8 +494,8 @@ std::string FormatHosts(const HostsText& hosts) {
 
 HostsChange WriteHostsBlock(absl::string_view text, bool created_file,
                             const v1::World& world, uint32_t node_rank,
-                            absl::string_view hostname, const HostsOwner& owner,
-                            const OwnerLives& lives) {
+                            absl::string_view hostname, const HostsNames& names,
+                            const HostsOwner& owner, const OwnerLives& lives) {
   HostsChange change;
   HostsText hosts = Parse(text, change.warnings);
   HostsBlock block;
@@ -448,7 +531,7 @@ HostsChange WriteHostsBlock(absl::string_view text, bool created_file,
     block.entries = newer->entries;
   } else {
     block.entries = MakeEntries(world, node_rank, hostname, FormatHosts(hosts),
-                                change.warnings);
+                                names, change.warnings);
   }
   hosts.blocks.insert(hosts.blocks.begin(), std::move(block));
   change.text = FormatHosts(hosts);

@@ -14,18 +14,19 @@
 //   1. What is outside blocks comes out as it came in, to the byte.
 //   2. One block a job. A write for another run of the job replaces it.
 //   3. A block never goes back to an older generation of its run.
-//   4. `localhost` and its kin, and names that mean something else in the rest
-//      of the file, are never defined; but this machine's own name is, over a
-//      loopback line of the file.
+//   4. Each member has its alias; its bare name only where hosts_names allows
+//      it.
 #ifndef ROLLCALL_CLIENT_AGENT_HOSTS_TEXT_H_
 #define ROLLCALL_CLIENT_AGENT_HOSTS_TEXT_H_
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "client/agent/hosts_names.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -79,13 +80,17 @@ struct HostsChange {
   std::vector<std::string> warnings;
 };
 
+// The bare names that the blocks of this job define, in lower case.
+std::set<std::string> NamesInBlock(absl::string_view text,
+                                   absl::string_view job);
+
 // Puts the world's block first, `owner` among its owners; sweeps blocks of dead
 // owners. `world.members[node_rank]` is this node; `hostname` the machine's
-// name. `created_file`: there was no file.
+// name; `names` decides about bare names. `created_file`: there was no file.
 HostsChange WriteHostsBlock(absl::string_view text, bool created_file,
                             const v1::World& world, uint32_t node_rank,
-                            absl::string_view hostname, const HostsOwner& owner,
-                            const OwnerLives& lives);
+                            absl::string_view hostname, const HostsNames& names,
+                            const HostsOwner& owner, const OwnerLives& lives);
 
 // Takes `owner` off the block of this job and run, and the block out where no
 // other owner lives; sweeps blocks of dead owners.

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "daemon/core/hex.h"
 #include "daemon/core/limits.h"
 
 extern char** environ;
@@ -217,7 +218,7 @@ absl::StatusOr<NcclIds> ParseMintedIds(absl::string_view text) {
         std::all_of(lines[i].begin(), lines[i].end(),
                     [](unsigned char c) { return absl::ascii_isxdigit(c); });
     if (!is_hex || lines[i].size() != 2 * Limits::nccl_id_bytes) return bad;
-    minted.ids.push_back(absl::HexStringToBytes(lines[i]));
+    minted.ids.push_back(FromHex(lines[i]));
   }
   return minted;
 }

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,8 +12,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -77,8 +76,11 @@ v1::CheckFinding CheckProcess() {
 
 // What is wrong with the folder; empty: nothing.
 std::string CannotWrite(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  // As OpenLogFile makes it.
+  for (size_t end = folder.find('/', 1);; end = folder.find('/', end + 1)) {
+    mkdir(folder.substr(0, end).c_str(), 0700);
+    if (end == std::string::npos) break;
+  }
   struct statvfs space;
   if (statvfs(folder.c_str(), &space) != 0) {
     return absl::StrCat(folder, ": ", strerror(errno));

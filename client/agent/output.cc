@@ -7,12 +7,11 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "client/agent/log_file.h"
 #include "daemon/core/limits.h"
 #include "daemon/server/clock.h"
 
@@ -112,27 +111,28 @@ void OutputWriter::Queue::Run() {
 
 void OutputWriter::Queue::Put(OutputTarget& to, const std::string& bytes) {
   if (to.failed_) return;
-  int error = 0;
+  std::string why;
   if (to.fd_ < 0) {
-    const std::filesystem::path folder =
-        std::filesystem::path(to.path_).parent_path();
-    std::error_code ignored;  // open says it better.
-    std::filesystem::create_directories(folder, ignored);
-    to.file_ =
-        Fd(open(to.path_.c_str(),
-                O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666));
-    to.fd_ = to.file_.get();
-    if (to.fd_ < 0) error = errno;
+    absl::StatusOr<Fd> opened = OpenLogFile(to.path_);
+    if (opened.ok()) {
+      to.file_ = *std::move(opened);
+      to.fd_ = to.file_.get();
+    } else {
+      why = std::string(opened.status().message());
+    }
   }
-  if (error == 0) error = WriteWhole(to.fd_, bytes);
-  if (error == 0) return;
+  if (why.empty()) {
+    const int error = WriteWhole(to.fd_, bytes);
+    if (error == 0) return;
+    why = absl::StrCat(strerror(error),
+                       "; free or permit its folder, or choose another with "
+                       "--log-dir");
+  }
   to.failed_ = true;
   to.file_.Close();
   if (to.path_.empty()) return;  // The terminal itself: nobody to tell.
   WriteWhole(2, absl::StrCat("rollcall: the log file ", to.path_,
-                             " takes no more output: ", strerror(error),
-                             "; free or permit its folder, or choose another "
-                             "with --log-dir\n"));
+                             " takes no more output: ", why, "\n"));
 }
 
 OutputWriter::OutputWriter(std::function<void()> eased)

@@ -5,9 +5,11 @@
 
 #include <optional>
 #include <random>
+#include <set>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "client/agent/hosts_file.h"
 #include "client/agent/master_port.h"
@@ -24,6 +26,10 @@ constexpr absl::Duration kMintTimeout = absl::Seconds(10);
 // Shorter than prepare_timeout, so that somebody else's lock costs a warning
 // and not the seat.
 constexpr absl::Duration kHostsLockTimeout = absl::Seconds(5);
+// For all names together.
+constexpr absl::Duration kResolverPatience = absl::Milliseconds(500);
+// Warnings that are not said again.
+constexpr size_t kSaidMax = 256;
 
 EditFileOptions HostsOptions() {
   EditFileOptions options;
@@ -70,7 +76,14 @@ class Preparation::Worker {
       : options_(std::move(options)),
         done_(std::move(done)),
         owner_(ThisOwner(options_.node)),
-        thread_([this] { Run(); }) {}
+        resolver_(options_.resolver != nullptr
+                      ? options_.resolver
+                      : std::make_shared<SystemResolver>()) {
+    for (const std::string& name : options_.hosts_names) {
+      listed_.insert(absl::AsciiStrToLower(name));
+    }
+    thread_ = std::thread([this] { Run(); });
+  }
 
   ~Worker() { Stop(); }
 
@@ -233,10 +246,18 @@ class Preparation::Worker {
     // end.
     const bool before = written_.has_value() && written_->whole;
     written_ = Written{wanted.world.job(), wanted.world.run(), before};
+    HostsFile file(options_.hosts_file, HostsOptions());
+    std::vector<std::string> warnings;
     const absl::Status status =
-        HostsFile(options_.hosts_file, HostsOptions())
-            .Write(wanted.world, wanted.node_rank, owner_, &done.warnings);
+        file.Write(wanted.world, wanted.node_rank, AskNames(wanted.world, file),
+                   owner_, &warnings);
     written_->whole |= status.ok();
+    for (std::string& warning : warnings) {
+      if (said_.size() >= kSaidMax) said_.clear();
+      if (said_.insert(warning).second) {
+        done.warnings.push_back(std::move(warning));
+      }
+    }
     if (!status.ok()) {
       done.warnings.push_back(absl::StrCat(
           "hosts file not written: ", std::string(status.message()),
@@ -245,11 +266,28 @@ class Preparation::Worker {
     }
   }
 
+  HostsNames AskNames(const v1::World& world, const HostsFile& file) {
+    HostsNames names;
+    names.listed = listed_;
+    const std::set<std::string> in_block = file.NamesOf(world.job());
+    std::vector<NameQuestion> questions;
+    for (std::string& name : NamesToAsk(world, listed_)) {
+      const bool own = in_block.contains(name);
+      questions.push_back({std::move(name), own});
+    }
+    names.answers = resolver_->Ask(questions, kResolverPatience);
+    return names;
+  }
+
   const PreparationOptions options_;
   const Done done_;
   const HostsOwner owner_;
+  // In lower case.
+  std::set<std::string> listed_;
 
   // The thread's own until it is joined.
+  const std::shared_ptr<HostsResolver> resolver_;
+  std::set<std::string> said_;
   std::unique_ptr<NcclMint> mint_;
   std::optional<Written> written_;
 

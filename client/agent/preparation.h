@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "client/agent/agent.h"
+#include "client/agent/hosts_resolver.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -30,6 +31,10 @@ struct PreparationOptions {
   std::string node;
   // Hosts file to manage; empty: none (--no-hosts).
   std::string hosts_file = "/etc/hosts";
+  // Names that go into it whatever they mean elsewhere (--hosts-names).
+  std::vector<std::string> hosts_names;
+  // Who is asked what names mean; null: the system's.
+  std::shared_ptr<HostsResolver> resolver;
   // --nccl-lib; empty: found from `environment`.
   std::string nccl_library;
   // The binary whose hidden `mint-nccl-id` mints (argv[0] of the child);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/agent/rank_service_core.h"
 #include "daemon/core/limits.h"
+#include "daemon/server/grpc_defaults.h"
 
 namespace rollcall {
 namespace {
@@ -156,6 +157,7 @@ absl::StatusOr<std::unique_ptr<RankService>> RankService::Start(
   }
   auto core = std::make_unique<Core>(std::move(post));
   grpc::ServerBuilder builder;
+  SetDefaults(builder);
   builder.AddListeningPort(absl::StrCat("unix:", path),
                            grpc::InsecureServerCredentials());
   builder.RegisterService(core.get());

@@ -125,6 +125,7 @@ PreparationOptions ForPreparation(const AgentOptions& options) {
   PreparationOptions wanted;
   wanted.node = options.hello.node();
   wanted.hosts_file = options.hosts_file;
+  wanted.hosts_names = options.hosts_names;
   wanted.nccl_library = options.nccl_library;
   wanted.environment = options.environment;
   return wanted;
@@ -255,11 +256,12 @@ void Session::Do(const Dial&) {
   callbacks.message = [this, dial](v1::DaemonMessage message) {
     return inbox_.Post({dial, FromDaemon{std::move(message)}});
   };
-  callbacks.down = [this, dial](absl::Status status,
-                                std::optional<v1::Refusal> refusal,
-                                bool stranger) {
+  callbacks.down = [this, dial, endpoint](absl::Status status,
+                                          std::optional<v1::Refusal> refusal,
+                                          bool stranger) {
     StreamDown down = Down(std::move(status), std::move(refusal));
     down.stranger = stranger;
+    down.endpoint = endpoint;
     inbox_.PostAlways({dial, std::move(down)});
   };
   stream_ = std::make_unique<DaemonStream>(endpoint, *std::move(channel),

@@ -32,6 +32,8 @@ struct AgentOptions {
   std::vector<std::string> environment;
   absl::Duration join_timeout = absl::Minutes(10);
   std::string hosts_file = "/etc/hosts";  // Empty: --no-hosts.
+  // Written into it whatever they mean elsewhere (--hosts-names).
+  std::vector<std::string> hosts_names;
   std::string log_dir;
   std::string nccl_library;
   bool output_to_stderr = false;

@@ -142,20 +142,19 @@ Environment ReadEnvironment(pid_t pid, const Markers& markers, size_t longest) {
   bool empty = true;
   // The current entry, no longer than one that differs for its length.
   std::string entry;
-  const bool read = ReadPieces(
-      absl::StrCat("/proc/", pid, "/environ"), kEnvironBytesMost,
-      [&](std::string_view piece) {
-        empty = false;
-        for (const char c : piece) {
-          if (c == '\0') {
-            found |= markers.contains(entry);
-            entry.clear();
-          } else if (entry.size() <= longest) {
-            entry += c;
-          }
-        }
-        return !found;
-      });
+  const bool read = ReadPieces(absl::StrCat("/proc/", pid, "/environ"),
+                               kEnvironBytesMost, [&](std::string_view piece) {
+                                 empty = false;
+                                 for (const char c : piece) {
+                                   if (c == '\0') {
+                                     found |= markers.contains(entry);
+                                     entry.clear();
+                                   } else if (entry.size() <= longest) {
+                                     entry += c;
+                                   }
+                                 }
+                                 return !found;
+                               });
   if (found || markers.contains(entry)) return Environment::kMarked;
   // Without memory it is ESRCH in some kernels.
   if (!read && errno != ESRCH) return Environment::kUnreadable;

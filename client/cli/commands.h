@@ -13,10 +13,12 @@ namespace rollcall {
 
 int RunLaunchCommand(const LaunchFlags& flags);
 // `join`, and the hidden `agent` that a launcher starts.
-int RunJoinCommand(const JoinFlags& flags);
+// Overwrites the secrets in `flags` once it needs them no more.
+int RunJoinCommand(JoinFlags& flags);
 int RunStatusCommand(const StatusFlags& flags);
 int RunStopCommand(const StopFlags& flags);
 int RunDrainCommand(const DrainFlags& flags);
+int RunEvictCommand(const EvictFlags& flags);
 int RunTokenCommand(const TokenFlags& flags);
 int RunDaemonCommand(const DaemonFlags& flags);
 int RunVersionCommand(const VersionFlags& flags);

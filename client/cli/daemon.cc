@@ -37,12 +37,17 @@ absl::StatusOr<ServerOptions> MakeOptions(const DaemonFlags& flags) {
   }
   options.insecure = flags.insecure;
   options.tls = {flags.tls.cert, flags.tls.key, flags.tls.ca};
+  options.tls_bind_names = flags.tls_bind_names;
   auto secret = GivenSecret("", flags.given.secret);
   if (!secret.ok()) return secret.status();
   options.secret = *std::move(secret);
   const auto tokens = KeptTokens::Keep(flags.state);
   if (!tokens.ok()) return tokens.status();
-  options.tokens = tokens->Seeds(options.secret);
+  options.tokens = tokens->Seeds(options.secret, flags.token_ttl);
+  options.keep_token = [folder = flags.state](v1::Role role,
+                                              const v1::JoinToken& token) {
+    return WriteKeptToken(folder, role, token);
+  };
   return options;
 }
 

@@ -7,6 +7,7 @@
 #include "client/launch/admin_client.h"
 #include "client/launch/job_text.h"
 #include "daemon/core/durations.h"
+#include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {

@@ -9,10 +9,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/flags_text.h"
 #include "daemon/core/admission.h"
 #include "daemon/core/durations.h"
 #include "daemon/core/limits.h"
+#include "daemon/security/kept_tokens.h"
 #include "daemon/security/token.h"
 
 namespace rollcall {
@@ -45,10 +47,13 @@ struct Target {
   StopFlags stop;
   DrainFlags drain;
   std::string drain_deadline;  // As typed.
+  EvictFlags evict;
   TokenFlags token;
   // As typed.
   std::string role = "worker";
   std::string ttl;
+  // As typed, of launch or of the hidden command daemon.
+  std::string token_ttl;
   DaemonFlags daemon;
   VersionFlags version;
 };
@@ -65,8 +70,18 @@ void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
   auto* file = app.add_option("--hosts-file", to.hosts_file,
                               "hosts file to manage (default /etc/hosts)")
                    ->type_name("PATH");
-  app.add_flag("--no-hosts", to.no_hosts, "leave all hosts files alone")
-      ->excludes(file);
+  auto* none =
+      app.add_flag("--no-hosts", to.no_hosts, "leave all hosts files alone")
+          ->excludes(file);
+  app.add_option_function<std::string>(
+         "--hosts-names",
+         [&to](const std::string& names) {
+           to.hosts_names = absl::StrSplit(names, ',', absl::SkipEmpty());
+         },
+         "node names that the hosts file gets even if they have a dot, or "
+         "mean\nanother address here")
+      ->type_name("NAME,NAME...")
+      ->excludes(none);
   app.add_flag("--once", to.once,
                "run CMD on node rank 0 only, once (mpirun, DeepSpeed)");
   app.add_flag("--json", to.json,
@@ -172,11 +187,19 @@ void AddLaunch(CLI::App& app, Target& to) {
                                   "token secret`)")
                      ->type_name("PATH");
   AddTls(*launch, to.launch.tls);
+  launch->add_flag("--tls-bind-names", to.launch.tls_bind_names,
+                   "an agent's node name must be a DNS name of the certificate "
+                   "that it shows");
   launch
       ->add_flag("--insecure", to.launch.insecure,
                  "no TLS: for trying things out on loopback, nowhere else")
       ->excludes(secret);
   AddState(*launch, to.launch.state);
+  launch
+      ->add_option("--token-ttl", to.token_ttl,
+                   "how long the join string is valid (default 24h; never: no "
+                   "end).\nOne of a shared secret has no end")
+      ->type_name("TIME");
   launch->add_flag("--no-worker", to.launch.no_worker,
                    "no ranks on this node: it only controls");
   launch->footer(LimitsText());
@@ -212,7 +235,9 @@ void AddToken(CLI::App& app, Target& to) {
                    "worker (default): may join; viewer: may look; admin: "
                    "everything")
       ->type_name("ROLE");
-  create->add_option("--ttl", to.ttl, "how long it lasts (default: no end)")
+  create
+      ->add_option("--ttl", to.ttl,
+                   "how long it is valid (default 24h; never: no end)")
       ->type_name("TIME");
   create
       ->add_option("--uses", to.token.uses,
@@ -223,7 +248,9 @@ void AddToken(CLI::App& app, Target& to) {
       ->type_name("TEXT");
   CLI::App* list = token->add_subcommand("list", "show all tokens' ids");
   CLI::App* revoke = token->add_subcommand(
-      "revoke", "nobody gets in with it any more; who is in stays");
+      "revoke", "no node is admitted with it any more; those it admitted stay");
+  revoke->add_flag("--cascade", to.token.cascade,
+                   "evict every node that it admitted");
   CLI::App* rotate = token->add_subcommand(
       "rotate", "make another one like it, and revoke it");
   for (CLI::App* one : {revoke, rotate}) {
@@ -258,6 +285,19 @@ void AddDrain(CLI::App& app, Target& to) {
   drain->add_flag("--json", to.drain.json, "as JSON");
 }
 
+void AddEvict(CLI::App& app, Target& to) {
+  CLI::App* evict = app.add_subcommand(
+      "evict",
+      "take a node out of a job at once; only a valid token brings it back\n"
+      "  rollcall evict NODE [JOINSTRING | --job ID] [flags]");
+  evict->add_option("node", to.evict.node, "the node's name")->type_name("");
+  AddWhere(*evict, to.evict.where);
+  AddState(*evict, to.evict.where.state);
+  evict->add_option("--reason", to.evict.reason, "why, for log and status")
+      ->type_name("TEXT");
+  evict->add_flag("--json", to.evict.json, "as JSON");
+}
+
 void AddOthers(CLI::App& app, Target& to) {
   CLI::App* status = app.add_subcommand("status", "show a job's state");
   AddWhere(*status, to.status.where);
@@ -275,6 +315,7 @@ void AddOthers(CLI::App& app, Target& to) {
   stop->add_flag("--now", to.stop.now, "do not wait for the ranks to stop");
 
   AddDrain(app, to);
+  AddEvict(app, to);
   AddToken(app, to);
 
   CLI::App* version = app.add_subcommand("version", "show the version");
@@ -287,10 +328,12 @@ void AddOthers(CLI::App& app, Target& to) {
   daemon->add_option("--settings", to.daemon.settings, "");
   daemon->add_option("--ready-fd", to.daemon.ready_fd, "");
   daemon->add_option("--start-fd", to.daemon.start_fd, "");
+  daemon->add_option("--token-ttl", to.token_ttl, "");
   daemon->add_flag("--resume", to.daemon.resume, "");
   daemon->add_flag("--ephemeral", to.daemon.ephemeral, "");
   daemon->add_flag("--insecure", to.daemon.insecure, "");
   AddTls(*daemon, to.daemon.tls);
+  daemon->add_flag("--tls-bind-names", to.daemon.tls_bind_names, "");
 }
 
 std::unique_ptr<CLI::App> MakeParser(Target& to) {
@@ -340,7 +383,8 @@ absl::Status CheckExtras(const CLI::App& app, const CLI::App* command) {
     const std::vector<std::string> extras = app.remaining();
     if (extras.empty()) {
       return absl::InvalidArgumentError(
-          "expected a command: launch, join, status, drain, stop, token or "
+          "expected a command: launch, join, status, drain, evict, stop, token "
+          "or "
           "version; see `rollcall --help`");
     }
     return Unknown(absl::StartsWith(extras[0], "-") ? "flag" : "command",
@@ -428,6 +472,12 @@ absl::Status ReadLocal(const std::string& preempt_signal, LocalFlags& local) {
         absl::StrCat("--nproc-per-node takes 1 to ", Limits::ranks_per_node_max,
                      " or auto, not '", local.nproc_per_node, "'"));
   }
+  for (const std::string& name : local.hosts_names) {
+    if (absl::Status good = AdmitNodeName(name); !good.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--hosts-names: ", good.message()));
+    }
+  }
   return local.name.empty() ? absl::OkStatus() : AdmitNodeName(local.name);
 }
 
@@ -436,6 +486,13 @@ absl::Status CheckTls(const TlsFlags& tls) {
   if (given == 0 || given == 3) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--tls-ca, --tls-cert and --tls-key go together; give all three");
+}
+
+absl::Status ReadTokenTtl(const std::string& text, absl::Duration& to) {
+  if (text.empty()) return absl::OkStatus();
+  const auto ttl = ParseTokenTtl("--token-ttl", text);
+  if (ttl.ok()) to = *ttl;
+  return ttl.status();
 }
 
 absl::StatusOr<Invocation> Launch(const Words& words, Target& to) {
@@ -463,6 +520,7 @@ absl::StatusOr<Invocation> Launch(const Words& words, Target& to) {
   launch.settings.set_nodes_max(here);
   read = ReadSettings(to.launch_settings, launch.settings);
   if (read.ok()) read = CheckTls(launch.tls);
+  if (read.ok()) read = ReadTokenTtl(to.token_ttl, launch.token_ttl);
   if (!read.ok()) return read;
   return Invocation(std::move(launch));
 }
@@ -510,7 +568,9 @@ absl::StatusOr<Invocation> Token(const CLI::App* verb, Target& to) {
         absl::StrCat("--", role.status().message()));
   }
   token.role = *role;
-  if (!to.ttl.empty()) {
+  if (to.ttl == "never") {
+    token.ttl = absl::InfiniteDuration();
+  } else if (!to.ttl.empty()) {
     absl::StatusOr<absl::Duration> ttl = ParseDurationFlag("--ttl", to.ttl);
     if (!ttl.ok()) return ttl.status();
     if (*ttl < absl::Seconds(1)) {
@@ -523,18 +583,34 @@ absl::StatusOr<Invocation> Token(const CLI::App* verb, Target& to) {
   return Invocation(std::move(token));
 }
 
+// The NODE of `rollcall drain NODE` and `rollcall evict NODE`.
+absl::Status CheckNode(const char* command, const std::string& node) {
+  if (node.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("which node? `rollcall ", command,
+                     " NODE`; `rollcall status` names them"));
+  }
+  if (absl::StartsWith(node, "rc1.")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected a node's name before the join string: "
+                     "`rollcall ",
+                     command, " NODE JOINSTRING`"));
+  }
+  return AdmitNodeName(node);
+}
+
+absl::StatusOr<Invocation> Evict(Target& to) {
+  if (absl::Status good = CheckNode("evict", to.evict.node); !good.ok()) {
+    return good;
+  }
+  return Invocation(std::move(to.evict));
+}
+
 absl::StatusOr<Invocation> Drain(Target& to) {
   DrainFlags& drain = to.drain;
-  if (drain.node.empty()) {
-    return absl::InvalidArgumentError(
-        "which node? `rollcall drain NODE`; `rollcall status` names them");
+  if (absl::Status good = CheckNode("drain", drain.node); !good.ok()) {
+    return good;
   }
-  if (absl::StartsWith(drain.node, "rc1.")) {
-    return absl::InvalidArgumentError(
-        "expected a node's name before the join string: `rollcall drain NODE "
-        "JOINSTRING`");
-  }
-  if (absl::Status good = AdmitNodeName(drain.node); !good.ok()) return good;
   if (!to.drain_deadline.empty()) {
     auto deadline = ParseDurationFlag("--deadline", to.drain_deadline);
     if (!deadline.ok()) return deadline.status();
@@ -557,14 +633,19 @@ absl::StatusOr<Invocation> Build(const std::string& command, const Words& words,
     return absl::InvalidArgumentError(absl::StrCat(
         "`rollcall ", command, "` runs no command; leave out what follows --"));
   }
-  for (const TlsFlags* tls :
-       {&to.status.where.tls, &to.stop.where.tls, &to.drain.where.tls}) {
+  for (const TlsFlags* tls : {&to.status.where.tls, &to.stop.where.tls,
+                              &to.drain.where.tls, &to.evict.where.tls}) {
     if (absl::Status good = CheckTls(*tls); !good.ok()) return good;
   }
   if (command == "status") return Invocation(std::move(to.status));
   if (command == "stop") return Invocation(std::move(to.stop));
   if (command == "drain") return Drain(to);
-  if (command == "daemon") return Invocation(std::move(to.daemon));
+  if (command == "evict") return Evict(to);
+  if (command == "daemon") {
+    absl::Status read = ReadTokenTtl(to.token_ttl, to.daemon.token_ttl);
+    if (!read.ok()) return read;
+    return Invocation(std::move(to.daemon));
+  }
   return Invocation(to.version);
 }
 

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cli/words.h"
+#include "daemon/core/limits.h"
 #include "daemon/security/given_secrets.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
@@ -26,6 +27,8 @@ struct LocalFlags {
   std::string log_dir;
   std::string hosts_file = "/etc/hosts";
   bool no_hosts = false;
+  // Node names that the hosts file gets whatever they mean elsewhere.
+  std::vector<std::string> hosts_names;
   bool once = false;
   bool json = false;
   std::string nccl_lib;
@@ -63,9 +66,13 @@ struct LaunchFlags {
   // launcher starts; empty: the daemon makes a CA and tokens of its own.
   std::string secret_file;
   TlsFlags tls;
+  // Node names must be those of the agents' certificates.
+  bool tls_bind_names = false;
   bool insecure = false;
   GivenSecrets given;
   std::string state;
+  // Of the join string; infinite: no end.
+  absl::Duration token_ttl = Limits().token_ttl;
   bool no_worker = false;
   // Unset but for what was given; nodes are always set.
   v1::JobSettings settings;
@@ -106,20 +113,29 @@ struct DrainFlags {
   bool json = false;
 };
 
+struct EvictFlags {
+  WhereFlags where;
+  std::string node;
+  std::string reason;
+  bool json = false;
+};
+
 struct TokenFlags {
   enum class Verb { kCreate, kList, kRevoke, kRotate, kSecret };
   Verb verb = Verb::kList;
   WhereFlags where;
   v1::Role role = v1::ROLE_WORKER;
-  absl::Duration ttl = absl::InfiniteDuration();
+  absl::Duration ttl = Limits().token_ttl;
   uint32_t uses = 0;  // 0: no bound.
   std::string description;
   std::string id;
+  bool cascade = false;  // Of kRevoke.
   bool json = false;
 };
 
 struct DaemonFlags {
   TlsFlags tls;
+  bool tls_bind_names = false;
   bool insecure = false;
   GivenSecrets given;
   std::string job;
@@ -129,6 +145,7 @@ struct DaemonFlags {
   int ready_fd = -1;
   // As JoinFlags has it.
   int start_fd = -1;
+  absl::Duration token_ttl = Limits().token_ttl;
   bool resume = false;
   bool ephemeral = false;
 };
@@ -144,7 +161,7 @@ struct HelpText {
 
 using Invocation =
     std::variant<HelpText, VersionFlags, LaunchFlags, JoinFlags, StatusFlags,
-                 StopFlags, DrainFlags, TokenFlags, DaemonFlags>;
+                 StopFlags, DrainFlags, EvictFlags, TokenFlags, DaemonFlags>;
 
 // Adds what the environment has given.
 void Fill(Invocation& invocation, const GivenSecrets& given);

@@ -25,6 +25,7 @@ std::string LimitsText() {
   time("reattach grace", limits.reattach_grace);
   time("stop grace", limits.stop_grace);
   time("hang timeout", limits.hang_timeout);
+  time("token ttl", limits.token_ttl);
   count("max restarts", limits.max_restarts);
   count("requeue exit code", static_cast<uint64_t>(limits.requeue_exit_code));
   count("nodes at most", Limits::nodes_max);
@@ -41,6 +42,11 @@ std::string LimitsText() {
   count("handshakes a second of one address",
         limits.door.handshakes_per_address_per_second);
   count("connections at the door at most", limits.door.waiting_max);
+  count("unauthenticated connections at most", limits.door.guests_max);
+  count("unauthenticated connections of one network at most",
+        limits.door.guests_per_network_max);
+  count("watchers of one viewer's token at most",
+        Limits::watches_per_viewer_max);
   absl::StrAppend(&text,
                   "Exit codes: 0 all ranks exited 0; 2 usage; 69 rendezvous "
                   "failed or timed "

@@ -13,6 +13,7 @@
 #include "client/launch/spawn.h"
 #include "daemon/core/durations.h"
 #include "daemon/security/digest.h"
+#include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {
@@ -56,6 +57,11 @@ class Teller {
       case Report::Kind::kWaiting:
         if (!told_by_launcher_) line_.Show(report.text, "");
         return;
+      case Report::Kind::kUnreachable:
+        // The launcher cannot know of it; only the agent can.
+        if (told_by_launcher_) break;
+        line_.Show(report.text, "");
+        return;
       case Report::Kind::kState:
         if (told_by_launcher_) return;
         break;
@@ -95,9 +101,11 @@ void PrintResult(const AgentResult& result) {
 
 }  // namespace
 
-int RunJoinCommand(const JoinFlags& flags) {
+int RunJoinCommand(JoinFlags& flags) {
   if (!AwaitStart(flags.start_fd)) return kExitRendezvous;
   auto address = JobToJoin(flags.where, v1::ROLE_WORKER);
+  // From here on the daemon's pin and a worker's token are enough.
+  flags.where.given.Forget();
   if (!address.ok()) return Fail(address.status());
   auto node = NodeName(flags.local.name);
   if (!node.ok()) return Fail(node.status());
@@ -117,6 +125,7 @@ int RunJoinCommand(const JoinFlags& flags) {
                              ? FromProto(flags.settings.join_timeout())
                              : options.limits.join_timeout;
   options.hosts_file = flags.local.no_hosts ? "" : flags.local.hosts_file;
+  options.hosts_names = flags.local.hosts_names;
   options.log_dir = flags.local.log_dir;
   options.nccl_library = flags.local.nccl_lib;
   options.output_to_stderr = flags.local.json;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
 #include "client/cli/digest.h"
 #include "client/cli/place.h"
@@ -17,6 +18,7 @@
 #include "daemon/journal/etcd_place.h"
 #include "daemon/security/digest.h"
 #include "daemon/security/given_secrets.h"
+#include "daemon/security/identity.h"
 #include "daemon/security/join_string.h"
 
 namespace rollcall {
@@ -37,6 +39,7 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags) {
     to.push_back("--no-hosts");
   } else {
     add("--hosts-file", local.hosts_file);
+    add("--hosts-names", absl::StrJoin(local.hosts_names, ","));
   }
   if (local.once) to.push_back("--once");
   if (local.preempt_signal != LocalFlags().preempt_signal) {
@@ -85,6 +88,11 @@ absl::Status CheckWire(const WireOptions& wire) {
         "a shared secret, --tls-cert and --insecure exclude each other; give "
         "one of them");
   }
+  if (wire.bind_names && wire.tls.empty()) {
+    return absl::InvalidArgumentError(
+        "--tls-bind-names binds node names to the certificates of your own "
+        "PKI; give --tls-ca, --tls-cert and --tls-key as well");
+  }
   return wire.tls.empty() ? absl::OkStatus() : CheckTlsFiles(wire.tls);
 }
 
@@ -104,12 +112,19 @@ int RunLaunchCommand(const LaunchFlags& flags) {
       flags.job.empty()
           ? absl::StrCat("job-", absl::BytesToHexString(RandomBytes(3)))
           : flags.job;
-  auto secret = GivenSecret(flags.secret_file, flags.given.secret);
+  std::string warning;
+  auto secret = GivenSecret(flags.secret_file, flags.given.secret, &warning);
   if (!secret.ok()) return Fail(secret.status());
+  if (!flags.tls.key.empty()) {
+    absl::Status fits = CheckPrivateFile(flags.tls.key, &warning);
+    if (!fits.ok()) return Fail(fits);
+  }
+  if (!warning.empty()) Complain(absl::StrCat("WARNING: ", warning));
   options.wire.secret = *std::move(secret);
   options.wire.insecure = flags.insecure;
   options.wire.tls = {Absolute(flags.tls.cert), Absolute(flags.tls.key),
                       Absolute(flags.tls.ca)};
+  options.wire.bind_names = flags.tls_bind_names;
   if (absl::Status fits = CheckWire(options.wire); !fits.ok()) {
     return Fail(fits);
   }
@@ -136,6 +151,7 @@ int RunLaunchCommand(const LaunchFlags& flags) {
   options.state_dir = flags.state.empty()
                           ? absl::StrCat(StateRoot(), "/", options.job)
                           : Absolute(flags.state);
+  options.token_ttl = flags.token_ttl;
   options.local_workers = flags.local_workers;
   options.agent_flags = AgentFlags(flags);
   options.command = flags.command;

@@ -12,6 +12,8 @@
 #include "client/agent/guard.h"
 #include "client/agent/nccl.h"
 #include "client/cli/commands.h"
+#include "daemon/security/undumpable.h"
+#include "google/protobuf/stubs/logging.h"
 
 namespace rollcall {
 
@@ -42,10 +44,11 @@ int Run(const HelpText& help) {
 }
 int Run(const VersionFlags& flags) { return RunVersionCommand(flags); }
 int Run(const LaunchFlags& flags) { return RunLaunchCommand(flags); }
-int Run(const JoinFlags& flags) { return RunJoinCommand(flags); }
+int Run(JoinFlags& flags) { return RunJoinCommand(flags); }
 int Run(const StatusFlags& flags) { return RunStatusCommand(flags); }
 int Run(const StopFlags& flags) { return RunStopCommand(flags); }
 int Run(const DrainFlags& flags) { return RunDrainCommand(flags); }
+int Run(const EvictFlags& flags) { return RunEvictCommand(flags); }
 int Run(const TokenFlags& flags) { return RunTokenCommand(flags); }
 int Run(const DaemonFlags& flags) { return RunDaemonCommand(flags); }
 
@@ -56,14 +59,15 @@ int Main(int argc, char** argv) {
   }
   const Words words = SplitArguments(argc, argv);
   HideSecrets(argc, argv);
-  const GivenSecrets given = TakeSecrets();
+  GivenSecrets given = TakeSecrets();
   auto invocation = ParseFlags(words);
   if (!invocation.ok()) {
     Complain(invocation.status().message());
     return kExitUsage;
   }
   Fill(*invocation, given);
-  return std::visit([](const auto& flags) { return Run(flags); }, *invocation);
+  given.Forget();
+  return std::visit([](auto& flags) { return Run(flags); }, *invocation);
 }
 
 }  // namespace
@@ -75,6 +79,10 @@ int main(int argc, char** argv) {
   if (argc > 1 && strcmp(argv[1], "mint-nccl-id") == 0) {
     return rollcall::MintNcclIdMain({argv + 2, argv + argc});
   }
+  rollcall::MakeUndumpable();
+  // protobuf prints a line for each message that does not parse, and anyone who
+  // reaches the daemon's port can send those.
+  google::protobuf::SetLogHandler(nullptr);
   const int code = rollcall::Main(argc, argv);
   std::fflush(stdout);
   // gRPC's own teardown only costs time from here on.

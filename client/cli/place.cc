@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/commands.h"
 #include "client/launch/addresses.h"
 #include "client/launch/launch_folder.h"
 #include "daemon/core/admission.h"
@@ -28,8 +29,18 @@ namespace {
 
 constexpr size_t kEndpointsMax = 16;
 
+void Warn(const std::string& warning) {
+  if (!warning.empty()) Complain(absl::StrCat("WARNING: ", warning));
+}
+
 Trust TrustOf(const WhereFlags& where) {
   Trust trust;
+  std::string warning;
+  // What it refuses, the first connection refuses in more words.
+  if (!where.tls.key.empty()) {
+    (void)CheckPrivateFile(where.tls.key, &warning);
+  }
+  Warn(warning);
   trust.ca_file = where.tls.ca;
   trust.cert_file = where.tls.cert;
   trust.key_file = where.tls.key;
@@ -95,8 +106,11 @@ absl::StatusOr<JobAddress> FromEndpoint(const WhereFlags& where,
         absl::StrCat("--endpoint: expected at most ", kEndpointsMax,
                      " of HOST:PORT, got ", address.endpoints.size()));
   }
-  const auto secret = GivenSecret(where.secret_file, where.given.secret);
+  std::string warning;
+  const auto secret =
+      GivenSecret(where.secret_file, where.given.secret, &warning);
   if (!secret.ok()) return secret.status();
+  Warn(warning);
   if (!secret->has_value()) {
     return absl::InvalidArgumentError(
         "--endpoint needs the shared secret: --secret-file FILE, or "
@@ -122,7 +136,7 @@ absl::StatusOr<JobAddress> FromState(const std::string& folder,
   }
   const auto join = DecodeJoinString(running->join_string);
   if (!join.ok()) return join.status();
-  const auto text = ReadSecretFile(folder + kAdminTokenFile);
+  const auto text = ReadPrivateFile(folder + kAdminTokenFile);
   if (!text.ok()) return text.status();
   auto token = ParseTokenText(*text);
   if (!token.ok()) return token.status();
@@ -133,7 +147,6 @@ absl::StatusOr<JobAddress> FromState(const std::string& folder,
                                       join->endpoints().end());
   address.job = running->job;
   address.token = *std::move(token);
-  address.token_file = folder + kAdminTokenFile;
   address.trust = running->trust;
   address.trust.pin = join->ca_pin();
   address.trust.insecure = join->insecure();

@@ -9,6 +9,7 @@
 #include "client/launch/admin_client.h"
 #include "client/launch/job_text.h"
 #include "daemon/server/inbox.h"
+#include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {
@@ -24,7 +25,9 @@ void Show(const v1::JobStatus& status, bool json) {
   std::fflush(stdout);
 }
 
-int Watch(const std::string& endpoint, const JobAddress& address, bool json) {
+// How one watch ended. `heard`: set where it told a state.
+absl::Status WatchOnce(const std::string& endpoint, const JobAddress& address,
+                       bool json, bool& heard) {
   // Enough for a reader that is slower than five states a second.
   Inbox<std::variant<v1::JobStatus, absl::Status>> inbox(64);
   JobWatch watch(
@@ -34,10 +37,21 @@ int Watch(const std::string& endpoint, const JobAddress& address, bool json) {
   for (;;) {
     for (auto& next : inbox.Take(absl::InfiniteDuration())) {
       if (const auto* end = std::get_if<absl::Status>(&next)) {
-        return end->ok() ? 0 : Fail(*end);
+        return *end;
       }
+      heard = true;
       Show(std::get<v1::JobStatus>(next), json);
     }
+  }
+}
+
+// A daemon closes a viewer's connection after some megabytes.
+int Watch(const std::string& endpoint, const JobAddress& address, bool json) {
+  for (;;) {
+    bool heard = false;
+    const absl::Status end = WatchOnce(endpoint, address, json, heard);
+    if (end.ok()) return 0;
+    if (!heard || !absl::IsUnavailable(end)) return Fail(end);
   }
 }
 

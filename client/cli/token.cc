@@ -1,7 +1,6 @@
 // `rollcall token`: what lets others in.
 #include "daemon/security/token.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -13,8 +12,8 @@
 #include "client/launch/admin_client.h"
 #include "client/launch/job_text.h"
 #include "daemon/core/durations.h"
-#include "daemon/security/identity.h"
 #include "daemon/security/shared_secret.h"
+#include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {
@@ -73,18 +72,18 @@ void ShowList(const v1::ListTokensResponse& response, bool json) {
   }
 }
 
-void ShowMade(const JobAddress& address, const v1::CreateTokenRequest& request,
+void ShowMade(const JobAddress& address, v1::Role role,
               const v1::CreateTokenResponse& made, bool json) {
   const std::string join = JoinStringOf(address, made.job(), made.token());
   if (json) {
     const nlohmann::ordered_json out = {{"id", made.token().id()},
-                                        {"role", RoleWord(request.role())},
+                                        {"role", RoleWord(role)},
                                         {"job", made.job()},
                                         {"join", join}};
     std::printf("%s\n", OneLine(out).c_str());
   } else {
-    Complain(absl::StrCat("token ", made.token().id(), ", for a ",
-                          RoleWord(request.role())));
+    Complain(
+        absl::StrCat("token ", made.token().id(), ", for a ", RoleWord(role)));
     std::printf("%s\n", join.c_str());
   }
 }
@@ -100,7 +99,7 @@ int Create(const TokenFlags& flags, const JobAddress& address) {
   }
   const auto made = AdminClient(address).CreateToken(request, kTimeout);
   if (!made.ok()) return Fail(made.status());
-  ShowMade(address, request, *made, flags.json);
+  ShowMade(address, request.role(), *made, flags.json);
   return 0;
 }
 
@@ -112,52 +111,30 @@ int List(const TokenFlags& flags, const JobAddress& address) {
 }
 
 int Revoke(const TokenFlags& flags, const JobAddress& address) {
-  const auto revoked = AdminClient(address).RevokeToken(flags.id, kTimeout);
+  const auto revoked =
+      AdminClient(address).RevokeToken(flags.id, flags.cascade, kTimeout);
   if (!revoked.ok()) return Fail(revoked.status());
   Complain(absl::StrCat("token ", flags.id, " is revoked"));
+  if (!flags.cascade) return 0;
+  if (flags.json) {
+    auto evicted = nlohmann::ordered_json::array();
+    for (const std::string& node : revoked->evicted()) evicted.push_back(node);
+    const nlohmann::ordered_json out = {{"id", flags.id}, {"evicted", evicted}};
+    std::printf("%s\n", OneLine(out).c_str());
+    return 0;
+  }
+  for (const std::string& node : revoked->evicted()) {
+    std::printf("node %s is evicted\n", node.c_str());
+  }
   return 0;
 }
 
-// As `id` is, but for its secret.
-absl::StatusOr<v1::CreateTokenRequest> Like(const JobAddress& address,
-                                            const std::string& id) {
-  const auto tokens = AdminClient(address).ListTokens(kTimeout);
-  if (!tokens.ok()) return tokens.status();
-  for (const v1::TokenStatus& token : tokens->tokens()) {
-    if (token.id() != id) continue;
-    v1::CreateTokenRequest request;
-    request.set_job(token.job());
-    request.set_role(token.role());
-    request.set_description(token.description());
-    if (token.has_uses_left()) {
-      request.set_uses(std::max(token.uses_left(), 1u));
-    }
-    if (token.has_expires_at()) {
-      ToProto(std::max(ExpiresAt(token) - absl::Now(), absl::Seconds(1)),
-              request.mutable_lifetime());
-    }
-    return request;
-  }
-  return absl::NotFoundError(
-      absl::StrCat("there is no token ", id, "; see `rollcall token list`"));
-}
-
-int Rotate(const TokenFlags& flags, JobAddress address) {
-  const auto request = Like(address, flags.id);
-  if (!request.ok()) return Fail(request.status());
-  const auto made = AdminClient(address).CreateToken(*request, kTimeout);
+int Rotate(const TokenFlags& flags, const JobAddress& address) {
+  const auto made = AdminClient(address).RotateToken(flags.id, kTimeout);
   if (!made.ok()) return Fail(made.status());
-  // The one we came with ourselves: from here on by the new one.
-  if (address.token.id() == flags.id) {
-    address.token = made->token();
-    if (!address.token_file.empty()) {
-      const absl::Status wrote = WriteSecretFile(
-          address.token_file, absl::StrCat(TokenText(address.token), "\n"));
-      if (!wrote.ok()) return Fail(wrote);
-    }
-  }
-  ShowMade(address, *request, *made, flags.json);
-  return Revoke(flags, address);
+  ShowMade(address, made->role(), *made, flags.json);
+  Complain(absl::StrCat("token ", flags.id, " is revoked"));
+  return 0;
 }
 
 }  // namespace
@@ -177,7 +154,7 @@ int RunTokenCommand(const TokenFlags& flags) {
     case Verb::kRevoke:
       return Revoke(flags, *address);
     case Verb::kRotate:
-      return Rotate(flags, *std::move(address));
+      return Rotate(flags, *address);
     default:
       return List(flags, *address);
   }

@@ -3,6 +3,7 @@
 
 #include "client/cli/commands.h"
 #include "client/launch/job_text.h"
+#include "nlohmann/json.hpp"
 
 namespace rollcall {
 

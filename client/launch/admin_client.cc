@@ -121,6 +121,16 @@ absl::StatusOr<v1::DrainResponse> AdminClient::Drain(v1::DrainRequest request,
       });
 }
 
+absl::StatusOr<v1::EvictResponse> AdminClient::Evict(v1::EvictRequest request,
+                                                     absl::Duration timeout) {
+  request.set_job(address_.job);
+  return Try<v1::EvictResponse>(
+      timeout, [&](v1::Admin::Stub& stub, grpc::ClientContext& context,
+                   v1::EvictResponse& response) {
+        return stub.Evict(&context, request, &response);
+      });
+}
+
 absl::StatusOr<v1::CreateTokenResponse> AdminClient::CreateToken(
     v1::CreateTokenRequest request, absl::Duration timeout) {
   return Try<v1::CreateTokenResponse>(
@@ -141,11 +151,24 @@ absl::StatusOr<v1::ListTokensResponse> AdminClient::ListTokens(
       });
 }
 
-absl::StatusOr<v1::RevokeTokenResponse> AdminClient::RevokeToken(
+absl::StatusOr<v1::CreateTokenResponse> AdminClient::RotateToken(
     const std::string& id, absl::Duration timeout) {
+  v1::RotateTokenRequest request;
+  request.set_job(address_.job);
+  request.set_id(id);
+  return Try<v1::CreateTokenResponse>(
+      timeout, [&](v1::Admin::Stub& stub, grpc::ClientContext& context,
+                   v1::CreateTokenResponse& response) {
+        return stub.RotateToken(&context, request, &response);
+      });
+}
+
+absl::StatusOr<v1::RevokeTokenResponse> AdminClient::RevokeToken(
+    const std::string& id, bool cascade, absl::Duration timeout) {
   v1::RevokeTokenRequest request;
   request.set_job(address_.job);
   request.set_id(id);
+  request.set_cascade(cascade);
   return Try<v1::RevokeTokenResponse>(
       timeout, [&](v1::Admin::Stub& stub, grpc::ClientContext& context,
                    v1::RevokeTokenResponse& response) {

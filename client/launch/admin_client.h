@@ -28,8 +28,6 @@ struct JobAddress {
   std::vector<std::string> endpoints_for_others;
   std::string job;
   v1::JoinToken token;
-  // Where the token is kept; empty: nowhere here.
-  std::string token_file;
   Trust trust;
 };
 
@@ -48,12 +46,19 @@ class AdminClient {
   // Safe to retry.
   absl::StatusOr<v1::DrainResponse> Drain(v1::DrainRequest request,
                                           absl::Duration timeout);
+  // Safe to retry, as long as the node has not come back.
+  absl::StatusOr<v1::EvictResponse> Evict(v1::EvictRequest request,
+                                          absl::Duration timeout);
   // Not safe to retry: each call makes a token.
   absl::StatusOr<v1::CreateTokenResponse> CreateToken(
       v1::CreateTokenRequest request, absl::Duration timeout);
   absl::StatusOr<v1::ListTokensResponse> ListTokens(absl::Duration timeout);
-  // Safe to retry.
+  // Not safe to retry: each call makes a token.
+  absl::StatusOr<v1::CreateTokenResponse> RotateToken(const std::string& id,
+                                                      absl::Duration timeout);
+  // Safe to retry. `cascade`: and evict every node that it admitted.
   absl::StatusOr<v1::RevokeTokenResponse> RevokeToken(const std::string& id,
+                                                      bool cascade,
                                                       absl::Duration timeout);
 
   // The endpoint that answered last; before that, the first.

@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "daemon/core/hex.h"
 #include "daemon/server/clock.h"
 
 namespace rollcall {
@@ -104,6 +105,10 @@ absl::Status DaemonChild::Spawn(bool resume) {
                      absl::StrCat(fds[1]),
                      "--settings",
                      settings};
+  spawn.arguments.push_back("--token-ttl");
+  spawn.arguments.push_back(options_.token_ttl == absl::InfiniteDuration()
+                                ? "never"
+                                : absl::FormatDuration(options_.token_ttl));
   if (resume) spawn.arguments.push_back("--resume");
   if (options_.ephemeral) spawn.arguments.push_back("--ephemeral");
   spawn.arguments.insert(spawn.arguments.end(), options_.wire_flags.begin(),
@@ -154,7 +159,7 @@ void DaemonChild::Hear(const std::string& line) {
   }
   if (absl::StartsWith(line, "end ")) {
     v1::End end;
-    if (end.ParseFromString(absl::HexStringToBytes(line.substr(4)))) {
+    if (end.ParseFromString(FromHex(line.substr(4)))) {
       end_ = std::move(end);
     }
   }

@@ -52,6 +52,8 @@ struct DaemonChildOptions {
   // Nobody will look for this job again: its daemon removes the folder at its
   // end, should the launcher be gone by then.
   bool ephemeral = false;
+  // As --token-ttl has it.
+  absl::Duration token_ttl = absl::InfiniteDuration();
   // How the wire is closed: flags, and what no flag may hold.
   std::vector<std::string> wire_flags;
   std::string secret_text;

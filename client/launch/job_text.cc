@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {
@@ -137,7 +138,8 @@ ordered_json StatusJson(const v1::JobStatus& status) {
   json["strangers"] = {{"silent", status.strangers().silent()},
                        {"garbage", status.strangers().garbage()},
                        {"crowded", status.strangers().crowded()},
-                       {"unknown", status.strangers().unknown()}};
+                       {"unknown", status.strangers().unknown()},
+                       {"hung_up", status.strangers().hung_up()}};
   return json;
 }
 
@@ -226,7 +228,37 @@ std::string StatusTable(const v1::JobStatus& status) {
   if (!refused.empty()) {
     absl::StrAppend(&text, "turned away: ", absl::StrJoin(refused, ", "), "\n");
   }
+  if (const std::string failed = FailedText(status); !failed.empty()) {
+    absl::StrAppend(&text, failed, "\n");
+  }
   return text;
+}
+
+uint64_t FailedConnections(const v1::JobStatus& status) {
+  const v1::Strangers& all = status.strangers();
+  return all.silent() + all.garbage() + all.crowded() + all.unknown() +
+         all.hung_up();
+}
+
+std::string FailedText(const v1::JobStatus& status) {
+  const v1::Strangers& all = status.strangers();
+  const struct {
+    uint64_t count;
+    const char* how;
+  } kHows[] = {
+      {all.hung_up(), "closed by the peer"},
+      {all.silent(), "silent"},
+      {all.garbage(), "no TLS"},
+      {all.crowded(), "too many at once"},
+      {all.unknown(), "without credentials"},
+  };
+  std::vector<std::string> parts;
+  for (const auto& [count, how] : kHows) {
+    if (count > 0) parts.push_back(absl::StrCat(count, " ", how));
+  }
+  if (parts.empty()) return "";
+  return absl::StrCat("connections that failed before joining: ",
+                      absl::StrJoin(parts, ", "));
 }
 
 std::string WaitingText(const v1::JobStatus& status) {

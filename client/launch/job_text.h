@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -26,6 +26,10 @@ std::string OneLine(const nlohmann::ordered_json& json);
 
 // `status` for people: a table of several lines, ending with a newline.
 std::string StatusTable(const v1::JobStatus& status);
+
+// How many connections ended before they authenticated, and in words how.
+uint64_t FailedConnections(const v1::JobStatus& status);
+std::string FailedText(const v1::JobStatus& status);
 
 // Who is missing: `waiting for 2 of 4 nodes: node3, node4`.
 std::string WaitingText(const v1::JobStatus& status);

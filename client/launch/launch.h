@@ -29,6 +29,8 @@ struct LaunchOptions {
   std::string state_dir;
   // The job's name was made up: its state goes with it.
   bool ephemeral = false;
+  // How long the join string is valid; infinite: no end.
+  absl::Duration token_ttl = absl::InfiniteDuration();
   // Name of this machine's own agent; empty: --no-worker.
   std::string node;
   uint32_t local_workers = 0;

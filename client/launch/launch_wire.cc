@@ -62,7 +62,8 @@ absl::Status LaunchWire::TakeTokens(const std::string& folder, bool goes_on) {
 std::string LaunchWire::Describe() const {
   if (options.insecure) return "--insecure";
   if (!options.tls.empty()) {
-    return absl::StrCat("--tls-cert ", options.tls.cert_file);
+    return absl::StrCat("--tls-cert ", options.tls.cert_file,
+                        options.bind_names ? " --tls-bind-names" : "");
   }
   return absl::StrCat(options.secret ? "a shared secret" : "a CA of its own",
                       " (", absl::BytesToHexString(trust.pin.substr(0, 4)),
@@ -75,6 +76,7 @@ std::vector<std::string> LaunchWire::DaemonFlags() const {
   Add(flags, "--tls-ca", options.tls.ca_file);
   Add(flags, "--tls-cert", options.tls.cert_file);
   Add(flags, "--tls-key", options.tls.key_file);
+  if (options.bind_names) flags.push_back("--tls-bind-names");
   return flags;
 }
 

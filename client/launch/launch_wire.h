@@ -23,6 +23,8 @@ namespace rollcall {
 struct WireOptions {
   std::optional<SharedSecret> secret;
   TlsFiles tls;
+  // With `tls`: see ServerOptions.
+  bool bind_names = false;
   bool insecure = false;
 };
 

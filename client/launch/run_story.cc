@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/launch/job_text.h"
+#include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {
@@ -122,7 +123,17 @@ void RunStory::Show(absl::Time now) {
     const absl::Duration waited =
         absl::Seconds(status_->waited().seconds()) + (now - status_at_);
     if (waited < absl::Seconds(1)) return;
-    line_.Show(WaitingText(*status_),
+    const uint64_t failed = FailedConnections(*status_);
+    if (failed > 0 && failed >= 2 * told_failed_) told_failed_ = failed;
+    line_.Show(absl::StrCat(WaitingText(*status_),
+                            told_failed_ == 0
+                                ? ""
+                                : absl::StrCat("; ", told_failed_,
+                                               told_failed_ == 1
+                                                   ? " connection arrived"
+                                                   : " connections arrived",
+                                               " and failed (`rollcall status` "
+                                               "says how)")),
                absl::StrCat(" (", ShortDuration(waited), ")"));
   } else if (now - stragglers_since_ >= kStragglersAfter) {
     line_.Show(StragglersText(*status_),

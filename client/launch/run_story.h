@@ -57,6 +57,9 @@ class RunStory {
   // What an earlier launcher has told is not told again.
   bool taken_back_ = false;
   bool told_failure_ = false;
+  // How many failed connections the waiting line names. It grows in steps of
+  // two times, so that a log does not get a line for each.
+  uint64_t told_failed_ = 0;
   uint64_t told_generation_ = 1;
   std::optional<v1::JobStatus> status_;
   absl::Time status_at_ = absl::InfinitePast();

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/security/undumpable.h"
 
 namespace rollcall {
 namespace {
@@ -61,16 +62,22 @@ absl::StatusOr<pid_t> SpawnSelf(const SpawnOptions& options) {
   SetAttributes(attributes);
   SetFiles(options, files);
   pid_t pid = -1;
+  // It lowers its own, and its ranks shall have what we were started with.
+  const CoreLimitForChildren as_at_start;
   const int failed = posix_spawn(&pid, "/proc/self/exe", &files, &attributes,
                                  Pointers(arguments).data(),
                                  Pointers(options.environment).data());
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   if (failed != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot start `rollcall ",
-                     options.arguments.empty() ? "" : options.arguments.front(),
-                     "`: ", strerror(failed)));
+    const bool no_proc =
+        failed == ENOENT && access("/proc/self/exe", F_OK) != 0;
+    return absl::UnavailableError(absl::StrCat(
+        "cannot start `rollcall ",
+        options.arguments.empty() ? "" : options.arguments.front(), "`: ",
+        no_proc ? "/proc is not mounted, and rollcall starts itself through "
+                  "/proc/self/exe; mount it (`mount -t proc proc /proc`)"
+                : strerror(failed)));
   }
   return pid;
 }

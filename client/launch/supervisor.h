@@ -78,8 +78,8 @@ class Supervisor {
   // Asks for the end of the job; again by itself after a daemon's restart.
   void Stop(int exit_code, const std::string& reason, bool now);
   void SendStop();
-  // Takes the admin token anew, which may have been rotated since.
-  void RefreshToken();
+  // Reads the kept tokens again: the daemon may have replaced them.
+  void RefreshTokens();
   absl::Duration StopGrace() const;
   // The run cannot go on: everything that was started here is ended.
   void GiveUp(const std::string& why);
@@ -93,6 +93,7 @@ class Supervisor {
   RunStory story_;
   StatusFeed feed_;
   JobAddress address_;
+  v1::JoinToken worker_token_;
   DaemonChild daemon_;
   LocalAgents agents_;
   bool agents_started_ = false;

@@ -60,15 +60,19 @@ void Supervisor::Stop(int exit_code, const std::string& reason, bool now) {
   SendStop();
 }
 
-void Supervisor::RefreshToken() {
-  const auto text = ReadSecretFile(state_->path() + kAdminTokenFile);
-  if (!text.ok()) return;
-  auto token = ParseTokenText(*text);
-  if (token.ok()) address_.token = *std::move(token);
+void Supervisor::RefreshTokens() {
+  const auto refresh = [this](const char* name, v1::JoinToken& token) {
+    const auto text = ReadSecretFile(state_->path() + name);
+    if (!text.ok()) return;
+    auto read = ParseTokenText(*text);
+    if (read.ok()) token = *std::move(read);
+  };
+  refresh(kAdminTokenFile, address_.token);
+  refresh(kWorkerTokenFile, worker_token_);
 }
 
 void Supervisor::SendStop() {
-  RefreshToken();
+  RefreshTokens();
   if (address_.endpoints.empty()) {  // Nothing runs yet.
     GiveUp("stopped before the daemon listened");
     return;

@@ -33,6 +33,7 @@ DaemonChildOptions ForDaemon(const LaunchOptions& options,
   wanted.state_dir = state.path();
   wanted.log_file = state.daemon_log();
   wanted.ephemeral = options.ephemeral;
+  wanted.token_ttl = options.token_ttl;
   wanted.wire_flags = wire.DaemonFlags();
   if (wire.options.secret) wanted.secret_text = wire.options.secret->Text();
   wanted.environment = options.environment;
@@ -53,6 +54,7 @@ Supervisor::Supervisor(LaunchOptions options,
       daemon_(ForDaemon(options_, *state_, wire_)) {
   address_.job = options_.job;
   address_.token = wire_.tokens.admin;
+  worker_token_ = wire_.tokens.worker;
   address_.trust = wire_.trust;
 }
 
@@ -125,14 +127,14 @@ void Supervisor::KeepRecord() {
 void Supervisor::DaemonListens() {
   const std::string endpoint = LocalEndpoint(options_.listen, daemon_.port());
   address_.endpoints = {endpoint};
+  RefreshTokens();
   const std::string join_string =
       wire_.JoinString(wire_.Endpoints(options_.listen, daemon_.port()),
-                       options_.job, wire_.tokens.worker);
+                       options_.job, worker_token_);
   const absl::Status wrote =
       state_->WriteRunning({options_.job, endpoint, join_string,
                             static_cast<int>(daemon_.pid()), wire_.trust});
   if (!wrote.ok()) story_.Say(wrote.message());
-  RefreshToken();
   const bool first = !agents_started_;
   agents_started_ = true;
   if (first && !stop_ && !JobHasEnded()) StartAgents();
@@ -182,7 +184,7 @@ SpawnOptions Supervisor::AgentSpawn(const NamedAgent& agent) const {
   spawn.environment.push_back(absl::StrCat(
       "ROLLCALL_JOIN=",
       wire_.JoinString(address_.endpoints, options_.job,
-                       agent.own ? wire_.tokens.admin : wire_.tokens.worker)));
+                       agent.own ? address_.token : worker_token_)));
   return spawn;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "client/rank/stream.h"
 #include "daemon/core/limits.h"
+#include "daemon/server/grpc_defaults.h"
 #include "daemon/server/wakeful.h"
 #include "rollcall/v1/rank.grpc.pb.h"
 
@@ -30,8 +31,7 @@ struct Rank::Wire {
 namespace {
 
 std::shared_ptr<grpc::Channel> Dial(const std::string& socket) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  grpc::ChannelArguments arguments = DefaultChannelArguments();
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(Limits::world_bytes_max + (64 << 10));
   return grpc::CreateCustomChannel(absl::StrCat("unix:", socket),

@@ -187,10 +187,8 @@ absl::Status AdmitHeld(const v1::Held& held) {
       AdmitGeneration("held.prepared_generation", held.prepared_generation()));
   RETURN_IF_REFUSED(
       AdmitGeneration("held.running_generation", held.running_generation()));
-  RETURN_IF_REFUSED(
-      AdmitCount("held.exits", held.exits_size(), Limits::ranks_per_node_max));
-  for (const v1::RankExited& exited : held.exits()) {
-    RETURN_IF_REFUSED(AdmitExit(exited));
+  if (held.proof().size() > kSecretBytesMax) {
+    return Unfit("length of held.proof", "0 to 64 bytes", held.proof().size());
   }
   return absl::OkStatus();
 }
@@ -424,6 +422,36 @@ absl::Status AdmitWorld(const v1::World& world) {
   return absl::OkStatus();
 }
 
+namespace {
+
+// How members were admitted: a row for each, or none at all.
+absl::Status AdmitRows(const v1::Seal& seal, int members) {
+  for (const int rows :
+       {seal.incarnations_size(), seal.epochs_size(), seal.token_of_size()}) {
+    if (rows != 0 && rows != members) {
+      return Unfit("rows of seal", absl::StrCat("0 or ", members),
+                   static_cast<uint64_t>(rows));
+    }
+  }
+  RETURN_IF_REFUSED(AdmitCount("seal.token_ids", seal.token_ids_size(),
+                               static_cast<uint64_t>(members)));
+  for (const std::string& id : seal.token_ids()) {
+    if (!IsLowerId(id, kSecretBytesMax)) {
+      return Unfit("seal.token_ids", "1 to 64 of [a-z0-9-]", id);
+    }
+  }
+  for (const uint32_t place : seal.token_of()) {
+    RETURN_IF_REFUSED(AdmitCount("seal.token_of", place,
+                                 static_cast<uint64_t>(seal.token_ids_size())));
+  }
+  for (const uint64_t epoch : seal.epochs()) {
+    RETURN_IF_REFUSED(AdmitGeneration("seal.epochs", epoch));
+  }
+  return AdmitGeneration("seal.epoch_highest", seal.epoch_highest());
+}
+
+}  // namespace
+
 absl::Status AdmitSeal(const v1::Seal& seal, const v1::World& world) {
   if (seal.generation() != world.generation()) {
     return Unfit("seal.generation", absl::StrCat(world.generation()),
@@ -441,6 +469,7 @@ absl::Status AdmitSeal(const v1::Seal& seal, const v1::World& world) {
                  absl::StrCat("below ", world.world_size()),
                  seal.state_source().rank());
   }
+  RETURN_IF_REFUSED(AdmitRows(seal, world.members_size()));
   return AdmitNcclIds(seal.nccl_ids());
 }
 

@@ -19,6 +19,8 @@ uint64_t& CountOf(DoorCounts& counts, Fate fate) {
       return counts.crowded;
     case Fate::kImpatient:
       return counts.impatient;
+    case Fate::kDisplaced:
+      return counts.displaced;
     case Fate::kHungUp:
       break;
   }
@@ -57,6 +59,8 @@ Doorkeeper::Doorkeeper(const DoorLimits& limits)
   CHECK_GE(limits.waiting_per_address_max, size_t{1});
   CHECK_GE(limits.waiting_max, size_t{1});
   CHECK_GE(limits.addresses_max, limits.waiting_max);
+  CHECK_GE(limits.guests_max, size_t{1});
+  CHECK_GE(limits.guests_per_network_max, size_t{1});
 }
 
 Doorkeeper::Verdicts Doorkeeper::Arrive(Id id, const DoorAddress& from,
@@ -81,7 +85,7 @@ Doorkeeper::Verdicts Doorkeeper::Arrive(Id id, const DoorAddress& from,
   silent_.insert(id);
   ++counts_.arrived;
   CHECK_LE(waiting_.size(), limits_.waiting_max);
-  CHECK_LE(places_.size(), limits_.addresses_max);
+  CHECK_LE(places_.size() - most_.size(), limits_.addresses_max);
   return verdicts;
 }
 
@@ -105,6 +109,20 @@ Doorkeeper::Verdicts Doorkeeper::Ask(Id id, absl::Time now) {
 
 void Doorkeeper::Leave(Id id, Fate why) {
   if (waiting_.contains(id)) Remove(id, why);
+}
+
+Doorkeeper::Verdicts Doorkeeper::Release(Id id, absl::Time now) {
+  CHECK_GE(now, now_);
+  now_ = now;
+  Verdicts verdicts;
+  const auto found = unauthenticated_.find(id);
+  if (found == unauthenticated_.end()) return verdicts;
+  const DoorAddress from = found->second;
+  Place& place = places_.at(from);
+  Exit(id, from, place);
+  Retire(from, place);
+  HandOn(verdicts);
+  return verdicts;
 }
 
 Doorkeeper::Verdicts Doorkeeper::MakeRoom() {
@@ -147,6 +165,7 @@ absl::Time Doorkeeper::NextDeadline() const {
 DoorCounts Doorkeeper::counts() const {
   DoorCounts counts = counts_;
   counts.waiting = waiting_.size();
+  counts.unauthenticated = unauthenticated_.size();
   return counts;
 }
 
@@ -163,14 +182,14 @@ Doorkeeper::Place& Doorkeeper::PlaceFor(const DoorAddress& from) {
     return found->second;
   }
   // The one that loses least by it. The defaults never come here.
-  if (places_.size() >= limits_.addresses_max) {
+  if (places_.size() - most_.size() >= limits_.addresses_max) {
     CHECK(!idle_.empty());  // Fewer wait than addresses_max.
     places_.erase(idle_.begin()->second);
     idle_.erase(idle_.begin());
   }
   const HandshakeBucket bucket(limits_.handshakes_per_address_per_second,
                                limits_.handshakes_per_address_burst);
-  return places_.emplace(from, Place{{}, {}, bucket}).first->second;
+  return places_.emplace(from, Place{{}, {}, {}, bucket}).first->second;
 }
 
 // At the end of the row, or aside until the bucket of the address lets it.
@@ -185,11 +204,84 @@ void Doorkeeper::StandInRow(const DoorAddress& from, Place& place) {
 }
 
 void Doorkeeper::StepOut(const DoorAddress& from, Place& place) {
-  if (place.turn != 0) {
+  if (place.held) {
+    held_.erase({place.unauthenticated.size(), place.turn, from});
+    place.held = false;
+    place.turn = 0;
+  } else if (place.turn != 0) {
     row_.erase(place.turn);
     place.turn = 0;
   } else {
     cooling_.erase({place.cools_until, from});
+  }
+}
+
+void Doorkeeper::Hold(const DoorAddress& from, Place& place) {
+  StepOut(from, place);
+  place.held = true;
+  place.turn = ++last_turn_;
+  held_.emplace(place.unauthenticated.size(), place.turn, from);
+}
+
+// No more than can be handed on, so that an event costs no walk over all that
+// are held.
+void Doorkeeper::Unhold() {
+  while (!held_.empty() &&
+         std::get<0>(*held_.begin()) < limits_.guests_per_network_max &&
+         unauthenticated_.size() + row_.size() < limits_.guests_max) {
+    const DoorAddress from = std::get<2>(*held_.begin());
+    Place& place = places_.at(from);
+    StepOut(from, place);
+    StandInRow(from, place);
+  }
+}
+
+// Whether one more of this network may be handed on; displaces another where
+// that is fair.
+bool Doorkeeper::HasRoom(const Place& place, Verdicts& verdicts) {
+  const size_t here = place.unauthenticated.size();
+  if (here >= limits_.guests_per_network_max) return false;
+  if (unauthenticated_.size() < limits_.guests_max) return true;
+  const auto [most, other] = *most_.begin();
+  if (static_cast<size_t>(-most) <= here + 1) return false;
+  Place& largest = places_.at(other);
+  const Id newest = *largest.unauthenticated.rbegin();
+  Exit(newest, other, largest);
+  Retire(other, largest);
+  ++counts_.displaced;
+  verdicts.push_back({newest, Fate::kDisplaced});
+  return true;
+}
+
+void Doorkeeper::Enter(Id id, const DoorAddress& from, Place& place) {
+  CHECK(!place.held);
+  const auto count = static_cast<int64_t>(place.unauthenticated.size());
+  if (count > 0) most_.erase({-count, from});
+  most_.emplace(-count - 1, from);
+  place.unauthenticated.insert(id);
+  unauthenticated_.emplace(id, from);
+  CHECK_LE(unauthenticated_.size(), limits_.guests_max);
+}
+
+void Doorkeeper::Exit(Id id, const DoorAddress& from, Place& place) {
+  const size_t count = place.unauthenticated.size();
+  most_.erase({-static_cast<int64_t>(count), from});
+  if (count > 1) most_.emplace(1 - static_cast<int64_t>(count), from);
+  if (place.held) {
+    held_.erase({count, place.turn, from});
+    held_.emplace(count - 1, place.turn, from);
+  }
+  place.unauthenticated.erase(id);
+  unauthenticated_.erase(id);
+}
+
+// Where nothing is left at an address but its bucket.
+void Doorkeeper::Retire(const DoorAddress& from, Place& place) {
+  if (!place.waiting.empty() || !place.unauthenticated.empty()) return;
+  if (place.bucket.full_at() > now_) {
+    idle_.emplace(place.bucket.full_at(), from);
+  } else {
+    places_.erase(from);
   }
 }
 
@@ -205,13 +297,8 @@ void Doorkeeper::Remove(Id id, Fate fate) {
   asking_.erase(id);
   waiting_.erase(found);
   ++CountOf(counts_, fate);
-  if (!place.waiting.empty()) {
-    crowd_.insert(CrowdOf(from, place));
-  } else if (place.bucket.full_at() > now_) {
-    idle_.emplace(place.bucket.full_at(), from);
-  } else {
-    places_.erase(from);
-  }
+  if (!place.waiting.empty()) crowd_.insert(CrowdOf(from, place));
+  Retire(from, place);
 }
 
 void Doorkeeper::Close(Id id, Fate fate, Verdicts& verdicts) {
@@ -226,12 +313,18 @@ void Doorkeeper::HandOn(Verdicts& verdicts) {
     StepOut(from, place);
     StandInRow(from, place);
   }
+  Unhold();
   while (!row_.empty() && all_.ready_at() <= now_) {
     const DoorAddress from = row_.begin()->second;
     Place& place = places_.at(from);
+    if (!HasRoom(place, verdicts)) {
+      Hold(from, place);
+      continue;
+    }
     all_.Take(now_);
     place.bucket.Take(now_);
     const Id id = *place.asking.begin();
+    Enter(id, from, place);
     const bool more = place.asking.size() > 1;
     if (more) {
       StepOut(from, place);

@@ -5,14 +5,22 @@
 // the rates are delayed, in turn among addresses, and not refused. The
 // doorkeeper never touches a connection: it returns what is to be done.
 //
+// A connection that was handed on counts as unauthenticated until Release. They
+// are bounded in all and for each network. A network at its bound waits, and so
+// do all at the bound of all; a network that has clearly fewer of them than the
+// one that has most takes the place of that one's newest.
+//
 // Pure: no clock, no socket; time comes in and never goes backwards. One
 // thread. O(log n) for each event and each verdict.
 //
 // Invariants, after each call:
 // 1. At most waiting_max wait, at most waiting_per_address_max of an address.
-// 2. An address is remembered only while somebody waits there or its burst is
-//    not whole; Tick forgets the others. At most addresses_max are.
+// 2. An address is remembered only while a connection waits there or is
+//    unauthenticated, or its burst is not whole; Tick forgets the others. At
+//    most addresses_max are, beside those with unauthenticated connections.
 // 3. After Tick(now), NextDeadline() > now.
+// 4. At most guests_max are unauthenticated, at most guests_per_network_max of
+//    a network.
 #ifndef ROLLCALL_DAEMON_CORE_DOORKEEPER_H_
 #define ROLLCALL_DAEMON_CORE_DOORKEEPER_H_
 
@@ -44,9 +52,12 @@ enum class Fate {
   kCrowded,    // Too many waited, and it had waited longest.
   kImpatient,  // It asked, and its turn did not come in time.
   kHungUp,     // Its peer closed it.
+  // It was handed on and had not authenticated when a network with fewer
+  // unauthenticated connections needed the place. Disconnect it.
+  kDisplaced,
 };
 
-// Since the start, but for `waiting`.
+// Since the start, but for `waiting` and `unauthenticated`.
 struct DoorCounts {
   uint64_t arrived = 0;
   uint64_t handed_on = 0;
@@ -55,7 +66,10 @@ struct DoorCounts {
   uint64_t crowded = 0;
   uint64_t impatient = 0;
   uint64_t hung_up = 0;
+  uint64_t displaced = 0;
   size_t waiting = 0;
+  // Handed on and not released.
+  size_t unauthenticated = 0;
 };
 
 // A rate with a burst, kept as the moment at which the whole burst is there
@@ -78,7 +92,8 @@ class Doorkeeper {
  public:
   // The caller's number of a connection; later ones have larger ones.
   using Id = uint64_t;
-  // `id` no longer waits: hand it on, or close it.
+  // `id` no longer waits: hand it on, or close it. kDisplaced: it was handed on
+  // before; no Release follows for it.
   struct Verdict {
     Id id;
     Fate fate;
@@ -97,6 +112,9 @@ class Doorkeeper {
   // The caller closes the connection itself (kGarbage, kHungUp, kCrowded).
   // Nothing happens where it does not wait.
   void Leave(Id id, Fate why);
+  // A connection that was handed on has authenticated or is gone. Returns all
+  // whose turn it is now. Nothing happens where it was displaced.
+  Verdicts Release(Id id, absl::Time now);
   // Makes room by one, as in a crowd. Nothing where nobody waits.
   Verdicts MakeRoom();
   // What is due by `now`. The caller lets connections Ask with what they have
@@ -119,18 +137,31 @@ class Doorkeeper {
   struct Place {
     std::set<Id> waiting;
     std::set<Id> asking;
+    // Handed on and not released.
+    std::set<Id> unauthenticated;
     HandshakeBucket bucket;
-    // Where it stands, if anybody asks: its key in row_, or in cooling_.
+    // Where it stands, if anybody asks: its key in row_, in held_ (where `held`
+    // is set), or in cooling_.
     uint64_t turn = 0;
+    bool held = false;
     absl::Time cools_until;
   };
   // The most crowded first, then the one that has waited longest.
   using Crowd = std::tuple<int64_t, Id, DoorAddress>;
+  // Those with the fewest unauthenticated connections first, then in turn.
+  using Held = std::tuple<size_t, uint64_t, DoorAddress>;
 
   static Crowd CrowdOf(const DoorAddress& from, const Place& place);
   Place& PlaceFor(const DoorAddress& from);
   void StandInRow(const DoorAddress& from, Place& place);
   void StepOut(const DoorAddress& from, Place& place);
+  // Out of the row until Release makes room for it.
+  void Hold(const DoorAddress& from, Place& place);
+  void Unhold();
+  bool HasRoom(const Place& place, Verdicts& verdicts);
+  void Enter(Id id, const DoorAddress& from, Place& place);
+  void Exit(Id id, const DoorAddress& from, Place& place);
+  void Retire(const DoorAddress& from, Place& place);
   void Remove(Id id, Fate fate);
   void Close(Id id, Fate fate, Verdicts& verdicts);
   void HandOn(Verdicts& verdicts);
@@ -155,6 +186,12 @@ class Doorkeeper {
   // Addresses with somebody who asks: in turn, or until their bucket lets them.
   std::map<uint64_t, DoorAddress> row_;
   std::set<std::pair<absl::Time, DoorAddress>> cooling_;
+  // Addresses whose connections ask to be handed on while their bound is
+  // reached.
+  std::set<Held> held_;
+  // Handed on and not released; and their addresses, with most of them first.
+  std::map<Id, DoorAddress> unauthenticated_;
+  std::set<std::pair<int64_t, DoorAddress>> most_;
   // Addresses where nobody waits, by the time their burst is whole again.
   std::set<std::pair<absl::Time, DoorAddress>> idle_;
 };

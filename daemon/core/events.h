@@ -6,6 +6,7 @@
 #define ROLLCALL_DAEMON_CORE_EVENTS_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -29,9 +30,12 @@ struct Attend {
   v1::Hello hello;
   // Address that the stream comes from, without port.
   std::string observed_address;
-  // What Welcome.node_credential shall say: made of this Hello's job, run, node
-  // and incarnation.
-  std::string credential;
+  // With a node credential, which the shell has verified: the epoch that it was
+  // made for.
+  uint64_t epoch = 0;
+  // The shell has verified held.proof: a daemon with the same shared secret
+  // committed this world of this job.
+  bool commit_proven = false;
 };
 
 // A stream that had attended said something else than Hello. Admission has
@@ -63,14 +67,22 @@ struct DrainAsked {
   std::string reason;
 };
 
+// An admin evicts nodes: their credentials become invalid and their seats free.
+// One event for all nodes that are evicted together, so that one world is
+// formed without them.
+struct EvictAsked {
+  std::vector<std::string> nodes;
+  std::string reason;
+};
+
 // Time has passed. `late` is how much later than it asked the loop came round;
 // all leases are extended by it.
 struct Tick {
   absl::Duration late = absl::ZeroDuration();
 };
 
-using Event =
-    std::variant<Attend, Said, StreamClosed, StopAsked, DrainAsked, Tick>;
+using Event = std::variant<Attend, Said, StreamClosed, StopAsked, DrainAsked,
+                           EvictAsked, Tick>;
 
 // --- Actions ----------------------------------------------------------------
 
@@ -98,6 +110,7 @@ struct Journal {
     kEnded = 4,       // body: Reform, why the generation ended
     kRunEnded = 5,    // body: End
     kLeaving = 6,     // body: Notice, who is to leave or that all are to end
+    kNodeEpochs = 7,  // body: NodeEpochs, those that changed
   };
   Kind kind;
   uint64_t generation;
@@ -115,6 +128,23 @@ struct Log {
 struct Forget {};
 
 using Action = std::variant<Send, CloseStream, Journal, Log, Forget>;
+
+// --- Keys -------------------------------------------------------------------
+
+// What the shell's keys make, as pure functions: the same result for the same
+// arguments, in every life of the daemon.
+struct JobKeys {
+  // What Welcome.node_credential says to the agent that said this Hello.
+  std::function<std::string(const std::string& run, const v1::Hello& hello,
+                            uint64_t epoch)>
+      credential;
+  // What Commit.proof says. Empty: the daemon has no shared secret, and no
+  // other daemon adopts its runs.
+  std::function<std::string(const std::string& run, uint64_t generation,
+                            const std::string& world_bytes,
+                            const std::string& seal_bytes)>
+      commit_proof;
+};
 
 }  // namespace rollcall
 

@@ -66,6 +66,9 @@ const std::vector<InvariantRow> kInvariants = {
      "highest step that any of them brought."},
     {Invariant::kLeavesForGood, "leaves for good",
      "Who was asked to leave, durably, is in no later world."},
+    {Invariant::kEvictedIsOut, "evicted is out",
+     "No daemon that knows or adopts the run admits an evicted node by a "
+     "credential from before its eviction."},
     {Invariant::kBudget, "budget",
      "Only a rank's failure costs a restart, and one at a time."},
     {Invariant::kHangIsTold, "a hang is told",

@@ -37,6 +37,7 @@ enum class Invariant {
   kMajority,
   kStateGoesOn,
   kLeavesForGood,
+  kEvictedIsOut,
   kBudget,
   kHangIsTold,
   kProgress,

@@ -26,6 +26,7 @@ std::vector<Action> Job::Step(const Event& event, absl::Time now) {
   MaybeGrow();
   MaybeForm();
   MaybeForget();
+  JournalNodeEpochs();
   CheckInvariants();
   return std::move(actions_);
 }
@@ -168,7 +169,7 @@ void Job::On(const Tick& tick) {
     DropLaggards();
   }
   if (MayEndAtBoundary() && now_ >= pending_->until) EndAtBoundary();
-  if (now_ >= claims_until_) RefuseClaims();
+  if (now_ >= claims_until_) EndClaims();
   MaybeSettle();
   MaybeEndHung();
   if (now_ >= next_waiting_) TellWaiting();
@@ -186,8 +187,8 @@ void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
   if (node.prepared) return;
   for (const std::string& warning : prepared.warnings()) {
     Say(Log::Level::kWarning,
-        absl::StrCat("event=warning node=", node.hello.node(), " text=\"",
-                     warning, "\""));
+        absl::StrCat("event=warning node=", node.hello.node(),
+                     " text=", Quoted(warning)));
   }
   if (node.node_rank == 0) {
     if (prepared.master_port() == 0) {
@@ -358,6 +359,10 @@ void Job::Part(Node& node, v1::NodeState state, const std::string& reason) {
   checking_.erase(name);
   node.check = 0;
   node.gone = true;
+  // Only its name and what became of it are shown from here on.
+  node.hello.clear_facts();
+  // It was asked to leave for good, whatever it is that ends it now.
+  if (Leaves(node) && phase_ != Phase::kEnded) node_epochs_.Raise(name);
   // One that is lost is still to go, should it come back.
   if (state == v1::NODE_STATE_DRAINING) ForgetLeaving(name);
   node.state = state;
@@ -450,6 +455,20 @@ absl::Time Job::NextDeadline() const {
       return forgotten_ ? absl::InfiniteFuture() : LingersUntil();
   }
   return next;
+}
+
+// With the actions of the Step that changed them.
+void Job::JournalNodeEpochs() {
+  // Nothing is journaled after the end.
+  if (phase_ == Phase::kEnded) return;
+  node_epochs_.MaybePrune([this](const std::string& name) {
+    const auto at = nodes_.find(name);
+    return at != nodes_.end() && !at->second.gone;
+  });
+  if (const auto changes = node_epochs_.TakeChanges()) {
+    actions_.push_back(Journal{Journal::Kind::kNodeEpochs, generation_,
+                               changes->SerializeAsString()});
+  }
 }
 
 // Of what each Step touches; of the whole where a world was made.

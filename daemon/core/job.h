@@ -34,8 +34,11 @@
 #include "daemon/core/events.h"
 #include "daemon/core/exchange.h"
 #include "daemon/core/limits.h"
+#include "daemon/core/network_plan.h"
+#include "daemon/core/node_epochs.h"
 #include "daemon/core/ranking.h"
 #include "daemon/core/root_cause.h"
+#include "daemon/core/state_source.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -57,6 +60,7 @@ struct JournalState {
   // The run has ended.
   std::optional<v1::End> end;
   uint32_t restarts_charged = 0;
+  NodeEpochs node_epochs;
 };
 
 class Job {
@@ -92,10 +96,22 @@ class Job {
   // Whether the incarnation whose credential this Hello shows may still speak
   // for its node: not if another one has taken its place.
   bool CredentialStands(const v1::Hello& hello) const;
+  // The epoch that a credential of this node in this run must have; the run is
+  // one for which IsRun holds.
+  uint64_t EpochOf(const std::string& run, const std::string& node) const;
+  const NodeEpochs& node_epochs() const { return node_epochs_; }
+  // Names of the nodes that this token admitted, gone ones included.
+  std::vector<std::string> AdmittedBy(const std::string& token_id) const {
+    return node_epochs_.AdmittedBy(token_id);
+  }
   // Whether this run may still become the one that its agents are in: the
   // daemon has no memory of the job and has formed no world.
   bool MayAdopt() const { return adoptable_; }
-  // To be called before the first Step, where no journal knows of the job.
+  // Before the first Step. Without it, Welcomes bring no credential and commits
+  // no proof.
+  void UseKeys(JobKeys keys) { keys_ = std::move(keys); }
+  // To be called before the first Step, where no journal knows of the job and
+  // the daemon has a shared secret.
   void AllowAdoption() { adoptable_ = true; }
   // Whether this is what an agent of this run calls it.
   bool IsRun(const std::string& run) const {
@@ -103,10 +119,16 @@ class Job {
   }
   // Whether the job has a node of this name that is not gone.
   bool Knows(const std::string& node) const;
+  // Whether the job has admitted a node of this name, gone or not, and
+  // remembers it: EvictAsked may name it.
+  bool HasAdmitted(const std::string& node) const {
+    return nodes_.contains(node) || node_epochs_.Has(node);
+  }
   // Whether this stream attends.
   bool Attends(SessionId session) const { return sessions_.contains(session); }
-  // Whether this agent, in this life, was let in already and cannot know it: it
-  // has said nothing since its Welcome, which may have been lost on the way.
+  // Whether this agent, in this life, was let in by a token already and cannot
+  // know it: it has said nothing since its Welcome, which may have been lost on
+  // the way.
   bool AwaitsWord(const v1::Hello& hello) const;
   // Whether an agent of this life is in and has its credential.
   bool HasCredential(const v1::Hello& hello) const;
@@ -129,9 +151,13 @@ class Job {
   struct Node {
     v1::Hello hello;
     std::string observed_address;
-    std::string credential;
     // It has said something since its Welcome, and so has its credential.
     bool confirmed = false;
+    // It attended with a credential, so it needs none from its Welcome.
+    bool by_credential = false;
+    // Of one that was restored: the incarnation that its world was committed
+    // with; 0: not known.
+    uint64_t incarnation_committed = 0;
     // The incarnation whose credential it came with, where it attended anew.
     uint64_t attended_from = 0;
     // 0: no living stream.
@@ -166,8 +192,8 @@ class Job {
     absl::Time checked_until = absl::InfinitePast();
     // Local ranks of the current generation that exited 0.
     std::set<uint32_t> done;
-    // Was in a world that ran.
-    bool served = false;
+    // Generation of the last world that ran with it; 0: none.
+    uint64_t served_in = 0;
     // Lost, or left for good: kept only so that it can be named.
     bool gone = false;
     uint64_t step = 0;
@@ -202,10 +228,15 @@ class Job {
   // A world that agents claim to run in, once for all of them.
   struct Claimed {
     std::string world_bytes;
-    std::string seal;
+    std::string seal_bytes;
     v1::World world;
+    v1::Seal seal;
     // What each of these nodes has said, but for the world.
     std::map<std::string, Attend> by;
+
+    bool most() const {
+      return by.size() * 2 > static_cast<size_t>(world.members_size());
+    }
   };
 
   // A generation that a failure ended: within one lease a heavier cause may
@@ -231,15 +262,18 @@ class Job {
   void On(const StreamClosed& closed);
   void On(const StopAsked& stop);
   void On(const DrainAsked& drain);
+  void On(const EvictAsked& evict);
   void On(const Tick& tick);
 
   // Attending (job_attend.cc).
   bool RefuseAttend(const Attend& attend);
   bool RefuseName(const Attend& attend, const Node& node);
   bool Continues(const Node& node, const v1::Hello& hello) const;
+  bool ContinuesRestored(const Node& node, const v1::Hello& hello) const;
   void NoteGenerationSeen(const v1::Hello& hello);
   Node& Enter(const Attend& attend, bool* redialed);
   void TakeUp(Node& node, const v1::Held& held);
+  void JournalNodeEpochs();
   void SendWelcome(const Node& node);
 
   // What members say (job.cc).
@@ -258,19 +292,24 @@ class Job {
   bool SeatedSuspect() const;
   std::vector<Candidate> Candidates() const;
   void Form(const std::vector<Seated>& seated);
+  bool CanDoWithout(const std::vector<std::string>& names) const;
   void Propose(const std::vector<Seated>& seated, v1::World world);
-  void WarnOfDifferences() const;
+  void WarnOfDifferences();
+  void WarnOfClaims(const std::vector<IgnoredClaim>& ignored);
   void Bar(Node& node, const std::string& reason);
   void DropLaggards();
   void MaybeCommit();
   void Commit();
+  void AddRows(v1::Seal& seal) const;
+  v1::DaemonMessage CommitMessage() const;
   void Reform(v1::ReasonCode code, const std::string& reason,
               const std::string& node);
   // `tell`: its members abort; otherwise their ranks are left as they are.
   void EndGeneration(v1::ReasonCode code, const std::string& reason,
                      const std::string& node, bool tell = true);
   void TellAbort();
-  std::optional<v1::StateSource> FindStateSource() const;
+  StateClaim::From OriginOf(const Node& node) const;
+  std::optional<v1::StateSource> FindStateSource();
 
   // Who leaves, who comes, and what all ranks are asked for (job_notice.cc).
   void OnLeaving(Node& node, const v1::Leaving& leaving);
@@ -319,13 +358,16 @@ class Job {
 
   // A run that this daemon has no memory of (job_adopt.cc).
   bool Claims(const Attend& attend);
+  void MaybeAdopt(bool time_is_over);
+  void SetEpochs(const Claimed& chosen);
   // As Restore does.
   void Await(Node& node);
   void TakeUpLeaving(const v1::Notice& leaving);
-  Claimed* ClaimedBy(const v1::Hello& hello);
+  Claimed* ClaimedBy(const Attend& attend);
   void Unclaim(SessionId session);
   std::vector<Attend> TakeClaims();
   void Adopt(const Claimed& chosen);
+  void EndClaims();
   void RefuseClaims();
   // The members as a journal or their own agents tell them: all are waited
   // for. `seal`: it was committed, and so it runs.
@@ -369,6 +411,9 @@ class Job {
   // `permanent`: it would again, so that no restart is spent on it.
   void GenerationFailed(const v1::RootCause& cause, bool permanent = false);
   void Lose(Node& node, v1::ReasonCode code, const std::string& reason);
+  // Ends the stream of a node that is lost.
+  void CloseLost(const Node& node, v1::ReasonCode code,
+                 const std::string& reason);
   void BlameLostNode(const Node& node, v1::ReasonCode code,
                      const std::string& reason);
   void BlameInReform(const v1::RootCause& cause);
@@ -411,6 +456,7 @@ class Job {
   std::string run_;
   v1::JobSettings settings_;
   Limits limits_;
+  JobKeys keys_;
   uint32_t nodes_min_ = 1;
   uint32_t nodes_max_ = 1;
 
@@ -420,6 +466,9 @@ class Job {
 
   Phase phase_ = Phase::kGathering;
   std::map<std::string, Node> nodes_;
+  NodeEpochs node_epochs_;
+  // Of the run that this one was before it was adopted; not journaled.
+  NodeEpochs former_epochs_;
   // Living streams, by node name.
   std::map<SessionId, std::string> sessions_;
   // With a stream but no claim to a seat: refused, silent, draining.
@@ -483,6 +532,11 @@ class Job {
   bool isolated_ = false;
   absl::Time isolated_until_ = absl::InfiniteFuture();
   size_t silent_ = 0;
+  // This daemon has seen every world of the run. After a restart or an adoption
+  // it has not: a node may have been in a world that the journal no longer has.
+  bool knows_all_worlds_ = true;
+  // Generation of the last world that ran; 0: none that this daemon knows.
+  uint64_t last_world_ = 0;
 
   // Agents of a run that this daemon does not know, and until when they are
   // waited for.

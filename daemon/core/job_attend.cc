@@ -70,16 +70,29 @@ bool Job::CredentialStands(const v1::Hello& hello) const {
          node.attended_from == from && !node.confirmed;
 }
 
+uint64_t Job::EpochOf(const std::string& run, const std::string& node) const {
+  return run == run_ ? node_epochs_.EpochOf(node)
+                     : former_epochs_.EpochOf(node);
+}
+
 bool Job::AwaitsWord(const v1::Hello& hello) const {
   const auto at = nodes_.find(hello.node());
   return at != nodes_.end() && !at->second.confirmed &&
+         !at->second.by_credential &&
          at->second.hello.incarnation() == hello.incarnation();
 }
 
 bool Job::HasCredential(const v1::Hello& hello) const {
   const auto at = nodes_.find(hello.node());
-  return at != nodes_.end() && at->second.confirmed && !at->second.gone &&
-         at->second.hello.incarnation() == hello.incarnation();
+  if (at == nodes_.end() || at->second.gone) return false;
+  const Node& node = at->second;
+  // Every member knows the incarnations of a committed world.
+  if (Restored(node.hello)) {
+    return node.incarnation_committed != 0 &&
+           node.incarnation_committed == hello.incarnation();
+  }
+  return (node.confirmed || node.by_credential) &&
+         node.hello.incarnation() == hello.incarnation();
 }
 
 bool Job::Knows(const std::string& node) const {
@@ -192,11 +205,24 @@ bool Job::Continues(const Node& node, const v1::Hello& hello) const {
   if (!Restored(node.hello)) {
     return node.hello.incarnation() == hello.incarnation();
   }
+  return ContinuesRestored(node, hello);
+}
+
+// A row of a journal, or of an adopted world. A token admits a node and proves
+// to be no node that was admitted before: only the credential of the row does,
+// or one Hello could take a member's place and say that its ranks have ended.
+bool Job::ContinuesRestored(const Node& node, const v1::Hello& hello) const {
   const bool same_ranks =
       node.hello.ranks() == 0 || hello.ranks() == node.hello.ranks();
-  if (hello.run() != run_ || !same_ranks) return false;
+  if (!hello.has_node_credential() || hello.run() != run_ || !same_ranks) {
+    return false;
+  }
   // Outside a world there is nothing that it would have to remember.
   if (phase_ != Phase::kRunning || !node.member()) return true;
+  if (node.incarnation_committed != 0 &&
+      node.incarnation_committed != hello.incarnation()) {
+    return false;
+  }
   return hello.held().running_generation() == generation_ ||
          hello.held().prepared_generation() == generation_;
 }
@@ -234,14 +260,19 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
       node.reason = absl::StrCat(name, " leaves: as it was asked to");
     }
   }
+  node.by_credential = attend.hello.has_node_credential();
+  const bool former = node.by_credential && attend.hello.run() != run_;
+  node_epochs_.Admit(name, node.by_credential
+                               ? former ? former_epochs_.TokenOf(name) : ""
+                               : attend.hello.token().id());
   // The name is the key of deadlines_: set before it.
   node.hello = attend.hello;
   node.hello.clear_token();
   node.hello.clear_node_credential();
   node.hello.clear_previous_incarnation();
   node.hello.clear_held();
+  node.hello.clear_settings();
   node.observed_address = attend.observed_address;
-  node.credential = attend.credential;
   if (!*redialed) node.attended_from = attend.hello.previous_incarnation();
   node.session = attend.session;
   if (!leaving_.contains(name)) node.reason.clear();
@@ -290,9 +321,7 @@ void Job::TakeUp(Node& node, const v1::Held& held) {
   if (phase_ == Phase::kRunning && node.member() &&
       held.running_generation() != generation_) {
     if (held.prepared_generation() == generation_) {
-      message.mutable_commit()->set_generation(generation_);
-      message.mutable_commit()->set_seal(seal_->SerializeAsString());
-      ToNode(node, message);
+      ToNode(node, CommitMessage());
     } else {
       // The same agent, yet it knows nothing of what it had prepared.
       const std::string name = node.hello.node();
@@ -312,10 +341,6 @@ void Job::TakeUp(Node& node, const v1::Held& held) {
     // Nothing keeps it any more.
     LeaveAtOnce(node, node.reason);
   }
-  for (const v1::RankExited& exited : held.exits()) {
-    if (exited.generation() != generation_ || phase_ == Phase::kEnded) break;
-    OnRankExited(node, exited);
-  }
 }
 
 void Job::SendWelcome(const Node& node) {
@@ -326,7 +351,10 @@ void Job::SendWelcome(const Node& node) {
   ToProto(limits_.heartbeat(), welcome.mutable_heartbeat_interval());
   ToProto(limits_.daemon_grace, welcome.mutable_daemon_grace());
   ToProto(limits_.stop_grace, welcome.mutable_stop_grace());
-  welcome.set_node_credential(node.credential);
+  if (keys_.credential) {
+    welcome.set_node_credential(keys_.credential(
+        run_, node.hello, node_epochs_.EpochOf(node.hello.node())));
+  }
   welcome.set_observed_address(node.observed_address);
   *welcome.mutable_settings() = settings_;
   welcome.mutable_settings()->clear_expected_nodes();

@@ -121,10 +121,9 @@ void Job::PardonTheBlamed() {
     if (Present() >= nodes_min_) return;
     Pardon(*node);
     Say(Log::Level::kWarning,
-        absl::StrCat("event=pardoned node=", node->hello.node(),
-                     " blames=", node->blames,
-                     " reason=\"without it fewer than ", nodes_min_,
-                     " nodes are left\""));
+        absl::StrCat("event=pardoned node=", node->hello.node(), " blames=",
+                     node->blames, " reason=\"without it fewer than ",
+                     nodes_min_, " nodes are left\""));
   }
 }
 

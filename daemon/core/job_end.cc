@@ -115,11 +115,7 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
                                          " code=", v1::ReasonCode_Name(code),
                                          " reason=", Quoted(reason)));
   BlameLostNode(node, code, reason);
-  if (node.session != 0) {
-    Close(node.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST,
-          absl::StrCat("node ", name, " was given up: ", reason,
-                       "; attend with a new incarnation"));
-  }
+  CloseLost(node, code, reason);
   Part(node, v1::NODE_STATE_LOST, reason);
   if (!member) return;
   const std::string text = absl::StrCat("node ", name, " was lost: ", reason);
@@ -141,6 +137,22 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
     case Phase::kEnded:
       return;
   }
+}
+
+void Job::CloseLost(const Node& node, v1::ReasonCode code,
+                    const std::string& reason) {
+  if (node.session == 0) return;
+  const std::string& name = node.hello.node();
+  if (code == v1::REASON_CODE_EVICTED) {
+    return Close(
+        node.session, absl::StatusCode::kPermissionDenied,
+        v1::REFUSAL_CODE_EVICTED,
+        absl::StrCat("node ", name, " was evicted from job ", job_, " (",
+                     reason, "); to bring it back, join with a valid token"));
+  }
+  Close(node.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST,
+        absl::StrCat("node ", name, " was given up: ", reason,
+                     "; attend with a new incarnation"));
 }
 
 // A node lost within a lease of a rank's failure is what began it.
@@ -248,8 +260,8 @@ void Job::SendEnd() {
   std::vector<SessionId> unused;
   for (const auto& [session, name] : sessions_) {
     const Node& node = nodes_.at(name);
-    const bool spare = node.state == v1::NODE_STATE_SPARE && !node.served &&
-                       !barred_.contains(name);
+    const bool spare = node.state == v1::NODE_STATE_SPARE &&
+                       node.served_in == 0 && !barred_.contains(name);
     (spare ? unused : concerned).push_back(session);
   }
   v1::DaemonMessage message;

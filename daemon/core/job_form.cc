@@ -10,9 +10,16 @@
 #include "daemon/core/job.h"
 #include "daemon/core/network_plan.h"
 #include "daemon/core/ranking.h"
+#include "daemon/core/state_source.h"
 #include "daemon/core/world.h"
 
 namespace rollcall {
+namespace {
+
+// Of many nodes that share a fault, in a log.
+constexpr size_t kNamedMax = 8;
+
+}  // namespace
 
 void Job::Gather(bool at_once) {
   phase_ = Phase::kGathering;
@@ -78,7 +85,14 @@ void Job::Form(const std::vector<Seated>& seated) {
     plan_nodes.push_back({s.node, &node.hello.facts(), node.observed_address});
     world_nodes.push_back({&node.hello, s.seat});
   }
-  const absl::StatusOr<NetworkPlan> plan = PlanNetwork(plan_nodes);
+  std::vector<std::string> without;
+  const absl::StatusOr<NetworkPlan> plan = PlanNetwork(plan_nodes, &without);
+  if (!plan.ok() && CanDoWithout(without)) {
+    for (const std::string& name : without) {
+      Bar(nodes_.at(name), std::string(plan.status().message()));
+    }
+    return Form(AssignSeats(Candidates(), nodes_max_));
+  }
   if (!plan.ok()) {
     Fail(kExitRendezvous, v1::REASON_CODE_NO_ADDRESS,
          std::string(plan.status().message()));
@@ -92,7 +106,16 @@ void Job::Form(const std::vector<Seated>& seated) {
   header.set_generation(generation_);
   header.set_restarts_charged(restarts_charged_);
   header.set_max_restarts(limits_.max_restarts);
+  WarnOfClaims(plan->ignored);
   Propose(seated, BuildWorld(header, world_nodes, *plan));
+}
+
+// A node that its peers cannot reach ends no job that has enough others.
+bool Job::CanDoWithout(const std::vector<std::string>& names) const {
+  for (const std::string& name : names) {
+    if (nodes_.at(name).hello.launcher()) return false;
+  }
+  return Candidates().size() >= names.size() + nodes_min_;
 }
 
 void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
@@ -143,7 +166,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
 }
 
 // A node that runs another command is seldom meant.
-void Job::WarnOfDifferences() const {
+void Job::WarnOfDifferences() {
   std::vector<std::string> others;
   const std::string& first =
       nodes_.at(world_.members(0).node()).hello.command_digest();
@@ -152,11 +175,23 @@ void Job::WarnOfDifferences() const {
     if (digest != first && others.size() < 8) others.push_back(member.node());
   }
   if (others.empty()) return;
-  const_cast<Job*>(this)->Say(
-      Log::Level::kWarning,
-      absl::StrCat("event=warning text=\"not the same command as on ",
-                   world_.members(0).node(), ": ", absl::StrJoin(others, ", "),
-                   "\""));
+  Say(Log::Level::kWarning,
+      absl::StrCat("event=warning text=",
+                   Quoted(absl::StrCat("not the same command as on ",
+                                       world_.members(0).node(), ": ",
+                                       absl::StrJoin(others, ", ")))));
+}
+
+// Addresses that a node says it has and that were seen to be another's.
+void Job::WarnOfClaims(const std::vector<IgnoredClaim>& ignored) {
+  for (const IgnoredClaim& claim : ignored) {
+    Say(Log::Level::kWarning,
+        absl::StrCat("event=warning node=", claim.node, " text=",
+                     Quoted(absl::StrCat("node ", claim.node,
+                                         " claims address ", claim.address,
+                                         ", from which node ", claim.owner,
+                                         " connects; the claim is ignored"))));
+  }
 }
 
 // The node stays attended but gets no seat, until it attends anew.
@@ -204,6 +239,7 @@ void Job::Commit() {
   if (std::optional<v1::StateSource> source = FindStateSource()) {
     *seal.mutable_state_source() = *std::move(source);
   }
+  AddRows(seal);
   seal_ = seal;
   phase_ = Phase::kRunning;
   running_since_ = now_;
@@ -214,15 +250,13 @@ void Job::Commit() {
     ranks.push_back(member.ranks());
     Node& node = nodes_.at(member.node());
     if (node.session != 0) node.state = v1::NODE_STATE_RUNNING;
-    node.served = true;
+    node.served_in = generation_;
   }
+  last_world_ = generation_;
   exchanges_.Begin(generation_, std::move(ranks));
   actions_.push_back(Journal{Journal::Kind::kCommitted, generation_,
                              seal_->SerializeAsString()});
-  v1::DaemonMessage message;
-  message.mutable_commit()->set_generation(generation_);
-  message.mutable_commit()->set_seal(seal_->SerializeAsString());
-  actions_.push_back(Send{MemberSessions(), std::move(message)});
+  actions_.push_back(Send{MemberSessions(), CommitMessage()});
   Say(Log::Level::kInfo,
       absl::StrCat(
           "event=run generation=", generation_, " world_size=",
@@ -230,7 +264,7 @@ void Job::Commit() {
           seal_->master_port(), " nccl_ids=", seal_->nccl_ids_size(),
           seal_->nccl_absent().empty()
               ? ""
-              : absl::StrCat(" nccl_absent=\"", seal_->nccl_absent(), "\""),
+              : absl::StrCat(" nccl_absent=", Quoted(seal_->nccl_absent())),
           seal_->has_state_source()
               ? absl::StrCat(" state_of_rank=", seal_->state_source().rank(),
                              " step=", seal_->state_source().step())
@@ -239,21 +273,79 @@ void Job::Commit() {
   Changed();
 }
 
-// Of the ranks that stayed alive: the highest completed step, then the lowest
-// seat. Seats grow with node ranks.
-std::optional<v1::StateSource> Job::FindStateSource() const {
-  std::optional<v1::StateSource> source;
+// How each member was admitted: a daemon that adopts the run holds the node
+// credentials that it is shown against this.
+void Job::AddRows(v1::Seal& seal) const {
+  std::map<std::string, uint32_t> places;
+  for (const v1::Member& member : world_.members()) {
+    seal.add_incarnations(nodes_.at(member.node()).hello.incarnation());
+    seal.add_epochs(node_epochs_.EpochOf(member.node()));
+    const std::string token_id = node_epochs_.TokenOf(member.node());
+    uint32_t place = 0;
+    if (!token_id.empty()) {
+      const auto [at, fresh] = places.try_emplace(
+          token_id, static_cast<uint32_t>(places.size() + 1));
+      if (fresh) seal.add_token_ids(token_id);
+      place = at->second;
+    }
+    seal.add_token_of(place);
+  }
+  seal.set_epoch_highest(node_epochs_.highest());
+}
+
+v1::DaemonMessage Job::CommitMessage() const {
+  v1::DaemonMessage message;
+  v1::Commit& commit = *message.mutable_commit();
+  commit.set_generation(generation_);
+  commit.set_seal(seal_->SerializeAsString());
+  if (keys_.commit_proof) {
+    commit.set_proof(keys_.commit_proof(run_, generation_, proposal_.world(),
+                                        commit.seal()));
+  }
+  return message;
+}
+
+StateClaim::From Job::OriginOf(const Node& node) const {
+  if (node.served_in != 0 && node.served_in == last_world_) {
+    return StateClaim::From::kEnded;
+  }
+  return node.served_in != 0 || !knows_all_worlds_
+             ? StateClaim::From::kEarlier
+             : StateClaim::From::kNewcomer;
+}
+
+// Of the ranks that stayed alive, one a node. Seats grow with node ranks.
+std::optional<v1::StateSource> Job::FindStateSource() {
+  std::vector<const v1::Member*> rows;
+  std::vector<StateClaim> claims;
   for (const v1::Member& member : world_.members()) {
     const Node& node = nodes_.at(member.node());
     if (!node.state_held.has_value()) continue;
-    const v1::RankState& state = *node.state_held;
-    if (source.has_value() && state.completed_step() <= source->step()) {
-      continue;
-    }
-    source.emplace();
-    source->set_rank(member.first_rank() + state.local_rank());
-    source->set_step(state.completed_step());
+    rows.push_back(&member);
+    claims.push_back({node.state_held->completed_step(), OriginOf(node)});
   }
+  const StateChoice choice = ChooseStateSource(claims);
+  for (size_t i = 0; i < choice.disbelieved.size() && i < kNamedMax; ++i) {
+    const size_t at = choice.disbelieved[i];
+    const std::string& name = rows[at]->node();
+    const std::string compared =
+        claims[at].from == StateClaim::From::kNewcomer
+            ? "was in no world that ran"
+            : absl::StrCat("the median of the world that ended is step ",
+                           choice.median.value_or(0));
+    Say(Log::Level::kWarning,
+        absl::StrCat("event=warning node=", name, " text=",
+                     Quoted(absl::StrCat(
+                         "node ", name, " says that a rank of it holds the ",
+                         "state of step ", claims[at].step, ", and ", compared,
+                         "; its ranks take the state of the others"))));
+  }
+  if (!choice.source.has_value()) return std::nullopt;
+  const v1::Member& member = *rows[*choice.source];
+  const v1::RankState& state = *nodes_.at(member.node()).state_held;
+  v1::StateSource source;
+  source.set_rank(member.first_rank() + state.local_rank());
+  source.set_step(state.completed_step());
   return source;
 }
 

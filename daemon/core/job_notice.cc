@@ -15,6 +15,9 @@ namespace {
 // to all, for each of them, would be more than any network bears.
 constexpr absl::Duration kTogether = absl::Milliseconds(100);
 
+// How long all ranks wait for a boundary because one node asks to leave.
+constexpr absl::Duration kLeavingDeadlineMax = absl::Minutes(10);
+
 }  // namespace
 
 void Job::On(const DrainAsked& drain) {
@@ -26,12 +29,35 @@ void Job::On(const DrainAsked& drain) {
   if (leaving_unwritten_) JournalLeaving();
 }
 
+void Job::On(const EvictAsked& evict) {
+  if (phase_ == Phase::kEnded) return;  // The shell said so.
+  const std::string reason = evict.reason.empty()
+                                 ? "evicted"
+                                 : absl::StrCat("evicted: ", evict.reason);
+  for (const std::string& name : evict.nodes) {
+    if (phase_ == Phase::kEnded) return;
+    node_epochs_.Raise(name);
+    // Of the run that this one was before it was adopted.
+    if (former_epochs_.Has(name)) former_epochs_.Raise(name);
+    const auto at = nodes_.find(name);
+    if (at != nodes_.end() && !at->second.gone) {
+      Lose(at->second, v1::REASON_CODE_EVICTED, reason);
+    } else {
+      Say(Log::Level::kWarning,
+          absl::StrCat("event=evict node=", name, " reason=", Quoted(reason)));
+    }
+    // It is out: should it be admitted again, it is not asked to leave.
+    if (phase_ != Phase::kEnded) ForgetLeaving(name);
+  }
+}
+
 void Job::OnLeaving(Node& node, const v1::Leaving& leaving) {
-  // Who was asked by a signal is seldom given longer than his ranks are.
+  // A signalled agent gets the same grace period as its ranks. All ranks wait
+  // for the boundary until the deadline, so a node may not set it far away.
   const absl::Duration deadline = leaving.has_deadline()
                                       ? FromProto(leaving.deadline())
                                       : limits_.stop_grace;
-  AskToLeave(node, deadline, leaving.reason());
+  AskToLeave(node, std::min(deadline, kLeavingDeadlineMax), leaving.reason());
 }
 
 void Job::AskToLeave(Node& node, absl::Duration deadline,

@@ -118,10 +118,12 @@ Job Job::Restore(std::string job, const JournalState& state,
   CHECK(!state.end.has_value());
   Job restored(std::move(job), state.run, state.settings, limits, now);
   restored.generation_ = state.generation;
+  restored.knows_all_worlds_ = state.generation == 0;
   restored.restarts_charged_ =
       std::min(state.restarts_charged, restored.limits_.max_restarts);
   restored.why_.set_code(v1::REASON_CODE_DAEMON_RESTART);
   restored.why_.set_reason("the daemon was started again");
+  restored.node_epochs_ = state.node_epochs;
   const absl::StatusOr<v1::World> world = WorldOf(state);
   if (world.ok()) restored.TakeUpWorld(*world, *state.proposal, state.seal);
   if (state.leaving.has_value()) restored.TakeUpLeaving(*state.leaving);
@@ -130,16 +132,22 @@ Job Job::Restore(std::string job, const JournalState& state,
 
 void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
                       const std::optional<v1::Seal>& seal) {
-  for (const v1::Member& member : world.members()) {
+  for (int row = 0; row < world.members_size(); ++row) {
+    const v1::Member& member = world.members(row);
     Node& node = nodes_[member.node()];
     node.hello.set_node(member.node());
     node.hello.set_ranks(member.ranks());
     node.observed_address = member.address();
     node.seat = static_cast<int>(member.seat());
     if (seal.has_value()) node.node_rank = static_cast<int>(member.node_rank());
+    if (seal.has_value()) node.served_in = world.generation();
+    if (seal.has_value() && row < seal->incarnations_size()) {
+      node.incarnation_committed = seal->incarnations(row);
+    }
     Await(node);
   }
   if (!seal.has_value()) return;
+  last_world_ = world.generation();
   generation_seen_ = std::max(generation_seen_, generation_);
   generation_ = world.generation();
   // Committed: it runs, whoever is slow to come back.
@@ -209,6 +217,11 @@ std::vector<Action> Job::Start() {
   if (generation_ == 0) {
     actions_.push_back(
         Journal{Journal::Kind::kRunStarted, 0, settings_.SerializeAsString()});
+    // Which leaves nothing of what was journaled before.
+    if (node_epochs_.highest() > 0 || node_epochs_.bytes() > 0) {
+      actions_.push_back(Journal{Journal::Kind::kNodeEpochs, 0,
+                                 node_epochs_.Whole().SerializeAsString()});
+    }
   }
   Say(Log::Level::kInfo, absl::StrCat("event=start nodes=", nodes_min_, ":",
                                       nodes_max_, " generation=", generation_));

@@ -133,7 +133,10 @@ v1::JobStatus Job::Status(absl::Time now) const {
     row.set_node(name);
     row.set_state(node.state);
     row.set_node_rank(world ? node.node_rank : -1);
-    row.set_incarnation(node.hello.incarnation());
+    // Hidden until the agent has its credential: before that, a token and this
+    // number would be answered with the Welcome that is meant for the agent.
+    const bool has_credential = node.confirmed || node.by_credential;
+    row.set_incarnation(has_credential ? node.hello.incarnation() : 0);
     row.set_address(node.member() ? world_.members(node.node_rank).address()
                                   : node.observed_address);
     if (node.deadline != absl::InfiniteFuture()) {

@@ -44,11 +44,21 @@ struct DoorLimits {
   size_t guest_bytes_before_call = 96 << 10;
   // Calls until then: an agent or a command makes one.
   int guest_calls_max = 4;
-  // Guests at once; where a process may open few descriptors, an eighth of
-  // those. Beyond it the oldest at the address with the most is shown out.
+  // Unauthenticated connections at once, in all and of one network (an IPv4
+  // address or an IPv6 /64): as many handshakes as one network may begin at
+  // once. Where a process may open few descriptors, an eighth of those in all
+  // and a quarter of that for one network. Beyond either, a connection waits
+  // where it is; see Doorkeeper.
   size_t guests_max = 16384;
-  // What all of them may have said; beyond it who has said most is shown out.
+  size_t guests_per_network_max = 4096;
+  // Bytes received from all of them; beyond it the newest of the network that
+  // has sent most is disconnected.
   size_t guests_bytes_max = size_t{1} << 30;
+  // Connections that have shown a viewer's token: bytes received over the whole
+  // life of one (a status call takes some 500 bytes, an hour of watching at
+  // most 1 MiB), and connections of one token at once.
+  size_t viewer_bytes_max = 2 << 20;
+  size_t viewer_connections_max = 64;
   // Addresses remembered: all that wait, and all whose burst is not yet whole
   // again, for at most 16 s.
   size_t addresses_max = 65536;
@@ -80,6 +90,13 @@ struct Limits {
   absl::Duration daemon_grace = absl::Minutes(10);
   // How long members have to come back to a daemon that was restarted.
   absl::Duration reattach_grace = absl::Seconds(60);
+  // How long a join string that the daemon made itself is valid, and a token
+  // made by `rollcall token create` where --ttl does not say. A kept one is
+  // replaced at half of it.
+  absl::Duration token_ttl = absl::Hours(24);
+  // Where a replaced token could not be written to its file: how long until
+  // the next try.
+  absl::Duration token_file_retry = absl::Seconds(10);
   // Between SIGTERM and SIGKILL of a rank.
   absl::Duration stop_grace = absl::Seconds(15);
   // A rank that makes no progress for so long is taken to hang; 0: none is.
@@ -138,6 +155,10 @@ struct Limits {
   static constexpr size_t stall_text_bytes_max = 256;
   static constexpr size_t jobs_per_daemon_max = 64;
   static constexpr size_t tokens_max = 1024;
+  // What the names, epochs and token ids of nodes that a run has admitted and
+  // no longer has may take, unless those that it has take more. Half of what
+  // one run may take in etcd, so that names alone cannot fill that.
+  static constexpr size_t node_epochs_bytes = 512 << 10;
   // Streams that have not said Hello, or wait to be told that they may not;
   // beyond it the oldest is ended.
   size_t strangers_max = 4096;
@@ -146,6 +167,14 @@ struct Limits {
   static constexpr size_t lost_names_max = 1024;
   // Root causes that are remembered.
   static constexpr size_t causes_max = 32;
+  // What one viewer's token may have under way at once: watches (of
+  // watchers_max in all), and status calls that are not read to their end.
+  static constexpr size_t watchers_max = 256;
+  static constexpr size_t watches_per_viewer_max = 32;
+  static constexpr size_t status_calls_per_viewer_max = 32;
+  // A watcher that has not read a status for so long while newer ones came is
+  // ended as too slow.
+  absl::Duration watcher_patience = absl::Seconds(30);
   // Bytes queued for one agent before its stream is ended as too slow.
   static constexpr size_t stream_queue_bytes_max = 64 << 20;
   static constexpr size_t inbox_events_max = 65536;
@@ -179,13 +208,18 @@ static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
 static_assert(Limits::exchange_value_bytes_max * Limits::ranks_per_node_max <
               Limits::agent_message_bytes_max);
 static_assert(Limits::world_bytes_max <= Limits::stream_queue_bytes_max);
+static_assert(Limits::watches_per_viewer_max < Limits::watchers_max);
 // What an agent has to say of a rank that stands still is in by the verdict.
 static_assert(Limits{}.where_patience <= Limits{}.stacks_patience);
 static_assert(Limits{}.stacks_patience < Limits{}.hang_settlement);
 static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
                   Limits::ranks_per_node_max / Limits::ranks_per_nccl_id <
               Limits::etcd_value_bytes_max);
+static_assert(2 * Limits::node_epochs_bytes < Limits::etcd_value_bytes_max);
 static_assert(DoorLimits{}.waiting_per_address_max < DoorLimits{}.waiting_max);
+static_assert(DoorLimits{}.guests_per_network_max < DoorLimits{}.guests_max);
+static_assert(DoorLimits{}.handshakes_per_address_burst <=
+              DoorLimits{}.guests_per_network_max);
 static_assert(DoorLimits{}.silence < DoorLimits{}.patience);
 static_assert(DoorLimits{}.handshakes_burst >= Limits::nodes_max);
 static_assert(DoorLimits{}.handshakes_per_address_per_second <=

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -52,26 +53,95 @@ std::string Place(const v1::Facts& facts) {
   return absl::StrCat(facts.boot_id(), "/", facts.network_namespace());
 }
 
-// Addresses that nodes in different places claim: none of them is to be used.
-std::set<std::string> Disputed(const std::vector<PlanNode>& nodes) {
-  std::map<std::string, std::string> claimed;
-  std::set<std::string> disputed;
+// By address: the node that was seen to connect from it and has it on an
+// interface. An address with two such nodes on two machines (they are behind
+// one NAT) is nobody's.
+std::map<std::string, const PlanNode*> Seen(
+    const std::vector<PlanNode>& nodes) {
+  std::map<std::string, const PlanNode*> seen;
+  std::set<std::string> shared;
   for (const PlanNode& node : nodes) {
+    const std::optional<std::string> key = Bytes(node.observed_address);
+    if (!key || IsUnusable(node.observed_address)) continue;
     for (const v1::Interface& interface : node.facts->interfaces()) {
       for (const v1::InterfaceAddress& a : interface.addresses()) {
-        const auto [at, fresh] =
-            claimed.emplace(a.address(), Place(*node.facts));
-        if (!fresh && at->second != Place(*node.facts)) {
-          disputed.insert(a.address());
+        if (Bytes(a.address()) != key) continue;
+        const auto [at, fresh] = seen.emplace(*key, &node);
+        if (!fresh && Place(*at->second->facts) != Place(*node.facts)) {
+          shared.insert(*key);
         }
       }
     }
   }
-  return disputed;
+  for (const std::string& key : shared) seen.erase(key);
+  return seen;
 }
 
+using Owners = std::map<std::string, const PlanNode*>;
+
+// The node on another machine whose address this was seen to be; null: none.
+const PlanNode* OtherOwner(const Owners& seen, const std::string& address,
+                           const PlanNode& node) {
+  const std::optional<std::string> key = Bytes(address);
+  if (!key) return nullptr;
+  const auto at = seen.find(*key);
+  if (at == seen.end() || Place(*at->second->facts) == Place(*node.facts)) {
+    return nullptr;
+  }
+  return at->second;
+}
+
+// Each address that the node says is its own, and whether on an interface that
+// peers could use.
+template <typename Visit>
+void ForEachClaim(const PlanNode& node, const Visit& visit) {
+  for (const v1::Interface& interface : node.facts->interfaces()) {
+    const bool bridge = IsLocalBridge(interface.name());
+    for (const v1::InterfaceAddress& a : interface.addresses()) {
+      visit(a.address(), !bridge);
+    }
+  }
+  if (!node.facts->advertised_address().empty()) {
+    visit(node.facts->advertised_address(), true);
+  }
+}
+
+// Claims of what was seen to be another's.
+void IgnoreClaims(const std::vector<PlanNode>& nodes, const Owners& seen,
+                  NetworkPlan& plan) {
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    std::set<std::string>& ignored = plan.nodes[i].ignored;
+    ForEachClaim(nodes[i], [&](const std::string& address, bool usable) {
+      const PlanNode* owner = OtherOwner(seen, address, nodes[i]);
+      if (owner == nullptr || !ignored.insert(address).second) return;
+      // Container bridges look the same everywhere.
+      if (!usable || plan.ignored.size() >= kIgnoredClaimsMax) return;
+      plan.ignored.push_back({nodes[i].node, address, owner->node});
+    });
+  }
+}
+
+// Addresses that nodes in different places claim, and the places.
+using Claims = std::map<std::string, std::set<std::string>>;
+
+Claims Disputed(const std::vector<PlanNode>& nodes, const NetworkPlan& plan) {
+  Claims claims;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for (const v1::Interface& interface : nodes[i].facts->interfaces()) {
+      for (const v1::InterfaceAddress& a : interface.addresses()) {
+        if (plan.nodes[i].ignored.contains(a.address())) continue;
+        claims[a.address()].insert(Place(*nodes[i].facts));
+      }
+    }
+  }
+  std::erase_if(claims, [](const auto& one) { return one.second.size() < 2; });
+  return claims;
+}
+
+// `disputed`: null where disputes do not count.
 std::vector<Usable> UsableAddresses(const PlanNode& node,
-                                    const std::set<std::string>& disputed) {
+                                    const std::set<std::string>& ignored,
+                                    const Claims* disputed) {
   std::vector<Usable> usable;
   for (const v1::Interface& interface : node.facts->interfaces()) {
     if (!interface.up() || interface.loopback()) continue;
@@ -79,12 +149,44 @@ std::vector<Usable> UsableAddresses(const PlanNode& node,
     for (const v1::InterfaceAddress& a : interface.addresses()) {
       const std::optional<std::string> bytes = Bytes(a.address());
       if (!bytes || IsUnusable(a.address())) continue;
-      if (disputed.contains(a.address())) continue;
+      if (ignored.contains(a.address())) continue;
+      if (disputed != nullptr && disputed->contains(a.address())) continue;
       usable.push_back({a.address(), interface.name(),
                         Subnet(*bytes, a.prefix_length()), bytes->size() == 4});
     }
   }
+  // A platform may name an address that no interface has (1:1 NAT).
+  const std::string& advertised = node.facts->advertised_address();
+  if (!advertised.empty() && !IsUnusable(advertised) &&
+      !ignored.contains(advertised)) {
+    usable.push_back(
+        {advertised, "", "", advertised.find(':') == std::string::npos});
+  }
   return usable;
+}
+
+// Nodes that disputes have left without any address get those back that nobody
+// claims who is left without one as well: another node's claim alone takes no
+// node's last address.
+void KeepLastAddresses(const std::vector<PlanNode>& nodes,
+                       const NetworkPlan& plan, Claims& disputed,
+                       std::vector<std::vector<Usable>>& usable) {
+  std::vector<size_t> without;
+  std::map<std::string, std::set<std::string>> wanted;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (!usable[i].empty()) continue;
+    without.push_back(i);
+    for (const Usable& u :
+         UsableAddresses(nodes[i], plan.nodes[i].ignored, nullptr)) {
+      wanted[u.address].insert(Place(*nodes[i].facts));
+    }
+  }
+  for (const auto& [address, places] : wanted) {
+    if (places.size() == 1) disputed.erase(address);
+  }
+  for (const size_t i : without) {
+    usable[i] = UsableAddresses(nodes[i], plan.nodes[i].ignored, &disputed);
+  }
 }
 
 // Subnets that every node has an address in.
@@ -172,10 +274,12 @@ v1::PlannedVariable GlooInterface(const std::string& interface) {
 }
 
 absl::Status NoAddress(const std::vector<PlanNode>& nodes,
-                       const std::vector<std::vector<Usable>>& usable) {
+                       const std::vector<std::vector<Usable>>& usable,
+                       std::vector<std::string>* names) {
   std::vector<std::string> without;
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (!usable[i].empty()) continue;
+    if (names != nullptr) names->push_back(nodes[i].node);
     std::vector<std::string> has;
     for (const v1::Interface& interface : nodes[i].facts->interfaces()) {
       for (const v1::InterfaceAddress& a : interface.addresses()) {
@@ -218,7 +322,8 @@ bool IsUnusable(std::string_view address) {
          (byte(0) == 0xfe && (byte(1) & 0xc0) == 0x80);
 }
 
-absl::StatusOr<NetworkPlan> PlanNetwork(const std::vector<PlanNode>& nodes) {
+absl::StatusOr<NetworkPlan> PlanNetwork(const std::vector<PlanNode>& nodes,
+                                        std::vector<std::string>* without) {
   NetworkPlan plan;
   plan.nodes.resize(nodes.size());
   if (nodes.empty()) return plan;
@@ -233,20 +338,18 @@ absl::StatusOr<NetworkPlan> PlanNetwork(const std::vector<PlanNode>& nodes) {
     for (PlannedNode& node : plan.nodes) node.address = "127.0.0.1";
     return plan;
   }
-  const std::set<std::string> disputed = Disputed(nodes);
+  IgnoreClaims(nodes, Seen(nodes), plan);
+  Claims disputed = Disputed(nodes, plan);
   std::vector<std::vector<Usable>> usable;
-  bool all = true;
-  for (const PlanNode& node : nodes) {
-    usable.push_back(UsableAddresses(node, disputed));
-    // A platform may name an address that no interface has (1:1 NAT).
-    const std::string& advertised = node.facts->advertised_address();
-    if (!advertised.empty() && !IsUnusable(advertised)) {
-      usable.back().push_back(
-          {advertised, "", "", advertised.find(':') == std::string::npos});
-    }
-    all = all && !usable.back().empty();
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    usable.push_back(
+        UsableAddresses(nodes[i], plan.nodes[i].ignored, &disputed));
   }
-  if (!all) return NoAddress(nodes, usable);
+  KeepLastAddresses(nodes, plan, disputed, usable);
+  const bool all =
+      std::none_of(usable.begin(), usable.end(),
+                   [](const std::vector<Usable>& of) { return of.empty(); });
+  if (!all) return NoAddress(nodes, usable, without);
   const std::string subnet = PreferredSubnet(nodes, usable);
   for (size_t i = 0; i < nodes.size(); ++i) {
     const Usable* chosen = Choose(nodes[i], usable[i], subnet);

@@ -84,10 +84,9 @@ std::string Printable(std::string_view text, size_t bytes_max, bool multiline) {
 }
 
 void CleanHello(v1::Hello& hello) {
+  // They could be most of a message, and are kept as long as the node.
+  hello.DiscardUnknownFields();
   hello.set_version(Printable(hello.version(), kShortTextBytesMax));
-  for (v1::RankExited& exited : *hello.mutable_held()->mutable_exits()) {
-    CleanExit(exited);
-  }
 }
 
 void CleanDaemonMessage(v1::DaemonMessage& message) {
@@ -126,6 +125,7 @@ void CleanSeal(v1::Seal& seal) {
 }
 
 void CleanMessage(v1::AgentMessage& message) {
+  message.DiscardUnknownFields();
   switch (message.kind_case()) {
     case v1::AgentMessage::kProbed:
       for (auto& result : *message.mutable_probed()->mutable_results()) {

@@ -61,6 +61,7 @@ int Weight(const v1::RootCause& cause) {
     case v1::REASON_CODE_LOST_LEASE:
     case v1::REASON_CODE_LOST_STREAM:
     case v1::REASON_CODE_REPLACED:
+    case v1::REASON_CODE_EVICTED:
       return 4;
     case v1::REASON_CODE_HANG:
     case v1::REASON_CODE_GPU_ERROR:

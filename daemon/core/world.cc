@@ -29,6 +29,7 @@ v1::World BuildWorld(const v1::World& header,
     member.set_address(plan.nodes[i].address);
     for (const v1::Interface& interface : hello.facts().interfaces()) {
       for (const v1::InterfaceAddress& a : interface.addresses()) {
+        if (plan.nodes[i].ignored.contains(a.address())) continue;
         member.add_addresses(a.address());
       }
     }

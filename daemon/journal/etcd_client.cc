@@ -3,26 +3,42 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "daemon/core/admission.h"
+#include "daemon/security/wipe.h"
 #include "daemon/server/clock.h"
+#include "daemon/server/grpc_defaults.h"
 
 namespace rollcall {
 namespace {
 
 constexpr size_t kErrorBytesMax = 512;
+// Metadata that carry etcd's token.
+constexpr char kTokenKey[] = "token";
 // A member that is back is found within this.
 constexpr int kReconnectMostMs = 500;
 // A member that is frozen still acknowledges; its pings go unanswered.
 constexpr int kPingMs = 10'000;
 constexpr int kPingTimeoutMs = 3'000;
 
-std::shared_ptr<grpc::Channel> ChannelTo(const std::string& endpoint) {
-  grpc::ChannelArguments arguments;
+std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(
+    const EtcdAccess& access) {
+  if (access.ca.empty()) return grpc::InsecureChannelCredentials();
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = access.ca;
+  options.pem_cert_chain = access.certificate;
+  options.pem_private_key = access.key;
+  return grpc::SslCredentials(options);
+}
+
+std::shared_ptr<grpc::Channel> ChannelTo(
+    const std::string& endpoint,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  grpc::ChannelArguments arguments = DefaultChannelArguments();
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMostMs);
@@ -31,8 +47,7 @@ std::shared_ptr<grpc::Channel> ChannelTo(const std::string& endpoint) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
   arguments.SetMaxReceiveMessageSize(EtcdClient::kAnswerBytesMax);
   return grpc::CreateCustomChannel(absl::StrCat("dns:///", endpoint),
-                                   grpc::InsecureChannelCredentials(),
-                                   arguments);
+                                   credentials, arguments);
 }
 
 // Whether the next member may know better. What etcd refuses, all refuse.
@@ -44,16 +59,28 @@ bool Elsewhere(grpc::StatusCode code) {
          code == grpc::StatusCode::INTERNAL;
 }
 
+// Whether etcd no longer takes the token, or has enabled authentication, or has
+// changed its users since it gave the token.
+bool TokenIsOver(const grpc::Status& status) {
+  if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) return true;
+  return status.error_code() == grpc::StatusCode::INVALID_ARGUMENT &&
+         (absl::StrContains(status.error_message(), "user name is empty") ||
+          absl::StrContains(status.error_message(), "auth store is old"));
+}
+
 }  // namespace
 
-EtcdClient::EtcdClient(const std::vector<std::string>& endpoints) {
-  for (const std::string& endpoint : endpoints) {
+EtcdClient::EtcdClient(EtcdAccess access)
+    : user_(std::move(access.user)), password_(std::move(access.password)) {
+  const auto credentials = CredentialsOf(access);
+  for (const std::string& endpoint : access.endpoints) {
     Member member;
     member.endpoint = endpoint;
-    member.channel = ChannelTo(endpoint);
+    member.channel = ChannelTo(endpoint, credentials);
     member.kv = etcdserverpb::KV::NewStub(member.channel);
     member.lease = etcdserverpb::Lease::NewStub(member.channel);
     member.watch = etcdserverpb::Watch::NewStub(member.channel);
+    member.auth = etcdserverpb::Auth::NewStub(member.channel);
     members_.push_back(std::move(member));
   }
 }
@@ -66,13 +93,10 @@ absl::Status EtcdClient::Try(absl::Duration patience, const OneCall& call) {
     if (left <= absl::ZeroDuration()) break;
     const size_t at = good_;
     Member& member = members_[at % members_.size()];
-    grpc::ClientContext context;
-    context.set_deadline(
-        absl::ToChronoTime(absl::Now() + std::min(left, kAttempt)));
     // One that cannot be reached says so at once; where that goes for all, the
     // second time each is given a while to come back.
-    context.set_wait_for_ready(tried >= members_.size());
-    const grpc::Status status = call(member, context);
+    const grpc::Status status = CallMember(member, std::min(left, kAttempt),
+                                           tried >= members_.size(), call);
     if (status.ok()) return absl::OkStatus();
     last = absl::StrCat(member.endpoint, ": ",
                         Printable(status.error_message(), kErrorBytesMax));
@@ -86,6 +110,66 @@ absl::Status EtcdClient::Try(absl::Duration patience, const OneCall& call) {
   }
   return absl::UnavailableError(absl::StrCat(
       "no member of etcd answers, or it has no majority (", last, ")"));
+}
+
+grpc::Status EtcdClient::CallMember(Member& member, absl::Duration patience,
+                                    bool wait_for_ready, const OneCall& call) {
+  std::string token = Token();
+  for (bool again = false;; again = true) {
+    if (!user_.empty() && token.empty()) {
+      const grpc::Status known =
+          Authenticate(member, patience, wait_for_ready, token);
+      if (!known.ok()) return known;
+      token = Token();
+    }
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + patience));
+    context.set_wait_for_ready(wait_for_ready);
+    if (!token.empty()) context.AddMetadata(kTokenKey, token);
+    const grpc::Status status = call(member, context);
+    if (user_.empty() || again || !TokenIsOver(status)) return status;
+    const grpc::Status known =
+        Authenticate(member, patience, wait_for_ready, token);
+    if (!known.ok()) return known;
+    token = Token();
+  }
+}
+
+grpc::Status EtcdClient::Authenticate(Member& member, absl::Duration patience,
+                                      bool wait_for_ready,
+                                      const std::string& old) {
+  {
+    MutexLock lock(mutex_);
+    if (token_ != old) return grpc::Status::OK;
+  }
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + patience));
+  context.set_wait_for_ready(wait_for_ready);
+  etcdserverpb::AuthenticateRequest request;
+  request.set_name(user_);
+  request.set_password(password_);
+  etcdserverpb::AuthenticateResponse response;
+  const grpc::Status status =
+      member.auth->Authenticate(&context, request, &response);
+  Wipe(*request.mutable_password());
+  if (status.ok()) {
+    MutexLock lock(mutex_);
+    token_ = response.token();
+    return status;
+  }
+  if (Elsewhere(status.error_code())) return status;
+  return grpc::Status(
+      status.error_code() == grpc::StatusCode::INVALID_ARGUMENT
+          ? grpc::StatusCode::UNAUTHENTICATED
+          : status.error_code(),
+      absl::StrCat("cannot authenticate as user ", Printable(user_, 64), ": ",
+                   Printable(status.error_message(), kErrorBytesMax),
+                   "; check --etcd-user and --etcd-password-file"));
+}
+
+std::string EtcdClient::Token() const {
+  MutexLock lock(mutex_);
+  return token_;
 }
 
 absl::StatusOr<etcdserverpb::RangeResponse> EtcdClient::Range(
@@ -169,6 +253,10 @@ EtcdWatch::EtcdWatch(EtcdClient& client, std::string_view key,
   create.set_start_revision(from_revision);
   // A member that is cut off from the majority ends the watch.
   context_.AddMetadata("hasleader", "true");
+  // One that is over ends the watch, and the read after it takes a new one.
+  if (const std::string token = client.Token(); !token.empty()) {
+    context_.AddMetadata(kTokenKey, token);
+  }
   client.good().watch->async()->Watch(&context_, this);
   StartWrite(&request_);
   StartRead(&response_);

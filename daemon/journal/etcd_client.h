@@ -1,4 +1,8 @@
-// EtcdClient: calls to an etcd of several members, over plain gRPC.
+// EtcdClient: calls to an etcd of several members.
+//
+// By TLS where it is given a CA; as a user where it is given one: it then
+// authenticates before its first call, and again when etcd no longer takes the
+// token that it got.
 //
 // A call goes to the member that answered last, and on to the next one where
 // that cannot be reached or says nothing. It blocks its caller, no longer than
@@ -25,6 +29,21 @@
 
 namespace rollcall {
 
+// How etcd's members are reached and known, and as whom.
+struct EtcdAccess {
+  // HOST:PORT, at least one.
+  std::vector<std::string> endpoints;
+  // PEM texts. Empty CA: no TLS. Each member's certificate must be of that CA
+  // and name the member's host; certificate and key: what this side shows, both
+  // or neither.
+  std::string ca;
+  std::string certificate;
+  std::string key;
+  // Of etcd's authentication; empty: none is asked for.
+  std::string user;
+  std::string password;
+};
+
 class EtcdClient {
  public:
   // What one answer may have: a page of the largest values.
@@ -32,9 +51,11 @@ class EtcdClient {
   // How long one member is given before the next one is asked.
   static constexpr absl::Duration kAttempt = absl::Milliseconds(500);
 
-  // `endpoints`: HOST:PORT, at least one. Nothing is dialled yet.
-  explicit EtcdClient(const std::vector<std::string>& endpoints);
+  // Nothing is dialled yet.
+  explicit EtcdClient(EtcdAccess access);
 
+  // UNAUTHENTICATED: etcd takes neither the user's name and password nor the
+  // token that it gave for them; PERMISSION_DENIED: the user may not do this.
   // Each of these tries all members in turn, each twice at most, until one
   // answers or `patience` has passed. UNAVAILABLE: none did; a call that
   // changes something may have been carried out all the same, now or later.
@@ -60,13 +81,26 @@ class EtcdClient {
     std::unique_ptr<etcdserverpb::KV::Stub> kv;
     std::unique_ptr<etcdserverpb::Lease::Stub> lease;
     std::unique_ptr<etcdserverpb::Watch::Stub> watch;
+    std::unique_ptr<etcdserverpb::Auth::Stub> auth;
   };
   using OneCall = std::function<grpc::Status(Member&, grpc::ClientContext&)>;
 
   absl::Status Try(absl::Duration patience, const OneCall& call);
+  // One call of one member, as the user.
+  grpc::Status CallMember(Member& member, absl::Duration patience,
+                          bool wait_for_ready, const OneCall& call);
+  // Takes a new token unless another thread has replaced `old` meanwhile.
+  grpc::Status Authenticate(Member& member, absl::Duration patience,
+                            bool wait_for_ready, const std::string& old);
+  // Empty: none was given yet, or none is needed.
+  std::string Token() const;
   Member& good() { return members_[good_ % members_.size()]; }
 
+  const std::string user_;
+  const std::string password_;
   std::vector<Member> members_;
+  mutable Mutex mutex_;
+  std::string token_ ABSL_GUARDED_BY(mutex_);
   std::atomic<size_t> good_ = 0;
 };
 

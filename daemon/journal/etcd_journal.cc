@@ -56,6 +56,13 @@ std::string EndOf(std::string prefix) {
   return prefix;
 }
 
+absl::Status Unfit(const std::string& key, const absl::Status& why) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "etcd, ", key, ": ", why.message(),
+      "; give all daemons the secret that sealed it, or remove the key "
+      "(etcdctl del), or give daemons another NAME"));
+}
+
 // What the answer's `at`th read found; null: nothing.
 const KeyValue* Found(const TxnResponse& answer, int at) {
   if (at >= answer.responses_size()) return nullptr;
@@ -110,11 +117,11 @@ absl::Status EtcdJournal::ReadAll(
     }
     for (const KeyValue& kv : found->kvs()) {
       if (kv.key().size() <= prefix.size()) continue;
-      absl::Status taken = take(kv.key().substr(prefix.size()), kv.value());
-      if (taken.ok()) continue;
-      return absl::FailedPreconditionError(absl::StrCat(
-          "etcd, ", kv.key(), ": ", taken.message(),
-          "; remove the key (etcdctl del), or give daemons another NAME"));
+      const absl::StatusOr<std::string> value =
+          options_.sealer.Open(kv.key(), kv.value());
+      absl::Status taken = value.status();
+      if (taken.ok()) taken = take(kv.key().substr(prefix.size()), *value);
+      if (!taken.ok()) return Unfit(kv.key(), taken);
     }
     if (!found->more() || found->kvs_size() == 0) return absl::OkStatus();
     page.set_revision(found->header().revision());
@@ -185,7 +192,7 @@ absl::Status EtcdJournal::Append(absl::Span<const JournalEntry> entries,
   }
   std::vector<RequestOp> operations;
   for (const auto& [job, run] : changed) {
-    std::string value = PackRun(run);
+    const std::string value = PackRun(run);
     if (value.size() > Limits::etcd_value_bytes_max) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "the world of job ", job, " takes ", value.size(),
@@ -193,7 +200,7 @@ absl::Status EtcdJournal::Append(absl::Span<const JournalEntry> entries,
           " at once: use fewer nodes, or a daemon with --state DIR"));
     }
     operations.push_back(
-        Put(absl::StrCat(options_.prefix, "jobs/", job), std::move(value)));
+        PutSealed(absl::StrCat(options_.prefix, "jobs/", job), value));
   }
   if (absl::Status s = WriteAll(std::move(operations)); !s.ok()) return s;
   for (auto& [job, run] : changed) runs_.insert_or_assign(job, std::move(run));
@@ -226,8 +233,8 @@ absl::Status EtcdJournal::SaveTokens(absl::Span<const v1::TokenRecord> written,
     operations.push_back(Delete(absl::StrCat(tokens, id)));
   }
   for (const v1::TokenRecord& record : written) {
-    operations.push_back(Put(absl::StrCat(tokens, record.status().id()),
-                             record.SerializeAsString()));
+    operations.push_back(PutSealed(absl::StrCat(tokens, record.status().id()),
+                                   record.SerializeAsString()));
   }
   return WriteAll(std::move(operations));
 }
@@ -235,6 +242,17 @@ absl::Status EtcdJournal::SaveTokens(absl::Span<const v1::TokenRecord> written,
 absl::Status EtcdJournal::DropTokens() {
   const std::string tokens = absl::StrCat(options_.prefix, "tokens/");
   return WriteAll({Delete(tokens, EndOf(tokens))});
+}
+
+absl::Status EtcdJournal::WriteValue(const std::string& name,
+                                     const std::string& value) {
+  return WriteAll({PutSealed(absl::StrCat(options_.prefix, name), value)});
+}
+
+RequestOp EtcdJournal::PutSealed(std::string key,
+                                 const std::string& value) const {
+  std::string sealed = options_.sealer.Seal(key, value);
+  return Put(std::move(key), std::move(sealed));
 }
 
 absl::Status EtcdJournal::WriteAll(std::vector<RequestOp> operations) {
@@ -307,6 +325,7 @@ absl::Status EtcdJournal::Lost(const std::string& why) {
 // ------------------------------------------------------------
 
 absl::StatusOr<std::string> KeepInEtcd(EtcdClient& client,
+                                       const ValueSealer& sealer,
                                        const std::string& key,
                                        const std::string& candidate,
                                        absl::Duration patience) {
@@ -315,7 +334,7 @@ absl::StatusOr<std::string> KeepInEtcd(EtcdClient& client,
   compare.set_target(Compare::CREATE);
   compare.set_key(key);
   compare.set_create_revision(0);
-  *txn.add_success() = Put(key, candidate);
+  *txn.add_success() = Put(key, sealer.Seal(key, candidate));
   *txn.add_failure() = Read(key);
   const absl::StatusOr<TxnResponse> answer = client.Txn(txn, patience);
   if (!answer.ok()) return answer.status();
@@ -324,7 +343,8 @@ absl::StatusOr<std::string> KeepInEtcd(EtcdClient& client,
   if (found == nullptr) {
     return absl::UnavailableError(absl::StrCat(key, ": it has just gone"));
   }
-  return found->value();
+  absl::StatusOr<std::string> value = sealer.Open(key, found->value());
+  return value.ok() ? value : Unfit(key, value.status());
 }
 
 }  // namespace rollcall

@@ -2,11 +2,13 @@
 // and one leads.
 //
 // Below the prefix: `jobs/JOB` holds a job's last run as one value, `tokens/ID`
-// a token's record (digests, never secrets), `writes` a number. Every write is
-// a transaction that compares two things: that the leader's key is still the
-// one of this journal's Reign, so that a former leader can write nothing; and
-// the number, which it moves on, so that a transaction that was sent twice, or
-// arrives late, is carried out once.
+// a token's record (digests, never secrets), `writes` a number. All values but
+// that number are sealed (ValueSealer): one that does not open is refused by
+// the name of its key, and never taken as missing. Every write is a transaction
+// that compares two things: that the leader's key is still the one of this
+// journal's Reign, so that a former leader can write nothing; and the number,
+// which it moves on, so that a transaction that was sent twice, or arrives
+// late, is carried out once.
 //
 // A write whose fate nobody knows, and one that was fenced off, end the Reign
 // (`lost`) and return ABORTED: nothing that was decided under it may be said
@@ -27,6 +29,7 @@
 #include "daemon/journal/etcd_client.h"
 #include "daemon/journal/journal.h"
 #include "daemon/journal/leadership.h"
+#include "daemon/security/value_sealer.h"
 
 namespace rollcall {
 
@@ -43,6 +46,7 @@ class EtcdJournal final : public JournalStore {
     std::function<bool()> leads;
     // The Reign is over; the argument says why. Called at most a few times.
     std::function<void(std::string)> lost;
+    ValueSealer sealer;
   };
 
   // Reads all runs. `client` must outlive the journal. UNAVAILABLE: etcd does
@@ -62,6 +66,9 @@ class EtcdJournal final : public JournalStore {
                           absl::Span<const std::string> removed) override;
   absl::Status DropTokens() override;
 
+  // Writes one value below the prefix, sealed, as Append does.
+  absl::Status WriteValue(const std::string& name, const std::string& value);
+
  private:
   using Runs = std::map<std::string, JournaledRun, std::less<>>;
 
@@ -80,6 +87,8 @@ class EtcdJournal final : public JournalStore {
   absl::Status WriteAll(std::vector<etcdserverpb::RequestOp> operations);
   absl::Status Write(std::vector<etcdserverpb::RequestOp> operations);
   absl::Status Lost(const std::string& why);
+  etcdserverpb::RequestOp PutSealed(std::string key,
+                                    const std::string& value) const;
 
   EtcdClient& client_;
   const Options options_;
@@ -93,9 +102,11 @@ class EtcdJournal final : public JournalStore {
 };
 
 // The value of a key that is written once, by whoever comes first, and is the
-// same for all from then on: `candidate`, unless there is one. Safe to retry.
-// UNAVAILABLE: etcd does not answer within `patience`.
+// same for all from then on: `candidate`, unless there is one. Sealed. Safe to
+// retry. UNAVAILABLE: etcd does not answer within `patience`.
+// FAILED_PRECONDITION: the value there does not open; the key is named.
 absl::StatusOr<std::string> KeepInEtcd(EtcdClient& client,
+                                       const ValueSealer& sealer,
                                        const std::string& key,
                                        const std::string& candidate,
                                        absl::Duration patience);

@@ -41,6 +41,12 @@ absl::Status Fold(const Journal& entry, JournalState& state) {
     case Journal::Kind::kLeaving:
       parsed = state.leaving.emplace().ParseFromString(entry.body);
       break;
+    case Journal::Kind::kNodeEpochs: {
+      v1::NodeEpochs change;
+      parsed = change.ParseFromString(entry.body);
+      state.node_epochs.Apply(change);
+      break;
+    }
   }
   if (parsed) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -92,11 +92,12 @@ std::string WritesValue(int64_t lease, uint64_t number) {
 
 Leadership::Leadership(EtcdClient& client, const std::string& prefix,
                        const std::vector<std::string>& endpoints,
-                       Callbacks callbacks)
+                       ValueSealer sealer, Callbacks callbacks)
     : client_(client),
       key_(absl::StrCat(prefix, kLeaderKey)),
       writes_key_(absl::StrCat(prefix, kWritesKey)),
       value_(absl::StrJoin(endpoints, ",")),
+      sealer_(std::move(sealer)),
       callbacks_(std::move(callbacks)),
       inbox_(kInboxMost),
       thread_([this] { Run(); }) {}
@@ -141,7 +142,8 @@ void Leadership::Campaign() {
     TellOther({});
     return Await(kRetry);
   }
-  TellOther(EndpointsOf(leader.value()));
+  const absl::StatusOr<std::string> where = sealer_.Open(key_, leader.value());
+  TellOther(where.ok() ? EndpointsOf(*where) : std::vector<std::string>());
   Watch(found->header().revision() + 1);
   // A member that is frozen tells nothing of what happens: after a while
   // another one is asked.
@@ -160,9 +162,9 @@ void Leadership::Stand() {
   const absl::Duration left = absl::Seconds(granted->ttl());
   lease_ends_ = LeaseNow() + left;
   tenure_.Renewed(sent, left);
-  const absl::StatusOr<TxnResponse> answer =
-      client_.Txn(Candidacy(key_, value_, writes_key_, lease_),
-                  tenure_.until() - LeaseNow());
+  const absl::StatusOr<TxnResponse> answer = client_.Txn(
+      Candidacy(key_, sealer_.Seal(key_, value_), writes_key_, lease_),
+      tenure_.until() - LeaseNow());
   const int64_t create_revision = answer.ok() ? Won(*answer, lease_) : 0;
   if (create_revision != 0) return Lead(create_revision);
   tenure_.End();

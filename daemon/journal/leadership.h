@@ -31,6 +31,7 @@
 #include "absl/time/time.h"
 #include "daemon/journal/etcd_client.h"
 #include "daemon/journal/tenure.h"
+#include "daemon/security/value_sealer.h"
 #include "daemon/server/inbox.h"
 
 namespace rollcall {
@@ -49,8 +50,8 @@ class Leadership {
     // It leads no more, or did not for a moment: what was begun under the last
     // Reign is void.
     std::function<void(const std::string& why)> deposed;
-    // Another one leads, there; nobody does, or nobody can say: empty. Only
-    // when it changes.
+    // Another one leads, there; nobody does, or its value does not open, or
+    // nobody can say: empty. Only when it changes.
     std::function<void(const std::vector<std::string>& endpoints)> other;
   };
 
@@ -58,9 +59,11 @@ class Leadership {
   static constexpr absl::Duration kTimeToLive = absl::Seconds(2);
 
   // `prefix`: of all keys, see EtcdPlace. `endpoints`: where this daemon is
-  // reached. `client` must outlive this.
+  // reached. `sealer`: of the leader's value, so that nobody else can say where
+  // the leader is. `client` must outlive this.
   Leadership(EtcdClient& client, const std::string& prefix,
-             const std::vector<std::string>& endpoints, Callbacks callbacks);
+             const std::vector<std::string>& endpoints, ValueSealer sealer,
+             Callbacks callbacks);
   // Gives the lead up, at once where etcd answers.
   ~Leadership();
 
@@ -102,7 +105,9 @@ class Leadership {
   EtcdClient& client_;
   const std::string key_;
   const std::string writes_key_;
+  // What is said under the key; sealed for each candidacy.
   const std::string value_;
+  const ValueSealer sealer_;
   const Callbacks callbacks_;
   Inbox<Input> inbox_;
 

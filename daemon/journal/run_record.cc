@@ -59,6 +59,7 @@ std::string PackRun(const JournaledRun& run) {
   Set(state.leaving, &Record::mutable_leaving, record);
   Set(state.end, &Record::mutable_end, record);
   record.set_restarts_charged(state.restarts_charged);
+  *record.mutable_node_epochs() = state.node_epochs.Whole();
   const int64_t written_us = absl::ToUnixMicros(run.written_at);
   record.mutable_written_at()->set_seconds(written_us / 1'000'000);
   record.mutable_written_at()->set_nanos(
@@ -102,6 +103,7 @@ absl::StatusOr<JournaledRun> UnpackRun(const std::string& job,
   state.leaving = Get(record->has_leaving(), record->leaving());
   state.end = Get(record->has_end(), record->end());
   state.restarts_charged = record->restarts_charged();
+  state.node_epochs.Apply(record->node_epochs());
   return run;
 }
 

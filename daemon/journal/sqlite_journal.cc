@@ -18,8 +18,8 @@ namespace {
 
 // "rcjl": so that `file` and we can tell it from other databases.
 constexpr int64_t kApplicationId = 0x72636A6C;
-// 1 had no tokens, 2 not who is to leave.
-constexpr int64_t kSchemaVersion = 3;
+// 1 had no tokens, 2 not who is to leave, 3 no epochs of nodes.
+constexpr int64_t kSchemaVersion = 4;
 
 constexpr char kSchema[] = R"sql(
 CREATE TABLE runs (
@@ -32,7 +32,8 @@ CREATE TABLE runs (
   run_end BLOB,
   charged INTEGER NOT NULL,
   written_us INTEGER NOT NULL,
-  leaving BLOB
+  leaving BLOB,
+  epoch_floor INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE headers (
   id INTEGER PRIMARY KEY,
@@ -53,9 +54,21 @@ CREATE TABLE IF NOT EXISTS tokens (
 ) WITHOUT ROWID;
 )sql";
 
+constexpr char kNodes[] = R"sql(
+CREATE TABLE IF NOT EXISTS nodes (
+  job TEXT NOT NULL,
+  node TEXT NOT NULL,
+  epoch INTEGER NOT NULL,
+  token_id TEXT NOT NULL,
+  PRIMARY KEY (job, node)
+) WITHOUT ROWID;
+)sql";
+
+constexpr char kDeleteNodes[] = "DELETE FROM nodes WHERE job = ?";
+
 constexpr char kColumns[] =
     "SELECT job, run, settings, generation, proposal, seal, run_end, charged, "
-    "written_us, leaving FROM runs";
+    "written_us, leaving, epoch_floor FROM runs";
 
 // Why something ended, where the entry says it.
 v1::ReasonCode CodeOf(const Journal& action) {
@@ -183,7 +196,7 @@ absl::Status SqliteJournal::CheckFile(bool& empty) {
 }
 
 absl::Status SqliteJournal::MakeSchema() {
-  return Execute(absl::StrCat("BEGIN IMMEDIATE;", kSchema, kTokens,
+  return Execute(absl::StrCat("BEGIN IMMEDIATE;", kSchema, kTokens, kNodes,
                               "PRAGMA application_id = ", kApplicationId,
                               "; PRAGMA user_version = ", kSchemaVersion,
                               "; COMMIT;")
@@ -193,7 +206,9 @@ absl::Status SqliteJournal::MakeSchema() {
 absl::Status SqliteJournal::Migrate(int64_t from) {
   if (from == kSchemaVersion) return absl::OkStatus();
   const char* leaving = from < 3 ? "ALTER TABLE runs ADD leaving BLOB;" : "";
-  return Execute(absl::StrCat("BEGIN IMMEDIATE;", kTokens, leaving,
+  return Execute(absl::StrCat("BEGIN IMMEDIATE;", kTokens, kNodes, leaving,
+                              "ALTER TABLE runs ADD epoch_floor INTEGER NOT "
+                              "NULL DEFAULT 0;",
                               "PRAGMA user_version = ", kSchemaVersion,
                               "; COMMIT;")
                      .c_str());
@@ -219,6 +234,8 @@ absl::Status SqliteJournal::Write(const JournalEntry& entry,
   const int64_t written_us = absl::ToUnixMicros(written_at);
   if (absl::Status s = WriteState(entry, written_us); !s.ok()) return s;
   const Journal& action = entry.action;
+  // One a node: not what a time line is looked at for.
+  if (action.kind == Journal::Kind::kNodeEpochs) return absl::OkStatus();
   absl::Status s = Run(database_,
                        "INSERT INTO headers (job, run, kind, generation, code, "
                        "written_us) VALUES (?, ?, ?, ?, ?, ?)",
@@ -237,6 +254,7 @@ absl::Status SqliteJournal::WriteState(const JournalEntry& entry,
   const Journal& action = entry.action;
   const Blob body{action.body};
   const int64_t generation = static_cast<int64_t>(action.generation);
+  v1::NodeEpochs epochs;
   absl::Status s;
   switch (action.kind) {
     case Journal::Kind::kRunStarted:
@@ -275,6 +293,16 @@ absl::Status SqliteJournal::WriteState(const JournalEntry& entry,
               "AND run = ?2",
               entry.job, entry.run, body, written_us);
       break;
+    case Journal::Kind::kNodeEpochs:
+      if (!epochs.ParseFromString(action.body)) {
+        return absl::InternalError("an entry of node epochs cannot be parsed");
+      }
+      s = Run(database_,
+              "UPDATE runs SET epoch_floor = ?3, written_us = ?4 WHERE job = "
+              "?1 AND run = ?2",
+              entry.job, entry.run, static_cast<int64_t>(epochs.floor()),
+              written_us);
+      break;
   }
   if (!s.ok()) return s;
   if (sqlite3_changes(database_) == 0) {
@@ -283,6 +311,12 @@ absl::Status SqliteJournal::WriteState(const JournalEntry& entry,
         " is not in it; another run has taken its place, or the file was "
         "replaced while the daemon ran"));
   }
+  if (action.kind == Journal::Kind::kNodeEpochs) {
+    return WriteNodes(entry.job, epochs);
+  }
+  if (action.kind == Journal::Kind::kRunStarted) {
+    return Run(database_, kDeleteNodes, entry.job);
+  }
   if (action.kind != Journal::Kind::kRunEnded) return absl::OkStatus();
   s = Run(database_,
           "DELETE FROM runs WHERE run_end IS NOT NULL AND job NOT IN (SELECT "
@@ -290,8 +324,49 @@ absl::Status SqliteJournal::WriteState(const JournalEntry& entry,
           "LIMIT ?)",
           int64_t{kEndedRunsKept});
   if (!s.ok()) return s;
+  s = Run(database_,
+          "DELETE FROM nodes WHERE job NOT IN (SELECT job FROM runs)");
+  if (!s.ok()) return s;
   return Run(database_,
              "DELETE FROM headers WHERE job NOT IN (SELECT job FROM runs)");
+}
+
+absl::Status SqliteJournal::WriteNodes(const std::string& job,
+                                       const v1::NodeEpochs& epochs) {
+  if (epochs.whole()) {
+    absl::Status s = Run(database_, kDeleteNodes, job);
+    if (!s.ok()) return s;
+  }
+  for (const v1::NodeEpoch& row : epochs.nodes()) {
+    absl::Status s =
+        Run(database_,
+            "INSERT OR REPLACE INTO nodes (job, node, epoch, "
+            "token_id) VALUES (?, ?, ?, ?)",
+            job, row.node(), static_cast<int64_t>(row.epoch()), row.token_id());
+    if (!s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SqliteJournal::ReadNodes(JournaledRun& run, uint64_t floor) {
+  absl::StatusOr<Statement> rows = Statement::Make(
+      database_, "SELECT node, epoch, token_id FROM nodes WHERE job = ?");
+  if (!rows.ok()) return rows.status();
+  if (absl::Status s = rows->Bind(run.job); !s.ok()) return s;
+  v1::NodeEpochs epochs;
+  epochs.set_floor(floor);
+  epochs.set_whole(true);
+  for (;;) {
+    const absl::StatusOr<bool> row = rows->Step();
+    if (!row.ok()) return row.status();
+    if (!*row) break;
+    v1::NodeEpoch& node = *epochs.add_nodes();
+    node.set_node(rows->Text(0));
+    node.set_epoch(static_cast<uint64_t>(rows->Number(1)));
+    node.set_token_id(rows->Text(2));
+  }
+  run.state.node_epochs.Apply(epochs);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<JournaledRun>> SqliteJournal::Load(
@@ -331,6 +406,8 @@ absl::StatusOr<std::vector<JournaledRun>> SqliteJournal::Read(
         !Parse(rows->Bytes(9), run.state.leaving)) {
       return Damaged(absl::StrCat("the run of job ", run.job));
     }
+    const auto floor = static_cast<uint64_t>(rows->Number(10));
+    if (absl::Status s = ReadNodes(run, floor); !s.ok()) return s;
     runs.push_back(std::move(run));
   }
 }

@@ -60,6 +60,8 @@ class SqliteJournal final : public JournalStore {
   absl::Status Migrate(int64_t from);
   absl::Status Write(const JournalEntry& entry, absl::Time written_at);
   absl::Status WriteState(const JournalEntry& entry, int64_t written_us);
+  absl::Status WriteNodes(const std::string& job, const v1::NodeEpochs& epochs);
+  absl::Status ReadNodes(JournaledRun& run, uint64_t floor);
   absl::Status Execute(const char* sql);
   absl::StatusOr<int64_t> Number(const char* sql);
   absl::StatusOr<std::vector<JournaledRun>> Read(const char* sql,

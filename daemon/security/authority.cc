@@ -12,6 +12,7 @@
 #include "daemon/core/grammar.h"
 #include "daemon/security/digest.h"
 #include "daemon/security/openssl_owned.h"
+#include "daemon/security/wipe.h"
 
 namespace rollcall {
 namespace {
@@ -69,6 +70,17 @@ std::string PemOf(X509* certificate) {
 
 Key MakeKey() { return Own(EVP_EC_gen(kCurve)); }
 
+// Overwrites the private number among parameters, which OpenSSL only frees.
+struct PrivateParam {
+  OSSL_PARAM* params;
+  ~PrivateParam() {
+    OSSL_PARAM* number =
+        params == nullptr ? nullptr
+                          : OSSL_PARAM_locate(params, OSSL_PKEY_PARAM_PRIV_KEY);
+    if (number != nullptr) OPENSSL_cleanse(number->data, number->data_size);
+  }
+};
+
 // The key whose private number this is.
 Key KeyOfNumber(const BIGNUM* number, const EC_GROUP* group) {
   const Point point(EC_POINT_new(group));
@@ -91,6 +103,7 @@ Key KeyOfNumber(const BIGNUM* number, const EC_GROUP* group) {
   const Params params(pushed ? OSSL_PARAM_BLD_to_param(builder.get())
                              : nullptr);
   OPENSSL_free(bytes);
+  const PrivateParam wiped{params.get()};
   const KeyContext context(EVP_PKEY_CTX_new_from_name(nullptr, "EC", nullptr));
   EVP_PKEY* key = nullptr;
   if (!params || !context || EVP_PKEY_fromdata_init(context.get()) != 1 ||
@@ -172,7 +185,8 @@ absl::StatusOr<Authority> Authority::Make() {
 }
 
 absl::StatusOr<Authority> Authority::FromSecret(const SharedSecret& secret) {
-  const std::string derived = secret.Derive("ca key", kDerivedBytes);
+  std::string derived = secret.Derive("ca key", kDerivedBytes);
+  const WipeAtEnd wiped(derived);
   const Group group(EC_GROUP_new_by_curve_name(NID_X9_62_prime256v1));
   const BigNumber number(
       BN_bin2bn(reinterpret_cast<const unsigned char*>(derived.data()),

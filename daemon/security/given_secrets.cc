@@ -17,7 +17,7 @@ constexpr size_t kStdinBytesMax = 64 << 10;
 std::string Take(const char* name) {
   char* value = getenv(name);
   if (value == nullptr) return "";
-  const std::string taken = value;
+  std::string taken = value;
   // The kernel shows this memory as the process's environment.
   memset(value, 'x', strlen(value));
   unsetenv(name);
@@ -26,17 +26,22 @@ std::string Take(const char* name) {
 
 absl::StatusOr<std::string> ReadStdin() {
   std::string text;
+  // Made in one piece, so that no part of a secret stays where it was.
+  text.reserve(kStdinBytesMax + 2 * 4096);
   char block[4096];
-  for (;;) {
-    const ssize_t got = read(STDIN_FILENO, block, sizeof(block));
+  ssize_t got = 1;
+  while (got != 0 && text.size() <= kStdinBytesMax) {
+    got = read(STDIN_FILENO, block, sizeof(block));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
+      Wipe(text);
       return absl::FailedPreconditionError(
           absl::StrCat("cannot read stdin: ", strerror(errno)));
     }
-    if (got == 0 || text.size() > kStdinBytesMax) return text;
     text.append(block, static_cast<size_t>(got));
   }
+  OPENSSL_cleanse(block, sizeof(block));
+  return text;
 }
 
 }  // namespace
@@ -46,21 +51,27 @@ GivenSecrets TakeSecrets() {
 }
 
 absl::StatusOr<std::string> ReadGiven(const std::string& flag,
-                                      const std::string& file) {
-  const absl::StatusOr<std::string> text =
-      file == "-" ? ReadStdin() : ReadSecretFile(file);
+                                      const std::string& file,
+                                      std::string* warning) {
+  absl::StatusOr<std::string> text =
+      file == "-" ? ReadStdin() : ReadPrivateFile(file, warning);
   if (text.ok()) return text;
   return absl::InvalidArgumentError(
       absl::StrCat(flag, ": ", std::string(text.status().message())));
 }
 
 absl::StatusOr<std::optional<SharedSecret>> GivenSecret(
-    const std::string& file, const std::string& from_environment) {
-  std::string text = from_environment;
-  if (!file.empty()) {
-    absl::StatusOr<std::string> read = ReadGiven("--secret-file", file);
+    const std::string& file, const std::string& from_environment,
+    std::string* warning) {
+  std::string text;
+  const WipeAtEnd wiped(text);
+  if (file.empty()) {
+    text = from_environment;
+  } else {
+    absl::StatusOr<std::string> read =
+        ReadGiven("--secret-file", file, warning);
     if (!read.ok()) return read.status();
-    text = *std::move(read);
+    text.swap(*read);
   }
   if (file.empty() && text.empty()) return std::nullopt;
   absl::StatusOr<SharedSecret> secret = SharedSecret::Parse(text);

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/security/shared_secret.h"
+#include "daemon/security/wipe.h"
 
 namespace rollcall {
 
@@ -16,6 +17,12 @@ namespace rollcall {
 struct GivenSecrets {
   std::string join;    // ROLLCALL_JOIN
   std::string secret;  // ROLLCALL_SECRET
+
+  // Overwrites both.
+  void Forget() {
+    Wipe(join);
+    Wipe(secret);
+  }
 };
 
 // Takes them out of the environment and overwrites the memory where they stood,
@@ -24,14 +31,18 @@ struct GivenSecrets {
 GivenSecrets TakeSecrets();
 
 // Text of a file, or of stdin for `-`. INVALID_ARGUMENT: it cannot be read, or
-// is too large; `flag` and file are named.
+// is too large, or others can read or write the file; `flag` and file are
+// named. `warning`: as ReadPrivateFile.
 absl::StatusOr<std::string> ReadGiven(const std::string& flag,
-                                      const std::string& file);
+                                      const std::string& file,
+                                      std::string* warning = nullptr);
 
 // The secret that --secret-file or else ROLLCALL_SECRET holds; nothing: neither
-// is given. INVALID_ARGUMENT: it is none.
+// is given. INVALID_ARGUMENT: it is none, or as ReadGiven. Leaves no copy of it
+// but the value. `warning`: as ReadPrivateFile.
 absl::StatusOr<std::optional<SharedSecret>> GivenSecret(
-    const std::string& file, const std::string& from_environment);
+    const std::string& file, const std::string& from_environment,
+    std::string* warning = nullptr);
 
 }  // namespace rollcall
 

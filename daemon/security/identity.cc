@@ -1,7 +1,9 @@
 #include "daemon/security/identity.h"
 
 #include <fcntl.h>
+#include <openssl/crypto.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,7 +12,9 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "daemon/core/hex.h"
 #include "daemon/security/digest.h"
 
 namespace rollcall {
@@ -27,7 +31,7 @@ absl::Status Trouble(const std::string& path, const std::string& what) {
 // The text of a file, made by `make` where there is none.
 template <typename MakeText>
 absl::StatusOr<std::string> KeepFile(const std::string& path, MakeText make) {
-  absl::StatusOr<std::string> text = ReadSecretFile(path);
+  absl::StatusOr<std::string> text = ReadPrivateFile(path);
   if (text.ok() || !absl::IsNotFound(text.status())) return text;
   text = make();
   if (!text.ok()) return text;
@@ -57,14 +61,39 @@ absl::Status WriteSecretFile(const std::string& path, const std::string& text) {
                                     "space"));
 }
 
-absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
+namespace {
+
+absl::StatusOr<int> OpenToRead(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT) {
+  if (fd >= 0) return fd;
+  if (errno == ENOENT) {
     return absl::NotFoundError(absl::StrCat(path, ": there is no such file"));
   }
-  if (fd < 0) {
-    return Trouble(path, absl::StrCat("cannot read it: ", strerror(errno)));
+  return Trouble(path, absl::StrCat("cannot read it: ", strerror(errno)));
+}
+
+absl::Status CheckMode(int fd, const std::string& path, std::string* warning) {
+  constexpr mode_t kOthersReadOrWrite = 066;
+  struct stat file = {};
+  if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) ||
+      (file.st_mode & kOthersReadOrWrite) == 0) {
+    return absl::OkStatus();
   }
+  const std::string found = absl::StrCat(
+      "expected mode 0600, got 0", absl::StrFormat("%o", file.st_mode & 07777),
+      ": its group or others can read or write it");
+  struct statvfs mount = {};
+  if (fstatvfs(fd, &mount) == 0 && (mount.f_flag & ST_RDONLY) != 0) {
+    if (warning != nullptr) {
+      *warning = absl::StrCat(path, ": ", found,
+                              "; taken, since it is on a read-only mount");
+    }
+    return absl::OkStatus();
+  }
+  return Trouble(path, absl::StrCat(found, "; run `chmod 600 ", path, "`"));
+}
+
+absl::StatusOr<std::string> ReadAll(int fd, const std::string& path) {
   std::string text;
   char block[16 << 10];
   ssize_t got = 1;
@@ -74,7 +103,7 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
     if (got < 0 && errno == EINTR) got = 1;
   }
   const int error = errno;
-  close(fd);
+  OPENSSL_cleanse(block, sizeof(block));
   if (got < 0) {
     return Trouble(path, absl::StrCat("cannot read it: ", strerror(error)));
   }
@@ -83,6 +112,35 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
                                       " bytes, got more"));
   }
   return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
+  const absl::StatusOr<int> fd = OpenToRead(path);
+  if (!fd.ok()) return fd.status();
+  absl::StatusOr<std::string> text = ReadAll(*fd, path);
+  close(*fd);
+  return text;
+}
+
+absl::StatusOr<std::string> ReadPrivateFile(const std::string& path,
+                                            std::string* warning) {
+  const absl::StatusOr<int> fd = OpenToRead(path);
+  if (!fd.ok()) return fd.status();
+  absl::Status fits = CheckMode(*fd, path, warning);
+  absl::StatusOr<std::string> text =
+      fits.ok() ? ReadAll(*fd, path) : absl::StatusOr<std::string>(fits);
+  close(*fd);
+  return text;
+}
+
+absl::Status CheckPrivateFile(const std::string& path, std::string* warning) {
+  const absl::StatusOr<int> fd = OpenToRead(path);
+  if (!fd.ok()) return absl::OkStatus();
+  absl::Status fits = CheckMode(*fd, path, warning);
+  close(*fd);
+  return fits;
 }
 
 absl::StatusOr<Identity> Identity::Make() {
@@ -123,7 +181,7 @@ absl::StatusOr<Identity> Identity::Keep(const std::string& folder) {
       digits.size() == 2 * kKeyBytes &&
       digits.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
   if (!fits) return Trouble(key_file, "expected 64 hex digits, got others");
-  return Identity{*std::move(authority), absl::HexStringToBytes(digits)};
+  return Identity{*std::move(authority), FromHex(digits)};
 }
 
 }  // namespace rollcall

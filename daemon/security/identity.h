@@ -32,9 +32,21 @@ struct Identity {
 // the whole new one. Mode 0600. FAILED_PRECONDITION: it cannot be written.
 absl::Status WriteSecretFile(const std::string& path, const std::string& text);
 
-// At most 4 MiB. FAILED_PRECONDITION: it cannot be read, or is larger;
-// NOT_FOUND: it is not there.
+// At most 4 MiB; does not look at its mode. FAILED_PRECONDITION: it cannot be
+// read, or is larger; NOT_FOUND: it is not there.
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
+
+// As ReadSecretFile, of a file that holds a secret: FAILED_PRECONDITION as well
+// where its group or others can read or write it. On a read-only mount, as
+// Kubernetes makes of a secret, nobody here can change its mode: it is read,
+// and `warning`, unless null, says what was found. A pipe or a terminal has no
+// mode that counts.
+absl::StatusOr<std::string> ReadPrivateFile(const std::string& path,
+                                            std::string* warning = nullptr);
+// Whether ReadPrivateFile would take a file by its mode; OK where it cannot be
+// opened, which its reader says better.
+absl::Status CheckPrivateFile(const std::string& path,
+                              std::string* warning = nullptr);
 
 }  // namespace rollcall
 

@@ -1,6 +1,8 @@
 #include "daemon/security/kept_tokens.h"
 
 #include "absl/strings/str_cat.h"
+#include "daemon/core/admission.h"
+#include "daemon/security/digest.h"
 #include "daemon/security/identity.h"
 #include "daemon/security/token.h"
 
@@ -12,7 +14,7 @@ absl::Status Write(const std::string& path, const v1::JoinToken& token) {
 }
 
 absl::StatusOr<v1::JoinToken> KeepOne(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadSecretFile(path);
+  const absl::StatusOr<std::string> text = ReadPrivateFile(path);
   if (text.ok()) {
     absl::StatusOr<v1::JoinToken> token = ParseTokenText(*text);
     if (token.ok()) return token;
@@ -49,16 +51,48 @@ absl::StatusOr<KeptTokens> KeptTokens::Renew(
 }
 
 std::vector<SeededToken> KeptTokens::Seeds(
-    const std::optional<SharedSecret>& secret) const {
+    const std::optional<SharedSecret>& secret,
+    absl::Duration worker_lifetime) const {
+  // A launcher with a secret keeps the derived ones.
+  const auto derived = [&secret](const v1::JoinToken& token, v1::Role role) {
+    return secret.has_value() &&
+           SameSecret(token.secret(), secret->Token(role).secret());
+  };
+  const bool admin_kept = !derived(admin, v1::ROLE_ADMIN);
+  const bool worker_kept = !derived(worker, v1::ROLE_WORKER);
   std::vector<SeededToken> seeds = {
-      {admin, v1::ROLE_ADMIN, "of the daemon's state folder"},
-      {worker, v1::ROLE_WORKER, "of the daemon's join string"}};
+      {admin, v1::ROLE_ADMIN, "of the daemon's state folder", admin_kept,
+       absl::InfiniteDuration()},
+      {worker, v1::ROLE_WORKER, "of the daemon's join string", worker_kept,
+       worker_kept ? worker_lifetime : absl::InfiniteDuration()}};
   if (!secret.has_value()) return seeds;
   for (const v1::Role role :
        {v1::ROLE_ADMIN, v1::ROLE_WORKER, v1::ROLE_VIEWER}) {
-    seeds.push_back({secret->Token(role), role, "of the shared secret"});
+    seeds.push_back({secret->Token(role), role, "of the shared secret", false,
+                     absl::InfiniteDuration()});
   }
   return seeds;
+}
+
+absl::Status WriteKeptToken(const std::string& folder, v1::Role role,
+                            const v1::JoinToken& token) {
+  return Write(
+      folder + (role == v1::ROLE_ADMIN ? kAdminTokenFile : kWorkerTokenFile),
+      token);
+}
+
+absl::StatusOr<absl::Duration> ParseTokenTtl(const std::string& flag,
+                                             const std::string& text) {
+  constexpr absl::Duration kMin = absl::Seconds(2);
+  constexpr absl::Duration kMax = absl::Hours(24 * 366);
+  if (text == "never") return absl::InfiniteDuration();
+  absl::Duration ttl;
+  if (absl::ParseDuration(text, &ttl) && ttl >= kMin && ttl <= kMax) return ttl;
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag,
+                   ": expected never, or a duration from 2s to 8784h "
+                   "such as 90s or 24h, got '",
+                   Printable(text, 64), "'"));
 }
 
 }  // namespace rollcall

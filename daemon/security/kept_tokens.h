@@ -1,6 +1,7 @@
 // KeptTokens: the two tokens that a daemon is started with, in its state
-// folder: `admin.token`, which opens everything to who may read the folder, and
-// `worker.token`, which goes out in join strings. 0600.
+// folder: `admin.token`, which opens everything to who may read the folder and
+// has no end, and `worker.token`, which goes out in join strings and is
+// replaced at half of its lifetime. 0600.
 #ifndef ROLLCALL_DAEMON_SECURITY_KEPT_TOKENS_H_
 #define ROLLCALL_DAEMON_SECURITY_KEPT_TOKENS_H_
 
@@ -26,10 +27,22 @@ struct KeptTokens {
   static absl::StatusOr<KeptTokens> Renew(
       const std::string& folder, const std::optional<SharedSecret>& secret);
 
-  // For ServerOptions::tokens. With a secret: all three roles' as well.
-  std::vector<SeededToken> Seeds(
-      const std::optional<SharedSecret>& secret) const;
+  // For ServerOptions::tokens. With a secret: all three roles' as well; what is
+  // derived from it has no end and is not replaced. `worker_lifetime`: as
+  // --token-ttl says.
+  std::vector<SeededToken> Seeds(const std::optional<SharedSecret>& secret,
+                                 absl::Duration worker_lifetime) const;
 };
+
+// Writes one of them to its file, whole or not at all. FAILED_PRECONDITION: it
+// cannot be written.
+absl::Status WriteKeptToken(const std::string& folder, v1::Role role,
+                            const v1::JoinToken& token);
+
+// A duration such as 90s or 24h, 2 s at least; `never`: infinite.
+// INVALID_ARGUMENT: neither; `flag` is named.
+absl::StatusOr<absl::Duration> ParseTokenTtl(const std::string& flag,
+                                             const std::string& text);
 
 // The file names in a state folder.
 inline constexpr char kAdminTokenFile[] = "/admin.token";

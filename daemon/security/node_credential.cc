@@ -4,24 +4,46 @@
 #include "daemon/security/digest.h"
 
 namespace rollcall {
+namespace {
+
+constexpr size_t kMacBytes = 32;
+constexpr size_t kEpochBytes = 8;
+
+}  // namespace
 
 std::string NodeCredential(std::string_view key, std::string_view job,
                            std::string_view run, std::string_view node,
-                           uint64_t incarnation, bool launcher) {
+                           uint64_t incarnation, uint64_t epoch,
+                           bool launcher) {
   // The grammar of these names has no '/'.
-  return HmacSha256(key,
-                    absl::StrCat("node credential v1/", std::string(job), "/",
-                                 std::string(run), "/", std::string(node), "/",
-                                 incarnation, launcher ? "/launcher" : ""));
+  std::string credential = HmacSha256(
+      key, absl::StrCat("node credential v1/", std::string(job), "/",
+                        std::string(run), "/", std::string(node), "/",
+                        incarnation, launcher ? "/launcher" : "",
+                        epoch > 0 ? absl::StrCat("/epoch/", epoch) : ""));
+  if (epoch == 0) return credential;
+  for (int shift = 56; shift >= 0; shift -= 8) {
+    credential.push_back(static_cast<char>(epoch >> shift & 0xff));
+  }
+  return credential;
 }
 
-bool IsOwnCredential(std::string_view key, const v1::Hello& hello) {
+std::optional<uint64_t> EpochOfCredential(std::string_view key,
+                                          const v1::Hello& hello) {
+  const std::string& shown = hello.node_credential();
+  uint64_t epoch = 0;
+  if (shown.size() == kMacBytes + kEpochBytes) {
+    for (size_t i = kMacBytes; i < shown.size(); ++i) {
+      epoch = epoch << 8 | static_cast<unsigned char>(shown[i]);
+    }
+  }
   const uint64_t incarnation = hello.previous_incarnation() != 0
                                    ? hello.previous_incarnation()
                                    : hello.incarnation();
-  return SameSecret(hello.node_credential(),
-                    NodeCredential(key, hello.job(), hello.run(), hello.node(),
-                                   incarnation, hello.launcher()));
+  const bool same = SameSecret(
+      shown, NodeCredential(key, hello.job(), hello.run(), hello.node(),
+                            incarnation, epoch, hello.launcher()));
+  return same ? std::optional<uint64_t>(epoch) : std::nullopt;
 }
 
 }  // namespace rollcall

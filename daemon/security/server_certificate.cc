@@ -49,7 +49,7 @@ absl::StatusOr<Certificate> ReadCertificate(const char* flag,
 }
 
 absl::StatusOr<Key> ReadKey(const char* flag, const std::string& file) {
-  const absl::StatusOr<std::string> text = ReadSecretFile(file);
+  const absl::StatusOr<std::string> text = ReadPrivateFile(file);
   if (!text.ok()) return Unfit(flag, std::string(text.status().message()));
   Key key(PEM_read_bio_PrivateKey(
       Reading(*text).get(), nullptr, [](char*, int, int, void*) { return -1; },

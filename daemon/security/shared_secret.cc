@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/core/hex.h"
 #include "daemon/security/digest.h"
 #include "daemon/security/token.h"
 
@@ -36,7 +37,7 @@ absl::StatusOr<SharedSecret> SharedSecret::Parse(std::string_view string) {
   size_t least = kBytesLeast;
   if (text.size() <= kTextBytesMax) {
     if (IsHex(text)) {
-      if (text.size() % 2 == 0) bytes = absl::HexStringToBytes(text);
+      if (text.size() % 2 == 0) bytes = FromHex(text);
     } else {
       least = kBytesMade;
       if (!absl::WebSafeBase64Unescape(text, &bytes) &&
@@ -46,6 +47,7 @@ absl::StatusOr<SharedSecret> SharedSecret::Parse(std::string_view string) {
     }
   }
   if (bytes.size() < least) {
+    Wipe(bytes);
     return absl::InvalidArgumentError(
         "the shared secret: expected 32 or more hex digits, or base64 of 32 or "
         "more random bytes, got something else or less; make one with "

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "daemon/security/wipe.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -27,6 +28,15 @@ class SharedSecret {
   // around it is left out. INVALID_ARGUMENT: neither; never shows what it was.
   static absl::StatusOr<SharedSecret> Parse(std::string_view text);
 
+  // Overwrites it.
+  ~SharedSecret() { Wipe(bytes_); }
+  SharedSecret(const SharedSecret&) = default;
+  SharedSecret(SharedSecret&&) = default;
+  SharedSecret& operator=(SharedSecret other) {
+    bytes_.swap(other.bytes_);
+    return *this;
+  }
+
   // As Parse takes it.
   std::string Text() const;
   // `purpose` as DeriveKey.
@@ -36,7 +46,7 @@ class SharedSecret {
 
  private:
   explicit SharedSecret(std::string bytes) : bytes_(std::move(bytes)) {}
-  std::string bytes_;
+  std::string bytes_;  // 16 or more: never within the string object itself.
 };
 
 }  // namespace rollcall

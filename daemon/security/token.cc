@@ -4,6 +4,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/core/admission.h"
+#include "daemon/core/hex.h"
 #include "daemon/security/digest.h"
 
 namespace rollcall {
@@ -63,7 +64,7 @@ absl::StatusOr<v1::JoinToken> ParseTokenText(std::string_view string) {
   }
   v1::JoinToken token;
   token.set_id(id);
-  token.set_secret(absl::HexStringToBytes(hex));
+  token.set_secret(FromHex(hex));
   return token;
 }
 

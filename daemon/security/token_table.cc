@@ -1,5 +1,6 @@
 #include "daemon/security/token_table.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -20,6 +21,13 @@ absl::Time ExpiresAt(const v1::TokenRecord& record) {
   if (!record.status().has_expires_at()) return absl::InfiniteFuture();
   const google::protobuf::Timestamp& at = record.status().expires_at();
   return absl::FromUnixSeconds(at.seconds()) + absl::Nanoseconds(at.nanos());
+}
+
+void SetEnd(absl::Time end, v1::TokenStatus& status) {
+  const int64_t seconds = absl::ToUnixSeconds(end);
+  status.mutable_expires_at()->set_seconds(seconds);
+  status.mutable_expires_at()->set_nanos(static_cast<int32_t>(
+      absl::ToInt64Nanoseconds(end - absl::FromUnixSeconds(seconds))));
 }
 
 // How much a role may; each contains those below it.
@@ -67,19 +75,31 @@ void TokenTable::Load(const std::vector<v1::TokenRecord>& records) {
   }
 }
 
-void TokenTable::Seed(const std::vector<SeededToken>& seeds) {
+void TokenTable::Seed(const std::vector<SeededToken>& seeds, absl::Time now) {
   std::set<std::string> digests;
+  // Roles of kept tokens that are known: their files were not removed.
+  std::set<v1::Role> known;
   for (const SeededToken& seed : seeds) {
-    digests.insert(Sha256(seed.token.secret()));
+    const std::string digest = Sha256(seed.token.secret());
+    digests.insert(digest);
+    const auto at = records_.find(seed.token.id());
+    if (seed.kept && at != records_.end() &&
+        at->second.secret_sha256() == digest) {
+      known.insert(seed.role);
+    }
   }
   std::vector<std::string> over;
   for (const auto& [id, record] : records_) {
-    if (record.seeded() && !digests.contains(record.secret_sha256())) {
-      over.push_back(id);
-    }
+    if (!record.seeded() || digests.contains(record.secret_sha256())) continue;
+    // One that was revoked is remembered, so that its bearer is told.
+    const bool lives_on = record.replaced() &&
+                          (record.status().revoked() || Valid(record, now)) &&
+                          known.contains(record.status().role());
+    if (!lives_on) over.push_back(id);
   }
   for (const std::string& id : over) Remove(id);
-  for (const SeededToken& seed : seeds) SeedOne(seed);
+  kept_.clear();
+  for (const SeededToken& seed : seeds) SeedOne(seed, now);
 }
 
 void TokenTable::Remove(const std::string& id) {
@@ -88,22 +108,91 @@ void TokenTable::Remove(const std::string& id) {
   records_.erase(id);
 }
 
-void TokenTable::SeedOne(const SeededToken& seeded) {
+void TokenTable::SeedOne(const SeededToken& seeded, absl::Time now) {
+  if (seeded.kept) {
+    kept_[seeded.role] = {seeded.token.id(), seeded.description,
+                          seeded.lifetime};
+  }
+  const auto known = records_.find(seeded.token.id());
+  if (known == records_.end() ||
+      known->second.secret_sha256() != Sha256(seeded.token.secret())) {
+    return Add(seeded, now);
+  }
+  // Its successor was journaled and never reached the file.
+  if (!known->second.replaced()) return;
+  known->second.set_replaced(false);
+  changed_.insert(known->first);
+}
+
+void TokenTable::Add(const SeededToken& seeded, absl::Time now) {
   v1::TokenRecord record;
   record.set_secret_sha256(Sha256(seeded.token.secret()));
-  const auto known = records_.find(seeded.token.id());
-  if (known != records_.end() &&
-      known->second.secret_sha256() == record.secret_sha256()) {
-    return;
-  }
   record.set_seeded(true);
   removed_.erase(seeded.token.id());
   v1::TokenStatus& status = *record.mutable_status();
   status.set_id(seeded.token.id());
   status.set_role(seeded.role);
   status.set_description(seeded.description);
+  if (seeded.lifetime != absl::InfiniteDuration()) {
+    SetEnd(now + seeded.lifetime, status);
+  }
   changed_.insert(status.id());
   records_[status.id()] = std::move(record);
+}
+
+absl::Time TokenTable::DueAt(const Kept& kept) const {
+  const v1::TokenRecord& record = records_.at(kept.id);
+  if (record.status().revoked()) return absl::InfinitePast();
+  // It has no end, or was journaled without one by an older daemon.
+  if (!record.status().has_expires_at()) return absl::InfiniteFuture();
+  return kept.lifetime == absl::InfiniteDuration()
+             ? ExpiresAt(record)
+             : ExpiresAt(record) - kept.lifetime / 2;
+}
+
+absl::Time TokenTable::NextReplacement() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [role, kept] : kept_) next = std::min(next, DueAt(kept));
+  return next;
+}
+
+std::optional<v1::Role> TokenTable::ReplaceDue(const v1::JoinToken& fresh,
+                                               absl::Time now) {
+  for (const auto& [role, kept] : kept_) {
+    if (now < DueAt(kept)) continue;
+    const v1::Role due = role;
+    Replace(due, fresh, now);
+    return due;
+  }
+  return std::nullopt;
+}
+
+void TokenTable::Replace(v1::Role role, const v1::JoinToken& fresh,
+                         absl::Time now) {
+  Kept& kept = kept_.at(role);
+  // At most one of them is valid at a time; the others would only add up.
+  std::vector<std::string> over;
+  for (const auto& [id, record] : records_) {
+    if (record.replaced() && record.status().role() == role &&
+        !record.status().revoked() && now >= ExpiresAt(record)) {
+      over.push_back(id);
+    }
+  }
+  for (const std::string& id : over) Remove(id);
+  // Those that were revoked are kept while there is room. A table full of valid
+  // tokens takes one more, which the next replacement frees.
+  MakeRoom(now);
+  records_.at(kept.id).set_replaced(true);
+  changed_.insert(kept.id);
+  kept.id = fresh.id();
+  Add({fresh, role, kept.description, true, kept.lifetime}, now);
+}
+
+std::optional<v1::Role> TokenTable::KeptRole(const std::string& id) const {
+  for (const auto& [role, kept] : kept_) {
+    if (kept.id == id) return role;
+  }
+  return std::nullopt;
 }
 
 TokenVerdict TokenTable::Check(const v1::JoinToken& token, For purpose,
@@ -150,7 +239,14 @@ TokenVerdict TokenTable::Check(const v1::JoinToken& token, For purpose,
   if (costs && status.has_uses_left() && status.uses_left() == 0) {
     return gone(v1::REFUSAL_CODE_TOKEN_USED_UP, "is used up");
   }
-  return {absl::OkStatus(), v1::REFUSAL_CODE_UNSPECIFIED, status.job()};
+  return {absl::OkStatus(), v1::REFUSAL_CODE_UNSPECIFIED, status.job(),
+          status.role()};
+}
+
+v1::Role TokenTable::RoleOf(const std::string& id) const {
+  const auto at = records_.find(id);
+  return at == records_.end() ? v1::ROLE_UNSPECIFIED
+                              : at->second.status().role();
 }
 
 void TokenTable::Use(const std::string& id) {
@@ -192,11 +288,7 @@ absl::Status TokenTable::Create(const v1::JoinToken& token,
   status.set_job(request.job());
   if (request.uses() > 0) status.set_uses_left(request.uses());
   if (request.has_lifetime()) {
-    const absl::Time end = now + FromProto(request.lifetime());
-    const int64_t seconds = absl::ToUnixSeconds(end);
-    status.mutable_expires_at()->set_seconds(seconds);
-    status.mutable_expires_at()->set_nanos(static_cast<int32_t>(
-        absl::ToInt64Nanoseconds(end - absl::FromUnixSeconds(seconds))));
+    SetEnd(now + FromProto(request.lifetime()), status);
   }
   changed_.insert(status.id());
   records_[status.id()] = std::move(record);
@@ -215,7 +307,8 @@ bool TokenTable::MakeRoom(absl::Time now) {
   const std::string* least = nullptr;
   bool revoked = true;
   for (const auto& [id, record] : records_) {
-    if (Valid(record, now) || record.seeded()) continue;
+    const bool comes_again = record.seeded() && !record.replaced();
+    if (Valid(record, now) || comes_again) continue;
     if (least != nullptr && (!revoked || record.status().revoked())) continue;
     least = &id;
     revoked = record.status().revoked();
@@ -225,29 +318,65 @@ bool TokenTable::MakeRoom(absl::Time now) {
   return true;
 }
 
+absl::StatusOr<v1::TokenRecord*> TokenTable::Find(const std::string& id,
+                                                  const std::string& bound_to) {
+  const auto at = records_.find(id);
+  if (at != records_.end() &&
+      (bound_to.empty() || at->second.status().job() == bound_to)) {
+    return &at->second;
+  }
+  return absl::NotFoundError(
+      absl::StrCat("there is no token ", Printable(id, 64),
+                   " that is yours to revoke; see `rollcall token list`"));
+}
+
+absl::Status TokenTable::Rotate(const std::string& id,
+                                const v1::JoinToken& fresh,
+                                const std::string& bound_to, absl::Time now) {
+  const absl::StatusOr<v1::TokenRecord*> found = Find(id, bound_to);
+  if (!found.ok()) return found.status();
+  if (const std::optional<v1::Role> role = KeptRole(id)) {
+    Replace(*role, fresh, now);
+  } else {
+    const v1::TokenStatus& old = (*found)->status();
+    v1::CreateTokenRequest request;
+    request.set_role(old.role());
+    request.set_job(old.job());
+    request.set_description(old.description());
+    if (old.has_uses_left()) request.set_uses(std::max(old.uses_left(), 1u));
+    if (old.has_expires_at()) {
+      ToProto(std::max(ExpiresAt(**found) - now, absl::Seconds(1)),
+              request.mutable_lifetime());
+    }
+    const bool revoked = old.revoked();
+    if (absl::Status made = Create(fresh, request, now); !made.ok()) {
+      return made;
+    }
+    // Making room may have removed one that was revoked or had ended.
+    if (revoked || !records_.contains(id)) return absl::OkStatus();
+  }
+  return Revoke(id, bound_to, now);
+}
+
 absl::Status TokenTable::Revoke(const std::string& id,
                                 const std::string& bound_to, absl::Time now) {
-  const auto at = records_.find(id);
-  if (at == records_.end() ||
-      (!bound_to.empty() && at->second.status().job() != bound_to)) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no token ", Printable(id, 64),
-                     " that is yours to revoke; see `rollcall token list`"));
-  }
-  if (at->second.status().revoked()) return absl::OkStatus();
+  const absl::StatusOr<v1::TokenRecord*> found = Find(id, bound_to);
+  if (!found.ok()) return found.status();
+  v1::TokenRecord& record = **found;
+  if (record.status().revoked()) return absl::OkStatus();
   const auto lasting_admin = [&](const v1::TokenRecord& record) {
     return record.status().role() == v1::ROLE_ADMIN && Valid(record, now) &&
            record.status().job().empty() && !record.status().has_expires_at();
   };
   size_t admins = 0;
   for (const auto& [each, record] : records_) admins += lasting_admin(record);
-  if (lasting_admin(at->second) && admins == 1) {
+  if (lasting_admin(record) && admins == 1) {
     return absl::FailedPreconditionError(
         absl::StrCat("token ", id,
                      " is the last lasting one for an admin; make another "
                      "one first, with `rollcall token create --role admin`"));
   }
-  at->second.mutable_status()->set_revoked(true);
+  record.mutable_status()->set_revoked(true);
   changed_.insert(id);
   return absl::OkStatus();
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/security/authority.h"
 #include "daemon/security/chain.h"
 #include "daemon/security/identity.h"
 
@@ -46,8 +47,27 @@ class DaemonVerifier final
   const std::shared_ptr<TrustVerdict> verdict_;
 };
 
+// A root certificate that trusts nothing: made once a process, and its key is
+// thrown away. Without a root provider gRPC reads the system's default roots
+// before it connects, although it verifies nothing by them here, and fails
+// every connection on a machine that has none (a bare container image).
+const std::string& UnusedRoot() {
+  static const std::string* const root = [] {
+    const absl::StatusOr<Authority> authority = Authority::Make();
+    return new std::string(authority.ok() ? authority->certificate() : "");
+  }();
+  return *root;
+}
+
+// `own`: what we show of ourselves; may be empty.
 void Use(grpc::experimental::TlsChannelCredentialsOptions& options, Check check,
-         std::shared_ptr<TrustVerdict> verdict) {
+         std::shared_ptr<TrustVerdict> verdict,
+         const std::vector<grpc::experimental::IdentityKeyCertPair>& own) {
+  options.set_certificate_provider(
+      std::make_shared<grpc::experimental::StaticDataCertificateProvider>(
+          UnusedRoot(), own));
+  options.watch_root_certs();
+  if (!own.empty()) options.watch_identity_key_cert_pairs();
   // gRPC itself goes by files of CAs and by names; the verifier does it all.
   options.set_verify_server_certs(false);
   options.set_check_call_host(false);
@@ -56,8 +76,9 @@ void Use(grpc::experimental::TlsChannelCredentialsOptions& options, Check check,
           std::move(check), std::move(verdict)));
 }
 
-absl::Status ReadInto(const std::string& file, std::string& text) {
-  absl::StatusOr<std::string> read = ReadSecretFile(file);
+absl::Status ReadInto(const std::string& file, bool secret, std::string& text) {
+  absl::StatusOr<std::string> read =
+      secret ? ReadPrivateFile(file) : ReadSecretFile(file);
   if (!read.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat(std::string(read.status().message()),
@@ -82,16 +103,20 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentials(
     const Trust& trust, const std::string& endpoint,
     std::shared_ptr<TrustVerdict> verdict) {
   if (trust.insecure) return grpc::InsecureChannelCredentials();
+  if (UnusedRoot().empty()) {
+    return absl::FailedPreconditionError(
+        "OpenSSL cannot make a P-256 key and certificate; check the machine's "
+        "OpenSSL configuration (OPENSSL_CONF)");
+  }
   // Options that become no credentials are never freed by gRPC: they are made
   // last.
   if (!trust.pin.empty()) {
     grpc::experimental::TlsChannelCredentialsOptions options;
-    Use(
-        options,
+    Use(options,
         [pin = trust.pin](std::string_view chain) {
           return VerifyPinned(chain, pin);
         },
-        std::move(verdict));
+        std::move(verdict), {});
     return grpc::experimental::TlsCredentials(options);
   }
   // gRPC would go by the system's CAs, and so by anybody's certificate.
@@ -101,24 +126,19 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentials(
         "shared secret, or --tls-ca");
   }
   std::string ca, cert, key;
-  for (const absl::Status& read :
-       {ReadInto(trust.ca_file, ca), ReadInto(trust.cert_file, cert),
-        ReadInto(trust.key_file, key)}) {
+  for (const absl::Status& read : {ReadInto(trust.ca_file, false, ca),
+                                   ReadInto(trust.cert_file, false, cert),
+                                   ReadInto(trust.key_file, true, key)}) {
     if (!read.ok()) return read;
   }
   grpc::experimental::TlsChannelCredentialsOptions options;
   const std::string name =
       trust.server_name.empty() ? HostOf(endpoint) : trust.server_name;
-  Use(
-      options,
+  Use(options,
       [ca, name](std::string_view chain) {
         return VerifyIssued(chain, ca, name);
       },
-      std::move(verdict));
-  options.set_certificate_provider(
-      std::make_shared<grpc::experimental::StaticDataCertificateProvider>(
-          std::vector<grpc::experimental::IdentityKeyCertPair>{{key, cert}}));
-  options.watch_identity_key_cert_pairs();
+      std::move(verdict), {{key, cert}});
   return grpc::experimental::TlsCredentials(options);
 }
 

@@ -31,8 +31,10 @@ struct Caller {
   std::string address;
   // The connection, see PeerKey.
   std::string peer;
-  // The job that its token is bound to; empty: none. Set by Permit.
+  // Both set by Permit: the job that its token is bound to (empty: none), and
+  // whether the token is an admin's. All others are bounded as viewers.
   std::string bound_to;
+  bool admin = false;
 };
 
 // Somebody is turned away.
@@ -43,14 +45,22 @@ struct Denial {
   absl::Duration wait;
 };
 
+// What a Hello that is let in has shown beyond its right; for Attend.
+struct Shown {
+  // The epoch that its node credential was made for.
+  uint64_t epoch = 0;
+  // It holds a world that a daemon with the same shared secret committed.
+  bool commit_proven = false;
+};
+
 class Access {
  public:
   // Refusals of one address in a row that are logged; the rest is counted.
   static constexpr int kLoggedInARow = 5;
 
-  // `credential_key`: of node credentials. `journal` may be null; it and
-  // `logger` must outlive this.
-  Access(std::string credential_key, std::vector<SeededToken> seeds,
+  // `journal` may be null; it and `logger` must outlive this. `keep`: see
+  // ServerOptions::keep_token; empty: no token is replaced.
+  Access(HandedKeys keys, std::vector<SeededToken> seeds, KeepToken keep,
          JournalStore* journal, Logger& logger);
 
   // Before anything else. `resume`: with the tokens that the journal has;
@@ -63,38 +73,71 @@ class Access {
                                const char* doing, std::string& job,
                                absl::Time now);
 
+  // Whether its node name is one of its certificate's. For daemons that bind
+  // them, before PermitHello.
+  std::optional<Denial> PermitName(
+      const v1::Hello& hello, const std::vector<std::string>& certificate_names,
+      const std::string& address, absl::Time now);
+
   // Whether this Hello is let in. `live` and `ended`: what there is of its job;
   // both may be null.
   std::optional<Denial> PermitHello(const v1::Hello& hello,
                                     const std::string& address,
                                     const LiveJob* live, const EndedJob* ended,
-                                    absl::Time now);
-  // It was let in by its token, for the first time.
-  void Used(const v1::Hello& hello);
-  // What the agent shows next time.
-  std::string Credential(const std::string& run, const v1::Hello& hello) const;
+                                    absl::Time now, Shown& shown);
+  // A Hello was let in by this token (empty: by its credential), for the first
+  // time.
+  void Used(const v1::JoinToken& token);
+  // What the agent of an ended job shows next time.
+  std::string Credential(const std::string& run, const v1::Hello& hello,
+                         uint64_t epoch) const;
 
   TokenTable& tokens() { return tokens_; }
   // Counts and logs one who has the right to enter, and not where he wants.
   void TurnedAway(const v1::Hello& hello, const std::string& address,
                   v1::RefusalCode code, absl::Time now);
-  // Journals what has changed of the tokens; UNAVAILABLE: it could not, and
-  // the next call tries again.
-  absl::Status Commit();
+  // Replaces the kept tokens that are due at `now` by the wall clock, and makes
+  // them known to the next Commit.
+  void ReplaceTokens(absl::Time now);
+  // The token `id` is replaced by `fresh`; errors as TokenTable::Rotate.
+  absl::Status RotateToken(const std::string& id, const v1::JoinToken& fresh,
+                           const std::string& bound_to, absl::Time now);
+  // How long from `now`, by the wall clock, until ReplaceTokens or Commit has
+  // to be called again.
+  absl::Duration TokensDueIn(absl::Time now) const;
+  // Journals what has changed of the tokens, and then writes those that were
+  // replaced to their files; the next call tries again what failed.
+  // UNAVAILABLE: the journal could not be written. Otherwise the error of the
+  // file, for those who wait for it.
+  absl::Status Commit(absl::Time now);
 
   // By the names of RefusalCode in lower case, without prefix.
   const std::map<std::string, uint64_t>& refused() const { return refused_; }
 
  private:
+  absl::Status Journal();
+  std::optional<Denial> PermitToken(const v1::Hello& hello,
+                                    const std::string& address,
+                                    const LiveJob* live, absl::Time now);
+  std::optional<Denial> PermitCredential(const v1::Hello& hello,
+                                         const std::string& address,
+                                         const LiveJob* live,
+                                         const EndedJob* ended, absl::Time now,
+                                         Shown& shown);
   Denial Deny(const absl::Status& status, v1::RefusalCode code,
               const std::string& token_id, const std::string& who,
               const std::string& address, absl::Time now);
 
-  const std::string credential_key_;
+  const HandedKeys keys_;
   const std::vector<SeededToken> seeds_;
+  const KeepToken keep_;
   JournalStore* const journal_;
   Logger& logger_;
   TokenTable tokens_;
+  // Tokens that have taken a kept one's place and are not in its file yet, and
+  // when the next try is due by the wall clock.
+  std::map<v1::Role, v1::JoinToken> unwritten_;
+  absl::Time write_at_ = absl::InfiniteFuture();
   FailureBackoff backoff_;
   // One entry a RefusalCode.
   std::map<std::string, uint64_t> refused_;

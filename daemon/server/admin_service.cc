@@ -1,7 +1,6 @@
 #include "daemon/server/admin_service.h"
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -39,7 +38,9 @@ class AdminService::WatchStream final
       public Watcher,
       public std::enable_shared_from_this<WatchStream> {
  public:
-  WatchStream(LoopDoor& inbox, uint64_t id) : inbox_(inbox), id_(id) {}
+  WatchStream(LoopDoor& inbox, uint64_t id,
+              grpc::CallbackServerContext* context)
+      : inbox_(inbox), id_(id), context_(context) {}
 
   // Refused where `admitted` is not OK.
   void Begin(Caller caller, const std::string& job,
@@ -52,14 +53,37 @@ class AdminService::WatchStream final
     }
   }
 
-  void Offer(const v1::JobStatus& status, bool last) override {
+  bool Offer(std::shared_ptr<const v1::JobStatus> status, bool last) override {
+    bool read = true;
     {
       MutexLock lock(mutex_);
-      if (closing_) return;
-      waiting_ = status;
+      if (closing_) return true;
+      read = waiting_ == nullptr;
+      waiting_ = std::move(status);
       closing_ = last;
     }
     Pump();
+    return read;
+  }
+
+  bool IsBehind() override {
+    MutexLock lock(mutex_);
+    return waiting_ != nullptr;
+  }
+
+  void Cancel() override {
+    {
+      MutexLock lock(mutex_);
+      // From Finish on the context may be gone.
+      if (finished_) return;
+      cancelling_ = true;
+    }
+    context_->TryCancel();
+    {
+      MutexLock lock(mutex_);
+      cancelling_ = false;
+    }
+    End(absl::CancelledError(""));
   }
 
   void End(const absl::Status& status) override {
@@ -92,17 +116,17 @@ class AdminService::WatchStream final
   void SetEnd(grpc::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     // What was offered last goes out first.
     if (closing_) return;
-    waiting_.reset();
+    waiting_ = nullptr;
     closing_ = true;
     status_ = std::move(status);
   }
 
   Next TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (finished_ || writing_) return Next::kNothing;
-    if (waiting_.has_value()) {
+    if (finished_ || writing_ || cancelling_) return Next::kNothing;
+    if (waiting_ != nullptr) {
       writing_ = true;
-      current_ = *std::move(waiting_);
-      waiting_.reset();
+      current_ = std::move(waiting_);
+      waiting_ = nullptr;
       return Next::kWrite;
     }
     if (!closing_) return Next::kNothing;
@@ -136,7 +160,7 @@ class AdminService::WatchStream final
   // the operation is done.
   void Do(Next next) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     if (next == Next::kWrite) {
-      StartWrite(&current_);
+      StartWrite(current_.get());
     } else {
       Finish(status_);
     }
@@ -144,6 +168,7 @@ class AdminService::WatchStream final
 
   LoopDoor& inbox_;
   const uint64_t id_;
+  grpc::CallbackServerContext* const context_;  // Until Finish was called.
   std::shared_ptr<WatchStream> self_;
 
   Mutex mutex_;
@@ -151,8 +176,10 @@ class AdminService::WatchStream final
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  v1::JobStatus current_ ABSL_GUARDED_BY(mutex_);
-  std::optional<v1::JobStatus> waiting_ ABSL_GUARDED_BY(mutex_);
+  bool cancelling_ ABSL_GUARDED_BY(mutex_) = false;
+  // Shared with the other watchers of the job.
+  std::shared_ptr<const v1::JobStatus> current_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const v1::JobStatus> waiting_ ABSL_GUARDED_BY(mutex_);
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -191,16 +218,42 @@ grpc::ServerUnaryReactor* AdminService::Ask(
   return reactor;
 }
 
+// One call of Status. It keeps its place in the caller's quota until the answer
+// has been sent: a status of the largest job has megabytes, and a peer that
+// does not read leaves it here.
+class AdminService::StatusCall final : public grpc::ServerUnaryReactor {
+ public:
+  void Keep(CallQuota::Hold hold) { hold_ = std::move(hold); }
+  void OnDone() override { delete this; }
+
+ private:
+  CallQuota::Hold hold_;
+};
+
 grpc::ServerUnaryReactor* AdminService::Status(
     grpc::CallbackServerContext* context, const v1::StatusRequest* request,
     v1::JobStatus* response) {
-  return Ask<StatusAsked, v1::JobStatus>(
-      context, AdmitJobOrNone(request->job()), *request, response);
+  auto* const call = new StatusCall();  // Its own, until OnDone.
+  if (absl::Status fits = AdmitJobOrNone(request->job()); !fits.ok()) {
+    call->Finish(WireStatus(fits));
+    return call;
+  }
+  StatusAsked asked;
+  asked.caller = CallerOf(*context);
+  asked.request = *request;
+  asked.reply = [call, response](const absl::StatusOr<v1::JobStatus>& answer) {
+    if (answer.ok()) *response = *answer;
+    call->Finish(WireStatus(answer.status()));
+  };
+  asked.keep = [call](CallQuota::Hold hold) { call->Keep(std::move(hold)); };
+  if (!inbox_.Post(std::move(asked))) call->Finish(WireStatus(InboxFull()));
+  return call;
 }
 
 grpc::ServerWriteReactor<v1::JobStatus>* AdminService::Watch(
     grpc::CallbackServerContext* context, const v1::StatusRequest* request) {
-  const auto stream = std::make_shared<WatchStream>(inbox_, ++last_watch_);
+  const auto stream =
+      std::make_shared<WatchStream>(inbox_, ++last_watch_, context);
   stream->Begin(CallerOf(*context), request->job(),
                 AdmitJobOrNone(request->job()));
   return stream.get();
@@ -230,6 +283,15 @@ grpc::ServerUnaryReactor* AdminService::Drain(
                                            response);
 }
 
+grpc::ServerUnaryReactor* AdminService::Evict(
+    grpc::CallbackServerContext* context, const v1::EvictRequest* request,
+    v1::EvictResponse* response) {
+  absl::Status admitted = AdmitJobOrNone(request->job());
+  if (admitted.ok()) admitted = AdmitNodeName(request->node());
+  return Ask<EvictCame, v1::EvictResponse>(context, admitted, *request,
+                                           response);
+}
+
 grpc::ServerUnaryReactor* AdminService::CreateToken(
     grpc::CallbackServerContext* context, const v1::CreateTokenRequest* request,
     v1::CreateTokenResponse* response) {
@@ -248,6 +310,13 @@ grpc::ServerUnaryReactor* AdminService::RevokeToken(
     grpc::CallbackServerContext* context, const v1::RevokeTokenRequest* request,
     v1::RevokeTokenResponse* response) {
   return Ask<TokenRevoked, v1::RevokeTokenResponse>(
+      context, AdmitJobOrNone(request->job()), *request, response);
+}
+
+grpc::ServerUnaryReactor* AdminService::RotateToken(
+    grpc::CallbackServerContext* context, const v1::RotateTokenRequest* request,
+    v1::CreateTokenResponse* response) {
+  return Ask<TokenRotated, v1::CreateTokenResponse>(
       context, AdmitJobOrNone(request->job()), *request, response);
 }
 

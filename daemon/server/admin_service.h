@@ -38,6 +38,9 @@ class AdminService final : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
                                   const v1::DrainRequest* request,
                                   v1::DrainResponse* response) override;
+  grpc::ServerUnaryReactor* Evict(grpc::CallbackServerContext* context,
+                                  const v1::EvictRequest* request,
+                                  v1::EvictResponse* response) override;
   grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context,
                                  const v1::StopRequest* request,
                                  v1::StopResponse* response) override;
@@ -53,9 +56,14 @@ class AdminService final : public v1::Admin::CallbackService {
       grpc::CallbackServerContext* context,
       const v1::RevokeTokenRequest* request,
       v1::RevokeTokenResponse* response) override;
+  grpc::ServerUnaryReactor* RotateToken(
+      grpc::CallbackServerContext* context,
+      const v1::RotateTokenRequest* request,
+      v1::CreateTokenResponse* response) override;
 
  private:
   class WatchStream;
+  class StatusCall;
 
   // Whoever calls, with the token that its metadata bring; one that is none
   // counts as nothing.

@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,10 +14,12 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/check.h"
 #include "daemon/server/clock.h"
+#include "daemon/server/listening_socket.h"
 #include "daemon/server/membership_service.h"
 
 namespace rollcall {
@@ -29,12 +30,7 @@ constexpr int kReceiveBytes = 64 << 10;
 constexpr size_t kEventsARound = 256;
 
 // As PeerKey writes it; empty: the peer is gone.
-std::string KeyOf(int fd) {
-  sockaddr_storage peer = {};
-  socklen_t size = sizeof peer;
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) {
-    return "";
-  }
+std::string KeyOf(const sockaddr_storage& peer) {
   char text[INET6_ADDRSTRLEN] = {};
   if (peer.ss_family == AF_INET) {
     const auto& four = reinterpret_cast<const sockaddr_in&>(peer);
@@ -58,16 +54,6 @@ uint64_t BytesReceived(int fd) {
   return info.tcpi_bytes_received;
 }
 
-// Each takes two descriptors, and others need some too.
-DoorLimits Fitted(DoorLimits limits) {
-  rlimit descriptors = {};
-  if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
-    limits.guests_max = std::clamp<size_t>(
-        static_cast<size_t>(descriptors.rlim_cur) / 8, 1, limits.guests_max);
-  }
-  return limits;
-}
-
 }  // namespace
 
 std::string PeerKey(std::string_view peer) {
@@ -76,7 +62,8 @@ std::string PeerKey(std::string_view peer) {
   return absl::StrCat(address, std::string(peer.substr(peer.rfind(':'))));
 }
 
-absl::StatusOr<std::unique_ptr<Guests>> Guests::Make(const DoorLimits& limits) {
+absl::StatusOr<std::unique_ptr<Guests>> Guests::Make(
+    const DoorLimits& limits, std::function<void(DoorId)> released) {
   const int epoll = epoll_create1(EPOLL_CLOEXEC);
   const int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   epoll_event event = {};
@@ -84,7 +71,8 @@ absl::StatusOr<std::unique_ptr<Guests>> Guests::Make(const DoorLimits& limits) {
   event.data.u64 = kWake;
   if (epoll >= 0 && wake >= 0 &&
       epoll_ctl(epoll, EPOLL_CTL_ADD, wake, &event) == 0) {
-    return std::unique_ptr<Guests>(new Guests(Fitted(limits), epoll, wake));
+    return std::unique_ptr<Guests>(
+        new Guests(limits, std::move(released), epoll, wake));
   }
   const int error = errno;
   if (epoll >= 0) close(epoll);
@@ -94,8 +82,12 @@ absl::StatusOr<std::unique_ptr<Guests>> Guests::Make(const DoorLimits& limits) {
                    "; raise the limit of open files (ulimit -n)"));
 }
 
-Guests::Guests(const DoorLimits& limits, int epoll, int wake)
-    : limits_(limits), epoll_(epoll), wake_(wake) {
+Guests::Guests(const DoorLimits& limits, std::function<void(DoorId)> released,
+               int epoll, int wake)
+    : limits_(limits),
+      released_(std::move(released)),
+      epoll_(epoll),
+      wake_(wake) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -116,13 +108,20 @@ void Guests::Stop() {
   thread_.join();
   MutexLock lock(mutex_);
   while (!guests_.empty()) Forget(guests_.begin()->first);
+  gone_.clear();
 }
 
-bool Guests::Arrive(int fd) {
+bool Guests::Arrive(int fd, DoorId door_id) {
   Guest guest;
+  sockaddr_storage peer = {};
+  socklen_t size = sizeof peer;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) {
+    return false;  // It is gone.
+  }
   guest.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  guest.key = KeyOf(fd);
-  guest.address = guest.key.substr(0, guest.key.rfind(':'));
+  guest.door_id = door_id;
+  guest.key = KeyOf(peer);
+  guest.network = DoorAddressOf(peer);
   guest.until = MonotonicNow() + limits_.guest_patience;
   if (guest.fd < 0) return false;
   // An agent says little; what waits unread must not be much either.
@@ -140,11 +139,12 @@ bool Guests::Arrive(int fd) {
       close(guest.fd);
       return false;
     }
-    first = guests_.empty();
+    first = waiting_.empty();
+    waiting_.insert(id);
     by_key_[guest.key] = id;
-    by_address_[guest.address].insert(id);
+    by_door_id_[door_id] = id;
+    networks_[guest.network].guests.insert(id);
     guests_.emplace(id, std::move(guest));
-    MakeRoom();
   }
   // Nobody's time was running until now.
   const uint64_t one = 1;
@@ -153,18 +153,44 @@ bool Guests::Arrive(int fd) {
 }
 
 void Guests::Called(const std::string& key) {
-  MutexLock lock(mutex_);
-  const auto at = by_key_.find(key);
-  if (at == by_key_.end()) return;
-  if (++guests_.at(at->second).calls > limits_.guest_calls_max) {
-    ShowOut(at->second);
+  {
+    MutexLock lock(mutex_);
+    const auto at = by_key_.find(key);
+    if (at == by_key_.end()) return;
+    Guest& guest = guests_.at(at->second);
+    if (!guest.viewer.empty()) return;
+    if (++guest.calls > limits_.guest_calls_max) ShowOut(at->second);
   }
+  Tell();
 }
 
-void Guests::Know(const std::string& key) {
-  MutexLock lock(mutex_);
-  const auto at = by_key_.find(key);
-  if (at != by_key_.end()) Forget(at->second);
+void Guests::Know(const std::string& key, const std::string& viewer) {
+  {
+    MutexLock lock(mutex_);
+    const auto at = by_key_.find(key);
+    if (at == by_key_.end()) return;
+    const Id id = at->second;
+    Guest& guest = guests_.at(id);
+    if (viewer.empty()) {
+      Forget(id);
+    } else if (guest.viewer.empty()) {
+      Leave(id, guest);
+      guest.viewer = viewer;
+      std::set<Id>& others = viewers_[viewer];
+      others.insert(id);
+      if (others.size() > limits_.viewer_connections_max) ShowOut(id);
+    }
+  }
+  Tell();
+}
+
+void Guests::Displace(DoorId door_id) {
+  {
+    MutexLock lock(mutex_);
+    const auto at = by_door_id_.find(door_id);
+    if (at != by_door_id_.end()) ShowOut(at->second);
+  }
+  Tell();
 }
 
 uint64_t Guests::shown_out() const {
@@ -172,9 +198,23 @@ uint64_t Guests::shown_out() const {
   return shown_out_;
 }
 
+uint64_t Guests::hung_up() const {
+  MutexLock lock(mutex_);
+  return hung_up_;
+}
+
 size_t Guests::size() const {
   MutexLock lock(mutex_);
-  return guests_.size();
+  return waiting_.size();
+}
+
+void Guests::Tell() {
+  std::vector<DoorId> gone;
+  {
+    MutexLock lock(mutex_);
+    gone.swap(gone_);
+  }
+  for (const DoorId id : gone) released_(id);
 }
 
 void Guests::Run() {
@@ -195,14 +235,15 @@ void Guests::Run() {
       }
     }
     ShowOutLate(MonotonicNow());
+    Tell();
   }
 }
 
 int Guests::TimeoutMs() const {
   MutexLock lock(mutex_);
-  if (guests_.empty()) return -1;
+  if (waiting_.empty()) return -1;
   const absl::Duration left =
-      std::clamp(guests_.begin()->second.until - MonotonicNow(),
+      std::clamp(guests_.at(*waiting_.begin()).until - MonotonicNow(),
                  absl::ZeroDuration(), absl::Minutes(1));
   return static_cast<int>(
       absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))));
@@ -211,22 +252,29 @@ int Guests::TimeoutMs() const {
 void Guests::Look(Id id, uint32_t events) {
   const auto at = guests_.find(id);
   if (at == guests_.end()) return;
-  // It has hung up, or gRPC has.
-  if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) return Forget(id);
   Guest& guest = at->second;
-  bytes_ -= guest.bytes;
-  guest.bytes = BytesReceived(guest.fd);
-  bytes_ += guest.bytes;
+  // It has hung up, or gRPC has.
+  if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
+    if (guest.viewer.empty() && guest.calls == 0) ++hung_up_;
+    return Forget(id);
+  }
+  const size_t bytes = BytesReceived(guest.fd);
+  if (!guest.viewer.empty()) {
+    guest.bytes = bytes;
+    if (bytes > limits_.viewer_bytes_max) ShowOut(id);
+    return;
+  }
+  Count(guest, bytes);
   const size_t most = guest.calls == 0 ? limits_.guest_bytes_before_call
                                        : limits_.guest_bytes_max;
-  if (guest.bytes > most) return ShowOut(id);
+  if (bytes > most) return ShowOut(id);
   MakeRoom();
 }
 
 void Guests::ShowOutLate(absl::Time now) {
   MutexLock lock(mutex_);
-  while (!guests_.empty() && guests_.begin()->second.until <= now) {
-    ShowOut(guests_.begin()->first);
+  while (!waiting_.empty() && guests_.at(*waiting_.begin()).until <= now) {
+    ShowOut(*waiting_.begin());
   }
 }
 
@@ -240,36 +288,48 @@ void Guests::ShowOut(Id id) {
   Forget(id);
 }
 
+void Guests::Count(Guest& guest, size_t bytes) {
+  size_t& network = networks_.at(guest.network).bytes;
+  network += bytes - guest.bytes;
+  bytes_ += bytes - guest.bytes;
+  guest.bytes = bytes;
+}
+
 void Guests::MakeRoom() {
-  while (guests_.size() > limits_.guests_max) {
-    const auto crowd =
-        std::max_element(by_address_.begin(), by_address_.end(),
-                         [](const auto& a, const auto& b) {
-                           return a.second.size() < b.second.size();
-                         });
-    ShowOut(*crowd->second.begin());
-  }
-  while (bytes_ > limits_.guests_bytes_max && !guests_.empty()) {
+  while (bytes_ > limits_.guests_bytes_max && !networks_.empty()) {
     const auto loudest = std::max_element(
-        guests_.begin(), guests_.end(), [](const auto& a, const auto& b) {
+        networks_.begin(), networks_.end(), [](const auto& a, const auto& b) {
           return a.second.bytes < b.second.bytes;
         });
-    ShowOut(loudest->first);
+    ShowOut(*loudest->second.guests.rbegin());
   }
+}
+
+void Guests::Leave(Id id, Guest& guest) {
+  if (waiting_.erase(id) == 0) return;
+  Count(guest, 0);
+  by_door_id_.erase(guest.door_id);
+  const auto network = networks_.find(guest.network);
+  network->second.guests.erase(id);
+  if (network->second.guests.empty()) networks_.erase(network);
+  gone_.push_back(guest.door_id);
 }
 
 void Guests::Forget(Id id) {
   const auto at = guests_.find(id);
   if (at == guests_.end()) return;
-  const auto named = by_key_.find(at->second.key);
+  Guest& guest = at->second;
+  Leave(id, guest);
+  const auto named = by_key_.find(guest.key);
   if (named != by_key_.end() && named->second == id) by_key_.erase(named);
-  const auto place = by_address_.find(at->second.address);
-  place->second.erase(id);
-  if (place->second.empty()) by_address_.erase(place);
-  bytes_ -= at->second.bytes;
+  const auto others = viewers_.find(guest.viewer);
+  if (others != viewers_.end()) {
+    others->second.erase(id);
+    if (others->second.empty()) viewers_.erase(others);
+  }
   // The socket lives on elsewhere: closing ours would not end the watch.
-  epoll_ctl(epoll_, EPOLL_CTL_DEL, at->second.fd, nullptr);
-  close(at->second.fd);
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, guest.fd, nullptr);
+  close(guest.fd);
   guests_.erase(at);
 }
 

@@ -7,7 +7,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/core/check.h"
+#include "daemon/security/commit_proof.h"
 #include "daemon/security/digest.h"
+#include "daemon/security/node_credential.h"
 #include "daemon/server/refusal.h"
 
 namespace rollcall {
@@ -50,10 +52,12 @@ v1::JobStatus StatusOfEnded(const JournaledRun& run) {
 }  // namespace
 
 JobTable::JobTable(const Limits& limits, std::string only_job,
-                   v1::JobSettings only_settings, JournalStore* journal)
+                   v1::JobSettings only_settings, HandedKeys keys,
+                   JournalStore* journal)
     : limits_(limits),
       only_job_(std::move(only_job)),
       only_settings_(std::move(only_settings)),
+      keys_(std::move(keys)),
       journal_(journal) {}
 
 absl::Status JobTable::Restore(absl::Time now) {
@@ -75,15 +79,37 @@ void JobTable::TakeUp(const JournaledRun& run, absl::Time now) {
         live_.size() >= Limits::jobs_per_daemon_max) {
       return;
     }
-    live_.insert_or_assign(
-        run.job,
-        LiveJob{Job::Restore(run.job, state, limits_, now), state.settings});
+    LiveJob& live =
+        live_
+            .insert_or_assign(
+                run.job, LiveJob{Job::Restore(run.job, state, limits_, now),
+                                 state.settings})
+            .first->second;
+    live.job.UseKeys(KeysOf(run.job));
     return;
   }
   const absl::Duration age = absl::Now() - run.written_at;
   if (age < absl::ZeroDuration() || age >= kRemembered) return;
-  Remember(run.job, EndedJob{StatusOfEnded(run), *run.state.end,
-                             run.state.settings, now + kRemembered - age});
+  Remember(run.job,
+           EndedJob{StatusOfEnded(run), *run.state.end, run.state.settings,
+                    now + kRemembered - age, run.state.node_epochs});
+}
+
+JobKeys JobTable::KeysOf(const std::string& job) const {
+  JobKeys keys;
+  keys.credential = [key = keys_.credential, job](const std::string& run,
+                                                  const v1::Hello& hello,
+                                                  uint64_t epoch) {
+    return NodeCredential(key, job, run, hello.node(), hello.incarnation(),
+                          epoch, hello.launcher());
+  };
+  if (keys_.proof.empty()) return keys;
+  keys.commit_proof = [key = keys_.proof, job](
+                          const std::string& run, uint64_t generation,
+                          const std::string& world, const std::string& seal) {
+    return CommitProof(key, job, run, generation, world, seal);
+  };
+  return keys;
 }
 
 LiveJob& JobTable::Make(const std::string& job, const v1::JobSettings& settings,
@@ -95,7 +121,12 @@ LiveJob& JobTable::Make(const std::string& job, const v1::JobSettings& settings,
           .insert_or_assign(
               job, LiveJob{Job(job, run, settings, limits_, now), settings})
           .first->second;
-  if (!known && NothingIsKnownOf(job)) made.job.AllowAdoption();
+  made.job.UseKeys(KeysOf(job));
+  // Without a secret that the lost daemon had as well, nothing that an agent
+  // brings along can be told from what it has made up.
+  if (!keys_.proof.empty() && !known && NothingIsKnownOf(job)) {
+    made.job.AllowAdoption();
+  }
   return made;
 }
 
@@ -198,7 +229,8 @@ void JobTable::Forget(const std::string& job, absl::Time now) {
   CHECK(at != live_.end());
   CHECK(at->second.job.end().has_value());
   EndedJob ended{at->second.job.Status(now), *at->second.job.end(),
-                 std::move(at->second.settings), now + kRemembered};
+                 std::move(at->second.settings), now + kRemembered,
+                 at->second.job.node_epochs()};
   live_.erase(at);
   Remember(job, std::move(ended));
 }

@@ -35,6 +35,16 @@ struct EndedJob {
   v1::End end;
   v1::JobSettings settings;
   absl::Time forgotten_at;
+  // Its agents may still come by their credentials and hear how it ended.
+  NodeEpochs node_epochs;
+};
+
+// The keys of what jobs hand out.
+struct HandedKeys {
+  // Of node credentials.
+  std::string credential;
+  // Of commit proofs; empty: the daemon has no shared secret.
+  std::string proof;
 };
 
 class JobTable {
@@ -45,7 +55,8 @@ class JobTable {
   // `only_job`: not empty where the daemon has one job alone, with its
   // settings. `journal` may be null and must outlive the table.
   JobTable(const Limits& limits, std::string only_job,
-           v1::JobSettings only_settings, JournalStore* journal);
+           v1::JobSettings only_settings, HandedKeys keys,
+           JournalStore* journal);
 
   // Takes up what the journal holds: unfinished runs, and the ends of others
   // within the last hour. FAILED_PRECONDITION, UNAVAILABLE: as the journal's.
@@ -88,12 +99,14 @@ class JobTable {
   LiveJob& Make(const std::string& job, const v1::JobSettings& settings,
                 absl::Time now, bool known);
   bool NothingIsKnownOf(const std::string& job) const;
+  JobKeys KeysOf(const std::string& job) const;
   void TakeUp(const JournaledRun& run, absl::Time now);
   void Remember(const std::string& job, EndedJob ended);
 
   const Limits limits_;
   const std::string only_job_;
   const v1::JobSettings only_settings_;
+  const HandedKeys keys_;
   JournalStore* const journal_;
   std::map<std::string, LiveJob> live_;
   std::map<std::string, EndedJob> ended_;

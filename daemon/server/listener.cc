@@ -1,6 +1,5 @@
 #include "daemon/server/listener.h"
 
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -8,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <limits>
@@ -73,21 +71,6 @@ void CloseQuietly(int fd) {
   close(fd);
 }
 
-DoorAddress AddressOf(const sockaddr_storage& peer) {
-  if (peer.ss_family == AF_INET) {
-    std::array<uint8_t, 4> bytes;
-    std::memcpy(bytes.data(),
-                &reinterpret_cast<const sockaddr_in&>(peer).sin_addr,
-                bytes.size());
-    return DoorAddressOfIpv4(bytes);
-  }
-  std::array<uint8_t, 16> bytes;
-  std::memcpy(bytes.data(),
-              &reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr,
-              bytes.size());
-  return DoorAddressOfIpv6(bytes);
-}
-
 // Returns how many descriptors the process may have.
 size_t RaiseDescriptorLimit() {
   rlimit limit = {};
@@ -103,6 +86,13 @@ size_t RaiseDescriptorLimit() {
 DoorLimits Fitted(DoorLimits limits, size_t descriptors) {
   limits.waiting_max =
       std::min(limits.waiting_max, std::max<size_t>(descriptors / 4, 1));
+  // Each takes two descriptors.
+  const size_t fitting = std::max<size_t>(descriptors / 8, 1);
+  if (fitting < limits.guests_max) {
+    limits.guests_max = fitting;
+    limits.guests_per_network_max = std::min(limits.guests_per_network_max,
+                                             std::max<size_t>(fitting / 4, 1));
+  }
   return limits;
 }
 
@@ -165,15 +155,20 @@ absl::Status Listener::OpenPoller() {
       "; raise the limit of open files (ulimit -n)"));
 }
 
-void Listener::Start(HandOn hand_on) {
+void Listener::Start(HandOn hand_on, Displace displace) {
   CHECK(!thread_.joinable());
   CHECK(!sockets_.empty());
   hand_on_ = std::move(hand_on);
+  displace_ = std::move(displace);
   thread_ = std::thread([this] { Run(); });
 }
 
 void Listener::Stop() {
   if (thread_.joinable()) {
+    {
+      MutexLock lock(mutex_);
+      stopping_ = true;
+    }
     const uint64_t one = 1;
     (void)!write(wake_, &one, sizeof one);
     thread_.join();
@@ -181,6 +176,33 @@ void Listener::Stop() {
   sockets_.clear();
   for (const auto& [id, connection] : waiting_) CloseQuietly(connection.fd);
   waiting_.clear();
+}
+
+void Listener::Release(Doorkeeper::Id id) {
+  bool first = false;
+  {
+    MutexLock lock(mutex_);
+    if (stopping_) return;
+    first = released_.empty();
+    released_.push_back(id);
+  }
+  const uint64_t one = 1;
+  if (first) (void)!write(wake_, &one, sizeof one);
+}
+
+bool Listener::TakeWake() {
+  uint64_t count = 0;
+  (void)!read(wake_, &count, sizeof count);
+  std::vector<Doorkeeper::Id> released;
+  {
+    MutexLock lock(mutex_);
+    if (stopping_) return false;
+    released.swap(released_);
+  }
+  for (const Doorkeeper::Id id : released) {
+    CarryOut(door_.Release(id, MonotonicNow()));
+  }
+  return true;
 }
 
 DoorCounts Listener::counts() const {
@@ -198,11 +220,11 @@ void Listener::Run() {
     CHECK(ready >= 0 || errno == EINTR);
     const auto end = events.begin() + std::max(ready, 0);
     for (auto event = events.begin(); event != end; ++event) {
-      if (event->data.u64 == kWake) return;
+      if (event->data.u64 == kWake && !TakeWake()) return;
       if (event->data.u64 < kSocket) Look(event->data.u64, event->events);
     }
     for (auto event = events.begin(); event != end; ++event) {
-      if (event->data.u64 < kSocket) continue;
+      if (event->data.u64 < kSocket || event->data.u64 == kWake) continue;
       Accept(sockets_[event->data.u64 & ~kSocket]);
     }
     CarryOut(door_.Tick(MonotonicNow()));
@@ -230,7 +252,7 @@ void Listener::Accept(const ListeningSocket& socket) {
                            &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
       won = false;
-      Admit(socket, fd, AddressOf(peer));
+      Admit(socket, fd, DoorAddressOf(peer));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return;
     } else if (WantsDescriptor(errno)) {
@@ -311,13 +333,17 @@ void Listener::CarryOut(const Doorkeeper::Verdicts& verdicts) {
   if (verdicts.empty()) return;
   PublishCounts();
   for (const Doorkeeper::Verdict& verdict : verdicts) {
+    if (verdict.fate == Fate::kDisplaced) {
+      displace_(verdict.id);
+      continue;
+    }
     const auto found = waiting_.find(verdict.id);
     CHECK(found != waiting_.end());
     const Connection connection = found->second;
     waiting_.erase(found);
     if (verdict.fate == Fate::kHandedOn) {
       epoll_ctl(epoll_, EPOLL_CTL_DEL, connection.fd, nullptr);
-      hand_on_(connection.fd, connection.listener_fd);
+      hand_on_(connection.fd, connection.listener_fd, verdict.id);
     } else {
       CloseQuietly(connection.fd);
     }

@@ -7,7 +7,7 @@
 // does it all.
 //
 // Thread rule: Open, Start, Stop and the destructor from the owner's thread,
-// the rest from any. What is handed on is called from the listener's thread,
+// the rest from any. HandOn and Displace are called from the listener's thread,
 // with no lock held, and must not call Stop.
 #ifndef ROLLCALL_DAEMON_SERVER_LISTENER_H_
 #define ROLLCALL_DAEMON_SERVER_LISTENER_H_
@@ -42,8 +42,12 @@ class Listener {
     DoorLimits limits;
   };
   // Owns `fd` from then on: connected, non-blocking, TCP_NODELAY, nothing of it
-  // read. `listener_fd` is the socket that it came by.
-  using HandOn = std::function<void(int fd, int listener_fd)>;
+  // read. `listener_fd` is the socket that it came by. `id` counts as an
+  // unauthenticated connection until Release is called for it.
+  using HandOn =
+      std::function<void(int fd, int listener_fd, Doorkeeper::Id id)>;
+  // Disconnect this one: another network needs its place. Release may follow.
+  using Displace = std::function<void(Doorkeeper::Id id)>;
 
   // Listens; what connects is kept by the kernel until Start. Raises the
   // process's soft limit of open files to the hard one, and lets at most a
@@ -57,7 +61,11 @@ class Listener {
   ~Listener();
 
   // Begins to accept. Once.
-  void Start(HandOn hand_on);
+  void Start(
+      HandOn hand_on, Displace displace = [](Doorkeeper::Id) {});
+  // A connection that was handed on has authenticated or is gone. Any thread,
+  // also from within HandOn; after Stop it does nothing.
+  void Release(Doorkeeper::Id id);
   // Closes the sockets and all that waits. The port is free and nothing is
   // handed on any more when it returns. The second call does nothing.
   void Stop();
@@ -88,6 +96,8 @@ class Listener {
   void Look(Doorkeeper::Id id, uint32_t events);
   void Leave(Doorkeeper::Id id, Fate why);
   void CarryOut(const Doorkeeper::Verdicts& verdicts);
+  // What Release was called for. False: Stop was called.
+  bool TakeWake();
   void PublishCounts();
 
   const bool plain_;
@@ -95,6 +105,7 @@ class Listener {
   int port_ = 0;
   std::vector<std::string> addresses_;
   HandOn hand_on_;
+  Displace displace_;
   int epoll_ = -1;
   int wake_ = -1;
   std::thread thread_;
@@ -108,6 +119,9 @@ class Listener {
 
   mutable Mutex mutex_;
   DoorCounts counts_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  // At most guests_max: each that was handed on, once.
+  std::vector<Doorkeeper::Id> released_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace rollcall

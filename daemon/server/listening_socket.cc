@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -219,6 +220,21 @@ absl::StatusOr<std::vector<ListeningSocket>> ListenOn(
     return ListenOn(absl::StrCat("0.0.0.0:", where->port), limits);
   }
   return CannotListen(listen, error);
+}
+
+DoorAddress DoorAddressOf(const sockaddr_storage& peer) {
+  if (peer.ss_family == AF_INET) {
+    std::array<uint8_t, 4> bytes;
+    std::memcpy(bytes.data(),
+                &reinterpret_cast<const sockaddr_in&>(peer).sin_addr,
+                bytes.size());
+    return DoorAddressOfIpv4(bytes);
+  }
+  std::array<uint8_t, 16> bytes;
+  std::memcpy(bytes.data(),
+              &reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr,
+              bytes.size());
+  return DoorAddressOfIpv6(bytes);
 }
 
 }  // namespace rollcall

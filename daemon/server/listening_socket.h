@@ -5,10 +5,13 @@
 #ifndef ROLLCALL_DAEMON_SERVER_LISTENING_SOCKET_H_
 #define ROLLCALL_DAEMON_SERVER_LISTENING_SOCKET_H_
 
+#include <sys/socket.h>
+
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/core/doorkeeper.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {
@@ -43,6 +46,9 @@ class ListeningSocket {
 // again then. Blocks while a name is resolved.
 absl::StatusOr<std::vector<ListeningSocket>> ListenOn(const std::string& listen,
                                                       const DoorLimits& limits);
+
+// What a peer, of IPv4 or IPv6, is counted as.
+DoorAddress DoorAddressOf(const sockaddr_storage& peer);
 
 }  // namespace rollcall
 

@@ -48,12 +48,14 @@ Loop::Loop(Options options, JournalStore* journal, Logger& logger)
       journal_(journal),
       logger_(logger),
       inbox_(Limits::inbox_events_max),
-      access_(options_.credential_key, options_.tokens, journal, logger),
+      access_({options_.credential_key, options_.proof_key}, options_.tokens,
+              options_.keep_token, journal, logger),
       jobs_(options_.limits, options_.only_job, options_.only_settings,
-            journal),
-      watches_(jobs_, [this](v1::JobStatus status) {
-        return WithBooks(std::move(status));
-      }) {}
+            {options_.credential_key, options_.proof_key}, journal),
+      watches_(
+          jobs_, options_.limits.watcher_patience,
+          [this](v1::JobStatus status) { return WithBooks(std::move(status)); },
+          [this] { return FailedConnections(); }) {}
 
 Loop::~Loop() { Stop(); }
 
@@ -146,7 +148,7 @@ absl::Time Loop::NextWake(absl::Time now) {
   }
   if (!expiries_.empty()) wake = std::min(wake, expiries_.begin()->first);
   if (!delayed_.empty()) wake = std::min(wake, delayed_.begin()->first);
-  return wake;
+  return std::min(wake, now + access_.TokensDueIn(absl::Now()));
 }
 
 // --- Streams -----------------------------------------------------------------
@@ -178,12 +180,19 @@ void Loop::On(HelloCame& came) {
   if (*back != nullptr) Collect((*back)->job, (*back)->job.Start());
   // Before anything is made or forgotten for it.
   const LiveJob* known = jobs_.Find(came.hello.job());
+  if (came.certificate_names.has_value()) {
+    if (const std::optional<Denial> denial = access_.PermitName(
+            came.hello, *came.certificate_names, came.observed_address, now)) {
+      return TurnAway(came.session, *denial);
+    }
+  }
+  Shown shown;
   if (const std::optional<Denial> denial =
           access_.PermitHello(came.hello, came.observed_address, known,
-                              jobs_.FindEnded(came.hello.job()), now)) {
+                              jobs_.FindEnded(came.hello.job()), now, shown)) {
     return TurnAway(came.session, *denial);
   }
-  if (options_.known) options_.known(came.peer);
+  if (options_.known) options_.known(came.peer, "");
   const bool returns = known != nullptr && known->job.AwaitsWord(came.hello);
   bool made = false;
   const absl::StatusOr<LiveJob*> live = jobs_.ForHello(came.hello, now, &made);
@@ -204,16 +213,12 @@ void Loop::On(HelloCame& came) {
   }
   session.job = came.hello.job();
   if (made) Collect((*live)->job, (*live)->job.Start());
-  const v1::Hello hello = came.hello;
-  // Who brings a run that the job may become has a right to that one.
-  const Job& job = (*live)->job;
-  const std::string run =
-      hello.run().empty() || job.IsRun(hello.run()) ? job.run() : hello.run();
+  const v1::JoinToken token = came.hello.token();
   Step(**live, Attend{came.session, std::move(came.hello),
-                      std::move(came.observed_address),
-                      access_.Credential(run, hello)});
+                      std::move(came.observed_address), shown.epoch,
+                      shown.commit_proven});
   // One that the job has refused costs nothing.
-  if (!returns && (*live)->job.Attends(came.session)) access_.Used(hello);
+  if (!returns && (*live)->job.Attends(came.session)) access_.Used(token);
 }
 
 void Loop::TurnAway(SessionId id, const Denial& denial) {
@@ -255,10 +260,15 @@ void Loop::AnswerEnded(Session& session, SessionId id, const HelloCame& came,
   }
   v1::DaemonMessage message;
   *message.mutable_end() = ended.end;
-  session.stream->Send(
-      Encode(WelcomeOfEnded(ended, options_.limits,
-                            access_.Credential(ended.status.run(), came.hello),
-                            came.observed_address)));
+  // A token proves no membership of that run: with a credential for any name
+  // and incarnation, its holder could pass for the members of that run's world.
+  const std::string credential =
+      came.hello.has_node_credential()
+          ? access_.Credential(ended.status.run(), came.hello,
+                               ended.node_epochs.EpochOf(came.hello.node()))
+          : "";
+  session.stream->Send(Encode(WelcomeOfEnded(ended, options_.limits, credential,
+                                             came.observed_address)));
   session.stream->Send(Encode(message));
   SetExpiry(session, id, MonotonicNow() + options_.limits.lease);
 }
@@ -426,7 +436,8 @@ void Loop::Commit() {
   entries_.clear();
   // A use that is not counted after a restart is no reason to stop a job; who
   // makes or revokes a token is told.
-  const absl::Status saved = access_.Commit();
+  access_.ReplaceTokens(absl::Now());
+  const absl::Status saved = access_.Commit(absl::Now());
   if (!saved.ok() && tokens_saved_.ok()) {
     logger_.Write(Log::Level::kError,
                   absl::StrCat("event=tokens_not_saved reason=",

@@ -33,6 +33,7 @@
 #include "daemon/journal/journal.h"
 #include "daemon/security/token_table.h"
 #include "daemon/server/access.h"
+#include "daemon/server/call_quota.h"
 #include "daemon/server/inbox.h"
 #include "daemon/server/job_table.h"
 #include "daemon/server/logger.h"
@@ -58,6 +59,9 @@ struct HelloCame {
   v1::Hello hello;
   std::string observed_address;
   std::string peer;  // See PeerKey.
+  // Set where node names are bound to them (--tls-bind-names): the names of the
+  // certificate that its connection has shown.
+  std::optional<std::vector<std::string>> certificate_names;
 };
 struct MessageCame {
   SessionId session;
@@ -77,12 +81,17 @@ struct Call {
   Request request;
   std::function<void(const absl::StatusOr<Response>&)> reply;
 };
-struct StatusAsked : Call<v1::StatusRequest, v1::JobStatus> {};
+struct StatusAsked : Call<v1::StatusRequest, v1::JobStatus> {
+  // Kept until the answer has been sent; before `reply`, at most once.
+  std::function<void(CallQuota::Hold)> keep;
+};
 struct StopCame : Call<v1::StopRequest, v1::StopResponse> {};
 struct DrainCame : Call<v1::DrainRequest, v1::DrainResponse> {};
+struct EvictCame : Call<v1::EvictRequest, v1::EvictResponse> {};
 struct TokenWanted : Call<v1::CreateTokenRequest, v1::CreateTokenResponse> {};
 struct TokensAsked : Call<v1::ListTokensRequest, v1::ListTokensResponse> {};
 struct TokenRevoked : Call<v1::RevokeTokenRequest, v1::RevokeTokenResponse> {};
+struct TokenRotated : Call<v1::RotateTokenRequest, v1::CreateTokenResponse> {};
 
 struct WatchOpened {
   uint64_t id;
@@ -100,8 +109,8 @@ struct Quit {
 
 using LoopInput =
     std::variant<StreamOpened, HelloCame, MessageCame, StreamGone, StatusAsked,
-                 StopCame, DrainCame, TokenWanted, TokensAsked, TokenRevoked,
-                 WatchOpened, WatchGone, Quit>;
+                 StopCame, DrainCame, EvictCame, TokenWanted, TokensAsked,
+                 TokenRevoked, TokenRotated, WatchOpened, WatchGone, Quit>;
 
 // Answers what cannot be dealt with, where somebody waits for an answer.
 void Decline(LoopInput& input, const absl::Status& status);
@@ -116,12 +125,16 @@ class Loop {
     bool resume = false;
     // Of node credentials.
     std::string credential_key;
+    // Of commit proofs; empty: no shared secret, and no run is adopted.
+    std::string proof_key;
     std::vector<SeededToken> tokens;
+    // As ServerOptions has it; called on the loop's thread.
+    KeepToken keep_token;
     // What became of connections before they were calls; may be empty.
     std::function<v1::Strangers()> strangers;
-    // Who is at the other end of a connection has shown his right; may be
-    // empty.
-    std::function<void(const std::string& peer)> known;
+    // A connection has authenticated; `viewer`: see Guests::Know. May be empty.
+    std::function<void(const std::string& peer, const std::string& viewer)>
+        known;
     // Whether this daemon leads, of several that share a journal; empty: it is
     // the only one. Once it does not, nothing more is said under this loop:
     // what is not on its way yet is dropped, and all streams are ended.
@@ -174,9 +187,11 @@ class Loop {
   void On(StatusAsked& asked);
   void On(StopCame& came);
   void On(DrainCame& came);
+  void On(EvictCame& came);
   void On(TokenWanted& wanted);
   void On(TokensAsked& asked);
   void On(TokenRevoked& revoked);
+  void On(TokenRotated& rotated);
   void On(WatchOpened& opened);
   void On(WatchGone& gone);
   void On(Quit& quit);
@@ -191,6 +206,15 @@ class Loop {
   // answered, now or later.
   template <typename AdminCall>
   bool Permit(AdminCall& call, TokenTable::For purpose, const char* doing);
+  void Known(const Caller& caller);
+  // Connections that ended before they authenticated.
+  uint64_t FailedConnections() const;
+  // Evicts what this token admitted, in all jobs or in `only`; `answer` gets
+  // the names, once all of it is durable.
+  void Cascade(
+      const std::string& token_id, const std::string& only,
+      std::function<void(const absl::StatusOr<std::vector<std::string>>&)>
+          answer);
   // With what was refused to whom.
   v1::JobStatus WithBooks(v1::JobStatus status) const;
   // Ends a session that is turned away, now or later.
@@ -231,6 +255,7 @@ class Loop {
   std::multimap<absl::Time, std::function<void()>> delayed_;
   JobTable jobs_;
   WatchList watches_;
+  CallQuota status_calls_{Limits::status_calls_per_viewer_max};
   absl::flat_hash_map<SessionId, Session> sessions_;
   // Those that were not let in yet, the oldest first.
   std::set<SessionId> strangers_;

@@ -1,8 +1,13 @@
 #include "daemon/server/membership_service.h"
 
+#include <grpc/grpc_security_constants.h>
+
 #include <deque>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/admission.h"
@@ -21,11 +26,13 @@ class MembershipService::AttendStream final
       public std::enable_shared_from_this<AttendStream> {
  public:
   AttendStream(MembershipService& service, SessionId session,
-               std::string observed_address, std::string peer)
+               std::string observed_address, std::string peer,
+               std::optional<std::vector<std::string>> certificate_names)
       : service_(service),
         session_(session),
         observed_address_(std::move(observed_address)),
-        peer_(std::move(peer)) {}
+        peer_(std::move(peer)),
+        certificate_names_(std::move(certificate_names)) {}
 
   void Begin() {
     // gRPC keeps a bare pointer until OnDone.
@@ -247,7 +254,8 @@ class MembershipService::AttendStream final
     CleanHello(hello);
     greeted_ = true;
     const bool taken = service_.inbox_.Post(
-        HelloCame{session_, std::move(hello), observed_address_, peer_});
+        HelloCame{session_, std::move(hello), observed_address_, peer_,
+                  certificate_names_});
     return taken ? absl::OkStatus() : InboxFull();
   }
 
@@ -255,6 +263,7 @@ class MembershipService::AttendStream final
   const SessionId session_;
   const std::string observed_address_;
   const std::string peer_;
+  const std::optional<std::vector<std::string>> certificate_names_;
   std::shared_ptr<AttendStream> self_;
   bool posted_ = false;
   // Of the read that is under way.
@@ -308,12 +317,41 @@ std::string AddressOfPeer(std::string_view peer) {
   return AdmitAddress(address).ok() ? address : "";
 }
 
+namespace {
+
+// More than any certificate for a node has.
+constexpr size_t kCertificateNamesMax = 64;
+
+// The DNS names of the client's certificate, or its common name where it has
+// none. TLS has verified it.
+std::vector<std::string> CertificateNamesOf(
+    const grpc::CallbackServerContext& context) {
+  std::vector<std::string> names;
+  const auto authentication = context.auth_context();
+  if (authentication == nullptr) return names;
+  for (const char* property :
+       {GRPC_PEER_DNS_PROPERTY_NAME, GRPC_X509_CN_PROPERTY_NAME}) {
+    for (const grpc::string_ref& name :
+         authentication->FindPropertyValues(property)) {
+      if (names.size() == kCertificateNamesMax) break;
+      names.emplace_back(name.data(), name.size());
+    }
+    if (!names.empty()) break;
+  }
+  return names;
+}
+
+}  // namespace
+
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
 MembershipService::Attend(grpc::CallbackServerContext* context) {
   std::string peer = PeerKey(context->peer());
   called_(peer);
+  std::optional<std::vector<std::string>> names;
+  if (bind_names_) names = CertificateNamesOf(*context);
   const auto stream = std::make_shared<AttendStream>(
-      *this, ++last_session_, AddressOfPeer(context->peer()), std::move(peer));
+      *this, ++last_session_, AddressOfPeer(context->peer()), std::move(peer),
+      std::move(names));
   stream->Begin();
   return stream.get();
 }

@@ -43,9 +43,12 @@ class MembershipService final
 
   // `inbox` must outlive the server that serves this.
   // `called`: told of each call's connection, see PeerKey.
+  // `bind_names`: see ServerOptions; each Hello then comes with the names of
+  // its connection's certificate.
   MembershipService(LoopDoor& inbox,
-                    std::function<void(const std::string& peer)> called)
-      : inbox_(inbox), called_(std::move(called)) {}
+                    std::function<void(const std::string& peer)> called,
+                    bool bind_names = false)
+      : inbox_(inbox), called_(std::move(called)), bind_names_(bind_names) {}
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
       grpc::CallbackServerContext* context) override;
@@ -55,6 +58,7 @@ class MembershipService final
 
   LoopDoor& inbox_;
   const std::function<void(const std::string& peer)> called_;
+  const bool bind_names_;
   std::atomic<SessionId> last_session_ = 0;
   std::atomic<size_t> streams_ = 0;
 };

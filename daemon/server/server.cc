@@ -15,10 +15,12 @@
 #include "absl/synchronization/mutex.h"
 #include "daemon/core/admission.h"
 #include "daemon/journal/sqlite_journal.h"
+#include "daemon/security/commit_proof.h"
 #include "daemon/security/identity.h"
 #include "daemon/security/join_string.h"
 #include "daemon/security/token.h"
 #include "daemon/server/admin_service.h"
+#include "daemon/server/grpc_defaults.h"
 #include "daemon/server/guests.h"
 #include "daemon/server/listener.h"
 #include "daemon/server/logger.h"
@@ -37,8 +39,18 @@ absl::Status CheckShared(const ServerOptions& options) {
         "state in etcd is for a daemon of many jobs, and takes the place of a "
         "folder: give one or the other");
   }
-  if (options.secret.has_value() || !options.tls.empty() || options.insecure) {
-    return absl::OkStatus();
+  if (options.secret.has_value() && options.etcd_key.has_value()) {
+    return absl::InvalidArgumentError(
+        "--etcd-key-file is for daemons without a shared secret, which seals "
+        "what lies in etcd itself: give one or the other");
+  }
+  if (options.secret.has_value()) return absl::OkStatus();
+  if (!options.tls.empty() || options.insecure) {
+    if (options.etcd_key.has_value()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "what lies in etcd is sealed: give all daemons the same "
+        "--etcd-key-file (make one with `rollcall token secret`), or the same "
+        "--secret-file");
   }
   return absl::InvalidArgumentError(
       "daemons that share their state in etcd must show one identity, and a CA "
@@ -73,6 +85,11 @@ absl::Status CheckWire(const ServerOptions& options) {
         "a shared secret, --tls-cert and --insecure exclude each other: give "
         "one of them");
   }
+  if (options.tls_bind_names && options.tls.empty()) {
+    return absl::InvalidArgumentError(
+        "--tls-bind-names binds node names to the certificates of your own "
+        "PKI: expected --tls-ca, --tls-cert and --tls-key as well, got none");
+  }
   if (options.insecure && !IsLoopback(options.listen)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--insecure is for loopback alone: expected --listen 127.0.0.1:PORT or "
@@ -83,7 +100,7 @@ absl::Status CheckWire(const ServerOptions& options) {
 }
 
 absl::Status CheckOptions(const ServerOptions& options) {
-  if (options.tokens.empty()) {
+  if (options.tokens.empty() && !options.tokens_in_etcd) {
     return absl::InvalidArgumentError("tokens: expected one, got none");
   }
   for (const SeededToken& seeded : options.tokens) {
@@ -107,6 +124,7 @@ absl::Status CheckOptions(const ServerOptions& options) {
 }
 
 void Configure(grpc::ServerBuilder& builder) {
+  SetDefaults(builder);
   builder.SetMaxReceiveMessageSize(Limits::agent_message_bytes_max);
   builder.SetMaxSendMessageSize(-1);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
@@ -148,14 +166,28 @@ class Server::Core {
     if (absl::Status made = MakeIdentity(); !made.ok()) return made;
     // The port first: what cannot be reached must not start a run.
     if (absl::Status open = OpenDoor(); !open.ok()) return open;
+    if (options_.listening) {
+      absl::Status heard = options_.listening(port(), pin_);
+      if (!heard.ok()) return heard;
+    }
     const auto called = [this](const std::string& peer) {
       guests_->Called(peer);
     };
-    membership_ = std::make_unique<MembershipService>(door_, called);
+    membership_ = std::make_unique<MembershipService>(door_, called,
+                                                      options_.tls_bind_names);
     admin_ = std::make_unique<AdminService>(door_, called);
     if (options_.etcd.has_value()) {
       if (absl::Status serving = Serve(); !serving.ok()) return serving;
-      Succession::Options succession{*options_.etcd, {}, LoopOptions()};
+      EtcdAccess access = options_.etcd_access;
+      access.endpoints = options_.etcd->endpoints;
+      Succession::Options succession{
+          options_.etcd->Prefix(),
+          std::move(access),
+          ValueSealer(options_.secret ? *options_.secret : *options_.etcd_key),
+          options_.tokens_in_etcd,
+          options_.token_ttl,
+          {},
+          LoopOptions()};
       if (options_.endpoints) succession.endpoints = options_.endpoints(port());
       succession_ =
           std::make_unique<Succession>(std::move(succession), door_, logger_);
@@ -181,6 +213,8 @@ class Server::Core {
     if (server_ != nullptr) {
       server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
     }
+    // Before the listener, which it tells of connections that end.
+    if (guests_ != nullptr) guests_->Stop();
   }
 
  private:
@@ -233,9 +267,13 @@ class Server::Core {
             options_.settings,
             options_.resume,
             credential_key_,
+            options_.secret.has_value() ? CommitProofKey(*options_.secret) : "",
             options_.tokens,
+            options_.keep_token,
             [this] { return CountStrangers(); },
-            [this](const std::string& peer) { guests_->Know(peer); },
+            [this](const std::string& peer, const std::string& viewer) {
+              guests_->Know(peer, viewer);
+            },
             {}};
   }
 
@@ -246,6 +284,7 @@ class Server::Core {
     strangers.set_garbage(counts.garbage);
     strangers.set_crowded(counts.crowded + counts.impatient);
     strangers.set_unknown(guests_->shown_out());
+    strangers.set_hung_up(counts.hung_up + guests_->hung_up());
     return strangers;
   }
 
@@ -259,7 +298,8 @@ class Server::Core {
     if (!listener.ok()) return listener.status();
     listener_ = *std::move(listener);
     absl::StatusOr<std::unique_ptr<Guests>> guests =
-        Guests::Make(options_.limits.door);
+        Guests::Make(options_.limits.door,
+                     [this](Guests::DoorId id) { listener_->Release(id); });
     if (!guests.ok()) return guests.status();
     guests_ = *std::move(guests);
     return absl::OkStatus();
@@ -279,9 +319,10 @@ class Server::Core {
       return absl::UnavailableError("gRPC cannot start a server here");
     }
     // Strangers are kept at the door until they begin a handshake.
-    listener_->Start([this](int fd, int listener_fd) {
-      if (!guests_->Arrive(fd)) {
+    const auto hand_on = [this](int fd, int listener_fd, Doorkeeper::Id id) {
+      if (!guests_->Arrive(fd, id)) {
         close(fd);
+        listener_->Release(id);
         return;
       }
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
@@ -289,7 +330,9 @@ class Server::Core {
       connection.fd = fd;
       connection.listener_fd = listener_fd;
       acceptor_->HandleNewConnection(&connection);
-    });
+    };
+    listener_->Start(hand_on,
+                     [this](Doorkeeper::Id id) { guests_->Displace(id); });
     return absl::OkStatus();
   }
 

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/core/events.h"
 #include "daemon/core/limits.h"
+#include "daemon/journal/etcd_client.h"
 #include "daemon/journal/etcd_place.h"
 #include "daemon/security/server_certificate.h"
 #include "daemon/security/shared_secret.h"
@@ -36,15 +37,32 @@ struct ServerOptions {
   // one leads; all of them need the same identity (a secret, files of a PKI, or
   // none at all) and the same tokens. For many jobs alone; excludes state_dir.
   std::optional<EtcdPlace> etcd;
+  // With etcd: how it is reached; the endpoints are those of the place.
+  EtcdAccess etcd_access;
+  // With etcd, instead of `secret`: what seals the values there. One of them.
+  std::optional<SharedSecret> etcd_key;
+  // With etcd: the tokens lie there, and `tokens` may be empty.
+  bool tokens_in_etcd = false;
+  // Of the worker's token there.
+  absl::Duration token_ttl = Limits().token_ttl;
   // With etcd: where others reach this daemon, given its port.
   std::function<std::vector<std::string>(int port)> endpoints;
   // The tokens that it is started with: at least one.
   std::vector<SeededToken> tokens;
+  // Writes a token that has taken the place of a kept one to its file; called
+  // on the loop's thread. Empty: kept tokens are not replaced.
+  KeepToken keep_token;
+  // Called by Start once the port and the CA's pin (empty: no CA of its own)
+  // are known, before keep_token can be. An error ends Start.
+  std::function<absl::Status(int port, const std::string& pin)> listening;
   // How the wire is closed. By default by a CA of the daemon's own, kept in
   // state_dir; with a secret, by the one that is derived from it; with files,
   // by the user's PKI; or, on loopback only, not at all. One of them.
   std::optional<SharedSecret> secret;
   TlsFiles tls;
+  // With `tls`: an agent's node name must be a DNS name of the certificate that
+  // it shows (or its common name, where it has no DNS name).
+  bool tls_bind_names = false;
   bool insecure = false;
   // Where set: one job, made at once, and the server ends when it has ended.
   // Unset (rollcalld): jobs are made by the first Hello with settings.

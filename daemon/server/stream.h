@@ -8,6 +8,7 @@
 #include <grpcpp/support/byte_buffer.h>
 
 #include <cstddef>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "rollcall/v1/admin.pb.h"
@@ -33,9 +34,16 @@ class Watcher {
   virtual ~Watcher() = default;
 
   // Replaces what was offered before and is not on its way yet. `last`: ends
-  // the call with OK after it.
-  virtual void Offer(const v1::JobStatus& status, bool last) = 0;
+  // the call with OK after it. False: there was such a status, so that the peer
+  // has not read the one before that to its end.
+  virtual bool Offer(std::shared_ptr<const v1::JobStatus> status,
+                     bool last) = 0;
+  // Whether the peer has not read the status before the one offered last.
+  virtual bool IsBehind() = 0;
+  // After what was offered last.
   virtual void End(const absl::Status& status) = 0;
+  // At once, with what is queued thrown away.
+  virtual void Cancel() = 0;
 };
 
 }  // namespace rollcall

@@ -1,12 +1,16 @@
 #include "daemon/server/succession.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/core/admission.h"
+#include "daemon/core/hex.h"
 #include "daemon/security/digest.h"
+#include "daemon/security/token.h"
 #include "daemon/server/refusal.h"
 
 namespace rollcall {
@@ -21,15 +25,16 @@ constexpr absl::Duration kPause = absl::Seconds(2);
 
 // The key of node credentials, made by the first leader there is.
 absl::StatusOr<std::string> SharedKey(EtcdClient& client,
+                                      const ValueSealer& sealer,
                                       const std::string& prefix) {
   const absl::StatusOr<std::string> hex =
-      KeepInEtcd(client, absl::StrCat(prefix, "credential.key"),
+      KeepInEtcd(client, sealer, absl::StrCat(prefix, "credential.key"),
                  absl::BytesToHexString(RandomBytes(kKeyBytes)), kPatience);
   if (!hex.ok()) return hex.status();
   const bool fits =
       hex->size() == 2 * kKeyBytes &&
       hex->find_first_not_of("0123456789abcdef") == std::string::npos;
-  if (fits) return absl::HexStringToBytes(*hex);
+  if (fits) return FromHex(*hex);
   return absl::FailedPreconditionError(
       absl::StrCat("etcd, ", prefix, "credential.key: expected ", 2 * kKeyBytes,
                    " hex digits, got others; remove it (etcdctl del)"));
@@ -41,11 +46,11 @@ Succession::Succession(Options options, LoopDoor& door, Logger& logger)
     : options_(std::move(options)),
       door_(door),
       logger_(logger),
-      client_(options_.place.endpoints),
+      client_(options_.access),
       inbox_(kInboxMost) {
   door_.Shut(NotLeader({}));
   leadership_ = std::make_unique<Leadership>(
-      client_, options_.place.Prefix(), options_.endpoints,
+      client_, options_.prefix, options_.endpoints, options_.sealer,
       Leadership::Callbacks{
           [this](const Reign& reign) { inbox_.PostAlways(reign); },
           [this](const std::string& why) { inbox_.PostAlways(Deposed{why}); },
@@ -66,7 +71,10 @@ void Succession::Stop() {
 
 void Succession::Run() {
   while (!quit_) {
-    for (const Input& input : inbox_.Take(absl::InfiniteDuration())) {
+    const std::vector<Input> inputs = inbox_.Take(ReadTokensIn());
+    // The leader may have replaced them; what cannot be read now will be later.
+    if (inputs.empty() && loop_ == nullptr) (void)ReadTokens();
+    for (const Input& input : inputs) {
       std::visit([this](const auto& one) { On(one); }, input);
       if (quit_) break;
     }
@@ -98,23 +106,70 @@ void Succession::On(const Reign& reign) {
 absl::Status Succession::TakeUp(const Reign& reign) {
   const auto leads = [this, reign] { return leadership_->Leads(reign); };
   absl::StatusOr<std::unique_ptr<EtcdJournal>> journal = EtcdJournal::Open(
-      client_,
-      {options_.place.Prefix(), reign, leads, [this, reign](std::string why) {
-         leadership_->Abdicate(reign, std::move(why));
-       }});
+      client_, {options_.prefix, reign, leads,
+                [this, reign](std::string why) {
+                  leadership_->Abdicate(reign, std::move(why));
+                },
+                options_.sealer});
   if (!journal.ok()) return journal.status();
   Loop::Options options = options_.loop;
   if (options.credential_key.empty()) {
     absl::StatusOr<std::string> key =
-        SharedKey(client_, options_.place.Prefix());
+        SharedKey(client_, options_.sealer, options_.prefix);
     if (!key.ok()) return key.status();
     options.credential_key = *std::move(key);
   }
   options.resume = true;
   options.leads = leads;
   journal_ = *std::move(journal);
+  if (options_.tokens_in_etcd) {
+    if (absl::Status read = ReadTokens(); !read.ok()) return read;
+    options.tokens = tokens_.Seeds(std::nullopt, options_.token_ttl);
+    options.keep_token = [this](v1::Role role, const v1::JoinToken& token) {
+      const absl::Status wrote =
+          journal_->WriteValue(EtcdTokenName(role), TokenText(token));
+      if (!wrote.ok()) return wrote;
+      return options_.loop.keep_token ? options_.loop.keep_token(role, token)
+                                      : absl::OkStatus();
+    };
+  }
   loop_ = std::make_unique<Loop>(std::move(options), journal_.get(), logger_);
   return loop_->Start();
+}
+
+absl::Duration Succession::ReadTokensIn() const {
+  if (!options_.tokens_in_etcd || loop_ != nullptr) {
+    return absl::InfiniteDuration();
+  }
+  // Well before one that was replaced at half of its lifetime ends.
+  return std::clamp(options_.token_ttl / 8, absl::Seconds(1), absl::Hours(1));
+}
+
+absl::Status Succession::ReadTokens() {
+  absl::StatusOr<KeptTokens> read =
+      KeepTokensInEtcd(client_, options_.sealer, options_.prefix, kPatience);
+  if (!read.ok()) return read.status();
+  const auto keep = [this](v1::Role role, const v1::JoinToken& now,
+                           v1::JoinToken& before) {
+    if (now.id() == before.id() && now.secret() == before.secret()) return;
+    before = now;
+    if (!options_.loop.keep_token) return;
+    const absl::Status wrote = options_.loop.keep_token(role, now);
+    if (wrote.ok()) {
+      return logger_.Write(Log::Level::kInfo,
+                           absl::StrCat("event=token_kept role=",
+                                        RoleWord(role), " token=", now.id()));
+    }
+    before.Clear();  // Tried again the next time.
+    logger_.Write(
+        Log::Level::kError,
+        absl::StrCat("event=token_not_kept role=", RoleWord(role),
+                     " reason=", Quoted(std::string(wrote.message()))));
+  };
+  tokens_ = *std::move(read);
+  keep(v1::ROLE_ADMIN, tokens_.admin, told_.admin);
+  keep(v1::ROLE_WORKER, tokens_.worker, told_.worker);
+  return absl::OkStatus();
 }
 
 void Succession::On(const Deposed& deposed) {

@@ -17,7 +17,7 @@
 
 #include "daemon/journal/etcd_client.h"
 #include "daemon/journal/etcd_journal.h"
-#include "daemon/journal/etcd_place.h"
+#include "daemon/journal/etcd_tokens.h"
 #include "daemon/journal/leadership.h"
 #include "daemon/server/inbox.h"
 #include "daemon/server/logger.h"
@@ -29,11 +29,20 @@ namespace rollcall {
 class Succession {
  public:
   struct Options {
-    EtcdPlace place;
+    // What all keys begin with.
+    std::string prefix;
+    EtcdAccess access;
+    ValueSealer sealer;
+    // The tokens lie in etcd: they are read when it begins to lead, and now and
+    // then while it stands by, and told to loop.keep_token.
+    bool tokens_in_etcd = false;
+    // Of the worker's token there.
+    absl::Duration token_ttl;
     // Where this daemon is reached.
     std::vector<std::string> endpoints;
     // Of each loop; with an empty credential_key, the one that all daemons of
-    // this name share in etcd. `resume` and `leads` are set here.
+    // this name share in etcd. `resume` and `leads` are set here, and with
+    // tokens_in_etcd `tokens`.
     Loop::Options loop;
   };
 
@@ -66,12 +75,19 @@ class Succession {
   // journal's.
   absl::Status TakeUp(const Reign& reign);
   void EndLoop(const absl::Status& why);
+  // How long until ReadTokens is due while standing by.
+  absl::Duration ReadTokensIn() const;
+  // Reads the tokens in etcd, and writes to their files those that are new.
+  absl::Status ReadTokens();
 
   const Options options_;
   LoopDoor& door_;
   Logger& logger_;
   EtcdClient client_;
   Inbox<Input> inbox_;
+  // As read last, and as keep_token was told.
+  KeptTokens tokens_;
+  KeptTokens told_;
   std::unique_ptr<EtcdJournal> journal_;
   std::unique_ptr<Loop> loop_;
   bool quit_ = false;

@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "daemon/server/clock.h"
+#include "daemon/server/grpc_defaults.h"
 
 namespace rollcall {
 namespace {
@@ -26,7 +27,7 @@ struct Wakeful::Nudge {
 // Without credentials gRPC makes a channel on which every call fails.
 Wakeful::Wakeful()
     : nowhere_(grpc::CreateCustomChannel("nowhere", nullptr,
-                                         grpc::ChannelArguments())),
+                                         DefaultChannelArguments())),
       thread_([this] { Run(); }) {}
 
 Wakeful::~Wakeful() {

@@ -24,6 +24,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "daemon/core/hex.h"
 #include "daemon/core/limits.h"
 #include "daemon/server/clock.h"
 #include "tests/bench/crowd.h"
@@ -79,7 +80,7 @@ std::optional<int> AttendIfAsked(int argc, char** argv) {
   CrowdOptions options;
   options.trust.insecure = std::strcmp(argv[3], kNoPin) == 0;
   if (!options.trust.insecure) {
-    options.trust.pin = absl::HexStringToBytes(argv[3]);
+    options.trust.pin = FromHex(argv[3]);
   }
   if (!absl::SimpleAtoi(argv[2], &options.port) ||
       !absl::SimpleAtoi(argv[4], &options.first)) {

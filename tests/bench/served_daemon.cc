@@ -20,6 +20,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "daemon/core/hex.h"
 #include "daemon/server/server.h"
 #include "tests/bench/bare_server.h"
 #include "tests/bench/hello.h"
@@ -80,6 +81,7 @@ int ServeRollcall(const Serving& serving) {
   if (static_cast<size_t>(serving.nodes) > door.waiting_per_address_max + 1) {
     door.waiting_per_address_max = door.waiting_max - 1;
     door.handshakes_per_address_burst = door.handshakes_burst;
+    door.guests_per_network_max = door.guests_max;
   }
   auto server = Server::Start(std::move(options));
   if (!server.ok()) {
@@ -157,7 +159,7 @@ ServedDaemon::ServedDaemon(const Serving& serving) {
   }
   std::fclose(said);
   trust_.insecure = std::strcmp(pin, kNoPin) == 0;
-  if (!trust_.insecure) trust_.pin = absl::HexStringToBytes(pin);
+  if (!trust_.insecure) trust_.pin = FromHex(pin);
 }
 
 ServedDaemon::~ServedDaemon() {

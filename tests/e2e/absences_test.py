@@ -63,6 +63,13 @@ SLEEPS_JUSTIFIED = {
 SHELLS = re.compile(r"(?<![\w.:>])(system|popen)\(|std::system\(|"
                     r"\bos\.system\(|shell=True")
 
+# Channels and servers that do not begin with the shared arguments.
+BARE_CHANNEL = re.compile(
+    r"grpc::ChannelArguments(\(\)| \w+;)|grpc::CreateChannel\(")
+BARE_SERVER = re.compile(r"grpc::ServerBuilder \w+;(?!\s*(SetDefaults|"
+                         r"Configure)\()")
+DEFAULTS = "daemon/server/grpc_defaults.h"
+
 # A literal port where something listens or dials. 0 asks for a free one.
 FIXED_PORT = re.compile(
     r"(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(?!0\b)\d{2,5}\b|"
@@ -115,6 +122,10 @@ CHECKS_JUSTIFIED = {
         "fails for want of memory alone",
     ("daemon/security/digest.cc", "CHECK_GT(EVP_KDF_derive("):
         "of a secret that Parse has measured, for a size that we chose",
+    ("daemon/security/value_sealer.cc", "CHECK(context != nullptr);"):
+        "fails for want of memory alone",
+    ("daemon/security/value_sealer.cc", "CHECK(done);"):
+        "fails for want of memory alone: sizes are bounded before",
     ("trainer/data/dataset.cc", "CHECK_LE(out.size(), tokens_);"):
         "offset and size come from our sampler",
     ("trainer/data/dataset.cc", "CHECK_LE(offset, tokens_ - out.size());"):
@@ -299,6 +310,19 @@ def shells(files):
     return places(files, SHELLS, "start the program itself", clean=as_code)
 
 
+def bare_channels(files):
+    """Each channel and server begins with the arguments that turn message
+    compression off."""
+    ours = {p: t for p, t in files.items()
+            if p != DEFAULTS and p.split("/")[0] in FLOORS}
+    found = places(ours, BARE_CHANNEL, "begin with DefaultChannelArguments()")
+    for path, text in sorted(ours.items()):
+        for match in BARE_SERVER.finditer(without_comments(text)):
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(f"{path}:{line}: call SetDefaults first")
+    return found
+
+
 def fixed_ports(files):
     """No test listens on or dials a port that it did not ask the system for."""
     return places({p: excused(p, as_code(t), PORTS_JUSTIFIED)
@@ -433,6 +457,9 @@ class Absences(unittest.TestCase):
     def test_no_shell_on_a_string(self):
         self.check(shells(tree()))
 
+    def test_every_channel_and_server_has_the_defaults(self):
+        self.check(bare_channels(tree()))
+
     def test_no_fixed_port_in_tests(self):
         self.check(fixed_ports(tree()))
 
@@ -466,6 +493,48 @@ class Absences(unittest.TestCase):
         found = executables()
         self.assertTrue(found, f"no binaries in {BIN}")
         self.check(linked(found))
+
+
+GLIBC = re.compile(r"\bGLIBC_(\d+)\.(\d+)")
+
+
+def needed(path):
+    """The shared libraries that a binary names itself."""
+    said = subprocess.run(["readelf", "-d", path], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", said)
+
+
+def newest_glibc(symbols):
+    """Of what `objdump -T` or `readelf` prints, as (2, 35)."""
+    return max(tuple(map(int, m)) for m in GLIBC.findall(symbols))
+
+
+class Release(unittest.TestCase):
+    """What README.md says of the one binary that is shipped."""
+
+    def setUp(self):
+        self.binary = os.path.join(BIN, "rollcall")
+        others = [name for name in needed(self.binary) if not re.match(
+            r"(libc|libm|libdl|librt|libpthread|libresolv|ld-linux.*)\.so",
+            name)]
+        if others:
+            self.skipTest(f"{self.binary} is no release: it needs {others[0]}")
+
+    def test_the_oldest_c_library_is_the_one_that_is_named(self):
+        with open(os.path.join(PROJECT, "README.md"), encoding="utf-8") as f:
+            said = re.search(r"built on Debian (\d+) its newest\s+symbol is of "
+                             r"GLIBC_(\d+)\.(\d+)", f.read())
+        self.assertIsNotNone(said)
+        with open("/etc/os-release", encoding="utf-8") as f:
+            here = f.read()
+        symbols = subprocess.run(
+            ["objdump", "-T", self.binary], check=True, text=True,
+            stdout=subprocess.PIPE).stdout
+        if f'VERSION_ID="{said[1]}"' not in here or "ID=debian" not in here:
+            self.skipTest(f"README.md has the figure of Debian {said[1]}; here "
+                          f"it is {newest_glibc(symbols)}")
+        self.assertEqual(newest_glibc(symbols), (int(said[2]), int(said[3])))
 
 
 class EachRuleCanFail(unittest.TestCase):
@@ -505,6 +574,16 @@ class EachRuleCanFail(unittest.TestCase):
             "tests/b.py": "subprocess.run('ls', shell=True)\n"}),
             "client/a.cc:2", "tests/b.py:1")
 
+    def test_bare_channels(self):
+        for text in ("grpc::ChannelArguments arguments;",
+                     "f(grpc::ChannelArguments());",
+                     "grpc::CreateChannel(a, b);",
+                     "grpc::ServerBuilder builder;\nbuilder.Build();"):
+            self.assertEqual(len(bare_channels({"client/x.cc": text})), 1, text)
+        for text in ("grpc::ChannelArguments a = DefaultChannelArguments();",
+                     "grpc::ServerBuilder builder;\n  SetDefaults(builder);"):
+            self.assertEqual(bare_channels({"client/x.cc": text}), [], text)
+
     def test_ports(self):
         self.assert_finds(fixed_ports({
             "tests/a.cc": '#include <x>\nDial("127.0.0.1:5000");\n'
@@ -534,6 +613,11 @@ class EachRuleCanFail(unittest.TestCase):
 
     def test_top_level(self):
         self.assert_finds(top_level(["daemon", "notes.txt"]), "notes.txt:1")
+
+    def test_glibc(self):
+        self.assertEqual(newest_glibc(
+            "0 DF *UND* 0 (GLIBC_2.9) a\n0 DF *UND* 0 (GLIBC_2.34) b\n"
+            "0 DF *UND* 0 (GLIBCXX_3.4.30) c\n"), (2, 34))
 
     def test_linked(self):
         self.assert_finds(linked({

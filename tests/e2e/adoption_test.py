@@ -50,7 +50,7 @@ class Adoption(E2E):
     def kill_pids(self, *pids):
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
-        self.stage.await_gone(pids, "what was killed", 10)
+        self.stage.await_gone(pids, "what was killed")
 
     def state(self, *words):
         asked = self.stage.run(
@@ -188,7 +188,7 @@ class LauncherAlone(Adoption):
         self.kill(first)
         stop = self.stage.run([harness.ROLLCALL, "stop", "--job", JOB])
         self.assertEqual(stop.code, 0, self.stage.transcript())
-        self.assert_no_orphans(20)
+        self.assert_no_orphans()
         self.assertFalse(self.is_kept())
         # What comes next is another run.
         self.gate.open()
@@ -201,7 +201,7 @@ class LauncherAlone(Adoption):
         first, _ = self.gather("--local-workers", "1", ranks=2)
         self.kill(first)
         self.gate.open()
-        self.assert_no_orphans(20)
+        self.assert_no_orphans()
         second = self.start("--local-workers", "1")
         self.assert_code(second, 0)
         self.assertIsNone(second.find("goes on"))
@@ -413,7 +413,7 @@ class MoreThanTheLauncher(Adoption):
             json.dump(record, f)
         second, ranks = self.gather("--local-workers", "1", ranks=2)
         self.assertIsNone(second.find("goes on"))
-        self.stage.await_gone([daemon], "what was of no use", 5)
+        self.stage.await_gone([daemon], "what was of no use")
         self.assertNotEqual(self.state()["run"], run)
         self.gate.open()
         self.assert_code(second, 0)
@@ -505,7 +505,7 @@ class Refused(Adoption):
         self.assertIsNotNone(second.find(rf"\b{daemon}\b", "err"))
         stop = self.stage.run([harness.ROLLCALL, "stop", "--job", JOB])
         self.assertEqual(stop.code, 0)
-        self.assert_no_orphans(20)
+        self.assert_no_orphans()
 
 
 if __name__ == "__main__":

@@ -90,19 +90,26 @@ class Attend(E2E):
             self.assert_code(process, 0)
 
     def test_the_launchers_timeout_fires_and_names(self):
-        launcher = self.launch(["--nodes", "3", "--join-timeout", "2s"],
-                               ["true"])
-        text = self.join_string(launcher)
-        # Somebody who keeps the port busy must not keep it from firing.
-        busy = wire.Stranger(wire.Join(text).port())
-        self.addCleanup(busy.close)
-        gone = self.join(text, ["--name", "w-gone"], ["true"])
-        self.await_status(text, lambda s: "w-gone" in nodes_by_name(s),
-                          "w-gone")
-        gone.signal(signal.SIGKILL)
-        self.assert_code(launcher, UNAVAILABLE, 30)
-        said = "\n".join(launcher.err())
-        self.assertIn("w-gone", said)
+        # On a busy machine w-gone may come too late for a short timeout; it
+        # is given more time then.
+        for timeout_s in (2, 8, 32):
+            launcher = self.launch(
+                ["--nodes", "3", "--join-timeout", f"{timeout_s}s"], ["true"])
+            text = self.join_string(launcher)
+            # Somebody who keeps the port busy must not keep it from firing.
+            busy = wire.Stranger(wire.Join(text).port())
+            self.addCleanup(busy.close)
+            watch = self.stage.start([harness.ROLLCALL, "status", text,
+                                      "--json", "--watch"])
+            gone = self.join(text, ["--name", "w-gone"], ["true"])
+            self.stage.pump(lambda: watch.find("w-gone") or launcher.done(),
+                            "w-gone, or the timeout")
+            gone.signal(signal.SIGKILL)
+            self.assert_code(launcher, UNAVAILABLE)
+            watch.wait()
+            if watch.find("w-gone"):
+                break
+        self.assertIn("w-gone", "\n".join(launcher.err()))
 
     def test_a_workers_timeout_names_the_launcher(self):
         nobody = socket.socket()
@@ -113,7 +120,7 @@ class Attend(E2E):
         join = wire.Join(self.join_string(launcher))
         join.endpoints = [f"127.0.0.1:{port}"]
         worker = self.join(join.text(), ["--join-timeout", "1s"], ["true"])
-        self.assert_code(worker, UNAVAILABLE, 30)
+        self.assert_code(worker, UNAVAILABLE)
         self.assertIn(str(port), "\n".join(worker.err()))
         launcher.signal(signal.SIGINT)
         launcher.wait()
@@ -157,24 +164,30 @@ class Attend(E2E):
         self.assertIsNotNone(launcher.find("world-2"))
 
     def test_heartbeats_keep_an_idle_node(self):
-        # Longer than one lease with nothing to say but heartbeats.
+        # Both have nothing to say but heartbeats. A spare that is stopped has
+        # not even those: once its lease is over, so is one of theirs.
         gate = Gate(self.stage)
         launcher = self.launch(["--nodes", "2"], ["cat", gate.path])
         text = self.join_string(launcher)
         worker = self.join(text, ["--name", "w1"], ["cat", gate.path])
-        watch = self.stage.start([harness.ROLLCALL, "status", text, "--json",
-                                  "--watch"])
-        watch.await_line('"running"')
-        # What must not happen has no event: it is looked for over a lease.
-        with self.assertRaises(AssertionError):
-            watch.await_line('"generation": ?2', deadline_s=7)
-        state = self.status(text)
-        self.assertEqual((state["state"], state["generation"]), ("running", 1))
-        for node in state["nodes"]:
+        self.await_status(text, lambda s: s["state"] == "running", "a world")
+        spare = self.join(text, ["--name", "w2"], ["true"])
+        self.await_status(text, lambda s: nodes_by_name(s).get(
+            "w2", {}).get("state") == "spare", "w2 as a spare")
+        spare.signal(signal.SIGSTOP)
+        state = self.await_status(text, lambda s: nodes_by_name(s).get(
+            "w2", {}).get("state") in (None, "lost"), "the end of its lease")
+        nodes = nodes_by_name(state)
+        nodes.pop("w2", None)
+        self.assertEqual({n["state"] for n in nodes.values()}, {"running"})
+        self.assertEqual(len(nodes), 2)
+        for node in nodes.values():
             self.assertGreater(node["lease_ms"], 0)
+        self.assertEqual((state["state"], state["generation"]), ("running", 1))
         gate.open()
         self.assert_code(launcher, 0)
         self.assert_code(worker, 0)
+        spare.signal(signal.SIGKILL)
 
 
 if __name__ == "__main__":

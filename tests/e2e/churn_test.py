@@ -95,7 +95,7 @@ class Churn(Training):
             lambda s: s["state"] == "running" and names == {
                 name for name, node in nodes_by_name(s).items()
                 if node["state"] == "running"},
-            f"a world of {sorted(names)} once {what}", 40)
+            f"a world of {sorted(names)} once {what}")
 
     # --- What has become of it -------------------------------------------------
 

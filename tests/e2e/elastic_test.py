@@ -1,7 +1,9 @@
 """rollcall-train over changes of world: its ranks live on, and lose no step."""
 import glob
+import json
 import os
 import re
+import shutil
 import signal
 
 import harness
@@ -221,22 +223,57 @@ class Elastic(E2E):
         self.assertEqual(os.listdir(self.stage.path("run")), [])
 
     def test_all_end_with_one_loss(self):
-        # From three to two and to the end: every batch was taken once.
-        launcher = self.gather(["--nodes", "2:3", "--max-restarts", "0"],
-                               ["w1", "w2"], steps=600)
-        self.agents.pop("w2").signal(signal.SIGKILL)
-        for agent in self.agents.values():
+        # From three to two and to the end: every batch was taken once, and by
+        # the weights that the one before left, to the bit.
+        steps = 400
+        command = [TRAIN, "--data", *TEXT, "--steps", str(steps), *MODEL,
+                   "--log-json"]
+        launcher = self.launch(["--nodes", "2:3", "--max-restarts", "0",
+                                "--name", "w0"], command)
+        join = self.join_string(launcher)
+        worker, lost = (self.join(join, ["--name", name], command)
+                        for name in ("w1", "w2"))
+        for agent in (launcher, worker, lost):
+            agent.await_line(r'"step":20,.*"generation":1,')
+        lost.signal(signal.SIGKILL)
+        for agent in (launcher, worker):
             self.assert_code(agent, 0)
-        last = {agent: self.steps(agent)[-1] for agent in self.agents.values()}
-        self.assertEqual(set(last.values()), {(600, 2, 2)})
-        changed = self.losses(launcher, 2)
-        alone = self.stage.run([TRAIN, "--data", *TEXT, "--steps", "600",
-                                *MODEL])
+        changed = self.exact_losses(launcher, 2)
+        self.assertEqual(self.exact_losses(worker, 2), changed)
+        first = min(changed)
+        self.assertEqual(list(changed), list(range(first, steps + 1)))
+
+        # The same by a checkpoint: three take the steps before, two go on.
+        kept = self.stage.path("kept")
+        command += ["--checkpoints", kept, "--save-every", str(first - 1),
+                    "--keep-last", "1000"]
+        flags = ["--name", "w0", "--max-restarts", "0", "--local-workers"]
+        three = self.launch([*flags, "2"], command)
+        self.assert_code(three, 0)
+        for path in glob.glob(os.path.join(kept, "step-*")):
+            if not path.endswith(f"step-{first - 1:08d}"):
+                shutil.rmtree(path)
+        two = self.launch([*flags, "1"], command)
+        self.assert_code(two, 0)
+        self.assertEqual(self.exact_losses(two, 1, r"w0/0"), changed)
+
+        # One alone sums in another order: near, and no more.
+        alone = self.stage.run([w for w in command[:command.index(
+            "--checkpoints")]])
         self.assertEqual(alone.code, 0)
-        straight = [float(x) for x in re.findall(
-            r"step \d+ loss (\d+\.\d+)", "\n".join(alone.out()))]
-        for mine, its in zip(changed[-50:], straight[-50:]):
-            self.assertAlmostEqual(mine, its, delta=0.05)
+        straight = self.exact_losses(alone, 0)
+        for step, loss in changed.items():
+            self.assertAlmostEqual(loss / straight[step], 1, delta=5e-3)
+
+    def exact_losses(self, agent, generation, rank=r""):
+        """Of one generation, by step, all digits."""
+        found = {}
+        for line in agent.out():
+            if '{"step":' in line and re.search(rank, line):
+                told = json.loads(line[line.index("{"):])
+                if told["generation"] == generation:
+                    found[told["step"]] = told["loss"]
+        return found
 
 
 if __name__ == "__main__":

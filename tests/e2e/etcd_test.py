@@ -3,15 +3,21 @@
 Real etcds, real daemons, real agents, all on loopback; what is killed is
 killed with SIGKILL, what is frozen with SIGSTOP.
 """
+import base64
 import json
 import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import unittest
+import urllib.error
+import urllib.request
 
 import harness
+import pki
+import wire
 from harness import E2E, Gate, ROLLCALL
 
 ETCD = "/usr/bin/etcd"
@@ -26,6 +32,17 @@ def free_ports(count):
     for one in sockets:
         one.close()
     return ports
+
+
+def coded(text):
+    """Bytes, as etcd's gateway has them in JSON."""
+    return base64.b64encode(text.encode()).decode()
+
+
+def need_etcd():
+    if not os.access(ETCD, os.X_OK):
+        raise unittest.SkipTest(f"NOT TESTED: there is no {ETCD} here; "
+                                "scripts/packages.sh test installs it")
 
 
 class Etcd:
@@ -83,11 +100,7 @@ class Etcd:
 class Cluster(E2E):
     def setUp(self):
         super().setUp()
-        if not os.access(ETCD, os.X_OK):
-            message = (f"NOT TESTED: there is no {ETCD} here; "
-                       "scripts/packages.sh test installs it")
-            print(message)
-            raise unittest.SkipTest(message)
+        need_etcd()
         self.secret = self.stage.path("secret")
         with open(self.secret, "w", encoding="ascii") as f:
             os.chmod(self.secret, 0o600)
@@ -291,6 +304,258 @@ class Cluster(E2E):
         self.assert_code(agent, 0)
 
 
+class Closed(E2E):
+    """An etcd with TLS on both sides and users, and daemons without a secret:
+    their tokens lie there, sealed."""
+
+    USER, PASSWORD = "daemon", "of the daemons"
+
+    def setUp(self):
+        super().setUp()
+        need_etcd()
+        self.pki = pki.Authority(self.stage.path(), "etcd")
+        self.cert, self.key = self.pki.issue("client")
+        # With users, etcd's gateway refuses certificates with a common name.
+        self.by_gateway = self.pki.issue("gateway", subject="O")
+        for _ in range(5):
+            if self._start():
+                break
+        else:
+            self.stage.fail("etcd does not start")
+        self.token = None
+        self.post("auth/user/add", name="root", password="of root")
+        self.post("auth/user/grant", user="root", role="root")
+        self.post("auth/role/add", name="rollcall")
+        self.post("auth/role/grant", name="rollcall", perm={
+            "permType": "READWRITE", "key": coded("/rollcall/t/"),
+            "range_end": coded("/rollcall/t0")})
+        self.post("auth/user/add", name=self.USER, password=self.PASSWORD)
+        self.post("auth/user/grant", user=self.USER, role="rollcall")
+        self.post("auth/enable")
+        self.token = self.post("auth/authenticate", name="root",
+                               password="of root")["token"]
+        self.sealing = self.file("sealing", subprocess.run(
+            [ROLLCALL, "token", "secret"], check=True, text=True,
+            stdout=subprocess.PIPE).stdout)
+        self.password = self.file("password", self.PASSWORD + "\n")
+
+    def _start(self):
+        cert, key = self.pki.issue("member")
+        ports = free_ports(2)
+        self.endpoint = f"127.0.0.1:{ports[0]}"
+        peer = f"http://127.0.0.1:{ports[1]}"
+        member = self.stage.start(
+            [ETCD, "--name", "one", "--data-dir",
+             self.stage.path(f"etcd-{ports[0]}"), "--listen-client-urls",
+             f"https://{self.endpoint}", "--advertise-client-urls",
+             f"https://{self.endpoint}", "--listen-peer-urls", peer,
+             "--initial-advertise-peer-urls", peer, "--initial-cluster",
+             f"one={peer}", "--logger", "zap", "--log-outputs", "stderr",
+             "--cert-file", cert, "--key-file", key, "--trusted-ca-file",
+             self.pki.cert, "--client-cert-auth"])
+        ready = r"serving (insecure )?client (traffic|requests)"
+        self.stage.pump(lambda: member.find(ready) or member.done(), "etcd")
+        return bool(member.find(ready))
+
+    def file(self, name, text):
+        path = self.stage.path(name)
+        with open(path, "w", encoding="ascii",
+                  opener=lambda p, f: os.open(p, f, 0o600)) as f:
+            f.write(text)
+        return path
+
+    def post(self, call, **what):
+        """By etcd's own gateway from JSON."""
+        context = ssl.create_default_context(cafile=self.pki.cert)
+        context.load_cert_chain(*self.by_gateway)
+        request = urllib.request.Request(
+            f"https://{self.endpoint}/v3/{call}", json.dumps(what).encode(),
+            {"Authorization": self.token} if self.token else {})
+        try:
+            with urllib.request.urlopen(request, context=context) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            return self.fail(f"{call}: {error.read()}")
+
+    def values(self):
+        """All that lies below the prefix."""
+        found = self.post("kv/range", key=coded("/rollcall/"),
+                          range_end=coded("/rollcall0"))
+        return {base64.b64decode(kv["key"]).decode():
+                base64.b64decode(kv.get("value", "")) for kv in found["kvs"]}
+
+    def daemon(self, name, *flags, etcd=None):
+        process = self.stage.start(
+            [os.path.join(harness.BIN, "rollcalld"), "--listen", "127.0.0.1:0",
+             "--insecure", "--state", f"etcd://{self.endpoint}/t",
+             "--join-dir", self.stage.path(name),
+             *(etcd or self.as_user()), *flags])
+        process.folder = self.stage.path(name)
+        return process
+
+    def as_user(self):
+        return ["--etcd-ca", self.pki.cert, "--etcd-cert", self.cert,
+                "--etcd-key", self.key, "--etcd-user", self.USER,
+                "--etcd-password-file", self.password, "--etcd-key-file",
+                self.sealing]
+
+    def join_file(self, daemon, role="worker"):
+        with open(os.path.join(daemon.folder, f"{role}.join"),
+                  encoding="ascii") as f:
+            return f.read().strip()
+
+    def test_a_run_over_two_daemons(self):
+        first = self.daemon("first")
+        first.await_line("event=leads")
+        second = self.daemon("second")
+        second.await_line("event=stands_by leader=\"?127")
+        gate = Gate(self.stage)
+        agent = self.join(self.join_file(second), ["--job", "j", "--nodes",
+                                                   "1"],
+                          ["sh", "-c", f"echo up; cat {gate.path}"])
+        agent.await_line(r"\] up")
+        # Nothing there can be read, or is in plain words.
+        values = self.values()
+        self.assertLess({"/rollcall/t/jobs/j", "/rollcall/t/worker.token",
+                         "/rollcall/t/admin.token", "/rollcall/t/leader",
+                         "/rollcall/t/credential.key"}, set(values))
+        plain = [key for key, value in values.items()
+                 if not value.startswith(b"rcs1")]
+        self.assertEqual(plain, ["/rollcall/t/writes"])
+        secret = wire.Join(self.join_file(first)).secret.hex().encode()
+        self.assertEqual([k for k, v in values.items() if secret in v], [])
+        first.signal(signal.SIGKILL)
+        second.await_line("event=leads")
+        agent.await_line("attending again")
+        gate.open()
+        self.assert_code(agent, 0)
+        self.assertEqual(len([x for x in agent.out() if "up" in x]), 1)
+
+    def test_what_others_wrote_is_refused_by_name(self):
+        first = self.daemon("first")
+        first.await_line("event=leads")
+        self.assert_code(self.join(self.join_file(first), [
+            "--job", "j", "--nodes", "1"], ["true"]), 0)
+        first.signal(signal.SIGTERM)
+        self.assert_code(first, 0)
+        values = self.values()
+        good = values["/rollcall/t/jobs/j"]
+        for bad in (b"plain", good[:-1] + bytes([good[-1] ^ 1]), good[:20],
+                    values["/rollcall/t/credential.key"]):
+            self.post("kv/put", key=coded("/rollcall/t/jobs/j"),
+                      value=base64.b64encode(bad).decode())
+            daemon = self.daemon("next")
+            line = daemon.await_line("event=not_taken_up reason=.*")[0]
+            self.assertIn("/rollcall/t/jobs/j", line)
+            self.assertIn("etcdctl del", line)
+            daemon.signal(signal.SIGKILL)
+            daemon.wait()
+        # A token that somebody has put there is not one of the daemons'.
+        self.post("kv/put", key=coded("/rollcall/t/worker.token"),
+                  value=coded("mine01." + 32 * "0"))
+        daemon = self.daemon("last")
+        self.assert_code(daemon, 69)
+        self.assertIn("/rollcall/t/worker.token", daemon.text())
+
+    def test_who_may_not_speak_to_it(self):
+        wrong = self.file("wrong", "guessed")
+        other = pki.Authority(self.stage.path(), "other")
+        cert, key = other.issue("client")
+        good = self.as_user()
+
+        def instead(flag, value):
+            words = list(good)
+            words[words.index(flag) + 1] = value
+            return words
+        for etcd, says in (
+                (instead("--etcd-password-file", wrong),
+                 "cannot authenticate as user daemon"),
+                (instead("--etcd-ca", other.cert), "no member of etcd"),
+                (good[:2] + ["--etcd-cert", cert, "--etcd-key", key]
+                 + good[6:], "no member of etcd"),
+                (good[:6] + good[-2:], "permission denied"),
+                (["--etcd-key-file", self.sealing], "no member of etcd")):
+            daemon = self.daemon("refused", etcd=etcd)
+            self.assert_code(daemon, 69)
+            self.assertIn(says, daemon.text())
+
+    def test_the_tokens_are_replaced_for_all_daemons(self):
+        first = self.daemon("first", "--token-ttl", "8s")
+        first.await_line("event=leads")
+        second = self.daemon("second", "--token-ttl", "8s")
+        second.await_line("event=stands_by leader=\"?127")
+        before = self.join_file(first)
+        self.assertEqual(wire.Join(before).token_id,
+                         wire.Join(self.join_file(second)).token_id)
+        first.await_line("event=token_replaced role=worker")
+
+        def both():
+            ids = {wire.Join(self.join_file(d)).token_id
+                   for d in (first, second)}
+            return len(ids) == 1 and wire.Join(before).token_id not in ids
+        # Each says so once it has written its file.
+        self.stage.pump(both, "the files of both daemons to be replaced")
+
+
+class WithoutASecret(E2E):
+    """Daemons that know each other by nothing but their etcd."""
+
+    def setUp(self):
+        super().setUp()
+        need_etcd()
+        self.etcd = Etcd(self.stage)
+        self.sealing = self.stage.path("sealing")
+        made = self.stage.run([ROLLCALL, "token", "secret"])
+        with open(self.sealing, "w", encoding="ascii",
+                  opener=lambda p, f: os.open(p, f, 0o600)) as f:
+            f.write("\n".join(made.out()) + "\n")
+
+    def daemon(self, name):
+        folder = self.stage.path(name)
+        process = self.stage.start(
+            [os.path.join(harness.BIN, "rollcalld"), "--listen",
+             "127.0.0.1:0", "--insecure", "--join-dir", folder,
+             "--etcd-key-file", self.sealing, "--state",
+             f"etcd://{','.join(self.etcd.endpoints)}/test"])
+        process.port = int(process.await_line(r"listening on port (\d+)")[1])
+        process.folder = folder
+        return process
+
+    def kept(self, daemon, role):
+        path = os.path.join(daemon.folder, f"{role}.join")
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+        with open(path, encoding="ascii") as f:
+            return wire.Join(f.read().strip())
+
+    def test_each_daemon_writes_its_join_strings(self):
+        daemons = [self.daemon("first"), self.daemon("second")]
+        for daemon in daemons:
+            self.assertEqual(os.stat(daemon.folder).st_mode & 0o777, 0o700)
+        # The tokens are those of all of them, the endpoints each one's own.
+        for role in ("worker", "admin"):
+            one, other = (self.kept(daemon, role) for daemon in daemons)
+            self.assertEqual(one.secret, other.secret)
+            self.assertEqual(one.token_id, other.token_id)
+            for join, daemon in ((one, daemons[0]), (other, daemons[1])):
+                self.assertEqual(join.endpoints, [f"127.0.0.1:{daemon.port}"])
+        self.assertNotEqual(self.kept(daemons[0], "worker").secret,
+                            self.kept(daemons[0], "admin").secret)
+        # Either opens the job, and the admin's ends it.
+        gate = Gate(self.stage)
+        agents = [self.join(self.kept(daemon, "worker").text(),
+                            ["--job", "j", "--nodes", "2", "--name", f"n{i}"],
+                            ["sh", "-c", f"echo up; cat {gate.path}"])
+                  for i, daemon in enumerate(daemons)]
+        for agent in agents:
+            agent.await_line(r"\] up$")
+        stopped = self.stage.run(
+            [ROLLCALL, "stop", self.kept(daemons[1], "admin").text(), "--job",
+             "j", "--exit-code", "5"])
+        self.assertEqual(stopped.code, 0, stopped.text())
+        for agent in agents:
+            self.assert_code(agent, 5)
+
+
 class Flags(E2E):
     """What cannot work is said at once, with or without an etcd."""
 
@@ -312,8 +577,35 @@ class Flags(E2E):
         self.refused(["--state", f"etcd://127.0.0.1:{port}", "--insecure",
                       "--advertise", "nonsense"], ["--advertise"], 2)
         # Tokens without a secret lie in etcd, which does not answer.
-        self.refused(["--state", f"etcd://127.0.0.1:{port}", "--insecure"],
-                     ["etcd"], 69)
+        sealing = self.stage.path("sealing")
+        with open(sealing, "w", encoding="ascii",
+                  opener=lambda p, f: os.open(p, f, 0o600)) as f:
+            f.write(64 * "7")
+        here = ["--state", f"etcd://127.0.0.1:{port}"]
+        sealed = [*here, "--insecure", "--etcd-key-file", sealing]
+        self.refused(sealed, ["etcd"], 69)
+        # Flags that are not meant together, or lack another.
+        away = ["--state", "etcd://127.0.0.1:1,192.0.2.1:1", "--insecure",
+                "--etcd-key-file", sealing]
+        for words, says in (
+                ([*here, "--insecure"], "--etcd-key-file"),
+                (away, "192.0.2.1"),
+                ([*sealed, "--secret-file", sealing], "excludes"),
+                ([*here, "--secret-file", sealing, "--etcd-key-file", sealing],
+                 "one or the other"),
+                ([*sealed, "--etcd-cert", "x"], "--etcd-key"),
+                ([*sealed, "--etcd-cert", "x", "--etcd-key", "x"],
+                 "--etcd-ca"),
+                ([*sealed, "--etcd-user", "u"], "--etcd-password-file"),
+                ([*sealed, "--etcd-ca", "x", "--etcd-insecure"],
+                 "--etcd-insecure"),
+                (["--state", self.stage.path("s"), "--etcd-user", "u",
+                  "--etcd-password-file", sealing], "etcd://"),
+                ([*here, "--insecure", "--etcd-key-file", __file__],
+                 "--etcd-key-file"),
+                ([*sealed, "--token-ttl", "soon"], "--token-ttl")):
+            self.refused(words, [says], 2)
+        self.refused([*away, "--etcd-insecure"], ["etcd"], 69)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ WRONG = [
     (["status", "--jsn"], "--json"),
     (["drain"], "NODE"),
     (["drain", "n1", "--deadline", "later"], "--deadline"),
+    (["evict"], "NODE"),
     (["launch", "--preempt-signal", "KILL", "--", "true"], "SIGUSR1"),
     (["launch", "--linger", "long", "--", "true"], "--linger"),
     (["launch", "--hang-timeout", "soon", "--", "true"], "--hang-timeout"),

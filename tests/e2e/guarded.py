@@ -123,11 +123,14 @@ class Guarded(E2E):
         self.assertEqual(made.code, 0, made.text())
         return json.loads(made.out()[0])
 
-    def token_states(self):
+    def tokens(self):
+        """What `token list` says of each, by id."""
         listed = self.rollcall("token", "list", "--job", self.job, "--json")
         self.assertEqual(listed.code, 0, listed.text())
-        return {t["id"]: t["state"]
-                for t in json.loads(listed.out()[0])["tokens"]}
+        return {t["id"]: t for t in json.loads(listed.out()[0])["tokens"]}
+
+    def token_states(self):
+        return {i: token["state"] for i, token in self.tokens().items()}
 
     def ask_until(self, condition, what):
         """Asks again and again: for what no event tells, time above all."""
@@ -137,6 +140,11 @@ class Guarded(E2E):
                 self.stage.fail(f"asked in vain for {what}")
 
     def await_expired(self, token_id):
+        # Its end has no event, and is known: nobody is asked before.
+        left_s = self.tokens()[token_id]["expires_at"] - time.time()
+        until = time.monotonic() + left_s
+        self.stage.pump(lambda: time.monotonic() >= until, "a token's end",
+                        max(left_s, 0))
         self.ask_until(lambda: self.token_states()[token_id] == "expired",
                        f"the end of token {token_id}")
 

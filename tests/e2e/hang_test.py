@@ -3,7 +3,6 @@ import glob
 import os
 import re
 import signal
-import time
 
 import harness
 from harness import E2E, command_line, descendants
@@ -15,6 +14,11 @@ TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
 MODEL = ["--layers", "1", "--heads", "2", "--width", "32", "--context", "32",
          "--batch", "12", "--log-all-ranks"]
+# A frame of a stack as eu-stack and gdb print it: its number, its address and
+# the function, which is in group 1.
+FRAME = r"#\d+\s+(?:0x[0-9a-f]+\s+)(?:in )?(\S+)"
+# Where a rank of rollcall-train may stand: it computes, or waits for a peer.
+TRAINER = re.compile(r"^(rollcall|gloo)::")
 # Counts three steps in its progress file; in the first world it then stands
 # still for good.
 PLAIN = """
@@ -63,6 +67,16 @@ class Hang(E2E):
                  if command_line(p)[:1] == [TRAIN]]
         return pid
 
+    def await_frame(self, agent, function):
+        """A frame of a real stack in the agent's log, of such a function."""
+        def found():
+            return [m[1] for line in agent.err()
+                    for m in [re.search(FRAME, line)]
+                    if m and function.search(m[1])]
+        self.stage.pump(lambda: found() or agent.done(),
+                        f"a frame of /{function.pattern}/ of {agent}")
+        self.assertTrue(found(), agent.text())
+
     def end(self, launcher):
         launcher.signal(signal.SIGINT)
         launcher.signal(signal.SIGINT)
@@ -88,9 +102,12 @@ class Hang(E2E):
                          ("w1", "hang"), cause)
         self.assertIn("it is stopped", cause["detail"])
         # Stacks of all of them are in their logs, the stopped one's too.
-        for agent in self.agents.values():
+        for name, agent in self.agents.items():
             agent.await_line(r"local rank 0 makes no progress", "err")
-            agent.await_line(r"process \d+ \(\S+\) .* threads:", "err", 5)
+            agent.await_line(
+                rf"process {before[name]} \(rollcall-train\) .* threads:",
+                "err")
+            self.await_frame(agent, TRAINER)
         # No step is lost: who lived on repeats the one in flight at most.
         for name in ("w0", "w2"):
             steps = [int(m[3]) for line in self.agents[name].out()
@@ -109,15 +126,22 @@ class Hang(E2E):
         self.assertEqual(len(pids), 2)
         self.assertIsNone(state_of(pids[0]))
         self.assertRegex(launcher.text(), r"made no progress.*after step 3")
-        self.assertRegex(launcher.text(), rf"process {pids[0]} \(python3\)")
+        self.assertRegex(launcher.text(), rf"process {pids[0]} \(python")
+        self.await_frame(launcher, re.compile(r"pause|Py"))
 
     def test_without_a_limit_nobody_is_watched(self):
+        # That `never` is no default of some minutes is in cli_test and in
+        # AgentHang.NobodyIsWatchedWithoutALimit.
         launcher = self.gather(["--hang-timeout", "never"])
         stopped = self.rank_of("w1")
         os.kill(stopped, signal.SIGSTOP)
-        # How long nothing happens is the test's own.
-        until = time.monotonic() + 3
-        self.stage.pump(lambda: time.monotonic() >= until, "a while", 3)
+        # Another job with a limit, whose rank stands still from now on: when
+        # that one has been judged, this one could have been.
+        judged = self.launch(
+            ["--hang-timeout", "2s", "--name", "other", "--max-restarts", "1"],
+            ["python3", "-c", PLAIN])
+        self.assert_code(judged, 0)
+        judged.await_line("made no progress")
         self.assertEqual(state_of(stopped), "T")
         self.assertEqual(self.status(self.join_text)["generation"], 1)
         os.kill(stopped, signal.SIGCONT)

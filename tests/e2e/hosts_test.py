@@ -101,7 +101,7 @@ class Hosts(E2E):
         self.end(gate, processes)
         for host in range(1, 5):
             self.assertEqual(lab.read_hosts(host), before[host - 1])
-            self.stage.await_gone(lab.processes(host), f"lab{host}", 5)
+            self.stage.await_gone(lab.processes(host), f"lab{host}")
 
     def test_a_second_run_knows_itself(self):
         lab = Lab(self.stage, 3)
@@ -186,6 +186,49 @@ class Hosts(E2E):
         self.end(gate, [launcher, worker])
         self.assertEqual([lab.read_hosts(h) for h in range(1, 4)], before)
 
+    def forge(self, lab, text, node, address):
+        """On lab2: a worker of one rank that says this name and address, and
+        prepares. What it stands for lives until the lab ends."""
+        return lab.start(2, [sys.executable, "-c", (
+            "import sys; sys.path.insert(0, %r); import wire\n"
+            "j = wire.Join(%r)\n"
+            "s = wire.Stranger(j.port(), '10.77.0.1').open()\n"
+            "facts = (wire.field(1, 'x') + wire.field(7, 'another boot')\n"
+            "         + wire.field(12, %r))\n"
+            "s.say(wire.hello(j, %r, facts=facts))\n"
+            "for generation in range(1, 9):\n"
+            "    s.say(wire.prepared(generation))\n"
+            "while True:\n"
+            "    message = s.message()\n"
+            "    if message is None: break\n"
+            "    for number, value in wire.fields(message):\n"
+            "        if number == 4:\n"  # A Proposal.
+            "            s.say(wire.prepared(dict(wire.fields(value))[1]))\n"
+        ) % (os.path.dirname(os.path.abspath(__file__)), text, address, node)])
+
+    def test_a_workers_name_of_several_labels_is_written_only_if_listed(self):
+        name, address = "archive.internal.example.com", "203.0.113.66"
+        for flags in [], ["--hosts-names", name]:
+            lab = Lab(self.stage, 2)
+            before = lab.read_hosts(1)
+            gate = Gate(self.stage)
+            launcher = lab.start(1, [
+                harness.ROLLCALL, "launch", "--nodes", "2", *flags, "--",
+                "sh", "-c", f"echo up; cat {gate.path}"])
+            text = launcher.await_line(harness.JOIN_STRING.pattern)[0]
+            self.forge(lab, text, name, address)
+            launcher.await_line(r"\] up")
+            block = lab.read_hosts(1)[:-len(before)].decode()
+            lines = [line.split() for line in block.splitlines()
+                     if line.startswith(address)]
+            bare = [name] if flags else []
+            [line] = lines
+            self.assertEqual(line[1:-1], bare, block)
+            self.assertTrue(line[-1].endswith(".rollcall"), block)
+            told = launcher.find(f"hosts file.*{name}.*{address}", "err")
+            self.assertEqual(told is None, bool(flags))
+            lab.down()
+
     def test_read_only_hosts(self):
         lab = Lab(self.stage, 2)
         self.assertEqual(lab.run(2, [
@@ -196,11 +239,25 @@ class Hosts(E2E):
         self.assertIsNotNone(processes[1].find("/etc/hosts", "err"))
         self.end(gate, processes)
 
+    def test_locks_that_others_made_beforehand(self):
+        """Links in the folders that every user may write to."""
+        lab = Lab(self.stage, 2)
+        name = harness.lock_name("/etc/hosts")
+        for folder in ("/run/lock", "/tmp"):
+            self.assertEqual(lab.run(2, [
+                "ln", "-s", "/dev/null", f"{folder}/{name}"]).code, 0)
+        gate = Gate(self.stage)
+        processes = self.gather(lab, gate)
+        self.worlds(processes)
+        self.check_names(lab)
+        self.assertIsNone(processes[1].find("hosts file", "err"))
+        self.end(gate, processes)
+
     def test_a_killed_agents_block_is_swept(self):
         lab = Lab(self.stage, 2)
         before = [lab.read_hosts(h) for h in (1, 2)]
         gate = Gate(self.stage)
-        processes = self.gather(lab, gate, flags=["--join-timeout", "1s"])
+        processes = self.gather(lab, gate, flags=["--join-timeout", "15s"])
         self.worlds(processes)
         os.kill(processes[1].inner_pid(), signal.SIGKILL)
         self.assert_code(processes[0], 69)

@@ -8,7 +8,7 @@ import sys
 
 import harness
 import wire
-from harness import E2E, Gate
+from harness import E2E, Gate, Lab
 
 # torchrun's contract, complete.
 TORCH_CONTRACT = """
@@ -256,6 +256,48 @@ class Command(E2E):
         self.assertEqual(len(ran), 1, ran)
         self.assertIn("ran-0", ran[0])
 
+    def test_nproc_auto_is_a_rank_a_gpu(self):
+        # The driver's list of GPUs, as CountGpuDevices reads it, in a host of
+        # its own: 3 GPUs there, whatever this machine has.
+        lab = Lab(self.stage, 1)
+        command = [harness.ROLLCALL, "launch", "--no-hosts",
+                   "--nproc-per-node", "auto", "--", "sh", "-c",
+                   "echo rank $LOCAL_RANK of $LOCAL_WORLD_SIZE"]
+        env = {"NVIDIA_VISIBLE_DEVICES": None, "CUDA_VISIBLE_DEVICES": None}
+        made = lab.run(1, [
+            "sh", "-c", "mount -t tmpfs tmpfs /proc/driver && "
+            "mkdir -p /proc/driver/nvidia/gpus && cd /proc/driver/nvidia/gpus"
+            " && mkdir 0000:01:00.0 0000:02:00.0 0000:03:00.0"])
+        self.assertEqual(made.code, 0, made.text())
+        for visible, ranks in ((None, 3), ("0,2", 2), ("", 1)):
+            with self.subTest(visible=visible):
+                launcher = lab.run(1, command, dict(
+                    env, CUDA_VISIBLE_DEVICES=visible))
+                self.assert_code(launcher, 0)
+                said = sorted(line.split("] ", 1)[1]
+                              for line in launcher.out() if "rank" in line)
+                self.assertEqual(said, [f"rank {i} of {ranks}"
+                                        for i in range(ranks)])
+
+    def test_the_known_port_of_a_shared_secret(self):
+        # On hosts of their own, where nobody else has that port.
+        lab = Lab(self.stage, 2)
+        secret = self.stage.path("secret")
+        with open(secret, "w", encoding="ascii",
+                  opener=lambda p, f: os.open(p, f, 0o600)) as f:
+            f.write(self.stage.run([harness.ROLLCALL, "token",
+                                    "secret"]).out()[0] + "\n")
+        flags = ["--job", "known", "--secret-file", secret]
+        command = ["--", "sh", "-c", "echo rank $RANK of $WORLD_SIZE"]
+        launcher = lab.start(1, [harness.ROLLCALL, "launch", "--nodes", "2",
+                                 *flags, *command])
+        worker = lab.start(2, [
+            harness.ROLLCALL, "join", "--endpoint", "10.77.0.1:29400",
+            *flags, *command])
+        for process in (launcher, worker):
+            self.assert_code(process, 0)
+            self.assertIsNotNone(process.find(r"rank \d of 2"))
+
     def test_json_is_one_object_a_line(self):
         launcher = self.launch(["--local-workers", "1", "--json"],
                                ["echo", "from-a-rank"])
@@ -341,9 +383,21 @@ class Failure(E2E):
         self.assertEqual(ran, ["g1", "g2", "g3"])
 
     def test_a_command_that_is_not_there(self):
-        launcher = self.launch(["--max-restarts", "0"], ["/no/such/command"])
+        # The end at once, with restarts left: none of them is spent.
+        launcher = self.launch(["--max-restarts", "3"], ["/no/such/command"])
         self.assert_code(launcher, 127)
-        self.assertIn("/no/such/command", launcher.text())
+        tried = [t for t in launcher.err() if t.startswith("[") and
+                 'cannot execute "/no/such/command"' in t]
+        self.assertEqual(len(tried), 1, launcher.text())
+
+    def test_a_shell_that_finds_no_command(self):
+        for code in (126, 127):
+            launcher = self.launch(
+                ["--max-restarts", "3"],
+                ["sh", "-c", f"echo tried; exit {code}"])
+            self.assert_code(launcher, code)
+            self.assertEqual(
+                len([t for t in launcher.out() if t.endswith("] tried")]), 1)
 
     def test_ctrl_c(self):
         gate = Gate(self.stage)

@@ -1,12 +1,9 @@
 """Hosts that fall silent in every way a host can, while a training runs."""
 import re
-import time
 
 import harness
 from harness import nodes_by_name
 from training import Training
-
-LEASE_S = 5.0  # limits.h.
 
 
 class Outages(Training):
@@ -16,14 +13,11 @@ class Outages(Training):
         self.attend(4)
         self.await_state(self.node_is(4, "spare"), "lab4 as a spare")
 
-    def assert_found_by_the_lease(self, silent, since, members):
+    def assert_found_by_the_lease(self, silent, members):
         """Generation 2 without `silent`, which the lease has given away."""
         state = self.await_state(
             lambda s: s["state"] == "running" and s["generation"] == 2,
-            "generation 2", LEASE_S + 5)
-        took = time.monotonic() - since
-        # The last heartbeat came before the silence.
-        self.assertGreater(took, LEASE_S * 2 / 3 - 0.5)
+            "generation 2")
         reform = state["last_reform"]
         self.assertEqual((reform["generation"], reform["code"]),
                          (2, "lost_lease"))
@@ -37,9 +31,8 @@ class Outages(Training):
 
     def test_a_host_that_loses_power(self):
         self.begin_with_a_spare()
-        since = time.monotonic()
         self.lab.do("power", 2)
-        self.assert_found_by_the_lease(2, since, [1, 3, 4])
+        self.assert_found_by_the_lease(2, [1, 3, 4])
         # It comes back, and finds its seat taken.
         self.lab.do("boot", 2)
         self.attend(2)
@@ -51,12 +44,11 @@ class Outages(Training):
         self.begin_with_a_spare()
         old = self.ranks([2])[2]
         self.assertEqual(len(old), 1)
-        since = time.monotonic()
         self.lab.do("freeze", 2)
-        self.assert_found_by_the_lease(2, since, [1, 3, 4])
+        self.assert_found_by_the_lease(2, [1, 3, 4])
         self.lab.do("thaw", 2)
         # It finds itself lost, and its rank out of date.
-        self.stage.await_gone(old, "the frozen host's rank", 20)
+        self.stage.await_gone(old, "the frozen host's rank")
         self.await_state(self.node_is(2, "spare"), "lab2 as a spare")
         self.end([1, 3, 4, 2])
         self.assertEqual(len(self.rank_pids(2)), 1)
@@ -64,11 +56,10 @@ class Outages(Training):
 
     def test_one_hears_and_is_not_heard(self):
         self.begin_with_a_spare()
-        since = time.monotonic()
         # lab2 hears everybody, and nobody hears lab2.
         for other in (1, 3, 4):
             self.lab.fault("cut", 2, other)
-        self.assert_found_by_the_lease(2, since, [1, 3, 4])
+        self.assert_found_by_the_lease(2, [1, 3, 4])
         self.lab.fault("heal")
         self.await_state(self.node_is(2, "spare"), "lab2 as a spare")
         self.end([1, 3, 4, 2])
@@ -76,21 +67,25 @@ class Outages(Training):
 
     def test_one_is_heard_and_hears_nothing(self):
         self.begin_with_a_spare()
-        since = time.monotonic()
         # lab2's kernel says no more than fits without an answer.
         for other in (1, 3, 4):
             self.lab.fault("cut", other, 2)
-        self.assert_found_by_the_lease(2, since, [1, 3, 4])
+        self.assert_found_by_the_lease(2, [1, 3, 4])
         self.lab.fault("heal")
         self.await_state(self.node_is(2, "spare"), "lab2 as a spare")
         self.end([1, 3, 4, 2])
         self.assert_one_world_at_a_time(lost=[2])
 
     def test_two_workers_cannot_reach_each_other(self):
-        self.begin([1, 2, 3, 4], ["--nodes", "4"])
+        self.begin([1, 2, 3, 4], ["--nodes", "4"], hosts=5)
+        self.attend(5)
+        self.await_state(self.node_is(5, "spare"), "lab5 as a spare")
         self.lab.cut_between([2], [3])
-        # The daemon hears all of them, so nobody is lost; the ranks wait.
-        self.lives_on(LEASE_S * 1.5)
+        # The daemon hears all of them, so nobody is lost; the ranks wait. A
+        # spare that falls silent now shows when a lease is over.
+        self.lab.fault("cut", 5)
+        self.await_state(lambda s: nodes_by_name(s).get("lab5", {}).get(
+            "state") in (None, "lost"), "the end of lab5's lease")
         state = self.state()
         self.assertEqual((state["state"], state["generation"]),
                          ("running", 1))
@@ -117,7 +112,7 @@ class Outages(Training):
         # Two of four are not over half: they are lost, and two go on.
         state = self.await_state(
             lambda s: s["state"] == "running" and s["world_size"] == 2,
-            "a world of two", 3 * LEASE_S)
+            "a world of two")
         self.assertEqual(state["last_reform"]["code"], "lost_lease")
         self.await_steps(state["generation"], [1, 2])
         self.lab.fault("heal")

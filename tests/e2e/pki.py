@@ -17,8 +17,9 @@ class Authority:
                 "ec_paramgen_curve:P-256", "-nodes", "-days", 2, "-subj",
                 f"/CN={subject}", "-keyout", self.key, "-out", self.cert)
 
-    def issue(self, name, names="IP:127.0.0.1,DNS:localhost", days=2):
-        """(certificate, key) of somebody called `name`: PEM files. The
+    def issue(self, name, names="IP:127.0.0.1,DNS:localhost", days=2,
+              subject="CN"):
+        """(certificate, key) with `name` as its subject: PEM files. The
         certificate's file holds the CA's as well, as daemons show them."""
         self.count += 1
         at = f"{self.folder}/{name}-by-{self.name}-{self.count}"
@@ -27,8 +28,8 @@ class Authority:
                     "keyUsage=digitalSignature\n"
                     "extendedKeyUsage=serverAuth,clientAuth\n")
         openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-                "-nodes", "-subj", f"/CN={name}", "-keyout", at + ".key",
-                "-out", at + ".csr")
+                "-nodes", "-subj", f"/{subject}={name}", "-keyout",
+                at + ".key", "-out", at + ".csr")
         openssl("x509", "-req", "-in", at + ".csr", "-CA", self.cert, "-CAkey",
                 self.key, "-set_serial", self.count, "-days", days, "-extfile",
                 at + ".ext", "-out", at + ".pem")

@@ -1,6 +1,9 @@
 """Somebody between an agent and its daemon: a process of its own.
 
-    proxy.py --to HOST:PORT --record PATH [--cert PEM --key PEM]
+    proxy.py --to HOST:PORT|@FILE --record PATH [--cert PEM --key PEM]
+
+With @FILE the address stands in a file, which is read for each connection; as
+long as there is no such file, each connection is closed at once.
 
 Passes bytes on and writes what went up (to the daemon) into PATH.up and what
 came down into PATH.down. Without a certificate it passes TCP on untouched;
@@ -54,13 +57,20 @@ def hang_up(*sides):
             pass
 
 
+def target(to):
+    if not to.startswith("@"):
+        return to
+    with open(to[1:], encoding="ascii") as f:
+        return f.read().strip()
+
+
 def serve(client, options, ours):
     daemon = None
     try:
         if ours:
             client = ours.wrap_socket(client, server_side=True)
             say("shaken")
-        host, port = options.to.rsplit(":", 1)
+        host, port = target(options.to).rsplit(":", 1)
         daemon = socket.create_connection((host.strip("[]"), int(port)))
         if ours:
             anybody = ssl.create_default_context()

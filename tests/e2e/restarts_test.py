@@ -13,13 +13,6 @@ KILLS = 20
 SEED = int(os.environ.get("ROLLCALL_TEST_SEED", "4"))
 
 
-def started_at(pid):
-    """When a process began, on CLOCK_BOOTTIME, in seconds."""
-    with open(f"/proc/{pid}/stat", "rb") as stat:
-        ticks = int(stat.read().rsplit(b")", 1)[1].split()[19])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 class Restarts(Training):
     def daemon(self):
         found = [p for p in self.lab.processes(1)
@@ -36,22 +29,16 @@ class Restarts(Training):
         self.assertEqual(state["generation"], 1, state["last_reform"])
         self.assertEqual(set(nodes_by_name(state)),
                          {"lab1", "lab2", "lab3", "lab4"})
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def test_the_daemon_dies_20_times(self):
         print(f"ROLLCALL_TEST_SEED={SEED} replays this", file=sys.stderr)
         chance = random.Random(SEED)
         self.begin([1, 2, 3, 4], ["--nodes", "4"])
-        took = []
         for kill in range(1, KILLS + 1):
             self.lives_on(chance.uniform(0, 3.5))
             os.kill(self.daemon(), signal.SIGKILL)
             self.launcher.await_lines("started again", kill)
-            right = self.await_right()
-            took.append(right - started_at(self.daemon()))
-        print("status was right again after",
-              " ".join(f"{s:.2f}" for s in took), "s", file=sys.stderr)
-        self.assertLessEqual(max(took), 1.0)
+            self.await_right()
         self.end_undisturbed([1, 2, 3, 4])
 
     def test_the_launcher_dies_and_is_started_again(self):

@@ -1,9 +1,12 @@
 """A standing rollcalld: jobs come and go, no launcher is needed."""
+import json
 import os
 import signal
 import stat
+import time
 
 import harness
+import wire
 from harness import E2E, Gate
 
 
@@ -73,6 +76,125 @@ class Standing(E2E):
         gate.open()
         for agent in good:
             self.assert_code(agent, 0)
+
+
+class KeptTokens(E2E):
+    """worker.join and admin.join, whose tokens have an end or are replaced."""
+
+    def begin(self, *flags):
+        self.state = self.stage.path("standing")
+        self.daemon = self.stage.start(
+            [os.path.join(harness.BIN, "rollcalld"), "--listen", "127.0.0.1:0",
+             "--state", self.state, *flags])
+        self.daemon.await_line(r"join with: ")
+
+    def kept(self, role):
+        """The text of its .join file, which holds the token of .token."""
+        def read(name):
+            with open(os.path.join(self.state, name), encoding="ascii") as f:
+                return f.read().strip()
+        text = read(f"{role}.join")
+        token, join = read(f"{role}.token"), wire.Join(text)
+        # Two files; one may have been replaced in between.
+        if token != f"{join.token_id}.{join.secret.hex()}":
+            return self.kept(role)
+        return text
+
+    def rollcall(self, *words):
+        return self.stage.run([harness.ROLLCALL, *words])
+
+    def is_let_in(self, text):
+        """Whether its token is good: there is no job to be told of."""
+        code = self.rollcall("status", text, "--job", "none").code
+        self.assertIn(code, (69, 77))
+        return code == 69
+
+    def ask_until(self, condition, what):
+        until = time.monotonic() + harness.DEADLINE_S
+        while not condition():
+            if time.monotonic() > until:
+                self.stage.fail(f"asked in vain for {what}")
+
+    def tokens(self):
+        listed = self.rollcall("token", "list", self.kept("admin"), "--json")
+        self.assertEqual(listed.code, 0, listed.text())
+        return {t["id"]: t for t in json.loads(listed.out()[0])["tokens"]}
+
+    def token_id(self, role):
+        return wire.Join(self.kept(role)).token_id
+
+    def test_they_end_after_a_day_but_for_the_admins(self):
+        self.begin()
+        tokens = self.tokens()
+        left = tokens[self.token_id("worker")]["expires_at"] - time.time()
+        self.assertTrue(23 * 3600 < left <= 24 * 3600, left)
+        self.assertIsNone(tokens[self.token_id("admin")]["expires_at"])
+        made = self.rollcall("token", "create", self.kept("admin"), "--json")
+        self.assertEqual(made.code, 0, made.text())
+        lasting = self.rollcall("token", "create", self.kept("admin"), "--json",
+                                "--ttl", "never")
+        self.assertEqual(lasting.code, 0, lasting.text())
+        tokens = self.tokens()
+        made, lasting = (tokens[json.loads(m.out()[0])["id"]]
+                         for m in (made, lasting))
+        left = made["expires_at"] - time.time()
+        self.assertTrue(23 * 3600 < left <= 24 * 3600, left)
+        self.assertIsNone(lasting["expires_at"])
+
+    def test_without_an_end(self):
+        self.begin("--token-ttl", "never")
+        self.assertIsNone(self.tokens()[self.token_id("worker")]["expires_at"])
+
+    def test_worker_join_is_replaced_before_its_token_ends(self):
+        self.begin("--token-ttl", "10s")
+        first = self.kept("worker")
+        self.assertTrue(self.is_let_in(first))
+        self.ask_until(lambda: self.kept("worker") != first, "another token")
+        # Both are good, and only the newer one in the end.
+        self.assertTrue(self.is_let_in(first))
+        self.assertTrue(self.is_let_in(self.kept("worker")))
+        self.ask_until(lambda: not self.is_let_in(first), "its end")
+        self.assertTrue(self.is_let_in(self.kept("worker")))
+        self.assertLessEqual(len(self.tokens()), 5)
+
+    def test_a_daemon_that_was_down_for_longer_makes_another(self):
+        self.begin("--token-ttl", "2s")
+        first = self.token_id("worker")
+        self.daemon.signal(signal.SIGKILL)
+        self.daemon.wait()
+        end = time.time() + 2
+        self.ask_until(lambda: time.time() > end, "the end of its token")
+        self.begin("--token-ttl", "1h")
+        # Of its own accord: nobody has called it yet.
+        self.ask_until(lambda: self.token_id("worker") != first,
+                       "another token")
+        self.assertTrue(self.is_let_in(self.kept("worker")))
+        self.assertEqual(self.tokens()[first]["state"], "expired")
+
+    def test_revoked_or_rotated_by_command(self):
+        self.begin()
+        for verb in ("revoke", "rotate"):
+            for role in ("worker", "admin"):
+                if (verb, role) == ("revoke", "admin"):
+                    continue  # The last lasting one stays.
+                before = self.kept(role)
+                done = self.rollcall("token", verb,
+                                     wire.Join(before).token_id,
+                                     self.kept("admin"))
+                self.assertEqual(done.code, 0, done.text())
+                # Before the answer: no waiting.
+                self.assertNotEqual(self.kept(role), before)
+                self.assertTrue(self.is_let_in(self.kept(role)))
+                self.assertFalse(self.is_let_in(before))
+        # What the files say is what the next daemon knows.
+        self.daemon.signal(signal.SIGKILL)
+        self.daemon.wait()
+        kept = {role: self.kept(role) for role in ("worker", "admin")}
+        self.begin()
+        for role, text in kept.items():
+            join = wire.Join(text)
+            self.assertEqual(self.token_id(role), join.token_id)
+            self.assertTrue(self.is_let_in(self.kept(role)))
 
 
 if __name__ == "__main__":

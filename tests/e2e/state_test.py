@@ -20,10 +20,8 @@ class FullDisk(Training):
         self.lab.run(1, ["dd", "if=/dev/zero", "of=" + fill, "bs=4k"])
         self.assertIn("100%", self.lab.run(1, ["df", state]).text())
         # Nothing is to be written down while all is well.
-        before = len(self.steps_of(1))
-        self.lives_on(1)
+        self.await_more_steps(1)
         self.assertEqual(self.state()["state"], "running")
-        self.assertGreater(len(self.steps_of(1)), before)
         # The end of a generation is, before anybody is told of it.
         self.lab.run(2, ["kill", "-9", str(self.rank_pids(2)[0])])
         self.agents[3].await_line("journal cannot be written", "err")
@@ -79,7 +77,7 @@ class Replay(E2E):
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass  # It went with its parent.
-        self.stage.await_gone(family, "the launcher's processes", 10)
+        self.stage.await_gone(family, "the launcher's processes")
         played = self.play("--journal", state, "--seeds", "1:51")
         self.assertEqual(played.code, 0, played.text())
         self.assertIn("50 seeds green", played.text())
@@ -155,7 +153,7 @@ class NamesAgain(E2E):
         self.assertEqual(code, UNAVAILABLE)
         said = "\n".join(t for t in old["old-1"].err() if t[0] != "[")
         self.assertRegex(said, rf"job again is in run \w+ now, not {run}\b")
-        self.stage.await_gone([int(pid)], "the first run's rank", 5)
+        self.stage.await_gone([int(pid)], "the first run's rank")
         gate.open()
         for process in (second, new):
             self.assert_code(process, 0)

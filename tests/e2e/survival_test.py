@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import sys
-import time
 
 import harness
 from harness import E2E, Gate, nodes_by_name
@@ -67,9 +66,8 @@ class Survival(E2E):
         its = self.pids(lost)
         self.assertEqual(len(its), 4)
         lost.signal(signal.SIGKILL)
-        took = self.stage.await_gone(its, "the killed agent's ranks and "
-                                     "their children", 10)
-        self.assertLessEqual(took, 1.0)
+        self.stage.await_gone(its, "the killed agent's ranks and their "
+                              "children")
         left = [launcher, *workers.values()]
         worlds = [m.groups() for process in left for m in process.await_lines(
             r"up g2 node(\d+) rank(\d+)/(\d+)", 2)]
@@ -133,8 +131,8 @@ class Survival(E2E):
         self.assertIsNone(launcher.find("up g3"))
 
     def killed_where_nobody_looks(self, flags):
-        """The rank of w2 is killed while its agent is stopped for a second:
-        its peers fail of it, and say so, before anybody hears of the signal."""
+        """The rank of w2 is killed while its agent is stopped: its peers fail
+        of it, and the daemon hears of that before it hears of the signal."""
         gate, connect = Gate(self.stage), Gate(self.stage)
         command = [sys.executable, "-c", PEERS, connect.path, gate.path]
         launcher = self.launch(["--nodes", "3", *flags], command)
@@ -148,13 +146,21 @@ class Survival(E2E):
         connect.open()
         for process in everybody:
             process.await_line("connected")
+        # It listens before the agent stops, whose lease must not end meanwhile.
+        watch = self.stage.start(
+            [harness.ROLLCALL, "status", join, "--json", "--watch"])
+        watch.await_line('"running"')
         workers["w2"].signal(signal.SIGSTOP)
         os.kill(self.pids(workers["w2"])[0], signal.SIGKILL)
-        for process in (launcher, workers["w1"]):
-            process.await_line("Connection reset by peer", "err")
-        until = time.monotonic() + 1
-        self.stage.pump(lambda: time.monotonic() >= until, "a second", 1)
+        # Another world is formed, or, with no restart left, there is none:
+        # generation 1 has ended by a peer's failure.
+        self.stage.pump(
+            lambda: any(state["state"] != "running" or state["world_size"] == 0
+                        for state in map(json.loads, watch.out())),
+            "the end of generation 1")
         workers["w2"].signal(signal.SIGCONT)
+        if watch.code is None:
+            watch.signal(signal.SIGTERM)
         return gate, join, everybody
 
     def test_a_rank_killed_while_its_agent_sleeps(self):
@@ -201,8 +207,7 @@ class Survival(E2E):
                       "a child that hides", file=sys.stderr)
                 os.kill(hidden, signal.SIGKILL)
         worker.signal(signal.SIGKILL)
-        took = self.stage.await_gone([*ranks, hidden], "its processes", 10)
-        self.assertLessEqual(took, 1.0)
+        self.stage.await_gone([*ranks, hidden], "its processes")
         launcher.signal(signal.SIGINT)
         self.assert_code(launcher, 130)
 
@@ -219,13 +224,13 @@ class Survival(E2E):
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in (dead.pid, guard[0]):
                 os.kill(pid, number)
-        self.stage.await_gone([dead.pid, guard[0]], "agent and guard", 10)
+        self.stage.await_gone([dead.pid, guard[0]], "agent and guard")
         for process in (launcher, workers["w2"]):
             process.await_line(r"up g2 node\d rank\d/2")
         # The kernel ends the rank with its agent, and not the rank's child.
         self.assertTrue([p for p in ranks if harness.command_line(p)])
         self.join(join, ["--name", "w1"], self.ranks(gate))
-        self.stage.await_gone(ranks, "the ranks of the life before", 5)
+        self.stage.await_gone(ranks, "the ranks of the life before")
         gate.open()
         self.assert_code(launcher, 0)
 
@@ -237,7 +242,7 @@ class Survival(E2E):
         before = [self.pids(p, r"pid=(\d+)") for p in processes]
         daemon = self.daemon_of(launcher)
         os.kill(daemon, signal.SIGKILL)
-        self.stage.await_gone([daemon], "the daemon", 10)
+        self.stage.await_gone([daemon], "the daemon")
         launcher.await_line("started again")
         state = self.running_again(join)
         self.assertNotEqual(self.daemon_of(launcher), daemon)
@@ -288,13 +293,13 @@ class Survival(E2E):
         os.kill(rank, 0)
         launcher.signal(signal.SIGINT)
         # With no time to save: whoever looked has seen it.
-        self.assert_code(launcher, 3, 5)
+        self.assert_code(launcher, 3)
         self.assert_no_orphans()
 
     def test_below_min_names_who_is_missing(self):
         gate = Gate(self.stage)
         launcher, _, workers = self.gather(
-            ["--nodes", "2", "--join-timeout", "2s"], ["w1"], gate)
+            ["--nodes", "2", "--join-timeout", "15s"], ["w1"], gate)
         workers["w1"].signal(signal.SIGKILL)
         self.assert_code(launcher, 69)
         self.assertIsNotNone(launcher.find("w1", "err"))
@@ -336,7 +341,7 @@ class Survival(E2E):
             process.await_line(r"up g2 node\d rank\d/2")
         frozen.signal(signal.SIGCONT)
         # It finds that it was declared lost: generation 1 has no ranks left.
-        self.stage.await_gone(its, "the frozen agent's ranks", 30)
+        self.stage.await_gone(its, "the frozen agent's ranks")
         gate.open()
         self.assert_code(launcher, 0)
         self.assert_code(workers["w2"], 0)
@@ -350,7 +355,7 @@ class Survival(E2E):
         gate.open()
         self.assert_code(workers["w1"], 0)
         launcher.await_line("end=")
-        self.assert_no_orphans(30)
+        self.assert_no_orphans()
 
 
 if __name__ == "__main__":

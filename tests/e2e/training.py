@@ -60,6 +60,14 @@ class Training(E2E):
             self.agents[host].await_line(rf"step \d+ .*\b(?:g|generation )"
                                          rf"{generation}\b")
 
+    def await_more_steps(self, host):
+        """The next step, from now on, that the rank on a host prints."""
+        seen = len(self.agents[host].out())
+        self.stage.pump(
+            lambda: any(re.search(r"step \d+ ", line)
+                        for line in self.agents[host].out()[seen:]),
+            f"another step of lab{host}")
+
     def lives_on(self, for_s):
         """So long the job runs undisturbed: its length is the test's own."""
         until = time.monotonic() + for_s

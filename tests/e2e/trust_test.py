@@ -4,12 +4,13 @@ import os
 import signal
 import socket
 import ssl
+import unittest
 
 import harness
 import pki
 import wire
-from guarded import REFUSED, Guarded
-from harness import Gate, nodes_by_name
+from guarded import REFUSED, Guarded, Proxy
+from harness import E2E, Gate, nodes_by_name
 from wire import Stranger, hello
 
 
@@ -119,17 +120,22 @@ class Secret(Guarded):
     def test_the_worker_first(self):
         gate = Gate(self.stage)
         command = ["sh", "-c", f"echo up-$RANK; cat {gate.path}"]
-        with socket.create_server(("127.0.0.1", 0)) as door:
-            endpoint = f"127.0.0.1:{door.getsockname()[1]}"
-            worker = self.stage.start(
-                [harness.ROLLCALL, "join", "--endpoint", endpoint, "--job",
-                 self.job, "--secret-file", self.file, "--name", "w1",
-                 "--hosts-file", self._hosts, "--", *command])
-            door.settimeout(harness.DEADLINE_S)
-            door.accept()[0].close()
+        # The worker's endpoint is a proxy's, which learns later where the
+        # daemon is: no port has to be free a second time.
+        where = self.stage.path("where")
+        between = Proxy(self.stage, "@" + where, "early")
+        worker = self.stage.start(
+            [harness.ROLLCALL, "join", "--endpoint", between.endpoint(),
+             "--job", self.job, "--secret-file", self.file, "--name", "w1",
+             "--hosts-file", self._hosts, "--", *command])
+        between.process.await_line("^parted")
         launcher = self.launch(
-            ["--job", self.job, "--nodes", "2", "--listen", endpoint,
+            ["--job", self.job, "--nodes", "2", "--listen", "127.0.0.1:0",
              "--secret-file", self.file], command)
+        port = wire.Join(self.join_string(launcher)).port()
+        with open(where + ".new", "w", encoding="ascii") as f:
+            f.write(f"127.0.0.1:{port}")
+        os.replace(where + ".new", where)
         worker.await_line("up-1")
         launcher.await_line("up-0")
         gate.open()
@@ -164,6 +170,60 @@ class Secret(Guarded):
                 self.assertEqual(ended.code, 2, ended.text())
                 self.assertIn("rollcall token secret", ended.text())
                 self.assertNotIn(text or "\0", ended.text())
+
+    def test_a_secret_file_that_others_can_read(self):
+        authority = pki.Authority(self.stage.path(), "modes")
+        cert, key = authority.issue("modes")
+        bare = [os.path.join(harness.BIN, "rollcalld"), "--listen",
+                "127.0.0.1:0", "--state"]
+        rollcalld = [*bare, self.stage.path("modes")]
+        # Read before etcd is asked.
+        etcd = [*bare, "etcd://127.0.0.1:1", "--insecure"]
+        tls = ["--tls-cert", cert, "--tls-ca", authority.cert, "--tls-key", key]
+        launch = [harness.ROLLCALL, "launch", "--listen", "127.0.0.1:0"]
+        rows = [
+            (self.file, [*launch, "--secret-file", self.file, "--", "true"]),
+            (self.file, [harness.ROLLCALL, "join", *self.by_secret(
+                "127.0.0.1:9"), "--secret-file", self.file, "--", "true"]),
+            (self.file, [*rollcalld, "--secret-file", self.file]),
+            (self.file, [*etcd, "--etcd-key-file", self.file]),
+            (self.file, [*etcd, "--etcd-user", "u", "--etcd-password-file",
+                         self.file, "--etcd-key-file",
+                         self.secret_file("other", self.secret)]),
+            (key, [*launch, *tls, "--", "true"]),
+            (key, [*rollcalld, *tls]),
+        ]
+        for path, words in rows:
+            os.chmod(path, 0o644)
+            ended = self.stage.run(words)
+            self.assertNotEqual(ended.code, 0, words)
+            self.assertIn(f"{path}: expected mode 0600, got 0644",
+                          ended.text())
+            self.assertIn(f"chmod 600 {path}", ended.text())
+            os.chmod(path, 0o600)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root to mount")
+    def test_a_secret_file_on_a_read_only_mount(self):
+        # As Kubernetes makes of a secret: files through links, 0644, which the
+        # container cannot change.
+        folder = self.stage.path("mounted")
+        os.makedirs(f"{folder}/..2024")
+        os.symlink("..2024", f"{folder}/..data")
+        os.symlink("..data/secret", f"{folder}/secret")
+        with open(f"{folder}/secret", "w", encoding="ascii") as f:
+            f.write(self.secret)
+        os.chmod(f"{folder}/secret", 0o644)
+        launch = (f"{harness.ROLLCALL} launch --listen 127.0.0.1:0 --no-hosts "
+                  f"--job mounted --secret-file {folder}/secret -- echo ran")
+        ended = self.stage.run(
+            ["unshare", "--mount", "sh", "-ec",
+             f"mount --bind {folder} {folder}; "
+             f"mount -o remount,bind,ro {folder}; exec {launch}"])
+        self.assertEqual(ended.code, 0, ended.text())
+        self.assertTrue(ended.find(r"WARNING: .*/secret: expected mode 0600"))
+        # Where it can be changed it is refused.
+        ended = self.stage.run(["sh", "-c", f"exec {launch}"])
+        self.assertEqual(ended.code, 2, ended.text())
 
     def test_from_stdin_and_environment(self):
         self.begin_with_secret()
@@ -304,6 +364,22 @@ class OwnPki(Guarded):
                                            )).welcome() is not None
         except OSError:
             return False
+
+    def test_a_certificate_may_bind_the_node_name(self):
+        gate = Gate(self.stage)
+        launcher = self.launch(
+            ["--job", "bound", "--nodes", "1", "--no-worker", "--listen",
+             "127.0.0.1:0", "--tls-bind-names", *self.flags(self.server)],
+            ["sh", "-c", f"cat {gate.path}"])
+        text = self.join_string(launcher)
+        flags = self.flags(self.ours.issue("w1", "DNS:w1"))
+        other = E2E.join(self, text, ["--name", "other", *flags], ["true"])
+        self.assert_code(other, 77)
+        self.assertRegex(other.text(), r"\(w1\), got other")
+        gate.open()
+        worker = E2E.join(self, text, ["--name", "w1", *flags], ["true"])
+        self.assert_code(worker, 0)
+        self.assert_code(launcher, 0)
 
     def test_mutual(self):
         self.begin_with_pki()

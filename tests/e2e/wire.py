@@ -20,6 +20,7 @@ ABORTED, INTERNAL, UNAVAILABLE, UNAUTHENTICATED = 10, 13, 14, 16
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY = 0, 1, 3, 4, 6, 7
 WINDOW_UPDATE, INITIAL_WINDOW = 8, 4
 ACK, END_HEADERS = 1, 4
+END_STREAM = 1
 CANCEL = 8  # Why a stream is reset.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -119,11 +120,33 @@ def hello(join, node, **changes):
     values.update(changes)
     numbers = dict(job=1, run=2, node=3, incarnation=4, token=5,
                    node_credential=6, facts=7, ranks=8, command_digest=9,
-                   settings=10, launcher=11, version=14,
-                   previous_incarnation=16)
+                   settings=10, launcher=11, generation_seen=12, held=13,
+                   version=14, previous_incarnation=16)
     body = b"".join(field(numbers[k], v) for k, v in values.items()
                     if v not in ("", None))
     return field(1, body)
+
+
+def world(join, run, nodes):
+    """The bytes of a World of generation 1 and of its Seal, made up: a node of
+    one rank for each name."""
+    address = "10.99.0.1"
+    members = b"".join(
+        field(4, field(1, node) + field(2, at) + field(3, at) + field(4, at)
+              + field(5, 1) + field(6, address))
+        for at, node in enumerate(nodes))
+    made = (field(1, join.job) + field(2, run) + field(3, 1) + members
+            + field(5, len(nodes)))
+    return made, field(1, 1) + field(2, address) + field(3, 29500)
+
+
+def rank_exited(generation, local_rank=0):
+    """With code 0."""
+    return field(7, exit_of(generation, local_rank))
+
+
+def exit_of(generation, local_rank=0):
+    return field(1, generation) + field(2, local_rank)
 
 
 HEARTBEAT = field(2, field(1, 1))
@@ -208,8 +231,8 @@ def header(name, value):
     return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
-def grpc_message(body):
-    return b"\0" + struct.pack(">I", len(body)) + body
+def grpc_message(body, compressed=False):
+    return bytes([compressed]) + struct.pack(">I", len(body)) + body
 
 
 class Stranger:
@@ -244,10 +267,12 @@ class Stranger:
         return self
 
     def open(self, path="/rollcall.v1.Membership/Attend", bearer=None,
-             plain=False):
+             plain=False, encoding=None):
         if not plain:
             self.shake()
         more = [("authorization", f"Bearer {bearer}")] if bearer else []
+        if encoding:
+            more.append(("grpc-encoding", encoding))
         self.raw(PREFACE + frame(SETTINGS, 0, 0) + frame(
             HEADERS, END_HEADERS, 1, b"".join(
                 header(*pair) for pair in [
@@ -258,9 +283,10 @@ class Stranger:
                     ("content-type", "application/grpc")] + more)))
         return self
 
-    def say(self, message):
-        """One message, in as many frames as the daemon's windows allow."""
-        left = grpc_message(message)
+    def say(self, message, compressed=False):
+        """One message, in as many frames as the daemon's windows allow.
+        `compressed`: by the encoding that `open` was given."""
+        left = grpc_message(message, compressed)
         while left:
             sent = self.send(left)
             if not sent:
@@ -268,18 +294,23 @@ class Stranger:
             left = left[sent:]
         return self
 
-    def send(self, data):
+    def half_close(self):
+        """No more comes on the stream."""
+        self.raw(frame(DATA, END_STREAM, 1))
+        return self
+
+    def send(self, data, stream=1):
         """What one frame and the daemon's windows hold of it, once they hold
-        any: how much that was; 0: the connection has ended."""
+        any: how much that was; 0: the stream or the connection has ended."""
         while True:
-            most = min(self.FRAME_MOST, *self.credit.values())
+            most = min(self.FRAME_MOST, self.credit[0], self.credit[stream])
             if most > 0:
                 break
-            if self._next() is None:
+            if self._next() is None or self.ended is not None:
                 return 0
-        self.raw(frame(DATA, 0, 1, data[:most]))
-        for stream in self.credit:
-            self.credit[stream] -= len(data[:most])
+        self.raw(frame(DATA, 0, stream, data[:most]))
+        for credited in (0, stream):
+            self.credit[credited] -= len(data[:most])
         return len(data[:most])
 
     def _next(self):

@@ -66,7 +66,8 @@ class Feed {
   // Two bytes of length, the higher first.
   std::string_view Text() {
     const size_t high = Byte();
-    const size_t size = std::min<size_t>(high << 8 | Byte(), rest_.size());
+    const size_t low = Byte();
+    const size_t size = std::min<size_t>(high << 8 | low, rest_.size());
     const std::string_view text = rest_.substr(0, size);
     rest_.remove_prefix(size);
     return text;

@@ -43,6 +43,43 @@ v1::World ReadWorld(Feed& feed) {
   return world;
 }
 
+// What is said of the world's names, two bits a name, so that the script keeps
+// its form.
+HostsNames NamesOf(const v1::World& world, uint8_t bits) {
+  HostsNames names;
+  for (const std::string& name : NamesToAsk(world, {})) {
+    switch (bits & 3) {
+      case 0:
+        names.answers[name] = {NameAnswer::Kind::kNotFound, {}};
+        break;
+      case 1:
+        names.listed.insert(name);
+        break;
+      case 2:
+        names.answers[name] = {NameAnswer::Kind::kFound, {"10.9.9.9"}};
+        break;
+      default:
+        break;
+    }
+    bits = static_cast<uint8_t>(bits >> 2);
+  }
+  return names;
+}
+
+// A name with a dot, or one that means something else, is in no block unless it
+// was listed.
+void CheckNames(const HostsBlock& block, const HostsNames& names) {
+  for (const std::string& name :
+       NamesInBlock(FormatHosts({{block}, "", false}), block.job)) {
+    if (names.listed.contains(name)) continue;
+    Expect(name.find('.') == std::string::npos, "no name with a dot", name);
+    const auto answer = names.answers.find(name);
+    Expect(answer != names.answers.end() &&
+               answer->second.kind == NameAnswer::Kind::kNotFound,
+           "no name without a clear answer", name);
+  }
+}
+
 // Whole blocks as they are written, or nearly so, among any other text.
 std::string ReadText(Feed& feed) {
   std::string text;
@@ -98,6 +135,7 @@ void One(Feed& feed) {
   const auto lives = [living](const HostsOwner& owner) {
     return owner.pid == 1 || (owner.pid == 2 && (living & 1) != 0);
   };
+  const HostsNames names = NamesOf(world, static_cast<uint8_t>(living >> 1));
   const bool created = feed.Flag();
   const std::string text = ReadText(feed);
 
@@ -112,7 +150,7 @@ void One(Feed& feed) {
          "what was formatted parses to the same", formatted);
 
   const auto write = [&](const std::string& to) {
-    return WriteHostsBlock(to, created, world, node_rank, "n0", Owner(1),
+    return WriteHostsBlock(to, created, world, node_rank, "n0", names, Owner(1),
                            lives);
   };
   const HostsChange once = write(text);
@@ -124,6 +162,10 @@ void One(Feed& feed) {
              written.blocks[0].generation >= world.generation(),
          "the block stands first", once.text);
   CheckBlock(written.blocks[0], world);
+  if (written.blocks[0].generation == world.generation() &&
+      before.blocks.empty()) {
+    CheckNames(written.blocks[0], names);
+  }
   Expect(write(once.text).text == once.text, "written twice is written once",
          once.text);
 

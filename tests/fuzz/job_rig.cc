@@ -55,8 +55,9 @@ SessionId JobRig::Hello(v1::Hello hello, const std::string& address) {
   }
   const SessionId session = ++last_session_;
   open_.insert(session);
-  const std::string credential(16, static_cast<char>(session));
-  Step(Attend{session, std::move(hello), address, credential});
+  // The shell has found any proof good.
+  const bool proven = !hello.held().proof().empty();
+  Step(Attend{session, std::move(hello), address, 0, proven});
   return session;
 }
 
@@ -83,6 +84,16 @@ void JobRig::Drain(const std::string& node, absl::Duration deadline,
                    std::string_view reason) {
   if (!job_->Knows(node)) return;
   Step(DrainAsked{node, deadline, Printable(reason, 256)});
+}
+
+void JobRig::Evict(const std::string& node, std::string_view reason) {
+  if (job_->end().has_value() || !job_->HasAdmitted(node)) return;
+  const uint64_t before = job_->EpochOf(job_->run(), node);
+  Step(EvictAsked{{node}, Printable(reason, 256)});
+  Expect(job_->EpochOf(job_->run(), node) > before,
+         "an evicted node's credential is dead", node);
+  Expect(job_->end().has_value() || journal_.node_epochs.EpochOf(node) > before,
+         "an eviction is journaled", node);
 }
 
 void JobRig::Tick(absl::Duration late) {

@@ -46,6 +46,8 @@ class JobRig {
   // As admin_service hands it on.
   void Drain(const std::string& node, absl::Duration deadline,
              std::string_view reason);
+  // As an admin's request.
+  void Evict(const std::string& node, std::string_view reason);
   void Tick(absl::Duration late);
   void Wait(absl::Duration time);
   // The daemon dies, and another takes up what was journaled.

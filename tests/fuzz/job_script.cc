@@ -119,6 +119,7 @@ class Script {
     hello.set_launcher((what & 8) != 0);
     if ((what & 16) != 0) hello.set_run(rig_.run());
     if ((what & 32) != 0) FillHeld(*hello.mutable_held());
+    if ((what & 48) == 48) hello.set_node_credential("genuine");
     if ((what & 64) != 0) Disagree(hello);
     hello.set_command_digest(std::string(32, what < 0x80 ? 'x' : 'y'));
     Attend(node, std::move(hello));
@@ -130,8 +131,10 @@ class Script {
     const uint8_t how = feed_.Byte();
     const absl::Duration deadline =
         how == 0xFF ? absl::InfiniteDuration() : absl::Milliseconds(how) * how;
-    rig_.Drain(node < kNodes ? kNames[node] : feed_.String(), deadline,
-               feed_.Text());
+    const std::string name = node < kNodes ? kNames[node] : feed_.String();
+    // The most seldom deadline stands for no drain at all.
+    if (how == 0xFE) return rig_.Evict(name, feed_.Text());
+    rig_.Drain(name, deadline, feed_.Text());
   }
 
   // Of an agent in a world that this daemon may have no memory of. The second
@@ -163,8 +166,15 @@ class Script {
       seal.mutable_state_source()->set_rank(
           static_cast<uint32_t>(feed_.Number()));
     }
+    for (uint32_t i = 0; i < members; ++i) {
+      seal.add_incarnations(1);
+      seal.add_epochs(0);
+      seal.add_token_of(0);
+    }
     v1::Hello hello = HelloOf(node);
+    hello.set_node_credential("genuine");
     hello.set_incarnation(1);
+    hello.mutable_held()->set_proof("genuine");
     hello.set_ranks(1);
     hello.set_run(world.run());
     hello.set_generation_seen(world.generation());
@@ -203,7 +213,7 @@ class Script {
   void FillHeld(v1::Held& held) {
     held.set_prepared_generation(Generation());
     held.set_running_generation(Generation());
-    for (uint32_t i = feed_.Pick(3); i > 0; --i) FillExit(*held.add_exits());
+    held.set_proof(std::string(feed_.Pick(3) * 32, 'p'));
   }
 
   // What sets this Hello apart from the others of its node.

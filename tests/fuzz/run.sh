@@ -1,25 +1,25 @@
 #!/bin/bash
-# run.sh BINARY CORPUS FINDS SECONDS: one fuzz target for so long, from its
-# corpus. What it learns goes with a temporary folder, or stays in the folder
-# that FUZZ_LEARNT names; an input that breaks something goes to FINDS, and the
-# command that replays it is printed.
+# run.sh BINARY CORPUS FINDS SECONDS: one fuzz target for SECONDS, from the seeds
+# in the folder CORPUS and from what was learned (CORPUS.tar.gz). New inputs stay
+# in the folder that FUZZ_LEARNED names, else they are removed at the end. An
+# input that breaks something goes to FINDS; the command that replays it and the
+# run's seed are printed. FUZZ_SEED sets the seed; default: another one each run.
 set -u
 binary=$1 corpus=$2 finds=$3 seconds=$4
 
-# What a target makes for itself goes with it, however it ends.
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+# What a target makes for itself is removed with it.
 export TMPDIR=$scratch
-learnt=${FUZZ_LEARNT:-$scratch/learnt}
-mkdir -p "$learnt" "$finds"
-# A test run looks where the last one looked; who has more time goes elsewhere.
-seed=()
-[ -n "${FUZZ_LEARNT:-}" ] || seed=(-seed=1)
+learned=${FUZZ_LEARNED:-$scratch/learned}
+mkdir -p "$learned" "$scratch/before" "$finds"
+[ ! -e "$corpus.tar.gz" ] || tar -xzf "$corpus.tar.gz" -C "$scratch/before"
+seed=${FUZZ_SEED:-$((RANDOM << 15 | RANDOM))}
 # Entropic schedules cost most of the time where one input reaches thousands of
 # places, as a world that forms does.
-"$binary" "$learnt" "$corpus" -max_total_time="$seconds" -timeout=10 \
-  -rss_limit_mb=2048 -max_len=8192 -entropic=0 -artifact_prefix="$finds/" \
-  -print_final_stats=1 ${seed[@]+"${seed[@]}"} &
+"$binary" "$learned" "$corpus" "$scratch/before" -max_total_time="$seconds" \
+  -timeout=10 -rss_limit_mb=2048 -max_len=8192 -entropic=0 \
+  -artifact_prefix="$finds/" -print_final_stats=1 -seed="$seed" &
 fuzzer=$!
 trap 'kill $fuzzer 2>/dev/null' TERM INT
 wait $fuzzer
@@ -27,7 +27,8 @@ status=$?
 if [ $status != 0 ]; then
   # Nothing newer: it was killed, or its memory ran out.
   newest=$(ls -t "$finds" | head -1)
-  echo "run.sh: $(basename "$binary") found something; replay it with"
+  echo "run.sh: $(basename "$binary") found something with FUZZ_SEED=$seed;" \
+    "replay it with"
   echo "  $binary $finds/${newest:-INPUT}"
 fi
 exit $status

@@ -28,6 +28,7 @@
 #include "daemon/core/admission.h"
 #include "daemon/journal/etcd_place.h"
 #include "daemon/journal/run_record.h"
+#include "nlohmann/json.hpp"
 #include "rollcall/v1/journal.pb.h"
 #include "tests/fuzz/feed.h"
 #include "tests/fuzz/oracle.h"

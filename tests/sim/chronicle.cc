@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/core/check.h"
 #include "daemon/core/world.h"
@@ -55,7 +56,7 @@ bool Chronicle::IsRetry(const Job& job, const Attend& attend,
   const auto in = in_.find(hello.node());
   if (in == in_.end() || in->second != hello.incarnation()) return false;
   if (job.state() == v1::JOB_STATE_FORMING) return true;
-  return job.state() == v1::JOB_STATE_RUNNING && hello.held().exits().empty() &&
+  return job.state() == v1::JOB_STATE_RUNNING &&
          hello.held().running_generation() == job.Status(now).generation();
 }
 
@@ -65,9 +66,15 @@ void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
   if (const auto* attend = std::get_if<Attend>(&event)) {
     CheckRefused(job, *attend, now);
   }
+  reunited_ = false;
   for (const Action& action : actions) {
+    if (const auto* log = std::get_if<Log>(&action)) {
+      reunited_ = reunited_ || absl::StrContains(log->text, " event=reunited ");
+    }
     if (const auto* entry = std::get_if<Journal>(&action)) {
-      if (retry_) {
+      // A node that was told of a run before that run was adopted is noted as a
+      // node of the run that goes on.
+      if (retry_ && entry->kind != Journal::Kind::kNodeEpochs) {
         Broken(Invariant::kRetryIsNothing,
                absl::StrCat("generation ", entry->generation,
                             " begins or ends by a retry of ",
@@ -88,6 +95,11 @@ void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
   if (may_free && job.revision() != revision_before_) FreeSeats(job, now);
   CheckLeases(job, event, now);
   if (std::holds_alternative<DrainAsked>(event)) NoteWhoLeaves(job, now);
+  if (const auto* evict = std::get_if<EvictAsked>(&event)) {
+    for (const std::string& name : evict->nodes) {
+      evicted_[{job.run(), name}] = job.EpochOf(job.run(), name);
+    }
+  }
 }
 
 void Chronicle::OnJournal(const Journal& entry) {
@@ -192,10 +204,11 @@ void Chronicle::CheckHang(const v1::Reform& reform) {
     blamed = blamed.has_value() ? std::min(*blamed, *place) : *place;
   }
   const bool innocent = blamed.has_value() && *first < *blamed;
-  if (told && !innocent && !isolated_) return;
+  const bool isolated = isolated_ && !reunited_;
+  if (told && !innocent && !isolated) return;
   Broken(Invariant::kHangIsTold,
          absl::StrCat("generation ", reform.generation(), " ended by ",
-                      reform.ShortDebugString(), ", isolated: ", isolated_,
+                      reform.ShortDebugString(), ", isolated: ", isolated,
                       innocent ? ", and another one is further behind" : ""));
 }
 
@@ -360,6 +373,13 @@ void Chronicle::CheckRefused(const Job& job, const Attend& attend,
   const std::string& name = attend.hello.node();
   const uint64_t incarnation = attend.hello.incarnation();
   if (job.Attends(attend.session)) {
+    const auto evicted = evicted_.find({attend.hello.run(), name});
+    if (evicted != evicted_.end() && attend.hello.has_node_credential() &&
+        attend.epoch < evicted->second) {
+      Broken(Invariant::kEvictedIsOut,
+             absl::StrCat("node ", name, " came by a credential of epoch ",
+                          attend.epoch));
+    }
     if (!job.end().has_value() && !attend.hello.run().empty() &&
         out_[name].contains(incarnation)) {
       Broken(Invariant::kReplacedIsOut,
@@ -470,6 +490,13 @@ void Chronicle::Sent(const v1::DaemonMessage& m, const JournalState& durable) {
 
 void Chronicle::Restored(const JournalState& durable) {
   charged_ = durable.restarts_charged;
+  // Those that never became durable, of which nobody was told.
+  for (auto at = evicted_.begin(); at != evicted_.end();) {
+    const auto& [run, name] = at->first;
+    const bool lost =
+        run == durable.run && durable.node_epochs.EpochOf(name) < at->second;
+    at = lost ? evicted_.erase(at) : std::next(at);
+  }
   for (auto at = leaves_.begin(); at != leaves_.end();) {
     const bool kept = durable.leaving.has_value() &&
                       std::count(durable.leaving->nodes().begin(),

@@ -170,8 +170,12 @@ class Chronicle {
   uint64_t seated_in_ = 0;  // The generation of these seats.
   // Incarnations that were asked to leave for good.
   std::map<std::string, uint64_t> leaves_;
+  // By run and node: the least epoch that a credential may have since.
+  std::map<std::pair<std::string, std::string>, uint64_t> evicted_;
   uint32_t charged_ = 0;
+  // Before the step under way; in it, isolation has ended already.
   bool isolated_ = false;
+  bool reunited_ = false;
   bool open_ = false;  // A generation that was proposed and has not ended.
   // Of the step under way.
   bool may_change_ = true;

@@ -29,9 +29,8 @@ void Chronicle::Says(LifeRecord& life, const v1::AgentMessage& m,
   }
   if (m.has_hello()) {
     const v1::Held& held = m.hello().held();
-    if (held.exits_size() > static_cast<int>(m.hello().ranks()) ||
-        held.world().size() + held.seal().size() >
-            Limits::held_world_bytes_max) {
+    if (held.world().size() + held.seal().size() >
+        Limits::held_world_bytes_max) {
       Broken(Invariant::kBounded, absl::StrCat(life.name, " holds too much"));
     }
     if (m.hello().generation_seen() < life.started) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/core/admission.h"
 #include "daemon/core/check.h"
@@ -24,8 +25,35 @@ Ended Denied(absl::StatusCode code, v1::RefusalCode refusal, const char* text) {
 }  // namespace
 
 std::string CredentialOf(const std::string& run, const std::string& node,
-                         uint64_t incarnation) {
-  return absl::StrCat(run, "/", node, "/", incarnation);
+                         uint64_t incarnation, uint64_t epoch) {
+  return absl::StrCat(run, "/", node, "/", incarnation, "/", epoch);
+}
+
+std::optional<uint64_t> EpochShown(const v1::Hello& hello) {
+  const uint64_t shown = hello.previous_incarnation() != 0
+                             ? hello.previous_incarnation()
+                             : hello.incarnation();
+  const std::string& credential = hello.node_credential();
+  uint64_t epoch = 0;
+  const std::string text = credential.substr(credential.rfind('/') + 1);
+  if (!absl::SimpleAtoi(text, &epoch) ||
+      credential != CredentialOf(hello.run(), hello.node(), shown, epoch)) {
+    return std::nullopt;
+  }
+  return epoch;
+}
+
+std::string ProofOf(const std::string& run, uint64_t generation,
+                    const std::string& world, const std::string& seal) {
+  // FNV-1a: nobody here makes one up, and any other bytes have another.
+  uint64_t sum = 0xcbf29ce484222325;
+  for (const std::string& part :
+       {run, absl::StrCat("/", generation, "/"), world, seal}) {
+    for (const char c : part) {
+      sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    }
+  }
+  return absl::StrCat("proof-", absl::Hex(sum));
 }
 
 Daemon::Daemon(World& world, Network& network, Chronicle& chronicle,
@@ -84,8 +112,19 @@ void Daemon::MakeJob() {
     journal_.generation = forgotten_ * kGenerationsARun;
     job_.emplace(Job::Restore(settings_.name, journal_, Limits(), Local()));
   }
+  GiveKeys();
   if (!known) job_->AllowAdoption();
   Collect(job_->Start());
+}
+
+void Daemon::GiveKeys() {
+  JobKeys keys;
+  keys.credential = [](const std::string& run, const v1::Hello& hello,
+                       uint64_t epoch) {
+    return CredentialOf(run, hello.node(), hello.incarnation(), epoch);
+  };
+  keys.commit_proof = ProofOf;
+  job_->UseKeys(std::move(keys));
 }
 
 void Daemon::LoseJournal(Nanos back_after) {
@@ -111,6 +150,7 @@ void Daemon::TakeUp() {
     return chronicle_.Broken(Invariant::kJournalRestores, checked.ToString());
   }
   job_.emplace(Job::Restore(settings_.name, journal_, Limits(), Local()));
+  GiveKeys();
   chronicle_.TookUp(*job_, journal_, Local());
   std::vector<Action> actions = job_->Start();
   chronicle_.Started(actions);
@@ -175,6 +215,12 @@ void Daemon::AskDrain(const std::string& node, absl::Duration deadline) {
   if (!up_) return;
   world_.Trace("a drain of ", node, " is asked");
   Post(DrainAsked{node, deadline, "asked"});
+}
+
+void Daemon::AskEvict(const std::string& node) {
+  if (!up_) return;
+  world_.Trace("an eviction of ", node, " is asked");
+  Post(EvictAsked{{node}, "asked"});
 }
 
 // --- The loop ----------------------------------------------------------------
@@ -308,6 +354,11 @@ void Daemon::On(DrainAsked& drain) {
   if (job_.has_value() && job_->Knows(drain.node)) Step(drain);
 }
 
+void Daemon::On(EvictAsked& evict) {
+  if (!job_.has_value() || job_->end().has_value()) return;
+  if (job_->HasAdmitted(evict.nodes.front())) Step(evict);
+}
+
 // --- The roll call -----------------------------------------------------------
 
 void Daemon::OnHello(Session& session, SessionId id, v1::Hello& hello) {
@@ -322,10 +373,12 @@ void Daemon::OnHello(Session& session, SessionId id, v1::Hello& hello) {
   Attend attend;
   attend.session = id;
   attend.observed_address = hello.facts().interfaces(0).addresses(0).address();
-  const std::string run = hello.run().empty() || job_->IsRun(hello.run())
-                              ? job_->run()
-                              : hello.run();
-  attend.credential = CredentialOf(run, hello.node(), hello.incarnation());
+  attend.epoch = EpochShown(hello).value_or(0);
+  attend.commit_proven =
+      !hello.held().proof().empty() &&
+      hello.held().proof() ==
+          ProofOf(hello.run(), hello.held().running_generation(),
+                  hello.held().world(), hello.held().seal());
   attend.hello = std::move(hello);
   Step(attend);
 }
@@ -342,12 +395,9 @@ std::optional<Ended> Daemon::Permit(const v1::Hello& hello) const {
     return Denied(absl::StatusCode::kUnauthenticated,
                   v1::REFUSAL_CODE_CREDENTIAL, "it is in already");
   }
-  const uint64_t shown = hello.previous_incarnation() != 0
-                             ? hello.previous_incarnation()
-                             : hello.incarnation();
+  const std::optional<uint64_t> epoch = EpochShown(hello);
   const bool over = !job_.has_value() && !ended_;
-  if (over || hello.node_credential() !=
-                  CredentialOf(hello.run(), hello.node(), shown)) {
+  if (over || !epoch.has_value()) {
     return Denied(absl::StatusCode::kUnauthenticated,
                   v1::REFUSAL_CODE_CREDENTIAL, "not the credential given");
   }
@@ -360,6 +410,10 @@ std::optional<Ended> Daemon::Permit(const v1::Hello& hello) const {
   if (!job_->CredentialStands(hello)) {
     return Denied(absl::StatusCode::kAborted, v1::REFUSAL_CODE_REPLACED,
                   "a newer agent has taken the place of this one");
+  }
+  if (*epoch != job_->EpochOf(hello.run(), hello.node())) {
+    return Denied(absl::StatusCode::kUnauthenticated,
+                  v1::REFUSAL_CODE_CREDENTIAL, "of an older epoch");
   }
   return std::nullopt;
 }

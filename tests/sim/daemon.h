@@ -5,7 +5,8 @@
 // nothing of a batch is sent before its entries are durable. A crash between
 // the two loses both, or the sending alone. A journal that cannot be written
 // sets the job back to what it holds. Tokens are taken for valid; a node
-// credential must be the one that was given.
+// credential must be the one that was given, and a world that agents bring to a
+// daemon without a journal must have the proof that it was committed with.
 #ifndef ROLLCALL_TESTS_SIM_DAEMON_H_
 #define ROLLCALL_TESTS_SIM_DAEMON_H_
 
@@ -53,6 +54,7 @@ class Daemon {
   void BreakJournal(Nanos until);
   void AskStop(int exit_code, bool now);
   void AskDrain(const std::string& node, absl::Duration deadline);
+  void AskEvict(const std::string& node);
   // No fault from here on.
   void Calm();
 
@@ -90,7 +92,7 @@ class Daemon {
   struct Gone {
     SessionId session;
   };
-  using Input = std::variant<Said, Gone, StopAsked, DrainAsked>;
+  using Input = std::variant<Said, Gone, StopAsked, DrainAsked, EvictAsked>;
   using Effect = std::variant<Send, CloseStream, Log, Forget>;
 
   absl::Time Local() const { return clock_.At(world_.now()); }
@@ -100,11 +102,13 @@ class Daemon {
   void On(Gone& gone);
   void On(StopAsked& stop);
   void On(DrainAsked& drain);
+  void On(EvictAsked& evict);
   void OnHello(Session& session, SessionId id, v1::Hello& hello);
   void TakeBack();
   void TakeUp();
   void FoldOwn(const Journal& entry);
   void MakeJob();
+  void GiveKeys();
   std::optional<Ended> Permit(const v1::Hello& hello) const;
   void AnswerEnded(Session& session, SessionId id, const v1::Hello& hello);
   void Step(const Event& event);
@@ -157,9 +161,16 @@ class Daemon {
   uint64_t wish_ = 0;
 };
 
-// What the daemon of a run gives to one life of a node's agent.
+// What the daemon of a run gives to one life of a node's agent, in one epoch of
+// the node.
 std::string CredentialOf(const std::string& run, const std::string& node,
-                         uint64_t incarnation);
+                         uint64_t incarnation, uint64_t epoch);
+// The epoch that a Hello's credential was made for; nothing where it is none of
+// its run, node and incarnation.
+std::optional<uint64_t> EpochShown(const v1::Hello& hello);
+// What every life of the daemon makes of a commit.
+std::string ProofOf(const std::string& run, uint64_t generation,
+                    const std::string& world, const std::string& seal);
 
 }  // namespace rollcall::sim
 

@@ -51,11 +51,9 @@ FAULTS = [
     ]),
     ('word before journal', [
         ('daemon/core/job_form.cc',
-         '  message.mutable_commit()->set_seal(seal_->SerializeAsString());\n'
-         '  actions_.push_back(Send{MemberSessions(), std::move(message)});',
-         '  message.mutable_commit()->set_seal(seal_->SerializeAsString());\n'
+         '  actions_.push_back(Send{MemberSessions(), CommitMessage()});',
          '  actions_.insert(actions_.begin(),\n'
-         '                  Send{MemberSessions(), std::move(message)});'),
+         '                  Send{MemberSessions(), CommitMessage()});'),
     ]),
     ('commit never journaled', [
         ('daemon/core/job_form.cc',
@@ -123,8 +121,8 @@ FAULTS = [
          'preparing_->seal.has_value() || !Settled() ||',
          'preparing_->seal.has_value() ||'),
     ]),
-    ('an exit between Hello and Welcome is lost', [
-        ('client/agent/agent_link.cc', '  SayLateExits();\n', ''),
+    ('an exit that no stream has told is lost', [
+        ('client/agent/agent_link.cc', '  SayExits();\n', ''),
     ]),
     ('majority silence taken for death', [
         ('daemon/core/job.cc',
@@ -142,6 +140,15 @@ FAULTS = [
          'restored.TakeUpLeaving(*state.leaving);',
          ''),
     ]),
+    ('the credential of an evicted node stands', [
+        ('daemon/core/job_notice.cc',
+         '    node_epochs_.Raise(name);\n    // Of the run', '    // Of the run'),
+    ]),
+    ('an adopted run forgets who was evicted', [
+        ('daemon/core/job_adopt.cc',
+         '  node_epochs_.RaiseFloor(seal.epoch_highest() + kEpochsUnseen);\n',
+         ''),
+    ]),
     ('a drain costs a restart', [
         ('daemon/core/job_notice.cc',
          '  const bool grows = notice.kind() == v1::NOTICE_KIND_GROW;\n',
@@ -149,9 +156,9 @@ FAULTS = [
          '  ++restarts_charged_;\n'),
     ]),
     ('the state of who is behind', [
-        ('daemon/core/job_form.cc',
-         'state.completed_step() <= source->step()',
-         'state.completed_step() >= source->step()'),
+        ('daemon/core/state_source.cc',
+         'step > claims[*choice.source].step',
+         'step < claims[*choice.source].step'),
     ]),
     ('a notice without a bound', [
         ('daemon/core/job_notice.cc',

@@ -23,7 +23,7 @@ Mishaps::Mishaps(World& world, Network& network, Daemon& daemon,
     const Kind kind = static_cast<Kind>(i);
     // Those that end a run early are rarer.
     const bool ends = kind == Kind::kStop || kind == Kind::kLeave ||
-                      kind == Kind::kDaemonForgets;
+                      kind == Kind::kEvict || kind == Kind::kDaemonForgets;
     if (chance.OneIn(ends ? 3 * many : many)) kinds_.push_back(kind);
   }
   mean_ = chance.Skewed(300 * kMilli, 12 * kSecond);
@@ -117,6 +117,9 @@ void Mishaps::Do(Kind kind) {
           chance.OneIn(2)
               ? absl::InfiniteDuration()
               : absl::Nanoseconds(chance.Skewed(100 * kMilli, 20 * kSecond)));
+    case Kind::kEvict:
+      daemon_.AskEvict(node.settings().name);
+      return RestartLater(node.settings().number);
     case Kind::kSick:
       return node.FallSick();
     case Kind::kLeave:

@@ -52,6 +52,7 @@ class Mishaps {
     kResetMost,
     kCutDaemon,
     kDrain,
+    kEvict,
     kSick,
     kLeave,
     kStop,

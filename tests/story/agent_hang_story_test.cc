@@ -122,7 +122,10 @@ TEST(AgentHang, NobodyIsWatchedWithoutALimit) {
   std::vector<Row> rows = Watched(absl::ZeroDuration());
   rows.push_back({0.4, RankAttended{1, 0, true}, ""});
   rows.push_back({0.5, RankProgressed{1, 1, 0}, ""});
-  for (int s = 1; s < 20; ++s) rows.push_back({1.0 * s, AgentTick{}, "beat 1"});
+  // Longer than the ten minutes that are the default.
+  for (int s = 1; s < 700; ++s) {
+    rows.push_back({1.0 * s, AgentTick{}, "beat 1"});
+  }
   story.Tell(rows);
 }
 

@@ -208,6 +208,8 @@ FromDaemon CommitOf(uint64_t generation) {
   FromDaemon from;
   from.message.mutable_commit()->set_generation(generation);
   from.message.mutable_commit()->set_seal(seal.SerializeAsString());
+  from.message.mutable_commit()->set_proof(
+      absl::StrCat("proof of ", generation));
   return from;
 }
 

@@ -146,14 +146,14 @@ TEST(AgentLink, RanksRunOnWhileTheDaemonIsAway) {
       {1.1, RankEnded{1, 0}, ""},  // Nobody hears it now,
       {1.2, AgentTick{}, "dial"},
       {1.3, StreamUp{}, "hello i11"},
-      {1.3, Welcome(), ""},
+      // so it is said again.
+      {1.3, Welcome(), "exited 0=0/0"},
   });
-  // so it is in the next Hello.
   EXPECT_EQ(story.hello().run(), "run1");
   EXPECT_EQ(story.hello().generation_seen(), 1u);
   EXPECT_EQ(story.hello().held().running_generation(), 1u);
-  EXPECT_EQ(story.hello().held().exits_size(), 1);
   EXPECT_FALSE(story.hello().held().seal().empty());
+  EXPECT_EQ(story.hello().held().proof(), "proof of 1");
 }
 
 TEST(AgentLink, AnExitBetweenHelloAndWelcomeIsNotLost) {
@@ -165,7 +165,17 @@ TEST(AgentLink, AnExitBetweenHelloAndWelcomeIsNotLost) {
       {1.2, AgentTick{}, "dial"},
       {1.3, StreamUp{}, "hello i11"},
       {1.4, RankEnded{1, 1, 3}, ""},  // Hello is said, and nobody listens yet.
-      {1.5, Welcome(), "exited 1=3/0"},
+      {1.5, Welcome(), "exited 0=0/0; exited 1=3/0"},
+  });
+}
+
+TEST(AgentLink, AnEvictedNodeStopsItsRanksAndExits) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, Down(absl::StatusCode::kPermissionDenied, v1::REFUSAL_CODE_EVICTED),
+       "ABORT 1; STOP 0,1 15s"},
+      {1.1, Gone(1), "EXIT 77"},
   });
 }
 

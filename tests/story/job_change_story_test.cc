@@ -8,6 +8,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/core/admission.h"
+#include "daemon/core/world.h"
 #include "tests/story/job_story.h"
 
 namespace rollcall {
@@ -357,6 +360,27 @@ TEST(Grow, WhoCameWhileAWorldWasFormedIsNotForgotten) {
               {2.2, Ticks(), "notice 1 GROW"}});
 }
 
+// --- Logs --------------------------------------------------------------------
+
+// What an agent says forges no field of a log line.
+TEST(Logs, WhatANodeSaysStandsInOnePairOfQuotes) {
+  JobStory story("1");
+  const std::string forged = "x\" level=error event=end code=\"0";
+  v1::AgentMessage message;
+  v1::Prepared& prepared = *message.mutable_prepared();
+  prepared.set_generation(1);
+  prepared.set_master_port(20000);
+  prepared.set_nccl_absent(forged);
+  prepared.add_warnings(forged);
+  story.Tell(
+      {{0.0, Attends("a"), "form g1 a"}, {0.1, Says("a", message), "run g1"}});
+  EXPECT_TRUE(
+      absl::StrContains(story.logs(), absl::StrCat("text=", Quoted(forged))));
+  EXPECT_TRUE(absl::StrContains(story.logs(),
+                                absl::StrCat("nccl_absent=", Quoted(forged))));
+  EXPECT_FALSE(absl::StrContains(story.logs(), "x\" level=error"));
+}
+
 // --- State -------------------------------------------------------------------
 
 TEST(State, TheHighestStepThenTheLowestSeatIsTheSource) {
@@ -388,6 +412,63 @@ TEST(State, OneThatDiedSinceIsNotTheSource) {
   EXPECT_EQ(seal.state_source().step(), 8u);
 }
 
+v1::Seal SealOf(const JobStory& story) {
+  v1::Seal seal;
+  EXPECT_TRUE(
+      seal.ParseFromString(story.journal().at(Journal::Kind::kCommitted).body));
+  return seal;
+}
+
+// Generation 1 runs with these, and one more loses its stream: the others are
+// asked for generation 2.
+std::vector<Row> RunsAndReforms(const std::vector<std::string>& nodes) {
+  std::vector<Row> rows;
+  for (const std::string& node : nodes)
+    rows.push_back({0.0, Attends(node), ""});
+  rows.push_back({0.0, Attends("z"),
+                  absl::StrCat("form g1 ", absl::StrJoin(nodes, ","), ",z")});
+  std::vector<std::string> all = nodes;
+  all.push_back("z");
+  rows.push_back({0.1, PreparesAll(all, 1), "run g1"});
+  rows.push_back({0.2, Breaks("z"), ""});
+  rows.push_back({1.3, Ticks(),
+                  absl::StrCat("abort g1 LOST_STREAM; form g2 ",
+                               absl::StrJoin(nodes, ","))});
+  return rows;
+}
+
+// One node's word does not throw away what all others have done.
+TEST(State, OneThatStandsFarAboveTheMedianIsNoSourceAndIsNamed) {
+  JobStory story("1:4");
+  story.Tell(RunsAndReforms({"a", "b", "c"}));
+  story.Tell({{2.0, PreparesWith("a", 2, {Has(0, 100)}), ""},
+              {2.0, PreparesWith("b", 2, {Has(0, ~uint64_t{0})}), ""},
+              {2.0, PreparesWith("c", 2, {Has(0, 101)}), "run g2"}});
+  EXPECT_EQ(SealOf(story).state_source().rank(), 2u);
+  EXPECT_EQ(SealOf(story).state_source().step(), 101u);
+  EXPECT_TRUE(absl::StrContains(story.logs(), "event=warning node=b"))
+      << story.logs();
+  EXPECT_FALSE(absl::StrContains(story.logs(), "event=warning node=c"));
+}
+
+TEST(State, ANewcomerHasNoStateThatGoesBeforeThatOfAMember) {
+  JobStory story("2:4");
+  story.Tell({{0.0, Attends("a"), ""},
+              {0.0, Attends("b"), ""},
+              {1.0, Ticks(), "form g1 a,b"},
+              {1.1, PreparesAll({"a", "b"}, 1), "run g1"},
+              {1.2, Attends("c"), ""},
+              {2.2, Ticks(), "notice 1 GROW"},
+              {2.3, Sees("a", 1), ""},
+              {2.4, Sees("b", 1), "abort g1 GROW; form g2 a,b,c"},
+              {2.5, PreparesWith("a", 2, {Has(0, 7)}), ""},
+              {2.5, PreparesWith("b", 2, {Has(0, 7)}), ""},
+              {2.5, PreparesWith("c", 2, {Has(0, 9)}), "run g2"}});
+  EXPECT_EQ(SealOf(story).state_source().rank(), 0u);
+  EXPECT_EQ(SealOf(story).state_source().step(), 7u);
+  EXPECT_TRUE(absl::StrContains(story.logs(), "event=warning node=c"));
+}
+
 TEST(State, NobodyHasAny) {
   JobStory story("1");
   story.Tell({{0.0, Attends("a"), "form g1 a"},
@@ -396,6 +477,59 @@ TEST(State, NobodyHasAny) {
   ASSERT_TRUE(
       seal.ParseFromString(story.journal().at(Journal::Kind::kCommitted).body));
   EXPECT_FALSE(seal.has_state_source());
+}
+
+// --- Addresses ---------------------------------------------------------------
+
+TEST(Addresses, ANodeTakesNoOtherNodesAddressAway) {
+  JobStory story("2");
+  story.Tell(
+      {{0.0, Attends("a"), ""},
+       {0.0, Attends("b", 1, {.claims_address_of = "a"}), "form g1 a,b"}});
+  const auto world = DecodeWorld([&] {
+    v1::Proposal proposal;
+    EXPECT_TRUE(proposal.ParseFromString(
+        story.journal().at(Journal::Kind::kProposed).body));
+    return proposal.world();
+  }());
+  ASSERT_TRUE(world.ok()) << world.status();
+  EXPECT_EQ(world->members(0).address(), AddressOf("a"));
+  EXPECT_EQ(world->members(1).address(), AddressOf("b"));
+  ASSERT_EQ(world->members(1).addresses_size(), 1);
+  EXPECT_EQ(world->members(1).addresses(0), AddressOf("b"));
+  for (const std::string& part :
+       {std::string("event=warning node=b"), "address " + AddressOf("a"),
+        std::string("node a")}) {
+    EXPECT_TRUE(absl::StrContains(story.logs(), part)) << story.logs();
+  }
+}
+
+TEST(Addresses, ANodeWithoutOneEndsNoJobThatHasEnoughOthers) {
+  JobStory story("2:4");
+  story.Tell({{0.0, Attends("a"), ""},
+              {0.0, Attends("b"), ""},
+              {0.1, Attends("c", 1, {.no_address = true}), ""},
+              {1.2, Ticks(), "form g1 a,b"}});
+  EXPECT_TRUE(absl::StrContains(story.logs(), "event=spare node=c"))
+      << story.logs();
+  // Too few others: the job cannot do without it, and ends with the reason.
+  JobStory two("2");
+  two.Tell({{0.0, Attends("a"), ""}});
+  const std::string end = Attends("b", 1, {.no_address = true})(two);
+  EXPECT_TRUE(absl::StrContains(end, "NO_ADDRESS")) << end;
+}
+
+TEST(Notice, ANodeThatLeavesSetsNoFarDeadline) {
+  JobStory story("1:2");
+  story.Tell({{0.0, Attends("a"), ""}, {0.0, Attends("b"), "form g1 a,b"}});
+  story.Tell({{0.1, PreparesAll({"a", "b"}, 1), "run g1"}});
+  v1::AgentMessage message;
+  message.mutable_leaving()->mutable_deadline()->set_seconds(366 * 86400);
+  Says("b", message)(story);
+  v1::Notice notice;
+  ASSERT_TRUE(
+      notice.ParseFromString(story.journal().at(Journal::Kind::kLeaving).body));
+  EXPECT_LE(notice.deadline().seconds(), 600);
 }
 
 // --- Numbers -----------------------------------------------------------------

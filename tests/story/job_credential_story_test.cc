@@ -1,9 +1,11 @@
 // Whose credential a job still goes by.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "tests/story/job_story.h"
 
@@ -93,8 +95,11 @@ TEST(Credential, OfAMemberFromTheJournalStands) {
   HelloOptions holds;
   holds.run = "run1";
   holds.held.set_running_generation(1);
+  holds.by_credential = true;
   story.Tell({{0.2, Attends("a", 7, holds), ""}});
-  EXPECT_TRUE(story.job().AwaitsWord(HelloOf("a", 7)));
+  // It has shown its credential: no token speaks for it from now on.
+  EXPECT_FALSE(story.job().AwaitsWord(HelloOf("a", 7)));
+  EXPECT_TRUE(story.job().HasCredential(HelloOf("a", 7)));
   EXPECT_TRUE(Stands(story, 7));
   EXPECT_FALSE(Stands(story, 6));
 }
@@ -130,7 +135,6 @@ TEST(Credential, EachWelcomeBringsThatOfItsOwnLife) {
     Attend attend;
     attend.hello = HelloOf("a", incarnation);
     attend.session = story.NewSession("a");
-    attend.credential = "credential of " + std::to_string(incarnation);
     for (const Action& action : story.job().Step(attend, story.now())) {
       const auto* send = std::get_if<Send>(&action);
       if (send != nullptr && send->message.has_welcome()) {
@@ -139,10 +143,148 @@ TEST(Credential, EachWelcomeBringsThatOfItsOwnLife) {
     }
     return std::string("no welcome");
   };
-  EXPECT_EQ(welcomed(1), "credential of 1");
-  EXPECT_EQ(welcomed(1), "credential of 1");
+  EXPECT_EQ(welcomed(1), "credential of a1 in run1, epoch 0");
+  EXPECT_EQ(welcomed(1), "credential of a1 in run1, epoch 0");
   story.Tell({{0.1, Breaks("a"), ""}});
-  EXPECT_EQ(welcomed(2), "credential of 2");
+  EXPECT_EQ(welcomed(2), "credential of a2 in run1, epoch 0");
+}
+
+TEST(Credential, ALifeIsShownOnceItsTokenBringsNothingBack) {
+  JobStory story("2:3");
+  const auto shown = [&] {
+    return story.job().Status(story.now()).nodes(0).incarnation();
+  };
+  story.Tell({{0.0, Attends("a", 7), ""}});
+  EXPECT_EQ(shown(), 0u);
+  story.Tell({{0.1, Beats("a"), ""}});
+  EXPECT_EQ(shown(), 7u);
+}
+
+// --- Epochs ------------------------------------------------------------------
+
+TEST(Epoch, AnEvictedNodeIsOutAtOnceAndTheRestGoesOn) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  EXPECT_EQ(story.job().EpochOf("run1", "b"), 0u);
+  story.Tell({
+      {1.0, Evicts({"b"}), "refuse b EVICTED; abort g1 EVICTED; form g2 a,c"},
+      // The same life, by a token, is still given up; the next one comes in.
+      {1.1, Attends("b", 1), "refuse b LOST"},
+      {1.2, Attends("b", 2), ""},
+  });
+  EXPECT_EQ(story.job().EpochOf("run1", "b"), 1u);
+  EXPECT_EQ(story.credential(), "credential of b2 in run1, epoch 1");
+  EXPECT_EQ(story.epochs_journaled().EpochOf("b"), 1u);
+  EXPECT_EQ(story.epochs_journaled().EpochOf("a"), 0u);
+  // It costs no restart.
+  EXPECT_EQ(story.job().Status(story.now()).restarts_charged(), 0u);
+}
+
+TEST(Epoch, EvictedTogetherTheyAreFormedWithoutOnce) {
+  JobStory story("1:4");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), ""},
+      {0.0, Attends("c"), ""},
+      {0.0, Attends("d"), "form g1 a,b,c,d"},
+      {0.1, PreparesAll({"a", "b", "c", "d"}, 1), "run g1"},
+      {1.0, Evicts({"b", "d"}),
+       "refuse b EVICTED; abort g1 EVICTED; refuse d EVICTED; form g2 a,c"},
+  });
+}
+
+TEST(Epoch, ANodeThatIsAwayIsEvictedToo) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Breaks("b"), ""},
+      {2.0, Ticks(), "abort g1 LOST_STREAM; form g2 a,c"},
+      {2.1, Evicts({"b"}), ""},
+  });
+  EXPECT_EQ(story.job().EpochOf("run1", "b"), 1u);
+  EXPECT_EQ(story.epochs_journaled().EpochOf("b"), 1u);
+}
+
+TEST(Epoch, OneThatLeftForGoodNeedsAToken) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Drains("b"), "notice 1 DRAIN b"},
+      {1.1, Sees("a", 1), ""},
+      {1.1, Sees("c", 1), ""},
+      {1.1, Sees("b", 1), "abort g1 LEAVING; form g2 a,c"},
+      {1.2, Stops("b", 1), "end 0 LEAVING"},
+  });
+  // Until it has gone: its stream may break before it hears that it may go.
+  EXPECT_EQ(story.job().EpochOf("run1", "b"), 0u);
+  story.Tell({{1.3, Breaks("b"), ""}});
+  EXPECT_EQ(story.job().EpochOf("run1", "b"), 1u);
+  EXPECT_EQ(story.epochs_journaled().EpochOf("b"), 1u);
+}
+
+TEST(Epoch, ItSurvivesTheDaemon) {
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  before.Tell({
+      {1.0, Evicts({"b"}), "refuse b EVICTED; abort g1 EVICTED; form g2 a,c"},
+  });
+  JobStory after(
+      Job::Restore("demo", StateOf(before, false), Limits(), absl::UnixEpoch()),
+      before);
+  EXPECT_EQ(after.job().EpochOf("run1", "b"), 1u);
+  EXPECT_EQ(after.job().EpochOf("run1", "a"), 0u);
+  EXPECT_TRUE(after.job().HasAdmitted("b"));
+  EXPECT_FALSE(after.job().HasAdmitted("z"));
+}
+
+TEST(Epoch, TheJobKnowsByWhichTokenEachCame) {
+  JobStory story("2:3");
+  HelloOptions other;
+  other.token_id = "t2";
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b", 1, other), ""},
+      {0.0, Attends("c", 1, other), "form g1 a,b,c"},
+      {0.1, PreparesAll({"a", "b", "c"}, 1), "run g1"},
+      // By its credential: the token stays the one that it came by.
+      {0.2, Attends("b", 1, Holds(0, 1)), "refuse b REDIALED"},
+  });
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(story.job().AdmittedBy("t1"), Names{"a"});
+  EXPECT_EQ(story.job().AdmittedBy("t2"), (Names{"b", "c"}));
+  EXPECT_EQ(story.job().AdmittedBy("t3"), Names{});
+  EXPECT_EQ(story.job().AdmittedBy(""), Names{});
+  const Job after =
+      Job::Restore("demo", StateOf(story, true), Limits(), absl::UnixEpoch());
+  EXPECT_EQ(after.AdmittedBy("t2"), (Names{"b", "c"}));
+}
+
+// The bound, and that no credential of before becomes valid again by it.
+TEST(Epoch, NamesWithoutEndTakeABoundedPlaceAndReviveNobody) {
+  NodeEpochs epochs;
+  epochs.Admit("evicted", "t1");
+  epochs.Raise("evicted");
+  epochs.Raise("evicted");
+  epochs.Admit("member", "t1");
+  NodeEpochs journaled;
+  const auto journal = [&] {
+    if (const auto changes = epochs.TakeChanges()) journaled.Apply(*changes);
+  };
+  size_t most = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    epochs.Admit("churn-" + std::to_string(i), "t1");
+    epochs.MaybePrune([](const std::string& name) { return name == "member"; });
+    most = std::max(most, epochs.bytes());
+    journal();
+  }
+  EXPECT_LE(most, Limits::node_epochs_bytes + 64);
+  EXPECT_FALSE(epochs.Has("evicted"));
+  for (const NodeEpochs* each : {&epochs, &journaled}) {
+    EXPECT_EQ(each->EpochOf("member"), 0u);
+    EXPECT_GE(each->EpochOf("evicted"), 3u);
+    EXPECT_GE(each->EpochOf("churn-7"), 1u);
+    EXPECT_EQ(each->bytes(), epochs.bytes());
+  }
 }
 
 }  // namespace

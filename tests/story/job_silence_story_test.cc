@@ -183,13 +183,26 @@ TEST(Silence, ManyStreamsThatBreakAtOnceAreLeftToTheLeases) {
 
 struct Remembered {
   JobStory before{"2:3"};
-  HelloOptions held = Holds(0, 1);
+  HelloOptions held;
 
   Remembered() {
     before.Tell(ThreeRun());
-    const JournalState state = StateOf(before, true);
+    held = HoldsAllOf(before);
+  }
+  // What a member of this story's world brings along.
+  static HelloOptions HoldsAllOf(const JobStory& story) {
+    const JournalState state = StateOf(story, true);
+    const uint64_t generation = state.proposal->generation();
+    HelloOptions held = Holds(0, generation);
     held.held.set_world(state.proposal->world());
     held.held.set_seal(state.seal->SerializeAsString());
+    Prove(held);
+    return held;
+  }
+  // As a daemon with the same secret would.
+  static void Prove(HelloOptions& held) {
+    held.held.set_proof(ProofOf(held.run, held.held.running_generation(),
+                                held.held.world(), held.held.seal()));
   }
   static JobStory Blank(bool may_adopt = true) {
     v1::JobSettings settings;
@@ -257,6 +270,7 @@ TEST(Adoption, OtherBytesAreNoMajority) {
   ASSERT_TRUE(seal.ParseFromString(other.held.seal()));
   seal.set_master_port(1);
   other.held.set_seal(seal.SerializeAsString());
+  Remembered::Prove(other);
   story.Tell({
       {0.0, Attends("a", 1, run.held), ""},
       {0.1, Attends("b", 1, other), ""},
@@ -272,15 +286,136 @@ TEST(Adoption, AJournalThatKnowsTheJobAdoptsNothing) {
   story.Tell({{0.0, Attends("a", 1, run.held), "refuse a OTHER_RUN"}});
 }
 
-TEST(Adoption, AWorldOfAnotherJobOrNodeIsNoClaim) {
+// Each of these is told to dial again, as every agent of a run that may still
+// be adopted, and counts for nothing.
+TEST(Adoption, WhatIsNotOfTheRowIsNoClaim) {
   Remembered run;
   JobStory story = Remembered::Blank();
-  HelloOptions garbage = run.held;
-  garbage.held.set_world("\x01\x02");
-  story.Tell({
-      {0.0, Attends("zz", 1, run.held), "refuse zz OTHER_RUN"},
-      {0.1, Attends("a", 1, garbage), "refuse a OTHER_RUN"},
+  const auto changed = [&](const std::function<void(HelloOptions&)>& change) {
+    HelloOptions held = run.held;
+    change(held);
+    return held;
+  };
+  const HelloOptions garbage = changed([](HelloOptions& h) {
+    h.held.set_world("\x01\x02");
+    Remembered::Prove(h);
   });
+  const HelloOptions unproven =
+      changed([](HelloOptions& h) { h.held.set_proof("made up"); });
+  const HelloOptions no_proof =
+      changed([](HelloOptions& h) { h.held.clear_proof(); });
+  const HelloOptions ranks = changed([](HelloOptions& h) { h.ranks = 2; });
+  const HelloOptions epoch = changed([](HelloOptions& h) { h.epoch = 1; });
+  const HelloOptions next_life =
+      changed([](HelloOptions& h) { h.previous_incarnation = 1; });
+  story.Tell({
+      {0.0, Attends("zz", 1, run.held), "refuse zz UNSPECIFIED"},
+      {0.1, Attends("a", 1, garbage), "refuse a UNSPECIFIED"},
+      {0.1, Attends("a", 1, unproven), "refuse a UNSPECIFIED"},
+      {0.1, Attends("a", 1, no_proof), "refuse a UNSPECIFIED"},
+      {0.1, Attends("a", 1, ranks), "refuse a UNSPECIFIED"},
+      {0.1, Attends("a", 1, epoch), "refuse a UNSPECIFIED"},
+      {0.1, Attends("a", 2, next_life), "refuse a UNSPECIFIED"},
+      {0.1, Attends("a", 2, run.held), "refuse a UNSPECIFIED"},
+      // One of three is no majority, and no other has counted.
+      {0.2, Attends("b", 1, run.held), ""},
+      {60.0, Ticks(), "refuse b OTHER_RUN"},
+      {60.1, Attends("c", 1, unproven), "refuse c OTHER_RUN"},
+  });
+}
+
+TEST(Adoption, ATokenClaimsNoWorld) {
+  Remembered run;
+  JobStory story = Remembered::Blank();
+  HelloOptions token = run.held;
+  token.by_credential = false;
+  story.Tell({
+      {0.0, Attends("a", 1, token), "refuse a OTHER_RUN"},
+      {0.0, Attends("b", 1, token), "refuse b OTHER_RUN"},
+      {0.0, Attends("c", 1, token), "refuse c OTHER_RUN"},
+  });
+  EXPECT_EQ(story.job().run(), "run2");
+  EXPECT_EQ(story.job().state(), v1::JOB_STATE_GATHERING);
+}
+
+// Three of five are cut off and run on in generation 1, while the other two go
+// on in generation 2; then the daemon loses its journal.
+struct TwoWorlds {
+  HelloOptions first;
+  HelloOptions second;
+
+  TwoWorlds() {
+    JobStory before("2:5");
+    const std::vector<std::string> all = {"a", "b", "c", "d", "e"};
+    for (const std::string& node : all) Attends(node)(before);
+    PreparesAll(all, 1)(before);
+    first = Remembered::HoldsAllOf(before);
+    before.Tell({{0.1, Evicts({"a", "b", "c"}),
+                  "refuse a EVICTED; abort g1 EVICTED; refuse b EVICTED; "
+                  "refuse c EVICTED; form g2 d,e"},
+                 {0.2, PreparesAll({"d", "e"}, 2), "run g2"}});
+    second = Remembered::HoldsAllOf(before);
+  }
+  static JobStory Blank() {
+    v1::JobSettings settings;
+    settings.set_nodes_min(2);
+    settings.set_nodes_max(5);
+    Job job("demo", "run2", settings, Limits(), absl::UnixEpoch());
+    job.AllowAdoption();
+    return JobStory(std::move(job), JobStory("1"));
+  }
+};
+
+TEST(Adoption, TheHighestGenerationWins) {
+  TwoWorlds worlds;
+  JobStory story = TwoWorlds::Blank();
+  story.Tell({
+      {0.0, Attends("e", 1, worlds.second), ""},
+      {0.1, Attends("a", 1, worlds.first), ""},
+      {0.1, Attends("b", 1, worlds.first), ""},
+      // Most of the first one's members: a later one is known of.
+      {0.1, Attends("c", 1, worlds.first), ""},
+  });
+  EXPECT_EQ(story.job().run(), "run2");
+  // The others may have been evicted since, and these were.
+  story.Tell(
+      {{0.2, Attends("d", 1, worlds.second),
+        "refuse a CREDENTIAL; refuse b CREDENTIAL; refuse c CREDENTIAL"}});
+  EXPECT_EQ(story.job().run(), "run1");
+  EXPECT_EQ(story.job().Status(story.now()).generation(), 2u);
+}
+
+TEST(Adoption, AHigherClaimHoldsTheRestUpNoLongerThanTheGrace) {
+  TwoWorlds worlds;
+  JobStory story = TwoWorlds::Blank();
+  story.Tell({
+      {0.0, Attends("e", 1, worlds.second), ""},
+      {0.1, Attends("a", 1, worlds.first), ""},
+      {0.1, Attends("b", 1, worlds.first), ""},
+      {0.1, Attends("c", 1, worlds.first), ""},
+      {59.9, Ticks(), ""},
+      {60.0, Ticks(),
+       "abort g2 REPLACED; abort g1 REPLACED; abort g1 REPLACED; "
+       "abort g1 REPLACED"},
+  });
+  EXPECT_EQ(story.job().run(), "run1");
+}
+
+TEST(Adoption, ASpareIsToldToDialAgainAndNeedsItsToken) {
+  Remembered run;
+  JobStory story = Remembered::Blank();
+  HelloOptions spare = Holds(0, 0);
+  story.Tell({
+      {0.0, Attends("s", 1, spare), "refuse s UNSPECIFIED"},
+      {0.1, Attends("a", 1, run.held), ""},
+      {0.2, Attends("b", 1, run.held), ""},
+  });
+  // The lost daemon may have evicted it: its credential is none any more, and
+  // those of the world's members are.
+  EXPECT_GT(story.job().EpochOf("run1", "s"), uint64_t{1} << 31);
+  EXPECT_EQ(story.job().EpochOf("run1", "c"), 0u);
+  EXPECT_EQ(story.job().AdmittedBy("t1"),
+            (std::vector<std::string>{"a", "b", "c"}));
 }
 
 TEST(Adoption, AJobThatHasEndedBecomesNoOther) {
@@ -327,12 +462,9 @@ TEST(Adoption, AWorldOfFewerThanMinIsAnotherJobs) {
       {0.0, Attends("a"), "form g1 a"},
       {0.1, Prepares("a", 1), "run g1"},
   });
-  HelloOptions held = Holds(0, 1);
-  const JournalState state = StateOf(before, true);
-  held.held.set_world(state.proposal->world());
-  held.held.set_seal(state.seal->SerializeAsString());
   JobStory story = Remembered::Blank();
-  story.Tell({{0.0, Attends("a", 1, held), "refuse a OTHER_RUN"}});
+  story.Tell({{0.0, Attends("a", 1, Remembered::HoldsAllOf(before)),
+               "refuse a UNSPECIFIED"}});
 }
 
 TEST(Adoption, ClaimsAreWaitedForWithoutSpinning) {

@@ -32,6 +32,17 @@ Job MakeJob(const std::string& nodes, uint32_t max_restarts) {
   return Job("demo", "run1", settings, Limits(), absl::UnixEpoch());
 }
 
+JobKeys Keys() {
+  JobKeys keys;
+  keys.credential = [](const std::string& run, const v1::Hello& hello,
+                       uint64_t epoch) {
+    return absl::StrCat("credential of ", hello.node(), hello.incarnation(),
+                        " in ", run, ", epoch ", epoch);
+  };
+  keys.commit_proof = ProofOf;
+  return keys;
+}
+
 std::string MessageText(const v1::DaemonMessage& m) {
   switch (m.kind_case()) {
     case v1::DaemonMessage::kProposal: {
@@ -79,7 +90,15 @@ std::string MessageText(const v1::DaemonMessage& m) {
 
 JobStory::JobStory(const std::string& nodes, uint32_t max_restarts)
     : job_(MakeJob(nodes, max_restarts)) {
+  job_.UseKeys(Keys());
   Render(job_.Start());
+}
+
+JobStory::JobStory(Job job, const JobStory& before)
+    : job_(std::move(job)),
+      journal_(before.journal_),
+      epochs_journaled_(before.epochs_journaled_) {
+  job_.UseKeys(Keys());
 }
 
 void JobStory::Tell(const std::vector<Row>& rows) {
@@ -121,6 +140,12 @@ std::string JobStory::Render(const std::vector<Action>& actions) {
   for (const Action& action : actions) {
     if (const auto* entry = std::get_if<Journal>(&action)) {
       journal_[entry->kind] = *entry;
+      if (entry->kind == Journal::Kind::kRunStarted) epochs_journaled_ = {};
+      if (entry->kind == Journal::Kind::kNodeEpochs) {
+        v1::NodeEpochs change;
+        EXPECT_TRUE(change.ParseFromString(entry->body));
+        epochs_journaled_.Apply(change);
+      }
     } else if (const auto* log = std::get_if<Log>(&action)) {
       absl::StrAppend(&logs_, log->text, "\n");
     } else if (const auto* close = std::get_if<CloseStream>(&action)) {
@@ -143,6 +168,7 @@ std::string JobStory::Render(const std::vector<Action>& actions) {
         EXPECT_EQ(journal_[Journal::Kind::kCommitted].generation,
                   m.commit().generation());
       }
+      if (m.has_welcome()) credential_ = m.welcome().node_credential();
       const std::string text = MessageText(m);
       // Checks that are answered at once are nobody's story.
       if (m.has_check_request() && checks_are_fine_) continue;
@@ -150,6 +176,12 @@ std::string JobStory::Render(const std::vector<Action>& actions) {
     }
   }
   return absl::StrJoin(told, "; ");
+}
+
+std::string AddressOf(const std::string& node) {
+  // Any two names get two addresses.
+  const size_t number = std::hash<std::string>()(node) % 60000;
+  return absl::StrCat("10.7.", number / 250, ".", 1 + number % 250);
 }
 
 v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
@@ -162,6 +194,12 @@ v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
   hello.set_run(options.run);
   hello.set_launcher(options.launcher);
   hello.set_generation_seen(options.generation_seen);
+  hello.set_previous_incarnation(options.previous_incarnation);
+  if (options.by_credential) {
+    hello.set_node_credential("verified by the shell");
+  } else {
+    hello.mutable_token()->set_id(options.token_id);
+  }
   *hello.mutable_held() = options.held;
   *hello.mutable_settings() = options.settings;
   v1::Facts& facts = *hello.mutable_facts();
@@ -169,12 +207,16 @@ v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
   v1::Interface& eth0 = *facts.add_interfaces();
   eth0.set_name("eth0");
   eth0.set_up(true);
-  v1::InterfaceAddress& address = *eth0.add_addresses();
-  // Any two names get two addresses.
-  const size_t number = std::hash<std::string>()(node) % 60000;
-  address.set_address(
-      absl::StrCat("10.7.", number / 250, ".", 1 + number % 250));
-  address.set_prefix_length(16);
+  std::vector<std::string> addresses;
+  if (!options.no_address) addresses.push_back(AddressOf(node));
+  if (!options.claims_address_of.empty()) {
+    addresses.push_back(AddressOf(options.claims_address_of));
+  }
+  for (const std::string& text : addresses) {
+    v1::InterfaceAddress& address = *eth0.add_addresses();
+    address.set_address(text);
+    address.set_prefix_length(16);
+  }
   return hello;
 }
 
@@ -188,9 +230,13 @@ Told Attends(std::string node, uint64_t incarnation, HelloOptions options) {
   return [=](JobStory& story) {
     Attend attend;
     attend.hello = HelloOf(node, incarnation, options);
-    attend.observed_address =
-        attend.hello.facts().interfaces(0).addresses(0).address();
-    attend.credential = absl::StrCat("secret-", node, incarnation);
+    attend.observed_address = AddressOf(node);
+    attend.epoch = options.epoch;
+    const v1::Held& held = attend.hello.held();
+    attend.commit_proven =
+        !held.proof().empty() &&
+        held.proof() == ProofOf(attend.hello.run(), held.running_generation(),
+                                held.world(), held.seal());
     const SessionId before = story.SessionOf(node);
     attend.session = story.NewSession(node);
     const std::string answer = story.Step(attend);
@@ -288,6 +334,12 @@ Told Drains(std::string node, double deadline_s) {
   };
 }
 
+Told Evicts(std::vector<std::string> nodes) {
+  return [=](JobStory& story) {
+    return story.Step(EvictAsked{nodes, "asked"});
+  };
+}
+
 Told PreparesWith(std::string node, uint64_t generation,
                   std::vector<v1::RankState> states) {
   v1::AgentMessage message;
@@ -361,6 +413,7 @@ JournalState StateOf(const JobStory& story, bool committed) {
   state.generation = proposed.generation;
   state.proposal.emplace();
   EXPECT_TRUE(state.proposal->ParseFromString(proposed.body));
+  state.node_epochs = story.epochs_journaled();
   if (story.journal().contains(Journal::Kind::kLeaving)) {
     EXPECT_TRUE(state.leaving.emplace().ParseFromString(
         story.journal().at(Journal::Kind::kLeaving).body));
@@ -373,12 +426,20 @@ JournalState StateOf(const JobStory& story, bool committed) {
   return state;
 }
 
+std::string ProofOf(const std::string& run, uint64_t generation,
+                    const std::string& world, const std::string& seal) {
+  return absl::StrCat(
+      std::hash<std::string>()(absl::StrCat(run, "/", generation, "/", world)),
+      "/", std::hash<std::string>()(seal));
+}
+
 HelloOptions Holds(uint64_t prepared, uint64_t running) {
   HelloOptions options;
   options.run = "run1";
   options.generation_seen = 1;
   options.held.set_prepared_generation(prepared);
   options.held.set_running_generation(running);
+  options.by_credential = true;
   return options;
 }
 

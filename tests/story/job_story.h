@@ -23,8 +23,7 @@ class JobStory {
   // `nodes`: "2" or "2:4".
   explicit JobStory(const std::string& nodes, uint32_t max_restarts = 3);
   // Goes on with a job that was restored, and with what was journaled before.
-  JobStory(Job job, const JobStory& before)
-      : job_(std::move(job)), journal_(before.journal_) {}
+  JobStory(Job job, const JobStory& before);
 
   // One row: at which second, what happens, what is answered.
   struct Row {
@@ -44,6 +43,9 @@ class JobStory {
   absl::Time now() const { return now_; }
   // Bodies journaled so far, the latest per kind.
   const std::map<Journal::Kind, Journal>& journal() const { return journal_; }
+  const NodeEpochs& epochs_journaled() const { return epochs_journaled_; }
+  // What the latest Welcome gave.
+  const std::string& credential() const { return credential_; }
   // Logs of all steps, for stories about them.
   const std::string& logs() const { return logs_; }
 
@@ -58,6 +60,8 @@ class JobStory {
   uint64_t generation_ = 0;
   bool checks_are_fine_ = true;
   std::map<Journal::Kind, Journal> journal_;
+  NodeEpochs epochs_journaled_;
+  std::string credential_;
   std::string logs_;
 };
 
@@ -72,8 +76,18 @@ struct HelloOptions {
   v1::Held held;
   v1::JobSettings settings;
   uint64_t generation_seen = 0;
-  std::string address;
+  // Says that it also has the address by which this node connects.
+  std::string claims_address_of;
+  // It has an interface, and no address on it.
+  bool no_address = false;
+  // By a node credential of this epoch, and not by a token.
+  bool by_credential = false;
+  uint64_t epoch = 0;
+  uint64_t previous_incarnation = 0;
+  std::string token_id = "t1";
 };
+// The address by which the node connects.
+std::string AddressOf(const std::string& node);
 v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
                   const HelloOptions& options = {});
 
@@ -92,6 +106,7 @@ Told ExitsForGood(std::string node, uint64_t generation, int code);
 Told Stops(std::string node, uint64_t generation);
 Told Leaves(std::string node);
 Told Sees(std::string node, uint64_t notice, uint64_t generation = 1);
+Told Evicts(std::vector<std::string> nodes);
 // 0: without a deadline.
 Told Drains(std::string node, double deadline_s = 0);
 Told PreparesWith(std::string node, uint64_t generation,
@@ -109,7 +124,10 @@ Told StopIsAskedNow(int code);
 std::vector<JobStory::Row> ThreeRun();
 // What the journal has of it after its latest proposal.
 JournalState StateOf(const JobStory& story, bool committed);
-// Of one that comes back to run1 from generation 1.
+// What daemons with one secret make of a commit.
+std::string ProofOf(const std::string& run, uint64_t generation,
+                    const std::string& world, const std::string& seal);
+// Of one that comes back to run1 from generation 1, by its credential.
 HelloOptions Holds(uint64_t prepared, uint64_t running);
 
 }  // namespace rollcall

@@ -683,18 +683,59 @@ TEST(Restart, ACommittedGenerationRunsOn) {
   });
 }
 
-TEST(Restart, ExitsThatHappenedMeanwhileCount) {
+TEST(Restart, ExitsThatHappenedMeanwhileCountOnceTheyAreSaidAgain) {
   JobStory before("2:3");
   before.Tell(ThreeRun());
   JobStory after(
       Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
       before);
-  HelloOptions done = Holds(0, 1);
-  done.held.add_exits()->set_generation(1);
   after.Tell({
-      {0.1, Attends("a", 1, done), ""},
-      {0.1, Attends("b", 1, done), ""},
-      {0.1, Attends("c", 1, done), "end 0 FINISHED"},
+      {0.1, Attends("a", 1, Holds(0, 1)), ""},
+      {0.1, Exits("a", 1, 0), ""},
+      {0.1, Attends("b", 1, Holds(0, 1)), ""},
+      {0.1, Exits("b", 1, 0), ""},
+      {0.1, Attends("c", 1, Holds(0, 1)), ""},
+      {0.1, Exits("c", 1, 0), "end 0 FINISHED"},
+  });
+}
+
+// A worker's token is good for a node of its own: it takes no member's place in
+// a world that a restarted daemon waits for, and so ends no job with success.
+TEST(Restart, ATokenIsNoMember) {
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  JobStory after(
+      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
+      before);
+  HelloOptions token = Holds(0, 1);
+  token.by_credential = false;
+  after.Tell({
+      {0.1, Attends("a", 1, Holds(0, 1)), ""},
+      {0.1, Attends("b", 1, Holds(0, 1)), ""},
+      {0.1, Exits("a", 1, 0), ""},
+      {0.1, Exits("b", 1, 0), ""},
+      // By its name, life and world: it is a newcomer all the same.
+      {0.2, Attends("c", 1, token),
+       "abort g1 REPLACED; abort g1 REPLACED; form g2 a,b,c"},
+      {0.3, Exits("c", 1, 0), ""},
+  });
+}
+
+TEST(Restart, AnEarlierLifesCredentialIsNoMember) {
+  JobStory before("2:3");
+  before.Tell({
+      {0.0, Attends("a", 7), ""},
+      {0.0, Attends("b", 8), ""},
+      {0.0, Attends("c", 9), "form g1 a,b,c"},
+      {0.1, PreparesAll({"a", "b", "c"}, 1), "run g1"},
+  });
+  JobStory after(
+      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
+      before);
+  after.Tell({
+      {0.1, Attends("a", 7, Holds(0, 1)), ""},
+      {0.1, Attends("b", 6, Holds(0, 1)),
+       "abort g1 REPLACED; abort g1 REPLACED"},
   });
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "tests/unit/server_fixture.h"
@@ -43,6 +44,35 @@ class AccessTest : public JournaledServerTest {
     request.set_id(id);
     v1::RevokeTokenResponse response;
     return AdminStub()->RevokeToken(&context, request, &response);
+  }
+  // With --cascade: the names that it evicts.
+  std::vector<std::string> Cascade(const std::string& id) {
+    grpc::ClientContext context;
+    Authorize(context);
+    v1::RevokeTokenRequest request;
+    request.set_id(id);
+    request.set_cascade(true);
+    v1::RevokeTokenResponse response;
+    const grpc::Status revoked =
+        AdminStub()->RevokeToken(&context, request, &response);
+    EXPECT_TRUE(revoked.ok()) << revoked.error_message();
+    return {response.evicted().begin(), response.evicted().end()};
+  }
+  grpc::Status Evict(const std::string& node) {
+    grpc::ClientContext context;
+    Authorize(context);
+    v1::EvictRequest request;
+    request.set_node(node);
+    v1::EvictResponse response;
+    return AdminStub()->Evict(&context, request, &response);
+  }
+  grpc::Status Drain(const std::string& node) {
+    grpc::ClientContext context;
+    Authorize(context);
+    v1::DrainRequest request;
+    request.set_node(node);
+    v1::DrainResponse response;
+    return AdminStub()->Drain(&context, request, &response);
   }
   v1::TokenStatus Listed(const std::string& id) {
     grpc::ClientContext context;

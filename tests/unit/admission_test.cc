@@ -259,10 +259,10 @@ TEST(Admission, Hellos) {
       {"generation seen", true, [](auto& h) { h.set_generation_seen(1000); }},
       {"generation beyond all", false,
        [](auto& h) { h.set_generation_seen(UINT64_MAX); }},
-      {"65 held exits", false,
-       [](auto& h) {
-         for (int i = 0; i < 65; ++i) h.mutable_held()->add_exits();
-       }},
+      {"a proof", true,
+       [](auto& h) { h.mutable_held()->set_proof(std::string(32, 'p')); }},
+      {"a proof of 65 bytes", false,
+       [](auto& h) { h.mutable_held()->set_proof(std::string(65, 'p')); }},
   };
   for (const HelloRow& row : rows) {
     v1::Hello hello = GoodHello();

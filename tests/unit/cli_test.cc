@@ -5,11 +5,13 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/flags.h"
 #include "client/cli/words.h"
 #include "client/launch/addresses.h"
 #include "client/launch/job_text.h"
+#include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {
@@ -51,6 +53,14 @@ TEST(Words, CommandIsKeptByteForByte) {
             (std::vector<std::string>{"launch", "--nproc-per-node=a_b"}));
   EXPECT_EQ(words.command,
             (std::vector<std::string>{"sh", "-c", "[1,2]", "--", "--x_y"}));
+}
+
+TEST(Flags, HostsNamesTakeOneWord) {
+  const auto join = Parse<JoinFlags>("join --hosts-names a,b.c rc1.x -- true");
+  EXPECT_EQ(join.local.hosts_names, (std::vector<std::string>{"a", "b.c"}));
+  EXPECT_EQ(join.where.join_string, "rc1.x");
+  EXPECT_NE(Complaint("join --hosts-names a,b/c rc1.x -- true"), "");
+  EXPECT_NE(Complaint("launch --no-hosts --hosts-names a -- true"), "");
 }
 
 TEST(Words, JoinStringIsOverwrittenBeforeTheCommandOnly) {
@@ -248,7 +258,7 @@ TEST(JobText, StatusJsonHasExactlyTheContractsFields) {
                    "root_cause", "waited_s", "step", "loss",
                    "tokens_per_second", "refused", "strangers"}));
   EXPECT_EQ(keys(json["strangers"]),
-            (Names{"silent", "garbage", "crowded", "unknown"}));
+            (Names{"silent", "garbage", "crowded", "unknown", "hung_up"}));
   EXPECT_EQ(keys(json["nodes"][0]),
             (Names{"node", "state", "node_rank", "incarnation", "address",
                    "lease_ms", "ranks", "step", "reason"}));
@@ -343,6 +353,24 @@ TEST(Flags, Drain) {
   EXPECT_NE(Complaint("drain n -- x"), "");
 }
 
+TEST(Flags, Evict) {
+  const auto evict =
+      Parse<EvictFlags>("evict node-3 --reason stolen --job demo --json");
+  EXPECT_EQ(evict.node, "node-3");
+  EXPECT_EQ(evict.reason, "stolen");
+  EXPECT_EQ(evict.where.job, "demo");
+  EXPECT_TRUE(evict.json);
+  EXPECT_EQ(Parse<EvictFlags>("evict node-3 rc1.abc").where.join_string,
+            "rc1.abc");
+  EXPECT_TRUE(absl::StrContains(Complaint("evict"), "which node"));
+  EXPECT_TRUE(absl::StrContains(Complaint("evict rc1.abc node-3"), "NODE"));
+  EXPECT_NE(Complaint("evict no_name!"), "");
+  EXPECT_NE(Complaint("evict n --deadline 1s"), "");
+  EXPECT_FALSE(Parse<TokenFlags>("token revoke abc123 rc1.x").cascade);
+  EXPECT_TRUE(Parse<TokenFlags>("token revoke abc123 --cascade").cascade);
+  EXPECT_NE(Complaint("token rotate abc123 --cascade"), "");
+}
+
 TEST(Flags, TokenVerbs) {
   const auto made = Parse<TokenFlags>(
       "token create --role viewer --ttl 90s --uses 4 --job demo");
@@ -353,7 +381,9 @@ TEST(Flags, TokenVerbs) {
   EXPECT_EQ(made.where.job, "demo");
   const auto plain = Parse<TokenFlags>("token create");
   EXPECT_EQ(plain.role, v1::ROLE_WORKER);
-  EXPECT_EQ(plain.ttl, absl::InfiniteDuration());
+  EXPECT_EQ(plain.ttl, absl::Hours(24));
+  EXPECT_EQ(Parse<TokenFlags>("token create --ttl never").ttl,
+            absl::InfiniteDuration());
   EXPECT_EQ(plain.uses, 0u);
   const auto gone = Parse<TokenFlags>("token revoke abc123 rc1.x");
   EXPECT_EQ(gone.verb, TokenFlags::Verb::kRevoke);
@@ -363,6 +393,27 @@ TEST(Flags, TokenVerbs) {
   EXPECT_EQ(Parse<TokenFlags>("token rotate a").verb,
             TokenFlags::Verb::kRotate);
   EXPECT_EQ(Parse<TokenFlags>("token secret").verb, TokenFlags::Verb::kSecret);
+}
+
+TEST(Flags, HowLongAJoinStringIsValid) {
+  const struct {
+    const char* text;
+    absl::Duration ttl;
+  } rows[] = {{"", absl::Hours(24)},
+              {"--token-ttl 90s", absl::Seconds(90)},
+              {"--token-ttl 48h", absl::Hours(48)},
+              {"--token-ttl never", absl::InfiniteDuration()}};
+  for (const auto& row : rows) {
+    EXPECT_EQ(Parse<LaunchFlags>(absl::StrCat("launch ", row.text, " -- true"))
+                  .token_ttl,
+              row.ttl)
+        << row.text;
+  }
+  for (const char* text : {"0", "1s", "-1h", "soon", "1e9h", "9000h"}) {
+    EXPECT_NE(Complaint(absl::StrCat("launch --token-ttl ", text, " -- true")),
+              "")
+        << text;
+  }
 }
 
 TEST(Flags, TokenComplaintsNameWhatIsMissing) {

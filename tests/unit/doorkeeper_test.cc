@@ -41,6 +41,8 @@ const char* Word(Fate fate) {
       return "impatient";
     case Fate::kHungUp:
       return "gone";
+    case Fate::kDisplaced:
+      return "displaced";
   }
   return "?";
 }
@@ -79,7 +81,8 @@ DoorLimits OpenDoor() {
 struct Row {
   double at;
   // "arrive 1 a": connection 1 from address a. "ask 1", "garbage 1", "gone 1",
-  // "room", "tick", "next": the next deadline is asked for.
+  // "free 1": it has authenticated or is gone, "room", "tick", "next": the next
+  // deadline is asked for.
   const char* event;
   const char* expect;
 };
@@ -92,6 +95,7 @@ std::string Apply(Doorkeeper& door, const Row& row) {
     const auto from = static_cast<uint8_t>(words[2][0]);
     return Text(door.Arrive(id, Address(from), At(row.at)));
   }
+  if (words[0] == "free") return Text(door.Release(id, At(row.at)));
   if (words[0] == "ask") return Text(door.Ask(id, At(row.at)));
   if (words[0] == "room") return Text(door.MakeRoom());
   if (words[0] == "tick") return Text(door.Tick(At(row.at)));
@@ -121,6 +125,7 @@ TEST(DoorkeeperTest, WhoSpeaksIsHandedOnAndWhoIsSilentIsClosed) {
                        {1.0, "arrive 3 b", ""},
                        {1.0, "next", "5"},
                        {2.0, "ask 2", "in 2"},
+                       {2.1, "free 2", ""},
                        {2.5, "ask 2", ""},   // It is not here any more.
                        {2.5, "gone 2", ""},  // Nor is it that.
                        {4.9, "tick", ""},
@@ -195,21 +200,16 @@ TEST(DoorkeeperTest, AboveTheRateOfAllTheyWaitInTurnAmongAddresses) {
   limits.handshakes_per_second = 1;
   limits.handshakes_burst = 1;
   Play(limits, {
-                   {0.0, "arrive 1 a", ""},
-                   {0.0, "ask 1", "in 1"},
-                   {0.0, "arrive 2 a", ""},
-                   {0.0, "arrive 3 a", ""},
-                   {0.0, "arrive 4 b", ""},
-                   {0.0, "arrive 5 c", ""},
-                   {0.0, "ask 2", ""},
-                   {0.0, "ask 3", ""},
-                   {0.0, "ask 4", ""},
-                   {0.0, "ask 5", ""},
-                   {0.0, "next", "1"},
-                   {1.0, "tick", "in 2"},
+                   {0.0, "arrive 1 a", ""}, {0.0, "ask 1", "in 1"},
+                   {0.0, "arrive 2 a", ""}, {0.0, "arrive 3 a", ""},
+                   {0.0, "arrive 4 b", ""}, {0.0, "arrive 5 c", ""},
+                   {0.0, "ask 2", ""},      {0.0, "ask 3", ""},
+                   {0.0, "ask 4", ""},      {0.0, "ask 5", ""},
+                   {0.0, "next", "1"},      {1.0, "tick", "in 2"},
                    {2.0, "tick", "in 4"},  // Not 3: it is b's turn.
-                   {2.5, "gone 5", ""},
-                   {3.0, "tick", "in 3"},
+                   {2.5, "gone 5", ""},     {3.0, "tick", "in 3"},
+                   {3.0, "free 1", ""},     {3.0, "free 2", ""},
+                   {3.0, "free 3", ""},     {3.0, "free 4", ""},
                    {3.0, "next", "4"},  // a's burst is whole, and b's long.
                });
 }
@@ -231,6 +231,11 @@ TEST(DoorkeeperTest, AboveTheRateOfAnAddressOnlyThatOneWaits) {
                         {1.0, "arrive 5 a", ""},
                         {1.0, "ask 5", ""},
                         {2.0, "tick", "in 5"},
+                        {2.0, "free 1", ""},
+                        {2.0, "free 2", ""},
+                        {2.0, "free 3", ""},
+                        {2.0, "free 4", ""},
+                        {2.0, "free 5", ""},
                         // Bursts come back: b's at 1.5, a's at 4.
                         {2.0, "next", "4"},
                         {4.0, "tick", ""},
@@ -286,13 +291,131 @@ TEST(DoorkeeperTest, WhereAddressesAreManyTheOneThatLosesLeastIsForgotten) {
                    {0.0, "ask 1", "in 1"},
                    {0.0, "arrive 2 b", ""},
                    {0.0, "ask 2", "in 2"},
+                   {0.0, "free 1", ""},
+                   {0.0, "free 2", ""},
                    {0.0, "arrive 3 a", ""},
-                   {0.0, "ask 3", "in 3"},   // a's burst is spent.
+                   {0.0, "ask 3", "in 3"},  // a's burst is spent.
+                   {0.0, "free 3", ""},
                    {0.0, "arrive 4 c", ""},  // b is forgotten.
                    {0.0, "arrive 5 a", ""},
                    {0.0, "ask 5", ""},  // a is not.
                    {1.0, "tick", "in 5"},
                });
+}
+
+// --- Those that have not authenticated yet ----------------------------------
+
+// An open door with room for `all` behind it, and `each` of one network.
+DoorLimits Room(size_t all, size_t each) {
+  DoorLimits limits = OpenDoor();
+  limits.guests_max = all;
+  limits.guests_per_network_max = each;
+  return limits;
+}
+
+TEST(DoorkeeperTest, ANetworkAtItsBoundWaitsAndLosesNothing) {
+  Play(Room(10, 2), {
+                        {0.0, "arrive 1 a", ""},
+                        {0.0, "ask 1", "in 1"},
+                        {0.0, "arrive 2 a", ""},
+                        {0.0, "ask 2", "in 2"},
+                        {0.0, "arrive 3 a", ""},
+                        {0.0, "ask 3", ""},
+                        {0.0, "arrive 4 a", ""},
+                        {0.0, "ask 4", ""},
+                        {0.1, "arrive 5 b", ""},
+                        {0.1, "ask 5", "in 5"},  // Another one does not wait.
+                        {0.2, "tick", ""},
+                        {1.0, "free 1", "in 3"},
+                        {1.0, "free 1", ""},  // Once.
+                        {2.0, "free 5", ""},
+                        {2.0, "free 3", "in 4"},
+                        {20.0, "tick", ""},
+                        {20.0, "next", "never"},
+                    });
+}
+
+TEST(DoorkeeperTest, WhereAllIsFullTheNetworkWithMostMakesRoom) {
+  Play(Room(4, 4), {
+                       // The address that sorts first is not the one that goes.
+                       {0.0, "arrive 1 a", ""},
+                       {0.0, "ask 1", "in 1"},
+                       {0.0, "arrive 2 z", ""},
+                       {0.0, "ask 2", "in 2"},
+                       {0.0, "arrive 3 z", ""},
+                       {0.0, "ask 3", "in 3"},
+                       {0.0, "arrive 4 z", ""},
+                       {0.0, "ask 4", "in 4"},
+                       // The one with most waits.
+                       {0.1, "arrive 5 z", ""},
+                       {0.1, "ask 5", ""},
+                       // Another one takes the place of its newest.
+                       {0.2, "arrive 6 b", ""},
+                       {0.2, "ask 6", "displaced 4, in 6"},
+                       {0.2, "free 4", ""},
+                       // a and z are equal enough: it waits.
+                       {0.3, "arrive 7 a", ""},
+                       {0.3, "ask 7", ""},
+                       // The one with the fewest comes first.
+                       {0.4, "free 6", "in 7"},
+                       {0.5, "free 2", "in 5"},
+                       {0.5, "next", "never"},
+                   });
+}
+
+TEST(DoorkeeperTest, AFleetBehindOneAddressIsSlowedDown) {
+  DoorLimits limits = Room(100, 10);
+  limits.waiting_max = limits.waiting_per_address_max = 1000;
+  limits.addresses_max = 1000;
+  Doorkeeper door(limits);
+  Doorkeeper::Verdicts in;
+  for (Doorkeeper::Id id = 1; id <= 500; ++id) {
+    EXPECT_EQ(Text(door.Arrive(id, Address(1), At(0))), "");
+    for (const auto& verdict : door.Ask(id, At(0))) in.push_back(verdict);
+  }
+  EXPECT_EQ(in.size(), 10u);
+  // Each that authenticates lets the next one in; none is turned away.
+  for (size_t i = 0; i < in.size(); ++i) {
+    EXPECT_EQ(in[i].fate, Fate::kHandedOn);
+    for (const auto& verdict : door.Release(in[i].id, At(0.01 * double(i)))) {
+      in.push_back(verdict);
+    }
+  }
+  EXPECT_EQ(in.size(), 500u);
+  EXPECT_EQ(door.counts().unauthenticated, 0u);
+}
+
+TEST(DoorkeeperTest, AnAttackFromANetworkTakesNoOneElsesPlace) {
+  // A /64 with as many addresses as it likes, at the defaults; it never
+  // authenticates.
+  const DoorLimits limits;
+  Doorkeeper door(limits);
+  Doorkeeper::Id id = 0;
+  const auto six = [](uint16_t network, uint32_t host) {
+    std::array<uint8_t, 16> bytes = {0x20, 1, 0xd, 0xb8};
+    bytes[6] = static_cast<uint8_t>(network >> 8);
+    bytes[7] = static_cast<uint8_t>(network & 0xff);
+    bytes[14] = static_cast<uint8_t>(host >> 8);
+    bytes[15] = static_cast<uint8_t>(host & 0xff);
+    return DoorAddressOfIpv6(bytes);
+  };
+  for (uint16_t network = 1; network <= 5; ++network) {
+    for (uint32_t host = 0; host < 5000; ++host) {
+      door.Arrive(++id, six(network, host), At(0));
+      door.Ask(id, At(0));
+    }
+  }
+  // Bursts come back; what may be held is held.
+  for (int second = 1; second < 5; ++second) door.Tick(At(second));
+  EXPECT_EQ(door.counts().unauthenticated, limits.guests_max);
+  door.Tick(At(20));
+  const Doorkeeper::Id agent = ++id;
+  EXPECT_EQ(Text(door.Arrive(agent, Address(1), At(20))), "");
+  const Doorkeeper::Verdicts verdicts = door.Ask(agent, At(20));
+  ASSERT_EQ(verdicts.size(), 2u);
+  EXPECT_EQ(verdicts[0].fate, Fate::kDisplaced);
+  EXPECT_EQ(verdicts[1].id, agent);
+  EXPECT_EQ(verdicts[1].fate, Fate::kHandedOn);
 }
 
 TEST(DoorkeeperTest, CountsByFate) {
@@ -343,6 +466,9 @@ TEST(DoorkeeperTest, TheLargestJobPassesAtOnce) {
     ASSERT_EQ(Text(door.Arrive(id, from, At(0))), "");
     ASSERT_EQ(Text(door.Ask(id, At(0))), absl::StrCat("in ", id));
   }
+  for (Doorkeeper::Id id = 1; id <= Limits::nodes_max; ++id) {
+    door.Release(id, At(0));
+  }
   // And its addresses are forgotten as soon as they may be.
   EXPECT_EQ(door.addresses(), Limits::nodes_max);
   door.Tick(door.NextDeadline());
@@ -372,11 +498,21 @@ class Crowd {
 
   void Run() {
     for (int i = 0; i < 20'000 && !testing::Test::HasFailure(); ++i) Act();
+    while (!inside_.empty() && !testing::Test::HasFailure()) {
+      const Doorkeeper::Id id = inside_.begin()->first;
+      inside_.erase(id);
+      Take(door_.Release(id, now_));
+    }
     while (door_.NextDeadline() != absl::InfiniteFuture() &&
            !testing::Test::HasFailure()) {
       now_ = std::max(now_, door_.NextDeadline());
       Take(door_.Tick(now_));
       ExpectInvariants();
+      while (!inside_.empty() && !testing::Test::HasFailure()) {
+        const Doorkeeper::Id id = inside_.begin()->first;
+        inside_.erase(id);
+        Take(door_.Release(id, now_));
+      }
     }
     EXPECT_EQ(door_.addresses(), 0u);
     EXPECT_TRUE(waiting_.empty());
@@ -389,7 +525,7 @@ class Crowd {
 
   void Act() {
     const Doorkeeper::Id any = newest_ < 8 ? 1 : newest_ - Below(8);
-    switch (Below(8)) {
+    switch (Below(10)) {
       case 0:
       case 1:
       case 2: {
@@ -409,6 +545,16 @@ class Crowd {
       case 6:
         if (Below(10) == 0) Take(door_.MakeRoom());
         break;
+      case 7:
+      case 8:
+        if (!inside_.empty()) {
+          const auto one = std::next(inside_.begin(),
+                                     static_cast<long>(Below(inside_.size())));
+          const Doorkeeper::Id id = one->first;
+          inside_.erase(one);
+          Take(door_.Release(id, now_));
+        }
+        break;
       default:
         now_ += absl::Milliseconds(Below(400));
         Take(door_.Tick(now_));
@@ -419,10 +565,15 @@ class Crowd {
 
   void Take(const Doorkeeper::Verdicts& verdicts) {
     for (const Doorkeeper::Verdict& verdict : verdicts) {
+      if (verdict.fate == Fate::kDisplaced) {
+        ASSERT_EQ(inside_.erase(verdict.id), 1u) << verdict.id;
+        continue;
+      }
       ASSERT_EQ(waiting_.count(verdict.id), 1u) << "twice: " << verdict.id;
       if (verdict.fate == Fate::kHandedOn) {
         all_.push_back(now_);
         by_address_[waiting_[verdict.id]].push_back(now_);
+        inside_[verdict.id] = waiting_[verdict.id];
       }
       waiting_.erase(verdict.id);
     }
@@ -452,7 +603,14 @@ class Crowd {
       EXPECT_LE(count, limits_.waiting_per_address_max);
     }
     EXPECT_LE(waiting_.size(), limits_.waiting_max);
-    EXPECT_LE(door_.addresses(), limits_.addresses_max);
+    std::map<uint8_t, size_t> in;
+    for (const auto& [id, from] : inside_) ++in[from];
+    for (const auto& [from, count] : in) {
+      EXPECT_LE(count, limits_.guests_per_network_max);
+    }
+    EXPECT_EQ(door_.counts().unauthenticated, inside_.size());
+    EXPECT_LE(inside_.size(), limits_.guests_max);
+    EXPECT_LE(door_.addresses(), limits_.addresses_max + in.size());
   }
 
   std::mt19937 random_;
@@ -461,6 +619,7 @@ class Crowd {
   absl::Time now_ = At(0);
   Doorkeeper::Id newest_ = 0;
   std::map<Doorkeeper::Id, uint8_t> waiting_;
+  std::map<Doorkeeper::Id, uint8_t> inside_;
   std::vector<absl::Time> all_;
   std::map<uint8_t, std::vector<absl::Time>> by_address_;
 };
@@ -472,6 +631,8 @@ TEST(DoorkeeperTest, RandomCrowdsKeepTheInvariants) {
     limits.waiting_max = 4 + seed;
     limits.addresses_max = 40;  // None is forgotten early.
     limits.handshakes_per_second = 1 + seed % 4;
+    limits.guests_max = 1 + seed;
+    limits.guests_per_network_max = 1 + seed % 5;
     Crowd(seed, limits).Run();
   }
 }

@@ -16,6 +16,7 @@
 #include "daemon/server/mutex.h"
 #include "etcd/etcd.grpc.pb.h"
 #include "tests/unit/real_etcd.h"
+#include "tests/unit/test_sealer.h"
 
 namespace rollcall {
 namespace {
@@ -118,7 +119,7 @@ class EtcdFaultsTest : public testing::Test {
     ASSERT_NE(etcd_, nullptr) << "etcd does not start";
     between_ = std::make_unique<Unreliable>(etcd_->endpoint());
     client_ = std::make_unique<EtcdClient>(
-        std::vector<std::string>{between_->endpoint()});
+        EtcdAccess{{between_->endpoint()}, "", "", "", "", ""});
     // Elected, without a campaign.
     TxnRequest txn;
     auto& leader = *txn.add_success()->mutable_request_put();
@@ -135,8 +136,9 @@ class EtcdFaultsTest : public testing::Test {
 
   std::unique_ptr<EtcdJournal> Open() {
     auto journal = EtcdJournal::Open(
-        *client_, {kPrefix, reign_, [this] { return lost_.empty(); },
-                   [this](std::string why) { lost_ = std::move(why); }});
+        *client_,
+        {kPrefix, reign_, [this] { return lost_.empty(); },
+         [this](std::string why) { lost_ = std::move(why); }, TestSealer()});
     EXPECT_TRUE(journal.ok()) << journal.status();
     return journal.ok() ? *std::move(journal) : nullptr;
   }

@@ -19,6 +19,7 @@
 #include "daemon/journal/tenure.h"
 #include "daemon/server/inbox.h"
 #include "tests/unit/real_etcd.h"
+#include "tests/unit/test_sealer.h"
 
 namespace rollcall {
 namespace {
@@ -96,6 +97,9 @@ TEST(RunRecordTest, ComesBackWhole) {
   run.state.seal.emplace().set_master_port(1);
   run.state.leaving.emplace().set_notice(3);
   run.state.restarts_charged = 2;
+  run.state.node_epochs.Admit("a", "t1");
+  run.state.node_epochs.Raise("a");
+  run.state.node_epochs.RaiseFloor(1);
   const std::string bytes = PackRun(run);
   EXPECT_LT(bytes.size(), 1'000u);
   const auto back = UnpackRun("j", bytes);
@@ -109,6 +113,9 @@ TEST(RunRecordTest, ComesBackWhole) {
   EXPECT_EQ(back->state.leaving->notice(), 3u);
   EXPECT_FALSE(back->state.end.has_value());
   EXPECT_EQ(back->state.restarts_charged, 2u);
+  EXPECT_EQ(back->state.node_epochs.EpochOf("a"), 1u);
+  EXPECT_EQ(back->state.node_epochs.TokenOf("a"), "t1");
+  EXPECT_EQ(back->state.node_epochs.EpochOf("b"), 1u);
 }
 
 TEST(RunRecordTest, OtherBytesAreRefused) {
@@ -137,7 +144,7 @@ class EtcdTest : public testing::Test {
     etcd_ = RealEtcd::Start();
     ASSERT_NE(etcd_, nullptr) << "etcd does not start";
     client_ = std::make_unique<EtcdClient>(
-        std::vector<std::string>{etcd_->endpoint()});
+        EtcdAccess{{etcd_->endpoint()}, "", "", "", "", ""});
   }
 
   std::unique_ptr<RealEtcd> etcd_;
@@ -157,7 +164,7 @@ class Candidate {
 
   Candidate(EtcdClient& client, const std::string& endpoint)
       : leadership_(
-            client, kPrefix, {endpoint},
+            client, kPrefix, {endpoint}, TestSealer(),
             {[this](const Reign& reign) { told_.PostAlways(reign); },
              [this](const std::string& why) { told_.PostAlways(Deposed{why}); },
              [this](const std::vector<std::string>& endpoints) {
@@ -283,7 +290,8 @@ class EtcdJournalTest : public EtcdTest {
                                      [this](const std::string& why) {
                                        over_ = true;
                                        lost_ = why;
-                                     }});
+                                     },
+                                     TestSealer()});
     EXPECT_TRUE(journal.ok()) << journal.status();
     return journal.ok() ? *std::move(journal) : nullptr;
   }
@@ -457,13 +465,22 @@ TEST_F(EtcdJournalTest, AnEtcdThatIsSilentEndsTheReign) {
 
 TEST_F(EtcdJournalTest, WhatIsKeptOnceIsTheSameForAll) {
   const std::string key = absl::StrCat(kPrefix, "credential.key");
-  EXPECT_EQ(*KeepInEtcd(*client_, key, "first", kDeadline), "first");
-  EXPECT_EQ(*KeepInEtcd(*client_, key, "second", kDeadline), "first");
+  const ValueSealer sealer = TestSealer();
+  EXPECT_EQ(*KeepInEtcd(*client_, sealer, key, "first", kDeadline), "first");
+  EXPECT_EQ(*KeepInEtcd(*client_, sealer, key, "second", kDeadline), "first");
+  // With another secret it does not open, and is not taken as missing.
+  const absl::Status other =
+      KeepInEtcd(*client_,
+                 ValueSealer(*SharedSecret::Parse(std::string(64, '8'))), key,
+                 "third", kDeadline)
+          .status();
+  EXPECT_EQ(other.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(other.message().find(key), absl::string_view::npos);
 }
 
 TEST_F(EtcdJournalTest, AMemberThatIsGoneIsPassedOver) {
   // Nobody listens there: the port was free a moment ago.
-  EtcdClient client({"127.0.0.1:1", etcd_->endpoint()});
+  EtcdClient client({{"127.0.0.1:1", etcd_->endpoint()}, "", "", "", "", ""});
   etcdserverpb::RangeRequest read;
   read.set_key("x");
   EXPECT_TRUE(client.Range(read, kDeadline).ok());
@@ -478,17 +495,30 @@ TEST_F(EtcdJournalTest, WhatNoDaemonWroteIsNamed) {
     ASSERT_TRUE(client_->Txn(txn, kDeadline).ok());
   };
   const auto expect_named = [&](const std::string& key) {
-    const auto journal = EtcdJournal::Open(
-        *client_, {kPrefix, reign_, [] { return true; }, [](std::string) {}});
+    const auto journal =
+        EtcdJournal::Open(*client_, {kPrefix, reign_, [] { return true; },
+                                     [](std::string) {}, TestSealer()});
     EXPECT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_NE(journal.status().message().find(key), absl::string_view::npos);
   };
+  const auto seal = [&](const std::string& name, const std::string& value) {
+    write(name, TestSealer().Seal(absl::StrCat(kPrefix, name), value));
+  };
   write("jobs/j", "garbage");
+  expect_named("jobs/j");
+  seal("jobs/j", "garbage");
   expect_named("jobs/j");
   JournaledRun run;
   run.state.run = "r";
+  // As an older daemon wrote it, and anybody who reaches etcd could.
   write("jobs/j", PackRun(run));
-  write("jobs/NO/JOB", PackRun(run));
+  expect_named("jobs/j");
+  // A good one of another job.
+  write("jobs/j",
+        TestSealer().Seal(absl::StrCat(kPrefix, "jobs/k"), PackRun(run)));
+  expect_named("jobs/j");
+  seal("jobs/j", PackRun(run));
+  seal("jobs/NO/JOB", PackRun(run));
   expect_named("jobs/NO/JOB");
 }
 
@@ -498,13 +528,25 @@ TEST_F(EtcdTest, WhatALeaderSaysOfItselfHasABound) {
   put.set_key(absl::StrCat(kPrefix, kLeaderKey));
   std::string value = std::string(100'000, 'x');
   for (int i = 0; i < 100; ++i) absl::StrAppend(&value, ",h:", i);
-  put.set_value(value);
+  put.set_value(TestSealer().Seal(put.key(), value));
   ASSERT_TRUE(client_->Txn(txn, kDeadline).ok());
   Candidate a(*client_, "a:1");
   const auto other = a.Await<Candidate::Other>();
   ASSERT_TRUE(other.has_value());
   EXPECT_EQ(other->endpoints.size(), 8u);
   EXPECT_EQ(other->endpoints[0], "h:0");
+}
+
+TEST_F(EtcdTest, WhereTheLeaderIsCannotBeForged) {
+  etcdserverpb::TxnRequest txn;
+  auto& put = *txn.add_success()->mutable_request_put();
+  put.set_key(absl::StrCat(kPrefix, kLeaderKey));
+  put.set_value("attacker:1");
+  ASSERT_TRUE(client_->Txn(txn, kDeadline).ok());
+  Candidate a(*client_, "a:1");
+  const auto other = a.Await<Candidate::Other>();
+  ASSERT_TRUE(other.has_value());
+  EXPECT_EQ(other->endpoints, std::vector<std::string>());
 }
 
 }  // namespace

@@ -51,9 +51,13 @@ class GuestsTest : public testing::Test {
     limits.guest_bytes_max = kBytesMax;
     limits.guest_bytes_before_call = kBytesMax / 10;
     limits.guest_calls_max = 2;
-    limits.guests_max = 3;
     limits.guests_bytes_max = 2 * kBytesMax;
-    auto made = Guests::Make(limits);
+    limits.viewer_bytes_max = 3 * kBytesMax;
+    limits.viewer_connections_max = 2;
+    auto made = Guests::Make(limits, [this](Guests::DoorId id) {
+      MutexLock lock(mutex_);
+      released_.push_back(id);
+    });
     ASSERT_TRUE(made.ok()) << made.status();
     guests_ = *std::move(made);
   }
@@ -80,15 +84,28 @@ class GuestsTest : public testing::Test {
     return false;
   }
 
+  // Until the door was told of so many.
+  std::vector<Guests::DoorId> Released(size_t count) {
+    for (const absl::Time until = absl::Now() + absl::Seconds(60);
+         absl::Now() < until; std::this_thread::yield()) {
+      MutexLock lock(mutex_);
+      if (released_.size() >= count) return released_;
+    }
+    return {};
+  }
+
   const int listening_;
   int port_ = 0;
+  Guests::DoorId last_ = 0;
+  Mutex mutex_;
+  std::vector<Guests::DoorId> released_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Guests> guests_;
 };
 
 TEST_F(GuestsTest, WhoShowsNoRightIsShownOut) {
   Begin(kSoon);
   const auto pair = Connect();
-  ASSERT_TRUE(guests_->Arrive(pair->served));
+  ASSERT_TRUE(guests_->Arrive(pair->served, ++last_));
   // However busy he is.
   EXPECT_TRUE(pair->client.Say("something"));
   EXPECT_EQ(pair->client.Hear(), "reset");
@@ -99,7 +116,7 @@ TEST_F(GuestsTest, WhoShowsNoRightIsShownOut) {
 TEST_F(GuestsTest, WhoSaysMoreThanAHelloIsShownOut) {
   Begin(absl::Hours(1));
   const auto pair = Connect();
-  ASSERT_TRUE(guests_->Arrive(pair->served));
+  ASSERT_TRUE(guests_->Arrive(pair->served, ++last_));
   guests_->Called(pair->key);
   EXPECT_TRUE(pair->client.Say(std::string(kBytesMax, 'x')));
   // Read or not.
@@ -115,7 +132,7 @@ TEST_F(GuestsTest, WhoSaysMoreThanAHelloIsShownOut) {
 TEST_F(GuestsTest, BeforeACallThereIsLittleToSay) {
   Begin(absl::Hours(1));
   const auto pair = Connect();
-  ASSERT_TRUE(guests_->Arrive(pair->served));
+  ASSERT_TRUE(guests_->Arrive(pair->served, ++last_));
   EXPECT_TRUE(pair->client.Say(std::string(kBytesMax / 10 + 1, 'x')));
   EXPECT_NE(pair->client.Hear(), "nothing");
   EXPECT_EQ(guests_->shown_out(), 1u);
@@ -124,7 +141,7 @@ TEST_F(GuestsTest, BeforeACallThereIsLittleToSay) {
 TEST_F(GuestsTest, CallAfterCallIsTooMany) {
   Begin(absl::Hours(1));
   const auto pair = Connect();
-  ASSERT_TRUE(guests_->Arrive(pair->served));
+  ASSERT_TRUE(guests_->Arrive(pair->served, ++last_));
   guests_->Called(pair->key);
   guests_->Called(pair->key);
   EXPECT_EQ(guests_->shown_out(), 0u);
@@ -133,47 +150,102 @@ TEST_F(GuestsTest, CallAfterCallIsTooMany) {
   EXPECT_EQ(pair->client.Hear(), "reset");
 }
 
-TEST_F(GuestsTest, ACrowdMakesRoomByItsOwn) {
+TEST_F(GuestsTest, TheDoorMayTakeOneAway) {
   Begin(absl::Hours(1));
-  std::vector<std::unique_ptr<Pair>> crowd;
-  for (int i = 0; i < 2; ++i) {
-    crowd.push_back(Connect());
-    ASSERT_TRUE(guests_->Arrive(crowd.back()->served));
-  }
-  const auto other = Connect("127.0.0.2");
-  ASSERT_TRUE(guests_->Arrive(other->served));
-  EXPECT_EQ(guests_->size(), 3u);
-  const auto another = Connect("127.0.0.3");
-  ASSERT_TRUE(guests_->Arrive(another->served));
-  // The one that has been there longest where most are.
-  EXPECT_EQ(crowd[0]->client.Hear(), "reset");
-  EXPECT_EQ(guests_->size(), 3u);
-  EXPECT_EQ(guests_->shown_out(), 1u);
+  const auto stays = Connect();
+  const auto goes = Connect("127.0.0.2");
+  ASSERT_TRUE(guests_->Arrive(stays->served, 7));
+  ASSERT_TRUE(guests_->Arrive(goes->served, 8));
+  guests_->Displace(8);
+  guests_->Displace(9);  // It has never been here.
+  EXPECT_EQ(goes->client.Hear(), "reset");
+  EXPECT_EQ(guests_->size(), 1u);
+  EXPECT_EQ(Released(1), std::vector<Guests::DoorId>{8});
 }
 
-TEST_F(GuestsTest, WhoHasSaidMostGoesWhereAllHaveSaidTooMuch) {
+TEST_F(GuestsTest, TheDoorIsToldOfEachOnce) {
+  Begin(absl::Hours(1));
+  const auto known = Connect();
+  const auto gone = Connect();
+  const auto here = Connect();
+  ASSERT_TRUE(guests_->Arrive(known->served, 1));
+  ASSERT_TRUE(guests_->Arrive(gone->served, 2));
+  ASSERT_TRUE(guests_->Arrive(here->served, 3));
+  guests_->Know(known->key);
+  guests_->Know(known->key);
+  EXPECT_EQ(Released(1), std::vector<Guests::DoorId>{1});
+  gone->client.Close();
+  EXPECT_EQ(Released(2), (std::vector<Guests::DoorId>{1, 2}));
+  EXPECT_EQ(guests_->hung_up(), 1u);
+}
+
+TEST_F(GuestsTest, WhereAllHaveSaidTooMuchTheNetworkThatSaidMostGoes) {
   Begin(absl::Hours(1));
   std::vector<std::unique_ptr<Pair>> loud;
-  const size_t kSaid[] = {kBytesMax * 6 / 10, kBytesMax * 9 / 10,
-                          kBytesMax * 7 / 10};
-  for (const size_t said : kSaid) {
-    loud.push_back(Connect());
-    ASSERT_TRUE(guests_->Arrive(loud.back()->served));
+  const struct {
+    const char* from;
+    size_t said;
+  } kSaid[] = {{"127.0.0.9", kBytesMax * 6 / 10},
+               // The largest one, and yet not of the network that said most.
+               {"127.0.0.1", kBytesMax * 9 / 10},
+               {"127.0.0.9", kBytesMax * 6 / 10}};
+  for (const auto& [from, said] : kSaid) {
+    loud.push_back(Connect(from));
+    ASSERT_TRUE(guests_->Arrive(loud.back()->served, ++last_));
     guests_->Called(loud.back()->key);
     EXPECT_TRUE(loud.back()->client.Say(std::string(said, 'x')));
   }
-  EXPECT_NE(loud[1]->client.Hear(), "nothing");
+  EXPECT_NE(loud[2]->client.Hear(), "nothing");
   EXPECT_TRUE(BecomesSize(2));
+}
+
+TEST_F(GuestsTest, AViewerMayStayAndSayOnlySoMuch) {
+  Begin(kSoon);
+  const auto viewer = Connect();
+  const auto unknown = Connect();
+  ASSERT_TRUE(guests_->Arrive(viewer->served, 1));
+  guests_->Know(viewer->key, "token1");
+  EXPECT_EQ(Released(1), std::vector<Guests::DoorId>{1});
+  ASSERT_TRUE(guests_->Arrive(unknown->served, 2));
+  EXPECT_EQ(unknown->client.Hear(), "reset");
+  // It is still here, calls as often as it likes, and may say what it may.
+  for (int i = 0; i < 100; ++i) guests_->Called(viewer->key);
+  EXPECT_TRUE(viewer->client.Say(std::string(2 * kBytesMax, 'x')));
+  EXPECT_EQ(send(viewer->served, "x", 1, MSG_NOSIGNAL), 1);
+  EXPECT_EQ(viewer->client.Hear(), "x");
+  EXPECT_TRUE(viewer->client.Say(std::string(kBytesMax + 1, 'x')));
+  EXPECT_NE(viewer->client.Hear(), "nothing");
+  EXPECT_EQ(guests_->shown_out(), 2u);
+}
+
+TEST_F(GuestsTest, AViewerHasSoManyConnections) {
+  Begin(absl::Hours(1));
+  std::vector<std::unique_ptr<Pair>> pairs;
+  for (int i = 0; i < 3; ++i) {
+    pairs.push_back(Connect());
+    ASSERT_TRUE(guests_->Arrive(pairs.back()->served, ++last_));
+    guests_->Know(pairs.back()->key, "token1");
+  }
+  EXPECT_EQ(pairs[2]->client.Hear(), "reset");
+  const auto other = Connect();
+  ASSERT_TRUE(guests_->Arrive(other->served, ++last_));
+  guests_->Know(other->key, "token2");
+  // Whoever shows an admin's token as well is bounded no more.
+  guests_->Know(pairs[0]->key);
+  const auto another = Connect();
+  ASSERT_TRUE(guests_->Arrive(another->served, ++last_));
+  guests_->Know(another->key, "token1");
+  EXPECT_EQ(guests_->shown_out(), 1u);
 }
 
 TEST_F(GuestsTest, WhoIsKnownMaySayMore) {
   Begin(absl::Hours(1));
   const auto pair = Connect();
-  ASSERT_TRUE(guests_->Arrive(pair->served));
+  ASSERT_TRUE(guests_->Arrive(pair->served, ++last_));
   guests_->Know(pair->key);
   EXPECT_TRUE(pair->client.Say(std::string(2 * kBytesMax, 'x')));
   const auto other = Connect();
-  ASSERT_TRUE(guests_->Arrive(other->served));
+  ASSERT_TRUE(guests_->Arrive(other->served, ++last_));
   EXPECT_TRUE(other->client.Say(std::string(kBytesMax + 1, 'x')));
   // A reset, since nobody has read it.
   EXPECT_NE(other->client.Hear(), "nothing");
@@ -186,9 +258,9 @@ TEST_F(GuestsTest, WhoIsKnownMayStay) {
   Begin(kSoon);
   const auto known = Connect();
   const auto unknown = Connect();
-  ASSERT_TRUE(guests_->Arrive(known->served));
+  ASSERT_TRUE(guests_->Arrive(known->served, ++last_));
   guests_->Know(known->key);
-  ASSERT_TRUE(guests_->Arrive(unknown->served));
+  ASSERT_TRUE(guests_->Arrive(unknown->served, ++last_));
   // The one who came later is out: the time of the first is over as well.
   EXPECT_EQ(unknown->client.Hear(), "reset");
   EXPECT_EQ(guests_->shown_out(), 1u);
@@ -200,8 +272,8 @@ TEST_F(GuestsTest, WhoGoesByHimselfIsForgotten) {
   Begin(absl::Hours(1));
   const auto here = Connect();
   const auto gone = Connect();
-  ASSERT_TRUE(guests_->Arrive(here->served));
-  ASSERT_TRUE(guests_->Arrive(gone->served));
+  ASSERT_TRUE(guests_->Arrive(here->served, ++last_));
+  ASSERT_TRUE(guests_->Arrive(gone->served, ++last_));
   EXPECT_EQ(guests_->size(), 2u);
   gone->client.Close();
   EXPECT_TRUE(BecomesSize(1));
@@ -211,7 +283,7 @@ TEST_F(GuestsTest, WhoGoesByHimselfIsForgotten) {
 TEST_F(GuestsTest, TheServersOwnCloseIsTheEnd) {
   Begin(absl::Hours(1));
   const auto pair = Connect();
-  ASSERT_TRUE(guests_->Arrive(pair->served));
+  ASSERT_TRUE(guests_->Arrive(pair->served, ++last_));
   // As gRPC ends a connection.
   shutdown(pair->served, SHUT_RDWR);
   close(pair->served);
@@ -223,7 +295,7 @@ TEST_F(GuestsTest, TheServersOwnCloseIsTheEnd) {
 TEST_F(GuestsTest, StopLeavesTheConnectionsAlone) {
   Begin(absl::Hours(1));
   const auto pair = Connect();
-  ASSERT_TRUE(guests_->Arrive(pair->served));
+  ASSERT_TRUE(guests_->Arrive(pair->served, ++last_));
   guests_->Stop();
   guests_.reset();
   EXPECT_EQ(send(pair->served, "x", 1, MSG_NOSIGNAL), 1);

@@ -53,6 +53,15 @@ v1::World MakeWorld(const std::vector<Row>& rows, uint64_t generation = 1,
   return world;
 }
 
+// A resolver that knows none of the world's names.
+HostsNames NoneFound(const v1::World& world) {
+  HostsNames names;
+  for (const std::string& name : NamesToAsk(world, {})) {
+    names.answers[name] = {NameAnswer::Kind::kNotFound, {}};
+  }
+  return names;
+}
+
 // The lines of the first block that name members.
 std::string Entries(const std::string& text) {
   const HostsText hosts = ParseHosts(text);
@@ -63,7 +72,9 @@ std::string Put(const std::string& text, const v1::World& world,
                 const HostsOwner& owner = Owner("a"),
                 const OwnerLives& lives = kAllLive,
                 const std::string& hostname = "a") {
-  return WriteHostsBlock(text, false, world, 0, hostname, owner, lives).text;
+  return WriteHostsBlock(text, false, world, 0, hostname, NoneFound(world),
+                         owner, lives)
+      .text;
 }
 
 std::string Take(const std::string& text, const HostsOwner& owner = Owner("a"),
@@ -178,6 +189,7 @@ TEST(HostsText, WhichNamesGoIn) {
        "b"},
       {"localhost", "", {"localhost", "10.0.0.2"}, false, "localhost"},
       {"localhost in capitals", "", {"LocalHost", "10.0.0.2"}, false, "a"},
+      {"several labels", "", {"b.example.com", "10.0.0.2"}, false, "a"},
       {"localhost.localdomain",
        "",
        {"localhost.localdomain", "10.0.0.2"},
@@ -191,12 +203,12 @@ TEST(HostsText, WhichNamesGoIn) {
        {"node-0.train.rollcall", "10.0.0.2"},
        false,
        "a"},
-      {"the first row's name in capitals", "", {"A", "10.0.0.2"}, false, "a"},
   };
   for (const auto& row : kRows) {
-    const HostsChange change = WriteHostsBlock(
-        row.rest, false, MakeWorld({{"a", "10.0.0.1"}, row.row}), 0,
-        row.hostname, Owner("a"), kAllLive);
+    const v1::World world = MakeWorld({{"a", "10.0.0.1"}, row.row});
+    const HostsChange change =
+        WriteHostsBlock(row.rest, false, world, 0, row.hostname,
+                        NoneFound(world), Owner("a"), kAllLive);
     const std::string with =
         absl::StrCat("10.0.0.1 a node-0.train.rollcall\n", row.row.address, " ",
                      row.row.node, " node-1.train.rollcall\n");
@@ -208,12 +220,25 @@ TEST(HostsText, WhichNamesGoIn) {
   }
 }
 
+// A hosts file knows no case: the second node could be there to take the name.
+TEST(HostsText, NeitherOfTwoNamesThatDifferByCaseAloneIsWritten) {
+  const v1::World world = MakeWorld({{"a", "10.0.0.1"}, {"A", "10.0.0.2"}});
+  HostsNames names = NoneFound(world);
+  names.listed = {"a"};
+  const HostsChange change = WriteHostsBlock("", false, world, 0, "other",
+                                             names, Owner("a"), kAllLive);
+  EXPECT_EQ(Entries(change.text),
+            "10.0.0.1 node-0.train.rollcall\n"
+            "10.0.0.2 node-1.train.rollcall\n");
+  EXPECT_EQ(change.warnings.size(), 2u);
+}
+
 // The system's parser stops at the zero byte and would take it for 10.0.0.2.
 TEST(HostsText, AnAddressWithAZeroByteIsNone) {
   const std::string odd("10.0.0.2\0\n6.6.6.6 evil", 22);
-  const HostsChange change =
-      WriteHostsBlock("x\n", false, MakeWorld({{"a", "10.0.0.1"}, {"b", odd}}),
-                      0, "a", Owner("a"), kAllLive);
+  const v1::World world = MakeWorld({{"a", "10.0.0.1"}, {"b", odd}});
+  const HostsChange change = WriteHostsBlock(
+      "x\n", false, world, 0, "a", NoneFound(world), Owner("a"), kAllLive);
   EXPECT_EQ(Entries(change.text), "10.0.0.1 a node-0.train.rollcall\n");
   EXPECT_EQ(change.warnings.size(), 1u);
 }
@@ -235,9 +260,9 @@ TEST(HostsText, RowsThatBreakTheGrammarAreLeftOut) {
        {Row{"b c", "10.0.0.2"}, Row{"b\n6.6.6.6 bank.example", "10.0.0.2"},
         Row{"", "10.0.0.2"}, Row{"b", ""}, Row{"b", "10.0.0.2 x"},
         Row{"b", "fe80::1%eth0"}, Row{"b#", "10.0.0.2"}}) {
-    const HostsChange change =
-        WriteHostsBlock("", false, MakeWorld({{"a", "10.0.0.1"}, row}), 0, "a",
-                        Owner("a"), kAllLive);
+    const v1::World world = MakeWorld({{"a", "10.0.0.1"}, row});
+    const HostsChange change = WriteHostsBlock(
+        "", false, world, 0, "a", NoneFound(world), Owner("a"), kAllLive);
     EXPECT_EQ(Entries(change.text), "10.0.0.1 a node-0.train.rollcall\n");
     EXPECT_EQ(change.warnings.size(), 1u);
   }
@@ -245,11 +270,15 @@ TEST(HostsText, RowsThatBreakTheGrammarAreLeftOut) {
 
 TEST(HostsText, WarningsAreBounded) {
   std::vector<Row> rows;
-  for (int i = 0; i < 500; ++i) rows.push_back({"localhost", "10.0.0.2"});
-  EXPECT_LE(
-      WriteHostsBlock("", false, MakeWorld(rows), 0, "a", Owner("a"), kAllLive)
-          .warnings.size(),
-      9u);
+  for (int i = 0; i < 500; ++i) {
+    rows.push_back({"localhost", "10.0.0.2"});
+    rows.push_back({absl::StrCat("n", i), "10.0.0.2"});
+    rows.push_back({absl::StrCat("n", i, ".example.com"), "10.0.0.2"});
+  }
+  EXPECT_LE(WriteHostsBlock("", false, MakeWorld(rows), 0, "a", {}, Owner("a"),
+                            kAllLive)
+                .warnings.size(),
+            12u);
 }
 
 TEST(HostsText, ANewGenerationReplacesAnOlderOneNever) {
@@ -299,9 +328,9 @@ TEST(HostsText, JobsStandSideBySideAndKeepTheirNames) {
   const std::string other =
       Put(rest, MakeWorld({{"b", "10.0.0.9"}, {"c", "10.0.0.3"}}, 1, "other"),
           Owner("z", 900));
+  const v1::World world = MakeWorld({{"b", "10.0.0.2"}, {"c", "10.0.0.3"}});
   const HostsChange change = WriteHostsBlock(
-      other, false, MakeWorld({{"b", "10.0.0.2"}, {"c", "10.0.0.3"}}), 0, "a",
-      Owner("a"), kAllLive);
+      other, false, world, 0, "a", NoneFound(world), Owner("a"), kAllLive);
   EXPECT_EQ(Entries(change.text),
             "10.0.0.2 node-0.train.rollcall\n"
             "10.0.0.3 c node-1.train.rollcall\n");
@@ -313,9 +342,9 @@ TEST(HostsText, JobsStandSideBySideAndKeepTheirNames) {
 
 TEST(HostsText, AnotherRunTakesTheBlockOver) {
   const std::string first = Put("x\n", MakeWorld({{"a", "10.0.0.1"}}, 9));
+  const v1::World world = MakeWorld({{"a", "10.0.0.2"}}, 1, "train", "r2");
   const HostsChange change = WriteHostsBlock(
-      first, false, MakeWorld({{"a", "10.0.0.2"}}, 1, "train", "r2"), 0, "a",
-      Owner("a", 200), kAllLive);
+      first, false, world, 0, "a", NoneFound(world), Owner("a", 200), kAllLive);
   EXPECT_EQ(Entries(change.text), "10.0.0.2 a node-0.train.rollcall\n");
   EXPECT_EQ(ParseHosts(change.text).blocks.size(), 1u);
   EXPECT_EQ(ParseHosts(change.text).blocks[0].owners.size(), 1u);
@@ -326,7 +355,9 @@ TEST(HostsText, AnotherRunTakesTheBlockOver) {
 TEST(HostsText, AFileThatRollcallMadeGoesAgain) {
   const v1::World world = MakeWorld({{"a", "10.0.0.1"}});
   const std::string made =
-      WriteHostsBlock("", true, world, 0, "a", Owner("a"), kAllLive).text;
+      WriteHostsBlock("", true, world, 0, "a", NoneFound(world), Owner("a"),
+                      kAllLive)
+          .text;
   EXPECT_TRUE(
       RemoveHostsBlock(made, "train", "r1", Owner("a"), kAllLive).remove_file);
   // A later generation remembers; lines that somebody added stay.
@@ -381,6 +412,51 @@ TEST(HostsText, ABlockThatAnEditorTurnedToCrLfIsFound) {
     crlf += c;
   }
   EXPECT_EQ(Take(crlf), "127.0.0.1 localhost\r\n");
+}
+
+// One name of each kind that is left out; the aliases are always there.
+TEST(HostsText, WhatIsLeftOutIsNamedWithBothAddresses) {
+  const v1::World world =
+      MakeWorld({{"a", "10.0.0.1"},
+                 {"archive.internal.example.com", "203.0.113.66"},
+                 {"storage", "203.0.113.66"},
+                 {"slow", "10.0.0.4"},
+                 {"mail", "203.0.113.66"}});
+  HostsNames names = NoneFound(world);
+  names.answers["storage"] = {NameAnswer::Kind::kFound, {"10.0.0.9"}};
+  names.answers["slow"] = {NameAnswer::Kind::kUnclear, {}};
+  const HostsChange change = WriteHostsBlock("10.0.0.8 mail\n", false, world, 0,
+                                             "a", names, Owner("a"), kAllLive);
+  EXPECT_EQ(Entries(change.text),
+            "10.0.0.1 a node-0.train.rollcall\n"
+            "203.0.113.66 node-1.train.rollcall\n"
+            "203.0.113.66 node-2.train.rollcall\n"
+            "10.0.0.4 node-3.train.rollcall\n"
+            "203.0.113.66 node-4.train.rollcall\n");
+  const std::vector<std::vector<std::string>> kNamed = {
+      {"storage", "10.0.0.9", "203.0.113.66", "node-2.train.rollcall"},
+      {"mail", "10.0.0.8", "203.0.113.66", "node-4.train.rollcall"},
+      {"archive.internal.example.com", "203.0.113.66"},
+      {"slow", "10.0.0.4"}};
+  ASSERT_EQ(change.warnings.size(), kNamed.size());
+  for (size_t i = 0; i < kNamed.size(); ++i) {
+    for (const std::string& part : kNamed[i]) {
+      EXPECT_TRUE(absl::StrContains(change.warnings[i], part))
+          << part << " in: " << change.warnings[i];
+    }
+  }
+  // What the operator listed is written.
+  names.listed = {"archive.internal.example.com", "storage", "slow", "mail"};
+  const HostsChange listed = WriteHostsBlock("10.0.0.8 mail\n", false, world, 0,
+                                             "a", names, Owner("a"), kAllLive);
+  EXPECT_TRUE(absl::StrContains(
+      Entries(listed.text),
+      "203.0.113.66 archive.internal.example.com node-1.train.rollcall\n"));
+  EXPECT_TRUE(listed.warnings.empty());
+  EXPECT_EQ(NamesInBlock(listed.text, "train"),
+            (std::set<std::string>{"a", "archive.internal.example.com", "mail",
+                                   "slow", "storage"}));
+  EXPECT_TRUE(NamesInBlock(listed.text, "other").empty());
 }
 
 // --- Torn writes ------------------------------------------------------------
@@ -463,7 +539,8 @@ TEST_F(HostsFileTest, WritesAndRestoresToTheByte) {
   Write(before);
   ASSERT_EQ(chmod(path_.c_str(), 0640), 0);
   const HostsOwner owner = ThisOwner("a");
-  ASSERT_TRUE(File().Write(world_, 0, owner, &warnings_).ok());
+  ASSERT_TRUE(
+      File().Write(world_, 0, NoneFound(world_), owner, &warnings_).ok());
   EXPECT_EQ(Entries(Read()),
             "10.0.0.1 a node-0.train.rollcall\n"
             "10.0.0.2 b node-1.train.rollcall\n");
@@ -479,7 +556,8 @@ TEST_F(HostsFileTest, WritesAndRestoresToTheByte) {
 
 TEST_F(HostsFileTest, MakesAFileAndTakesItAway) {
   const HostsOwner owner = ThisOwner("a");
-  ASSERT_TRUE(File().Write(world_, 0, owner, &warnings_).ok());
+  ASSERT_TRUE(
+      File().Write(world_, 0, NoneFound(world_), owner, &warnings_).ok());
   struct stat status {};
   ASSERT_EQ(stat(path_.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777, 0644u);
@@ -492,7 +570,8 @@ TEST_F(HostsFileTest, WritesInPlaceWhereAnotherNameShowsTheSameFile) {
   const std::string twin = folder_ + "/twin";
   ASSERT_EQ(link(path_.c_str(), twin.c_str()), 0);
   const HostsOwner owner = ThisOwner("a");
-  ASSERT_TRUE(File().Write(world_, 0, owner, &warnings_).ok());
+  ASSERT_TRUE(
+      File().Write(world_, 0, NoneFound(world_), owner, &warnings_).ok());
   EXPECT_EQ(ParseHosts(Read()).blocks.size(), 1u);
   struct stat status {};
   ASSERT_EQ(stat(path_.c_str(), &status), 0);
@@ -506,7 +585,10 @@ TEST_F(HostsFileTest, FollowsASymbolicLink) {
   const std::string real = folder_ + "/real";
   std::ofstream(real) << "127.0.0.1 localhost\n";
   ASSERT_EQ(symlink("real", path_.c_str()), 0);
-  ASSERT_TRUE(File().Write(world_, 0, ThisOwner("a"), &warnings_).ok());
+  ASSERT_TRUE(
+      File()
+          .Write(world_, 0, NoneFound(world_), ThisOwner("a"), &warnings_)
+          .ok());
   EXPECT_TRUE(std::filesystem::is_symlink(path_));
   EXPECT_EQ(ParseHosts(Read()).blocks.size(), 1u);
 }
@@ -522,7 +604,8 @@ TEST_F(HostsFileTest, UndoesAnInPlaceWriteThatWasCutOff) {
     std::ofstream(NotePath()) << FormatUndoNote({before, after});
     ASSERT_EQ(chmod(NotePath().c_str(), 0600), 0);
     const HostsOwner owner = ThisOwner("a");
-    ASSERT_TRUE(File().Write(world_, 0, owner, &warnings_).ok());
+    ASSERT_TRUE(
+        File().Write(world_, 0, NoneFound(world_), owner, &warnings_).ok());
     EXPECT_EQ(ParseHosts(Read()).rest, before) << k;
     ASSERT_TRUE(File().Remove("train", "r1", owner, &warnings_).ok());
     EXPECT_EQ(Read(), before) << k;
@@ -584,19 +667,35 @@ TEST_F(HostsFileTest, SaysWhyItCannot) {
   };
   for (const auto& row : kRows) {
     HostsFile file(row.path, options_);
-    EXPECT_EQ(file.Write(world_, 0, ThisOwner("a"), &warnings_).code(),
-              row.code)
+    EXPECT_EQ(
+        file.Write(world_, 0, NoneFound(world_), ThisOwner("a"), &warnings_)
+            .code(),
+        row.code)
         << row.path;
   }
-  // Lock folders that cannot be used.
+  // Lock folders that cannot be used: one that cannot be made, and one to which
+  // others may write, as to the file's own.
   Write("x\n");
-  options_.lock_folders = {"/nonexistent-folder"};
-  EXPECT_EQ(File().Write(world_, 0, ThisOwner("a"), &warnings_).code(),
+  options_.lock_folders = {"/nonexistent-folder/below", "/tmp"};
+  ASSERT_EQ(chmod(folder_.c_str(), 0777), 0);
+  EXPECT_EQ(File()
+                .Write(world_, 0, NoneFound(world_), ThisOwner("a"), &warnings_)
+                .code(),
             absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(Read(), "x\n");
-  // The next one is taken.
-  options_.lock_folders.push_back(folder_);
-  EXPECT_TRUE(File().Write(world_, 0, ThisOwner("a"), &warnings_).ok());
+  // The next one is taken, and the file's own folder at last.
+  options_.lock_folders.push_back(folder_ + "/locks");
+  EXPECT_TRUE(
+      File()
+          .Write(world_, 0, NoneFound(world_), ThisOwner("a"), &warnings_)
+          .ok());
+  EXPECT_EQ(access((folder_ + "/locks/" + LockName(path_)).c_str(), F_OK), 0);
+  options_.lock_folders.pop_back();
+  ASSERT_EQ(chmod(folder_.c_str(), 0755), 0);
+  EXPECT_TRUE(
+      File()
+          .Write(world_, 0, NoneFound(world_), ThisOwner("a"), &warnings_)
+          .ok());
 }
 
 TEST_F(HostsFileTest, BadNamesOfJobRunAndNodeAreRefused) {
@@ -604,14 +703,17 @@ TEST_F(HostsFileTest, BadNamesOfJobRunAndNodeAreRefused) {
   const HostsOwner owner = ThisOwner("a");
   v1::World world = world_;
   world.set_job("Not A Job");
-  EXPECT_EQ(File().Write(world, 0, owner, &warnings_).code(),
+  EXPECT_EQ(File().Write(world, 0, NoneFound(world), owner, &warnings_).code(),
             absl::StatusCode::kInvalidArgument);
   world = world_;
   world.set_run("r1\n6.6.6.6 evil");
-  EXPECT_EQ(File().Write(world, 0, owner, &warnings_).code(),
+  EXPECT_EQ(File().Write(world, 0, NoneFound(world), owner, &warnings_).code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(File().Write(world_, 0, ThisOwner("a b"), &warnings_).code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      File()
+          .Write(world_, 0, NoneFound(world_), ThisOwner("a b"), &warnings_)
+          .code(),
+      absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Read(), "x\n");
 }
 
@@ -619,14 +721,54 @@ TEST_F(HostsFileTest, ALockFileThatIsALinkIsNotFollowed) {
   Write("x\n");
   const std::string lock = folder_ + "/" + LockName(path_);
   ASSERT_EQ(symlink(path_.c_str(), lock.c_str()), 0);
-  EXPECT_EQ(File().Write(world_, 0, ThisOwner("a"), &warnings_).code(),
+  EXPECT_EQ(File()
+                .Write(world_, 0, NoneFound(world_), ThisOwner("a"), &warnings_)
+                .code(),
             absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(Read(), "x\n");
 }
 
+// Another user makes beforehand whatever a lock could be called.
+TEST_F(HostsFileTest, LocksThatOthersMadeBeforehandDoNotSwitchTheBlockOff) {
+  Write("x\n");
+  if (geteuid() != 0) {
+    GTEST_SKIP() << "NOTICE: only root can make files of another user; not "
+                    "tried";
+  }
+  const std::string shared = folder_ + "/shared";
+  const std::string theirs = folder_ + "/theirs";
+  const std::string link = folder_ + "/link";
+  ASSERT_EQ(mkdir(shared.c_str(), 0777), 0);
+  ASSERT_EQ(chmod(shared.c_str(), 01777), 0);
+  ASSERT_EQ(mkdir(theirs.c_str(), 0755), 0);
+  ASSERT_EQ(chown(theirs.c_str(), 65534, 65534), 0);
+  ASSERT_EQ(symlink(theirs.c_str(), link.c_str()), 0);
+  const std::string lock = shared + "/" + LockName(path_);
+  std::ofstream(lock).flush();
+  ASSERT_EQ(chown(lock.c_str(), 65534, 65534), 0);
+  options_.lock_folders = {shared, theirs, link};
+  ASSERT_TRUE(
+      File()
+          .Write(world_, 0, NoneFound(world_), ThisOwner("a"), &warnings_)
+          .ok());
+  EXPECT_EQ(ParseHosts(Read()).blocks.size(), 1u);
+  EXPECT_EQ(access((theirs + "/" + LockName(path_)).c_str(), F_OK), -1);
+}
+
+// By default nothing lies directly in a folder that everybody may write to.
+TEST(EditFile, DefaultLockFoldersAreOfThisUser) {
+  for (const std::string& folder : EditFileOptions().lock_folders) {
+    EXPECT_NE(folder, "/run/lock");
+    EXPECT_NE(folder, "/tmp");
+  }
+}
+
 TEST_F(HostsFileTest, AHeldLockCostsATimeoutAndNoMore) {
   Write("x\n");
-  ASSERT_TRUE(File().Write(world_, 0, ThisOwner("a"), &warnings_).ok());
+  ASSERT_TRUE(
+      File()
+          .Write(world_, 0, NoneFound(world_), ThisOwner("a"), &warnings_)
+          .ok());
   const std::string lock = folder_ + "/" + LockName(path_);
   const int fd = open(lock.c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_GE(fd, 0);
@@ -646,17 +788,18 @@ TEST_F(HostsFileTest, WithoutPermissionThereIsAStatusAndNothingElse) {
   ASSERT_EQ(chmod(folder_.c_str(), 0755), 0);
   if (geteuid() != 0) {
     ASSERT_EQ(chmod(folder_.c_str(), 0555), 0);
-    options_.lock_folders = {"/tmp"};
   }
+  const std::string locks = folder_ + "-locks";
   const pid_t child = fork();
   if (child == 0) {
     // As root nothing is forbidden, so be nobody.
     if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(9);
-    options_.lock_folders = {"/tmp"};
+    options_.lock_folders = {locks};
     std::vector<std::string> warnings;
     const auto status =
-        HostsFile(path_, options_).Write(world_, 0, ThisOwner("a"), &warnings);
-    unlink(absl::StrCat("/tmp/", LockName(path_)).c_str());
+        HostsFile(path_, options_)
+            .Write(world_, 0, NoneFound(world_), ThisOwner("a"), &warnings);
+    std::filesystem::remove_all(locks);
     _exit(static_cast<int>(status.code()));
   }
   int status = 0;
@@ -679,7 +822,8 @@ void Hammer(const HostsFile& shared, const std::string& node, int rounds,
     v1::World world = MakeWorld({{"a", "10.0.0.1"}, {"b", "10.0.0.2"}}, i + 1);
     // Odd writers belong to a job of their own.
     if (node.back() % 2 == 1) world.set_job("job-" + node);
-    if (!file.Write(world, 0, owner, &warnings).ok()) ++*failures;
+    if (!file.Write(world, 0, NoneFound(world), owner, &warnings).ok())
+      ++*failures;
     if (!file.Remove(world.job(), "r1", owner, &warnings).ok()) ++*failures;
   }
 }
@@ -722,7 +866,10 @@ TEST_F(HostsFileTest, ABlockOfAKilledAgentIsSweptByTheNext) {
   const pid_t child = fork();
   if (child == 0) {
     std::vector<std::string> warnings;
-    _exit(File().Write(world_, 0, ThisOwner("a"), &warnings).ok() ? 0 : 1);
+    _exit(File().Write(world_, 0, NoneFound(world_), ThisOwner("a"), &warnings)
+                  .ok()
+              ? 0
+              : 1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
@@ -747,7 +894,8 @@ TEST_F(HostsFileTest, WritesInPlaceOverABindMount) {
     const HostsOwner owner = ThisOwner("a");
     std::vector<std::string> warnings;
     if (rename(source.c_str(), path_.c_str()) == 0 || errno != EBUSY) _exit(2);
-    if (!File().Write(world_, 0, owner, &warnings).ok()) _exit(3);
+    if (!File().Write(world_, 0, NoneFound(world_), owner, &warnings).ok())
+      _exit(3);
     if (ParseHosts(Read()).blocks.size() != 1) _exit(4);
     if (!File().Remove("train", "r1", owner, &warnings).ok()) _exit(5);
     if (Read() != "127.0.0.1 localhost\n") _exit(6);

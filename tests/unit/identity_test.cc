@@ -105,6 +105,44 @@ TEST_F(IdentityTest, AFolderThatIsNotThereIsNamed) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_F(IdentityTest, ASecretThatOthersCanReadOrWriteIsRefused) {
+  const struct {
+    mode_t mode;
+    bool taken;
+  } rows[] = {
+      {0600, true},  {0400, true},  {0700, true},  {0711, true},
+      {0640, false}, {0604, false}, {0620, false}, {0602, false},
+      {0644, false}, {0666, false}, {0440, false},
+  };
+  const std::string path = file("secret");
+  Write("secret", "text");
+  for (const auto& row : rows) {
+    ASSERT_EQ(chmod(path.c_str(), row.mode), 0);
+    std::string warning;
+    const absl::StatusOr<std::string> read = ReadPrivateFile(path, &warning);
+    EXPECT_EQ(read.ok(), row.taken) << std::oct << row.mode;
+    EXPECT_EQ(CheckPrivateFile(path).ok(), row.taken) << std::oct << row.mode;
+    EXPECT_EQ(warning, "");
+    if (row.taken) continue;
+    EXPECT_EQ(read.status().code(), absl::StatusCode::kFailedPrecondition);
+    for (const std::string& word :
+         {path, std::string("0600"), std::string("chmod 600")}) {
+      EXPECT_NE(read.status().message().find(word), absl::string_view::npos)
+          << read.status();
+    }
+  }
+  // A link to it is as good as the file.
+  fs::create_symlink(path, file("link"));
+  EXPECT_FALSE(ReadPrivateFile(file("link")).ok());
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  EXPECT_TRUE(ReadPrivateFile(file("link")).ok());
+  EXPECT_TRUE(absl::IsNotFound(ReadPrivateFile(file("none")).status()));
+  // A kept key is such a file.
+  MustKeep();
+  ASSERT_EQ(chmod(file("ca.key").c_str(), 0644), 0);
+  EXPECT_FALSE(Identity::Keep(folder_).ok());
+}
+
 TEST_F(IdentityTest, ASecretFileIsReplacedWhole) {
   const std::string path = file("s");
   EXPECT_TRUE(absl::IsNotFound(ReadSecretFile(path).status()));

@@ -348,7 +348,7 @@ TEST_F(JournalTest, AnotherProgramsDatabaseIsRefused) {
 
 TEST_F(JournalTest, ANewerRollcallsFileIsRefused) {
   { const auto journal = MustOpen(); }
-  Sql(file(), "PRAGMA user_version = 4");
+  Sql(file(), "PRAGMA user_version = 5");
   const auto journal = Open();
   EXPECT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(std::string(journal.status().message()).find("newer"),
@@ -362,8 +362,8 @@ TEST_F(JournalTest, AnOlderRollcallsFileIsTakenUp) {
   }
   // The first one knew no tokens.
   Sql(file(),
-      "DROP TABLE tokens; ALTER TABLE runs DROP leaving;"
-      "PRAGMA user_version = 1");
+      "DROP TABLE tokens; DROP TABLE nodes; ALTER TABLE runs DROP leaving;"
+      "ALTER TABLE runs DROP epoch_floor; PRAGMA user_version = 1");
   for (int life = 0; life < 2; ++life) {
     const auto journal = MustOpen();
     ASSERT_NE(journal, nullptr);
@@ -379,7 +379,9 @@ TEST_F(JournalTest, AFileThatDoesNotKnowWhoLeavesIsTakenUp) {
     MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3))});
     ASSERT_TRUE(journal->SaveTokens({RecordOf("a", 1)}, {}).ok());
   }
-  Sql(file(), "ALTER TABLE runs DROP leaving; PRAGMA user_version = 2");
+  Sql(file(),
+      "DROP TABLE nodes; ALTER TABLE runs DROP leaving;"
+      "ALTER TABLE runs DROP epoch_floor; PRAGMA user_version = 2");
   v1::Notice leaving;
   leaving.add_nodes("b");
   for (int life = 0; life < 2; ++life) {
@@ -391,6 +393,84 @@ TEST_F(JournalTest, AFileThatDoesNotKnowWhoLeavesIsTakenUp) {
     EXPECT_EQ((*run)->state.leaving.has_value(), life == 1);
     MustAppend(*journal,
                {Entry(Kind::kLeaving, 0, leaving.SerializeAsString())});
+  }
+}
+
+std::string EpochsBody(std::vector<v1::NodeEpoch> nodes, uint64_t floor = 0,
+                       bool whole = false) {
+  v1::NodeEpochs epochs;
+  epochs.set_floor(floor);
+  epochs.set_whole(whole);
+  for (v1::NodeEpoch& node : nodes) *epochs.add_nodes() = std::move(node);
+  return epochs.SerializeAsString();
+}
+
+v1::NodeEpoch EpochRow(const std::string& node, uint64_t epoch,
+                       const std::string& token_id) {
+  v1::NodeEpoch row;
+  row.set_node(node);
+  row.set_epoch(epoch);
+  row.set_token_id(token_id);
+  return row;
+}
+
+TEST_F(JournalTest, EpochsComeBackAndGoWithTheirRun) {
+  const auto epochs = [&](SqliteJournal& journal) {
+    const auto run = journal.Load("j");
+    EXPECT_TRUE(run.ok() && run->has_value());
+    return (*run)->state.node_epochs;
+  };
+  {
+    const auto journal = MustOpen();
+    MustAppend(
+        *journal,
+        {Entry(Kind::kRunStarted, 0, Settings(3)),
+         Entry(Kind::kNodeEpochs, 0,
+               EpochsBody({EpochRow("a", 0, "t1"), EpochRow("b", 0, "t2")})),
+         Entry(Kind::kNodeEpochs, 0, EpochsBody({EpochRow("b", 1, "t2")}))});
+  }
+  {
+    const auto journal = MustOpen();
+    const NodeEpochs found = epochs(*journal);
+    EXPECT_EQ(found.EpochOf("a"), 0u);
+    EXPECT_EQ(found.EpochOf("b"), 1u);
+    EXPECT_EQ(found.EpochOf("c"), 0u);
+    EXPECT_EQ(found.AdmittedBy("t2"), std::vector<std::string>{"b"});
+    // All of them at once: others are no more, and below the floor.
+    MustAppend(*journal,
+               {Entry(Kind::kNodeEpochs, 0,
+                      EpochsBody({EpochRow("a", 0, "t1")}, 2, true))});
+  }
+  {
+    const auto journal = MustOpen();
+    EXPECT_EQ(epochs(*journal).EpochOf("a"), 0u);
+    EXPECT_EQ(epochs(*journal).EpochOf("b"), 2u);
+    EXPECT_FALSE(epochs(*journal).Has("b"));
+    // An ended run's agents may still ask how it ended.
+    MustAppend(*journal, {Entry(Kind::kRunEnded, 0, "")});
+    EXPECT_EQ(epochs(*journal).EpochOf("b"), 2u);
+    MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3))});
+    EXPECT_EQ(epochs(*journal).EpochOf("b"), 0u);
+    EXPECT_FALSE(epochs(*journal).Has("a"));
+  }
+}
+
+TEST_F(JournalTest, AFileWithoutEpochsIsTakenUp) {
+  {
+    const auto journal = MustOpen();
+    MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3))});
+  }
+  Sql(file(),
+      "DROP TABLE nodes; ALTER TABLE runs DROP epoch_floor;"
+      "PRAGMA user_version = 3");
+  for (uint64_t life = 0; life < 2; ++life) {
+    const auto journal = MustOpen();
+    ASSERT_NE(journal, nullptr);
+    const auto run = journal->Load("j");
+    ASSERT_TRUE(run.ok() && run->has_value());
+    EXPECT_EQ((*run)->state.node_epochs.EpochOf("a"), life);
+    MustAppend(*journal, {Entry(Kind::kNodeEpochs, 0,
+                                EpochsBody({EpochRow("a", 1, "t1")}))});
   }
 }
 

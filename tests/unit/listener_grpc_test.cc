@@ -88,7 +88,7 @@ class Served {
         plain ? grpc::InsecureServerCredentials()
               : grpc::SslServerCredentials(tls));
     server_ = builder.BuildAndStart();
-    listener_->Start([this](int fd, int listener_fd) {
+    listener_->Start([this](int fd, int listener_fd, Doorkeeper::Id) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
           connection;
       connection.fd = fd;

@@ -42,7 +42,7 @@ class Door {
       std::exit(1);
     }
     listener_ = *std::move(opened);
-    listener_->Start([this](int fd, int listener_fd) {
+    listener_->Start([this](int fd, int listener_fd, Doorkeeper::Id) {
       {
         MutexLock lock(mutex_);
         fds_.push_back(fd);
@@ -419,7 +419,7 @@ TEST(ListenerTest, WithoutAnyDescriptorItWaitsForOne) {
 TEST(ListenerTest, StopFreesThePortAndClosesWhatWaits) {
   auto listener = Listener::Open(Tls());
   ASSERT_TRUE(listener.ok());
-  (*listener)->Start([](int fd, int) {
+  (*listener)->Start([](int fd, int, Doorkeeper::Id) {
     ADD_FAILURE() << "handed on";
     close(fd);
   });

@@ -56,8 +56,13 @@ std::string Plan(const std::vector<NodeRow>& rows) {
       absl::StrAppend(&told.back(), "(", v.value(), ")");
     }
   }
-  return absl::StrCat(plan->one_machine ? "one machine: " : "",
-                      absl::StrJoin(told, " "));
+  std::string text = absl::StrCat(plan->one_machine ? "one machine: " : "",
+                                  absl::StrJoin(told, " "));
+  for (const IgnoredClaim& claim : plan->ignored) {
+    absl::StrAppend(&text, "; ", claim.node, " not ", claim.address, " of ",
+                    claim.owner);
+  }
+  return text;
 }
 
 TEST(NetworkPlan, PicksTheAddressThatPeersCanUse) {
@@ -104,6 +109,71 @@ TEST(NetworkPlan, PicksTheAddressThatPeersCanUse) {
                   {"m1", "e=10.0.0.1/24", "10.0.0.1"},
                   {"m2", "e=10.0.0.2/24", "10.0.0.2"}}),
             "10.0.0.1 10.0.0.1 10.0.0.2");
+}
+
+// What one node says takes no other node's address away.
+TEST(NetworkPlan, AClaimOfAnAddressThatWasSeenToBeAnothersIsIgnored) {
+  EXPECT_EQ(Plan({{"m1", "a=10.0.0.1/24", "10.0.0.1"},
+                  {"m2", "a=10.0.0.2/24 b=10.0.0.1/24", "10.0.0.2"}}),
+            "10.0.0.1 10.0.0.2(=a); n1 not 10.0.0.1 of n0");
+  // Whichever comes first, and by the platform's word as well.
+  EXPECT_EQ(Plan({{"m2", "a=10.0.0.2/24", "10.0.0.2", "10.0.0.1"},
+                  {"m1", "a=10.0.0.1/24", "10.0.0.1"}}),
+            "10.0.0.2 10.0.0.1; n0 not 10.0.0.1 of n1");
+  EXPECT_EQ(Plan({{"m1", "a=fd00::1/64", "fd00::1"},
+                  {"m2", "a=fd00::2/64 b=FD00:0::1/64", "fd00::2"}}),
+            "fd00::1 fd00::2(=a); n1 not FD00:0::1 of n0");
+  // One that has nothing else has no address.
+  EXPECT_NE(Plan({{"m1", "a=10.0.0.1/24", "10.0.0.1"},
+                  {"m2", "b=10.0.0.1/24", "10.0.0.9"}})
+                .find("no address that peers could use on n1"),
+            std::string::npos);
+  // Agents of one machine share what they have.
+  EXPECT_EQ(Plan({{"m1", "a=10.0.0.1/24", "10.0.0.1"},
+                  {"m1", "a=10.0.0.1/24", "127.0.0.1"},
+                  {"m2", "a=10.0.0.2/24", "10.0.0.2"}}),
+            "10.0.0.1 10.0.0.1 10.0.0.2");
+  // Container bridges look the same everywhere, and are not worth a word.
+  EXPECT_EQ(Plan({{"m1", "docker0=172.17.0.1/16 e=10.0.0.1/24", "172.17.0.1"},
+                  {"m2", "docker0=172.17.0.1/16 e=10.0.0.2/24", "10.0.0.2"}}),
+            "10.0.0.1(=e) 10.0.0.2(=e)");
+}
+
+TEST(NetworkPlan, AClaimTakesNoNodesLastAddress) {
+  // The launcher's own agent connects over loopback.
+  EXPECT_EQ(Plan({{"m1", "a=10.0.0.1/24", "127.0.0.1"},
+                  {"m2", "a=10.0.0.2/24 b=10.0.0.1/24", "10.0.0.2"}}),
+            "10.0.0.1 10.0.0.2(=a)");
+  EXPECT_EQ(
+      Plan({{"m1", "a=10.0.0.1/24 a=fd00::1/64", "127.0.0.1"},
+            {"m2", "a=10.0.0.2/24 b=10.0.0.1/24 b=fd00::1/64", "10.0.0.2"}}),
+      "10.0.0.1(=a) 10.0.0.2(=a)");
+  // Two that have nothing else: nobody knows whose it is.
+  EXPECT_NE(Plan({{"m1", "a=10.0.0.1/24", "127.0.0.1"},
+                  {"m2", "b=10.0.0.1/24", "10.9.0.9"}})
+                .find("no address that peers could use on n0"),
+            std::string::npos);
+}
+
+TEST(NetworkPlan, IgnoredClaimsAreNamedUpToABound) {
+  std::vector<v1::Facts> facts;
+  std::string all;
+  for (int i = 1; i <= 20; ++i) {
+    facts.push_back(
+        FactsOf(absl::StrCat("m", i), absl::StrCat("a=10.0.0.", i, "/24")));
+    absl::StrAppend(&all, "a=10.0.0.", i, "/24 ");
+  }
+  facts.push_back(FactsOf("m0", all + "a=10.0.1.1/24"));
+  std::vector<PlanNode> nodes;
+  for (size_t i = 0; i < facts.size(); ++i) {
+    nodes.push_back({absl::StrCat("n", i), &facts[i],
+                     i < 20 ? absl::StrCat("10.0.0.", i + 1) : "10.0.1.1"});
+  }
+  const auto plan = PlanNetwork(nodes);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->ignored.size(), kIgnoredClaimsMax);
+  EXPECT_EQ(plan->nodes[20].ignored.size(), 20u);
+  EXPECT_EQ(plan->nodes[20].address, "10.0.1.1");
 }
 
 // A host's own name may mean 127.0.1.1 to its resolver; Gloo would tell peers

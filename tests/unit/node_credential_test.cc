@@ -3,14 +3,20 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/strings/escaping.h"
+#include "daemon/security/commit_proof.h"
 
 namespace rollcall {
 namespace {
 
 const std::string kKey(32, 'k');
+
+bool IsOwn(const std::string& key, const v1::Hello& hello) {
+  return EpochOfCredential(key, hello).has_value();
+}
 
 v1::Hello Welcomed() {
   v1::Hello hello;
@@ -25,7 +31,7 @@ v1::Hello Welcomed() {
 TEST(NodeCredential, IsTheSameInEveryLifeOfADaemon) {
   EXPECT_EQ(absl::BytesToHexString(Welcomed().node_credential()),
             "0dda52bc752f7d450380fe47fe04679e55217935f81eb5daaeb18fa5a18334fe");
-  EXPECT_TRUE(IsOwnCredential(kKey, Welcomed()));
+  EXPECT_TRUE(IsOwn(kKey, Welcomed()));
 }
 
 TEST(NodeCredential, IsBoundToAllThatItNames) {
@@ -53,32 +59,93 @@ TEST(NodeCredential, IsBoundToAllThatItNames) {
   for (const auto& change : changes) {
     v1::Hello hello = Welcomed();
     change(hello);
-    EXPECT_FALSE(IsOwnCredential(kKey, hello)) << "change " << number;
+    EXPECT_FALSE(IsOwn(kKey, hello)) << "change " << number;
     ++number;
   }
-  EXPECT_FALSE(IsOwnCredential(std::string(32, 'l'), Welcomed()));
+  EXPECT_FALSE(IsOwn(std::string(32, 'l'), Welcomed()));
 }
 
 TEST(NodeCredential, TheLaunchersIsTheLaunchers) {
   v1::Hello hello = Welcomed();
   hello.set_launcher(true);
   hello.set_node_credential(
-      NodeCredential(kKey, "train", "run1", "a", 7, true));
-  EXPECT_TRUE(IsOwnCredential(kKey, hello));
+      NodeCredential(kKey, "train", "run1", "a", 7, 0, true));
+  EXPECT_TRUE(IsOwn(kKey, hello));
   hello.set_launcher(false);
-  EXPECT_FALSE(IsOwnCredential(kKey, hello));
+  EXPECT_FALSE(IsOwn(kKey, hello));
 }
 
 TEST(NodeCredential, SpeaksForTheNextIncarnationOfItsAgent) {
   v1::Hello hello = Welcomed();
   hello.set_incarnation(8);
   hello.set_previous_incarnation(7);
-  EXPECT_TRUE(IsOwnCredential(kKey, hello));
+  EXPECT_TRUE(IsOwn(kKey, hello));
   // The one that comes is not looked at, and the one before it is.
   hello.set_incarnation(9);
-  EXPECT_TRUE(IsOwnCredential(kKey, hello));
+  EXPECT_TRUE(IsOwn(kKey, hello));
   hello.set_previous_incarnation(8);
-  EXPECT_FALSE(IsOwnCredential(kKey, hello));
+  EXPECT_FALSE(IsOwn(kKey, hello));
+}
+
+TEST(NodeCredential, SaysItsEpochAndIsBoundToIt) {
+  v1::Hello hello = Welcomed();
+  EXPECT_EQ(EpochOfCredential(kKey, hello), 0u);
+  for (const uint64_t epoch : {uint64_t{1}, uint64_t{2}, UINT64_MAX}) {
+    hello.set_node_credential(
+        NodeCredential(kKey, "train", "run1", "a", 7, epoch));
+    EXPECT_EQ(hello.node_credential().size(), 40u);
+    EXPECT_EQ(EpochOfCredential(kKey, hello), epoch);
+    // Another number under the same MAC.
+    hello.mutable_node_credential()->back() ^= 1;
+    EXPECT_EQ(EpochOfCredential(kKey, hello), std::nullopt);
+    hello.mutable_node_credential()->resize(32);
+    EXPECT_EQ(EpochOfCredential(kKey, hello), std::nullopt);
+  }
+}
+
+// --- Commit proofs -----------------------------------------------------------
+
+TEST(CommitProof, IsBoundToAllThatItProves) {
+  v1::Hello hello;
+  hello.set_job("train");
+  hello.set_run("run1");
+  hello.mutable_held()->set_running_generation(3);
+  hello.mutable_held()->set_world("world");
+  hello.mutable_held()->set_seal("seal");
+  hello.mutable_held()->set_proof(
+      CommitProof(kKey, "train", "run1", 3, "world", "seal"));
+  EXPECT_TRUE(HoldsCommitProof(kKey, hello));
+  EXPECT_FALSE(HoldsCommitProof(std::string(32, 'l'), hello));
+  EXPECT_FALSE(HoldsCommitProof("", hello));
+  const std::function<void(v1::Hello&)> changes[] = {
+      [](v1::Hello& h) { h.set_job("train2"); },
+      [](v1::Hello& h) { h.set_run("run2"); },
+      [](v1::Hello& h) { h.mutable_held()->set_running_generation(4); },
+      [](v1::Hello& h) { h.mutable_held()->set_world("worl"); },
+      [](v1::Hello& h) { h.mutable_held()->set_seal("sea"); },
+      [](v1::Hello& h) {
+        h.mutable_held()->set_world("worlds");
+        h.mutable_held()->set_seal("eal");
+      },
+      [](v1::Hello& h) { h.mutable_held()->clear_proof(); },
+      [](v1::Hello& h) { h.mutable_held()->mutable_proof()->back() ^= 1; },
+  };
+  int number = 0;
+  for (const auto& change : changes) {
+    v1::Hello other = hello;
+    change(other);
+    EXPECT_FALSE(HoldsCommitProof(kKey, other)) << "change " << number;
+    ++number;
+  }
+}
+
+TEST(CommitProof, EachSecretHasAKeyOfItsOwn) {
+  const auto a = SharedSecret::Parse(std::string(32, 'a'));
+  const auto b = SharedSecret::Parse(std::string(32, 'b'));
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_EQ(CommitProofKey(*a), CommitProofKey(*a));
+  EXPECT_NE(CommitProofKey(*a), CommitProofKey(*b));
+  EXPECT_NE(CommitProofKey(*a), a->Derive("credential key", 32));
 }
 
 }  // namespace

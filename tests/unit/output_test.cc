@@ -1,6 +1,7 @@
 #include "client/agent/output.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -8,8 +9,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/agent/error_file.h"
+#include "client/agent/log_file.h"
 #include "daemon/core/limits.h"
 #include "gtest/gtest.h"
 #include "tests/unit/living.h"
@@ -144,6 +147,69 @@ TEST(OutputWriter, AReaderThatHasGoneCostsOnlyItsOutput) {
   }
   EXPECT_EQ(ReadFile(folder / "a/b/log"), "kept\n");
   EXPECT_EQ(access((folder / "a/empty").c_str(), F_OK), 0);
+}
+
+std::string ModeOf(const std::string& path) {
+  struct stat status {};
+  EXPECT_EQ(lstat(path.c_str(), &status), 0) << path;
+  return absl::StrFormat("%o", status.st_mode & 0777);
+}
+
+TEST(LogFile, IsForThisUserAlone) {
+  TempFolder folder;
+  const mode_t before = umask(0);
+  EXPECT_TRUE(OpenLogFile(folder / "logs/gen-1/rank-0.out").ok());
+  umask(before);
+  EXPECT_EQ(ModeOf(folder / "logs"), "700");
+  EXPECT_EQ(ModeOf(folder / "logs/gen-1"), "700");
+  EXPECT_EQ(ModeOf(folder / "logs/gen-1/rank-0.out"), "600");
+  // Another generation of the daemon's, the same run.
+  EXPECT_TRUE(OpenLogFile(folder / "logs/gen-1/rank-0.out").ok());
+}
+
+TEST(LogFile, WhatIsNotItsOwnIsNotWrittenTo) {
+  TempFolder folder;
+  const std::string mine = folder / "mine";
+  std::ofstream(mine) << "precious";
+  ASSERT_EQ(mkdir((folder / "gen-1").c_str(), 0700), 0);
+  const auto at = [&](const char* name) { return (folder / "gen-1/") + name; };
+  ASSERT_EQ(symlink(mine.c_str(), at("soft").c_str()), 0);
+  ASSERT_EQ(symlink((folder / "new").c_str(), at("dangling").c_str()), 0);
+  ASSERT_EQ(link(mine.c_str(), at("hard").c_str()), 0);
+  ASSERT_EQ(mkfifo(at("fifo").c_str(), 0600), 0);
+  ASSERT_EQ(mkdir(at("folder").c_str(), 0700), 0);
+  ASSERT_EQ(symlink((folder / "gen-1").c_str(), (folder / "gen-2").c_str()), 0);
+  std::vector<std::string> paths = {folder / "gen-2/rank-0.out"};
+  for (const char* name : {"soft", "dangling", "hard", "fifo", "folder"}) {
+    paths.push_back(at(name));
+  }
+  if (geteuid() == 0) {
+    std::ofstream(at("theirs")).flush();
+    ASSERT_EQ(chown(at("theirs").c_str(), 65534, 65534), 0);
+    paths.push_back(at("theirs"));
+    ASSERT_EQ(mkdir((folder / "gen-3").c_str(), 0777), 0);
+    ASSERT_EQ(chown((folder / "gen-3").c_str(), 65534, 65534), 0);
+    paths.push_back(folder / "gen-3/rank-0.out");
+  }
+  for (const std::string& path : paths) {
+    const auto opened = OpenLogFile(path);
+    EXPECT_EQ(opened.status().code(), absl::StatusCode::kFailedPrecondition)
+        << path;
+    OutputWriter writer([] {});
+    writer.Write(OutputTarget::File(path), "forged");
+  }
+  EXPECT_EQ(ReadFile(mine), "precious");
+  EXPECT_EQ(access((folder / "new").c_str(), F_OK), -1);
+  EXPECT_EQ(access(at("rank-0.out").c_str(), F_OK), -1);
+}
+
+// The folder that the user named may itself lie behind a link.
+TEST(LogFile, TheNamedFolderMayBeALink) {
+  TempFolder folder;
+  ASSERT_EQ(mkdir((folder / "disk").c_str(), 0700), 0);
+  ASSERT_EQ(symlink((folder / "disk").c_str(), (folder / "logs").c_str()), 0);
+  EXPECT_TRUE(OpenLogFile(folder / "logs/gen-1/rank-0.out").ok());
+  EXPECT_EQ(access((folder / "disk/gen-1/rank-0.out").c_str(), F_OK), 0);
 }
 
 TEST(ErrorFile, Table) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/agent/edit_file.h"
 #include "client/agent/hosts_text.h"
@@ -42,6 +43,28 @@ v1::World MakeWorld(uint64_t generation, uint32_t ranks = 1) {
   return world;
 }
 
+// Says what a test has put in; does not know any other name.
+class FakeResolver : public HostsResolver {
+ public:
+  std::map<std::string, NameAnswer> Ask(
+      const std::vector<NameQuestion>& questions, absl::Duration) override {
+    std::map<std::string, NameAnswer> told;
+    for (const NameQuestion& question : questions) {
+      const auto at = answers.find(question.name);
+      told[question.name] = at != answers.end()
+                                ? at->second
+                                : NameAnswer{NameAnswer::Kind::kNotFound, {}};
+      asked.push_back(
+          absl::StrCat(question.name, question.in_own_block ? "@dns" : ""));
+    }
+    return told;
+  }
+
+  std::map<std::string, NameAnswer> answers;
+  // Read when nothing is being prepared.
+  std::vector<std::string> asked;
+};
+
 class PreparationTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -51,6 +74,7 @@ class PreparationTest : public testing::Test {
     options_.node = "a";
     options_.hosts_file = folder_ + "/hosts";
     options_.nccl_library = "fake";
+    options_.resolver = resolver_;
     for (char** entry = environ; *entry != nullptr; ++entry) {
       options_.environment.emplace_back(*entry);
     }
@@ -98,9 +122,43 @@ class PreparationTest : public testing::Test {
   static constexpr char kHosts[] = "127.0.0.1 localhost\n127.0.1.1 a";
   std::string folder_;
   PreparationOptions options_;
+  const std::shared_ptr<FakeResolver> resolver_ =
+      std::make_shared<FakeResolver>();
   Inbox<Outcome> inbox_{100};
   std::vector<Outcome> waiting_;
 };
+
+TEST_F(PreparationTest, ANameThatMeansAnotherAddressGetsItsAliasAlone) {
+  std::ofstream(options_.hosts_file) << "127.0.0.1 localhost\n";
+  resolver_->answers["b"] = {NameAnswer::Kind::kFound, {"10.0.0.9"}};
+  auto preparation = Start();
+  preparation->Prepare(MakeWorld(1), 1);
+  PreparationDone done = Next();
+  EXPECT_EQ(Hosts().blocks.at(0).entries,
+            "10.0.0.1 a node-0.train.rollcall\n"
+            "10.0.0.2 node-1.train.rollcall\n");
+  EXPECT_EQ(done.warnings.size(), 1u);
+  EXPECT_EQ(resolver_->asked, (std::vector<std::string>{"a", "b"}));
+  // Said once; and what the own block says of a name is no answer.
+  preparation->Prepare(MakeWorld(2), 1);
+  done = Next();
+  EXPECT_EQ(done.warnings.size(), 0u);
+  EXPECT_EQ(resolver_->asked,
+            (std::vector<std::string>{"a", "b", "a@dns", "b"}));
+}
+
+TEST_F(PreparationTest, AListedNameIsWrittenWhateverItMeans) {
+  std::ofstream(options_.hosts_file) << "127.0.0.1 localhost\n";
+  resolver_->answers["b"] = {NameAnswer::Kind::kFound, {"10.0.0.9"}};
+  options_.hosts_names = {"B"};
+  auto preparation = Start();
+  preparation->Prepare(MakeWorld(1), 1);
+  EXPECT_TRUE(Next().warnings.empty());
+  EXPECT_EQ(Hosts().blocks.at(0).entries,
+            "10.0.0.1 a node-0.train.rollcall\n"
+            "10.0.0.2 b node-1.train.rollcall\n");
+  EXPECT_EQ(resolver_->asked, std::vector<std::string>{"a"});
+}
 
 TEST_F(PreparationTest, NodeRankZeroGetsPortIdsAndNames) {
   auto preparation = Start();

@@ -64,7 +64,8 @@ TEST(ProgressText, Bar) {
        "[####################--------------------]  600/1200  50%  loss 3.2100 "
        " 6688 tokens/s  3 ranks  4 min 10 s left"},
       {600, 90,
-       "[#########---------]  600/1200  50%  loss 3.2100  6688 tokens/s  3 ranks  "
+       "[#########---------]  600/1200  50%  loss 3.2100  6688 tokens/s  3 "
+       "ranks  "
        "4 min 10 s left"},
       // Too narrow for a bar: what it would stand beside.
       {600, 60, "600/1200  50%  loss 3.2100  6688 tokens/s  3 ranks  4 min 1"},
@@ -86,9 +87,10 @@ TEST(ProgressText, BarOfOneAlone) {
   Progress progress = Halfway();
   progress.world_size = 1;
   progress.left = absl::Hours(3) + absl::Minutes(5);
-  EXPECT_EQ(BarLine(progress, 80),
-            "[#########---------]  600/1200  50%  loss 3.2100  6688 tokens/s  3 h 5 "
-            "min left");
+  EXPECT_EQ(
+      BarLine(progress, 80),
+      "[#########---------]  600/1200  50%  loss 3.2100  6688 tokens/s  3 h 5 "
+      "min left");
 }
 
 // What is written when steps first + 1 to `last` are told.

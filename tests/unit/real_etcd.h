@@ -14,8 +14,10 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -24,12 +26,21 @@ namespace rollcall {
 
 class RealEtcd {
  public:
+  // PEM texts. Empty CA: no TLS. It shows the certificate, and asks clients for
+  // one of the CA.
+  struct Tls {
+    std::string ca;
+    std::string certificate;
+    std::string key;
+  };
+
   // Null: there is no etcd here, or none could be started.
-  static std::unique_ptr<RealEtcd> Start() {
+  static std::unique_ptr<RealEtcd> Start() { return Start(Tls()); }
+  static std::unique_ptr<RealEtcd> Start(const Tls& tls) {
     if (access(kProgram, X_OK) != 0) return nullptr;
     // The ports may be taken between our asking for them and its binding them.
     for (int i = 0; i < 5; ++i) {
-      std::unique_ptr<RealEtcd> etcd(new RealEtcd);
+      std::unique_ptr<RealEtcd> etcd(new RealEtcd(tls));
       if (etcd->Serves()) return etcd;
     }
     return nullptr;
@@ -44,35 +55,60 @@ class RealEtcd {
 
   const std::string& endpoint() const { return endpoint_; }
   void Signal(int number) { kill(pid_, number); }
+  // As a client with etcd's own certificate.
+  std::shared_ptr<grpc::Channel> Channel() const {
+    if (tls_.ca.empty()) {
+      return grpc::CreateChannel(endpoint_, grpc::InsecureChannelCredentials());
+    }
+    grpc::SslCredentialsOptions options;
+    options.pem_root_certs = tls_.ca;
+    options.pem_cert_chain = tls_.certificate;
+    options.pem_private_key = tls_.key;
+    return grpc::CreateChannel(endpoint_, grpc::SslCredentials(options));
+  }
 
  private:
-  RealEtcd() {
+  explicit RealEtcd(const Tls& tls) : tls_(tls) {
     std::string pattern =
         (std::filesystem::temp_directory_path() / "rollcall_etcd_XXXXXX")
             .string();
     if (mkdtemp(pattern.data()) != nullptr) folder_ = pattern;
     endpoint_ = absl::StrCat("127.0.0.1:", FreePort());
-    const std::string clients = absl::StrCat("http://", endpoint_);
+    const bool closed = !tls_.ca.empty();
+    const std::string clients =
+        absl::StrCat(closed ? "https://" : "http://", endpoint_);
     const std::string peers = absl::StrCat("http://127.0.0.1:", FreePort());
-    const std::vector<std::string> arguments = {kProgram,
-                                                "--name",
-                                                "one",
-                                                "--data-dir",
-                                                folder_ + "/data",
-                                                "--listen-client-urls",
-                                                clients,
-                                                "--advertise-client-urls",
-                                                clients,
-                                                "--listen-peer-urls",
-                                                peers,
-                                                "--initial-advertise-peer-urls",
-                                                peers,
-                                                "--initial-cluster",
-                                                "one=" + peers,
-                                                "--logger",
-                                                "zap",
-                                                "--log-outputs",
-                                                folder_ + "/log"};
+    std::vector<std::string> arguments = {kProgram,
+                                          "--name",
+                                          "one",
+                                          "--data-dir",
+                                          folder_ + "/data",
+                                          "--listen-client-urls",
+                                          clients,
+                                          "--advertise-client-urls",
+                                          clients,
+                                          "--listen-peer-urls",
+                                          peers,
+                                          "--initial-advertise-peer-urls",
+                                          peers,
+                                          "--initial-cluster",
+                                          "one=" + peers,
+                                          "--logger",
+                                          "zap",
+                                          "--log-outputs",
+                                          folder_ + "/log"};
+    if (closed) {
+      for (const auto& [flag, text] :
+           {std::pair("--trusted-ca-file", tls_.ca),
+            std::pair("--cert-file", tls_.certificate),
+            std::pair("--key-file", tls_.key)}) {
+        const std::string path = absl::StrCat(folder_, "/", flag);
+        std::ofstream(path) << text;
+        arguments.push_back(flag);
+        arguments.push_back(path);
+      }
+      arguments.push_back("--client-cert-auth");
+    }
     std::vector<char*> argv;
     for (const std::string& a : arguments) {
       argv.push_back(const_cast<char*>(a.c_str()));
@@ -86,8 +122,7 @@ class RealEtcd {
   }
 
   bool Serves() const {
-    const auto channel =
-        grpc::CreateChannel(endpoint_, grpc::InsecureChannelCredentials());
+    const auto channel = Channel();
     // One that has ended, for want of its port, never gets there.
     for (int i = 0; i < 60; ++i) {
       if (channel->WaitForConnected(std::chrono::system_clock::now() +
@@ -116,6 +151,7 @@ class RealEtcd {
     return ntohs(address.sin_port);
   }
 
+  const Tls tls_;
   std::string folder_;
   std::string endpoint_;
   pid_t pid_ = -1;

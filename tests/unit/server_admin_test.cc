@@ -39,10 +39,14 @@ AdminCall Calling(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*,
 std::vector<NamedCall> AllCalls() {
   v1::DrainRequest drain;
   drain.set_node("a");
+  v1::EvictRequest evict;
+  evict.set_node("a");
   v1::CreateTokenRequest create;
   create.set_role(v1::ROLE_VIEWER);
   v1::RevokeTokenRequest revoke;
   revoke.set_id("nobody");
+  v1::RotateTokenRequest rotate;
+  rotate.set_id("nobody");
   return {
       {"status", v1::ROLE_VIEWER, Calling(&v1::Admin::Stub::Status)},
       {"watch", v1::ROLE_VIEWER,
@@ -57,11 +61,14 @@ std::vector<NamedCall> AllCalls() {
          return watch->Finish();
        }},
       {"drain", v1::ROLE_ADMIN, Calling(&v1::Admin::Stub::Drain, drain)},
+      {"evict", v1::ROLE_ADMIN, Calling(&v1::Admin::Stub::Evict, evict)},
       {"create", v1::ROLE_ADMIN,
        Calling(&v1::Admin::Stub::CreateToken, create)},
       {"list", v1::ROLE_ADMIN, Calling(&v1::Admin::Stub::ListTokens)},
       {"revoke", v1::ROLE_ADMIN,
        Calling(&v1::Admin::Stub::RevokeToken, revoke)},
+      {"rotate", v1::ROLE_ADMIN,
+       Calling(&v1::Admin::Stub::RotateToken, rotate)},
       {"stop", v1::ROLE_ADMIN, Calling(&v1::Admin::Stub::Stop)},
   };
 }
@@ -95,7 +102,9 @@ TEST_F(AdminTest, AdminCallsNeedAToken) {
     }
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(Refused(), (Counts{{"unauthenticated", std::size(values) * 7}}));
+  EXPECT_EQ(
+      Refused(),
+      (Counts{{"unauthenticated", std::size(values) * AllCalls().size()}}));
   EXPECT_EQ(StatusOf("").state(), v1::JOB_STATE_GATHERING);
 }
 

@@ -4,7 +4,10 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "daemon/server/world_codec.h"
 #include "tests/unit/access_fixture.h"
 
 namespace rollcall {
@@ -149,8 +152,8 @@ TEST_F(CredentialTest, AReplacedLifesCredentialIsToldSo) {
     a.HangUp();
     EXPECT_TRUE(a.End().ok());
   }
-  // A stream's end is the daemon's a moment after it is its caller's: until then
-  // the name is taken, and an agent dials again.
+  // A stream's end is the daemon's a moment after it is its caller's: until
+  // then the name is taken, and an agent dials again.
   std::optional<HandAgent> next;
   for (int i = 0; i < 100; ++i) {
     next.emplace(Dial());
@@ -199,6 +202,298 @@ TEST_F(CredentialTest, OneThatWasLostAttendsAnewWithItsCredential) {
   ASSERT_TRUE(second.SayHello(anew));
   EXPECT_TRUE(second.IsWelcome());
   EXPECT_TRUE(Refused().empty());
+}
+
+// --- Epochs ------------------------------------------------------------------
+
+class EpochTest : public AccessTest {
+ protected:
+  // Of one that was evicted or left: in the same life, in the next one, and
+  // with what a daemon that was started again knows.
+  void ExpectDead(const v1::Hello& next) {
+    for (int life = 0; life < 2; ++life) {
+      ExpectRefused(Turned(next), grpc::StatusCode::UNAUTHENTICATED,
+                    v1::REFUSAL_CODE_CREDENTIAL);
+      v1::Hello anew = next;
+      anew.set_previous_incarnation(next.incarnation());
+      anew.set_incarnation(++incarnation_);
+      const grpc::Status refused = Turned(anew);
+      ExpectRefused(refused, grpc::StatusCode::UNAUTHENTICATED,
+                    v1::REFUSAL_CODE_CREDENTIAL);
+      EXPECT_NE(refused.error_message().find("attend with a token"),
+                std::string::npos);
+      server_.reset();
+      StartJob(3, Journaled(true));
+    }
+  }
+  v1::Hello Welcomed(HandAgent& agent, const v1::Hello& hello) {
+    EXPECT_TRUE(agent.SayHello(hello));
+    return Next(hello, agent.HearWelcome().value_or(v1::Welcome()));
+  }
+};
+
+TEST_F(EpochTest, AnEvictedNodeNeedsAToken) {
+  StartJob(3, Journaled(false));
+  HandAgent a(Dial()), b(Dial());
+  const v1::Hello next = Welcomed(a, HelloOf("a"));
+  const v1::Hello other = Welcomed(b, HelloOf("b"));
+  ASSERT_TRUE(Evict("a").ok());
+  ExpectRefused(a.End(), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_EVICTED);
+  ExpectDead(next);
+  HandAgent back(Dial());
+  const v1::Hello again = Welcomed(back, HelloOf("a"));
+  EXPECT_EQ(again.node_credential().size(), 40u);
+  HandAgent redialed(Dial());
+  ASSERT_TRUE(redialed.SayHello(again));
+  EXPECT_TRUE(redialed.IsWelcome());
+  // Nobody else's is touched.
+  HandAgent b_again(Dial());
+  ASSERT_TRUE(b_again.SayHello(other));
+  EXPECT_TRUE(b_again.IsWelcome());
+  // Twice is as good as once.
+  ASSERT_TRUE(Evict("a").ok());
+  ASSERT_TRUE(Evict("a").ok());
+  ExpectRefused(Turned(again), grpc::StatusCode::UNAUTHENTICATED,
+                v1::REFUSAL_CODE_CREDENTIAL);
+  EXPECT_EQ(Evict("nobody").error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Evict("no name!").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(EpochTest, ANodeThatWasDrainedNeedsAToken) {
+  StartJob(3, Journaled(false));
+  std::optional<HandAgent> a(std::in_place, Dial());
+  const v1::Hello next = Welcomed(*a, HelloOf("a"));
+  ASSERT_TRUE(Revoke(worker_.id()).ok());
+  ASSERT_TRUE(Drain("a").ok());
+  ASSERT_TRUE(a->HearKind(v1::DaemonMessage::kEnd).has_value());
+  a->HangUp();
+  a->End();
+  a.reset();
+  // The daemon hears of the stream's end a moment after its caller.
+  while (StatusOf("train").nodes(0).lease_ms() != 0) {
+  }
+  ExpectDead(next);
+}
+
+TEST_F(EpochTest, ARevokedTokenTakesItsNodesWithIt) {
+  StartJob(4, Journaled(false));
+  const v1::JoinToken given = MustCreate(Wanted(v1::ROLE_WORKER));
+  HandAgent a(Dial()), b(Dial()), c(Dial());
+  const v1::Hello next_a = Welcomed(a, HelloWith("a", given));
+  const v1::Hello next_b = Welcomed(b, HelloWith("b", given));
+  const v1::Hello next_c = Welcomed(c, HelloOf("c"));
+  // It has come by its credential since, and is its token's all the same.
+  HandAgent b_again(Dial());
+  ASSERT_TRUE(b_again.SayHello(next_b));
+  ASSERT_TRUE(b_again.IsWelcome());
+  // Without --cascade nobody goes.
+  ASSERT_TRUE(Revoke(given.id()).ok());
+  HandAgent c_again(Dial());
+  ASSERT_TRUE(c_again.SayHello(next_c));
+  ASSERT_TRUE(c_again.IsWelcome());
+  EXPECT_EQ(Cascade(given.id()), (std::vector<std::string>{"a", "b"}));
+  ExpectRefused(a.End(), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_EVICTED);
+  ExpectRefused(b_again.End(), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_EVICTED);
+  ExpectDead(next_a);
+  ExpectDead(next_b);
+  // Who came by which is known to a daemon that was started again.
+  EXPECT_EQ(Cascade(worker_.id()), std::vector<std::string>{"c"});
+  ExpectRefused(Turned(next_c), grpc::StatusCode::UNAUTHENTICATED,
+                v1::REFUSAL_CODE_CREDENTIAL);
+}
+
+// --- A run that the daemon has no memory of ----------------------------------
+
+class ClaimTest : public AccessTest {
+ protected:
+  // Without a journal: what it knew is gone with it.
+  void StartFresh() {
+    ServerOptions options = Options();
+    options.secret = secret_;
+    StartJob(2, std::move(options));
+  }
+  // The Hellos with which nodes a and b come back to the world that they run.
+  std::vector<v1::Hello> RunAWorld() {
+    std::vector<v1::Hello> hellos;
+    HandAgent a(Dial()), b(Dial());
+    for (auto& [agent, name] : std::vector<std::pair<HandAgent*, std::string>>{
+             {&a, "a"}, {&b, "b"}}) {
+      const v1::Hello hello = HelloOf(name);
+      EXPECT_TRUE(agent->SayHello(hello));
+      hellos.push_back(
+          Next(hello, agent->HearWelcome().value_or(v1::Welcome())));
+    }
+    for (size_t i = 0; i < hellos.size(); ++i) {
+      HandAgent& agent = i == 0 ? a : b;
+      const auto proposal = agent.HearKind(v1::DaemonMessage::kProposal);
+      EXPECT_TRUE(proposal.has_value());
+      v1::Held& held = *hellos[i].mutable_held();
+      held.set_running_generation(1);
+      if (proposal.has_value()) {
+        v1::Proposal plain = proposal->proposal();
+        EXPECT_TRUE(ExpandWorld(plain).ok());
+        held.set_world(plain.world());
+      }
+      v1::AgentMessage prepared;
+      prepared.mutable_prepared()->set_generation(1);
+      prepared.mutable_prepared()->set_master_port(20000);
+      EXPECT_TRUE(agent.Say(prepared));
+    }
+    for (size_t i = 0; i < hellos.size(); ++i) {
+      const auto commit = (i == 0 ? a : b).HearKind(v1::DaemonMessage::kCommit);
+      EXPECT_TRUE(commit.has_value());
+      if (!commit.has_value()) continue;
+      hellos[i].mutable_held()->set_seal(commit->commit().seal());
+      hellos[i].mutable_held()->set_proof(commit->commit().proof());
+      hellos[i].set_generation_seen(1);
+    }
+    return hellos;
+  }
+  std::optional<SharedSecret> secret_ =
+      *SharedSecret::Parse(SharedSecret::MakeText());
+};
+
+TEST_F(ClaimTest, WithTheSecretItsMembersBringItBack) {
+  StartFresh();
+  const std::vector<v1::Hello> hellos = RunAWorld();
+  EXPECT_EQ(hellos[0].held().proof().size(), 32u);
+  server_.reset();
+  StartFresh();
+  HandAgent a(Dial()), b(Dial());
+  ASSERT_TRUE(a.SayHello(hellos[0]));
+  ASSERT_TRUE(b.SayHello(hellos[1]));
+  const auto first = a.Hear();
+  ASSERT_TRUE(first.has_value()) << a.End().error_message();
+  ASSERT_TRUE(first->has_welcome()) << first->ShortDebugString();
+  ASSERT_TRUE(b.IsWelcome());
+  EXPECT_EQ(StatusOf("train").run(), hellos[0].run());
+  EXPECT_EQ(StatusOf("train").state(), v1::JOB_STATE_RUNNING);
+  for (HandAgent* agent : {&a, &b}) {
+    v1::AgentMessage exited;
+    exited.mutable_rank_exited()->set_generation(1);
+    ASSERT_TRUE(agent->Say(exited));
+  }
+  const auto end = a.HearKind(v1::DaemonMessage::kEnd);
+  ASSERT_TRUE(end.has_value());
+  EXPECT_TRUE(end->end().finished());
+}
+
+TEST_F(ClaimTest, WhatIsNotProvenIsNotBelieved) {
+  StartFresh();
+  const std::vector<v1::Hello> hellos = RunAWorld();
+  server_.reset();
+  StartFresh();
+  struct Row {
+    const char* what;
+    std::function<void(v1::Hello&)> change;
+    grpc::StatusCode code;
+    v1::RefusalCode refusal;
+  };
+  const auto again = grpc::StatusCode::UNAVAILABLE;
+  const Row rows[] = {
+      {"a token", [this](auto& h) { *h.mutable_token() = worker_; },
+       grpc::StatusCode::ABORTED, v1::REFUSAL_CODE_OTHER_RUN},
+      {"another's credential", [](auto& h) { h.set_node("b"); },
+       grpc::StatusCode::UNAUTHENTICATED, v1::REFUSAL_CODE_CREDENTIAL},
+      {"no proof", [](auto& h) { h.mutable_held()->clear_proof(); }, again,
+       v1::REFUSAL_CODE_UNSPECIFIED},
+      {"a changed proof",
+       [](auto& h) { h.mutable_held()->mutable_proof()->front() ^= 1; }, again,
+       v1::REFUSAL_CODE_UNSPECIFIED},
+      {"a changed seal",
+       [](auto& h) {
+         v1::Seal seal;
+         seal.ParseFromString(h.held().seal());
+         seal.set_master_port(1);
+         h.mutable_held()->set_seal(seal.SerializeAsString());
+       },
+       again, v1::REFUSAL_CODE_UNSPECIFIED},
+      {"another life",
+       [this](auto& h) {
+         h.set_previous_incarnation(h.incarnation());
+         h.set_incarnation(++incarnation_);
+       },
+       again, v1::REFUSAL_CODE_UNSPECIFIED},
+  };
+  // Both members say it: it is not for want of a majority.
+  HandAgent a(Dial());
+  for (const Row& row : rows) {
+    for (v1::Hello hello : hellos) {
+      if (hello.node() == "b" && row.refusal == v1::REFUSAL_CODE_CREDENTIAL) {
+        continue;
+      }
+      SCOPED_TRACE(row.what);
+      row.change(hello);
+      ExpectRefused(Turned(hello), row.code, row.refusal);
+    }
+  }
+  EXPECT_NE(StatusOf("train").run(), hellos[0].run());
+  EXPECT_EQ(StatusOf("train").state(), v1::JOB_STATE_GATHERING);
+}
+
+TEST_F(ClaimTest, WithoutASecretNothingIsAdopted) {
+  secret_.reset();
+  ServerOptions options = Options();
+  options.state_dir = folder_ + "/state";
+  StartJob(2, options);
+  const std::vector<v1::Hello> hellos = RunAWorld();
+  EXPECT_EQ(hellos[0].held().proof(), "");
+  server_.reset();
+  // Its keys are there, and its journal is not.
+  for (const char* file : {"journal.db", "journal.db-wal", "journal.db-shm"}) {
+    std::filesystem::remove(folder_ + "/state/" + file);
+  }
+  StartJob(2, options);
+  for (const v1::Hello& hello : hellos) {
+    ExpectRefused(Turned(hello), grpc::StatusCode::ABORTED,
+                  v1::REFUSAL_CODE_OTHER_RUN);
+  }
+}
+
+// All members know each other's incarnations: a token and an incarnation must
+// not be worth the credential of a member.
+TEST_F(ClaimTest, ATokenIsGivenNoMembersCredential) {
+  secret_.reset();
+  ServerOptions options = Options();
+  options.state_dir = folder_ + "/state";
+  StartJob(2, options);
+  options.resume = true;
+  const std::vector<v1::Hello> hellos = RunAWorld();
+  v1::Hello by_token = HelloOf("a");
+  by_token.set_incarnation(hellos[0].incarnation());
+  *by_token.mutable_token() = worker_;
+  // While a restarted daemon waits for the member.
+  server_.reset();
+  StartJob(2, options);
+  ExpectRefused(Turned(by_token), grpc::StatusCode::UNAUTHENTICATED,
+                v1::REFUSAL_CODE_CREDENTIAL);
+  // After the end of the run.
+  {
+    HandAgent a(Dial()), b(Dial());
+    ASSERT_TRUE(a.SayHello(hellos[0]));
+    ASSERT_TRUE(b.SayHello(hellos[1]));
+    for (HandAgent* agent : {&a, &b}) {
+      v1::AgentMessage exited;
+      exited.mutable_rank_exited()->set_generation(1);
+      ASSERT_TRUE(agent->Say(exited));
+    }
+    for (HandAgent* agent : {&a, &b}) {
+      ASSERT_TRUE(agent->HearKind(v1::DaemonMessage::kEnd).has_value());
+      v1::AgentMessage seen;
+      seen.mutable_end_seen();
+      ASSERT_TRUE(agent->Say(seen));
+    }
+    // Its end tells that the daemon has done with the job.
+    a.End();
+    b.End();
+  }
+  HandAgent late(Dial());
+  ASSERT_TRUE(late.SayHello(by_token));
+  const auto welcome = late.HearWelcome();
+  if (welcome.has_value()) EXPECT_EQ(welcome->node_credential(), "");
 }
 
 TEST_F(CredentialTest, AStrangersCredentialMakesNoJob) {

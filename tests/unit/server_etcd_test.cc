@@ -13,6 +13,7 @@
 #include "daemon/server/inbox.h"
 #include "tests/unit/real_etcd.h"
 #include "tests/unit/server_fixture.h"
+#include "tests/unit/test_sealer.h"
 
 namespace rollcall {
 namespace {
@@ -21,7 +22,7 @@ namespace {
 class Rival {
  public:
   Rival(EtcdClient& client, const std::string& prefix)
-      : leadership_(client, prefix, {"rival:1"},
+      : leadership_(client, prefix, {"rival:1"}, TestSealer(),
                     {[this](const Reign&) { leads_.PostAlways("rival:1"); },
                      [](const std::string&) {},
                      [this](const std::vector<std::string>& endpoints) {
@@ -55,7 +56,7 @@ class EtcdServerTest : public ServerTest {
     etcd_ = RealEtcd::Start();
     ASSERT_NE(etcd_, nullptr) << "etcd does not start";
     client_ = std::make_unique<EtcdClient>(
-        std::vector<std::string>{etcd_->endpoint()});
+        EtcdAccess{{etcd_->endpoint()}, "", "", "", "", ""});
   }
   void TearDown() override { server_.reset(); }
 
@@ -63,6 +64,7 @@ class EtcdServerTest : public ServerTest {
     ServerOptions options = Options();
     options.log_level = Log::Level::kInfo;
     options.insecure = true;
+    options.etcd_key = TestSealingKey();
     options.etcd = *EtcdPlace::Parse("etcd://" + etcd_->endpoint() + "/t");
     options.endpoints = [](int port) {
       return std::vector<std::string>{absl::StrCat("127.0.0.1:", port)};

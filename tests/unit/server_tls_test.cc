@@ -226,7 +226,8 @@ TEST_F(TlsTest, WithASecretADaemonWithoutADiskIsTheSameAgain) {
   server_.reset();
   Start(options);
   EXPECT_EQ(server_->pin(), pin);
-  // Its credential is genuine; the run it speaks of is not known here.
+  // Its credential is genuine; the run that it speaks of is not known here, and
+  // may be adopted yet.
   HandAgent other(Dial());
   v1::Hello first = HelloOf("b");
   first.mutable_settings()->set_nodes_max(2);
@@ -234,8 +235,8 @@ TEST_F(TlsTest, WithASecretADaemonWithoutADiskIsTheSameAgain) {
   ASSERT_TRUE(other.IsWelcome());
   hello.set_run(welcome.run());
   hello.set_node_credential(welcome.node_credential());
-  ExpectRefused(Turned(hello), grpc::StatusCode::ABORTED,
-                v1::REFUSAL_CODE_OTHER_RUN);
+  ExpectRefused(Turned(hello), grpc::StatusCode::UNAVAILABLE,
+                v1::REFUSAL_CODE_UNSPECIFIED);
 }
 
 // --- Without TLS -------------------------------------------------------------
@@ -357,6 +358,54 @@ TEST_F(TlsTest, BothSidesMustBeOfTheCa) {
   EXPECT_TRUE(Attend(Files("agent", "stranger.crt"), "d").stranger);
   EXPECT_EQ(StatusOf("train").nodes_size(), 1);
   EXPECT_TRUE(StatusOf("train").refused().empty());
+}
+
+TEST_F(TlsTest, ANodeNameCanBeBoundToTheCertificate) {
+  const TestCa ca;
+  ReplaceFile(file("ca.crt"), ca.certificate());
+  Write("daemon", ca.Issue());
+  TestCa::Wanted wanted;
+  wanted.names = "DNS:a,DNS:b.example";
+  Write("agent", ca.Issue(wanted));
+  wanted.names = "IP:127.0.0.1";
+  Write("unnamed", ca.Issue(wanted));
+  for (const bool bound : {false, true}) {
+    ServerOptions options = WithFiles("daemon");
+    options.tls_bind_names = bound;
+    StartJob(9, options);
+    trust_ = Files("agent");
+    // The common name (leaf) counts only where there is no DNS name.
+    const struct {
+      const char* certificate;
+      const char* node;
+      bool fits;
+    } kRows[] = {{"agent", "a", true},         {"agent", "B.example", true},
+                 {"agent", "c", false},        {"agent", "leaf", false},
+                 {"agent", "example", false},  {"unnamed", "leaf", true},
+                 {"unnamed", "unnamed", false}};
+    for (const auto& row : kRows) {
+      HandAgent agent(ChannelTo(port(), Files(row.certificate)));
+      agent.SayHello(HelloOf(row.node));
+      const bool welcome = agent.IsWelcome();
+      EXPECT_EQ(welcome, row.fits || !bound)
+          << row.certificate << " as " << row.node;
+      if (welcome) continue;
+      const grpc::Status status = agent.End();
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+      v1::Refusal refusal;
+      ASSERT_TRUE(refusal.ParseFromString(status.error_details()));
+      EXPECT_EQ(refusal.code(), v1::REFUSAL_CODE_UNAUTHENTICATED);
+      EXPECT_NE(refusal.text().find(row.node), std::string::npos);
+    }
+    server_.reset();
+  }
+}
+
+TEST_F(TlsTest, OnlyCertificatesOfTheUsersOwnPkiCanBindNames) {
+  ServerOptions options = Options();
+  options.tls_bind_names = true;
+  EXPECT_EQ(Server::Start(options).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(TlsTest, TheDaemonsCertificateMustBeForItsName) {

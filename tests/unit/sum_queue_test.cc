@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <future>
-#include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 namespace rollcall {
@@ -39,15 +41,25 @@ TEST(SumQueue, CarriesOutAllInTheirOrder) {
 
 TEST(SumQueue, BeginReturnsBeforeTheSumIsDone) {
   std::promise<void> go;
-  SumQueue queue([wait = go.get_future().share()](absl::Span<float>) {
+  std::atomic<int> done{0};
+  std::vector<float> order;
+  SumQueue queue([&, wait = go.get_future().share()](absl::Span<float> sum) {
     wait.wait();
+    order.push_back(sum[0]);
+    sum[0] *= 10;
+    ++done;
     return absl::OkStatus();
   });
-  float value = 0;
-  EXPECT_TRUE(queue.Begin(absl::MakeSpan(&value, 1)).ok());
-  EXPECT_TRUE(queue.Begin(absl::MakeSpan(&value, 1)).ok());
+  float values[] = {1, 2};
+  EXPECT_TRUE(queue.Begin(absl::MakeSpan(values).first(1)).ok());
+  EXPECT_TRUE(queue.Begin(absl::MakeSpan(values).last(1)).ok());
+  EXPECT_EQ(done, 0) << "nothing may be summed until the test lets it go";
   go.set_value();
   EXPECT_TRUE(queue.Wait().ok());
+  EXPECT_EQ(done, 2) << "each is summed once, and Wait waits for both";
+  EXPECT_EQ(order, (std::vector<float>{1, 2}));
+  EXPECT_EQ(values[0], 10.0f);
+  EXPECT_EQ(values[1], 20.0f);
 }
 
 TEST(SumQueue, AFailureDropsWhatIsBehindItForGood) {
@@ -65,16 +77,18 @@ TEST(SumQueue, AFailureDropsWhatIsBehindItForGood) {
   EXPECT_EQ(queue.Wait().code(), Code::kUnavailable);
   EXPECT_EQ(queue.Wait().code(), Code::kUnavailable);
   EXPECT_EQ(queue.Begin(absl::MakeSpan(&value, 1)).code(), Code::kUnavailable);
-  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(calls, 2) << "three were dropped, and the sixth was never begun";
 }
 
 TEST(SumQueue, TheDestructorWaitsForTheOneAtWorkAndDropsTheRest) {
   std::promise<void> begun, go;
   std::atomic<int> calls{0};
+  std::atomic<bool> done{false};
   std::optional<SumQueue> queue;
   queue.emplace([&, wait = go.get_future().share()](absl::Span<float>) {
     if (++calls == 1) begun.set_value();
     wait.wait();
+    done = true;
     return absl::OkStatus();
   });
   float value = 0;
@@ -82,16 +96,51 @@ TEST(SumQueue, TheDestructorWaitsForTheOneAtWorkAndDropsTheRest) {
     EXPECT_TRUE(queue->Begin(absl::MakeSpan(&value, 1)).ok());
   }
   begun.get_future().wait();
-  auto ending = std::async(std::launch::async, [&] { queue.reset(); });
+  auto ending = std::async(std::launch::async, [&] {
+    queue.reset();
+    // Not true before the sum has returned.
+    return done.load();
+  });
   EXPECT_EQ(ending.wait_for(std::chrono::milliseconds(50)),
             std::future_status::timeout);
   go.set_value();
-  ending.get();
-  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(ending.get()) << "the destructor did not wait";
+  EXPECT_EQ(calls, 1) << "those that had not begun are dropped";
+}
+
+// The threads of this process that are not among `known`. One that is joined
+// may be listed for a moment more, so that a plain count could shrink.
+std::set<std::string> ThreadsBeside(const std::set<std::string>& known) {
+  std::set<std::string> found;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    const std::string thread = entry.path().filename();
+    if (!known.contains(thread)) found.insert(thread);
+  }
+  return found;
 }
 
 TEST(SumQueue, NeverUsedItNeedsNoThread) {
-  SumQueue queue([](absl::Span<float>) { return absl::OkStatus(); });
+  int calls = 0;
+  // Its thread waits at first, so that it is there to be counted.
+  std::promise<void> go;
+  const std::set<std::string> before = ThreadsBeside({});
+  {
+    SumQueue queue([&, wait = go.get_future().share()](absl::Span<float>) {
+      wait.wait();
+      ++calls;
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(ThreadsBeside(before).empty());
+    EXPECT_TRUE(queue.Wait().ok());
+    EXPECT_TRUE(ThreadsBeside(before).empty());
+    float value = 0;
+    EXPECT_TRUE(queue.Begin(absl::MakeSpan(&value, 1)).ok());
+    EXPECT_EQ(ThreadsBeside(before).size(), 1u);
+    go.set_value();
+    EXPECT_TRUE(queue.Wait().ok());
+  }
+  EXPECT_EQ(calls, 1);
 }
 
 }  // namespace

@@ -72,10 +72,10 @@ TEST_F(SweepTest, AwaitsOneThatHasBegunToEnd) {
   const std::string pipe = folder_ / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   // It holds so much memory that to give it back takes a while.
-  const pid_t pid =
-      Run("exec 9>$LIFE; echo up >&9; exec dd if=/dev/zero bs=512M count=1 1<>" +
-              pipe + " 2>/dev/null",
-          {marker});
+  const pid_t pid = Run(
+      "exec 9>$LIFE; echo up >&9; exec dd if=/dev/zero bs=512M count=1 1<>" +
+          pipe + " 2>/dev/null",
+      {marker});
   ASSERT_EQ(life_.Lines(1).size(), 1u);
   const std::string proc = "/proc/" + std::to_string(pid);
   pollfd polled{open(pipe.c_str(), O_RDONLY | O_CLOEXEC), POLLIN, 0};

@@ -9,6 +9,7 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <memory>
@@ -112,6 +113,9 @@ class TestCa {
 
 // Beside it and renamed, as whoever replaces a file in use does.
 inline void ReplaceFile(const std::string& path, const std::string& text) {
+  // A key that others can read is refused.
+  std::ofstream(path + ".new").close();
+  ASSERT_EQ(chmod((path + ".new").c_str(), 0600), 0) << path;
   std::ofstream(path + ".new") << text;
   ASSERT_EQ(rename((path + ".new").c_str(), path.c_str()), 0) << path;
 }

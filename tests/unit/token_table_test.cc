@@ -59,7 +59,8 @@ TEST(TokenTable, RolesContainEachOther) {
   TokenTable table;
   table.Seed(
       {Seeded("viewer", v1::ROLE_VIEWER), Seeded("worker", v1::ROLE_WORKER),
-       Seeded("admin", v1::ROLE_ADMIN), Seeded("none", v1::ROLE_UNSPECIFIED)});
+       Seeded("admin", v1::ROLE_ADMIN), Seeded("none", v1::ROLE_UNSPECIFIED)},
+      kNow);
   const struct {
     const char* id;
     For purpose;
@@ -88,7 +89,8 @@ TEST(TokenTable, RolesContainEachOther) {
 TEST(TokenTable, TheWholeTokenMustBeRight) {
   TokenTable table;
   table.Seed(
-      {Seeded("worker", v1::ROLE_WORKER), Seeded("other", v1::ROLE_WORKER)});
+      {Seeded("worker", v1::ROLE_WORKER), Seeded("other", v1::ROLE_WORKER)},
+      kNow);
   const v1::JoinToken good = TokenOf("worker");
   EXPECT_EQ(CodeOf(table, good, For::kAttend), kGood);
   v1::JoinToken none;
@@ -139,7 +141,7 @@ TEST(TokenTable, ItsTimeEndsByTheClock) {
 
 TEST(TokenTable, ASeedHasNoEnd) {
   TokenTable table;
-  table.Seed({Seeded("worker", v1::ROLE_WORKER)});
+  table.Seed({Seeded("worker", v1::ROLE_WORKER)}, kNow);
   EXPECT_EQ(CodeOf(table, TokenOf("worker"), For::kAttend, "train",
                    kNow + absl::Hours(24 * 36500)),
             kGood);
@@ -177,7 +179,7 @@ TEST(TokenTable, UsesAreCounted) {
 
 TEST(TokenTable, OneWithoutABoundIsNotCounted) {
   TokenTable table;
-  table.Seed({Seeded("worker", v1::ROLE_WORKER)});
+  table.Seed({Seeded("worker", v1::ROLE_WORKER)}, kNow);
   table.Saved();
   table.Use("worker");
   EXPECT_TRUE(table.Changed().empty());
@@ -198,25 +200,25 @@ TEST(TokenTable, OneOfAJobIsForThatJob) {
             absl::StatusCode::kPermissionDenied);
   // Where none was named, it names its own.
   EXPECT_EQ(table.Check(token, For::kSteer, "", kNow).job, "train");
-  table.Seed({Seeded("any", v1::ROLE_WORKER)});
+  table.Seed({Seeded("any", v1::ROLE_WORKER)}, kNow);
   EXPECT_EQ(table.Check(TokenOf("any"), For::kAttend, "eval", kNow).job, "");
 }
 
 TEST(TokenTable, WhatWasRevokedStaysRevoked) {
   TokenTable table;
-  table.Seed({Seeded("worker", v1::ROLE_WORKER)});
+  table.Seed({Seeded("worker", v1::ROLE_WORKER)}, kNow);
   ASSERT_TRUE(table.Revoke("worker", "", kNow).ok());
   ASSERT_TRUE(table.Revoke("worker", "", kNow).ok()) << "safe to retry";
   const v1::JoinToken token = TokenOf("worker");
   for (For purpose : {For::kAttend, For::kReturn, For::kLook, For::kSteer}) {
     EXPECT_EQ(CodeOf(table, token, purpose), v1::REFUSAL_CODE_TOKEN_REVOKED);
   }
-  table.Seed({Seeded("worker", v1::ROLE_ADMIN)});
+  table.Seed({Seeded("worker", v1::ROLE_ADMIN)}, kNow);
   EXPECT_EQ(CodeOf(table, token, For::kLook), v1::REFUSAL_CODE_TOKEN_REVOKED);
   // And in the next life.
   TokenTable next;
   next.Load(Journaled(table));
-  next.Seed({Seeded("worker", v1::ROLE_WORKER)});
+  next.Seed({Seeded("worker", v1::ROLE_WORKER)}, kNow);
   EXPECT_EQ(CodeOf(next, token, For::kAttend), v1::REFUSAL_CODE_TOKEN_REVOKED);
   EXPECT_TRUE(next.List("")[0].revoked());
 }
@@ -250,12 +252,13 @@ TEST(TokenTable, AJournalGivesBackWhatItWas) {
 TEST(TokenTable, ASeedGoesWhenTheDaemonIsStartedWithoutIt) {
   TokenTable table;
   table.Seed(
-      {Seeded("worker", v1::ROLE_WORKER), Seeded("shared", v1::ROLE_ADMIN)});
+      {Seeded("worker", v1::ROLE_WORKER), Seeded("shared", v1::ROLE_ADMIN)},
+      kNow);
   ASSERT_TRUE(
       table.Create(TokenOf("made"), Wanted(v1::ROLE_WORKER), kNow).ok());
   TokenTable next;
   next.Load(Journaled(table));
-  next.Seed({Seeded("worker", v1::ROLE_WORKER)});
+  next.Seed({Seeded("worker", v1::ROLE_WORKER)}, kNow);
   EXPECT_EQ(CodeOf(next, TokenOf("worker"), For::kAttend), kGood);
   EXPECT_EQ(CodeOf(next, TokenOf("made"), For::kAttend), kGood);
   EXPECT_EQ(CodeOf(next, TokenOf("shared"), For::kLook),
@@ -265,7 +268,7 @@ TEST(TokenTable, ASeedGoesWhenTheDaemonIsStartedWithoutIt) {
 
 TEST(TokenTable, ARevokedSeedIsNeverForgottenToMakeRoom) {
   TokenTable table;
-  table.Seed({Seeded("worker", v1::ROLE_WORKER)});
+  table.Seed({Seeded("worker", v1::ROLE_WORKER)}, kNow);
   ASSERT_TRUE(table.Revoke("worker", "", kNow).ok());
   // An hour later all of them are over, and each new one takes the place of
   // one.
@@ -277,20 +280,20 @@ TEST(TokenTable, ARevokedSeedIsNeverForgottenToMakeRoom) {
   }
   TokenTable next;
   next.Load(Journaled(table));
-  next.Seed({Seeded("worker", v1::ROLE_WORKER)});
+  next.Seed({Seeded("worker", v1::ROLE_WORKER)}, kNow);
   EXPECT_EQ(CodeOf(next, TokenOf("worker"), For::kAttend),
             v1::REFUSAL_CODE_TOKEN_REVOKED);
 }
 
 TEST(TokenTable, ASeedWithAnotherSecretTakesThePlace) {
   TokenTable table;
-  table.Seed({Seeded("worker", v1::ROLE_WORKER)});
+  table.Seed({Seeded("worker", v1::ROLE_WORKER)}, kNow);
   table.Saved();
-  table.Seed({Seeded("worker", v1::ROLE_WORKER)});
+  table.Seed({Seeded("worker", v1::ROLE_WORKER)}, kNow);
   EXPECT_TRUE(table.Changed().empty());
   SeededToken fresh = Seeded("worker", v1::ROLE_WORKER);
   fresh.token.set_secret("another");
-  table.Seed({fresh});
+  table.Seed({fresh}, kNow);
   EXPECT_EQ(table.Changed().written.size(), 1u);
   EXPECT_EQ(CodeOf(table, fresh.token, For::kAttend), kGood);
   EXPECT_EQ(CodeOf(table, TokenOf("worker"), For::kAttend),
@@ -299,8 +302,8 @@ TEST(TokenTable, ASeedWithAnotherSecretTakesThePlace) {
 
 TEST(TokenTable, TheLastLastingAdminCannotBeRevoked) {
   TokenTable table;
-  table.Seed(
-      {Seeded("one", v1::ROLE_ADMIN), Seeded("worker", v1::ROLE_WORKER)});
+  table.Seed({Seeded("one", v1::ROLE_ADMIN), Seeded("worker", v1::ROLE_WORKER)},
+             kNow);
   // None of these can make another admin for ever.
   ASSERT_TRUE(
       table.Create(TokenOf("brief"), Wanted(v1::ROLE_ADMIN, 60), kNow).ok());
@@ -335,7 +338,8 @@ TEST(TokenTable, RevokesWhatTheJobHas) {
 
 TEST(TokenTable, ListsThoseOfTheJob) {
   TokenTable table;
-  table.Seed({SeededToken{TokenOf("any"), v1::ROLE_VIEWER, "for dashboards"}});
+  table.Seed({SeededToken{TokenOf("any"), v1::ROLE_VIEWER, "for dashboards"}},
+             kNow);
   ASSERT_TRUE(
       table.Create(TokenOf("t"), Wanted(v1::ROLE_WORKER, 0, 0, "train"), kNow)
           .ok());
@@ -430,7 +434,7 @@ TEST(TokenTable, IsBoundedAndOnlyTheInvalidMakeRoom) {
 
 TEST(TokenTable, TellsWhatAJournalHasToLearn) {
   TokenTable table;
-  table.Seed({Seeded("one", v1::ROLE_WORKER)});
+  table.Seed({Seeded("one", v1::ROLE_WORKER)}, kNow);
   ASSERT_TRUE(
       table.Create(TokenOf("two"), Wanted(v1::ROLE_WORKER, 0, 3), kNow).ok());
   EXPECT_EQ(table.Changed().written.size(), 2u);
@@ -445,6 +449,168 @@ TEST(TokenTable, TellsWhatAJournalHasToLearn) {
   ASSERT_TRUE(table.Revoke("one", "", kNow).ok());
   ASSERT_EQ(table.Changed().written.size(), 1u);
   EXPECT_TRUE(table.Changed().written[0].status().revoked());
+}
+
+// --- Kept tokens, which are replaced
+
+constexpr absl::Duration kTtl = absl::Hours(24);
+
+SeededToken Kept(const std::string& id, v1::Role role,
+                 absl::Duration lifetime = kTtl) {
+  return SeededToken{TokenOf(id), role, "", true, lifetime};
+}
+
+TEST(TokenTable, AKeptTokenHasAnEndAndIsReplacedAtHalfOfItsLife) {
+  TokenTable table;
+  table.Seed({Kept("w1", v1::ROLE_WORKER),
+              Kept("admin", v1::ROLE_ADMIN, absl::InfiniteDuration())},
+             kNow);
+  EXPECT_EQ(table.NextReplacement(), kNow + kTtl / 2);
+  EXPECT_EQ(CodeOf(table, TokenOf("w1"), For::kAttend, "train",
+                   kNow + kTtl - absl::Seconds(1)),
+            kGood);
+  EXPECT_EQ(CodeOf(table, TokenOf("w1"), For::kAttend, "train", kNow + kTtl),
+            v1::REFUSAL_CODE_TOKEN_EXPIRED);
+  EXPECT_EQ(
+      CodeOf(table, TokenOf("admin"), For::kSteer, "train", kNow + 1000 * kTtl),
+      kGood);
+  const absl::Time half = kNow + kTtl / 2;
+  EXPECT_EQ(table.ReplaceDue(TokenOf("w2"), half - absl::Nanoseconds(1)),
+            std::nullopt);
+  EXPECT_EQ(table.ReplaceDue(TokenOf("w2"), half), v1::ROLE_WORKER);
+  EXPECT_EQ(table.ReplaceDue(TokenOf("w3"), half), std::nullopt);
+  // The old one is good until its own end, the new one from then on.
+  EXPECT_EQ(CodeOf(table, TokenOf("w1"), For::kAttend, "train",
+                   kNow + kTtl - absl::Seconds(1)),
+            kGood);
+  EXPECT_EQ(CodeOf(table, TokenOf("w1"), For::kAttend, "train", kNow + kTtl),
+            v1::REFUSAL_CODE_TOKEN_EXPIRED);
+  EXPECT_EQ(CodeOf(table, TokenOf("w2"), For::kAttend, "train", kNow + kTtl),
+            kGood);
+  EXPECT_EQ(table.NextReplacement(), half + kTtl / 2);
+}
+
+TEST(TokenTable, ReplacedTokensDoNotAddUp) {
+  TokenTable table;
+  table.Seed({Kept("w0", v1::ROLE_WORKER)}, kNow);
+  absl::Time now = kNow;
+  for (int i = 1; i <= 100; ++i) {
+    now += kTtl / 2;
+    ASSERT_EQ(table.ReplaceDue(TokenOf(absl::StrCat("w", i)), now),
+              v1::ROLE_WORKER);
+    EXPECT_LE(table.List("").size(), 3u);
+  }
+}
+
+TEST(TokenTable, AReplacedTokenOutlivesTheDaemonAndNotItsFile) {
+  TokenTable table;
+  table.Seed({Kept("w1", v1::ROLE_WORKER)}, kNow);
+  const absl::Time half = kNow + kTtl / 2;
+  ASSERT_TRUE(table.ReplaceDue(TokenOf("w2"), half).has_value());
+  const std::vector<v1::TokenRecord> journaled = Journaled(table);
+  // Started again: the file has the new one.
+  TokenTable next;
+  next.Load(journaled);
+  next.Seed({Kept("w2", v1::ROLE_WORKER)}, half + absl::Hours(1));
+  for (const char* id : {"w1", "w2"}) {
+    EXPECT_EQ(
+        CodeOf(next, TokenOf(id), For::kAttend, "train", half + absl::Hours(1)),
+        kGood)
+        << id;
+  }
+  EXPECT_EQ(next.NextReplacement(), half + kTtl / 2) << "it keeps its end";
+  // Its file was removed, and another one made.
+  TokenTable removed;
+  removed.Load(journaled);
+  removed.Seed({Kept("w9", v1::ROLE_WORKER)}, half + absl::Hours(1));
+  for (const char* id : {"w1", "w2"}) {
+    EXPECT_EQ(CodeOf(removed, TokenOf(id), For::kAttend, "train",
+                     half + absl::Hours(1)),
+              v1::REFUSAL_CODE_UNAUTHENTICATED)
+        << id;
+  }
+  // It was journaled and died before it reached the file.
+  TokenTable unwritten;
+  unwritten.Load(journaled);
+  unwritten.Seed({Kept("w1", v1::ROLE_WORKER)}, half + absl::Hours(1));
+  EXPECT_EQ(CodeOf(unwritten, TokenOf("w2"), For::kAttend),
+            v1::REFUSAL_CODE_UNAUTHENTICATED);
+  EXPECT_EQ(unwritten.ReplaceDue(TokenOf("w3"), half + absl::Hours(1)),
+            v1::ROLE_WORKER);
+  EXPECT_EQ(CodeOf(unwritten, TokenOf("w1"), For::kAttend), kGood);
+}
+
+TEST(TokenTable, WhatWasJournaledWithoutAnEndKeepsNone) {
+  TokenTable older;
+  older.Seed({Seeded("worker", v1::ROLE_WORKER)}, kNow);
+  TokenTable table;
+  table.Load(Journaled(older));
+  table.Seed({Kept("worker", v1::ROLE_WORKER)}, kNow);
+  EXPECT_EQ(table.NextReplacement(), absl::InfiniteFuture());
+  EXPECT_EQ(CodeOf(table, TokenOf("worker"), For::kAttend, "train",
+                   kNow + 1000 * kTtl),
+            kGood);
+}
+
+TEST(TokenTable, ARevokedKeptTokenIsReplacedAtOnce) {
+  TokenTable table;
+  table.Seed({Kept("w1", v1::ROLE_WORKER)}, kNow);
+  ASSERT_TRUE(table.Revoke("w1", "", kNow).ok());
+  EXPECT_EQ(table.ReplaceDue(TokenOf("w2"), kNow), v1::ROLE_WORKER);
+  EXPECT_EQ(CodeOf(table, TokenOf("w1"), For::kAttend),
+            v1::REFUSAL_CODE_TOKEN_REVOKED);
+  EXPECT_EQ(CodeOf(table, TokenOf("w2"), For::kAttend), kGood);
+  EXPECT_EQ(table.ReplaceDue(TokenOf("w3"), kNow), std::nullopt);
+}
+
+TEST(TokenTable, ARotatedTokenIsLikeTheOldOne) {
+  TokenTable table;
+  table.Seed({Kept("w1", v1::ROLE_WORKER),
+              Kept("a1", v1::ROLE_ADMIN, absl::InfiniteDuration())},
+             kNow);
+  ASSERT_TRUE(table
+                  .Create(TokenOf("made"),
+                          Wanted(v1::ROLE_VIEWER, 3600, 4, "train"), kNow)
+                  .ok());
+  const absl::Time later = kNow + absl::Minutes(10);
+  ASSERT_TRUE(table.Rotate("made", TokenOf("new"), "", later).ok());
+  ASSERT_TRUE(table.Rotate("w1", TokenOf("w2"), "", later).ok());
+  ASSERT_TRUE(table.Rotate("a1", TokenOf("a2"), "", later).ok());
+  for (const char* id : {"made", "w1", "a1"}) {
+    EXPECT_EQ(CodeOf(table, TokenOf(id), For::kLook, "train", later),
+              v1::REFUSAL_CODE_TOKEN_REVOKED)
+        << id;
+  }
+  EXPECT_EQ(CodeOf(table, TokenOf("new"), For::kLook, "train",
+                   kNow + absl::Minutes(59)),
+            kGood);
+  EXPECT_EQ(
+      CodeOf(table, TokenOf("new"), For::kLook, "train", kNow + absl::Hours(1)),
+      v1::REFUSAL_CODE_TOKEN_EXPIRED);
+  EXPECT_EQ(table.RoleOf("new"), v1::ROLE_VIEWER);
+  EXPECT_EQ(table.KeptRole("w2"), v1::ROLE_WORKER);
+  EXPECT_EQ(table.KeptRole("new"), std::nullopt);
+  EXPECT_EQ(table.NextReplacement(), later + kTtl / 2);
+  EXPECT_EQ(
+      CodeOf(table, TokenOf("a2"), For::kSteer, "train", kNow + 1000 * kTtl),
+      kGood);
+  EXPECT_TRUE(
+      absl::IsNotFound(table.Rotate("nobody", TokenOf("x"), "", later)));
+  EXPECT_TRUE(
+      absl::IsNotFound(table.Rotate("w2", TokenOf("x"), "other-job", later)));
+}
+
+TEST(TokenTable, RotatingAKeptTokenForEverStaysWithinTheBound) {
+  TokenTable table;
+  table.Seed({Kept("w0", v1::ROLE_WORKER)}, kNow);
+  std::string last = "w0";
+  for (size_t i = 1; i <= 2 * Limits::tokens_max; ++i) {
+    const std::string next = absl::StrCat("w", i);
+    ASSERT_TRUE(table.Rotate(last, TokenOf(next), "", kNow).ok());
+    last = next;
+  }
+  EXPECT_LE(table.List("").size(), Limits::tokens_max);
+  EXPECT_EQ(CodeOf(table, TokenOf(last), For::kAttend), kGood);
 }
 
 }  // namespace

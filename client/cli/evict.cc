@@ -1,0 +1,40 @@
+// `rollcall evict`: takes a node out of a job at once, from anywhere.
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/commands.h"
+#include "client/cli/place.h"
+#include "client/launch/admin_client.h"
+#include "client/launch/job_text.h"
+#include "nlohmann/json.hpp"
+
+namespace rollcall {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Seconds(5);
+
+}  // namespace
+
+int RunEvictCommand(const EvictFlags& flags) {
+  auto address = JobToSee(flags.where, v1::ROLE_ADMIN);
+  if (!address.ok()) return Fail(address.status());
+  PrepareGrpc();
+  v1::EvictRequest request;
+  request.set_node(flags.node);
+  request.set_reason(flags.reason);
+  auto evicted = AdminClient(*address).Evict(request, kTimeout);
+  if (!evicted.ok()) return Fail(evicted.status());
+  if (flags.json) {
+    const nlohmann::ordered_json json = {
+        {"job", address->job}, {"node", flags.node}, {"evicted", true}};
+    std::printf("%s\n", OneLine(json).c_str());
+    return 0;
+  }
+  const std::string job =
+      address->job.empty() ? "its job" : absl::StrCat("job ", address->job);
+  std::printf("node %s is evicted from %s; a valid token brings it back\n",
+              flags.node.c_str(), job.c_str());
+  return 0;
+}
+
+}  // namespace rollcall

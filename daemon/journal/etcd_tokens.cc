@@ -1,0 +1,43 @@
+#include "daemon/journal/etcd_tokens.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/journal/etcd_journal.h"
+#include "daemon/security/token.h"
+
+namespace rollcall {
+namespace {
+
+absl::StatusOr<v1::JoinToken> KeepOne(EtcdClient& client,
+                                      const ValueSealer& sealer,
+                                      const std::string& key,
+                                      absl::Duration patience) {
+  const auto text =
+      KeepInEtcd(client, sealer, key, TokenText(MakeToken()), patience);
+  if (!text.ok()) return text.status();
+  auto token = ParseTokenText(*text);
+  if (token.ok()) return token;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "etcd, ", key, ": ", token.status().message(),
+      "; remove the key (etcdctl del), and another token is made"));
+}
+
+}  // namespace
+
+absl::StatusOr<KeptTokens> KeepTokensInEtcd(EtcdClient& client,
+                                            const ValueSealer& sealer,
+                                            const std::string& prefix,
+                                            absl::Duration patience) {
+  auto admin =
+      KeepOne(client, sealer,
+              absl::StrCat(prefix, EtcdTokenName(v1::ROLE_ADMIN)), patience);
+  if (!admin.ok()) return admin.status();
+  auto worker =
+      KeepOne(client, sealer,
+              absl::StrCat(prefix, EtcdTokenName(v1::ROLE_WORKER)), patience);
+  if (!worker.ok()) return worker.status();
+  return KeptTokens{*std::move(admin), *std::move(worker)};
+}
+
+}  // namespace rollcall

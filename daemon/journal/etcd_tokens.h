@@ -1,0 +1,31 @@
+// The two tokens that daemons without a shared secret have in common: they lie
+// in etcd, sealed, below the prefix as `admin.token` and `worker.token`.
+#ifndef ROLLCALL_DAEMON_JOURNAL_ETCD_TOKENS_H_
+#define ROLLCALL_DAEMON_JOURNAL_ETCD_TOKENS_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/journal/etcd_client.h"
+#include "daemon/security/kept_tokens.h"
+#include "daemon/security/value_sealer.h"
+
+namespace rollcall {
+
+// Those that are there, made by the first daemon that asks. Safe to retry.
+// UNAVAILABLE: etcd does not answer within `patience` each.
+// FAILED_PRECONDITION: a value cannot be read; its key is named.
+absl::StatusOr<KeptTokens> KeepTokensInEtcd(EtcdClient& client,
+                                            const ValueSealer& sealer,
+                                            const std::string& prefix,
+                                            absl::Duration patience);
+
+// Below the prefix.
+inline std::string EtcdTokenName(v1::Role role) {
+  return role == v1::ROLE_ADMIN ? "admin.token" : "worker.token";
+}
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_JOURNAL_ETCD_TOKENS_H_

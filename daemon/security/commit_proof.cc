@@ -1,0 +1,35 @@
+#include "daemon/security/commit_proof.h"
+
+#include "absl/strings/str_cat.h"
+#include "daemon/security/digest.h"
+
+namespace rollcall {
+namespace {
+
+constexpr size_t kKeyBytes = 32;
+
+}  // namespace
+
+std::string CommitProofKey(const SharedSecret& secret) {
+  return secret.Derive("commit proof key", kKeyBytes);
+}
+
+std::string CommitProof(std::string_view key, std::string_view job,
+                        std::string_view run, uint64_t generation,
+                        std::string_view world_bytes,
+                        std::string_view seal_bytes) {
+  // The grammar of these names has no '/'; the digests have one length.
+  return HmacSha256(key, absl::StrCat("commit proof v1/", std::string(job), "/",
+                                      std::string(run), "/", generation, "/",
+                                      Sha256(world_bytes), Sha256(seal_bytes)));
+}
+
+bool HoldsCommitProof(std::string_view key, const v1::Hello& hello) {
+  const v1::Held& held = hello.held();
+  return !key.empty() && !held.proof().empty() &&
+         SameSecret(held.proof(), CommitProof(key, hello.job(), hello.run(),
+                                              held.running_generation(),
+                                              held.world(), held.seal()));
+}
+
+}  // namespace rollcall

@@ -1,0 +1,34 @@
+// Commit proofs: what lets a daemon that has lost its journal know again a
+// world that was committed with the same shared secret.
+//
+// A MAC over job, run, generation, world and seal; the seal says each member's
+// incarnation and epoch. Members carry it and cannot make one. Pure; any
+// thread.
+#ifndef ROLLCALL_DAEMON_SECURITY_COMMIT_PROOF_H_
+#define ROLLCALL_DAEMON_SECURITY_COMMIT_PROOF_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "daemon/security/shared_secret.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// 32 bytes, for nothing else.
+std::string CommitProofKey(const SharedSecret& secret);
+
+// 32 bytes.
+std::string CommitProof(std::string_view key, std::string_view job,
+                        std::string_view run, uint64_t generation,
+                        std::string_view world_bytes,
+                        std::string_view seal_bytes);
+
+// Whether Hello.held has the proof of its world and seal, for its job, run and
+// running generation. With an empty key: never.
+bool HoldsCommitProof(std::string_view key, const v1::Hello& hello);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SECURITY_COMMIT_PROOF_H_

@@ -1,0 +1,47 @@
+// ValueSealer: seals what daemons keep in a store that others may write into,
+// so that a value can be deleted or replaced by an older one of the same key,
+// and neither read, forged nor moved to another key.
+//
+// AES-256-GCM with a random nonce for each value; the key is derived from a
+// secret that all daemons of one state share, and the store's key is the
+// associated data. A sealed value is the 4 bytes "rcs1", 12 bytes of nonce, the
+// ciphertext and 16 bytes of tag.
+//
+// A value; any thread.
+#ifndef ROLLCALL_DAEMON_SECURITY_VALUE_SEALER_H_
+#define ROLLCALL_DAEMON_SECURITY_VALUE_SEALER_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "daemon/security/shared_secret.h"
+
+namespace rollcall {
+
+class ValueSealer {
+ public:
+  // What sealing adds to a value.
+  static constexpr size_t kBytesAdded = 4 + 12 + 16;
+
+  explicit ValueSealer(const SharedSecret& secret);
+  // Overwrites the key.
+  ~ValueSealer() { Wipe(key_); }
+  ValueSealer(const ValueSealer&) = default;
+  ValueSealer& operator=(const ValueSealer&) = default;
+
+  // `name`: the store's key.
+  std::string Seal(std::string_view name, std::string_view value) const;
+  // FAILED_PRECONDITION: it was not sealed, or not by a daemon with this secret
+  // for this name; never shows what it was.
+  absl::StatusOr<std::string> Open(std::string_view name,
+                                   std::string_view sealed) const;
+
+ private:
+  std::string key_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SECURITY_VALUE_SEALER_H_

@@ -1,0 +1,37 @@
+// Wipe: overwrites a secret in memory before the memory is given back.
+//
+// For strings that hold a shared secret or a key derived from it. What a string
+// has left behind by growing is not reached: such a string is made in one
+// piece. Any thread, one at a time.
+#ifndef ROLLCALL_DAEMON_SECURITY_WIPE_H_
+#define ROLLCALL_DAEMON_SECURITY_WIPE_H_
+
+#include <openssl/crypto.h>
+
+#include <string>
+
+namespace rollcall {
+
+// Leaves it empty.
+inline void Wipe(std::string& secret) {
+  // All of its memory, not only what it holds now.
+  secret.resize(secret.capacity());
+  OPENSSL_cleanse(secret.data(), secret.size());
+  secret.clear();
+}
+
+// Wipes a string at the end of a scope.
+class WipeAtEnd {
+ public:
+  explicit WipeAtEnd(std::string& secret) : secret_(secret) {}
+  ~WipeAtEnd() { Wipe(secret_); }
+  WipeAtEnd(const WipeAtEnd&) = delete;
+  WipeAtEnd& operator=(const WipeAtEnd&) = delete;
+
+ private:
+  std::string& secret_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SECURITY_WIPE_H_

@@ -1,0 +1,72 @@
+#!/bin/bash
+# bare_root.sh RELEASE run|quickstart: tries rollcall in a bare root of a Debian
+# release (bookworm, trixie, bullseye...), made by debootstrap.
+#
+#   run         the release binary of this tree: one launcher and two workers,
+#               over TLS, in a root without ca-certificates
+#   quickstart  scripts/quickstart.sh on a clone of this tree's last commit
+#
+# Needs root. Everything lies in one temporary folder and one mount namespace;
+# both are removed at the end, however it ends.
+set -eu -o pipefail
+self=$(realpath "$0")
+cd "$(dirname "$self")/.."
+
+die() { echo "bare_root.sh: $*" >&2; exit 1; }
+release=${1:-} what=${2:-}
+[[ $release =~ ^[a-z]+$ && $what =~ ^(run|quickstart)$ ]] || {
+  sed -n '2,11s/^# \{0,1\}//p' "$self" >&2
+  exit 2
+}
+[ "$(id -u)" = 0 ] || die "needs root: debootstrap and chroot do"
+command -v debootstrap >/dev/null ||
+  die "debootstrap is not installed; scripts/packages.sh check installs it"
+
+if [ -z "${BARE_ROOT:-}" ]; then
+  BARE_ROOT=$(mktemp -d "${TMPDIR:-/tmp}/rollcall-root.XXXXXX")
+  export BARE_ROOT
+  trap 'rm -rf --one-file-system "$BARE_ROOT"' EXIT
+  # The mounts go with the namespace, and its processes with the first one.
+  unshare --mount --pid --fork --kill-child "$self" "$release" "$what"
+  exit
+fi
+
+root=$BARE_ROOT
+mount --make-rprivate /
+mirror=$(apt-get indextargets --format '$(SITE)')
+mirror=${mirror%%$'\n'*}
+[ -n "$mirror" ] || die "apt knows no mirror; run apt-get update"
+echo "bare_root.sh: $release into $root"
+debootstrap --variant=minbase "$release" "$root" "$mirror" \
+  >"$root.log" 2>&1 || { tail -20 "$root.log" >&2; die "debootstrap failed"; }
+rm -f "$root.log"
+mount -t proc proc "$root/proc"
+mount -t tmpfs tmpfs "$root/tmp"
+
+case $what in
+  run)
+    [ -x build/release/bin/rollcall ] ||
+      die "build/release/bin/rollcall is not there; scripts/build.sh release"
+    cp build/release/bin/rollcall "$root/usr/local/bin/"
+    [ ! -e "$root/etc/ssl/certs/ca-certificates.crt" ] ||
+      die "expected a root without ca-certificates"
+    status=0
+    out=$(chroot "$root" sh -c 'cd /tmp && HOME=/root timeout 60 rollcall launch \
+      --no-hosts --local-workers 2 -- sh -c "echo rank \$RANK of \$WORLD_SIZE"' \
+      2>&1) || status=$?
+    echo "$out"
+    [ $status = 0 ] || die "the run ended with $status"
+    for rank in 0 1 2; do
+      grep -q "rank $rank of 3" <<<"$out" || die "rank $rank said nothing"
+    done ;;
+  quickstart)
+    mount --rbind /dev "$root/dev"
+    cp -L /etc/resolv.conf "$root/etc/resolv.conf"
+    cp -n /etc/apt/apt.conf.d/* "$root/etc/apt/apt.conf.d/"
+    git clone -q --no-hardlinks . "$root/root/rollcall"
+    began=$SECONDS
+    chroot "$root" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb \
+      sh -c 'cd /root/rollcall && exec scripts/quickstart.sh'
+    echo "bare_root.sh: the quickstart in $release took $((SECONDS - began)) s" ;;
+esac
+echo "bare_root.sh: $release, $what: good"

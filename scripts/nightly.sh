@@ -1,0 +1,153 @@
+#!/bin/bash
+# nightly.sh [--fresh|--failed] [STEP...]: everything long, one step after the
+# other. Goes on after a failure and ends with a table; exit status 1 if a step
+# failed.
+#
+# It can be stopped at any time: started again on the same commit it goes on with
+# the first step that has not ended. A step's log and result lie in
+# build/nightly/COMMIT.
+#
+#   nightly.sh --failed   repeats the steps that failed, too
+#   nightly.sh --fresh    forgets what was done on this commit
+#   nightly.sh STEP...    these steps alone, whatever was done
+#   nightly.sh --list     the steps
+#
+# A step that takes longer than six hours is ended and counts as failed.
+set -u -o pipefail
+cd "$(dirname "$0")/.."
+
+# Ten minutes of fuzzing a target, two at a time; a million simulated runs in
+# pieces, of seeds that differ from night to night.
+steps=(packages format test dev tsan tidy fuzz1 fuzz2 fuzz3 fuzz4 fuzz5
+       soak1 soak2 soak3 soak4 faults churn kills repeat torch quickstart
+       bookworm trixie trixie_quickstart)
+jobs=$(nproc)
+
+# 250,000 seeds; the first one is chosen once a commit.
+soak() {
+  local first
+  [ -e "$state/first_seed" ] || echo $((10000000 + RANDOM * 1000000)) \
+    >"$state/first_seed"
+  first=$(($(cat "$state/first_seed") + ($1 - 1) * 250000))
+  scripts/soak.sh 250000 "$first"
+}
+
+# e2e TEST: an end-to-end module or test by itself, on the release binaries and
+# with a seed of its own. A test that is skipped counts as failed: what is asked
+# for here was made possible before.
+e2e() {
+  local seed=$RANDOM
+  echo "nightly.sh: ROLLCALL_TEST_SEED=$seed"
+  (cd tests/e2e && ROLLCALL_BIN=../../build/release/bin ROLLCALL_TEST_S=3600 \
+    ROLLCALL_TEST_SEED=$seed python3 -B run_one.py "$1")
+}
+
+fresh_quickstart() {
+  local clone status=0
+  clone=$(mktemp -d)
+  trap 'rm -rf "$clone"' EXIT
+  trap 'exit 1' TERM
+  git clone -q . "$clone/rollcall" &&
+    CCACHE_DISABLE=1 bash -c 'time "$1"/rollcall/scripts/quickstart.sh' - \
+      "$clone" || status=$?
+  return $status
+}
+
+# Runs one step; its output is its log.
+do_step() {
+  case $1 in
+    packages) scripts/packages.sh check ;;
+    format) scripts/check.sh verify-format ;;
+    test) scripts/test.sh ;;
+    dev) scripts/build.sh dev && ctest --preset dev -j "$jobs" -LE e2e ;;
+    tsan) scripts/build.sh tsan unit_tests &&
+      ctest --preset tsan -j "$jobs" -LE 'e2e|fuzz' ;;
+    tidy) scripts/build.sh tidy ;;
+    fuzz1) scripts/fuzz.sh 600 agent checkpoint ;;
+    fuzz2) scripts/fuzz.sh 600 flags hosts ;;
+    fuzz3) scripts/fuzz.sh 600 job join ;;
+    fuzz4) scripts/fuzz.sh 600 restore secrets ;;
+    fuzz5) scripts/fuzz.sh 600 texts ;;
+    soak[1-4]) soak "${1#soak}" ;;
+    faults) tests/sim/faults.py ;;
+    churn) ROLLCALL_CHURN_S=600 e2e churn_test ;;
+    kills) for _ in 1 2 3; do e2e kills_test || return 1; done ;;
+    repeat) scripts/repeat.sh 20 2 ;;
+    torch) scripts/packages.sh torch &&
+      e2e checkpoint_test.InTransformers.test_loads_a_checkpoint ;;
+    quickstart) fresh_quickstart ;;
+    bookworm) scripts/bare_root.sh bookworm run ;;
+    trixie) scripts/bare_root.sh trixie run ;;
+    trixie_quickstart) scripts/bare_root.sh trixie quickstart ;;
+    *) echo "nightly.sh: no step '$1'; there are ${steps[*]}" >&2; return 2 ;;
+  esac
+}
+
+commit=$(git rev-parse --short HEAD)
+[ -z "$(git status --porcelain --untracked-files=no)" ] ||
+  commit+=-$(git diff HEAD | sha1sum | cut -c1-8)
+state=build/nightly/$commit
+wanted=() again=
+for word in "$@"; do
+  case $word in
+    --list) printf '%s\n' "${steps[@]}"; exit 0 ;;
+    --fresh) rm -rf "$state" ;;
+    --failed) again=1 ;;
+    *) [[ " ${steps[*]} " = *" $word "* ]] || { do_step "$word"; exit 2; }
+       wanted+=("$word") ;;
+  esac
+done
+mkdir -p "$state"
+[ ${#wanted[@]} = 0 ] || for step in "${wanted[@]}"; do
+  rm -f "$state/$step.result"
+done
+[ ${#wanted[@]} != 0 ] || wanted=("${steps[@]}")
+
+# A result is `STATUS SECONDS`; a step without one has not ended.
+table() {
+  local step status seconds failed=0
+  echo
+  printf '%-18s %-8s %8s  %s\n' step result seconds "log below $state"
+  for step in "${wanted[@]}"; do
+    status=- seconds=-
+    read -r status seconds 2>/dev/null <"$state/$step.result"
+    case $status in
+      -) printf '%-18s %-8s %8s\n' "$step" "not run" - ; failed=1 ;;
+      0) printf '%-18s %-8s %8s\n' "$step" good "$seconds" ;;
+      *) printf '%-18s %-8s %8s  %s.log, exit status %s\n' "$step" FAILED \
+           "$seconds" "$step" "$status"
+         failed=1 ;;
+    esac
+  done
+  return $failed
+}
+# A step is a process group of its own, so that all of it can be ended.
+set -m
+running= limit=
+stop() {
+  [ -z "$limit" ] || kill -- "-$limit" 2>/dev/null
+  [ -z "$running" ] || { kill -- "-$running" 2>/dev/null; wait "$running"; }
+  table
+  echo "nightly.sh: stopped; started again it goes on"
+  exit 130
+}
+trap stop INT TERM
+
+for step in "${wanted[@]}"; do
+  status=
+  [ ! -e "$state/$step.result" ] ||
+    read -r status _ <"$state/$step.result"
+  [ -z "$status" ] || { [ "$status" != 0 ] && [ -n "$again" ]; } || continue
+  echo "nightly.sh: $step, at $(date +%H:%M:%S)"
+  began=$SECONDS
+  # In the background, so that a signal is answered at once.
+  (do_step "$step") >"$state/$step.log" 2>&1 </dev/null &
+  running=$!
+  (sleep 21600; kill -- "-$running") 2>/dev/null &
+  limit=$!
+  wait "$running"
+  echo "$? $((SECONDS - began))" >"$state/$step.result"
+  running=
+  kill -- "-$limit"
+done
+table

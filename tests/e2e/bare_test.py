@@ -1,0 +1,154 @@
+"""A machine that has little: no root certificates, no /proc, no home."""
+import json
+import os
+import signal
+import socket
+import threading
+
+import harness
+import wire
+from harness import E2E, Lab
+
+
+class BareImage(E2E):
+    # Where gRPC, OpenSSL and the distributions keep root certificates.
+    ROOTS = ("/etc/ssl", "/etc/pki", "/usr/lib/ssl", "/usr/share/ca-certificates",
+             "/usr/local/share/ca-certificates", "/usr/share/grpc",
+             "/usr/local/share/grpc", "/system/etc/security")
+    LAUNCH = [harness.ROLLCALL, "launch", "--no-hosts", "--nodes", "2",
+              "--local-workers", "1", "--join-timeout", "20s", "--", "echo",
+              "ok"]
+
+    def test_without_root_certificates(self):
+        lab = Lab(self.stage, 1)
+        hidden = lab.run(1, ["sh", "-c", "for f in " + " ".join(self.ROOTS)
+                             + '; do [ ! -d "$f" ] || mount -t tmpfs none "$f"'
+                             " || exit 1; done; ls -A " + " ".join(self.ROOTS)
+                             + " 2>/dev/null | grep -c pem"])
+        self.assertEqual(hidden.out(), ["0"], hidden.text())
+        launcher = lab.start(1, self.LAUNCH)
+        launcher.await_lines(r"\] ok$", 2)
+        self.assert_code(launcher, 0)
+
+    def test_without_proc(self):
+        lab = Lab(self.stage, 1)
+        self.assertEqual(lab.run(1, ["mount", "-t", "tmpfs", "none",
+                                     "/proc"]).code, 0)
+        launcher = lab.run(1, self.LAUNCH)
+        self.assertEqual(launcher.code, 69, launcher.text())
+        self.assertRegex(launcher.text(), "/proc is not mounted")
+        self.assertRegex(launcher.text(), "mount -t proc")
+
+    def test_a_home_that_cannot_be_written(self):
+        for home in ("/dev/null", "/proc"):
+            launcher = self.stage.run(self.LAUNCH, {
+                "HOME": home, "XDG_STATE_HOME": None})
+            self.assertEqual(launcher.code, 69, launcher.text())
+            self.assertIn(f"{home}/.local", launcher.text())
+            self.assertIn("--state", launcher.text())
+
+    def test_a_runtime_folder_that_cannot_be_written(self):
+        launcher = self.stage.run(self.LAUNCH, {"XDG_RUNTIME_DIR": "/proc",
+                                                "TMPDIR": "/proc"})
+        self.assertEqual(launcher.code, 0, launcher.text())
+
+
+class Unreachable(E2E):
+    """An agent that cannot connect says why, once for each reason."""
+
+    def serve(self, serve, port=0):
+        listening = socket.create_server(("127.0.0.1", port))
+        self.addCleanup(listening.close)
+
+        def take():
+            while True:
+                try:
+                    connection = listening.accept()[0]
+                except OSError:
+                    return
+                with connection:
+                    serve(connection)
+        threading.Thread(target=take, daemon=True).start()
+        return listening
+
+    def agent(self, endpoint, *flags, env=None):
+        secret = self.stage.path("secret")
+        with open(secret, "w", encoding="ascii") as f:
+            f.write("5" * 64 + "\n")
+        os.chmod(secret, 0o600)
+        return self.stage.start(
+            [harness.ROLLCALL, "join", "--endpoint", endpoint, "--job", "lost",
+             "--secret-file", secret, "--no-hosts", *flags, "--", "true"], env)
+
+    def free_port(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            return taken.getsockname()[1]
+
+    def said(self, agent):
+        return [t for t in agent.err() if "answers yet" in t]
+
+    def test_each_reason_once(self):
+        port = self.free_port()
+        agent = self.agent(f"127.0.0.1:{port}")
+        line = agent.await_line("no daemon answers yet.*refused", "err", 15)
+        self.assertIn(f"127.0.0.1:{port}", line.string)
+        # Another service takes the port: the reason changes.
+        counted = threading.Semaphore(0)
+
+        def http(connection):
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            counted.release()
+        self.serve(http, port)
+        agent.await_line("no daemon answers yet.*no TLS", "err", 30)
+        # It goes on to dial, and says no more of it.
+        for _ in range(3):
+            self.assertTrue(counted.acquire(timeout=harness.DEADLINE_S))
+        self.assertEqual(len(self.said(agent)), 2, agent.text())
+        agent.signal(signal.SIGKILL)
+        agent.wait()
+
+    def test_a_name_that_is_not_found(self):
+        agent = self.agent("nosuch.invalid:29400")
+        agent.await_line("nosuch.invalid.*name not found", "err", 20)
+        agent.signal(signal.SIGKILL)
+        agent.wait()
+
+    def test_the_launcher_counts_what_fails(self):
+        launcher = self.launch(["--nodes", "2"], ["true"])
+        text = self.join_string(launcher)
+        port = wire.Join(text).port()
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", port)) as probe:
+                probe.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                # Until the daemon has looked at it.
+                probe.recv(1)
+        wire.Stranger(port).shake().close()
+        launcher.await_line(r"waiting for 1 of 2 nodes.*arrived and failed")
+        self.await_status(
+            text, lambda s: s["strangers"]["garbage"] == 3
+            and s["strangers"]["hung_up"] == 1, "four failures")
+        asked = self.stage.run([harness.ROLLCALL, "status", text])
+        self.assertRegex(asked.text(), "failed before joining: 1 closed by the "
+                         "peer, 3 no TLS")
+        launcher.signal(signal.SIGINT)
+        launcher.wait()
+
+    def test_a_daemon_that_does_not_answer(self):
+        launcher = self.launch(["--job", "mute", "--nodes", "2"], ["true"])
+        text = self.join_string(launcher)
+        launcher.await_line(r"waiting for 1 of 2 nodes")
+        with open(os.path.join(self.stage.path("state", "rollcall", "mute"),
+                               "daemon.json"), encoding="utf-8") as f:
+            daemon = json.load(f)["daemon_pid"]
+        os.kill(daemon, signal.SIGSTOP)
+        agent = self.join(text, ["--name", "late"], ["true"])
+        agent.await_line("no daemon answers yet.*no TLS handshake in time",
+                         "err", 20)
+        os.kill(daemon, signal.SIGCONT)
+        self.assert_code(launcher, 0)
+        self.assert_code(agent, 0)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,28 @@
+"""Runs one unittest case for ctest: run_one.py MODULE.CLASS.TEST
+
+Exits 0 if it passed, 1 if it failed, and 77 if it was skipped, with the reason
+on stdout: `python3 -m unittest` exits 0 for a skipped test, and ctest would
+count it as passed. CMakeLists.txt tells ctest what 77 means.
+"""
+import sys
+import unittest
+
+SKIPPED = 77
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit("run_one.py: expected MODULE.CLASS.TEST")
+    tests = unittest.defaultTestLoader.loadTestsFromName(sys.argv[1])
+    result = unittest.TextTestRunner(verbosity=2).run(tests)
+    if not result.wasSuccessful() or result.testsRun == 0:
+        sys.exit(1)
+    for test, reason in result.skipped:
+        print(f"SKIPPED {test}: {reason}")
+    # A subTest that is skipped leaves the rest of its test to be judged.
+    if len(result.skipped) >= result.testsRun:
+        sys.exit(SKIPPED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""Signals, `stop` and `drain`: which rank hears what, and how long it may take.
+
+How long a rank may take has no event of its own. A second job is asked a moment
+earlier, in the way that leaves its ranks their whole grace: what ends while that
+one still runs has not waited for it.
+"""
+import json
+import re
+import signal
+import sys
+import time
+
+import harness
+from harness import E2E, Gate
+
+# Says which signals came; after one that is named in its arguments it prints
+# its notice file and exits 0.
+HEARS = """
+import json, os, signal, sys
+def hears(number, _):
+    name = signal.Signals(number).name
+    print("heard", name, flush=True)
+    if name in sys.argv[1:]:
+        path = os.environ["ROLLCALL_NOTICE"]
+        print("notice", open(path).read().strip() if os.path.exists(path)
+              else "none", flush=True)
+        os._exit(0)
+for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, hears)
+print("up g" + os.environ["ROLLCALL_GENERATION"], flush=True)
+while True:
+    signal.pause()
+"""
+
+# In generation 1 it ends by SIGKILL alone; it says so when it is asked to.
+STUBBORN = """
+import os, signal
+def stays(number, _):
+    print("asked", flush=True)
+if os.environ["ROLLCALL_GENERATION"] == "1":
+    signal.signal(signal.SIGTERM, stays)
+print("up g" + os.environ["ROLLCALL_GENERATION"], flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def hears(*ends_by):
+    return [sys.executable, "-c", HEARS, *ends_by]
+
+
+class Signals(E2E):
+    def rollcall(self, *words):
+        ended = self.stage.run([harness.ROLLCALL, *words])
+        self.assertEqual(ended.code, 0, ended.text())
+        return ended
+
+    def heard(self, process):
+        """(rank, signal) of all that ranks said they heard."""
+        return sorted((int(m[1]), m[2]) for line in process.out()
+                      for m in [re.match(
+                          r"\[\S+/(\d+)\] heard (\S+)$", line)] if m)
+
+    # --- Which signal ----------------------------------------------------------
+
+    def test_sigusr2_reaches_every_rank_and_ends_none(self):
+        launcher = self.launch(
+            ["--local-workers", "1", "--nproc-per-node", "2"],
+            hears("SIGTERM"))
+        launcher.await_lines(r"\] up g1$", 4)
+        launcher.signal(signal.SIGUSR2)
+        launcher.await_lines(r"\] heard SIGUSR2$", 4)
+        self.assertEqual(self.heard(launcher),
+                         [(rank, "SIGUSR2") for rank in range(4)])
+        # Nothing else comes of it: the job still runs, and ends as asked.
+        launcher.signal(signal.SIGTERM)
+        self.assert_code(launcher, 75)
+        self.assertEqual(self.heard(launcher), [
+            (rank, name) for rank in range(4)
+            for name in ("SIGTERM", "SIGUSR2")])
+
+    def test_sigusr2_to_an_agent_reaches_its_ranks_alone(self):
+        launcher = self.launch(["--nodes", "2"], hears("SIGTERM"))
+        worker = self.join(self.join_string(launcher),
+                           ["--name", "w1", "--nproc-per-node", "2"],
+                           hears("SIGTERM"))
+        launcher.await_line(r"\] up g1$")
+        worker.await_lines(r"\] up g1$", 2)
+        worker.signal(signal.SIGUSR2)
+        worker.await_lines(r"\] heard SIGUSR2$", 2)
+        launcher.signal(signal.SIGTERM)
+        for process in (launcher, worker):
+            self.assert_code(process, 75)
+        self.assertEqual(self.heard(launcher), [(0, "SIGTERM")])
+
+    def test_preempt_signal_is_what_ranks_get(self):
+        launcher = self.launch(
+            ["--nodes", "3", "--local-workers", "1", "--preempt-signal",
+             "SIGUSR1"], hears("SIGUSR1", "SIGTERM", "SIGUSR2"))
+        # Each agent has its own: this one is told another, as a number.
+        worker = self.join(
+            self.join_string(launcher),
+            ["--name", "w1", "--preempt-signal", str(int(signal.SIGUSR2))],
+            hears("SIGUSR1", "SIGTERM", "SIGUSR2"))
+        launcher.await_lines(r"\] up g1$", 2)
+        worker.await_line(r"\] up g1$")
+        launcher.signal(signal.SIGTERM)
+        for process in (launcher, worker):
+            self.assert_code(process, 75)
+        self.assertEqual([name for _, name in self.heard(launcher)],
+                         ["SIGUSR1"] * 2)
+        self.assertEqual([name for _, name in self.heard(worker)],
+                         ["SIGUSR2"])
+        for process, count in ((launcher, 2), (worker, 1)):
+            for told in process.await_lines(r"\] notice (\{.*\})$", count):
+                self.assertEqual(json.loads(told[1])["kind"], "preempt")
+
+    # --- How long a rank may take ----------------------------------------------
+
+    def stubborn(self, job, flags=()):
+        """A job whose ranks end by SIGKILL alone."""
+        launcher = self.launch(["--job", job, *flags],
+                               [sys.executable, "-c", STUBBORN])
+        launcher.await_line(r"\] up g1$")
+        return launcher
+
+    def asked_earlier(self):
+        """A job that was asked to stop, and gives its rank its whole grace."""
+        patient = self.stubborn("patient")
+        patient.signal(signal.SIGTERM)
+        patient.await_line(r"\] asked$")
+        return patient
+
+    def assert_waits_still(self, patient):
+        self.assertIsNone(patient.code, "it has not waited for its rank")
+        patient.signal(signal.SIGTERM)
+        self.assert_code(patient, 75)
+
+    def test_a_second_signal_does_not_wait(self):
+        for number, code in ((signal.SIGTERM, 75), (signal.SIGINT, 130)):
+            with self.subTest(number):
+                hasty = self.stubborn(f"hasty-{int(number)}")
+                patient = self.asked_earlier()
+                hasty.signal(number)
+                hasty.await_line(r"\] asked$")
+                hasty.signal(number)
+                self.assert_code(hasty, code)
+                self.assert_waits_still(patient)
+
+    def test_stop_now_does_not_wait(self):
+        hasty = self.stubborn("hasty")
+        patient = self.asked_earlier()
+        self.rollcall("stop", "--job", "hasty", "--now")
+        # Its rank ends by SIGKILL alone, which comes right after SIGTERM: it may
+        # or may not hear that. The other job was asked earlier and still waits.
+        hasty.wait()
+        self.assert_waits_still(patient)
+        self.assert_no_orphans()
+
+    def test_stop_without_now_leaves_ranks_their_grace(self):
+        launcher = self.launch(["--job", "asked"], hears("SIGTERM"))
+        launcher.await_line(r"\] up g1$")
+        self.rollcall("stop", "--job", "asked")
+        launcher.wait()
+        self.assertEqual(self.heard(launcher), [(0, "SIGTERM")])
+
+    def test_stop_says_what_the_job_exits_with(self):
+        for flags in ([], ["--now"]):
+            with self.subTest(flags=flags):
+                launcher = self.launch(
+                    ["--nodes", "2", "--job", "coded"], hears("SIGTERM"))
+                worker = self.join(self.join_string(launcher),
+                                   ["--name", "w1"], hears("SIGTERM"))
+                for process in (launcher, worker):
+                    process.await_line(r"\] up g1$")
+                self.rollcall("stop", "--job", "coded", "--exit-code", "42",
+                              *flags)
+                for process in (launcher, worker):
+                    self.assert_code(process, 42)
+
+    def test_the_deadline_of_a_drain(self):
+        jobs = {}
+        for name, deadline in (("long", "1h"), ("short", "1s")):
+            launcher = self.launch(
+                ["--job", name, "--nodes", "1:2", "--local-workers", "1"],
+                [sys.executable, "-c", STUBBORN])
+            launcher.await_lines(r"\] up g1$", 2)
+            self.rollcall("drain", "local-1", "--job", name, "--deadline",
+                          deadline)
+            jobs[name] = launcher
+        # Both were asked, the one with more time first; the other's ranks are
+        # killed once theirs is over, and its next world has one node.
+        jobs["long"].await_lines(r"\] asked$", 2)
+        jobs["short"].await_line(r"\] up g2$")
+        state = json.loads("\n".join(self.rollcall(
+            "status", "--job", "long", "--json").out()))
+        self.assertEqual((state["state"], state["generation"]),
+                         ("running", 1))
+        self.assertIsNone(jobs["long"].find("up g2"))
+        for launcher in jobs.values():
+            launcher.signal(signal.SIGINT)
+            launcher.signal(signal.SIGINT)
+            launcher.wait()
+
+    def test_ranks_are_told_the_deadline_of_a_drain(self):
+        for flags, at_least, at_most in ((["--deadline", "1h"], 1800, 3600),
+                                         ([], 0, 15)):
+            with self.subTest(flags=flags):
+                job = f"told-{at_most}"
+                launcher = self.launch(
+                    ["--job", job, "--nodes", "1:2", "--local-workers", "1"],
+                    hears("SIGTERM"))
+                launcher.await_lines(r"\] up g1$", 2)
+                before = time.time()
+                self.rollcall("drain", "local-1", "--job", job, *flags)
+                told = launcher.await_lines(r"\] notice (\{.*\})$", 2)
+                after = time.time()
+                for notice in (json.loads(m[1]) for m in told):
+                    self.assertEqual(notice["kind"], "drain")
+                    # In whole seconds, rounded either way.
+                    self.assertGreaterEqual(notice["deadline"],
+                                            before + at_least - 1)
+                    self.assertLessEqual(notice["deadline"],
+                                         after + at_most + 1)
+                launcher.signal(signal.SIGTERM)
+                self.assert_code(launcher, 75)
+
+
+if __name__ == "__main__":
+    harness.main()
