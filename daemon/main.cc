@@ -523,5 +523,9 @@ int main(int argc, char** argv) {
   // protobuf prints a line for each message that does not parse, and anyone who
   // reaches the port can send those.
   google::protobuf::SetLogHandler(nullptr);
-  return rollcall::Main(argc, argv);
+  const int code = rollcall::Main(argc, argv);
+  std::fflush(stdout);
+  // Static destructors race with gRPC's threads: OpenSSL's tears down what a TLS
+  // handshake with an etcd member that does not answer still uses.
+  _exit(code);
 }
