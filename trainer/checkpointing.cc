@@ -19,7 +19,7 @@ namespace {
 // event here.
 constexpr absl::Duration kBetweenTries = absl::Milliseconds(100);
 
-void Say(const std::string& text) {
+void Report(const std::string& text) {
   std::fprintf(stderr, "rollcall-train: %s\n", text.c_str());
 }
 
@@ -43,7 +43,7 @@ absl::StatusOr<std::optional<StoredState>> Checkpointing::Newest(
   std::vector<std::string> skipped;
   absl::StatusOr<std::optional<FoundCheckpoint>> found =
       store_->Newest(model, &skipped);
-  for (const std::string& why : skipped) Say("skipped: " + why);
+  for (const std::string& why : skipped) Report("skipped: " + why);
   if (!found.ok()) return found.status();
   if (!found->has_value()) return std::nullopt;
   const TrainState& state = (*found)->state;
@@ -92,13 +92,14 @@ absl::Status Checkpointing::Begin(TrainLoop& loop) {
 absl::Status Checkpointing::Tell(const CheckpointSaver::Outcome& outcome,
                                  int64_t step) {
   if (!outcome.ok()) {
-    Say(absl::StrCat("checkpoint not written: ", outcome.status().message()));
+    Report(
+        absl::StrCat("checkpoint not written: ", outcome.status().message()));
     return outcome.status();
   }
   saved_ = std::max(saved_, step);
-  Say(absl::StrCat("checkpoint ", outcome->path, ", ", outcome->bytes,
-                   " bytes"));
-  for (const std::string& warning : outcome->warnings) Say(warning);
+  Report(absl::StrCat("checkpoint ", outcome->path, ", ", outcome->bytes,
+                      " bytes"));
+  for (const std::string& warning : outcome->warnings) Report(warning);
   return absl::OkStatus();
 }
 
@@ -110,7 +111,7 @@ absl::Duration Checkpointing::AfterStep(TrainLoop& loop) {
     return absl::ZeroDuration();
   }
   if (absl::Status s = Begin(loop); !s.ok()) {
-    Say(absl::StrCat("checkpoint not written: ", s.message()));
+    Report(absl::StrCat("checkpoint not written: ", s.message()));
   }
   return MonotonicNow() - before;
 }

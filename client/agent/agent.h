@@ -434,6 +434,7 @@ class Agent {
   void On(const SignalCame& came);
   void On(const AgentTick& tick);
 
+  void TakeCredential(const std::string& credential);
   void OnWelcome(const v1::Welcome& welcome);
   void OnProposal(const v1::Proposal& proposal);
   void OnCommit(const v1::Commit& commit);

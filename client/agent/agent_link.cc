@@ -15,7 +15,7 @@ namespace {
 
 // More is no credential of a daemon's, and not worth keeping.
 constexpr size_t kCredentialBytesMax = 64;
-constexpr size_t kErrorBytesMax = 4 << 10;
+constexpr size_t kRefusalBytesMax = 4 << 10;
 
 }  // namespace
 
@@ -50,14 +50,17 @@ v1::Held Agent::HeldNow() const {
   return held;
 }
 
+void Agent::TakeCredential(const std::string& credential) {
+  if (credential.size() > kCredentialBytesMax) return;
+  credential_ = credential;
+  credential_of_ = hello_.incarnation();
+}
+
 void Agent::OnWelcome(const v1::Welcome& welcome) {
   if (link_ == Link::kAttending) return;
   link_ = Link::kAttending;
   hello_.set_run(welcome.run());
-  if (welcome.node_credential().size() <= kCredentialBytesMax) {
-    credential_ = welcome.node_credential();
-    credential_of_ = hello_.incarnation();
-  }
+  TakeCredential(welcome.node_credential());
   limits_.lease = FromProto(welcome.lease());
   limits_.daemon_grace = FromProto(welcome.daemon_grace());
   limits_.stop_grace = FromProto(welcome.stop_grace());
@@ -115,7 +118,7 @@ void Agent::On(const StreamDown& down) {
                     ? std::string_view(down.refusal->text())
                     : std::string_view(down.status.message().data(),
                                        down.status.message().size()),
-                kErrorBytesMax);
+                kRefusalBytesMax);
   if (attended && !down.refusal.has_value()) {
     Tell(Report::Kind::kWarning,
          absl::StrCat("lost the daemon (", last_error_, "); redialling for ",

@@ -11,7 +11,7 @@
 namespace rollcall {
 namespace {
 
-constexpr size_t kErrorBytesMax = 4 << 10;
+constexpr size_t kExchangeErrorBytesMax = 4 << 10;
 
 }  // namespace
 
@@ -180,7 +180,7 @@ void Agent::OnExchange(const v1::ExchangeOut& exchange) {
   if (exchange.code() != 0) {
     return RefuseExchange(exchange.key(),
                           static_cast<absl::StatusCode>(exchange.code()),
-                          Printable(exchange.error(), kErrorBytesMax));
+                          Printable(exchange.error(), kExchangeErrorBytesMax));
   }
   if (exchange.values_size() != running_->world_size) {
     return RefuseExchange(exchange.key(), absl::StatusCode::kInternal,

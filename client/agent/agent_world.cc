@@ -55,6 +55,8 @@ void Agent::On(const FromDaemon& from) {
   switch (kind) {
     case v1::DaemonMessage::kWelcome:
       return OnWelcome(m.welcome());
+    case v1::DaemonMessage::kNewCredential:
+      return TakeCredential(m.new_credential().node_credential());
     case v1::DaemonMessage::kWaiting:
       return OnWaiting(m.waiting());
     case v1::DaemonMessage::kProposal:

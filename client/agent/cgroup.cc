@@ -22,7 +22,7 @@
 namespace rollcall {
 namespace {
 
-constexpr size_t kFileBytesMost = 4 << 20;
+constexpr size_t kCgroupFileBytesMax = 4 << 20;
 constexpr int kDepthMost = 16;
 constexpr int kNamesMost = 64;
 
@@ -30,7 +30,7 @@ std::string ReadAll(const std::string& path) {
   std::string text;
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   char piece[16384];
-  while (file.open() && text.size() < kFileBytesMost) {
+  while (file.open() && text.size() < kCgroupFileBytesMax) {
     const ssize_t got = read(file.get(), piece, sizeof piece);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;

@@ -14,7 +14,7 @@
 namespace rollcall {
 namespace {
 
-constexpr size_t kFileBytesMost = 1 << 20;
+constexpr size_t kErrorFileBytesMax = 1 << 20;
 
 std::string MessageOf(const nlohmann::json& parsed) {
   auto message = parsed.find("message");
@@ -49,7 +49,7 @@ ErrorReport ReadErrorFile(const std::string& path) {
   }
   std::string text;
   char piece[16384];
-  while (text.size() <= kFileBytesMost) {
+  while (text.size() <= kErrorFileBytesMax) {
     const ssize_t got = read(file.get(), piece, sizeof piece);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return {};

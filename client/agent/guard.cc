@@ -27,9 +27,9 @@ namespace rollcall {
 namespace {
 
 // More than the agent ever writes in one line.
-constexpr size_t kLineBytesMost = 16 << 10;
+constexpr size_t kCommandBytesMax = 16 << 10;
 constexpr size_t kChargesMost = 1024;
-constexpr int kOldKernelFdsMost = 4096;
+constexpr int kGuardFdsMax = 4096;
 // A process stuck in the kernel may need this long to die of its SIGKILL.
 constexpr absl::Duration kPatience = absl::Minutes(1);
 
@@ -230,7 +230,7 @@ int GuardMain() {
   prctl(PR_SET_NAME, "rc-guard");
   if (chdir("/") != 0) return 1;
   if (syscall(SYS_close_range, 3U, ~0U, 0U) != 0) {
-    for (int fd = 3; fd < kOldKernelFdsMost; ++fd) close(fd);
+    for (int fd = 3; fd < kGuardFdsMax; ++fd) close(fd);
   }
 
   GuardOrders orders;
@@ -244,7 +244,7 @@ int GuardMain() {
       if (c == '\n') {
         orders.Read(line);
         line.clear();
-      } else if (line.size() < kLineBytesMost) {
+      } else if (line.size() < kCommandBytesMax) {
         line += c;
       }
     }

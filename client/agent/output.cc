@@ -183,9 +183,9 @@ bool OutputWriter::empty() const {
   return queue_->count == 0;
 }
 
-RankStream::RankStream(Fd pipe, std::string prefix, OutputWriter& writer,
-                       std::shared_ptr<OutputTarget> terminal,
-                       std::shared_ptr<OutputTarget> log)
+RankPipe::RankPipe(Fd pipe, std::string prefix, OutputWriter& writer,
+                   std::shared_ptr<OutputTarget> terminal,
+                   std::shared_ptr<OutputTarget> log)
     : pipe_(std::move(pipe)),
       prefix_(std::move(prefix)),
       writer_(writer),
@@ -195,7 +195,7 @@ RankStream::RankStream(Fd pipe, std::string prefix, OutputWriter& writer,
   if (log_ != nullptr) writer_.Write(log_, "");
 }
 
-RankStream::Got RankStream::ReadOnce(absl::Time now) {
+RankPipe::Got RankPipe::ReadOnce(absl::Time now) {
   if (!pipe_.open()) return Got::kEnd;
   std::string bytes(kReadBytes, '\0');
   ssize_t got = 0;
@@ -210,25 +210,25 @@ RankStream::Got RankStream::ReadOnce(absl::Time now) {
   return Got::kBytes;
 }
 
-bool RankStream::Read(absl::Time now) { return ReadOnce(now) != Got::kEnd; }
+bool RankPipe::Read(absl::Time now) { return ReadOnce(now) != Got::kEnd; }
 
-void RankStream::Drain(absl::Time now) {
+void RankPipe::Drain(absl::Time now) {
   for (size_t read = 0; read < kDrainBytesMost; read += kReadBytes) {
     if (ReadOnce(now) != Got::kBytes) return;
   }
 }
 
-void RankStream::Say(const std::string& line, absl::Time now) {
+void RankPipe::Say(const std::string& line, absl::Time now) {
   Pass(cutter_.Take(line + "\n", now));
   if (log_ != nullptr) writer_.Write(log_, line + "\n");
 }
 
-void RankStream::Close() {
+void RankPipe::Close() {
   Pass(cutter_.Finish());
   pipe_.Close();
 }
 
-void RankStream::Pass(const std::vector<std::string>& lines) {
+void RankPipe::Pass(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) tail_.Add(line);
   for (std::string& piece : PrefixedPieces(lines, prefix_)) {
     writer_.Write(terminal_, std::move(piece));

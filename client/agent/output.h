@@ -5,11 +5,11 @@
 // itself. What waits is bounded: a reader that finds it full() stops reading,
 // and the ranks wait in turn, as they would without rollcall in between.
 //
-// RankStream is one rank's stdout or stderr: it reads the pipe, and passes on
+// RankPipe is one rank's stdout or stderr: it reads the pipe, and passes on
 // lines to the terminal and raw bytes to the log file.
 //
 // Thread rule: OutputWriter's functions from any thread; `eased` comes from its
-// own thread and must only post. RankStream: one thread at a time.
+// own thread and must only post. RankPipe: one thread at a time.
 #ifndef ROLLCALL_CLIENT_AGENT_OUTPUT_H_
 #define ROLLCALL_CLIENT_AGENT_OUTPUT_H_
 
@@ -68,12 +68,12 @@ class OutputWriter {
   std::thread thread_;
 };
 
-class RankStream {
+class RankPipe {
  public:
   // `log` may be null. `pipe` is non-blocking.
-  RankStream(Fd pipe, std::string prefix, OutputWriter& writer,
-             std::shared_ptr<OutputTarget> terminal,
-             std::shared_ptr<OutputTarget> log);
+  RankPipe(Fd pipe, std::string prefix, OutputWriter& writer,
+           std::shared_ptr<OutputTarget> terminal,
+           std::shared_ptr<OutputTarget> log);
 
   // -1 once it is closed.
   int fd() const { return pipe_.get(); }

@@ -18,10 +18,6 @@ namespace {
 constexpr size_t kStreamsMax = 4 * Limits::ranks_per_node_max;
 constexpr size_t kRepliesQueuedMax = 64;
 
-grpc::Status Refuse(grpc::StatusCode code, std::string text) {
-  return grpc::Status(code, std::move(text));
-}
-
 // What is no number says nothing.
 std::optional<v1::Pace> PaceOf(uint32_t local_rank,
                                const v1::RankProgress& progress) {
@@ -63,8 +59,9 @@ RankService::Core::Attend(grpc::CallbackServerContext*) {
     streams_.emplace(stream.get(), stream);
   }
   if (full) {
-    stream->End(Refuse(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                       absl::StrCat(kStreamsMax, " ranks attend already")));
+    stream->End(
+        grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                     absl::StrCat(kStreamsMax, " ranks attend already")));
   }
   return stream.get();
 }
@@ -84,8 +81,8 @@ void RankService::Core::Stream::Send(v1::AgentReply reply) {
   }
   if (first != nullptr) Start(first);
   if (too_slow) {
-    End(Refuse(grpc::StatusCode::RESOURCE_EXHAUSTED,
-               "the rank does not read what its agent tells it"));
+    End(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                     "the rank does not read what its agent tells it"));
   }
 }
 
@@ -142,8 +139,8 @@ std::optional<grpc::Status> RankService::Core::Hear(
   {
     MutexLock lock(mutex_);
     if (!stream->local_rank_) {
-      return Refuse(grpc::StatusCode::INVALID_ARGUMENT,
-                    "the first message must be a RankHello");
+      return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                          "the first message must be a RankHello");
     }
     local_rank = *stream->local_rank_;
   }
@@ -180,8 +177,8 @@ std::optional<grpc::Status> RankService::Core::Pass(
       break;  // Of a newer library; nothing that the agent must know.
   }
   if (taken) return std::nullopt;
-  return Refuse(grpc::StatusCode::UNAVAILABLE,
-                "the agent is behind with its work");
+  return grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                      "the agent is behind with its work");
 }
 
 std::optional<grpc::Status> RankService::Core::Greet(
@@ -194,21 +191,22 @@ std::optional<grpc::Status> RankService::Core::Greet(
   {
     MutexLock lock(mutex_);
     if (stream->local_rank_) {
-      return Refuse(Code::INVALID_ARGUMENT, "a second RankHello");
+      return grpc::Status(Code::INVALID_ARGUMENT, "a second RankHello");
     }
-    if (!open_) return Refuse(Code::ABORTED, "there is no world yet");
+    if (!open_) return grpc::Status(Code::ABORTED, "there is no world yet");
     // One that was started for an older world must not take a rank's place.
     if (hello.generation() != 0 &&
         hello.generation() != open_->world.generation()) {
-      return Refuse(
+      return grpc::Status(
           Code::ABORTED,
           absl::StrCat("generation ", hello.generation(),
                        " has ended; now it is ", open_->world.generation()));
     }
     if (hello.local_rank() >= RanksHere()) {
-      return Refuse(Code::INVALID_ARGUMENT,
-                    absl::StrCat("local rank ", hello.local_rank(),
-                                 "; this node has ", RanksHere(), " ranks"));
+      return grpc::Status(
+          Code::INVALID_ARGUMENT,
+          absl::StrCat("local rank ", hello.local_rank(), "; this node has ",
+                       RanksHere(), " ranks"));
     }
     stream->local_rank_ = hello.local_rank();
     stream->pid_ = hello.pid();
@@ -218,7 +216,8 @@ std::optional<grpc::Status> RankService::Core::Greet(
     generation = open_->world.generation();
   }
   if (older != nullptr) {
-    older->End(Refuse(Code::ABORTED, "a newer process has this local rank"));
+    older->End(
+        grpc::Status(Code::ABORTED, "a newer process has this local rank"));
   }
   stream->Send(std::move(reply));
   if (notice) {
@@ -227,7 +226,7 @@ std::optional<grpc::Status> RankService::Core::Greet(
     stream->Send(std::move(told));
   }
   if (!post_(RankAttended{generation, hello.local_rank(), hello.elastic()})) {
-    return Refuse(Code::UNAVAILABLE, "the agent is behind with its work");
+    return grpc::Status(Code::UNAVAILABLE, "the agent is behind with its work");
   }
   return std::nullopt;
 }

@@ -138,7 +138,7 @@ void RankGroup::SweepOnce(const std::vector<Rank*>& going, absl::Time now) {
 
 // After the sweep: what it said last, its number, its cgroup.
 void RankGroup::Settle(Rank& rank, absl::Time now) {
-  for (RankStream* stream : {rank.out.get(), rank.err.get()}) {
+  for (RankPipe* stream : {rank.out.get(), rank.err.get()}) {
     if (stream == nullptr) continue;
     stream->Drain(now);
     CloseStream(*stream);

@@ -87,15 +87,15 @@ absl::Status RankGroup::Watch(uint64_t number, Rank& rank) {
   return absl::OkStatus();
 }
 
-std::unique_ptr<RankStream> RankGroup::MakeStream(const Rank& rank, Fd pipe,
-                                                  bool is_err) {
+std::unique_ptr<RankPipe> RankGroup::MakeStream(const Rank& rank, Fd pipe,
+                                                bool is_err) {
   std::shared_ptr<OutputTarget> log;
   if (!house_.options.log_dir.empty()) {
     log = OutputTarget::File(
         absl::StrCat(house_.options.log_dir, "/gen-", rank.life.generation,
                      "/rank-", rank.command.rank, is_err ? ".err" : ".out"));
   }
-  return std::make_unique<RankStream>(
+  return std::make_unique<RankPipe>(
       std::move(pipe),
       absl::StrCat("[", house_.options.node, "/", rank.command.rank, "] "),
       house_.writer, is_err ? stderr_ : stdout_, std::move(log));
@@ -212,11 +212,11 @@ void RankGroup::OnReadable(uint64_t token, absl::Time now) {
   if (kind == kErr) ReadStream(*rank.err, now);
 }
 
-void RankGroup::ReadStream(RankStream& stream, absl::Time now) {
+void RankGroup::ReadStream(RankPipe& stream, absl::Time now) {
   if (stream.fd() >= 0 && !stream.Read(now)) CloseStream(stream);
 }
 
-void RankGroup::CloseStream(RankStream& stream) {
+void RankGroup::CloseStream(RankPipe& stream) {
   house_.poller.Remove(stream.fd());
   stream.Close();
 }

@@ -78,8 +78,8 @@ class RankGroup {
     ForkedRank process;
     std::optional<RankCgroup> cgroup;
     std::unique_ptr<ExitWatch> watch;
-    std::unique_ptr<RankStream> out;
-    std::unique_ptr<RankStream> err;
+    std::unique_ptr<RankPipe> out;
+    std::unique_ptr<RankPipe> err;
     bool ended = false;
     bool stopping = false;
     bool killed = false;
@@ -105,15 +105,14 @@ class RankGroup {
                     Ranks& forked);
   absl::Status Watch(uint64_t number, Rank& rank);
   void Abandon(Ranks& forked);
-  std::unique_ptr<RankStream> MakeStream(const Rank& rank, Fd pipe,
-                                         bool is_err);
+  std::unique_ptr<RankPipe> MakeStream(const Rank& rank, Fd pipe, bool is_err);
   Rank* Find(const RankLife& life);
   bool AnyLives() const;
   // Those that are to go: told to, or all, once none lives.
   std::vector<Rank*> Going();
   void OnExit(Rank& rank, absl::Time now);
-  void ReadStream(RankStream& stream, absl::Time now);
-  void CloseStream(RankStream& stream);
+  void ReadStream(RankPipe& stream, absl::Time now);
+  void CloseStream(RankPipe& stream);
   void SetPaused(bool paused);
   void SignalGroup(const Rank& rank, int signal);
   void Depart(absl::Time now);

@@ -7,21 +7,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/rank_service_core.h"
+#include "client/agent/run_folder.h"
 #include "daemon/core/limits.h"
 #include "daemon/server/grpc_defaults.h"
 
 namespace rollcall {
 namespace {
 
-// sun_path, without its closing zero.
-constexpr size_t kSocketPathMax = 107;
 // Every rank of a node may wait for every open key.
 constexpr size_t kWaitersMax =
     Limits::exchanges_open_max * Limits::ranks_per_node_max;
-
-grpc::Status Refuse(grpc::StatusCode code, std::string text) {
-  return grpc::Status(code, std::move(text));
-}
 
 }  // namespace
 
@@ -46,8 +41,9 @@ grpc::ServerUnaryReactor* RankService::Core::Exchange(
       mine = Take(waiter);
     }
     if (mine) {
-      waiter->Finish(Refuse(grpc::StatusCode::UNAVAILABLE,
-                            "the agent is behind with its work; try again"));
+      waiter->Finish(
+          grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                       "the agent is behind with its work; try again"));
     }
   }
   return waiter;
@@ -56,39 +52,42 @@ grpc::ServerUnaryReactor* RankService::Core::Exchange(
 grpc::Status RankService::Core::Enter(Waiter* waiter) {
   using Code = grpc::StatusCode;
   if (waiter->value.size() > Limits::exchange_value_bytes_max) {
-    return Refuse(
+    return grpc::Status(
         Code::INVALID_ARGUMENT,
         absl::StrCat("value of ", waiter->value.size(), " bytes; at most ",
                      Limits::exchange_value_bytes_max));
   }
   if (waiter->key.empty() ||
       waiter->key.size() > Limits::exchange_key_bytes_max) {
-    return Refuse(Code::INVALID_ARGUMENT,
-                  absl::StrCat("key of ", waiter->key.size(), " bytes; 1 to ",
-                               Limits::exchange_key_bytes_max));
+    return grpc::Status(
+        Code::INVALID_ARGUMENT,
+        absl::StrCat("key of ", waiter->key.size(), " bytes; 1 to ",
+                     Limits::exchange_key_bytes_max));
   }
   MutexLock lock(mutex_);
   if (!open_ || open_->world.generation() != waiter->generation) {
-    return Refuse(Code::ABORTED,
-                  absl::StrCat("generation ", waiter->generation,
-                               " has ended; get the next world first"));
+    return grpc::Status(Code::ABORTED,
+                        absl::StrCat("generation ", waiter->generation,
+                                     " has ended; get the next world first"));
   }
   if (waiter->local_rank >= RanksHere()) {
-    return Refuse(Code::INVALID_ARGUMENT,
-                  absl::StrCat("local rank ", waiter->local_rank,
-                               "; this node has ", RanksHere(), " ranks"));
+    return grpc::Status(
+        Code::INVALID_ARGUMENT,
+        absl::StrCat("local rank ", waiter->local_rank, "; this node has ",
+                     RanksHere(), " ranks"));
   }
   for (const Waiter* other : waiters_) {
     if (other->key == waiter->key && other->local_rank == waiter->local_rank &&
         other->value != waiter->value) {
-      return Refuse(Code::INVALID_ARGUMENT,
-                    absl::StrCat("local rank ", waiter->local_rank,
-                                 " has given another value for this key"));
+      return grpc::Status(
+          Code::INVALID_ARGUMENT,
+          absl::StrCat("local rank ", waiter->local_rank,
+                       " has given another value for this key"));
     }
   }
   if (waiters_.size() >= kWaitersMax) {
-    return Refuse(Code::RESOURCE_EXHAUSTED,
-                  absl::StrCat(kWaitersMax, " exchanges wait already"));
+    return grpc::Status(Code::RESOURCE_EXHAUSTED,
+                        absl::StrCat(kWaitersMax, " exchanges wait already"));
   }
   waiters_.insert(waiter);
   return grpc::Status::OK;
@@ -122,8 +121,8 @@ void RankService::Core::Answer(const v1::ExchangeOut& exchange) {
   for (Waiter* waiter : taken) {
     if (exchange.code() != 0) {
       // The codes of both are the same numbers by design.
-      waiter->Finish(Refuse(static_cast<grpc::StatusCode>(exchange.code()),
-                            exchange.error()));
+      waiter->Finish(grpc::Status(
+          static_cast<grpc::StatusCode>(exchange.code()), exchange.error()));
       continue;
     }
     *waiter->response->mutable_values() = exchange.values();
@@ -142,7 +141,7 @@ void RankService::Core::FailExchanges(uint64_t generation,
     for (Waiter* waiter : taken) Take(waiter);
   }
   for (Waiter* waiter : taken) {
-    waiter->Finish(Refuse(grpc::StatusCode::ABORTED, reason));
+    waiter->Finish(grpc::Status(grpc::StatusCode::ABORTED, reason));
   }
 }
 
@@ -150,10 +149,10 @@ void RankService::Core::FailExchanges(uint64_t generation,
 
 absl::StatusOr<std::unique_ptr<RankService>> RankService::Start(
     const std::string& path, Post post) {
-  if (path.size() > kSocketPathMax) {
+  if (path.size() > kSocketPathBytesMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("socket path of ", path.size(), " bytes: ", path,
-                     "; at most ", kSocketPathMax));
+                     "; at most ", kSocketPathBytesMax));
   }
   auto core = std::make_unique<Core>(std::move(post));
   grpc::ServerBuilder builder;

@@ -20,8 +20,6 @@
 namespace rollcall {
 namespace {
 
-// A socket's address holds 108 bytes with its closing zero.
-constexpr size_t kSocketPathMax = 107;
 constexpr char kSocketName[] = "/agent.sock";
 // One that is younger and has no socket yet may be about to be locked.
 constexpr time_t kSweptAfterSeconds = 60;
@@ -80,7 +78,7 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
     const std::string path =
         absl::StrCat(place.parent, "/", place.prefix, random);
     if (place.parent.empty() ||
-        path.size() + sizeof(kSocketName) - 1 > kSocketPathMax) {
+        path.size() + sizeof(kSocketName) - 1 > kSocketPathBytesMax) {
       continue;
     }
     // Fails where somebody has put something there first.

@@ -9,6 +9,7 @@
 #ifndef ROLLCALL_CLIENT_AGENT_RUN_FOLDER_H_
 #define ROLLCALL_CLIENT_AGENT_RUN_FOLDER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,6 +18,9 @@
 #include "client/agent/fd.h"
 
 namespace rollcall {
+
+// A Unix socket's address holds 108 bytes with its closing zero.
+inline constexpr size_t kSocketPathBytesMax = 107;
 
 class RunFolder {
  public:

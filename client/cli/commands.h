@@ -6,10 +6,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "client/cli/flags.h"
 #include "daemon/core/exit_codes.h"
 
 namespace rollcall {
+
+// How long a command waits for the daemon's answer.
+inline constexpr absl::Duration kCallTimeout = absl::Seconds(5);
 
 int RunLaunchCommand(const LaunchFlags& flags);
 // `join`, and the hidden `agent` that a launcher starts.

@@ -10,12 +10,6 @@
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
-namespace {
-
-constexpr absl::Duration kTimeout = absl::Seconds(5);
-
-}  // namespace
-
 int RunDrainCommand(const DrainFlags& flags) {
   auto address = JobToSee(flags.where, v1::ROLE_ADMIN);
   if (!address.ok()) return Fail(address.status());
@@ -26,7 +20,7 @@ int RunDrainCommand(const DrainFlags& flags) {
   if (flags.deadline < absl::InfiniteDuration()) {
     ToProto(flags.deadline, request.mutable_deadline());
   }
-  auto drained = AdminClient(*address).Drain(request, kTimeout);
+  auto drained = AdminClient(*address).Drain(request, kCallTimeout);
   if (!drained.ok()) return Fail(drained.status());
   if (flags.json) {
     nlohmann::ordered_json json = {

@@ -9,12 +9,6 @@
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
-namespace {
-
-constexpr absl::Duration kTimeout = absl::Seconds(5);
-
-}  // namespace
-
 int RunEvictCommand(const EvictFlags& flags) {
   auto address = JobToSee(flags.where, v1::ROLE_ADMIN);
   if (!address.ok()) return Fail(address.status());
@@ -22,7 +16,7 @@ int RunEvictCommand(const EvictFlags& flags) {
   v1::EvictRequest request;
   request.set_node(flags.node);
   request.set_reason(flags.reason);
-  auto evicted = AdminClient(*address).Evict(request, kTimeout);
+  auto evicted = AdminClient(*address).Evict(request, kCallTimeout);
   if (!evicted.ok()) return Fail(evicted.status());
   if (flags.json) {
     const nlohmann::ordered_json json = {

@@ -14,8 +14,6 @@
 namespace rollcall {
 namespace {
 
-constexpr absl::Duration kTimeout = absl::Seconds(5);
-
 void Show(const v1::JobStatus& status, bool json) {
   if (json) {
     std::printf("%s\n", OneLine(StatusJson(status)).c_str());
@@ -62,7 +60,7 @@ int RunStatusCommand(const StatusFlags& flags) {
   if (!address.ok()) return Fail(address.status());
   PrepareGrpc();
   AdminClient client(*address);
-  auto status = client.Status(kTimeout);
+  auto status = client.Status(kCallTimeout);
   if (!status.ok()) return Fail(status.status());
   if (flags.watch) return Watch(client.endpoint(), *address, flags.json);
   Show(*status, flags.json);

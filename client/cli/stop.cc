@@ -5,12 +5,6 @@
 #include "client/launch/admin_client.h"
 
 namespace rollcall {
-namespace {
-
-constexpr absl::Duration kTimeout = absl::Seconds(5);
-
-}  // namespace
-
 int RunStopCommand(const StopFlags& flags) {
   auto address = JobToSee(flags.where, v1::ROLE_ADMIN);
   if (!address.ok()) return Fail(address.status());
@@ -19,7 +13,7 @@ int RunStopCommand(const StopFlags& flags) {
   request.set_exit_code(flags.exit_code);
   request.set_reason("stopped by `rollcall stop`");
   request.set_now(flags.now);
-  auto stopped = AdminClient(*address).Stop(request, kTimeout);
+  auto stopped = AdminClient(*address).Stop(request, kCallTimeout);
   if (!stopped.ok()) return Fail(stopped.status());
   Complain(absl::StrCat("job ", address->job, " ends"));
   return 0;

@@ -18,8 +18,6 @@
 namespace rollcall {
 namespace {
 
-constexpr absl::Duration kTimeout = absl::Seconds(5);
-
 absl::Time ExpiresAt(const v1::TokenStatus& token) {
   if (!token.has_expires_at()) return absl::InfiniteFuture();
   return absl::FromUnixSeconds(token.expires_at().seconds()) +
@@ -97,14 +95,14 @@ int Create(const TokenFlags& flags, const JobAddress& address) {
   if (flags.ttl != absl::InfiniteDuration()) {
     ToProto(flags.ttl, request.mutable_lifetime());
   }
-  const auto made = AdminClient(address).CreateToken(request, kTimeout);
+  const auto made = AdminClient(address).CreateToken(request, kCallTimeout);
   if (!made.ok()) return Fail(made.status());
   ShowMade(address, request.role(), *made, flags.json);
   return 0;
 }
 
 int List(const TokenFlags& flags, const JobAddress& address) {
-  const auto tokens = AdminClient(address).ListTokens(kTimeout);
+  const auto tokens = AdminClient(address).ListTokens(kCallTimeout);
   if (!tokens.ok()) return Fail(tokens.status());
   ShowList(*tokens, flags.json);
   return 0;
@@ -112,7 +110,7 @@ int List(const TokenFlags& flags, const JobAddress& address) {
 
 int Revoke(const TokenFlags& flags, const JobAddress& address) {
   const auto revoked =
-      AdminClient(address).RevokeToken(flags.id, flags.cascade, kTimeout);
+      AdminClient(address).RevokeToken(flags.id, flags.cascade, kCallTimeout);
   if (!revoked.ok()) return Fail(revoked.status());
   Complain(absl::StrCat("token ", flags.id, " is revoked"));
   if (!flags.cascade) return 0;
@@ -130,7 +128,7 @@ int Revoke(const TokenFlags& flags, const JobAddress& address) {
 }
 
 int Rotate(const TokenFlags& flags, const JobAddress& address) {
-  const auto made = AdminClient(address).RotateToken(flags.id, kTimeout);
+  const auto made = AdminClient(address).RotateToken(flags.id, kCallTimeout);
   if (!made.ok()) return Fail(made.status());
   ShowMade(address, made->role(), *made, flags.json);
   Complain(absl::StrCat("token ", flags.id, " is revoked"));

@@ -131,14 +131,15 @@ using Action = std::variant<Send, CloseStream, Journal, Log, Forget>;
 
 // --- Keys -------------------------------------------------------------------
 
-// What the shell's keys make, as pure functions: the same result for the same
-// arguments, in every life of the daemon.
+// What the shell's keys make, without any state.
 struct JobKeys {
-  // What Welcome.node_credential says to the agent that said this Hello.
+  // What Welcome.node_credential says to the agent that said this Hello: valid
+  // for Limits::credential_ttl from this call on.
   std::function<std::string(const std::string& run, const v1::Hello& hello,
                             uint64_t epoch)>
       credential;
-  // What Commit.proof says. Empty: the daemon has no shared secret, and no
+  // What Commit.proof says: the same for the same arguments, in every life of
+  // the daemon. Empty: the daemon has no shared secret, and no
   // other daemon adopts its runs.
   std::function<std::string(const std::string& run, uint64_t generation,
                             const std::string& world_bytes,

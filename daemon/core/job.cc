@@ -41,6 +41,7 @@ void Job::On(const Said& said) {
   const v1::AgentMessage& m = said.message;
   switch (m.kind_case()) {
     case v1::AgentMessage::kHeartbeat:
+      RenewCredential(*node);
       node->step = std::max(node->step, m.heartbeat().step());
       if (node->node_rank == 0 && m.heartbeat().has_pace() &&
           m.heartbeat().generation() == generation_) {

@@ -155,6 +155,8 @@ class Job {
     bool confirmed = false;
     // It attended with a credential, so it needs none from its Welcome.
     bool by_credential = false;
+    // When it was given its latest one.
+    absl::Time credential_at = absl::InfinitePast();
     // Of one that was restored: the incarnation that its world was committed
     // with; 0: not known.
     uint64_t incarnation_committed = 0;
@@ -274,7 +276,11 @@ class Job {
   Node& Enter(const Attend& attend, bool* redialed);
   void TakeUp(Node& node, const v1::Held& held);
   void JournalNodeEpochs();
-  void SendWelcome(const Node& node);
+  // What it shows next time; "" without keys.
+  std::string CredentialFor(Node& node);
+  // Gives an agent that is heard its next credential, if that is due.
+  void RenewCredential(Node& node);
+  void SendWelcome(Node& node);
 
   // What members say (job.cc).
   void OnPrepared(Node& node, const v1::Prepared& prepared);

@@ -343,7 +343,24 @@ void Job::TakeUp(Node& node, const v1::Held& held) {
   }
 }
 
-void Job::SendWelcome(const Node& node) {
+std::string Job::CredentialFor(Node& node) {
+  if (!keys_.credential) return "";
+  node.credential_at = now_;
+  return keys_.credential(run_, node.hello,
+                          node_epochs_.EpochOf(node.hello.node()));
+}
+
+void Job::RenewCredential(Node& node) {
+  if (!keys_.credential ||
+      now_ - node.credential_at < limits_.credential_renewal) {
+    return;
+  }
+  v1::DaemonMessage message;
+  message.mutable_new_credential()->set_node_credential(CredentialFor(node));
+  ToNode(node, std::move(message));
+}
+
+void Job::SendWelcome(Node& node) {
   v1::DaemonMessage message;
   v1::Welcome& welcome = *message.mutable_welcome();
   welcome.set_run(run_);
@@ -351,10 +368,7 @@ void Job::SendWelcome(const Node& node) {
   ToProto(limits_.heartbeat(), welcome.mutable_heartbeat_interval());
   ToProto(limits_.daemon_grace, welcome.mutable_daemon_grace());
   ToProto(limits_.stop_grace, welcome.mutable_stop_grace());
-  if (keys_.credential) {
-    welcome.set_node_credential(keys_.credential(
-        run_, node.hello, node_epochs_.EpochOf(node.hello.node())));
-  }
+  welcome.set_node_credential(CredentialFor(node));
   welcome.set_observed_address(node.observed_address);
   *welcome.mutable_settings() = settings_;
   welcome.mutable_settings()->clear_expected_nodes();

@@ -94,6 +94,10 @@ struct Limits {
   // made by `rollcall token create` where --ttl does not say. A kept one is
   // replaced at half of it.
   absl::Duration token_ttl = absl::Hours(24);
+  // How long a node credential is valid, and after how long an agent that
+  // attends is given the next one.
+  absl::Duration credential_ttl = absl::Hours(48);
+  absl::Duration credential_renewal = absl::Hours(24);
   // Where a replaced token could not be written to its file: how long until
   // the next try.
   absl::Duration token_file_retry = absl::Seconds(10);
@@ -207,6 +211,7 @@ static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
               Limits::agent_message_bytes_max);
 static_assert(Limits::exchange_value_bytes_max * Limits::ranks_per_node_max <
               Limits::agent_message_bytes_max);
+static_assert(Limits{}.credential_renewal < Limits{}.credential_ttl);
 static_assert(Limits::world_bytes_max <= Limits::stream_queue_bytes_max);
 static_assert(Limits::watches_per_viewer_max < Limits::watchers_max);
 // What an agent has to say of a rank that stands still is in by the verdict.

@@ -17,6 +17,9 @@ namespace rollcall {
 absl::Status MakePrivateFolder(const std::string& path,
                                const std::string& mark);
 
+// FAILED_PRECONDITION: the state folder `path` cannot be used, for this reason.
+absl::Status UnusableFolder(const std::string& path, const std::string& what);
+
 }  // namespace rollcall
 
 #endif  // ROLLCALL_DAEMON_JOURNAL_PRIVATE_FOLDER_H_

@@ -18,11 +18,6 @@ namespace {
 
 constexpr char kLockFile[] = "daemon.lock";
 
-absl::Status Trouble(const std::string& path, const std::string& what) {
-  return absl::FailedPreconditionError(absl::StrCat(
-      "state folder ", path, ": ", what, "; give another one with --state"));
-}
-
 // The pid that the lock file's holder wrote into it.
 std::string Holder(int lock) {
   char text[32];
@@ -46,23 +41,24 @@ absl::StatusOr<StateFolder> StateFolder::Open(const std::string& path) {
   const std::string file = absl::StrCat(path, "/", kLockFile);
   const int lock = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock < 0) {
-    return Trouble(path,
-                   absl::StrCat("cannot open ", file, ": ", strerror(errno)));
+    return UnusableFolder(
+        path, absl::StrCat("cannot open ", file, ": ", strerror(errno)));
   }
   StateFolder folder(path, lock);
   if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) {
-      return Trouble(path,
-                     absl::StrCat("cannot lock ", file, ": ", strerror(errno)));
+      return UnusableFolder(
+          path, absl::StrCat("cannot lock ", file, ": ", strerror(errno)));
     }
-    return Trouble(path, absl::StrCat("held by ", Holder(lock),
-                                      ", which is a daemon that still runs"));
+    return UnusableFolder(path,
+                          absl::StrCat("held by ", Holder(lock),
+                                       ", which is a daemon that still runs"));
   }
   const std::string pid = absl::StrCat(getpid(), "\n");
   if (ftruncate(lock, 0) != 0 || pwrite(lock, pid.data(), pid.size(), 0) !=
                                      static_cast<ssize_t>(pid.size())) {
-    return Trouble(path,
-                   absl::StrCat("cannot write ", file, ": ", strerror(errno)));
+    return UnusableFolder(
+        path, absl::StrCat("cannot write ", file, ": ", strerror(errno)));
   }
   return folder;
 }

@@ -7,43 +7,61 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kMacBytes = 32;
-constexpr size_t kEpochBytes = 8;
+constexpr size_t kNumberBytes = 8;
+constexpr size_t kCredentialBytes = kMacBytes + 2 * kNumberBytes;
 
-}  // namespace
-
-std::string NodeCredential(std::string_view key, std::string_view job,
-                           std::string_view run, std::string_view node,
-                           uint64_t incarnation, uint64_t epoch,
-                           bool launcher) {
-  // The grammar of these names has no '/'.
-  std::string credential = HmacSha256(
-      key, absl::StrCat("node credential v1/", std::string(job), "/",
-                        std::string(run), "/", std::string(node), "/",
-                        incarnation, launcher ? "/launcher" : "",
-                        epoch > 0 ? absl::StrCat("/epoch/", epoch) : ""));
-  if (epoch == 0) return credential;
+void AppendNumber(std::string& bytes, uint64_t number) {
   for (int shift = 56; shift >= 0; shift -= 8) {
-    credential.push_back(static_cast<char>(epoch >> shift & 0xff));
+    bytes.push_back(static_cast<char>(number >> shift & 0xff));
   }
+}
+
+uint64_t NumberAt(std::string_view bytes, size_t from) {
+  uint64_t number = 0;
+  for (size_t i = from; i < from + kNumberBytes; ++i) {
+    number = number << 8 | static_cast<unsigned char>(bytes[i]);
+  }
+  return number;
+}
+
+std::string Make(std::string_view key, std::string_view run,
+                 const v1::Hello& hello, uint64_t incarnation, uint64_t epoch,
+                 uint64_t ends_at) {
+  // The grammar of these names has no '/'.
+  std::string credential =
+      HmacSha256(key, absl::StrCat("node credential v2/", hello.job(), "/",
+                                   std::string(run), "/", hello.node(), "/",
+                                   incarnation, "/", epoch, "/", ends_at,
+                                   hello.launcher() ? "/launcher" : ""));
+  AppendNumber(credential, epoch);
+  AppendNumber(credential, ends_at);
   return credential;
 }
 
-std::optional<uint64_t> EpochOfCredential(std::string_view key,
-                                          const v1::Hello& hello) {
+}  // namespace
+
+std::string NodeCredential(std::string_view key, std::string_view run,
+                           const v1::Hello& hello,
+                           const CredentialTerms& terms) {
+  return Make(key, run, hello, hello.incarnation(), terms.epoch,
+              static_cast<uint64_t>(absl::ToUnixSeconds(terms.ends_at)));
+}
+
+std::optional<CredentialTerms> TermsOfCredential(std::string_view key,
+                                                 const v1::Hello& hello) {
   const std::string& shown = hello.node_credential();
-  uint64_t epoch = 0;
-  if (shown.size() == kMacBytes + kEpochBytes) {
-    for (size_t i = kMacBytes; i < shown.size(); ++i) {
-      epoch = epoch << 8 | static_cast<unsigned char>(shown[i]);
-    }
-  }
+  if (shown.size() != kCredentialBytes) return std::nullopt;
   const uint64_t incarnation = hello.previous_incarnation() != 0
                                    ? hello.previous_incarnation()
                                    : hello.incarnation();
-  const bool same = SameSecret(
-      shown, NodeCredential(key, hello.job(), hello.run(), hello.node(),
-                            incarnation, epoch, hello.launcher()));
-  return same ? std::optional<uint64_t>(epoch) : std::nullopt;
+  const uint64_t epoch = NumberAt(shown, kMacBytes);
+  const uint64_t ends_at = NumberAt(shown, kMacBytes + kNumberBytes);
+  if (!SameSecret(shown,
+                  Make(key, hello.run(), hello, incarnation, epoch, ends_at))) {
+    return std::nullopt;
+  }
+  return CredentialTerms{epoch,
+                         absl::FromUnixSeconds(static_cast<int64_t>(ends_at))};
 }
 
 }  // namespace rollcall

@@ -1,11 +1,11 @@
 // Node credentials: what an agent shows instead of its token once it is in.
 //
-// A MAC over job, run, node, incarnation, the node's epoch and whether it is
-// the launcher's own agent, followed by the epoch where that is above 0: it is
-// good for one life of one node, needs no table, and is as good after a restart
-// of the daemon, whose key is kept with its state or derived from the shared
-// secret. Whether its epoch is still the node's is for the job to say. Pure;
-// any thread.
+// A MAC over job, run, node, incarnation, whether it is the launcher's own
+// agent, the node's epoch and the credential's end, followed by those two. It
+// is good for one life of one node, needs no table, and is as good after a
+// restart of the daemon, whose key is kept with its state or derived from the
+// shared secret. Whether it has ended, and whether its epoch is still the
+// node's, is for the caller to say. Pure; any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_NODE_CREDENTIAL_H_
 #define ROLLCALL_DAEMON_SECURITY_NODE_CREDENTIAL_H_
 
@@ -14,22 +14,27 @@
 #include <string>
 #include <string_view>
 
+#include "absl/time/time.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
 
-// 32 bytes; 40 where the epoch is not 0 (credentials of epoch 0 are those that
-// daemons made before there were epochs).
-std::string NodeCredential(std::string_view key, std::string_view job,
-                           std::string_view run, std::string_view node,
-                           uint64_t incarnation, uint64_t epoch = 0,
-                           bool launcher = false);
+struct CredentialTerms {
+  uint64_t epoch = 0;
+  // By the wall clock, in whole seconds.
+  absl::Time ends_at;
+};
 
-// The epoch that a Hello's node_credential was made for, where it is that of
-// the job, run, node, incarnation and rank that the Hello names; otherwise
-// nothing. Not whether these still stand: that is the job's to say.
-std::optional<uint64_t> EpochOfCredential(std::string_view key,
-                                          const v1::Hello& hello);
+// For the agent that said this Hello, in this run. 48 bytes.
+std::string NodeCredential(std::string_view key, std::string_view run,
+                           const v1::Hello& hello,
+                           const CredentialTerms& terms);
+
+// The terms that a Hello's node_credential was made for, where it is that of
+// the job, run, node, incarnation (the previous one, where the Hello names it)
+// and role that the Hello names; otherwise nothing.
+std::optional<CredentialTerms> TermsOfCredential(std::string_view key,
+                                                 const v1::Hello& hello);
 
 }  // namespace rollcall
 

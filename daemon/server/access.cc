@@ -157,19 +157,26 @@ std::optional<Denial> Access::PermitCredential(const v1::Hello& hello,
         absl::StrCat("doing=attend job=", hello.job(), " node=", hello.node()),
         address, now);
   };
-  const std::optional<uint64_t> epoch =
-      EpochOfCredential(keys_.credential, hello);
+  const std::optional<CredentialTerms> terms =
+      TermsOfCredential(keys_.credential, hello);
   const bool over =
       live == nullptr && (ended == nullptr || now >= ended->forgotten_at);
   // A credential goes back to its run, or hears of its end; it makes no other,
   // unless it brings along the world that proves its run.
-  if (!epoch.has_value() || (over && keys_.proof.empty())) {
+  if (!terms.has_value() || (over && keys_.proof.empty())) {
     return deny(absl::UnauthenticatedError(absl::StrCat(
                     "the credential is not the one that the agent of node ",
                     hello.node(), " was given; attend with a token")),
                 v1::REFUSAL_CODE_CREDENTIAL);
   }
-  shown.epoch = *epoch;
+  if (absl::Now() >= terms->ends_at) {
+    return deny(absl::UnauthenticatedError(absl::StrCat(
+                    "the credential of node ", hello.node(), " ended at ",
+                    absl::FormatTime(terms->ends_at, absl::UTCTimeZone()),
+                    "; attend with a token, or check the daemon's clock")),
+                v1::REFUSAL_CODE_CREDENTIAL);
+  }
+  shown.epoch = terms->epoch;
   if (over) {
     shown.commit_proven = HoldsCommitProof(keys_.proof, hello);
     if (shown.commit_proven) return std::nullopt;
@@ -203,7 +210,7 @@ std::optional<Denial> Access::PermitCredential(const v1::Hello& hello,
   const uint64_t expected = live == nullptr
                                 ? ended->node_epochs.EpochOf(hello.node())
                                 : live->job.EpochOf(hello.run(), hello.node());
-  if (*epoch != expected) {
+  if (terms->epoch != expected) {
     return deny(
         absl::UnauthenticatedError(absl::StrCat(
             "the credential of node ", hello.node(),
@@ -220,8 +227,8 @@ void Access::Used(const v1::JoinToken& token) {
 
 std::string Access::Credential(const std::string& run, const v1::Hello& hello,
                                uint64_t epoch) const {
-  return NodeCredential(keys_.credential, hello.job(), run, hello.node(),
-                        hello.incarnation(), epoch, hello.launcher());
+  return NodeCredential(keys_.credential, run, hello,
+                        {epoch, absl::Now() + Limits().credential_ttl});
 }
 
 void Access::ReplaceTokens(absl::Time now) {

@@ -97,11 +97,10 @@ void JobTable::TakeUp(const JournaledRun& run, absl::Time now) {
 
 JobKeys JobTable::KeysOf(const std::string& job) const {
   JobKeys keys;
-  keys.credential = [key = keys_.credential, job](const std::string& run,
-                                                  const v1::Hello& hello,
-                                                  uint64_t epoch) {
-    return NodeCredential(key, job, run, hello.node(), hello.incarnation(),
-                          epoch, hello.launcher());
+  keys.credential = [key = keys_.credential, ttl = limits_.credential_ttl](
+                        const std::string& run, const v1::Hello& hello,
+                        uint64_t epoch) {
+    return NodeCredential(key, run, hello, {epoch, absl::Now() + ttl});
   };
   if (keys_.proof.empty()) return keys;
   keys.commit_proof = [key = keys_.proof, job](

@@ -116,16 +116,16 @@ void Credential(Feed& feed) {
   hello.set_incarnation(feed.Number());
   hello.set_node_credential(feed.String());
   const std::string key(32, 'k');
-  Expect(!EpochOfCredential(key, hello).has_value(),
+  Expect(!TermsOfCredential(key, hello).has_value(),
          "nobody guesses a credential");
-  hello.set_node_credential(NodeCredential(key, hello.job(), hello.run(),
-                                           hello.node(), hello.incarnation()));
-  Expect(EpochOfCredential(key, hello).has_value(), "a credential is its own");
+  hello.set_node_credential(
+      NodeCredential(key, hello.run(), hello, {3, absl::FromUnixSeconds(9)}));
+  Expect(TermsOfCredential(key, hello).has_value(), "a credential is its own");
   // Admission's grammar of names has none.
   if (absl::StrContains(hello.ShortDebugString(), "/")) return;
   hello.set_node(hello.node() + hello.run().substr(0, 1));
   hello.set_run(hello.run().empty() ? "r" : hello.run().substr(1));
-  Expect(!EpochOfCredential(key, hello).has_value(),
+  Expect(!TermsOfCredential(key, hello).has_value(),
          "a credential speaks for one node");
 }
 

@@ -247,6 +247,21 @@ TEST(AgentLink, ShowsItsCredentialInsteadOfItsToken) {
   EXPECT_EQ(story.hello().node_credential(), "credential 2");
 }
 
+TEST(AgentLink, TheNextCredentialTakesTheFirstOnesPlace) {
+  AgentStory story;
+  FromDaemon renewed;
+  renewed.message.mutable_new_credential()->set_node_credential("credential 2");
+  story.Tell({
+      {0.0, StreamUp{}, "hello i11"},
+      {0.0, Welcome("credential 1"), ""},
+      {0.5, renewed, ""},
+      {1.0, Down(), ""},
+      {1.1, AgentTick{}, "dial"},
+      {1.2, StreamUp{}, "hello i11"},
+  });
+  EXPECT_EQ(story.hello().node_credential(), "credential 2");
+}
+
 TEST(AgentLink, DeclaredLostItNamesTheLifeItsCredentialWasGivenTo) {
   AgentStory story;
   StreamDown lost = Down(absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST);

@@ -48,6 +48,25 @@ TEST(Credential, StandsForTheLifeThatHoldsThePlace) {
   EXPECT_TRUE(Stands(story, 1));
 }
 
+TEST(Credential, IsRenewedOnceADay) {
+  JobStory story("1");
+  story.Tell({
+      {0.0, Attends("a"), "form g1 a"},
+      {0.1, Prepares("a", 1), "run g1"},
+  });
+  double at = 0.1;
+  const auto beats_until = [&](absl::Duration until, const char* answer) {
+    const double end = absl::ToDoubleSeconds(until);
+    while ((at += 2) < end) story.Tell({{at, Beats("a"), ""}});
+    story.Tell({{at = end, Beats("a"), answer}});
+  };
+  const absl::Duration renewal = Limits().credential_renewal;
+  beats_until(renewal - absl::Seconds(1), "");
+  beats_until(renewal, "credential");
+  beats_until(2 * renewal - absl::Seconds(1), "");
+  beats_until(2 * renewal, "credential");
+}
+
 TEST(Credential, OfAReplacedLifeIsNoMore) {
   JobStory story("2:3");
   story.Tell({

@@ -55,6 +55,8 @@ std::string MessageText(const v1::DaemonMessage& m) {
       return absl::StrCat("form g", m.proposal().generation(), " ",
                           absl::StrJoin(members, ","));
     }
+    case v1::DaemonMessage::kNewCredential:
+      return "credential";
     case v1::DaemonMessage::kCommit:
       return absl::StrCat("run g", m.commit().generation());
     case v1::DaemonMessage::kAbort:
@@ -169,6 +171,9 @@ std::string JobStory::Render(const std::vector<Action>& actions) {
                   m.commit().generation());
       }
       if (m.has_welcome()) credential_ = m.welcome().node_credential();
+      if (m.has_new_credential()) {
+        credential_ = m.new_credential().node_credential();
+      }
       const std::string text = MessageText(m);
       // Checks that are answered at once are nobody's story.
       if (m.has_check_request() && checks_are_fine_) continue;

@@ -13,9 +13,10 @@ namespace rollcall {
 namespace {
 
 const std::string kKey(32, 'k');
+const absl::Time kEndsAt = absl::FromUnixSeconds(1'800'000'000);
 
 bool IsOwn(const std::string& key, const v1::Hello& hello) {
-  return EpochOfCredential(key, hello).has_value();
+  return TermsOfCredential(key, hello).has_value();
 }
 
 v1::Hello Welcomed() {
@@ -24,13 +25,14 @@ v1::Hello Welcomed() {
   hello.set_run("run1");
   hello.set_node("a");
   hello.set_incarnation(7);
-  hello.set_node_credential(NodeCredential(kKey, "train", "run1", "a", 7));
+  hello.set_node_credential(NodeCredential(kKey, "run1", hello, {0, kEndsAt}));
   return hello;
 }
 
 TEST(NodeCredential, IsTheSameInEveryLifeOfADaemon) {
   EXPECT_EQ(absl::BytesToHexString(Welcomed().node_credential()),
-            "0dda52bc752f7d450380fe47fe04679e55217935f81eb5daaeb18fa5a18334fe");
+            "c2f6b9f2fb347cbc6894fd31adae16f649eb5a6bec7bf2ba39fab081a171749a"
+            "0000000000000000000000006b49d200");
   EXPECT_TRUE(IsOwn(kKey, Welcomed()));
 }
 
@@ -68,8 +70,7 @@ TEST(NodeCredential, IsBoundToAllThatItNames) {
 TEST(NodeCredential, TheLaunchersIsTheLaunchers) {
   v1::Hello hello = Welcomed();
   hello.set_launcher(true);
-  hello.set_node_credential(
-      NodeCredential(kKey, "train", "run1", "a", 7, 0, true));
+  hello.set_node_credential(NodeCredential(kKey, "run1", hello, {0, kEndsAt}));
   EXPECT_TRUE(IsOwn(kKey, hello));
   hello.set_launcher(false);
   EXPECT_FALSE(IsOwn(kKey, hello));
@@ -87,19 +88,27 @@ TEST(NodeCredential, SpeaksForTheNextIncarnationOfItsAgent) {
   EXPECT_FALSE(IsOwn(kKey, hello));
 }
 
-TEST(NodeCredential, SaysItsEpochAndIsBoundToIt) {
+TEST(NodeCredential, SaysItsTermsAndIsBoundToThem) {
   v1::Hello hello = Welcomed();
-  EXPECT_EQ(EpochOfCredential(kKey, hello), 0u);
-  for (const uint64_t epoch : {uint64_t{1}, uint64_t{2}, UINT64_MAX}) {
-    hello.set_node_credential(
-        NodeCredential(kKey, "train", "run1", "a", 7, epoch));
-    EXPECT_EQ(hello.node_credential().size(), 40u);
-    EXPECT_EQ(EpochOfCredential(kKey, hello), epoch);
-    // Another number under the same MAC.
-    hello.mutable_node_credential()->back() ^= 1;
-    EXPECT_EQ(EpochOfCredential(kKey, hello), std::nullopt);
-    hello.mutable_node_credential()->resize(32);
-    EXPECT_EQ(EpochOfCredential(kKey, hello), std::nullopt);
+  for (const uint64_t epoch : {uint64_t{0}, uint64_t{1}, UINT64_MAX}) {
+    for (const absl::Time ends_at : {absl::UnixEpoch(), kEndsAt}) {
+      hello.set_node_credential(
+          NodeCredential(kKey, "run1", hello, {epoch, ends_at}));
+      const std::string credential = hello.node_credential();
+      ASSERT_EQ(credential.size(), 48u);
+      const auto terms = TermsOfCredential(kKey, hello);
+      ASSERT_TRUE(terms.has_value());
+      EXPECT_EQ(terms->epoch, epoch);
+      EXPECT_EQ(terms->ends_at, ends_at);
+      // Another epoch, and another end, under the same MAC.
+      for (const size_t byte : {39, 47}) {
+        hello.set_node_credential(credential);
+        (*hello.mutable_node_credential())[byte] ^= 1;
+        EXPECT_FALSE(IsOwn(kKey, hello)) << byte;
+      }
+      hello.set_node_credential(credential.substr(0, 40));
+      EXPECT_FALSE(IsOwn(kKey, hello));
+    }
   }
 }
 

@@ -26,7 +26,7 @@ TEST_F(CredentialTest, ACredentialTakesTheTokensPlace) {
   ASSERT_TRUE(again.SayHello(Next(hello, *welcome)));
   const auto same = again.HearWelcome();
   ASSERT_TRUE(same.has_value());
-  EXPECT_EQ(same->node_credential(), welcome->node_credential());
+  EXPECT_FALSE(same->node_credential().empty());
   ExpectRefused(first.End(), grpc::StatusCode::ABORTED,
                 v1::REFUSAL_CODE_REDIALED);
   EXPECT_TRUE(Refused().empty());
@@ -67,6 +67,19 @@ TEST_F(CredentialTest, ACredentialSpeaksForNobodyElse) {
   const std::string log = testing::internal::GetCapturedStderr();
   // The sixth of one address is only counted.
   EXPECT_EQ(Times(log, "event=denied code=credential"), 5u) << log;
+}
+
+TEST_F(CredentialTest, ACredentialThatHasEndedIsNone) {
+  ServerOptions options = Options();
+  options.limits.credential_ttl = absl::ZeroDuration();
+  StartJob(2, std::move(options));
+  const v1::Hello hello = HelloOf("a");
+  HandAgent a(Dial());
+  ASSERT_TRUE(a.SayHello(hello));
+  const auto welcome = a.HearWelcome();
+  ASSERT_TRUE(welcome.has_value());
+  ExpectRefused(Turned(Next(hello, *welcome)),
+                grpc::StatusCode::UNAUTHENTICATED, v1::REFUSAL_CODE_CREDENTIAL);
 }
 
 TEST_F(CredentialTest, ACredentialOfAnotherDaemonIsNone) {
@@ -243,7 +256,8 @@ TEST_F(EpochTest, AnEvictedNodeNeedsAToken) {
   ExpectDead(next);
   HandAgent back(Dial());
   const v1::Hello again = Welcomed(back, HelloOf("a"));
-  EXPECT_EQ(again.node_credential().size(), 40u);
+  // After the MAC: its epoch, the second one.
+  EXPECT_EQ(again.node_credential().substr(32, 8), std::string(7, '\0') + '\1');
   HandAgent redialed(Dial());
   ASSERT_TRUE(redialed.SayHello(again));
   EXPECT_TRUE(redialed.IsWelcome());

@@ -43,7 +43,7 @@ CheckedWorld WorldOf(const Rank* rank) {
   return checked;
 }
 
-void Say(const std::string& line) {
+void PrintLine(const std::string& line) {
   std::printf("%s\n", line.c_str());
   std::fflush(stdout);
 }
@@ -55,7 +55,7 @@ absl::StatusOr<Verdict> CheckInWorld(const TrainOptions& options, Rank* rank,
   if (!collective.ok()) return collective.status();
   const std::unique_ptr<CheckMemory> memory = device.MakeCheckMemory();
   absl::StatusOr<Verdict> verdict =
-      RunCheck(options.check, **collective, *memory, WorldOf(rank), Say);
+      RunCheck(options.check, **collective, *memory, WorldOf(rank), PrintLine);
   if (absl::IsCancelled(verdict.status()) && rank != nullptr) {
     return StandAtBoundary(*rank, 0);
   }

@@ -184,7 +184,7 @@ absl::StatusOr<Manifest> WriteCheckpoint(const DiskCalls& calls,
 }
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& folder) {
-  const absl::StatusOr<std::string> text = ReadSmallFile(
+  const absl::StatusOr<std::string> text = ReadWholeFile(
       absl::StrCat(folder, "/", kManifestFile), Manifest::kTextBytesMost);
   if (!text.ok()) return text.status();
   absl::StatusOr<Manifest> manifest = ParseManifest(*text);

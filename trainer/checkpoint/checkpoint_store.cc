@@ -97,7 +97,7 @@ void CheckLatest(const std::string& folder,
   const std::string path = absl::StrCat(folder, "/", kLatest);
   if (!Exists(path)) return;
   constexpr size_t kBytesMost = 256;
-  const absl::StatusOr<std::string> text = ReadSmallFile(path, kBytesMost);
+  const absl::StatusOr<std::string> text = ReadWholeFile(path, kBytesMost);
   if (!text.ok()) {
     skipped->push_back(std::string(text.status().message()));
     return;

@@ -206,7 +206,7 @@ absl::Status HashedReader::Finish() {
       path_, ": sha256: expected ", expected_.sha256, ", found ", *found));
 }
 
-absl::StatusOr<std::string> ReadSmallFile(const std::string& path,
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
                                           size_t bytes_most) {
   uint64_t bytes = 0;
   const absl::StatusOr<int> file = OpenToRead(path, &bytes);

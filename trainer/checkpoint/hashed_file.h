@@ -94,7 +94,7 @@ class HashedReader {
 
 // A whole small file. DATA_LOSS: longer than `bytes_most`; otherwise the
 // system's reason.
-absl::StatusOr<std::string> ReadSmallFile(const std::string& path,
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
                                           size_t bytes_most);
 
 }  // namespace rollcall
