@@ -28,6 +28,20 @@ bool FillNodes(v1::JobSettings& settings) {
   return true;
 }
 
+bool BringsNodes(const v1::Hello& hello) {
+  return hello.settings().has_nodes_min() || hello.settings().has_nodes_max();
+}
+
+// For an agent that had no part in a run that has ended with success.
+absl::Status HadNoPart(const v1::Hello& hello, const std::string& run,
+                       const std::string& when) {
+  return absl::NotFoundError(absl::StrCat(
+      "run ", run, " of job ", hello.job(), " ended with exit code 0 ", when,
+      ", and node ", hello.node(),
+      " had no part in it; give --nodes to begin another run, or wait for one "
+      "to begin"));
+}
+
 v1::JobStatus StatusOfEnded(const JournaledRun& run) {
   v1::JobStatus status;
   const v1::End& end = *run.state.end;
@@ -90,9 +104,9 @@ void JobTable::TakeUp(const JournaledRun& run, absl::Time now) {
   }
   const absl::Duration age = absl::Now() - run.written_at;
   if (age < absl::ZeroDuration() || age >= kRemembered) return;
-  Remember(run.job,
-           EndedJob{StatusOfEnded(run), *run.state.end, run.state.settings,
-                    now + kRemembered - age, run.state.node_epochs});
+  Remember(run.job, EndedJob{StatusOfEnded(run), *run.state.end,
+                             run.state.settings, now + kRemembered - age,
+                             run.written_at, run.state.node_epochs});
 }
 
 JobKeys JobTable::KeysOf(const std::string& job) const {
@@ -154,16 +168,30 @@ const EndedJob* JobTable::FindEnded(const std::string& job) const {
 absl::StatusOr<LiveJob*> JobTable::ForHello(const v1::Hello& hello,
                                             absl::Time now, bool* made) {
   *made = false;
-  if (LiveJob* job = Find(hello.job())) return job;
-  bool known = false;
-  if (const EndedJob* ended = FindEnded(hello.job())) {
-    known = true;
-    // A launcher begins a run; anybody else was late for the one that ended,
-    // and so was a launcher's agent that had a part in it.
-    const bool anew =
-        only_job_.empty() && hello.launcher() && hello.run().empty();
-    if (!anew && now < ended->forgotten_at) return nullptr;
-    ended_.erase(hello.job());
+  // It had no part in a run of this job.
+  const bool fresh = only_job_.empty() && hello.run().empty();
+  const bool begins = fresh && (hello.launcher() || BringsNodes(hello));
+  if (LiveJob* live = Find(hello.job())) {
+    const std::optional<v1::End>& end = live->job.end();
+    if (!fresh || !end.has_value() || live->job.AwaitsWord(hello)) return live;
+    if (begins) {
+      return absl::NotFoundError(absl::StrCat(
+          "run ", live->job.run(), " of job ", hello.job(),
+          " has ended and is still here for its agents; the next run can begin "
+          "when they are gone"));
+    }
+    if (end->exit_code() != 0) return live;
+    return HadNoPart(hello, live->job.run(), "just now");
+  }
+  const EndedJob* ended = FindEnded(hello.job());
+  const bool known = ended != nullptr;
+  if (known && now < ended->forgotten_at && !begins) {
+    if (!fresh || ended->end.exit_code() != 0) return nullptr;
+    return HadNoPart(
+        hello, ended->status.run(),
+        absl::StrCat("at ",
+                     absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", ended->ended_at,
+                                      absl::UTCTimeZone())));
   }
   v1::JobSettings settings = hello.settings();
   if (hello.job() == only_job_) {
@@ -227,8 +255,11 @@ void JobTable::Forget(const std::string& job, absl::Time now) {
   const auto at = live_.find(job);
   CHECK(at != live_.end());
   CHECK(at->second.job.end().has_value());
-  EndedJob ended{at->second.job.Status(now), *at->second.job.end(),
-                 std::move(at->second.settings), now + kRemembered,
+  EndedJob ended{at->second.job.Status(now),
+                 *at->second.job.end(),
+                 std::move(at->second.settings),
+                 now + kRemembered,
+                 absl::Now(),
                  at->second.job.node_epochs()};
   live_.erase(at);
   Remember(job, std::move(ended));

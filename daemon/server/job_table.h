@@ -35,6 +35,8 @@ struct EndedJob {
   v1::End end;
   v1::JobSettings settings;
   absl::Time forgotten_at;
+  // By the wall clock.
+  absl::Time ended_at;
   // Its agents may still come by their credentials and hear how it ended.
   NodeEpochs node_epochs;
 };
@@ -75,7 +77,15 @@ class JobTable {
 
   // The job that this Hello shall attend; `made` where it had to be made, and
   // its Start is due. Null: it has ended, see FindEnded.
-  // NOT_FOUND: no such job, and no settings to make it with.
+  //
+  // With several jobs, an agent that had no part in the run that has ended
+  // cannot prove that it belonged to it, and any holder of a token can end a
+  // run of any name with success. So it is never told of a success: if it
+  // brings the number of nodes it begins another run, otherwise it waits for
+  // one.
+  //
+  // NOT_FOUND: no such job, and no settings to make it with;
+  // or its last run has ended, and the next one cannot begin yet.
   // RESOURCE_EXHAUSTED: the daemon has all the jobs it may.
   absl::StatusOr<LiveJob*> ForHello(const v1::Hello& hello, absl::Time now,
                                     bool* made);

@@ -247,7 +247,8 @@ void Loop::RunDelayed(absl::Time now) {
   }
 }
 
-// Who comes late is told how it ended, and is gone within one lease.
+// An agent that comes late is told how the job ended, and is gone within one
+// lease. ForHello has seen to it that one that had no part hears of no success.
 void Loop::AnswerEnded(Session& session, SessionId id, const HelloCame& came,
                        const EndedJob& ended) {
   if (!came.hello.run().empty() && came.hello.run() != ended.status.run()) {

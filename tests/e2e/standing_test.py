@@ -77,6 +77,26 @@ class Standing(E2E):
         for agent in good:
             self.assert_code(agent, 0)
 
+    def test_a_run_of_somebody_else_is_nobodys_success(self):
+        # Any holder of the worker token can end a run of this name.
+        other = self.join(self.join_text, ["--job", "train", "--nodes", "1",
+                                           "--name", "other"], ["true"])
+        self.assert_code(other, 0)
+        command = ["sh", "-c", "echo ran $RANK"]
+        late = self.join(self.join_text, [
+            "--job", "train", "--name", "late", "--join-timeout", "2s"],
+            command)
+        self.assert_code(late, 69)
+        self.assertIsNone(late.find("ran"))
+        self.assertIsNotNone(late.find("ended with exit code 0 .* node late "
+                                       "had no part in it"))
+        agents = [self.join(self.join_text, [
+            "--job", "train", "--nodes", "3", "--name", name], command)
+            for name in ("a", "b", "other")]
+        for rank, agent in enumerate(agents):
+            self.assert_code(agent, 0)
+            agent.await_line(rf"\] ran {rank}")
+
 
 class KeptTokens(E2E):
     """worker.join and admin.join, whose tokens have an end or are replaced."""

@@ -310,10 +310,11 @@ class Secret(Guarded):
         # The same words open it to the next run.
         runs = [self.stage.start(
             [harness.ROLLCALL, "join", *words, "--nodes", "2", "--name", name,
-             "--hosts-file", self._hosts, "--", "true"])
+             "--hosts-file", self._hosts, "--", "echo", "next"])
             for name in ("a", "b")]
         for agent in runs:
             self.assert_code(agent, 0)
+            agent.await_line(r"\] next")
 
     def standing(self, folder, listen):
         return self.stage.start(
