@@ -425,7 +425,8 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
         absl::StrCat("--grow takes boundary or never, not '", text.grow, "'"));
   }
   if (!text.join_timeout.empty()) {
-    auto timeout = ParseDurationFlag("--join-timeout", text.join_timeout);
+    auto timeout = ParseDurationFlag("--join-timeout", text.join_timeout,
+                                     Limits::wait_max);
     if (!timeout.ok()) return timeout.status();
     ToProto(*timeout, to.mutable_join_timeout());
   }
@@ -433,12 +434,13 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
       text.hang_timeout == "0s") {
     ToProto(absl::ZeroDuration(), to.mutable_hang_timeout());
   } else if (!text.hang_timeout.empty()) {
-    auto timeout = ParseDurationFlag("--hang-timeout", text.hang_timeout);
+    auto timeout = ParseDurationFlag("--hang-timeout", text.hang_timeout,
+                                     Limits::wait_max);
     if (!timeout.ok()) return timeout.status();
     ToProto(*timeout, to.mutable_hang_timeout());
   }
   if (!text.linger.empty()) {
-    auto linger = ParseDurationFlag("--linger", text.linger);
+    auto linger = ParseDurationFlag("--linger", text.linger, Limits::wait_max);
     if (!linger.ok()) return linger.status();
     ToProto(*linger, to.mutable_linger());
   }
@@ -612,7 +614,8 @@ absl::StatusOr<Invocation> Drain(Target& to) {
     return good;
   }
   if (!to.drain_deadline.empty()) {
-    auto deadline = ParseDurationFlag("--deadline", to.drain_deadline);
+    auto deadline =
+        ParseDurationFlag("--deadline", to.drain_deadline, Limits::wait_max);
     if (!deadline.ok()) return deadline.status();
     drain.deadline = *deadline;
   }

@@ -36,6 +36,8 @@ std::string LimitsText() {
   count("bytes of an exchange value at most", Limits::exchange_value_bytes_max);
   count("bytes of facts at most", Limits::facts_bytes_max);
   count("jobs per daemon at most", Limits::jobs_per_daemon_max);
+  count("jobs of one worker's token that have not run yet at most",
+        Limits::gathering_jobs_per_token_max);
   count("tokens at most", Limits::tokens_max);
   count("streams without a Hello at most", limits.strangers_max);
   count("handshakes a second", limits.door.handshakes_per_second);

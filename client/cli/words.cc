@@ -112,16 +112,24 @@ std::optional<std::string> Nearest(const std::string& word,
 }
 
 absl::StatusOr<absl::Duration> ParseDurationFlag(const std::string& flag,
-                                                 const std::string& text) {
+                                                 const std::string& text,
+                                                 absl::Duration most) {
   absl::Duration duration;
   double seconds = 0;
-  if (absl::SimpleAtod(text, &seconds) && seconds > 0 && seconds < 1e9) {
-    return absl::Seconds(seconds);
+  if (absl::SimpleAtod(text, &seconds)) {
+    // False for NaN too.
+    duration = seconds > 0 ? absl::Seconds(seconds) : absl::ZeroDuration();
+  } else if (!absl::ParseDuration(text, &duration)) {
+    duration = absl::ZeroDuration();
   }
-  if (!absl::ParseDuration(text, &duration) ||
-      duration <= absl::ZeroDuration() || duration > absl::Hours(24 * 366)) {
+  if (duration <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
         flag, " takes a duration such as 30s, 10m or 1h30m, not '", text, "'"));
+  }
+  if (duration > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " takes a duration of at most ",
+                     absl::FormatDuration(most), ", not '", text, "'"));
   }
   return duration;
 }

@@ -36,9 +36,11 @@ void HideSecrets(int argc, char** argv);
 std::optional<std::string> Nearest(const std::string& word,
                                    const std::vector<std::string>& known);
 
-// `90`, `90s`, `10m`, `1h30m`: more than zero. INVALID_ARGUMENT names the flag.
-absl::StatusOr<absl::Duration> ParseDurationFlag(const std::string& flag,
-                                                 const std::string& text);
+// `90`, `90s`, `10m`, `1h30m`: more than zero, at most `most`. INVALID_ARGUMENT
+// names the flag.
+absl::StatusOr<absl::Duration> ParseDurationFlag(
+    const std::string& flag, const std::string& text,
+    absl::Duration most = absl::Hours(24 * 366));
 
 // `TERM`, `SIGTERM`, `15`: a signal that a process may handle. INVALID_ARGUMENT
 // names the flag.

@@ -360,23 +360,29 @@ absl::Status AdmitSettings(const v1::JobSettings& s) {
   // An unset one is zero, which would not pass where zero makes no sense.
   const auto duration = [](const char* field, bool set,
                            const google::protobuf::Duration& value,
-                           double least_seconds) {
-    return set ? AdmitDuration(field, value, least_seconds) : absl::OkStatus();
+                           double least_seconds, absl::Duration most) {
+    return set ? AdmitDuration(field, value, least_seconds, most)
+               : absl::OkStatus();
   };
+  constexpr absl::Duration kWaitMax = Limits::wait_max;
+  constexpr absl::Duration kGraceMax = Limits::grace_max;
   for (const absl::Status& status :
-       {duration("join_timeout", s.has_join_timeout(), s.join_timeout(), 0),
-        duration("stop_grace", s.has_stop_grace(), s.stop_grace(), 0),
-        duration("hang_timeout", s.has_hang_timeout(), s.hang_timeout(), 0),
-        duration("last_call", s.has_last_call(), s.last_call(), 0),
-        duration("lease", s.has_lease(), s.lease(), 0.1),
+       {duration("join_timeout", s.has_join_timeout(), s.join_timeout(), 0,
+                 kWaitMax),
+        duration("stop_grace", s.has_stop_grace(), s.stop_grace(), 0, kWaitMax),
+        duration("hang_timeout", s.has_hang_timeout(), s.hang_timeout(), 0,
+                 kWaitMax),
+        duration("last_call", s.has_last_call(), s.last_call(), 0, kGraceMax),
+        duration("lease", s.has_lease(), s.lease(), 0.1, kGraceMax),
         duration("prepare_timeout", s.has_prepare_timeout(),
-                 s.prepare_timeout(), 0.1),
-        duration("daemon_grace", s.has_daemon_grace(), s.daemon_grace(), 0),
+                 s.prepare_timeout(), 0.1, kGraceMax),
+        duration("daemon_grace", s.has_daemon_grace(), s.daemon_grace(), 0,
+                 kWaitMax),
         duration("reconnect_grace", s.has_reconnect_grace(),
-                 s.reconnect_grace(), 0),
+                 s.reconnect_grace(), 0, kGraceMax),
         duration("reattach_grace", s.has_reattach_grace(), s.reattach_grace(),
-                 0),
-        duration("linger", s.has_linger(), s.linger(), 0)}) {
+                 0, kGraceMax),
+        duration("linger", s.has_linger(), s.linger(), 0, kWaitMax)}) {
     if (!status.ok()) return status;
   }
   RETURN_IF_REFUSED(AdmitCount("expected_nodes", s.expected_nodes_size(),

@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/core/durations.h"
 
 namespace rollcall {
 namespace {
@@ -11,7 +12,6 @@ namespace {
 // from it never overflows what a journal holds.
 constexpr uint64_t kGenerationMost = uint64_t{1} << 62;
 constexpr size_t kShownBytesMax = 64;
-constexpr int64_t kDurationSecondsMax = int64_t{366} * 24 * 3600;
 
 // 1 to 4 hexadecimal digits.
 bool IsHexGroup(std::string_view text) {
@@ -103,17 +103,17 @@ absl::Status AdmitGeneration(const char* field, uint64_t generation) {
 
 absl::Status AdmitDuration(const char* field,
                            const google::protobuf::Duration& duration,
-                           double least_seconds) {
+                           double least_seconds, absl::Duration most) {
   const int64_t seconds = duration.seconds();
   const int32_t nanos = duration.nanos();
   const bool normal = seconds >= 0 && nanos >= 0 && nanos < 1'000'000'000;
-  if (normal && seconds <= kDurationSecondsMax &&
+  if (normal && FromProto(duration) <= most &&
       static_cast<double>(seconds) + nanos * 1e-9 >= least_seconds) {
     return absl::OkStatus();
   }
   return Unfit(field,
                absl::StrCat("a duration of ", least_seconds, " s to ",
-                            kDurationSecondsMax, " s"),
+                            absl::ToInt64Seconds(most), " s"),
                absl::StrCat(seconds, " s and ", nanos, " ns"));
 }
 

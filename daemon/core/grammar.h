@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "google/protobuf/duration.pb.h"
 
 namespace rollcall {
@@ -28,11 +29,12 @@ absl::Status AdmitGeneration(const char* field, uint64_t generation);
 // At most `most` of something.
 absl::Status AdmitCount(const char* field, uint64_t count, uint64_t most);
 
-// A normalized protobuf duration of `least_seconds` (a fraction is fine) to 366
-// days.
+// A normalized protobuf duration of `least_seconds` (a fraction is fine) to
+// `most`.
 absl::Status AdmitDuration(const char* field,
                            const google::protobuf::Duration& duration,
-                           double least_seconds);
+                           double least_seconds,
+                           absl::Duration most = absl::Hours(24 * 366));
 
 bool IsIpv4(std::string_view text);
 bool IsIpv6(std::string_view text);

@@ -25,6 +25,7 @@ std::vector<Action> Job::Step(const Event& event, absl::Time now) {
   MaybeCommit();
   MaybeGrow();
   MaybeForm();
+  MaybeEndUnattended();
   MaybeForget();
   JournalNodeEpochs();
   CheckInvariants();
@@ -432,6 +433,9 @@ absl::Time Job::NextDeadline() const {
     return std::min(next, isolated_until_);
   }
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
+  if (MayEndUnattended()) {
+    next = std::min(next, unattended_since_ + limits_.reattach_grace);
+  }
   switch (phase_) {
     case Phase::kGathering:
       // Their own deadlines come first.

@@ -113,6 +113,11 @@ class Job {
   // To be called before the first Step, where no journal knows of the job and
   // the daemon has a shared secret.
   void AllowAdoption() { adoptable_ = true; }
+  // To be called before the first Step, where a Hello made the job: as long as
+  // it has never run, it ends when no node has attended for reattach_grace.
+  void EndUnattended() { ends_unattended_ = true; }
+  // Whether a world of this run was committed, or may have been.
+  bool HasRun() const { return last_world_ != 0 || !knows_all_worlds_; }
   // Whether this is what an agent of this run calls it.
   bool IsRun(const std::string& run) const {
     return run == run_ || (!former_run_.empty() && run == former_run_);
@@ -296,6 +301,12 @@ class Job {
   void Gather(bool at_once);
   void MaybeForm();
   bool SeatedSuspect() const;
+  // Whether it ends if no node attends in time.
+  bool MayEndUnattended() const {
+    return ends_unattended_ && phase_ == Phase::kGathering && !HasRun() &&
+           !isolated_ && claimants_.empty();
+  }
+  void MaybeEndUnattended();
   std::vector<Candidate> Candidates() const;
   void Form(const std::vector<Seated>& seated);
   bool CanDoWithout(const std::vector<std::string>& names) const;
@@ -487,6 +498,9 @@ class Job {
   // Gathering.
   absl::Time gathering_since_;
   absl::Time last_arrival_;
+  bool ends_unattended_ = false;
+  // Since when no node has attended or was about to come back.
+  absl::Time unattended_since_;
   bool reform_now_ = false;
   absl::Time next_waiting_ = absl::InfiniteFuture();
   std::string told_waiting_;

@@ -67,6 +67,25 @@ void Job::MaybeForm() {
   Form(AssignSeats(Candidates(), nodes_max_));
 }
 
+// A place among the daemon's jobs is held by nodes, not by a name. An agent
+// that has lost its stream is given as long to come back as after a restart of
+// the daemon. A job that has run keeps its place until join_timeout.
+void Job::MaybeEndUnattended() {
+  if (!sessions_.empty() || !suspects_.empty()) {
+    unattended_since_ = absl::InfiniteFuture();
+  } else if (unattended_since_ == absl::InfiniteFuture()) {
+    unattended_since_ = now_;
+  }
+  if (!MayEndUnattended() ||
+      now_ < unattended_since_ + limits_.reattach_grace) {
+    return;
+  }
+  Fail(kExitRendezvous, v1::REASON_CODE_JOIN_TIMEOUT,
+       absl::StrCat("no node attended for ",
+                    absl::FormatDuration(limits_.reattach_grace),
+                    ", and the job had never run"));
+}
+
 std::vector<Candidate> Job::Candidates() const {
   std::vector<Candidate> candidates;
   candidates.reserve(sessions_.size());

@@ -84,7 +84,8 @@ Job::Job(std::string job, std::string run, const v1::JobSettings& settings,
       nodes_max_(settings.nodes_max()),
       now_(now),
       gathering_since_(now),
-      last_arrival_(now) {
+      last_arrival_(now),
+      unattended_since_(now) {
   CHECK_GE(nodes_min_, 1u);
   CHECK_LE(nodes_min_, nodes_max_);
   CHECK_LE(nodes_max_, Limits::nodes_max);

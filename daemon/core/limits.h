@@ -126,6 +126,13 @@ struct Limits {
   // others from then on: another one leads, or will within a lease of etcd's.
   absl::Duration redial_leader = absl::Milliseconds(250);
 
+  // The longest that a job may set: for what it waits for people, schedulers
+  // and ranks (join_timeout, stop_grace, hang_timeout, daemon_grace, linger),
+  // as long as nodes may stand in a cluster's queue; and for what it waits for
+  // its agents (all others), beyond which a fault would only be found later.
+  static constexpr absl::Duration wait_max = absl::Hours(24 * 7);
+  static constexpr absl::Duration grace_max = absl::Hours(1);
+
   uint32_t max_restarts = 3;
   int requeue_exit_code = 75;
   // A node that is to blame for so many failures in a row gets no seat.
@@ -158,6 +165,9 @@ struct Limits {
   // Of what an agent saw of a rank that stands still.
   static constexpr size_t stall_text_bytes_max = 256;
   static constexpr size_t jobs_per_daemon_max = 64;
+  // Of these, jobs that one token has made (an admin's apart) and that have
+  // never run. Further ones wait until one of them runs or ends.
+  static constexpr size_t gathering_jobs_per_token_max = 8;
   static constexpr size_t tokens_max = 1024;
   // What the names, epochs and token ids of nodes that a run has admitted and
   // no longer has may take, unless those that it has take more. Half of what
@@ -214,6 +224,18 @@ static_assert(Limits::exchange_value_bytes_max * Limits::ranks_per_node_max <
 static_assert(Limits{}.credential_renewal < Limits{}.credential_ttl);
 static_assert(Limits::world_bytes_max <= Limits::stream_queue_bytes_max);
 static_assert(Limits::watches_per_viewer_max < Limits::watchers_max);
+static_assert(Limits::gathering_jobs_per_token_max * 2 <=
+              Limits::jobs_per_daemon_max);
+static_assert(Limits{}.join_timeout <= Limits::wait_max &&
+              Limits{}.stop_grace <= Limits::wait_max &&
+              Limits{}.hang_timeout <= Limits::wait_max &&
+              Limits{}.daemon_grace <= Limits::wait_max &&
+              Limits{}.linger <= Limits::wait_max);
+static_assert(Limits{}.lease <= Limits::grace_max &&
+              Limits{}.last_call <= Limits::grace_max &&
+              Limits{}.prepare_timeout <= Limits::grace_max &&
+              Limits{}.reconnect_grace <= Limits::grace_max &&
+              Limits{}.reattach_grace <= Limits::grace_max);
 // What an agent has to say of a rank that stands still is in by the verdict.
 static_assert(Limits{}.where_patience <= Limits{}.stacks_patience);
 static_assert(Limits{}.stacks_patience < Limits{}.hang_settlement);

@@ -231,6 +231,11 @@ std::string Access::Credential(const std::string& run, const v1::Hello& hello,
                         {epoch, absl::Now() + Limits().credential_ttl});
 }
 
+std::string Access::MakerOf(const v1::Hello& hello) const {
+  const std::string& id = hello.token().id();
+  return tokens_.RoleOf(id) == v1::ROLE_ADMIN ? "" : id;
+}
+
 void Access::ReplaceTokens(absl::Time now) {
   while (tokens_.NextReplacement() <= now) {
     const v1::JoinToken fresh = MakeToken();

@@ -92,6 +92,10 @@ class Access {
   std::string Credential(const std::string& run, const v1::Hello& hello,
                          uint64_t epoch) const;
 
+  // Id of the token that a job which this Hello makes is counted for; empty:
+  // for none, since an admin may make as many as the daemon can have.
+  std::string MakerOf(const v1::Hello& hello) const;
+
   TokenTable& tokens() { return tokens_; }
   // Counts and logs one who has the right to enter, and not where he wants.
   void TurnedAway(const v1::Hello& hello, const std::string& address,

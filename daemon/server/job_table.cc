@@ -32,6 +32,15 @@ bool BringsNodes(const v1::Hello& hello) {
   return hello.settings().has_nodes_min() || hello.settings().has_nodes_max();
 }
 
+// Who made a restored job is not journaled; whom it has admitted is.
+std::string AdmittingToken(const NodeEpochs& node_epochs) {
+  const v1::NodeEpochs whole = node_epochs.Whole();
+  for (const v1::NodeEpoch& row : whole.nodes()) {
+    if (!row.token_id().empty()) return row.token_id();
+  }
+  return "";
+}
+
 // For an agent that had no part in a run that has ended with success.
 absl::Status HadNoPart(const v1::Hello& hello, const std::string& run,
                        const std::string& when) {
@@ -100,6 +109,10 @@ void JobTable::TakeUp(const JournaledRun& run, absl::Time now) {
                                  state.settings})
             .first->second;
     live.job.UseKeys(KeysOf(run.job));
+    if (only_job_.empty()) {
+      live.job.EndUnattended();
+      live.made_by = AdmittingToken(state.node_epochs);
+    }
     return;
   }
   const absl::Duration age = absl::Now() - run.written_at;
@@ -166,6 +179,7 @@ const EndedJob* JobTable::FindEnded(const std::string& job) const {
 }
 
 absl::StatusOr<LiveJob*> JobTable::ForHello(const v1::Hello& hello,
+                                            const std::string& made_by,
                                             absl::Time now, bool* made) {
   *made = false;
   // It had no part in a run of this job.
@@ -208,13 +222,36 @@ absl::StatusOr<LiveJob*> JobTable::ForHello(const v1::Hello& hello,
         absl::StrCat("there is no job ", hello.job(),
                      " here yet; give --nodes to make it, or check --job"));
   }
+  if (absl::Status room = CheckRoom(made_by); !room.ok()) return room;
+  *made = true;
+  LiveJob& live = Make(hello.job(), settings, now, known);
+  live.made_by = made_by;
+  if (only_job_.empty()) live.job.EndUnattended();
+  return &live;
+}
+
+absl::Status JobTable::CheckRoom(const std::string& made_by) const {
   if (live_.size() >= Limits::jobs_per_daemon_max) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "this daemon already has ", Limits::jobs_per_daemon_max,
         " jobs, the most there can be; wait for one to end, or stop one"));
   }
-  *made = true;
-  return &Make(hello.job(), settings, now, known);
+  if (made_by.empty()) return absl::OkStatus();
+  const auto gathering =
+      std::count_if(live_.begin(), live_.end(), [&](const auto& entry) {
+        return entry.second.made_by == made_by && !entry.second.job.HasRun();
+      });
+  if (static_cast<size_t>(gathering) < Limits::gathering_jobs_per_token_max) {
+    return absl::OkStatus();
+  }
+  // Not for good, unlike the limit above: agents dial again.
+  return WithRefusalCode(
+      absl::ResourceExhaustedError(absl::StrCat(
+          "token ", made_by, " has made ", Limits::gathering_jobs_per_token_max,
+          " jobs that have not run yet, the most there can be; wait for one to "
+          "run or end, stop one, or make a token of your own with `rollcall "
+          "token create`")),
+      v1::REFUSAL_CODE_NO_JOB);
 }
 
 absl::StatusOr<LiveJob*> JobTable::TakeBack(const std::string& job,

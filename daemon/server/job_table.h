@@ -27,6 +27,8 @@ struct LiveJob {
   v1::JobSettings settings;
   // When it is next ticked; kept here so that lateness can be measured.
   absl::Time due = absl::InfiniteFuture();
+  // Id of the token that made it; empty: the daemon's own, or an admin's.
+  std::string made_by;
 };
 
 // What is left of a job that has ended.
@@ -84,10 +86,12 @@ class JobTable {
   // brings the number of nodes it begins another run, otherwise it waits for
   // one.
   //
-  // NOT_FOUND: no such job, and no settings to make it with;
+  // `made_by`: id of the token that a job which this makes is counted for;
+  // empty: for none. NOT_FOUND: no such job, and no settings to make it with;
   // or its last run has ended, and the next one cannot begin yet.
-  // RESOURCE_EXHAUSTED: the daemon has all the jobs it may.
-  absl::StatusOr<LiveJob*> ForHello(const v1::Hello& hello, absl::Time now,
+  // RESOURCE_EXHAUSTED: the daemon, or this token, has all the jobs it may.
+  absl::StatusOr<LiveJob*> ForHello(const v1::Hello& hello,
+                                    const std::string& made_by, absl::Time now,
                                     bool* made);
 
   // The name that a request means: empty is the daemon's only job.
@@ -108,6 +112,8 @@ class JobTable {
  private:
   LiveJob& Make(const std::string& job, const v1::JobSettings& settings,
                 absl::Time now, bool known);
+  // RESOURCE_EXHAUSTED: as ForHello says.
+  absl::Status CheckRoom(const std::string& made_by) const;
   bool NothingIsKnownOf(const std::string& job) const;
   JobKeys KeysOf(const std::string& job) const;
   void TakeUp(const JournaledRun& run, absl::Time now);

@@ -195,7 +195,8 @@ void Loop::On(HelloCame& came) {
   if (options_.known) options_.known(came.peer, "");
   const bool returns = known != nullptr && known->job.AwaitsWord(came.hello);
   bool made = false;
-  const absl::StatusOr<LiveJob*> live = jobs_.ForHello(came.hello, now, &made);
+  const absl::StatusOr<LiveJob*> live =
+      jobs_.ForHello(came.hello, access_.MakerOf(came.hello), now, &made);
   if (!live.ok()) {
     if (absl::IsPermissionDenied(live.status())) {
       access_.TurnedAway(came.hello, came.observed_address,

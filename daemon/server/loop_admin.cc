@@ -21,8 +21,6 @@ uint64_t CountOf(const v1::Strangers& strangers) {
          strangers.unknown() + strangers.hung_up();
 }
 
-constexpr absl::Duration kDeadlineMost = absl::Hours(24 * 7);
-
 }  // namespace
 
 template <typename AdminCall>
@@ -122,9 +120,9 @@ void Loop::On(DrainCame& came) {
   if (came.request.has_deadline()) {
     drain.deadline = FromProto(came.request.deadline());
     if (drain.deadline < absl::ZeroDuration() ||
-        drain.deadline > kDeadlineMost) {
+        drain.deadline > Limits::wait_max) {
       return came.reply(absl::InvalidArgumentError(absl::StrCat(
-          "deadline: expected 0 to ", absl::FormatDuration(kDeadlineMost),
+          "deadline: expected 0 to ", absl::FormatDuration(Limits::wait_max),
           ", got ", absl::FormatDuration(drain.deadline))));
     }
   }

@@ -16,6 +16,7 @@ WRONG = [
     (["launch", "--job", "x" * 64, "--", "true"], "63"),
     (["launch", "--local-workers", "-1", "--", "true"], "--local-workers"),
     (["launch", "--join-timeout", "soon", "--", "true"], "10m"),
+    (["launch", "--join-timeout", "169h", "--", "true"], "at most 168h"),
     (["launch", "--listen", "nowhere", "--", "true"], "--listen"),
     (["launch"], "--"),
     (["join", "--", "true"], "join string"),

@@ -97,6 +97,42 @@ class Standing(E2E):
             self.assert_code(agent, 0)
             agent.await_line(rf"\] ran {rank}")
 
+    def test_jobs_that_gather_leave_room_for_others(self):
+        join = wire.Join(self.join_text)
+        # Two nodes; the longest join_timeout and lease, and a reattach_grace of
+        # a second.
+        settings = (wire.field(2, 2) +
+                    wire.field(5, wire.field(1, 7 * 86400)) +
+                    wire.field(11, wire.field(1, 3600)) +
+                    wire.field(15, wire.field(1, 1)))
+        strangers = []
+        for number in range(9):
+            stranger = wire.Stranger(join.port()).open().say(wire.hello(
+                join, "x", job=f"x{number}", settings=settings))
+            self.addCleanup(stranger.close)
+            strangers.append(stranger)
+        for stranger in strangers[:8]:
+            self.assertIsNotNone(stranger.welcome(), stranger.ended)
+        self.assertEqual(strangers[8].end(), wire.RESOURCE_EXHAUSTED)
+        with open(os.path.join(self.state, "admin.join"),
+                  encoding="ascii") as f:
+            admin = f.read().strip()
+        made = self.stage.run([harness.ROLLCALL, "token", "create", admin])
+        self.assert_code(made, 0)
+        say = ["echo", "ran"]
+        # With a token of one's own at once; with theirs when they are gone.
+        own = self.join(made.out()[0].strip(),
+                        ["--job", "own", "--nodes", "1"], say)
+        self.assert_code(own, 0)
+        own.await_line(r"\] ran")
+        shared = self.join(self.join_text,
+                           ["--job", "shared", "--nodes", "1"], say)
+        shared.await_line("has made 8 jobs that have not run yet")
+        for stranger in strangers:
+            stranger.close()
+        self.assert_code(shared, 0)
+        shared.await_line(r"\] ran")
+
 
 class KeptTokens(E2E):
     """worker.join and admin.join, whose tokens have an end or are replaced."""

@@ -164,6 +164,48 @@ TEST(Forming, MissingPeersAreNamedWhenTheTimeIsOver) {
             std::string::npos);
 }
 
+// --- A job that nobody attends -----------------------------------------------
+
+TEST(Unattended, AJobOfAHelloThatHasNeverRunEndsWithoutNodes) {
+  JobStory story("3");
+  story.job().EndUnattended();
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.5, Breaks("a"), ""},
+      {1.5, Ticks(), ""},  // Lost; from here on it is unattended.
+      {61.4, Ticks(), ""},
+      {61.4, Attends("b"), ""},  // The time begins anew.
+      {61.5, Breaks("b"), ""},
+      {62.5, Ticks(), ""},
+      {122.4, Ticks(), ""},
+  });
+  EXPECT_EQ(story.job().NextDeadline(),
+            absl::UnixEpoch() + absl::Seconds(122.5));
+  story.Tell({{122.5, Ticks(), "forget"}});
+  ASSERT_TRUE(story.job().end().has_value());
+  EXPECT_EQ(story.job().end()->exit_code(), 69);
+  EXPECT_EQ(story.job().end()->code(), v1::REASON_CODE_JOIN_TIMEOUT);
+}
+
+TEST(Unattended, AJobThatHasRunWaitsForItsNodes) {
+  JobStory story("1");
+  story.job().EndUnattended();
+  story.Tell({
+      {0.0, Attends("a"), "form g1 a"},
+      {0.1, Prepares("a", 1), "run g1"},
+      {0.5, Breaks("a"), ""},
+      {1.5, Ticks(), ""},
+      {599.0, Ticks(), ""},
+      {601.5, Ticks(), "forget"},  // By join_timeout.
+  });
+}
+
+TEST(Unattended, ALaunchersJobWaitsForItsFirstNode) {
+  JobStory story("3");
+  story.Tell({{0.0, Ticks(), ""}, {599.0, Ticks(), ""}});
+  EXPECT_FALSE(story.job().end().has_value());
+}
+
 // --- Names, lives, runs ------------------------------------------------------
 
 TEST(Identity, ALivingNameIsTakenAndABrokenOneIsReplaced) {

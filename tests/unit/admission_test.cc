@@ -246,6 +246,31 @@ TEST(Admission, Hellos) {
        [](auto& h) {
          h.mutable_settings()->mutable_join_timeout()->set_seconds(INT64_MAX);
        }},
+      {"a timeout of a week", true,
+       [](auto& h) {
+         h.mutable_settings()->mutable_join_timeout()->set_seconds(7 * 86400);
+       }},
+      {"a timeout of more than a week", false,
+       [](auto& h) {
+         h.mutable_settings()->mutable_join_timeout()->set_seconds(7 * 86400 +
+                                                                   1);
+       }},
+      {"a linger of more than a week", false,
+       [](auto& h) {
+         h.mutable_settings()->mutable_linger()->set_seconds(7 * 86400 + 1);
+       }},
+      {"a lease of an hour", true,
+       [](auto& h) {
+         h.mutable_settings()->mutable_lease()->set_seconds(3600);
+       }},
+      {"a lease of more than an hour", false,
+       [](auto& h) {
+         h.mutable_settings()->mutable_lease()->set_seconds(3601);
+       }},
+      {"a reattach grace of more than an hour", false,
+       [](auto& h) {
+         h.mutable_settings()->mutable_reattach_grace()->set_seconds(3601);
+       }},
       {"last call of nothing", true,
        [](auto& h) { h.mutable_settings()->mutable_last_call(); }},
       {"unknown grow", false,

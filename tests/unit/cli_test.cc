@@ -100,6 +100,14 @@ TEST(Words, Durations) {
   for (const char* bad : {"", "0", "-5s", "soon", "nan", "inf", "1e300"}) {
     EXPECT_FALSE(ParseDurationFlag("--t", bad).ok()) << bad;
   }
+  EXPECT_TRUE(ParseDurationFlag("--t", "1h", absl::Hours(1)).ok());
+  for (const char* bad : {"61m", "3601"}) {
+    const absl::Status status =
+        ParseDurationFlag("--t", bad, absl::Hours(1)).status();
+    EXPECT_EQ(
+        status.message(),
+        absl::StrCat("--t takes a duration of at most 1h, not '", bad, "'"));
+  }
 }
 
 TEST(Words, Signals) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -295,6 +296,97 @@ TEST_F(AccessTest, ALaunchersAgentThatIsLateHearsOfTheEnd) {
   EXPECT_EQ(late.HearWelcome().value_or(v1::Welcome()).run(), welcome->run());
   EXPECT_TRUE(late.HearKind(v1::DaemonMessage::kEnd).has_value());
   EXPECT_EQ(StatusOf("train").exit_code(), 4);
+}
+
+// --- What one token may cost -------------------------------------------------
+
+class JobsOfATokenTest : public AccessTest {
+ protected:
+  v1::Hello Begins(const std::string& job, const v1::JoinToken& token) {
+    v1::Hello hello = HelloWith("a", token);
+    hello.set_job(job);
+    hello.mutable_settings()->set_nodes_max(2);
+    return hello;
+  }
+  void ExpectFull(const v1::JoinToken& token) {
+    const grpc::Status turned = Turned(Begins("another", token));
+    // An agent dials again: the job may be made later.
+    ExpectRefused(turned, grpc::StatusCode::RESOURCE_EXHAUSTED,
+                  v1::REFUSAL_CODE_NO_JOB);
+    EXPECT_NE(turned.error_message().find(token.id()), std::string::npos);
+  }
+  // Redials until it is welcomed, as an agent does.
+  void AwaitWelcome(const v1::Hello& hello) {
+    for (;;) {
+      HandAgent agent(Dial());
+      ASSERT_TRUE(agent.SayHello(hello));
+      if (agent.IsWelcome()) return;
+      ExpectRefused(agent.End(), grpc::StatusCode::RESOURCE_EXHAUSTED,
+                    v1::REFUSAL_CODE_NO_JOB);
+    }
+  }
+};
+
+TEST_F(JobsOfATokenTest, ThoseThatHaveNotRunAreFew) {
+  ServerOptions options = Journaled(true);
+  options.limits.lease = absl::Hours(1);
+  Start(options);
+  std::vector<std::unique_ptr<HandAgent>> agents;
+  for (size_t i = 0; i < Limits::gathering_jobs_per_token_max; ++i) {
+    agents.push_back(std::make_unique<HandAgent>(Dial()));
+    ASSERT_TRUE(
+        agents.back()->SayHello(Begins(absl::StrCat("job", i), worker_)));
+    ASSERT_TRUE(agents.back()->IsWelcome());
+  }
+  ExpectFull(worker_);
+  // Other tokens have a bound of their own, and an admin has none.
+  const v1::JoinToken other = MustCreate(Wanted(v1::ROLE_WORKER));
+  for (const auto& [job, token] :
+       {std::pair{"b", other}, std::pair{"c", admin_}}) {
+    HandAgent agent(Dial());
+    ASSERT_TRUE(agent.SayHello(Begins(job, token)));
+    EXPECT_TRUE(agent.IsWelcome());
+  }
+  // The bound holds after a restart.
+  agents.clear();
+  server_.reset();
+  Start(options);
+  ExpectFull(worker_);
+  // One that runs makes room.
+  HandAgent a(Dial()), b(Dial());
+  v1::Hello second = Begins("job0", worker_);
+  second.set_node("b");
+  ASSERT_TRUE(a.SayHello(Begins("job0", worker_)));
+  ASSERT_TRUE(b.SayHello(second));
+  for (HandAgent* agent : {&a, &b}) {
+    const auto proposal = agent->HearKind(v1::DaemonMessage::kProposal);
+    ASSERT_TRUE(proposal.has_value());
+    v1::AgentMessage prepared;
+    prepared.mutable_prepared()->set_generation(
+        proposal->proposal().generation());
+    prepared.mutable_prepared()->set_master_port(20000);
+    ASSERT_TRUE(agent->Say(prepared));
+  }
+  ASSERT_TRUE(a.HearKind(v1::DaemonMessage::kCommit).has_value());
+  AwaitWelcome(Begins("another", worker_));
+}
+
+TEST_F(JobsOfATokenTest, OneThatNobodyAttendsMakesRoom) {
+  ServerOptions options = Options();
+  options.limits.reattach_grace = absl::Milliseconds(10);
+  options.limits.reconnect_grace = absl::ZeroDuration();
+  Start(std::move(options));
+  {
+    std::vector<std::unique_ptr<HandAgent>> agents;
+    for (size_t i = 0; i < Limits::gathering_jobs_per_token_max; ++i) {
+      agents.push_back(std::make_unique<HandAgent>(Dial()));
+      ASSERT_TRUE(
+          agents.back()->SayHello(Begins(absl::StrCat("job", i), worker_)));
+      ASSERT_TRUE(agents.back()->IsWelcome());
+    }
+    ExpectFull(worker_);
+  }
+  AwaitWelcome(Begins("another", worker_));
 }
 
 // --- What strangers may cost -------------------------------------------------
