@@ -1,5 +1,6 @@
 #include "daemon/core/exchange.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,8 +9,8 @@
 namespace rollcall {
 namespace {
 
-size_t ValueBytes(const v1::ExchangeOut& out) {
-  size_t bytes = 0;
+size_t BytesOf(const v1::ExchangeOut& out) {
+  size_t bytes = out.key().size();
   for (const std::string& value : out.values()) bytes += value.size();
   return bytes;
 }
@@ -40,6 +41,7 @@ void Exchanges::Begin(uint64_t generation, std::vector<uint32_t> ranks) {
     world_size_ += count;
   }
   open_.clear();
+  open_by_node_.assign(ranks_.size(), 0);
   kept_.clear();
   kept_by_key_.clear();
   bytes_ = 0;
@@ -64,26 +66,44 @@ absl::StatusOr<Exchanges::Result> Exchanges::In(uint32_t node_rank,
     if (!SameValues(*kept->second, first, in)) return OtherValue(in.key());
     return Result{.repeated = true, .out = &*kept->second};
   }
-  auto open = open_.find(in.key());
-  if (open == open_.end()) {
-    if (open_.size() >= Limits::exchanges_open_max) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("over ", Limits::exchanges_open_max,
-                       " exchange keys are open at once"));
+  const auto known = open_.find(in.key());
+  if (known != open_.end()) {
+    const auto given = known->second.by_node.find(node_rank);
+    if (given != known->second.by_node.end()) {
+      const bool same = std::equal(given->second.begin(), given->second.end(),
+                                   in.values().begin(), in.values().end());
+      if (!same) return OtherValue(in.key());
+      return Result{};
     }
-    open = open_.emplace(in.key(), Open{}).first;
-    open->second.out.set_generation(generation_);
-    open->second.out.set_key(in.key());
-    for (uint32_t i = 0; i < world_size_; ++i) open->second.out.add_values();
-    open->second.nodes_in.resize(ranks_.size());
-    open->second.missing = ranks_.size();
   }
-  Open& exchange = open->second;
-  if (exchange.nodes_in[node_rank]) {
-    if (!SameValues(exchange.out, first, in)) return OtherValue(in.key());
-    return Result{};
+  const bool opens = known == open_.end();
+  if (absl::Status room = TakeRoom(node_rank, in, opens); !room.ok()) {
+    return room;
   }
-  size_t bytes = 0;
+  const auto at =
+      opens ? open_.emplace(in.key(), Open{node_rank, {}}).first : known;
+  at->second.by_node.emplace(
+      node_rank, Values(in.values().begin(), in.values().end()));
+  if (at->second.by_node.size() < ranks_.size()) return Result{};
+  Open complete = std::move(at->second);
+  open_.erase(at);
+  --open_by_node_[complete.opened_by];
+  Keep(in.key(), Complete(in.key(), std::move(complete)));
+  return Result{.complete = true, .out = &kept_.back()};
+}
+
+// Counts what the node brings, where there is room for it.
+absl::Status Exchanges::TakeRoom(uint32_t node_rank, const v1::ExchangeIn& in,
+                                 bool opens) {
+  if (opens &&
+      open_by_node_[node_rank] >= Limits::exchanges_open_per_node_max) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "exchange key '", in.key(), "': this node has opened ",
+        Limits::exchanges_open_per_node_max,
+        " keys that other nodes have not completed, the most that one node "
+        "may; complete those first"));
+  }
+  size_t bytes = opens ? in.key().size() : 0;
   for (const std::string& value : in.values()) bytes += value.size();
   if (bytes_ + bytes > Limits::world_bytes_max) {
     return absl::ResourceExhaustedError(
@@ -91,15 +111,19 @@ absl::StatusOr<Exchanges::Result> Exchanges::In(uint32_t node_rank,
                      Limits::world_bytes_max, " bytes"));
   }
   bytes_ += bytes;
-  for (int i = 0; i < in.values_size(); ++i) {
-    exchange.out.set_values(static_cast<int>(first) + i, in.values(i));
+  open_by_node_[node_rank] += opens ? 1 : 0;
+  return absl::OkStatus();
+}
+
+v1::ExchangeOut Exchanges::Complete(const std::string& key, Open open) {
+  v1::ExchangeOut out;
+  out.set_generation(generation_);
+  out.set_key(key);
+  out.mutable_values()->Reserve(static_cast<int>(world_size_));
+  for (auto& [node_rank, values] : open.by_node) {
+    for (std::string& value : values) out.add_values(std::move(value));
   }
-  exchange.nodes_in[node_rank] = true;
-  if (--exchange.missing > 0) return Result{};
-  v1::ExchangeOut out = std::move(exchange.out);
-  open_.erase(open);
-  Keep(in.key(), std::move(out));
-  return Result{.complete = true, .out = &kept_.back()};
+  return out;
 }
 
 void Exchanges::Keep(const std::string& key, v1::ExchangeOut out) {
@@ -108,7 +132,7 @@ void Exchanges::Keep(const std::string& key, v1::ExchangeOut out) {
   // The latest always stays; older ones go by count and by size.
   while (kept_.size() > 1 && (kept_.size() > Limits::exchanges_kept ||
                               bytes_ > Limits::world_bytes_max / 2)) {
-    bytes_ -= ValueBytes(kept_.front());
+    bytes_ -= BytesOf(kept_.front());
     kept_by_key_.erase(kept_.front().key());
     kept_.pop_front();
   }

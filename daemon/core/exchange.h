@@ -1,7 +1,9 @@
 // Exchanges: for each key, one value a rank; all in, then all out.
 //
 // The store that Gloo's and NCCL's bootstrap need, within one generation. Pure.
-// Bounded by limits.h: open keys, kept answers, bytes in all.
+// Bounded by limits.h: open keys of each node, kept answers, bytes in all. A
+// key counts for the node that was the first to give a value for it, so that no
+// node can use up the room of the others.
 #ifndef ROLLCALL_DAEMON_CORE_EXCHANGE_H_
 #define ROLLCALL_DAEMON_CORE_EXCHANGE_H_
 
@@ -33,19 +35,23 @@ class Exchanges {
 
   // Takes a node's values. A repetition with the same values changes nothing.
   // INVALID_ARGUMENT: not one value per rank, or other values than before.
-  // RESOURCE_EXHAUSTED: too many open keys or bytes. ABORTED: another
-  // generation.
+  // RESOURCE_EXHAUSTED: this node has too many open keys, or there are too many
+  // bytes. ABORTED: another generation.
   absl::StatusOr<Result> In(uint32_t node_rank, const v1::ExchangeIn& in);
 
   size_t open() const { return open_.size(); }
 
  private:
+  // What a node gave, one value for each of its ranks.
+  using Values = std::vector<std::string>;
   struct Open {
-    v1::ExchangeOut out;
-    std::vector<bool> nodes_in;
-    size_t missing;
+    uint32_t opened_by;  // A node rank.
+    std::map<uint32_t, Values> by_node;
   };
 
+  absl::Status TakeRoom(uint32_t node_rank, const v1::ExchangeIn& in,
+                        bool opens);
+  v1::ExchangeOut Complete(const std::string& key, Open open);
   void Keep(const std::string& key, v1::ExchangeOut out);
 
   uint64_t generation_ = 0;
@@ -53,9 +59,10 @@ class Exchanges {
   std::vector<uint32_t> first_rank_;
   uint32_t world_size_ = 0;
   std::map<std::string, Open> open_;
+  std::vector<uint32_t> open_by_node_;  // How many each node has opened.
   std::list<v1::ExchangeOut> kept_;  // The latest last.
   std::map<std::string, std::list<v1::ExchangeOut>::iterator> kept_by_key_;
-  size_t bytes_ = 0;  // Of all values, open and kept.
+  size_t bytes_ = 0;  // Of all keys and values, open and kept.
 };
 
 }  // namespace rollcall

@@ -17,8 +17,7 @@ namespace rollcall {
 // and how many handshakes, the costly part, are begun in a second. Per address
 // means one IPv4 address or one IPv6 /64, which is what one customer gets.
 struct DoorLimits {
-  // Connections that have not begun their handshake; a descriptor each. The
-  // listener takes fewer where the process may open few descriptors.
+  // Connections that have not begun their handshake; a descriptor each.
   size_t waiting_max = 8192;
   // A few strangers must not fill the door, and a machine that starts a
   // thousand agents at once must pass it.
@@ -46,9 +45,8 @@ struct DoorLimits {
   int guest_calls_max = 4;
   // Unauthenticated connections at once, in all and of one network (an IPv4
   // address or an IPv6 /64): as many handshakes as one network may begin at
-  // once. Where a process may open few descriptors, an eighth of those in all
-  // and a quarter of that for one network. Beyond either, a connection waits
-  // where it is; see Doorkeeper.
+  // once. Beyond either, a connection waits where it is; see Doorkeeper.
+  // Fewer where the process may open few descriptors: see FittedTo.
   size_t guests_max = 16384;
   size_t guests_per_network_max = 4096;
   // Bytes received from all of them; beyond it the newest of the network that
@@ -59,6 +57,13 @@ struct DoorLimits {
   // most 1 MiB), and connections of one token at once.
   size_t viewer_bytes_max = 2 << 20;
   size_t viewer_connections_max = 64;
+  // Connections of all viewers' tokens at once.
+  size_t viewers_max = 4096;
+  // Connections of agents at once: those of all nodes, and as many again of
+  // agents that have just left or redial. Where all are taken, one without an
+  // agent's stream is disconnected; where there is none, the agent is told to
+  // dial again later.
+  size_t agents_max = 32768;
   // Addresses remembered: all that wait, and all whose burst is not yet whole
   // again, for at most 16 s.
   size_t addresses_max = 65536;
@@ -71,6 +76,20 @@ struct DoorLimits {
   // Where no descriptor is left and none can be won back, nothing tells when
   // there is one again: how long until the next try.
   absl::Duration descriptor_pause = absl::Milliseconds(100);
+};
+
+// Log lines that the messages of one node, and of all from one address, cause:
+// so many at once, and one more each interval. See LogQuota.
+struct LogLimits {
+  int per_node = 64;
+  absl::Duration node_interval = absl::Seconds(10);
+  int per_address = 512;
+  absl::Duration address_interval = absl::Seconds(1);
+  // From the first line of an address that is not written until it is told how
+  // many were not.
+  absl::Duration told_interval = absl::Seconds(10);
+  // Nodes and addresses that are remembered: those of the largest job.
+  size_t peers_max = 32768;
 };
 
 struct Limits {
@@ -143,6 +162,8 @@ struct Limits {
 
   // --- Counts and sizes -----------------------------------------------------
   static constexpr uint32_t nodes_max = 16384;
+  // Nodes of a job beyond its --nodes.
+  static constexpr uint32_t spares_max = 1024;
   static constexpr uint32_t ranks_per_node_max = 64;
   static constexpr uint32_t addresses_per_node_max = 64;
   static constexpr size_t node_name_bytes_max = 253;
@@ -156,10 +177,15 @@ struct Limits {
   static constexpr size_t world_bytes_max = 64 << 20;
   static constexpr size_t exchange_value_bytes_max = 4 << 10;
   static constexpr size_t exchange_key_bytes_max = 128;
-  // Keys of one generation that are not complete yet.
+  // Keys that the ranks of one agent wait for.
   static constexpr size_t exchanges_open_max = 64;
+  // Keys of one generation that one node has opened and that are not complete.
+  static constexpr size_t exchanges_open_per_node_max = 16;
   // Complete keys of one generation that are still answered.
   static constexpr size_t exchanges_kept = 64;
+  // The highest step that a rank can have completed: a number that every reader
+  // of JSON keeps exactly, and that can be counted on from without an overflow.
+  static constexpr uint64_t step_max = uint64_t{1} << 53;
   static constexpr size_t stderr_tail_bytes = 4 << 10;
   static constexpr size_t stderr_tail_lines = 20;
   // Of what an agent saw of a rank that stands still.
@@ -191,6 +217,11 @@ struct Limits {
   absl::Duration watcher_patience = absl::Seconds(30);
   // Bytes queued for one agent before its stream is ended as too slow.
   static constexpr size_t stream_queue_bytes_max = 64 << 20;
+  // Bytes that wait for all agents together; a message that several wait for
+  // counts once. Beyond it the stream with most of them is ended.
+  size_t unread_bytes_max = size_t{512} << 20;
+  // Messages that the loop gathers before it sends them.
+  static constexpr size_t batch_bytes_max = 16 << 20;
   static constexpr size_t inbox_events_max = 65536;
   // Complete keys that an agent still answers for its own ranks.
   static constexpr size_t answers_kept = 8;
@@ -209,6 +240,7 @@ struct Limits {
   static constexpr size_t nccl_id_bytes = 128;
 
   DoorLimits door;
+  LogLimits log;
 };
 
 static_assert(Limits::job_id_bytes_max <= Limits::node_name_bytes_max);
@@ -222,7 +254,14 @@ static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
 static_assert(Limits::exchange_value_bytes_max * Limits::ranks_per_node_max <
               Limits::agent_message_bytes_max);
 static_assert(Limits{}.credential_renewal < Limits{}.credential_ttl);
+// One node takes at most a sixteenth of what all exchanges may take.
+static_assert(16 * Limits::exchanges_open_per_node_max *
+                  (Limits::exchange_value_bytes_max *
+                   Limits::ranks_per_node_max) <=
+              Limits::world_bytes_max);
 static_assert(Limits::world_bytes_max <= Limits::stream_queue_bytes_max);
+// One stream cannot use up what there is for all.
+static_assert(8 * Limits::stream_queue_bytes_max <= Limits{}.unread_bytes_max);
 static_assert(Limits::watches_per_viewer_max < Limits::watchers_max);
 static_assert(Limits::gathering_jobs_per_token_max * 2 <=
               Limits::jobs_per_daemon_max);
@@ -247,6 +286,10 @@ static_assert(DoorLimits{}.waiting_per_address_max < DoorLimits{}.waiting_max);
 static_assert(DoorLimits{}.guests_per_network_max < DoorLimits{}.guests_max);
 static_assert(DoorLimits{}.handshakes_per_address_burst <=
               DoorLimits{}.guests_per_network_max);
+static_assert(DoorLimits{}.viewer_connections_max < DoorLimits{}.viewers_max);
+static_assert(LogLimits{}.per_node < LogLimits{}.per_address);
+static_assert(LogLimits{}.peers_max >= 2 * size_t{Limits::nodes_max});
+static_assert(DoorLimits{}.agents_max >= 2 * size_t{Limits::nodes_max});
 static_assert(DoorLimits{}.silence < DoorLimits{}.patience);
 static_assert(DoorLimits{}.handshakes_burst >= Limits::nodes_max);
 static_assert(DoorLimits{}.handshakes_per_address_per_second <=

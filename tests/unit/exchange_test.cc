@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 
 namespace rollcall {
@@ -41,25 +45,61 @@ TEST(Exchanges, RefusesWhatDoesNotFit) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Exchanges, IsBounded) {
+TEST(Exchanges, KeptAnswersGoOldestFirst) {
   Exchanges exchanges;
   exchanges.Begin(1, {1, 1});
-  for (size_t i = 0; i < Limits::exchanges_open_max; ++i) {
+  for (size_t i = 0; i < Limits::exchanges_kept + 3; ++i) {
     ASSERT_TRUE(exchanges.In(0, InOf(1, absl::StrCat(i), {"x"})).ok());
-  }
-  EXPECT_EQ(exchanges.In(0, InOf(1, "more", {"x"})).status().code(),
-            absl::StatusCode::kResourceExhausted);
-  // Kept answers go, oldest first; a forgotten key begins anew.
-  for (size_t i = 0; i < Limits::exchanges_open_max; ++i) {
     ASSERT_TRUE(exchanges.In(1, InOf(1, absl::StrCat(i), {"y"}))->complete);
   }
-  for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(exchanges.In(0, InOf(1, absl::StrCat("n", i), {"x"})).ok());
-    ASSERT_TRUE(
-        exchanges.In(1, InOf(1, absl::StrCat("n", i), {"x"}))->complete);
-  }
+  // A forgotten key begins anew.
   EXPECT_EQ(exchanges.In(1, InOf(1, "0", {"y"}))->out, nullptr);
   EXPECT_TRUE(exchanges.In(1, InOf(1, "5", {"y"}))->repeated);
+}
+
+TEST(Exchanges, OneNodeLeavesRoomForTheOthers) {
+  Exchanges exchanges;
+  exchanges.Begin(1, {1, 1, 1});
+  // Far more keys than all nodes could need, which nobody completes.
+  size_t taken = 0;
+  absl::Status refused;
+  for (int i = 0; i < 1000; ++i) {
+    const auto result = exchanges.In(0, InOf(1, absl::StrCat("a", i), {"x"}));
+    if (result.ok()) {
+      ++taken;
+    } else {
+      refused = result.status();
+    }
+  }
+  EXPECT_EQ(taken, Limits::exchanges_open_per_node_max);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  // A repetition of an open one is no other key.
+  EXPECT_TRUE(exchanges.In(0, InOf(1, "a0", {"x"})).ok());
+  // The other nodes open as many as they like of their own, and the node
+  // completes theirs.
+  for (size_t i = 0; i < Limits::exchanges_open_per_node_max; ++i) {
+    ASSERT_TRUE(exchanges.In(1, InOf(1, absl::StrCat("b", i), {"y"})).ok());
+    ASSERT_TRUE(exchanges.In(2, InOf(1, absl::StrCat("c", i), {"z"})).ok());
+  }
+  ASSERT_TRUE(exchanges.In(0, InOf(1, "b0", {"x"})).ok());
+  EXPECT_TRUE(exchanges.In(2, InOf(1, "b0", {"z"}))->complete);
+  // A key that is complete makes room for another one.
+  ASSERT_TRUE(exchanges.In(1, InOf(1, "a0", {"y"})).ok());
+  ASSERT_TRUE(exchanges.In(2, InOf(1, "a0", {"z"}))->complete);
+  EXPECT_TRUE(exchanges.In(0, InOf(1, "another", {"x"})).ok());
+}
+
+TEST(Exchanges, OneNodeTakesFewOfTheBytes) {
+  // All that one node can give is a sixteenth of what there is.
+  constexpr uint32_t kRanks = Limits::ranks_per_node_max;
+  Exchanges exchanges;
+  exchanges.Begin(1, {kRanks, 1});
+  const std::vector<std::string> most(
+      kRanks, std::string(Limits::exchange_value_bytes_max, 'x'));
+  for (size_t i = 0; i < Limits::exchanges_open_per_node_max; ++i) {
+    ASSERT_TRUE(exchanges.In(0, InOf(1, absl::StrCat("a", i), most)).ok());
+  }
+  EXPECT_TRUE(exchanges.In(1, InOf(1, "b", {"y"})).ok());
 }
 
 }  // namespace
