@@ -2,6 +2,7 @@
 // they are told.
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -150,6 +151,13 @@ std::optional<grpc::Status> RankService::Core::Hear(
 std::optional<grpc::Status> RankService::Core::Pass(
     uint32_t local_rank, const v1::RankMessage& message) {
   bool taken = true;
+  const uint64_t step =
+      std::max(message.progress().step(), message.stopped().completed_step());
+  if (step > Limits::step_max) {
+    return Refuse(grpc::StatusCode::INVALID_ARGUMENT,
+                  absl::StrCat("step: expected at most ", Limits::step_max,
+                               ", got ", step));
+  }
   switch (message.kind_case()) {
     case v1::RankMessage::kProgress:
       // One that is dropped is made good by the next.

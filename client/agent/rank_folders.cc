@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "client/agent/fd.h"
 #include "client/agent/world_files.h"
+#include "daemon/core/limits.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
@@ -38,7 +39,7 @@ bool RankFolders::Read(Progress& progress) {
   std::string word(text, static_cast<size_t>(std::max<ssize_t>(size, 0)));
   word = word.substr(0, word.find_first_of(" \t\r\n"));
   uint64_t step = 0;
-  if (absl::SimpleAtoi(word, &step)) {
+  if (absl::SimpleAtoi(word, &step) && step <= Limits::step_max) {
     progress.step = std::max(progress.step, step);
   }
   return true;

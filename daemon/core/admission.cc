@@ -173,6 +173,7 @@ absl::Status AdmitStalled(const v1::RankStalled& stalled) {
   RETURN_IF_REFUSED(AdmitGeneration("generation", stalled.generation()));
   RETURN_IF_REFUSED(AdmitCount("local_rank", stalled.local_rank(),
                                Limits::ranks_per_node_max - 1));
+  RETURN_IF_REFUSED(AdmitCount("step", stalled.step(), Limits::step_max));
   if (stalled.collective_left() > stalled.collective_entered()) {
     return Unfit("collective_left",
                  absl::StrCat("at most collective_entered ",
@@ -228,6 +229,8 @@ absl::Status AdmitPrepared(const v1::Prepared& prepared) {
   for (const v1::RankState& state : prepared.states()) {
     RETURN_IF_REFUSED(AdmitCount("states.local_rank", state.local_rank(),
                                  Limits::ranks_per_node_max - 1));
+    RETURN_IF_REFUSED(AdmitCount("states.completed_step",
+                                 state.completed_step(), Limits::step_max));
   }
   return AdmitCount("warnings", prepared.warnings_size(), kWarningsMax);
 }
@@ -513,6 +516,7 @@ absl::Status AdmitHeartbeat(const v1::Heartbeat& heartbeat) {
       return Unfit("pace", "finite numbers", absl::StrCat(value));
     }
   }
+  RETURN_IF_REFUSED(AdmitCount("step", heartbeat.step(), Limits::step_max));
   return AdmitGeneration("generation", heartbeat.generation());
 }
 

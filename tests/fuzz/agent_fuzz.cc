@@ -326,7 +326,9 @@ class Script {
     const int size = static_cast<int>(bytes.size());
     if (progress) {
       v1::RankMessage message;
-      if (message.ParseFromArray(bytes.data(), size)) {
+      // A higher step is refused before it comes to the agent.
+      if (message.ParseFromArray(bytes.data(), size) &&
+          message.progress().step() <= Limits::step_max) {
         rig_.Progressed(static_cast<uint32_t>(size) & 1,
                         message.progress().step());
       }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "client/agent/rank_folders.h"
+#include "daemon/core/limits.h"
 #include "tests/unit/living.h"
 
 namespace rollcall {
@@ -130,6 +131,11 @@ TEST_F(RankFoldersTest, ProgressOnlyGrows) {
   EXPECT_EQ(sample(), (Told{{1, 7}}));
   std::ofstream(Of(1, "1")) << "5 once more";
   EXPECT_EQ(sample(), (Told{{1, 7}}));
+  // More than a step can be: as good as no number.
+  std::ofstream(Of(1, "1")) << Limits::step_max + 1;
+  EXPECT_EQ(sample(), (Told{{1, 7}}));
+  std::ofstream(Of(1, "1")) << Limits::step_max;
+  EXPECT_EQ(sample(), (Told{{1, Limits::step_max}}));
 }
 
 }  // namespace

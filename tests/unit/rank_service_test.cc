@@ -8,6 +8,7 @@
 
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -364,6 +365,28 @@ TEST_F(RankServiceTest, TheFirstMessageMustBeHello) {
   EXPECT_FALSE(other.stream->Read(&reply));
   EXPECT_EQ(other.stream->Finish().error_code(),
             grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(RankServiceTest, AStepBeyondAllIsRefused) {
+  OpenWorld();
+  const std::function<void(v1::RankMessage&)> rows[] = {
+      [](auto& m) { m.mutable_progress()->set_step(Limits::step_max + 1); },
+      [](auto& m) { m.mutable_stopped()->set_completed_step(UINT64_MAX); },
+  };
+  for (const auto& fill : rows) {
+    Attending rank(*stub_);
+    rank.Hello(0);
+    v1::AgentReply reply;
+    ASSERT_TRUE(rank.stream->Read(&reply));
+    v1::RankMessage message;
+    fill(message);
+    rank.stream->Write(message);
+    rank.stream->WritesDone();
+    EXPECT_FALSE(rank.stream->Read(&reply));
+    const grpc::Status status = rank.stream->Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT)
+        << status.error_message();
+  }
 }
 
 TEST(RankServiceStart, APathThatIsTooLongIsRefused) {
