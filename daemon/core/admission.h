@@ -50,9 +50,10 @@ void CleanSeal(v1::Seal& seal);
 // end. Worlds, seals and exchanged values pass as they are.
 void CleanDaemonMessage(v1::DaemonMessage& message);
 
-// `text` with control characters and invalid UTF-8 replaced by '?', at most
-// `bytes_max` bytes: for what people wrote (reasons, stderr tails), which is
-// cleaned and not refused. Newline and tab stay if `multiline`.
+// `text` with invalid UTF-8, control characters, Unicode's line separators,
+// direction marks and invisible characters replaced by '?', at most `bytes_max`
+// bytes: for what people wrote (reasons, stderr tails), which is cleaned and not
+// refused. Newline and tab stay if `multiline`.
 std::string Printable(std::string_view text, size_t bytes_max,
                       bool multiline = false);
 

@@ -2,6 +2,7 @@
 // admission that cleans and does not refuse.
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "daemon/core/admission.h"
 
@@ -31,12 +32,35 @@ size_t CharacterBytes(std::string_view text) {
   return size;
 }
 
-// C0 and C1 controls and DEL: what a terminal could obey.
-bool IsControl(std::string_view character) {
+// The code point of one valid UTF-8 character.
+uint32_t CodePoint(std::string_view character) {
   const uint8_t first = static_cast<uint8_t>(character[0]);
-  if (character.size() == 1) return first < 0x20 || first == 0x7F;
-  return character.size() == 2 && first == 0xC2 &&
-         static_cast<uint8_t>(character[1]) < 0xA0;
+  if (character.size() == 1) return first;
+  uint32_t code = first & (0x7F >> character.size());
+  for (const char c : character.substr(1)) {
+    code = code << 6 | (static_cast<uint8_t>(c) & 0x3F);
+  }
+  return code;
+}
+
+// Controls that a terminal could obey, and characters that make a text read
+// otherwise than it is written: line and paragraph separators, marks that
+// change the direction of writing, and those that are not seen at all.
+bool IsControl(std::string_view character) {
+  static constexpr struct {
+    uint32_t first;
+    uint32_t last;
+  } kRanges[] = {
+      {0x0000, 0x001F}, {0x007F, 0x009F}, {0x00AD, 0x00AD},
+      {0x061C, 0x061C}, {0x180E, 0x180E}, {0x200B, 0x200F},
+      {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF},
+      {0xFFF9, 0xFFFB}, {0xE0000, 0xE007F},
+  };
+  const uint32_t code = CodePoint(character);
+  return std::any_of(
+      std::begin(kRanges), std::end(kRanges), [code](const auto& range) {
+        return range.first <= code && code <= range.last;
+      });
 }
 
 std::string Reason(const std::string& text) {

@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "google/protobuf/message.h"
+#include "google/protobuf/unknown_field_set.h"
+
 namespace rollcall {
 namespace {
 
@@ -315,6 +318,10 @@ TEST(Admission, Messages) {
       {"another hello", false,
        [](auto& m) { *m.mutable_hello() = GoodHello(); }},
       {"heartbeat", true, [](auto& m) { m.mutable_heartbeat()->set_step(1); }},
+      {"the highest step", true,
+       [](auto& m) { m.mutable_heartbeat()->set_step(Limits::step_max); }},
+      {"a step beyond all", false,
+       [](auto& m) { m.mutable_heartbeat()->set_step(Limits::step_max + 1); }},
       {"pace", true,
        [](auto& m) { m.mutable_heartbeat()->mutable_pace()->set_loss(2); }},
       {"pace that is no number", false,
@@ -353,6 +360,11 @@ TEST(Admission, Messages) {
        [](auto& m) { m.mutable_prepared()->add_states()->set_local_rank(63); }},
       {"state of rank 64", false,
        [](auto& m) { m.mutable_prepared()->add_states()->set_local_rank(64); }},
+      {"state of a step beyond all", false,
+       [](auto& m) {
+         m.mutable_prepared()->add_states()->set_completed_step(
+             Limits::step_max + 1);
+       }},
       {"exit 3", true, [](auto& m) { m.mutable_rank_exited()->set_code(3); }},
       {"exit -1", false,
        [](auto& m) { m.mutable_rank_exited()->set_code(-1); }},
@@ -399,6 +411,10 @@ TEST(Admission, Messages) {
        [](auto& m) { m.mutable_rank_stalled()->set_local_rank(64); }},
       {"left and never entered", false,
        [](auto& m) { m.mutable_rank_stalled()->set_collective_left(1); }},
+      {"stalled at a step beyond all", false,
+       [](auto& m) {
+         m.mutable_rank_stalled()->set_step(Limits::step_max + 1);
+       }},
       {"stalled in no generation that can be", false,
        [](auto& m) { m.mutable_rank_stalled()->set_generation(UINT64_MAX); }},
       {"finding", true,
@@ -445,6 +461,45 @@ TEST(Printable, ReplacesWhatATerminalWouldObey) {
   }
 }
 
+TEST(Printable, ReplacesWhatMakesATextReadOtherwise) {
+  const struct {
+    uint32_t first;
+    uint32_t last;
+  } ranges[] = {
+      {0x80, 0x9F},      // C1 controls.
+      {0x61C, 0x61C},    // The Arabic letter mark.
+      {0x200B, 0x200F},  // Of no width, and direction marks.
+      {0x2028, 0x202E},  // Line separators, embeddings and overrides.
+      {0x2060, 0x2069},  // The word joiner, and isolates.
+      {0xFEFF, 0xFEFF},  // The byte order mark.
+  };
+  const auto utf8 = [](uint32_t code) {
+    if (code < 0x800) {
+      return std::string{static_cast<char>(0xC0 | code >> 6),
+                         static_cast<char>(0x80 | (code & 0x3F))};
+    }
+    return std::string{static_cast<char>(0xE0 | code >> 12),
+                       static_cast<char>(0x80 | (code >> 6 & 0x3F)),
+                       static_cast<char>(0x80 | (code & 0x3F))};
+  };
+  const auto hidden = [&](uint32_t code) {
+    for (const auto& range : ranges) {
+      if (range.first <= code && code <= range.last) return true;
+    }
+    return false;
+  };
+  for (const auto& range : ranges) {
+    // With those before and after it, where they are others.
+    for (uint32_t code = range.first - 1; code <= range.last + 1; ++code) {
+      if (code < 0x80 || code == 0x206A) continue;
+      const std::string text = "a" + utf8(code) + "b";
+      const std::string expected = hidden(code) ? "a?b" : text;
+      EXPECT_EQ(Printable(text, 100), expected) << std::hex << code;
+      EXPECT_EQ(Printable(text, 100, true), expected) << std::hex << code;
+    }
+  }
+}
+
 TEST(Printable, CutsBetweenCharacters) {
   EXPECT_EQ(Printable("abc", 2), "ab");
   EXPECT_EQ(Printable("a\xc3\xbc", 2), "a");
@@ -463,6 +518,34 @@ TEST(Clean, KeepsTheEndOfAStderrTail) {
   const std::string& tail = message.rank_exited().stderr_tail();
   EXPECT_EQ(tail.size(), Limits::stderr_tail_bytes);
   EXPECT_EQ(tail.substr(tail.size() - 11), "\nlast? line");
+}
+
+// A field that no version has, of this many bytes.
+void AddUnknown(google::protobuf::Message& message, size_t bytes) {
+  message.GetReflection()
+      ->MutableUnknownFields(&message)
+      ->AddLengthDelimited(19'999)
+      ->assign(bytes, 'u');
+}
+
+TEST(Clean, WhatIsNotKnownIsNotKept) {
+  constexpr size_t kMiB = 1 << 20;
+  v1::Hello hello = GoodHello();
+  AddUnknown(hello, kMiB);
+  AddUnknown(*hello.mutable_facts(), kMiB);
+  AddUnknown(*hello.mutable_facts()->mutable_interfaces(0), kMiB);
+  EXPECT_GT(hello.SpaceUsedLong(), 3 * kMiB);
+  CleanHello(hello);
+  EXPECT_LT(hello.SpaceUsedLong(), kMiB);
+  EXPECT_TRUE(AdmitHello(hello).ok());
+
+  v1::AgentMessage message;
+  message.mutable_rank_stalled()->set_generation(1);
+  AddUnknown(message, kMiB);
+  AddUnknown(*message.mutable_rank_stalled(), kMiB);
+  CleanMessage(message);
+  EXPECT_LT(message.SpaceUsedLong(), kMiB);
+  EXPECT_EQ(message.rank_stalled().generation(), 1u);
 }
 
 TEST(Clean, CleansReasons) {
