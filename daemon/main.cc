@@ -508,6 +508,16 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (!value.empty()) continue;
+      // Most often a variable that was not set: the default is not meant.
+      return Fail(absl::InvalidArgumentError(absl::StrCat(
+          option->get_name(), ": expected a value, got an empty one; is the "
+          "variable that it comes from set? Leave the flag out for its "
+          "default")));
+    }
+  }
   return Serve(flags, given);
 }
 

@@ -406,6 +406,27 @@ absl::Status CheckExtras(const CLI::App& app, const CLI::App* command) {
                    command->get_name(), " ... -- ", extras[0], "`"));
 }
 
+// Most often a variable that was not set, as in --job "$JOB": what is meant is
+// not the default.
+absl::Status CheckEmpty(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    // A reason or a description may be left blank.
+    if (option->get_type_name() == "TEXT") continue;
+    for (const std::string& value : option->results()) {
+      if (!value.empty()) continue;
+      const std::string name = option->get_positional()
+                                   ? option->get_name(/*positional=*/true)
+                                   : option->get_name();
+      const std::string type = option->get_type_name();
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, ": expected ", type.empty() ? "a value" : type,
+          ", got an empty one; is the variable that it comes from set? Leave ",
+          name, " out for its default"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
   if (!text.nodes.empty()) {
     auto nodes = ParseNodes(text.nodes);
@@ -685,6 +706,10 @@ absl::StatusOr<Invocation> ParseFlags(const Words& words) {
                              ? command->get_subcommands().front()
                              : nullptr;
   if (absl::Status good = CheckExtras(*app, verb != nullptr ? verb : command);
+      !good.ok()) {
+    return good;
+  }
+  if (absl::Status good = CheckEmpty(verb != nullptr ? *verb : *command);
       !good.ok()) {
     return good;
   }

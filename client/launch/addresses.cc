@@ -35,6 +35,12 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text) {
   absl::string_view host = text.substr(0, colon);
   const bool brackets =
       host.size() >= 2 && host.front() == '[' && host.back() == ']';
+  if (!brackets && (absl::StartsWith(host, "[") || absl::EndsWith(host, "]"))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "expected HOST:PORT, an IPv6 address between brackets as in "
+        "[::1]:29400, found '",
+        text, "'"));
+  }
   if (brackets) host = host.substr(1, host.size() - 2);
   if (!brackets && absl::StrContains(host, ":")) {
     return absl::InvalidArgumentError(

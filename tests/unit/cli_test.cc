@@ -63,6 +63,40 @@ TEST(Flags, HostsNamesTakeOneWord) {
   EXPECT_NE(Complaint("launch --no-hosts --hosts-names a -- true"), "");
 }
 
+// `line` with '' for a word that is empty.
+std::string ComplaintWithEmpty(const std::string& line) {
+  Words words = Split(line);
+  for (std::string& flag : words.flags) {
+    if (flag == "''") flag.clear();
+  }
+  const auto invocation = ParseFlags(words);
+  return invocation.ok() ? "" : std::string(invocation.status().message());
+}
+
+TEST(Flags, AnEmptyValueIsNotTheDefault) {
+  for (const char* line :
+       {"launch --name '' -- x", "launch --job '' -- x",
+        "launch --state '' -- x", "launch --listen '' -- x",
+        "launch --nodes '' -- x", "launch --nodes 2 --grow '' -- x",
+        "launch --hosts-names '' -- x", "launch --token-ttl '' -- x",
+        "launch --preempt-signal '' -- x", "launch --secret-file '' -- x",
+        "launch --tls-ca '' -- x", "join rc1.x --name '' -- x",
+        "join --endpoint '' -- x", "join rc1.x --job '' -- x",
+        "join '' -- x", "status --state ''", "status --job ''",
+        "status ''", "stop --job ''", "drain n --deadline ''",
+        "token create --ttl ''", "token revoke ''"}) {
+    const std::string complaint = ComplaintWithEmpty(line);
+    EXPECT_TRUE(absl::StrContains(complaint, "got an empty one"))
+        << line << ": " << complaint;
+  }
+  EXPECT_TRUE(absl::StrContains(ComplaintWithEmpty("launch --job '' -- x"),
+                                "--job: expected ID"));
+  // A reason may be blank, and the command's words are its own.
+  EXPECT_EQ(ComplaintWithEmpty("drain n --reason ''"), "");
+  EXPECT_EQ(ComplaintWithEmpty("token create --description ''"), "");
+  EXPECT_EQ(ComplaintWithEmpty("launch -- x ''"), "");
+}
+
 TEST(Words, JoinStringIsOverwrittenBeforeTheCommandOnly) {
   std::string a = "rollcall", b = "join", c = "rc1.secret", d = "--",
               e = "rc1.mine";
@@ -219,6 +253,12 @@ TEST(Addresses, HostPort) {
   EXPECT_EQ(FormatHostPort(*ParseHostPort("node:0")), "node:0");
   for (const char* bad : {"node", "node:", "node:65536", "::1:80", "a:-1"}) {
     EXPECT_FALSE(ParseHostPort(bad).ok()) << bad;
+  }
+  // Half of the brackets: what was meant cannot be told.
+  for (const char* bad : {"[::1", "[::1:80", "::1]:80", "[:80", "node]:80"}) {
+    EXPECT_TRUE(absl::StrContains(ParseHostPort(bad).status().message(),
+                                  "as in [::1]:29400"))
+        << bad << ParseHostPort(bad).status();
   }
 }
 
