@@ -1,5 +1,6 @@
 """What strangers send to the port: the stream ends, the run goes on."""
 import os
+import signal
 import ssl
 import struct
 
@@ -228,6 +229,50 @@ class Garbage(E2E):
         for stranger in self.strangers[:100]:
             stranger.open()
         self.goes_on()
+
+
+class Logs(E2E):
+    """What does not parse costs no line in a log: anyone can send it."""
+
+    def pour(self, join):
+        for _ in range(30):
+            # protobuf has a line of its own for each of these.
+            stranger = Stranger(join.port(), trust=wire.pinned(
+                join.pin, join.port()))
+            self.addCleanup(stranger.close)
+            stranger.open().say(hello(join, "x", job=b"\xff\xfe"))
+            self.assertEqual(stranger.end(), wire.INVALID_ARGUMENT)
+
+    def assert_quiet(self, lines):
+        self.assertLess(len(lines), 20, lines[:40])
+        for line in lines:
+            self.assertNotRegex(line, "protobuf|UTF-8")
+
+    def test_of_a_launchers_daemon(self):
+        gate = Gate(self.stage)
+        launcher = self.launch(["--job", "quiet", "--nodes", "1:2"],
+                               ["sh", "-c", f"echo up; cat {gate.path}"])
+        join = wire.Join(self.join_string(launcher))
+        launcher.await_line(r"\] up")
+        self.pour(join)
+        gate.open()
+        self.assert_code(launcher, 0)
+        self.assert_quiet(launcher.err())
+        log = self.stage.path("state", "rollcall", "quiet", "daemon.log")
+        with open(log, encoding="utf-8") as f:
+            self.assert_quiet(f.read().splitlines())
+
+    def test_of_a_standing_daemon(self):
+        state = self.stage.path("standing")
+        daemon = self.stage.start(
+            [os.path.join(harness.BIN, "rollcalld"), "--listen", "127.0.0.1:0",
+             "--state", state])
+        daemon.await_line(r"join with: ")
+        with open(os.path.join(state, "worker.join"), encoding="ascii") as f:
+            self.pour(wire.Join(f.read().strip()))
+        daemon.signal(signal.SIGTERM)
+        self.assert_code(daemon, 0)
+        self.assert_quiet(daemon.err())
 
 
 if __name__ == "__main__":
