@@ -45,6 +45,21 @@ DoorAddress DoorAddressOfIpv6(const std::array<uint8_t, 16>& address) {
   return door;
 }
 
+DoorLimits FittedTo(DoorLimits limits, size_t descriptors) {
+  const auto fit = [](size_t& limit, size_t most) {
+    limit = std::min(limit, std::max<size_t>(most, 1));
+  };
+  fit(limits.waiting_max, descriptors / 4);
+  fit(limits.agents_max, descriptors / 8 * 3);
+  if (descriptors / 8 < limits.guests_max) {
+    fit(limits.guests_max, descriptors / 8);
+    fit(limits.guests_per_network_max, limits.guests_max / 4);
+  }
+  fit(limits.viewers_max, descriptors / 64);
+  fit(limits.viewer_connections_max, limits.viewers_max / 2);
+  return limits;
+}
+
 HandshakeBucket::HandshakeBucket(uint32_t per_second, uint32_t burst)
     : one_(absl::Seconds(1) / per_second), whole_(one_ * burst) {}
 

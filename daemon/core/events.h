@@ -122,6 +122,10 @@ struct Log {
   enum class Level { kInfo, kWarning, kError };
   Level level;
   std::string text;
+  // Set where what one agent says causes the line, which may be often: where it
+  // comes from, and its job and node, where it was let in. See LogQuota.
+  std::string address = {};
+  std::string node = {};
 };
 
 // The job has ended and nobody is waited for any more: forget it.

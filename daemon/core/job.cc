@@ -107,9 +107,9 @@ void Job::On(const StreamClosed& closed) {
   node->reason = "its stream broke";
   SetDeadline(*node, std::min(node->deadline, now_ + limits_.reconnect_grace));
   NoteBreak(*node);
-  Say(Log::Level::kWarning,
-      absl::StrCat("event=suspect node=", node->hello.node(),
-                   " reason=", Quoted(node->reason)));
+  SayOf(*node, Log::Level::kWarning,
+        absl::StrCat("event=suspect node=", node->hello.node(),
+                     " reason=", Quoted(node->reason)));
 }
 
 void Job::On(const StopAsked& stop) {
@@ -188,9 +188,9 @@ void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
   TakeUpStates(node, prepared);
   if (node.prepared) return;
   for (const std::string& warning : prepared.warnings()) {
-    Say(Log::Level::kWarning,
-        absl::StrCat("event=warning node=", node.hello.node(),
-                     " text=", Quoted(warning)));
+    SayOf(node, Log::Level::kWarning,
+          absl::StrCat("event=warning node=", node.hello.node(),
+                       " text=", Quoted(warning)));
   }
   if (node.node_rank == 0) {
     if (prepared.master_port() == 0) {
@@ -420,6 +420,12 @@ void Job::Close(SessionId session, absl::StatusCode code,
 
 void Job::Say(Log::Level level, std::string text) {
   actions_.push_back(Log{level, absl::StrCat("job=", job_, " ", text)});
+}
+
+void Job::SayOf(const Node& node, Log::Level level, const std::string& text) {
+  actions_.push_back(Log{level, absl::StrCat("job=", job_, " ", text),
+                         node.observed_address,
+                         absl::StrCat(job_, "/", node.hello.node())});
 }
 
 absl::Time Job::NextDeadline() const {

@@ -275,6 +275,7 @@ class Job {
   // Attending (job_attend.cc).
   bool RefuseAttend(const Attend& attend);
   bool RefuseName(const Attend& attend, const Node& node);
+  void SayRefused(const Attend& attend, const std::string& text);
   bool Continues(const Node& node, const v1::Hello& hello) const;
   bool ContinuesRestored(const Node& node, const v1::Hello& hello) const;
   void NoteGenerationSeen(const v1::Hello& hello);
@@ -336,8 +337,9 @@ class Job {
   void LeaveAtOnce(Node& node, const std::string& reason);
   bool TooFewWithout(const std::string& node) const;
   v1::End RequeueEnd(const std::string& reason) const;
+  // `again`: by a node that has asked before.
   void Ask(v1::NoticeKind kind, absl::Duration deadline,
-           const std::string& reason);
+           const std::string& reason, bool again = false);
   v1::DaemonMessage NoticeNow(absl::Time now) const;
   void OnEndedForNotice(const Node& node, const v1::RankExited& exited);
   void AskAmidAChange();
@@ -466,6 +468,8 @@ class Job {
   void Close(SessionId session, absl::StatusCode code, v1::RefusalCode refusal,
              const std::string& text, const std::string& other = "");
   void Say(Log::Level level, std::string text);
+  // A line that what this node says causes, however often it says it.
+  void SayOf(const Node& node, Log::Level level, const std::string& text);
   void Changed() { ++revision_; }
   void CheckInvariants() const;
 

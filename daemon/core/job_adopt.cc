@@ -115,12 +115,14 @@ bool Job::Claims(const Attend& attend) {
   kept.hello.mutable_held()->clear_world();
   kept.hello.mutable_held()->clear_seal();
   claimants_[attend.session] = node;
-  Say(Log::Level::kWarning,
-      absl::StrCat(
-          "event=claim node=", node, " run=", attend.hello.run(),
-          " generation=", attend.hello.held().running_generation(),
-          " reason=\"it runs in a world that this daemon has no memory "
-          "of\""));
+  actions_.push_back(
+      Log{Log::Level::kWarning,
+          absl::StrCat("job=", job_, " event=claim node=", node,
+                       " run=", attend.hello.run(), " generation=",
+                       attend.hello.held().running_generation(),
+                       " reason=\"it runs in a world that this daemon has no "
+                       "memory of\""),
+          attend.observed_address});
   MaybeAdopt(/*time_is_over=*/false);
   return true;
 }

@@ -1,4 +1,5 @@
 // Job: the roll call. Who is let in, and what one who comes back is told.
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -114,10 +115,11 @@ void Job::On(const Attend& attend) {
   NoteGenerationSeen(attend.hello);
   bool redialed = false;
   Node& node = Enter(attend, &redialed);
-  Say(Log::Level::kInfo, absl::StrCat("event=attend node=", node.hello.node(),
-                                      " address=", node.observed_address,
-                                      " ranks=", node.hello.ranks(),
-                                      redialed ? " redialed=true" : ""));
+  SayOf(node, Log::Level::kInfo,
+        absl::StrCat("event=attend node=", node.hello.node(),
+                     " address=", node.observed_address,
+                     " ranks=", node.hello.ranks(),
+                     redialed ? " redialed=true" : ""));
   SendWelcome(node);
   if (phase_ == Phase::kEnded) {
     v1::DaemonMessage message;
@@ -132,9 +134,7 @@ bool Job::RefuseAttend(const Attend& attend) {
   const auto refuse = [&](absl::StatusCode code, v1::RefusalCode refusal,
                           const std::string& text) {
     Close(attend.session, code, refusal, text);
-    Say(Log::Level::kWarning, absl::StrCat("event=refused node=", hello.node(),
-                                           " address=", attend.observed_address,
-                                           " reason=", Quoted(text)));
+    SayRefused(attend, text);
     return true;
   };
   if (!hello.run().empty() && !IsRun(hello.run())) {
@@ -151,13 +151,17 @@ bool Job::RefuseAttend(const Attend& attend) {
   }
   const auto at = nodes_.find(hello.node());
   if (at != nodes_.end()) return RefuseName(attend, at->second);
+  const uint32_t most =
+      std::min(Limits::nodes_max, nodes_max_ + Limits::spares_max);
   // Who has heard of the end is neither, and still remembered.
-  if (sessions_.size() + suspects_.size() >= Limits::nodes_max ||
+  if (sessions_.size() + suspects_.size() >= most ||
       nodes_.size() >= kKnownMax) {
     return refuse(absl::StatusCode::kResourceExhausted, v1::REFUSAL_CODE_LIMIT,
-                  absl::StrCat("job ", job_, " already has ", Limits::nodes_max,
-                               " nodes, the most there "
-                               "can be"));
+                  absl::StrCat("job ", job_, " already has ", most,
+                               " nodes, the most that it can have with --nodes ",
+                               nodes_max_, " (at most ", Limits::spares_max,
+                               " spares, and ", Limits::nodes_max,
+                               " nodes in all); evict some, or wait"));
   }
   return false;
 }
@@ -194,9 +198,17 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
       replaced ? absl::StatusCode::kAborted : absl::StatusCode::kAlreadyExists,
       replaced ? v1::REFUSAL_CODE_REPLACED : v1::REFUSAL_CODE_NAME_TAKEN, text,
       node.observed_address);
-  Say(Log::Level::kWarning, absl::StrCat("event=refused node=", hello.node(),
-                                         " reason=", Quoted(text)));
+  SayRefused(attend, text);
   return true;
+}
+
+void Job::SayRefused(const Attend& attend, const std::string& text) {
+  actions_.push_back(
+      Log{Log::Level::kWarning,
+          absl::StrCat("job=", job_, " event=refused node=",
+                       attend.hello.node(), " address=",
+                       attend.observed_address, " reason=", Quoted(text)),
+          attend.observed_address});
 }
 
 // Whether this Hello goes on with what the entry stands for.

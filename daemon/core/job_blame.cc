@@ -60,9 +60,9 @@ void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
       fatal.push_back(text);
       continue;
     }
-    Say(Log::Level::kWarning,
-        absl::StrCat("event=warning node=", node.hello.node(),
-                     " text=", Quoted(text)));
+    SayOf(node, Log::Level::kWarning,
+          absl::StrCat("event=warning node=", node.hello.node(),
+                       " text=", Quoted(text)));
   }
   if (fatal.empty()) return;
   node.unfit = true;

@@ -111,9 +111,10 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
   const bool member = node.member();
   const bool finished = member && node.finished();
   const bool stopped = node.stopped;
-  Say(Log::Level::kWarning, absl::StrCat("event=lost node=", name,
-                                         " code=", v1::ReasonCode_Name(code),
-                                         " reason=", Quoted(reason)));
+  SayOf(node, Log::Level::kWarning,
+        absl::StrCat("event=lost node=", name,
+                     " code=", v1::ReasonCode_Name(code),
+                     " reason=", Quoted(reason)));
   BlameLostNode(node, code, reason);
   CloseLost(node, code, reason);
   Part(node, v1::NODE_STATE_LOST, reason);

@@ -204,7 +204,7 @@ void Job::WarnOfDifferences() {
 // Addresses that a node says it has and that were seen to be another's.
 void Job::WarnOfClaims(const std::vector<IgnoredClaim>& ignored) {
   for (const IgnoredClaim& claim : ignored) {
-    Say(Log::Level::kWarning,
+    SayOf(nodes_.at(claim.node), Log::Level::kWarning,
         absl::StrCat("event=warning node=", claim.node, " text=",
                      Quoted(absl::StrCat("node ", claim.node,
                                          " claims address ", claim.address,
@@ -219,8 +219,9 @@ void Job::Bar(Node& node, const std::string& reason) {
   node.seat = -1;
   node.state = v1::NODE_STATE_SPARE;
   node.reason = reason;
-  Say(Log::Level::kWarning, absl::StrCat("event=spare node=", node.hello.node(),
-                                         " reason=", Quoted(reason)));
+  SayOf(node, Log::Level::kWarning,
+        absl::StrCat("event=spare node=", node.hello.node(),
+                     " reason=", Quoted(reason)));
   Changed();
 }
 
@@ -352,7 +353,7 @@ std::optional<v1::StateSource> Job::FindStateSource() {
             ? "was in no world that ran"
             : absl::StrCat("the median of the world that ended is step ",
                            choice.median.value_or(0));
-    Say(Log::Level::kWarning,
+    SayOf(nodes_.at(name), Log::Level::kWarning,
         absl::StrCat("event=warning node=", name, " text=",
                      Quoted(absl::StrCat(
                          "node ", name, " says that a rank of it holds the ",

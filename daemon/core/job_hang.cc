@@ -70,10 +70,10 @@ void Job::OnRankStalled(Node& node, const v1::RankStalled& stalled) {
   at->second.number = ++last_stall_;
   if (stalls_.size() > 1) return MaybeEndHung();
   stalls_until_ = now_ + limits_.hang_settlement;
-  Say(Log::Level::kWarning,
-      absl::StrCat("event=stalled generation=", generation_, " rank=", rank,
-                   " node=", node.hello.node(), " step=", stalled.step(),
-                   " text=", Quoted(stalled.text())));
+  SayOf(node, Log::Level::kWarning,
+        absl::StrCat("event=stalled generation=", generation_, " rank=", rank,
+                     " node=", node.hello.node(), " step=", stalled.step(),
+                     " text=", Quoted(stalled.text())));
   MaybeEndHung();
 }
 

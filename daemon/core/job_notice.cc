@@ -67,7 +67,8 @@ void Job::AskToLeave(Node& node, absl::Duration deadline,
   const std::string text = absl::StrCat(node.hello.node(), " leaves: ", reason);
   const bool in_world =
       phase_ == Phase::kRunning && node.member() && !node.finished();
-  if (leaving_.insert(node.hello.node()).second) {
+  const bool again = !leaving_.insert(node.hello.node()).second;
+  if (!again) {
     node.state = v1::NODE_STATE_DRAINING;
     node.reason = text;
     if (in_world && !end_then_.has_value() &&
@@ -81,7 +82,7 @@ void Job::AskToLeave(Node& node, absl::Duration deadline,
   }
   if (!in_world) return LeaveAtOnce(node, text);
   Ask(end_then_.has_value() ? v1::NOTICE_KIND_PREEMPT : v1::NOTICE_KIND_DRAIN,
-      deadline, text);
+      deadline, text, again);
 }
 
 // No rank of a running world is on it.
@@ -167,7 +168,7 @@ void Job::SendLeft(const Node& node) {
 // Several that ask at once make one notice: the gravest kind, the earliest
 // deadline.
 void Job::Ask(v1::NoticeKind kind, absl::Duration deadline,
-              const std::string& reason) {
+              const std::string& reason, bool again) {
   CHECK(phase_ == Phase::kRunning);
   const bool first = !pending_.has_value();
   if (first) pending_ = Pending();
@@ -187,7 +188,7 @@ void Job::Ask(v1::NoticeKind kind, absl::Duration deadline,
   }
   const bool sooner = now_ + deadline < pending_->until;
   if (sooner) pending_->until = now_ + deadline;
-  if (graver || sooner || now_ - pending_->told >= kTogether) {
+  if (graver || (sooner && !again) || now_ - pending_->told >= kTogether) {
     return TellNotice();
   }
   pending_->untold = true;

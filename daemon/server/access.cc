@@ -29,14 +29,6 @@ std::string Word(v1::RefusalCode code) {
   return absl::AsciiStrToLower(absl::StripPrefix(name, "REFUSAL_CODE_"));
 }
 
-// What one stranger can be taken to be: an IPv4 address, or an IPv6 /64, of
-// which each customer has one.
-std::string NetworkOf(const std::string& address) {
-  in6_addr six;
-  if (inet_pton(AF_INET6, address.c_str(), &six) != 1) return address;
-  return std::string(reinterpret_cast<const char*>(six.s6_addr), 8);
-}
-
 // Without a way to write a token to its file, it stays as it is.
 std::vector<SeededToken> WithoutKept(std::vector<SeededToken> seeds) {
   for (SeededToken& seed : seeds) {
@@ -47,6 +39,12 @@ std::vector<SeededToken> WithoutKept(std::vector<SeededToken> seeds) {
 }
 
 }  // namespace
+
+std::string NetworkOf(const std::string& address) {
+  in6_addr six;
+  if (inet_pton(AF_INET6, address.c_str(), &six) != 1) return address;
+  return std::string(reinterpret_cast<const char*>(six.s6_addr), 8);
+}
 
 Access::Access(HandedKeys keys, std::vector<SeededToken> seeds, KeepToken keep,
                JournalStore* journal, Logger& logger)

@@ -37,6 +37,10 @@ struct Caller {
   bool admin = false;
 };
 
+// What one stranger can be taken to be: an IPv4 address, or an IPv6 /64, of
+// which each customer has one.
+std::string NetworkOf(const std::string& address);
+
 // Somebody is turned away.
 struct Denial {
   // Carries its RefusalCode, see WithRefusalCode.

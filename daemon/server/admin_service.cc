@@ -183,12 +183,10 @@ class AdminService::WatchStream final
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-Caller AdminService::CallerOf(
-    const grpc::CallbackServerContext& context) const {
+Caller AdminService::CallerOf(const grpc::CallbackServerContext& context) {
   Caller caller;
   caller.address = AddressOfPeer(context.peer());
   caller.peer = PeerKey(context.peer());
-  called_(caller.peer);
   const auto& metadata = context.client_metadata();
   const auto at = metadata.find("authorization");
   if (at == metadata.end()) return caller;

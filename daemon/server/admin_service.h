@@ -12,9 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <string>
-#include <utility>
 
 #include "daemon/server/loop_door.h"
 #include "rollcall/v1/admin.grpc.pb.h"
@@ -24,10 +22,7 @@ namespace rollcall {
 class AdminService final : public v1::Admin::CallbackService {
  public:
   // `inbox` must outlive the server that serves this.
-  // `called`: told of each call's connection, see PeerKey.
-  AdminService(LoopDoor& inbox,
-               std::function<void(const std::string& peer)> called)
-      : inbox_(inbox), called_(std::move(called)) {}
+  explicit AdminService(LoopDoor& inbox) : inbox_(inbox) {}
 
   grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context,
                                    const v1::StatusRequest* request,
@@ -67,7 +62,7 @@ class AdminService final : public v1::Admin::CallbackService {
 
   // Whoever calls, with the token that its metadata bring; one that is none
   // counts as nothing.
-  Caller CallerOf(const grpc::CallbackServerContext& context) const;
+  static Caller CallerOf(const grpc::CallbackServerContext& context);
   // Posts a call to the loop, which answers it, or answers at once where it
   // cannot be posted.
   template <typename Input, typename Response, typename Request>
@@ -76,7 +71,6 @@ class AdminService final : public v1::Admin::CallbackService {
                                 Response* response);
 
   LoopDoor& inbox_;
-  const std::function<void(const std::string& peer)> called_;
   std::atomic<uint64_t> last_watch_ = 0;
 };
 

@@ -3,6 +3,8 @@
 #include <grpcpp/support/slice.h>
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "daemon/server/world_codec.h"
 
@@ -10,22 +12,39 @@ namespace rollcall {
 
 namespace {
 
-grpc::ByteBuffer ToSlice(const v1::DaemonMessage& message) {
-  // Into gRPC's own memory: no copy is made between here and the wire.
-  const size_t size = message.ByteSizeLong();
-  grpc_slice raw = grpc_slice_malloc(size);
-  message.SerializeWithCachedSizesToArray(GRPC_SLICE_START_PTR(raw));
-  const grpc::Slice slice(raw, grpc::Slice::STEAL_REF);
+// What a slice refers to, for as long as there is a reference.
+struct Encoded {
+  Encoded(size_t size, UnreadBytes unread)
+      : bytes(new uint8_t[size]), size(size), unread(std::move(unread)) {
+    if (this->unread != nullptr) *this->unread += size;
+  }
+  ~Encoded() {
+    if (unread != nullptr) *unread -= size;
+  }
+
+  const std::unique_ptr<uint8_t[]> bytes;
+  const size_t size;
+  const UnreadBytes unread;
+};
+
+grpc::ByteBuffer ToSlice(const v1::DaemonMessage& message, UnreadBytes unread) {
+  // gRPC takes the memory over: no copy is made between here and the wire.
+  auto* const encoded =
+      new Encoded(message.ByteSizeLong(), std::move(unread));
+  message.SerializeWithCachedSizesToArray(encoded->bytes.get());
+  const grpc::Slice slice(
+      encoded->bytes.get(), encoded->size,
+      [](void* done) { delete static_cast<Encoded*>(done); }, encoded);
   return grpc::ByteBuffer(&slice, 1);
 }
 
 }  // namespace
 
-grpc::ByteBuffer Encode(const v1::DaemonMessage& message) {
-  if (!message.has_proposal()) return ToSlice(message);
+grpc::ByteBuffer Encode(const v1::DaemonMessage& message, UnreadBytes unread) {
+  if (!message.has_proposal()) return ToSlice(message, std::move(unread));
   v1::DaemonMessage packed = message;
   CompressWorld(*packed.mutable_proposal());
-  return ToSlice(packed);
+  return ToSlice(packed, std::move(unread));
 }
 
 absl::Status Decode(const grpc::ByteBuffer& bytes, v1::AgentMessage& message) {

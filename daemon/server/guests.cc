@@ -54,6 +54,31 @@ uint64_t BytesReceived(int fd) {
   return info.tcpi_bytes_received;
 }
 
+// Names a socket for as long as the system runs; 0: not known, or no socket.
+uint64_t CookieOf(int fd) {
+  uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) != 0) return 0;
+  return cookie;
+}
+
+// Resets the connection, whoever holds its socket, and throws away what it has
+// received: after a shutdown that could still be read, and the peer would wait
+// for as long as gRPC does not look.
+void Disconnect(int fd) {
+  const sockaddr nobody = {AF_UNSPEC, {}};
+  connect(fd, &nobody, sizeof nobody);
+}
+
+// The same of a descriptor that gRPC may have closed meanwhile, and whose number
+// may be another file's: a descriptor of our own keeps it what it is.
+void DisconnectServed(int served_fd, uint64_t cookie) {
+  const int fd = fcntl(served_fd, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return;
+  if (cookie != 0 && CookieOf(fd) == cookie) Disconnect(fd);
+  close(fd);
+}
+
 }  // namespace
 
 std::string PeerKey(std::string_view peer) {
@@ -119,6 +144,7 @@ bool Guests::Arrive(int fd, DoorId door_id) {
     return false;  // It is gone.
   }
   guest.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  guest.served_fd = fd;
   guest.door_id = door_id;
   guest.key = KeyOf(peer);
   guest.network = DoorAddressOf(peer);
@@ -141,6 +167,12 @@ bool Guests::Arrive(int fd, DoorId door_id) {
     }
     first = waiting_.empty();
     waiting_.insert(id);
+    // The connection that had this address and port is gone, or is one to
+    // another address of this daemon.
+    if (auto older = agents_.extract(guest.key); !older.empty()) {
+      absl::StrAppend(&older.key(), "#", older.mapped().id);
+      agents_.insert(std::move(older));
+    }
     by_key_[guest.key] = id;
     by_door_id_[door_id] = id;
     networks_[guest.network].guests.insert(id);
@@ -164,9 +196,56 @@ void Guests::Called(const std::string& key) {
   Tell();
 }
 
+std::shared_ptr<const void> Guests::Attend(const std::string& key) {
+  std::shared_ptr<const void> stream;
+  {
+    MutexLock lock(mutex_);
+    auto agent = agents_.find(key);
+    const auto guest = by_key_.find(key);
+    if (agent == agents_.end()) {
+      stream = std::make_shared<const Id>(++newest_);
+      // It has gone, or has authenticated as an admin.
+      if (guest == by_key_.end()) return stream;
+      if (agents_.size() >= limits_.agents_max && !DisconnectIdleAgent()) {
+        return nullptr;
+      }
+      const Guest& of = guests_.at(guest->second);
+      agents_[key] = {newest_, of.served_fd, CookieOf(of.fd), stream};
+      Forget(guest->second);
+    } else {
+      stream = agent->second.stream;
+    }
+  }
+  Tell();
+  return stream;
+}
+
+bool Guests::DisconnectIdleAgent() {
+  auto oldest = agents_.end();
+  const size_t before = agents_.size();
+  for (auto at = agents_.begin(); at != agents_.end();) {
+    const Agent& agent = at->second;
+    const bool idle = agent.stream.use_count() == 1;
+    if (idle && CookieOf(agent.served_fd) != agent.cookie) {
+      at = agents_.erase(at);  // It has gone.
+      continue;
+    }
+    if (idle && (oldest == agents_.end() || agent.id < oldest->second.id)) {
+      oldest = at;
+    }
+    ++at;
+  }
+  if (agents_.size() < before) return true;
+  if (oldest == agents_.end()) return false;
+  DisconnectServed(oldest->second.served_fd, oldest->second.cookie);
+  agents_.erase(oldest);
+  return true;
+}
+
 void Guests::Know(const std::string& key, const std::string& viewer) {
   {
     MutexLock lock(mutex_);
+    if (viewer.empty()) agents_.erase(key);
     const auto at = by_key_.find(key);
     if (at == by_key_.end()) return;
     const Id id = at->second;
@@ -178,7 +257,9 @@ void Guests::Know(const std::string& key, const std::string& viewer) {
       guest.viewer = viewer;
       std::set<Id>& others = viewers_[viewer];
       others.insert(id);
+      ++viewing_;
       if (others.size() > limits_.viewer_connections_max) ShowOut(id);
+      MakeRoomForViewers();
     }
   }
   Tell();
@@ -279,11 +360,7 @@ void Guests::ShowOutLate(absl::Time now) {
 }
 
 void Guests::ShowOut(Id id) {
-  // Resets the connection, whoever holds its socket, and throws away what it
-  // has received: after a shutdown that could still be read, and the peer would
-  // wait for as long as gRPC does not look.
-  const sockaddr nobody = {AF_UNSPEC, {}};
-  connect(guests_.at(id).fd, &nobody, sizeof nobody);
+  Disconnect(guests_.at(id).fd);
   ++shown_out_;
   Forget(id);
 }
@@ -302,6 +379,16 @@ void Guests::MakeRoom() {
           return a.second.bytes < b.second.bytes;
         });
     ShowOut(*loudest->second.guests.rbegin());
+  }
+}
+
+void Guests::MakeRoomForViewers() {
+  while (viewing_ > limits_.viewers_max) {
+    const auto most = std::max_element(
+        viewers_.begin(), viewers_.end(), [](const auto& a, const auto& b) {
+          return a.second.size() < b.second.size();
+        });
+    ShowOut(*most->second.rbegin());
   }
 }
 
@@ -324,7 +411,7 @@ void Guests::Forget(Id id) {
   if (named != by_key_.end() && named->second == id) by_key_.erase(named);
   const auto others = viewers_.find(guest.viewer);
   if (others != viewers_.end()) {
-    others->second.erase(id);
+    viewing_ -= others->second.erase(id);
     if (others->second.empty()) viewers_.erase(others);
   }
   // The socket lives on elsewhere: closing ours would not end the watch.

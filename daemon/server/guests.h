@@ -12,10 +12,18 @@
 //
 // A connection that has shown a viewer's token and no other stays watched: the
 // bytes received from it over its whole life are bounded, since gRPC takes in a
-// message of any size from it as well, and so are the connections of a token.
+// message of any size from it as well, and so are the connections of a token
+// and of all viewers.
+//
+// A connection that has shown the right to attend, and no admin's token, is one
+// of an agent. Their number is bounded too, since a worker's token opens as many
+// as its holder likes: at the bound, the oldest without an agent's stream is
+// disconnected.
 //
 // gRPC tells nobody of its connections, so each guest's socket is watched by a
-// second descriptor, which is given back as soon as he is known or gone. One
+// second descriptor, which is given back as soon as he is known or gone. Of an
+// agent's connection only the number of gRPC's descriptor is kept, and the
+// socket's cookie, which tells whether the number is still that socket's. One
 // thread of its own, which sleeps until somebody's time is over.
 //
 // Thread rule: all functions from any thread; Stop and the destructor from the
@@ -67,6 +75,10 @@ class Guests {
   bool Arrive(int fd, DoorId id);
   // A call of this connection has begun.
   void Called(const std::string& key);
+  // The connection has shown the right to attend. What is returned stands for
+  // one stream of it, until the last copy is gone: a connection with one is not
+  // disconnected. Null: as many agents are connected as there can be.
+  std::shared_ptr<const void> Attend(const std::string& key);
   // The connection has authenticated. `viewer`: the id of the token that it has
   // shown, where that is a viewer's; empty: it may do more than look.
   void Know(const std::string& key, const std::string& viewer = "");
@@ -85,6 +97,7 @@ class Guests {
   using Id = uint64_t;
   struct Guest {
     int fd;
+    int served_fd;  // gRPC's.
     DoorId door_id;
     std::string key;
     DoorAddress network;
@@ -97,6 +110,14 @@ class Guests {
   struct Network {
     std::set<Id> guests;
     size_t bytes = 0;
+  };
+  // A connection of an agent.
+  struct Agent {
+    Id id;
+    int served_fd;
+    uint64_t cookie;
+    // With one copy for each stream.
+    std::shared_ptr<const void> stream;
   };
 
   Guests(const DoorLimits& limits, std::function<void(DoorId)> released,
@@ -111,6 +132,11 @@ class Guests {
   void Count(Guest& guest, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Where they have sent too much together.
   void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Forgets those that have gone, or disconnects the oldest one without a
+  // stream. False: all have streams.
+  bool DisconnectIdleAgent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Where there are too many viewers: the newest of the token that has most.
+  void MakeRoomForViewers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // It no longer counts as unauthenticated.
   void Leave(Id id, Guest& guest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -128,6 +154,9 @@ class Guests {
   std::unordered_map<Id, Guest> guests_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<std::string, Id> by_key_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::set<Id>> viewers_ ABSL_GUARDED_BY(mutex_);
+  size_t viewing_ ABSL_GUARDED_BY(mutex_) = 0;  // Of all viewers' tokens.
+  // By key; one that has gone stays until its key or its place is needed.
+  std::unordered_map<std::string, Agent> agents_ ABSL_GUARDED_BY(mutex_);
   // Unauthenticated ones, in the order of their arrival.
   std::set<Id> waiting_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<DoorId, Id> by_door_id_ ABSL_GUARDED_BY(mutex_);

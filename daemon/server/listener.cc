@@ -82,20 +82,6 @@ size_t RaiseDescriptorLimit() {
   return static_cast<size_t>(limit.rlim_cur);
 }
 
-// The rest of the process needs descriptors too.
-DoorLimits Fitted(DoorLimits limits, size_t descriptors) {
-  limits.waiting_max =
-      std::min(limits.waiting_max, std::max<size_t>(descriptors / 4, 1));
-  // Each takes two descriptors.
-  const size_t fitting = std::max<size_t>(descriptors / 8, 1);
-  if (fitting < limits.guests_max) {
-    limits.guests_max = fitting;
-    limits.guests_per_network_max = std::min(limits.guests_per_network_max,
-                                             std::max<size_t>(fitting / 4, 1));
-  }
-  return limits;
-}
-
 bool WantsDescriptor(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS ||
          error == ENOMEM;
@@ -109,7 +95,7 @@ bool SomebodyWaitsAt(int listener_fd) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(Options options) {
-  const DoorLimits limits = Fitted(options.limits, RaiseDescriptorLimit());
+  const DoorLimits limits = FittedTo(options.limits, RaiseDescriptorLimit());
   absl::StatusOr<std::vector<ListeningSocket>> sockets =
       ListenOn(options.listen, limits);
   if (!sockets.ok()) return sockets.status();

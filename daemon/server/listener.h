@@ -50,8 +50,8 @@ class Listener {
   using Displace = std::function<void(Doorkeeper::Id id)>;
 
   // Listens; what connects is kept by the kernel until Start. Raises the
-  // process's soft limit of open files to the hard one, and lets at most a
-  // quarter of them wait.
+  // process's soft limit of open files to the hard one, and fits its limits to
+  // it (FittedTo).
   //
   // INVALID_ARGUMENT, UNAVAILABLE: as ListenOn.
   static absl::StatusOr<std::unique_ptr<Listener>> Open(Options options);
@@ -70,6 +70,8 @@ class Listener {
   // handed on any more when it returns. The second call does nothing.
   void Stop();
 
+  // As they were fitted to the process.
+  const DoorLimits& limits() const { return limits_; }
   int port() const { return port_; }
   // What it listens on, or did: "127.0.0.1:29400", "[::]:29400".
   const std::vector<std::string>& sockets() const { return addresses_; }

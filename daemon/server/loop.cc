@@ -50,6 +50,7 @@ Loop::Loop(Options options, JournalStore* journal, Logger& logger)
       inbox_(Limits::inbox_events_max),
       access_({options_.credential_key, options_.proof_key}, options_.tokens,
               options_.keep_token, journal, logger),
+      log_quota_(options_.limits.log),
       jobs_(options_.limits, options_.only_job, options_.only_settings,
             {options_.credential_key, options_.proof_key}, journal),
       watches_(
@@ -111,6 +112,7 @@ void Loop::Run() {
     Tick(MonotonicNow());
     ExpireSessions(MonotonicNow());
     RunDelayed(MonotonicNow());
+    TellSuppressed(MonotonicNow());
     if (MonotonicNow() >= over_at_) {
       over_at_ = absl::InfiniteFuture();
       MutexLock lock(mutex_);
@@ -140,7 +142,8 @@ void Loop::TakeAll(absl::Duration timeout) {
 }
 
 absl::Time Loop::NextWake(absl::Time now) {
-  absl::Time wake = std::min(watches_.NextDue(), over_at_);
+  absl::Time wake =
+      std::min({watches_.NextDue(), over_at_, log_quota_.NextDue()});
   for (auto& [name, live] : jobs_.live()) {
     live.due = live.job.NextDeadline();
     if (live.due <= now) live.due = now + kTickLeast;
@@ -192,7 +195,16 @@ void Loop::On(HelloCame& came) {
                               jobs_.FindEnded(came.hello.job()), now, shown)) {
     return TurnAway(came.session, *denial);
   }
-  if (options_.known) options_.known(came.peer, "");
+  if (options_.attends) {
+    session.connection = options_.attends(came.peer);
+    if (session.connection == nullptr) {
+      const absl::Status full = absl::UnavailableError(
+          "this daemon has as many connections of agents as its limit of open "
+          "files allows; raise that (ulimit -n) where it runs, or dial again "
+          "later");
+      return CloseSession(session, came.session, full.code(), RefusalOf(full));
+    }
+  }
   const bool returns = known != nullptr && known->job.AwaitsWord(came.hello);
   bool made = false;
   const absl::StatusOr<LiveJob*> live =
@@ -213,6 +225,7 @@ void Loop::On(HelloCame& came) {
                        *jobs_.FindEnded(came.hello.job()));
   }
   session.job = came.hello.job();
+  session.node = came.hello.node();
   if (made) Collect((*live)->job, (*live)->job.Start());
   const v1::JoinToken token = came.hello.token();
   Step(**live, Attend{came.session, std::move(came.hello),
@@ -270,8 +283,9 @@ void Loop::AnswerEnded(Session& session, SessionId id, const HelloCame& came,
                                ended.node_epochs.EpochOf(came.hello.node()))
           : "";
   session.stream->Send(Encode(WelcomeOfEnded(ended, options_.limits, credential,
-                                             came.observed_address)));
-  session.stream->Send(Encode(message));
+                                             came.observed_address),
+                              unread_));
+  session.stream->Send(Encode(message, unread_));
   SetExpiry(session, id, MonotonicNow() + options_.limits.lease);
 }
 
@@ -289,6 +303,8 @@ void Loop::On(MessageCame& came) {
     return;
   }
   Step(*live, Said{came.session, std::move(came.message)});
+  // A small message may ask for a large answer, and many may have come at once.
+  if (effects_bytes_ > Limits::batch_bytes_max) Commit();
 }
 
 void Loop::On(StreamGone& gone) {
@@ -329,6 +345,7 @@ void Loop::CloseSession(Session& session, SessionId id, absl::StatusCode code,
                         const v1::Refusal& refusal) {
   if (session.closed) return;
   session.closed = true;
+  session.connection.reset();
   strangers_.erase(id);
   session.stream->Close(code, refusal);
 }
@@ -360,6 +377,7 @@ void Loop::StandDown() {
 void Loop::EndAll(const absl::Status& status) {
   if (quit_) return;
   quit_ = true;
+  TellSuppressed(absl::InfiniteFuture());
   // What changed last is told, but by a leader alone.
   if (Leads()) watches_.Publish(absl::InfiniteFuture());
   watches_.EndAll(status);
@@ -416,6 +434,7 @@ void Loop::Collect(const Job& job, std::vector<Action> actions) {
     if (Journal* journal = std::get_if<Journal>(&action)) {
       entries_.push_back({job.name(), job.run(), std::move(*journal)});
     } else if (Send* send = std::get_if<Send>(&action)) {
+      effects_bytes_ += send->message.ByteSizeLong();
       effects_.push_back({job.name(), std::move(*send)});
     } else if (CloseStream* close = std::get_if<CloseStream>(&action)) {
       effects_.push_back({job.name(), std::move(*close)});
@@ -449,6 +468,7 @@ void Loop::Commit() {
   if (!Leads()) return StandDown();
   std::vector<Effect> effects;
   effects.swap(effects_);
+  effects_bytes_ = 0;
   for (Effect& effect : effects) {
     if (Send* send = std::get_if<Send>(&effect.what)) {
       CarryOut(*send);
@@ -493,11 +513,45 @@ void Loop::SetBackJobs(const absl::Status& why) {
 }
 
 void Loop::CarryOut(const Send& send) {
-  const grpc::ByteBuffer bytes = Encode(send.message);
+  const grpc::ByteBuffer bytes = Encode(send.message, unread_);
   for (SessionId id : send.to) {
     const auto at = sessions_.find(id);
     if (at == sessions_.end() || at->second.closed) continue;
     at->second.stream->Send(bytes);
+  }
+  EndSlowStreams();
+}
+
+void Loop::EndSlowStreams() {
+  // gRPC frees what it has taken over on threads of its own, later.
+  size_t unread = *unread_;
+  while (unread > options_.limits.unread_bytes_max) {
+    Session* slowest = nullptr;
+    SessionId slowest_id = 0;
+    size_t most = 0;
+    for (auto& [id, session] : sessions_) {
+      // Of one that is closed as well: it ends once all is read.
+      const size_t bytes = session.stream->UnreadBytes();
+      if (bytes <= most) continue;
+      most = bytes;
+      slowest = &session;
+      slowest_id = id;
+    }
+    if (slowest == nullptr) return;
+    const absl::Status slow = absl::UnavailableError(absl::StrCat(
+        "more than ", options_.limits.unread_bytes_max,
+        " bytes wait for all agents, and most of them for this one; it reads "
+        "too slowly: dial again"));
+    logger_.Write(Log::Level::kWarning,
+                  absl::StrCat("job=", slowest->job,
+                               " event=slow node=", slowest->node,
+                               " bytes=", most, " reason=",
+                               Quoted(std::string(slow.message()))));
+    v1::Refusal refusal = RefusalOf(slow);
+    refusal.set_code(v1::REFUSAL_CODE_SLOW);
+    slowest->stream->Cancel(slow.code(), refusal);
+    CloseSession(*slowest, slowest_id, slow.code(), refusal);
+    unread -= std::min(unread, most);
   }
 }
 
@@ -507,7 +561,24 @@ void Loop::CarryOut(const CloseStream& close) {
   CloseSession(at->second, close.session, close.code, close.refusal);
 }
 
-void Loop::CarryOut(const Log& log) { logger_.Write(log.level, log.text); }
+void Loop::CarryOut(const Log& log) {
+  const bool written =
+      log.address.empty() ||
+      log_quota_.Take(log.node, NetworkOf(log.address), log.address,
+                      MonotonicNow());
+  if (written) logger_.Write(log.level, log.text);
+}
+
+void Loop::TellSuppressed(absl::Time now) {
+  for (const LogQuota::Suppressed& of : log_quota_.Due(now)) {
+    logger_.Write(
+        Log::Level::kWarning,
+        absl::StrCat("event=suppressed address=",
+                     of.address.empty() ? "others" : of.address,
+                     " lines=", of.lines,
+                     " reason=\"what comes from there caused too many\""));
+  }
+}
 
 // Its streams have heard of the end; who stays is shown out in a lease.
 void Loop::ForgetJob(const std::string& job) {

@@ -12,6 +12,7 @@
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -30,9 +31,11 @@
 #include "absl/time/time.h"
 #include "daemon/core/events.h"
 #include "daemon/core/limits.h"
+#include "daemon/core/log_quota.h"
 #include "daemon/journal/journal.h"
 #include "daemon/security/token_table.h"
 #include "daemon/server/access.h"
+#include "daemon/server/broadcast.h"
 #include "daemon/server/call_quota.h"
 #include "daemon/server/inbox.h"
 #include "daemon/server/job_table.h"
@@ -135,6 +138,9 @@ class Loop {
     // A connection has authenticated; `viewer`: see Guests::Know. May be empty.
     std::function<void(const std::string& peer, const std::string& viewer)>
         known;
+    // A connection has shown the right to attend: see Guests::Attend. May be
+    // empty.
+    std::function<std::shared_ptr<const void>(const std::string& peer)> attends;
     // Whether this daemon leads, of several that share a journal; empty: it is
     // the only one. Once it does not, nothing more is said under this loop:
     // what is not on its way yet is dropped, and all streams are ended.
@@ -161,8 +167,11 @@ class Loop {
  private:
   struct Session {
     std::shared_ptr<Stream> stream;
+    // Keeps its connection; see Options::attends.
+    std::shared_ptr<const void> connection;
     // Empty: it has not attended.
     std::string job;
+    std::string node;
     bool greeted = false;
     // We have ended it; what it still says is not heard.
     bool closed = false;
@@ -234,8 +243,12 @@ class Loop {
   void Commit();
   void SetBackJobs(const absl::Status& why);
   void CarryOut(const Send& send);
+  // Where more waits for all agents than may: those for whom most waits.
+  void EndSlowStreams();
   void CarryOut(const CloseStream& close);
   void CarryOut(const Log& log);
+  // How many lines of LogQuota were not written.
+  void TellSuppressed(absl::Time now);
   void CloseSession(Session& session, SessionId id, absl::StatusCode code,
                     const v1::Refusal& refusal);
   void ForgetJob(const std::string& job);
@@ -251,6 +264,7 @@ class Loop {
   Access access_;
   // Of the latest batch.
   absl::Status tokens_saved_;
+  LogQuota log_quota_;
   // Answers that wait, at most kDelayedMax.
   std::multimap<absl::Time, std::function<void()>> delayed_;
   JobTable jobs_;
@@ -263,6 +277,8 @@ class Loop {
   std::set<std::pair<absl::Time, SessionId>> expiries_;
   std::vector<JournalEntry> entries_;
   std::vector<Effect> effects_;
+  size_t effects_bytes_ = 0;  // Of the messages in them.
+  const UnreadBytes unread_ = std::make_shared<std::atomic<size_t>>(0);
   bool quit_ = false;
   // When the only job's end, read from the journal, was told long enough.
   absl::Time over_at_ = absl::InfiniteFuture();

@@ -25,10 +25,12 @@ class MembershipService::AttendStream final
       public Stream,
       public std::enable_shared_from_this<AttendStream> {
  public:
-  AttendStream(MembershipService& service, SessionId session,
-               std::string observed_address, std::string peer,
+  AttendStream(MembershipService& service, grpc::CallbackServerContext* context,
+               SessionId session, std::string observed_address,
+               std::string peer,
                std::optional<std::vector<std::string>> certificate_names)
       : service_(service),
+        context_(context),
         session_(session),
         observed_address_(std::move(observed_address)),
         peer_(std::move(peer)),
@@ -51,24 +53,21 @@ class MembershipService::AttendStream final
   // --- Stream ---------------------------------------------------------------
 
   void Send(const grpc::ByteBuffer& message) override {
+    bool full = false;
     {
       MutexLock lock(mutex_);
       if (closing_) return;
+      queue_.push_back(message);
       queue_bytes_ += message.Length();
-      if (queue_bytes_ <= Limits::stream_queue_bytes_max) {
-        queue_.push_back(message);
-      } else {
-        // It does not read: it cannot be told before what is on its way.
-        HangUp();
-        v1::Refusal refusal;
-        refusal.set_code(v1::REFUSAL_CODE_SLOW);
-        refusal.set_text(absl::StrCat(
-            "more than ", Limits::stream_queue_bytes_max,
-            " bytes wait for this agent; it reads too slowly: dial again"));
-        SetClosing(absl::StatusCode::kUnavailable, refusal);
-      }
+      full = queue_bytes_ > Limits::stream_queue_bytes_max;
     }
-    Pump();
+    if (!full) return Pump();
+    v1::Refusal refusal;
+    refusal.set_code(v1::REFUSAL_CODE_SLOW);
+    refusal.set_text(absl::StrCat(
+        "more than ", Limits::stream_queue_bytes_max,
+        " bytes wait for this agent; it reads too slowly: dial again"));
+    Cancel(absl::StatusCode::kUnavailable, refusal);
   }
 
   void Close(absl::StatusCode code, const v1::Refusal& refusal) override {
@@ -77,6 +76,28 @@ class MembershipService::AttendStream final
       SetClosing(code, refusal);
     }
     Pump();
+  }
+
+  void Cancel(absl::StatusCode code, const v1::Refusal& refusal) override {
+    {
+      MutexLock lock(mutex_);
+      HangUp();
+      SetClosing(code, refusal);
+      // From Finish on the context may be gone.
+      if (finished_) return;
+      cancelling_ = true;
+    }
+    context_->TryCancel();
+    {
+      MutexLock lock(mutex_);
+      cancelling_ = false;
+    }
+    Pump();
+  }
+
+  size_t UnreadBytes() override {
+    MutexLock lock(mutex_);
+    return hung_up_ ? 0 : queue_bytes_;
   }
 
   void Took(size_t bytes) override {
@@ -94,7 +115,8 @@ class MembershipService::AttendStream final
     if (!ok) {
       MutexLock lock(mutex_);
       reading_ = false;
-      HangUp();
+      // It says nothing more. What is being written may still be read.
+      DropQueue();
       SetClosing(absl::StatusCode::kOk, v1::Refusal());
     } else {
       const absl::Status taken = TakeMessage();
@@ -157,7 +179,7 @@ class MembershipService::AttendStream final
 
   // What the holder of `pumping_` starts next.
   Next TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (finished_) return Next::kNothing;
+    if (finished_ || cancelling_) return Next::kNothing;
     if (!writing_ && !queue_.empty()) {
       writing_ = true;
       current_ = std::move(queue_.front());
@@ -179,6 +201,13 @@ class MembershipService::AttendStream final
   // end.
   void HangUp() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     hung_up_ = true;
+    DropQueue();
+  }
+
+  void DropQueue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (const grpc::ByteBuffer& unread : queue_) {
+      queue_bytes_ -= unread.Length();
+    }
     queue_.clear();
   }
 
@@ -260,6 +289,7 @@ class MembershipService::AttendStream final
   }
 
   MembershipService& service_;
+  grpc::CallbackServerContext* const context_;  // Until Finish was called.
   const SessionId session_;
   const std::string observed_address_;
   const std::string peer_;
@@ -277,6 +307,7 @@ class MembershipService::AttendStream final
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  bool cancelling_ ABSL_GUARDED_BY(mutex_) = false;
   bool hung_up_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ByteBuffer current_ ABSL_GUARDED_BY(mutex_);
   std::deque<grpc::ByteBuffer> queue_ ABSL_GUARDED_BY(mutex_);
@@ -346,12 +377,11 @@ std::vector<std::string> CertificateNamesOf(
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
 MembershipService::Attend(grpc::CallbackServerContext* context) {
   std::string peer = PeerKey(context->peer());
-  called_(peer);
   std::optional<std::vector<std::string>> names;
   if (bind_names_) names = CertificateNamesOf(*context);
   const auto stream = std::make_shared<AttendStream>(
-      *this, ++last_session_, AddressOfPeer(context->peer()), std::move(peer),
-      std::move(names));
+      *this, context, ++last_session_, AddressOfPeer(context->peer()),
+      std::move(peer), std::move(names));
   stream->Begin();
   return stream.get();
 }

@@ -15,10 +15,8 @@
 
 #include <atomic>
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "daemon/core/events.h"
 #include "daemon/core/limits.h"
@@ -42,13 +40,10 @@ class MembershipService final
   static constexpr size_t kUnhandledBytesMax = 256 << 10;
 
   // `inbox` must outlive the server that serves this.
-  // `called`: told of each call's connection, see PeerKey.
   // `bind_names`: see ServerOptions; each Hello then comes with the names of
   // its connection's certificate.
-  MembershipService(LoopDoor& inbox,
-                    std::function<void(const std::string& peer)> called,
-                    bool bind_names = false)
-      : inbox_(inbox), called_(std::move(called)), bind_names_(bind_names) {}
+  explicit MembershipService(LoopDoor& inbox, bool bind_names = false)
+      : inbox_(inbox), bind_names_(bind_names) {}
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
       grpc::CallbackServerContext* context) override;
@@ -57,7 +52,6 @@ class MembershipService final
   class AttendStream;
 
   LoopDoor& inbox_;
-  const std::function<void(const std::string& peer)> called_;
   const bool bind_names_;
   std::atomic<SessionId> last_session_ = 0;
   std::atomic<size_t> streams_ = 0;

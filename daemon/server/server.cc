@@ -4,6 +4,7 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
+#include <grpcpp/support/server_interceptor.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -149,6 +150,25 @@ void Configure(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
 }
 
+// Tells of the connection of each call, before its request is parsed: gRPC
+// itself answers a call of an unknown method, and one whose request does not
+// parse. Intercepts nothing.
+class CallCounter final
+    : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  explicit CallCounter(std::function<void(const std::string& peer)> called)
+      : called_(std::move(called)) {}
+
+  grpc::experimental::Interceptor* CreateServerInterceptor(
+      grpc::experimental::ServerRpcInfo* info) override {
+    called_(PeerKey(info->server_context()->peer()));
+    return nullptr;
+  }
+
+ private:
+  const std::function<void(const std::string& peer)> called_;
+};
+
 }  // namespace
 
 class Server::Core {
@@ -170,12 +190,9 @@ class Server::Core {
       absl::Status heard = options_.listening(port(), pin_);
       if (!heard.ok()) return heard;
     }
-    const auto called = [this](const std::string& peer) {
-      guests_->Called(peer);
-    };
-    membership_ = std::make_unique<MembershipService>(door_, called,
-                                                      options_.tls_bind_names);
-    admin_ = std::make_unique<AdminService>(door_, called);
+    membership_ =
+        std::make_unique<MembershipService>(door_, options_.tls_bind_names);
+    admin_ = std::make_unique<AdminService>(door_);
     if (options_.etcd.has_value()) {
       if (absl::Status serving = Serve(); !serving.ok()) return serving;
       EtcdAccess access = options_.etcd_access;
@@ -274,6 +291,7 @@ class Server::Core {
             [this](const std::string& peer, const std::string& viewer) {
               guests_->Know(peer, viewer);
             },
+            [this](const std::string& peer) { return guests_->Attend(peer); },
             {}};
   }
 
@@ -298,7 +316,7 @@ class Server::Core {
     if (!listener.ok()) return listener.status();
     listener_ = *std::move(listener);
     absl::StatusOr<std::unique_ptr<Guests>> guests =
-        Guests::Make(options_.limits.door,
+        Guests::Make(listener_->limits(),
                      [this](Guests::DoorId id) { listener_->Release(id); });
     if (!guests.ok()) return guests.status();
     guests_ = *std::move(guests);
@@ -312,6 +330,14 @@ class Server::Core {
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
         credentials_);
+    std::vector<std::unique_ptr<
+        grpc::experimental::ServerInterceptorFactoryInterface>>
+        creators;
+    creators.push_back(
+        std::make_unique<CallCounter>([this](const std::string& peer) {
+          guests_->Called(peer);
+        }));
+    builder.experimental().SetInterceptorCreators(std::move(creators));
     builder.RegisterService(membership_.get());
     builder.RegisterService(admin_.get());
     server_ = builder.BuildAndStart();

@@ -25,6 +25,11 @@ class Stream {
   virtual void Send(const grpc::ByteBuffer& message) = 0;
   // Ends the stream after all that was sent. The first call counts.
   virtual void Close(absl::StatusCode code, const v1::Refusal& refusal) = 0;
+  // Ends the stream at once: what was sent and is not read yet is thrown away,
+  // and with it, most often, the reason.
+  virtual void Cancel(absl::StatusCode code, const v1::Refusal& refusal) = 0;
+  // Of what was sent and is not read yet; 0 once it is thrown away.
+  virtual size_t UnreadBytes() = 0;
   // The loop has dealt with a message of this size: another may be read.
   virtual void Took(size_t bytes) = 0;
 };

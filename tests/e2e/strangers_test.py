@@ -398,6 +398,45 @@ print("ended" if ready else "stands", flush=True)
         self.assert_code(worker, 0)
 
 
+class Descriptors(E2E):
+    """Whoever holds a worker's token cannot use up a daemon's descriptors."""
+
+    def test_a_worker_that_attends_under_many_names(self):
+        gate = Gate(self.stage)
+        command = ["sh", "-c", f"echo up; cat {gate.path}"]
+        # 256 descriptors: room for 96 agents' connections.
+        launcher = self.stage.start([
+            "prlimit", "--nofile=256:256", harness.ROLLCALL, "launch",
+            "--no-hosts", "--job", "few", "--nodes", "2", "--grow", "never",
+            "--", *command])
+        text = self.join_string(launcher)
+        worker = self.join(text, ["--name", "w1"], command)
+        worker.await_line(r"\] up")
+        join = wire.Join(text)
+        trust = wire.pinned(join.pin, join.port())
+        welcomed = turned_away = 0
+        for number in range(300):
+            fake = Stranger(join.port(), trust=trust, deadline_s=20)
+            self.addCleanup(fake.close)
+            fake.open().say(wire.hello(join, f"fake{number}"))
+            if fake.welcome() is None:
+                self.assertEqual(fake.end(), wire.UNAVAILABLE)
+                fake.close()
+                turned_away += 1
+            else:
+                welcomed += 1
+        self.assertGreater(welcomed, 50)
+        self.assertGreater(turned_away, 100)
+        # An admin is heard, and writes to the journal.
+        for words in (["status"], ["token", "create"], ["evict", "fake0"]):
+            asked = self.stage.run([harness.ROLLCALL, *words, "--job", "few"])
+            self.assertEqual(asked.code, 0, asked.text())
+        self.assertEqual(self.status(text)["generation"], 1)
+        gate.open()
+        self.assert_code(launcher, 0)
+        self.assert_code(worker, 0)
+
+
 # --- Where it listens ---------------------------------------------------------
 
 def sockets_of(pid):

@@ -568,5 +568,26 @@ TEST(Notice, AJournalMayHoldAnything) {
   EXPECT_FALSE(status.notice().end().has_root_cause());
 }
 
+TEST(Drain, WhoAsksAgainAndAgainMakesFewNotices) {
+  JobStory story("3");
+  story.Tell(ThreeRun());
+  int notices = 0;
+  // Each sooner than the last one, two hundred in a fifth of a second.
+  for (int i = 0; i < 200; ++i) {
+    v1::AgentMessage message;
+    message.mutable_leaving()->mutable_deadline()->set_seconds(500 - i);
+    story.Tell({{1 + i * 0.001, [&](JobStory& told) {
+                   const std::string answer = Says("b", message)(told);
+                   notices += !answer.empty();
+                   return std::string();
+                 },
+                 ""}});
+  }
+  EXPECT_LE(notices, 3);
+  // The soonest counts, told or not.
+  EXPECT_LT(story.job().NextDeadline(), story.now() + absl::Seconds(302));
+  EXPECT_LE(story.job().Status(story.now()).notice().deadline().seconds(), 301);
+}
+
 }  // namespace
 }  // namespace rollcall

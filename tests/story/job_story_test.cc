@@ -5,7 +5,9 @@
 
 #include <csignal>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/unit/heap.h"
 
 namespace rollcall {
 namespace {
@@ -852,6 +854,78 @@ TEST(Status, ThePaceOfRankZeroIsNewsOnlyWhenItIs) {
   status = story.job().Status(story.now());
   EXPECT_GT(status.revision(), revision);
   EXPECT_EQ(status.pace().loss(), 1.25);
+}
+
+// --- What is kept ------------------------------------------------------------
+
+TEST(Bounds, AJobHasSoManySpares) {
+  JobStory story("2");
+  std::string answer;
+  uint32_t nodes = 0;
+  for (; nodes < 2 * Limits::spares_max; ++nodes) {
+    answer = Attends(absl::StrCat("n", nodes))(story);
+    if (absl::StartsWith(answer, "refuse")) break;
+  }
+  EXPECT_EQ(nodes, 2 + Limits::spares_max);
+  EXPECT_EQ(answer, "refuse n1026 LIMIT");
+  // One that goes makes room.
+  story.Tell({
+      {1.0, Breaks("n7"), ""},
+      {1.5, Beats("n0"), ""},
+      {1.5, Beats("n1"), ""},
+      {2.5, Ticks(), ""},
+      {2.6, Attends("late"), ""},
+      {2.7, Attends("later"), "refuse later LIMIT"},
+  });
+}
+
+constexpr size_t kSmall = 100'000;
+
+// How many bytes more are allocated than before.
+size_t Grown(size_t before) {
+  const size_t now = HeapBytes();
+  return now > before ? now - before : 0;
+}
+
+TEST(Memory, SettingsOfAHelloAreNotKept) {
+  JobStory story("4");
+  Attends("first")(story);
+  const size_t before = HeapBytes();
+  for (int node = 0; node < 8; ++node) {
+    HelloOptions options;
+    for (int i = 0; i < 1000; ++i) {
+      options.settings.add_expected_nodes(std::string(1000, 'n'));
+    }
+    Attends(absl::StrCat("n", node), 1, options)(story);
+  }
+  EXPECT_EQ(story.job().Status(story.now()).nodes_size(), 9);
+  EXPECT_LT(Grown(before), kSmall);
+}
+
+TEST(Memory, FactsOfANodeThatIsGoneAreNotKept) {
+  JobStory story("20");
+  Attends("first")(story);
+  const size_t before = HeapBytes();
+  for (int node = 0; node < 8; ++node) {
+    Attend attend;
+    attend.hello = HelloOf(absl::StrCat("n", node), 1);
+    attend.observed_address = AddressOf("first");
+    attend.session = story.NewSession(attend.hello.node());
+    for (int i = 0; i < 250; ++i) {
+      attend.hello.mutable_facts()->add_gpus()->set_name(std::string(200, 'g'));
+    }
+    story.Step(attend);
+    if (node == 0) {
+      // While it is here, it is needed.
+      EXPECT_GT(Grown(before), size_t{50'000});
+    }
+    v1::AgentMessage leaving;
+    leaving.mutable_leaving()->set_reason("over");
+    story.Step(Said{attend.session, leaving});
+    story.Step(StreamClosed{attend.session});
+  }
+  EXPECT_EQ(story.job().Status(story.now()).nodes_size(), 9);
+  EXPECT_LT(Grown(before), kSmall);
 }
 
 }  // namespace

@@ -637,5 +637,28 @@ TEST(DoorkeeperTest, RandomCrowdsKeepTheInvariants) {
   }
 }
 
+TEST(FittedTo, LeavesDescriptorsForTheRest) {
+  for (const size_t descriptors :
+       {16u, 64u, 256u, 1024u, 4096u, 20000u, 65536u, 1u << 20}) {
+    const DoorLimits limits = FittedTo(DoorLimits(), descriptors);
+    const size_t taken = limits.waiting_max + 2 * limits.guests_max +
+                         2 * limits.viewers_max + limits.agents_max;
+    if (descriptors >= 64) {
+      EXPECT_LE(taken, descriptors / 32 * 29) << descriptors;
+    }
+    EXPECT_GE(limits.waiting_max, 1u);
+    EXPECT_GE(limits.guests_per_network_max, 1u);
+    EXPECT_LE(limits.guests_per_network_max, limits.guests_max);
+    EXPECT_GE(limits.viewer_connections_max, 1u);
+    EXPECT_GE(limits.agents_max,
+              std::min(descriptors / 16, DoorLimits().agents_max));
+  }
+  // Where there are enough, all that the limits say.
+  const DoorLimits all = FittedTo(DoorLimits(), 1 << 20);
+  EXPECT_EQ(all.agents_max, DoorLimits().agents_max);
+  EXPECT_EQ(all.guests_max, DoorLimits().guests_max);
+  EXPECT_EQ(all.viewers_max, DoorLimits().viewers_max);
+}
+
 }  // namespace
 }  // namespace rollcall

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -54,6 +55,8 @@ class GuestsTest : public testing::Test {
     limits.guests_bytes_max = 2 * kBytesMax;
     limits.viewer_bytes_max = 3 * kBytesMax;
     limits.viewer_connections_max = 2;
+    limits.viewers_max = 4;
+    limits.agents_max = 2;
     auto made = Guests::Make(limits, [this](Guests::DoorId id) {
       MutexLock lock(mutex_);
       released_.push_back(id);
@@ -236,6 +239,72 @@ TEST_F(GuestsTest, AViewerHasSoManyConnections) {
   ASSERT_TRUE(guests_->Arrive(another->served, ++last_));
   guests_->Know(another->key, "token1");
   EXPECT_EQ(guests_->shown_out(), 1u);
+}
+
+TEST_F(GuestsTest, ViewersHaveSoManyConnectionsInAll) {
+  Begin(absl::Hours(1));
+  std::vector<std::unique_ptr<Pair>> pairs;
+  for (const char* token : {"few", "many", "many", "other", "another"}) {
+    pairs.push_back(Connect());
+    ASSERT_TRUE(guests_->Arrive(pairs.back()->served, ++last_));
+    guests_->Know(pairs.back()->key, token);
+  }
+  // The newest of the token that has most.
+  EXPECT_EQ(pairs[2]->client.Hear(), "reset");
+  EXPECT_EQ(guests_->shown_out(), 1u);
+}
+
+TEST_F(GuestsTest, AgentsHaveSoManyConnections) {
+  Begin(absl::Hours(1));
+  std::vector<std::unique_ptr<Pair>> pairs;
+  std::vector<std::shared_ptr<const void>> streams;
+  for (int i = 0; i < 4; ++i) {
+    pairs.push_back(Connect());
+    ASSERT_TRUE(guests_->Arrive(pairs.back()->served, ++last_));
+  }
+  for (int i = 0; i < 2; ++i) {
+    streams.push_back(guests_->Attend(pairs[i]->key));
+    ASSERT_NE(streams.back(), nullptr);
+  }
+  EXPECT_EQ(Released(2), (std::vector<Guests::DoorId>{1, 2}));
+  // Both have a stream: no third one, however often it asks.
+  EXPECT_EQ(guests_->Attend(pairs[2]->key), nullptr);
+  EXPECT_EQ(guests_->Attend(pairs[2]->key), nullptr);
+  EXPECT_EQ(guests_->size(), 2u);
+  // A second stream of the first one; then only that is left of it.
+  const std::shared_ptr<const void> second = guests_->Attend(pairs[0]->key);
+  streams[0].reset();
+  EXPECT_EQ(guests_->Attend(pairs[2]->key), nullptr);
+  // The other one has none any more, and makes room.
+  streams[1].reset();
+  EXPECT_NE(guests_->Attend(pairs[2]->key), nullptr);
+  EXPECT_EQ(pairs[1]->client.Hear(), "reset");
+  EXPECT_EQ(send(pairs[0]->served, "x", 1, MSG_NOSIGNAL), 1);
+  EXPECT_EQ(pairs[0]->client.Hear(), "x");
+  // An admin's is none of an agent's.
+  guests_->Know(pairs[2]->key);
+  EXPECT_NE(guests_->Attend(pairs[3]->key), nullptr);
+  EXPECT_EQ(send(pairs[2]->served, "x", 1, MSG_NOSIGNAL), 1);
+  EXPECT_EQ(pairs[2]->client.Hear(), "x");
+}
+
+TEST_F(GuestsTest, AnotherFilesDescriptorIsNotAnAgentsConnection) {
+  Begin(absl::Hours(1));
+  const auto gone = Connect();
+  const auto here = Connect();
+  ASSERT_TRUE(guests_->Arrive(gone->served, ++last_));
+  ASSERT_TRUE(guests_->Arrive(here->served, ++last_));
+  EXPECT_NE(guests_->Attend(gone->key), nullptr);
+  const std::shared_ptr<const void> stays = guests_->Attend(here->key);
+  // Its number is another socket's.
+  const int number = gone->served;
+  close(std::exchange(gone->served, -1));
+  const auto next = Connect();
+  ASSERT_EQ(next->client.fd(), number);
+  ASSERT_TRUE(guests_->Arrive(next->served, ++last_));
+  EXPECT_NE(guests_->Attend(next->key), nullptr);
+  EXPECT_EQ(send(next->served, "x", 1, MSG_NOSIGNAL), 1);
+  EXPECT_EQ(next->client.Hear(), "x");
 }
 
 TEST_F(GuestsTest, WhoIsKnownMaySayMore) {

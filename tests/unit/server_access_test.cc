@@ -1,8 +1,11 @@
 // Who is let in by a daemon and who is not, what is known of it afterwards, and
 // what strangers may cost.
+#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -490,6 +493,81 @@ TEST_F(AccessTest, SilentStreamsMakeRoomForOthers) {
   EXPECT_TRUE(late.IsWelcome());
   EXPECT_EQ(crowd.Await(5),
             std::vector<grpc::StatusCode>(5, grpc::StatusCode::UNAVAILABLE));
+}
+
+TEST_F(AccessTest, AgentsConnectionsAreBounded) {
+  ServerOptions options = Options();
+  options.limits.door.agents_max = 2;
+  StartJob(3, std::move(options));
+  auto a = std::make_unique<HandAgent>(Dial());
+  ASSERT_TRUE(a->SayHello(HelloOf("a")));
+  ASSERT_TRUE(a->IsWelcome());
+  // The second place goes to a connection that the job refuses, and keeps.
+  const std::shared_ptr<grpc::Channel> idle = Dial();
+  {
+    v1::Hello contrary = HelloOf("b");
+    contrary.mutable_settings()->set_nodes_max(7);
+    HandAgent refused(idle);
+    ASSERT_TRUE(refused.SayHello(contrary));
+    ExpectRefused(refused.End(), grpc::StatusCode::FAILED_PRECONDITION,
+                  v1::REFUSAL_CODE_SETTINGS);
+  }
+  ASSERT_EQ(idle->GetState(false), GRPC_CHANNEL_READY);
+  // An agent that is let in takes its place.
+  HandAgent b(Dial());
+  ASSERT_TRUE(b.SayHello(HelloOf("b")));
+  ASSERT_TRUE(b.IsWelcome());
+  EXPECT_TRUE(idle->WaitForStateChange(
+      GRPC_CHANNEL_READY, std::chrono::system_clock::now() + kServerPatience));
+  // Both have streams now. Whoever comes is told, and admins are not held up.
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Turned(HelloOf("c")).error_code(),
+              grpc::StatusCode::UNAVAILABLE);
+  }
+  EXPECT_EQ(StatusOf("train").nodes_size(), 2);
+  // The place of one that has gone is free once the daemon has noticed.
+  a.reset();
+  for (bool welcome = false; !welcome;) {
+    HandAgent c(Dial());
+    ASSERT_TRUE(c.SayHello(HelloOf("c")));
+    welcome = c.IsWelcome();
+  }
+}
+
+// --- Calls that gRPC answers itself ------------------------------------------
+
+// How a call of `method` ends whose request is `bytes`.
+grpc::Status CallWith(const std::shared_ptr<grpc::Channel>& channel,
+                      const std::string& method, const std::string& bytes) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kServerPatience);
+  const grpc::Slice slice(bytes);
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer response;
+  std::promise<grpc::Status> done;
+  grpc::GenericStub(channel).UnaryCall(
+      &context, method, grpc::StubOptions(), &request, &response,
+      [&done](grpc::Status status) { done.set_value(std::move(status)); });
+  return done.get_future().get();
+}
+
+TEST_F(AccessTest, ACallThatGrpcAnswersItselfCountsAsACall) {
+  ServerOptions options = Options();
+  options.limits.door.guest_calls_max = 3;
+  StartJob(2, std::move(options));
+  for (const char* method :
+       {"/rollcall.v1.Admin/Status", "/rollcall.v1.Admin/Watch",
+        "/rollcall.v1.Admin/CreateToken", "/rollcall.v1.Admin/Nothing"}) {
+    const std::shared_ptr<grpc::Channel> channel = Dial();
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_NE(CallWith(channel, method, "\xff\xff").error_code(),
+                grpc::StatusCode::UNAVAILABLE)
+          << method << ' ' << i;
+    }
+    EXPECT_EQ(CallWith(channel, method, "\xff\xff").error_code(),
+              grpc::StatusCode::UNAVAILABLE)
+        << method;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,228 @@
+// The loop with streams that are no streams: what it keeps for agents that do
+// not read.
+#include "daemon/server/loop.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/security/token.h"
+#include "tests/unit/heap.h"
+
+namespace rollcall {
+namespace {
+
+// Keeps what it is sent, as gRPC does for a peer that does not read.
+class KeepingStream final : public Stream {
+ public:
+  explicit KeepingStream(bool reads) : reads_(reads) {}
+
+  void Send(const grpc::ByteBuffer& message) override {
+    if (ended_) return;
+    if (message.Length() > kLarge && heap_at_first_large_ == 0) {
+      heap_at_first_large_ = HeapBytes();
+    }
+    if (reads_) return;
+    kept_.push_back(message);
+    bytes_ += message.Length();
+    most_ = std::max(most_, bytes_);
+  }
+  void Close(absl::StatusCode, const v1::Refusal&) override { ended_ = true; }
+  void Cancel(absl::StatusCode, const v1::Refusal& refusal) override {
+    ended_ = true;
+    refusal_ = refusal.code();
+    kept_.clear();
+    bytes_ = 0;
+  }
+  size_t UnreadBytes() override { return bytes_; }
+  void Took(size_t) override {}
+
+  // Read while the loop waits for the next event.
+  bool ended() const { return ended_; }
+  v1::RefusalCode refusal() const { return refusal_; }
+  size_t most() const { return most_; }
+  size_t heap_at_first_large() const { return heap_at_first_large_; }
+
+ private:
+  static constexpr size_t kLarge = 100'000;
+
+  const bool reads_;
+  bool ended_ = false;
+  v1::RefusalCode refusal_ = v1::REFUSAL_CODE_UNSPECIFIED;
+  std::vector<grpc::ByteBuffer> kept_;
+  size_t bytes_ = 0;
+  size_t most_ = 0;
+  size_t heap_at_first_large_ = 0;
+};
+
+constexpr size_t kMiB = 1 << 20;
+
+// Two nodes in generation 1: `a` with one rank, which does not read, and `b`
+// with as many as there can be, which does. The values of one exchange, `k`,
+// have 256 KiB.
+class LoopTest : public testing::Test {
+ protected:
+  void Make(size_t unread_bytes_max) {
+    Loop::Options options;
+    options.limits.unread_bytes_max = unread_bytes_max;
+    options.only_job = "train";
+    options.only_settings.set_nodes_min(2);
+    options.only_settings.set_nodes_max(2);
+    options.credential_key = std::string(32, 'k');
+    options.tokens = {{token_, v1::ROLE_ADMIN, "admin"}};
+    loop_ = std::make_unique<Loop>(std::move(options), nullptr, logger_);
+    Attend(1, a_, "a", 1);
+    Attend(2, b_, "b", Limits::ranks_per_node_max);
+    for (const SessionId id : {1, 2}) {
+      v1::AgentMessage prepared;
+      prepared.mutable_prepared()->set_generation(1);
+      prepared.mutable_prepared()->set_master_port(1234);
+      for (int i = 0; i < warnings_; ++i) {
+        prepared.mutable_prepared()->add_warnings("mind the gap");
+      }
+      Say(id, std::move(prepared));
+    }
+    Give(1, 1, "x");
+    Give(2, Limits::ranks_per_node_max,
+         std::string(Limits::exchange_value_bytes_max, 'y'));
+  }
+  void Attend(SessionId id, std::shared_ptr<Stream> stream,
+              const std::string& node, uint32_t ranks) {
+    loop_->inbox().Post(StreamOpened{id, std::move(stream)});
+    v1::Hello hello;
+    hello.set_job("train");
+    hello.set_node(node);
+    hello.set_incarnation(id);
+    hello.set_ranks(ranks);
+    *hello.mutable_token() = token_;
+    hello.mutable_facts()->set_boot_id("boot");
+    hello.mutable_facts()->set_network_namespace(1);
+    v1::Interface& loopback = *hello.mutable_facts()->add_interfaces();
+    loopback.set_name("lo");
+    loopback.set_up(true);
+    loopback.set_running(true);
+    loopback.set_loopback(true);
+    v1::InterfaceAddress& address = *loopback.add_addresses();
+    address.set_address("127.0.0.1");
+    address.set_prefix_length(8);
+    loop_->inbox().Post(
+        HelloCame{id, std::move(hello), "127.0.0.1", "", std::nullopt});
+  }
+  void Give(SessionId id, uint32_t ranks, const std::string& value) {
+    v1::AgentMessage message;
+    message.mutable_exchange()->set_generation(1);
+    message.mutable_exchange()->set_key("k");
+    for (uint32_t i = 0; i < ranks; ++i) {
+      message.mutable_exchange()->add_values(value);
+    }
+    Say(id, std::move(message));
+  }
+  void Say(SessionId id, v1::AgentMessage message) {
+    const size_t bytes = message.ByteSizeLong();
+    loop_->inbox().Post(MessageCame{id, std::move(message), bytes});
+  }
+  // Once all that was posted before has been dealt with.
+  v1::JobStatus Status() {
+    std::promise<v1::JobStatus> done;
+    StatusAsked asked;
+    asked.caller.token = token_;
+    asked.reply = [&done](const absl::StatusOr<v1::JobStatus>& status) {
+      EXPECT_TRUE(status.ok()) << status.status();
+      done.set_value(status.value_or(v1::JobStatus()));
+    };
+    loop_->inbox().Post(std::move(asked));
+    return done.get_future().get();
+  }
+
+  const v1::JoinToken token_ = MakeToken();
+  const std::shared_ptr<KeepingStream> a_ =
+      std::make_shared<KeepingStream>(/*reads=*/false);
+  const std::shared_ptr<KeepingStream> b_ =
+      std::make_shared<KeepingStream>(/*reads=*/true);
+  int warnings_ = 0;
+  Logger logger_{Log::Level::kInfo};
+  std::unique_ptr<Loop> loop_;
+};
+
+TEST_F(LoopTest, WhoReadsLeastIsEndedWhereTooMuchWaitsForAll) {
+  Make(4 * kMiB);
+  ASSERT_TRUE(loop_->Start().ok());
+  for (int i = 0; i < 100; ++i) Give(1, 1, "x");
+  EXPECT_EQ(Status().state(), v1::JOB_STATE_RUNNING);
+  // What was said in the last batch has been carried out by the next one.
+  EXPECT_EQ(Status().generation(), 1u);
+  EXPECT_TRUE(a_->ended());
+  EXPECT_EQ(a_->refusal(), v1::REFUSAL_CODE_SLOW);
+  EXPECT_LE(a_->most(), 5 * kMiB);
+  EXPECT_FALSE(b_->ended());
+  loop_->Stop();
+}
+
+TEST_F(LoopTest, OneBatchDoesNotGatherMoreThanItsBound) {
+  Make(Limits().unread_bytes_max);
+  // All of it waits before the loop starts: one batch.
+  for (int i = 0; i < 800; ++i) Give(1, 1, "x");
+  const size_t before = HeapBytes();
+  ASSERT_TRUE(loop_->Start().ok());
+  EXPECT_EQ(Status().generation(), 1u);
+  EXPECT_EQ(Status().generation(), 1u);
+  ASSERT_GT(a_->heap_at_first_large(), 0u);
+  EXPECT_LT(a_->heap_at_first_large(),
+            before + Limits::batch_bytes_max + 16 * kMiB);
+  loop_->Stop();
+}
+
+// --- Lines that an agent's messages cause ------------------------------------
+
+size_t LinesWith(const std::string& log, const std::string& what) {
+  size_t lines = 0;
+  for (size_t at = log.find(what); at != std::string::npos;
+       at = log.find(what, at + 1)) {
+    ++lines;
+  }
+  return lines;
+}
+
+TEST_F(LoopTest, AnAgentCausesSoManyLines) {
+  testing::internal::CaptureStderr();
+  Make(Limits().unread_bytes_max);
+  ASSERT_TRUE(loop_->Start().ok());
+  // A rank that stands still and goes on, again and again.
+  for (int i = 0; i < 500; ++i) {
+    for (const bool goes_on : {false, true}) {
+      v1::AgentMessage stalled;
+      stalled.mutable_rank_stalled()->set_generation(1);
+      stalled.mutable_rank_stalled()->set_goes_on(goes_on);
+      Say(1, std::move(stalled));
+    }
+  }
+  EXPECT_EQ(Status().state(), v1::JOB_STATE_RUNNING);
+  loop_->Stop();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(LinesWith(log, "event=stalled"), 63u) << "beside event=attend";
+  EXPECT_EQ(LinesWith(log, "event=suppressed address=127.0.0.1 lines=437"), 1u)
+      << log;
+  // Another one's are written.
+  EXPECT_EQ(LinesWith(log, "event=attend node=b"), 1u);
+}
+
+TEST_F(LoopTest, AnAgentsWarningsAreSoMany) {
+  warnings_ = 1000;
+  testing::internal::CaptureStderr();
+  Make(Limits().unread_bytes_max);
+  ASSERT_TRUE(loop_->Start().ok());
+  EXPECT_EQ(Status().state(), v1::JOB_STATE_RUNNING);
+  loop_->Stop();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(LinesWith(log, "event=warning node=a"), 63u);
+  EXPECT_EQ(LinesWith(log, "event=warning node=b"), 63u);
+  EXPECT_EQ(LinesWith(log, "event=suppressed"), 1u);
+}
+
+}  // namespace
+}  // namespace rollcall
