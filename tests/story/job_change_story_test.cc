@@ -526,10 +526,9 @@ TEST(Notice, ANodeThatLeavesSetsNoFarDeadline) {
   v1::AgentMessage message;
   message.mutable_leaving()->mutable_deadline()->set_seconds(366 * 86400);
   Says("b", message)(story);
-  v1::Notice notice;
-  ASSERT_TRUE(
-      notice.ParseFromString(story.journal().at(Journal::Kind::kLeaving).body));
-  EXPECT_LE(notice.deadline().seconds(), 600);
+  const v1::JobStatus status = story.job().Status(story.now());
+  ASSERT_TRUE(status.has_notice());
+  EXPECT_EQ(status.notice().deadline().seconds(), 600);
 }
 
 // --- Numbers -----------------------------------------------------------------
