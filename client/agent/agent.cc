@@ -118,7 +118,9 @@ void Agent::On(const AgentTick&) {
 void Agent::OnWaiting(const v1::Waiting& waiting) {
   std::string text;
   if (waiting.spare()) {
-    text = "spare: all seats are taken; waiting for one";
+    text = waiting.reason().empty()
+               ? "spare: all seats are taken; waiting for one"
+               : absl::StrCat("spare: ", waiting.reason());
     // The world goes on without the ranks that wait here.
     if (!running_.has_value() && !preparing_.has_value()) {
       Stop(limits_.stop_grace);

@@ -355,6 +355,7 @@ void Job::Detach(Node& node) {
 // The node is given up; its entry stays for a while, so that it can be named.
 void Job::Part(Node& node, v1::NodeState state, const std::string& reason) {
   const std::string name = node.hello.node();
+  if (!Leaves(node)) CountLoss(node);
   if (node.session != 0) Detach(node);
   SetDeadline(node, absl::InfiniteFuture());
   suspects_.erase(name);
@@ -447,7 +448,7 @@ absl::Time Job::NextDeadline() const {
       // Their own deadlines come first.
       if (SeatedSuspect() || !claimants_.empty()) break;
       next = std::min(next, Present() >= nodes_min_
-                                ? last_arrival_ + limits_.last_call
+                                ? last_call_.Ends(limits_)
                                 : gathering_since_ + limits_.join_timeout);
       break;
     case Phase::kForming:
@@ -492,6 +493,7 @@ void Job::CheckInvariants() const {
   CHECK_LE(checking_.size(), nodes_.size());
   CHECK_LE(silent_, nodes_.size());
   CHECK_LE(stalls_.size(), world_.world_size());
+  CHECK_LE(newcomers_.names(), Limits::newcomer_names_max);
   CHECK_LE(claimants_.size(), Limits::nodes_max);
   CHECK_LE(claimed_.size(), Limits::claimed_worlds_max);
   if (phase_ != Phase::kForming ||

@@ -31,6 +31,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "daemon/core/arrivals.h"
 #include "daemon/core/events.h"
 #include "daemon/core/exchange.h"
 #include "daemon/core/limits.h"
@@ -169,6 +170,12 @@ class Job {
     uint64_t attended_from = 0;
     // 0: no living stream.
     SessionId session = 0;
+    // When this life attended first; InfinitePast: before this daemon began.
+    absl::Time attended_at = absl::InfinitePast();
+    // When a world with it was committed first; InfiniteFuture: not yet.
+    absl::Time joined_at = absl::InfiniteFuture();
+    // The world was ended to take it in, and the next one is not formed yet.
+    bool called = false;
     // When it is lost unless it is heard before; in deadlines_ as well.
     absl::Time deadline = absl::InfiniteFuture();
     // When its lease ends, whatever its stream does.
@@ -309,6 +316,7 @@ class Job {
   }
   void MaybeEndUnattended();
   std::vector<Candidate> Candidates() const;
+  bool IsHeld(const Node& node) const;
   void Form(const std::vector<Seated>& seated);
   bool CanDoWithout(const std::vector<std::string>& names) const;
   void Propose(const std::vector<Seated>& seated, v1::World world);
@@ -360,9 +368,12 @@ class Job {
   void MaybeTellLeaving();
   void ForgetLeaving(const std::string& name);
   void SendLeft(const Node& node);
-  bool HasNewcomer() const;
+  absl::Time NewcomerDue() const;
   void GrowSoon();
   void MaybeGrow();
+  std::string CallNewcomers();
+  void CountLoss(Node& node);
+  void SayHold(Node& node);
 
   // Silence (job_silence.cc).
   void NoteBreak(Node& node);
@@ -501,7 +512,7 @@ class Job {
 
   // Gathering.
   absl::Time gathering_since_;
-  absl::Time last_arrival_;
+  LastCall last_call_;
   bool ends_unattended_ = false;
   // Since when no node has attended or was about to come back.
   absl::Time unattended_since_;
@@ -542,6 +553,7 @@ class Job {
   std::optional<v1::End> end_then_;
   // When newcomers are taken in, unless the world is full.
   absl::Time grow_at_ = absl::InfiniteFuture();
+  Newcomers newcomers_;
 
   // Ranks that stand still, by their number in the world, and when it is judged
   // which of them began it.

@@ -263,7 +263,7 @@ void Job::RefuseClaims() {
                        ": too few members of that one came "
                        "to go on with it"));
   }
-  last_arrival_ = now_;
+  last_call_ = LastCall(now_);
 }
 
 }  // namespace rollcall

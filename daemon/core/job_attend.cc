@@ -249,6 +249,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
                       attend.observed_address));
   }
   Node& node = nodes_[name];
+  if (!*redialed) last_call_.Arrived(node.attended_at, now_, limits_);
   if (*redialed) {
     if (node.session != 0) {
       Close(node.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_REDIALED,
@@ -265,7 +266,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   } else {
     CHECK(node.deadline == absl::InfiniteFuture());
     node = Node();
-    last_arrival_ = now_;
+    node.attended_at = now_;
     // Somebody has started another agent there.
     if (attend.hello.run().empty()) ForgetLeaving(name);
     if (leaving_.contains(name)) {
@@ -295,6 +296,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   if (node.quarantined) barred_.insert(name);
   if (phase_ != Phase::kEnded) Renew(node);
   node.state = StateByPhase(node);
+  if (phase_ != Phase::kEnded && !node.member()) SayHold(node);
   if (phase_ == Phase::kRunning && !node.member()) {
     GrowSoon();
   }
@@ -345,6 +347,7 @@ void Job::TakeUp(Node& node, const v1::Held& held) {
   if (phase_ == Phase::kRunning && !node.member()) {
     // So that who comes to a full world does not look hung.
     message.mutable_waiting()->set_spare(true);
+    message.mutable_waiting()->set_reason(node.reason);
     ToNode(node, message);
   }
   if (phase_ == Phase::kRunning && node.member() && pending_.has_value()) {

@@ -24,7 +24,7 @@ constexpr size_t kNamedMax = 8;
 void Job::Gather(bool at_once) {
   phase_ = Phase::kGathering;
   gathering_since_ = now_;
-  last_arrival_ = now_;
+  last_call_ = LastCall(now_);
   reform_now_ = at_once;
   next_waiting_ = now_ + absl::Seconds(1);
   told_waiting_.clear();
@@ -47,6 +47,7 @@ void Job::MaybeForm() {
   QuarantineTheBlamed();
   if (Present() < nodes_min_) PardonTheBlamed();
   const size_t present = Present();
+  last_call_.SetEnough(present >= nodes_min_, now_);
   if (present < nodes_min_) {
     reform_now_ = false;  // A new gathering: the last call counts again.
     if (now_ >= gathering_since_ + limits_.join_timeout) {
@@ -60,9 +61,14 @@ void Job::MaybeForm() {
     }
     return;
   }
-  if (present < nodes_max_ && !reform_now_ &&
-      now_ < last_arrival_ + limits_.last_call) {
-    return;
+  if (present < nodes_max_ && !reform_now_) {
+    if (now_ < last_call_.Ends(limits_)) return;
+    if (last_call_.overdue()) {
+      why_.set_reason(absl::StrCat(
+          why_.reason(), "; more nodes kept attending for ",
+          absl::FormatDuration(limits_.arrivals_wait_max),
+          " after enough were there"));
+    }
   }
   Form(AssignSeats(Candidates(), nodes_max_));
 }
@@ -86,12 +92,33 @@ void Job::MaybeEndUnattended() {
                     ", and the job had never run"));
 }
 
+// Whether it gets no seat yet because newcomers were lost. Who has a seat keeps
+// it.
+bool Job::IsHeld(const Node& node) const {
+  return node.seat < 0 &&
+         now_ < newcomers_.HoldOf(node.hello.node(), now_, limits_).until;
+}
+
 std::vector<Candidate> Job::Candidates() const {
   std::vector<Candidate> candidates;
+  std::vector<const Node*> held;
   candidates.reserve(sessions_.size());
   for (const auto& [name, node] : nodes_) {
     if (node.session == 0 || barred_.contains(name)) continue;
+    if (IsHeld(node)) {
+      held.push_back(&node);
+      continue;
+    }
     candidates.push_back({name, node.seat, node.hello.launcher()});
+  }
+  // No world at all is worse. Those that flap have attended last.
+  std::stable_sort(held.begin(), held.end(), [](const Node* a, const Node* b) {
+    return a->attended_at < b->attended_at;
+  });
+  for (const Node* node : held) {
+    if (candidates.size() >= nodes_min_) break;
+    candidates.push_back(
+        {node->hello.node(), node->seat, node->hello.launcher()});
   }
   return candidates;
 }
@@ -134,7 +161,7 @@ bool Job::CanDoWithout(const std::vector<std::string>& names) const {
   for (const std::string& name : names) {
     if (nodes_.at(name).hello.launcher()) return false;
   }
-  return Candidates().size() >= names.size() + nodes_min_;
+  return Present() >= names.size() + nodes_min_;
 }
 
 void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
@@ -161,6 +188,8 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
     node.state_held.reset();
     node.done.clear();
     const bool eligible = node.session != 0 && !barred_.contains(name);
+    if (!eligible) CountLoss(node);
+    node.called = false;
     if (eligible) node.state = v1::NODE_STATE_SPARE;
   }
   for (size_t i = 0; i < seated.size(); ++i) {
@@ -168,6 +197,12 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
     node.seat = static_cast<int>(seated[i].seat);
     node.node_rank = static_cast<int>(i);
     node.state = v1::NODE_STATE_PREPARING;
+    node.reason.clear();
+  }
+  for (auto& [name, node] : nodes_) {
+    if (node.session == 0 || node.member() || barred_.contains(name)) continue;
+    if (!IsHeld(node)) node.reason.clear();
+    SayHold(node);
   }
   actions_.push_back(Journal{Journal::Kind::kProposed, generation_,
                              proposal_.SerializeAsString()});
@@ -215,6 +250,7 @@ void Job::WarnOfClaims(const std::vector<IgnoredClaim>& ignored) {
 
 // The node stays attended but gets no seat, until it attends anew.
 void Job::Bar(Node& node, const std::string& reason) {
+  if (!Leaves(node)) CountLoss(node);
   if (node.session != 0) barred_.insert(node.hello.node());
   node.seat = -1;
   node.state = v1::NODE_STATE_SPARE;
@@ -271,6 +307,7 @@ void Job::Commit() {
     Node& node = nodes_.at(member.node());
     if (node.session != 0) node.state = v1::NODE_STATE_RUNNING;
     node.served_in = generation_;
+    node.joined_at = std::min(node.joined_at, now_);
   }
   last_world_ = generation_;
   exchanges_.Begin(generation_, std::move(ranks));
@@ -289,7 +326,7 @@ void Job::Commit() {
               ? absl::StrCat(" state_of_rank=", seal_->state_source().rank(),
                              " step=", seal_->state_source().step())
               : ""));
-  if (HasNewcomer()) GrowSoon();
+  if (NewcomerDue() != absl::InfiniteFuture()) GrowSoon();
   Changed();
 }
 

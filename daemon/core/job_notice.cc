@@ -57,6 +57,8 @@ void Job::OnLeaving(Node& node, const v1::Leaving& leaving) {
   const absl::Duration deadline = leaving.has_deadline()
                                       ? FromProto(leaving.deadline())
                                       : limits_.stop_grace;
+  // As a loss: it may attend again at once. One that a person drains is none.
+  CountLoss(node);
   AskToLeave(node, std::min(deadline, kLeavingDeadlineMax), leaving.reason());
 }
 
@@ -312,14 +314,21 @@ void Job::DropPending() {
 
 // --- Newcomers ---------------------------------------------------------------
 
-// Whether somebody attends who could have one of the free seats.
-bool Job::HasNewcomer() const {
-  if (static_cast<uint32_t>(world_.members_size()) >= nodes_max_) return false;
-  return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
-    const Node& node = entry.second;
-    return node.session != 0 && !node.member() && !Leaves(node) &&
-           !barred_.contains(entry.first);
-  });
+// When the first of those that attend may have one of the free seats;
+// InfiniteFuture: none of them.
+absl::Time Job::NewcomerDue() const {
+  absl::Time due = absl::InfiniteFuture();
+  if (static_cast<uint32_t>(world_.members_size()) >= nodes_max_) return due;
+  for (const auto& [name, node] : nodes_) {
+    if (node.session == 0 || node.member() || Leaves(node) ||
+        barred_.contains(name)) {
+      continue;
+    }
+    const absl::Time until = newcomers_.HoldOf(name, now_, limits_).until;
+    if (until <= now_) return now_;
+    due = std::min(due, until);
+  }
+  return due;
 }
 
 // More may come within last_call, unless there is no seat for them.
@@ -332,7 +341,12 @@ void Job::MaybeGrow() {
   if (now_ < grow_at_) return;
   grow_at_ = absl::InfiniteFuture();
   if (phase_ != Phase::kRunning || pending_.has_value() || isolated_ ||
-      settings_.grow() == v1::GROW_NEVER || !HasNewcomer()) {
+      settings_.grow() == v1::GROW_NEVER) {
+    return;
+  }
+  const absl::Time due = NewcomerDue();
+  if (due > now_) {
+    grow_at_ = due;
     return;
   }
   // Work that is done is not begun anew for somebody who comes late.
@@ -341,10 +355,20 @@ void Job::MaybeGrow() {
         return entry.second.member() && !entry.second.done.empty();
       });
   if (done) return;
+  Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),
+      absl::StrCat("to take in ", CallNewcomers()));
+}
+
+// Those that may have a seat, in words.
+std::string Job::CallNewcomers() {
   std::string names;
   size_t more = 0;
-  for (const auto& [name, node] : nodes_) {
-    if (node.session == 0 || node.member() || barred_.contains(name)) continue;
+  for (auto& [name, node] : nodes_) {
+    if (node.session == 0 || node.member() || barred_.contains(name) ||
+        IsHeld(node)) {
+      continue;
+    }
+    node.called = true;
     if (names.size() > 200) {
       ++more;
     } else {
@@ -352,8 +376,32 @@ void Job::MaybeGrow() {
     }
   }
   if (more > 0) absl::StrAppend(&names, " and ", more, " more");
-  Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),
-      absl::StrCat("to take in ", names));
+  return names;
+}
+
+// The node was in the world, or the world was ended to take it in, and it is
+// out.
+void Job::CountLoss(Node& node) {
+  if (!node.member() && !node.called) return;
+  node.called = false;
+  const bool joined = node.joined_at != absl::InfiniteFuture();
+  newcomers_.Lost(node.hello.node(), generation_,
+                  joined ? now_ - node.joined_at : absl::ZeroDuration(), now_,
+                  limits_);
+}
+
+// So that it is seen why a node waits beside a free seat.
+void Job::SayHold(Node& node) {
+  if (!IsHeld(node)) return;
+  const Newcomers::Hold hold =
+      newcomers_.HoldOf(node.hello.node(), now_, limits_);
+  const std::string reason = absl::StrCat(
+      hold.own ? "it was lost " : "new nodes of several names were lost ",
+      hold.losses, " times soon after they joined; none gets a seat within ",
+      absl::FormatDuration(hold.delay), " of the latest loss");
+  if (std::exchange(node.reason, reason) == reason) return;
+  Say(Log::Level::kInfo, absl::StrCat("event=held node=", node.hello.node(),
+                                      " reason=", Quoted(node.reason)));
 }
 
 }  // namespace rollcall

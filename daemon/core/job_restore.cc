@@ -84,7 +84,7 @@ Job::Job(std::string job, std::string run, const v1::JobSettings& settings,
       nodes_max_(settings.nodes_max()),
       now_(now),
       gathering_since_(now),
-      last_arrival_(now),
+      last_call_(now),
       unattended_since_(now) {
   CHECK_GE(nodes_min_, 1u);
   CHECK_LE(nodes_min_, nodes_max_);
@@ -142,6 +142,7 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
     node.seat = static_cast<int>(member.seat());
     if (seal.has_value()) node.node_rank = static_cast<int>(member.node_rank());
     if (seal.has_value()) node.served_in = world.generation();
+    if (seal.has_value()) node.joined_at = now_;
     if (seal.has_value() && row < seal->incarnations_size()) {
       node.incarnation_committed = seal->incarnations(row);
     }

@@ -92,7 +92,14 @@ void Job::TellWaiting() {
   } else if (phase_ == Phase::kForming) {
     waiting.set_spare(true);
     for (const auto& [name, node] : nodes_) {
-      if (node.session != 0 && !node.member()) to.push_back(node.session);
+      if (node.session == 0 || node.member()) continue;
+      if (node.reason.empty()) {
+        to.push_back(node.session);
+        continue;
+      }
+      v1::DaemonMessage own = message;
+      own.mutable_waiting()->set_reason(node.reason);
+      ToNode(node, std::move(own));
     }
   } else if (phase_ == Phase::kRunning) {
     next_waiting_ = now_ + absl::Minutes(1);

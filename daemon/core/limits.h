@@ -102,6 +102,15 @@ struct Limits {
   absl::Duration reconnect_grace = absl::Seconds(1);
   // Between min and max: how long after the latest arrival a world is formed.
   absl::Duration last_call = absl::Seconds(1);
+  // How long arrivals may put that off, from when min nodes attend.
+  absl::Duration arrivals_wait_max = absl::Minutes(1);
+  // A node that is lost in its first newcomer_lasts in a world, for the second
+  // time, gets no seat for newcomer_delay_first; twice that with each further
+  // loss, and at most newcomer_delay_max. So long without a loss after its
+  // delay, and the losses are forgotten.
+  absl::Duration newcomer_lasts = absl::Minutes(10);
+  absl::Duration newcomer_delay_first = absl::Seconds(1);
+  absl::Duration newcomer_delay_max = absl::Minutes(5);
   absl::Duration prepare_timeout = absl::Seconds(30);
   absl::Duration probe_timeout = absl::Seconds(2);
   absl::Duration join_timeout = absl::Minutes(10);
@@ -205,6 +214,9 @@ struct Limits {
   static constexpr size_t expected_nodes_max = 16384;
   // Names of lost nodes that are remembered, so that they can be named.
   static constexpr size_t lost_names_max = 1024;
+  // Names whose losses are counted each by itself; see Newcomers. Each may end
+  // one world in newcomer_delay_max, so few of them leave a world time to train.
+  static constexpr size_t newcomer_names_max = 4;
   // Root causes that are remembered.
   static constexpr size_t causes_max = 32;
   // What one viewer's token may have under way at once: watches (of
@@ -275,6 +287,12 @@ static_assert(Limits{}.lease <= Limits::grace_max &&
               Limits{}.prepare_timeout <= Limits::grace_max &&
               Limits{}.reconnect_grace <= Limits::grace_max &&
               Limits{}.reattach_grace <= Limits::grace_max);
+static_assert(Limits{}.last_call <= Limits{}.arrivals_wait_max);
+static_assert(Limits{}.newcomer_delay_first < Limits{}.newcomer_delay_max);
+// A world that ends once for each name within the longest delay trains for a
+// minute at a time.
+static_assert(Limits{}.newcomer_delay_max >=
+              absl::Minutes(static_cast<int>(Limits::newcomer_names_max) + 1));
 // What an agent has to say of a rank that stands still is in by the verdict.
 static_assert(Limits{}.where_patience <= Limits{}.stacks_patience);
 static_assert(Limits{}.stacks_patience < Limits{}.hang_settlement);

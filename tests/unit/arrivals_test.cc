@@ -1,0 +1,175 @@
+#include "daemon/core/arrivals.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace rollcall {
+namespace {
+
+absl::Time At(double second) {
+  return absl::UnixEpoch() + absl::Seconds(second);
+}
+
+// With a last call of 1 s, and arrivals that count for 60 s.
+TEST(LastCall, EndsAfterTheLatestArrivalThatCounts) {
+  enum What { kArrives, kReturns, kEnough, kTooFew };
+  struct Step {
+    double at;
+    What what;
+  };
+  struct {
+    const char* name;
+    std::vector<Step> steps;
+    double ends;
+    bool overdue;
+  } const kRows[] = {
+      {"nobody", {}, 1, false},
+      {"each arrival before there are enough",
+       {{2, kArrives}, {3, kReturns}, {4, kArrives}},
+       5,
+       false},
+      {"a new name after that", {{2, kEnough}, {2.5, kArrives}}, 3.5, false},
+      {"a name that was here before does not count",
+       {{2, kArrives}, {2, kEnough}, {2.5, kReturns}, {2.9, kReturns}},
+       3,
+       false},
+      {"new names count for a minute",
+       {{2, kArrives}, {2, kEnough}, {61.9, kArrives}, {62.8, kArrives}},
+       62.9,
+       true},
+      {"enough for the second time",
+       {{2, kEnough}, {5, kTooFew}, {90, kReturns}, {90, kEnough}},
+       91,
+       false},
+      {"the minute begins when there are enough",
+       {{90, kArrives}, {90, kEnough}, {149, kArrives}},
+       150,
+       false},
+  };
+  const Limits limits;
+  for (const auto& row : kRows) {
+    LastCall call(At(0));
+    for (const Step& step : row.steps) {
+      const absl::Time now = At(step.at);
+      if (step.what == kArrives) {
+        call.Arrived(absl::InfinitePast(), now, limits);
+      } else if (step.what == kReturns) {
+        call.Arrived(At(0.5), now, limits);
+      } else {
+        call.SetEnough(step.what == kEnough, now);
+      }
+    }
+    EXPECT_EQ(call.Ends(limits), At(row.ends)) << row.name;
+    EXPECT_EQ(call.overdue(), row.overdue) << row.name;
+  }
+}
+
+TEST(LastCall, ANameOfAnEarlierGatheringCounts) {
+  LastCall call(At(10));
+  call.SetEnough(true, At(10));
+  call.Arrived(At(9), At(10.5), Limits());
+  EXPECT_EQ(call.Ends(Limits()), At(11.5));
+}
+
+struct Loss {
+  double at;
+  std::string name;
+  uint64_t generation;
+  absl::Duration lasted = absl::ZeroDuration();
+};
+
+// Seconds after the last loss.
+double DelayOf(const std::vector<Loss>& losses, const std::string& name) {
+  const Limits limits;
+  Newcomers newcomers;
+  for (const Loss& loss : losses) {
+    newcomers.Lost(loss.name, loss.generation, loss.lasted, At(loss.at),
+                   limits);
+  }
+  const absl::Time now = At(losses.empty() ? 0 : losses.back().at);
+  return std::max(
+      0.0, absl::ToDoubleSeconds(newcomers.HoldOf(name, now, limits).until -
+                                 now));
+}
+
+// The same name, a generation and 1 s apart.
+std::vector<Loss> Flaps(int times, double from = 0) {
+  std::vector<Loss> losses;
+  for (int i = 0; i < times; ++i) {
+    losses.push_back({from + i, "f", static_cast<uint64_t>(1 + i)});
+  }
+  return losses;
+}
+
+// Each of these names, a generation apart, at the same moment.
+std::vector<Loss> Several(int names) {
+  std::vector<Loss> losses;
+  for (int i = 0; i < names; ++i) {
+    losses.push_back(
+        {0, absl::StrCat("n", i), static_cast<uint64_t>(1 + i)});
+  }
+  return losses;
+}
+
+TEST(Newcomers, TheDelayDoublesWithEachLossOfAName) {
+  const double kDelays[] = {0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300};
+  for (int times = 0; times < 13; ++times) {
+    EXPECT_EQ(DelayOf(Flaps(times), "f"), kDelays[times]) << times;
+    EXPECT_EQ(DelayOf(Flaps(times), "other"), 0) << times;
+  }
+  EXPECT_EQ(DelayOf(Flaps(100000), "f"), 300);
+}
+
+TEST(Newcomers, NamesBeyondAFewAreCountedTogether) {
+  const int few = static_cast<int>(Limits::newcomer_names_max);
+  EXPECT_EQ(DelayOf(Several(few + 1), "new"), 0);
+  EXPECT_EQ(DelayOf(Several(few + 2), "new"), 1);
+  EXPECT_EQ(DelayOf(Several(few + 5), "new"), 8);
+  EXPECT_EQ(DelayOf(Several(few + 5), absl::StrCat("n", few)), 8);
+  // Counted by itself, and lost once.
+  EXPECT_EQ(DelayOf(Several(few + 5), "n0"), 0);
+  EXPECT_EQ(DelayOf(Several(1000), "new"), 300);
+}
+
+TEST(Newcomers, WhatCounts) {
+  struct {
+    const char* name;
+    std::vector<Loss> losses;
+    double delay;
+  } const kRows[] = {
+      {"one that had lasted", {{0, "f", 1}, {1, "f", 2, absl::Minutes(10)}}, 0},
+      {"one that had nearly", {{0, "f", 1}, {1, "f", 2, absl::Minutes(9)}}, 1},
+      {"twice in one generation", {{0, "f", 1}, {1, "f", 1}}, 0},
+      {"within ten minutes after its delay", {{0, "f", 1}, {599, "f", 2}}, 1},
+      {"later, from the beginning", {{0, "f", 1}, {600, "f", 2}}, 0},
+  };
+  for (const auto& row : kRows) {
+    EXPECT_EQ(DelayOf(row.losses, "f"), row.delay) << row.name;
+  }
+  // Many at once are one loss: a switch, or a rack.
+  std::vector<Loss> rack;
+  for (int i = 0; i < 100; ++i) rack.push_back({0, absl::StrCat("n", i), 7});
+  EXPECT_EQ(DelayOf(rack, "new"), 0);
+}
+
+TEST(Newcomers, ForgottenNamesMakeRoom) {
+  const Limits limits;
+  Newcomers newcomers;
+  for (int i = 0; i < 1000; ++i) {
+    newcomers.Lost(absl::StrCat("n", i), static_cast<uint64_t>(1 + i), {},
+                   At(0), limits);
+    EXPECT_LE(newcomers.names(), Limits::newcomer_names_max);
+  }
+  EXPECT_FALSE(newcomers.HoldOf("late", At(0), limits).own);
+  newcomers.Lost("late", 2000, {}, At(1000), limits);
+  const Newcomers::Hold hold = newcomers.HoldOf("late", At(1000), limits);
+  EXPECT_TRUE(hold.own);
+  EXPECT_EQ(hold.losses, 1u);
+}
+
+}  // namespace
+}  // namespace rollcall
