@@ -74,6 +74,9 @@ const std::vector<InvariantRow> kInvariants = {
     {Invariant::kHangIsTold, "a hang is told",
      "A generation ends for a hang only where a rank of it is said to stand "
      "still; who is blamed is said to, and no other is further behind."},
+    {Invariant::kTrainsOn, "trains on",
+     "While enough other nodes live, nodes that join and are lost again and "
+     "again keep no world from training for as long as its work takes."},
     {Invariant::kProgress, "progress",
      "In calm the job comes to its end, all agents hear of it, and it does "
      "not give up while enough nodes live."},

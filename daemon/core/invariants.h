@@ -40,6 +40,7 @@ enum class Invariant {
   kEvictedIsOut,
   kBudget,
   kHangIsTold,
+  kTrainsOn,
   kProgress,
 };
 

@@ -165,6 +165,16 @@ FAULTS = [
          '  pending_->until = now_ + limits_.stop_grace + limits_.lease;\n',
          ''),
     ]),
+    ('a node that flaps is taken in at once', [
+        ('daemon/core/arrivals.cc',
+         '  const Count& count = own ? at->second : others_;\n',
+         '  const Count& count = own ? Count() : others_;\n'),
+    ]),
+    ('new names are taken in at once', [
+        ('daemon/core/arrivals.cc',
+         '  const Count& count = own ? at->second : others_;\n',
+         '  const Count& count = own ? at->second : Count();\n'),
+    ]),
     ('a failure is settled for ever', [
         ('daemon/core/job_end.cc',
          'if (unstopped_ > 0 && now_ < settlement_->until) return;',

@@ -4,11 +4,19 @@
 #include <csignal>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace rollcall::sim {
+namespace {
+
+// All nodes have attended for the first time.
+constexpr Nanos kAllHere = 10 * kSecond;
+
+}  // namespace
 
 Mishaps::Mishaps(World& world, Network& network, Daemon& daemon,
                  Trainer& trainer, std::vector<std::unique_ptr<Node>>& nodes,
-                 Nanos calm_at, bool watched)
+                 Nanos calm_at, bool watched, uint32_t flappers)
     : world_(world),
       network_(network),
       daemon_(daemon),
@@ -16,8 +24,13 @@ Mishaps::Mishaps(World& world, Network& network, Daemon& daemon,
       nodes_(nodes),
       calm_at_(calm_at),
       watched_(watched),
+      flappers_(flappers),
       cut_epoch_(nodes.size()) {
   Chance& chance = world_.chance;
+  if (flappers_ > 0) {
+    renames_ = chance.OneIn(2);
+    return;
+  }
   const uint64_t many = 1 + chance.Below(5);
   for (uint64_t i = 0; i < static_cast<uint64_t>(Kind::kCount); ++i) {
     const Kind kind = static_cast<Kind>(i);
@@ -30,6 +43,11 @@ Mishaps::Mishaps(World& world, Network& network, Daemon& daemon,
 }
 
 void Mishaps::Start() {
+  const auto own = static_cast<uint32_t>(nodes_.size()) - 1;
+  for (uint32_t i = own - flappers_; i < own; ++i) {
+    world_.Schedule(world_.chance.Skewed(kMilli, 5 * kSecond),
+                    Wake::Kind::kFlap, i);
+  }
   if (kinds_.empty()) return;
   world_.Schedule(world_.now() + world_.chance.Between(0, 2 * mean_),
                   Wake::Kind::kMishap);
@@ -40,6 +58,26 @@ void Mishaps::OnMishap() {
   ++count_;
   Do(kinds_[world_.chance.Below(kinds_.size())]);
   Start();
+}
+
+// Most die, some are asked to leave, and are killed where they are slow.
+void Mishaps::OnFlap(uint32_t number) {
+  if (daemon_.end().has_value()) return;
+  Chance& chance = world_.chance;
+  Node& node = *nodes_[number];
+  Nanos next = chance.Skewed(kMilli, 2 * kSecond);
+  if (!node.alive()) {
+    if (renames_) node.Rename(absl::StrCat("flapper", ++names_));
+    node.Start();
+    next = chance.Skewed(20 * kMilli, 4 * kSecond);
+  } else if (chance.OneIn(4) && world_.now() > kAllHere) {
+    // Before that it could be the only one, with which the job ends.
+    node.AskLeave(SIGTERM);
+  } else {
+    ++count_;
+    node.Crash(chance.OneIn(4));
+  }
+  world_.Schedule(world_.now() + next, Wake::Kind::kFlap, number);
 }
 
 uint32_t Mishaps::Any() {

@@ -1,4 +1,7 @@
 // Mishaps: what goes wrong in a run, and when, drawn from its seed.
+//
+// In a run with flappers nothing else goes wrong, and they flap to its end: each
+// attends, is lost or leaves, and attends again, some by a new name each time.
 #ifndef ROLLCALL_TESTS_SIM_MISHAPS_H_
 #define ROLLCALL_TESTS_SIM_MISHAPS_H_
 
@@ -18,11 +21,12 @@ class Mishaps {
  public:
   Mishaps(World& world, Network& network, Daemon& daemon, Trainer& trainer,
           std::vector<std::unique_ptr<Node>>& nodes, Nanos calm_at,
-          bool watched);
+          bool watched, uint32_t flappers);
 
   // The first is asked for.
   void Start();
   void OnMishap();
+  void OnFlap(uint32_t node);
   void OnMends(uint32_t node, uint64_t epoch);
   // Everything that is broken is mended, and nothing breaks any more.
   void Calm();
@@ -74,6 +78,10 @@ class Mishaps {
   const Nanos calm_at_;
   // Who hangs is found, and need not go on by itself.
   const bool watched_;
+  // The last of those nodes that bear a name of their own.
+  const uint32_t flappers_;
+  bool renames_ = false;
+  uint64_t names_ = 0;
   std::vector<Kind> kinds_;
   Nanos mean_;
   std::vector<uint64_t> cut_epoch_;

@@ -41,6 +41,8 @@ class Node {
 
   // --- What befalls it -------------------------------------------------------
 
+  // By another name; where no agent lives.
+  void Rename(std::string name) { settings_.name = std::move(name); }
   // A new life of its agent; nothing happens where one lives.
   void Start();
   // Its agent's process dies; `power`: the whole machine, silently.
@@ -113,7 +115,7 @@ class Node {
   Network& network_;
   Chronicle& chronicle_;
   Trainer& trainer_;
-  const NodeSettings settings_;
+  NodeSettings settings_;
   const Clock clock_;
 
   // One life of the agent.

@@ -95,7 +95,27 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
       8 * FromProto(job.lease()) + absl::Seconds(90));
   plan.overdue_at =
       plan.calm_at + longest + static_cast<Nanos>(plan.steps) * plan.period;
+  const bool flaps = plan.nodes > 1 && options.nodes == 0 &&
+                     !options.journal.has_value() && chance.OneIn(16);
+  if (flaps) DrawFlappers(chance, plan);
   return plan;
+}
+
+// The work takes less than half a minute, and is begun again in each world.
+void Simulation::DrawFlappers(Chance& chance, Plan& plan) {
+  plan.flappers = 1 + static_cast<uint32_t>(chance.Below(plan.nodes - 1));
+  const uint32_t others = plan.nodes - plan.flappers;
+  v1::JobSettings& job = plan.daemon.job;
+  job.set_nodes_min(1 + static_cast<uint32_t>(chance.Below(others)));
+  job.set_nodes_max(others + 1 +
+                    static_cast<uint32_t>(chance.Below(plan.flappers)));
+  job.set_grow(v1::GROW_BOUNDARY);
+  SetDuration(0, job.mutable_hang_timeout());
+  plan.linked = 0;
+  plan.steps = 10 + chance.Below(60);
+  plan.period = chance.Skewed(50 * kMilli, 300 * kMilli);
+  // Of a delay that has grown to its most, a few times.
+  plan.overdue_at += 5 * ToNanos(Limits().newcomer_delay_max);
 }
 
 Clock Simulation::DrawClock(Chance& chance) {
@@ -111,10 +131,11 @@ Simulation::Simulation(const SimulationOptions& options)
       network_(world_, *this, plan_.machines),
       daemon_(world_, network_, chronicle_, plan_.daemon,
               DrawClock(world_.chance)),
-      trainer_(world_, chronicle_, plan_.steps, plan_.period),
+      trainer_(world_, chronicle_, plan_.steps, plan_.period,
+               plan_.flappers == 0),
       nodes_(plan_.machines),
       mishaps_(world_, network_, daemon_, trainer_, nodes_, plan_.calm_at,
-               plan_.daemon.job.hang_timeout().seconds() > 0) {
+               plan_.daemon.job.hang_timeout().seconds() > 0, plan_.flappers) {
   std::vector<Node*> nodes;
   for (uint32_t i = 0; i < plan_.machines; ++i) {
     const NodeSettings settings = DrawNode(i);
@@ -191,6 +212,8 @@ void Simulation::Dispatch(const Wake& wake) {
       return mishaps_.OnMends(wake.who, wake.tag);
     case Wake::Kind::kMishap:
       return mishaps_.OnMishap();
+    case Wake::Kind::kFlap:
+      return mishaps_.OnFlap(wake.who);
     case Wake::Kind::kCalm:
       return BeCalm();
     case Wake::Kind::kOverdue:
@@ -221,7 +244,7 @@ void Simulation::JudgeProgress() {
   if (!daemon_.end().has_value()) {
     const Job* job = daemon_.job();
     chronicle_.Broken(
-        Invariant::kProgress,
+        plan_.flappers > 0 ? Invariant::kTrainsOn : Invariant::kProgress,
         absl::StrCat(
             "the job is ",
             job == nullptr ? "not there" : v1::JobState_Name(job->state()),
@@ -241,6 +264,10 @@ void Simulation::JudgeEnd() {
     living += nodes_[i]->alive() || twin;
   }
   const bool ended = daemon_.end().has_value();
+  if (ended && plan_.flappers > 0 && !daemon_.end()->finished()) {
+    chronicle_.Broken(Invariant::kTrainsOn,
+                      absl::StrCat("the job ended: ", daemon_.end()->reason()));
+  }
   if (!ended && living < plan_.daemon.job.nodes_min()) {
     enough_since_ = kNever;
   } else if (!ended && enough_since_ == kNever) {

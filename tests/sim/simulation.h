@@ -49,6 +49,9 @@ struct Plan {
   v1::World world;
   uint32_t nodes;
   uint32_t machines;  // More than nodes: some bear another's name.
+  // So many of the nodes do nothing but join and be lost; without them there
+  // are enough.
+  uint32_t flappers = 0;
   DaemonSettings daemon;
   absl::Duration join_timeout;
   // Ranks are all plain, all linked, or (2) of either kind.
@@ -66,6 +69,7 @@ class Simulation : private Ends {
 
  private:
   static Plan Draw(Chance& chance, const SimulationOptions& options);
+  static void DrawFlappers(Chance& chance, Plan& plan);
   static Clock DrawClock(Chance& chance);
   NodeSettings DrawNode(uint32_t number);
 

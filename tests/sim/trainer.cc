@@ -11,6 +11,7 @@ void Trainer::Joins(uint32_t machine, const v1::World& world) {
   generation.nodes = static_cast<size_t>(world.members_size());
   generation.machines.insert(machine);
   if (generation.machines.size() < generation.nodes) return;
+  if (!saves_) done_ = 0;
   world_.Schedule(world_.now() + period_, Wake::Kind::kStep, 0,
                   world.generation());
 }

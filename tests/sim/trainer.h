@@ -2,7 +2,8 @@
 //
 // A step is done by all ranks of a world or by none, as a collective is: all
 // run, none is frozen, and all machines reach each other. What was done stays
-// done in the next generation. After the last step all ranks exit 0.
+// done in the next generation, unless the ranks save nothing and begin again in
+// each. After the last step all ranks exit 0.
 #ifndef ROLLCALL_TESTS_SIM_TRAINER_H_
 #define ROLLCALL_TESTS_SIM_TRAINER_H_
 
@@ -21,8 +22,13 @@ class Node;
 
 class Trainer {
  public:
-  Trainer(World& world, Chronicle& chronicle, uint64_t steps, Nanos period)
-      : world_(world), chronicle_(chronicle), steps_(steps), period_(period) {}
+  Trainer(World& world, Chronicle& chronicle, uint64_t steps, Nanos period,
+          bool saves)
+      : world_(world),
+        chronicle_(chronicle),
+        steps_(steps),
+        period_(period),
+        saves_(saves) {}
 
   // All machines, in their order; they outlive the trainer.
   void SetNodes(std::vector<Node*> nodes) { nodes_ = std::move(nodes); }
@@ -47,6 +53,7 @@ class Trainer {
   Chronicle& chronicle_;
   const uint64_t steps_;
   const Nanos period_;
+  const bool saves_;
   std::vector<Node*> nodes_;
   std::map<uint64_t, Generation> generations_;
   std::set<uint32_t> unreachable_;
