@@ -19,6 +19,11 @@ std::string LimitsText() {
   time("heartbeat", limits.heartbeat());
   time("reconnect grace", limits.reconnect_grace);
   time("last call", limits.last_call);
+  time("last call at most, since enough nodes are there",
+       limits.arrivals_wait_max);
+  time("delay of a node that was lost twice soon after it joined",
+       limits.newcomer_delay_first);
+  time("such a delay at most", limits.newcomer_delay_max);
   time("prepare timeout", limits.prepare_timeout);
   time("join timeout", limits.join_timeout);
   time("daemon grace", limits.daemon_grace);

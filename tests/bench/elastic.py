@@ -10,6 +10,7 @@ rollcall waits reconnect_grace (1 s) for an agent whose stream broke, which is
 not counted here, since it is a setting; what is printed as "in all" has it in.
 """
 import glob
+import itertools
 import os
 import re
 import signal
@@ -84,15 +85,17 @@ def measure(stage, begin, add, runs, deadline_s):
 def rollcall(stage):
     command = [os.path.join(harness.BIN, "rollcall-train"), "--data", *TEXT,
                "--steps", "100000000", "--log-all-ranks"]
-    state = {}
+    state = {"names": itertools.count(1)}
 
     def begin():
         launcher = stage.start([harness.ROLLCALL, "launch", "--nodes", "2:3",
                                 "--no-hosts", "--name", "w0", "--", *command])
         state["join"] = launcher.await_line(harness.JOIN_STRING.pattern)[0]
-        return [launcher, add("w1")]
+        return [launcher, add()]
 
-    def add(name="w2"):
+    def add():
+        # A new name each time: one that was lost before may have to wait.
+        name = f"w{next(state['names'])}"
         return stage.start([harness.ROLLCALL, "join", state["join"],
                             "--no-hosts", "--name", name, "--", *command])
     return measure(stage, begin, add, RUNS, 30)

@@ -163,6 +163,29 @@ class Attend(E2E):
         self.assert_code(worker, 0)
         self.assertIsNotNone(launcher.find("world-2"))
 
+    def test_a_node_that_flaps_lets_the_others_train(self):
+        # Work that begins again in each world, and is done in 4 s of one.
+        work = ["sh", "-c", "echo up; exec sleep 4"]
+        launcher = self.launch(["--nodes", "2:3"], work)
+        text = self.join_string(launcher)
+        worker = self.join(text, ["--name", "w1"], work)
+        launcher.await_line(r"\] up")
+        flaps = 0
+        while launcher.code is None:
+            flapper = self.join(text, ["--name", "flapper"], work)
+            self.stage.pump(lambda: launcher.code is not None or
+                            flapper.find(r"\] up"), "the flapper or the end")
+            if launcher.code is None:
+                flaps += 1
+                flapper.signal(signal.SIGKILL)
+            flapper.wait()
+        self.assert_code(launcher, 0)
+        self.assert_code(worker, 0)
+        self.assertGreater(flaps, 1)
+        self.assertLess(flaps, 8)
+        self.assertIsNotNone(flapper.find(r"spare: it was lost \d times"))
+        self.assert_no_orphans()
+
     def test_heartbeats_keep_an_idle_node(self):
         # Both have nothing to say but heartbeats. A spare that is stopped has
         # not even those: once its lease is over, so is one of theirs.

@@ -30,6 +30,7 @@ TRAIN = [os.path.join(harness.BIN, "rollcall-train"), "--data", *TEXT,
 # What a process may grow by after the first third: lists of the past, which
 # are bounded, fill up.
 GROWTH_KIB_MAX = 4096
+DEATHS_MAX = 5
 
 
 def resident_kib(pid):
@@ -47,12 +48,18 @@ class Churn(Training):
         here, away = {2, 3, 4}, set()
         begun = time.monotonic()
         early, done = None, []
+        deaths = dict.fromkeys((2, 3, 4), 0)
         while time.monotonic() < begun + CHURN_S:
             self.lives_on(chance.uniform(0, 2))
+            # One that dies too often gets no seat for longer than is waited.
+            mortal = {h for h in here if deaths[h] < DEATHS_MAX}
             acts = ["returns"] * len(away) + (
-                ["leaves", "dies"] if len(here) > 1 else [])
+                ["leaves"] if len(here) > 1 else []) + (
+                ["dies"] if len(here) > 1 and mortal else [])
             act = chance.choice(acts)
-            host = chance.choice(sorted(away if act == "returns" else here))
+            host = chance.choice(sorted(
+                {"returns": away, "leaves": here, "dies": mortal}[act]))
+            deaths[host] += act == "dies"
             done.append(f"lab{host} {act}")
             getattr(self, act)(host)
             (here if act == "returns" else away).add(host)

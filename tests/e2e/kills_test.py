@@ -87,7 +87,9 @@ class Kills(E2E):
             self.w0_blamed = self.w0_blamed or name == "w0"
             os.kill(self.ranks(name)[0], signal.SIGKILL)
         else:
-            name = chance.choice(names[1:])
+            # One that has no seat, since it was lost too often, makes no
+            # next world.
+            name = chance.choice([n for n in names[1:] if self.ranks(n)])
             agent = self.agents[name]
             doomed = [agent.pid] + (descendants(agent.pid)
                                     if what == "node" else [])
