@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -119,35 +120,6 @@ std::vector<std::string> Endpoints(const Flags& flags, int port) {
                            : NamedEndpoints(all, flags.tls.cert_file, port);
 }
 
-// `worker.join` and `admin.join` in a folder, for those who may read it, and
-// not for a log. Used by one thread at a time: Start's, and then the server's.
-class JoinFiles {
- public:
-  // Empty folder: none are written.
-  JoinFiles(const Flags& flags, std::string folder)
-      : flags_(flags), folder_(std::move(folder)) {}
-
-  void Listening(int port, const std::string& pin) {
-    const std::vector<std::string> endpoints =
-        flags_.daemons.empty() ? Endpoints(flags_, port) : flags_.daemons;
-    join_.mutable_endpoints()->Add(endpoints.begin(), endpoints.end());
-    join_.set_ca_pin(pin);
-    join_.set_insecure(flags_.insecure);
-  }
-  // After Listening.
-  absl::Status Write(v1::Role role, const v1::JoinToken& token) {
-    if (folder_.empty()) return absl::OkStatus();
-    *join_.mutable_token() = token;
-    return WriteSecretFile(absl::StrCat(folder_, "/", RoleWord(role), ".join"),
-                           absl::StrCat(EncodeJoinString(join_), "\n"));
-  }
-
- private:
-  const Flags& flags_;
-  const std::string folder_;
-  v1::JoinString join_;
-};
-
 // The tokens kept with the state, made at the first start.
 absl::StatusOr<KeptTokens> FindTokens(const std::string& folder) {
   // Held only for a moment: the server takes it up.
@@ -183,7 +155,7 @@ void Tell(const Flags& flags, const std::string& join_folder, int port) {
                              : absl::StrJoin(flags.daemons, ","),
                          " --secret-file FILE --job JOB --nodes N -- CMD...")
           : absl::StrCat("- --job JOB --nodes N -- CMD... <", join_folder,
-                         "/worker.join");
+                         kWorkerJoinFile);
   std::fprintf(stderr,
                "rollcalld: listening on port %d, state in %s\n"
                "rollcalld: join with: rollcall join %s\n",
@@ -417,9 +389,12 @@ int Serve(const Flags& flags, const GivenSecrets& given) {
   options.tokens = tokens->Seeds(options.secret, options.token_ttl);
   const auto folder = JoinFolder(flags, etcd, secret);
   if (!folder.ok()) return Fail(folder.status());
-  JoinFiles join_files(flags, *folder);
-  options.listening = [&join_files, &tokens](int port, const std::string& pin) {
-    join_files.Listening(port, pin);
+  v1::JoinString join;
+  join.set_insecure(flags.insecure);
+  JoinFiles join_files(*folder, std::move(join));
+  options.listening = [&](int port, const std::string& pin) {
+    join_files.Listening(
+        flags.daemons.empty() ? Endpoints(flags, port) : flags.daemons, pin);
     absl::Status wrote = join_files.Write(v1::ROLE_WORKER, tokens->worker);
     return wrote.ok() ? join_files.Write(v1::ROLE_ADMIN, tokens->admin) : wrote;
   };

@@ -6,8 +6,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <memory>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/signal_pipe.h"
@@ -15,6 +18,7 @@
 #include "client/cli/place.h"
 #include "client/launch/daemon_child.h"
 #include "client/launch/launch_folder.h"
+#include "client/launch/launch_wire.h"
 #include "client/launch/spawn.h"
 #include "daemon/security/given_secrets.h"
 #include "daemon/security/kept_tokens.h"
@@ -22,6 +26,16 @@
 
 namespace rollcall {
 namespace {
+
+// Where others reach the daemon, as its launcher says it too.
+std::vector<std::string> Endpoints(const std::string& listen,
+                                   const TlsFiles& tls, int port) {
+  const auto on = ParseHostPort(listen);
+  if (!on.ok()) return {};
+  LaunchWire wire;
+  wire.options.tls = tls;
+  return wire.Endpoints(*on, port);
+}
 
 absl::StatusOr<ServerOptions> MakeOptions(const DaemonFlags& flags) {
   ServerOptions options;
@@ -44,9 +58,21 @@ absl::StatusOr<ServerOptions> MakeOptions(const DaemonFlags& flags) {
   const auto tokens = KeptTokens::Keep(flags.state);
   if (!tokens.ok()) return tokens.status();
   options.tokens = tokens->Seeds(options.secret, flags.token_ttl);
-  options.keep_token = [folder = flags.state](v1::Role role,
-                                              const v1::JoinToken& token) {
-    return WriteKeptToken(folder, role, token);
+  v1::JoinString join;
+  join.set_job(flags.job);
+  join.set_insecure(flags.insecure);
+  // Shared by two callbacks, which the server calls one after the other.
+  const auto files = std::make_shared<JoinFiles>(flags.state, std::move(join));
+  options.listening = [files, listen = flags.listen, tls = options.tls,
+                       worker = tokens->worker](int port,
+                                                const std::string& pin) {
+    files->Listening(Endpoints(listen, tls, port), pin);
+    return files->Write(v1::ROLE_WORKER, worker);
+  };
+  options.keep_token = [files, folder = flags.state](
+                           v1::Role role, const v1::JoinToken& token) {
+    const absl::Status wrote = WriteKeptToken(folder, role, token);
+    return wrote.ok() ? files->Write(role, token) : wrote;
   };
   return options;
 }

@@ -179,6 +179,7 @@ void ForgetRun(const std::string& folder, bool all) {
   fs::remove(folder + kLaunchFile, ignored);
   fs::remove(folder + kAdminTokenFile, ignored);
   fs::remove(folder + kWorkerTokenFile, ignored);
+  fs::remove(folder + kWorkerJoinFile, ignored);
 }
 
 void ForgetOrphanedRun(const std::string& folder, bool all) {

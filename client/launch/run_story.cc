@@ -37,16 +37,24 @@ RunStory::RunStory(std::string job, bool json, absl::Duration linger)
     : job_(std::move(job)), json_(json), linger_(linger) {}
 
 void RunStory::Joinable(const std::string& endpoint,
-                        const std::string& join_string, uint32_t awaited) {
+                        const std::string& join_string,
+                        const std::string& join_file, absl::Duration lifetime,
+                        uint32_t awaited) {
   if (json_) {
     PrintJson({{"event", "joinable"},
                {"job", job_},
                {"endpoint", endpoint},
-               {"join", join_string}});
+               {"join", join_string},
+               {"join_file", join_file}});
   } else if (awaited > 0 && !taken_back_) {
     line_.Print(absl::StrCat("job ", job_, " waits for ", awaited,
                              " more; on each of them:\n\n  rollcall join ",
                              join_string, " -- CMD...\n"));
+    if (lifetime != absl::InfiniteDuration()) {
+      line_.Print(absl::StrCat("this join string is valid for ",
+                               absl::FormatDuration(lifetime),
+                               "; a valid one is always in ", join_file));
+    }
   }
 }
 

@@ -28,8 +28,10 @@ class RunStory {
   // A line for people, whatever else is told.
   void Say(absl::string_view text) { line_.Print(text); }
 
-  // `awaited` further nodes are to join.
+  // `awaited` further nodes are to join. `join_file` always has a join string
+  // that is valid; this one is for `lifetime`.
   void Joinable(const std::string& endpoint, const std::string& join_string,
+                const std::string& join_file, absl::Duration lifetime,
                 uint32_t awaited);
   // A run of an earlier launcher goes on; `daemon_pid` 0: with a new daemon.
   void TakenBack(int daemon_pid, const std::vector<std::string>& agents);

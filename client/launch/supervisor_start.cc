@@ -142,7 +142,12 @@ void Supervisor::DaemonListens() {
   agents_.Release();
   if (first) {
     const uint32_t here = static_cast<uint32_t>(agents_.size());
-    story_.Joinable(endpoint, join_string,
+    // What is derived from a secret has no end.
+    const absl::Duration lifetime = wire_.options.secret
+                                        ? absl::InfiniteDuration()
+                                        : options_.token_ttl;
+    story_.Joinable(endpoint, join_string, state_->path() + kWorkerJoinFile,
+                    lifetime,
                     options_.settings.nodes_max() -
                         std::min(options_.settings.nodes_max(), here));
   }

@@ -4,6 +4,7 @@
 #include "daemon/core/admission.h"
 #include "daemon/security/digest.h"
 #include "daemon/security/identity.h"
+#include "daemon/security/join_string.h"
 #include "daemon/security/token.h"
 
 namespace rollcall {
@@ -79,6 +80,20 @@ absl::Status WriteKeptToken(const std::string& folder, v1::Role role,
   return Write(
       folder + (role == v1::ROLE_ADMIN ? kAdminTokenFile : kWorkerTokenFile),
       token);
+}
+
+void JoinFiles::Listening(const std::vector<std::string>& endpoints,
+                          const std::string& pin) {
+  join_.mutable_endpoints()->Assign(endpoints.begin(), endpoints.end());
+  join_.set_ca_pin(pin);
+}
+
+absl::Status JoinFiles::Write(v1::Role role, const v1::JoinToken& token) {
+  if (folder_.empty()) return absl::OkStatus();
+  *join_.mutable_token() = token;
+  return WriteSecretFile(
+      folder_ + (role == v1::ROLE_ADMIN ? kAdminJoinFile : kWorkerJoinFile),
+      absl::StrCat(EncodeJoinString(join_), "\n"));
 }
 
 absl::StatusOr<absl::Duration> ParseTokenTtl(const std::string& flag,

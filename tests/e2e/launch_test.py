@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import time
 
 import harness
 import wire
@@ -317,6 +318,29 @@ class Command(E2E):
             for p in self.stage.processes[:2]]
         self.assertEqual((len(first), len(second)), (1, 1))
         self.assertNotEqual(first, second)
+
+    def test_worker_join_is_replaced_before_its_token_ends(self):
+        launcher = self.launch(["--nodes", "2", "--token-ttl", "10s"],
+                               ["true"])
+        printed = self.join_string(launcher)
+        path = launcher.await_line(r"a valid one is always in (\S+)")[1]
+
+        def kept():
+            with open(path, encoding="ascii") as f:
+                return f.read().strip()
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+        self.assertEqual(kept(), printed)
+        until = time.monotonic() + harness.DEADLINE_S
+        # Nothing tells when it is; each string opens the job meanwhile.
+        while kept() == printed:
+            self.status(kept())
+            self.assertLess(time.monotonic(), until)
+        self.assertNotEqual(wire.Join(kept()).token_id,
+                            wire.Join(printed).token_id)
+        worker = self.join(kept(), ["--name", "w1"], ["true"])
+        self.assert_code(worker, 0)
+        self.assert_code(launcher, 0)
+        self.assertFalse(os.path.exists(path))
 
     def test_two_jobs_at_once(self):
         gate = Gate(self.stage)

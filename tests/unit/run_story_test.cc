@@ -42,6 +42,11 @@ std::string Told(Act act) {
   return testing::internal::GetCapturedStderr();
 }
 
+void Join(RunStory& story, uint32_t awaited,
+          absl::Duration lifetime = absl::Hours(24)) {
+  story.Joinable("e", "rc1.x", "/state/worker.join", lifetime, awaited);
+}
+
 TEST(RunStory, AKeptSceneIsToldOnce) {
   RunStory story("demo", false, absl::Minutes(10));
   const v1::JobStatus failed = Failed(v1::REASON_CODE_RESTART_BUDGET);
@@ -73,7 +78,7 @@ TEST(RunStory, WhatAnEarlierLauncherToldIsNotToldAgain) {
   RunStory story("demo", false, absl::ZeroDuration());
   const std::string back = Told([&] { story.TakenBack(77, {"n1"}); });
   EXPECT_TRUE(absl::StrContains(back, "process 77")) << back;
-  EXPECT_EQ(Told([&] { story.Joinable("e", "rc1.x", 3); }), "");
+  EXPECT_EQ(Told([&] { Join(story, 3); }), "");
   v1::JobStatus running = State(v1::JOB_STATE_RUNNING);
   running.mutable_last_reform()->set_generation(4);
   EXPECT_EQ(Told([&] { story.Heard(running, kNow); }), "");
@@ -84,9 +89,15 @@ TEST(RunStory, WhatAnEarlierLauncherToldIsNotToldAgain) {
 
 TEST(RunStory, HowToJoinIsToldWhereSomebodyIsMissing) {
   RunStory story("demo", false, absl::ZeroDuration());
-  EXPECT_EQ(Told([&] { story.Joinable("e", "rc1.x", 0); }), "");
-  EXPECT_TRUE(absl::StrContains(Told([&] { story.Joinable("e", "rc1.x", 2); }),
-                                "rollcall join rc1.x"));
+  EXPECT_EQ(Told([&] { Join(story, 0); }), "");
+  const std::string told = Told([&] { Join(story, 2); });
+  for (const char* word :
+       {"rollcall join rc1.x", "valid for 24h", "/state/worker.join"}) {
+    EXPECT_TRUE(absl::StrContains(told, word)) << word << " not in:\n" << told;
+  }
+  const std::string without_end =
+      Told([&] { Join(story, 2, absl::InfiniteDuration()); });
+  EXPECT_FALSE(absl::StrContains(without_end, "valid")) << without_end;
 }
 
 TEST(RunStory, NothingKnownOfTheEnd) {
