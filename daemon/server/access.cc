@@ -274,14 +274,18 @@ absl::Status Access::Commit(absl::Time now) {
   absl::Status failed;
   for (auto at = unwritten_.begin(); at != unwritten_.end();) {
     absl::Status wrote = keep_(at->first, at->second);
+    const std::string reason(wrote.message());
+    const bool said = std::exchange(not_kept_[at->first], reason) == reason;
     if (wrote.ok()) {
       at = unwritten_.erase(at);
       continue;
     }
-    logger_.Write(
-        Log::Level::kError,
-        absl::StrCat("event=token_not_kept role=", RoleWord(at->first),
-                     " reason=", Quoted(std::string(wrote.message()))));
+    if (!said) {
+      logger_.Write(Log::Level::kError,
+                    absl::StrCat("event=token_not_kept role=",
+                                 RoleWord(at->first),
+                                 " reason=", Quoted(reason)));
+    }
     failed = std::move(wrote);
     ++at;
   }

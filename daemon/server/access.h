@@ -146,6 +146,8 @@ class Access {
   // when the next try is due by the wall clock.
   std::map<v1::Role, v1::JoinToken> unwritten_;
   absl::Time write_at_ = absl::InfiniteFuture();
+  // Why the last try failed; said once. Empty: it did not.
+  std::map<v1::Role, std::string> not_kept_;
   FailureBackoff backoff_;
   // One entry a RefusalCode.
   std::map<std::string, uint64_t> refused_;

@@ -155,16 +155,19 @@ absl::Status Succession::ReadTokens() {
     before = now;
     if (!options_.loop.keep_token) return;
     const absl::Status wrote = options_.loop.keep_token(role, now);
+    const std::string reason(wrote.message());
+    const bool said = std::exchange(not_kept_[role], reason) == reason;
     if (wrote.ok()) {
       return logger_.Write(Log::Level::kInfo,
                            absl::StrCat("event=token_kept role=",
                                         RoleWord(role), " token=", now.id()));
     }
     before.Clear();  // Tried again the next time.
+    if (said) return;
     logger_.Write(
         Log::Level::kError,
         absl::StrCat("event=token_not_kept role=", RoleWord(role),
-                     " reason=", Quoted(std::string(wrote.message()))));
+                     " reason=", Quoted(reason)));
   };
   tokens_ = *std::move(read);
   keep(v1::ROLE_ADMIN, tokens_.admin, told_.admin);

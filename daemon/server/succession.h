@@ -9,6 +9,7 @@
 #ifndef ROLLCALL_DAEMON_SERVER_SUCCESSION_H_
 #define ROLLCALL_DAEMON_SERVER_SUCCESSION_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -88,6 +89,8 @@ class Succession {
   // As read last, and as keep_token was told.
   KeptTokens tokens_;
   KeptTokens told_;
+  // Why it last could not keep one; said once. Empty: it could.
+  std::map<v1::Role, std::string> not_kept_;
   std::unique_ptr<EtcdJournal> journal_;
   std::unique_ptr<Loop> loop_;
   bool quit_ = false;

@@ -162,6 +162,38 @@ TEST_F(EtcdServerTest, WhoLeadsNoMoreSaysSoAndTheNextGoesOn) {
   EXPECT_EQ(second.run(), first.run());
 }
 
+TEST_F(EtcdServerTest, AStandbySaysOnceWhyATokenFileCannotBeWritten) {
+  auto rival = MakeRival();
+  ASSERT_EQ(rival->AwaitLeader(), "rival:1");
+  ServerOptions options = Shared();
+  options.tokens.clear();
+  options.tokens_in_etcd = true;
+  options.token_ttl = absl::Seconds(2);
+  Inbox<v1::Role> tries(1024);
+  options.keep_token = [&tries](v1::Role role, const v1::JoinToken&) {
+    tries.PostAlways(role);
+    return absl::FailedPreconditionError("worker.join: the disk is full");
+  };
+  testing::internal::CaptureStderr();
+  Start(std::move(options));
+  int workers = 0;
+  while (workers < 3) {
+    const std::vector<v1::Role> tried = tries.Take(absl::Seconds(30));
+    if (tried.empty()) break;
+    for (const v1::Role role : tried) workers += role == v1::ROLE_WORKER;
+  }
+  server_.reset();
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_GE(workers, 3);
+  size_t lines = 0;
+  for (size_t at = told.find("event=token_not_kept role=worker");
+       at != std::string::npos;
+       at = told.find("event=token_not_kept role=worker", at + 1)) {
+    ++lines;
+  }
+  EXPECT_EQ(lines, 1u) << told;
+}
+
 TEST_F(EtcdServerTest, WhatCannotBeSharedIsRefused) {
   ServerOptions options = Shared();
   options.insecure = false;
