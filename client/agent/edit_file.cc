@@ -80,6 +80,11 @@ struct Snapshot {
   std::string text;
 };
 
+absl::Status NoPlainFile(const std::string& path) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": expected a plain file"));
+}
+
 absl::StatusOr<Snapshot> Read(const std::string& path, size_t bytes_max) {
   Snapshot snapshot;
   const Fd fd(
@@ -89,10 +94,7 @@ absl::StatusOr<Snapshot> Read(const std::string& path, size_t bytes_max) {
     return Failed(path, errno);
   }
   if (fstat(fd.get(), &snapshot.status) != 0) return Failed(path, errno);
-  if (!S_ISREG(snapshot.status.st_mode)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, ": expected a plain file"));
-  }
+  if (!S_ISREG(snapshot.status.st_mode)) return NoPlainFile(path);
   if (const int error = ReadAll(fd.get(), bytes_max, snapshot.text)) {
     return Failed(path, error);
   }
@@ -218,17 +220,19 @@ Errno Store(const std::string& path, const Snapshot& before,
 
 // --- After a crash ----------------------------------------------------------
 
-// Undoes an in-place write that was cut off. Trusts only a note that this user
-// or root wrote, and only where the file is what such a write leaves.
+// Undoes an in-place write that was cut off. Trusts only a note that this user,
+// the file's owner or root wrote, and only where the file is what such a write
+// leaves.
 void UndoTornWrite(const std::string& path, const std::string& note_path,
-                   size_t bytes_max) {
+                   uid_t owner, size_t bytes_max) {
   const Fd fd(
       open(note_path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd.ok()) return;
   struct stat status {};
   std::string text;
   if (fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
-      (status.st_uid != geteuid() && status.st_uid != 0) ||
+      (status.st_uid != geteuid() && status.st_uid != 0 &&
+       status.st_uid != owner) ||
       (status.st_mode & 022) != 0) {
     return;
   }
@@ -277,6 +281,45 @@ std::string PathHash(const std::string& path) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const unsigned char c : path) hash = (hash ^ c) * 0x100000001b3;
   return absl::StrFormat("%016x", hash);
+}
+
+std::string FolderOf(const std::string& resolved) {
+  const std::string folder = resolved.substr(0, resolved.rfind('/'));
+  return folder.empty() ? "/" : folder;
+}
+
+// Who may write the file; of one that is missing: who may make it.
+absl::StatusOr<LockUsers> UsersOf(const std::string& resolved) {
+  struct stat status {};
+  if (lstat(resolved.c_str(), &status) == 0) {
+    if (!S_ISREG(status.st_mode)) return NoPlainFile(resolved);
+  } else if (stat(FolderOf(resolved).c_str(), &status) != 0) {
+    return Failed(resolved, errno);
+  }
+  return LockUsers{status.st_uid, (status.st_mode & 022) != 0};
+}
+
+// The lock of `users`, who are those that may write the file as it is now.
+absl::StatusOr<FileLock> Lock(const std::string& resolved,
+                              const EditFileOptions& options,
+                              LockUsers& users) {
+  for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
+    const absl::StatusOr<LockUsers> before = UsersOf(resolved);
+    if (!before.ok()) return before.status();
+    users = *before;
+    std::vector<std::string> folders = options.lock_folders;
+    if (folders.empty()) folders = LockFolders(users);
+    folders.push_back(FolderOf(resolved));
+    auto lock = FileLock::Acquire(folders, LockName(resolved), users,
+                                  options.lock_timeout);
+    if (!lock.ok()) return lock;
+    // Another user may have made the file meanwhile.
+    const absl::StatusOr<LockUsers> now = UsersOf(resolved);
+    if (!now.ok()) return now.status();
+    if (*now == users) return lock;
+  }
+  return absl::AbortedError(absl::StrCat(
+      resolved, ": its owner or mode kept changing while it was to be locked"));
 }
 
 }  // namespace
@@ -335,15 +378,12 @@ absl::Status EditFile(const std::string& path, const EditFileOptions& options,
                       const EditText& edit) {
   const auto resolved = Resolve(path);
   if (!resolved.ok()) return resolved.status();
-  std::vector<std::string> folders = options.lock_folders;
-  const std::string beside = resolved->substr(0, resolved->rfind('/'));
-  folders.push_back(beside.empty() ? "/" : beside);
-  const auto lock =
-      FileLock::Acquire(folders, LockName(*resolved), options.lock_timeout);
+  LockUsers users;
+  const auto lock = Lock(*resolved, options, users);
   if (!lock.ok()) return lock.status();
   const std::string note_path =
       absl::StrCat(lock->folder(), "/", UndoNoteName(*resolved));
-  UndoTornWrite(*resolved, note_path, options.bytes_max);
+  UndoTornWrite(*resolved, note_path, users.owner, options.bytes_max);
   for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
     const auto before = Read(*resolved, options.bytes_max);
     if (!before.ok()) return before.status();

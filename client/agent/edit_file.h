@@ -25,8 +25,8 @@ namespace rollcall {
 
 struct EditFileOptions {
   // Where the lock file may lie, in order of preference; at last, beside the
-  // file. See FileLock.
-  std::vector<std::string> lock_folders = DefaultLockFolders();
+  // file. Empty: in LockFolders of those who may write the file.
+  std::vector<std::string> lock_folders;
   absl::Duration lock_timeout = absl::Seconds(10);
   // A file larger than this is not ours to touch.
   size_t bytes_max = 32 << 20;

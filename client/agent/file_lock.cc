@@ -20,17 +20,42 @@
 namespace rollcall {
 namespace {
 
-bool IsOurs(const struct stat& status) {
-  return status.st_uid == geteuid() || status.st_uid == 0;
+constexpr mode_t kEverybodys = 01777;
+
+bool IsTrusted(const struct stat& status, const LockUsers& users) {
+  return status.st_uid == users.owner || status.st_uid == 0;
 }
 
-// A folder in which nobody else can make or replace a file; made where it is
-// missing. -1 with `why`: it is none.
-int OpenFolder(const std::string& path, std::string& why) {
-  if (mkdir(path.c_str(), geteuid() == 0 ? 0755 : 0700) == 0) {
+// A folder that every user may write to, and none may take another's file away.
+bool IsEverybodys(const struct stat& status) {
+  return (status.st_mode & kEverybodys) == kEverybodys;
+}
+
+// Makes the owner's folder where it is missing.
+void MakeFolder(const std::string& path, uid_t owner) {
+  const uid_t user = geteuid();
+  if (user == owner) {
+    const mode_t mode = user == 0 ? 0755 : 0700;
     // The umask may have taken bits that other users' agents look for.
-    if (geteuid() == 0) chmod(path.c_str(), 0755);
+    if (mkdir(path.c_str(), mode) == 0) chmod(path.c_str(), mode);
+    return;
   }
+  const std::string parent = path.substr(0, path.rfind('/') + 1);
+  struct stat status {};
+  // Where the owner could not, it looks in the next one.
+  if (user != 0 || stat(parent.c_str(), &status) != 0 ||
+      !IsEverybodys(status) || mkdir(path.c_str(), 0700) != 0) {
+    return;
+  }
+  // Nobody else can have put something in its place.
+  [[maybe_unused]] const int given = lchown(path.c_str(), owner, -1);
+}
+
+// A folder in which none but `users` can make or replace a file. -1 with `why`:
+// it is none.
+int OpenFolder(const std::string& path, const LockUsers& users,
+               std::string& why) {
+  if (!users.others) MakeFolder(path, users.owner);
   const int fd =
       open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) {
@@ -38,30 +63,53 @@ int OpenFolder(const std::string& path, std::string& why) {
     return -1;
   }
   struct stat status {};
-  if (fstat(fd, &status) != 0 || !IsOurs(status) ||
-      (status.st_mode & 022) != 0) {
-    why = absl::StrFormat(
-        "%s: expected a folder of user %d or root that nobody else may write "
-        "to, found mode %o of user %d",
-        path, geteuid(), status.st_mode & 07777, status.st_uid);
-    close(fd);
-    return -1;
+  const bool known = fstat(fd, &status) == 0 && IsTrusted(status, users);
+  if (known && (users.others ? IsEverybodys(status)
+                             : (status.st_mode & 022) == 0)) {
+    return fd;
+  }
+  why = absl::StrFormat(
+      "%s: expected a folder of user %d or root that %s, found mode %o of "
+      "user %d",
+      path, users.owner,
+      users.others ? "has mode 1777" : "nobody else may write to",
+      status.st_mode & 07777, status.st_uid);
+  close(fd);
+  return -1;
+}
+
+// Opens the lock file, made where it is missing; -1: errno says why.
+int OpenOrMake(int folder, const std::string& name, const LockUsers& users) {
+  constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  int fd = -1;
+  // The kernel refuses O_CREAT for another's file in everybody's folder.
+  for (int attempt = 0; attempt < 2 && fd < 0; ++attempt) {
+    fd = openat(folder, name.c_str(), kFlags);
+    if (fd >= 0 || errno != ENOENT) return fd;
+    fd = openat(folder, name.c_str(), kFlags | O_CREAT | O_EXCL, 0600);
+    if (fd < 0 && errno != EEXIST) return fd;
+  }
+  if (fd < 0) return fd;
+  if (users.others) fchmod(fd, 0666);
+  if (!users.others && geteuid() != users.owner) {
+    [[maybe_unused]] const int given = fchown(fd, users.owner, -1);
   }
   return fd;
 }
 
 // A file descriptor of a lock file that may be trusted, or -1 with `why`.
 int OpenLockFile(int folder, const std::string& name, const std::string& path,
-                 std::string& why) {
-  constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-  const int fd = openat(folder, name.c_str(), kFlags | O_CREAT, 0600);
+                 const LockUsers& users, std::string& why) {
+  const int fd = OpenOrMake(folder, name, users);
   if (fd < 0) {
     why = absl::StrCat(path, ": ", std::strerror(errno));
     return -1;
   }
   struct stat status {};
-  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || !IsOurs(status)) {
-    why = absl::StrCat(path, ": expected a plain file of this user or root");
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
+      !(users.others || IsTrusted(status, users))) {
+    why = absl::StrCat(path, ": expected a plain file of user ", users.owner,
+                       " or root");
     close(fd);
     return -1;
   }
@@ -121,29 +169,24 @@ int TimedFlock(int fd, absl::Duration timeout) {
 
 }  // namespace
 
-std::vector<std::string> DefaultLockFolders() {
-  const uid_t user = geteuid();
+std::vector<std::string> LockFolders(const LockUsers& users) {
+  if (users.others) return {"/run/lock", "/tmp"};
   std::vector<std::string> folders;
-  const std::string runtime = absl::StrCat("/run/user/", user);
-  if (user == 0) {
-    folders.push_back("/run/rollcall");
-  } else if (access(runtime.c_str(), F_OK) == 0) {
-    folders.push_back(runtime);
-  }
-  folders.push_back(absl::StrCat("/run/lock/rollcall-", user));
-  folders.push_back(absl::StrCat("/tmp/rollcall-", user));
+  if (users.owner == 0) folders.push_back("/run/rollcall");
+  folders.push_back(absl::StrCat("/run/lock/rollcall-", users.owner));
+  folders.push_back(absl::StrCat("/tmp/rollcall-", users.owner));
   return folders;
 }
 
 absl::StatusOr<FileLock> FileLock::Acquire(
     const std::vector<std::string>& folders, const std::string& name,
-    absl::Duration timeout) {
+    const LockUsers& users, absl::Duration timeout) {
   std::string reasons;
   for (const std::string& folder : folders) {
     const std::string path = absl::StrCat(folder, "/", name);
     std::string why;
-    const int in = OpenFolder(folder, why);
-    const int fd = in < 0 ? -1 : OpenLockFile(in, name, path, why);
+    const int in = OpenFolder(folder, users, why);
+    const int fd = in < 0 ? -1 : OpenLockFile(in, name, path, users, why);
     if (in >= 0) close(in);
     if (fd >= 0) {
       const int error = TimedFlock(fd, timeout);

@@ -2,14 +2,18 @@
 // that cannot carry a lock itself.
 //
 // A lock file in a lock folder, held with flock(2): the kernel gives it back
-// however its holder ends. The file stays; it is empty. Folder and file are
-// trusted only if this user or root owns them and nobody else may write to the
-// folder: in one like /tmp, other users could make the file beforehand, and no
-// lock could be taken.
+// however its holder ends. The file stays; it is empty. Which folder depends on
+// who may write the resource, and not on who asks: agents of different users
+// take the same lock. One that its owner and root alone may write has its lock
+// in a folder of its owner: in one like /tmp, other users could make the file
+// beforehand, and no lock could be taken. One that others may write as well has
+// it where all of them can make it.
 //
 // Thread rule: any thread; each FileLock belongs to one.
 #ifndef ROLLCALL_CLIENT_AGENT_FILE_LOCK_H_
 #define ROLLCALL_CLIENT_AGENT_FILE_LOCK_H_
+
+#include <sys/types.h>
 
 #include <string>
 #include <vector>
@@ -19,21 +23,30 @@
 
 namespace rollcall {
 
-// Where this user's locks lie, in order of preference: the same for all
-// processes of one user and machine, whatever their environment. Of root:
-// /run/rollcall. Of others: /run/user/<uid>, where there is one. Then folders
-// named after the user in /run/lock and /tmp.
-std::vector<std::string> DefaultLockFolders();
+// Who may write the resource.
+struct LockUsers {
+  uid_t owner = 0;
+  // Others than its owner and root.
+  bool others = false;
+
+  bool operator==(const LockUsers&) const = default;
+};
+
+// Where its locks lie, in order of preference: the same for all processes of
+// one machine, whoever runs them. Of root: /run/rollcall. Then folders named
+// after the owner in /run/lock and /tmp; for others these two themselves.
+std::vector<std::string> LockFolders(const LockUsers& users);
 
 class FileLock {
  public:
-  // Takes `<folder>/<name>` in the first of `folders` where that can be done;
-  // a folder that is missing is made (0755 by root, 0700 by others).
-  // Waits for its holder for at most `timeout`: UNAVAILABLE then (retry is
-  // safe). PERMISSION_DENIED: no folder lets us; each is named with its reason.
+  // Takes `<folder>/<name>` in the first of `folders` where that can be done.
+  // A folder of the owner that is missing is made, by root only where the owner
+  // could make it too. Waits for its holder for at most `timeout`: UNAVAILABLE
+  // then (retry is safe). PERMISSION_DENIED: no folder lets us; each is named
+  // with its reason.
   static absl::StatusOr<FileLock> Acquire(
       const std::vector<std::string>& folders, const std::string& name,
-      absl::Duration timeout);
+      const LockUsers& users, absl::Duration timeout);
 
   ~FileLock();
   FileLock(FileLock&& other) noexcept;

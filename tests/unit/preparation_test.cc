@@ -82,8 +82,10 @@ class PreparationTest : public testing::Test {
   }
   void TearDown() override {
     // Lock files stay where agents use them, but none is needed of a test.
-    for (const std::string& folder : EditFileOptions().lock_folders) {
-      unlink((folder + "/" + LockName(folder_ + "/hosts")).c_str());
+    for (const bool others : {false, true}) {
+      for (const std::string& folder : LockFolders({geteuid(), others})) {
+        unlink((folder + "/" + LockName(folder_ + "/hosts")).c_str());
+      }
     }
     std::filesystem::remove_all(folder_);
   }
