@@ -141,6 +141,8 @@ become_host() {
   hostname "lab$i"
   mount --bind "$own/hosts" /etc/hosts
   mount --bind "$own/resolv.conf" /etc/resolv.conf
+  [ ! -e /etc/nsswitch.conf ] ||
+    mount --bind "$own/nsswitch.conf" /etc/nsswitch.conf
   # A fresh /tmp into which the shared paths are mounted before it covers them.
   mkdir -p "$own/tmp"
   mount -t tmpfs -o mode=1777 tmpfs "$own/tmp"
@@ -202,6 +204,9 @@ start_host() {
   mkdir -p "$own"
   [ -e "$own/hosts" ] || write_hosts "$i" "$own"
   : >"$own/resolv.conf"
+  # No DNS: a name that no file has does not exist.
+  { sed '/^hosts:/d' /etc/nsswitch.conf 2>/dev/null
+    echo 'hosts: files'; } >"$own/nsswitch.conf"
   printf '%08x-0000-4000-8000-%012x\n' $$ "$i" >"$own/boot_id"
   (
     enter_cgroup "$i"

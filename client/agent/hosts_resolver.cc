@@ -26,25 +26,9 @@ using Kind = NameAnswer::Kind;
 constexpr absl::Duration kUnclearFor = absl::Minutes(1);
 constexpr size_t kKeptMax = 256;
 constexpr size_t kAddressesMax = 16;
-constexpr size_t kResolvConfBytesMax = 64 << 10;
-
-// Without a name server every lookup by DNS fails "for now", for ever.
-bool HasNameServer() {
-  const std::string text =
-      ReadSmallFile("/etc/resolv.conf", kResolvConfBytesMax);
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    const std::vector<absl::string_view> words =
-        absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
-    if (words.size() >= 2 && words[0] == "nameserver") return true;
-  }
-  return false;
-}
+constexpr size_t kNsswitchBytesMax = 64 << 10;
 
 NameAnswer Nowhere() { return {Kind::kNotFound, {}}; }
-
-NameAnswer Failed() {
-  return HasNameServer() ? NameAnswer{Kind::kUnclear, {}} : Nowhere();
-}
 
 std::string AddressText(int family, const void* bytes) {
   char text[INET6_ADDRSTRLEN] = "";
@@ -64,7 +48,9 @@ NameAnswer AskAll(const std::string& name) {
   addrinfo* found = nullptr;
   const int error = getaddrinfo(name.c_str(), nullptr, &hints, &found);
   if (error == EAI_NONAME || error == EAI_NODATA) return Nowhere();
-  if (error != 0) return Failed();
+  // EAI_AGAIN and the like: what the name means elsewhere is not known, also
+  // where no name server is configured now.
+  if (error != 0) return {};
   NameAnswer answer;
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
     if (at->ai_family == AF_INET) {
@@ -134,7 +120,9 @@ bool AskDns(res_state state, const std::string& name, int type,
 }
 
 NameAnswer AskDnsAlone(const std::string& name) {
-  if (!HasNameServer()) return Nowhere();
+  if (!AsksDns(ReadSmallFile("/etc/nsswitch.conf", kNsswitchBytesMax))) {
+    return Nowhere();
+  }
   struct __res_state state;
   std::memset(&state, 0, sizeof(state));
   if (res_ninit(&state) != 0) return {};
@@ -147,6 +135,19 @@ NameAnswer AskDnsAlone(const std::string& name) {
 }
 
 }  // namespace
+
+bool AsksDns(absl::string_view nsswitch) {
+  for (const absl::string_view line : absl::StrSplit(nsswitch, '\n')) {
+    const std::vector<absl::string_view> words =
+        absl::StrSplit(line.substr(0, line.find('#')),
+                       absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
+    if (words.empty() || words[0] != "hosts:") continue;
+    return std::any_of(words.begin(), words.end(), [](absl::string_view word) {
+      return word == "dns" || word == "resolve";
+    });
+  }
+  return true;
+}
 
 bool ReadDnsReply(absl::string_view reply, NameAnswer& answer) {
   DnsReader reader(reply);

@@ -43,6 +43,9 @@ class HostsResolver {
 // Blocks without a bound.
 NameAnswer LookUpName(const NameQuestion& question);
 
+// Whether host names are looked up by DNS, by the text of /etc/nsswitch.conf.
+bool AsksDns(absl::string_view nsswitch);
+
 // Adds the addresses of a DNS reply. False: it is cut off.
 bool ReadDnsReply(absl::string_view reply, NameAnswer& answer);
 

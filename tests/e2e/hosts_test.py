@@ -229,6 +229,28 @@ class Hosts(E2E):
             self.assertEqual(told is None, bool(flags))
             lab.down()
 
+    def test_a_name_that_the_resolver_cannot_tell_now_is_left_out(self):
+        lab = Lab(self.stage, 2)
+        nsswitch = self.stage.path("nsswitch")
+        with open(nsswitch, "w", encoding="ascii") as f:
+            f.write("passwd: files\nhosts: files dns\n")
+        # No name server: each lookup by DNS fails for now.
+        for host in (1, 2):
+            self.assertEqual(lab.run(host, [
+                "mount", "--bind", nsswitch, "/etc/nsswitch.conf"]).code, 0)
+        gate = Gate(self.stage)
+        processes = self.gather(lab, gate)
+        self.worlds(processes)
+        for host, other in (1, 2), (2, 1):
+            self.assertEqual(
+                self.address_of(lab, host, f"node-{other - 1}.lab.rollcall"),
+                {f"10.77.0.{other}"})
+            found = lab.run(host, ["getent", "ahosts", f"lab{other}"])
+            self.assertNotEqual(found.code, 0, found.text())
+            self.assertIsNotNone(
+                processes[host - 1].find(f"hosts file.*lab{other}", "err"))
+        self.end(gate, processes)
+
     def test_read_only_hosts(self):
         lab = Lab(self.stage, 2)
         self.assertEqual(lab.run(2, [

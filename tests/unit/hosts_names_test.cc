@@ -171,6 +171,14 @@ TEST(SystemResolver, OneThatHangsHoldsNobodyUpAndTakesNoMoreThreads) {
   EXPECT_LE(hanging->begun(), SystemResolver::kLookupsMax);
 }
 
+TEST(SystemResolver, AsksDnsWhereTheSystemDoes) {
+  EXPECT_TRUE(AsksDns(""));
+  EXPECT_TRUE(AsksDns("passwd: files\nhosts:\tfiles dns\n"));
+  EXPECT_TRUE(AsksDns("hosts: files resolve [!UNAVAIL=return] dns"));
+  EXPECT_FALSE(AsksDns("hosts: files # dns\nnetworks: dns"));
+  EXPECT_FALSE(AsksDns("hosts: files myhostname\n"));
+}
+
 TEST(SystemResolver, AsksAgainOnlyWhereTheAnswerMayChange) {
   std::atomic<int> asked = 0;
   SystemResolver resolver([&asked](const NameQuestion& question) {
