@@ -171,7 +171,7 @@ class Attend(E2E):
         worker = self.join(text, ["--name", "w1"], work)
         launcher.await_line(r"\] up")
         flaps = 0
-        while launcher.code is None:
+        while launcher.code is None and flaps < 8:
             flapper = self.join(text, ["--name", "flapper"], work)
             self.stage.pump(lambda: launcher.code is not None or
                             flapper.find(r"\] up"), "the flapper or the end")
