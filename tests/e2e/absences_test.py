@@ -168,6 +168,9 @@ CHECKS_JUSTIFIED = {
         "only living nodes are asked, and one that parts is struck off",
     ("daemon/core/job.cc", "CHECK_LE(stalls_.size(), world_.world_size());"):
         "by rank of the world, for local ranks that its nodes have",
+    ("daemon/core/job.cc",
+     "CHECK_LE(newcomers_.names(), Limits::newcomer_names_max);"):
+        "a further name is counted with the others",
     ("daemon/core/job.cc", "CHECK_LE(silent_, nodes_.size());"):
         "counts a flag of the members, which are known nodes",
     ("daemon/core/job.cc",
