@@ -154,7 +154,7 @@ std::optional<grpc::Status> RankService::Core::Pass(
   const uint64_t step =
       std::max(message.progress().step(), message.stopped().completed_step());
   if (step > Limits::step_max) {
-    return Refuse(grpc::StatusCode::INVALID_ARGUMENT,
+    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
                   absl::StrCat("step: expected at most ", Limits::step_max,
                                ", got ", step));
   }
