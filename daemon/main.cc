@@ -488,7 +488,8 @@ int Main(int argc, char** argv) {
       if (!value.empty()) continue;
       // Most often a variable that was not set: the default is not meant.
       return Fail(absl::InvalidArgumentError(absl::StrCat(
-          option->get_name(), ": expected a value, got an empty one; is the "
+          option->get_name(),
+          ": expected a value, got an empty one; is the "
           "variable that it comes from set? Leave the flag out for its "
           "default")));
     }
@@ -510,7 +511,7 @@ int main(int argc, char** argv) {
   google::protobuf::SetLogHandler(nullptr);
   const int code = rollcall::Main(argc, argv);
   std::fflush(stdout);
-  // Static destructors race with gRPC's threads: OpenSSL's tears down what a TLS
-  // handshake with an etcd member that does not answer still uses.
+  // Static destructors race with gRPC's threads: OpenSSL's tears down what a
+  // TLS handshake with an etcd member that does not answer still uses.
   _exit(code);
 }

@@ -52,8 +52,8 @@ void CleanDaemonMessage(v1::DaemonMessage& message);
 
 // `text` with invalid UTF-8, control characters, Unicode's line separators,
 // direction marks and invisible characters replaced by '?', at most `bytes_max`
-// bytes: for what people wrote (reasons, stderr tails), which is cleaned and not
-// refused. Newline and tab stay if `multiline`.
+// bytes: for what people wrote (reasons, stderr tails), which is cleaned and
+// not refused. Newline and tab stay if `multiline`.
 std::string Printable(std::string_view text, size_t bytes_max,
                       bool multiline = false);
 

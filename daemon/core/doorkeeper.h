@@ -44,9 +44,10 @@ using DoorAddress = std::array<uint8_t, 16>;
 DoorAddress DoorAddressOfIpv4(const std::array<uint8_t, 4>& address);
 DoorAddress DoorAddressOfIpv6(const std::array<uint8_t, 16>& address);
 
-// `limits` for a process that may open so many descriptors: all connections that
-// they allow, with two descriptors for each that Guests watches, take at most
-// 29/32 of them. The rest is left for the journal, the log and admins' calls.
+// `limits` for a process that may open so many descriptors: all connections
+// that they allow, with two descriptors for each that Guests watches, take at
+// most 29/32 of them. The rest is left for the journal, the log and admins'
+// calls.
 DoorLimits FittedTo(DoorLimits limits, size_t descriptors);
 
 // How a connection left the door.

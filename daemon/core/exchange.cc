@@ -82,8 +82,8 @@ absl::StatusOr<Exchanges::Result> Exchanges::In(uint32_t node_rank,
   }
   const auto at =
       opens ? open_.emplace(in.key(), Open{node_rank, {}}).first : known;
-  at->second.by_node.emplace(
-      node_rank, Values(in.values().begin(), in.values().end()));
+  at->second.by_node.emplace(node_rank,
+                             Values(in.values().begin(), in.values().end()));
   if (at->second.by_node.size() < ranks_.size()) return Result{};
   Open complete = std::move(at->second);
   open_.erase(at);

@@ -60,7 +60,7 @@ class Exchanges {
   uint32_t world_size_ = 0;
   std::map<std::string, Open> open_;
   std::vector<uint32_t> open_by_node_;  // How many each node has opened.
-  std::list<v1::ExchangeOut> kept_;  // The latest last.
+  std::list<v1::ExchangeOut> kept_;     // The latest last.
   std::map<std::string, std::list<v1::ExchangeOut>::iterator> kept_by_key_;
   size_t bytes_ = 0;  // Of all keys and values, open and kept.
 };

@@ -118,8 +118,8 @@ bool Job::Claims(const Attend& attend) {
   actions_.push_back(
       Log{Log::Level::kWarning,
           absl::StrCat("job=", job_, " event=claim node=", node,
-                       " run=", attend.hello.run(), " generation=",
-                       attend.hello.held().running_generation(),
+                       " run=", attend.hello.run(),
+                       " generation=", attend.hello.held().running_generation(),
                        " reason=\"it runs in a world that this daemon has no "
                        "memory of\""),
           attend.observed_address});

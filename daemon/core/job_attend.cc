@@ -116,9 +116,8 @@ void Job::On(const Attend& attend) {
   bool redialed = false;
   Node& node = Enter(attend, &redialed);
   SayOf(node, Log::Level::kInfo,
-        absl::StrCat("event=attend node=", node.hello.node(),
-                     " address=", node.observed_address,
-                     " ranks=", node.hello.ranks(),
+        absl::StrCat("event=attend node=", node.hello.node(), " address=",
+                     node.observed_address, " ranks=", node.hello.ranks(),
                      redialed ? " redialed=true" : ""));
   SendWelcome(node);
   if (phase_ == Phase::kEnded) {
@@ -156,12 +155,13 @@ bool Job::RefuseAttend(const Attend& attend) {
   // Who has heard of the end is neither, and still remembered.
   if (sessions_.size() + suspects_.size() >= most ||
       nodes_.size() >= kKnownMax) {
-    return refuse(absl::StatusCode::kResourceExhausted, v1::REFUSAL_CODE_LIMIT,
-                  absl::StrCat("job ", job_, " already has ", most,
-                               " nodes, the most that it can have with --nodes ",
-                               nodes_max_, " (at most ", Limits::spares_max,
-                               " spares, and ", Limits::nodes_max,
-                               " nodes in all); evict some, or wait"));
+    return refuse(
+        absl::StatusCode::kResourceExhausted, v1::REFUSAL_CODE_LIMIT,
+        absl::StrCat("job ", job_, " already has ", most,
+                     " nodes, the most that it can have with --nodes ",
+                     nodes_max_, " (at most ", Limits::spares_max,
+                     " spares, and ", Limits::nodes_max,
+                     " nodes in all); evict some, or wait"));
   }
   return false;
 }
@@ -203,12 +203,12 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
 }
 
 void Job::SayRefused(const Attend& attend, const std::string& text) {
-  actions_.push_back(
-      Log{Log::Level::kWarning,
-          absl::StrCat("job=", job_, " event=refused node=",
-                       attend.hello.node(), " address=",
-                       attend.observed_address, " reason=", Quoted(text)),
-          attend.observed_address});
+  actions_.push_back(Log{
+      Log::Level::kWarning,
+      absl::StrCat("job=", job_, " event=refused node=", attend.hello.node(),
+                   " address=", attend.observed_address,
+                   " reason=", Quoted(text)),
+      attend.observed_address});
 }
 
 // Whether this Hello goes on with what the entry stands for.

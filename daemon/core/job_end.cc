@@ -112,9 +112,8 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
   const bool finished = member && node.finished();
   const bool stopped = node.stopped;
   SayOf(node, Log::Level::kWarning,
-        absl::StrCat("event=lost node=", name,
-                     " code=", v1::ReasonCode_Name(code),
-                     " reason=", Quoted(reason)));
+        absl::StrCat("event=lost node=", name, " code=",
+                     v1::ReasonCode_Name(code), " reason=", Quoted(reason)));
   BlameLostNode(node, code, reason);
   CloseLost(node, code, reason);
   Part(node, v1::NODE_STATE_LOST, reason);

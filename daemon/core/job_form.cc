@@ -240,11 +240,11 @@ void Job::WarnOfDifferences() {
 void Job::WarnOfClaims(const std::vector<IgnoredClaim>& ignored) {
   for (const IgnoredClaim& claim : ignored) {
     SayOf(nodes_.at(claim.node), Log::Level::kWarning,
-        absl::StrCat("event=warning node=", claim.node, " text=",
-                     Quoted(absl::StrCat("node ", claim.node,
-                                         " claims address ", claim.address,
-                                         ", from which node ", claim.owner,
-                                         " connects; the claim is ignored"))));
+          absl::StrCat("event=warning node=", claim.node, " text=",
+                       Quoted(absl::StrCat(
+                           "node ", claim.node, " claims address ",
+                           claim.address, ", from which node ", claim.owner,
+                           " connects; the claim is ignored"))));
   }
 }
 
@@ -390,7 +390,8 @@ std::optional<v1::StateSource> Job::FindStateSource() {
             ? "was in no world that ran"
             : absl::StrCat("the median of the world that ended is step ",
                            choice.median.value_or(0));
-    SayOf(nodes_.at(name), Log::Level::kWarning,
+    SayOf(
+        nodes_.at(name), Log::Level::kWarning,
         absl::StrCat("event=warning node=", name, " text=",
                      Quoted(absl::StrCat(
                          "node ", name, " says that a rank of it holds the ",

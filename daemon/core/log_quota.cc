@@ -10,13 +10,13 @@ bool LogQuota::Take(const std::string& node, const std::string& network,
                     const std::string& address, absl::Time now) {
   // One noisy node leaves the lines of its address to the others there.
   const bool node_may =
-      node.empty() || TakeOne(PeerOf(absl::StrCat("n", node)),
-                              limits_.per_node, limits_.node_interval, now);
+      node.empty() || TakeOne(PeerOf(absl::StrCat("n", node)), limits_.per_node,
+                              limits_.node_interval, now);
   const std::string key = absl::StrCat("a", network);
   Peer& peer = PeerOf(key);
   peer.address = address;
-  if (node_may && TakeOne(peer, limits_.per_address, limits_.address_interval,
-                          now)) {
+  if (node_may &&
+      TakeOne(peer, limits_.per_address, limits_.address_interval, now)) {
     return true;
   }
   Suppress(key, peer, now);

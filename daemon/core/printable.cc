@@ -51,16 +51,15 @@ bool IsControl(std::string_view character) {
     uint32_t first;
     uint32_t last;
   } kRanges[] = {
-      {0x0000, 0x001F}, {0x007F, 0x009F}, {0x00AD, 0x00AD},
-      {0x061C, 0x061C}, {0x180E, 0x180E}, {0x200B, 0x200F},
-      {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF},
-      {0xFFF9, 0xFFFB}, {0xE0000, 0xE007F},
+      {0x0000, 0x001F}, {0x007F, 0x009F}, {0x00AD, 0x00AD},   {0x061C, 0x061C},
+      {0x180E, 0x180E}, {0x200B, 0x200F}, {0x2028, 0x202E},   {0x2060, 0x206F},
+      {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE007F},
   };
   const uint32_t code = CodePoint(character);
-  return std::any_of(
-      std::begin(kRanges), std::end(kRanges), [code](const auto& range) {
-        return range.first <= code && code <= range.last;
-      });
+  return std::any_of(std::begin(kRanges), std::end(kRanges),
+                     [code](const auto& range) {
+                       return range.first <= code && code <= range.last;
+                     });
 }
 
 std::string Reason(const std::string& text) {

@@ -29,8 +29,7 @@ struct Encoded {
 
 grpc::ByteBuffer ToSlice(const v1::DaemonMessage& message, UnreadBytes unread) {
   // gRPC takes the memory over: no copy is made between here and the wire.
-  auto* const encoded =
-      new Encoded(message.ByteSizeLong(), std::move(unread));
+  auto* const encoded = new Encoded(message.ByteSizeLong(), std::move(unread));
   message.SerializeWithCachedSizesToArray(encoded->bytes.get());
   const grpc::Slice slice(
       encoded->bytes.get(), encoded->size,

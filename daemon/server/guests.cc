@@ -70,8 +70,8 @@ void Disconnect(int fd) {
   connect(fd, &nobody, sizeof nobody);
 }
 
-// The same of a descriptor that gRPC may have closed meanwhile, and whose number
-// may be another file's: a descriptor of our own keeps it what it is.
+// The same of a descriptor that gRPC may have closed meanwhile, and whose
+// number may be another file's: a descriptor of our own keeps it what it is.
 void DisconnectServed(int served_fd, uint64_t cookie) {
   const int fd = fcntl(served_fd, F_DUPFD_CLOEXEC, 0);
   if (fd < 0) return;

@@ -16,9 +16,9 @@
 // and of all viewers.
 //
 // A connection that has shown the right to attend, and no admin's token, is one
-// of an agent. Their number is bounded too, since a worker's token opens as many
-// as its holder likes: at the bound, the oldest without an agent's stream is
-// disconnected.
+// of an agent. Their number is bounded too, since a worker's token opens as
+// many as its holder likes: at the bound, the oldest without an agent's stream
+// is disconnected.
 //
 // gRPC tells nobody of its connections, so each guest's socket is watched by a
 // second descriptor, which is given back as soon as he is known or gone. Of an

@@ -137,6 +137,9 @@ void Loop::TakeAll(absl::Duration timeout) {
       Decline(input, Leads() ? GoingDown() : NotLeader({}));
     } else {
       std::visit([this](auto& one) { On(one); }, input);
+      // A small message may ask for a large answer, and many may have come at
+      // once.
+      if (effects_bytes_ > Limits::batch_bytes_max) Commit();
     }
   }
 }
@@ -282,9 +285,9 @@ void Loop::AnswerEnded(Session& session, SessionId id, const HelloCame& came,
           ? access_.Credential(ended.status.run(), came.hello,
                                ended.node_epochs.EpochOf(came.hello.node()))
           : "";
-  session.stream->Send(Encode(WelcomeOfEnded(ended, options_.limits, credential,
-                                             came.observed_address),
-                              unread_));
+  session.stream->Send(Encode(
+      WelcomeOfEnded(ended, options_.limits, credential, came.observed_address),
+      unread_));
   session.stream->Send(Encode(message, unread_));
   SetExpiry(session, id, MonotonicNow() + options_.limits.lease);
 }
@@ -303,8 +306,6 @@ void Loop::On(MessageCame& came) {
     return;
   }
   Step(*live, Said{came.session, std::move(came.message)});
-  // A small message may ask for a large answer, and many may have come at once.
-  if (effects_bytes_ > Limits::batch_bytes_max) Commit();
 }
 
 void Loop::On(StreamGone& gone) {
@@ -542,11 +543,11 @@ void Loop::EndSlowStreams() {
         "more than ", options_.limits.unread_bytes_max,
         " bytes wait for all agents, and most of them for this one; it reads "
         "too slowly: dial again"));
-    logger_.Write(Log::Level::kWarning,
-                  absl::StrCat("job=", slowest->job,
-                               " event=slow node=", slowest->node,
-                               " bytes=", most, " reason=",
-                               Quoted(std::string(slow.message()))));
+    logger_.Write(
+        Log::Level::kWarning,
+        absl::StrCat("job=", slowest->job, " event=slow node=", slowest->node,
+                     " bytes=", most,
+                     " reason=", Quoted(std::string(slow.message()))));
     v1::Refusal refusal = RefusalOf(slow);
     refusal.set_code(v1::REFUSAL_CODE_SLOW);
     slowest->stream->Cancel(slow.code(), refusal);
@@ -563,9 +564,8 @@ void Loop::CarryOut(const CloseStream& close) {
 
 void Loop::CarryOut(const Log& log) {
   const bool written =
-      log.address.empty() ||
-      log_quota_.Take(log.node, NetworkOf(log.address), log.address,
-                      MonotonicNow());
+      log.address.empty() || log_quota_.Take(log.node, NetworkOf(log.address),
+                                             log.address, MonotonicNow());
   if (written) logger_.Write(log.level, log.text);
 }
 

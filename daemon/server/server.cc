@@ -330,13 +330,11 @@ class Server::Core {
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
         credentials_);
-    std::vector<std::unique_ptr<
-        grpc::experimental::ServerInterceptorFactoryInterface>>
+    std::vector<
+        std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
         creators;
-    creators.push_back(
-        std::make_unique<CallCounter>([this](const std::string& peer) {
-          guests_->Called(peer);
-        }));
+    creators.push_back(std::make_unique<CallCounter>(
+        [this](const std::string& peer) { guests_->Called(peer); }));
     builder.experimental().SetInterceptorCreators(std::move(creators));
     builder.RegisterService(membership_.get());
     builder.RegisterService(admin_.get());

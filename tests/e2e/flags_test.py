@@ -1,4 +1,6 @@
 """Wrong flags: exit 2, what was wrong, and the right spelling."""
+import os
+
 import harness
 from harness import E2E
 
@@ -18,7 +20,7 @@ WRONG = [
     (["launch", "--join-timeout", "soon", "--", "true"], "10m"),
     (["launch", "--join-timeout", "169h", "--", "true"], "at most 168h"),
     (["launch", "--listen", "nowhere", "--", "true"], "--listen"),
-    (["launch", "--listen", "[::1", "--", "true"], "[::1]:29400"),
+    (["launch", "--listen", "[::1", "--", "true"], "as in [::1]:"),
     (["launch", "--name", "", "--", "true"], "--name"),
     (["launch", "--job=", "--", "true"], "--job"),
     (["launch", "--state", "", "--", "true"], "--state"),
@@ -58,6 +60,16 @@ class Flags(E2E):
                 self.assertEqual(ended.code, 2, ended.text())
                 self.assertIn(named, "\n".join(ended.err()))
                 self.assertEqual(ended.out(), [])
+
+    def test_empty_values_of_a_standing_daemon(self):
+        for flag in ("--state", "--listen", "--advertise", "--secret-file",
+                     "--tls-cert", "--etcd-ca", "--token-ttl"):
+            with self.subTest(flag):
+                ended = self.stage.run(
+                    [os.path.join(harness.BIN, "rollcalld"), flag, ""])
+                self.assertEqual(ended.code, 2, ended.text())
+                self.assertIn(f"{flag}: expected a value",
+                              "\n".join(ended.err()))
 
     def test_help_shows_the_limits(self):
         helped = self.stage.run([harness.ROLLCALL, "launch", "--help"])

@@ -575,7 +575,8 @@ TEST(Drain, WhoAsksAgainAndAgainMakesFewNotices) {
   for (int i = 0; i < 200; ++i) {
     v1::AgentMessage message;
     message.mutable_leaving()->mutable_deadline()->set_seconds(500 - i);
-    story.Tell({{1 + i * 0.001, [&](JobStory& told) {
+    story.Tell({{1 + i * 0.001,
+                 [&](JobStory& told) {
                    const std::string answer = Says("b", message)(told);
                    notices += !answer.empty();
                    return std::string();

@@ -74,17 +74,28 @@ std::string ComplaintWithEmpty(const std::string& line) {
 }
 
 TEST(Flags, AnEmptyValueIsNotTheDefault) {
-  for (const char* line :
-       {"launch --name '' -- x", "launch --job '' -- x",
-        "launch --state '' -- x", "launch --listen '' -- x",
-        "launch --nodes '' -- x", "launch --nodes 2 --grow '' -- x",
-        "launch --hosts-names '' -- x", "launch --token-ttl '' -- x",
-        "launch --preempt-signal '' -- x", "launch --secret-file '' -- x",
-        "launch --tls-ca '' -- x", "join rc1.x --name '' -- x",
-        "join --endpoint '' -- x", "join rc1.x --job '' -- x",
-        "join '' -- x", "status --state ''", "status --job ''",
-        "status ''", "stop --job ''", "drain n --deadline ''",
-        "token create --ttl ''", "token revoke ''"}) {
+  for (const char* line : {"launch --name '' -- x",
+                           "launch --job '' -- x",
+                           "launch --state '' -- x",
+                           "launch --listen '' -- x",
+                           "launch --nodes '' -- x",
+                           "launch --nodes 2 --grow '' -- x",
+                           "launch --hosts-names '' -- x",
+                           "launch --token-ttl '' -- x",
+                           "launch --preempt-signal '' -- x",
+                           "launch --secret-file '' -- x",
+                           "launch --tls-ca '' -- x",
+                           "join rc1.x --name '' -- x",
+                           "join --endpoint '' -- x",
+                           "join rc1.x --job '' -- x",
+                           "join '' -- x",
+                           "status --state ''",
+                           "status --job ''",
+                           "status ''",
+                           "stop --job ''",
+                           "drain n --deadline ''",
+                           "token create --ttl ''",
+                           "token revoke ''"}) {
     const std::string complaint = ComplaintWithEmpty(line);
     EXPECT_TRUE(absl::StrContains(complaint, "got an empty one"))
         << line << ": " << complaint;
@@ -257,7 +268,7 @@ TEST(Addresses, HostPort) {
   // Half of the brackets: what was meant cannot be told.
   for (const char* bad : {"[::1", "[::1:80", "::1]:80", "[:80", "node]:80"}) {
     EXPECT_TRUE(absl::StrContains(ParseHostPort(bad).status().message(),
-                                  "as in [::1]:29400"))
+                                  "as in [::1]:"))
         << bad << ParseHostPort(bad).status();
   }
 }

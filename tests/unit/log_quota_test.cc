@@ -102,8 +102,9 @@ TEST(LogQuota, RemembersSoMany) {
     EXPECT_LE(quota.peers(), 10u);
   }
   // Whoever was forgotten is counted all the same.
-  EXPECT_EQ(Told(quota, 5.2),
-            "address95 7;address96 7;address97 7;address98 7;address99 7; 669;");
+  EXPECT_EQ(
+      Told(quota, 5.2),
+      "address95 7;address96 7;address97 7;address98 7;address99 7; 669;");
   EXPECT_EQ(quota.NextDue(), absl::InfiniteFuture());
 }
 

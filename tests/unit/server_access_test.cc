@@ -521,8 +521,7 @@ TEST_F(AccessTest, AgentsConnectionsAreBounded) {
       GRPC_CHANNEL_READY, std::chrono::system_clock::now() + kServerPatience));
   // Both have streams now. Whoever comes is told, and admins are not held up.
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(Turned(HelloOf("c")).error_code(),
-              grpc::StatusCode::UNAVAILABLE);
+    EXPECT_EQ(Turned(HelloOf("c")).error_code(), grpc::StatusCode::UNAVAILABLE);
   }
   EXPECT_EQ(StatusOf("train").nodes_size(), 2);
   // The place of one that has gone is free once the daemon has noticed.
