@@ -279,6 +279,42 @@ TEST_F(ServerTest, OversizedMessagesOfAnAgentEndItsStreamAlone) {
   EXPECT_EQ(StatusOf("train").nodes(1).state(), v1::NODE_STATE_ATTENDING);
 }
 
+TEST_F(ServerTest, AnAgentThatDoesNotReadIsEndedWhereTooMuchWaitsForAll) {
+  ServerOptions options = Options();
+  options.limits.unread_bytes_max = 2 << 20;
+  StartJob(1, std::move(options));
+  HandAgent stalls(Dial());
+  v1::Hello hello = HelloOf("stalls");
+  hello.set_ranks(Limits::ranks_per_node_max);
+  ASSERT_TRUE(stalls.SayHello(hello));
+  ASSERT_TRUE(stalls.HearKind(v1::DaemonMessage::kProposal).has_value());
+  v1::AgentMessage message;
+  message.mutable_prepared()->set_generation(1);
+  message.mutable_prepared()->set_master_port(1234);
+  ASSERT_TRUE(stalls.Say(message));
+  ASSERT_TRUE(stalls.HearKind(v1::DaemonMessage::kCommit).has_value());
+  HandAgent good(Dial());
+  ASSERT_TRUE(good.SayHello(HelloOf("good")));
+  ASSERT_TRUE(good.IsWelcome());
+  // Each is answered with 256 KiB, and none of it is read.
+  message.mutable_exchange()->set_generation(1);
+  message.mutable_exchange()->set_key("k");
+  for (uint32_t i = 0; i < Limits::ranks_per_node_max; ++i) {
+    message.mutable_exchange()->add_values(
+        std::string(Limits::exchange_value_bytes_max, 'v'));
+  }
+  for (int i = 0; i < 60; ++i) {
+    if (!stalls.Say(message)) break;
+  }
+  stalls.HangUp();
+  EXPECT_EQ(stalls.End().error_code(), grpc::StatusCode::CANCELLED);
+  v1::AgentMessage heartbeat;
+  heartbeat.mutable_heartbeat();
+  EXPECT_TRUE(good.Say(heartbeat));
+  EXPECT_EQ(StatusOf("train").nodes(0).node(), "good");
+  EXPECT_EQ(StatusOf("train").nodes(0).state(), v1::NODE_STATE_SPARE);
+}
+
 // Sends bytes on a bare connection, half-closes, and reads what comes until
 // the daemon closes it.
 void Poke(int port, const std::string& bytes, bool half_close) {
