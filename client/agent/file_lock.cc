@@ -64,8 +64,8 @@ int OpenFolder(const std::string& path, const LockUsers& users,
   }
   struct stat status {};
   const bool known = fstat(fd, &status) == 0 && IsTrusted(status, users);
-  if (known && (users.others ? IsEverybodys(status)
-                             : (status.st_mode & 022) == 0)) {
+  if (known &&
+      (users.others ? IsEverybodys(status) : (status.st_mode & 022) == 0)) {
     return fd;
   }
   why = absl::StrFormat(

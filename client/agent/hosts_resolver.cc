@@ -139,8 +139,8 @@ NameAnswer AskDnsAlone(const std::string& name) {
 bool AsksDns(absl::string_view nsswitch) {
   for (const absl::string_view line : absl::StrSplit(nsswitch, '\n')) {
     const std::vector<absl::string_view> words =
-        absl::StrSplit(line.substr(0, line.find('#')),
-                       absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
+        absl::StrSplit(line.substr(0, line.find('#')), absl::ByAnyChar(" \t\r"),
+                       absl::SkipEmpty());
     if (words.empty() || words[0] != "hosts:") continue;
     return std::any_of(words.begin(), words.end(), [](absl::string_view word) {
       return word == "dns" || word == "resolve";

@@ -143,9 +143,8 @@ void Supervisor::DaemonListens() {
   if (first) {
     const uint32_t here = static_cast<uint32_t>(agents_.size());
     // What is derived from a secret has no end.
-    const absl::Duration lifetime = wire_.options.secret
-                                        ? absl::InfiniteDuration()
-                                        : options_.token_ttl;
+    const absl::Duration lifetime =
+        wire_.options.secret ? absl::InfiniteDuration() : options_.token_ttl;
     story_.Joinable(endpoint, join_string, state_->path() + kWorkerJoinFile,
                     lifetime,
                     options_.settings.nodes_max() -

@@ -44,8 +44,8 @@ void Newcomers::Lost(const std::string& name, uint64_t generation,
   if (others_.Forgotten(now, limits)) others_ = Count();
   const auto at = names_.find(name);
   if (at != names_.end()) return at->second.Add(generation, now, limits);
-  Count& count = names_.size() < Limits::newcomer_names_max ? names_[name]
-                                                            : others_;
+  Count& count =
+      names_.size() < Limits::newcomer_names_max ? names_[name] : others_;
   count.Add(generation, now, limits);
 }
 

@@ -2,8 +2,8 @@
 //
 // LastCall says when a gathering that has enough nodes waits for no more.
 // Newcomers says how long a node that was lost soon after it joined gets no
-// seat. Both keep one rule: nodes that come and go again and again keep no world
-// of enough other nodes from being formed, or from training.
+// seat. Both keep one rule: nodes that come and go again and again keep no
+// world of enough other nodes from being formed, or from training.
 //
 // Not journaled: after a restart of the daemon the counting begins again.
 // Thread rule: one thread at a time; in practice the loop thread only.

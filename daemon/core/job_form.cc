@@ -64,10 +64,10 @@ void Job::MaybeForm() {
   if (present < nodes_max_ && !reform_now_) {
     if (now_ < last_call_.Ends(limits_)) return;
     if (last_call_.overdue()) {
-      why_.set_reason(absl::StrCat(
-          why_.reason(), "; more nodes kept attending for ",
-          absl::FormatDuration(limits_.arrivals_wait_max),
-          " after enough were there"));
+      why_.set_reason(
+          absl::StrCat(why_.reason(), "; more nodes kept attending for ",
+                       absl::FormatDuration(limits_.arrivals_wait_max),
+                       " after enough were there"));
     }
   }
   Form(AssignSeats(Candidates(), nodes_max_));

@@ -395,10 +395,13 @@ void Job::SayHold(Node& node) {
   if (!IsHeld(node)) return;
   const Newcomers::Hold hold =
       newcomers_.HoldOf(node.hello.node(), now_, limits_);
+  const std::string after =
+      absl::StrCat(" times soon after joining; ",
+                   hold.own ? "it" : "a new node", " gets no seat until ",
+                   absl::FormatDuration(hold.delay), " after the latest loss");
   const std::string reason = absl::StrCat(
       hold.own ? "it was lost " : "new nodes of several names were lost ",
-      hold.losses, " times soon after they joined; none gets a seat within ",
-      absl::FormatDuration(hold.delay), " of the latest loss");
+      hold.losses, after);
   if (std::exchange(node.reason, reason) == reason) return;
   Say(Log::Level::kInfo, absl::StrCat("event=held node=", node.hello.node(),
                                       " reason=", Quoted(node.reason)));

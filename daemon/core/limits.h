@@ -215,7 +215,8 @@ struct Limits {
   // Names of lost nodes that are remembered, so that they can be named.
   static constexpr size_t lost_names_max = 1024;
   // Names whose losses are counted each by itself; see Newcomers. Each may end
-  // one world in newcomer_delay_max, so few of them leave a world time to train.
+  // one world in newcomer_delay_max, so few of them leave a world time to
+  // train.
   static constexpr size_t newcomer_names_max = 4;
   // Root causes that are remembered.
   static constexpr size_t causes_max = 32;

@@ -1,8 +1,8 @@
 // KeptTokens: the two tokens that a daemon is started with, in its state
 // folder: `admin.token`, which opens everything to who may read the folder and
 // has no end, and `worker.token`, which goes out in join strings and is
-// replaced at half of its lifetime. 0600. JoinFiles: the join strings that bring
-// them.
+// replaced at half of its lifetime. 0600. JoinFiles: the join strings that
+// bring them.
 #ifndef ROLLCALL_DAEMON_SECURITY_KEPT_TOKENS_H_
 #define ROLLCALL_DAEMON_SECURITY_KEPT_TOKENS_H_
 
@@ -42,8 +42,8 @@ absl::Status WriteKeptToken(const std::string& folder, v1::Role role,
                             const v1::JoinToken& token);
 
 // `worker.join` and `admin.join` in a folder (0600), for those who may read it,
-// and not for a log. Used by one thread at a time: Server::Start's, and then the
-// loop's.
+// and not for a log. Used by one thread at a time: Server::Start's, and then
+// the loop's.
 class JoinFiles {
  public:
   // `join`: what is known before the daemon listens. Empty folder: none are

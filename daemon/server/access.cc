@@ -281,10 +281,10 @@ absl::Status Access::Commit(absl::Time now) {
       continue;
     }
     if (!said) {
-      logger_.Write(Log::Level::kError,
-                    absl::StrCat("event=token_not_kept role=",
-                                 RoleWord(at->first),
-                                 " reason=", Quoted(reason)));
+      logger_.Write(
+          Log::Level::kError,
+          absl::StrCat("event=token_not_kept role=", RoleWord(at->first),
+                       " reason=", Quoted(reason)));
     }
     failed = std::move(wrote);
     ++at;

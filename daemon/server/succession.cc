@@ -164,10 +164,9 @@ absl::Status Succession::ReadTokens() {
     }
     before.Clear();  // Tried again the next time.
     if (said) return;
-    logger_.Write(
-        Log::Level::kError,
-        absl::StrCat("event=token_not_kept role=", RoleWord(role),
-                     " reason=", Quoted(reason)));
+    logger_.Write(Log::Level::kError,
+                  absl::StrCat("event=token_not_kept role=", RoleWord(role),
+                               " reason=", Quoted(reason)));
   };
   tokens_ = *std::move(read);
   keep(v1::ROLE_ADMIN, tokens_.admin, told_.admin);

@@ -1,7 +1,8 @@
 // Mishaps: what goes wrong in a run, and when, drawn from its seed.
 //
-// In a run with flappers nothing else goes wrong, and they flap to its end: each
-// attends, is lost or leaves, and attends again, some by a new name each time.
+// In a run with flappers nothing else goes wrong, and they flap to its end:
+// each attends, is lost or leaves, and attends again, some by a new name each
+// time.
 #ifndef ROLLCALL_TESTS_SIM_MISHAPS_H_
 #define ROLLCALL_TESTS_SIM_MISHAPS_H_
 

@@ -21,7 +21,7 @@ const v1::NodeStatus* Find(const v1::JobStatus& status,
   return nullptr;
 }
 
-// Of the first world, and whatever it is told.
+// Whatever the job answers.
 Told Quietly(Told told) {
   return [=](JobStory& story) {
     told(story);
@@ -131,7 +131,8 @@ Played Play(Goes goes, double seconds,
       since = at;
     }
     if (!member) played.longest_s = std::max(played.longest_s, at - since);
-    const bool called = status.has_notice() && notice != status.notice().notice();
+    const bool called =
+        status.has_notice() && notice != status.notice().notice();
     if (called) {
       notice = status.notice().notice();
       tell(Sees("a", notice, generation));
@@ -150,8 +151,8 @@ constexpr double kMinutes = 60;
 TEST(FlapStory, OneNameDoesNotKeepTheOthersFromTraining) {
   for (const Goes goes : {Goes::kOnceCommitted, Goes::kOnceCalled,
                           Goes::kOnceProposed, Goes::kRefuses}) {
-    const Played played = Play(goes, 20 * kMinutes,
-                               [](uint64_t) { return std::string("f"); });
+    const Played played =
+        Play(goes, 20 * kMinutes, [](uint64_t) { return std::string("f"); });
     // Two a loss; ten losses in the first ten minutes, then one in five.
     EXPECT_LE(played.worlds, 30) << static_cast<int>(goes);
     EXPECT_GE(played.worlds, 10) << static_cast<int>(goes);
@@ -175,9 +176,9 @@ TEST(FlapStory, ManyNamesOfOneTokenDoNotEither) {
 }
 
 TEST(FlapStory, NamesThatTakeTurnsDoNotEither) {
-  const Played played = Play(
-      Goes::kOnceCommitted, 30 * kMinutes,
-      [](uint64_t life) { return absl::StrCat("n", life % 20); });
+  const Played played =
+      Play(Goes::kOnceCommitted, 30 * kMinutes,
+           [](uint64_t life) { return absl::StrCat("n", life % 20); });
   EXPECT_LE(played.worlds, 120);
   EXPECT_GE(played.longest_s, 1 * kMinutes);
 }

@@ -91,9 +91,8 @@ double DelayOf(const std::vector<Loss>& losses, const std::string& name) {
                    limits);
   }
   const absl::Time now = At(losses.empty() ? 0 : losses.back().at);
-  return std::max(
-      0.0, absl::ToDoubleSeconds(newcomers.HoldOf(name, now, limits).until -
-                                 now));
+  return std::max(0.0, absl::ToDoubleSeconds(
+                           newcomers.HoldOf(name, now, limits).until - now));
 }
 
 // The same name, a generation and 1 s apart.
@@ -109,8 +108,7 @@ std::vector<Loss> Flaps(int times, double from = 0) {
 std::vector<Loss> Several(int names) {
   std::vector<Loss> losses;
   for (int i = 0; i < names; ++i) {
-    losses.push_back(
-        {0, absl::StrCat("n", i), static_cast<uint64_t>(1 + i)});
+    losses.push_back({0, absl::StrCat("n", i), static_cast<uint64_t>(1 + i)});
   }
   return losses;
 }

@@ -760,9 +760,9 @@ TEST_F(HostsFileTest, LocksThatOthersMadeBeforehandDoNotSwitchTheBlockOff) {
 // write to.
 TEST(FileLock, LiesInTheFolderOfWhoMayWrite) {
   using Folders = std::vector<std::string>;
-  EXPECT_EQ(LockFolders({0, false}),
-            (Folders{"/run/rollcall", "/run/lock/rollcall-0",
-                     "/tmp/rollcall-0"}));
+  EXPECT_EQ(
+      LockFolders({0, false}),
+      (Folders{"/run/rollcall", "/run/lock/rollcall-0", "/tmp/rollcall-0"}));
   EXPECT_EQ(LockFolders({1000, false}),
             (Folders{"/run/lock/rollcall-1000", "/tmp/rollcall-1000"}));
   EXPECT_EQ(LockFolders({1000, true}), (Folders{"/run/lock", "/tmp"}));
@@ -798,14 +798,16 @@ TEST(EditFile, AgentsOfDifferentUsersTakeTheSameLock) {
     uid_t first;
     uid_t second;
   } const kRows[] = {
-      {kNobody, 0644, 0, kNobody},       {kNobody, 0644, kNobody, 0},
-      {0, 0666, 0, kNobody},             {0, 0666, kNobody, 0},
-      {kDaemon, 0666, kNobody, kDaemon}, {kDaemon, 0666, kDaemon, kNobody},
+      {kNobody, 0644, 0, kNobody},
+      {kNobody, 0644, kNobody, 0},
+      {0, 0666, 0, kNobody},
+      {0, 0666, kNobody, 0},
+      {kDaemon, 0666, kNobody, kDaemon},
+      {kDaemon, 0666, kDaemon, kNobody},
   };
   for (const auto& row : kRows) {
-    const std::string what =
-        absl::StrCat("of ", row.owner, ", first ", row.first, ", second ",
-                     row.second);
+    const std::string what = absl::StrCat("of ", row.owner, ", first ",
+                                          row.first, ", second ", row.second);
     std::string folder = testing::TempDir() + "rollcall-lock-XXXXXX";
     ASSERT_NE(mkdtemp(folder.data()), nullptr);
     const std::string path = folder + "/hosts";
@@ -828,10 +830,10 @@ TEST(EditFile, AgentsOfDifferentUsersTakeTheSameLock) {
         });
     close(locked[1]);
     const auto second = [&] {
-      return EndOf(BeginEditAs(row.second, path,
-                               [](const std::string& text, bool) {
-                                 return EditedText{text + "y\n", false};
-                               }));
+      return EndOf(
+          BeginEditAs(row.second, path, [](const std::string& text, bool) {
+            return EditedText{text + "y\n", false};
+          }));
     };
     EXPECT_EQ(read(locked[0], &byte, 1), 1) << what;
     EXPECT_EQ(second(), absl::StatusCode::kUnavailable) << what;
