@@ -155,8 +155,8 @@ std::optional<grpc::Status> RankService::Core::Pass(
       std::max(message.progress().step(), message.stopped().completed_step());
   if (step > Limits::step_max) {
     return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                  absl::StrCat("step: expected at most ", Limits::step_max,
-                               ", got ", step));
+                        absl::StrCat("step: expected at most ",
+                                     Limits::step_max, ", got ", step));
   }
   switch (message.kind_case()) {
     case v1::RankMessage::kProgress:
