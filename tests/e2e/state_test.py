@@ -133,11 +133,15 @@ class NamesAgain(E2E):
                                            ).groups()
         # Only old-1 is left of the first run, and its ranks run on.
         for process in (first, old["old-2"]):
-            for each in [*harness.descendants(process.pid), process.pid]:
+            # The launcher first: it starts a daemon that dies again, which
+            # would hold the port.
+            doomed = [process.pid, *harness.descendants(process.pid)]
+            for each in doomed:
                 try:
                     os.kill(each, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
+            self.stage.await_gone(doomed, "a launcher or agent that is killed")
         old["old-1"].await_line("redialling")
         # The same name, address and secret, and another run: a folder of its
         # own, as on another machine.
