@@ -35,13 +35,13 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text) {
   absl::string_view host = text.substr(0, colon);
   const bool brackets =
       host.size() >= 2 && host.front() == '[' && host.back() == ']';
-  if (!brackets && (absl::StartsWith(host, "[") || absl::EndsWith(host, "]"))) {
+  if (brackets) host = host.substr(1, host.size() - 2);
+  if (host.find_first_of("[]") != absl::string_view::npos) {
     return absl::InvalidArgumentError(absl::StrCat(
         "expected HOST:PORT, an IPv6 address between brackets as in "
         "[::1]:29400, found '",
         text, "'"));
   }
-  if (brackets) host = host.substr(1, host.size() - 2);
   if (!brackets && absl::StrContains(host, ":")) {
     return absl::InvalidArgumentError(
         absl::StrCat("an IPv6 address needs brackets: [", host, "]:", port));

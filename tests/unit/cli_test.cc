@@ -265,8 +265,9 @@ TEST(Addresses, HostPort) {
   for (const char* bad : {"node", "node:", "node:65536", "::1:80", "a:-1"}) {
     EXPECT_FALSE(ParseHostPort(bad).ok()) << bad;
   }
-  // Half of the brackets: what was meant cannot be told.
-  for (const char* bad : {"[::1", "[::1:80", "::1]:80", "[:80", "node]:80"}) {
+  // Brackets that do not pair: what was meant cannot be told.
+  for (const char* bad : {"[::1", "[::1:80", "::1]:80", "[:80", "node]:80",
+                          "[]]:0", "[[::1]]:80"}) {
     EXPECT_TRUE(absl::StrContains(ParseHostPort(bad).status().message(),
                                   "as in [::1]:"))
         << bad << ParseHostPort(bad).status();
