@@ -288,7 +288,7 @@ std::string FolderOf(const std::string& resolved) {
   return folder.empty() ? "/" : folder;
 }
 
-// Who may write the file; of one that is missing: who may make it.
+// The users that may write the file, or may create it if it does not exist.
 absl::StatusOr<LockUsers> UsersOf(const std::string& resolved) {
   struct stat status {};
   if (lstat(resolved.c_str(), &status) == 0) {

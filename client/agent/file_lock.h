@@ -23,7 +23,7 @@
 
 namespace rollcall {
 
-// Who may write the resource.
+// The users that may write the resource.
 struct LockUsers {
   uid_t owner = 0;
   // Others than its owner and root.
@@ -32,9 +32,10 @@ struct LockUsers {
   bool operator==(const LockUsers&) const = default;
 };
 
-// Where its locks lie, in order of preference: the same for all processes of
-// one machine, whoever runs them. Of root: /run/rollcall. Then folders named
-// after the owner in /run/lock and /tmp; for others these two themselves.
+// The folders for its locks, in order of preference. All processes of one
+// machine get the same list, whatever user they run as. For root's resources
+// /run/rollcall comes first. Then come folders named after the owner in
+// /run/lock and /tmp; if other users may write, these two folders themselves.
 std::vector<std::string> LockFolders(const LockUsers& users);
 
 class FileLock {

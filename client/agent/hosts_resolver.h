@@ -2,9 +2,9 @@
 //
 // The system's resolver blocks for as long as it likes (a DNS server that does
 // not answer: 10 s and more), so each name is asked for on a thread of its own
-// and nobody waits longer than the bound. A thread whose lookup hangs ends with
-// it; there are never more than kLookupsMax of them, and a name that finds no
-// free one has no clear answer.
+// and the caller waits no longer than the bound. A thread whose lookup hangs
+// ends with it. There are never more than kLookupsMax of them, and a name that
+// finds no free one has no clear answer.
 //
 // Thread rule: one thread at a time; not the agent's loop, since Ask blocks.
 #ifndef ROLLCALL_CLIENT_AGENT_HOSTS_RESOLVER_H_

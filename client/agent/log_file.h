@@ -1,4 +1,4 @@
-// A rank's log file, opened so that nobody else decides what is written where.
+// A rank's log file, opened without following links that other users made.
 //
 // Thread rule: any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_LOG_FILE_H_

@@ -33,7 +33,7 @@ struct PreparationOptions {
   std::string hosts_file = "/etc/hosts";
   // Names that go into it whatever they mean elsewhere (--hosts-names).
   std::vector<std::string> hosts_names;
-  // Who is asked what names mean; null: the system's.
+  // Resolves the names for the hosts file; null: the system's resolver.
   std::shared_ptr<HostsResolver> resolver;
   // --nccl-lib; empty: found from `environment`.
   std::string nccl_library;

@@ -142,7 +142,7 @@ void Supervisor::DaemonListens() {
   agents_.Release();
   if (first) {
     const uint32_t here = static_cast<uint32_t>(agents_.size());
-    // What is derived from a secret has no end.
+    // A token that is derived from a shared secret does not expire.
     const absl::Duration lifetime =
         wire_.options.secret ? absl::InfiniteDuration() : options_.token_ttl;
     story_.Joinable(endpoint, join_string, state_->path() + kWorkerJoinFile,

@@ -35,8 +35,8 @@ class LogQuota {
   explicit LogQuota(const LogLimits& limits) : limits_(limits) {}
 
   // Whether a line is written that `node` has caused, which comes from
-  // `address`. `network`: what the address counts as. An empty node counts as
-  // none: whoever is not let in makes up its name.
+  // `address`. `network`: what the address counts as. Pass an empty node
+  // for a peer that was not admitted: it can give any name.
   bool Take(const std::string& node, const std::string& network,
             const std::string& address, absl::Time now);
   // What is to be told by `now`.
