@@ -373,7 +373,8 @@ absl::StatusOr<KeptTokens> TokensOf(const ServerOptions& options) {
   access.endpoints = options.etcd->endpoints;
   EtcdClient client(std::move(access));
   return KeepTokensInEtcd(client, ValueSealer(*options.etcd_key),
-                          options.etcd->Prefix(), kEtcdPatience);
+                          options.etcd->Prefix(), /*make=*/true,
+                          kEtcdPatience);
 }
 
 int Serve(const Flags& flags, const GivenSecrets& given) {

@@ -45,7 +45,9 @@ e2e() {
 fresh_quickstart() {
   local clone status=0
   clone=$(mktemp -d)
-  trap 'rm -rf "$clone"' EXIT
+  # Expanded now: at the exit the function's variable is gone.
+  # shellcheck disable=SC2064
+  trap "rm -rf '$clone'" EXIT
   trap 'exit 1' TERM
   git clone -q . "$clone/rollcall" &&
     CCACHE_DISABLE=1 bash -c 'time "$1"/rollcall/scripts/quickstart.sh' - \

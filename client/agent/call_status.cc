@@ -58,8 +58,13 @@ absl::Status CallStatus(const std::string& endpoint,
                         const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const std::string& text = status.error_message();
+  // What gRPC itself says has no details; a daemon's answer has a Refusal.
+  const bool answered = !status.error_details().empty();
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
+      if (answered) {
+        return absl::UnavailableError(absl::StrCat(endpoint, ": ", text));
+      }
       return absl::UnavailableError(
           absl::StrCat("cannot reach ", endpoint, ": ", InWords(text)));
     case grpc::StatusCode::DEADLINE_EXCEEDED:

@@ -12,8 +12,8 @@
 
 namespace rollcall {
 
-// The same code; the message names the endpoint, and for one that cannot be
-// reached why, in words for a person.
+// The same code; the message names the endpoint and holds what the daemon
+// answered, or, where none did, why in words for a person.
 absl::Status CallStatus(const std::string& endpoint,
                         const grpc::Status& status);
 

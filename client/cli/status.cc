@@ -1,18 +1,26 @@
 // `rollcall status`: a job's state, once or at each change.
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <utility>
 #include <variant>
 
+#include "absl/time/clock.h"
 #include "client/cli/commands.h"
 #include "client/cli/place.h"
 #include "client/launch/admin_client.h"
 #include "client/launch/job_text.h"
-#include "daemon/server/inbox.h"
+#include "daemon/server/mutex.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {
+
+// How long a watch looks for a daemon that answers: longer than a takeover and
+// than the restart of a daemon take.
+constexpr absl::Duration kWatchPatience = absl::Seconds(30);
+constexpr absl::Duration kPauseFirst = absl::Milliseconds(100);
+constexpr absl::Duration kPauseMost = absl::Seconds(1);
 
 void Show(const v1::JobStatus& status, bool json) {
   if (json) {
@@ -23,33 +31,74 @@ void Show(const v1::JobStatus& status, bool json) {
   std::fflush(stdout);
 }
 
+// What a watch has told and nobody has taken: its latest state, and its end. A
+// reader that is slow skips states.
+class Told {
+ public:
+  void Put(v1::JobStatus status) {
+    MutexLock lock(mutex_);
+    latest_ = std::move(status);
+    changed_.NotifyOne();
+  }
+  void End(absl::Status end) {
+    MutexLock lock(mutex_);
+    end_ = std::move(end);
+    changed_.NotifyOne();
+  }
+  // Blocks until there is one of the two; the state comes first.
+  std::variant<v1::JobStatus, absl::Status> Take() {
+    MutexLock lock(mutex_);
+    while (!latest_.has_value() && !end_.has_value()) changed_.Wait(mutex_);
+    if (!latest_.has_value()) return *end_;
+    v1::JobStatus status = *std::move(latest_);
+    latest_.reset();
+    return status;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::optional<v1::JobStatus> latest_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+};
+
 // How one watch ended. `heard`: set where it told a state.
 absl::Status WatchOnce(const std::string& endpoint, const JobAddress& address,
                        bool json, bool& heard) {
-  // Enough for a reader that is slower than five states a second.
-  Inbox<std::variant<v1::JobStatus, absl::Status>> inbox(64);
+  Told told;
   JobWatch watch(
       endpoint, address,
-      [&](v1::JobStatus status) { inbox.Post(std::move(status)); },
-      [&](absl::Status end) { inbox.PostAlways(std::move(end)); });
+      [&](v1::JobStatus status) { told.Put(std::move(status)); },
+      [&](absl::Status end) { told.End(std::move(end)); });
   for (;;) {
-    for (auto& next : inbox.Take(absl::InfiniteDuration())) {
-      if (const auto* end = std::get_if<absl::Status>(&next)) {
-        return *end;
-      }
-      heard = true;
-      Show(std::get<v1::JobStatus>(next), json);
-    }
+    const std::variant<v1::JobStatus, absl::Status> next = told.Take();
+    if (const auto* end = std::get_if<absl::Status>(&next)) return *end;
+    heard = true;
+    Show(std::get<v1::JobStatus>(next), json);
   }
 }
 
-// A daemon closes a viewer's connection after some megabytes.
-int Watch(const std::string& endpoint, const JobAddress& address, bool json) {
+// A daemon closes a viewer's connection after some megabytes, it is started
+// again, or another one takes over.
+int Watch(AdminClient& client, const JobAddress& address, bool json) {
+  absl::Time last_heard = absl::Now();
+  absl::Duration pause = kPauseFirst;
   for (;;) {
     bool heard = false;
-    const absl::Status end = WatchOnce(endpoint, address, json, heard);
+    const absl::Status end = WatchOnce(client.endpoint(), address, json, heard);
     if (end.ok()) return 0;
-    if (!heard || !absl::IsUnavailable(end)) return Fail(end);
+    if (heard) {
+      last_heard = absl::Now();
+      pause = kPauseFirst;
+    }
+    if (!absl::IsUnavailable(end) ||
+        absl::Now() - last_heard > kWatchPatience) {
+      return Fail(end);
+    }
+    absl::SleepFor(pause);
+    pause = std::min(2 * pause, kPauseMost);
+    // Finds the daemon that answers now; an error shows in the next watch.
+    client.Status(kCallTimeout).status().IgnoreError();
   }
 }
 
@@ -62,7 +111,7 @@ int RunStatusCommand(const StatusFlags& flags) {
   AdminClient client(*address);
   auto status = client.Status(kCallTimeout);
   if (!status.ok()) return Fail(status.status());
-  if (flags.watch) return Watch(client.endpoint(), *address, flags.json);
+  if (flags.watch) return Watch(client, *address, flags.json);
   Show(*status, flags.json);
   return 0;
 }

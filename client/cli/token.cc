@@ -113,7 +113,6 @@ int Revoke(const TokenFlags& flags, const JobAddress& address) {
       AdminClient(address).RevokeToken(flags.id, flags.cascade, kCallTimeout);
   if (!revoked.ok()) return Fail(revoked.status());
   Complain(absl::StrCat("token ", flags.id, " is revoked"));
-  if (!flags.cascade) return 0;
   if (flags.json) {
     auto evicted = nlohmann::ordered_json::array();
     for (const std::string& node : revoked->evicted()) evicted.push_back(node);

@@ -180,6 +180,7 @@ void ForgetRun(const std::string& folder, bool all) {
   fs::remove(folder + kAdminTokenFile, ignored);
   fs::remove(folder + kWorkerTokenFile, ignored);
   fs::remove(folder + kWorkerJoinFile, ignored);
+  fs::remove(folder + kAdminJoinFile, ignored);
 }
 
 void ForgetOrphanedRun(const std::string& folder, bool all) {

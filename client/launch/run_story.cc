@@ -105,11 +105,10 @@ void RunStory::TellLingering() {
   if (!kept || quiet_ || told_failure_) return;
   told_failure_ = true;
   line_.Print(FailureText(EndIn(*status_)));
-  line_.Print(absl::StrCat(
-      "the scene stays as it is for ", ShortDuration(linger_),
-      ": ranks that still live are left alone, and the daemon answers; Ctrl-C "
-      "or `rollcall stop --job ",
-      job_, "` ends it at once"));
+  line_.Print(
+      absl::StrCat("ranks that still live and the daemon are left running for ",
+                   ShortDuration(linger_), "; Ctrl-C or `rollcall stop --job ",
+                   job_, "` ends them at once"));
 }
 
 absl::Time RunStory::NextShow(absl::Time now) const {

@@ -114,7 +114,7 @@ void Job::On(const StreamClosed& closed) {
 
 void Job::On(const StopAsked& stop) {
   if (phase_ == Phase::kEnded) {
-    // A scene that is kept is kept for who now says that he has seen it.
+    // A job that lingers ends when a person stops it.
     const bool kept = end_->has_linger();
     if (!(stop.now || kept) || end_->now()) return;
     end_->set_now(true);
@@ -155,7 +155,7 @@ void Job::On(const Tick& tick) {
   if (isolated_ && now_ >= isolated_until_) LoseTheSilent();
   while (!deadlines_.empty() && deadlines_.begin()->first <= now_) {
     if (!isolated_ && MostAreSilent()) TakeItselfForCutOff();
-    // Who is silent now is so for the daemon's own sake.
+    // While the daemon is isolated, silence is not held against a node.
     if (isolated_) break;
     Node& node = nodes_.at(deadlines_.begin()->second);
     if (node.session != 0) {
@@ -353,9 +353,10 @@ void Job::Detach(Node& node) {
 }
 
 // The node is given up; its entry stays for a while, so that it can be named.
-void Job::Part(Node& node, v1::NodeState state, const std::string& reason) {
+void Job::Part(Node& node, v1::NodeState state, const std::string& reason,
+               bool evicted) {
   const std::string name = node.hello.node();
-  if (!Leaves(node)) CountLoss(node);
+  if (!Leaves(node) && !evicted) CountLoss(node);
   if (node.session != 0) Detach(node);
   SetDeadline(node, absl::InfiniteFuture());
   suspects_.erase(name);

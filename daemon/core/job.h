@@ -352,6 +352,7 @@ class Job {
   void OnEndedForNotice(const Node& node, const v1::RankExited& exited);
   void AskAmidAChange();
   void TellNotice();
+  void TellNoticeSoon();
   void BoundPending();
   void AtBoundary(Node& node);
   void EndAtBoundary();
@@ -466,7 +467,9 @@ class Job {
   void Renew(Node& node);
   bool AllSilent() const;
   void Detach(Node& node);
-  void Part(Node& node, v1::NodeState state, const std::string& reason);
+  // `evicted`: by a person, which is not held against newcomers.
+  void Part(Node& node, v1::NodeState state, const std::string& reason,
+            bool evicted = false);
   v1::NodeState StateByPhase(const Node& node) const;
   void RememberCause(const v1::RootCause& cause);
   std::vector<SessionId> MemberSessions() const;

@@ -158,7 +158,7 @@ void Job::Adopt(const Claimed& chosen) {
   const Claimed taken = chosen;
   const v1::World& world = taken.world;
   const std::vector<Attend> claims = TakeClaims();
-  // Who came in meanwhile was told of a run that there will never be.
+  // Agents that attended meanwhile joined a run that adoption discards.
   for (const SessionId session : AllSessions()) {
     Close(session, absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_UNSPECIFIED,
           "an older run of this job goes on; dial again");

@@ -116,7 +116,7 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
                      v1::ReasonCode_Name(code), " reason=", Quoted(reason)));
   BlameLostNode(node, code, reason);
   CloseLost(node, code, reason);
-  Part(node, v1::NODE_STATE_LOST, reason);
+  Part(node, v1::NODE_STATE_LOST, reason, code == v1::REASON_CODE_EVICTED);
   if (!member) return;
   const std::string text = absl::StrCat("node ", name, " was lost: ", reason);
   switch (phase_) {

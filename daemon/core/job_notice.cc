@@ -190,9 +190,13 @@ void Job::Ask(v1::NoticeKind kind, absl::Duration deadline,
   }
   const bool sooner = now_ + deadline < pending_->until;
   if (sooner) pending_->until = now_ + deadline;
-  if (graver || (sooner && !again) || now_ - pending_->told >= kTogether) {
-    return TellNotice();
-  }
+  if (graver || (sooner && !again)) return TellNotice();
+  TellNoticeSoon();
+}
+
+// Several within kTogether are told as one.
+void Job::TellNoticeSoon() {
+  if (now_ - pending_->told >= kTogether) return TellNotice();
   pending_->untold = true;
   leaving_due_ = std::min(leaving_due_, pending_->told + kTogether);
 }
@@ -250,7 +254,7 @@ void Job::OnNoticeSeen(Node& node, const v1::NoticeSeen& seen) {
   if (later) {
     // Of this daemon's last life again: numbers go on above it.
     last_notice_ = seen.notice();
-    return TellNotice();
+    return TellNoticeSoon();
   }
   if (seen.notice() == pending_->notice.notice()) AtBoundary(node);
 }
@@ -268,7 +272,7 @@ void Job::OnEndedForNotice(const Node& node, const v1::RankExited& exited) {
 // by it, or have ended for it.
 void Job::AskAmidAChange() {
   Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),
-      "the daemon was started again amid a change");
+      "the daemon was restarted during a change");
 }
 
 // A rank stands at the boundary, or has ended for it: the rest is never far
@@ -403,8 +407,9 @@ void Job::SayHold(Node& node) {
       hold.own ? "it was lost " : "new nodes of several names were lost ",
       hold.losses, after);
   if (std::exchange(node.reason, reason) == reason) return;
-  Say(Log::Level::kInfo, absl::StrCat("event=held node=", node.hello.node(),
-                                      " reason=", Quoted(node.reason)));
+  SayOf(node, Log::Level::kInfo,
+        absl::StrCat("event=held node=", node.hello.node(),
+                     " reason=", Quoted(node.reason)));
 }
 
 }  // namespace rollcall

@@ -142,7 +142,8 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
     node.seat = static_cast<int>(member.seat());
     if (seal.has_value()) node.node_rank = static_cast<int>(member.node_rank());
     if (seal.has_value()) node.served_in = world.generation();
-    if (seal.has_value()) node.joined_at = now_;
+    // It may have run for long; a loss is not held against newcomers.
+    if (seal.has_value()) node.joined_at = absl::InfinitePast();
     if (seal.has_value() && row < seal->incarnations_size()) {
       node.incarnation_committed = seal->incarnations(row);
     }

@@ -324,21 +324,22 @@ absl::Status EtcdJournal::Lost(const std::string& why) {
 // --- What all share
 // ------------------------------------------------------------
 
-absl::StatusOr<std::string> KeepInEtcd(EtcdClient& client,
-                                       const ValueSealer& sealer,
-                                       const std::string& key,
-                                       const std::string& candidate,
-                                       absl::Duration patience) {
+absl::StatusOr<std::string> KeepInEtcd(
+    EtcdClient& client, const ValueSealer& sealer, const std::string& key,
+    const std::optional<std::string>& candidate, absl::Duration patience) {
   TxnRequest txn;
   Compare& compare = *txn.add_compare();
   compare.set_target(Compare::CREATE);
   compare.set_key(key);
   compare.set_create_revision(0);
-  *txn.add_success() = Put(key, sealer.Seal(key, candidate));
+  if (candidate) *txn.add_success() = Put(key, sealer.Seal(key, *candidate));
   *txn.add_failure() = Read(key);
   const absl::StatusOr<TxnResponse> answer = client.Txn(txn, patience);
   if (!answer.ok()) return answer.status();
-  if (answer->succeeded()) return candidate;
+  if (answer->succeeded() && candidate) return *candidate;
+  if (answer->succeeded()) {
+    return absl::NotFoundError(absl::StrCat("etcd has no ", key));
+  }
   const KeyValue* found = Found(*answer, 0);
   if (found == nullptr) {
     return absl::UnavailableError(absl::StrCat(key, ": it has just gone"));

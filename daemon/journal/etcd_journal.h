@@ -102,14 +102,13 @@ class EtcdJournal final : public JournalStore {
 };
 
 // The value of a key that is written once, by whoever comes first, and is the
-// same for all from then on: `candidate`, unless there is one. Sealed. Safe to
-// retry. UNAVAILABLE: etcd does not answer within `patience`.
+// same for all from then on: `candidate`, unless there is one. Sealed. Without
+// a candidate nothing is written. Safe to retry. UNAVAILABLE: etcd does not
+// answer within `patience`. NOT_FOUND: there is no value, and no candidate.
 // FAILED_PRECONDITION: the value there does not open; the key is named.
-absl::StatusOr<std::string> KeepInEtcd(EtcdClient& client,
-                                       const ValueSealer& sealer,
-                                       const std::string& key,
-                                       const std::string& candidate,
-                                       absl::Duration patience);
+absl::StatusOr<std::string> KeepInEtcd(
+    EtcdClient& client, const ValueSealer& sealer, const std::string& key,
+    const std::optional<std::string>& candidate, absl::Duration patience);
 
 }  // namespace rollcall
 

@@ -1,5 +1,6 @@
 #include "daemon/journal/etcd_tokens.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,10 +12,11 @@ namespace {
 
 absl::StatusOr<v1::JoinToken> KeepOne(EtcdClient& client,
                                       const ValueSealer& sealer,
-                                      const std::string& key,
+                                      const std::string& key, bool make,
                                       absl::Duration patience) {
-  const auto text =
-      KeepInEtcd(client, sealer, key, TokenText(MakeToken()), patience);
+  std::optional<std::string> fresh;
+  if (make) fresh = TokenText(MakeToken());
+  const auto text = KeepInEtcd(client, sealer, key, fresh, patience);
   if (!text.ok()) return text.status();
   auto token = ParseTokenText(*text);
   if (token.ok()) return token;
@@ -28,14 +30,15 @@ absl::StatusOr<v1::JoinToken> KeepOne(EtcdClient& client,
 absl::StatusOr<KeptTokens> KeepTokensInEtcd(EtcdClient& client,
                                             const ValueSealer& sealer,
                                             const std::string& prefix,
+                                            bool make,
                                             absl::Duration patience) {
-  auto admin =
-      KeepOne(client, sealer,
-              absl::StrCat(prefix, EtcdTokenName(v1::ROLE_ADMIN)), patience);
+  auto admin = KeepOne(client, sealer,
+                       absl::StrCat(prefix, EtcdTokenName(v1::ROLE_ADMIN)),
+                       make, patience);
   if (!admin.ok()) return admin.status();
-  auto worker =
-      KeepOne(client, sealer,
-              absl::StrCat(prefix, EtcdTokenName(v1::ROLE_WORKER)), patience);
+  auto worker = KeepOne(client, sealer,
+                        absl::StrCat(prefix, EtcdTokenName(v1::ROLE_WORKER)),
+                        make, patience);
   if (!worker.ok()) return worker.status();
   return KeptTokens{*std::move(admin), *std::move(worker)};
 }

@@ -13,13 +13,14 @@
 
 namespace rollcall {
 
-// Those that are there, made by the first daemon that asks. Safe to retry.
-// UNAVAILABLE: etcd does not answer within `patience` each.
+// Those that are there. `make`: those that are not are made, by the first
+// daemon that asks. Safe to retry. UNAVAILABLE: etcd does not answer within
+// `patience` each. NOT_FOUND: one is not there, and may not be made.
 // FAILED_PRECONDITION: a value cannot be read; its key is named.
 absl::StatusOr<KeptTokens> KeepTokensInEtcd(EtcdClient& client,
                                             const ValueSealer& sealer,
                                             const std::string& prefix,
-                                            absl::Duration patience);
+                                            bool make, absl::Duration patience);
 
 // Below the prefix.
 inline std::string EtcdTokenName(v1::Role role) {

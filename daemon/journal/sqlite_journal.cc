@@ -105,8 +105,8 @@ absl::Status MakeFile(const std::string& file) {
       "cannot close ", file, " to other users: ", strerror(error)));
 }
 
-// SQLite's quick way into its log leaves the file and its name unsynced; the
-// first commit would stand on sand.
+// A new file is set up with synchronous=OFF, so neither it nor its name in the
+// folder is synced; a power loss could take away the first commit.
 void SyncFileAndFolder(const std::string& file, const std::string& folder) {
   for (const std::string& path : {file, folder}) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -478,7 +478,7 @@ absl::Status SqliteJournal::Trouble(const char* doing) const {
   if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) return Damaged(said);
   return absl::UnavailableError(
       absl::StrCat(file_, ": cannot ", doing, ": ", said,
-                   "; look at the disk's space and rights"));
+                   "; check free space and permissions"));
 }
 
 absl::Status SqliteJournal::Damaged(const std::string& what) const {

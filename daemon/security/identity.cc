@@ -57,8 +57,7 @@ absl::Status WriteSecretFile(const std::string& path, const std::string& text) {
   if (written) error = errno;
   unlink(beside.c_str());
   return Trouble(path, absl::StrCat("cannot write it: ", strerror(error),
-                                    "; look at the folder's rights and "
-                                    "space"));
+                                    "; check free space and permissions"));
 }
 
 namespace {

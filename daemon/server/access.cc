@@ -65,7 +65,11 @@ absl::Status Access::Start(bool resume) {
   }
   tokens_.Seed(seeds_, absl::Now());
   ReplaceTokens(absl::Now());
-  return Journal();
+  if (absl::Status saved = Journal(); !saved.ok()) return saved;
+  // Before the daemon says that it listens, so that the files are read after. A
+  // file that cannot be written is logged, and tried again.
+  WriteKept(absl::Now()).IgnoreError();
+  return absl::OkStatus();
 }
 
 std::optional<Denial> Access::Permit(Caller& caller, TokenTable::For purpose,
@@ -270,6 +274,10 @@ absl::Status Access::Commit(absl::Time now) {
     if (!unwritten_.empty()) write_at_ = now + Limits().token_file_retry;
     return saved;
   }
+  return WriteKept(now);
+}
+
+absl::Status Access::WriteKept(absl::Time now) {
   if (now < write_at_) return absl::OkStatus();
   absl::Status failed;
   for (auto at = unwritten_.begin(); at != unwritten_.end();) {

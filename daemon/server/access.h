@@ -1,4 +1,4 @@
-// Access: who may do what here, and the books of those who were turned away.
+// Access: who may do what here, and counts of those who were refused.
 //
 // It judges tokens and node credentials for the loop, says how long somebody
 // who brings wrong ones waits for the answer, logs each refusal once and counts
@@ -68,7 +68,8 @@ class Access {
          JournalStore* journal, Logger& logger);
 
   // Before anything else. `resume`: with the tokens that the journal has;
-  // otherwise it forgets them. Errors as the journal's.
+  // otherwise it forgets them. Tokens that are due are replaced, their files
+  // too. Errors as the journal's.
   absl::Status Start(bool resume);
 
   // Whether the caller may do this. `job`: the one it named, and, where it
@@ -124,6 +125,8 @@ class Access {
 
  private:
   absl::Status Journal();
+  // The files of replaced tokens; the error of the last that failed.
+  absl::Status WriteKept(absl::Time now);
   std::optional<Denial> PermitToken(const v1::Hello& hello,
                                     const std::string& address,
                                     const LiveJob* live, absl::Time now);

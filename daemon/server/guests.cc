@@ -29,7 +29,7 @@ constexpr uint64_t kWake = std::numeric_limits<uint64_t>::max();
 constexpr int kReceiveBytes = 64 << 10;
 constexpr size_t kEventsARound = 256;
 
-// As PeerKey writes it; empty: the peer is gone.
+// As PeerKey writes it.
 std::string KeyOf(const sockaddr_storage& peer) {
   char text[INET6_ADDRSTRLEN] = {};
   if (peer.ss_family == AF_INET) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/core/admission.h"
 #include "daemon/core/check.h"
 #include "daemon/security/commit_proof.h"
 #include "daemon/security/digest.h"
@@ -76,12 +77,13 @@ v1::JobStatus StatusOfEnded(const JournaledRun& run) {
 
 JobTable::JobTable(const Limits& limits, std::string only_job,
                    v1::JobSettings only_settings, HandedKeys keys,
-                   JournalStore* journal)
+                   JournalStore* journal, Logger& logger)
     : limits_(limits),
       only_job_(std::move(only_job)),
       only_settings_(std::move(only_settings)),
       keys_(std::move(keys)),
-      journal_(journal) {}
+      journal_(journal),
+      logger_(logger) {}
 
 absl::Status JobTable::Restore(absl::Time now) {
   if (journal_ == nullptr) return absl::OkStatus();
@@ -97,9 +99,12 @@ absl::Status JobTable::Restore(absl::Time now) {
 void JobTable::TakeUp(const JournaledRun& run, absl::Time now) {
   if (!run.state.end.has_value()) {
     JournalState state = run.state;
-    // What a journal says can be wrong, and must not reach a CHECK.
-    if (!FillNodes(state.settings) || !Job::CheckJournal(state).ok() ||
-        live_.size() >= Limits::jobs_per_daemon_max) {
+    FillNodes(state.settings);
+    if (absl::Status usable = CheckTakeUp(state); !usable.ok()) {
+      logger_.Write(
+          Log::Level::kError,
+          absl::StrCat("job=", Quoted(run.job), " event=not_restored",
+                       " reason=", Quoted(std::string(usable.message()))));
       return;
     }
     LiveJob& live =
@@ -120,6 +125,16 @@ void JobTable::TakeUp(const JournaledRun& run, absl::Time now) {
   Remember(run.job, EndedJob{StatusOfEnded(run), *run.state.end,
                              run.state.settings, now + kRemembered - age,
                              run.written_at, run.state.node_epochs});
+}
+
+// What a journal says can be wrong, and must not reach a CHECK.
+absl::Status JobTable::CheckTakeUp(const JournalState& state) const {
+  if (live_.size() >= Limits::jobs_per_daemon_max) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "run ", state.run, ": this daemon already has ",
+        Limits::jobs_per_daemon_max, " jobs, the most there can be"));
+  }
+  return Job::CheckJournal(state);
 }
 
 JobKeys JobTable::KeysOf(const std::string& job) const {

@@ -19,6 +19,7 @@
 #include "daemon/core/job.h"
 #include "daemon/core/limits.h"
 #include "daemon/journal/journal.h"
+#include "daemon/server/logger.h"
 
 namespace rollcall {
 
@@ -57,13 +58,14 @@ class JobTable {
   static constexpr absl::Duration kRemembered = absl::Hours(1);
 
   // `only_job`: not empty where the daemon has one job alone, with its
-  // settings. `journal` may be null and must outlive the table.
+  // settings. `journal` may be null; it and `logger` must outlive the table.
   JobTable(const Limits& limits, std::string only_job,
            v1::JobSettings only_settings, HandedKeys keys,
-           JournalStore* journal);
+           JournalStore* journal, Logger& logger);
 
   // Takes up what the journal holds: unfinished runs, and the ends of others
-  // within the last hour. FAILED_PRECONDITION, UNAVAILABLE: as the journal's.
+  // within the last hour. A run that cannot go on is logged and left out.
+  // FAILED_PRECONDITION, UNAVAILABLE: as the journal's.
   absl::Status Restore(absl::Time now);
 
   // A new run of the daemon's only job.
@@ -117,6 +119,7 @@ class JobTable {
   bool NothingIsKnownOf(const std::string& job) const;
   JobKeys KeysOf(const std::string& job) const;
   void TakeUp(const JournaledRun& run, absl::Time now);
+  absl::Status CheckTakeUp(const JournalState& state) const;
   void Remember(const std::string& job, EndedJob ended);
 
   const Limits limits_;
@@ -124,6 +127,7 @@ class JobTable {
   const v1::JobSettings only_settings_;
   const HandedKeys keys_;
   JournalStore* const journal_;
+  Logger& logger_;
   std::map<std::string, LiveJob> live_;
   std::map<std::string, EndedJob> ended_;
   // Dropped, and to be read from the journal.

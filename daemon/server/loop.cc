@@ -52,7 +52,7 @@ Loop::Loop(Options options, JournalStore* journal, Logger& logger)
               options_.keep_token, journal, logger),
       log_quota_(options_.limits.log),
       jobs_(options_.limits, options_.only_job, options_.only_settings,
-            {options_.credential_key, options_.proof_key}, journal),
+            {options_.credential_key, options_.proof_key}, journal, logger),
       watches_(
           jobs_, options_.limits.watcher_patience,
           [this](v1::JobStatus status) { return WithBooks(std::move(status)); },
@@ -489,8 +489,8 @@ void Loop::SetBackJobs(const absl::Status& why) {
   std::set<std::string> jobs;
   for (const JournalEntry& entry : entries_) jobs.insert(entry.job);
   const absl::Status status = absl::UnavailableError(
-      "the daemon's journal cannot be written: look at its log, and at its "
-      "disk's space and rights");
+      "the daemon's journal cannot be written: see its log, and check free "
+      "space and permissions");
   for (const std::string& job : jobs) {
     logger_.Write(Log::Level::kError,
                   absl::StrCat("job=", job, " event=set_back reason=",
@@ -580,7 +580,8 @@ void Loop::TellSuppressed(absl::Time now) {
   }
 }
 
-// Its streams have heard of the end; who stays is shown out in a lease.
+// Its streams have been told the end; those still open after one lease are
+// closed.
 void Loop::ForgetJob(const std::string& job) {
   const absl::Time now = MonotonicNow();
   jobs_.Forget(job, now);

@@ -254,7 +254,6 @@ class Loop {
   void ForgetJob(const std::string& job);
 
   absl::Time NextWake(absl::Time now);
-  SessionId NextSession();
 
   const Options options_;
   JournalStore* const journal_;

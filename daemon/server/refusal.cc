@@ -95,11 +95,7 @@ grpc::Status WireStatus(absl::StatusCode code, const v1::Refusal& refusal) {
 
 grpc::Status WireStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  if (CarriedCode(status).has_value()) {
-    return WireStatus(status.code(), RefusalOf(status));
-  }
-  return grpc::Status(WireCode(status.code()),
-                      Printable(std::string(status.message()), kTextBytesMax));
+  return WireStatus(status.code(), RefusalOf(status));
 }
 
 }  // namespace rollcall

@@ -25,7 +25,7 @@ v1::Refusal RefusalOf(const absl::Status& status);
 
 // With the refusal, serialized, as error details.
 grpc::Status WireStatus(absl::StatusCode code, const v1::Refusal& refusal);
-// Of an error of an admin call: with a refusal where it has a code.
+// Of an error of an admin call.
 grpc::Status WireStatus(const absl::Status& status);
 
 }  // namespace rollcall

@@ -364,7 +364,7 @@ class Server::Core {
   const Wakeful wakeful_;
   Logger logger_;
   std::unique_ptr<JournalStore> journal_;
-  // Of these two one.
+  // Exactly one of the two is set.
   std::unique_ptr<Loop> loop_;
   std::unique_ptr<Succession> succession_;
   LoopDoor door_;

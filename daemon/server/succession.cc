@@ -72,8 +72,11 @@ void Succession::Stop() {
 void Succession::Run() {
   while (!quit_) {
     const std::vector<Input> inputs = inbox_.Take(ReadTokensIn());
-    // The leader may have replaced them; what cannot be read now will be later.
-    if (inputs.empty() && loop_ == nullptr) (void)ReadTokens();
+    // The leader may have replaced them. It alone makes new ones: one that a
+    // standby made would be refused by the leader.
+    if (inputs.empty() && loop_ == nullptr) {
+      TellUnread(ReadTokens(/*make=*/false));
+    }
     for (const Input& input : inputs) {
       std::visit([this](const auto& one) { On(one); }, input);
       if (quit_) break;
@@ -123,7 +126,7 @@ absl::Status Succession::TakeUp(const Reign& reign) {
   options.leads = leads;
   journal_ = *std::move(journal);
   if (options_.tokens_in_etcd) {
-    if (absl::Status read = ReadTokens(); !read.ok()) return read;
+    if (absl::Status read = ReadTokens(/*make=*/true); !read.ok()) return read;
     options.tokens = tokens_.Seeds(std::nullopt, options_.token_ttl);
     options.keep_token = [this](v1::Role role, const v1::JoinToken& token) {
       const absl::Status wrote =
@@ -145,9 +148,17 @@ absl::Duration Succession::ReadTokensIn() const {
   return std::clamp(options_.token_ttl / 8, absl::Seconds(1), absl::Hours(1));
 }
 
-absl::Status Succession::ReadTokens() {
-  absl::StatusOr<KeptTokens> read =
-      KeepTokensInEtcd(client_, options_.sealer, options_.prefix, kPatience);
+// Once for the same reason.
+void Succession::TellUnread(const absl::Status& read) {
+  const std::string reason(read.message());
+  if (std::exchange(unread_, reason) == reason || read.ok()) return;
+  logger_.Write(Log::Level::kError,
+                absl::StrCat("event=tokens_not_read reason=", Quoted(reason)));
+}
+
+absl::Status Succession::ReadTokens(bool make) {
+  absl::StatusOr<KeptTokens> read = KeepTokensInEtcd(
+      client_, options_.sealer, options_.prefix, make, kPatience);
   if (!read.ok()) return read.status();
   const auto keep = [this](v1::Role role, const v1::JoinToken& now,
                            v1::JoinToken& before) {

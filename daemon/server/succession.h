@@ -79,7 +79,9 @@ class Succession {
   // How long until ReadTokens is due while standing by.
   absl::Duration ReadTokensIn() const;
   // Reads the tokens in etcd, and writes to their files those that are new.
-  absl::Status ReadTokens();
+  // `make`: those that are not there are made.
+  absl::Status ReadTokens(bool make);
+  void TellUnread(const absl::Status& read);
 
   const Options options_;
   LoopDoor& door_;
@@ -91,6 +93,8 @@ class Succession {
   KeptTokens told_;
   // Why it last could not keep one; said once. Empty: it could.
   std::map<v1::Role, std::string> not_kept_;
+  // Why it last could not read them; empty: it could.
+  std::string unread_;
   std::unique_ptr<EtcdJournal> journal_;
   std::unique_ptr<Loop> loop_;
   bool quit_ = false;

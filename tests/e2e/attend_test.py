@@ -164,26 +164,29 @@ class Attend(E2E):
         self.assertIsNotNone(launcher.find("world-2"))
 
     def test_a_node_that_flaps_lets_the_others_train(self):
-        # Work that begins again in each world, and is done in 4 s of one.
-        work = ["sh", "-c", "echo up; exec sleep 4"]
+        # Work that ends once the flapper is made to wait.
+        gate = Gate(self.stage)
+        work = ["sh", "-c", f"echo up; exec cat {gate.path}"]
         launcher = self.launch(["--nodes", "2:3"], work)
         text = self.join_string(launcher)
         worker = self.join(text, ["--name", "w1"], work)
         launcher.await_line(r"\] up")
-        flaps = 0
-        while launcher.code is None and flaps < 8:
+        waits = r"spare: it was lost \d times"
+        for flaps in range(8):
             flapper = self.join(text, ["--name", "flapper"], work)
-            self.stage.pump(lambda: launcher.code is not None or
-                            flapper.find(r"\] up"), "the flapper or the end")
-            if launcher.code is None:
-                flaps += 1
-                flapper.signal(signal.SIGKILL)
+            self.stage.pump(
+                lambda: flapper.find(waits) or flapper.find(r"\] up"),
+                "the flapper in a world, or waiting for a seat")
+            if flapper.find(waits):
+                break
+            flapper.signal(signal.SIGKILL)
             flapper.wait()
+        self.assertGreater(flaps, 1)
+        self.assertIsNotNone(flapper.find(waits))
+        gate.open()
         self.assert_code(launcher, 0)
         self.assert_code(worker, 0)
-        self.assertGreater(flaps, 1)
-        self.assertLess(flaps, 8)
-        self.assertIsNotNone(flapper.find(r"spare: it was lost \d times"))
+        flapper.wait()
         self.assert_no_orphans()
 
     def test_heartbeats_keep_an_idle_node(self):

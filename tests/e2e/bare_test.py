@@ -56,8 +56,8 @@ class BareImage(E2E):
 class Unreachable(E2E):
     """An agent that cannot connect says why, once for each reason."""
 
-    def serve(self, serve, port=0):
-        listening = socket.create_server(("127.0.0.1", port))
+    def serve(self, serve, listening=None):
+        listening = listening or socket.create_server(("127.0.0.1", 0))
         self.addCleanup(listening.close)
 
         def take():
@@ -80,15 +80,18 @@ class Unreachable(E2E):
             [harness.ROLLCALL, "join", "--endpoint", endpoint, "--job", "lost",
              "--secret-file", secret, "--no-hosts", *flags, "--", "true"], env)
 
-    def free_port(self):
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            return taken.getsockname()[1]
+    def deaf(self):
+        """A socket on a port of its own where nothing listens yet."""
+        held = socket.socket()
+        held.bind(("127.0.0.1", 0))
+        return held
 
     def said(self, agent):
         return [t for t in agent.err() if "answers yet" in t]
 
     def test_each_reason_once(self):
-        port = self.free_port()
+        held = self.deaf()
+        port = held.getsockname()[1]
         agent = self.agent(f"127.0.0.1:{port}")
         line = agent.await_line("no daemon answers yet.*refused", "err", 15)
         self.assertIn(f"127.0.0.1:{port}", line.string)
@@ -99,7 +102,8 @@ class Unreachable(E2E):
             connection.recv(1 << 16)
             connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             counted.release()
-        self.serve(http, port)
+        held.listen()
+        self.serve(http, held)
         agent.await_line("no daemon answers yet.*no TLS", "err", 30)
         # It goes on to dial, and says no more of it.
         for _ in range(3):

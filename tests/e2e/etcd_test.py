@@ -186,6 +186,10 @@ class Cluster(E2E):
     def test_the_leader_is_killed_and_another_takes_its_agents(self):
         agents, gate = self.training()
         run = self.assert_generation(self.endpoints)["run"]
+        watch = self.stage.start(
+            [ROLLCALL, "status", "--watch", "--json", "--endpoint",
+             self.endpoints, "--job", "j", "--secret-file", self.secret])
+        watch.await_line(r'"running"')
         left = list(self.daemons)
         leader = self.first
         # Any one of them for good: twice, until one is left.
@@ -201,6 +205,9 @@ class Cluster(E2E):
             self.assertEqual(state["run"], run)
             self.assertEqual({n["state"] for n in state["nodes"]}, {"running"})
         self.assert_ends_as_it_began(agents, gate)
+        # The watch has followed them.
+        self.assert_code(watch, 0)
+        self.assertEqual(json.loads(watch.out()[-1])["state"], "finished")
 
     def test_any_endpoint_leads_to_the_leader(self):
         # An agent that knows a standby alone finds the leader by its word.
@@ -484,17 +491,16 @@ class Closed(E2E):
         first.await_line("event=leads")
         second = self.daemon("second", "--token-ttl", "8s")
         second.await_line("event=stands_by leader=\"?127")
-        before = self.join_file(first)
-        self.assertEqual(wire.Join(before).token_id,
-                         wire.Join(self.join_file(second)).token_id)
-        first.await_line("event=token_replaced role=worker")
+        before = wire.Join(self.join_file(first)).token_id
 
-        def both():
-            ids = {wire.Join(self.join_file(d)).token_id
-                   for d in (first, second)}
-            return len(ids) == 1 and wire.Join(before).token_id not in ids
+        def ids():
+            return {wire.Join(self.join_file(d)).token_id
+                    for d in (first, second)}
         # Each says so once it has written its file.
-        self.stage.pump(both, "the files of both daemons to be replaced")
+        self.stage.pump(lambda: len(ids()) == 1, "one token for both daemons")
+        first.await_line("event=token_replaced role=worker")
+        self.stage.pump(lambda: len(ids()) == 1 and before not in ids(),
+                        "the files of both daemons to be replaced")
 
 
 class WithoutASecret(E2E):

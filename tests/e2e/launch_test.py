@@ -320,7 +320,7 @@ class Command(E2E):
         self.assertNotEqual(first, second)
 
     def test_worker_join_is_replaced_before_its_token_ends(self):
-        launcher = self.launch(["--nodes", "2", "--token-ttl", "10s"],
+        launcher = self.launch(["--nodes", "2", "--token-ttl", "24s"],
                                ["true"])
         printed = self.join_string(launcher)
         path = launcher.await_line(r"a valid one is always in (\S+)")[1]

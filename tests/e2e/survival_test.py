@@ -289,7 +289,7 @@ class Survival(E2E):
             ["sh", "-c", "test $RANK = 0 && exit 3; echo pid=$$; "
              "exec sleep 1000"])
         rank = int(launcher.await_line(r"pid=(\d+)")[1])
-        launcher.await_line("the scene stays", "err")
+        launcher.await_line("are left running for", "err")
         os.kill(rank, 0)
         launcher.signal(signal.SIGINT)
         # With no time to save: whoever looked has seen it.

@@ -258,5 +258,59 @@ TEST(FlapStory, ADrainByAPersonIsNoLoss) {
   }
 }
 
+TEST(FlapStory, AnEvictionByAPersonIsNoLoss) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {0.2, Evicts({"c"}), "refuse c EVICTED; abort g1 EVICTED; form g2 a,b"},
+      {0.2, PreparesAll({"a", "b"}, 2), "run g2"},
+      {0.3, Attends("c", 2), "notice 1 GROW"},
+      {0.3, Sees("a", 1, 2), ""},
+      {0.3, Sees("b", 1, 2), "abort g2 GROW; form g3 a,b,c"},
+      {0.3, PreparesAll({"a", "b", "c"}, 3), "run g3"},
+      {0.4, Evicts({"c"}), "refuse c EVICTED; abort g3 EVICTED; form g4 a,b"},
+      {0.4, PreparesAll({"a", "b"}, 4), "run g4"},
+      // At once, though it was in no world for long.
+      {0.5, Attends("c", 3), "notice 2 GROW"},
+  });
+}
+
+// Nobody knows how long its world had run before.
+TEST(FlapStory, ALossAfterARestartOfTheDaemonIsNone) {
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  JobStory after(
+      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
+      before);
+  after.Tell({
+      {0.1, Attends("a", 1, Holds(0, 1)), ""},
+      {0.1, Attends("b", 1, Holds(0, 1)), ""},
+      {0.1, Attends("c", 1, Holds(0, 1)), ""},
+      {0.2, Breaks("c"), ""},
+      {0.3, Attends("c", 2), "abort g1 REPLACED; form g2 a,b,c"},
+      {0.4, PreparesAll({"a", "b", "c"}, 2), "run g2"},
+      // The first that counts, so it takes its seat again.
+      {0.5, Breaks("c"), ""},
+      {0.6, Attends("c", 3), "abort g2 REPLACED; form g3 a,b,c"},
+  });
+}
+
+// A member that claims ever higher notices makes the daemon tell all members at
+// most ten times a second.
+TEST(NoticeStory, HigherNumbersAreToldTogether) {
+  JobStory story("2:3");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), ""},
+      {1.0, Ticks(), "form g1 a,b"},
+      {1.0, PreparesAll({"a", "b"}, 1), "run g1"},
+      {1.5, Attends("c"), "notice 1 GROW"},
+      {1.51, Sees("a", 10, 1), ""},
+      {1.52, Sees("a", 20, 1), ""},
+      {1.53, Sees("a", 30, 1), ""},
+      {1.60, Ticks(), "notice 31 GROW"},
+  });
+}
+
 }  // namespace
 }  // namespace rollcall

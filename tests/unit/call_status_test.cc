@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
 namespace {
@@ -63,6 +64,17 @@ TEST(CallStatus, SaysInWordsWhyAnEndpointCannotBeReached) {
     EXPECT_EQ(status.message(),
               absl::StrCat("cannot reach 10.0.0.1:29400: ", row.words));
   }
+}
+
+// As WireStatus sends it: with a Refusal in the details.
+TEST(CallStatus, PassesOnWhatADaemonAnswersThatCannotGoOn) {
+  v1::Refusal refusal;
+  refusal.set_text("the journal: cannot be written: timeout: disk full");
+  const absl::Status status = CallStatus(
+      "a:1", grpc::Status(grpc::StatusCode::UNAVAILABLE, refusal.text(),
+                          refusal.SerializeAsString()));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.message(), absl::StrCat("a:1: ", refusal.text()));
 }
 
 TEST(CallStatus, KeepsTheCodeOfWhatTheDaemonSays) {

@@ -466,7 +466,13 @@ TEST_F(EtcdJournalTest, AnEtcdThatIsSilentEndsTheReign) {
 TEST_F(EtcdJournalTest, WhatIsKeptOnceIsTheSameForAll) {
   const std::string key = absl::StrCat(kPrefix, "credential.key");
   const ValueSealer sealer = TestSealer();
+  EXPECT_EQ(KeepInEtcd(*client_, sealer, key, std::nullopt, kDeadline)
+                .status()
+                .code(),
+            absl::StatusCode::kNotFound);
   EXPECT_EQ(*KeepInEtcd(*client_, sealer, key, "first", kDeadline), "first");
+  EXPECT_EQ(*KeepInEtcd(*client_, sealer, key, std::nullopt, kDeadline),
+            "first");
   EXPECT_EQ(*KeepInEtcd(*client_, sealer, key, "second", kDeadline), "first");
   // With another secret it does not open, and is not taken as missing.
   const absl::Status other =

@@ -32,7 +32,8 @@ class FakeWatcher final : public Watcher {
 
 class WatchListTest : public testing::Test {
  protected:
-  WatchListTest() : jobs_(Limits{}, "demo", Settings(), HandedKeys(), nullptr) {
+  WatchListTest()
+      : jobs_(Limits{}, "demo", Settings(), HandedKeys(), nullptr, logger_) {
     jobs_.MakeOnlyJob(At(0));
   }
   static v1::JobSettings Settings() {
@@ -47,6 +48,7 @@ class WatchListTest : public testing::Test {
     return watcher;
   }
 
+  Logger logger_{Log::Level::kError};
   JobTable jobs_;
   uint64_t failed_ = 0;
   uint64_t last_ = 0;
