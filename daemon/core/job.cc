@@ -48,7 +48,10 @@ void Job::On(const Said& said) {
           m.heartbeat().generation() == generation_) {
         TakePace(m.heartbeat().pace());
       }
-      if (phase_ == Phase::kRunning && node->step > highest_step_) {
+      // Of a member alone: a spare trains nothing.
+      if (phase_ == Phase::kRunning && node->member() &&
+          m.heartbeat().generation() == generation_ &&
+          node->step > highest_step_) {
         highest_step_ = node->step;
         if (!progressed_) Changed();
         progressed_ = true;

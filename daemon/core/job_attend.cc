@@ -184,6 +184,17 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
                        hello.ranks()));
     return true;
   }
+  if (AwaitsItsMember(node, hello)) {
+    const std::string text = absl::StrCat(
+        "node ", hello.node(),
+        " is a member of the world that runs, and its agent may come back to "
+        "this daemon, which was restarted, for ",
+        absl::FormatDuration(limits_.reattach_grace), "; dial again");
+    Close(attend.session, absl::StatusCode::kUnavailable,
+          v1::REFUSAL_CODE_UNSPECIFIED, text);
+    SayRefused(attend, text);
+    return true;
+  }
   if (same || node.session == 0) return false;
   // One that was welcomed before has been replaced; one that is new here finds
   // the name taken.
@@ -200,6 +211,14 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
       node.observed_address);
   SayRefused(attend, text);
   return true;
+}
+
+// Whether the name belongs to a member that has not come back since the daemon
+// was restarted. Until it is lost, a token alone does not take its place: any
+// worker's token would, for all members, before they have dialled again.
+bool Job::AwaitsItsMember(const Node& node, const v1::Hello& hello) const {
+  return phase_ == Phase::kRunning && Restored(node.hello) && !node.gone &&
+         node.member() && !hello.has_node_credential() && !hello.launcher();
 }
 
 void Job::SayRefused(const Attend& attend, const std::string& text) {

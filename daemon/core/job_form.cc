@@ -137,7 +137,8 @@ void Job::Form(const std::vector<Seated>& seated) {
     for (const std::string& name : without) {
       Bar(nodes_.at(name), std::string(plan.status().message()));
     }
-    return Form(AssignSeats(Candidates(), nodes_max_));
+    // Perhaps fewer are left than are needed: they wait for others.
+    return MaybeForm();
   }
   if (!plan.ok()) {
     Fail(kExitRendezvous, v1::REASON_CODE_NO_ADDRESS,
@@ -156,12 +157,13 @@ void Job::Form(const std::vector<Seated>& seated) {
   Propose(seated, BuildWorld(header, world_nodes, *plan));
 }
 
-// A node that its peers cannot reach ends no job that has enough others.
+// A node that its peers cannot reach ends no job: it gets no seat. The
+// launcher's own agent always has one.
 bool Job::CanDoWithout(const std::vector<std::string>& names) const {
-  for (const std::string& name : names) {
-    if (nodes_.at(name).hello.launcher()) return false;
-  }
-  return Present() >= names.size() + nodes_min_;
+  return !names.empty() &&
+         std::none_of(names.begin(), names.end(), [&](const std::string& name) {
+           return nodes_.at(name).hello.launcher();
+         });
 }
 
 void Job::Propose(const std::vector<Seated>& seated, v1::World world) {

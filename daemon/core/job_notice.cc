@@ -99,7 +99,8 @@ void Job::LeaveAtOnce(Node& node, const std::string& reason) {
   if (!finished) {
     Bar(node, reason);
     node.state = v1::NODE_STATE_DRAINING;
-    if ((forming || between) && TooFewWithout(name)) {
+    // Before the first world there is nothing to requeue: others may come.
+    if ((forming || between) && HasRun() && TooFewWithout(name)) {
       return Finish(RequeueEnd(reason));
     }
   }

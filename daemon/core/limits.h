@@ -178,6 +178,8 @@ struct Limits {
   static constexpr size_t node_name_bytes_max = 253;
   static constexpr size_t job_id_bytes_max = 63;
   static constexpr size_t facts_bytes_max = 64 << 10;
+  // What a node's facts may add to its row of the world, beside its name.
+  static constexpr size_t member_bytes_max = 1 << 10;
   // A message from an agent: the NCCL ids of the largest world, and Hello with
   // the world it holds, are the largest.
   static constexpr size_t agent_message_bytes_max = 2 << 20;

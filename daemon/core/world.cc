@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/core/admission.h"
 #include "daemon/core/check.h"
+#include "daemon/core/limits.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
@@ -35,6 +36,15 @@ v1::World BuildWorld(const v1::World& header,
     }
     *member.mutable_infiniband() = hello.facts().infiniband();
     *member.mutable_gpus() = hello.facts().gpus();
+    // One node's facts must not make a world that cannot be journaled.
+    if (member.ByteSizeLong() > Limits::member_bytes_max) {
+      member.clear_infiniband();
+      member.clear_gpus();
+    }
+    while (member.addresses_size() > 0 &&
+           member.ByteSizeLong() > Limits::member_bytes_max) {
+      member.mutable_addresses()->RemoveLast();
+    }
     for (const v1::PlannedVariable& variable : plan.nodes[i].variables) {
       *member.add_plan() = variable;
     }

@@ -120,8 +120,10 @@ void JobTable::TakeUp(const JournaledRun& run, absl::Time now) {
     }
     return;
   }
-  const absl::Duration age = absl::Now() - run.written_at;
-  if (age < absl::ZeroDuration() || age >= kRemembered) return;
+  // A clock that was set back does not undo the end of a run.
+  const absl::Duration age =
+      std::max(absl::Now() - run.written_at, absl::ZeroDuration());
+  if (age >= kRemembered) return;
   Remember(run.job, EndedJob{StatusOfEnded(run), *run.state.end,
                              run.state.settings, now + kRemembered - age,
                              run.written_at, run.state.node_epochs});

@@ -512,11 +512,43 @@ TEST(Addresses, ANodeWithoutOneEndsNoJobThatHasEnoughOthers) {
               {1.2, Ticks(), "form g1 a,b"}});
   EXPECT_TRUE(absl::StrContains(story.logs(), "event=spare node=c"))
       << story.logs();
-  // Too few others: the job cannot do without it, and ends with the reason.
-  JobStory two("2");
-  two.Tell({{0.0, Attends("a"), ""}});
-  const std::string end = Attends("b", 1, {.no_address = true})(two);
-  EXPECT_TRUE(absl::StrContains(end, "NO_ADDRESS")) << end;
+}
+
+TEST(Addresses, ANodeWithoutOneEndsNoJobThatHasTooFew) {
+  JobStory story("2");
+  story.Tell({{0.0, Attends("a"), ""},
+              {0.1, Attends("b", 1, {.no_address = true}), ""},
+              {0.2, Attends("c"), "form g1 a,c"}});
+  // Nobody else comes: the end says why b was not enough.
+  JobStory late("2");
+  late.Tell({{0.0, Attends("a"), ""},
+             {0.1, Attends("b", 1, {.no_address = true}), ""}});
+  for (double at = 1.5; at < 599; at += 1.5) {
+    late.Tell({{at, Beats("a"), ""}, {at, Beats("b"), ""}});
+  }
+  late.Tell({{600, Ticks(), "end 69 JOIN_TIMEOUT"}});
+  EXPECT_TRUE(absl::StrContains(late.job().end()->reason(),
+                                "no address that peers could use on b"))
+      << late.job().end()->reason();
+}
+
+// The launcher's own agent always has a seat, so nothing can be formed.
+TEST(Addresses, AJobWhoseLauncherHasNoneEnds) {
+  JobStory story("2");
+  story.Tell({{0.0, Attends("a"), ""},
+              {0.1, Attends("l", 1, {.launcher = true, .no_address = true}),
+               "end 69 NO_ADDRESS"}});
+}
+
+// Whoever completes a world can take that back, and no more.
+TEST(Leaving, BeforeTheFirstWorldOthersMayComeInItsPlace) {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.1, Attends("b"), "form g1 a,b"},
+      {0.2, Leaves("b"), "end 0 LEAVING; abort g1 LEAVING"},
+      {0.3, Attends("c"), "form g2 a,c"},
+  });
 }
 
 TEST(Notice, ANodeThatLeavesSetsNoFarDeadline) {

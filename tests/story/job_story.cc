@@ -255,9 +255,12 @@ Told Attends(std::string node, uint64_t incarnation, HelloOptions options) {
 }
 
 Told Beats(std::string node, uint64_t step) {
-  v1::AgentMessage message;
-  message.mutable_heartbeat()->set_step(step);
-  return Says(std::move(node), message);
+  return [=](JobStory& story) {
+    v1::AgentMessage message;
+    message.mutable_heartbeat()->set_step(step);
+    message.mutable_heartbeat()->set_generation(story.generation());
+    return Says(node, message)(story);
+  };
 }
 
 Told Prepares(std::string node, uint64_t generation) {

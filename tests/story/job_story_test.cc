@@ -480,6 +480,19 @@ TEST(Failure, ProgressRefillsTheBudget) {
   });
 }
 
+TEST(Failure, ASparesStepsRefillNoBudget) {
+  JobStory story("1", 1);
+  story.Tell({
+      {0.0, Attends("a"), "form g1 a"},
+      {0.1, Prepares("a", 1), "run g1"},
+      {0.1, Attends("s"), ""},
+      {0.2, Exits("a", 1, 3), "abort g1 RANK_EXIT; form g2 a"},
+      {0.4, Prepares("a", 2), "run g2"},
+      {0.5, Beats("s", 7), ""},
+      {0.6, Exits("a", 2, 3), "abort g2 RANK_EXIT"},
+  });
+}
+
 TEST(Failure, ACommandThatCannotRunIsNotTriedAgain) {
   JobStory story("1", 3);
   story.Tell({
@@ -758,10 +771,33 @@ TEST(Restart, ATokenIsNoMember) {
       {0.1, Attends("b", 1, Holds(0, 1)), ""},
       {0.1, Exits("a", 1, 0), ""},
       {0.1, Exits("b", 1, 0), ""},
-      // By its name, life and world: it is a newcomer all the same.
-      {0.2, Attends("c", 1, token),
-       "abort g1 REPLACED; abort g1 REPLACED; form g2 a,b,c"},
-      {0.3, Exits("c", 1, 0), ""},
+      // By its name, life and world: it is a stranger all the same, and has to
+      // wait until c is lost.
+      {0.2, Attends("c", 1, token), "refuse c UNSPECIFIED"},
+      {0.2, Attends("c", 2, token), "refuse c UNSPECIFIED"},
+      {0.3, Attends("c", 1, Holds(0, 1)), ""},
+      {0.4, Exits("c", 1, 0), "end 0 FINISHED"},
+  });
+}
+
+TEST(Restart, ATokenTakesAMembersNameOnceItIsLost) {
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  JobStory after(
+      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
+      before);
+  after.Tell({
+      {0.1, Attends("a", 1, Holds(0, 1)), ""},
+      {0.1, Attends("b", 1, Holds(0, 1)), ""},
+  });
+  for (double t = 1.5; t <= 59; t += 1.5) {
+    after.Tell({{t, Beats("a"), ""}, {t, Beats("b"), ""}});
+  }
+  after.Tell({
+      {59.9, Attends("c", 2), "refuse c UNSPECIFIED"},
+      {60.0, Ticks(), "abort g1 LOST_STREAM; form g2 a,b"},
+      {60.1, PreparesAll({"a", "b"}, 2), "run g2"},
+      {60.2, Attends("c", 2), "notice 1 GROW"},
   });
 }
 
@@ -823,10 +859,13 @@ TEST(Restart, AMembersNextLifeIsNotTheMember) {
   JobStory after(
       Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
       before);
+  HelloOptions next = Holds(0, 1);
+  next.previous_incarnation = 1;
   after.Tell({
       {0.1, Attends("a", 1, Holds(0, 1)), ""},
       {0.1, Attends("b", 1, Holds(0, 1)), ""},
-      {0.1, Attends("c", 7), "abort g1 REPLACED; form g2 a,b,c"},
+      {0.1, Attends("c", 7, next),
+       "abort g1 REPLACED; abort g1 REPLACED; form g2 a,b,c"},
   });
 }
 
