@@ -1,7 +1,8 @@
 // libnvidia-ml.so.1 with 8 GPUs, at the PCI addresses of a DGX H100: as much of
 // it as client/facts asks, with the layouts of nvml.h. FAKE_NVML (see fate.h)
 // says which calls fail; a GPU is named by its number. FAKE_NVML also takes
-// gpus=N, and rows=none (a GPU that retires pages and remaps no rows).
+// gpus=N, chatter=1 (the library prints), and rows=none (a GPU that retires
+// pages and remaps no rows).
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -62,7 +63,12 @@ int Put(const char* function, Device device, const std::string& value,
 
 extern "C" {
 
-int nvmlInit_v2() { return Fate(kNvml, "nvmlInit_v2", ""); }
+int nvmlInit_v2() {
+  if (!FateWord(kNvml, "chatter").empty()) {
+    (void)!write(STDOUT_FILENO, "chatter\n", 8);
+  }
+  return Fate(kNvml, "nvmlInit_v2", "");
+}
 int nvmlShutdown() { return 0; }
 
 const char* nvmlErrorString(int error) {

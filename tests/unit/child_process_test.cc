@@ -80,7 +80,7 @@ TEST(ChildProcess, AReadEndsInTime) {
 }
 
 TEST(ChildProcess, WhatItHasStartedGoesWithIt) {
-  auto child = Shell("cat & echo $!; wait");
+  auto child = Shell("tail -f /dev/null & echo $!; wait");
   ASSERT_TRUE(child.ok());
   std::string answer;
   ASSERT_TRUE(child

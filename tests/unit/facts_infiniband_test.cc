@@ -260,10 +260,10 @@ TEST_F(InfinibandTest, SysfsMayLackAnything) {
 
 TEST_F(InfinibandTest, ThePortsOfAHelloAreBounded) {
   std::string text;
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 260; ++i) {
     absl::StrAppend(&text, "hca mlx5_", i, " parent=\nport mlx5_", i, " 1\n");
   }
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 260; ++i) {
     absl::StrAppend(&text, "gid mlx5_0 1 ", i, " fe80::1 RoCE_v2\n");
   }
   const std::string root = folder_ / "many";
@@ -386,7 +386,8 @@ TEST_F(InfinibandTest, EachFailureIsToldApart) {
       {"no provider for one", root, Verbs(), "absent=mlx5_3",
        "infiniband.mlx5_3", "no provider", "ibverbs-providers"},
       {"no device node", none, Verbs(), "devices=0", "infiniband",
-       "/dev/infiniband/uverbs0: No such file", "--device=/dev/infiniband"},
+       "/dev/infiniband/uverbs0: No such file",
+       "give the container the device nodes"},
       {"no module", no_uverbs, Verbs(), "devices=0", "infiniband",
        "/sys/class/infiniband_verbs", "ib_uverbs"},
       {"no right to open", root, Verbs(), "ibv_open_device=error:13",
