@@ -22,7 +22,7 @@ build=(
   libabsl-dev libc-ares-dev libre2-dev libssl-dev libzstd-dev zlib1g-dev
   libsqlite3-dev
   libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libgtest-dev
-  libgloo-dev libopenblas-dev
+  libgloo-dev libopenblas-dev libibverbs-dev
   python3 iproute2
 )
 tests=("${build[@]}" python3-torch openmpi-bin nftables openssl util-linux

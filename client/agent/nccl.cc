@@ -1,12 +1,10 @@
 #include "client/agent/nccl.h"
 
 #include <dlfcn.h>
-#include <glob.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,7 +12,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -27,8 +24,6 @@ extern char** environ;
 namespace rollcall {
 namespace {
 
-constexpr char kSoname[] = "libnccl.so.2";
-constexpr size_t kCandidatesMax = 256;
 constexpr uint32_t kIdsMax =
     Limits::nodes_max * Limits::ranks_per_node_max / Limits::ranks_per_nccl_id;
 
@@ -40,112 +35,12 @@ using GetVersion = int (*)(int*);
 using GetUniqueId = int (*)(UniqueId*);
 using GetErrorString = const char* (*)(int);
 
-std::string Variable(const std::vector<std::string>& environment,
-                     absl::string_view name) {
-  for (absl::string_view entry : environment) {
-    if (absl::ConsumePrefix(&entry, name) && absl::ConsumePrefix(&entry, "=")) {
-      return std::string(entry);
-    }
-  }
-  return "";
-}
-
-void Add(std::vector<std::string>& paths, std::string path) {
-  if (paths.size() < kCandidatesMax &&
-      std::find(paths.begin(), paths.end(), path) == paths.end()) {
-    paths.push_back(std::move(path));
-  }
-}
-
-// A folder's name as glob(3) takes it literally.
-std::string Literal(absl::string_view text) {
-  std::string literal;
-  for (const char c : text) {
-    if (c == '*' || c == '?' || c == '[' || c == '\\') literal += '\\';
-    literal += c;
-  }
-  return literal;
-}
-
-// NCCL as pip installs it below an environment's prefix.
-void AddPython(std::vector<std::string>& paths, const std::string& prefix) {
-  for (const char* packages :
-       {"/lib/python3*/site-packages", "/lib/python3*/dist-packages",
-        "/local/lib/python3*/dist-packages"}) {
-    glob_t found{};
-    const std::string pattern =
-        absl::StrCat(Literal(prefix), packages, "/nvidia/nccl/lib/", kSoname);
-    if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
-      for (size_t i = 0; i < found.gl_pathc; ++i) {
-        Add(paths, found.gl_pathv[i]);
-      }
-    }
-    globfree(&found);
-  }
-}
-
-// The prefixes of the python3 that PATH finds: as it is named there (a virtual
-// environment's link), and where it leads.
-void AddPythonOnPath(std::vector<std::string>& paths, const std::string& path) {
-  for (absl::string_view folder : absl::StrSplit(path, ':')) {
-    if (!absl::StartsWith(folder, "/")) continue;
-    const std::string python = absl::StrCat(folder, "/python3");
-    if (access(python.c_str(), X_OK) != 0) continue;
-    AddPython(paths, absl::StrCat(folder, "/.."));
-    char resolved[PATH_MAX];
-    if (realpath(python.c_str(), resolved) != nullptr) {
-      std::string real = resolved;
-      real.resize(real.rfind('/'));
-      AddPython(paths, real + "/..");
-    }
-    return;
-  }
-}
-
 template <typename Function>
 Function Symbol(void* library, const char* name) {
   return reinterpret_cast<Function>(dlsym(library, name));
 }
 
 }  // namespace
-
-std::vector<std::string> NcclLibraryCandidates(
-    const std::vector<std::string>& environment) {
-  std::vector<std::string> paths;
-  const std::string folders = Variable(environment, "LD_LIBRARY_PATH");
-  for (absl::string_view folder :
-       absl::StrSplit(folders, absl::ByAnyChar(":;"), absl::SkipEmpty())) {
-    Add(paths, absl::StrCat(folder, "/", kSoname));
-  }
-  if (const auto venv = Variable(environment, "VIRTUAL_ENV"); !venv.empty()) {
-    AddPython(paths, venv);
-  }
-  if (const auto conda = Variable(environment, "CONDA_PREFIX");
-      !conda.empty()) {
-    AddPython(paths, conda);
-    Add(paths, absl::StrCat(conda, "/lib/", kSoname));
-  }
-  AddPythonOnPath(paths, Variable(environment, "PATH"));
-  if (const auto home = Variable(environment, "HOME"); !home.empty()) {
-    AddPython(paths, home + "/.local");
-  }
-  for (const std::string& cuda :
-       {Variable(environment, "CUDA_HOME"), std::string("/usr/local/cuda")}) {
-    if (cuda.empty()) continue;
-    Add(paths, absl::StrCat(cuda, "/lib64/", kSoname));
-    Add(paths, absl::StrCat(cuda, "/lib/", kSoname));
-  }
-  return paths;
-}
-
-std::string FindNcclLibrary(const std::string& explicit_path,
-                            const std::vector<std::string>& environment) {
-  if (!explicit_path.empty()) return explicit_path;
-  for (std::string& path : NcclLibraryCandidates(environment)) {
-    if (access(path.c_str(), R_OK) == 0) return std::move(path);
-  }
-  return kSoname;
-}
 
 absl::StatusOr<NcclIds> MintNcclIds(const std::string& library,
                                     uint32_t count) {

@@ -1,4 +1,4 @@
-// NCCL as far as an agent needs it: where its library is, and unique ids.
+// NCCL as far as an agent needs it: unique ids.
 //
 // The library is opened at run time and only ever in a process of its own (the
 // hidden command `mint-nccl-id`), since it keeps threads, sockets and its
@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "client/facts/nccl_search.h"
 
 namespace rollcall {
 
@@ -22,18 +23,6 @@ struct NcclIds {
   // 128 opaque bytes each.
   std::vector<std::string> ids;
 };
-
-// Files that a command with this environment ("NAME=value") may mean by NCCL,
-// in the order in which it would find them: LD_LIBRARY_PATH, the Python
-// environment (VIRTUAL_ENV, CONDA_PREFIX, python3 on PATH), CUDA_HOME,
-// /usr/local/cuda. Looks only for names, runs nothing. Some may not exist.
-std::vector<std::string> NcclLibraryCandidates(
-    const std::vector<std::string>& environment);
-
-// `explicit_path` if given; else the first candidate that exists; else the
-// plain name, which the loader looks up.
-std::string FindNcclLibrary(const std::string& explicit_path,
-                            const std::vector<std::string>& environment);
 
 // Opens the library in this process and mints. The process must live until all
 // ranks have checked in with each id. NOT_FOUND: it cannot be opened.

@@ -9,16 +9,16 @@
 #ifndef ROLLCALL_CLIENT_AGENT_NCCL_MINT_H_
 #define ROLLCALL_CLIENT_AGENT_NCCL_MINT_H_
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/agent/nccl.h"
+#include "daemon/base/child_process.h"
 
 namespace rollcall {
 
@@ -44,22 +44,14 @@ class NcclMint {
   // Otherwise as ParseMintedIds; a child that died is named with how.
   absl::StatusOr<NcclIds> Await(absl::Duration timeout, int cancel_fd);
 
-  // Kills and reaps the child.
-  ~NcclMint();
-  NcclMint(const NcclMint&) = delete;
-  NcclMint& operator=(const NcclMint&) = delete;
-
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return child_.pid(); }
 
  private:
-  NcclMint(pid_t pid, int stdin_fd, int stdout_fd, uint32_t count);
+  NcclMint(ChildProcess child, uint32_t count)
+      : child_(std::move(child)), count_(count) {}
 
-  // Reaps a child that has closed its answer without giving one.
-  std::string HowItEnded();
-
-  pid_t pid_;
-  const int stdin_fd_;
-  const int stdout_fd_;
+  // Killed and reaped at the end.
+  ChildProcess child_;
   const uint32_t count_;
 };
 

@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -115,9 +114,7 @@ v1::CheckFinding CheckFolder(const std::string& check,
 }
 
 v1::CheckFinding CheckGpus(uint32_t expected) {
-  const v1::Facts facts = GatherFacts();
-  const auto found =
-      std::max(facts.gpu_count(), static_cast<uint32_t>(facts.gpus_size()));
+  const uint32_t found = GatherFacts().gpu_count();
   if (found >= expected) {
     return Finding("gpus", v1::CheckFinding::SEVERITY_OK, "");
   }

@@ -21,6 +21,7 @@
 #include "client/agent/run_folder.h"
 #include "client/agent/signal_thread.h"
 #include "client/agent/stack_dump.h"
+#include "client/facts/system.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/inbox.h"
@@ -115,9 +116,8 @@ NodeChecksOptions ForChecks(const AgentOptions& options,
   NodeChecksOptions wanted;
   wanted.run_folder = folder.path();
   wanted.log_dir = options.log_dir;
-  wanted.gpus =
-      std::max(options.hello.facts().gpu_count(),
-               static_cast<uint32_t>(options.hello.facts().gpus_size()));
+  // Those that the command sees, as CheckNode counts them.
+  wanted.gpus = options.hello.facts().gpu_count();
   return wanted;
 }
 
@@ -271,7 +271,11 @@ void Session::Do(const Dial&) {
 }
 
 void Session::Do(const Say& say) {
-  if (stream_ != nullptr) stream_->Send(say.message);
+  if (stream_ == nullptr) return;
+  if (!say.message.has_hello()) return stream_->Send(say.message);
+  v1::AgentMessage message = say.message;
+  SetWallClock(*message.mutable_hello()->mutable_facts());
+  stream_->Send(message);
 }
 
 void Session::Do(const HangUp&) {

@@ -4,6 +4,9 @@
 #ifndef ROLLCALL_CLIENT_CLI_COMMANDS_H_
 #define ROLLCALL_CLIENT_CLI_COMMANDS_H_
 
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -26,6 +29,8 @@ int RunEvictCommand(const EvictFlags& flags);
 int RunTokenCommand(const TokenFlags& flags);
 int RunDaemonCommand(const DaemonFlags& flags);
 int RunVersionCommand(const VersionFlags& flags);
+// The hidden command; `arguments` without its name.
+int RunFactsCommand(const std::vector<std::string>& arguments);
 
 // `rollcall: TEXT` on stderr.
 void Complain(absl::string_view text);

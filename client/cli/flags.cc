@@ -90,6 +90,9 @@ void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
                  "libnccl.so.2 to mint NCCL ids with (default: what CMD would "
                  "find)")
       ->type_name("PATH");
+  app.add_option("--sysroot", to.sysroot, "")->group("");
+  app.add_option("--verbs-lib", to.verbs_lib, "")->group("");
+  app.add_option("--nvml-lib", to.nvml_lib, "")->group("");
   app.add_option("--preempt-signal", preempt_signal,
                  "what every rank gets when it is to save and stop (default "
                  "SIGTERM)")

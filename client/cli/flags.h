@@ -32,6 +32,11 @@ struct LocalFlags {
   bool once = false;
   bool json = false;
   std::string nccl_lib;
+  // Hidden, for tests: where this node's devices are looked for, and the
+  // libraries that tell of them; see DeviceFactsOptions.
+  std::string sysroot;
+  std::string verbs_lib;
+  std::string nvml_lib;
   // What plain ranks get when they are to save and stop.
   int preempt_signal = 15;
 };

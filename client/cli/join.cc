@@ -1,4 +1,7 @@
 // `rollcall join`: attends a job as one node, in this process.
+#include <limits.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <utility>
 
@@ -26,6 +29,22 @@ uint64_t FreshIncarnation() {
   return number | 1;  // Zero is not valid.
 }
 
+// All that this node can say of itself before it dials.
+v1::Facts NodeFacts(const LocalFlags& local) {
+  NodeFactsOptions options;
+  options.environment = PlainEnvironment();
+  DeviceFactsOptions& devices = options.devices;
+  if (!local.sysroot.empty()) devices.sysroot = local.sysroot;
+  devices.verbs_library = local.verbs_lib;
+  devices.nvml_library = local.nvml_lib;
+  devices.nccl_library = local.nccl_lib;
+  // Where a command writes to unless it is told otherwise.
+  char here[PATH_MAX];
+  if (getcwd(here, sizeof(here)) != nullptr) devices.folders.push_back(here);
+  if (!local.log_dir.empty()) devices.folders.push_back(local.log_dir);
+  return GatherNodeFacts(options);
+}
+
 v1::Hello MakeHello(const JoinFlags& flags, const JobAddress& address,
                     const std::string& node) {
   v1::Hello hello;
@@ -33,7 +52,7 @@ v1::Hello MakeHello(const JoinFlags& flags, const JobAddress& address,
   hello.set_node(node);
   hello.set_incarnation(FreshIncarnation());
   *hello.mutable_token() = address.token;
-  *hello.mutable_facts() = GatherFacts();
+  *hello.mutable_facts() = NodeFacts(flags.local);
   hello.set_ranks(RanksHere(flags.local.nproc_per_node, hello.facts()));
   hello.set_command_digest(CommandDigest(flags.command));
   *hello.mutable_settings() = flags.settings;

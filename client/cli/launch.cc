@@ -35,6 +35,9 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags) {
   };
   add("--log-dir", local.log_dir);
   add("--nccl-lib", local.nccl_lib);
+  add("--sysroot", local.sysroot);
+  add("--verbs-lib", local.verbs_lib);
+  add("--nvml-lib", local.nvml_lib);
   if (local.no_hosts) {
     to.push_back("--no-hosts");
   } else {

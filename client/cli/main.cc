@@ -74,10 +74,13 @@ int Main(int argc, char** argv) {
 }  // namespace rollcall
 
 int main(int argc, char** argv) {
-  // These two are children that must start fast and need nothing else.
+  // These are children that must start fast and need nothing else.
   if (argc > 1 && strcmp(argv[1], "guard") == 0) return rollcall::GuardMain();
   if (argc > 1 && strcmp(argv[1], "mint-nccl-id") == 0) {
     return rollcall::MintNcclIdMain({argv + 2, argv + argc});
+  }
+  if (argc > 1 && strcmp(argv[1], "facts") == 0) {
+    return rollcall::RunFactsCommand({argv + 2, argv + argc});
   }
   rollcall::MakeUndumpable();
   // protobuf prints a line for each message that does not parse, and anyone who

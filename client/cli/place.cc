@@ -186,9 +186,8 @@ absl::StatusOr<std::string> NodeName(const std::string& flag) {
 uint32_t RanksHere(const std::string& flag, const v1::Facts& facts) {
   uint32_t ranks = 0;
   if (absl::SimpleAtoi(flag, &ranks)) return ranks;
-  const uint32_t gpus = std::max<uint32_t>(
-      facts.gpu_count(), static_cast<uint32_t>(facts.gpus_size()));
-  return std::clamp<uint32_t>(gpus, 1, Limits::ranks_per_node_max);
+  // Those that the command sees; `gpus` has all of the node.
+  return std::clamp<uint32_t>(facts.gpu_count(), 1, Limits::ranks_per_node_max);
 }
 
 absl::StatusOr<JobAddress> JobToJoin(const WhereFlags& where, v1::Role role) {

@@ -1,67 +1,49 @@
 #include "client/facts/facts.h"
 
-#include <vector>
+#include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/string_view.h"
+#include "absl/strings/str_cat.h"
+#include "client/facts/bound_facts.h"
 #include "client/facts/gpu.h"
+#include "client/facts/missing.h"
 #include "client/facts/network.h"
 #include "client/facts/system.h"
+#include "daemon/core/admission.h"
 
 namespace rollcall {
-namespace {
 
-// How little a peer would lose by not knowing the address; larger is less.
-int Uselessness(const v1::Interface& interface, absl::string_view address) {
-  if (absl::StartsWith(address, "fe80:") ||
-      absl::StartsWith(address, "169.254.")) {
-    return 4;
-  }
-  if (!interface.up()) return 3;
-  if (!interface.device_type().empty() || interface.loopback()) return 2;
-  return interface.default_route() ? 0 : 1;
-}
-
-void BoundAddresses(v1::Facts& facts, size_t addresses_max) {
-  size_t count = 0;
-  for (const auto& interface : facts.interfaces()) {
-    count += interface.addresses_size();
-  }
-  for (int worst = 4; worst >= 0 && count > addresses_max; --worst) {
-    for (int i = facts.interfaces_size() - 1; i >= 0; --i) {
-      auto& interface = *facts.mutable_interfaces(i);
-      auto& addresses = *interface.mutable_addresses();
-      for (int j = addresses.size() - 1; j >= 0 && count > addresses_max; --j) {
-        if (Uselessness(interface, addresses[j].address()) != worst) continue;
-        addresses.erase(addresses.begin() + j);
-        --count;
-      }
-    }
-  }
-}
-
-}  // namespace
-
-void BoundFacts(v1::Facts& facts, size_t addresses_max, size_t bytes_max) {
-  BoundAddresses(facts, addresses_max);
-  auto& interfaces = *facts.mutable_interfaces();
-  for (int i = interfaces.size() - 1; i >= 0; --i) {
-    if (facts.ByteSizeLong() <= bytes_max) return;
-    if (interfaces[i].addresses().empty()) {
-      interfaces.erase(interfaces.begin() + i);
-    }
-  }
-  while (!interfaces.empty() && facts.ByteSizeLong() > bytes_max) {
-    interfaces.RemoveLast();
-  }
-}
-
-v1::Facts GatherFacts() {
+v1::Facts GatherFacts(const std::string& sysroot) {
   v1::Facts facts;
   GatherSystem(facts);
   GatherNetwork(facts);
-  GatherGpus(facts);
+  CountGpus(sysroot, facts);
   BoundFacts(facts);
+  return facts;
+}
+
+void AddDeviceFacts(const v1::Facts& devices, v1::Facts& facts) {
+  v1::Facts whole = facts;
+  whole.MergeFrom(devices);
+  // Counted in both, each time after the variables that hide some.
+  whole.set_gpu_count(devices.gpu_count() > 0 ? devices.gpu_count()
+                                              : facts.gpu_count());
+  whole.clear_missing();
+  for (const v1::Facts* part : {&std::as_const(facts), &devices}) {
+    for (const v1::MissingFact& one : part->missing()) {
+      AddMissing(whole, one.fact(), one.reason(), one.remedy());
+    }
+  }
+  BoundFacts(whole);
+  facts = std::move(whole);
+}
+
+v1::Facts GatherNodeFacts(const NodeFactsOptions& options) {
+  const v1::Facts devices =
+      HasDevices(options.devices)
+          ? AskDeviceFacts(options.self, options.environment, options.devices)
+          : WithoutDevices(options.devices);
+  v1::Facts facts = GatherFacts(options.devices.sysroot);
+  AddDeviceFacts(devices, facts);
   return facts;
 }
 

@@ -1,29 +1,41 @@
 // Facts: what this node says of itself in its Hello.
 //
-// Gathered from the kernel alone: no name is resolved, nothing is sent, no
-// program is run. What cannot be read stays unset; gathering never fails and
-// never blocks for longer than the kernel takes to answer (about a
-// millisecond). Each part (network, gpu, system) fills its own fields;
-// InfiniBand ports and what only NVML knows are parts to come.
+// Gathering never fails: what cannot be read stays unset, and `missing` says
+// why. No name is resolved, and nothing is sent to another machine. Each part
+// (network, infiniband, gpu, system) fills its own fields.
 //
-// Any thread. The result is within limits.h: addresses_per_node_max and
-// facts_bytes_max.
+// Any thread. The result is within limits.h (addresses_per_node_max,
+// facts_bytes_max) and FactsLimits, and passes AdmitFacts.
 #ifndef ROLLCALL_CLIENT_FACTS_FACTS_H_
 #define ROLLCALL_CLIENT_FACTS_FACTS_H_
 
-#include "daemon/core/limits.h"
+#include <string>
+#include <vector>
+
+#include "client/facts/device_facts.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
 
-v1::Facts GatherFacts();
+// Of the kernel alone, in this process: network, system, and how many GPUs the
+// driver shows. About a millisecond.
+v1::Facts GatherFacts(const std::string& sysroot = "/");
 
-// Cuts facts down to what a Hello may carry, least useful first: interfaces
-// without an address, link-local addresses, addresses of bridges and of links
-// that are down. Order is kept. Pure.
-void BoundFacts(v1::Facts& facts,
-                size_t addresses_max = Limits::addresses_per_node_max,
-                size_t bytes_max = Limits::facts_bytes_max);
+struct NodeFactsOptions {
+  // The rollcall binary, which `rollcall facts` is run by.
+  std::string self = "/proc/self/exe";
+  // Of the command that the ranks run: which libraries it finds, which GPUs it
+  // sees.
+  std::vector<std::string> environment;
+  DeviceFactsOptions devices;
+};
+
+// All facts: the above and those of AskDeviceFacts, where this node has
+// devices. Takes at most devices.timeout and a second.
+v1::Facts GatherNodeFacts(const NodeFactsOptions& options);
+
+// Adds the device facts to those of the kernel, and bounds the whole.
+void AddDeviceFacts(const v1::Facts& devices, v1::Facts& facts);
 
 }  // namespace rollcall
 

@@ -1,14 +1,20 @@
 #include "client/facts/gpu.h"
 
 #include <dirent.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/facts/missing.h"
+#include "client/facts/pci.h"
+#include "client/facts/system.h"
 
 namespace rollcall {
 namespace {
@@ -87,9 +93,44 @@ uint32_t CountVisibleGpus(uint32_t present,
   return present == 0 ? 0 : slices ? visible : std::min(visible, present);
 }
 
-void GatherGpus(v1::Facts& facts) {
-  const uint32_t present = CountGpuDevices("/proc/driver/nvidia/gpus", "/dev");
+void CountGpus(const std::string& root, v1::Facts& facts) {
+  const std::string prefix = root == "/" ? "" : root;
+  const uint32_t present =
+      CountGpuDevices(prefix + "/proc/driver/nvidia/gpus", prefix + "/dev");
   facts.set_gpu_count(CountVisibleGpus(present,
+                                       Variable("NVIDIA_VISIBLE_DEVICES"),
+                                       Variable("CUDA_VISIBLE_DEVICES")));
+  const bool wsl = access((prefix + "/dev/dxg").c_str(), F_OK) == 0;
+  if (present == 0 && !wsl) {
+    AddMissing(facts, "gpus",
+               "no NVIDIA GPU: neither /proc/driver/nvidia/gpus nor /dev shows "
+               "one",
+               "");
+  }
+}
+
+void PlaceGpus(const std::string& root, v1::Facts& facts) {
+  const std::string devices =
+      absl::StrCat(root == "/" ? "" : root, "/sys/bus/pci/devices/");
+  for (v1::Gpu& gpu : *facts.mutable_gpus()) {
+    if (gpu.pci().empty()) continue;
+    const std::string device = devices + gpu.pci();
+    int32_t node = -1;
+    const std::string text = ReadSmallFile(device + "/numa_node", 32);
+    if (absl::SimpleAtoi(text, &node) && node >= 0 && node <= UINT16_MAX) {
+      gpu.set_numa_node(node);
+    }
+    for (std::string& name :
+         NearHcas(ReadPciPath(device), gpu.numa_node(), facts.infiniband())) {
+      gpu.add_near_hcas(std::move(name));
+    }
+  }
+}
+
+void CountListedGpus(v1::Facts& facts) {
+  if (facts.gpu_count() > 0 || facts.gpus().empty()) return;
+  // Unless the variables hide them.
+  facts.set_gpu_count(CountVisibleGpus(static_cast<uint32_t>(facts.gpus_size()),
                                        Variable("NVIDIA_VISIBLE_DEVICES"),
                                        Variable("CUDA_VISIBLE_DEVICES")));
 }

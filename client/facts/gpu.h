@@ -1,5 +1,8 @@
-// The GPU part of the facts: how many there are for this process.
-// Counts what the driver shows in the file system; opens no device.
+// The GPU part of the facts: how many there are for this process, and where
+// they sit.
+//
+// Counts what the driver shows in the file system and reads sysfs; opens no
+// device. What NVML tells of each GPU: see nvml.h.
 #ifndef ROLLCALL_CLIENT_FACTS_GPU_H_
 #define ROLLCALL_CLIENT_FACTS_GPU_H_
 
@@ -12,8 +15,16 @@
 
 namespace rollcall {
 
-// Sets gpu_count. What NVML tells of each GPU goes into `gpus`, beside it.
-void GatherGpus(v1::Facts& facts);
+// Sets gpu_count, from below `root`.
+void CountGpus(const std::string& root, v1::Facts& facts);
+
+// Sets numa_node and near_hcas of the GPUs that have a PCI address, from sysfs
+// below `root` and the RDMA ports of `facts`.
+void PlaceGpus(const std::string& root, v1::Facts& facts);
+
+// WSL2 shows its GPUs by /dev/dxg alone, which does not tell how many: NVML's
+// count stands for the files' where these show none.
+void CountListedGpus(v1::Facts& facts);
 
 // GPUs that the driver shows: entries of `driver_folder`
 // (/proc/driver/nvidia/gpus), or, where that is not there, nvidia0, nvidia1...

@@ -1,25 +1,29 @@
 // The network part of the facts: interfaces, their addresses, default routes.
-// Reads the kernel's own view of this network namespace; sends nothing.
+//
+// Asks the kernel of this network namespace by rtnetlink, and drivers for their
+// speed by ethtool; reads no file, and sends nothing to any network.
 #ifndef ROLLCALL_CLIENT_FACTS_NETWORK_H_
 #define ROLLCALL_CLIENT_FACTS_NETWORK_H_
 
 #include <set>
-#include <string>
+#include <vector>
 
-#include "absl/strings/string_view.h"
+#include "client/facts/netlink.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
 
 // Appends every interface with all of its IPv4 and IPv6 addresses, in the
-// kernel's order. At most `interfaces_max`; those with addresses come first in
-// where that is too few.
+// kernel's order. At most `interfaces_max`; where that is too few, those with
+// addresses come first. What the kernel does not tell goes into `missing`.
 void GatherNetwork(v1::Facts& facts, size_t interfaces_max = 256);
 
-// Interfaces that a default route leaves by, from the text of /proc/net/route
-// and /proc/net/ipv6_route. Lines that make no sense are passed over. Pure.
-std::set<std::string> DefaultRouteInterfaces(absl::string_view route,
-                                             absl::string_view ipv6_route);
+// The same of what was dumped; without speeds. An interface whose name no
+// Hello may carry is left out, and goes into `missing`. Pure.
+void AddInterfaces(const std::vector<NetworkLink>& links,
+                   const std::vector<NetworkAddress>& addresses,
+                   const std::set<int>& default_routes, size_t interfaces_max,
+                   v1::Facts& facts);
 
 }  // namespace rollcall
 

@@ -10,11 +10,20 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <ctime>
 #include <limits>
+#include <optional>
 
+#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "client/facts/missing.h"
+#include "daemon/core/admission.h"
 
 namespace rollcall {
 namespace {
@@ -40,7 +49,100 @@ uint32_t UsableCpus() {
   return static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
+// One line of "Name:   123 kB"; nullopt: it is not there.
+std::optional<uint64_t> MeminfoBytes(absl::string_view meminfo,
+                                     absl::string_view name) {
+  for (absl::string_view line : absl::StrSplit(meminfo, '\n')) {
+    if (!absl::ConsumePrefix(&line, name) || !absl::ConsumePrefix(&line, ":")) {
+      continue;
+    }
+    line = absl::StripAsciiWhitespace(line);
+    if (!absl::ConsumeSuffix(&line, " kB")) return std::nullopt;
+    uint64_t kib = 0;
+    if (!absl::SimpleAtoi(line, &kib) || kib > UINT64_MAX >> 10) {
+      return std::nullopt;
+    }
+    return kib << 10;
+  }
+  return std::nullopt;
+}
+
+bool Exists(const char* path) { return access(path, F_OK) == 0; }
+
+std::string OwnVariable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+ContainerSigns FindContainerSigns() {
+  ContainerSigns signs;
+  signs.dockerenv = Exists("/.dockerenv");
+  signs.containerenv = Exists("/run/.containerenv");
+  signs.singularity = Exists("/.singularity.d");
+  signs.kubernetes = Exists("/var/run/secrets/kubernetes.io/serviceaccount") ||
+                     !OwnVariable("KUBERNETES_SERVICE_HOST").empty();
+  for (const char* path :
+       {"/run/host/container-manager", "/run/systemd/container"}) {
+    if (signs.manager_word.empty()) {
+      signs.manager_word =
+          std::string(absl::StripAsciiWhitespace(ReadSmallFile(path, 64)));
+    }
+  }
+  signs.variable = OwnVariable("container");
+  signs.cgroup = ReadSmallFile("/proc/self/cgroup", 16 << 10);
+  return signs;
+}
+
 }  // namespace
+
+void ReadSwap(absl::string_view meminfo, v1::SystemLimits& limits) {
+  const auto total = MeminfoBytes(meminfo, "SwapTotal");
+  const auto free = MeminfoBytes(meminfo, "SwapFree");
+  if (!total.has_value()) return;
+  limits.set_swap_bytes(*total);
+  if (free.has_value() && *free <= *total) {
+    limits.set_swap_used_bytes(*total - *free);
+  }
+}
+
+std::string ContainerKind(const ContainerSigns& signs) {
+  if (signs.kubernetes || absl::StrContains(signs.cgroup, "/kubepods")) {
+    return "kubernetes";
+  }
+  if (signs.containerenv || signs.variable == "podman") return "podman";
+  if (signs.singularity) return "apptainer";
+  if (signs.dockerenv || absl::StrContains(signs.cgroup, "/docker")) {
+    return "docker";
+  }
+  // The container interface of systemd.io: the manager's name.
+  for (const std::string* word : {&signs.manager_word, &signs.variable}) {
+    if (!word->empty()) return PlainText(*word, 64);
+  }
+  return absl::StrContains(signs.cgroup, "/lxc") ? "lxc" : "";
+}
+
+absl::StatusOr<v1::FolderSpace> ReadFolderSpace(const std::string& folder) {
+  std::string path = folder;
+  struct statvfs space {};
+  // A folder that is yet to be made: the file system of the nearest above.
+  while (statvfs(path.empty() ? "/" : path.c_str(), &space) != 0) {
+    const int error = errno;
+    const size_t slash = path.find_last_of('/');
+    if (error != ENOENT || path.empty() || path == ".") {
+      return absl::ErrnoToStatus(error, folder);
+    }
+    if (slash == std::string::npos) {
+      path = ".";
+    } else {
+      path.resize(slash);
+    }
+  }
+  v1::FolderSpace found;
+  found.set_path(PlainText(folder, FactsLimits::path_bytes_max));
+  found.set_free_bytes(uint64_t{space.f_bavail} * space.f_frsize);
+  found.set_size_bytes(uint64_t{space.f_blocks} * space.f_frsize);
+  return found;
+}
 
 std::string ReadSmallFile(const std::string& path, size_t bytes_max) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -80,11 +182,11 @@ std::string ChosenWord(absl::string_view text) {
 void GatherSystem(v1::Facts& facts) {
   utsname names{};
   if (uname(&names) == 0) {
-    facts.set_hostname(names.nodename);
-    facts.mutable_versions()->set_kernel(names.release);
+    facts.set_hostname(PlainText(names.nodename));
+    facts.mutable_versions()->set_kernel(PlainText(names.release));
   }
   facts.mutable_versions()->set_rollcall(ROLLCALL_VERSION);
-  facts.set_boot_id(BootId());
+  facts.set_boot_id(PlainText(BootId()));
   facts.set_network_namespace(NamespaceInode("net"));
   facts.set_cpu_count(UsableCpus());
 
@@ -95,9 +197,14 @@ void GatherSystem(v1::Facts& facts) {
   if (statvfs("/dev/shm", &shm) == 0) {
     limits.set_shm_bytes(uint64_t{shm.f_blocks} * shm.f_frsize);
   }
-  limits.set_transparent_hugepages(ChosenWord(
-      ReadSmallFile("/sys/kernel/mm/transparent_hugepage/enabled", 256)));
+  ReadSwap(ReadSmallFile("/proc/meminfo", 16 << 10), limits);
+  facts.set_container(ContainerKind(FindContainerSigns()));
+  limits.set_transparent_hugepages(PlainText(ChosenWord(
+      ReadSmallFile("/sys/kernel/mm/transparent_hugepage/enabled", 256))));
+  SetWallClock(facts);
+}
 
+void SetWallClock(v1::Facts& facts) {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   facts.mutable_wall_clock()->set_seconds(now.tv_sec);

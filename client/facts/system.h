@@ -1,16 +1,50 @@
-// The system part of the facts: names, kernel, limits, boot id, clock.
+// The system part of the facts: names, kernel, limits, memory, boot id, clock,
+// and whether this is a container.
+//
+// Reads files of the kernel and of this machine's own root; folders of a run
+// are not looked at here, since a network file system may not answer.
 #ifndef ROLLCALL_CLIENT_FACTS_SYSTEM_H_
 #define ROLLCALL_CLIENT_FACTS_SYSTEM_H_
 
 #include <cstdint>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
 
 void GatherSystem(v1::Facts& facts);
+
+// Sets wall_clock to now: once more when a Hello is said, which may be long
+// after its facts were gathered.
+void SetWallClock(v1::Facts& facts);
+
+// Sets swap_bytes and swap_used_bytes from the text of /proc/meminfo; leaves
+// them unset where it says nothing of swap. Pure.
+void ReadSwap(absl::string_view meminfo, v1::SystemLimits& limits);
+
+// What a container shows of itself.
+struct ContainerSigns {
+  bool dockerenv = false;     // /.dockerenv
+  bool containerenv = false;  // /run/.containerenv
+  bool singularity = false;   // /.singularity.d
+  bool kubernetes = false;    // A service account, or KUBERNETES_SERVICE_HOST.
+  std::string manager_word;   // /run/host/container-manager or
+                              // /run/systemd/container
+  std::string variable;       // The variable `container` of this process.
+  std::string cgroup;         // /proc/self/cgroup
+};
+
+// "kubernetes", "podman", "docker", "apptainer", "lxc"...; empty: no sign.
+// Pure.
+std::string ContainerKind(const ContainerSigns& signs);
+
+// Space of the file system that `folder` is on, or would be made on. The path
+// stays as given. NOT_FOUND and others: the system's reason. May block for as
+// long as a file system does not answer.
+absl::StatusOr<v1::FolderSpace> ReadFolderSpace(const std::string& folder);
 
 // The machine's boot id, the same in all of its containers; empty: unknown.
 std::string BootId();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -13,10 +14,12 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kInterfaceNameBytesMax = 15;
-constexpr size_t kShortTextBytesMax = 256;
+constexpr size_t kShortTextBytesMax = FactsLimits::short_text_bytes_max;
 constexpr size_t kWarningsMax = 64;
 constexpr size_t kFindingsMax = 256;
-constexpr size_t kDevicesMax = 256;
+constexpr size_t kDevicesMax = FactsLimits::devices_max;
+constexpr int32_t kNumaNodeMax = 65535;
+constexpr uint32_t kGidIndexMax = 65535;
 constexpr size_t kPlannedMax = 64;
 constexpr size_t kPlannedBytesMax = 8 << 10;
 constexpr size_t kSecretBytesMax = 64;
@@ -60,9 +63,22 @@ absl::Status AdmitInterfaceName(const char* field, std::string_view name) {
   return Unfit(field, "an interface name of 1 to 15 bytes", name);
 }
 
+// The same; may be empty.
+absl::Status AdmitOtherInterface(const char* field, std::string_view name) {
+  return name.empty() ? absl::OkStatus() : AdmitInterfaceName(field, name);
+}
+
+// A node of a machine's memory, or -1.
+absl::Status AdmitNumaNode(const char* field, int32_t node) {
+  if (node >= -1 && node <= kNumaNodeMax) return absl::OkStatus();
+  return Unfit(field, absl::StrCat("-1 to ", kNumaNodeMax), absl::StrCat(node));
+}
+
 absl::Status AdmitInterface(const v1::Interface& interface) {
   RETURN_IF_REFUSED(
       AdmitInterfaceName("facts.interfaces.name", interface.name()));
+  RETURN_IF_REFUSED(
+      AdmitOtherInterface("facts.interfaces.master", interface.master()));
   RETURN_IF_REFUSED(AdmitPlainText("facts.interfaces.device_type",
                                    interface.device_type(),
                                    kShortTextBytesMax));
@@ -75,30 +91,72 @@ absl::Status AdmitInterface(const v1::Interface& interface) {
   return absl::OkStatus();
 }
 
+absl::Status AdmitGid(const v1::Gid& gid) {
+  RETURN_IF_REFUSED(
+      AdmitCount("facts.infiniband.gids.index", gid.index(), kGidIndexMax));
+  RETURN_IF_REFUSED(AdmitPlainText("facts.infiniband.gids.type", gid.type(),
+                                   kShortTextBytesMax));
+  if (!gid.address().empty() && !IsIpv6(gid.address())) {
+    return Unfit("facts.infiniband.gids.address", "an IPv6 address",
+                 gid.address());
+  }
+  return AdmitOtherInterface("facts.infiniband.gids.net_device",
+                             gid.net_device());
+}
+
 absl::Status AdmitInfiniband(const v1::InfinibandPort& port) {
   for (const std::string* text :
        {&port.device(), &port.state(), &port.link_layer(), &port.pci(),
-        &port.net_device()}) {
+        &port.phys_state(), &port.driver(), &port.firmware()}) {
     RETURN_IF_REFUSED(
         AdmitPlainText("facts.infiniband", *text, kShortTextBytesMax));
   }
+  RETURN_IF_REFUSED(AdmitPlainText("facts.infiniband.unusable", port.unusable(),
+                                   FactsLimits::missing_text_bytes_max));
+  RETURN_IF_REFUSED(
+      AdmitOtherInterface("facts.infiniband.net_device", port.net_device()));
+  for (const auto& [field, value] :
+       {std::pair("facts.infiniband.port", port.port()),
+        std::pair("facts.infiniband.lid", port.lid()),
+        std::pair("facts.infiniband.sm_lid", port.sm_lid()),
+        std::pair("facts.infiniband.active_mtu", port.active_mtu())}) {
+    RETURN_IF_REFUSED(AdmitCount(field, value, UINT16_MAX));
+  }
+  RETURN_IF_REFUSED(
+      AdmitNumaNode("facts.infiniband.numa_node", port.numa_node()));
   RETURN_IF_REFUSED(
       AdmitCount("facts.infiniband.gids", port.gids_size(), kDevicesMax));
-  for (const v1::Gid& gid : port.gids()) {
-    RETURN_IF_REFUSED(AdmitPlainText("facts.infiniband.gids.type", gid.type(),
-                                     kShortTextBytesMax));
-    RETURN_IF_REFUSED(AdmitPlainText("facts.infiniband.gids.address",
-                                     gid.address(), kShortTextBytesMax));
-  }
+  for (const v1::Gid& gid : port.gids()) RETURN_IF_REFUSED(AdmitGid(gid));
   return absl::OkStatus();
 }
 
 absl::Status AdmitGpu(const v1::Gpu& gpu) {
-  for (const std::string* text : {&gpu.name(), &gpu.uuid(), &gpu.pci(),
-                                  &gpu.driver(), &gpu.nvlink_domain()}) {
+  for (const std::string* text :
+       {&gpu.name(), &gpu.uuid(), &gpu.pci(), &gpu.driver(),
+        &gpu.nvlink_domain(), &gpu.compute_capability()}) {
     RETURN_IF_REFUSED(AdmitPlainText("facts.gpus", *text, kShortTextBytesMax));
   }
+  RETURN_IF_REFUSED(
+      AdmitCount("facts.gpus.index", gpu.index(), kDevicesMax - 1));
+  RETURN_IF_REFUSED(AdmitNumaNode("facts.gpus.numa_node", gpu.numa_node()));
+  for (const auto& [field, words] :
+       {std::pair("facts.gpus.near_hcas", &gpu.near_hcas()),
+        std::pair("facts.gpus.throttle_reasons", &gpu.throttle_reasons())}) {
+    RETURN_IF_REFUSED(AdmitCount(field, words->size(), FactsLimits::words_max));
+    for (const std::string& word : *words) {
+      RETURN_IF_REFUSED(AdmitPlainText(field, word, kShortTextBytesMax));
+    }
+  }
   return absl::OkStatus();
+}
+
+absl::Status AdmitMissing(const v1::MissingFact& missing) {
+  RETURN_IF_REFUSED(
+      AdmitPlainText("facts.missing.fact", missing.fact(), kShortTextBytesMax));
+  RETURN_IF_REFUSED(AdmitPlainText("facts.missing.reason", missing.reason(),
+                                   FactsLimits::missing_text_bytes_max));
+  return AdmitPlainText("facts.missing.remedy", missing.remedy(),
+                        FactsLimits::missing_text_bytes_max);
 }
 
 absl::Status AdmitFactsTexts(const v1::Facts& facts) {
@@ -106,15 +164,30 @@ absl::Status AdmitFactsTexts(const v1::Facts& facts) {
   for (const std::string* text :
        {&facts.hostname(), &facts.boot_id(), &versions.rollcall(),
         &versions.kernel(), &versions.nccl(), &versions.cuda(),
-        &versions.driver(), &facts.limits().transparent_hugepages()}) {
+        &versions.driver(), &facts.limits().transparent_hugepages(),
+        &facts.container()}) {
     RETURN_IF_REFUSED(AdmitPlainText("facts", *text, kShortTextBytesMax));
   }
-  if (!facts.daemon_interface().empty()) {
-    RETURN_IF_REFUSED(
-        AdmitInterfaceName("facts.daemon_interface", facts.daemon_interface()));
-  }
+  RETURN_IF_REFUSED(AdmitPlainText("facts.versions.nccl_path",
+                                   versions.nccl_path(),
+                                   FactsLimits::path_bytes_max));
+  RETURN_IF_REFUSED(
+      AdmitOtherInterface("facts.daemon_interface", facts.daemon_interface()));
   if (!facts.advertised_address().empty()) {
     RETURN_IF_REFUSED(AdmitAddress(facts.advertised_address()));
+  }
+  RETURN_IF_REFUSED(
+      AdmitCount("facts.probe_port", facts.probe_port(), UINT16_MAX));
+  RETURN_IF_REFUSED(AdmitCount("facts.missing", facts.missing_size(),
+                               FactsLimits::missing_max));
+  for (const v1::MissingFact& missing : facts.missing()) {
+    RETURN_IF_REFUSED(AdmitMissing(missing));
+  }
+  RETURN_IF_REFUSED(AdmitCount("facts.folders", facts.folders_size(),
+                               FactsLimits::folders_max));
+  for (const v1::FolderSpace& folder : facts.folders()) {
+    RETURN_IF_REFUSED(AdmitPlainText("facts.folders.path", folder.path(),
+                                     FactsLimits::path_bytes_max));
   }
   return absl::OkStatus();
 }

@@ -16,6 +16,22 @@
 
 namespace rollcall {
 
+// Bounds of the parts of a node's facts, beside facts_bytes_max and
+// addresses_per_node_max of limits.h. Who gathers facts keeps to them.
+struct FactsLimits {
+  // RDMA ports, GPUs, and GIDs of one port.
+  static constexpr size_t devices_max = 256;
+  // RDMA devices near a GPU, and reasons why its clock is low.
+  static constexpr size_t words_max = 256;
+  static constexpr size_t missing_max = 64;
+  static constexpr size_t folders_max = 16;
+  // Of a name, a version or another short text; of a reason or a remedy; of a
+  // path.
+  static constexpr size_t short_text_bytes_max = 256;
+  static constexpr size_t missing_text_bytes_max = 512;
+  static constexpr size_t path_bytes_max = 4096;
+};
+
 // All return INVALID_ARGUMENT naming field, what was expected and what was
 // found (escaped and cut).
 

@@ -499,10 +499,17 @@ void Files(Corpus& corpus) {
   add("minted", 1,
       absl::StrCat("version 22809\n", std::string(256, 'a'), "\nend\n"));
   add("settings", 2, R"({"nodesMin": 2, "nodesMax": 4, "lease": "5s"})");
-  add("routes", 3,
+  // A link, an address and a default route of rtnetlink, and their end.
+  add("netlink", 3,
       Script()
-          .Text("Iface Destination\neth0 00000000 0 0003 0 0 0 00000000 0\n")
-          .Raw("0 00 0 00 fe80 0 0 0 00000003 eth1\n")
+          .Text(absl::HexStringToBytes(
+              "4400000010000200010000000000000000000100020000004310000000000000"
+              "09000300657468300000000008000400dc050000100012800900010076657468"
+              "0000000028000000140002000100000000000000021800000200000008000100"
+              "0a000001080002000a0000013000000018000200010000000000000002000000"
+              "fe0300010000000008000400020000000c000900080000000200000014000000"
+              "03000200010000000000000000000000"))
+          .Raw("0,1")
           .text());
   add("cgroups", 3,
       Script()

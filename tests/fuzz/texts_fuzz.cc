@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,13 +20,19 @@
 #include "client/agent/error_file.h"
 #include "client/agent/lines.h"
 #include "client/agent/nccl.h"
+#include "client/facts/bound_facts.h"
 #include "client/facts/gpu.h"
+#include "client/facts/infiniband.h"
+#include "client/facts/isolated_query.h"
+#include "client/facts/missing.h"
+#include "client/facts/netlink.h"
 #include "client/facts/network.h"
 #include "client/facts/system.h"
 #include "client/launch/job_text.h"
 #include "client/launch/launch_folder.h"
 #include "client/launch/launch_record.h"
 #include "daemon/core/admission.h"
+#include "daemon/core/grammar.h"
 #include "daemon/journal/etcd_place.h"
 #include "daemon/journal/run_record.h"
 #include "nlohmann/json.hpp"
@@ -95,9 +102,25 @@ void Settings(std::string_view text) {
 void Kernel(Feed& feed) {
   const std::string first = feed.String();
   const std::string second(feed.Rest());
-  for (const std::string& name : DefaultRouteInterfaces(first, second)) {
-    Expect(!name.empty() && name != "lo", "an interface has a name", name);
-  }
+  std::vector<NetworkLink> links;
+  std::vector<NetworkAddress> addresses;
+  std::set<int> routes;
+  ParseLinks(View(first), links);
+  ParseAddresses(View(first), addresses);
+  ParseDefaultRoutes(View(first), routes);
+  v1::Facts facts;
+  AddInterfaces(links, addresses, routes, 256, facts);
+  DecodeReports(View(first));
+  v1::SystemLimits limits;
+  ReadSwap(View(first), limits);
+  AddMissing(facts, View(first), View(second), View(second));
+  Expect(GidText(View(first)).empty() || IsIpv6(GidText(View(first))),
+         "a GID is an IPv6 address", first);
+  StateWord(View(first));
+  RateGbps(View(first));
+  BoundFacts(facts);
+  Expect(AdmitFacts(facts).ok(), "what is gathered is admitted",
+         facts.ShortDebugString());
   const std::string folder = OwnCgroupFolder(first, second);
   Expect(folder.empty() || folder[0] == '/', "a folder is absolute", folder);
   ChosenWord(first);

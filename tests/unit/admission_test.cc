@@ -157,6 +157,44 @@ v1::Hello GoodHello() {
   return hello;
 }
 
+// Each new part of the facts, filled as a node fills it.
+void FullFacts(v1::Facts& facts) {
+  v1::InfinibandPort& port = *facts.add_infiniband();
+  port.set_device("mlx5_0");
+  port.set_port(1);
+  port.set_lid(65535);
+  port.set_active_mtu(4096);
+  port.set_numa_node(-1);
+  port.set_net_device("ib0");
+  port.set_unusable("no provider");
+  v1::Gid& gid = *port.add_gids();
+  gid.set_index(3);
+  gid.set_type("RoCE v2");
+  gid.set_address("::ffff:10.0.0.1");
+  gid.set_net_device("eth0");
+  v1::Gpu& gpu = *facts.add_gpus();
+  gpu.set_index(255);
+  gpu.set_numa_node(1);
+  gpu.add_near_hcas("mlx5_0");
+  gpu.add_throttle_reasons("hw_slowdown");
+  v1::MissingFact& missing = *facts.add_missing();
+  missing.set_fact("gpus");
+  missing.set_reason(std::string(512, 'r'));
+  facts.add_folders()->set_path("/scratch");
+  facts.set_container("docker");
+  facts.set_probe_port(65535);
+}
+
+v1::InfinibandPort* Port(v1::Hello& hello) {
+  FullFacts(*hello.mutable_facts());
+  return hello.mutable_facts()->mutable_infiniband(0);
+}
+
+v1::Gpu* FullGpu(v1::Hello& hello) {
+  FullFacts(*hello.mutable_facts());
+  return hello.mutable_facts()->mutable_gpus(0);
+}
+
 TEST(Admission, Hellos) {
   const auto interface = [](v1::Hello& h) {
     return h.mutable_facts()->mutable_interfaces(0);
@@ -216,6 +254,90 @@ TEST(Admission, Hellos) {
        }},
       {"GPU with an escape", false,
        [](auto& h) { h.mutable_facts()->add_gpus()->set_name("\x1b[2J"); }},
+      {"all that a node can say", true,
+       [](auto& h) { FullFacts(*h.mutable_facts()); }},
+      {"odd master", false, [&](auto& h) { interface(h)->set_master("a b"); }},
+      {"long master", false,
+       [&](auto& h) { interface(h)->set_master(std::string(16, 'b')); }},
+      {"port 65536", false, [](auto& h) { Port(h)->set_port(65536); }},
+      {"LID 65536", false, [](auto& h) { Port(h)->set_lid(65536); }},
+      {"SM LID 65536", false, [](auto& h) { Port(h)->set_sm_lid(65536); }},
+      {"MTU 65536", false, [](auto& h) { Port(h)->set_active_mtu(65536); }},
+      {"NUMA node -2", false, [](auto& h) { Port(h)->set_numa_node(-2); }},
+      {"NUMA node 65536", false,
+       [](auto& h) { Port(h)->set_numa_node(65536); }},
+      {"driver with an escape", false,
+       [](auto& h) { Port(h)->set_driver("\x1b[2J"); }},
+      {"long firmware", false,
+       [](auto& h) { Port(h)->set_firmware(std::string(257, 'f')); }},
+      {"physical state with a newline", false,
+       [](auto& h) { Port(h)->set_phys_state("LinkUp\n"); }},
+      {"a long reason", true,
+       [](auto& h) { Port(h)->set_unusable(std::string(512, 'r')); }},
+      {"too long a reason", false,
+       [](auto& h) { Port(h)->set_unusable(std::string(513, 'r')); }},
+      {"odd net_device", false,
+       [](auto& h) { Port(h)->set_net_device("a/b"); }},
+      {"257 GIDs", false,
+       [](auto& h) {
+         auto* port = Port(h);
+         for (int i = 0; i < 256; ++i) port->add_gids();
+       }},
+      {"GID index 65536", false,
+       [](auto& h) { Port(h)->mutable_gids(0)->set_index(65536); }},
+      {"a GID that is no address", false,
+       [](auto& h) { Port(h)->mutable_gids(0)->set_address("10.0.0.1"); }},
+      {"odd net_device of a GID", false,
+       [](auto& h) { Port(h)->mutable_gids(0)->set_net_device("a\n"); }},
+      {"GPU 256", false, [](auto& h) { FullGpu(h)->set_index(256); }},
+      {"a GPU's NUMA node", false,
+       [](auto& h) { FullGpu(h)->set_numa_node(-2); }},
+      {"odd compute capability", false,
+       [](auto& h) { FullGpu(h)->set_compute_capability("9\n0"); }},
+      {"257 near HCAs", false,
+       [](auto& h) {
+         auto* gpu = FullGpu(h);
+         for (int i = 0; i < 256; ++i) gpu->add_near_hcas("a");
+       }},
+      {"odd near HCA", false, [](auto& h) { FullGpu(h)->add_near_hcas("\t"); }},
+      {"odd throttle reason", false,
+       [](auto& h) { FullGpu(h)->add_throttle_reasons("\t"); }},
+      {"257 throttle reasons", false,
+       [](auto& h) {
+         auto* gpu = FullGpu(h);
+         for (int i = 0; i < 256; ++i) gpu->add_throttle_reasons("a");
+       }},
+      {"probe port 65536", false,
+       [](auto& h) { h.mutable_facts()->set_probe_port(65536); }},
+      {"odd container", false,
+       [](auto& h) { h.mutable_facts()->set_container("a\n"); }},
+      {"17 folders", false,
+       [](auto& h) {
+         for (int i = 0; i < 17; ++i) h.mutable_facts()->add_folders();
+       }},
+      {"odd folder", false,
+       [](auto& h) { h.mutable_facts()->add_folders()->set_path("/\xc3"); }},
+      {"long folder", false,
+       [](auto& h) {
+         h.mutable_facts()->add_folders()->set_path(std::string(4097, '/'));
+       }},
+      {"65 missing facts", false,
+       [](auto& h) {
+         for (int i = 0; i < 65; ++i) h.mutable_facts()->add_missing();
+       }},
+      {"odd missing fact", false,
+       [](auto& h) { h.mutable_facts()->add_missing()->set_fact("\n"); }},
+      {"odd reason", false,
+       [](auto& h) { h.mutable_facts()->add_missing()->set_reason("\n"); }},
+      {"long remedy", false,
+       [](auto& h) {
+         h.mutable_facts()->add_missing()->set_remedy(std::string(513, 'r'));
+       }},
+      {"long NCCL path", false,
+       [](auto& h) {
+         h.mutable_facts()->mutable_versions()->set_nccl_path(
+             std::string(4097, '/'));
+       }},
       {"odd advertised address", false,
        [](auto& h) { h.mutable_facts()->set_advertised_address("host"); }},
       {"min over max", false,

@@ -10,78 +10,15 @@
 #include <filesystem>
 #include <fstream>
 
+#include "client/facts/bound_facts.h"
 #include "client/facts/gpu.h"
-#include "client/facts/network.h"
+#include "client/facts/missing.h"
+#include "client/facts/nccl_search.h"
 #include "client/facts/system.h"
+#include "daemon/core/admission.h"
 
 namespace rollcall {
 namespace {
-
-using Names = std::set<std::string>;
-
-TEST(DefaultRoutes, AreReadFromBothTables) {
-  const std::string head =
-      "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\n";
-  const std::string zeros(32, '0');
-  const std::string next = "fd000000000000000000000000000001";
-  struct {
-    const char* name;
-    std::string route;
-    std::string ipv6_route;
-    Names expect;
-  } const kRows[] = {
-      {"nothing", "", "", {}},
-      {"only a head", head, "", {}},
-      {"one",
-       head + "eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\n",
-       "",
-       {"eth0"}},
-      {"a subnet is none",
-       head + "eth0\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\n",
-       "",
-       {}},
-      {"0.0.0.0/1 is none",
-       head + "tun0\t00000000\t00000000\t0001\t0\t0\t0\t00000080\t0\n",
-       "",
-       {}},
-      {"down",
-       head + "eth0\t00000000\t010200C0\t0002\t0\t0\t0\t00000000\n",
-       "",
-       {}},
-      {"rejected",
-       head + "eth0\t00000000\t010200C0\t0201\t0\t0\t0\t00000000\n",
-       "",
-       {}},
-      {"two",
-       head + "eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\n"
-              "ib0\t00000000\t010200C0\t0003\t0\t0\t9\t00000000\n",
-       "",
-       {"eth0", "ib0"}},
-      {"IPv6",
-       "",
-       zeros + " 00 " + zeros + " 00 " + next +
-           " 00000400 00000002 00000000 00000003     eth1\n",
-       {"eth1"}},
-      {"IPv6 rejected on lo",
-       "",
-       zeros + " 00 " + zeros + " 00 " + zeros +
-           " ffffffff 00000001 00000000 00200200       lo\n",
-       {}},
-      {"IPv6 subnet",
-       "",
-       next + " 40 " + zeros + " 00 " + zeros +
-           " 00000100 00000001 00000000 00000001     eth0\n",
-       {}},
-      {"garbage",
-       "eth0 00000000\n\n\t\t\nx y z 3 0 0 0 zz\n",
-       "? ? ?\n0 0\n",
-       {}},
-  };
-  for (const auto& row : kRows) {
-    EXPECT_EQ(DefaultRouteInterfaces(row.route, row.ipv6_route), row.expect)
-        << row.name;
-  }
-}
 
 TEST(Gpus, VisibleOnesFollowTheTwoVariables) {
   using Variable = std::optional<absl::string_view>;
@@ -154,6 +91,111 @@ TEST(System, TheChosenWordStandsInBrackets) {
   EXPECT_EQ(ChosenWord("] ["), "");
 }
 
+TEST(System, SwapIsReadFromMeminfo) {
+  struct {
+    const char* name;
+    const char* text;
+    int64_t total;  // -1: unset.
+    int64_t used;
+  } const kRows[] = {
+      {"some",
+       "MemTotal:  100 kB\nSwapTotal:       2048 kB\nSwapFree: 1024 kB\n",
+       2 << 20, 1 << 20},
+      {"none", "SwapTotal: 0 kB\nSwapFree: 0 kB\n", 0, 0},
+      {"not said", "MemTotal: 100 kB\n", -1, -1},
+      {"no free", "SwapTotal: 2048 kB\n", 2 << 20, -1},
+      {"more free than there is", "SwapTotal: 1 kB\nSwapFree: 2 kB\n", 1024,
+       -1},
+      {"no unit", "SwapTotal: 2048\n", -1, -1},
+      {"no number", "SwapTotal: x kB\n", -1, -1},
+      {"another name", "SwapTotals: 1 kB\nSwapCached: 1 kB\n", -1, -1},
+      {"too large", "SwapTotal: 18446744073709551615 kB\n", -1, -1},
+  };
+  for (const auto& row : kRows) {
+    v1::SystemLimits limits;
+    ReadSwap(row.text, limits);
+    EXPECT_EQ(limits.has_swap_bytes() ? int64_t(limits.swap_bytes()) : -1,
+              row.total)
+        << row.name;
+    EXPECT_EQ(
+        limits.has_swap_used_bytes() ? int64_t(limits.swap_used_bytes()) : -1,
+        row.used)
+        << row.name;
+  }
+}
+
+TEST(System, AContainerIsKnownByItsSigns) {
+  const auto with = [](auto set) {
+    ContainerSigns signs;
+    set(signs);
+    return signs;
+  };
+  struct {
+    ContainerSigns signs;
+    const char* expect;
+  } const kRows[] = {
+      {{}, ""},
+      {with([](auto& s) { s.dockerenv = true; }), "docker"},
+      {with([](auto& s) { s.containerenv = true; }), "podman"},
+      {with([](auto& s) { s.variable = "podman"; }), "podman"},
+      {with([](auto& s) { s.singularity = true; }), "apptainer"},
+      {with([](auto& s) { s.kubernetes = true; }), "kubernetes"},
+      // A pod that docker runs is a pod.
+      {with([](auto& s) { s.kubernetes = s.dockerenv = true; }), "kubernetes"},
+      {with([](auto& s) { s.cgroup = "0::/kubepods.slice/x\n"; }),
+       "kubernetes"},
+      {with([](auto& s) { s.cgroup = "12:cpu:/docker/0123\n"; }), "docker"},
+      {with([](auto& s) { s.cgroup = "12:cpu:/lxc/n1\n"; }), "lxc"},
+      {with([](auto& s) { s.manager_word = "systemd-nspawn"; }),
+       "systemd-nspawn"},
+      {with([](auto& s) { s.variable = "lxc"; }), "lxc"},
+      {with([](auto& s) { s.variable = "a\nb"; }), "a?b"},
+      {with([](auto& s) { s.cgroup = "0::/user.slice\n"; }), ""},
+  };
+  for (const auto& row : kRows) {
+    EXPECT_EQ(ContainerKind(row.signs), row.expect);
+  }
+}
+
+TEST_F(FolderTest, SpaceIsThatOfWhereAFolderWouldBeMade) {
+  const auto space = ReadFolderSpace(folder_);
+  ASSERT_TRUE(space.ok()) << space.status();
+  EXPECT_EQ(space->path(), folder_);
+  EXPECT_GT(space->size_bytes(), 0u);
+  EXPECT_LE(space->free_bytes(), space->size_bytes());
+  const auto below = ReadFolderSpace(folder_ + "/a/b/c");
+  ASSERT_TRUE(below.ok()) << below.status();
+  EXPECT_EQ(below->path(), folder_ + "/a/b/c");
+  EXPECT_EQ(below->size_bytes(), space->size_bytes());
+  EXPECT_TRUE(ReadFolderSpace("not-there").ok()) << "the working folder's";
+  EXPECT_TRUE(ReadFolderSpace("/not-there").ok()) << "the root's";
+  std::ofstream(folder_ + "/file") << "";
+  EXPECT_EQ(ReadFolderSpace(folder_ + "/file/x").status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(Nccl, VersionsAreWrittenAsPeopleDo) {
+  EXPECT_EQ(NcclVersionText(22809), "2.28.9");
+  EXPECT_EQ(NcclVersionText(21903), "2.19.3");
+  EXPECT_EQ(NcclVersionText(2708), "2.7.8");
+  EXPECT_EQ(NcclVersionText(0), "");
+  EXPECT_EQ(NcclVersionText(-1), "");
+}
+
+TEST(Missing, KeepsToWhatAHelloTakes) {
+  v1::Facts facts;
+  AddMissing(facts, "gpus", "because\nof \xc3\xa9", "buy one");
+  AddMissing(facts, "gpus", "because\nof \xc3\xa9", "buy another");
+  ASSERT_EQ(facts.missing_size(), 1) << "the same is said once";
+  EXPECT_EQ(facts.missing(0).reason(), "because?of ??");
+  for (int i = 0; i < 1000; ++i) {
+    AddMissing(facts, std::to_string(i), std::string(10000, 'x'), "");
+  }
+  EXPECT_EQ(static_cast<size_t>(facts.missing_size()),
+            FactsLimits::missing_max);
+  EXPECT_TRUE(AdmitFacts(facts).ok()) << AdmitFacts(facts);
+}
+
 v1::Interface MakeInterface(const std::string& name, int addresses,
                             const std::string& prefix) {
   v1::Interface interface;
@@ -201,6 +243,86 @@ TEST(BoundFacts, StaysWithinItsBytes) {
   BoundFacts(facts);
   EXPECT_LE(facts.ByteSizeLong(), Limits::facts_bytes_max);
   EXPECT_EQ(Addresses(facts), 50) << "those with an address stay";
+}
+
+// 8 HCAs with a full table of GIDs each are more than a Hello may carry.
+v1::Facts ManyGids() {
+  v1::Facts facts;
+  *facts.add_interfaces() = MakeInterface("eth0", 4, "10.0.0.");
+  *facts.add_interfaces() = MakeInterface("veth0", 0, "");
+  for (int i = 0; i < 8; ++i) {
+    v1::InfinibandPort& port = *facts.add_infiniband();
+    port.set_device("mlx5_" + std::to_string(i));
+    port.set_port(1);
+    for (int j = 0; j < 256; ++j) {
+      v1::Gid& gid = *port.add_gids();
+      gid.set_index(j);
+      gid.set_type(j % 2 == 0 ? "RoCE v1" : "RoCE v2");
+      const bool routed = j >= 4 && j < 12;
+      gid.set_address(routed ? "::ffff:10.0.0." + std::to_string(j)
+                             : "fe80::1234:5678:9abc:" + std::to_string(j));
+      if (routed && j >= 8) gid.set_net_device("eth" + std::to_string(j));
+    }
+    facts.add_gpus()->add_near_hcas(port.device());
+  }
+  return facts;
+}
+
+TEST(BoundFacts, CutsGidsBeforeAnythingElse) {
+  v1::Facts facts = ManyGids();
+  ASSERT_GT(facts.ByteSizeLong(), Limits::facts_bytes_max);
+  BoundFacts(facts);
+  EXPECT_LE(facts.ByteSizeLong(), Limits::facts_bytes_max);
+  ASSERT_EQ(facts.infiniband_size(), 8);
+  for (const auto& port : facts.infiniband()) {
+    // The first two, and the 8 of an interface or over IPv4, in order.
+    ASSERT_EQ(port.gids_size(), 10) << port.device();
+    EXPECT_EQ(port.gids(0).index(), 0u);
+    EXPECT_EQ(port.gids(1).index(), 1u);
+    EXPECT_EQ(port.gids(2).index(), 4u);
+    EXPECT_EQ(port.gids(9).index(), 11u);
+  }
+  EXPECT_EQ(facts.interfaces_size(), 2);
+  EXPECT_EQ(facts.gpus(7).near_hcas_size(), 1);
+}
+
+TEST(BoundFacts, CutsMoreTheLessThereIsRoom) {
+  size_t bytes = Limits::facts_bytes_max;
+  // Each time with one byte less than the time before needed.
+  const auto cut = [&] {
+    v1::Facts facts = ManyGids();
+    AddMissing(facts, "gpus", "x", "");
+    BoundFacts(facts, Limits::addresses_per_node_max, bytes);
+    EXPECT_LE(facts.ByteSizeLong(), bytes);
+    bytes = facts.ByteSizeLong() - 1;
+    return facts;
+  };
+  const v1::Facts first = cut();
+  EXPECT_EQ(first.interfaces_size(), 2);
+  EXPECT_EQ(first.infiniband(0).gids_size(), 10);
+  const v1::Facts second = cut();
+  EXPECT_EQ(second.interfaces_size(), 1) << "one without an address goes";
+  EXPECT_EQ(second.gpus(0).near_hcas_size(), 1);
+  EXPECT_EQ(second.infiniband(0).gids_size(), 10);
+  const v1::Facts third = cut();
+  EXPECT_EQ(third.gpus(0).near_hcas_size(), 0);
+  EXPECT_EQ(third.infiniband(0).gids_size(), 10);
+  const v1::Facts fourth = cut();
+  EXPECT_EQ(fourth.infiniband(0).gids_size(), 6) << "RoCE v2 over IPv4 stays";
+  const v1::Facts fifth = cut();
+  EXPECT_EQ(fifth.infiniband(0).gids_size(), 2);
+  EXPECT_EQ(fifth.infiniband_size(), 8);
+  EXPECT_EQ(fifth.interfaces_size(), 1);
+  EXPECT_EQ(fifth.missing_size(), 1);
+  const v1::Facts sixth = cut();
+  EXPECT_EQ(sixth.interfaces_size(), 0);
+  EXPECT_EQ(sixth.infiniband_size(), 8);
+  EXPECT_EQ(cut().infiniband_size(), 7);
+  bytes = 0;
+  v1::Facts none = ManyGids();
+  AddMissing(none, "gpus", "x", "");
+  BoundFacts(none, 0, 0);
+  EXPECT_EQ(none.ByteSizeLong(), 0u);
 }
 
 TEST(GatherFacts, SaysWhatThisMachineIs) {

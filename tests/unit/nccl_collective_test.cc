@@ -14,8 +14,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/base/library.h"
 #include "daemon/server/clock.h"
-#include "trainer/cuda/library.h"
 
 namespace rollcall {
 namespace {

@@ -4,7 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "trainer/cuda/library.h"
+#include "daemon/base/library.h"
+#include "trainer/cuda/cuda_library_names.h"
 
 namespace rollcall {
 namespace {

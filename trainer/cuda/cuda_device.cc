@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "daemon/base/library.h"
 #include "trainer/cuda/blas.h"
 #include "trainer/cuda/cuda.h"
 #include "trainer/cuda/cuda_status.h"
-#include "trainer/cuda/library.h"
 
 namespace rollcall {
 namespace {

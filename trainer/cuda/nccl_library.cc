@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/nccl.h"
-#include "trainer/cuda/library.h"
+#include "daemon/base/library.h"
 
 extern char** environ;
 

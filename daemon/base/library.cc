@@ -1,8 +1,7 @@
-#include "trainer/cuda/library.h"
+#include "daemon/base/library.h"
 
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,24 +27,6 @@ absl::Status Library::Symbol(const char* name, void** found) const {
       absl::StrCat(name_, " has no ", name,
                    ": it is too old, or another "
                    "library of that name"));
-}
-
-std::vector<std::string> CudaLibraryNames(
-    const std::vector<std::string>& sonames) {
-  std::vector<std::string> names = sonames;
-  std::vector<std::string> homes;
-  if (const char* home = std::getenv("CUDA_HOME"); home != nullptr) {
-    homes.push_back(home);
-  }
-  homes.push_back("/usr/local/cuda");
-  for (const std::string& home : homes) {
-    for (const char* folder : {"/lib64/", "/lib/"}) {
-      for (const std::string& soname : sonames) {
-        names.push_back(absl::StrCat(home, folder, soname));
-      }
-    }
-  }
-  return names;
 }
 
 }  // namespace rollcall

@@ -2,12 +2,14 @@
 // through where it is not there.
 //
 // It stays open for the life of the process: NVIDIA's keep threads.
-#ifndef ROLLCALL_TRAINER_CUDA_LIBRARY_H_
-#define ROLLCALL_TRAINER_CUDA_LIBRARY_H_
+#ifndef ROLLCALL_DAEMON_BASE_LIBRARY_H_
+#define ROLLCALL_DAEMON_BASE_LIBRARY_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace rollcall {
@@ -38,10 +40,6 @@ class Library {
   void* handle_;
 };
 
-// `sonames` as the loader finds them (LD_LIBRARY_PATH), then in CUDA's folders.
-std::vector<std::string> CudaLibraryNames(
-    const std::vector<std::string>& sonames);
-
 }  // namespace rollcall
 
-#endif  // ROLLCALL_TRAINER_CUDA_LIBRARY_H_
+#endif  // ROLLCALL_DAEMON_BASE_LIBRARY_H_

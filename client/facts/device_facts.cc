@@ -1,0 +1,355 @@
+#include "client/facts/device_facts.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "client/facts/bound_facts.h"
+#include "client/facts/gpu.h"
+#include "client/facts/infiniband.h"
+#include "client/facts/isolated_query.h"
+#include "client/facts/missing.h"
+#include "client/facts/nccl_search.h"
+#include "client/facts/nvml.h"
+#include "client/facts/system.h"
+#include "client/facts/verbs.h"
+#include "daemon/base/child_process.h"
+#include "daemon/base/library.h"
+#include "daemon/core/admission.h"
+#include "google/protobuf/repeated_field.h"
+
+extern char** environ;
+
+namespace rollcall {
+namespace {
+
+// What `facts` leaves of its time for itself.
+constexpr absl::Duration kOwnTime = absl::Milliseconds(500);
+constexpr size_t kAnswerBytesMax = 1 << 20;
+constexpr char kTryByHand[] =
+    "`rollcall facts --json` on this node shows what it says";
+
+bool OtherRoot(const DeviceFactsOptions& options) {
+  return options.sysroot != "/" && !options.sysroot.empty();
+}
+
+std::vector<std::string> OwnEnvironment() {
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    environment.emplace_back(*entry);
+  }
+  return environment;
+}
+
+bool OpensLibrary(const std::string& name) {
+  return dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr;
+}
+
+void SayThatThereIsNone(const DeviceFactsOptions& options,
+                        const Unusable& verbs, v1::Facts& facts) {
+  const std::string folder = absl::StrCat(
+      OtherRoot(options) ? options.sysroot : "", "/sys/class/infiniband");
+  std::string reason =
+      access(folder.c_str(), F_OK) == 0
+          ? "the kernel has RDMA, and no device of it"
+          : "no RDMA device: /sys/class/infiniband is not there";
+  if (!verbs.text.empty()) absl::StrAppend(&reason, "; ", verbs.text);
+  AddMissing(facts, "infiniband", reason, "");
+}
+
+// What is left of a part whose library hung or crashed.
+void AddFailure(const IsolatedAnswer& answer, absl::string_view fact,
+                absl::string_view library, v1::Facts& facts) {
+  if (answer.failure.empty()) return;
+  const std::string at =
+      answer.step.empty() ? "" : absl::StrCat(" at ", answer.step);
+  const std::string reason =
+      absl::StrCat(library, " failed", at, ": ", answer.failure);
+  AddMissing(facts, fact, reason, kTryByHand);
+}
+
+void Take(IsolatedAnswer& answer, v1::Facts& facts) {
+  // `missing` keeps its bound, whoever adds to it.
+  google::protobuf::RepeatedPtrField<v1::MissingFact> missing;
+  missing.Swap(answer.facts.mutable_missing());
+  facts.MergeFrom(answer.facts);
+  for (const v1::MissingFact& one : missing) {
+    AddMissing(facts, one.fact(), one.reason(), one.remedy());
+  }
+}
+
+// What is known while libibverbs is still being asked: a device that it never
+// gets to is of no use.
+v1::Facts SoFar(const VerbsAnswer& verbs, v1::Facts facts) {
+  MergeVerbs(
+      verbs,
+      [](const v1::InfinibandPort&) {
+        return Unusable{Unusable::Why::kOther,
+                        "libibverbs did not get to this device"};
+      },
+      facts);
+  facts.clear_missing();
+  return facts;
+}
+
+void MarkUnusable(const IsolatedAnswer& answer, v1::Facts& facts) {
+  if (answer.failure.empty()) return;
+  for (v1::InfinibandPort& port : *facts.mutable_infiniband()) {
+    if (!answer.step.empty() && port.device() != answer.step) continue;
+    port.set_unusable(PlainText(absl::StrCat("libibverbs: ", answer.failure),
+                                FactsLimits::missing_text_bytes_max));
+  }
+}
+
+}  // namespace
+
+v1::Facts AskInfiniband(
+    const DeviceFactsOptions& options,
+    const std::function<void(const v1::Facts&, absl::string_view)>& report) {
+  v1::Facts facts;
+  for (v1::InfinibandPort& port : ReadInfinibandPorts(options.sysroot)) {
+    *facts.add_infiniband() = std::move(port);
+  }
+  const auto why = [&](const v1::InfinibandPort& port) {
+    return WhyNotListed(options.sysroot, port);
+  };
+  VerbsAnswer verbs;
+  if (!OtherRoot(options) || !options.verbs_library.empty()) {
+    verbs = AskVerbs(options.verbs_library.empty() ? "libibverbs.so.1"
+                                                   : options.verbs_library,
+                     [&](const VerbsAnswer& so_far, absl::string_view device) {
+                       report(SoFar(so_far, facts), device);
+                     });
+    MergeVerbs(verbs, why, facts);
+  }
+  for (v1::InfinibandPort& port : *facts.mutable_infiniband()) {
+    if (port.gids().empty()) ReadGids(options.sysroot, port);
+  }
+  if (facts.infiniband().empty()) {
+    SayThatThereIsNone(options, verbs.failure, facts);
+  }
+  const char* plugin = std::getenv("NCCL_NET_PLUGIN");
+  CheckEfaPlugin(plugin == nullptr ? "" : plugin, OpensLibrary, facts);
+  return facts;
+}
+
+v1::Facts AskGpus(
+    const DeviceFactsOptions& options,
+    const std::function<void(const v1::Facts&, absl::string_view)>& report) {
+  v1::Facts facts;
+  CountGpus(options.sysroot, facts);
+  // Without a GPU there is nothing that NVML could add.
+  const bool shown = facts.missing().empty();
+  if (options.nvml_library.empty() && (OtherRoot(options) || !shown)) {
+    return facts;
+  }
+  facts.clear_missing();
+  AskNvml(
+      NvmlLibraryNames(options.nvml_library),
+      [&](absl::string_view gpu) { report(facts, gpu); }, facts);
+  CountListedGpus(facts);
+  return facts;
+}
+
+v1::Facts AskNccl(const DeviceFactsOptions& options) {
+  v1::Facts facts;
+  const absl::StatusOr<Library> library =
+      Library::Open({FindNcclLibrary(options.nccl_library, OwnEnvironment())});
+  int (*get_version)(int*) = nullptr;
+  absl::Status status = library.status();
+  if (status.ok()) status = library->Find("ncclGetVersion", &get_version);
+  int version = 0;
+  if (status.ok()) {
+    if (const int code = get_version(&version); code != 0) {
+      status = absl::UnknownError(absl::StrCat("ncclGetVersion: code ", code));
+    }
+    Dl_info where{};
+    if (dladdr(reinterpret_cast<void*>(get_version), &where) != 0 &&
+        where.dli_fname != nullptr) {
+      facts.mutable_versions()->set_nccl_path(
+          PlainText(where.dli_fname, FactsLimits::path_bytes_max));
+    }
+  }
+  if (!status.ok()) {
+    AddMissing(facts, "versions.nccl",
+               absl::StrCat("the NCCL that the command would load: ",
+                            status.message()),
+               "name its libnccl.so.2 with --nccl-lib, or its folder in "
+               "LD_LIBRARY_PATH");
+    return facts;
+  }
+  facts.mutable_versions()->set_nccl(NcclVersionText(version));
+  return facts;
+}
+
+v1::Facts AskFolders(
+    const DeviceFactsOptions& options,
+    const std::function<void(const v1::Facts&, absl::string_view)>& report) {
+  v1::Facts facts;
+  for (const std::string& folder : options.folders) {
+    if (facts.folders_size() >= static_cast<int>(FactsLimits::folders_max)) {
+      break;
+    }
+    report(facts, folder);
+    const absl::StatusOr<v1::FolderSpace> space = ReadFolderSpace(folder);
+    if (space.ok()) {
+      *facts.add_folders() = *space;
+    } else {
+      AddMissing(facts, "folders", space.status().message(), "");
+    }
+  }
+  return facts;
+}
+
+v1::Facts GatherDeviceFacts(const DeviceFactsOptions& options) {
+  using Report = IsolatedQuery::Report;
+  std::vector<IsolatedQuery> queries = {
+      {[&](const Report& report) { return AskInfiniband(options, report); }},
+      {[&](const Report& report) { return AskGpus(options, report); }},
+      {[&](const Report&) { return AskNccl(options); }},
+  };
+  if (!options.folders.empty()) {
+    queries.push_back(
+        {[&](const Report& report) { return AskFolders(options, report); }});
+  }
+  std::vector<IsolatedAnswer> answers = AskIsolated(queries, options.timeout);
+  v1::Facts facts;
+  for (IsolatedAnswer& answer : answers) Take(answer, facts);
+  const std::string device = answers[0].step.empty()
+                                 ? "infiniband"
+                                 : absl::StrCat("infiniband.", answers[0].step);
+  AddFailure(answers[0], device, "libibverbs", facts);
+  MarkUnusable(answers[0], facts);
+  AddFailure(answers[1], answers[1].step.empty() ? "gpus" : answers[1].step,
+             "NVML", facts);
+  AddFailure(answers[2], "versions.nccl", "NCCL", facts);
+  if (answers.size() > 3) AddFailure(answers[3], "folders", "statvfs", facts);
+  PlaceGpus(options.sysroot, facts);
+  BoundFacts(facts);
+  return facts;
+}
+
+bool HasDevices(const DeviceFactsOptions& options) {
+  if (!options.verbs_library.empty() || !options.nvml_library.empty()) {
+    return true;
+  }
+  const std::string root = OtherRoot(options) ? options.sysroot : "";
+  v1::Facts facts;
+  CountGpus(options.sysroot, facts);
+  return facts.missing().empty() ||
+         access((root + "/sys/class/infiniband").c_str(), F_OK) == 0;
+}
+
+v1::Facts WithoutDevices(const DeviceFactsOptions& options) {
+  v1::Facts facts =
+      AskFolders(options, [](const v1::Facts&, absl::string_view) {});
+  CountGpus(options.sysroot, facts);
+  SayThatThereIsNone(options, Unusable(), facts);
+  AddMissing(facts, "versions.nccl", "not asked: there is no GPU", "");
+  BoundFacts(facts);
+  return facts;
+}
+
+std::vector<std::string> FactsArguments(const DeviceFactsOptions& options) {
+  std::vector<std::string> arguments;
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
+  };
+  if (OtherRoot(options)) add("--sysroot", options.sysroot);
+  add("--verbs-lib", options.verbs_library);
+  add("--nvml-lib", options.nvml_library);
+  add("--nccl-lib", options.nccl_library);
+  add("--timeout-ms", absl::StrCat(absl::ToInt64Milliseconds(options.timeout)));
+  for (const std::string& folder : options.folders) add("--folder", folder);
+  return arguments;
+}
+
+absl::StatusOr<FactsCommand> ParseFactsArguments(
+    const std::vector<std::string>& arguments) {
+  FactsCommand command;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& name = arguments[i];
+    if (name == "--json") {
+      command.json = true;
+      continue;
+    }
+    std::string* text = name == "--sysroot"     ? &command.options.sysroot
+                        : name == "--verbs-lib" ? &command.options.verbs_library
+                        : name == "--nvml-lib"  ? &command.options.nvml_library
+                        : name == "--nccl-lib"  ? &command.options.nccl_library
+                                                : nullptr;
+    const bool known =
+        text != nullptr || name == "--folder" || name == "--timeout-ms";
+    if (!known || i + 1 == arguments.size() || arguments[i + 1].empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "facts: expected [--sysroot DIR] [--verbs-lib PATH] [--nvml-lib "
+          "PATH] [--nccl-lib PATH] [--folder DIR]... [--timeout-ms N] "
+          "[--json], got ",
+          PlainText(name)));
+    }
+    const std::string& value = arguments[++i];
+    int64_t ms = 0;
+    if (text != nullptr) {
+      *text = value;
+    } else if (name == "--folder") {
+      command.options.folders.push_back(value);
+    } else if (absl::SimpleAtoi(value, &ms) && ms > 0 && ms <= 600'000) {
+      command.options.timeout = absl::Milliseconds(ms);
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "facts: --timeout-ms takes 1 to 600000, not ", PlainText(value)));
+    }
+  }
+  return command;
+}
+
+v1::Facts AskDeviceFacts(const std::string& self,
+                         const std::vector<std::string>& environment,
+                         const DeviceFactsOptions& options) {
+  DeviceFactsOptions inner = options;
+  inner.timeout = std::max(options.timeout - kOwnTime, options.timeout / 2);
+  std::vector<std::string> argv = {"rollcall", "facts"};
+  for (std::string& argument : FactsArguments(inner)) {
+    argv.push_back(std::move(argument));
+  }
+  std::vector<std::string> given;
+  for (const std::string& entry : environment) {
+    if (!absl::StartsWith(entry, "LD_PRELOAD=")) given.push_back(entry);
+  }
+  v1::Facts facts;
+  absl::Status status;
+  auto child = ChildProcess::Spawn(self, argv, given);
+  if (!child.ok()) {
+    status = child.status();
+  } else {
+    std::string answer;
+    status = child->Read(options.timeout, kAnswerBytesMax, nullptr, -1, answer);
+    const ChildProcess::Ending ending =
+        child->End(status.ok() ? kOwnTime : absl::ZeroDuration());
+    if (status.ok() &&
+        (!ending.reaped || ending.code != 0 || ending.signal != 0)) {
+      status = absl::AbortedError(absl::StrCat("it ended ", ending.Text()));
+    } else if (status.ok() && !facts.ParseFromString(answer)) {
+      status = absl::AbortedError("its answer makes no sense");
+    }
+  }
+  if (status.ok()) status = AdmitFacts(facts);
+  if (status.ok()) return facts;
+  facts.Clear();
+  for (const char* fact : {"infiniband", "gpus", "versions.nccl"}) {
+    AddMissing(facts, fact,
+               absl::StrCat("`rollcall facts`: ", status.message()),
+               kTryByHand);
+  }
+  return facts;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,439 @@
+#include "client/facts/infiniband.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <netinet/in.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "client/facts/missing.h"
+#include "client/facts/pci.h"
+#include "client/facts/system.h"
+#include "daemon/core/admission.h"
+#include "daemon/core/ranking.h"
+
+namespace rollcall {
+namespace {
+
+constexpr size_t kNamesMax = 4096;
+constexpr size_t kLineBytesMax = 256;
+
+// Names in a folder, in natural order; none where it is not there.
+std::vector<std::string> FolderNames(const std::string& folder) {
+  std::vector<std::string> names;
+  DIR* dir = opendir(folder.c_str());
+  if (dir == nullptr) return names;
+  while (const dirent* entry = readdir(dir)) {
+    if (entry->d_name[0] == '.' || names.size() >= kNamesMax) continue;
+    names.emplace_back(entry->d_name);
+  }
+  closedir(dir);
+  std::sort(names.begin(), names.end(), NaturalLess);
+  return names;
+}
+
+std::string ReadLine(const std::string& path) {
+  return PlainText(
+      absl::StripAsciiWhitespace(ReadSmallFile(path, kLineBytesMax)));
+}
+
+// Decimal, or hex after 0x.
+std::optional<uint32_t> ReadNumber(const std::string& path) {
+  const std::string line = ReadLine(path);
+  absl::string_view text = line;
+  uint32_t number = 0;
+  const bool read = absl::ConsumePrefix(&text, "0x")
+                        ? absl::SimpleHexAtoi(text, &number)
+                        : absl::SimpleAtoi(text, &number);
+  return read ? std::make_optional(number) : std::nullopt;
+}
+
+// The last part of where a link leads.
+std::string LinkName(const std::string& link) {
+  char target[4096];
+  const ssize_t size = readlink(link.c_str(), target, sizeof(target));
+  if (size <= 0) return "";
+  const absl::string_view path(target, static_cast<size_t>(size));
+  return PlainText(path.substr(path.rfind('/') + 1));
+}
+
+std::string ClassFolder(const std::string& root) {
+  return absl::StrCat(root == "/" ? "" : root, "/sys/class/infiniband");
+}
+
+std::string PortFolder(const std::string& root,
+                       const v1::InfinibandPort& port) {
+  return absl::StrCat(ClassFolder(root), "/", port.device(), "/ports/",
+                      port.port());
+}
+
+// As daemon/core/admission.h takes it; empty: it does not.
+std::string InterfaceName(const std::string& name) {
+  const bool fits = name.size() <= 15 &&
+                    std::all_of(name.begin(), name.end(), [](unsigned char c) {
+                      return absl::ascii_isgraph(c) && c != '/' && c != ',';
+                    });
+  return fits ? name : "";
+}
+
+// The interface of a port below the device's own folder: IPoIB's where the link
+// layer is InfiniBand. dev_port counts ports from 0; older kernels: dev_id.
+std::string DeviceInterface(const std::string& device,
+                            const v1::InfinibandPort& port) {
+  constexpr uint32_t kArphrdInfiniband = 32;  // linux/if_arp.h
+  const std::string folder = device + "/device/net/";
+  for (const std::string& name : FolderNames(folder)) {
+    const std::string interface = folder + name;
+    const bool is_ipoib = ReadNumber(interface + "/type") == kArphrdInfiniband;
+    if (is_ipoib != (port.link_layer() == "InfiniBand")) continue;
+    const uint32_t place =
+        std::max(ReadNumber(interface + "/dev_port").value_or(0),
+                 ReadNumber(interface + "/dev_id").value_or(0));
+    if (place + 1 == port.port()) return InterfaceName(name);
+  }
+  return "";
+}
+
+// What all ports of a device have in common.
+v1::InfinibandPort ReadDevice(const std::string& device) {
+  v1::InfinibandPort port;
+  port.set_firmware(ReadLine(device + "/fw_ver"));
+  // rdma_rxe alone has `parent`, the interface that it is on; `device`, if it
+  // is there, is then that interface's hardware (rxe_verbs.c).
+  if (const std::string parent = ReadLine(device + "/parent");
+      !parent.empty()) {
+    port.set_driver("rdma_rxe");
+    port.set_net_device(InterfaceName(parent));
+  } else {
+    port.set_driver(LinkName(device + "/device/driver"));
+  }
+  port.set_pci(PlainText(ReadPciPath(device + "/device")));
+  int32_t node = -1;
+  if (!absl::SimpleAtoi(ReadLine(device + "/device/numa_node"), &node) ||
+      node < -1 || node > UINT16_MAX) {
+    node = -1;
+  }
+  port.set_numa_node(node);
+  return port;
+}
+
+void ReadPort(const std::string& device, v1::InfinibandPort& port) {
+  const std::string folder = absl::StrCat(device, "/ports/", port.port());
+  port.set_state(StateWord(ReadLine(folder + "/state")));
+  port.set_phys_state(StateWord(ReadLine(folder + "/phys_state")));
+  const std::string layer = ReadLine(folder + "/link_layer");
+  // The kernel writes "Unknown" for EFA; verbs call it unspecified.
+  port.set_link_layer(layer != "Unknown"       ? layer
+                      : port.driver() == "efa" ? "Unspecified"
+                                               : "");
+  port.set_rate_gbps(RateGbps(ReadLine(folder + "/rate")));
+  if (layer == "InfiniBand") {
+    const auto lid = [&](const char* name) {
+      return std::min<uint32_t>(ReadNumber(folder + name).value_or(0),
+                                UINT16_MAX);
+    };
+    port.set_lid(lid("/lid"));
+    port.set_sm_lid(lid("/sm_lid"));
+  }
+  if (port.net_device().empty()) {
+    port.set_net_device(DeviceInterface(device, port));
+  }
+}
+
+bool PortLess(const v1::InfinibandPort& a, const v1::InfinibandPort& b) {
+  if (a.device() != b.device()) return NaturalLess(a.device(), b.device());
+  return a.port() < b.port();
+}
+
+// RoCE's first GID says which interface it is on.
+void SetNetDevice(v1::InfinibandPort& port) {
+  if (port.link_layer() == "InfiniBand") return;
+  for (const v1::Gid& gid : port.gids()) {
+    if (gid.net_device().empty()) continue;
+    port.set_net_device(gid.net_device());
+    return;
+  }
+}
+
+// `verbs` has no field that it says nothing about.
+void MergePort(const v1::InfinibandPort& verbs, v1::InfinibandPort& port) {
+  port.MergeFrom(verbs);
+  SetNetDevice(port);
+}
+
+// The provider's file name in libibverbs' folder: lib<this>-rdmav*.so.
+std::string ProviderOf(absl::string_view driver) {
+  if (absl::StartsWith(driver, "mlx5")) return "mlx5";
+  if (absl::StartsWith(driver, "mlx4")) return "mlx4";
+  if (driver == "rdma_rxe") return "rxe";
+  if (driver == "bnxt_en") return "bnxt_re";
+  if (driver == "ice" || driver == "i40e") return "irdma";
+  return std::string(driver);
+}
+
+// The name of the device's uverbs node; empty: the kernel offers none.
+std::string UverbsName(const std::string& root, const std::string& device) {
+  const std::string folder =
+      absl::StrCat(root == "/" ? "" : root, "/sys/class/infiniband_verbs/");
+  for (const std::string& name : FolderNames(folder)) {
+    if (ReadLine(absl::StrCat(folder, name, "/ibdev")) == device) return name;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string StateWord(absl::string_view text) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(text, absl::MaxSplits(": ", 1));
+  uint32_t number = 0;
+  if (!absl::SimpleAtoi(parts.first, &number)) return "";
+  const absl::string_view word = absl::StripAsciiWhitespace(parts.second);
+  // "<unknown>" and "UNKNOWN" are the kernel's words for a number without one.
+  if (absl::StartsWith(word, "<") || word == "UNKNOWN") return "";
+  return PlainText(word);
+}
+
+uint32_t RateGbps(absl::string_view text) {
+  const size_t space = text.find(' ');
+  if (space == text.npos || !absl::StartsWith(text.substr(space), " Gb/sec")) {
+    return 0;
+  }
+  double rate = 0;
+  if (!absl::SimpleAtod(text.substr(0, space), &rate)) return 0;
+  return rate > 0 && rate < 1e6 ? static_cast<uint32_t>(rate) : 0;
+}
+
+std::string GidTextOfBytes(const unsigned char* bytes) {
+  char text[INET6_ADDRSTRLEN] = "";
+  return inet_ntop(AF_INET6, bytes, text, sizeof(text)) == nullptr ? "" : text;
+}
+
+std::string GidText(absl::string_view text) {
+  in6_addr address{};
+  const std::string stripped(absl::StripAsciiWhitespace(text));
+  if (inet_pton(AF_INET6, stripped.c_str(), &address) != 1) return "";
+  const bool is_set = std::any_of(address.s6_addr + 8, address.s6_addr + 16,
+                                  [](unsigned char c) { return c != 0; });
+  return is_set ? GidTextOfBytes(address.s6_addr) : "";
+}
+
+std::vector<v1::InfinibandPort> ReadInfinibandPorts(const std::string& root) {
+  std::vector<v1::InfinibandPort> ports;
+  for (const std::string& name : FolderNames(ClassFolder(root))) {
+    const std::string device = absl::StrCat(ClassFolder(root), "/", name);
+    const v1::InfinibandPort common = ReadDevice(device);
+    for (const std::string& number : FolderNames(device + "/ports")) {
+      v1::InfinibandPort port = common;
+      uint32_t place = 0;
+      if (!absl::SimpleAtoi(number, &place) || place > UINT16_MAX ||
+          ports.size() >= FactsLimits::devices_max) {
+        continue;
+      }
+      port.set_device(PlainText(name));
+      port.set_port(place);
+      ReadPort(device, port);
+      ports.push_back(std::move(port));
+    }
+  }
+  return ports;
+}
+
+void ReadGids(const std::string& root, v1::InfinibandPort& port) {
+  const std::string folder = PortFolder(root, port);
+  for (const std::string& name : FolderNames(folder + "/gids")) {
+    uint32_t index = 0;
+    const std::string address = GidText(ReadLine(folder + "/gids/" + name));
+    if (!absl::SimpleAtoi(name, &index) || index > UINT16_MAX ||
+        address.empty() ||
+        port.gids_size() >= static_cast<int>(FactsLimits::devices_max)) {
+      continue;
+    }
+    v1::Gid& gid = *port.add_gids();
+    gid.set_index(index);
+    gid.set_address(address);
+    // One word for two types, which the link layer tells apart.
+    const std::string type = ReadLine(folder + "/gid_attrs/types/" + name);
+    gid.set_type(type != "IB/RoCE v1"                ? type
+                 : port.link_layer() == "InfiniBand" ? "IB"
+                                                     : "RoCE v1");
+    gid.set_net_device(
+        InterfaceName(ReadLine(folder + "/gid_attrs/ndevs/" + name)));
+  }
+  SetNetDevice(port);
+}
+
+Unusable WhyNotListed(const std::string& root, const v1::InfinibandPort& port) {
+  const std::string uverbs = UverbsName(root, port.device());
+  if (uverbs.empty()) {
+    return {
+        Unusable::Why::kNoKernel,
+        absl::StrCat("/sys/class/infiniband_verbs has no entry for ",
+                     port.device(), ": the kernel offers it to no process")};
+  }
+  const std::string node = absl::StrCat("/dev/infiniband/", uverbs);
+  const std::string path = root == "/" ? node : root + node;
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) {
+    return {Unusable::Why::kNoNode,
+            absl::StrCat(node, ": ", std::strerror(errno))};
+  }
+  if (access(path.c_str(), R_OK | W_OK) != 0) {
+    return {Unusable::Why::kNotPermitted,
+            absl::StrCat(node, ": ", std::strerror(errno))};
+  }
+  return {Unusable::Why::kNoProvider,
+          absl::StrCat("libibverbs has no provider for ", port.driver(), " (",
+                       "lib", ProviderOf(port.driver()), "-rdmav*.so)")};
+}
+
+std::string UnusableRemedy(Unusable::Why why, absl::string_view driver) {
+  switch (why) {
+    case Unusable::Why::kNoLibrary:
+    case Unusable::Why::kNoSymbol:
+      return "install libibverbs1 and ibverbs-providers (Debian, Ubuntu), or "
+             "libibverbs (Fedora, RHEL), in the image that the ranks run in";
+    case Unusable::Why::kNoKernel:
+      return "load the module ib_uverbs on the host: modprobe ib_uverbs";
+    case Unusable::Why::kNoNode:
+      return "give the container the device nodes: docker run "
+             "--device=/dev/infiniband, or an RDMA device plugin in Kubernetes";
+    case Unusable::Why::kNotPermitted:
+      return "give this user read and write access to /dev/infiniband/uverbs*: "
+             "group rdma, or docker run --device=/dev/infiniband";
+    case Unusable::Why::kNoProvider: {
+      const std::string provider = ProviderOf(driver);
+      return absl::StrCat(
+          "install ibverbs-providers (Debian, Ubuntu",
+          provider == "mlx5" || provider == "mlx4"
+              ? absl::StrCat("; older images: lib", provider, "-1")
+              : "",
+          "), or libibverbs (Fedora, RHEL), in the image that the ranks run "
+          "in");
+    }
+    case Unusable::Why::kMemlock:
+      return "raise the limit: ulimit -l unlimited, LimitMEMLOCK=infinity, or "
+             "docker run --ulimit memlock=-1";
+    case Unusable::Why::kUsable:
+    case Unusable::Why::kOther:
+      break;
+  }
+  return "";
+}
+
+namespace {
+
+// One MissingFact where all devices have the same reason, else one a device.
+void AddUnusable(const std::map<std::string, Unusable>& unusable,
+                 size_t devices, v1::Facts& facts) {
+  if (unusable.empty()) return;
+  const Unusable& first = unusable.begin()->second;
+  const bool alike =
+      unusable.size() == devices && devices > 1 &&
+      std::all_of(unusable.begin(), unusable.end(), [&](const auto& other) {
+        // The text may name the device; only another failure must be the same.
+        return other.second.why == first.why &&
+               (first.why != Unusable::Why::kOther ||
+                other.second.text == first.text);
+      });
+  for (const v1::InfinibandPort& port : facts.infiniband()) {
+    const auto at = unusable.find(port.device());
+    if (at == unusable.end()) continue;
+    AddMissing(
+        facts,
+        alike ? "infiniband" : absl::StrCat("infiniband.", port.device()),
+        at->second.text, UnusableRemedy(at->second.why, port.driver()));
+    if (alike) return;
+  }
+}
+
+}  // namespace
+
+void MergeVerbs(
+    const VerbsAnswer& answer,
+    const std::function<Unusable(const v1::InfinibandPort&)>& why_not_listed,
+    v1::Facts& facts) {
+  std::map<std::pair<std::string, uint32_t>, v1::InfinibandPort> ports;
+  for (v1::InfinibandPort& port : *facts.mutable_infiniband()) {
+    auto key = std::pair(port.device(), port.port());
+    ports.emplace(std::move(key), std::move(port));
+  }
+  facts.clear_infiniband();
+  std::map<std::string, Unusable> asked;
+  for (const VerbsDevice& device : answer.devices) {
+    asked.emplace(device.name, device.unusable);
+    for (const v1::InfinibandPort& verbs : device.ports) {
+      v1::InfinibandPort& port = ports[{device.name, verbs.port()}];
+      // Not in sysfs: nothing is known of its place.
+      if (port.device().empty()) port.set_numa_node(-1);
+      MergePort(verbs, port);
+    }
+  }
+  std::vector<v1::InfinibandPort> sorted;
+  for (auto& [key, port] : ports) sorted.push_back(std::move(port));
+  std::sort(sorted.begin(), sorted.end(), PortLess);
+  std::map<std::string, Unusable> unusable;
+  std::string last;
+  size_t devices = 0;
+  for (v1::InfinibandPort& port : sorted) {
+    if (facts.infiniband_size() >= static_cast<int>(FactsLimits::devices_max)) {
+      break;
+    }
+    if (port.device() != last) {
+      last = port.device();
+      ++devices;
+      const auto at = asked.find(last);
+      Unusable reason = answer.failure.why != Unusable::Why::kUsable
+                            ? answer.failure
+                        : at != asked.end() ? at->second
+                                            : why_not_listed(port);
+      if (reason.why != Unusable::Why::kUsable) {
+        unusable.emplace(last, std::move(reason));
+      }
+    }
+    if (const auto at = unusable.find(last); at != unusable.end()) {
+      port.set_unusable(
+          PlainText(at->second.text, FactsLimits::missing_text_bytes_max));
+    }
+    *facts.add_infiniband() = std::move(port);
+  }
+  AddUnusable(unusable, devices, facts);
+}
+
+void CheckEfaPlugin(const std::string& net_plugin,
+                    const std::function<bool(const std::string&)>& opens,
+                    v1::Facts& facts) {
+  const auto efa = std::find_if(
+      facts.infiniband().begin(), facts.infiniband().end(),
+      [](const v1::InfinibandPort& port) { return port.driver() == "efa"; });
+  if (efa == facts.infiniband().end()) return;
+  std::vector<std::string> names;
+  if (!net_plugin.empty()) {
+    names = {net_plugin, absl::StrCat("libnccl-net-", net_plugin, ".so")};
+  }
+  names.insert(names.end(), {"libnccl-net.so", "libnccl-net-ofi.so"});
+  for (const std::string& name : names) {
+    if (opens(name)) return;
+  }
+  AddMissing(facts, absl::StrCat("infiniband.", efa->device()),
+             absl::StrCat("NCCL reaches EFA through a plugin, and none of ",
+                          absl::StrJoin(names, ", "), " can be opened"),
+             "install aws-ofi-nccl (the EFA installer brings it), with its "
+             "folder in LD_LIBRARY_PATH");
+}
+
+}  // namespace rollcall

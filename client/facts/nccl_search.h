@@ -1,0 +1,29 @@
+// Which NCCL a command would load. Looks only for names, opens and runs
+// nothing.
+#ifndef ROLLCALL_CLIENT_FACTS_NCCL_SEARCH_H_
+#define ROLLCALL_CLIENT_FACTS_NCCL_SEARCH_H_
+
+#include <string>
+#include <vector>
+
+namespace rollcall {
+
+// Files that a command with this environment ("NAME=value") may mean by NCCL,
+// in the order in which it would find them: LD_LIBRARY_PATH, the Python
+// environment (VIRTUAL_ENV, CONDA_PREFIX, python3 on PATH), CUDA_HOME,
+// /usr/local/cuda. Some may not exist.
+std::vector<std::string> NcclLibraryCandidates(
+    const std::vector<std::string>& environment);
+
+// `explicit_path` if given; else the first candidate that exists; else the
+// plain name, which the loader looks up.
+std::string FindNcclLibrary(const std::string& explicit_path,
+                            const std::vector<std::string>& environment);
+
+// NCCL_VERSION_CODE as people write it: 22809 is 2.28.9, 2708 (before 2.9,
+// where the minor version had one digit) is 2.7.8. Empty: no version. Pure.
+std::string NcclVersionText(int code);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_FACTS_NCCL_SEARCH_H_

@@ -1,0 +1,427 @@
+#include "client/facts/nvml.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <initializer_list>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/facts/missing.h"
+#include "client/facts/pci.h"
+#include "daemon/base/library.h"
+#include "daemon/core/admission.h"
+
+namespace rollcall {
+namespace {
+
+// nvml.h, API version 13: the values and layouts that are used here.
+constexpr int kNvmlSuccess = 0;
+constexpr int kNvmlInvalidArgument = 2;
+constexpr int kNvmlNotSupported = 3;
+constexpr int kNvmlInsufficientSize = 7;
+constexpr int kNvmlFunctionNotFound = 13;
+
+constexpr int kClockSm = 1;            // nvmlClockType_t
+constexpr int kErrorUncorrected = 1;   // nvmlMemoryErrorType_t
+constexpr int kVolatileEcc = 0;        // nvmlEccCounterType_t
+constexpr int kDoubleBitEccError = 1;  // nvmlPageRetirementCause_t
+constexpr int kFeatureEnabled = 1;     // nvmlEnableState_t
+constexpr int kNvlinksMax = 36;        // NVML_NVLINK_MAX_LINKS
+constexpr int kFabricStateCompleted = 3;
+
+constexpr size_t kTextBytes = 96;  // The largest of its text buffers.
+
+using NvmlDevice = struct NvmlDeviceHandle*;
+
+// nvmlPciInfo_t of _v3. The older two forms end after 52 bytes, the first 36 of
+// which are the same.
+struct NvmlPciInfo {
+  char bus_id_legacy[16];
+  unsigned domain;
+  unsigned bus;
+  unsigned device;
+  unsigned pci_device_id;
+  unsigned pci_subsystem_id;
+  char bus_id[32];
+};
+static_assert(offsetof(NvmlPciInfo, bus_id) == 36);
+
+struct NvmlMemory {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+
+// nvmlGpuFabricInfo_t, and its second version, which begins with its number.
+struct NvmlFabric {
+  unsigned char cluster_uuid[16];
+  int status;
+  unsigned clique;
+  unsigned char state;
+};
+struct NvmlFabricV2 {
+  unsigned version;
+  unsigned char cluster_uuid[16];
+  int status;
+  unsigned clique;
+  unsigned char state;
+  unsigned health_mask;
+};
+// NVML_STRUCT_VERSION of nvml.h.
+constexpr unsigned kFabricV2 = sizeof(NvmlFabricV2) | 2u << 24;
+static_assert(sizeof(NvmlFabricV2) == 36);
+
+// The library and what is said of its errors.
+class Nvml {
+ public:
+  explicit Nvml(Library library) : library_(std::move(library)) {
+    library_.Find("nvmlErrorString", &error_string_).IgnoreError();
+  }
+
+  // The first of `names` that the library has; null: none.
+  template <typename... Arguments>
+  void Find(int (**function)(Arguments...),
+            std::initializer_list<const char*> names) const {
+    *function = nullptr;
+    for (const char* name : names) {
+      if (library_.Find(name, function).ok()) return;
+    }
+  }
+
+  // Calls the first of `names`; kNvmlFunctionNotFound: there is none.
+  template <typename... Arguments>
+  int Call(std::initializer_list<const char*> names,
+           Arguments... arguments) const {
+    int (*function)(Arguments...) = nullptr;
+    Find(&function, names);
+    return function == nullptr ? kNvmlFunctionNotFound : function(arguments...);
+  }
+
+  // "nvmlDeviceGetName: Unknown Error (999)".
+  std::string Text(absl::string_view call, int error) const {
+    if (error == kNvmlFunctionNotFound) {
+      return absl::StrCat(library_.name(), " has no ", call);
+    }
+    const char* text =
+        error_string_ == nullptr ? nullptr : error_string_(error);
+    return absl::StrCat(call, ": ", text == nullptr ? "error" : text, " (",
+                        error, ")");
+  }
+
+ private:
+  Library library_;
+  const char* (*error_string_)(int) = nullptr;
+};
+
+// The facts of one GPU, field by field.
+class GpuQuestions {
+ public:
+  GpuQuestions(const Nvml& nvml, NvmlDevice device, v1::Facts& facts,
+               v1::Gpu& gpu)
+      : nvml_(nvml), device_(device), facts_(facts), gpu_(gpu) {}
+
+  void AskAll() {
+    AskNames();
+    AskPci();
+    AskMemory();
+    AskErrors();
+    AskClocks();
+    AskNvlinks();
+    AskFabric();
+    AskCapability();
+  }
+
+ private:
+  // Whether it went well; otherwise the fact is missing.
+  bool Good(int error, absl::string_view call, absl::string_view fact) {
+    if (error == kNvmlSuccess) return true;
+    if (error == kNvmlNotSupported) return false;
+    // What the library lacks, it lacks for all GPUs: said once.
+    const std::string where = error == kNvmlFunctionNotFound
+                                  ? "gpus."
+                                  : absl::StrCat("gpus.", gpu_.index(), ".");
+    AddMissing(facts_, where + std::string(fact), nvml_.Text(call, error), "");
+    return false;
+  }
+
+  std::string Text(absl::string_view call, absl::string_view fact) {
+    char text[kTextBytes + 1] = "";
+    const std::string name(call);
+    const int error =
+        nvml_.Call({name.c_str()}, device_, static_cast<char*>(text),
+                   static_cast<unsigned>(kTextBytes));
+    return Good(error, call, fact) ? PlainText(text) : "";
+  }
+
+  void AskNames() {
+    gpu_.set_name(Text("nvmlDeviceGetName", "name"));
+    gpu_.set_uuid(Text("nvmlDeviceGetUUID", "uuid"));
+  }
+
+  void AskPci() {
+    NvmlPciInfo info{};
+    const int error =
+        nvml_.Call({"nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2",
+                    "nvmlDeviceGetPciInfo"},
+                   device_, &info);
+    if (Good(error, "nvmlDeviceGetPciInfo", "pci")) {
+      // A GPU is function 0 of its device.
+      gpu_.set_pci(
+          PciAddress(info.domain, info.bus & 0xff, info.device & 0x1f, 0));
+    }
+  }
+
+  void AskMemory() {
+    NvmlMemory memory{};
+    const int error = nvml_.Call({"nvmlDeviceGetMemoryInfo"}, device_, &memory);
+    if (Good(error, "nvmlDeviceGetMemoryInfo", "memory_bytes")) {
+      gpu_.set_memory_bytes(memory.total);
+    }
+  }
+
+  void AskErrors() {
+    int current = 0;
+    int pending = 0;
+    int error =
+        nvml_.Call({"nvmlDeviceGetEccMode"}, device_, &current, &pending);
+    if (Good(error, "nvmlDeviceGetEccMode", "ecc")) {
+      gpu_.set_ecc(current == kFeatureEnabled);
+    }
+    unsigned long long count = 0;
+    error = nvml_.Call({"nvmlDeviceGetTotalEccErrors"}, device_,
+                       kErrorUncorrected, kVolatileEcc, &count);
+    if (Good(error, "nvmlDeviceGetTotalEccErrors", "ecc_errors_uncorrected")) {
+      gpu_.set_ecc_errors_uncorrected(count);
+    }
+    AskRetired();
+  }
+
+  // Ampere and newer remap rows; older GPUs retire pages.
+  void AskRetired() {
+    unsigned corrected = 0;
+    unsigned uncorrected = 0;
+    unsigned pending = 0;
+    unsigned failed = 0;
+    int error = nvml_.Call({"nvmlDeviceGetRemappedRows"}, device_, &corrected,
+                           &uncorrected, &pending, &failed);
+    const char* call = "nvmlDeviceGetRemappedRows";
+    if (error == kNvmlNotSupported || error == kNvmlFunctionNotFound) {
+      call = "nvmlDeviceGetRetiredPages";
+      // Only their number is asked for.
+      unsigned long long unused = 0;
+      uncorrected = 0;
+      error = nvml_.Call({call}, device_, kDoubleBitEccError, &uncorrected,
+                         &unused);
+      if (error == kNvmlInsufficientSize) error = kNvmlSuccess;
+    }
+    if (Good(error, call, "retired_pages")) gpu_.set_retired_pages(uncorrected);
+  }
+
+  void AskClocks() {
+    unsigned mhz = 0;
+    int error = nvml_.Call({"nvmlDeviceGetClockInfo"}, device_, kClockSm, &mhz);
+    if (Good(error, "nvmlDeviceGetClockInfo", "sm_clock_mhz")) {
+      gpu_.set_sm_clock_mhz(mhz);
+    }
+    error = nvml_.Call({"nvmlDeviceGetMaxClockInfo"}, device_, kClockSm, &mhz);
+    if (Good(error, "nvmlDeviceGetMaxClockInfo", "sm_clock_mhz_max")) {
+      gpu_.set_sm_clock_mhz_max(mhz);
+    }
+    unsigned long long bits = 0;
+    error = nvml_.Call({"nvmlDeviceGetCurrentClocksEventReasons",
+                        "nvmlDeviceGetCurrentClocksThrottleReasons"},
+                       device_, &bits);
+    if (Good(error, "nvmlDeviceGetCurrentClocksEventReasons",
+             "throttle_reasons")) {
+      for (std::string& reason : ThrottleReasons(bits)) {
+        gpu_.add_throttle_reasons(std::move(reason));
+      }
+    }
+  }
+
+  void AskNvlinks() {
+    uint32_t links = 0;
+    uint32_t active = 0;
+    for (unsigned link = 0; link < kNvlinksMax; ++link) {
+      int state = 0;
+      const int error =
+          nvml_.Call({"nvmlDeviceGetNvLinkState"}, device_, link, &state);
+      // Beyond the last link that this GPU has.
+      if (error == kNvmlInvalidArgument) break;
+      if (error == kNvmlNotSupported) continue;
+      if (!Good(error, "nvmlDeviceGetNvLinkState", "nvlinks")) return;
+      ++links;
+      if (state == kFeatureEnabled) ++active;
+    }
+    if (links == 0) return;
+    gpu_.set_nvlinks(links);
+    gpu_.set_nvlinks_active(active);
+  }
+
+  void AskFabric() {
+    NvmlFabric fabric{};
+    NvmlFabricV2 versioned{};
+    versioned.version = kFabricV2;
+    int error =
+        nvml_.Call({"nvmlDeviceGetGpuFabricInfoV"}, device_, &versioned);
+    if (error == kNvmlSuccess) {
+      std::memcpy(fabric.cluster_uuid, versioned.cluster_uuid,
+                  sizeof(fabric.cluster_uuid));
+      fabric.status = versioned.status;
+      fabric.clique = versioned.clique;
+      fabric.state = versioned.state;
+    } else if (error == kNvmlFunctionNotFound) {
+      error = nvml_.Call({"nvmlDeviceGetGpuFabricInfo"}, device_, &fabric);
+      // A driver older than the fabric has neither.
+      if (error == kNvmlFunctionNotFound) return;
+    }
+    if (!Good(error, "nvmlDeviceGetGpuFabricInfo", "nvlink_domain")) return;
+    const bool has_cluster = std::any_of(
+        std::begin(fabric.cluster_uuid), std::end(fabric.cluster_uuid),
+        [](unsigned char c) { return c != 0; });
+    if (fabric.state != kFabricStateCompleted || fabric.status != 0 ||
+        !has_cluster) {
+      return;
+    }
+    gpu_.set_nvlink_domain(
+        absl::StrCat(absl::BytesToHexString(absl::string_view(
+                         reinterpret_cast<const char*>(fabric.cluster_uuid),
+                         sizeof(fabric.cluster_uuid))),
+                     ".", fabric.clique));
+  }
+
+  void AskCapability() {
+    int major = 0;
+    int minor = 0;
+    const int error = nvml_.Call({"nvmlDeviceGetCudaComputeCapability"},
+                                 device_, &major, &minor);
+    if (Good(error, "nvmlDeviceGetCudaComputeCapability",
+             "compute_capability")) {
+      gpu_.set_compute_capability(absl::StrCat(major, ".", minor));
+    }
+  }
+
+  const Nvml& nvml_;
+  NvmlDevice device_;
+  v1::Facts& facts_;
+  v1::Gpu& gpu_;
+};
+
+void AskVersions(const Nvml& nvml, v1::Facts& facts) {
+  char text[kTextBytes + 1] = "";
+  int error =
+      nvml.Call({"nvmlSystemGetDriverVersion"}, static_cast<char*>(text),
+                static_cast<unsigned>(kTextBytes));
+  if (error == kNvmlSuccess) {
+    facts.mutable_versions()->set_driver(PlainText(text));
+  } else {
+    AddMissing(facts, "versions.driver",
+               nvml.Text("nvmlSystemGetDriverVersion", error), "");
+  }
+  int version = 0;
+  error = nvml.Call(
+      {"nvmlSystemGetCudaDriverVersion_v2", "nvmlSystemGetCudaDriverVersion"},
+      &version);
+  if (error == kNvmlSuccess) {
+    facts.mutable_versions()->set_cuda(CudaVersionText(version));
+  } else {
+    AddMissing(facts, "versions.cuda",
+               nvml.Text("nvmlSystemGetCudaDriverVersion", error), "");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> NvmlLibraryNames(const std::string& explicit_path) {
+  if (!explicit_path.empty()) return {explicit_path};
+  return {"libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"};
+}
+
+void AskNvml(const std::vector<std::string>& libraries,
+             const std::function<void(absl::string_view gpu)>& before,
+             v1::Facts& facts) {
+  before("");
+  absl::StatusOr<Library> library = Library::Open(libraries);
+  if (!library.ok()) {
+    AddMissing(
+        facts, "gpus",
+        absl::StrCat("NVML cannot be opened: ", library.status().message()),
+        "in a container: run it with --gpus all and the driver "
+        "capability `utility`; on a host: install the NVIDIA driver's "
+        "libnvidia-ml.so.1");
+    return;
+  }
+  const Nvml nvml(*std::move(library));
+  if (const int error = nvml.Call({"nvmlInit_v2", "nvmlInit"});
+      error != kNvmlSuccess) {
+    AddMissing(facts, "gpus", nvml.Text("nvmlInit", error),
+               "`nvidia-smi` should work on this node; dmesg may say why not");
+    return;
+  }
+  AskVersions(nvml, facts);
+  unsigned count = 0;
+  if (const int error =
+          nvml.Call({"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"}, &count);
+      error != kNvmlSuccess) {
+    AddMissing(facts, "gpus", nvml.Text("nvmlDeviceGetCount", error), "");
+    return;
+  }
+  count = std::min<unsigned>(count, FactsLimits::devices_max);
+  for (unsigned i = 0; i < count; ++i) {
+    before(absl::StrCat("gpus.", i));
+    v1::Gpu& gpu = *facts.add_gpus();
+    gpu.set_index(i);
+    gpu.set_numa_node(-1);
+    gpu.set_driver(facts.versions().driver());
+    NvmlDevice device = nullptr;
+    if (const int error = nvml.Call(
+            {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"}, i,
+            &device);
+        error != kNvmlSuccess) {
+      AddMissing(facts, absl::StrCat("gpus.", i),
+                 nvml.Text("nvmlDeviceGetHandleByIndex", error),
+                 "dmesg may have an Xid error of this GPU");
+      continue;
+    }
+    GpuQuestions(nvml, device, facts, gpu).AskAll();
+  }
+  nvml.Call({"nvmlShutdown"});
+}
+
+std::vector<std::string> ThrottleReasons(uint64_t bits) {
+  // nvmlClocksEventReason* of nvml.h; the words are those of
+  // `nvidia-smi --query-gpu=clocks_event_reasons.*`.
+  constexpr struct {
+    uint64_t bit;
+    const char* word;
+  } kWords[] = {
+      {0x2, "applications_clocks_setting"},
+      {0x4, "sw_power_cap"},
+      {0x8, "hw_slowdown"},
+      {0x10, "sync_boost"},
+      {0x20, "sw_thermal_slowdown"},
+      {0x40, "hw_thermal_slowdown"},
+      {0x80, "hw_power_brake_slowdown"},
+      {0x100, "display_clock_setting"},
+  };
+  constexpr uint64_t kGpuIdle = 0x1;
+  std::vector<std::string> reasons;
+  bits &= ~kGpuIdle;
+  for (const auto& [bit, word] : kWords) {
+    if ((bits & bit) != 0) reasons.push_back(word);
+    bits &= ~bit;
+  }
+  if (bits != 0) reasons.push_back(absl::StrFormat("0x%x", bits));
+  return reasons;
+}
+
+std::string CudaVersionText(int version) {
+  if (version <= 0) return "";
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+}  // namespace rollcall

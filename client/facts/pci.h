@@ -1,0 +1,38 @@
+// Where devices sit on the PCI buses, and which RDMA devices a GPU is near.
+#ifndef ROLLCALL_CLIENT_FACTS_PCI_H_
+#define ROLLCALL_CLIENT_FACTS_PCI_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "google/protobuf/repeated_field.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// The PCI addresses of a device's folder below /sys/devices, from the root port
+// to the device: "/sys/devices/pci0000:00/0000:00:02.0/0000:01:00.0/net" is
+// "0000:00:02.0/0000:01:00.0". Empty: not a PCI device. Pure.
+std::string PciPath(absl::string_view sysfs_folder);
+
+// "DDDD:BB:DD.F" in lower-case hex, as sysfs names devices; the domain may have
+// more digits. Pure.
+std::string PciAddress(uint32_t domain, uint32_t bus, uint32_t device,
+                       uint32_t function);
+
+// PciPath of what `link`, a link in sysfs, leads to; empty: it is not there, or
+// no PCI device.
+std::string ReadPciPath(const std::string& link);
+
+// Names of the devices of `ports` that share the longest run of bridges with a
+// GPU at `gpu_path`: those on its PCI switch. Where none shares one, those on
+// its memory node. Each once, in the order of `ports`. Pure.
+std::vector<std::string> NearHcas(
+    absl::string_view gpu_path, int32_t gpu_numa_node,
+    const google::protobuf::RepeatedPtrField<v1::InfinibandPort>& ports);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_FACTS_PCI_H_

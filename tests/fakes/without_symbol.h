@@ -1,0 +1,32 @@
+// A copy of a shared library that lacks one symbol.
+#ifndef ROLLCALL_TESTS_FAKES_WITHOUT_SYMBOL_H_
+#define ROLLCALL_TESTS_FAKES_WITHOUT_SYMBOL_H_
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace rollcall {
+
+// Writes `library` to `copy`, with `symbol` under another name: the dynamic
+// linker finds its hash, and then another text. False: it has no such symbol.
+inline bool CopyWithoutSymbol(const std::string& library,
+                              const std::string& symbol,
+                              const std::string& copy) {
+  std::ifstream in(library, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  const std::string name = '\0' + symbol + '\0';
+  bool found = false;
+  for (size_t at = 0; (at = bytes.find(name, at)) != std::string::npos;) {
+    at += symbol.size();
+    bytes[at] = bytes[at] == 'X' ? 'Y' : 'X';
+    found = true;
+  }
+  std::ofstream out(copy, std::ios::binary);
+  out << bytes;
+  return found && out.good();
+}
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TESTS_FAKES_WITHOUT_SYMBOL_H_
