@@ -100,6 +100,7 @@ Trial TryProcess() {
   trial.check = "process";
   trial.subject = "node";
   trial.error = CannotStart();
+  trial.expected = "`true` runs";
   trial.why = "No rank can be started here.";
   trial.mend =
       "Look at the limits of processes (`ulimit -u`, pids.max of the cgroup) "
@@ -118,6 +119,7 @@ Trial TryFolder(const std::string& check, const std::string& folder,
     rmdir(fresh.back().c_str());
   }
   trial.severity = severity;
+  trial.expected = "a folder that can be written";
   trial.why = "The run writes there.";
   trial.mend = "Check free space and permissions, or name another folder.";
   return trial;

@@ -28,7 +28,7 @@ void AddTrial(const Trial& trial, std::vector<Finding>& to) {
   if (trial.error.empty()) {
     findings.Ok(trial.subject, "works");
   } else {
-    findings.Add(trial.severity, trial.subject, trial.error, "no error",
+    findings.Add(trial.severity, trial.subject, trial.error, trial.expected,
                  trial.why, trial.mend);
   }
 }

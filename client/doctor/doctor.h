@@ -44,8 +44,9 @@ struct Trial {
   std::string subject;
   // What went wrong; empty: it worked.
   std::string error;
-  // If it went wrong.
+  // If it went wrong: as in Finding.
   Severity severity = Severity::kFatal;
+  std::string expected;
   std::string why;
   std::string mend;
 };

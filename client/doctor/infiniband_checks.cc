@@ -166,6 +166,7 @@ void CheckLinkLayer(const Examined& node, FindingList& to) {
   }
   if (layers.size() == 1) return to.Ok(kNode, layers.begin()->first);
   std::vector<std::string> texts;
+  texts.reserve(layers.size());
   for (const auto& [layer, ports] : layers) {
     texts.push_back(absl::StrCat(layer, ": ", ListText(ports)));
   }

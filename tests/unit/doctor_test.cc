@@ -804,13 +804,13 @@ TEST(Doctor, ShowsEachMissingFact) {
 
 TEST(Doctor, TrialsComeFirst) {
   DoctorOptions options = HealthyOptions();
-  options.trials = {{"process", "node", "", Severity::kFatal, "w", "m"},
-                    {"log", "/l", "EROFS", Severity::kWarning, "w", "m"}};
+  options.trials = {{"process", "node", "", Severity::kFatal, "e", "w", "m"},
+                    {"log", "/l", "EROFS", Severity::kWarning, "e", "w", "m"}};
   const std::vector<Finding> findings = Diagnose(Healthy(), options);
   EXPECT_EQ(findings[0],
             (Finding{"process", Severity::kOk, "node", "works", "", "", ""}));
-  EXPECT_EQ(findings[1], (Finding{"log", Severity::kWarning, "/l", "EROFS",
-                                  "no error", "w", "m"}));
+  EXPECT_EQ(findings[1],
+            (Finding{"log", Severity::kWarning, "/l", "EROFS", "e", "w", "m"}));
 }
 
 TEST(MayLock, NeedsTheCapabilityInTheFirstUserNamespace) {
