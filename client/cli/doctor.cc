@@ -1,12 +1,16 @@
 // `rollcall doctor`: what is wrong with this node, before a run finds out.
 #include "client/doctor/doctor.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "client/agent/hosts_resolver.h"
 #include "client/agent/node_trials.h"
 #include "client/cli/commands.h"
@@ -46,6 +50,23 @@ OwnName LookUpOwnName(const std::string& hostname) {
   return own;
 }
 
+// Where an agent would make its folder: as RunFolder::Make chooses it.
+Trial TryRunFolder() {
+  const char* runtime_dir = getenv("XDG_RUNTIME_DIR");
+  Trial trial;
+  for (const std::string& parent :
+       {std::string(runtime_dir == nullptr ? "" : runtime_dir),
+        std::string("/tmp")}) {
+    if (parent.empty()) continue;
+    trial = TryFolder("run-folder",
+                      absl::StrCat(parent, "/rollcall-doctor-", getpid()),
+                      Severity::kFatal, MadeFolders::kGo);
+    trial.subject = parent;
+    if (trial.error.empty()) break;
+  }
+  return trial;
+}
+
 }  // namespace
 
 int RunDoctorCommand(const DoctorFlags& flags) {
@@ -55,7 +76,7 @@ int RunDoctorCommand(const DoctorFlags& flags) {
   if (!facts.hostname().empty()) {
     options.own_name = LookUpOwnName(facts.hostname());
   }
-  options.trials.push_back(TryProcess());
+  options.trials = {TryProcess(), TryRunFolder()};
   for (const std::string& given : flags.folders) {
     const std::string folder = AbsolutePath(given);
     options.trials.push_back(

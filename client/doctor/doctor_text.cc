@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "daemon/core/admission.h"
 #include "nlohmann/json.hpp"
 
@@ -15,6 +16,7 @@ namespace {
 constexpr size_t kTextBytesMax = 1 << 10;
 // Wider columns are not padded to.
 constexpr size_t kColumnMax = 24;
+constexpr size_t kLineMax = 79;
 
 std::string Clean(absl::string_view text) {
   return Printable({text.data(), text.size()}, kTextBytesMax);
@@ -54,6 +56,25 @@ std::string Rows(const std::vector<Finding>& shown) {
   return text;
 }
 
+// The text in lines of at most kLineMax, each after `indent` spaces; a longer
+// word has a line of its own.
+std::string Wrapped(const std::string& text, size_t indent) {
+  std::string wrapped, line;
+  const auto end_line = [&] {
+    absl::StrAppend(&wrapped, std::string(indent, ' '), line, "\n");
+    line.clear();
+  };
+  for (const absl::string_view word :
+       absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+    if (!line.empty() && indent + line.size() + 1 + word.size() > kLineMax) {
+      end_line();
+    }
+    absl::StrAppend(&line, line.empty() ? "" : " ", word);
+  }
+  if (!line.empty()) end_line();
+  return wrapped;
+}
+
 // What is to be done, once for all subjects that it is said of.
 std::string Mends(const std::vector<Finding>& shown) {
   std::vector<std::pair<std::string, std::string>> said;
@@ -63,9 +84,11 @@ std::string Mends(const std::vector<Finding>& shown) {
     std::pair<std::string, std::string> key(finding.check, finding.mend);
     if (std::find(said.begin(), said.end(), key) != said.end()) continue;
     said.push_back(std::move(key));
-    const std::string why = Clean(finding.why);
-    absl::StrAppend(&text, "  ", Clean(finding.check), ": ", why,
-                    why.empty() ? "" : "\n    ", Clean(finding.mend), "\n");
+    absl::StrAppend(
+        &text,
+        Wrapped(absl::StrCat(Clean(finding.check), ": ", Clean(finding.why)),
+                2),
+        Wrapped(Clean(finding.mend), 4));
   }
   return text.empty() ? text : absl::StrCat("\nHow to mend it:\n", text);
 }

@@ -94,6 +94,14 @@ class Doctor(E2E):
         self.assertIn(free, [f["subject"] for f in
                              self.findings(ended)["free-space"]])
         self.assertFalse(os.path.exists(self.stage.path("new")))
+        run = self.the_only(ended, "run-folder")
+        self.assertEqual((run["severity"], run["subject"]),
+                         ("ok", self.stage.path("run")))
+        self.assertEqual(os.listdir(self.stage.path("run")), [])
+        ended = self.stage.run([*DOCTOR, "--json"],
+                               {"XDG_RUNTIME_DIR": "/proc"})
+        run = self.the_only(ended, "run-folder")
+        self.assertEqual((run["severity"], run["subject"]), ("ok", "/tmp"))
 
         with open(self.stage.path("file"), "w", encoding="ascii"):
             pass

@@ -61,6 +61,18 @@ TEST(DoctorText, WorstFirstAndMendsOnce) {
             }));
 }
 
+TEST(DoctorText, LongMendsAreWrapped) {
+  const std::string word(30, 'w');
+  const std::string words = word + " " + word + " " + word;
+  const Lines lines = absl::StrSplit(
+      DoctorTable({{"a", Severity::kFatal, "n", "f", "e", words, words}},
+                  false),
+      '\n');
+  EXPECT_EQ(Lines(lines.begin() + 4, lines.begin() + 8),
+            (Lines{"  a: " + word + " " + word, "  " + word,
+                   "    " + word + " " + word, "    " + word}));
+}
+
 TEST(DoctorText, AllShowsTheRestBelow) {
   const Lines lines = absl::StrSplit(DoctorTable(kFindings, true), '\n');
   EXPECT_EQ(lines[5],
