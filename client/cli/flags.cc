@@ -316,7 +316,7 @@ void AddDoctor(CLI::App& app, Target& to) {
                    "checkpoints;\nmay be given several times")
       ->type_name("DIR");
   doctor->add_flag("--all", to.doctor.all,
-                   "also what is ok, and what there is nothing of here");
+                   "also what is ok and what does not apply to this node");
   doctor->add_flag("--json", to.doctor.json, "as JSON, all findings");
 }
 

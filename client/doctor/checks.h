@@ -1,5 +1,5 @@
-// What the checks have in common, and where each group of them is. Of use
-// inside this folder only.
+// What the checks have in common, and the list of each group. Internal to this
+// folder.
 #ifndef ROLLCALL_CLIENT_DOCTOR_CHECKS_H_
 #define ROLLCALL_CLIENT_DOCTOR_CHECKS_H_
 

@@ -19,10 +19,10 @@ using Gpu = v1::Gpu;
 
 constexpr char kNoGpu[] = "no NVIDIA GPU here";
 
-// Of row remappings a GPU can do 512, eight in a bank (NVIDIA GPU Memory Error
-// Management, "RMA Policy"); of page retirements 64 (the same, "Row
-// Remapping"). That many mean a replacement; from half of the smaller figure on
-// a person should look.
+// A GPU can remap 512 rows, eight in a bank (NVIDIA GPU Memory Error
+// Management, "RMA Policy"); an older one can retire 64 pages (the same, "Row
+// Remapping"). At these numbers it is replaced. Half of the smaller one is the
+// time to plan that.
 constexpr uint32_t kRetiredMany = 32;
 
 std::string Name(const Gpu& gpu) { return absl::StrCat("gpu ", gpu.index()); }
@@ -163,8 +163,8 @@ void CheckRetiredPages(const Examined& node, FindingList& to) {
   }
 }
 
-// NVML's reasons, as nvml.h names them (nvmlClocksEventReason...): those that
-// say that the hardware protects itself, and those of normal work.
+// NVML's reasons, as nvml.h names them (nvmlClocksEventReason...). `bad`: the
+// hardware protects itself; the others occur in normal work.
 struct ThrottleReason {
   const char* name;
   bool bad;
@@ -179,7 +179,7 @@ constexpr char kPower[] =
 constexpr ThrottleReason kThrottleReasons[] = {
     {"gpu_idle", false, ""},
     {"applications_clocks_setting", false, ""},
-    // Work that needs all the power that the GPU may take.
+    // The work needs all the power that the GPU may take.
     {"sw_power_cap", false, ""},
     {"sync_boost", false, ""},
     {"display_clock_setting", false, ""},
@@ -223,8 +223,8 @@ void CheckThrottle(const Examined& node, FindingList& to) {
   }
 }
 
-// How many GPUs of one name have how many active links. Cards whose bridges
-// take only some of their links have the same number on each.
+// Compares GPUs of one name: cards whose bridges use only some of their links
+// have the same number of active ones on each card.
 void CheckNvlink(const Examined& node, FindingList& to) {
   if (NoDetails(node, to)) return;
   std::map<std::string, std::map<uint32_t, int>> like;
@@ -335,9 +335,9 @@ void CheckNccl(const Examined& node, FindingList& to) {
              : "Name the library with --nccl-lib, or install libnccl2.");
 }
 
-// The first NCCL with code for the GPU's architecture: when makefiles/common.mk
-// got compute_80, _90, and _100 with _120. An older one has no kernel that such
-// a GPU runs as it is.
+// The first NCCL release with code for an architecture, by the makefiles/
+// common.mk of its tags: compute_80, compute_90, compute_100 with compute_120.
+// Older ones have no kernel that such a GPU can run without a translation.
 struct FirstNccl {
   uint32_t major;
   std::vector<uint32_t> nccl;
@@ -348,7 +348,7 @@ void CheckNcclVersion(const Examined& node, FindingList& to) {
       {8, {2, 7, 3}}, {9, {2, 15, 1}}, {10, {2, 25, 1}}, {12, {2, 25, 1}}};
   if (NoDetails(node, to)) return;
   const std::string& text = node.facts.versions().nccl();
-  // The check before it says why.
+  // The check `nccl` says why.
   if (text.empty()) return to.NotApplicable("no NCCL is known");
   const std::vector<uint32_t> nccl = Version(text);
   if (nccl.empty()) {

@@ -1,9 +1,9 @@
 // Ports of RDMA devices: InfiniBand, RoCE, EFA.
 //
-// What is healthy is what NCCL's user guide lists ("NIC-level diagnostics"):
-// ports Active and not Down, Init or Armed; physical state LinkUp; one link
-// layer on all; the rate that is expected. The words are the kernel's (sysfs.c
-// of drivers/infiniband/core).
+// The checks follow NCCL's user guide ("NIC-level diagnostics"): ports are
+// Active and not Down, Init or Armed, the physical state is LinkUp, all have
+// one link layer, and the rate is the expected one. The words are the kernel's
+// (sysfs.c of drivers/infiniband/core).
 #include <algorithm>
 #include <map>
 #include <set>
@@ -28,7 +28,8 @@ std::string Name(const Port& port) {
 
 bool IsActive(const Port& port) { return port.state() == "ACTIVE"; }
 
-// Whether one of its facts is missing: what is then not set means nothing.
+// The entry for a port's fact that is missing: the field's value then says
+// nothing.
 const v1::MissingFact* Missing(const Examined& node, const Port& port,
                                const char* field) {
   return node.missing.Find(
@@ -126,7 +127,7 @@ void CheckPhysicalState(const Examined& node, FindingList& to) {
   if (NoPort(node, to)) return;
   bool judged = false;
   for (const Port& port : node.facts.infiniband()) {
-    // The check of the state tells of the others.
+    // The check `hca-state` judges the others.
     if (!IsActive(port)) continue;
     judged = true;
     if (port.phys_state() == "LinkUp") {

@@ -28,21 +28,21 @@ constexpr uint64_t kNofileMin = 65535;
 constexpr uint64_t kShmMin = uint64_t{1} << 30;
 constexpr uint64_t kShmDockerDefault = 64 << 20;
 
-// Pages of idle services that were swapped out once; whatever runs does not
-// miss them.
+// Pages of idle services that were swapped out once do no harm.
 constexpr uint64_t kSwapIdle = 64 << 20;
 
 // etcd warns of peers whose clocks differ by more (rafthttp, "prober found high
 // clock drift").
 constexpr absl::Duration kClockOffsetMax = absl::Seconds(1);
 
-// Kubernetes evicts pods when a node's file system has less left ("Node-
-// pressure Eviction", nodefs.available<10%), of a large file system less
-// matters: a checkpoint of 7.5 billion parameters with Adam in mixed precision
-// takes 16 bytes each (ZeRO, arXiv 1910.02054, section 3.1).
+// Kubernetes evicts pods when less than 10% of a node's file system is free
+// ("Node-pressure Eviction", nodefs.available<10%). On a large file system a
+// smaller share is enough: room for a checkpoint of 7.5 billion parameters,
+// with Adam in mixed precision 16 bytes each (ZeRO, arXiv 1910.02054,
+// section 3.1).
 constexpr uint64_t kFreeShare = 10;
 constexpr uint64_t kFreeEnough = uint64_t{120} * 1000 * 1000 * 1000;
-// What a run writes beside checkpoints and logs: world, hostfile, ids.
+// Below it a run cannot even write its world file, hostfile and ids.
 constexpr uint64_t kFreeMin = 16 << 20;
 
 // A port that NCCL would use by itself.
@@ -99,7 +99,7 @@ void CheckMemlock(const Examined& node, FindingList& to) {
 void CheckNofile(const Examined& node, FindingList& to) {
   const v1::MissingFact* missing = node.missing.Find("limits.nofile");
   const uint64_t limit = node.facts.limits().nofile();
-  // A process without any descriptor could not have told its facts.
+  // No process has a limit of 0: it could not open a file.
   if (missing != nullptr || limit == 0) {
     return to.Unknown(kNode, missing, "the limit is not known");
   }
@@ -172,8 +172,9 @@ void CheckHugepages(const Examined& node, FindingList& to) {
   }
   if (mode == "always" || mode == "madvise") return to.Ok(kNode, mode);
   if (mode != "never") return to.Unknown(kNode, mode);
-  // The words are those of the kernel's admin-guide/mm/transhuge; PyTorch's
-  // tutorials ask for madvise or always where THP_MEM_ALLOC_ENABLE=1 is used.
+  // The words are those of the kernel's admin-guide/mm/transhuge. PyTorch's
+  // tutorial on tuning for AWS Graviton turns huge pages on with
+  // THP_MEM_ALLOC_ENABLE=1, which asks for them by madvise(2).
   to.Add(Severity::kWarning, kNode, mode, "madvise or always",
          "Large host buffers then take 512 times as many page table entries; "
          "PyTorch's THP_MEM_ALLOC_ENABLE has no effect.",
