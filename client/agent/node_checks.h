@@ -1,9 +1,10 @@
 // NodeChecks: whether this node is fit to run ranks at all, asked between two
 // generations of one that has failed here.
 //
-// A few quick checks of what most often makes a node useless while its agent
+// The doctor's checks, after trying what makes a node useless while its agent
 // still speaks: no process can be made, the run folder cannot be written or is
-// full, a GPU that was there is gone. It mends nothing and decides nothing.
+// full. Of the doctor's findings only the fatal ones are reported: a node with
+// warnings gets its seat back. It mends nothing and decides nothing.
 //
 // Thread rule: Run from one thread; `done` comes from a thread of its own and
 // must only post.
@@ -27,11 +28,17 @@ struct NodeChecksOptions {
   std::string log_dir;  // Empty: none.
   // What the node had when its agent started.
   uint32_t gpus = 0;
+  // Of the ranks' command.
+  std::vector<std::string> environment;
 };
 
 // All checks, now. Blocks for as long as the node needs (a process: ten seconds
-// at most). One finding a check; never fails.
+// at most). One finding for each trial, and the doctor's fatal ones; never
+// fails.
 std::vector<v1::CheckFinding> CheckNode(const NodeChecksOptions& options);
+// The same by facts that were gathered before.
+std::vector<v1::CheckFinding> CheckNode(const NodeChecksOptions& options,
+                                        const v1::Facts& facts);
 
 class NodeChecks {
  public:

@@ -27,6 +27,8 @@ int RunStopCommand(const StopFlags& flags);
 int RunDrainCommand(const DrainFlags& flags);
 int RunEvictCommand(const EvictFlags& flags);
 int RunTokenCommand(const TokenFlags& flags);
+// 0, 10, 20 or 30: the worst that it found.
+int RunDoctorCommand(const DoctorFlags& flags);
 int RunDaemonCommand(const DaemonFlags& flags);
 int RunVersionCommand(const VersionFlags& flags);
 // The hidden command; `arguments` without its name.

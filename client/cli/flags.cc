@@ -20,6 +20,9 @@
 namespace rollcall {
 namespace {
 
+// Folders that one doctor looks at.
+constexpr size_t kFoldersMax = 64;
+
 // Settings as they were typed; made into JobSettings once all is known.
 struct SettingsText {
   std::string nodes;
@@ -48,6 +51,7 @@ struct Target {
   DrainFlags drain;
   std::string drain_deadline;  // As typed.
   EvictFlags evict;
+  DoctorFlags doctor;
   TokenFlags token;
   // As typed.
   std::string role = "worker";
@@ -301,6 +305,24 @@ void AddEvict(CLI::App& app, Target& to) {
   evict->add_flag("--json", to.evict.json, "as JSON");
 }
 
+void AddDoctor(CLI::App& app, Target& to) {
+  CLI::App* doctor = app.add_subcommand(
+      "doctor",
+      "check this node: network, limits, RDMA devices, GPUs\n"
+      "  rollcall doctor [flags]\n"
+      "Exits with 0, 10 (a warning, or something unknown), 20 (wrong now, "
+      "worth "
+      "another\ntry) or 30 (to be mended first)");
+  doctor
+      ->add_option("--folder", to.doctor.folders,
+                   "a folder that the run will write to, such as that of its "
+                   "checkpoints;\nmay be given several times")
+      ->type_name("DIR");
+  doctor->add_flag("--all", to.doctor.all,
+                   "also what is ok and what does not apply to this node");
+  doctor->add_flag("--json", to.doctor.json, "as JSON, all findings");
+}
+
 void AddOthers(CLI::App& app, Target& to) {
   CLI::App* status = app.add_subcommand("status", "show a job's state");
   AddWhere(*status, to.status.where);
@@ -320,6 +342,7 @@ void AddOthers(CLI::App& app, Target& to) {
   AddDrain(app, to);
   AddEvict(app, to);
   AddToken(app, to);
+  AddDoctor(app, to);
 
   CLI::App* version = app.add_subcommand("version", "show the version");
   version->add_flag("--json", to.version.json, "as JSON");
@@ -386,9 +409,8 @@ absl::Status CheckExtras(const CLI::App& app, const CLI::App* command) {
     const std::vector<std::string> extras = app.remaining();
     if (extras.empty()) {
       return absl::InvalidArgumentError(
-          "expected a command: launch, join, status, drain, evict, stop, token "
-          "or "
-          "version; see `rollcall --help`");
+          "expected a command: launch, join, status, drain, evict, stop, "
+          "token, doctor or version; see `rollcall --help`");
     }
     return Unknown(absl::StartsWith(extras[0], "-") ? "flag" : "command",
                    extras[0], CommandNames(app), "rollcall --help");
@@ -646,6 +668,12 @@ absl::StatusOr<Invocation> Drain(Target& to) {
   return Invocation(std::move(drain));
 }
 
+absl::Status CheckFolders(const std::vector<std::string>& folders) {
+  if (folders.size() <= kFoldersMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--folder: expected at most ", kFoldersMax, ", got ", folders.size()));
+}
+
 absl::StatusOr<Invocation> Build(const std::string& command, const Words& words,
                                  Target& to) {
   if (command == "launch") return Launch(words, to);
@@ -668,6 +696,12 @@ absl::StatusOr<Invocation> Build(const std::string& command, const Words& words,
   if (command == "stop") return Invocation(std::move(to.stop));
   if (command == "drain") return Drain(to);
   if (command == "evict") return Evict(to);
+  if (command == "doctor") {
+    if (absl::Status good = CheckFolders(to.doctor.folders); !good.ok()) {
+      return good;
+    }
+    return Invocation(std::move(to.doctor));
+  }
   if (command == "daemon") {
     absl::Status read = ReadTokenTtl(to.token_ttl, to.daemon.token_ttl);
     if (!read.ok()) return read;

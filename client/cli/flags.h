@@ -138,6 +138,13 @@ struct TokenFlags {
   bool json = false;
 };
 
+struct DoctorFlags {
+  // Folders that a run would write to, beside its own.
+  std::vector<std::string> folders;
+  bool all = false;
+  bool json = false;
+};
+
 struct DaemonFlags {
   TlsFlags tls;
   bool tls_bind_names = false;
@@ -164,9 +171,9 @@ struct HelpText {
   std::string text;
 };
 
-using Invocation =
-    std::variant<HelpText, VersionFlags, LaunchFlags, JoinFlags, StatusFlags,
-                 StopFlags, DrainFlags, EvictFlags, TokenFlags, DaemonFlags>;
+using Invocation = std::variant<HelpText, VersionFlags, LaunchFlags, JoinFlags,
+                                StatusFlags, StopFlags, DrainFlags, EvictFlags,
+                                TokenFlags, DoctorFlags, DaemonFlags>;
 
 // Adds what the environment has given.
 void Fill(Invocation& invocation, const GivenSecrets& given);

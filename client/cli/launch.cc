@@ -2,7 +2,6 @@
 #include "client/launch/launch.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -69,15 +68,6 @@ v1::JobSettings Settings(const LaunchFlags& flags, const std::string& node) {
   return settings;
 }
 
-// For whoever looks at the job from another folder.
-std::string Absolute(const std::string& path) {
-  std::error_code failed;
-  const std::string absolute =
-      path.empty() ? "" : std::filesystem::absolute(path, failed).string();
-  // Without a working folder only the path as it is can help.
-  return failed ? path : absolute;
-}
-
 // With a shared secret, every node can know the port beforehand.
 std::string ListenAddress(const LaunchFlags& flags, const WireOptions& wire) {
   if (!flags.listen.empty()) return flags.listen;
@@ -125,8 +115,8 @@ int RunLaunchCommand(const LaunchFlags& flags) {
   if (!warning.empty()) Complain(absl::StrCat("WARNING: ", warning));
   options.wire.secret = *std::move(secret);
   options.wire.insecure = flags.insecure;
-  options.wire.tls = {Absolute(flags.tls.cert), Absolute(flags.tls.key),
-                      Absolute(flags.tls.ca)};
+  options.wire.tls = {AbsolutePath(flags.tls.cert), AbsolutePath(flags.tls.key),
+                      AbsolutePath(flags.tls.ca)};
   options.wire.bind_names = flags.tls_bind_names;
   if (absl::Status fits = CheckWire(options.wire); !fits.ok()) {
     return Fail(fits);
@@ -153,7 +143,7 @@ int RunLaunchCommand(const LaunchFlags& flags) {
   options.settings = Settings(flags, options.node);
   options.state_dir = flags.state.empty()
                           ? absl::StrCat(StateRoot(), "/", options.job)
-                          : Absolute(flags.state);
+                          : AbsolutePath(flags.state);
   options.token_ttl = flags.token_ttl;
   options.local_workers = flags.local_workers;
   options.agent_flags = AgentFlags(flags);

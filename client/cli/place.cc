@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -181,6 +183,13 @@ absl::StatusOr<std::string> NodeName(const std::string& flag) {
         "; give it one with --name"));
   }
   return host;
+}
+
+std::string AbsolutePath(const std::string& path) {
+  std::error_code failed;
+  const std::string absolute =
+      path.empty() ? "" : std::filesystem::absolute(path, failed).string();
+  return failed ? path : absolute;
 }
 
 uint32_t RanksHere(const std::string& flag, const v1::Facts& facts) {

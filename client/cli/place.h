@@ -26,6 +26,10 @@ void PrepareGrpc();
 // --name, else the hostname. INVALID_ARGUMENT: it is none; says what to do.
 absl::StatusOr<std::string> NodeName(const std::string& flag);
 
+// The path as it is from every folder; empty stays empty. As it was given where
+// there is no working folder.
+std::string AbsolutePath(const std::string& path);
+
 // --nproc-per-node: auto is one a GPU, else 1.
 uint32_t RanksHere(const std::string& flag, const v1::Facts& facts);
 

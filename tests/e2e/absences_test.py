@@ -101,7 +101,7 @@ INPUT = re.compile(
     r"^daemon/core/(admission|grammar|printable|job|exchange)"
     r"|^daemon/security/|^daemon/journal/"
     r"|^daemon/server/(membership_service|admin_service|succession)"
-    r"|^client/(facts|cli|launch|rank)/"
+    r"|^client/(facts|doctor|cli|launch|rank)/"
     r"|^client/agent/(agent[._]|hosts|lines|named_leader|nccl|"
     r"rank_(attend|service|folders)|world_files|stack_dump|daemon_stream|edit_file|"
     r"error_file)"

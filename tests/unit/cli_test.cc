@@ -63,6 +63,20 @@ TEST(Flags, HostsNamesTakeOneWord) {
   EXPECT_NE(Complaint("launch --no-hosts --hosts-names a -- true"), "");
 }
 
+TEST(Flags, DoctorTakesFoldersInAnyNumber) {
+  const auto plain = Parse<DoctorFlags>("doctor");
+  EXPECT_FALSE(plain.all || plain.json);
+  EXPECT_TRUE(plain.folders.empty());
+  const auto full =
+      Parse<DoctorFlags>("doctor --folder /a --all --folder=b --json");
+  EXPECT_TRUE(full.all && full.json);
+  EXPECT_EQ(full.folders, (std::vector<std::string>{"/a", "b"}));
+  std::string many = "doctor";
+  for (int i = 0; i < 64; ++i) many += " --folder /a";
+  EXPECT_EQ(Parse<DoctorFlags>(many).folders.size(), 64u);
+  EXPECT_NE(Complaint(many + " --folder /a"), "");
+}
+
 // `line` with '' for a word that is empty.
 std::string ComplaintWithEmpty(const std::string& line) {
   Words words = Split(line);
@@ -90,6 +104,7 @@ TEST(Flags, AnEmptyValueIsNotTheDefault) {
                            "join rc1.x --job '' -- x",
                            "join '' -- x",
                            "status --state ''",
+                           "doctor --folder ''",
                            "status --job ''",
                            "status ''",
                            "stop --job ''",
@@ -240,6 +255,9 @@ TEST(Flags, MistakesNameTheRightSpelling) {
       {"join x --nmae n -- true", "did you mean --name?"},
       {"status --jsno", "did you mean --json?"},
       {"status -- true", "runs no command"},
+      {"doctor -- true", "runs no command"},
+      {"doctor --jsn", "did you mean --json?"},
+      {"docter", "did you mean doctor?"},
       {"stop --exit-code 256", "--exit-code"},
   };
   for (const auto& row : rows) {

@@ -18,9 +18,18 @@ namespace {
 
 using Severity = v1::CheckFinding::Severity;
 
-std::map<std::string, Severity> Check(const NodeChecksOptions& options) {
+// Of a node that is well and has no GPU.
+v1::Facts WellFacts() {
+  v1::Facts facts;
+  facts.set_boot_id("3f2c");
+  facts.set_network_namespace(1);
+  return facts;
+}
+
+std::map<std::string, Severity> Check(const NodeChecksOptions& options,
+                                      const v1::Facts& facts = WellFacts()) {
   std::map<std::string, Severity> severities;
-  for (const v1::CheckFinding& finding : CheckNode(options)) {
+  for (const v1::CheckFinding& finding : CheckNode(options, facts)) {
     severities[finding.check()] = finding.severity();
     EXPECT_EQ(finding.text().empty(),
               finding.severity() == v1::CheckFinding::SEVERITY_OK)
@@ -37,8 +46,7 @@ TEST(NodeChecks, SayWhatMakesANodeUseless) {
   const std::map<std::string, Severity> fine = {
       {"process", v1::CheckFinding::SEVERITY_OK},
       {"run-folder", v1::CheckFinding::SEVERITY_OK},
-      {"log-folder", v1::CheckFinding::SEVERITY_OK},
-      {"gpus", v1::CheckFinding::SEVERITY_OK}};
+      {"log-folder", v1::CheckFinding::SEVERITY_OK}};
   EXPECT_EQ(Check(options), fine);
   // It takes away what it wrote.
   EXPECT_TRUE(std::filesystem::is_empty(options.run_folder));
@@ -52,6 +60,24 @@ TEST(NodeChecks, SayWhatMakesANodeUseless) {
   EXPECT_EQ(Check(options), bad);
 }
 
+// What only warns is no reason to leave a node out.
+TEST(NodeChecks, ReportWhatIsFatalToTheDoctor) {
+  TempFolder folder;
+  NodeChecksOptions options;
+  options.run_folder = folder.path();
+  v1::Facts facts = WellFacts();
+  facts.mutable_limits()->set_nofile(64);
+  facts.set_gpu_count(8);
+  v1::MissingFact& missing = *facts.add_missing();
+  missing.set_fact("gpus");
+  missing.set_reason("nvmlInit_v2: Driver/library version mismatch");
+  const std::map<std::string, Severity> expected = {
+      {"process", v1::CheckFinding::SEVERITY_OK},
+      {"run-folder", v1::CheckFinding::SEVERITY_OK},
+      {"gpu-nvml", v1::CheckFinding::SEVERITY_FATAL}};
+  EXPECT_EQ(Check(options, facts), expected);
+}
+
 TEST(NodeChecks, AnswersFromAThreadOfItsOwn) {
   TempFolder folder;
   NodeChecksOptions options;
@@ -63,7 +89,10 @@ TEST(NodeChecks, AnswersFromAThreadOfItsOwn) {
   checks.Run(7);
   checks.Run(8);
   const ChecksDone answer = done.get_future().get();
-  EXPECT_EQ(answer.findings.size(), 3u);  // There is no log folder.
+  // There is no log folder.
+  ASSERT_GE(answer.findings.size(), 2u);
+  EXPECT_EQ(answer.findings[0].check(), "process");
+  EXPECT_EQ(answer.findings[1].check(), "run-folder");
 }
 
 class RankFoldersTest : public testing::Test {

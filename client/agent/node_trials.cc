@@ -1,0 +1,128 @@
+#include "client/agent/node_trials.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/agent/exit_watch.h"
+#include "client/agent/fd.h"
+
+namespace rollcall {
+namespace {
+
+constexpr int kProcessPatienceMs = 10'000;
+constexpr uint64_t kSpaceBytes = 16 << 20;
+
+// What is wrong; empty: nothing.
+std::string CannotStart() {
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  for (const int fd : {0, 1, 2}) {
+    posix_spawn_file_actions_addopen(&files, fd, "/dev/null", O_RDWR, 0);
+  }
+  char name[] = "true";
+  char* const argv[] = {name, nullptr};
+  pid_t pid = 0;
+  const int error = posix_spawnp(&pid, name, &files, nullptr, argv, environ);
+  posix_spawn_file_actions_destroy(&files);
+  // An image without `true` says nothing about the node.
+  if (error == ENOENT) return "";
+  if (error != 0) {
+    return absl::StrCat("no process can be started: `true`: ", strerror(error));
+  }
+  const ExitWatch watch(pid);
+  pollfd polled{watch.fd(), POLLIN, 0};
+  int ready = 0;
+  do {
+    ready = poll(&polled, 1, kProcessPatienceMs);
+  } while (ready < 0 && errno == EINTR);
+  if (ready == 0) kill(pid, SIGKILL);
+  const ExitStatus status = PeekExit(pid);
+  Reap(pid);
+  if (ready == 0) return "`true` did not end within 10 s";
+  if (status.code == 0 && status.signal == 0) return "";
+  return absl::StrCat("`true` ended with ", status.code, ", signal ",
+                      status.signal);
+}
+
+// Makes the folder and its parents, as OpenLogFile does; those that were not
+// there before, outermost first.
+std::vector<std::string> Make(const std::string& folder) {
+  std::vector<std::string> made;
+  for (size_t end = folder.find('/', 1);; end = folder.find('/', end + 1)) {
+    const std::string path = folder.substr(0, end);
+    if (mkdir(path.c_str(), 0700) == 0) made.push_back(path);
+    if (end == std::string::npos) return made;
+  }
+}
+
+// What is wrong with the folder; empty: nothing.
+std::string CannotWrite(const std::string& folder) {
+  struct statvfs space;
+  if (statvfs(folder.c_str(), &space) != 0) {
+    return absl::StrCat(folder, ": ", strerror(errno));
+  }
+  const uint64_t free = uint64_t{space.f_bavail} * space.f_frsize;
+  if (free < kSpaceBytes) {
+    return absl::StrCat(folder, " has ", free >> 10, " KiB left, expected ",
+                        kSpaceBytes >> 10);
+  }
+  const std::string path = absl::StrCat(folder, "/.check-", getpid());
+  const Fd file(open(path.c_str(),
+                     O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
+                     0600));
+  if (!file.open()) return absl::StrCat(path, ": ", strerror(errno));
+  const char word[] = "rollcall";
+  std::string wrong;
+  if (write(file.get(), word, sizeof(word)) !=
+          static_cast<ssize_t>(sizeof(word)) ||
+      fsync(file.get()) != 0) {
+    wrong = absl::StrCat(path, ": ", strerror(errno));
+  }
+  unlink(path.c_str());
+  return wrong;
+}
+
+}  // namespace
+
+Trial TryProcess() {
+  Trial trial;
+  trial.check = "process";
+  trial.subject = "node";
+  trial.error = CannotStart();
+  trial.expected = "`true` runs";
+  trial.why = "No rank can be started here.";
+  trial.mend =
+      "Look at the limits of processes (`ulimit -u`, pids.max of the cgroup) "
+      "and at free memory.";
+  return trial;
+}
+
+Trial TryFolder(const std::string& check, const std::string& folder,
+                Severity severity, MadeFolders made) {
+  Trial trial;
+  trial.check = check;
+  trial.subject = folder;
+  std::vector<std::string> fresh = Make(folder);
+  trial.error = CannotWrite(folder);
+  for (; made == MadeFolders::kGo && !fresh.empty(); fresh.pop_back()) {
+    rmdir(fresh.back().c_str());
+  }
+  trial.severity = severity;
+  trial.expected = "a folder that can be written";
+  trial.why = "The run writes there.";
+  trial.mend = "Check free space and permissions, or name another folder.";
+  return trial;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,82 @@
+// What the checks have in common, and the list of each group. Internal to this
+// folder.
+#ifndef ROLLCALL_CLIENT_DOCTOR_CHECKS_H_
+#define ROLLCALL_CLIENT_DOCTOR_CHECKS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "client/doctor/doctor.h"
+
+namespace rollcall {
+
+// The subject of what concerns the node as a whole.
+inline constexpr char kNode[] = "node";
+
+// The facts that the node could not find out. An entry that a check asked for
+// is shown by that check; the others are shown by the check `facts`.
+class MissingFacts {
+ public:
+  explicit MissingFacts(const v1::Facts& facts)
+      : facts_(facts), used_(facts.missing_size(), false) {}
+
+  // The entry for `fact`, or for what it is a part of ("gpus.0" for
+  // "gpus.0.retired_pages"); null: none.
+  const v1::MissingFact* Find(absl::string_view fact);
+  // The first entry below `fact` or for it; null: none.
+  const v1::MissingFact* FindBelow(absl::string_view fact);
+  std::vector<const v1::MissingFact*> Unused() const;
+
+ private:
+  const v1::Facts& facts_;
+  std::vector<bool> used_;
+};
+
+struct Examined {
+  const v1::Facts& facts;
+  const DoctorOptions& options;
+  MissingFacts& missing;
+};
+
+// Takes the findings of one check.
+class FindingList {
+ public:
+  FindingList(std::string check, std::vector<Finding>& to)
+      : check_(std::move(check)), to_(to) {}
+
+  void Add(Severity severity, std::string subject, std::string found,
+           std::string expected, std::string why, std::string mend);
+  void Ok(std::string subject, std::string found);
+  void NotApplicable(std::string found);
+  void Unknown(std::string subject, std::string found, std::string mend = "");
+  // With the reason and the remedy of the entry, where there is one.
+  void Unknown(std::string subject, const v1::MissingFact* missing,
+               std::string found);
+
+ private:
+  const std::string check_;
+  std::vector<Finding>& to_;
+};
+
+struct NamedCheck {
+  const char* name;
+  void (*check)(const Examined& node, FindingList& to);
+};
+
+std::vector<NamedCheck> NetworkChecks();
+std::vector<NamedCheck> SystemChecks();
+std::vector<NamedCheck> InfinibandChecks();
+std::vector<NamedCheck> GpuChecks();
+
+// "64 KiB", "unlimited" for 2^64-1.
+std::string BytesText(uint64_t bytes);
+
+// The first few, and how many more there are.
+std::string ListText(const std::vector<std::string>& items);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_DOCTOR_CHECKS_H_

@@ -1,0 +1,64 @@
+// Finding: what one check of a node says about one thing: a device, an
+// interface, a folder or the node as a whole.
+//
+// Values only; any thread.
+#ifndef ROLLCALL_CLIENT_DOCTOR_FINDING_H_
+#define ROLLCALL_CLIENT_DOCTOR_FINDING_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace rollcall {
+
+// In order: a later one outranks an earlier one.
+enum class Severity {
+  // The node has nothing that the check could judge.
+  kNotApplicable,
+  kOk,
+  // The fact could not be found out. Never counted as ok.
+  kUnknown,
+  // A run works, slower or with less than the node should have.
+  kWarning,
+  // A run would fail or lose a device now, and what is wrong can end by itself
+  // or by a reset: try again.
+  kRetryable,
+  // A person has to mend something before this node can run ranks.
+  kFatal,
+};
+
+struct Finding {
+  // Stable: programs compare it.
+  std::string check;
+  Severity severity = Severity::kUnknown;
+  // "node", "eth0", "mlx5_0 port 1", "gpu 3", "/data".
+  std::string subject;
+  std::string found;
+  // These three are empty where nothing is wrong.
+  std::string expected;
+  std::string why;
+  std::string mend;
+
+  bool operator==(const Finding&) const = default;
+};
+
+// "ok", "warning", "not applicable"...
+absl::string_view Word(Severity severity);
+
+// Of the worst one; kNotApplicable where there is none.
+Severity Worst(const std::vector<Finding>& findings);
+
+// 0; 10: a warning, or something unknown; 20: retryable; 30: fatal.
+int ExitCode(Severity worst);
+
+// Worst first; the order of equal ones is kept.
+std::vector<Finding> WorstFirst(std::vector<Finding> findings);
+
+// How many there are of each severity; all severities are there.
+std::map<Severity, int> Count(const std::vector<Finding>& findings);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_DOCTOR_FINDING_H_

@@ -1,0 +1,397 @@
+// GPUs, their driver and NCCL.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/doctor/checks.h"
+
+namespace rollcall {
+namespace {
+
+using Gpu = v1::Gpu;
+
+constexpr char kNoGpu[] = "no NVIDIA GPU here";
+
+// A GPU can remap 512 rows, eight in a bank (NVIDIA GPU Memory Error
+// Management, "RMA Policy"); an older one can retire 64 pages (the same, "Row
+// Remapping"). At these numbers it is replaced. Half of the smaller one is the
+// time to plan that.
+constexpr uint32_t kRetiredMany = 32;
+
+std::string Name(const Gpu& gpu) { return absl::StrCat("gpu ", gpu.index()); }
+
+uint32_t CountGpus(const v1::Facts& facts) {
+  return std::max(facts.gpu_count(), static_cast<uint32_t>(facts.gpus_size()));
+}
+
+const v1::MissingFact* Missing(const Examined& node, const Gpu& gpu,
+                               const char* field) {
+  return node.missing.Find(absl::StrCat("gpus.", gpu.index(), ".", field));
+}
+
+// "13.0" as {13, 0}, "2.28.9" as {2, 28, 9}; empty: no version.
+std::vector<uint32_t> Version(absl::string_view text) {
+  std::vector<uint32_t> numbers;
+  for (const absl::string_view piece : absl::StrSplit(text, '.')) {
+    uint32_t number = 0;
+    if (!absl::SimpleAtoi(piece, &number)) return {};
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// True: the check is done, since no GPU can be looked at.
+bool NoDetails(const Examined& node, FindingList& to) {
+  if (node.facts.gpus_size() > 0) return false;
+  if (CountGpus(node.facts) == 0) {
+    to.NotApplicable(kNoGpu);
+  } else {
+    to.Unknown(kNode, node.missing.Find("gpus"), "NVML was not asked");
+  }
+  return true;
+}
+
+void CheckCount(const Examined& node, FindingList& to) {
+  const uint32_t found = CountGpus(node.facts);
+  const auto opened = static_cast<uint32_t>(node.facts.gpus_size());
+  constexpr char kWhy[] =
+      "A GPU that has left the bus ends every rank on it; its driver says so "
+      "with an Xid, often 79.";
+  constexpr char kMend[] =
+      "Look at dmesg for Xid errors, reset the GPU (`nvidia-smi --gpu-reset`) "
+      "or the machine; if it comes back, replace it.";
+  if (found < node.options.gpus_expected) {
+    return to.Add(
+        Severity::kFatal, kNode, absl::StrCat(found, " GPUs are left"),
+        absl::StrCat(node.options.gpus_expected, ", as at the agent's start"),
+        kWhy, kMend);
+  }
+  if (opened > 0 && opened < node.facts.gpu_count()) {
+    return to.Add(Severity::kFatal, kNode,
+                  absl::StrCat("NVML opens ", opened, " GPUs"),
+                  absl::StrCat(node.facts.gpu_count(), ", as the driver lists"),
+                  kWhy, kMend);
+  }
+  if (found == 0) {
+    if (const auto* missing = node.missing.Find("gpus")) {
+      return to.Unknown(kNode, missing, "");
+    }
+    return to.NotApplicable(kNoGpu);
+  }
+  to.Ok(kNode, absl::StrCat(found, found == 1 ? " GPU" : " GPUs"));
+}
+
+void CheckNvml(const Examined& node, FindingList& to) {
+  if (CountGpus(node.facts) == 0) return to.NotApplicable(kNoGpu);
+  if (node.facts.gpus_size() > 0) return to.Ok(kNode, "NVML answers");
+  const v1::MissingFact* missing = node.missing.Find("gpus");
+  if (missing == nullptr) return to.Unknown(kNode, "NVML was not asked");
+  // NVML's words for NVML_ERROR_LIB_RM_VERSION_MISMATCH. CUDA fails then, too.
+  if (absl::StrContains(absl::AsciiStrToLower(missing->reason()),
+                        "version mismatch")) {
+    return to.Add(Severity::kFatal, kNode, missing->reason(),
+                  "one version of driver and library",
+                  "The driver's kernel module and its libraries are of two "
+                  "versions: no GPU can be used.",
+                  "Load the new kernel module (reboot), or start the container "
+                  "again so that it gets the host's libraries.");
+  }
+  to.Add(
+      Severity::kWarning, kNode, missing->reason(), "NVML answers",
+      "NCCL asks NVML for the GPUs and how they are joined, and does not "
+      "initialize without it.",
+      !missing->remedy().empty()
+          ? missing->remedy()
+          : "Install the driver's libnvidia-ml.so.1; in a container, ask for "
+            "it with NVIDIA_DRIVER_CAPABILITIES=compute,utility.");
+}
+
+void CheckEcc(const Examined& node, FindingList& to) {
+  if (NoDetails(node, to)) return;
+  for (const Gpu& gpu : node.facts.gpus()) {
+    if (const auto* missing = Missing(node, gpu, "ecc_errors_uncorrected")) {
+      to.Unknown(Name(gpu), missing, "");
+    } else if (!gpu.ecc()) {
+      to.Add(Severity::kNotApplicable, Name(gpu), "ECC is off", "", "", "");
+    } else if (!gpu.has_ecc_errors_uncorrected()) {
+      to.Unknown(Name(gpu), "its error count is not known");
+    } else if (gpu.ecc_errors_uncorrected() == 0) {
+      to.Ok(Name(gpu), "no uncorrected error");
+    } else {
+      // NVIDIA GPU Memory Error Management: the process that met a contained
+      // error is ended, others run on without a reset; the reset remaps the
+      // row.
+      to.Add(
+          Severity::kWarning, Name(gpu),
+          absl::StrCat(gpu.ecc_errors_uncorrected(),
+                       " uncorrected ECC errors since the driver was loaded"),
+          "none",
+          "Each one ends the rank that meets it. Faulty rows are replaced "
+          "at the next reset.",
+          "Reset the GPU (`nvidia-smi --gpu-reset`) before the run; if it "
+          "comes back, run NVIDIA's field diagnostic.");
+    }
+  }
+}
+
+void CheckRetiredPages(const Examined& node, FindingList& to) {
+  if (NoDetails(node, to)) return;
+  for (const Gpu& gpu : node.facts.gpus()) {
+    if (!gpu.has_retired_pages()) {
+      to.Unknown(Name(gpu), Missing(node, gpu, "retired_pages"),
+                 "its retired pages are not known");
+    } else if (gpu.retired_pages() < kRetiredMany) {
+      to.Ok(Name(gpu), absl::StrCat(gpu.retired_pages(),
+                                    " pages retired or rows remapped"));
+    } else {
+      to.Add(
+          Severity::kWarning, Name(gpu),
+          absl::StrCat(gpu.retired_pages(), " pages retired or rows remapped"),
+          absl::StrCat("fewer than ", kRetiredMany),
+          "Its memory wears out: 64 retired pages, or a row that cannot be "
+          "remapped, mean a replacement.",
+          "Look at `nvidia-smi -q -d PAGE_RETIREMENT,ROW_REMAPPER`, and plan "
+          "the replacement.");
+    }
+  }
+}
+
+// NVML's reasons, as nvml.h names them (nvmlClocksEventReason...). `bad`: the
+// hardware protects itself; the others occur in normal work.
+struct ThrottleReason {
+  const char* name;
+  bool bad;
+  const char* mend;
+};
+constexpr char kCooling[] =
+    "Look at temperatures (`nvidia-smi -q -d TEMPERATURE`), fans, air flow and "
+    "the coolant.";
+constexpr char kPower[] =
+    "Look at the power supplies and their cables; the power brake is pulled "
+    "from outside the GPU.";
+constexpr ThrottleReason kThrottleReasons[] = {
+    {"gpu_idle", false, ""},
+    {"applications_clocks_setting", false, ""},
+    // The work needs all the power that the GPU may take.
+    {"sw_power_cap", false, ""},
+    {"sync_boost", false, ""},
+    {"display_clock_setting", false, ""},
+    {"hw_slowdown", true, kCooling},
+    {"hw_thermal_slowdown", true, kCooling},
+    {"sw_thermal_slowdown", true, kCooling},
+    {"hw_power_brake_slowdown", true, kPower},
+};
+
+void CheckThrottle(const Examined& node, FindingList& to) {
+  if (NoDetails(node, to)) return;
+  for (const Gpu& gpu : node.facts.gpus()) {
+    if (const auto* missing = Missing(node, gpu, "throttle_reasons")) {
+      to.Unknown(Name(gpu), missing, "");
+      continue;
+    }
+    std::vector<std::string> bad, normal, unknown;
+    const char* mend = "";
+    for (const std::string& name : gpu.throttle_reasons()) {
+      const auto* known = std::find_if(
+          std::begin(kThrottleReasons), std::end(kThrottleReasons),
+          [&](const ThrottleReason& reason) { return reason.name == name; });
+      if (known == std::end(kThrottleReasons)) {
+        unknown.push_back(name);
+      } else {
+        (known->bad ? bad : normal).push_back(name);
+        if (known->bad) mend = known->mend;
+      }
+    }
+    if (!bad.empty()) {
+      to.Add(Severity::kWarning, Name(gpu), ListText(bad),
+             "no slowdown by heat or the power brake",
+             "The GPU lowers its clock to protect itself, and every step waits "
+             "for the slowest GPU.",
+             mend);
+    } else if (!unknown.empty()) {
+      to.Unknown(Name(gpu), absl::StrCat("slowed down by ", ListText(unknown)));
+    } else {
+      to.Ok(Name(gpu), normal.empty() ? "not slowed down" : ListText(normal));
+    }
+  }
+}
+
+// Compares GPUs of one name: cards whose bridges use only some of their links
+// have the same number of active ones on each card.
+void CheckNvlink(const Examined& node, FindingList& to) {
+  if (NoDetails(node, to)) return;
+  std::map<std::string, std::map<uint32_t, int>> like;
+  std::map<std::string, uint32_t> most;
+  for (const Gpu& gpu : node.facts.gpus()) {
+    if (!gpu.has_nvlinks_active()) continue;
+    ++like[gpu.name()][gpu.nvlinks_active()];
+    most[gpu.name()] = std::max(most[gpu.name()], gpu.nvlinks_active());
+  }
+  for (const Gpu& gpu : node.facts.gpus()) {
+    if (gpu.has_nvlinks() && gpu.nvlinks() == 0) {
+      to.Add(Severity::kNotApplicable, Name(gpu), "it has no NVLink", "", "",
+             "");
+      continue;
+    }
+    if (!gpu.has_nvlinks() || !gpu.has_nvlinks_active()) {
+      to.Unknown(Name(gpu), Missing(node, gpu, "nvlinks"),
+                 "its NVLinks are not known");
+      continue;
+    }
+    const uint32_t active = gpu.nvlinks_active();
+    const std::string found =
+        absl::StrCat(active, " of ", gpu.nvlinks(), " NVLinks are active");
+    const bool fewer = active < most[gpu.name()];
+    const bool partly =
+        active > 0 && active < gpu.nvlinks() && like[gpu.name()][active] == 1;
+    if (!fewer && !partly) {
+      to.Ok(Name(gpu), found);
+      continue;
+    }
+    to.Add(Severity::kWarning, Name(gpu), found,
+           absl::StrCat(fewer ? most[gpu.name()] : gpu.nvlinks(), " of ",
+                        gpu.nvlinks()),
+           "NCCL sends by PCIe where a link is down, or does not find a ring "
+           "at all.",
+           "Look at `nvidia-smi nvlink --status` and at nvidia-fabricmanager, "
+           "then reset the GPU; a link that stays down is hardware.");
+  }
+}
+
+// The oldest driver that serves a CUDA of this major version: "Minor Version
+// Compatibility" of NVIDIA's CUDA Compatibility, table 1.
+struct CudaDriver {
+  uint32_t cuda;
+  uint32_t driver;
+};
+constexpr CudaDriver kCudaDrivers[] = {{13, 580}, {12, 525}, {11, 450}};
+
+void CheckDriver(const Examined& node, FindingList& to) {
+  if (CountGpus(node.facts) == 0) return to.NotApplicable(kNoGpu);
+  std::set<std::string> drivers;
+  if (!node.facts.versions().driver().empty()) {
+    drivers.insert(node.facts.versions().driver());
+  }
+  for (const Gpu& gpu : node.facts.gpus()) {
+    if (!gpu.driver().empty()) drivers.insert(gpu.driver());
+  }
+  const std::string& cuda = node.facts.versions().cuda();
+  if (drivers.empty() || cuda.empty()) {
+    const char* fact = drivers.empty() ? "versions.driver" : "versions.cuda";
+    return to.Unknown(kNode, node.missing.Find(fact),
+                      "the version of driver or CUDA is not known");
+  }
+  const std::string found = absl::StrCat(
+      "driver ", ListText({drivers.begin(), drivers.end()}), ", CUDA ", cuda);
+  const std::vector<uint32_t> cuda_version = Version(cuda);
+  const std::vector<uint32_t> version = Version(*drivers.begin());
+  if (version.empty() || cuda_version.empty()) {
+    return to.Unknown(kNode, absl::StrCat(found, " make no sense"));
+  }
+  for (const CudaDriver& least : kCudaDrivers) {
+    if (cuda_version[0] != least.cuda || version[0] >= least.driver) continue;
+    return to.Add(Severity::kWarning, kNode, found,
+                  absl::StrCat("driver ", least.driver, " or later"),
+                  "The libcuda.so.1 that ranks load is newer than the kernel's "
+                  "driver; that works with NVIDIA's cuda-compat on data center "
+                  "GPUs only.",
+                  "Update the driver, or take an image with an older CUDA.");
+  }
+  if (drivers.size() > 1) {
+    return to.Add(Severity::kWarning, kNode, found, "one driver version",
+                  "The driver names two versions of itself.",
+                  "Load the installed driver (reboot).");
+  }
+  to.Ok(kNode, found);
+}
+
+void CheckNccl(const Examined& node, FindingList& to) {
+  if (CountGpus(node.facts) == 0) return to.NotApplicable(kNoGpu);
+  const v1::Versions& versions = node.facts.versions();
+  if (!versions.nccl().empty()) {
+    return to.Ok(
+        kNode, absl::StrCat(versions.nccl(),
+                            versions.nccl_path().empty()
+                                ? ""
+                                : absl::StrCat(" in ", versions.nccl_path())));
+  }
+  const v1::MissingFact* missing = node.missing.Find("versions.nccl");
+  if (missing == nullptr) {
+    return to.Unknown(kNode, "no libnccl was looked for");
+  }
+  to.Add(Severity::kWarning, kNode, missing->reason(), "a libnccl.so.2",
+         "rollcall cannot mint NCCL ids, and compares no version with the "
+         "other nodes. A command that brings NCCL along, as PyTorch's wheels "
+         "do, runs all the same.",
+         !missing->remedy().empty()
+             ? missing->remedy()
+             : "Name the library with --nccl-lib, or install libnccl2.");
+}
+
+// The first NCCL release with code for an architecture, by the makefiles/
+// common.mk of its tags: compute_80, compute_90, compute_100 with compute_120.
+// Older ones have no kernel that such a GPU can run without a translation.
+struct FirstNccl {
+  uint32_t major;
+  std::vector<uint32_t> nccl;
+};
+
+void CheckNcclVersion(const Examined& node, FindingList& to) {
+  static const std::vector<FirstNccl> kFirst = {
+      {8, {2, 7, 3}}, {9, {2, 15, 1}}, {10, {2, 25, 1}}, {12, {2, 25, 1}}};
+  if (NoDetails(node, to)) return;
+  const std::string& text = node.facts.versions().nccl();
+  // The check `nccl` says why.
+  if (text.empty()) return to.NotApplicable("no NCCL is known");
+  const std::vector<uint32_t> nccl = Version(text);
+  if (nccl.empty()) {
+    return to.Unknown(kNode, absl::StrCat("NCCL ", text, " is no version"));
+  }
+  std::set<std::string> seen;
+  for (const Gpu& gpu : node.facts.gpus()) {
+    if (!seen.insert(gpu.compute_capability()).second) continue;
+    const std::vector<uint32_t> capability = Version(gpu.compute_capability());
+    if (gpu.compute_capability().empty() || capability.empty()) {
+      to.Unknown(Name(gpu), Missing(node, gpu, "compute_capability"),
+                 "its compute capability is not known");
+      continue;
+    }
+    const auto first = std::find_if(
+        kFirst.begin(), kFirst.end(),
+        [&](const FirstNccl& f) { return f.major == capability[0]; });
+    const std::string found =
+        absl::StrCat("NCCL ", text, ", compute ", gpu.compute_capability());
+    if (first == kFirst.end() || nccl >= first->nccl) {
+      to.Ok(Name(gpu), found);
+      continue;
+    }
+    to.Add(Severity::kWarning, Name(gpu), found,
+           absl::StrCat("NCCL ", first->nccl[0], ".", first->nccl[1], ".",
+                        first->nccl[2], " or later"),
+           "That NCCL was released before this GPU, and has no code for it.",
+           "Install a newer libnccl2, or an image with a newer CUDA.");
+  }
+}
+
+}  // namespace
+
+std::vector<NamedCheck> GpuChecks() {
+  return {{"gpus", CheckCount},
+          {"gpu-nvml", CheckNvml},
+          {"gpu-driver", CheckDriver},
+          {"gpu-ecc", CheckEcc},
+          {"gpu-retired-pages", CheckRetiredPages},
+          {"gpu-throttle", CheckThrottle},
+          {"gpu-nvlink", CheckNvlink},
+          {"nccl", CheckNccl},
+          {"nccl-version", CheckNcclVersion}};
+}
+
+}  // namespace rollcall

@@ -1,0 +1,262 @@
+// Limits, memory, clock, folders and /proc.
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "client/doctor/checks.h"
+
+namespace rollcall {
+namespace {
+
+constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
+
+// The kernel's default of RLIMIT_MEMLOCK: 8 MiB since Linux 5.16 (MLOCK_LIMIT
+// in linux/resource.h), 64 KiB before.
+constexpr uint64_t kMemlockDefault = 8 << 20;
+constexpr uint64_t kMemlockOldDefault = 64 << 10;
+
+// Ray's "Best practices for deploying large clusters" asks for 65535 at least.
+// NCCL's user guide ("File Descriptors") counts over 32 Ki descriptors a
+// process for 144 ranks with 16 GIN contexts, and raises the limit to 131072.
+constexpr uint64_t kNofileMin = 65535;
+
+// NCCL's user guide ("Shared memory") has Docker start with --shm-size=1g;
+// Docker's own default is 64 MiB (docker run, --shm-size).
+constexpr uint64_t kShmMin = uint64_t{1} << 30;
+constexpr uint64_t kShmDockerDefault = 64 << 20;
+
+// Pages of idle services that were swapped out once do no harm.
+constexpr uint64_t kSwapIdle = 64 << 20;
+
+// etcd warns of peers whose clocks differ by more (rafthttp, "prober found high
+// clock drift").
+constexpr absl::Duration kClockOffsetMax = absl::Seconds(1);
+
+// Kubernetes evicts pods when less than 10% of a node's file system is free
+// ("Node-pressure Eviction", nodefs.available<10%). On a large file system a
+// smaller share is enough: room for a checkpoint of 7.5 billion parameters,
+// with Adam in mixed precision 16 bytes each (ZeRO, arXiv 1910.02054,
+// section 3.1).
+constexpr uint64_t kFreeShare = 10;
+constexpr uint64_t kFreeEnough = uint64_t{120} * 1000 * 1000 * 1000;
+// Below it a run cannot even write its world file, hostfile and ids.
+constexpr uint64_t kFreeMin = 16 << 20;
+
+// A port that NCCL would use by itself.
+bool HasUsablePort(const v1::Facts& facts) {
+  return std::any_of(facts.infiniband().begin(), facts.infiniband().end(),
+                     [](const v1::InfinibandPort& port) {
+                       return port.unusable().empty() &&
+                              port.state() == "ACTIVE";
+                     });
+}
+
+void CheckMemlock(const Examined& node, FindingList& to) {
+  const v1::MissingFact* missing = node.missing.Find("limits.memlock_bytes");
+  if (missing != nullptr || !node.facts.has_limits()) {
+    return to.Unknown(kNode, missing, "the limit is not known");
+  }
+  const uint64_t limit = node.facts.limits().memlock_bytes();
+  const std::string found = BytesText(limit);
+  // mlock(2): the limit does not bind a process with CAP_IPC_LOCK; RDMA drivers
+  // ask for the same capability.
+  if (limit == kUnlimited) return to.Ok(kNode, found);
+  if (node.options.may_lock_memory) {
+    return to.Ok(kNode, absl::StrCat(found, ", not binding (CAP_IPC_LOCK)"));
+  }
+  const std::string mend = absl::StrCat(
+      node.facts.container().empty()
+          ? "Put `* - memlock unlimited` into /etc/security/limits.d/, or "
+            "LimitMEMLOCK=infinity into the service's unit, and log in again."
+          : "Start the container with --ulimit memlock=-1 (Kubernetes: "
+            "capability "
+            "IPC_LOCK).",
+      " `ulimit -l` shows it.");
+  if (node.facts.infiniband().empty()) {
+    if (limit >= kMemlockOldDefault) {
+      return to.Ok(kNode, absl::StrCat(found, ", no RDMA device here"));
+    }
+    return to.Add(Severity::kWarning, kNode, found,
+                  absl::StrCat(BytesText(kMemlockOldDefault), " at least"),
+                  "It is below the default of every kernel, and no RDMA "
+                  "device that this node gets could be used.",
+                  mend);
+  }
+  // NCCL's user guide, "Troubleshooting NCCL errors" of InfiniBand: with too
+  // low a limit ibv_reg_mr and ibv_create_qp fail; it is to be unlimited.
+  to.Add(limit <= kMemlockDefault && HasUsablePort(node.facts)
+             ? Severity::kFatal
+             : Severity::kWarning,
+         kNode, found, "unlimited",
+         "NCCL registers its buffers with the RDMA device; above the limit "
+         "ibv_reg_mr fails and the communicator is not made.",
+         mend);
+}
+
+void CheckNofile(const Examined& node, FindingList& to) {
+  const v1::MissingFact* missing = node.missing.Find("limits.nofile");
+  const uint64_t limit = node.facts.limits().nofile();
+  // No process has a limit of 0: it could not open a file.
+  if (missing != nullptr || limit == 0) {
+    return to.Unknown(kNode, missing, "the limit is not known");
+  }
+  const std::string found =
+      limit == kUnlimited ? "unlimited" : absl::StrCat(limit);
+  if (limit >= kNofileMin) return to.Ok(kNode, found);
+  to.Add(Severity::kWarning, kNode, found,
+         absl::StrCat(kNofileMin, " at least"),
+         "NCCL and Gloo hold several descriptors for each peer; a large world "
+         "ends with \"too many open files\".",
+         absl::StrCat("`ulimit -n ", kNofileMin + 1,
+                      "` before rollcall starts; for good, `* - nofile "
+                      "131072` in /etc/security/limits.d/, LimitNOFILE= in a "
+                      "service's unit, or --ulimit nofile= of a container."));
+}
+
+void CheckShm(const Examined& node, FindingList& to) {
+  const v1::MissingFact* missing = node.missing.Find("limits.shm_bytes");
+  const uint64_t size = node.facts.limits().shm_bytes();
+  if (missing != nullptr || size == 0) {
+    return to.Unknown(kNode, missing,
+                      "the size of /dev/shm is not known; is it mounted?");
+  }
+  std::string found = BytesText(size);
+  if (size >= kShmMin) return to.Ok(kNode, found);
+  if (size == kShmDockerDefault) found += ", Docker's default";
+  // NCCL's user guide ("Shared memory"): a segment of 4 MiB a connection; its
+  // initialization fails without room. PyTorch's README has loaders with
+  // workers use --ipc=host or --shm-size.
+  to.Add(
+      Severity::kWarning, kNode, found,
+      absl::StrCat(BytesText(kShmMin), " at least"),
+      "NCCL and PyTorch's data loaders keep shared segments in /dev/shm; "
+      "when it is full, they fail or die of SIGBUS.",
+      node.facts.container().empty()
+          ? "`mount -o remount,size=50% /dev/shm`; in a container --ipc=host "
+            "or --shm-size=1g and more (Kubernetes: an emptyDir of medium "
+            "Memory at /dev/shm)."
+          : "Start the container with --ipc=host, or --shm-size=1g and more "
+            "(Kubernetes: an emptyDir of medium Memory at /dev/shm).");
+}
+
+void CheckSwap(const Examined& node, FindingList& to) {
+  const v1::SystemLimits& limits = node.facts.limits();
+  if (limits.has_swap_bytes() && limits.swap_bytes() == 0) {
+    return to.Ok(kNode, "no swap");
+  }
+  if (!limits.has_swap_used_bytes()) {
+    return to.Unknown(kNode, node.missing.Find("limits.swap_used_bytes"),
+                      "the use of swap is not known");
+  }
+  const uint64_t used = limits.swap_used_bytes();
+  const std::string found = absl::StrCat(BytesText(used), " used");
+  if (used <= kSwapIdle) return to.Ok(kNode, found);
+  to.Add(Severity::kWarning, kNode, found,
+         absl::StrCat(BytesText(kSwapIdle), " at most"),
+         "A rank whose pages come back from disk is slow, and every step "
+         "waits for the slowest rank. (Kubernetes' kubelet refuses to start "
+         "with swap by default.)",
+         "Find what uses the memory (`smem`, `top`), end it, then `swapoff -a "
+         "&& swapon -a`, or leave swap off.");
+}
+
+void CheckHugepages(const Examined& node, FindingList& to) {
+  const std::string& mode = node.facts.limits().transparent_hugepages();
+  if (mode.empty()) {
+    return to.Unknown(kNode, node.missing.Find("limits.transparent_hugepages"),
+                      "/sys/kernel/mm/transparent_hugepage/enabled does not "
+                      "tell");
+  }
+  if (mode == "always" || mode == "madvise") return to.Ok(kNode, mode);
+  if (mode != "never") return to.Unknown(kNode, mode);
+  // The words are those of the kernel's admin-guide/mm/transhuge. PyTorch's
+  // tutorial on tuning for AWS Graviton turns huge pages on with
+  // THP_MEM_ALLOC_ENABLE=1, which asks for them by madvise(2).
+  to.Add(Severity::kWarning, kNode, mode, "madvise or always",
+         "Large host buffers then take 512 times as many page table entries; "
+         "PyTorch's THP_MEM_ALLOC_ENABLE has no effect.",
+         "`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`.");
+}
+
+void CheckClock(const Examined& node, FindingList& to) {
+  if (!node.options.clock_offset) {
+    return to.NotApplicable("no daemon was asked for its time");
+  }
+  const absl::Duration offset = *node.options.clock_offset;
+  const std::string found = absl::StrCat(
+      absl::FormatDuration(absl::AbsDuration(offset)),
+      offset < absl::ZeroDuration() ? " behind" : " ahead of", " the daemon");
+  if (absl::AbsDuration(offset) <= kClockOffsetMax) return to.Ok(kNode, found);
+  to.Add(Severity::kWarning, kNode, found,
+         absl::StrCat(absl::FormatDuration(kClockOffsetMax), " at most"),
+         "Logs of the nodes do not line up, checkpoints look older or newer "
+         "than they are, and certificates may not be valid yet.",
+         "Run chrony or systemd-timesyncd on every node (`chronyc tracking`, "
+         "`timedatectl`).");
+}
+
+void CheckFolders(const Examined& node, FindingList& to) {
+  if (node.facts.folders().empty()) {
+    if (const auto* missing = node.missing.FindBelow("folders")) {
+      return to.Unknown(kNode, missing, "");
+    }
+    return to.NotApplicable("no folder was named");
+  }
+  constexpr char kMend[] = "Remove what is not needed, or name another folder.";
+  for (const v1::FolderSpace& folder : node.facts.folders()) {
+    const v1::MissingFact* missing =
+        node.missing.Find(absl::StrCat("folders.", folder.path()));
+    if (missing != nullptr || folder.size_bytes() == 0) {
+      to.Unknown(folder.path(), missing, "its free space is not known");
+      continue;
+    }
+    const uint64_t free = folder.free_bytes();
+    const std::string found = absl::StrCat(BytesText(free), " free of ",
+                                           BytesText(folder.size_bytes()));
+    if (free < kFreeMin) {
+      to.Add(Severity::kRetryable, folder.path(), found,
+             absl::StrCat(BytesText(kFreeMin), " at least"),
+             "It is full: nothing can be written there.", kMend);
+    } else if (free < folder.size_bytes() / 100 * kFreeShare &&
+               free < kFreeEnough) {
+      to.Add(Severity::kWarning, folder.path(), found,
+             absl::StrCat(kFreeShare, "% of it, or ", BytesText(kFreeEnough)),
+             "Checkpoints and logs grow during a run; below 10% Kubernetes "
+             "evicts the pods of the node.",
+             kMend);
+    } else {
+      to.Ok(folder.path(), found);
+    }
+  }
+}
+
+void CheckProc(const Examined& node, FindingList& to) {
+  const bool boot_id = !node.facts.boot_id().empty();
+  const bool spaces = node.facts.network_namespace() != 0;
+  if (boot_id && spaces) return to.Ok(kNode, "mounted");
+  if (boot_id || spaces) {
+    return to.Unknown(kNode,
+                      boot_id ? node.missing.Find("network_namespace")
+                              : node.missing.Find("boot_id"),
+                      boot_id ? "/proc/self/ns/net is not there"
+                              : "/proc/sys/kernel/random/boot_id is not there");
+  }
+  to.Add(Severity::kFatal, kNode, "/proc is not mounted", "a mounted /proc",
+         "rollcall starts itself through /proc/self/exe, and finds there what "
+         "ranks leave behind.",
+         "`mount -t proc proc /proc`.");
+}
+
+}  // namespace
+
+std::vector<NamedCheck> SystemChecks() {
+  return {{"proc", CheckProc},     {"memlock", CheckMemlock},
+          {"nofile", CheckNofile}, {"shm", CheckShm},
+          {"swap", CheckSwap},     {"transparent-hugepages", CheckHugepages},
+          {"clock", CheckClock},   {"free-space", CheckFolders}};
+}
+
+}  // namespace rollcall

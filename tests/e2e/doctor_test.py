@@ -1,0 +1,171 @@
+"""`rollcall doctor` on limits, folders and links that are made bad for real."""
+import json
+import os
+import resource
+
+import harness
+from harness import E2E, Lab
+
+DOCTOR = [harness.ROLLCALL, "doctor"]
+SEVERITIES = ["not applicable", "ok", "unknown", "warning", "retryable",
+              "fatal"]
+
+
+def without_lock_capability(argv):
+    """The same as a process that RLIMIT_MEMLOCK binds."""
+    if os.geteuid() != 0:
+        return argv
+    return ["setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock",
+            *argv]
+
+
+def limited(limits, *flags):
+    """A doctor in a shell that has set these limits for itself."""
+    script = "".join(f"ulimit {limit} && " for limit in limits)
+    return without_lock_capability(
+        ["sh", "-c", f'{script}exec "$@"', "sh", *DOCTOR, *flags])
+
+
+class Doctor(E2E):
+    def findings(self, ended):
+        """Check -> its findings, of a `doctor --json` whose parts agree."""
+        self.assertEqual(len(ended.out()), 1, ended.text())
+        told = json.loads(ended.out()[0])
+        by_check, worst = {}, "ok"
+        for finding in told["findings"]:
+            by_check.setdefault(finding["check"], []).append(finding)
+            worst = max(worst, finding["severity"], key=SEVERITIES.index)
+        self.assertEqual(told["verdict"], worst)
+        self.assertEqual(told["exit_code"], ended.code)
+        self.assertEqual(ended.code, {"ok": 0, "unknown": 10, "warning": 10,
+                                      "retryable": 20, "fatal": 30}[worst])
+        self.assertEqual(sum(told["counts"].values()), len(told["findings"]))
+        return by_check
+
+    def the_only(self, ended, check):
+        found = self.findings(ended)[check]
+        self.assertEqual(len(found), 1, found)
+        return found[0]
+
+    def test_a_low_memlock(self):
+        low = self.stage.run(limited(["-l 16"], "--json"))
+        finding = self.the_only(low, "memlock")
+        self.assertEqual(finding["severity"], "warning", finding)
+        self.assertEqual(finding["found"], "16 KiB")
+        self.assertIn("memlock", finding["mend"])
+        self.assertGreaterEqual(low.code, 10)
+        enough = self.stage.run(limited(["-l 64"], "--json"))
+        self.assertEqual(self.the_only(enough, "memlock")["severity"], "ok")
+
+    def test_a_low_nofile(self):
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        low = self.stage.run(limited(["-n 128"], "--json"))
+        finding = self.the_only(low, "nofile")
+        self.assertEqual(finding["severity"], "warning", finding)
+        self.assertEqual(finding["found"], "128")
+        self.assertGreaterEqual(low.code, 10)
+        # As far as this machine lets it be raised.
+        for limit in (65534, 65535):
+            if hard not in (-1, resource.RLIM_INFINITY) and hard < limit:
+                continue
+            at = self.stage.run(limited([f"-Sn {limit}"], "--json"))
+            self.assertEqual(self.the_only(at, "nofile")["severity"],
+                             "ok" if limit == 65535 else "warning")
+
+    def test_the_table_names_what_is_wrong_and_how_to_mend_it(self):
+        told = self.stage.run(limited(["-n 128", "-l 16"]))
+        self.assertGreaterEqual(told.code, 10)
+        self.assertTrue(told.find(r"^SEVERITY +CHECK +SUBJECT +FOUND$", "out"))
+        self.assertTrue(told.find(r"^warning +nofile +node +128; expected",
+                                  "out"))
+        self.assertTrue(told.find(r"^warning +memlock +node +16 KiB; expected",
+                                  "out"))
+        self.assertTrue(told.find(r"^How to mend it:$", "out"))
+        self.assertTrue(told.find(r"ulimit -n \d+", "out"))
+        self.assertIsNone(told.find(r"^(ok|not applicable) "))
+        told = self.stage.run([*DOCTOR, "--all"])
+        self.assertTrue(told.find(r"^ok +proc +node +mounted$", "out"))
+        self.assertTrue(told.find(r"^not applicable +clock ", "out"))
+
+    def test_folders(self):
+        free = self.stage.path("new", "checkpoints")
+        ended = self.stage.run([*DOCTOR, "--json", "--folder", free])
+        self.assertEqual(self.the_only(ended, "folder")["severity"], "ok")
+        self.assertIn(free, [f["subject"] for f in
+                             self.findings(ended)["free-space"]])
+        self.assertFalse(os.path.exists(self.stage.path("new")))
+        run = self.the_only(ended, "run-folder")
+        self.assertEqual((run["severity"], run["subject"]),
+                         ("ok", self.stage.path("run")))
+        self.assertEqual(os.listdir(self.stage.path("run")), [])
+        ended = self.stage.run([*DOCTOR, "--json"],
+                               {"XDG_RUNTIME_DIR": "/proc"})
+        run = self.the_only(ended, "run-folder")
+        self.assertEqual((run["severity"], run["subject"]), ("ok", "/tmp"))
+
+        with open(self.stage.path("file"), "w", encoding="ascii"):
+            pass
+        ended = self.stage.run([*DOCTOR, "--json", "--folder", free,
+                                "--folder", "file/below"])
+        self.assertEqual(ended.code, 30)
+        bad = [f for f in self.findings(ended)["folder"]
+               if f["severity"] == "fatal"]
+        self.assertEqual([f["subject"] for f in bad],
+                         [self.stage.path("file", "below")])
+
+    def test_a_small_shm(self):
+        lab = Lab(self.stage, 1)
+        before = lab.run(1, [*DOCTOR, "--json"])
+        mounted = lab.run(1, ["mount", "-t", "tmpfs", "-o", "size=64m", "none",
+                              "/dev/shm"])
+        self.assertEqual(mounted.code, 0, mounted.text())
+        after = lab.run(1, [*DOCTOR, "--json"])
+        finding = self.the_only(after, "shm")
+        self.assertEqual(finding["severity"], "warning")
+        self.assertIn("64 MiB", finding["found"])
+        self.assertIn("--shm-size", finding["mend"])
+        self.assertGreaterEqual(after.code, 10)
+        mounted = lab.run(1, ["mount", "-t", "tmpfs", "-o", "size=1g", "none",
+                              "/dev/shm"])
+        self.assertEqual(mounted.code, 0, mounted.text())
+        enough = lab.run(1, [*DOCTOR, "--json"])
+        self.assertEqual(self.the_only(enough, "shm")["severity"], "ok")
+        # Nothing else has changed.
+        for ended in (after, enough):
+            self.assertEqual(
+                {c: [f["severity"] for f in found]
+                 for c, found in self.findings(ended).items() if c != "shm"},
+                {c: [f["severity"] for f in found]
+                 for c, found in self.findings(before).items() if c != "shm"})
+
+    def test_links_and_names(self):
+        lab = Lab(self.stage, 1)
+        well = lab.run(1, [*DOCTOR, "--json"])
+        self.assertEqual(self.the_only(well, "address")["severity"], "ok")
+        self.assertIn("10.77.0.1 on eth0",
+                      self.the_only(well, "address")["found"])
+        named = lab.run(1, ["sh", "-c", "echo 127.0.1.1 lab1 > /etc/hosts; "
+                            'exec "$@"', "sh", *DOCTOR, "--json"])
+        finding = self.the_only(named, "own-name")
+        self.assertEqual(finding["severity"], "warning", finding)
+        self.assertEqual(finding["subject"], "lab1")
+        self.assertIn("127.0.1.1", finding["found"])
+        named = lab.run(1, ["sh", "-c", "echo 10.77.0.1 lab1 > /etc/hosts; "
+                            'exec "$@"', "sh", *DOCTOR, "--json"])
+        self.assertEqual(self.the_only(named, "own-name")["severity"], "ok")
+        down = lab.run(1, ["sh", "-c", 'ip link set eth0 down; exec "$@"', "sh",
+                           *DOCTOR, "--json"])
+        self.assertEqual(down.code, 30, down.text())
+        self.assertEqual(self.the_only(down, "address")["severity"], "fatal")
+
+    def test_without_proc(self):
+        lab = Lab(self.stage, 1)
+        self.assertEqual(lab.run(1, ["mount", "-t", "tmpfs", "none",
+                                     "/proc"]).code, 0)
+        ended = lab.run(1, [*DOCTOR, "--json"])
+        self.assertEqual(ended.code, 30, ended.text())
+        self.assertIn("mount -t proc", self.the_only(ended, "proc")["mend"])
+
+
+if __name__ == "__main__":
+    harness.main()
