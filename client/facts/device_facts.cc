@@ -34,6 +34,8 @@ namespace {
 // What `facts` leaves of its time for itself.
 constexpr absl::Duration kOwnTime = absl::Milliseconds(500);
 constexpr size_t kAnswerBytesMax = 1 << 20;
+// The step after libibverbs: what EFA's traffic goes through.
+constexpr char kPluginStep[] = "net-plugin";
 constexpr char kTryByHand[] =
     "`rollcall facts --json` on this node shows what it says";
 
@@ -136,6 +138,7 @@ v1::Facts AskInfiniband(
   if (facts.infiniband().empty()) {
     SayThatThereIsNone(options, verbs.failure, facts);
   }
+  report(facts, kPluginStep);
   const char* plugin = std::getenv("NCCL_NET_PLUGIN");
   CheckEfaPlugin(plugin == nullptr ? "" : plugin, OpensLibrary, facts);
   return facts;
@@ -226,7 +229,10 @@ v1::Facts GatherDeviceFacts(const DeviceFactsOptions& options) {
   const std::string device = answers[0].step.empty()
                                  ? "infiniband"
                                  : absl::StrCat("infiniband.", answers[0].step);
-  AddFailure(answers[0], device, "libibverbs", facts);
+  AddFailure(
+      answers[0], device,
+      answers[0].step == kPluginStep ? "NCCL's network plugin" : "libibverbs",
+      facts);
   MarkUnusable(answers[0], facts);
   AddFailure(answers[1], answers[1].step.empty() ? "gpus" : answers[1].step,
              "NVML", facts);

@@ -25,6 +25,7 @@ namespace {
 using Why = Unusable::Why;
 
 constexpr int kDevicesListedMax = FactsLimits::devices_max;
+// No device that ranks use has more; representors of a switch do.
 constexpr int kPortsOfDeviceMax = 16;
 constexpr size_t kGidEntriesMax = 4096;
 // What is registered to try the limit on locked memory: about what one
@@ -114,8 +115,9 @@ void AddGid(const ibv_gid_entry& entry, v1::InfinibandPort& port) {
   if (auto gid = FromEntry(entry)) *port.add_gids() = *std::move(gid);
 }
 
-// All that are set, at once, or one by one; false: there is no word on them.
-bool QueryGids(const VerbsFunctions& f, ibv_context* context,
+// All that are set, at once, or one by one; none where there is no word on
+// them.
+void QueryGids(const VerbsFunctions& f, ibv_context* context,
                const std::vector<int>& table_sizes, VerbsDevice& device) {
   size_t entries_max = 0;
   for (const int size : table_sizes) entries_max += std::max(size, 0);
@@ -130,10 +132,10 @@ bool QueryGids(const VerbsFunctions& f, ibv_context* context,
           if (port.port() == entries[i].port_num) AddGid(entries[i], port);
         }
       }
-      return true;
+      return;
     }
   }
-  if (f.query_gid_ex == nullptr) return false;
+  if (f.query_gid_ex == nullptr) return;
   for (size_t i = 0; i < device.ports.size(); ++i) {
     const uint32_t size =
         std::clamp<int>(table_sizes[i], 0, FactsLimits::devices_max);
@@ -145,11 +147,10 @@ bool QueryGids(const VerbsFunctions& f, ibv_context* context,
       if (error == 0) AddGid(entry, device.ports[i]);
       if (error != 0 && error != ENODATA) {
         for (v1::InfinibandPort& port : device.ports) port.clear_gids();
-        return false;
+        return;
       }
     }
   }
-  return true;
 }
 
 void FillPort(const ibv_port_attr& attributes, v1::InfinibandPort& port) {
@@ -237,7 +238,7 @@ Unusable QueryPorts(const VerbsFunctions& f, ibv_context* context,
     device.ports.push_back(std::move(port));
     table_sizes.push_back(port_attributes.gid_tbl_len);
   }
-  device.has_gids = QueryGids(f, context, table_sizes, device);
+  QueryGids(f, context, table_sizes, device);
   return {};
 }
 

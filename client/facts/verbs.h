@@ -42,8 +42,6 @@ struct VerbsDevice {
   Unusable unusable;
   // Fields that libibverbs has no word on are unset.
   std::vector<v1::InfinibandPort> ports;
-  // Its GIDs were all read.
-  bool has_gids = false;
 };
 
 struct VerbsAnswer {
