@@ -149,6 +149,9 @@ struct JobKeys {
                             const std::string& world_bytes,
                             const std::string& seal_bytes)>
       commit_proof;
+  // Secrets of a round of probes: 16 bytes, the same for the same arguments in
+  // one life of the daemon alone. Empty: no address is proven by probes.
+  Probing::Draw probe_secret;
 };
 
 }  // namespace rollcall

@@ -75,9 +75,8 @@ void Job::On(const Said& said) {
       return OnCheckReport(*node, m.check_report());
     case v1::AgentMessage::kRankStalled:
       return OnRankStalled(*node, m.rank_stalled());
-    // Nothing asks for it, so it changes nothing.
     case v1::AgentMessage::kProbed:
-      return;
+      return OnProbed(*node, m.probed());
     case v1::AgentMessage::kHello:
     case v1::AgentMessage::KIND_NOT_SET:
       Close(said.session, absl::StatusCode::kInvalidArgument,

@@ -318,10 +318,10 @@ class Job {
   std::vector<Candidate> Candidates() const;
   bool IsHeld(const Node& node) const;
   void Form(const std::vector<Seated>& seated);
+  std::vector<PlanNode> PlanNodes(const std::vector<Seated>& seated) const;
   bool CanDoWithout(const std::vector<std::string>& names) const;
   void Propose(const std::vector<Seated>& seated, v1::World world);
   void WarnOfDifferences();
-  void WarnOfClaims(const std::vector<IgnoredClaim>& ignored);
   void Bar(Node& node, const std::string& reason);
   void DropLaggards();
   void MaybeCommit();
@@ -336,6 +336,13 @@ class Job {
   void TellAbort();
   StateClaim::From OriginOf(const Node& node) const;
   std::optional<v1::StateSource> FindStateSource();
+
+  // Probes before a world is formed (job_probe.cc).
+  bool AwaitProbes(const std::vector<PlanNode>& nodes);
+  bool IsSilentProber(const std::string& name) const;
+  void DropLatecomers(std::vector<Candidate>& candidates) const;
+  void OnProbed(Node& node, const v1::Probed& probed);
+  std::string UnansweredText() const;
 
   // Who leaves, who comes, and what all ranks are asked for (job_notice.cc).
   void OnLeaving(Node& node, const v1::Leaving& leaving);
@@ -520,6 +527,9 @@ class Job {
   // Since when no node has attended or was about to come back.
   absl::Time unattended_since_;
   bool reform_now_ = false;
+  Probing probing_;
+  // When the first round of this gathering was opened.
+  absl::Time first_probe_at_ = absl::InfiniteFuture();
   absl::Time next_waiting_ = absl::InfiniteFuture();
   std::string told_waiting_;
 
