@@ -339,10 +339,17 @@ class Job {
 
   // Probes before a world is formed (job_probe.cc).
   bool AwaitProbes(const std::vector<PlanNode>& nodes);
+  bool ProbesUnderWay() const {
+    return probing_.Open(now_) || now_ < probe_again_at_;
+  }
+  bool MayProbeAgain(const std::vector<std::string>& nodes);
   bool IsSilentProber(const std::string& name) const;
-  void DropLatecomers(std::vector<Candidate>& candidates) const;
+  // Present, but for silent probers.
+  size_t Able() const;
+  std::vector<Candidate> WithoutLatecomers(
+      std::vector<Candidate> candidates) const;
   void OnProbed(Node& node, const v1::Probed& probed);
-  std::string UnansweredText() const;
+  std::string ProbesText() const;
 
   // Who leaves, who comes, and what all ranks are asked for (job_notice.cc).
   void OnLeaving(Node& node, const v1::Leaving& leaving);
@@ -530,6 +537,9 @@ class Job {
   Probing probing_;
   // When the first round of this gathering was opened.
   absl::Time first_probe_at_ = absl::InfiniteFuture();
+  // Rounds of this gathering after which no world could be planned.
+  int failed_rounds_ = 0;
+  absl::Time probe_again_at_ = absl::InfinitePast();
   absl::Time next_waiting_ = absl::InfiniteFuture();
   std::string told_waiting_;
 

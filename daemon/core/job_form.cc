@@ -29,6 +29,8 @@ void Job::Gather(bool at_once) {
   next_waiting_ = now_ + absl::Seconds(1);
   told_waiting_.clear();
   first_probe_at_ = absl::InfiniteFuture();
+  failed_rounds_ = 0;
+  probe_again_at_ = absl::InfinitePast();
   Changed();
 }
 
@@ -44,11 +46,10 @@ void Job::MaybeForm() {
   if (phase_ != Phase::kGathering || isolated_ || !claimants_.empty()) {
     return;
   }
-  if (SeatedSuspect()) return;
+  if (SeatedSuspect() || ProbesUnderWay()) return;
   QuarantineTheBlamed();
-  if (Present() < nodes_min_) PardonTheBlamed();
-  std::vector<Candidate> candidates = Candidates();
-  const size_t present = std::min(Present(), candidates.size());
+  if (Able() < nodes_min_) PardonTheBlamed();
+  const size_t present = Able();
   last_call_.SetEnough(present >= nodes_min_, now_);
   if (present < nodes_min_) {
     reform_now_ = false;  // A new gathering: the last call counts again.
@@ -72,8 +73,7 @@ void Job::MaybeForm() {
                        " after enough were there"));
     }
   }
-  DropLatecomers(candidates);
-  Form(AssignSeats(candidates, nodes_max_));
+  Form(AssignSeats(WithoutLatecomers(Candidates()), nodes_max_));
 }
 
 // A place among the daemon's jobs is held by nodes, not by a name. An agent
@@ -146,6 +146,7 @@ void Job::Form(const std::vector<Seated>& seated) {
   }
   std::vector<std::string> without;
   const absl::StatusOr<NetworkPlan> plan = PlanNetwork(plan_nodes, &without);
+  if (!plan.ok() && MayProbeAgain(without)) return;
   if (!plan.ok() && CanDoWithout(without)) {
     for (const std::string& name : without) {
       Bar(nodes_.at(name), std::string(plan.status().message()));

@@ -1,6 +1,9 @@
 // Job: nodes probe each other before a world is formed.
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "daemon/core/durations.h"
 #include "daemon/core/job.h"
 #include "daemon/core/network_plan.h"
 
@@ -10,6 +13,10 @@ namespace {
 // Probers report within this part of the round, so that the report arrives
 // before its end.
 constexpr double kProbersPart = 0.75;
+// A connection may fail once for many reasons, and ends no job: so many rounds,
+// and a pause before the next one.
+constexpr int kRounds = 3;
+constexpr absl::Duration kPause = absl::Seconds(1);
 // Of many nodes that share a fault, in a message.
 constexpr size_t kNamedMax = 8;
 
@@ -27,8 +34,8 @@ bool Job::AwaitProbes(const std::vector<PlanNode>& nodes) {
   }
   if (!probing_.Needed(probed)) return false;
   if (first_probe_at_ == absl::InfiniteFuture()) first_probe_at_ = now_;
-  auto asked = probing_.Begin(probed, keys_.probe_secret, now_,
-                              limits_.probe_timeout);
+  auto asked =
+      probing_.Begin(probed, keys_.probe_secret, now_, limits_.probe_timeout);
   Say(Log::Level::kInfo, absl::StrCat("event=probe nodes=", asked.size()));
   for (auto& [name, probe] : asked) {
     ToProto(limits_.probe_timeout * kProbersPart, probe.mutable_timeout());
@@ -45,34 +52,67 @@ bool Job::IsSilentProber(const std::string& name) const {
   return probing_.Awaits(name) && !probing_.Open(now_);
 }
 
+size_t Job::Able() const {
+  if (probing_.Open(now_)) return Present();
+  size_t silent = 0;
+  for (const auto& [name, targets] : probing_.unanswered()) {
+    silent += nodes_.at(name).session != 0 && !barred_.contains(name);
+  }
+  return Present() - silent;
+}
+
 // Nodes that attend while others are probed would need another round, and so
 // could put off a world for as long as nodes keep attending. They are taken in
 // afterwards, if there are enough without them.
-void Job::DropLatecomers(std::vector<Candidate>& candidates) const {
+std::vector<Candidate> Job::WithoutLatecomers(
+    std::vector<Candidate> candidates) const {
   std::vector<Candidate> early;
   for (const Candidate& candidate : candidates) {
     if (nodes_.at(candidate.node).attended_at <= first_probe_at_) {
       early.push_back(candidate);
     }
   }
-  if (early.size() >= nodes_min_) candidates = std::move(early);
+  return early.size() >= nodes_min_ ? early : candidates;
 }
 
-void Job::OnProbed(Node& node, const v1::Probed& probed) {
-  const bool late = IsSilentProber(node.hello.node());
-  probing_.Take(node.hello.node(), probed);
-  if (late && !IsSilentProber(node.hello.node())) {
-    node.reason.clear();
-    Changed();
+// What was found of these nodes is looked into once more, unless that was done
+// often enough or nothing was.
+bool Job::MayProbeAgain(const std::vector<std::string>& nodes) {
+  if (failed_rounds_ + 1 >= kRounds) return false;
+  bool probed = false;
+  for (const std::string& name : nodes) {
+    probed = probed || probing_.Of(name) != nullptr;
+    probing_.Forget(name);
   }
+  if (!probed) return false;
+  ++failed_rounds_;
+  probe_again_at_ = now_ + kPause;
+  return true;
 }
 
-std::string Job::UnansweredText() const {
-  std::vector<std::string> names = probing_.Unanswered();
-  if (names.empty()) return "";
-  const size_t more = names.size() > kNamedMax ? names.size() - kNamedMax : 0;
-  names.resize(names.size() - more);
-  return absl::StrCat("no answer to probes from ", absl::StrJoin(names, ", "),
+// One that answers late is taken up again, and probed anew: others may have
+// found it silent.
+void Job::OnProbed(Node& node, const v1::Probed& probed) {
+  const std::string& name = node.hello.node();
+  if (!probing_.Awaits(name)) return;
+  const bool late = IsSilentProber(name);
+  probing_.Take(name, probed);
+  if (late && !probing_.Awaits(name)) probing_.Forget(name);
+  Changed();
+}
+
+// For those who wait: why nothing is formed. Empty: not for a round of probes.
+std::string Job::ProbesText() const {
+  const auto& unanswered = probing_.unanswered();
+  if (unanswered.empty()) return "";
+  std::vector<std::string> names;
+  for (const auto& [name, targets] : unanswered) {
+    if (names.size() == kNamedMax) break;
+    names.push_back(name);
+  }
+  const size_t more = unanswered.size() - names.size();
+  return absl::StrCat("probing addresses; no answer yet from ",
+                      absl::StrJoin(names, ", "),
                       more > 0 ? absl::StrCat(" and ", more, " more") : "");
 }
 

@@ -180,6 +180,9 @@ struct Limits {
   // Up to so many nodes, each probes each other one; in a larger world each
   // probes its neighbours and some that are drawn by chance.
   static constexpr size_t probe_all_pairs_max = 64;
+  // Nodes that one node is asked to probe: in a larger world it may be drawn by
+  // others, some 30 times; four times that is never reached by chance.
+  static constexpr size_t probe_targets_max = 128;
   static constexpr size_t probe_bytes = 16;
   static constexpr size_t probe_error_bytes_max = 128;
   static constexpr size_t node_name_bytes_max = 253;

@@ -123,6 +123,10 @@ std::vector<std::pair<std::string, v1::Probe>> Probing::Begin(
   std::map<size_t, v1::Probe> probes;
   for (const auto& [prober, target] : pairs) {
     const ProbeNode& of = nodes[target];
+    if (static_cast<size_t>(probes[prober].targets_size()) >=
+        Limits::probe_targets_max) {
+      continue;
+    }
     v1::ProbeTarget& asked = *probes[prober].add_targets();
     asked.set_node(of.node);
     asked.set_port(of.port);
@@ -195,12 +199,6 @@ void Probing::Forget(const std::string& node) {
   unanswered_.erase(node);
   targets_.erase(node);
   for (auto& [name, target] : targets_) target.by.erase(node);
-}
-
-std::vector<std::string> Probing::Unanswered() const {
-  std::vector<std::string> names;
-  for (const auto& [name, targets] : unanswered_) names.push_back(name);
-  return names;
 }
 
 const std::map<std::string, ProbeReport>* Probing::Of(

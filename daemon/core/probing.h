@@ -92,7 +92,10 @@ class Probing {
   bool Awaits(const std::string& node) const {
     return unanswered_.contains(node);
   }
-  std::vector<std::string> Unanswered() const;
+  // With the targets that each was asked for.
+  const std::map<std::string, std::vector<std::string>>& unanswered() const {
+    return unanswered_;
+  }
 
   // Who was drawn to probe `node`, and what each reported; null: nobody.
   const std::map<std::string, ProbeReport>* Of(const std::string& node) const;
