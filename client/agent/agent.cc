@@ -197,6 +197,12 @@ void Agent::On(const ChecksDone& done) {
   Tell(std::move(message));
 }
 
+void Agent::On(const ProbeDone& done) {
+  v1::AgentMessage message;
+  *message.mutable_probed() = done.probed;
+  Tell(std::move(message));
+}
+
 void Agent::On(const SignalCame& came) {
   std::vector<RankLife> lives;
   for (const auto& [local_rank, rank] : living_) {

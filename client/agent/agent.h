@@ -174,6 +174,11 @@ struct ChecksDone {
   std::vector<v1::CheckFinding> findings;
 };
 
+// The answer to RunProbe.
+struct ProbeDone {
+  v1::Probed probed;
+};
+
 // A signal that means nothing to the agent and may mean something to its ranks
 // (SIGUSR2).
 struct SignalCame {
@@ -182,12 +187,11 @@ struct SignalCame {
 
 struct AgentTick {};
 
-using AgentEvent =
-    std::variant<StreamUp, StreamDown, FromDaemon, PreparationDone,
-                 PreparationFailed, RankEnded, RanksGone, RankAttended,
-                 RankUnlinked, RankWaits, RankAtBoundary, RankExchanged,
-                 RankProgressed, RankIsHere, RankLooked, LeaveAsked,
-                 RankAskedToLeave, ChecksDone, SignalCame, AgentTick>;
+using AgentEvent = std::variant<
+    StreamUp, StreamDown, FromDaemon, PreparationDone, PreparationFailed,
+    RankEnded, RanksGone, RankAttended, RankUnlinked, RankWaits, RankAtBoundary,
+    RankExchanged, RankProgressed, RankIsHere, RankLooked, LeaveAsked,
+    RankAskedToLeave, ChecksDone, ProbeDone, SignalCame, AgentTick>;
 
 // --- Actions ----------------------------------------------------------------
 
@@ -270,6 +274,12 @@ struct RunChecks {
   uint64_t request;
 };
 
+// Try to reach other nodes, and answer those that probe this one, until the
+// next RunProbe. Answered by ProbeDone where there are targets.
+struct RunProbe {
+  v1::Probe probe;
+};
+
 // All values of a key, or why there are none, for the linked ranks that wait
 // for it.
 struct AnswerExchange {
@@ -301,7 +311,7 @@ struct Exit {
 using AgentAction =
     std::variant<Dial, Say, HangUp, Prepare, Undo, StartRanks, AbortRanks,
                  StopRanks, PassSignal, TellNotice, LookAtRank, RunChecks,
-                 AnswerExchange, FailExchanges, Report, Exit>;
+                 RunProbe, AnswerExchange, FailExchanges, Report, Exit>;
 
 // --- The value --------------------------------------------------------------
 
@@ -431,6 +441,7 @@ class Agent {
   void On(const LeaveAsked& leave);
   void On(const RankAskedToLeave& asked);
   void On(const ChecksDone& done);
+  void On(const ProbeDone& done);
   void On(const SignalCame& came);
   void On(const AgentTick& tick);
 

@@ -74,8 +74,10 @@ void Agent::On(const FromDaemon& from) {
     case v1::DaemonMessage::kCheckRequest:
       actions_.push_back(RunChecks{m.check_request().request()});
       return;
-    // Of a newer daemon; this agent has nothing to do for them.
     case v1::DaemonMessage::kProbe:
+      actions_.push_back(RunProbe{m.probe()});
+      return;
+    // Of a newer daemon; this agent has nothing to do for it.
     case v1::DaemonMessage::KIND_NOT_SET:
       return;
   }

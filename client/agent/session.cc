@@ -14,6 +14,7 @@
 #include "client/agent/named_leader.h"
 #include "client/agent/node_checks.h"
 #include "client/agent/preparation.h"
+#include "client/agent/probe/prober.h"
 #include "client/agent/processes.h"
 #include "client/agent/rank_environment.h"
 #include "client/agent/rank_folders.h"
@@ -70,6 +71,7 @@ class Session {
   void Do(const TellNotice& tell);
   void Do(const LookAtRank& look);
   void Do(const RunChecks& run);
+  void Do(const RunProbe& run);
   void Do(const AnswerExchange& answer);
   void Do(const FailExchanges& fail);
   void Do(const Report& report);
@@ -86,6 +88,8 @@ class Session {
   void SampleProgress();
   void WriteNotice(const std::vector<RankLife>& ranks, const char* kind,
                    absl::Duration deadline);
+  // Its port goes into the facts.
+  std::unique_ptr<Prober> StartProber();
   void Post(AgentEvent event) { inbox_.PostAlways({0, std::move(event)}); }
 
   AgentOptions options_;
@@ -93,6 +97,8 @@ class Session {
   Inbox<Incoming> inbox_{Limits::inbox_events_max};
   std::unique_ptr<RunFolder> folder_;
   RankFolders rank_folders_;
+  // Null: it could not be started, and no address of this node is proven so.
+  const std::unique_ptr<Prober> prober_;
   Agent agent_;
   SignalThread signals_{[this](AgentEvent e) { Post(std::move(e)); }};
   Preparation preparation_;
@@ -116,6 +122,7 @@ NodeChecksOptions ForChecks(const AgentOptions& options,
   NodeChecksOptions wanted;
   wanted.run_folder = folder.path();
   wanted.log_dir = options.log_dir;
+  wanted.environment = options.environment;
   // Those that the command sees, as CheckNode counts them.
   wanted.gpus = options.hello.facts().gpu_count();
   return wanted;
@@ -145,6 +152,7 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
     : options_(std::move(options)),
       folder_(std::move(folder)),
       rank_folders_(*folder_),
+      prober_(StartProber()),
       agent_(options_.hello, options_.join_timeout, options_.limits,
              MonotonicNow(), options_.preempt_signal),
       preparation_(ForPreparation(options_),
@@ -165,6 +173,17 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
               [this](ChecksDone e) { Post(std::move(e)); }),
       round_(options_.endpoints.size()),
       leader_(options_.endpoints, options_.trust.insecure) {}
+
+std::unique_ptr<Prober> Session::StartProber() {
+  auto prober = Prober::Start(
+      [this](v1::Probed probed) { Post(ProbeDone{std::move(probed)}); });
+  if (!prober.ok()) {
+    Do(Report{Report::Kind::kWarning, std::string(prober.status().message())});
+    return nullptr;
+  }
+  options_.hello.mutable_facts()->set_probe_port((*prober)->port());
+  return *std::move(prober);
+}
 
 AgentResult Session::Run() {
   Carry(agent_.Start());
@@ -418,6 +437,10 @@ void Session::Do(const LookAtRank& look) {
 }
 
 void Session::Do(const RunChecks& run) { checks_.Run(run.request); }
+
+void Session::Do(const RunProbe& run) {
+  if (prober_ != nullptr) prober_->Run(run.probe);
+}
 
 void Session::WriteNotice(const std::vector<RankLife>& ranks, const char* kind,
                           absl::Duration deadline) {

@@ -268,12 +268,17 @@ absl::Status AdmitHeld(const v1::Held& held) {
 }
 
 absl::Status AdmitProbed(const v1::Probed& probed) {
-  RETURN_IF_REFUSED(
-      AdmitCount("results", probed.results_size(),
-                 uint64_t{Limits::nodes_max} * Limits::addresses_per_node_max));
+  RETURN_IF_REFUSED(AdmitCount(
+      "results", probed.results_size(),
+      Limits::probe_targets_max * Limits::probe_addresses_max));
   for (const v1::ProbeResult& result : probed.results()) {
     RETURN_IF_REFUSED(AdmitNodeName(result.node()));
     RETURN_IF_REFUSED(AdmitAddress(result.address()));
+    if (result.answer().size() > Limits::probe_bytes) {
+      return Unfit("length of results.answer",
+                   absl::StrCat("0 to ", Limits::probe_bytes, " bytes"),
+                   result.answer().size());
+    }
     if (result.has_round_trip()) {
       RETURN_IF_REFUSED(
           AdmitDuration("results.round_trip", result.round_trip(), 0));

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "daemon/core/probing.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -149,6 +150,9 @@ struct JobKeys {
                             const std::string& world_bytes,
                             const std::string& seal_bytes)>
       commit_proof;
+  // Secrets of a round of probes: 16 bytes, the same for the same arguments in
+  // one life of the daemon alone. Empty: no address is proven by probes.
+  Probing::Draw probe_secret;
 };
 
 }  // namespace rollcall

@@ -78,9 +78,8 @@ void Job::On(const Said& said) {
       return OnCheckReport(*node, m.check_report());
     case v1::AgentMessage::kRankStalled:
       return OnRankStalled(*node, m.rank_stalled());
-    // Nothing asks for it, so it changes nothing.
     case v1::AgentMessage::kProbed:
-      return;
+      return OnProbed(*node, m.probed());
     case v1::AgentMessage::kHello:
     case v1::AgentMessage::KIND_NOT_SET:
       Close(said.session, absl::StatusCode::kInvalidArgument,
@@ -352,6 +351,8 @@ bool Job::AllSilent() const {
 void Job::Detach(Node& node) {
   sessions_.erase(node.session);
   barred_.erase(node.hello.node());
+  // The question or the answer may be lost with the stream.
+  if (probing_.Awaits(node.hello.node())) probing_.Forget(node.hello.node());
   node.session = 0;
 }
 
@@ -451,7 +452,12 @@ absl::Time Job::NextDeadline() const {
     case Phase::kGathering:
       // Their own deadlines come first.
       if (SeatedSuspect() || !claimants_.empty()) break;
-      next = std::min(next, Present() >= nodes_min_
+      if (ProbesUnderWay()) {
+        next = std::min(next, probing_.Open(now_) ? probing_.until()
+                                                  : probe_again_at_);
+        break;
+      }
+      next = std::min(next, Able() >= nodes_min_
                                 ? last_call_.Ends(limits_)
                                 : gathering_since_ + limits_.join_timeout);
       break;

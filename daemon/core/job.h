@@ -319,10 +319,10 @@ class Job {
   std::vector<Candidate> Candidates() const;
   bool IsHeld(const Node& node) const;
   void Form(const std::vector<Seated>& seated);
+  std::vector<PlanNode> PlanNodes(const std::vector<Seated>& seated) const;
   bool CanDoWithout(const std::vector<std::string>& names) const;
   void Propose(const std::vector<Seated>& seated, v1::World world);
   void WarnOfDifferences();
-  void WarnOfClaims(const std::vector<IgnoredClaim>& ignored);
   void Bar(Node& node, const std::string& reason);
   void DropLaggards();
   void MaybeCommit();
@@ -337,6 +337,20 @@ class Job {
   void TellAbort();
   StateClaim::From OriginOf(const Node& node) const;
   std::optional<v1::StateSource> FindStateSource();
+
+  // Probes before a world is formed (job_probe.cc).
+  bool AwaitProbes(const std::vector<PlanNode>& nodes);
+  bool ProbesUnderWay() const {
+    return probing_.Open(now_) || now_ < probe_again_at_;
+  }
+  bool MayProbeAgain(const std::vector<std::string>& nodes);
+  bool IsSilentProber(const std::string& name) const;
+  // Present, but for silent probers.
+  size_t Able() const;
+  std::vector<Candidate> WithoutLatecomers(
+      std::vector<Candidate> candidates) const;
+  void OnProbed(Node& node, const v1::Probed& probed);
+  std::string ProbesText() const;
 
   // Who leaves, who comes, and what all ranks are asked for (job_notice.cc).
   void OnLeaving(Node& node, const v1::Leaving& leaving);
@@ -521,6 +535,12 @@ class Job {
   // Since when no node has attended or was about to come back.
   absl::Time unattended_since_;
   bool reform_now_ = false;
+  Probing probing_;
+  // When the first round of this gathering was opened.
+  absl::Time first_probe_at_ = absl::InfiniteFuture();
+  // Rounds of this gathering after which no world could be planned.
+  int failed_rounds_ = 0;
+  absl::Time probe_again_at_ = absl::InfinitePast();
   absl::Time next_waiting_ = absl::InfiniteFuture();
   std::string told_waiting_;
 

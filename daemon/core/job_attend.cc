@@ -270,6 +270,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   Node& node = nodes_[name];
   if (!*redialed) last_call_.Arrived(node.attended_at, now_, limits_);
   if (*redialed) {
+    if (probing_.Awaits(name)) probing_.Forget(name);
     if (node.session != 0) {
       Close(node.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_REDIALED,
             "a newer stream of this agent is here");

@@ -28,6 +28,9 @@ void Job::Gather(bool at_once) {
   reform_now_ = at_once;
   next_waiting_ = now_ + absl::Seconds(1);
   told_waiting_.clear();
+  first_probe_at_ = absl::InfiniteFuture();
+  failed_rounds_ = 0;
+  probe_again_at_ = absl::InfinitePast();
   Changed();
 }
 
@@ -43,10 +46,10 @@ void Job::MaybeForm() {
   if (phase_ != Phase::kGathering || isolated_ || !claimants_.empty()) {
     return;
   }
-  if (SeatedSuspect()) return;
+  if (SeatedSuspect() || ProbesUnderWay()) return;
   QuarantineTheBlamed();
-  if (Present() < nodes_min_) PardonTheBlamed();
-  const size_t present = Present();
+  if (Able() < nodes_min_) PardonTheBlamed();
+  const size_t present = Able();
   last_call_.SetEnough(present >= nodes_min_, now_);
   if (present < nodes_min_) {
     reform_now_ = false;  // A new gathering: the last call counts again.
@@ -70,7 +73,7 @@ void Job::MaybeForm() {
                        " after enough were there"));
     }
   }
-  Form(AssignSeats(Candidates(), nodes_max_));
+  Form(AssignSeats(WithoutLatecomers(Candidates()), nodes_max_));
 }
 
 // A place among the daemon's jobs is held by nodes, not by a name. An agent
@@ -105,6 +108,7 @@ std::vector<Candidate> Job::Candidates() const {
   candidates.reserve(sessions_.size());
   for (const auto& [name, node] : nodes_) {
     if (node.session == 0 || barred_.contains(name)) continue;
+    if (IsSilentProber(name)) continue;
     if (IsHeld(node)) {
       held.push_back(&node);
       continue;
@@ -123,16 +127,26 @@ std::vector<Candidate> Job::Candidates() const {
   return candidates;
 }
 
-void Job::Form(const std::vector<Seated>& seated) {
-  std::vector<PlanNode> plan_nodes;
-  std::vector<WorldNode> world_nodes;
+std::vector<PlanNode> Job::PlanNodes(const std::vector<Seated>& seated) const {
+  std::vector<PlanNode> nodes;
   for (const Seated& s : seated) {
     const Node& node = nodes_.at(s.node);
-    plan_nodes.push_back({s.node, &node.hello.facts(), node.observed_address});
-    world_nodes.push_back({&node.hello, s.seat});
+    nodes.push_back({s.node, &node.hello.facts(), node.observed_address,
+                     node.hello.launcher(), probing_.Of(s.node)});
+  }
+  return nodes;
+}
+
+void Job::Form(const std::vector<Seated>& seated) {
+  const std::vector<PlanNode> plan_nodes = PlanNodes(seated);
+  if (AwaitProbes(plan_nodes)) return;
+  std::vector<WorldNode> world_nodes;
+  for (const Seated& s : seated) {
+    world_nodes.push_back({&nodes_.at(s.node).hello, s.seat});
   }
   std::vector<std::string> without;
   const absl::StatusOr<NetworkPlan> plan = PlanNetwork(plan_nodes, &without);
+  if (!plan.ok() && MayProbeAgain(without)) return;
   if (!plan.ok() && CanDoWithout(without)) {
     for (const std::string& name : without) {
       Bar(nodes_.at(name), std::string(plan.status().message()));
@@ -153,7 +167,6 @@ void Job::Form(const std::vector<Seated>& seated) {
   header.set_generation(generation_);
   header.set_restarts_charged(restarts_charged_);
   header.set_max_restarts(limits_.max_restarts);
-  WarnOfClaims(plan->ignored);
   Propose(seated, BuildWorld(header, world_nodes, *plan));
 }
 
@@ -236,18 +249,6 @@ void Job::WarnOfDifferences() {
                    Quoted(absl::StrCat("not the same command as on ",
                                        world_.members(0).node(), ": ",
                                        absl::StrJoin(others, ", ")))));
-}
-
-// Addresses that a node says it has and that were seen to be another's.
-void Job::WarnOfClaims(const std::vector<IgnoredClaim>& ignored) {
-  for (const IgnoredClaim& claim : ignored) {
-    SayOf(nodes_.at(claim.node), Log::Level::kWarning,
-          absl::StrCat("event=warning node=", claim.node, " text=",
-                       Quoted(absl::StrCat(
-                           "node ", claim.node, " claims address ",
-                           claim.address, ", from which node ", claim.owner,
-                           " connects; the claim is ignored"))));
-  }
 }
 
 // The node stays attended but gets no seat, until it attends anew.

@@ -71,6 +71,9 @@ std::string Job::MissingText() const {
   if (!barred.empty()) {
     absl::StrAppend(&text, "; without a seat: ", absl::StrJoin(barred, ", "));
   }
+  if (const std::string probes = ProbesText(); !probes.empty()) {
+    absl::StrAppend(&text, "; ", probes);
+  }
   return text;
 }
 
@@ -87,7 +90,10 @@ void Job::TellWaiting() {
     for (std::string& name : MissingNames()) {
       *waiting.add_missing() = std::move(name);
     }
-    if (generation_ > 0) waiting.set_reason(why_.reason());
+    waiting.set_reason(ProbesText());
+    if (waiting.reason().empty() && generation_ > 0) {
+      waiting.set_reason(why_.reason());
+    }
     to = AllSessions();
   } else if (phase_ == Phase::kForming) {
     waiting.set_spare(true);

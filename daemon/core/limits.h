@@ -175,6 +175,16 @@ struct Limits {
   static constexpr uint32_t spares_max = 1024;
   static constexpr uint32_t ranks_per_node_max = 64;
   static constexpr uint32_t addresses_per_node_max = 64;
+  // Addresses of one node that others try to reach.
+  static constexpr size_t probe_addresses_max = 8;
+  // Up to so many nodes, each probes each other one; in a larger world each
+  // probes its neighbours and some that are drawn by chance.
+  static constexpr size_t probe_all_pairs_max = 64;
+  // Nodes that one node is asked to probe: in a larger world it may be drawn by
+  // others, some 30 times; four times that is never reached by chance.
+  static constexpr size_t probe_targets_max = 128;
+  static constexpr size_t probe_bytes = 16;
+  static constexpr size_t probe_error_bytes_max = 128;
   static constexpr size_t node_name_bytes_max = 253;
   static constexpr size_t job_id_bytes_max = 63;
   static constexpr size_t facts_bytes_max = 64 << 10;

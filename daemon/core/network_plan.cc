@@ -17,6 +17,9 @@
 namespace rollcall {
 namespace {
 
+// Of many nodes, pairs or addresses that share a fault, in a message.
+constexpr size_t kNamedMax = 8;
+
 // An address as bytes: 4 or 16 of them.
 std::optional<std::string> Bytes(std::string_view text) {
   const std::string copy(text);
@@ -47,101 +50,62 @@ struct Usable {
   std::string interface;
   std::string subnet;
   bool ipv4;
+  bool default_route;
 };
 
 std::string Place(const v1::Facts& facts) {
   return absl::StrCat(facts.boot_id(), "/", facts.network_namespace());
 }
 
-// By address: the node that was seen to connect from it and has it on an
-// interface. An address with two such nodes on two machines (they are behind
-// one NAT) is nobody's.
-std::map<std::string, const PlanNode*> Seen(
-    const std::vector<PlanNode>& nodes) {
-  std::map<std::string, const PlanNode*> seen;
-  std::set<std::string> shared;
+// Addresses, as bytes, from which nodes connect that have them on an interface.
+// One from which nodes of two machines connect (they are behind one NAT) proves
+// nothing.
+using Observed = std::map<std::string, std::set<std::string>>;
+
+Observed ObservedOf(const std::vector<PlanNode>& nodes) {
+  Observed observed;
   for (const PlanNode& node : nodes) {
     const std::optional<std::string> key = Bytes(node.observed_address);
-    if (!key || IsUnusable(node.observed_address)) continue;
+    if (!key) continue;
     for (const v1::Interface& interface : node.facts->interfaces()) {
       for (const v1::InterfaceAddress& a : interface.addresses()) {
-        if (Bytes(a.address()) != key) continue;
-        const auto [at, fresh] = seen.emplace(*key, &node);
-        if (!fresh && Place(*at->second->facts) != Place(*node.facts)) {
-          shared.insert(*key);
-        }
+        if (Bytes(a.address()) == key)
+          observed[*key].insert(Place(*node.facts));
       }
     }
   }
-  for (const std::string& key : shared) seen.erase(key);
-  return seen;
+  return observed;
 }
 
-using Owners = std::map<std::string, const PlanNode*>;
-
-// The node on another machine whose address this was seen to be; null: none.
-const PlanNode* OtherOwner(const Owners& seen, const std::string& address,
-                           const PlanNode& node) {
-  const std::optional<std::string> key = Bytes(address);
-  if (!key) return nullptr;
-  const auto at = seen.find(*key);
-  if (at == seen.end() || Place(*at->second->facts) == Place(*node.facts)) {
-    return nullptr;
-  }
-  return at->second;
+bool Reached(const ProbeReport& report, const std::string& address) {
+  const auto at = report.found.find(address);
+  return at != report.found.end() && at->second.reached;
 }
 
-// Each address that the node says is its own, and whether on an interface that
-// peers could use.
-template <typename Visit>
-void ForEachClaim(const PlanNode& node, const Visit& visit) {
-  for (const v1::Interface& interface : node.facts->interfaces()) {
-    const bool bridge = IsLocalBridge(interface.name());
-    for (const v1::InterfaceAddress& a : interface.addresses()) {
-      visit(a.address(), !bridge);
-    }
-  }
-  if (!node.facts->advertised_address().empty()) {
-    visit(node.facts->advertised_address(), true);
-  }
+// Of the probers that were drawn, how many got the node's own answer there.
+size_t ReachedBy(const PlanNode& node, const std::string& address) {
+  if (node.probed == nullptr) return 0;
+  return static_cast<size_t>(std::count_if(
+      node.probed->begin(), node.probed->end(),
+      [&](const auto& by) { return Reached(by.second, address); }));
 }
 
-// Claims of what was seen to be another's.
-void IgnoreClaims(const std::vector<PlanNode>& nodes, const Owners& seen,
-                  NetworkPlan& plan) {
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    std::set<std::string>& ignored = plan.nodes[i].ignored;
-    ForEachClaim(nodes[i], [&](const std::string& address, bool usable) {
-      const PlanNode* owner = OtherOwner(seen, address, nodes[i]);
-      if (owner == nullptr || !ignored.insert(address).second) return;
-      // Container bridges look the same everywhere.
-      if (!usable || plan.ignored.size() >= kIgnoredClaimsMax) return;
-      plan.ignored.push_back({nodes[i].node, address, owner->node});
-    });
+bool IsProven(const PlanNode& node, const Usable& usable,
+              const Observed& observed) {
+  if (node.probed == nullptr && node.launcher) return true;
+  if (node.probed != nullptr &&
+      2 * ReachedBy(node, usable.address) > node.probed->size()) {
+    return true;
   }
+  const std::optional<std::string> key = Bytes(usable.address);
+  if (usable.interface.empty() || key != Bytes(node.observed_address)) {
+    return false;
+  }
+  return observed.at(*key).size() == 1;
 }
 
-// Addresses that nodes in different places claim, and the places.
-using Claims = std::map<std::string, std::set<std::string>>;
-
-Claims Disputed(const std::vector<PlanNode>& nodes, const NetworkPlan& plan) {
-  Claims claims;
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    for (const v1::Interface& interface : nodes[i].facts->interfaces()) {
-      for (const v1::InterfaceAddress& a : interface.addresses()) {
-        if (plan.nodes[i].ignored.contains(a.address())) continue;
-        claims[a.address()].insert(Place(*nodes[i].facts));
-      }
-    }
-  }
-  std::erase_if(claims, [](const auto& one) { return one.second.size() < 2; });
-  return claims;
-}
-
-// `disputed`: null where disputes do not count.
-std::vector<Usable> UsableAddresses(const PlanNode& node,
-                                    const std::set<std::string>& ignored,
-                                    const Claims* disputed) {
+// Addresses that peers might reach, proven or not, in the node's own order.
+std::vector<Usable> UsableAddresses(const PlanNode& node) {
   std::vector<Usable> usable;
   for (const v1::Interface& interface : node.facts->interfaces()) {
     if (!interface.up() || interface.loopback()) continue;
@@ -149,44 +113,21 @@ std::vector<Usable> UsableAddresses(const PlanNode& node,
     for (const v1::InterfaceAddress& a : interface.addresses()) {
       const std::optional<std::string> bytes = Bytes(a.address());
       if (!bytes || IsUnusable(a.address())) continue;
-      if (ignored.contains(a.address())) continue;
-      if (disputed != nullptr && disputed->contains(a.address())) continue;
       usable.push_back({a.address(), interface.name(),
-                        Subnet(*bytes, a.prefix_length()), bytes->size() == 4});
+                        Subnet(*bytes, a.prefix_length()), bytes->size() == 4,
+                        interface.default_route()});
     }
   }
   // A platform may name an address that no interface has (1:1 NAT).
   const std::string& advertised = node.facts->advertised_address();
-  if (!advertised.empty() && !IsUnusable(advertised) &&
-      !ignored.contains(advertised)) {
+  const bool known =
+      std::any_of(usable.begin(), usable.end(),
+                  [&](const Usable& u) { return u.address == advertised; });
+  if (!advertised.empty() && !known && !IsUnusable(advertised)) {
     usable.push_back(
-        {advertised, "", "", advertised.find(':') == std::string::npos});
+        {advertised, "", "", advertised.find(':') == std::string::npos, false});
   }
   return usable;
-}
-
-// Nodes that disputes have left without any address get those back that nobody
-// claims who is left without one as well: another node's claim alone takes no
-// node's last address.
-void KeepLastAddresses(const std::vector<PlanNode>& nodes,
-                       const NetworkPlan& plan, Claims& disputed,
-                       std::vector<std::vector<Usable>>& usable) {
-  std::vector<size_t> without;
-  std::map<std::string, std::set<std::string>> wanted;
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    if (!usable[i].empty()) continue;
-    without.push_back(i);
-    for (const Usable& u :
-         UsableAddresses(nodes[i], plan.nodes[i].ignored, nullptr)) {
-      wanted[u.address].insert(Place(*nodes[i].facts));
-    }
-  }
-  for (const auto& [address, places] : wanted) {
-    if (places.size() == 1) disputed.erase(address);
-  }
-  for (const size_t i : without) {
-    usable[i] = UsableAddresses(nodes[i], plan.nodes[i].ignored, &disputed);
-  }
 }
 
 // Subnets that every node has an address in.
@@ -234,7 +175,8 @@ const Usable* Choose(const PlanNode& node, const std::vector<Usable>& usable,
                      const std::string& subnet) {
   const Usable* chosen = nullptr;
   const auto score = [&](const Usable& u) {
-    return std::make_tuple(u.address == node.facts->advertised_address(),
+    return std::make_tuple(ReachedBy(node, u.address),
+                           u.address == node.facts->advertised_address(),
                            !subnet.empty() && u.subnet == subnet,
                            u.address == node.observed_address, u.ipv4);
   };
@@ -273,12 +215,132 @@ v1::PlannedVariable GlooInterface(const std::string& interface) {
   return variable;
 }
 
+// One direction of a pair of nodes that cannot connect, by positions.
+struct Cut {
+  size_t prober;
+  size_t target;
+};
+
+// The fewest nodes without which no cut is left, greedily: first the one with
+// most cuts. The launcher's agent goes last, since it cannot be left out.
+std::vector<std::string> WithoutCuts(const std::vector<PlanNode>& nodes,
+                                     std::vector<Cut> cuts) {
+  std::vector<std::string> without;
+  while (!cuts.empty()) {
+    std::map<size_t, size_t> counts;
+    for (const Cut& cut : cuts) {
+      ++counts[cut.prober];
+      ++counts[cut.target];
+    }
+    const size_t worst =
+        std::max_element(counts.begin(), counts.end(),
+                         [&](const auto& a, const auto& b) {
+                           return std::pair(!nodes[a.first].launcher,
+                                            a.second) <
+                                  std::pair(!nodes[b.first].launcher, b.second);
+                         })
+            ->first;
+    without.push_back(nodes[worst].node);
+    std::erase_if(cuts, [&](const Cut& cut) {
+      return cut.prober == worst || cut.target == worst;
+    });
+  }
+  return without;
+}
+
+// "b cannot reach a at 10.0.0.1 (connection refused)".
+std::string CutText(const PlanNode& prober, const PlanNode& target) {
+  const ProbeReport& report = target.probed->at(prober.node);
+  std::vector<std::string> at;
+  for (const Usable& u : UsableAddresses(target)) {
+    if (at.size() == kNamedMax) break;
+    const auto found = report.found.find(u.address);
+    if (found != report.found.end() && found->second.reached) continue;
+    const bool said =
+        found != report.found.end() && !found->second.error.empty();
+    at.push_back(absl::StrCat(u.address, " (",
+                              said ? found->second.error : "no answer", ")"));
+  }
+  return absl::StrCat(prober.node, " cannot reach ", target.node, " at ",
+                      absl::StrJoin(at, ", "));
+}
+
+// Connects from an address that is on none of its interfaces.
+bool IsBehindNat(const PlanNode& node) {
+  const std::optional<std::string> seen = Bytes(node.observed_address);
+  if (!seen || IsUnusable(node.observed_address)) return false;
+  for (const v1::Interface& interface : node.facts->interfaces()) {
+    for (const v1::InterfaceAddress& a : interface.addresses()) {
+      if (Bytes(a.address()) == seen) return false;
+    }
+  }
+  return true;
+}
+
+std::string NatText(const std::vector<PlanNode>& nodes,
+                    const std::set<size_t>& concerned) {
+  std::vector<std::string> behind;
+  for (const size_t i : concerned) {
+    if (!IsBehindNat(nodes[i]) || behind.size() == kNamedMax) continue;
+    behind.push_back(absl::StrCat(nodes[i].node, " connects from ",
+                                  nodes[i].observed_address));
+  }
+  if (behind.empty()) return "";
+  return absl::StrCat("; network address translation is the likely cause, ",
+                      absl::StrJoin(behind, ", "),
+                      ", which is on none of its interfaces");
+}
+
+absl::Status Unreachable(const std::vector<PlanNode>& nodes,
+                         const std::vector<Cut>& cuts,
+                         std::vector<std::string>* without) {
+  if (without != nullptr) *without = WithoutCuts(nodes, cuts);
+  std::vector<std::string> named;
+  std::set<size_t> concerned;
+  for (const Cut& cut : cuts) {
+    concerned.insert(cut.target);
+    if (named.size() == kNamedMax) continue;
+    named.push_back(CutText(nodes[cut.prober], nodes[cut.target]));
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      absl::StrJoin(named, "; "),
+      cuts.size() > named.size()
+          ? absl::StrCat("; and ", cuts.size() - named.size(), " more pairs")
+          : "",
+      NatText(nodes, concerned),
+      "; expected one address of each node that all others reach by TCP on any "
+      "port; check firewalls and routes, or start without these nodes"));
+}
+
+// Pairs that were probed and did not connect: at `addresses` (one a node), or,
+// where that is empty, at no address at all.
+std::vector<Cut> CutsOf(const std::vector<PlanNode>& nodes,
+                        const std::vector<std::string>& addresses) {
+  std::map<std::string_view, size_t> places;
+  for (size_t i = 0; i < nodes.size(); ++i) places[nodes[i].node] = i;
+  std::vector<Cut> cuts;
+  for (size_t target = 0; target < nodes.size(); ++target) {
+    if (nodes[target].probed == nullptr) continue;
+    for (const auto& [prober, report] : *nodes[target].probed) {
+      const auto at = places.find(prober);
+      if (at == places.end()) continue;
+      const bool reached =
+          addresses.empty()
+              ? std::any_of(report.found.begin(), report.found.end(),
+                            [](const auto& one) { return one.second.reached; })
+              : Reached(report, addresses[target]);
+      if (!reached) cuts.push_back({at->second, target});
+    }
+  }
+  return cuts;
+}
+
 absl::Status NoAddress(const std::vector<PlanNode>& nodes,
-                       const std::vector<std::vector<Usable>>& usable,
+                       const std::vector<std::vector<Usable>>& proven,
                        std::vector<std::string>* names) {
   std::vector<std::string> without;
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (!usable[i].empty()) continue;
+    if (!proven[i].empty()) continue;
     if (names != nullptr) names->push_back(nodes[i].node);
     std::vector<std::string> has;
     for (const v1::Interface& interface : nodes[i].facts->interfaces()) {
@@ -286,13 +348,15 @@ absl::Status NoAddress(const std::vector<PlanNode>& nodes,
         has.push_back(absl::StrCat(interface.name(), " ", a.address()));
       }
     }
-    without.push_back(
-        absl::StrCat(nodes[i].node, " (has ", absl::StrJoin(has, ", "), ")"));
+    without.push_back(absl::StrCat(
+        nodes[i].node, " (connects from ", nodes[i].observed_address, ", has ",
+        has.empty() ? "none" : absl::StrJoin(has, ", "), ")"));
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "no address that peers could use on ", absl::StrJoin(without, "; "),
       "; expected one on an interface that is up, neither loopback, "
-      "link-local, a container bridge, nor claimed by two machines"));
+      "link-local nor a container bridge, where most of the other nodes reach "
+      "it or from which it connects"));
 }
 
 }  // namespace
@@ -322,43 +386,72 @@ bool IsUnusable(std::string_view address) {
          (byte(0) == 0xfe && (byte(1) & 0xc0) == 0x80);
 }
 
+std::vector<std::string> CandidateAddresses(const PlanNode& node) {
+  std::vector<Usable> usable = UsableAddresses(node);
+  const auto rank = [&](const Usable& u) {
+    return std::make_tuple(u.address != node.facts->advertised_address(),
+                           Bytes(u.address) != Bytes(node.observed_address),
+                           !u.default_route, !u.ipv4);
+  };
+  std::stable_sort(
+      usable.begin(), usable.end(),
+      [&](const Usable& a, const Usable& b) { return rank(a) < rank(b); });
+  std::vector<std::string> addresses;
+  for (Usable& u : usable) addresses.push_back(std::move(u.address));
+  return addresses;
+}
+
+bool IsOneMachine(const std::vector<PlanNode>& nodes) {
+  std::set<std::string> places;
+  for (const PlanNode& node : nodes) {
+    if (nodes.size() > 1 && node.facts->boot_id().empty()) return false;
+    places.insert(Place(*node.facts));
+  }
+  return places.size() == 1;
+}
+
 absl::StatusOr<NetworkPlan> PlanNetwork(const std::vector<PlanNode>& nodes,
                                         std::vector<std::string>* without) {
   NetworkPlan plan;
   plan.nodes.resize(nodes.size());
   if (nodes.empty()) return plan;
-  std::set<std::string> places;
-  bool known = true;
-  for (const PlanNode& node : nodes) {
-    places.insert(Place(*node.facts));
-    known = known && !node.facts->boot_id().empty();
-  }
-  if (nodes.size() == 1 || (known && places.size() == 1)) {
+  if (IsOneMachine(nodes)) {
     plan.one_machine = true;
-    for (PlannedNode& node : plan.nodes) node.address = "127.0.0.1";
+    for (PlannedNode& node : plan.nodes) {
+      node.address = "127.0.0.1";
+      node.addresses = {node.address};
+    }
     return plan;
   }
-  IgnoreClaims(nodes, Seen(nodes), plan);
-  Claims disputed = Disputed(nodes, plan);
-  std::vector<std::vector<Usable>> usable;
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    usable.push_back(
-        UsableAddresses(nodes[i], plan.nodes[i].ignored, &disputed));
+  if (const std::vector<Cut> cuts = CutsOf(nodes, {}); !cuts.empty()) {
+    return Unreachable(nodes, cuts, without);
   }
-  KeepLastAddresses(nodes, plan, disputed, usable);
-  const bool all =
-      std::none_of(usable.begin(), usable.end(),
-                   [](const std::vector<Usable>& of) { return of.empty(); });
-  if (!all) return NoAddress(nodes, usable, without);
-  const std::string subnet = PreferredSubnet(nodes, usable);
+  const Observed observed = ObservedOf(nodes);
+  std::vector<std::vector<Usable>> proven;
+  for (const PlanNode& node : nodes) {
+    proven.push_back(UsableAddresses(node));
+    std::erase_if(proven.back(), [&](const Usable& u) {
+      return !IsProven(node, u, observed);
+    });
+  }
+  if (std::any_of(proven.begin(), proven.end(),
+                  [](const std::vector<Usable>& of) { return of.empty(); })) {
+    return NoAddress(nodes, proven, without);
+  }
+  const std::string subnet = PreferredSubnet(nodes, proven);
+  std::vector<std::string> addresses;
   for (size_t i = 0; i < nodes.size(); ++i) {
-    const Usable* chosen = Choose(nodes[i], usable[i], subnet);
-    plan.nodes[i].address = chosen->address;
-    if (!chosen->interface.empty()) {
-      plan.nodes[i].variables =
-          NcclInterface(*nodes[i].facts, chosen->interface);
-      plan.nodes[i].variables.push_back(GlooInterface(chosen->interface));
-    }
+    PlannedNode& planned = plan.nodes[i];
+    const Usable* chosen = Choose(nodes[i], proven[i], subnet);
+    addresses.push_back(chosen->address);
+    planned.address = chosen->address;
+    for (const Usable& u : proven[i]) planned.addresses.push_back(u.address);
+    if (chosen->interface.empty()) continue;
+    planned.variables = NcclInterface(*nodes[i].facts, chosen->interface);
+    planned.variables.push_back(GlooInterface(chosen->interface));
+  }
+  if (const std::vector<Cut> cuts = CutsOf(nodes, addresses); !cuts.empty()) {
+    return Unreachable(nodes, cuts, without);
   }
   return plan;
 }

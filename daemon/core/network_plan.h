@@ -1,18 +1,20 @@
 // The network plan: which address of each node its peers use, and what NCCL
 // has to be told on it.
 //
-// Pure: from facts and from what the daemon saw of each connection. It probes
-// nothing; what probes find comes in with later facts.
+// Pure: from facts, from where each connection to the daemon comes from, and
+// from what nodes found when they probed each other (see probing.h).
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_H_
 #define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_H_
 
 #include <cstddef>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/core/probing.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -22,23 +24,17 @@ struct PlanNode {
   const v1::Facts* facts;
   // Where its connection to the daemon comes from.
   std::string observed_address;
+  // The agent of the launcher, on the daemon's own machine.
+  bool launcher = false;
+  // What others found of it; null: nobody was drawn to probe it.
+  const std::map<std::string, ProbeReport>* probed = nullptr;
 };
 
 struct PlannedNode {
   std::string address;
+  // All that are proven, in the node's own order.
+  std::vector<std::string> addresses;
   std::vector<v1::PlannedVariable> variables;
-  // Addresses that it claims and that were seen to be another's.
-  std::set<std::string> ignored;
-};
-
-// `node` claims an address by which `owner`, a node on another machine, was
-// seen to connect.
-struct IgnoredClaim {
-  std::string node;
-  std::string address;
-  std::string owner;
-
-  bool operator==(const IgnoredClaim&) const = default;
 };
 
 struct NetworkPlan {
@@ -46,11 +42,7 @@ struct NetworkPlan {
   bool one_machine = false;
   // In the order of the input.
   std::vector<PlannedNode> nodes;
-  // At most kIgnoredClaimsMax; all are in their nodes' `ignored`.
-  std::vector<IgnoredClaim> ignored;
 };
-
-inline constexpr size_t kIgnoredClaimsMax = 8;
 
 // Interfaces that only exist inside one machine: docker0, br-<hex>, virbr0,
 // cni0, veth*, flannel*, cali*, podman*, lxc*, kube-*.
@@ -59,16 +51,26 @@ bool IsLocalBridge(std::string_view interface);
 // Loopback, link-local, unspecified or multicast: no peer can use it.
 bool IsUnusable(std::string_view address);
 
-// Picks one address per node: the platform's word first, else one in a subnet
-// that all nodes share, else the one its connection to the daemon comes from,
-// else its first usable one, IPv4 before IPv6. A world wholly on one machine
-// uses 127.0.0.1.
+// Addresses of a node that peers might reach, the likeliest first: the
+// platform's word, that of its connection to the daemon, those of interfaces
+// with a default route, the others; IPv4 before IPv6. Not proven.
+std::vector<std::string> CandidateAddresses(const PlanNode& node);
+
+// All of them are on one machine, in one network namespace. One node alone is.
+bool IsOneMachine(const std::vector<PlanNode>& nodes);
+
+// Picks one address per node: reached by most probers, then the platform's
+// word, then in a subnet that all nodes share, then that of its connection to
+// the daemon, IPv4 before IPv6. A world wholly on one machine uses 127.0.0.1.
 //
-// An address that is on a node's interface and that its connection comes from
-// is that node's: claims of it by other machines are ignored. Of other
-// addresses that several machines claim none is used, unless one node has no
-// other: that one keeps them. FAILED_PRECONDITION: nodes without a usable
-// address, named with what they have; `without`, where given, gets their names.
+// Only a proven address counts: more than half of the probers that were drawn
+// for the node got the node's own answer there; or the node connects from it,
+// has it on an interface, and no other machine does both. The launcher's agent
+// needs no proof where nobody was drawn to probe it.
+//
+// FAILED_PRECONDITION: nodes without such an address, named with what they
+// have; or nodes that cannot reach each other, by pairs. `without`, where
+// given, gets the names of nodes without which a plan may succeed.
 absl::StatusOr<NetworkPlan> PlanNetwork(
     const std::vector<PlanNode>& nodes,
     std::vector<std::string>* without = nullptr);

@@ -28,11 +28,8 @@ v1::World BuildWorld(const v1::World& header,
     member.set_ranks(hello.ranks());
     next_rank += hello.ranks();
     member.set_address(plan.nodes[i].address);
-    for (const v1::Interface& interface : hello.facts().interfaces()) {
-      for (const v1::InterfaceAddress& a : interface.addresses()) {
-        if (plan.nodes[i].ignored.contains(a.address())) continue;
-        member.add_addresses(a.address());
-      }
+    for (const std::string& address : plan.nodes[i].addresses) {
+      member.add_addresses(address);
     }
     *member.mutable_infiniband() = hello.facts().infiniband();
     *member.mutable_gpus() = hello.facts().gpus();

@@ -17,6 +17,7 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kRunBytes = 8;
+constexpr size_t kProbeKeyBytes = 32;
 
 // Both numbers, where a Hello brings at least one.
 bool FillNodes(v1::JobSettings& settings) {
@@ -82,6 +83,7 @@ JobTable::JobTable(const Limits& limits, std::string only_job,
       only_job_(std::move(only_job)),
       only_settings_(std::move(only_settings)),
       keys_(std::move(keys)),
+      probe_key_(RandomBytes(kProbeKeyBytes)),
       journal_(journal),
       logger_(logger) {}
 
@@ -145,6 +147,12 @@ JobKeys JobTable::KeysOf(const std::string& job) const {
                         const std::string& run, const v1::Hello& hello,
                         uint64_t epoch) {
     return NodeCredential(key, run, hello, {epoch, absl::Now() + ttl});
+  };
+  keys.probe_secret = [key = probe_key_, job](uint64_t round,
+                                              const std::string& word) {
+    return HmacSha256(key,
+                      absl::StrCat("probe v1/", job, "/", round, "/", word))
+        .substr(0, Limits::probe_bytes);
   };
   if (keys_.proof.empty()) return keys;
   keys.commit_proof = [key = keys_.proof, job](

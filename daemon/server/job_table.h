@@ -126,6 +126,8 @@ class JobTable {
   const std::string only_job_;
   const v1::JobSettings only_settings_;
   const HandedKeys keys_;
+  // Of one life of the daemon: what probers learned in another proves nothing.
+  const std::string probe_key_;
   JournalStore* const journal_;
   Logger& logger_;
   std::map<std::string, LiveJob> live_;

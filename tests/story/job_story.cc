@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -40,6 +42,7 @@ JobKeys Keys() {
                         " in ", run, ", epoch ", epoch);
   };
   keys.commit_proof = ProofOf;
+  keys.probe_secret = ProbeSecretOf;
   return keys;
 }
 
@@ -83,6 +86,13 @@ std::string MessageText(const v1::DaemonMessage& m) {
           absl::StrJoin(m.notice().nodes(), ","));
     case v1::DaemonMessage::kCheckRequest:
       return "check";
+    case v1::DaemonMessage::kProbe: {
+      std::vector<std::string> targets;
+      for (const v1::ProbeTarget& target : m.probe().targets()) {
+        targets.push_back(target.node());
+      }
+      return absl::StrJoin(targets, ",");
+    }
     default:
       return "";
   }
@@ -174,7 +184,12 @@ std::string JobStory::Render(const std::vector<Action>& actions) {
       if (m.has_new_credential()) {
         credential_ = m.new_credential().node_credential();
       }
-      const std::string text = MessageText(m);
+      std::string text = MessageText(m);
+      if (m.has_probe()) {
+        const std::string& node = names_[send->to.front()];
+        probes_[node] = m.probe();
+        text = absl::StrCat(node, " probes ", text);
+      }
       // Checks that are answered at once are nobody's story.
       if (m.has_check_request() && checks_are_fine_) continue;
       if (!text.empty() && !send->to.empty()) told.push_back(text);
@@ -209,6 +224,7 @@ v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
   *hello.mutable_settings() = options.settings;
   v1::Facts& facts = *hello.mutable_facts();
   facts.set_boot_id(absl::StrCat("boot-", node));
+  facts.set_probe_port(options.probe_port);
   v1::Interface& eth0 = *facts.add_interfaces();
   eth0.set_name("eth0");
   eth0.set_up(true);
@@ -229,6 +245,40 @@ Told Says(std::string node, v1::AgentMessage message) {
   return [=](JobStory& story) {
     return story.Step(Said{story.SessionOf(node), message});
   };
+}
+
+Told Reaches(std::string node, std::vector<std::string> but) {
+  return [=](JobStory& story) {
+    const v1::Probe& probe = story.probes().at(node);
+    v1::AgentMessage message;
+    v1::Probed& probed = *message.mutable_probed();
+    probed.set_probe(probe.probe());
+    for (const v1::ProbeTarget& target : probe.targets()) {
+      for (const std::string& address : target.addresses()) {
+        v1::ProbeResult& result = *probed.add_results();
+        result.set_node(target.node());
+        result.set_address(address);
+        if (std::find(but.begin(), but.end(), target.node()) == but.end()) {
+          result.set_answer(story.probes().at(target.node()).answer());
+        } else {
+          result.set_error("Connection refused");
+        }
+      }
+    }
+    return story.Step(Said{story.SessionOf(node), message});
+  };
+}
+
+HelloOptions Probable() {
+  HelloOptions options;
+  options.probe_port = 40000;
+  return options;
+}
+
+std::string ProbeSecretOf(uint64_t round, const std::string& word) {
+  std::string secret = absl::StrCat(round, " ", word);
+  secret.resize(Limits::probe_bytes);
+  return secret;
 }
 
 Told Attends(std::string node, uint64_t incarnation, HelloOptions options) {

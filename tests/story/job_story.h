@@ -48,6 +48,8 @@ class JobStory {
   const std::string& credential() const { return credential_; }
   // Logs of all steps, for stories about them.
   const std::string& logs() const { return logs_; }
+  // The latest Probe of each node.
+  const std::map<std::string, v1::Probe>& probes() const { return probes_; }
 
  private:
   std::string Render(const std::vector<Action>& actions);
@@ -63,6 +65,7 @@ class JobStory {
   NodeEpochs epochs_journaled_;
   std::string credential_;
   std::string logs_;
+  std::map<std::string, v1::Probe> probes_;
 };
 
 // --- Events, by the words of the protocol ------------------------------------
@@ -85,6 +88,8 @@ struct HelloOptions {
   uint64_t epoch = 0;
   uint64_t previous_incarnation = 0;
   std::string token_id = "t1";
+  // 0: it answers no probes.
+  uint32_t probe_port = 0;
 };
 // The address by which the node connects.
 std::string AddressOf(const std::string& node);
@@ -116,6 +121,10 @@ Told Reports(std::string node, uint64_t request,
 Told Gives(std::string node, uint64_t generation, std::string key,
            std::string value);
 Told SeesEnd(std::string node);
+// The answer to its latest Probe: each target but these answered as it should.
+Told Reaches(std::string node, std::vector<std::string> but = {});
+// One that answers probes.
+HelloOptions Probable();
 Told Ticks(double late_s = 0);
 Told StopIsAsked(int code);
 Told StopIsAskedNow(int code);
@@ -127,6 +136,8 @@ JournalState StateOf(const JobStory& story, bool committed);
 // What daemons with one secret make of a commit.
 std::string ProofOf(const std::string& run, uint64_t generation,
                     const std::string& world, const std::string& seal);
+// The secrets of a round of probes.
+std::string ProbeSecretOf(uint64_t round, const std::string& word);
 // Of one that comes back to run1 from generation 1, by its credential.
 HelloOptions Holds(uint64_t prepared, uint64_t running);
 

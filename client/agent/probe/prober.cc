@@ -1,0 +1,353 @@
+#include "client/agent/probe/prober.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/durations.h"
+#include "daemon/core/limits.h"
+#include "daemon/server/clock.h"
+
+namespace rollcall {
+namespace {
+
+constexpr char kWord[] = "rollcall";
+constexpr size_t kAskBytes = sizeof(kWord) - 1 + Limits::probe_bytes;
+constexpr int kBacklog = 1024;
+// How long a caller is kept that asks nothing, or for a round that this node
+// has not heard of yet.
+constexpr absl::Duration kCallerPatience = absl::Seconds(5);
+constexpr absl::Duration kDeafFor = absl::Milliseconds(100);
+constexpr absl::Duration kTimeoutMax = absl::Minutes(1);
+
+std::string AskOf(const v1::Probe& probe) {
+  return absl::StrCat(kWord, probe.ask());
+}
+
+std::string ErrorText(int error) { return std::strerror(error); }
+
+// On all addresses of both families, or of IPv4 where there is no other.
+absl::StatusOr<Fd> Listen() {
+  for (const int family : {AF_INET6, AF_INET}) {
+    Fd fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd.open()) continue;
+    sockaddr_storage any{};
+    any.ss_family = static_cast<sa_family_t>(family);
+    const int off = 0;
+    if (family == AF_INET6) {
+      setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    }
+    const socklen_t size =
+        family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    if (bind(fd.get(), reinterpret_cast<sockaddr*>(&any), size) == 0 &&
+        listen(fd.get(), kBacklog) == 0) {
+      return fd;
+    }
+  }
+  return absl::UnavailableError(
+      absl::StrCat("no port to answer probes on: ", ErrorText(errno)));
+}
+
+uint32_t PortOf(const Fd& fd) {
+  sockaddr_storage name{};
+  socklen_t size = sizeof(name);
+  if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&name), &size) != 0) {
+    return 0;
+  }
+  return ntohs(name.ss_family == AF_INET6
+                   ? reinterpret_cast<sockaddr_in6&>(name).sin6_port
+                   : reinterpret_cast<sockaddr_in&>(name).sin_port);
+}
+
+// The size of the address; 0: not one.
+socklen_t ParseAddress(const std::string& text, uint32_t port,
+                       sockaddr_storage& out) {
+  out = {};
+  auto& four = reinterpret_cast<sockaddr_in&>(out);
+  auto& six = reinterpret_cast<sockaddr_in6&>(out);
+  if (inet_pton(AF_INET, text.c_str(), &four.sin_addr) == 1) {
+    four.sin_family = AF_INET;
+    four.sin_port = htons(static_cast<uint16_t>(port));
+    return sizeof(four);
+  }
+  if (inet_pton(AF_INET6, text.c_str(), &six.sin6_addr) == 1) {
+    six.sin6_family = AF_INET6;
+    six.sin6_port = htons(static_cast<uint16_t>(port));
+    return sizeof(six);
+  }
+  return 0;
+}
+
+// Appends to `heard` until it has `most` bytes. False: the other side has
+// closed, or failed; `error` says which.
+bool Receive(const Fd& fd, size_t most, std::string& heard,
+             std::string& error) {
+  char bytes[64];
+  while (heard.size() < most) {
+    const ssize_t got =
+        recv(fd.get(), bytes, std::min(sizeof(bytes), most - heard.size()), 0);
+    if (got > 0) {
+      heard.append(bytes, static_cast<size_t>(got));
+    } else if (got < 0 && errno == EINTR) {
+      continue;
+    } else if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      return true;
+    } else {
+      error = got == 0 ? "closed without an answer" : ErrorText(errno);
+      return false;
+    }
+  }
+  return true;
+}
+
+// A few bytes, which the socket's buffer always takes.
+bool SendAll(const Fd& fd, const std::string& bytes) {
+  return send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+         static_cast<ssize_t>(bytes.size());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Prober>> Prober::Start(Done done) {
+  absl::StatusOr<Fd> listening = Listen();
+  if (!listening.ok()) return listening.status();
+  const uint32_t port = PortOf(*listening);
+  std::unique_ptr<Prober> prober(
+      new Prober(*std::move(listening), port, std::move(done)));
+  if (!prober->wake_.open()) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot answer probes: ", ErrorText(errno)));
+  }
+  prober->thread_ = std::thread([raw = prober.get()] { raw->Loop(); });
+  return prober;
+}
+
+Prober::Prober(Fd listening, uint32_t port, Done done)
+    : done_(std::move(done)),
+      listening_(std::move(listening)),
+      port_(port),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+Prober::~Prober() {
+  if (!thread_.joinable()) return;
+  {
+    MutexLock lock(mutex_);
+    ending_ = true;
+  }
+  eventfd_write(wake_.get(), 1);
+  thread_.join();
+}
+
+void Prober::Run(v1::Probe probe) {
+  {
+    MutexLock lock(mutex_);
+    next_ = std::move(probe);
+  }
+  eventfd_write(wake_.get(), 1);
+}
+
+void Prober::Loop() {
+  for (;;) {
+    std::optional<v1::Probe> next;
+    {
+      MutexLock lock(mutex_);
+      if (ending_) return;
+      next.swap(next_);
+    }
+    if (next.has_value()) Begin(*std::move(next));
+    FillDials();
+    std::vector<pollfd> fds = {{wake_.get(), POLLIN, 0},
+                               {deaf_ ? -1 : listening_.get(), POLLIN, 0}};
+    for (const Caller& caller : callers_) {
+      fds.push_back({caller.fd.get(), POLLIN, 0});
+    }
+    for (const Dial& dial : dials_) {
+      const short wanted = dial.connected ? POLLIN : POLLOUT;
+      fds.push_back({dial.fd.get(), wanted, 0});
+    }
+    const absl::Duration wait =
+        absl::Ceil(UntilNext(MonotonicNow()), absl::Milliseconds(1));
+    poll(fds.data(), fds.size(),
+         static_cast<int>(absl::ToInt64Milliseconds(wait)));
+    eventfd_t count = 0;
+    if (fds[0].revents != 0) eventfd_read(wake_.get(), &count);
+    size_t at = 2;
+    for (auto caller = callers_.begin(); caller != callers_.end();) {
+      const bool over = fds[at++].revents != 0 && Hear(*caller);
+      caller = over ? callers_.erase(caller) : std::next(caller);
+    }
+    for (auto dial = dials_.begin(); dial != dials_.end();) {
+      const bool over = fds[at++].revents != 0 && Advance(*dial);
+      dial = over ? dials_.erase(dial) : std::next(dial);
+    }
+    deaf_ = false;
+    if (fds[1].revents != 0) {
+      while (Accept()) {
+      }
+    }
+    Expire(MonotonicNow());
+  }
+}
+
+void Prober::Begin(v1::Probe probe) {
+  probe_ = std::move(probe);
+  probed_.Clear();
+  probed_.set_probe(probe_.probe());
+  dials_.clear();
+  waiting_.clear();
+  until_ = MonotonicNow() + std::clamp(FromProto(probe_.timeout()),
+                                       absl::ZeroDuration(), kTimeoutMax);
+  open_ = probe_.targets_size() > 0;
+  size_t targets = 0;
+  for (const v1::ProbeTarget& target : probe_.targets()) {
+    if (++targets > Limits::probe_targets_max) break;
+    size_t addresses = 0;
+    for (const std::string& address : target.addresses()) {
+      if (++addresses > Limits::probe_addresses_max) break;
+      Dial dial;
+      dial.node = target.node();
+      dial.address = address;
+      dial.port = target.port();
+      waiting_.push_back(std::move(dial));
+    }
+  }
+  // Those that asked before this node was told of the round.
+  std::erase_if(callers_, [this](Caller& caller) { return Answer(caller); });
+}
+
+void Prober::FillDials() {
+  while (!waiting_.empty() && dials_.size() < kDialsMax) {
+    Dial dial = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (!Open(dial)) dials_.push_back(std::move(dial));
+  }
+  if (open_ && waiting_.empty() && dials_.empty()) EndRound();
+}
+
+bool Prober::Open(Dial& dial) {
+  sockaddr_storage to;
+  const socklen_t size = ParseAddress(dial.address, dial.port, to);
+  if (size == 0 || dial.port == 0 || dial.port > UINT16_MAX) {
+    Finish(dial, "", "not an address");
+    return true;
+  }
+  dial.since = MonotonicNow();
+  dial.fd =
+      Fd(socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!dial.fd.open() ||
+      (connect(dial.fd.get(), reinterpret_cast<sockaddr*>(&to), size) != 0 &&
+       errno != EINPROGRESS)) {
+    Finish(dial, "", ErrorText(errno));
+    return true;
+  }
+  return false;
+}
+
+bool Prober::Advance(Dial& dial) {
+  std::string error;
+  if (!dial.connected) {
+    int failed = 0;
+    socklen_t size = sizeof(failed);
+    getsockopt(dial.fd.get(), SOL_SOCKET, SO_ERROR, &failed, &size);
+    if (failed != 0) {
+      Finish(dial, "", ErrorText(failed));
+      return true;
+    }
+    dial.connected = true;
+    if (SendAll(dial.fd, AskOf(probe_))) return false;
+    Finish(dial, "", ErrorText(errno));
+    return true;
+  }
+  const bool lives = Receive(dial.fd, Limits::probe_bytes, dial.heard, error);
+  if (dial.heard.size() == Limits::probe_bytes) {
+    Finish(dial, dial.heard, "");
+    return true;
+  }
+  if (!lives) Finish(dial, "", error);
+  return !lives;
+}
+
+void Prober::Finish(const Dial& dial, const std::string& answer,
+                    const std::string& error) {
+  v1::ProbeResult& result = *probed_.add_results();
+  result.set_node(dial.node);
+  result.set_address(dial.address);
+  result.set_answer(answer);
+  result.set_error(error.substr(0, Limits::probe_error_bytes_max));
+  if (!answer.empty()) {
+    ToProto(MonotonicNow() - dial.since, result.mutable_round_trip());
+  }
+}
+
+void Prober::EndRound() {
+  open_ = false;
+  for (const std::list<Dial>* rest : {&dials_, &waiting_}) {
+    for (const Dial& dial : *rest) {
+      Finish(dial, "",
+             dial.connected ? "connected, but no answer in time"
+                            : "no answer in time");
+    }
+  }
+  dials_.clear();
+  waiting_.clear();
+  done_(std::exchange(probed_, {}));
+}
+
+// Whether there may be another one.
+bool Prober::Accept() {
+  Fd fd(accept4(listening_.get(), nullptr, nullptr,
+                SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd.open()) {
+    if (errno == EMFILE || errno == ENFILE) {
+      deaf_ = callers_.empty();
+      if (!deaf_) callers_.pop_front();
+      return !deaf_;
+    }
+    return errno == EINTR || errno == ECONNABORTED;
+  }
+  if (callers_.size() >= kCallersMax) callers_.pop_front();
+  callers_.push_back({std::move(fd), MonotonicNow() + kCallerPatience, ""});
+  return true;
+}
+
+bool Prober::Hear(Caller& caller) {
+  std::string error;
+  // A byte more than a question, to see one that goes on or has gone.
+  const bool lives = Receive(caller.fd, kAskBytes + 1, caller.heard, error);
+  return Answer(caller) || !lives || caller.heard.size() > kAskBytes;
+}
+
+bool Prober::Answer(Caller& caller) const {
+  if (probe_.ask().size() != Limits::probe_bytes ||
+      caller.heard != AskOf(probe_)) {
+    return false;
+  }
+  SendAll(caller.fd, probe_.answer());
+  return true;
+}
+
+absl::Duration Prober::UntilNext(absl::Time now) const {
+  absl::Time next = now + absl::Hours(1);
+  if (open_) next = std::min(next, until_);
+  // In the order in which they came, each for as long.
+  if (!callers_.empty()) next = std::min(next, callers_.front().until);
+  if (deaf_) next = std::min(next, now + kDeafFor);
+  return std::max(next - now, absl::ZeroDuration());
+}
+
+void Prober::Expire(absl::Time now) {
+  if (open_ && now >= until_) EndRound();
+  while (!callers_.empty() && callers_.front().until <= now) {
+    callers_.pop_front();
+  }
+}
+
+}  // namespace rollcall

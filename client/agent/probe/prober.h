@@ -1,0 +1,108 @@
+// Prober: tries to reach the addresses of other nodes, and answers theirs.
+//
+// It listens on a port of its own on all addresses. A prober connects, sends
+// 8 bytes "rollcall" and the 16 bytes `ask` of the round, and is sent the 16
+// bytes `answer` of this node. Anything else is not answered. It decides
+// nothing: what was found goes to the daemon.
+//
+// Thread rule: Run from any thread. `done` comes from a thread of its own and
+// must only post.
+#ifndef ROLLCALL_CLIENT_AGENT_PROBE_PROBER_H_
+#define ROLLCALL_CLIENT_AGENT_PROBE_PROBER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/agent/fd.h"
+#include "daemon/server/mutex.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+class Prober {
+ public:
+  using Done = std::function<void(v1::Probed)>;
+
+  // Connections under way at once, in each direction; of those that come in,
+  // the oldest is closed.
+  static constexpr size_t kDialsMax = 256;
+  static constexpr size_t kCallersMax = 256;
+
+  // UNAVAILABLE: no port can be had; the system's error text.
+  static absl::StatusOr<std::unique_ptr<Prober>> Start(Done done);
+  ~Prober();
+
+  uint32_t port() const { return port_; }
+
+  // Answers to `probe.ask` from now on, and reports on its targets within
+  // `probe.timeout`. One that is still under way is dropped without a report.
+  void Run(v1::Probe probe);
+
+ private:
+  // A connection to one address of one target.
+  struct Dial {
+    std::string node;
+    std::string address;
+    uint32_t port = 0;
+    Fd fd;
+    absl::Time since;
+    bool connected = false;
+    std::string heard;
+  };
+  // A connection from another prober.
+  struct Caller {
+    Fd fd;
+    absl::Time until;
+    std::string heard;
+  };
+
+  Prober(Fd listening, uint32_t port, Done done);
+
+  void Loop();
+  void Begin(v1::Probe probe);
+  void FillDials();
+  // Whether the dial is over, with its result in `probed_`.
+  bool Open(Dial& dial);
+  bool Advance(Dial& dial);
+  void Finish(const Dial& dial, const std::string& answer,
+              const std::string& error);
+  void EndRound();
+  bool Accept();
+  // Whether the caller is done with.
+  bool Hear(Caller& caller);
+  bool Answer(Caller& caller) const;
+  absl::Duration UntilNext(absl::Time now) const;
+  void Expire(absl::Time now);
+
+  const Done done_;
+  const Fd listening_;
+  const uint32_t port_;
+  const Fd wake_;
+  Mutex mutex_;
+  std::optional<v1::Probe> next_ ABSL_GUARDED_BY(mutex_);
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // The thread's own.
+  v1::Probe probe_;
+  bool open_ = false;  // Its report is not made yet.
+  absl::Time until_;
+  v1::Probed probed_;
+  std::list<Dial> waiting_;
+  std::list<Dial> dials_;
+  std::list<Caller> callers_;
+  bool deaf_ = false;  // No descriptor is left to accept with.
+  std::thread thread_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_PROBE_PROBER_H_

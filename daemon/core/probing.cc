@@ -1,0 +1,211 @@
+#include "daemon/core/probing.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "daemon/core/durations.h"
+
+namespace rollcall {
+namespace {
+
+// Numbers from a seed that nobody outside the daemon can guess: splitmix64
+// (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+class Numbers {
+ public:
+  explicit Numbers(const std::string& seed) {
+    for (size_t i = 0; i < seed.size() && i < sizeof(state_); ++i) {
+      state_ = state_ << 8 | static_cast<unsigned char>(seed[i]);
+    }
+  }
+  uint64_t Next() {
+    uint64_t z = (state_ += 0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+
+ private:
+  uint64_t state_ = 0;
+};
+
+// Both directions, between `i` and its neighbours and log2 N others.
+void DrawPartners(size_t i, size_t count, Numbers& numbers,
+                  std::set<std::pair<size_t, size_t>>& pairs) {
+  const auto add = [&](size_t j) {
+    if (i == j) return;
+    pairs.emplace(i, j);
+    pairs.emplace(j, i);
+  };
+  add((i + 1) % count);
+  add((i + count - 1) % count);
+  for (int n = std::bit_width(count); n > 0; --n) add(numbers.Next() % count);
+}
+
+}  // namespace
+
+bool Probing::Knows(const ProbeNode& prober, const ProbeNode& target) const {
+  const auto at = targets_.find(target.node);
+  if (at == targets_.end() || at->second.incarnation != target.incarnation) {
+    return false;
+  }
+  const auto by = at->second.by.find(prober.node);
+  return by != at->second.by.end() &&
+         by->second.incarnation == prober.incarnation;
+}
+
+bool Probing::Knows(const ProbeNode& node) const {
+  const auto at = targets_.find(node.node);
+  return at != targets_.end() && at->second.incarnation == node.incarnation;
+}
+
+// Those that are still to be probed. `draw`: null where only their number
+// counts.
+std::set<Probing::Pair> Probing::PairsOf(const std::vector<ProbeNode>& nodes,
+                                         const Draw* draw) const {
+  std::vector<size_t> able;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].port != 0 && !nodes[i].addresses.empty()) able.push_back(i);
+  }
+  std::set<Pair> pairs;
+  if (able.size() < 2) return pairs;
+  if (able.size() <= Limits::probe_all_pairs_max) {
+    for (const size_t prober : able) {
+      for (const size_t target : able) {
+        if (prober != target && !Knows(nodes[prober], nodes[target])) {
+          pairs.emplace(prober, target);
+        }
+      }
+    }
+    return pairs;
+  }
+  Numbers numbers(draw == nullptr ? "" : (*draw)(round_ + 1, "partners"));
+  std::set<Pair> places;
+  for (size_t i = 0; i < able.size(); ++i) {
+    if (!Knows(nodes[able[i]])) {
+      DrawPartners(i, able.size(), numbers, places);
+    }
+  }
+  for (const auto& [prober, target] : places) {
+    pairs.emplace(able[prober], able[target]);
+  }
+  return pairs;
+}
+
+bool Probing::Needed(const std::vector<ProbeNode>& nodes) const {
+  return !PairsOf(nodes, nullptr).empty();
+}
+
+void Probing::ForgetOthers(const std::vector<ProbeNode>& nodes) {
+  std::map<std::string, uint64_t> lives;
+  for (const ProbeNode& node : nodes) lives[node.node] = node.incarnation;
+  const auto gone = [&](const std::string& node, uint64_t incarnation) {
+    const auto at = lives.find(node);
+    return at == lives.end() || at->second != incarnation;
+  };
+  std::erase_if(targets_, [&](const auto& entry) {
+    return gone(entry.first, entry.second.incarnation);
+  });
+  for (auto& [name, target] : targets_) {
+    std::erase_if(target.by, [&](const auto& entry) {
+      return gone(entry.first, entry.second.incarnation);
+    });
+  }
+}
+
+std::vector<std::pair<std::string, v1::Probe>> Probing::Begin(
+    const std::vector<ProbeNode>& nodes, const Draw& draw, absl::Time now,
+    absl::Duration timeout) {
+  ForgetOthers(nodes);
+  const std::set<Pair> pairs = PairsOf(nodes, &draw);
+  ++round_;
+  unanswered_.clear();
+  until_ = now + timeout;
+  std::map<size_t, v1::Probe> probes;
+  for (const auto& [prober, target] : pairs) {
+    const ProbeNode& of = nodes[target];
+    if (static_cast<size_t>(probes[prober].targets_size()) >=
+        Limits::probe_targets_max) {
+      continue;
+    }
+    v1::ProbeTarget& asked = *probes[prober].add_targets();
+    asked.set_node(of.node);
+    asked.set_port(of.port);
+    Target& known = targets_[of.node];
+    if (known.round != round_) {
+      known.round = round_;
+      known.incarnation = of.incarnation;
+      known.answer = draw(round_, "answer of " + of.node);
+      known.addresses = of.addresses;
+      if (known.addresses.size() > Limits::probe_addresses_max) {
+        known.addresses.resize(Limits::probe_addresses_max);
+      }
+    }
+    asked.mutable_addresses()->Assign(known.addresses.begin(),
+                                      known.addresses.end());
+    known.by[nodes[prober].node] = {nodes[prober].incarnation, false, {}};
+    // Those that are probed answer, whether they probe or not.
+    probes[target];
+  }
+  std::vector<std::pair<std::string, v1::Probe>> asked;
+  const std::string ask = draw(round_, "ask");
+  for (auto& [place, probe] : probes) {
+    const std::string& name = nodes[place].node;
+    probe.set_probe(round_);
+    probe.set_ask(ask);
+    const auto known = targets_.find(name);
+    if (known != targets_.end()) probe.set_answer(known->second.answer);
+    ToProto(timeout, probe.mutable_timeout());
+    for (const v1::ProbeTarget& target : probe.targets()) {
+      unanswered_[name].push_back(target.node());
+    }
+    asked.emplace_back(name, std::move(probe));
+  }
+  return asked;
+}
+
+void Probing::Take(const std::string& node, const v1::Probed& probed) {
+  const auto waited = unanswered_.find(node);
+  if (probed.probe() != round_ || waited == unanswered_.end()) return;
+  for (const std::string& name : waited->second) {
+    const auto at = targets_.find(name);
+    if (at == targets_.end()) continue;
+    const auto by = at->second.by.find(node);
+    if (by != at->second.by.end()) by->second.answered = true;
+  }
+  unanswered_.erase(waited);
+  for (const v1::ProbeResult& result : probed.results()) {
+    const auto at = targets_.find(result.node());
+    if (at == targets_.end() || at->second.round != round_) continue;
+    Target& target = at->second;
+    const auto by = target.by.find(node);
+    if (by == target.by.end() ||
+        std::find(target.addresses.begin(), target.addresses.end(),
+                  result.address()) == target.addresses.end()) {
+      continue;
+    }
+    ProbeFinding& found = by->second.found[result.address()];
+    found.reached = !target.answer.empty() && result.answer() == target.answer;
+    if (found.reached && result.has_round_trip()) {
+      found.round_trip = FromProto(result.round_trip());
+    }
+    found.error =
+        result.error().empty() && !found.reached && !result.answer().empty()
+            ? "something else answers there"
+            : result.error().substr(0, Limits::probe_error_bytes_max);
+  }
+}
+
+void Probing::Forget(const std::string& node) {
+  unanswered_.erase(node);
+  targets_.erase(node);
+  for (auto& [name, target] : targets_) target.by.erase(node);
+}
+
+const std::map<std::string, ProbeReport>* Probing::Of(
+    const std::string& node) const {
+  const auto at = targets_.find(node);
+  return at == targets_.end() || at->second.by.empty() ? nullptr
+                                                       : &at->second.by;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,131 @@
+// Probing: what the nodes of a job found out about each other's addresses.
+//
+// Before a world is formed, its nodes try to reach each other. This value draws
+// who probes whom, checks what probers report against the answers that only the
+// targets were given, and keeps it until a node's next life. A round covers the
+// nodes that were not probed before.
+//
+// It sends nothing, chooses no address (see network_plan) and excludes nobody.
+//
+// Invariants:
+//   1. A report counts only for a pair that was drawn, in the lives that it was
+//      drawn for.
+//   2. At most one round is open.
+//
+// Pure: randomness comes from the function that is passed in. Thread rule: one
+// thread at a time.
+#ifndef ROLLCALL_DAEMON_CORE_PROBING_H_
+#define ROLLCALL_DAEMON_CORE_PROBING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "daemon/core/limits.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// A node as it can be probed. Nodes with port 0 take no part.
+struct ProbeNode {
+  std::string node;
+  uint64_t incarnation = 0;
+  // Best candidates first; those beyond probe_addresses_max are left out.
+  std::vector<std::string> addresses;
+  uint32_t port = 0;
+};
+
+// What one prober found of one address.
+struct ProbeFinding {
+  bool reached = false;
+  absl::Duration round_trip = absl::InfiniteDuration();
+  // Where it was not reached, and the prober said why.
+  std::string error;
+};
+
+// What one prober found of one target.
+struct ProbeReport {
+  // The prober's life.
+  uint64_t incarnation = 0;
+  bool answered = false;
+  // By the target's addresses; one that is missing was not reached.
+  std::map<std::string, ProbeFinding> found;
+};
+
+class Probing {
+ public:
+  // 16 bytes that nobody outside the daemon can guess, the same for the same
+  // round and word: Limits::probe_bytes.
+  using Draw = std::function<std::string(uint64_t round, const std::string&)>;
+
+  // Whether there are pairs to probe before these nodes can be planned.
+  bool Needed(const std::vector<ProbeNode>& nodes) const;
+
+  // Opens a round for the pairs that were not probed yet. What was known of
+  // nodes that are not in `nodes`, and of earlier lives, is forgotten. Returns
+  // what each node of the round is asked, by node name.
+  std::vector<std::pair<std::string, v1::Probe>> Begin(
+      const std::vector<ProbeNode>& nodes, const Draw& draw, absl::Time now,
+      absl::Duration timeout);
+
+  // What a node reports; what was not asked of it in the latest round is
+  // ignored. Also counts after the round's end.
+  void Take(const std::string& node, const v1::Probed& probed);
+
+  // The node has left, or its question may have been lost with its stream: all
+  // that it found and that was found of it is forgotten.
+  void Forget(const std::string& node);
+
+  // Some have not answered, and the round's end is not reached.
+  bool Open(absl::Time now) const {
+    return !unanswered_.empty() && now < until_;
+  }
+  // When the open round ends at the latest; may lie behind.
+  absl::Time until() const { return until_; }
+  // Asked in the latest round and has not answered yet.
+  bool Awaits(const std::string& node) const {
+    return unanswered_.contains(node);
+  }
+  // With the targets that each was asked for.
+  const std::map<std::string, std::vector<std::string>>& unanswered() const {
+    return unanswered_;
+  }
+
+  // Who was drawn to probe `node`, and what each reported; null: nobody.
+  const std::map<std::string, ProbeReport>* Of(const std::string& node) const;
+
+ private:
+  struct Target {
+    uint64_t incarnation = 0;
+    std::vector<std::string> addresses;
+    // Of the latest round that it had part in.
+    uint64_t round = 0;
+    std::string answer;
+    // By prober. At most as many as were drawn.
+    std::map<std::string, ProbeReport> by;
+  };
+  // Positions of prober and target in the nodes.
+  using Pair = std::pair<size_t, size_t>;
+
+  std::set<Pair> PairsOf(const std::vector<ProbeNode>& nodes,
+                         const Draw* draw) const;
+  bool Knows(const ProbeNode& prober, const ProbeNode& target) const;
+  bool Knows(const ProbeNode& node) const;
+  void ForgetOthers(const std::vector<ProbeNode>& nodes);
+
+  uint64_t round_ = 0;
+  absl::Time until_ = absl::InfinitePast();
+  // In the latest round, with the targets that each was asked for.
+  std::map<std::string, std::vector<std::string>> unanswered_;
+  std::map<std::string, Target> targets_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_PROBING_H_

@@ -1,0 +1,195 @@
+// Probers of one machine, over loopback.
+#include "client/agent/probe/prober.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/core/durations.h"
+#include "daemon/core/limits.h"
+#include "daemon/server/inbox.h"
+
+namespace rollcall {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(30);
+
+std::string Secret(char letter) {
+  return std::string(Limits::probe_bytes, letter);
+}
+
+class ProberTest : public testing::Test {
+ protected:
+  std::unique_ptr<Prober> Start() {
+    auto prober = Prober::Start(
+        [this](v1::Probed probed) { reports_.PostAlways(std::move(probed)); });
+    EXPECT_TRUE(prober.ok()) << prober.status();
+    return prober.ok() ? *std::move(prober) : nullptr;
+  }
+
+  static v1::Probe Round(char answer, absl::Duration timeout = kPatience) {
+    v1::Probe probe;
+    probe.set_probe(1);
+    probe.set_ask(Secret('q'));
+    probe.set_answer(Secret(answer));
+    ToProto(timeout, probe.mutable_timeout());
+    return probe;
+  }
+
+  static void Target(v1::Probe& probe, uint32_t port,
+                     const std::string& address = "127.0.0.1") {
+    v1::ProbeTarget& target = *probe.add_targets();
+    target.set_node("b");
+    target.add_addresses(address);
+    target.set_port(port);
+  }
+
+  v1::Probed Report() {
+    std::vector<v1::Probed> reports = reports_.Take(kPatience);
+    EXPECT_EQ(reports.size(), 1u);
+    return reports.empty() ? v1::Probed() : reports[0];
+  }
+
+  Inbox<v1::Probed> reports_{64};
+};
+
+// Bound and not listening, or listening and never answering.
+class Silent {
+ public:
+  explicit Silent(bool listens) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in name{};
+    name.sin_family = AF_INET;
+    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(name);
+    EXPECT_EQ(bind(fd_.get(), reinterpret_cast<sockaddr*>(&name), size), 0);
+    EXPECT_EQ(getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&name), &size),
+              0);
+    if (listens) {
+      EXPECT_EQ(listen(fd_.get(), 8), 0);
+    }
+    port_ = ntohs(name.sin_port);
+  }
+  uint32_t port() const { return port_; }
+
+ private:
+  Fd fd_;
+  uint32_t port_ = 0;
+};
+
+TEST_F(ProberTest, EachHearsTheOthersAnswer) {
+  const auto a = Start();
+  const auto b = Start();
+  b->Run(Round('b'));
+  v1::Probe probe = Round('a');
+  Target(probe, b->port());
+  Target(probe, b->port(), "::1");
+  a->Run(probe);
+  const v1::Probed report = Report();
+  EXPECT_EQ(report.probe(), 1u);
+  ASSERT_EQ(report.results_size(), 2);
+  for (const v1::ProbeResult& result : report.results()) {
+    EXPECT_EQ(result.answer(), Secret('b')) << result.address();
+    EXPECT_GT(FromProto(result.round_trip()), absl::ZeroDuration());
+    EXPECT_EQ(result.error(), "");
+  }
+}
+
+// The daemon tells both at once, and one may hear it later.
+TEST_F(ProberTest, OneThatIsAskedTooEarlyAnswersOnceItKnows) {
+  const auto a = Start();
+  const auto b = Start();
+  v1::Probe probe = Round('a');
+  Target(probe, b->port());
+  a->Run(probe);
+  EXPECT_TRUE(reports_.Take(absl::Milliseconds(100)).empty());
+  b->Run(Round('b'));
+  EXPECT_EQ(Report().results(0).answer(), Secret('b'));
+}
+
+TEST_F(ProberTest, SaysWhyAnAddressIsNotReached) {
+  const auto a = Start();
+  const Silent closed(false);
+  const Silent mute(true);
+  v1::Probe probe = Round('a', absl::Seconds(1));
+  Target(probe, closed.port());
+  Target(probe, mute.port());
+  Target(probe, 1, "not-an-address");
+  a->Run(probe);
+  const v1::Probed report = Report();
+  std::set<std::string> errors;
+  for (const v1::ProbeResult& result : report.results()) {
+    EXPECT_EQ(result.answer(), "");
+    errors.insert(result.error());
+  }
+  EXPECT_EQ(errors, (std::set<std::string>{"Connection refused",
+                                           "connected, but no answer in time",
+                                           "not an address"}));
+}
+
+TEST_F(ProberTest, AnswersNobodyWhoDoesNotKnowTheQuestion) {
+  const auto a = Start();
+  const auto b = Start();
+  b->Run(Round('b'));
+  v1::Probe stranger = Round('a', absl::Seconds(1));
+  stranger.set_ask(Secret('x'));
+  Target(stranger, b->port());
+  a->Run(stranger);
+  EXPECT_EQ(Report().results(0).answer(), "");
+}
+
+TEST_F(ProberTest, ANewRoundTakesThePlaceOfOneThatIsUnderWay) {
+  const auto a = Start();
+  const auto b = Start();
+  const Silent mute(true);
+  v1::Probe first = Round('a');
+  Target(first, mute.port());
+  a->Run(first);
+  b->Run(Round('b'));
+  v1::Probe second = Round('a');
+  second.set_probe(2);
+  Target(second, b->port());
+  a->Run(second);
+  const v1::Probed report = Report();
+  EXPECT_EQ(report.probe(), 2u);
+  EXPECT_EQ(report.results(0).answer(), Secret('b'));
+}
+
+TEST_F(ProberTest, ManyTargetsAndCallersAreServed) {
+  const auto a = Start();
+  const auto b = Start();
+  b->Run(Round('b'));
+  v1::Probe probe = Round('a');
+  for (size_t i = 0; i < Limits::probe_targets_max; ++i) {
+    Target(probe, b->port());
+    for (size_t j = 1; j < Limits::probe_addresses_max; ++j) {
+      probe.mutable_targets(static_cast<int>(i))->add_addresses("127.0.0.1");
+    }
+  }
+  a->Run(probe);
+  const v1::Probed report = Report();
+  EXPECT_EQ(static_cast<size_t>(report.results_size()),
+            Limits::probe_targets_max * Limits::probe_addresses_max);
+  for (const v1::ProbeResult& result : report.results()) {
+    EXPECT_EQ(result.answer(), Secret('b')) << result.error();
+  }
+}
+
+TEST_F(ProberTest, EndsInTheMiddle) {
+  const Silent mute(true);
+  auto a = Start();
+  v1::Probe probe = Round('a');
+  Target(probe, mute.port());
+  a->Run(probe);
+  a.reset();
+  EXPECT_TRUE(reports_.Take(absl::ZeroDuration()).empty());
+}
+
+}  // namespace
+}  // namespace rollcall

@@ -1,0 +1,202 @@
+#include "daemon/core/probing.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace rollcall {
+namespace {
+
+std::string Draw(uint64_t round, const std::string& word) {
+  std::string secret = absl::StrCat(round, "/", std::hash<std::string>()(word));
+  secret.resize(Limits::probe_bytes, 'x');
+  return secret;
+}
+
+ProbeNode NodeOf(size_t i, uint64_t incarnation = 1) {
+  return {
+      absl::StrCat("n", i), incarnation, {absl::StrCat("10.0.0.", i)}, 40000};
+}
+
+std::vector<ProbeNode> Nodes(size_t count) {
+  std::vector<ProbeNode> nodes;
+  for (size_t i = 0; i < count; ++i) nodes.push_back(NodeOf(i));
+  return nodes;
+}
+
+using Asked = std::map<std::string, v1::Probe>;
+
+Asked Begin(Probing& probing, const std::vector<ProbeNode>& nodes) {
+  Asked asked;
+  for (auto& [name, probe] :
+       probing.Begin(nodes, Draw, absl::UnixEpoch(), absl::Seconds(2))) {
+    asked[name] = probe;
+  }
+  return asked;
+}
+
+v1::Probed AnswerTo(const Asked& asked, const std::string& node) {
+  v1::Probed probed;
+  probed.set_probe(asked.at(node).probe());
+  for (const v1::ProbeTarget& target : asked.at(node).targets()) {
+    v1::ProbeResult& result = *probed.add_results();
+    result.set_node(target.node());
+    result.set_address(target.addresses(0));
+    result.set_answer(asked.at(target.node()).answer());
+  }
+  return probed;
+}
+
+TEST(Probing, AllPairsOfASmallWorld) {
+  for (const size_t count : {size_t{2}, size_t{3}, size_t{64}}) {
+    Probing probing;
+    const Asked asked = Begin(probing, Nodes(count));
+    ASSERT_EQ(asked.size(), count);
+    for (const auto& [name, probe] : asked) {
+      EXPECT_EQ(probe.targets_size(), static_cast<int>(count) - 1) << name;
+    }
+  }
+}
+
+TEST(Probing, NeighboursAndSomeByChanceInALargeOne) {
+  for (const size_t count : {size_t{65}, size_t{1024}}) {
+    const std::vector<ProbeNode> nodes = Nodes(count);
+    Probing probing;
+    const Asked asked = Begin(probing, nodes);
+    ASSERT_EQ(asked.size(), count);
+    size_t pairs = 0;
+    for (size_t i = 0; i < count; ++i) {
+      std::set<std::string> targets;
+      for (const auto& target : asked.at(nodes[i].node).targets()) {
+        EXPECT_NE(target.node(), nodes[i].node);
+        EXPECT_TRUE(targets.insert(target.node()).second);
+      }
+      pairs += targets.size();
+      EXPECT_TRUE(targets.contains(nodes[(i + 1) % count].node));
+      EXPECT_TRUE(targets.contains(nodes[(i + count - 1) % count].node));
+      EXPECT_LE(targets.size(), Limits::probe_targets_max);
+    }
+    // Two neighbours, and log2 N drawn in both directions.
+    EXPECT_GT(pairs, count * 10);
+    EXPECT_LT(pairs, count * 32);
+  }
+}
+
+TEST(Probing, OnlyAnswersThatTheTargetWasGivenCount) {
+  const std::vector<ProbeNode> nodes = Nodes(3);
+  const struct {
+    const char* name;
+    void (*change)(v1::Probed&, const Asked&);
+    bool reached;
+  } kRows[] = {
+      {"as it should", [](v1::Probed&, const Asked&) {}, true},
+      {"another node's answer",
+       [](v1::Probed& probed, const Asked& asked) {
+         probed.mutable_results(0)->set_answer(asked.at("n2").answer());
+       },
+       false},
+      {"the prober's own answer",
+       [](v1::Probed& probed, const Asked& asked) {
+         probed.mutable_results(0)->set_answer(asked.at("n0").answer());
+       },
+       false},
+      {"no answer",
+       [](v1::Probed& probed, const Asked&) {
+         probed.mutable_results(0)->clear_answer();
+       },
+       false},
+      {"an address that was not asked for",
+       [](v1::Probed& probed, const Asked&) {
+         probed.mutable_results(0)->set_address("10.9.9.9");
+       },
+       false},
+      {"nothing",
+       [](v1::Probed& probed, const Asked&) { probed.clear_results(); }, false},
+      {"an older round",
+       [](v1::Probed& probed, const Asked&) { probed.set_probe(0); }, false},
+  };
+  for (const auto& row : kRows) {
+    Probing probing;
+    const Asked asked = Begin(probing, nodes);
+    v1::Probed probed = AnswerTo(asked, "n0");
+    ASSERT_EQ(probed.results(0).node(), "n1");
+    row.change(probed, asked);
+    probing.Take("n0", probed);
+    const ProbeReport& report = probing.Of("n1")->at("n0");
+    const bool reached =
+        std::any_of(report.found.begin(), report.found.end(),
+                    [](const auto& found) { return found.second.reached; });
+    EXPECT_EQ(reached, row.reached) << row.name;
+  }
+}
+
+TEST(Probing, AReportCountsOnceAndForWhomItWasAsked) {
+  Probing probing;
+  const std::vector<ProbeNode> nodes = Nodes(2);
+  const Asked asked = Begin(probing, nodes);
+  EXPECT_TRUE(probing.Open(absl::UnixEpoch()));
+  EXPECT_FALSE(probing.Open(absl::UnixEpoch() + absl::Seconds(2)));
+  probing.Take("n7", AnswerTo(asked, "n0"));
+  EXPECT_TRUE(probing.Awaits("n0"));
+  v1::Probed nothing;
+  nothing.set_probe(asked.at("n0").probe());
+  probing.Take("n0", nothing);
+  probing.Take("n0", AnswerTo(asked, "n0"));
+  EXPECT_FALSE(probing.Awaits("n0"));
+  EXPECT_TRUE(probing.Of("n1")->at("n0").found.empty());
+  probing.Take("n1", AnswerTo(asked, "n1"));
+  EXPECT_FALSE(probing.Open(absl::UnixEpoch()));
+}
+
+TEST(Probing, ANewLifeIsProbedAgainAndLeavesNothingBehind) {
+  Probing probing;
+  std::vector<ProbeNode> nodes = Nodes(3);
+  const Asked first = Begin(probing, nodes);
+  for (const ProbeNode& node : nodes) {
+    probing.Take(node.node, AnswerTo(first, node.node));
+  }
+  EXPECT_FALSE(probing.Needed(nodes));
+  nodes[2] = NodeOf(2, 7);
+  EXPECT_TRUE(probing.Needed(nodes));
+  const Asked second = Begin(probing, nodes);
+  EXPECT_EQ(second.at("n0").targets_size(), 1);
+  EXPECT_EQ(second.at("n2").targets_size(), 2);
+  EXPECT_FALSE(probing.Of("n2")->at("n0").answered);
+  // Of the first round, and so of the life before.
+  probing.Take("n0", AnswerTo(first, "n0"));
+  EXPECT_TRUE(probing.Awaits("n0"));
+  probing.Forget("n1");
+  EXPECT_EQ(probing.Of("n1"), nullptr);
+  EXPECT_FALSE(probing.Of("n0")->contains("n1"));
+}
+
+TEST(Probing, NodesThatAnswerNoProbesTakeNoPart) {
+  std::vector<ProbeNode> nodes = Nodes(3);
+  nodes[0].port = 0;
+  nodes[1].addresses.clear();
+  Probing probing;
+  EXPECT_FALSE(probing.Needed(nodes));
+  nodes.push_back(NodeOf(3));
+  const Asked asked = Begin(probing, nodes);
+  EXPECT_EQ(asked.size(), 2u);
+}
+
+TEST(Probing, AddressesBeyondTheBoundAreLeftOut) {
+  std::vector<ProbeNode> nodes = Nodes(2);
+  for (int i = 0; i < 20; ++i) {
+    nodes[0].addresses.push_back(absl::StrCat("10.1.0.", i));
+  }
+  Probing probing;
+  const Asked asked = Begin(probing, nodes);
+  EXPECT_EQ(asked.at("n1").targets(0).addresses_size(),
+            static_cast<int>(Limits::probe_addresses_max));
+}
+
+}  // namespace
+}  // namespace rollcall
