@@ -268,9 +268,9 @@ absl::Status AdmitHeld(const v1::Held& held) {
 }
 
 absl::Status AdmitProbed(const v1::Probed& probed) {
-  RETURN_IF_REFUSED(AdmitCount(
-      "results", probed.results_size(),
-      Limits::probe_targets_max * Limits::probe_addresses_max));
+  RETURN_IF_REFUSED(
+      AdmitCount("results", probed.results_size(),
+                 Limits::probe_targets_max * Limits::probe_addresses_max));
   for (const v1::ProbeResult& result : probed.results()) {
     RETURN_IF_REFUSED(AdmitNodeName(result.node()));
     RETURN_IF_REFUSED(AdmitAddress(result.address()));

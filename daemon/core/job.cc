@@ -453,8 +453,8 @@ absl::Time Job::NextDeadline() const {
       // Their own deadlines come first.
       if (SeatedSuspect() || !claimants_.empty()) break;
       if (ProbesUnderWay()) {
-        next = std::min(next, probing_.Open(now_) ? probing_.until()
-                                                  : probe_again_at_);
+        next = std::min(
+            next, probing_.Open(now_) ? probing_.until() : probe_again_at_);
         break;
       }
       next = std::min(next, Able() >= nodes_min_

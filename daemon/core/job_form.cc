@@ -196,6 +196,8 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
   last_reform_ = why_;
   last_reform_.set_generation(generation_);
   for (auto& [name, node] : nodes_) {
+    // A seat of one that could not be waited for is another's now.
+    node.seat = -1;
     node.node_rank = -1;
     node.prepared = false;
     node.stopped = false;
@@ -217,6 +219,9 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
   for (auto& [name, node] : nodes_) {
     if (node.session == 0 || node.member() || barred_.contains(name)) continue;
     if (!IsHeld(node)) node.reason.clear();
+    if (IsSilentProber(name)) {
+      node.reason = "it has not answered a probe of addresses";
+    }
     SayHold(node);
   }
   actions_.push_back(Journal{Journal::Kind::kProposed, generation_,

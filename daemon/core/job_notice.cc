@@ -326,7 +326,7 @@ absl::Time Job::NewcomerDue() const {
   if (static_cast<uint32_t>(world_.members_size()) >= nodes_max_) return due;
   for (const auto& [name, node] : nodes_) {
     if (node.session == 0 || node.member() || Leaves(node) ||
-        barred_.contains(name)) {
+        barred_.contains(name) || IsSilentProber(name)) {
       continue;
     }
     const absl::Time until = newcomers_.HoldOf(name, now_, limits_).until;
@@ -370,7 +370,7 @@ std::string Job::CallNewcomers() {
   size_t more = 0;
   for (auto& [name, node] : nodes_) {
     if (node.session == 0 || node.member() || barred_.contains(name) ||
-        IsHeld(node)) {
+        IsHeld(node) || IsSilentProber(name)) {
       continue;
     }
     node.called = true;

@@ -97,7 +97,11 @@ void Job::OnProbed(Node& node, const v1::Probed& probed) {
   if (!probing_.Awaits(name)) return;
   const bool late = IsSilentProber(name);
   probing_.Take(name, probed);
-  if (late && !probing_.Awaits(name)) probing_.Forget(name);
+  if (late && !probing_.Awaits(name)) {
+    probing_.Forget(name);
+    node.reason.clear();
+    if (phase_ == Phase::kRunning && !node.member()) GrowSoon();
+  }
   Changed();
 }
 

@@ -124,6 +124,13 @@ void Daemon::GiveKeys() {
     return CredentialOf(run, hello.node(), hello.incarnation(), epoch);
   };
   keys.commit_proof = ProofOf;
+  keys.probe_secret = [key = world_.chance.Next()](uint64_t round,
+                                                   const std::string& word) {
+    std::string secret = absl::StrCat(key, "/", round, "/", word);
+    secret = std::to_string(std::hash<std::string>()(secret)) + secret;
+    secret.resize(Limits::probe_bytes);
+    return secret;
+  };
   job_->UseKeys(std::move(keys));
 }
 

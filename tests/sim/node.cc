@@ -6,12 +6,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/check.h"
+#include "daemon/core/durations.h"
 
 namespace rollcall::sim {
 namespace {
 
 constexpr Nanos kConnectPatience = 3 * kSecond;
 constexpr Nanos kGuard = kSecond;
+constexpr uint32_t kProbePort = 40000;
+constexpr Nanos kProbeAgain = 50 * kMilli;
 
 }  // namespace
 
@@ -50,8 +53,11 @@ void Node::Start() {
   eth0.set_name("eth0");
   eth0.set_up(true);
   v1::InterfaceAddress& address = *eth0.add_addresses();
-  address.set_address(absl::StrCat("10.7.0.", 1 + settings_.number));
+  address.set_address(Address());
   address.set_prefix_length(16);
+  facts.set_probe_port(kProbePort);
+  ++probes_;
+  world_.beacons[Address()] = {};
   world_.Trace(settings_.name, " (machine ", settings_.number,
                ") starts, incarnation ", incarnation_);
   record_ = LifeRecord();
@@ -314,6 +320,48 @@ void Node::Do(const RunChecks& run) {
   if (world_.chance.OneIn(8)) return;
   world_.Schedule(world_.now() + world_.chance.Skewed(kMilli, 3 * kSecond),
                   Wake::Kind::kChecked, settings_.number, run.request);
+}
+
+std::string Node::Address() const {
+  return absl::StrCat("10.7.0.", 1 + settings_.number);
+}
+
+void Node::Do(const RunProbe& run) {
+  probe_ = run.probe;
+  ++probes_;
+  probe_until_ =
+      world_.now() + absl::ToInt64Nanoseconds(FromProto(run.probe.timeout()));
+  world_.beacons[Address()] = {run.probe.ask(), run.probe.answer(),
+                               [this] { return alive() && !frozen(); }};
+  if (probe_.targets_size() == 0) return;
+  world_.Schedule(world_.now() + world_.chance.Skewed(kMilli, 400 * kMilli),
+                  Wake::Kind::kProbed, settings_.number, probes_);
+}
+
+// All targets at once, tried again until the end of the round.
+void Node::OnProbed(uint64_t number) {
+  if (number != probes_ || !agent_.has_value()) return;
+  ProbeDone done;
+  done.probed.set_probe(probe_.probe());
+  bool all = true;
+  for (const v1::ProbeTarget& target : probe_.targets()) {
+    for (const std::string& address : target.addresses()) {
+      v1::ProbeResult& result = *done.probed.add_results();
+      result.set_node(target.node());
+      result.set_address(address);
+      const World::Beacon& beacon = world_.beacons[address];
+      if (beacon.listens && beacon.listens() && beacon.ask == probe_.ask()) {
+        result.set_answer(beacon.answer);
+      } else {
+        all = false;
+      }
+    }
+  }
+  if (!all && world_.now() < probe_until_) {
+    return world_.Schedule(world_.now() + kProbeAgain, Wake::Kind::kProbed,
+                           settings_.number, number);
+  }
+  Feed(0, std::move(done));
 }
 
 void Node::OnChecked(uint64_t request) {

@@ -70,6 +70,7 @@ class Node {
   void OnPrepared(uint64_t preparation);
   void OnRankActs(uint64_t deed);
   void OnChecked(uint64_t request);
+  void OnProbed(uint64_t number);
 
   bool alive() const { return agent_.has_value(); }
   bool frozen() const { return world_.now() < frozen_until_; }
@@ -87,6 +88,7 @@ class Node {
   };
 
   absl::Time Local() const { return clock_.At(world_.now()); }
+  std::string Address() const;
   void Feed(StreamId stream, AgentEvent event);
   void Handle(StreamId stream, const AgentEvent& event);
   void Step(const AgentEvent& event);
@@ -106,6 +108,7 @@ class Node {
   void Do(const TellNotice& notice) { ranks_.Tell(notice); }
   void Do(const LookAtRank& look) { ranks_.Look(look); }
   void Do(const RunChecks& run);
+  void Do(const RunProbe& run);
   void Do(const AnswerExchange&) {}
   void Do(const FailExchanges&) {}
   void Do(const Report& report);
@@ -138,6 +141,10 @@ class Node {
   uint64_t preparations_ = 0;
   Ranks ranks_;
   bool sick_ = false;
+  // The latest round of probes that this node was told of.
+  v1::Probe probe_;
+  uint64_t probes_ = 0;
+  Nanos probe_until_ = 0;
   uint64_t step_told_ = 0;
 };
 

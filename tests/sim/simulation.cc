@@ -194,6 +194,8 @@ void Simulation::Dispatch(const Wake& wake) {
       return nodes_[wake.who]->OnRankActs(wake.tag);
     case Wake::Kind::kChecked:
       return nodes_[wake.who]->OnChecked(wake.tag);
+    case Wake::Kind::kProbed:
+      return nodes_[wake.who]->OnProbed(wake.tag);
     case Wake::Kind::kNodeStarts:
       return nodes_[wake.who]->Start();
     case Wake::Kind::kDaemonWakes:

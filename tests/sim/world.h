@@ -11,7 +11,9 @@
 #define ROLLCALL_TESTS_SIM_WORLD_H_
 
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -83,6 +85,7 @@ struct Wake {
     kPrepared,      // who: node, tag: preparation
     kRankActs,      // who: node, tag: deed
     kChecked,       // who: node, tag: request
+    kProbed,        // who: node, tag: probe
     kNodeStarts,    // who: node
     kDaemonWakes,   // tag: wish
     kCommitted,     // tag: life
@@ -123,6 +126,14 @@ class World {
   }
 
   Chance chance;
+
+  // What answers probes at an address.
+  struct Beacon {
+    std::string ask;
+    std::string answer;
+    std::function<bool()> listens;
+  };
+  std::map<std::string, Beacon> beacons;
 
  private:
   void Print(std::string_view line) const;
