@@ -1,7 +1,6 @@
 #include "client/launch/launch_folder.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -52,12 +51,13 @@ std::string Dump(const nlohmann::ordered_json& json) {
 
 absl::StatusOr<std::unique_ptr<LaunchFolder>> LaunchFolder::Open(
     const std::string& path) {
-  if (absl::Status made = MakePrivateFolder(path, "lock"); !made.ok()) {
+  if (absl::Status made = MakePrivateFolder(path, kLauncherLock); !made.ok()) {
     return made;
   }
-  const std::string lock_file = path + "/lock";
-  const int fd = open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return SystemError("cannot open", lock_file);
+  const std::string lock_file = absl::StrCat(path, "/", kLauncherLock);
+  const absl::StatusOr<int> opened = OpenPrivateFile(path, kLauncherLock);
+  if (!opened.ok()) return opened.status();
+  const int fd = *opened;
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     close(fd);
     const std::string holder = LastLines(lock_file, 1);

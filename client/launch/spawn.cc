@@ -41,9 +41,9 @@ void SetFiles(const SpawnOptions& options, posix_spawn_file_actions_t& files) {
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY,
                                    0);
   if (!options.log_file.empty()) {
-    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO,
-                                     options.log_file.c_str(),
-                                     O_WRONLY | O_CREAT | O_APPEND, 0600);
+    posix_spawn_file_actions_addopen(
+        &files, STDOUT_FILENO, options.log_file.c_str(),
+        O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
     posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
   }
   for (const int fd : options.inherited_fds) {

@@ -127,6 +127,20 @@ TEST(LaunchRecord, IsNobodyElsesBusiness) {
   EXPECT_TRUE(ReadLaunchRecord(folder.path()).ok());
 }
 
+TEST(LaunchFolder, IsNotLockedThroughALink) {
+  const OwnFolder folder;
+  const std::string victim = folder.path() + "/victim";
+  std::ofstream(victim) << "kept";
+  const std::string state = folder.path() + "/state";
+  std::filesystem::create_directory(state);
+  std::filesystem::permissions(state, std::filesystem::perms::owner_all);
+  std::filesystem::create_symlink(victim, state + "/lock");
+  EXPECT_TRUE(absl::IsFailedPrecondition(LaunchFolder::Open(state).status()));
+  EXPECT_EQ(*ReadUpTo(victim, 99), "kept");
+  std::filesystem::remove(state + "/lock");
+  EXPECT_TRUE(LaunchFolder::Open(state).ok());
+}
+
 TEST(KnownProcess, IsWatchedAndEnded) {
   Bystander other;
   const auto known = KnownProcess::Find(IdOf(other.pid()));
