@@ -41,6 +41,11 @@ absl::Status SystemError(const std::string& what, const std::string& path,
       absl::StrCat(what, " ", path, ": ", strerror(errno), next));
 }
 
+bool Exists(const std::string& path) {
+  struct stat found;
+  return lstat(path.c_str(), &found) == 0;
+}
+
 // Whatever bytes a path holds.
 std::string Dump(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false,
@@ -55,6 +60,13 @@ absl::StatusOr<std::unique_ptr<LaunchFolder>> LaunchFolder::Open(
     return made;
   }
   const std::string lock_file = absl::StrCat(path, "/", kLauncherLock);
+  // A launcher locks a folder before its daemon does.
+  if (!Exists(lock_file) && Exists(absl::StrCat(path, "/", kDaemonLock))) {
+    return UnusableFolder(
+        path, absl::StrCat("expected a launcher's or a new one, got one of "
+                           "rollcalld's (it has ",
+                           kDaemonLock, " and no ", kLauncherLock, ")"));
+  }
   const absl::StatusOr<int> opened = OpenPrivateFile(path, kLauncherLock);
   if (!opened.ok()) return opened.status();
   const int fd = *opened;

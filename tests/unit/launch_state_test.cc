@@ -1,4 +1,5 @@
 // What a launcher writes down, whom it knows again, and who waits for it.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "client/agent/sweep.h"
 #include "client/facts/system.h"
 #include "client/launch/known_process.h"
@@ -18,6 +20,7 @@
 #include "client/launch/launch_record.h"
 #include "client/launch/left_behind.h"
 #include "client/launch/spawn.h"
+#include "daemon/journal/state_folder.h"
 
 namespace rollcall {
 namespace {
@@ -235,6 +238,19 @@ TEST(StartGate, LetsGoOrEnds) {
       Waited(
           more.inherited_fds[0], [](StartGate& g) { g = StartGate(); }, gate),
       0);
+}
+
+TEST(LaunchFolder, OfAStandingDaemonIsLeftAsItIs) {
+  const OwnFolder folder;
+  const std::string state = folder.path() + "/state";
+  ASSERT_TRUE(StateFolder::Open(state).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(LaunchFolder::Open(state).status()));
+  EXPECT_FALSE(std::filesystem::exists(state + "/lock"));
+  // One that a launcher had before its daemon is the launcher's.
+  std::filesystem::remove(state + "/daemon.lock");
+  ASSERT_TRUE(LaunchFolder::Open(state).ok());
+  ASSERT_TRUE(StateFolder::Open(state).ok());
+  EXPECT_TRUE(LaunchFolder::Open(state).ok());
 }
 
 }  // namespace
