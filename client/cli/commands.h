@@ -24,7 +24,8 @@ int RunStopCommand(const StopFlags& flags);
 int RunDrainCommand(const DrainFlags& flags);
 int RunEvictCommand(const EvictFlags& flags);
 int RunTokenCommand(const TokenFlags& flags);
-int RunDaemonCommand(const DaemonFlags& flags);
+// Reads the secret that its launcher passed into `flags`.
+int RunDaemonCommand(DaemonFlags& flags);
 int RunVersionCommand(const VersionFlags& flags);
 
 // `rollcall: TEXT` on stderr.

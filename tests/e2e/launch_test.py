@@ -191,6 +191,16 @@ class Environment(E2E):
         for pid in running:
             self.assert_none_of(secrets, " ".join(harness.command_line(pid)),
                                 f"the arguments of {pid}")
+        # Nor what the launcher started its children with.
+        started = [p for p in running if harness.command_line(p)[1:2] in
+                   (["daemon"], ["agent"])]
+        self.assertEqual(len(started), 2)
+        for pid in started if os.geteuid() == 0 else []:
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                names = [e.split(b"=")[0] for e in f.read().split(b"\0")]
+            self.assertIn(b"HOME", names)
+            self.assertNotIn(b"ROLLCALL_SECRET", names)
+            self.assertNotIn(b"ROLLCALL_JOIN", names)
         ranks = [p for p in running
                  if harness.command_line(p)[:2] == command[:2]]
         # And a child of one, before it has become `cat`.

@@ -240,6 +240,30 @@ TEST(StartGate, LetsGoOrEnds) {
       0);
 }
 
+TEST(PassSecret, NeitherArgumentsNorEnvironmentHaveIt) {
+  const std::string secret = "rc1.secret-" + std::string(4000, 'x');
+  SpawnOptions options;
+  options.arguments = {"agent", "--name", "x"};
+  absl::StatusOr<Fd> passed = PassSecret(secret, options);
+  ASSERT_TRUE(passed.ok()) << passed.status();
+  ASSERT_EQ(options.inherited_fds, std::vector<int>{passed->get()});
+  EXPECT_EQ(
+      options.arguments,
+      (std::vector<std::string>{"agent", "--secret-fd",
+                                absl::StrCat(passed->get()), "--name", "x"}));
+  EXPECT_TRUE(options.environment.empty());
+  // Nor can another process of this user open it by its path.
+  const std::string path = absl::StrCat("/proc/self/fd/", passed->get());
+  EXPECT_FALSE(Fd(open(path.c_str(), O_RDONLY | O_NONBLOCK)).open());
+  const int fd = fcntl(passed->get(), F_DUPFD_CLOEXEC, 0);
+  passed->Close();
+  EXPECT_EQ(*TakePassedSecret(fd), secret);
+  EXPECT_EQ(fcntl(fd, F_GETFD), -1);
+  EXPECT_EQ(*TakePassedSecret(-1), "");
+  // Never blocks.
+  EXPECT_FALSE(PassSecret(std::string(16 << 20, 'x'), options).ok());
+}
+
 TEST(LaunchFolder, OfAStandingDaemonIsLeftAsItIs) {
   const OwnFolder folder;
   const std::string state = folder.path() + "/state";
