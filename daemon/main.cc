@@ -4,6 +4,7 @@
 // on SIGTERM or SIGINT; its jobs' ranks run on and wait for it to come back, or
 // for another one that shares its state in etcd.
 #include <signal.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -25,6 +26,7 @@
 #include "daemon/journal/etcd_client.h"
 #include "daemon/journal/etcd_place.h"
 #include "daemon/journal/etcd_tokens.h"
+#include "daemon/journal/private_folder.h"
 #include "daemon/journal/state_folder.h"
 #include "daemon/security/given_secrets.h"
 #include "daemon/security/identity.h"
@@ -120,10 +122,27 @@ std::vector<std::string> Endpoints(const Flags& flags, int port) {
                            : NamedEndpoints(all, flags.tls.cert_file, port);
 }
 
+// Holds a folder of ours. FAILED_PRECONDITION: as StateFolder::Open, or it
+// belongs to a launcher, which replaces and removes what is in it.
+absl::StatusOr<StateFolder> HoldFolder(const std::string& folder) {
+  if (absl::Status made = MakePrivateFolder(folder, kDaemonLock); !made.ok()) {
+    return made;
+  }
+  const std::string lock = absl::StrCat(folder, "/", kLauncherLock);
+  if (access(lock.c_str(), F_OK) == 0) {
+    return UnusableFolder(
+        folder,
+        absl::StrCat("expected rollcalld's own or a new one, got one of "
+                     "`rollcall launch` (it has the file ",
+                     kLauncherLock, ")"));
+  }
+  return StateFolder::Open(folder);
+}
+
 // The tokens kept with the state, made at the first start.
 absl::StatusOr<KeptTokens> FindTokens(const std::string& folder) {
   // Held only for a moment: the server takes it up.
-  const absl::StatusOr<StateFolder> held = StateFolder::Open(folder);
+  const absl::StatusOr<StateFolder> held = HoldFolder(folder);
   if (!held.ok()) return held.status();
   return KeptTokens::Keep(folder);
 }
@@ -208,7 +227,7 @@ absl::StatusOr<std::string> JoinFolder(const Flags& flags, bool etcd,
   const std::string folder =
       flags.join_dir.empty() ? DefaultState() : flags.join_dir;
   // Made, and found to be private.
-  const absl::StatusOr<StateFolder> held = StateFolder::Open(folder);
+  const absl::StatusOr<StateFolder> held = HoldFolder(folder);
   if (!held.ok()) return held.status();
   return folder;
 }
@@ -373,8 +392,7 @@ absl::StatusOr<KeptTokens> TokensOf(const ServerOptions& options) {
   access.endpoints = options.etcd->endpoints;
   EtcdClient client(std::move(access));
   return KeepTokensInEtcd(client, ValueSealer(*options.etcd_key),
-                          options.etcd->Prefix(), /*make=*/true,
-                          kEtcdPatience);
+                          options.etcd->Prefix(), /*make=*/true, kEtcdPatience);
 }
 
 int Serve(const Flags& flags, const GivenSecrets& given) {

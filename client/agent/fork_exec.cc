@@ -250,15 +250,38 @@ int ExecError(const ForkedRank& rank) {
   return got == sizeof error ? error : 0;
 }
 
+namespace {
+
+// What an execve of the same file can succeed after or elsewhere.
+bool NodeLacksSomething(int error) {
+  switch (error) {
+    case EAGAIN:
+    case EIO:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+    case ENOSPC:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
 ExecFailure ExplainExecError(int error, const std::vector<std::string>& argv,
                              const std::vector<std::string>& environment) {
   const std::string& name = argv[0];
   if (error != ENOENT && error != ENOTDIR) {
-    return {126, absl::StrCat("rollcall: cannot execute \"", name,
-                              "\": ", strerror(error),
-                              error == EACCES ? "; try chmod +x, or name its "
-                                                "interpreter first"
-                                              : "")};
+    const bool lacks = NodeLacksSomething(error);
+    return {lacks ? kNodeCannotStart : 126,
+            absl::StrCat("rollcall: cannot execute \"", name,
+                         "\": ", strerror(error),
+                         error == EACCES
+                             ? "; try chmod +x, or name its interpreter first"
+                         : lacks ? "; see ulimit -u and -n, and the "
+                                   "container's limits"
+                                 : "")};
   }
   if (absl::StrContains(name, '/') || name.empty()) {
     return {127, absl::StrCat("rollcall: cannot execute \"", name,

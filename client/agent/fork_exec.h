@@ -45,6 +45,11 @@ absl::StatusOr<ForkedRank> ForkRank(const std::vector<std::string>& argv,
                                     const std::vector<std::string>& environment,
                                     int cgroup_entrance);
 
+// What a rank ends with that its node could not start for want of something
+// (descriptors, processes, memory, disk space): sysexits' EX_OSERR. Unlike 126
+// and 127 it may well start elsewhere, or later.
+inline constexpr int kNodeCannotStart = 71;
+
 // Lets it execute its command.
 void Release(ForkedRank& rank);
 
@@ -52,7 +57,7 @@ void Release(ForkedRank& rank);
 int ExecError(const ForkedRank& rank);
 
 // The same in words, and the code that a shell would end with: 127 (not found)
-// or 126.
+// or 126; or kNodeCannotStart.
 struct ExecFailure {
   int code;
   std::string reason;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -77,10 +78,10 @@ std::string CannotWrite(const std::string& folder) {
     return absl::StrCat(folder, " has ", free >> 10, " KiB left, expected ",
                         kSpaceBytes >> 10);
   }
-  const std::string path = absl::StrCat(folder, "/.check-", getpid());
-  const Fd file(open(path.c_str(),
-                     O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
-                     0600));
+  // A new file of a random name: ranks can write to these folders, and a pipe
+  // in the file's place would block.
+  std::string path = absl::StrCat(folder, "/.check-XXXXXX");
+  const Fd file(mkostemp(path.data(), O_CLOEXEC));
   if (!file.open()) return absl::StrCat(path, ": ", strerror(errno));
   const char word[] = "rollcall";
   std::string wrong;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/agent/rank_service_core.h"
 #include "client/agent/run_folder.h"
+#include "client/rank/unix_address.h"
 #include "daemon/core/limits.h"
 #include "daemon/server/grpc_defaults.h"
 
@@ -157,7 +158,7 @@ absl::StatusOr<std::unique_ptr<RankService>> RankService::Start(
   auto core = std::make_unique<Core>(std::move(post));
   grpc::ServerBuilder builder;
   SetDefaults(builder);
-  builder.AddListeningPort(absl::StrCat("unix:", path),
+  builder.AddListeningPort(UnixAddress(path),
                            grpc::InsecureServerCredentials());
   builder.RegisterService(core.get());
   core->server = builder.BuildAndStart();

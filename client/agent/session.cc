@@ -11,6 +11,7 @@
 #include "client/agent/channel.h"
 #include "client/agent/daemon_stream.h"
 #include "client/agent/endpoint_round.h"
+#include "client/agent/fork_exec.h"
 #include "client/agent/named_leader.h"
 #include "client/agent/node_checks.h"
 #include "client/agent/preparation.h"
@@ -33,9 +34,6 @@ namespace {
 
 // How long the last words to the daemon may take.
 constexpr absl::Duration kClosePatience = absl::Milliseconds(500);
-// What a shell answers for a command that could not be started.
-constexpr int kNotStarted = 126;
-
 // An event, and the dial whose stream it came from; 0: not from a stream.
 struct Incoming {
   uint64_t dial = 0;
@@ -83,6 +81,7 @@ class Session {
   bool EnsureRankService();
   // Of the fresh ranks, those that --once leaves to be started.
   std::vector<uint32_t> RanksToStart(const StartRanks& start) const;
+  // Ends ranks that have no process with `code`.
   void NotStarted(uint64_t generation, const std::vector<uint32_t>& ranks,
                   int code, const std::string& why);
   void SampleProgress();
@@ -371,7 +370,7 @@ void Session::Do(const StartRanks& start) {
     rank_service_->SetWorld(start.world, start.seal, start.node_rank, waiting);
   }
   if (!wrote.ok()) {
-    return NotStarted(generation, start.fresh, kNotStarted,
+    return NotStarted(generation, start.fresh, kNodeCannotStart,
                       std::string(wrote.message()));
   }
   const std::vector<uint32_t> ranks = RanksToStart(start);
@@ -397,7 +396,7 @@ void Session::Do(const StartRanks& start) {
   if (!commands.empty()) {
     if (absl::Status began = processes_.Start(generation, commands);
         !began.ok()) {
-      return NotStarted(generation, start.fresh, kNotStarted,
+      return NotStarted(generation, start.fresh, kNodeCannotStart,
                         std::string(began.message()));
     }
   }

@@ -29,7 +29,8 @@ int RunEvictCommand(const EvictFlags& flags);
 int RunTokenCommand(const TokenFlags& flags);
 // 0, 10, 20 or 30: the worst that it found.
 int RunDoctorCommand(const DoctorFlags& flags);
-int RunDaemonCommand(const DaemonFlags& flags);
+// Reads the secret that its launcher passed into `flags`.
+int RunDaemonCommand(DaemonFlags& flags);
 int RunVersionCommand(const VersionFlags& flags);
 // The hidden command; `arguments` without its name.
 int RunFactsCommand(const std::vector<std::string>& arguments);

@@ -112,11 +112,16 @@ class Ender {
 
 }  // namespace
 
-int RunDaemonCommand(const DaemonFlags& flags) {
+int RunDaemonCommand(DaemonFlags& flags) {
   const pid_t launcher = getppid();
   // The pipe outlives its reader; a daemon has no children to pass this on to.
   signal(SIGPIPE, SIG_IGN);
   if (!AwaitStart(flags.start_fd)) return kExitRendezvous;
+  if (flags.secret_fd >= 0) {
+    absl::StatusOr<std::string> secret = TakePassedSecret(flags.secret_fd);
+    if (!secret.ok()) return Fail(secret.status());
+    flags.given.secret.swap(*secret);
+  }
   if (flags.ready_fd >= 0) fcntl(flags.ready_fd, F_SETFD, FD_CLOEXEC);
   PrepareGrpc();
   auto options = MakeOptions(flags);

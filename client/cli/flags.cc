@@ -229,6 +229,7 @@ void AddJoin(CLI::App& app, Target& to) {
   AddSettings(*agent, to.agent_settings);
   agent->add_flag("--launcher", to.agent.launcher, "");
   agent->add_option("--start-fd", to.agent.start_fd, "");
+  agent->add_option("--secret-fd", to.agent.secret_fd, "");
 }
 
 void AddToken(CLI::App& app, Target& to) {
@@ -354,6 +355,7 @@ void AddOthers(CLI::App& app, Target& to) {
   daemon->add_option("--settings", to.daemon.settings, "");
   daemon->add_option("--ready-fd", to.daemon.ready_fd, "");
   daemon->add_option("--start-fd", to.daemon.start_fd, "");
+  daemon->add_option("--secret-fd", to.daemon.secret_fd, "");
   daemon->add_option("--token-ttl", to.token_ttl, "");
   daemon->add_flag("--resume", to.daemon.resume, "");
   daemon->add_flag("--ephemeral", to.daemon.ephemeral, "");

@@ -96,6 +96,8 @@ struct JoinFlags {
   bool launcher = false;
   // See StartGate; -1: nothing holds it back.
   int start_fd = -1;
+  // Where the join string comes from; see PassSecret.
+  int secret_fd = -1;
 };
 
 struct StatusFlags {
@@ -157,6 +159,8 @@ struct DaemonFlags {
   int ready_fd = -1;
   // As JoinFlags has it.
   int start_fd = -1;
+  // Where the shared secret comes from; see PassSecret.
+  int secret_fd = -1;
   absl::Duration token_ttl = Limits().token_ttl;
   bool resume = false;
   bool ephemeral = false;

@@ -122,6 +122,11 @@ void PrintResult(const AgentResult& result) {
 
 int RunJoinCommand(JoinFlags& flags) {
   if (!AwaitStart(flags.start_fd)) return kExitRendezvous;
+  if (flags.secret_fd >= 0) {
+    absl::StatusOr<std::string> join = TakePassedSecret(flags.secret_fd);
+    if (!join.ok()) return Fail(join.status());
+    flags.where.given.join.swap(*join);
+  }
   auto address = JobToJoin(flags.where, v1::ROLE_WORKER);
   // From here on the daemon's pin and a worker's token are enough.
   flags.where.given.Forget();

@@ -51,7 +51,7 @@ int Run(const DrainFlags& flags) { return RunDrainCommand(flags); }
 int Run(const EvictFlags& flags) { return RunEvictCommand(flags); }
 int Run(const TokenFlags& flags) { return RunTokenCommand(flags); }
 int Run(const DoctorFlags& flags) { return RunDoctorCommand(flags); }
-int Run(const DaemonFlags& flags) { return RunDaemonCommand(flags); }
+int Run(DaemonFlags& flags) { return RunDaemonCommand(flags); }
 
 int Main(int argc, char** argv) {
   // What gRPC has to say comes back as statuses; its log is for its authors.

@@ -92,7 +92,10 @@ bool LooksSecret(const std::string& word) {
 
 void HideSecrets(int argc, char** argv) {
   for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; ++i) {
-    if (LooksSecret(argv[i])) memset(argv[i] + 4, 'x', strlen(argv[i]) - 4);
+    // As decoding takes it: without the blanks around it.
+    const absl::string_view word = absl::StripAsciiWhitespace(argv[i]);
+    if (!LooksSecret(std::string(word))) continue;
+    memset(argv[i] + (word.data() - argv[i]) + 4, 'x', word.size() - 4);
   }
 }
 

@@ -114,15 +114,17 @@ absl::Status DaemonChild::Spawn(bool resume) {
   spawn.arguments.insert(spawn.arguments.end(), options_.wire_flags.begin(),
                          options_.wire_flags.end());
   spawn.environment = options_.environment;
-  if (!options_.secret_text.empty()) {
-    spawn.environment.push_back(
-        absl::StrCat("ROLLCALL_SECRET=", options_.secret_text));
-  }
   spawn.log_file = options_.log_file;
-  spawn.inherited_fds = {fds[1]};
+  const Fd ready(fds[1]);
+  spawn.inherited_fds = {ready.get()};
+  Fd secret;
+  if (!options_.secret_text.empty()) {
+    absl::StatusOr<Fd> passed = PassSecret(options_.secret_text, spawn);
+    if (!passed.ok()) return passed.status();
+    secret = *std::move(passed);
+  }
   const absl::Status held = gate_.HoldBack(spawn);
-  absl::StatusOr<pid_t> pid = held.ok() ? SpawnSelf(spawn) : held;
-  close(fds[1]);
+  const absl::StatusOr<pid_t> pid = held.ok() ? SpawnSelf(spawn) : held;
   if (!pid.ok()) return pid.status();
   pid_ = *pid;
   id_ = IdOf(pid_);

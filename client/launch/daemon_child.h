@@ -5,8 +5,8 @@
 //
 // The pipe (`--ready-fd`) carries lines from the daemon: `port N` once it
 // listens, and `end HEX`, a serialized End, when the job has ended. No secret
-// goes through argv: tokens and keys are read from the state folder, a shared
-// secret from the environment.
+// goes through argv or the environment: tokens and keys are read from the state
+// folder, a shared secret from an inherited socket.
 //
 // Thread rule: the launcher's loop thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_DAEMON_CHILD_H_

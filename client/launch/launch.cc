@@ -1,6 +1,7 @@
 #include "client/launch/launch.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -11,6 +12,7 @@
 #include "client/launch/start_plan.h"
 #include "client/launch/supervisor.h"
 #include "daemon/core/exit_codes.h"
+#include "daemon/journal/state_folder.h"
 
 namespace rollcall {
 namespace {
@@ -40,6 +42,14 @@ int RunLaunch(LaunchOptions options) {
   if (!state.ok()) return Refuse(state.status());
   auto found = LookAround((*state)->path());
   if (!found.ok()) return Refuse(found.status());
+  // Before anything of a daemon that is not ours would be replaced. Given back
+  // when our daemon is to take it.
+  std::optional<StateFolder> held;
+  if (!found->daemon.has_value()) {
+    auto taken = StateFolder::Open((*state)->path());
+    if (!taken.ok()) return Refuse(taken.status());
+    held = *std::move(taken);
+  }
   auto wire = LaunchWire::Make((*state)->path(), options.wire);
   if (!wire.ok()) return Refuse(wire.status());
   auto plan =
@@ -48,6 +58,7 @@ int RunLaunch(LaunchOptions options) {
   const bool goes_on = plan->kind != StartPlan::Kind::kNew;
   const absl::Status taken = wire->TakeTokens((*state)->path(), goes_on);
   if (!taken.ok()) return Refuse(taken);
+  held.reset();
   if (goes_on) {
     options.job = plan->terms.job;
     options.settings = plan->terms.settings;

@@ -1,7 +1,6 @@
 #include "client/launch/launch_folder.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -42,6 +41,11 @@ absl::Status SystemError(const std::string& what, const std::string& path,
       absl::StrCat(what, " ", path, ": ", strerror(errno), next));
 }
 
+bool Exists(const std::string& path) {
+  struct stat found;
+  return lstat(path.c_str(), &found) == 0;
+}
+
 // Whatever bytes a path holds.
 std::string Dump(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false,
@@ -52,12 +56,20 @@ std::string Dump(const nlohmann::ordered_json& json) {
 
 absl::StatusOr<std::unique_ptr<LaunchFolder>> LaunchFolder::Open(
     const std::string& path) {
-  if (absl::Status made = MakePrivateFolder(path, "lock"); !made.ok()) {
+  if (absl::Status made = MakePrivateFolder(path, kLauncherLock); !made.ok()) {
     return made;
   }
-  const std::string lock_file = path + "/lock";
-  const int fd = open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return SystemError("cannot open", lock_file);
+  const std::string lock_file = absl::StrCat(path, "/", kLauncherLock);
+  // A launcher locks a folder before its daemon does.
+  if (!Exists(lock_file) && Exists(absl::StrCat(path, "/", kDaemonLock))) {
+    return UnusableFolder(
+        path, absl::StrCat("expected a launcher's or a new one, got one of "
+                           "rollcalld's (it has ",
+                           kDaemonLock, " and no ", kLauncherLock, ")"));
+  }
+  const absl::StatusOr<int> opened = OpenPrivateFile(path, kLauncherLock);
+  if (!opened.ok()) return opened.status();
+  const int fd = *opened;
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     close(fd);
     const std::string holder = LastLines(lock_file, 1);

@@ -31,8 +31,8 @@ struct RunningJob {
 class LaunchFolder {
  public:
   // Makes the folder where it is missing, and locks it. FAILED_PRECONDITION: it
-  // is not ours alone (MakePrivateFolder), or another launcher has it; says
-  // which process, and what to do.
+  // is not ours alone (MakePrivateFolder), belongs to rollcalld, or another
+  // launcher has it; says which process, and what to do.
   static absl::StatusOr<std::unique_ptr<LaunchFolder>> Open(
       const std::string& path);
   // Gives the lock back.

@@ -7,7 +7,10 @@
 namespace rollcall {
 
 absl::Status LocalAgents::Start(const std::string& name, bool own,
-                                SpawnOptions options) {
+                                SpawnOptions options,
+                                const std::string& join_string) {
+  const absl::StatusOr<Fd> secret = PassSecret(join_string, options);
+  if (!secret.ok()) return secret.status();
   if (absl::Status s = gate_.HoldBack(options); !s.ok()) return s;
   const auto pid = SpawnSelf(options);
   if (!pid.ok()) return pid.status();

@@ -31,8 +31,10 @@ class LocalAgents {
     std::optional<int> wait_status;
   };
 
-  // Starts one, held back until Release. UNAVAILABLE: no process could be made.
-  absl::Status Start(const std::string& name, bool own, SpawnOptions options);
+  // Starts one, held back until Release; it is given the join string as
+  // PassSecret has it. UNAVAILABLE: no process could be made.
+  absl::Status Start(const std::string& name, bool own, SpawnOptions options,
+                     const std::string& join_string);
   void Release() { gate_.Open(); }
   void Adopt(const std::string& name, bool own, KnownProcess process);
 

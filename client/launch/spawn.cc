@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,9 @@
 
 namespace rollcall {
 namespace {
+
+// A join string and a shared secret are far smaller.
+constexpr size_t kSecretBytesMax = 64 << 10;
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
@@ -41,9 +45,9 @@ void SetFiles(const SpawnOptions& options, posix_spawn_file_actions_t& files) {
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY,
                                    0);
   if (!options.log_file.empty()) {
-    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO,
-                                     options.log_file.c_str(),
-                                     O_WRONLY | O_CREAT | O_APPEND, 0600);
+    posix_spawn_file_actions_addopen(
+        &files, STDOUT_FILENO, options.log_file.c_str(),
+        O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
     posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
   }
   for (const int fd : options.inherited_fds) {
@@ -80,6 +84,48 @@ absl::StatusOr<pid_t> SpawnSelf(const SpawnOptions& options) {
                 : strerror(failed)));
   }
   return pid;
+}
+
+absl::StatusOr<Fd> PassSecret(const std::string& secret,
+                              SpawnOptions& options) {
+  int fds[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot make a socket pair: ", strerror(errno)));
+  }
+  const Fd ours(fds[0]);
+  Fd theirs(fds[1]);
+  const ssize_t sent = send(ours.get(), secret.data(), secret.size(),
+                            MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent != static_cast<ssize_t>(secret.size())) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot hand ", secret.size(), " bytes over to `rollcall ",
+                     options.arguments.front(), "`: the socket takes no more"));
+  }
+  options.inherited_fds.push_back(theirs.get());
+  options.arguments.insert(options.arguments.begin() + 1,
+                           {"--secret-fd", absl::StrCat(theirs.get())});
+  return theirs;
+}
+
+absl::StatusOr<std::string> TakePassedSecret(int secret_fd) {
+  if (secret_fd < 0) return std::string();
+  const Fd fd(secret_fd);
+  std::string text(kSecretBytesMax, '\0');
+  size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t got = read(fd.get(), &text[size], text.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      return absl::UnavailableError(absl::StrCat(
+          "cannot read the secret from --secret-fd: ", strerror(errno)));
+    }
+    if (got == 0) break;
+    size += static_cast<size_t>(got);
+  }
+  // In place, so that no second copy stays in memory.
+  text.resize(size);
+  return text;
 }
 
 absl::Status StartGate::HoldBack(SpawnOptions& options) {

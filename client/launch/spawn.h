@@ -27,6 +27,16 @@ struct SpawnOptions {
   std::vector<int> inherited_fds;
 };
 
+// Gives a child a secret through a socket that it inherits, since other
+// processes of this user can read its argv and, for a moment, its environment.
+// (A pipe they could open by its path in /proc.) Returns the child's end, to be
+// closed once it was started. UNAVAILABLE: no socket could be made, or the
+// secret is too large for one.
+absl::StatusOr<Fd> PassSecret(const std::string& secret, SpawnOptions& options);
+// In the child: what it was given, and closes `secret_fd`; -1: an empty text.
+// UNAVAILABLE: it cannot be read.
+absl::StatusOr<std::string> TakePassedSecret(int secret_fd);
+
 // StartGate: holds children back until it is written down who they are. Those
 // whose parent dies before end without having done anything.
 class StartGate {

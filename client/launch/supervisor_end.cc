@@ -62,7 +62,7 @@ void Supervisor::Stop(int exit_code, const std::string& reason, bool now) {
 
 void Supervisor::RefreshTokens() {
   const auto refresh = [this](const char* name, v1::JoinToken& token) {
-    const auto text = ReadSecretFile(state_->path() + name);
+    const auto text = ReadOwnFile(state_->path() + name);
     if (!text.ok()) return;
     auto read = ParseTokenText(*text);
     if (read.ok()) token = *std::move(read);

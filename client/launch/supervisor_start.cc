@@ -156,8 +156,11 @@ void Supervisor::DaemonListens() {
 
 void Supervisor::StartAgents() {
   for (const NamedAgent& agent : plan_.started) {
+    const std::string join_string =
+        wire_.JoinString(address_.endpoints, options_.job,
+                         agent.own ? address_.token : worker_token_);
     const absl::Status started =
-        agents_.Start(agent.name, agent.own, AgentSpawn(agent));
+        agents_.Start(agent.name, agent.own, AgentSpawn(agent), join_string);
     if (started.ok()) continue;
     story_.Say(started.message());
     if (agent.own) own_exit_ = kExitRendezvous;
@@ -185,10 +188,6 @@ SpawnOptions Supervisor::AgentSpawn(const NamedAgent& agent) const {
   add({"--"});
   add(options_.command);
   spawn.environment = options_.environment;
-  spawn.environment.push_back(absl::StrCat(
-      "ROLLCALL_JOIN=",
-      wire_.JoinString(address_.endpoints, options_.job,
-                       agent.own ? address_.token : worker_token_)));
   return spawn;
 }
 

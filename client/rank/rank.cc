@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/rank/stream.h"
+#include "client/rank/unix_address.h"
 #include "daemon/core/limits.h"
 #include "daemon/server/grpc_defaults.h"
 #include "daemon/server/wakeful.h"
@@ -34,9 +35,8 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& socket) {
   grpc::ChannelArguments arguments = DefaultChannelArguments();
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(Limits::world_bytes_max + (64 << 10));
-  return grpc::CreateCustomChannel(absl::StrCat("unix:", socket),
-                                   grpc::InsecureChannelCredentials(),
-                                   arguments);
+  return grpc::CreateCustomChannel(
+      UnixAddress(socket), grpc::InsecureChannelCredentials(), arguments);
 }
 
 v1::RankHello Hello(const RankPlace& place, bool elastic) {

@@ -1,16 +1,108 @@
 #include "daemon/journal/private_folder.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace rollcall {
+namespace {
+
+constexpr mode_t kOthers = 077;
+constexpr mode_t kOthersWrite = 022;
+
+// Closes what opendir returned.
+struct CloseFolder {
+  void operator()(DIR* folder) const { closedir(folder); }
+};
+using Folder = std::unique_ptr<DIR, CloseFolder>;
+
+bool IsDots(const char* name) {
+  return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+bool IsEmpty(DIR* folder) {
+  rewinddir(folder);
+  while (const dirent* entry = readdir(folder)) {
+    if (!IsDots(entry->d_name)) return false;
+  }
+  return true;
+}
+
+// What is wrong with a file of the folder; empty: nothing.
+std::string WrongFile(const struct stat& file) {
+  if (S_ISDIR(file.st_mode)) return "";  // Not a file that we open.
+  if (!S_ISREG(file.st_mode)) {
+    return "expected a regular file, got a link, a pipe or a device";
+  }
+  if (file.st_uid != geteuid()) {
+    return absl::StrCat("expected a file of user ", geteuid(),
+                        ", who runs this, got one of user ", file.st_uid);
+  }
+  if (file.st_nlink > 1) {
+    return absl::StrCat("expected a file with one name, got one with ",
+                        file.st_nlink, " (hard links)");
+  }
+  return "";
+}
+
+absl::Status CheckFiles(const std::string& path, DIR* folder) {
+  rewinddir(folder);
+  while (const dirent* entry = readdir(folder)) {
+    if (IsDots(entry->d_name)) continue;
+    struct stat file;
+    if (fstatat(dirfd(folder), entry->d_name, &file, AT_SYMLINK_NOFOLLOW) !=
+        0) {
+      if (errno == ENOENT) continue;  // A daemon that ends removes its own.
+      return UnusableFolder(
+          path, absl::StrCat("cannot look at ", path, "/", entry->d_name, ": ",
+                             strerror(errno)));
+    }
+    const std::string wrong = WrongFile(file);
+    if (wrong.empty()) continue;
+    return UnusableFolder(path, absl::StrCat(path, "/", entry->d_name, ": ",
+                                             wrong, "; remove it"));
+  }
+  return absl::OkStatus();
+}
+
+// Takes the access of others away where nobody but us can have put anything
+// into the folder.
+absl::Status CloseToOthers(const std::string& path, const std::string& mark,
+                           DIR* folder, mode_t mode) {
+  const bool others_write = (mode & kOthersWrite) != 0;
+  const bool marked =
+      !others_write && faccessat(dirfd(folder), mark.c_str(), F_OK, 0) == 0;
+  const auto refuse = [&] {
+    return UnusableFolder(
+        path,
+        absl::StrCat(
+            "expected one that is empty or closed to other users, got mode 0",
+            absl::StrFormat("%o", mode & 07777), " and files in it; ",
+            others_write ? "see that other users have put none of them there, "
+                           "and "
+                         : "",
+            "`chmod 700 ", path, "` if it is for this alone"));
+  };
+  if (!marked && !IsEmpty(folder)) return refuse();
+  if (fchmod(dirfd(folder), 0700) != 0) {
+    return UnusableFolder(path, absl::StrCat("cannot close it to other users: ",
+                                             strerror(errno)));
+  }
+  // What came between the look and the change.
+  if (marked || IsEmpty(folder)) return absl::OkStatus();
+  fchmod(dirfd(folder), mode & 07777);
+  return refuse();
+}
+
+}  // namespace
 
 absl::Status UnusableFolder(const std::string& path, const std::string& what) {
   return absl::FailedPreconditionError(absl::StrCat(
@@ -32,25 +124,44 @@ absl::Status MakePrivateFolder(const std::string& path,
   if (stat(path.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)) {
     return UnusableFolder(path, "expected a folder, got something else");
   }
+  const Folder folder(opendir(path.c_str()));
+  if (folder == nullptr || fstat(dirfd(folder.get()), &found) != 0) {
+    return UnusableFolder(path,
+                          absl::StrCat("cannot open it: ", strerror(errno)));
+  }
   if (found.st_uid != geteuid()) {
     return UnusableFolder(
         path, absl::StrCat("expected one of user ", geteuid(),
                            ", who runs this, got one of user ", found.st_uid));
   }
-  if ((found.st_mode & 077) == 0) return absl::OkStatus();
-  std::error_code failed;
-  if (access(absl::StrCat(path, "/", mark).c_str(), F_OK) != 0 &&
-      !std::filesystem::is_empty(path, failed)) {
-    return UnusableFolder(
-        path,
-        absl::StrCat(
-            "expected one that is empty or closed to other users, got one that "
-            "has files in it and is open to them; `chmod 700 ",
-            path, "` if it is for this alone"));
+  if ((found.st_mode & kOthers) != 0) {
+    absl::Status closed =
+        CloseToOthers(path, mark, folder.get(), found.st_mode);
+    if (!closed.ok()) return closed;
   }
-  if (chmod(path.c_str(), 0700) == 0) return absl::OkStatus();
-  return UnusableFolder(
-      path, absl::StrCat("cannot close it to other users: ", strerror(errno)));
+  return CheckFiles(path, folder.get());
+}
+
+absl::StatusOr<int> OpenPrivateFile(const std::string& folder,
+                                    const std::string& name) {
+  const std::string path = absl::StrCat(folder, "/", name);
+  // A pipe in its place would block.
+  const int fd =
+      open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+           0600);
+  struct stat file;
+  std::string wrong;
+  if (fd < 0 || fstat(fd, &file) != 0) {
+    wrong = strerror(errno);
+  } else if (!S_ISREG(file.st_mode)) {
+    wrong = "expected a regular file";
+  } else {
+    wrong = WrongFile(file);
+  }
+  if (wrong.empty()) return fd;
+  if (fd >= 0) close(fd);
+  return UnusableFolder(path.substr(0, path.size() - name.size() - 1),
+                        absl::StrCat("cannot open ", path, ": ", wrong));
 }
 
 }  // namespace rollcall

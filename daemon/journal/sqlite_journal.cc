@@ -11,11 +11,13 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/journal/private_folder.h"
 #include "daemon/journal/statement.h"
 
 namespace rollcall {
 namespace {
 
+constexpr char kFile[] = "journal.db";
 // "rcjl": so that `file` and we can tell it from other databases.
 constexpr int64_t kApplicationId = 0x72636A6C;
 // 1 had no tokens, 2 not who is to leave, 3 no epochs of nodes.
@@ -91,18 +93,16 @@ int64_t ChargedOf(const Journal& action) {
 
 // Made by us and not by SQLite, so that its secrets are never readable by
 // others, not even for a moment; its log takes the same mode.
-absl::Status MakeFile(const std::string& file) {
-  const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot open ", file, ": ", strerror(errno)));
-  }
-  const bool closed = fchmod(fd, 0600) == 0;
+absl::Status MakeFile(const StateFolder& folder, const std::string& name) {
+  const absl::StatusOr<int> fd = OpenPrivateFile(folder.path(), name);
+  if (!fd.ok()) return fd.status();
+  const bool closed = fchmod(*fd, 0600) == 0;
   const int error = errno;
-  close(fd);
+  close(*fd);
   if (closed) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      "cannot close ", file, " to other users: ", strerror(error)));
+  return absl::UnavailableError(
+      absl::StrCat("cannot close ", folder.File(name),
+                   " to other users: ", strerror(error)));
 }
 
 // A new file is set up with synchronous=OFF, so neither it nor its name in the
@@ -126,14 +126,15 @@ bool Parse(const std::optional<std::string>& bytes,
 }  // namespace
 
 SqliteJournal::SqliteJournal(StateFolder folder)
-    : folder_(std::move(folder)), file_(folder_.File("journal.db")) {}
+    : folder_(std::move(folder)), file_(folder_.File(kFile)) {}
 
 SqliteJournal::~SqliteJournal() { sqlite3_close(database_); }
 
 absl::StatusOr<std::unique_ptr<SqliteJournal>> SqliteJournal::Open(
     StateFolder folder) {
   std::unique_ptr<SqliteJournal> journal(new SqliteJournal(std::move(folder)));
-  if (absl::Status made = MakeFile(journal->file_); !made.ok()) return made;
+  absl::Status made = MakeFile(journal->folder_, kFile);
+  if (!made.ok()) return made;
   if (absl::Status status = journal->Prepare(); !status.ok()) return status;
   return journal;
 }

@@ -1,6 +1,5 @@
 #include "daemon/journal/state_folder.h"
 
-#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,8 +14,6 @@
 
 namespace rollcall {
 namespace {
-
-constexpr char kLockFile[] = "daemon.lock";
 
 // The pid that the lock file's holder wrote into it.
 std::string Holder(int lock) {
@@ -35,15 +32,13 @@ std::string Holder(int lock) {
 }  // namespace
 
 absl::StatusOr<StateFolder> StateFolder::Open(const std::string& path) {
-  if (absl::Status made = MakePrivateFolder(path, kLockFile); !made.ok()) {
+  if (absl::Status made = MakePrivateFolder(path, kDaemonLock); !made.ok()) {
     return made;
   }
-  const std::string file = absl::StrCat(path, "/", kLockFile);
-  const int lock = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (lock < 0) {
-    return UnusableFolder(
-        path, absl::StrCat("cannot open ", file, ": ", strerror(errno)));
-  }
+  const std::string file = absl::StrCat(path, "/", kDaemonLock);
+  const absl::StatusOr<int> opened = OpenPrivateFile(path, kDaemonLock);
+  if (!opened.ok()) return opened.status();
+  const int lock = *opened;
   StateFolder folder(path, lock);
   if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) {

@@ -31,7 +31,7 @@ absl::Status Trouble(const std::string& path, const std::string& what) {
 // The text of a file, made by `make` where there is none.
 template <typename MakeText>
 absl::StatusOr<std::string> KeepFile(const std::string& path, MakeText make) {
-  absl::StatusOr<std::string> text = ReadPrivateFile(path);
+  absl::StatusOr<std::string> text = ReadOwnFile(path);
   if (text.ok() || !absl::IsNotFound(text.status())) return text;
   text = make();
   if (!text.ok()) return text;
@@ -62,11 +62,14 @@ absl::Status WriteSecretFile(const std::string& path, const std::string& text) {
 
 namespace {
 
-absl::StatusOr<int> OpenToRead(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+absl::StatusOr<int> OpenToRead(const std::string& path, int more = 0) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | more);
   if (fd >= 0) return fd;
   if (errno == ENOENT) {
     return absl::NotFoundError(absl::StrCat(path, ": there is no such file"));
+  }
+  if (errno == ELOOP) {
+    return Trouble(path, "expected a regular file, got a link; remove it");
   }
   return Trouble(path, absl::StrCat("cannot read it: ", strerror(errno)));
 }
@@ -90,6 +93,17 @@ absl::Status CheckMode(int fd, const std::string& path, std::string* warning) {
     return absl::OkStatus();
   }
   return Trouble(path, absl::StrCat(found, "; run `chmod 600 ", path, "`"));
+}
+
+absl::Status CheckOwner(int fd, const std::string& path) {
+  struct stat file = {};
+  if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) {
+    return Trouble(path, "expected a regular file, got something else");
+  }
+  if (file.st_uid == geteuid()) return absl::OkStatus();
+  return Trouble(path, absl::StrCat("expected a file of user ", geteuid(),
+                                    ", who runs this, got one of user ",
+                                    file.st_uid, "; remove it"));
 }
 
 absl::StatusOr<std::string> ReadAll(int fd, const std::string& path) {
@@ -128,6 +142,18 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path,
   const absl::StatusOr<int> fd = OpenToRead(path);
   if (!fd.ok()) return fd.status();
   absl::Status fits = CheckMode(*fd, path, warning);
+  absl::StatusOr<std::string> text =
+      fits.ok() ? ReadAll(*fd, path) : absl::StatusOr<std::string>(fits);
+  close(*fd);
+  return text;
+}
+
+absl::StatusOr<std::string> ReadOwnFile(const std::string& path) {
+  // O_NONBLOCK: a pipe in the file's place would block.
+  const absl::StatusOr<int> fd = OpenToRead(path, O_NOFOLLOW | O_NONBLOCK);
+  if (!fd.ok()) return fd.status();
+  absl::Status fits = CheckOwner(*fd, path);
+  if (fits.ok()) fits = CheckMode(*fd, path, nullptr);
   absl::StatusOr<std::string> text =
       fits.ok() ? ReadAll(*fd, path) : absl::StatusOr<std::string>(fits);
   close(*fd);

@@ -43,6 +43,10 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
 // mode that counts.
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path,
                                             std::string* warning = nullptr);
+// As ReadPrivateFile, of a file that this program keeps in its own folder:
+// FAILED_PRECONDITION as well where it is a link, no regular file, or another
+// user's. root is refused another user's file, too.
+absl::StatusOr<std::string> ReadOwnFile(const std::string& path);
 // Whether ReadPrivateFile would take a file by its mode; OK where it cannot be
 // opened, which its reader says better.
 absl::Status CheckPrivateFile(const std::string& path,

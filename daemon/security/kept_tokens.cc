@@ -15,7 +15,7 @@ absl::Status Write(const std::string& path, const v1::JoinToken& token) {
 }
 
 absl::StatusOr<v1::JoinToken> KeepOne(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadPrivateFile(path);
+  const absl::StatusOr<std::string> text = ReadOwnFile(path);
   if (text.ok()) {
     absl::StatusOr<v1::JoinToken> token = ParseTokenText(*text);
     if (token.ok()) return token;

@@ -191,6 +191,16 @@ class Environment(E2E):
         for pid in running:
             self.assert_none_of(secrets, " ".join(harness.command_line(pid)),
                                 f"the arguments of {pid}")
+        # Nor what the launcher started its children with.
+        started = [p for p in running if harness.command_line(p)[1:2] in
+                   (["daemon"], ["agent"])]
+        self.assertEqual(len(started), 2)
+        for pid in started if os.geteuid() == 0 else []:
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                names = [e.split(b"=")[0] for e in f.read().split(b"\0")]
+            self.assertIn(b"HOME", names)
+            self.assertNotIn(b"ROLLCALL_SECRET", names)
+            self.assertNotIn(b"ROLLCALL_JOIN", names)
         ranks = [p for p in running
                  if harness.command_line(p)[:2] == command[:2]]
         # And a child of one, before it has become `cat`.
@@ -422,6 +432,33 @@ class Failure(E2E):
             self.assert_code(launcher, code)
             self.assertEqual(
                 len([t for t in launcher.out() if t.endswith("] tried")]), 1)
+
+    def test_a_node_that_can_start_nothing_any_more(self):
+        gate = Gate(self.stage)
+        command = ["sh", "-c", "echo up-$ROLLCALL_NODE-g$ROLLCALL_GENERATION-"
+                   f"pid$$; cat {gate.path}"]
+        launcher = self.launch(["--nodes", "2:3", "--name", "main"], command)
+        join = self.join_string(launcher)
+        run = self.stage.path("run-w2")
+        os.mkdir(run, 0o700)
+        w1 = self.join(join, ["--name", "w1"], command)
+        w2 = self.join(join, ["--name", "w2"], command,
+                       {"XDG_RUNTIME_DIR": run})
+        pids = [process.await_line(r"up-\w+-g1-pid(\d+)")[1]
+                for process in (w1, w2, launcher)]
+        folder, = glob.glob(run + "/rollcall-*")
+        os.rename(folder, folder + ".gone")
+        with open(folder, "w", encoding="ascii") as f:
+            f.write("in the way")
+        # The world ends; w2 cannot start its rank in the next one.
+        os.kill(int(pids[0]), signal.SIGKILL)
+        w1.await_line("rank 2 on w2 exited with code 71")
+        w2.await_line("its checks failed: run-folder")
+        w1.await_line("node rank 1 of 2, world size 2")
+        gate.open()
+        self.assert_code(launcher, 0)
+        self.assert_code(w1, 0)
+        w2.wait()
 
     def test_ctrl_c(self):
         gate = Gate(self.stage)

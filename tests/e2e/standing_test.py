@@ -65,6 +65,56 @@ class Standing(E2E):
         with open(self._hosts, "rb") as f:
             self.assertEqual(f.read(), b"127.0.0.1 localhost\n# mine\n")
 
+    def kept(self):
+        """What lies in the daemon's folder."""
+        kept = {}
+        for name in sorted(os.listdir(self.state)):
+            with open(os.path.join(self.state, name), "rb") as f:
+                kept[name] = f.read()
+        return kept
+
+    def test_a_launcher_leaves_its_folder_alone(self):
+        running = self.kept()
+        flags = ["--listen", "127.0.0.1:0", "--state", self.state]
+        refused = self.launch(flags, ["true"])
+        self.assert_code(refused, 69)
+        self.assertEqual(self.kept(), running)
+        self.assertIn(self.state, refused.text())
+        self.assertIn("rollcalld", refused.text())
+        # The same where it does not run.
+        self.daemon.signal(signal.SIGTERM)
+        self.assert_code(self.daemon, 0)
+        stopped = self.kept()
+        self.assert_code(self.launch(flags, ["true"]), 69)
+        self.assertEqual(self.kept(), stopped)
+
+    def test_it_leaves_a_launchers_folder_alone(self):
+        self.state = self.stage.path("launched")
+        gate = Gate(self.stage)
+        launcher = self.launch(["--listen", "127.0.0.1:0", "--state",
+                                self.state],
+                               ["sh", "-c", f"echo up; cat {gate.path}"])
+        launcher.await_line("up")
+        running = self.kept()
+        refused = self.stage.run(
+            [os.path.join(harness.BIN, "rollcalld"), "--listen",
+             "127.0.0.1:0", "--state", self.state])
+        self.assertEqual(refused.code, 69)
+        self.assertIn(self.state, refused.text())
+        self.assertEqual({n: running[n] for n in running if "token" in n},
+                         {n: t for n, t in self.kept().items()
+                          if "token" in n})
+        gate.open()
+        self.assert_code(launcher, 0)
+        # Its journal stays, and is no daemon's but a launcher's.
+        stopped = self.kept()
+        self.assertIn("journal.db", stopped)
+        refused = self.stage.run(
+            [os.path.join(harness.BIN, "rollcalld"), "--listen",
+             "127.0.0.1:0", "--state", self.state])
+        self.assertEqual(refused.code, 69)
+        self.assertEqual(self.kept(), stopped)
+
     def test_a_job_that_fails_ends_no_other(self):
         gate = Gate(self.stage)
         good = self.agents("good", ["sh", "-c", f"echo up; cat {gate.path}"])

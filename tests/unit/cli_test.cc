@@ -130,6 +130,13 @@ TEST(Words, JoinStringIsOverwrittenBeforeTheCommandOnly) {
   HideSecrets(5, argv);
   EXPECT_EQ(c, "rc1.xxxxxx");
   EXPECT_EQ(e, "rc1.mine");
+  // What a paste brings with it makes it no other.
+  for (const std::string around : {" ", "\n", "\t \r\n"}) {
+    std::string pasted = around + "rc1.secret" + around;
+    char* const again[] = {a.data(), b.data(), pasted.data()};
+    HideSecrets(3, const_cast<char**>(again));
+    EXPECT_EQ(pasted, around + "rc1.xxxxxx" + around);
+  }
 }
 
 TEST(Words, Nodes) {

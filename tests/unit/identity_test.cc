@@ -9,6 +9,8 @@
 #include <fstream>
 #include <string>
 
+#include "daemon/security/kept_tokens.h"
+
 namespace rollcall {
 namespace {
 
@@ -141,6 +143,34 @@ TEST_F(IdentityTest, ASecretThatOthersCanReadOrWriteIsRefused) {
   MustKeep();
   ASSERT_EQ(chmod(file("ca.key").c_str(), 0644), 0);
   EXPECT_FALSE(Identity::Keep(folder_).ok());
+}
+
+TEST_F(IdentityTest, AKeptSecretIsAFileOfThisUsersAlone) {
+  MustKeep();
+  for (const char* name : {"ca.key", "credential.key", "admin.token"}) {
+    ASSERT_TRUE(KeptTokens::Keep(folder_).ok());
+    const std::string path = file(name), moved = file("moved");
+    const auto refused = [&] {
+      const absl::Status status = name[0] == 'a'
+                                      ? KeptTokens::Keep(folder_).status()
+                                      : Identity::Keep(folder_).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << name;
+      EXPECT_NE(status.message().find(path), absl::string_view::npos) << status;
+    };
+    fs::rename(path, moved);
+    fs::create_symlink(moved, path);
+    refused();
+    fs::remove(path);
+    // Does not wait for a writer.
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    refused();
+    fs::remove(path);
+    fs::rename(moved, path);
+    if (geteuid() != 0) continue;
+    ASSERT_EQ(chown(path.c_str(), 65534, 65534), 0);
+    refused();
+    fs::remove(path);
+  }
 }
 
 TEST_F(IdentityTest, ASecretFileIsReplacedWhole) {

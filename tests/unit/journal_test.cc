@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "daemon/journal/private_folder.h"
 #include "daemon/journal/sqlite_journal.h"
 #include "daemon/journal/state_folder.h"
 
@@ -490,10 +492,68 @@ TEST_F(JournalTest, AFolderIsOursAloneOrNotOurs) {
   fs::remove(state() + "/theirs");
   EXPECT_TRUE(StateFolder::Open(state()).ok());
   EXPECT_EQ(mode(), fs::perms::owner_all);
-  // Opened by mistake since: the lock shows whose it is.
-  fs::permissions(state(), fs::perms::all);
+  // Others could only read it since: the lock shows whose it is.
+  fs::permissions(state(), fs::perms(0755));
   EXPECT_TRUE(StateFolder::Open(state()).ok());
   EXPECT_EQ(mode(), fs::perms::owner_all);
+}
+
+// Where others can write, the lock may be theirs.
+TEST_F(JournalTest, AFolderThatOthersCanWriteToIsRefused) {
+  for (const int mode : {0777, 0770, 0720, 0702, 01777}) {
+    fs::remove_all(state());
+    ASSERT_TRUE(StateFolder::Open(state()).ok());
+    fs::permissions(state(), fs::perms(mode));
+    const absl::Status refused = StateFolder::Open(state()).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_NE(refused.message().find("chmod 700 " + state()),
+              absl::string_view::npos)
+        << refused;
+    EXPECT_EQ(fs::status(state()).permissions(), fs::perms(mode));
+  }
+}
+
+// What another user has put into a folder while it was open to all.
+TEST_F(JournalTest, AFileThatIsNotOursIsRefused) {
+  const std::string victim = folder_ + "/victim";
+  const struct {
+    const char* what;
+    std::function<void(const std::string&)> plant;
+    bool needs_root = false;
+  } rows[] = {
+      {"a link", [&](const auto& at) { fs::create_symlink(victim, at); }},
+      {"a hard link",
+       [&](const auto& at) { fs::create_hard_link(victim, at); }},
+      {"a pipe",
+       [](const auto& at) { ASSERT_EQ(mkfifo(at.c_str(), 0600), 0); }},
+      {"another user's",
+       [](const auto& at) {
+         std::ofstream(at) << "";
+         ASSERT_EQ(chown(at.c_str(), 65534, 65534), 0);
+       },
+       true},
+  };
+  for (const auto& row : rows) {
+    if (row.needs_root && geteuid() != 0) continue;
+    for (const char* name : {"daemon.lock", "journal.db", "journal.db-wal",
+                             "admin.token", "launch.json"}) {
+      fs::remove_all(state());
+      Overwrite(victim, "kept");
+      fs::create_directories(state());
+      fs::permissions(state(), fs::perms::owner_all);
+      row.plant(state() + "/" + name);
+      const absl::Status refused = StateFolder::Open(state()).status();
+      EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition)
+          << row.what << " " << name;
+      EXPECT_NE(refused.message().find(state() + "/" + name),
+                absl::string_view::npos)
+          << refused;
+      EXPECT_EQ(ReadAll(victim), "kept");
+      // Nor by those that open a file later.
+      EXPECT_FALSE(OpenPrivateFile(state(), name).ok()) << row.what;
+      EXPECT_EQ(ReadAll(victim), "kept");
+    }
+  }
 }
 
 TEST_F(JournalTest, AFolderOfAnotherUserIsRefused) {

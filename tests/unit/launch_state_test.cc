@@ -1,4 +1,5 @@
 // What a launcher writes down, whom it knows again, and who waits for it.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "client/agent/sweep.h"
 #include "client/facts/system.h"
 #include "client/launch/known_process.h"
@@ -18,6 +20,7 @@
 #include "client/launch/launch_record.h"
 #include "client/launch/left_behind.h"
 #include "client/launch/spawn.h"
+#include "daemon/journal/state_folder.h"
 
 namespace rollcall {
 namespace {
@@ -127,6 +130,20 @@ TEST(LaunchRecord, IsNobodyElsesBusiness) {
   EXPECT_TRUE(ReadLaunchRecord(folder.path()).ok());
 }
 
+TEST(LaunchFolder, IsNotLockedThroughALink) {
+  const OwnFolder folder;
+  const std::string victim = folder.path() + "/victim";
+  std::ofstream(victim) << "kept";
+  const std::string state = folder.path() + "/state";
+  std::filesystem::create_directory(state);
+  std::filesystem::permissions(state, std::filesystem::perms::owner_all);
+  std::filesystem::create_symlink(victim, state + "/lock");
+  EXPECT_TRUE(absl::IsFailedPrecondition(LaunchFolder::Open(state).status()));
+  EXPECT_EQ(*ReadUpTo(victim, 99), "kept");
+  std::filesystem::remove(state + "/lock");
+  EXPECT_TRUE(LaunchFolder::Open(state).ok());
+}
+
 TEST(KnownProcess, IsWatchedAndEnded) {
   Bystander other;
   const auto known = KnownProcess::Find(IdOf(other.pid()));
@@ -221,6 +238,43 @@ TEST(StartGate, LetsGoOrEnds) {
       Waited(
           more.inherited_fds[0], [](StartGate& g) { g = StartGate(); }, gate),
       0);
+}
+
+TEST(PassSecret, NeitherArgumentsNorEnvironmentHaveIt) {
+  const std::string secret = "rc1.secret-" + std::string(4000, 'x');
+  SpawnOptions options;
+  options.arguments = {"agent", "--name", "x"};
+  absl::StatusOr<Fd> passed = PassSecret(secret, options);
+  ASSERT_TRUE(passed.ok()) << passed.status();
+  ASSERT_EQ(options.inherited_fds, std::vector<int>{passed->get()});
+  EXPECT_EQ(
+      options.arguments,
+      (std::vector<std::string>{"agent", "--secret-fd",
+                                absl::StrCat(passed->get()), "--name", "x"}));
+  EXPECT_TRUE(options.environment.empty());
+  // Nor can another process of this user open it by its path.
+  const std::string path = absl::StrCat("/proc/self/fd/", passed->get());
+  EXPECT_FALSE(Fd(open(path.c_str(), O_RDONLY | O_NONBLOCK)).open());
+  const int fd = fcntl(passed->get(), F_DUPFD_CLOEXEC, 0);
+  passed->Close();
+  EXPECT_EQ(*TakePassedSecret(fd), secret);
+  EXPECT_EQ(fcntl(fd, F_GETFD), -1);
+  EXPECT_EQ(*TakePassedSecret(-1), "");
+  // Never blocks.
+  EXPECT_FALSE(PassSecret(std::string(16 << 20, 'x'), options).ok());
+}
+
+TEST(LaunchFolder, OfAStandingDaemonIsLeftAsItIs) {
+  const OwnFolder folder;
+  const std::string state = folder.path() + "/state";
+  ASSERT_TRUE(StateFolder::Open(state).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(LaunchFolder::Open(state).status()));
+  EXPECT_FALSE(std::filesystem::exists(state + "/lock"));
+  // One that a launcher had before its daemon is the launcher's.
+  std::filesystem::remove(state + "/daemon.lock");
+  ASSERT_TRUE(LaunchFolder::Open(state).ok());
+  ASSERT_TRUE(StateFolder::Open(state).ok());
+  EXPECT_TRUE(LaunchFolder::Open(state).ok());
 }
 
 }  // namespace

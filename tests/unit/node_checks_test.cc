@@ -1,7 +1,10 @@
 #include "client/agent/node_checks.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <map>
@@ -9,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/agent/rank_folders.h"
 #include "daemon/core/limits.h"
 #include "tests/unit/living.h"
@@ -76,6 +80,18 @@ TEST(NodeChecks, ReportWhatIsFatalToTheDoctor) {
       {"run-folder", v1::CheckFinding::SEVERITY_OK},
       {"gpu-nvml", v1::CheckFinding::SEVERITY_FATAL}};
   EXPECT_EQ(Check(options, facts), expected);
+}
+
+// A rank writes to the run folder, and knows its agent's pid.
+TEST(NodeChecks, DoNotWaitAtAPipeThatARankHasMade) {
+  TempFolder folder;
+  const std::string pipe = absl::StrCat(folder / ".check-", getpid());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  NodeChecksOptions options;
+  options.run_folder = folder.path();
+  // Without a reader open() blocks for ever: the test's time limit ends it.
+  EXPECT_EQ(Check(options)["run-folder"], v1::CheckFinding::SEVERITY_OK);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
 }
 
 TEST(NodeChecks, AnswersFromAThreadOfItsOwn) {

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "client/rank/unix_address.h"
 #include "daemon/core/limits.h"
 #include "daemon/server/inbox.h"
 #include "rollcall/v1/rank.grpc.pb.h"
@@ -25,7 +26,8 @@ namespace {
 class RankServiceTest : public testing::Test {
  protected:
   void SetUp() override {
-    char folder[] = "/tmp/rank_service_test.XXXXXX";
+    // With what means something in a URI.
+    char folder[] = "/tmp/rank_service%41?a#b c\xc3\xa9.XXXXXX";
     ASSERT_NE(mkdtemp(folder), nullptr);
     folder_ = folder;
     auto service = RankService::Start(folder_ + "/s", [this](AgentEvent event) {
@@ -33,8 +35,9 @@ class RankServiceTest : public testing::Test {
     });
     ASSERT_TRUE(service.ok()) << service.status();
     service_ = *std::move(service);
+    ASSERT_TRUE(std::filesystem::is_socket(folder_ + "/s"));
     stub_ = v1::Rank::NewStub(grpc::CreateChannel(
-        "unix:" + folder_ + "/s", grpc::InsecureChannelCredentials()));
+        UnixAddress(folder_ + "/s"), grpc::InsecureChannelCredentials()));
   }
   void TearDown() override {
     service_.reset();
