@@ -59,11 +59,22 @@ struct DoorLimits {
   size_t viewer_connections_max = 64;
   // Connections of all viewers' tokens at once.
   size_t viewers_max = 4096;
-  // Connections of agents at once: those of all nodes, and as many again of
-  // agents that have just left or redial. Where all are taken, one without an
-  // agent's stream is disconnected; where there is none, the agent is told to
-  // dial again later.
-  size_t agents_max = 32768;
+  // Connections of agents at once: those of the largest job with its spares,
+  // and as many again. Where all are taken, one without an agent's stream is
+  // disconnected. Where each has one, the token with more than half of them
+  // loses one to an agent of another token, and the token with most of them to
+  // an agent that returns; see Guests. Any other agent is told to dial again
+  // later.
+  size_t agents_max = 34816;
+  // Bytes received by one of them since the last whole message of its stream,
+  // and by all of them together. One message is at most half of the first; the
+  // rest is for what TLS and HTTP/2 add, and for what a large world makes
+  // HTTP/2 answer. Beyond the second, the connection with most is disconnected.
+  size_t agent_bytes_max = 4 << 20;
+  size_t agents_bytes_max = size_t{1} << 30;
+  // How long one may stay without a stream: the time to read why the stream
+  // was ended.
+  absl::Duration agent_grace = absl::Seconds(10);
   // Addresses remembered: all that wait, and all whose burst is not yet whole
   // again, for at most 16 s.
   size_t addresses_max = 65536;
@@ -320,7 +331,15 @@ static_assert(DoorLimits{}.handshakes_per_address_burst <=
 static_assert(DoorLimits{}.viewer_connections_max < DoorLimits{}.viewers_max);
 static_assert(LogLimits{}.per_node < LogLimits{}.per_address);
 static_assert(LogLimits{}.peers_max >= 2 * size_t{Limits::nodes_max});
-static_assert(DoorLimits{}.agents_max >= 2 * size_t{Limits::nodes_max});
+// Half of it is enough for the largest job.
+static_assert(DoorLimits{}.agents_max >=
+              2 * size_t{Limits::nodes_max + Limits::spares_max});
+static_assert(2 * Limits::agent_message_bytes_max <=
+              DoorLimits{}.agent_bytes_max);
+static_assert(DoorLimits{}.guest_bytes_max < DoorLimits{}.agent_bytes_max);
+// All nodes of the largest job may be in the middle of a small message.
+static_assert(64 * DoorLimits{}.agent_bytes_max <=
+              DoorLimits{}.agents_bytes_max);
 static_assert(DoorLimits{}.silence < DoorLimits{}.patience);
 static_assert(DoorLimits{}.handshakes_burst >= Limits::nodes_max);
 static_assert(DoorLimits{}.handshakes_per_address_per_second <=

@@ -65,21 +65,46 @@ uint64_t CookieOf(int fd) {
 // Resets the connection, whoever holds its socket, and throws away what it has
 // received: after a shutdown that could still be read, and the peer would wait
 // for as long as gRPC does not look.
-void Disconnect(int fd) {
+void Reset(int fd) {
   const sockaddr nobody = {AF_UNSPEC, {}};
   connect(fd, &nobody, sizeof nobody);
 }
 
 // The same of a descriptor that gRPC may have closed meanwhile, and whose
 // number may be another file's: a descriptor of our own keeps it what it is.
-void DisconnectServed(int served_fd, uint64_t cookie) {
+void ResetServed(int served_fd, uint64_t cookie) {
   const int fd = fcntl(served_fd, F_DUPFD_CLOEXEC, 0);
   if (fd < 0) return;
-  if (cookie != 0 && CookieOf(fd) == cookie) Disconnect(fd);
+  if (cookie != 0 && CookieOf(fd) == cookie) Reset(fd);
   close(fd);
 }
 
+absl::Status TooManyAgents(size_t agents_max) {
+  return absl::UnavailableError(absl::StrCat(
+      "this daemon has ", agents_max,
+      " connections of agents, the most there can be; where its limit of open "
+      "files is the reason, raise that (ulimit -n) where it runs; dial again "
+      "later"));
+}
+
 }  // namespace
+
+Guests::Wake::~Wake() { close(fd); }
+
+void Guests::Wake::Up() const {
+  const uint64_t one = 1;
+  (void)!write(fd, &one, sizeof one);
+}
+
+void Guests::Wake::Ended(Id id) {
+  bool first = false;
+  {
+    MutexLock lock(mutex);
+    first = ended.empty();
+    ended.push_back(id);
+  }
+  if (first) Up();
+}
 
 std::string PeerKey(std::string_view peer) {
   const std::string address = AddressOfPeer(peer);
@@ -112,14 +137,13 @@ Guests::Guests(const DoorLimits& limits, std::function<void(DoorId)> released,
     : limits_(limits),
       released_(std::move(released)),
       epoll_(epoll),
-      wake_(wake) {
+      wake_(std::make_shared<Wake>(wake)) {
   thread_ = std::thread([this] { Run(); });
 }
 
 Guests::~Guests() {
   Stop();
   close(epoll_);
-  close(wake_);
 }
 
 void Guests::Stop() {
@@ -128,8 +152,7 @@ void Guests::Stop() {
     MutexLock lock(mutex_);
     stopping_ = true;
   }
-  const uint64_t one = 1;
-  (void)!write(wake_, &one, sizeof one);
+  wake_->Up();
   thread_.join();
   MutexLock lock(mutex_);
   while (!guests_.empty()) Forget(guests_.begin()->first);
@@ -145,6 +168,7 @@ bool Guests::Arrive(int fd, DoorId door_id) {
   }
   guest.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   guest.served_fd = fd;
+  guest.cookie = CookieOf(fd);
   guest.door_id = door_id;
   guest.key = KeyOf(peer);
   guest.network = DoorAddressOf(peer);
@@ -158,29 +182,25 @@ bool Guests::Arrive(int fd, DoorId door_id) {
     MutexLock lock(mutex_);
     const Id id = ++newest_;
     epoll_event event = {};
-    // Edge-triggered: told once of each arrival, whoever reads it.
-    event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
+    // Edge-triggered: told of each arrival. Of one that gRPC has read by then,
+    // epoll tells because the socket can be written to.
+    event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
     event.data.u64 = id;
-    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, guest.fd, &event) != 0) {
+    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
       close(guest.fd);
       return false;
     }
     first = waiting_.empty();
     waiting_.insert(id);
     // The connection that had this address and port is gone, or is one to
-    // another address of this daemon.
-    if (auto older = agents_.extract(guest.key); !older.empty()) {
-      absl::StrAppend(&older.key(), "#", older.mapped().id);
-      agents_.insert(std::move(older));
-    }
+    // another address of this daemon; it is known by its id alone from now on.
     by_key_[guest.key] = id;
     by_door_id_[door_id] = id;
     networks_[guest.network].guests.insert(id);
     guests_.emplace(id, std::move(guest));
   }
   // Nobody's time was running until now.
-  const uint64_t one = 1;
-  if (first) (void)!write(wake_, &one, sizeof one);
+  if (first) wake_->Up();
   return true;
 }
 
@@ -190,69 +210,122 @@ void Guests::Called(const std::string& key) {
     const auto at = by_key_.find(key);
     if (at == by_key_.end()) return;
     Guest& guest = guests_.at(at->second);
+    ++guest.calls;
     if (!guest.viewer.empty()) return;
-    if (++guest.calls > limits_.guest_calls_max) ShowOut(at->second);
+    if (guest.calls > static_cast<uint64_t>(limits_.guest_calls_max))
+      ShowOut(at->second);
   }
   Tell();
 }
 
-std::shared_ptr<const void> Guests::Attend(const std::string& key) {
-  std::shared_ptr<const void> stream;
+absl::StatusOr<AgentStream> Guests::Attend(const std::string& key,
+                                           const AgentRight& right) {
+  absl::StatusOr<AgentStream> stream;
   {
     MutexLock lock(mutex_);
-    auto agent = agents_.find(key);
-    const auto guest = by_key_.find(key);
-    if (agent == agents_.end()) {
-      stream = std::make_shared<const Id>(++newest_);
-      // It has gone, or has authenticated as an admin.
-      if (guest == by_key_.end()) return stream;
-      if (agents_.size() >= limits_.agents_max && !DisconnectIdleAgent()) {
-        return nullptr;
-      }
-      const Guest& of = guests_.at(guest->second);
-      agents_[key] = {newest_, of.served_fd, CookieOf(of.fd), stream};
-      Forget(guest->second);
-    } else {
-      stream = agent->second.stream;
-    }
+    TakeEnded();
+    stream = LetAttend(key, right);
   }
   Tell();
   return stream;
 }
 
-bool Guests::DisconnectIdleAgent() {
-  auto oldest = agents_.end();
-  const size_t before = agents_.size();
-  for (auto at = agents_.begin(); at != agents_.end();) {
-    const Agent& agent = at->second;
-    const bool idle = agent.stream.use_count() == 1;
-    if (idle && CookieOf(agent.served_fd) != agent.cookie) {
-      at = agents_.erase(at);  // It has gone.
-      continue;
-    }
-    if (idle && (oldest == agents_.end() || agent.id < oldest->second.id)) {
-      oldest = at;
-    }
-    ++at;
+absl::StatusOr<AgentStream> Guests::LetAttend(const std::string& key,
+                                              const AgentRight& right) {
+  const auto named = by_key_.find(key);
+  // It has gone, or has authenticated as an admin.
+  if (named == by_key_.end()) {
+    return std::make_shared<std::atomic<uint64_t>>(0);
   }
-  if (agents_.size() < before) return true;
-  if (oldest == agents_.end()) return false;
-  DisconnectServed(oldest->second.served_fd, oldest->second.cookie);
-  agents_.erase(oldest);
+  const Id id = named->second;
+  Guest& guest = guests_.at(id);
+  if (!guest.agent.has_value()) {
+    if (agents_ >= limits_.agents_max && !MakeRoomForAgent(right)) {
+      return TooManyAgents(limits_.agents_max);
+    }
+    Leave(id, guest);
+    LeaveViewers(id, guest);
+    guest.bytes = 0;
+    ++agents_;
+    guest.agent.emplace();
+    guest.agent->heard = std::make_shared<std::atomic<uint64_t>>(0);
+    guest.agent->received_before = BytesReceived(guest.fd);
+    close(std::exchange(guest.fd, -1));
+  }
+  Agent& agent = *guest.agent;
+  if (agent.attends) {
+    return absl::UnavailableError(
+        "this connection has an agent's stream already; dial again with "
+        "another connection");
+  }
+  agent.attends = true;
+  agent.right = right;
+  idle_.erase({guest.until, id});
+  Share& share = shares_[right.token];
+  (right.returns ? share.returned : share.came).insert(id);
+  return AgentStream(agent.heard.get(),
+                     [heard = agent.heard, wake = wake_,
+                      id](std::atomic<uint64_t>*) { wake->Ended(id); });
+}
+
+bool Guests::MakeRoomForAgent(const AgentRight& right) {
+  if (!idle_.empty()) {
+    Disconnect(idle_.begin()->second);
+    return true;
+  }
+  auto most = shares_.end();
+  for (auto at = shares_.begin(); at != shares_.end(); ++at) {
+    if (at->first.empty()) continue;
+    if (most == shares_.end() || at->second.size() > most->second.size()) {
+      most = at;
+    }
+  }
+  if (most == shares_.end()) return false;
+  const Share& share = most->second;
+  const bool too_large = share.size() > limits_.agents_max / 2;
+  if (!right.returns && (most->first == right.token || !too_large)) {
+    return false;
+  }
+  Disconnect(share.came.empty() ? *share.returned.begin()
+                                : *share.came.rbegin());
   return true;
+}
+
+void Guests::TakeEnded() {
+  std::vector<Id> ended;
+  {
+    MutexLock lock(wake_->mutex);
+    ended.swap(wake_->ended);
+  }
+  for (const Id id : ended) {
+    const auto at = guests_.find(id);
+    if (at == guests_.end()) continue;
+    Guest& guest = at->second;
+    guest.agent->attends = false;
+    LeaveShare(id, *guest.agent);
+    guest.until = MonotonicNow() + limits_.agent_grace;
+    idle_.emplace(guest.until, id);
+  }
+}
+
+void Guests::LeaveShare(Id id, const Agent& agent) {
+  const auto at = shares_.find(agent.right.token);
+  if (at == shares_.end()) return;
+  at->second.came.erase(id);
+  at->second.returned.erase(id);
+  if (at->second.size() == 0) shares_.erase(at);
 }
 
 void Guests::Know(const std::string& key, const std::string& viewer) {
   {
     MutexLock lock(mutex_);
-    if (viewer.empty()) agents_.erase(key);
     const auto at = by_key_.find(key);
     if (at == by_key_.end()) return;
     const Id id = at->second;
     Guest& guest = guests_.at(id);
     if (viewer.empty()) {
       Forget(id);
-    } else if (guest.viewer.empty()) {
+    } else if (guest.viewer.empty() && !guest.agent.has_value()) {
       Leave(id, guest);
       guest.viewer = viewer;
       std::set<Id>& others = viewers_[viewer];
@@ -305,10 +378,11 @@ void Guests::Run() {
                                  static_cast<int>(events.size()), TimeoutMs());
     CHECK(ready >= 0 || errno == EINTR);
     uint64_t woken = 0;
-    (void)!read(wake_, &woken, sizeof woken);
+    (void)!read(wake_->fd, &woken, sizeof woken);
     {
       MutexLock lock(mutex_);
       if (stopping_) return;
+      TakeEnded();
       for (int i = 0; i < ready; ++i) {
         if (events[i].data.u64 != kWake) {
           Look(events[i].data.u64, events[i].events);
@@ -322,10 +396,12 @@ void Guests::Run() {
 
 int Guests::TimeoutMs() const {
   MutexLock lock(mutex_);
-  if (waiting_.empty()) return -1;
+  absl::Time next = absl::InfiniteFuture();
+  if (!waiting_.empty()) next = guests_.at(*waiting_.begin()).until;
+  if (!idle_.empty()) next = std::min(next, idle_.begin()->first);
+  if (next == absl::InfiniteFuture()) return -1;
   const absl::Duration left =
-      std::clamp(guests_.at(*waiting_.begin()).until - MonotonicNow(),
-                 absl::ZeroDuration(), absl::Minutes(1));
+      std::clamp(next - MonotonicNow(), absl::ZeroDuration(), absl::Minutes(1));
   return static_cast<int>(
       absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))));
 }
@@ -336,9 +412,10 @@ void Guests::Look(Id id, uint32_t events) {
   Guest& guest = at->second;
   // It has hung up, or gRPC has.
   if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
-    if (guest.viewer.empty() && guest.calls == 0) ++hung_up_;
+    if (waiting_.contains(id) && guest.calls == 0) ++hung_up_;
     return Forget(id);
   }
+  if (guest.agent.has_value()) return LookAtAgent(id, guest);
   const size_t bytes = BytesReceived(guest.fd);
   if (!guest.viewer.empty()) {
     guest.bytes = bytes;
@@ -352,16 +429,46 @@ void Guests::Look(Id id, uint32_t events) {
   MakeRoom();
 }
 
+void Guests::LookAtAgent(Id id, Guest& guest) {
+  Agent& agent = *guest.agent;
+  const size_t received = BytesReceived(guest.served_fd);
+  // Of another file, if that has the number by now.
+  if (CookieOf(guest.served_fd) != guest.cookie) return;
+  const uint64_t heard = *agent.heard;
+  // A message of one stream says nothing of what a second call holds.
+  if (heard != agent.heard_before && guest.calls <= 1) {
+    agent.heard_before = heard;
+    agent.received_before = received;
+  }
+  const size_t bytes = received - agent.received_before;
+  agents_bytes_ += bytes - guest.bytes;
+  guest.bytes = bytes;
+  if (bytes > limits_.agent_bytes_max) return ShowOut(id);
+  MakeRoomForMessages();
+}
+
 void Guests::ShowOutLate(absl::Time now) {
   MutexLock lock(mutex_);
+  while (!idle_.empty() && idle_.begin()->first <= now) {
+    Disconnect(idle_.begin()->second);
+  }
   while (!waiting_.empty() && guests_.at(*waiting_.begin()).until <= now) {
     ShowOut(*waiting_.begin());
   }
 }
 
 void Guests::ShowOut(Id id) {
-  Disconnect(guests_.at(id).fd);
   ++shown_out_;
+  Disconnect(id);
+}
+
+void Guests::Disconnect(Id id) {
+  const Guest& guest = guests_.at(id);
+  if (guest.fd >= 0) {
+    Reset(guest.fd);
+  } else {
+    ResetServed(guest.served_fd, guest.cookie);
+  }
   Forget(id);
 }
 
@@ -379,6 +486,19 @@ void Guests::MakeRoom() {
           return a.second.bytes < b.second.bytes;
         });
     ShowOut(*loudest->second.guests.rbegin());
+  }
+}
+
+void Guests::MakeRoomForMessages() {
+  while (agents_bytes_ > limits_.agents_bytes_max) {
+    const auto most = std::max_element(
+        guests_.begin(), guests_.end(), [](const auto& a, const auto& b) {
+          const auto held = [](const Guest& of) {
+            return of.agent.has_value() ? of.bytes : 0;
+          };
+          return held(a.second) < held(b.second);
+        });
+    ShowOut(most->first);
   }
 }
 
@@ -409,15 +529,29 @@ void Guests::Forget(Id id) {
   Leave(id, guest);
   const auto named = by_key_.find(guest.key);
   if (named != by_key_.end() && named->second == id) by_key_.erase(named);
-  const auto others = viewers_.find(guest.viewer);
-  if (others != viewers_.end()) {
-    viewing_ -= others->second.erase(id);
-    if (others->second.empty()) viewers_.erase(others);
+  LeaveViewers(id, guest);
+  if (guest.agent.has_value()) {
+    --agents_;
+    agents_bytes_ -= guest.bytes;
+    idle_.erase({guest.until, id});
+    LeaveShare(id, *guest.agent);
   }
-  // The socket lives on elsewhere: closing ours would not end the watch.
-  epoll_ctl(epoll_, EPOLL_CTL_DEL, guest.fd, nullptr);
-  close(guest.fd);
+  // The socket may live on with gRPC. Where that has closed it, and another
+  // file has its number, there is nothing to do: no other one is added to the
+  // watch meanwhile, since that takes the lock.
+  if (CookieOf(guest.served_fd) == guest.cookie) {
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, guest.served_fd, nullptr);
+  }
+  if (guest.fd >= 0) close(guest.fd);
   guests_.erase(at);
+}
+
+void Guests::LeaveViewers(Id id, Guest& guest) {
+  const auto others = viewers_.find(guest.viewer);
+  if (others == viewers_.end()) return;
+  viewing_ -= others->second.erase(id);
+  if (others->second.empty()) viewers_.erase(others);
+  guest.viewer.clear();
 }
 
 }  // namespace rollcall

@@ -199,14 +199,13 @@ void Loop::On(HelloCame& came) {
     return TurnAway(came.session, *denial);
   }
   if (options_.attends) {
-    session.connection = options_.attends(came.peer);
-    if (session.connection == nullptr) {
-      const absl::Status full = absl::UnavailableError(
-          "this daemon has as many connections of agents as its limit of open "
-          "files allows; raise that (ulimit -n) where it runs, or dial again "
-          "later");
-      return CloseSession(session, came.session, full.code(), RefusalOf(full));
+    absl::StatusOr<AgentStream> connection =
+        options_.attends(came.peer, RightOf(came.hello, known));
+    if (!connection.ok()) {
+      return CloseSession(session, came.session, connection.status().code(),
+                          RefusalOf(connection.status()));
     }
+    session.connection = *std::move(connection);
   }
   const bool returns = known != nullptr && known->job.AwaitsWord(came.hello);
   bool made = false;
@@ -236,6 +235,15 @@ void Loop::On(HelloCame& came) {
                       shown.commit_proven});
   // One that the job has refused costs nothing.
   if (!returns && (*live)->job.Attends(came.session)) access_.Used(token);
+}
+
+AgentRight Loop::RightOf(const v1::Hello& hello, const LiveJob* live) const {
+  if (!hello.has_node_credential()) {
+    const std::string token = access_.MakerOf(hello);
+    return {token, token.empty()};
+  }
+  if (live == nullptr || live->job.end().has_value()) return {};
+  return {live->job.node_epochs().TokenOf(hello.node()), true};
 }
 
 void Loop::TurnAway(SessionId id, const Denial& denial) {
@@ -298,6 +306,7 @@ void Loop::On(MessageCame& came) {
   Session& session = at->second;
   session.stream->Took(came.bytes);
   if (session.closed) return;
+  if (session.connection != nullptr) ++*session.connection;
   LiveJob* live = jobs_.Find(session.job);
   if (live == nullptr) {
     if (came.message.has_end_seen()) {

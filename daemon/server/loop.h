@@ -35,6 +35,7 @@
 #include "daemon/journal/journal.h"
 #include "daemon/security/token_table.h"
 #include "daemon/server/access.h"
+#include "daemon/server/agent_stream.h"
 #include "daemon/server/broadcast.h"
 #include "daemon/server/call_quota.h"
 #include "daemon/server/inbox.h"
@@ -140,7 +141,9 @@ class Loop {
         known;
     // A connection has shown the right to attend: see Guests::Attend. May be
     // empty.
-    std::function<std::shared_ptr<const void>(const std::string& peer)> attends;
+    std::function<absl::StatusOr<AgentStream>(const std::string& peer,
+                                              const AgentRight& right)>
+        attends;
     // Whether this daemon leads, of several that share a journal; empty: it is
     // the only one. Once it does not, nothing more is said under this loop:
     // what is not on its way yet is dropped, and all streams are ended.
@@ -167,8 +170,8 @@ class Loop {
  private:
   struct Session {
     std::shared_ptr<Stream> stream;
-    // Keeps its connection; see Options::attends.
-    std::shared_ptr<const void> connection;
+    // Keeps its connection, and counts its messages; see Options::attends.
+    AgentStream connection;
     // Empty: it has not attended.
     std::string job;
     std::string node;
@@ -226,6 +229,9 @@ class Loop {
           answer);
   // With what was refused to whom.
   v1::JobStatus WithBooks(v1::JobStatus status) const;
+  // By what a Hello that has shown its right is let in. `live`: its job; may be
+  // null.
+  AgentRight RightOf(const v1::Hello& hello, const LiveJob* live) const;
   // Ends a session that is turned away, now or later.
   void TurnAway(SessionId id, const Denial& denial);
   void Later(absl::Duration wait, std::function<void()> what);

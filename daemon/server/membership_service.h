@@ -33,9 +33,11 @@ class MembershipService final
     : public v1::Membership::WithRawCallbackMethod_Attend<
           v1::Membership::Service> {
  public:
-  // Streams at once: all nodes, and as many again that are on their way in,
-  // redial or are refused.
-  static constexpr size_t kStreamsMax = 2 * size_t{Limits::nodes_max};
+  // Streams at once: those of all agents' connections, those that have not said
+  // Hello, and as many again that have been ended and are still there. So this
+  // is never what keeps an agent out that Guests would make room for.
+  static constexpr size_t kStreamsMax =
+      DoorLimits{}.agents_max + 2 * Limits{}.strangers_max;
   // What one stream may have in the inbox before it is not read on.
   static constexpr size_t kUnhandledBytesMax = 256 << 10;
 

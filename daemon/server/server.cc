@@ -71,7 +71,8 @@ constexpr int kKeepaliveTimeoutMs = 10'000;
 // The last of the largest job, whose nodes all come at once: two cores do about
 // 1,300 handshakes a second.
 constexpr int kHandshakeMs = 20'000;
-// An agent has one stream a connection; a client with calls has a few.
+// An agent has one stream a connection (see Guests); a client with calls has a
+// few.
 constexpr int kStreamsPerConnectionMax = 16;
 // A connection without a stream, of somebody who never says why he came.
 constexpr int kIdleMs = 30'000;
@@ -291,7 +292,9 @@ class Server::Core {
             [this](const std::string& peer, const std::string& viewer) {
               guests_->Know(peer, viewer);
             },
-            [this](const std::string& peer) { return guests_->Attend(peer); },
+            [this](const std::string& peer, const AgentRight& right) {
+              return guests_->Attend(peer, right);
+            },
             {}};
   }
 

@@ -46,9 +46,8 @@ class GuestsTest : public testing::Test {
   }
   ~GuestsTest() override { close(listening_); }
 
-  void Begin(absl::Duration patience) {
+  static DoorLimits Limits() {
     DoorLimits limits;
-    limits.guest_patience = patience;
     limits.guest_bytes_max = kBytesMax;
     limits.guest_bytes_before_call = kBytesMax / 10;
     limits.guest_calls_max = 2;
@@ -57,7 +56,15 @@ class GuestsTest : public testing::Test {
     limits.viewer_connections_max = 2;
     limits.viewers_max = 4;
     limits.agents_max = 2;
-    auto made = Guests::Make(limits, [this](Guests::DoorId id) {
+    limits.agent_bytes_max = 3 * kBytesMax;
+    limits.agents_bytes_max = 4 * kBytesMax;
+    limits.agent_grace = absl::Hours(1);
+    return limits;
+  }
+
+  void Begin(absl::Duration patience) {
+    limits_.guest_patience = patience;
+    auto made = Guests::Make(limits_, [this](Guests::DoorId id) {
       MutexLock lock(mutex_);
       released_.push_back(id);
     });
@@ -97,8 +104,45 @@ class GuestsTest : public testing::Test {
     return {};
   }
 
+  // A connection that arrives, makes a call, and is an agent's if it may be.
+  std::unique_ptr<Pair> Agent(AgentStream* stream,
+                              const AgentRight& right = {"token1"}) {
+    auto pair = Connect();
+    EXPECT_TRUE(guests_->Arrive(pair->served, ++last_));
+    guests_->Called(pair->key);
+    absl::StatusOr<AgentStream> attends = guests_->Attend(pair->key, right);
+    EXPECT_TRUE(attends.ok() || absl::IsUnavailable(attends.status()))
+        << attends.status();
+    *stream = attends.ok() ? *std::move(attends) : nullptr;
+    return pair;
+  }
+
+  // `size` bytes reach the server's end and are read there.
+  void Pour(Pair& pair, size_t size) {
+    EXPECT_TRUE(pair.client.Say(std::string(size, 'x')));
+    std::string taken(size, 0);
+    EXPECT_EQ(recv(pair.served, taken.data(), taken.size(), MSG_WAITALL),
+              static_cast<ssize_t>(size));
+  }
+
+  // Until all that has happened at sockets so far has been looked at: they are
+  // in the order in which it happened.
+  void AwaitLooked() {
+    const size_t before = guests_->size();
+    const auto last = Connect();
+    ASSERT_TRUE(guests_->Arrive(last->served, ++last_));
+    last->client.Close();
+    ASSERT_TRUE(BecomesSize(before));
+  }
+
+  static bool Stands(Pair& pair) {
+    return send(pair.served, "x", 1, MSG_NOSIGNAL) == 1 &&
+           pair.client.Hear() == "x";
+  }
+
   const int listening_;
   int port_ = 0;
+  DoorLimits limits_ = Limits();
   Guests::DoorId last_ = 0;
   Mutex mutex_;
   std::vector<Guests::DoorId> released_ ABSL_GUARDED_BY(mutex_);
@@ -254,58 +298,224 @@ TEST_F(GuestsTest, ViewersHaveSoManyConnectionsInAll) {
   EXPECT_EQ(guests_->shown_out(), 1u);
 }
 
+// --- Agents' connections -----------------------------------------------------
+
 TEST_F(GuestsTest, AgentsHaveSoManyConnections) {
   Begin(absl::Hours(1));
-  std::vector<std::unique_ptr<Pair>> pairs;
-  std::vector<std::shared_ptr<const void>> streams;
-  for (int i = 0; i < 4; ++i) {
-    pairs.push_back(Connect());
-    ASSERT_TRUE(guests_->Arrive(pairs.back()->served, ++last_));
-  }
-  for (int i = 0; i < 2; ++i) {
-    streams.push_back(guests_->Attend(pairs[i]->key));
-    ASSERT_NE(streams.back(), nullptr);
-  }
+  AgentStream first, second, third, none;
+  const auto a = Agent(&first);
+  const auto b = Agent(&second);
   EXPECT_EQ(Released(2), (std::vector<Guests::DoorId>{1, 2}));
   // Both have a stream: no third one, however often it asks.
-  EXPECT_EQ(guests_->Attend(pairs[2]->key), nullptr);
-  EXPECT_EQ(guests_->Attend(pairs[2]->key), nullptr);
-  EXPECT_EQ(guests_->size(), 2u);
-  // A second stream of the first one; then only that is left of it.
-  const std::shared_ptr<const void> second = guests_->Attend(pairs[0]->key);
-  streams[0].reset();
-  EXPECT_EQ(guests_->Attend(pairs[2]->key), nullptr);
-  // The other one has none any more, and makes room.
-  streams[1].reset();
-  EXPECT_NE(guests_->Attend(pairs[2]->key), nullptr);
-  EXPECT_EQ(pairs[1]->client.Hear(), "reset");
-  EXPECT_EQ(send(pairs[0]->served, "x", 1, MSG_NOSIGNAL), 1);
-  EXPECT_EQ(pairs[0]->client.Hear(), "x");
+  const auto c = Agent(&none);
+  EXPECT_EQ(none, nullptr);
+  EXPECT_FALSE(guests_->Attend(c->key, {"token1"}).ok());
+  EXPECT_EQ(guests_->size(), 1u);
+  // One that has no stream any more makes room.
+  second.reset();
+  const auto attends = guests_->Attend(c->key, {"token1"});
+  EXPECT_TRUE(attends.ok()) << attends.status();
+  EXPECT_EQ(b->client.Hear(), "reset");
+  EXPECT_TRUE(Stands(*a));
   // An admin's is none of an agent's.
-  guests_->Know(pairs[2]->key);
-  EXPECT_NE(guests_->Attend(pairs[3]->key), nullptr);
-  EXPECT_EQ(send(pairs[2]->served, "x", 1, MSG_NOSIGNAL), 1);
-  EXPECT_EQ(pairs[2]->client.Hear(), "x");
+  guests_->Know(c->key);
+  const auto d = Agent(&third);
+  EXPECT_NE(third, nullptr);
+  EXPECT_TRUE(Stands(*c));
+}
+
+TEST_F(GuestsTest, AnAgentHasOneStreamAConnection) {
+  Begin(absl::Hours(1));
+  AgentStream stream;
+  const auto agent = Agent(&stream);
+  ASSERT_NE(stream, nullptr);
+  guests_->Called(agent->key);
+  EXPECT_TRUE(
+      absl::IsUnavailable(guests_->Attend(agent->key, {"token1"}).status()));
+  // It may have another one after it.
+  stream.reset();
+  EXPECT_TRUE(guests_->Attend(agent->key, {"token1"}).ok());
+  EXPECT_TRUE(Stands(*agent));
+}
+
+TEST_F(GuestsTest, AnAgentMakesFewCalls) {
+  Begin(absl::Hours(1));
+  AgentStream stream;
+  const auto agent = Agent(&stream);
+  guests_->Called(agent->key);
+  EXPECT_TRUE(Stands(*agent));
+  guests_->Called(agent->key);
+  EXPECT_EQ(agent->client.Hear(), "reset");
+  EXPECT_EQ(guests_->shown_out(), 1u);
+}
+
+TEST_F(GuestsTest, AnAgentSaysAsMuchAsItLikesInWholeMessages) {
+  Begin(absl::Hours(1));
+  AgentStream stream;
+  const auto agent = Agent(&stream);
+  for (int i = 0; i < 5; ++i) {
+    Pour(*agent, 2 * kBytesMax);
+    ++*stream;
+    AwaitLooked();
+  }
+  // Its messages are made up for by the next bytes.
+  Pour(*agent, 1);
+  AwaitLooked();
+  EXPECT_TRUE(Stands(*agent));
+  // And no more than so much of one that never ends.
+  EXPECT_TRUE(agent->client.Say(std::string(3 * kBytesMax + 1, 'x')));
+  EXPECT_NE(agent->client.Hear(), "nothing");
+  EXPECT_EQ(guests_->shown_out(), 1u);
+}
+
+TEST_F(GuestsTest, MessagesOfOneStreamDoNotMakeUpForAnotherCall) {
+  Begin(absl::Hours(1));
+  AgentStream stream;
+  const auto agent = Agent(&stream);
+  guests_->Called(agent->key);
+  Pour(*agent, 2 * kBytesMax);
+  ++*stream;
+  AwaitLooked();
+  EXPECT_TRUE(Stands(*agent));
+  EXPECT_TRUE(agent->client.Say(std::string(kBytesMax + 1, 'x')));
+  EXPECT_NE(agent->client.Hear(), "nothing");
+}
+
+TEST_F(GuestsTest, AViewersCallsCountWhereItAttends) {
+  Begin(absl::Hours(1));
+  const auto agent = Connect();
+  ASSERT_TRUE(guests_->Arrive(agent->served, ++last_));
+  guests_->Called(agent->key);
+  guests_->Know(agent->key, "viewer1");
+  guests_->Called(agent->key);
+  const auto stream = guests_->Attend(agent->key, {"token1"});
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  Pour(*agent, 2 * kBytesMax);
+  ++**stream;
+  AwaitLooked();
+  EXPECT_TRUE(agent->client.Say(std::string(kBytesMax + 1, 'x')));
+  EXPECT_NE(agent->client.Hear(), "nothing");
+  // It left its place as a viewer.
+  for (int i = 0; i < 2; ++i) {
+    const auto viewer = Connect();
+    ASSERT_TRUE(guests_->Arrive(viewer->served, ++last_));
+    guests_->Know(viewer->key, "viewer1");
+    EXPECT_TRUE(Stands(*viewer));
+  }
+}
+
+TEST_F(GuestsTest, WhereAgentsHaveSaidTooMuchTheOneThatSaidMostGoes) {
+  Begin(absl::Hours(1));
+  AgentStream first, second;
+  const auto a = Agent(&first);
+  const auto b = Agent(&second);
+  Pour(*a, 3 * kBytesMax);
+  AwaitLooked();
+  EXPECT_TRUE(Stands(*a));
+  Pour(*b, kBytesMax + 1);
+  EXPECT_EQ(a->client.Hear(), "reset");
+  // What it had said counts no more.
+  Pour(*b, kBytesMax);
+  AwaitLooked();
+  EXPECT_TRUE(Stands(*b));
+}
+
+TEST_F(GuestsTest, WithoutAStreamAnAgentDoesNotStay) {
+  limits_.agent_grace = kSoon;
+  limits_.agents_max = 3;
+  Begin(absl::Hours(1));
+  AgentStream stays, ends, comes_back, idle;
+  const auto a = Agent(&stays);
+  const auto b = Agent(&ends);
+  const auto c = Agent(&comes_back);
+  comes_back.reset();
+  const auto back = guests_->Attend(c->key, {"token1"});
+  ASSERT_TRUE(back.ok()) << back.status();
+  ends.reset();
+  EXPECT_EQ(b->client.Hear(), "reset");
+  EXPECT_TRUE(Stands(*a));
+  EXPECT_TRUE(Stands(*c));
+  EXPECT_EQ(guests_->shown_out(), 0u);
+}
+
+TEST_F(GuestsTest, AStreamMayOutliveWhatItWasMadeBy) {
+  Begin(absl::Hours(1));
+  AgentStream stream;
+  const auto agent = Agent(&stream);
+  guests_.reset();
+  ++*stream;
+  stream.reset();
+  EXPECT_TRUE(Stands(*agent));
+}
+
+TEST_F(GuestsTest, ATokenWithMoreThanHalfLosesItsNewest) {
+  limits_.agents_max = 4;
+  Begin(absl::Hours(1));
+  std::vector<std::unique_ptr<Pair>> pairs;
+  std::vector<AgentStream> streams(8);
+  const auto attend = [&](const AgentRight& right) {
+    const size_t at = pairs.size();
+    pairs.push_back(Agent(&streams[at], right));
+    return streams[at] != nullptr;
+  };
+  ASSERT_TRUE(attend({"many"}));
+  ASSERT_TRUE(attend({"many"}));
+  ASSERT_TRUE(attend({"few"}));
+  ASSERT_TRUE(attend({"many"}));
+  // No more of its own, and one less for another.
+  EXPECT_FALSE(attend({"many"}));
+  EXPECT_TRUE(attend({"other"}));
+  EXPECT_EQ(pairs[3]->client.Hear(), "reset");
+  streams[3].reset();
+  // Half of them it keeps.
+  EXPECT_FALSE(attend({"other"}));
+  for (const int stays : {0, 1, 2, 5}) EXPECT_TRUE(Stands(*pairs[stays]));
+}
+
+TEST_F(GuestsTest, AnAgentThatReturnsIsLetInWhereNewcomersAreNot) {
+  limits_.agents_max = 4;
+  Begin(absl::Hours(1));
+  std::vector<std::unique_ptr<Pair>> pairs;
+  std::vector<AgentStream> streams(10);
+  const auto attend = [&](const AgentRight& right) {
+    const size_t at = pairs.size();
+    pairs.push_back(Agent(&streams[at], right));
+    return streams[at] != nullptr;
+  };
+  // An admin's has no token id, and stays.
+  ASSERT_TRUE(attend({"", true}));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(attend({"token1"}));
+  EXPECT_FALSE(attend({"token1"}));
+  // The newest that came by the token goes, until there is none.
+  ASSERT_TRUE(attend({"token1", true}));
+  EXPECT_EQ(pairs[3]->client.Hear(), "reset");
+  ASSERT_TRUE(attend({"token1", true}));
+  EXPECT_EQ(pairs[2]->client.Hear(), "reset");
+  ASSERT_TRUE(attend({"token1", true}));
+  EXPECT_EQ(pairs[1]->client.Hear(), "reset");
+  // Then the one that returned longest ago.
+  ASSERT_TRUE(attend({"token1", true}));
+  EXPECT_EQ(pairs[5]->client.Hear(), "reset");
+  for (const int stays : {0, 6, 7, 8}) EXPECT_TRUE(Stands(*pairs[stays]));
 }
 
 TEST_F(GuestsTest, AnotherFilesDescriptorIsNotAnAgentsConnection) {
   Begin(absl::Hours(1));
-  const auto gone = Connect();
-  const auto here = Connect();
-  ASSERT_TRUE(guests_->Arrive(gone->served, ++last_));
-  ASSERT_TRUE(guests_->Arrive(here->served, ++last_));
-  EXPECT_NE(guests_->Attend(gone->key), nullptr);
-  const std::shared_ptr<const void> stays = guests_->Attend(here->key);
+  AgentStream ended, stays;
+  const auto gone = Agent(&ended);
+  const auto here = Agent(&stays);
   // Its number is another socket's.
   const int number = gone->served;
   close(std::exchange(gone->served, -1));
   const auto next = Connect();
   ASSERT_EQ(next->client.fd(), number);
+  ended.reset();
   ASSERT_TRUE(guests_->Arrive(next->served, ++last_));
-  EXPECT_NE(guests_->Attend(next->key), nullptr);
-  EXPECT_EQ(send(next->served, "x", 1, MSG_NOSIGNAL), 1);
-  EXPECT_EQ(next->client.Hear(), "x");
+  EXPECT_TRUE(guests_->Attend(next->key, {"token1"}).ok());
+  EXPECT_TRUE(Stands(*next));
 }
+
+// -----------------------------------------------------------------------------
 
 TEST_F(GuestsTest, WhoIsKnownMaySayMore) {
   Begin(absl::Hours(1));
