@@ -462,7 +462,7 @@ void Loop::Commit() {
   if (quit_) return;
   if (journal_ != nullptr && !entries_.empty()) {
     const absl::Status written = journal_->Append(entries_, absl::Now());
-    if (!written.ok() && Leads()) SetBackJobs(written);
+    if (!written.ok() && Leads()) AppendByJob(written);
   }
   entries_.clear();
   // A use that is not counted after a restart is no reason to stop a job; who
@@ -494,13 +494,31 @@ void Loop::Commit() {
   }
 }
 
-void Loop::SetBackJobs(const absl::Status& why) {
-  std::set<std::string> jobs;
-  for (const JournalEntry& entry : entries_) jobs.insert(entry.job);
+void Loop::AppendByJob(absl::Status why) {
+  std::map<std::string, std::vector<JournalEntry>> parts;
+  for (JournalEntry& entry : entries_) {
+    parts[entry.job].push_back(std::move(entry));
+  }
+  entries_.clear();
+  std::map<std::string, absl::Status> failed;
+  for (const auto& [job, part] : parts) {
+    // A journal that is out of reach is so for all of them, and each try may
+    // take its whole timeout.
+    if (parts.size() > 1 && !absl::IsUnavailable(why)) {
+      const absl::Status written = journal_->Append(part, absl::Now());
+      if (written.ok()) continue;
+      why = written;
+    }
+    failed.emplace(job, why);
+  }
+  SetBackJobs(failed);
+}
+
+void Loop::SetBackJobs(const std::map<std::string, absl::Status>& failed) {
   const absl::Status status = absl::UnavailableError(
       "the daemon's journal cannot be written: see its log, and check free "
       "space and permissions");
-  for (const std::string& job : jobs) {
+  for (const auto& [job, why] : failed) {
     logger_.Write(Log::Level::kError,
                   absl::StrCat("job=", job, " event=set_back reason=",
                                Quoted(std::string(why.message()))));
@@ -513,7 +531,7 @@ void Loop::SetBackJobs(const absl::Status& why) {
   }
   std::vector<Effect> kept;
   for (Effect& effect : effects_) {
-    if (!jobs.contains(effect.job)) {
+    if (!failed.contains(effect.job)) {
       kept.push_back(std::move(effect));
     } else if (Answer* answer = std::get_if<Answer>(&effect.what)) {
       (*answer)(status);

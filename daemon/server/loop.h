@@ -247,7 +247,12 @@ class Loop {
 
   // What the batch has gathered: journaled, then carried out.
   void Commit();
-  void SetBackJobs(const absl::Status& why);
+  // The batch could not be appended: each job's part by itself, where the
+  // reason may be that of one job alone. Those that cannot be written are set
+  // back.
+  void AppendByJob(absl::Status why);
+  // By job, why its part could not be written.
+  void SetBackJobs(const std::map<std::string, absl::Status>& failed);
   void CarryOut(const Send& send);
   // Where more waits for all agents than may: those for whom most waits.
   void EndSlowStreams();

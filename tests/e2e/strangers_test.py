@@ -83,7 +83,8 @@ class Crowds(Guarded):
                 del left[fd]
 
     def assert_undisturbed(self):
-        """Now: nobody is lost, all are heard, and a newcomer gets in."""
+        """Now: nobody is lost, all are heard (fakes apart), and a newcomer gets
+        in."""
         self.newcomers += 1
         name = f"new{self.newcomers}"
         newcomer = self.stranger([self.text], name=name)
@@ -92,7 +93,8 @@ class Crowds(Guarded):
         # Each has renewed its lease of 5 s lately.
         self.ask_until(
             lambda: all(node["lease_ms"] > 2500
-                        for node in self.status(self.text)["nodes"]),
+                        for node in self.status(self.text)["nodes"]
+                        if not node["node"].startswith("fake")),
             "whole leases")
         self.assertLess(self.memory() - self.memory_before, GROWTH_MOST)
         return newcomer
@@ -246,6 +248,91 @@ class Crowds(Guarded):
         first = self.assert_undisturbed()
         self.goes_on()
         self.assert_code(first, 0)
+
+    def attend(self, name):
+        """An agent by hand, that attends and says no more by itself."""
+        agent = self.caller(deadline_s=harness.DEADLINE_S).open()
+        agent.say(wire.hello(wire.Join(self.text), name))
+        self.assertIsNotNone(agent.welcome(), agent.ended)
+        return agent
+
+    def call(self, agent, stream, path):
+        """Another call of its connection."""
+        agent.raw(wire.frame(wire.HEADERS, wire.END_HEADERS, stream, b"".join(
+            wire.header(*pair) for pair in [
+                (":method", "POST"), (":scheme", "https"), (":path", path),
+                (":authority", "rollcall"), ("te", "trailers"),
+                ("content-type", "application/grpc")])))
+        agent.credit[stream] = 65535
+
+    def pour_message(self, agent, stream, between=lambda: None):
+        """Begins a message of 4 GiB, as a client that does all else well, with
+        `between` after each frame; how much was sent when the daemon hung
+        up."""
+        block = b"x" * Stranger.FRAME_MOST
+        # What is sent after the end does not count: there may be credit left.
+        agent.raw = agent.socket.sendall
+        sent = agent.send(b"\0" + struct.pack(">I", 0xffffffff), stream)
+        while sent < 1 << 30:
+            try:
+                more = agent.send(block, stream)
+                if more:
+                    between()
+            except OSError:
+                return sent
+            if agent.ended == "closed":
+                return sent
+            agent.ended = None  # Whatever becomes of one of its streams.
+            sent += more
+        return sent
+
+    def test_an_agents_message_of_a_gigabyte(self):
+        status = "/rollcall.v1.Admin/Status"
+        fake = self.attend("fake1")
+        self.assertLess(self.pour_message(fake, 1), 16 << 20)
+        fake = self.attend("fake2")
+        self.call(fake, 3, status)
+        self.assertLess(self.pour_message(fake, 3), 16 << 20)
+        # Whole messages of one stream do not make up for another's.
+        fake = self.attend("fake3")
+        self.call(fake, 3, status)
+        beat = wire.frame(wire.DATA, 0, 1, wire.grpc_message(wire.HEARTBEAT))
+        self.assertLess(self.pour_message(
+            fake, 3, lambda: fake.raw(beat)), 16 << 20)
+        first = self.assert_undisturbed()
+        self.goes_on()
+        self.assert_code(first, 0)
+
+    def test_an_agents_calls_that_come_and_go(self):
+        fake = self.attend("fake")
+        path = "/rollcall.v1.Membership/Attend"
+        header = b"".join(wire.header(*pair) for pair in [
+            (":method", "POST"), (":scheme", "https"), (":path", path),
+            (":authority", "rollcall"), ("te", "trailers"),
+            ("content-type", "application/grpc")])
+        flood = b"".join(
+            wire.frame(wire.HEADERS, wire.END_HEADERS, 3 + 2 * i, header)
+            + wire.frame(wire.RST_STREAM, 0, 3 + 2 * i,
+                         struct.pack(">I", wire.CANCEL)) for i in range(1000))
+        fake.raw(flood)
+        self.assertIsNone(fake.rest())
+        # Not because its node was lost.
+        self.assertEqual(self.strangers()["unknown"], 1)
+        first = self.assert_undisturbed()
+        self.goes_on()
+        self.assert_code(first, 0)
+
+    def test_an_evicted_agents_connection(self):
+        fake = self.attend("fake")
+        # A call that it never ends, so that gRPC keeps the connection.
+        self.call(fake, 3, "/rollcall.v1.Admin/Status")
+        evicted = self.rollcall("evict", "fake", "--job", self.job)
+        self.assertEqual(evicted.code, 0, evicted.text())
+        self.assertEqual(fake.end(), wire.PERMISSION_DENIED)
+        # It answers pings, so that nothing else is a reason to hang up.
+        while fake._next() is not None:
+            pass
+        self.goes_on()
 
     def test_watches_of_one_viewer(self):
         # One viewer cannot take all places, and others still find one.
@@ -410,9 +497,9 @@ class Descriptors(E2E):
             "--no-hosts", "--job", "few", "--nodes", "2", "--grow", "never",
             "--", *command])
         text = self.join_string(launcher)
+        join = wire.Join(text)
         worker = self.join(text, ["--name", "w1"], command)
         worker.await_line(r"\] up")
-        join = wire.Join(text)
         trust = wire.pinned(join.pin, join.port())
         welcomed = turned_away = 0
         for number in range(300):

@@ -1,5 +1,5 @@
 // The loop with streams that are no streams: what it keeps for agents that do
-// not read.
+// not read, and whom it ends where its journal fails.
 #include "daemon/server/loop.h"
 
 #include <gtest/gtest.h>
@@ -24,6 +24,7 @@ class KeepingStream final : public Stream {
 
   void Send(const grpc::ByteBuffer& message) override {
     if (ended_) return;
+    ++sent_;
     if (message.Length() > kLarge && heap_at_first_large_ == 0) {
       heap_at_first_large_ = HeapBytes();
     }
@@ -46,6 +47,7 @@ class KeepingStream final : public Stream {
   bool ended() const { return ended_; }
   v1::RefusalCode refusal() const { return refusal_; }
   size_t most() const { return most_; }
+  int sent() const { return sent_; }
   size_t heap_at_first_large() const { return heap_at_first_large_; }
 
  private:
@@ -53,6 +55,7 @@ class KeepingStream final : public Stream {
 
   const bool reads_;
   bool ended_ = false;
+  int sent_ = 0;
   v1::RefusalCode refusal_ = v1::REFUSAL_CODE_UNSPECIFIED;
   std::vector<grpc::ByteBuffer> kept_;
   size_t bytes_ = 0;
@@ -95,7 +98,8 @@ class LoopTest : public testing::Test {
               const std::string& node, uint32_t ranks) {
     loop_->inbox().Post(StreamOpened{id, std::move(stream)});
     v1::Hello hello;
-    hello.set_job("train");
+    hello.set_job(job_);
+    if (settings_.has_nodes_min()) *hello.mutable_settings() = settings_;
     hello.set_node(node);
     hello.set_incarnation(id);
     hello.set_ranks(ranks);
@@ -131,6 +135,7 @@ class LoopTest : public testing::Test {
     std::promise<v1::JobStatus> done;
     StatusAsked asked;
     asked.caller.token = token_;
+    asked.request.set_job(job_);
     asked.reply = [&done](const absl::StatusOr<v1::JobStatus>& status) {
       EXPECT_TRUE(status.ok()) << status.status();
       done.set_value(status.value_or(v1::JobStatus()));
@@ -144,6 +149,9 @@ class LoopTest : public testing::Test {
       std::make_shared<KeepingStream>(/*reads=*/false);
   const std::shared_ptr<KeepingStream> b_ =
       std::make_shared<KeepingStream>(/*reads=*/true);
+  // What Attend and Status name, and what an agent brings with it.
+  std::string job_ = "train";
+  v1::JobSettings settings_;
   int warnings_ = 0;
   Logger logger_{Log::Level::kInfo};
   std::unique_ptr<Loop> loop_;
@@ -222,6 +230,74 @@ TEST_F(LoopTest, AnAgentsWarningsAreSoMany) {
   EXPECT_EQ(LinesWith(log, "event=warning node=a"), 63u);
   EXPECT_EQ(LinesWith(log, "event=warning node=b"), 63u);
   EXPECT_EQ(LinesWith(log, "event=suppressed"), 1u);
+}
+
+// --- Where the journal fails -------------------------------------------------
+
+// Takes no batch that has an entry of one of these jobs. Keeps nothing.
+class ChoosyJournal final : public JournalStore {
+ public:
+  explicit ChoosyJournal(absl::Status why) : why_(std::move(why)) {}
+
+  absl::Status Append(absl::Span<const JournalEntry> entries,
+                      absl::Time) override {
+    ++appends;
+    for (const JournalEntry& entry : entries) {
+      if (entry.job == "large") return why_;
+    }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::optional<JournaledRun>> Load(std::string_view) override {
+    return std::nullopt;
+  }
+  absl::StatusOr<std::vector<JournaledRun>> LoadAll() override {
+    return std::vector<JournaledRun>();
+  }
+  absl::StatusOr<std::vector<v1::TokenRecord>> LoadTokens() override {
+    return std::vector<v1::TokenRecord>();
+  }
+  absl::Status SaveTokens(absl::Span<const v1::TokenRecord>,
+                          absl::Span<const std::string>) override {
+    return absl::OkStatus();
+  }
+  absl::Status DropTokens() override { return absl::OkStatus(); }
+
+  int appends = 0;
+
+ private:
+  const absl::Status why_;
+};
+
+class JournaledLoopTest : public LoopTest {
+ protected:
+  // Jobs `large` and `small` of one node each, made in one batch.
+  void MakeJobs() {
+    Loop::Options options;
+    options.credential_key = std::string(32, 'k');
+    options.tokens = {{token_, v1::ROLE_ADMIN, "admin"}};
+    loop_ = std::make_unique<Loop>(std::move(options), &journal_, logger_);
+    settings_.set_nodes_min(1);
+    settings_.set_nodes_max(1);
+    job_ = "large";
+    Attend(1, a_, "a", 1);
+    job_ = "small";
+    Attend(2, b_, "b", 1);
+    ASSERT_TRUE(loop_->Start().ok());
+    // Once more, so that what the first batch wants sent has been.
+    EXPECT_EQ(Status().state(), v1::JOB_STATE_FORMING);
+    EXPECT_EQ(Status().state(), v1::JOB_STATE_FORMING);
+  }
+
+  ChoosyJournal journal_{absl::ResourceExhaustedError("too large")};
+};
+
+TEST_F(JournaledLoopTest, OneJobThatCannotBeWrittenIsSetBackAlone) {
+  MakeJobs();
+  EXPECT_TRUE(a_->ended());
+  EXPECT_EQ(a_->sent(), 0);
+  EXPECT_FALSE(b_->ended());
+  EXPECT_GT(b_->sent(), 0);
+  loop_->Stop();
 }
 
 }  // namespace

@@ -533,6 +533,44 @@ TEST_F(AccessTest, AgentsConnectionsAreBounded) {
   }
 }
 
+TEST_F(AccessTest, AnAgentThatReturnsIsLetInWhereAllPlacesAreTaken) {
+  ServerOptions options = Options();
+  options.limits.door.agents_max = 2;
+  options.limits.lease = absl::Hours(1);
+  options.limits.reconnect_grace = absl::Hours(1);
+  StartJob(4, std::move(options));
+  const v1::Hello hello = HelloOf("a");
+  v1::Hello back = hello;
+  {
+    HandAgent a(Dial());
+    ASSERT_TRUE(a.SayHello(hello));
+    const auto welcome = a.HearWelcome();
+    ASSERT_TRUE(welcome.has_value());
+    back.clear_token();
+    back.set_run(welcome->run());
+    back.set_node_credential(welcome->node_credential());
+  }
+  // Others take its place once the daemon has noticed.
+  HandAgent b(Dial());
+  ASSERT_TRUE(b.SayHello(HelloOf("b")));
+  ASSERT_TRUE(b.IsWelcome());
+  std::unique_ptr<HandAgent> c;
+  do {
+    c = std::make_unique<HandAgent>(Dial());
+    ASSERT_TRUE(c->SayHello(HelloOf("c")));
+  } while (!c->IsWelcome());
+  EXPECT_EQ(Turned(HelloOf("d")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  HandAgent again(Dial());
+  ASSERT_TRUE(again.SayHello(back));
+  ASSERT_TRUE(again.IsWelcome());
+  // For the newest of those that came by the token.
+  EXPECT_EQ(c->End().error_code(), grpc::StatusCode::UNAVAILABLE);
+  v1::AgentMessage beat;
+  beat.mutable_heartbeat();
+  EXPECT_TRUE(b.Say(beat));
+  EXPECT_TRUE(again.Say(beat));
+}
+
 // --- Calls that gRPC answers itself ------------------------------------------
 
 // How a call of `method` ends whose request is `bytes`.
