@@ -100,6 +100,7 @@ void OutputWriter::Queue::Run() {
       if (count == 0 || (was_full && bytes <= kQueuedBytesMost / 2)) {
         was_full = false;
         tell = eased;
+        changed.NotifyAll();
       }
     }
     if (tell) tell();
@@ -170,7 +171,7 @@ void OutputWriter::Write(std::shared_ptr<OutputTarget> to, std::string bytes) {
   ++queue_->count;
   if (queue_->bytes >= kQueuedBytesMost) queue_->was_full = true;
   queue_->pieces.push_back({std::move(to), std::move(bytes)});
-  queue_->changed.NotifyOne();
+  queue_->changed.NotifyAll();
 }
 
 bool OutputWriter::full() const {
@@ -180,6 +181,15 @@ bool OutputWriter::full() const {
 
 bool OutputWriter::empty() const {
   MutexLock lock(queue_->mutex);
+  return queue_->count == 0;
+}
+
+bool OutputWriter::Flush(absl::Duration patience) {
+  const absl::Time deadline = MonotonicNow() + patience;
+  MutexLock lock(queue_->mutex);
+  while (queue_->count > 0 && MonotonicNow() < deadline) {
+    queue_->changed.WaitFor(queue_->mutex, deadline - MonotonicNow());
+  }
   return queue_->count == 0;
 }
 

@@ -47,8 +47,9 @@ class OutputTarget {
 
 class OutputWriter {
  public:
-  // `eased`: it was full and is half empty, or all has been written. It may
-  // still run while the writer is destroyed: it owns what it touches.
+  // `eased`: it was full and is half empty, or all has been written; may be
+  // null. It may still run while the writer is destroyed: it owns what it
+  // touches.
   explicit OutputWriter(std::function<void()> eased);
   // Waits a little for what is left; a target that blocks longer is abandoned.
   ~OutputWriter();
@@ -60,6 +61,8 @@ class OutputWriter {
   bool full() const;
   // All that was queued has been written.
   bool empty() const;
+  // Waits for that; false: it is not so after `patience`.
+  bool Flush(absl::Duration patience);
 
  private:
   struct Queue;

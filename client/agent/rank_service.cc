@@ -1,6 +1,7 @@
 #include "client/agent/rank_service.h"
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
 
 #include <utility>
 #include <vector>
@@ -18,6 +19,13 @@ namespace {
 // Every rank of a node may wait for every open key.
 constexpr size_t kWaitersMax =
     Limits::exchanges_open_max * Limits::ranks_per_node_max;
+// An exchange with its key and value, and protobuf's own bytes.
+constexpr int kMessageBytesMax =
+    2 * (Limits::exchange_value_bytes_max + Limits::exchange_key_bytes_max);
+// On one connection: Attend, and an exchange for every open key.
+constexpr int kCallsMax = 1 + Limits::exchanges_open_max;
+// What all ranks have sent that was not taken yet.
+constexpr size_t kReceivedBytesMax = 64 << 20;
 
 }  // namespace
 
@@ -158,6 +166,12 @@ absl::StatusOr<std::unique_ptr<RankService>> RankService::Start(
   auto core = std::make_unique<Core>(std::move(post));
   grpc::ServerBuilder builder;
   SetDefaults(builder);
+  builder.SetMaxReceiveMessageSize(kMessageBytesMax);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsMax);
+  // A message's size is only looked at once all of it is here; the quota ends
+  // the call of one that takes too much before that.
+  builder.SetResourceQuota(
+      grpc::ResourceQuota("ranks").Resize(kReceivedBytesMax));
   builder.AddListeningPort(UnixAddress(path),
                            grpc::InsecureServerCredentials());
   builder.RegisterService(core.get());

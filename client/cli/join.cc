@@ -13,6 +13,7 @@
 #include "client/facts/facts.h"
 #include "client/launch/job_text.h"
 #include "client/launch/live_line.h"
+#include "client/launch/messages.h"
 #include "client/launch/spawn.h"
 #include "daemon/core/durations.h"
 #include "daemon/security/digest.h"
@@ -104,7 +105,8 @@ class Teller {
   }
 
  private:
-  LiveLine line_{LiveLine::OnTerminal()};
+  Messages messages_;
+  LiveLine line_{messages_, LiveLine::OnTerminal()};
   const std::string node_;
   const bool told_by_launcher_;
   const bool quiet_;

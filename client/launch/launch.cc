@@ -9,6 +9,7 @@
 #include "client/launch/launch_record.h"
 #include "client/launch/left_behind.h"
 #include "client/launch/live_line.h"
+#include "client/launch/messages.h"
 #include "client/launch/start_plan.h"
 #include "client/launch/supervisor.h"
 #include "daemon/core/exit_codes.h"
@@ -31,7 +32,8 @@ LaunchTerms TermsOf(const LaunchOptions& options, const LaunchWire& wire) {
 }
 
 int Refuse(const absl::Status& status) {
-  LiveLine(false).Print(status.message());
+  Messages messages;
+  LiveLine(messages, /*terminal=*/false).Print(status.message());
   return absl::IsInvalidArgument(status) ? kExitUsage : kExitRendezvous;
 }
 

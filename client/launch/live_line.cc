@@ -3,7 +3,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
@@ -20,12 +19,6 @@ size_t Columns() {
   return size.ws_col - 1u;
 }
 
-void Write(const std::string& text) {
-  // One write a message: lines of several processes do not mix.
-  [[maybe_unused]] ssize_t wrote =
-      write(STDERR_FILENO, text.data(), text.size());
-}
-
 }  // namespace
 
 bool LiveLine::OnTerminal() {
@@ -38,13 +31,15 @@ void LiveLine::Show(const std::string& substance, const std::string& elapsed) {
   if (!terminal_) {
     if (substance == substance_) return;
     substance_ = substance;
-    Write(absl::StrCat("rollcall: ", substance, "\n"));
+    to_.Say(absl::StrCat("rollcall: ", substance, "\n"));
     return;
   }
+  // A held terminal would show every second of it once it is let go.
+  if (substance == substance_ && shown_ && !to_.written()) return;
   substance_ = substance;
   std::string line = absl::StrCat("rollcall: ", substance, elapsed);
   if (line.size() > Columns()) line.resize(Columns());
-  Write(absl::StrCat("\r\033[K", line));
+  to_.Say(absl::StrCat("\r\033[K", line));
   shown_ = true;
 }
 
@@ -52,15 +47,13 @@ void LiveLine::Clear() {
   substance_.clear();
   if (!shown_) return;
   shown_ = false;
-  Write("\r\033[K");
+  to_.Say("\r\033[K");
 }
 
 void LiveLine::Print(absl::string_view text) {
-  if (shown_) {
-    shown_ = false;
-    Write("\r\033[K");
-  }
-  Write(absl::StrCat("rollcall: ", text, "\n"));
+  // In one piece, since it may be left out.
+  to_.Say(absl::StrCat(shown_ ? "\r\033[K" : "", "rollcall: ", text, "\n"));
+  shown_ = false;
 }
 
 }  // namespace rollcall

@@ -9,13 +9,14 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "client/launch/messages.h"
 
 namespace rollcall {
 
 class LiveLine {
  public:
-  // `terminal`: stderr is one.
-  explicit LiveLine(bool terminal) : terminal_(terminal) {}
+  // Borrowed. `terminal`: stderr is one.
+  LiveLine(Messages& to, bool terminal) : to_(to), terminal_(terminal) {}
   ~LiveLine() { Clear(); }
   LiveLine(const LiveLine&) = delete;
   LiveLine& operator=(const LiveLine&) = delete;
@@ -24,7 +25,8 @@ class LiveLine {
   static bool OnTerminal();
 
   // `substance` is what is waited for, `elapsed` the part that changes with
-  // time alone and is shown on a terminal only.
+  // time alone and is shown on a terminal only, where what came before has been
+  // written.
   void Show(const std::string& substance, const std::string& elapsed);
   // Takes the live line away; the next Show prints anew.
   void Clear();
@@ -34,6 +36,7 @@ class LiveLine {
   bool terminal() const { return terminal_; }
 
  private:
+  Messages& to_;
   const bool terminal_;
   bool shown_ = false;
   std::string substance_;

@@ -1,7 +1,6 @@
 #include "client/launch/run_story.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,11 +13,6 @@ namespace {
 
 // From when on stragglers are named.
 constexpr absl::Duration kStragglersAfter = absl::Minutes(1);
-
-void PrintJson(const nlohmann::ordered_json& json) {
-  std::printf("%s\n", OneLine(json).c_str());
-  std::fflush(stdout);
-}
 
 // An end as far as a state tells it.
 v1::End EndIn(const v1::JobStatus& status) {
@@ -36,16 +30,20 @@ v1::End EndIn(const v1::JobStatus& status) {
 RunStory::RunStory(std::string job, bool json, absl::Duration linger)
     : job_(std::move(job)), json_(json), linger_(linger) {}
 
+void RunStory::PutJson(const nlohmann::ordered_json& json) {
+  messages_.Put(absl::StrCat(OneLine(json), "\n"));
+}
+
 void RunStory::Joinable(const std::string& endpoint,
                         const std::string& join_string,
                         const std::string& join_file, absl::Duration lifetime,
                         uint32_t awaited) {
   if (json_) {
-    PrintJson({{"event", "joinable"},
-               {"job", job_},
-               {"endpoint", endpoint},
-               {"join", join_string},
-               {"join_file", join_file}});
+    PutJson({{"event", "joinable"},
+             {"job", job_},
+             {"endpoint", endpoint},
+             {"join", join_string},
+             {"join_file", join_file}});
   } else if (awaited > 0 && !taken_back_) {
     line_.Print(absl::StrCat("job ", job_, " waits for ", awaited,
                              " more; on each of them:\n\n  rollcall join ",
@@ -65,7 +63,7 @@ void RunStory::TakenBack(int daemon_pid,
     nlohmann::ordered_json event = {{"event", "taken_back"}, {"job", job_}};
     if (daemon_pid > 0) event["daemon_pid"] = daemon_pid;
     event["agents"] = agents;
-    return PrintJson(event);
+    return PutJson(event);
   }
   line_.Print(absl::StrCat(
       "job ", job_, " goes on: ",
@@ -81,7 +79,7 @@ void RunStory::Heard(v1::JobStatus status, absl::Time now) {
   const bool first = !status_.has_value();
   status_ = std::move(status);
   status_at_ = now;
-  if (json_) PrintJson(StatusJson(*status_));
+  if (json_) PutJson(StatusJson(*status_));
   if (status_->state() == v1::JOB_STATE_FAILED) TellLingering();
   if (status_->state() != v1::JOB_STATE_RUNNING) return;
   line_.Clear();
@@ -157,7 +155,7 @@ void RunStory::Ended(const std::optional<v1::End>& end, int exit_code,
     last["exit_code"] = exit_code;
     last["code"] = end ? Word(end->code()) : "daemon_lost";
     last["reason"] = end ? end->reason() : why;
-    PrintJson(last);
+    PutJson(last);
   }
   if (!end) {
     line_.Print(why.empty() ? "the daemon ended without a word" : why);

@@ -15,6 +15,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/launch/live_line.h"
+#include "client/launch/messages.h"
+#include "nlohmann/json_fwd.hpp"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -24,6 +26,9 @@ class RunStory {
  public:
   // `linger`: how long the scene of a failure stays.
   RunStory(std::string job, bool json, absl::Duration linger);
+
+  // Waits until all that was told has been written, or `patience` has passed.
+  bool Flush(absl::Duration patience) { return messages_.Flush(patience); }
 
   // A line for people, whatever else is told.
   void Say(absl::string_view text) { line_.Print(text); }
@@ -49,12 +54,14 @@ class RunStory {
              const std::string& why);
 
  private:
+  void PutJson(const nlohmann::ordered_json& json);
   void TellLingering();
 
   const std::string job_;
   const bool json_;
   const absl::Duration linger_;
-  LiveLine line_{LiveLine::OnTerminal()};
+  Messages messages_;
+  LiveLine line_{messages_, LiveLine::OnTerminal()};
   bool quiet_ = false;
   // What an earlier launcher has told is not told again.
   bool taken_back_ = false;

@@ -676,6 +676,31 @@ class AgentSocket(E2E):
         gate.open()
         self.assert_code(launcher, 0)
 
+    def test_a_message_of_a_gigabyte(self):
+        gate = Gate(self.stage)
+        launcher = self.launch([], ["sh", "-c", "echo at=$ROLLCALL_SOCKET. "
+                                    f"pid=$PPID.; cat {gate.path}"])
+        path, agent = launcher.await_line(r"at=(\S+)\. pid=(\d+)\.").groups()
+
+        def memory():
+            with open(f"/proc/{agent}/status", encoding="ascii") as f:
+                return next(int(line.split()[1]) << 10 for line in f
+                            if line.startswith("VmRSS:"))
+        before = memory()
+        connected = socket.socket(socket.AF_UNIX)
+        connected.connect(path)
+        rank = Stranger(0, connected=connected).open(
+            "/rollcall.v1.Rank/Exchange", plain=True)
+        sent = rank.send(struct.pack(">BI", 0, 1 << 30))
+        piece = b"x" * Stranger.FRAME_MOST
+        while sent < 1 << 29 and (more := rank.send(piece)):
+            sent += more
+        self.assertIsNotNone(rank.ended)
+        self.assertLess(memory() - before, GROWTH_MOST)
+        connected.close()
+        gate.open()
+        self.assert_code(launcher, 0)
+
     def test_in_the_runtime_folder(self):
         self.check({})
 

@@ -241,9 +241,9 @@ class Stranger:
     FRAME_MOST = 16384
 
     def __init__(self, port, host="127.0.0.1", deadline_s=60, trust=None,
-                 source=None):
+                 source=None, connected=None):
         self.until = time.monotonic() + deadline_s
-        self.socket = socket.create_connection(
+        self.socket = connected or socket.create_connection(
             (host, port), deadline_s, source and (source, 0))
         # How it knows whom it talks to, once it does.
         self.trust = trust or context()

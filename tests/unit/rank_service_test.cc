@@ -180,6 +180,9 @@ TEST_F(RankServiceTest, BadExchangesAreRefused) {
        grpc::StatusCode::INVALID_ARGUMENT},
       {5, 0, "k", std::string(Limits::exchange_value_bytes_max + 1, 'v'),
        grpc::StatusCode::INVALID_ARGUMENT},
+      // Not even kept until it is looked at.
+      {5, 0, "k", std::string(4 * Limits::exchange_value_bytes_max, 'v'),
+       grpc::StatusCode::RESOURCE_EXHAUSTED},
   };
   for (const auto& row : rows) {
     EXPECT_EQ(Exchange(row.generation, row.local_rank, row.key, row.value)

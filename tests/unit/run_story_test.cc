@@ -36,9 +36,10 @@ v1::JobStatus Failed(v1::ReasonCode code) {
 
 // What it prints on stderr meanwhile.
 template <typename Act>
-std::string Told(Act act) {
+std::string Told(RunStory& story, Act act) {
   testing::internal::CaptureStderr();
   act();
+  EXPECT_TRUE(story.Flush(absl::Seconds(60)));
   return testing::internal::GetCapturedStderr();
 }
 
@@ -50,60 +51,63 @@ void Join(RunStory& story, uint32_t awaited,
 TEST(RunStory, AKeptSceneIsToldOnce) {
   RunStory story("demo", false, absl::Minutes(10));
   const v1::JobStatus failed = Failed(v1::REASON_CODE_RESTART_BUDGET);
-  const std::string told = Told([&] { story.Heard(failed, kNow); });
+  const std::string told = Told(story, [&] { story.Heard(failed, kNow); });
   for (const char* word :
        {"n2", "rank 5", "code 3", "10 min", "Ctrl-C", "rollcall stop"}) {
     EXPECT_TRUE(absl::StrContains(told, word)) << word << " not in:\n" << told;
   }
-  EXPECT_EQ(Told([&] { story.Heard(failed, kNow); }), "");
+  EXPECT_EQ(Told(story, [&] { story.Heard(failed, kNow); }), "");
   // Its end is no news.
   v1::End end;
   end.set_exit_code(3);
   end.set_reason("no more restarts");
-  EXPECT_EQ(Told([&] { story.Ended(end, 3, ""); }), "");
+  EXPECT_EQ(Told(story, [&] { story.Ended(end, 3, ""); }), "");
 }
 
 TEST(RunStory, NoSceneIsKeptWhereNobodyAsked) {
   RunStory without("demo", false, absl::ZeroDuration());
-  EXPECT_EQ(Told([&] {
-              without.Heard(Failed(v1::REASON_CODE_RESTART_BUDGET), kNow);
-            }),
+  EXPECT_EQ(Told(without,
+                 [&] {
+                   without.Heard(Failed(v1::REASON_CODE_RESTART_BUDGET), kNow);
+                 }),
             "");
   RunStory stopped("demo", false, absl::Minutes(10));
-  EXPECT_EQ(Told([&] { stopped.Heard(Failed(v1::REASON_CODE_STOPPED), kNow); }),
+  EXPECT_EQ(Told(stopped,
+                 [&] { stopped.Heard(Failed(v1::REASON_CODE_STOPPED), kNow); }),
             "");
 }
 
 TEST(RunStory, WhatAnEarlierLauncherToldIsNotToldAgain) {
   RunStory story("demo", false, absl::ZeroDuration());
-  const std::string back = Told([&] { story.TakenBack(77, {"n1"}); });
+  const std::string back = Told(story, [&] { story.TakenBack(77, {"n1"}); });
   EXPECT_TRUE(absl::StrContains(back, "process 77")) << back;
-  EXPECT_EQ(Told([&] { Join(story, 3); }), "");
+  EXPECT_EQ(Told(story, [&] { Join(story, 3); }), "");
   v1::JobStatus running = State(v1::JOB_STATE_RUNNING);
   running.mutable_last_reform()->set_generation(4);
-  EXPECT_EQ(Told([&] { story.Heard(running, kNow); }), "");
+  EXPECT_EQ(Told(story, [&] { story.Heard(running, kNow); }), "");
   running.mutable_last_reform()->set_generation(5);
-  EXPECT_TRUE(absl::StrContains(Told([&] { story.Heard(running, kNow); }),
-                                "generation 5"));
+  EXPECT_TRUE(absl::StrContains(
+      Told(story, [&] { story.Heard(running, kNow); }), "generation 5"));
 }
 
 TEST(RunStory, HowToJoinIsToldWhereSomebodyIsMissing) {
   RunStory story("demo", false, absl::ZeroDuration());
-  EXPECT_EQ(Told([&] { Join(story, 0); }), "");
-  const std::string told = Told([&] { Join(story, 2); });
+  EXPECT_EQ(Told(story, [&] { Join(story, 0); }), "");
+  const std::string told = Told(story, [&] { Join(story, 2); });
   for (const char* word :
        {"rollcall join rc1.x", "valid for 24h", "/state/worker.join"}) {
     EXPECT_TRUE(absl::StrContains(told, word)) << word << " not in:\n" << told;
   }
   const std::string without_end =
-      Told([&] { Join(story, 2, absl::InfiniteDuration()); });
+      Told(story, [&] { Join(story, 2, absl::InfiniteDuration()); });
   EXPECT_FALSE(absl::StrContains(without_end, "valid")) << without_end;
 }
 
 TEST(RunStory, NothingKnownOfTheEnd) {
   RunStory story("demo", false, absl::ZeroDuration());
   EXPECT_TRUE(absl::StrContains(
-      Told([&] { story.Ended(std::nullopt, 69, "gave up"); }), "gave up"));
+      Told(story, [&] { story.Ended(std::nullopt, 69, "gave up"); }),
+      "gave up"));
 }
 
 }  // namespace
