@@ -78,6 +78,14 @@ absl::Status WatchOnce(const std::string& endpoint, const JobAddress& address,
   }
 }
 
+// Between two tries, since nothing tells when a daemon answers again.
+void Pause(absl::Duration pause) {
+  Mutex mutex;
+  CondVar never;
+  MutexLock lock(mutex);
+  never.WaitFor(mutex, pause);
+}
+
 // A daemon closes a viewer's connection after some megabytes, it is started
 // again, or another one takes over.
 int Watch(AdminClient& client, const JobAddress& address, bool json) {
@@ -95,7 +103,7 @@ int Watch(AdminClient& client, const JobAddress& address, bool json) {
         absl::Now() - last_heard > kWatchPatience) {
       return Fail(end);
     }
-    absl::SleepFor(pause);
+    Pause(pause);
     pause = std::min(2 * pause, kPauseMost);
     // Finds the daemon that answers now; an error shows in the next watch.
     client.Status(kCallTimeout).status().IgnoreError();

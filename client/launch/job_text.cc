@@ -261,6 +261,26 @@ std::string FailedText(const v1::JobStatus& status) {
                       absl::StrJoin(parts, ", "));
 }
 
+namespace {
+
+// Nodes that attend and get no seat, with the reason of the first.
+std::string SeatlessText(const v1::JobStatus& status) {
+  if (status.state() != v1::JOB_STATE_GATHERING) return "";
+  std::string text;
+  size_t more = 0;
+  for (const v1::NodeStatus& node : status.nodes()) {
+    if (node.state() != v1::NODE_STATE_SPARE || node.reason().empty()) continue;
+    if (text.empty()) {
+      text = absl::StrCat("; ", node.node(), " gets no seat: ", node.reason());
+    } else {
+      ++more;
+    }
+  }
+  return more == 0 ? text : absl::StrCat(text, " (and ", more, " more)");
+}
+
+}  // namespace
+
 std::string WaitingText(const v1::JobStatus& status) {
   const std::vector<std::string> missing(status.missing().begin(),
                                          status.missing().end());
@@ -276,7 +296,7 @@ std::string WaitingText(const v1::JobStatus& status) {
   if (!missing.empty() && missing.size() < count) {
     absl::StrAppend(&text, " and ", count - missing.size(), " of any name");
   }
-  return text;
+  return text + SeatlessText(status);
 }
 
 std::string StragglersText(const v1::JobStatus& status) {

@@ -15,10 +15,10 @@ namespace {
 constexpr double kProbersPart = 0.75;
 // A connection may fail once for many reasons, and ends no job: so many rounds,
 // and a pause before the next one.
-constexpr int kRounds = 3;
-constexpr absl::Duration kPause = absl::Seconds(1);
+constexpr int kProbeRounds = 3;
+constexpr absl::Duration kProbePause = absl::Seconds(1);
 // Of many nodes that share a fault, in a message.
-constexpr size_t kNamedMax = 8;
+constexpr size_t kProbersNamedMax = 8;
 
 }  // namespace
 
@@ -78,7 +78,7 @@ std::vector<Candidate> Job::WithoutLatecomers(
 // What was found of these nodes is looked into once more, unless that was done
 // often enough or nothing was.
 bool Job::MayProbeAgain(const std::vector<std::string>& nodes) {
-  if (failed_rounds_ + 1 >= kRounds) return false;
+  if (failed_rounds_ + 1 >= kProbeRounds) return false;
   bool probed = false;
   for (const std::string& name : nodes) {
     probed = probed || probing_.Of(name) != nullptr;
@@ -86,7 +86,7 @@ bool Job::MayProbeAgain(const std::vector<std::string>& nodes) {
   }
   if (!probed) return false;
   ++failed_rounds_;
-  probe_again_at_ = now_ + kPause;
+  probe_again_at_ = now_ + kProbePause;
   return true;
 }
 
@@ -111,7 +111,7 @@ std::string Job::ProbesText() const {
   if (unanswered.empty()) return "";
   std::vector<std::string> names;
   for (const auto& [name, targets] : unanswered) {
-    if (names.size() == kNamedMax) break;
+    if (names.size() == kProbersNamedMax) break;
     names.push_back(name);
   }
   const size_t more = unanswered.size() - names.size();

@@ -18,7 +18,7 @@ namespace rollcall {
 namespace {
 
 // Of many nodes, pairs or addresses that share a fault, in a message.
-constexpr size_t kNamedMax = 8;
+constexpr size_t kCutsNamedMax = 8;
 
 // An address as bytes: 4 or 16 of them.
 std::optional<std::string> Bytes(std::string_view text) {
@@ -253,7 +253,7 @@ std::string CutText(const PlanNode& prober, const PlanNode& target) {
   const ProbeReport& report = target.probed->at(prober.node);
   std::vector<std::string> at;
   for (const Usable& u : UsableAddresses(target)) {
-    if (at.size() == kNamedMax) break;
+    if (at.size() == kCutsNamedMax) break;
     const auto found = report.found.find(u.address);
     if (found != report.found.end() && found->second.reached) continue;
     const bool said =
@@ -281,7 +281,7 @@ std::string NatText(const std::vector<PlanNode>& nodes,
                     const std::set<size_t>& concerned) {
   std::vector<std::string> behind;
   for (const size_t i : concerned) {
-    if (!IsBehindNat(nodes[i]) || behind.size() == kNamedMax) continue;
+    if (!IsBehindNat(nodes[i]) || behind.size() == kCutsNamedMax) continue;
     behind.push_back(absl::StrCat(nodes[i].node, " connects from ",
                                   nodes[i].observed_address));
   }
@@ -299,7 +299,7 @@ absl::Status Unreachable(const std::vector<PlanNode>& nodes,
   std::set<size_t> concerned;
   for (const Cut& cut : cuts) {
     concerned.insert(cut.target);
-    if (named.size() == kNamedMax) continue;
+    if (named.size() == kCutsNamedMax) continue;
     named.push_back(CutText(nodes[cut.prober], nodes[cut.target]));
   }
   return absl::FailedPreconditionError(absl::StrCat(

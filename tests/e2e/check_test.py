@@ -4,7 +4,7 @@ import os
 import re
 
 import harness
-from harness import E2E, Lab
+from harness import E2E, Gate, Lab
 
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
 CHECK = [TRAIN, "--check"]
@@ -182,15 +182,20 @@ class Check(E2E):
 class Unreachable(E2E):
     def test_ranks_that_cannot_connect_are_worth_another_try(self):
         lab = Lab(self.stage, 3)
-        check = [*CHECK, "--max-bytes", "8", "--collective-timeout", "3"]
+        gate = Gate(self.stage)
+        check = ["sh", "-c", 'echo up; cat "$0"; exec "$@"', gate.path, *CHECK,
+                 "--max-bytes", "8", "--collective-timeout", "3"]
         launcher = lab.start(1, [
             harness.ROLLCALL, "launch", "--nodes", "2", "--no-worker",
             "--max-restarts", "1", "--listen", "0.0.0.0:0", "--", *check])
         join_string = launcher.await_line(harness.JOIN_STRING.pattern)[0]
-        # The daemon hears both; they do not hear each other.
-        lab.cut_between([2], [3])
         agents = [lab.start(host, [harness.ROLLCALL, "join", join_string, "--",
                                    *check]) for host in (2, 3)]
+        for agent in agents:
+            agent.await_line(r"\] up")
+        # The daemon hears both; they do not hear each other any more.
+        lab.cut_between([2], [3])
+        gate.open()
         for process in (launcher, *agents):
             self.assert_code(process, 20)
         for agent in agents:
