@@ -292,6 +292,12 @@ void AgentRig::Take(const LookAtRank& look) {
 
 void AgentRig::Take(const RunChecks& run) { Step(ChecksDone{run.request, {}}); }
 
+void AgentRig::Take(const RunProbe& run) {
+  ProbeDone done;
+  done.probed.set_probe(run.probe.probe());
+  Step(done);
+}
+
 void AgentRig::Take(const AnswerExchange& answer) {
   ExpectPrintable("an exchange's error", answer.exchange.error());
 }

@@ -78,6 +78,7 @@ class AgentRig {
   void Take(const TellNotice& tell);
   void Take(const LookAtRank& look);
   void Take(const RunChecks& run);
+  void Take(const RunProbe& run);
   void Take(const AnswerExchange& answer);
   void Take(const FailExchanges& fail);
   void Take(const Report& report);

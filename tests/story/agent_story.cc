@@ -142,6 +142,8 @@ std::string AgentStory::Render(const std::vector<AgentAction>& actions) {
       told.push_back(absl::StrCat("LOOK ", look->life.local_rank));
     } else if (const auto* run = std::get_if<RunChecks>(&action)) {
       told.push_back(absl::StrCat("CHECK ", run->request));
+    } else if (const auto* run = std::get_if<RunProbe>(&action)) {
+      told.push_back(absl::StrCat("PROBE ", run->probe.probe()));
     } else if (const auto* stop = std::get_if<StopRanks>(&action)) {
       told.push_back(absl::StrCat("STOP ", TextOf(stop->ranks), " ",
                                   absl::FormatDuration(stop->grace)));
