@@ -19,10 +19,10 @@ summaries=$(mktemp)
 trap 'rm -f "$summaries"' EXIT
 failed=0
 
-# run PRESET CTEST-FLAGS...: its tests, with their closing lines kept.
+# run PRESET JOBS CTEST-FLAGS...: its tests, with their closing lines kept.
 run() {
-  local preset=$1 log
-  shift
+  local preset=$1 jobs=$2 log
+  shift 2
   echo "--- tests: $preset, after $((SECONDS - began)) s"
   log=$(mktemp)
   ctest --preset "$preset" -j "$jobs" --output-on-failure "$@" |
@@ -33,9 +33,10 @@ run() {
 }
 
 scripts/build.sh asan unit_tests
-run asan -LE e2e
+run asan "$jobs" -LE e2e
 scripts/build.sh release
-run release
+# End-to-end tests wait for most of their time.
+run release $((jobs + (jobs + 1) / 2))
 
 echo "--- all tests, after $((SECONDS - began)) s"
 cat "$summaries"

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <deque>
+#include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/server/clock.h"
@@ -48,6 +51,7 @@ class Crowd::Node
     context_.set_wait_for_ready(true);
     v1::AgentMessage message;
     *message.mutable_hello() = HelloOf(index);
+    name_ = message.hello().node();
     stub_->async()->Attend(&context_, this);
     AddHold();
     Say(std::move(message));
@@ -125,6 +129,8 @@ class Crowd::Node
         answer.mutable_prepared()->set_master_port(20000);
         answer.mutable_prepared()->set_nccl_absent("a benchmark's node");
         return Say(std::move(answer));
+      case v1::DaemonMessage::kProbe:
+        return HearProbe(message.probe());
       case v1::DaemonMessage::kCommit:
         if (crowd_->options_.exits) Exit(message.commit().generation());
         return;
@@ -134,6 +140,49 @@ class Crowd::Node
       default:
         return;
     }
+  }
+
+  // Reports that each target was reached, once all have been told what to
+  // answer.
+  void HearProbe(const v1::Probe& probe) {
+    std::vector<Node*> woken;
+    {
+      MutexLock lock(probes_mutex_);
+      Round& round = rounds_[probe.ask()];
+      round.answers[name_] = probe.answer();
+      woken.swap(round.waiting[name_]);
+      probe_ = probe;
+      next_target_ = 0;
+    }
+    woken.push_back(this);
+    for (Node* node : woken) node->AnswerProbe();
+  }
+
+  void AnswerProbe() {
+    v1::AgentMessage message;
+    {
+      MutexLock lock(probes_mutex_);
+      Round& round = rounds_[probe_.ask()];
+      for (; next_target_ < probe_.targets_size(); ++next_target_) {
+        const std::string& target = probe_.targets(next_target_).node();
+        if (!round.answers.contains(target)) {
+          round.waiting[target].push_back(this);
+          return;
+        }
+      }
+      if (probe_.targets_size() == 0) return;
+      v1::Probed& probed = *message.mutable_probed();
+      probed.set_probe(probe_.probe());
+      for (const v1::ProbeTarget& target : probe_.targets()) {
+        for (const std::string& address : target.addresses()) {
+          v1::ProbeResult& result = *probed.add_results();
+          result.set_node(target.node());
+          result.set_address(address);
+          result.set_answer(round.answers[target.node()]);
+        }
+      }
+    }
+    Say(std::move(message));
   }
 
   void Exit(uint64_t generation) {
@@ -180,6 +229,19 @@ class Crowd::Node
   grpc::ClientContext context_;
   v1::DaemonMessage incoming_;
   size_t proposal_bytes_ = 0;
+  std::string name_;
+
+  // Of all crowds of this process, by what is asked.
+  struct Round {
+    std::map<std::string, std::string> answers;
+    // For a node that has not heard of the round.
+    std::map<std::string, std::vector<Node*>> waiting;
+  };
+  static inline Mutex probes_mutex_;
+  static inline std::map<std::string, Round> rounds_
+      ABSL_GUARDED_BY(probes_mutex_);
+  v1::Probe probe_ ABSL_GUARDED_BY(probes_mutex_);
+  int next_target_ ABSL_GUARDED_BY(probes_mutex_) = 0;
   Mutex mutex_;
   // Nothing is read any more.
   bool over_ ABSL_GUARDED_BY(mutex_) = false;

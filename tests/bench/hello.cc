@@ -45,6 +45,7 @@ v1::Hello HelloOf(int index) {
   }
   facts.set_boot_id(absl::StrCat("boot-of-", index));
   facts.set_network_namespace(index);
+  facts.set_probe_port(40000);
   facts.mutable_versions()->set_kernel("6.1.0-18-amd64");
   facts.mutable_versions()->set_rollcall(ROLLCALL_VERSION);
   facts.set_cpu_count(64);
