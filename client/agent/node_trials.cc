@@ -24,7 +24,7 @@ namespace {
 constexpr int kProcessPatienceMs = 10'000;
 constexpr uint64_t kSpaceBytes = 16 << 20;
 
-// What is wrong; empty: nothing.
+// Why no process can be started; empty if one can.
 std::string CannotStart() {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
@@ -67,7 +67,7 @@ std::vector<std::string> Make(const std::string& folder) {
   }
 }
 
-// What is wrong with the folder; empty: nothing.
+// Why the folder cannot be written; empty if it can.
 std::string CannotWrite(const std::string& folder) {
   struct statvfs space;
   if (statvfs(folder.c_str(), &space) != 0) {

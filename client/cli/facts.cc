@@ -38,7 +38,7 @@ std::string Json(const v1::Facts& facts) {
   return json;
 }
 
-// Libraries write warnings that nobody asked for; a person may want them.
+// Keeps warnings of libraries out of the agent's log.
 void SilenceStderr() {
   const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (null < 0) return;

@@ -31,8 +31,8 @@ void Show(const v1::JobStatus& status, bool json) {
   std::fflush(stdout);
 }
 
-// What a watch has told and nobody has taken: its latest state, and its end. A
-// reader that is slow skips states.
+// Holds the latest state and the end of a watch until they are read. A slow
+// reader skips states.
 class Told {
  public:
   void Put(v1::JobStatus status) {

@@ -75,7 +75,7 @@ std::string Wrapped(const std::string& text, size_t indent) {
   return wrapped;
 }
 
-// What is to be done, once for all subjects that it is said of.
+// Each mend once, with all the subjects that need it.
 std::string Mends(const std::vector<Finding>& shown) {
   std::vector<std::pair<std::string, std::string>> said;
   std::string text;

@@ -67,7 +67,7 @@ void SayThatThereIsNone(const DeviceFactsOptions& options,
   AddMissing(facts, "infiniband", reason, "");
 }
 
-// What is left of a part whose library hung or crashed.
+// Adds a MissingFact for a part whose library hung or crashed.
 void AddFailure(const IsolatedAnswer& answer, absl::string_view fact,
                 absl::string_view library, v1::Facts& facts) {
   if (answer.failure.empty()) return;
@@ -79,7 +79,7 @@ void AddFailure(const IsolatedAnswer& answer, absl::string_view fact,
 }
 
 void Take(IsolatedAnswer& answer, v1::Facts& facts) {
-  // `missing` keeps its bound, whoever adds to it.
+  // Entries are added one by one, so that `missing` keeps its bound.
   google::protobuf::RepeatedPtrField<v1::MissingFact> missing;
   missing.Swap(answer.facts.mutable_missing());
   facts.MergeFrom(answer.facts);
@@ -88,8 +88,8 @@ void Take(IsolatedAnswer& answer, v1::Facts& facts) {
   }
 }
 
-// What is known while libibverbs is still being asked: a device that it never
-// gets to is of no use.
+// The facts while libibverbs is still being asked. A device that was not
+// reached yet counts as unusable.
 v1::Facts SoFar(const VerbsAnswer& verbs, v1::Facts facts) {
   MergeVerbs(
       verbs,
