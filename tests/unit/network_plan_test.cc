@@ -201,6 +201,19 @@ TEST(NetworkPlan, AnAddressWithoutProofIsNotTaken) {
             "10.0.0.1 10.0.0.2");
 }
 
+// Of three probers one vouches for an address of another node.
+TEST(NetworkPlan, AnAddressThatFewProbersReachedIsNotGivenOut) {
+  const v1::Facts plain = FactsOf("m1", "a=10.0.0.1/24");
+  const v1::Facts liar = FactsOf("m2", "a=10.0.0.4/24 b=10.0.0.1/24");
+  const Reports one = ReportsOf("n1=10.0.0.1");
+  const Reports three =
+      ReportsOf("n0=10.0.0.4,10.0.0.1 n2=10.0.0.4 n3=10.0.0.4");
+  const auto plan = PlanNetwork({{"n0", &plain, "10.0.0.1", false, &one},
+                                 {"n1", &liar, "127.0.0.1", false, &three}});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->nodes[1].addresses, std::vector<std::string>{"10.0.0.4"});
+}
+
 TEST(NetworkPlan, NamesPairsThatCannotConnect) {
   std::vector<std::string> without;
   const std::vector<NodeRow> cut = {
