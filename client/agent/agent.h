@@ -542,6 +542,8 @@ class Agent {
   // By local rank.
   std::map<uint32_t, Living> living_;
   std::optional<Notice> notice_;
+  // A notice said that this node leaves.
+  bool drained_ = false;
   uint64_t stopped_to_say_ = 0;
   bool stopped_said_ = false;  // On this stream.
   std::map<std::string, Exchange> exchanges_;

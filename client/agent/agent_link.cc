@@ -197,8 +197,10 @@ void Agent::Refused(const StreamDown& down) {
     case v1::REFUSAL_CODE_TOKEN_USED_UP:
     case v1::REFUSAL_CODE_ROLE:
     case v1::REFUSAL_CODE_OTHER_JOB:
-    case v1::REFUSAL_CODE_EVICTED:
       return Leave(kExitRefused, last_error_);
+    // A drained node whose End was lost with the stream is done.
+    case v1::REFUSAL_CODE_EVICTED:
+      return Leave(drained_ ? 0 : kExitRefused, last_error_);
     case v1::REFUSAL_CODE_SETTINGS:
       return Leave(kExitUsage, last_error_);
     case v1::REFUSAL_CODE_REPLACED:

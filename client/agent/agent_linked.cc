@@ -71,6 +71,8 @@ void Agent::StopWhoDidNotAnswer() {
 // --- Notices -----------------------------------------------------------------
 
 void Agent::OnNotice(const v1::Notice& notice) {
+  drained_ |= std::count(notice.nodes().begin(), notice.nodes().end(),
+                         hello_.node()) > 0;
   if (preparing_.has_value() && preparing_->seal.has_value() &&
       notice.generation() == preparing_->world.generation()) {
     preparing_->notice = notice;

@@ -182,6 +182,7 @@ void Job::On(const Tick& tick) {
 // --- What members say --------------------------------------------------------
 
 void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
+  TakeBackLate(node);
   if (phase_ != Phase::kForming || prepared.generation() != generation_ ||
       !node.member()) {
     return;  // Of a superseded generation.
@@ -235,6 +236,7 @@ void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
   if (Leaves(node) && barred_.contains(node.hello.node())) {
     return SendLeft(node);
   }
+  TakeBackLate(node);
   if (stopped.generation() != generation_ || !node.member() || node.stopped) {
     return;
   }
@@ -351,6 +353,7 @@ bool Job::AllSilent() const {
 void Job::Detach(Node& node) {
   sessions_.erase(node.session);
   barred_.erase(node.hello.node());
+  node.late = false;
   // The question or the answer may be lost with the stream.
   if (probing_.Awaits(node.hello.node())) probing_.Forget(node.hello.node());
   node.session = 0;

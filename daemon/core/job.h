@@ -97,9 +97,11 @@ class Job {
   // Whether the incarnation whose credential this Hello shows may still speak
   // for its node: not if another one has taken its place.
   bool CredentialStands(const v1::Hello& hello) const;
-  // The epoch that a credential of this node in this run must have; the run is
-  // one for which IsRun holds.
-  uint64_t EpochOf(const std::string& run, const std::string& node) const;
+  // The epochs that credentials of this run must have; the run is one for which
+  // IsRun holds.
+  const NodeEpochs& EpochsOf(const std::string& run) const {
+    return run == run_ ? node_epochs_ : former_epochs_;
+  }
   const NodeEpochs& node_epochs() const { return node_epochs_; }
   // Names of the nodes that this token admitted, gone ones included.
   std::vector<std::string> AdmittedBy(const std::string& token_id) const {
@@ -197,6 +199,8 @@ class Job {
     // Its linked rank with the highest step, where one holds the whole state.
     std::optional<v1::RankState> state_held;
     bool quarantined = false;
+    // It has no seat because it did not prepare in time.
+    bool late = false;
     // For its checks, whoever is to blame.
     bool unfit = false;
     // Failures in a row that it was to blame for.
@@ -325,6 +329,7 @@ class Job {
   void WarnOfDifferences();
   void Bar(Node& node, const std::string& reason);
   void DropLaggards();
+  void TakeBackLate(Node& node);
   void MaybeCommit();
   void Commit();
   void AddRows(v1::Seal& seal) const;

@@ -71,11 +71,6 @@ bool Job::CredentialStands(const v1::Hello& hello) const {
          node.attended_from == from && !node.confirmed;
 }
 
-uint64_t Job::EpochOf(const std::string& run, const std::string& node) const {
-  return run == run_ ? node_epochs_.EpochOf(node)
-                     : former_epochs_.EpochOf(node);
-}
-
 bool Job::AwaitsWord(const v1::Hello& hello) const {
   const auto at = nodes_.find(hello.node());
   return at != nodes_.end() && !at->second.confirmed &&
@@ -277,6 +272,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
       sessions_.erase(node.session);
       // It attends anew: what barred it may be mended.
       barred_.erase(name);
+      node.late = false;
     }
     // It tells again what still stands, and is given the time for it.
     DropStallsOf(node);

@@ -260,6 +260,7 @@ void Job::WarnOfDifferences() {
 void Job::Bar(Node& node, const std::string& reason) {
   if (!Leaves(node)) CountLoss(node);
   if (node.session != 0) barred_.insert(node.hello.node());
+  node.late = false;
   node.seat = -1;
   node.state = v1::NODE_STATE_SPARE;
   node.reason = reason;
@@ -276,12 +277,29 @@ void Job::DropLaggards() {
     Bar(node,
         absl::StrCat("did not prepare generation ", generation_, " within ",
                      absl::FormatDuration(limits_.prepare_timeout)));
+    node.late = true;
     if (names.size() < 8) names.push_back(name);
   }
   CHECK(!names.empty());
   Reform(v1::REASON_CODE_PREPARE_TIMEOUT,
          absl::StrCat(absl::StrJoin(names, ", "), " did not prepare in time"),
          names.front());
+}
+
+// It says, late, that its ranks are gone or that it is prepared: it may have a
+// seat again. Bar has counted a loss, so the delay grows if it repeats.
+void Job::TakeBackLate(Node& node) {
+  if (!std::exchange(node.late, false)) return;
+  const std::string& name = node.hello.node();
+  if (Leaves(node) || barred_.erase(name) == 0) return;
+  node.state = StateByPhase(node);
+  node.reason.clear();
+  SayHold(node);
+  SayOf(node, Log::Level::kInfo,
+        absl::StrCat("event=ready node=", name,
+                     " reason=\"it prepared, or its ranks ended, too late\""));
+  if (phase_ == Phase::kRunning) GrowSoon();
+  Changed();
 }
 
 // All are prepared, and the one that failed has said how it is.

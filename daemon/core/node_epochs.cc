@@ -55,6 +55,11 @@ uint64_t NodeEpochs::EpochOf(const std::string& node) const {
   return at == entries_.end() ? floor_ : at->second.epoch;
 }
 
+bool NodeEpochs::WasRaisedPast(const std::string& node, uint64_t epoch) const {
+  const auto at = entries_.find(node);
+  return at != entries_.end() && epoch < at->second.epoch;
+}
+
 std::string NodeEpochs::TokenOf(const std::string& node) const {
   const auto at = entries_.find(node);
   return at == entries_.end() ? "" : at->second.token_id;

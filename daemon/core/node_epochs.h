@@ -38,6 +38,9 @@ class NodeEpochs {
 
   // The epoch that this node's credential must have.
   uint64_t EpochOf(const std::string& node) const;
+  // Whether the node was evicted or drained since it was given a credential of
+  // this epoch. False if its entry was pruned: nobody knows.
+  bool WasRaisedPast(const std::string& node, uint64_t epoch) const;
   // Empty: not known.
   std::string TokenOf(const std::string& node) const;
   // Whether the run has admitted a node of this name and remembers it.

@@ -209,16 +209,22 @@ std::optional<Denial> Access::PermitCredential(const v1::Hello& hello,
                     hello.node())),
                 v1::REFUSAL_CODE_REPLACED);
   }
-  const uint64_t expected = live == nullptr
-                                ? ended->node_epochs.EpochOf(hello.node())
-                                : live->job.EpochOf(hello.run(), hello.node());
-  if (terms->epoch != expected) {
-    return deny(
-        absl::UnauthenticatedError(absl::StrCat(
-            "the credential of node ", hello.node(),
-            " is no longer valid: the node was evicted or has left; attend "
-            "with a token")),
-        v1::REFUSAL_CODE_CREDENTIAL);
+  const NodeEpochs& epochs =
+      live == nullptr ? ended->node_epochs : live->job.EpochsOf(hello.run());
+  // An agent that was away meanwhile must not come back by its token.
+  if (epochs.WasRaisedPast(hello.node(), terms->epoch)) {
+    return deny(absl::PermissionDeniedError(absl::StrCat(
+                    "node ", hello.node(), " was evicted or drained from job ",
+                    hello.job(),
+                    "; to bring it back, start an agent with a "
+                    "valid token")),
+                v1::REFUSAL_CODE_EVICTED);
+  }
+  if (terms->epoch != epochs.EpochOf(hello.node())) {
+    return deny(absl::UnauthenticatedError(
+                    absl::StrCat("the credential of node ", hello.node(),
+                                 " is no longer known; attend with a token")),
+                v1::REFUSAL_CODE_CREDENTIAL);
   }
   return std::nullopt;
 }

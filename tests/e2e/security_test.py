@@ -411,7 +411,7 @@ class Epochs(Shown):
             with self.subTest(life=life):
                 self.assertEqual(
                     self.show(credential, node, life, run, **more),
-                    wire.UNAUTHENTICATED)
+                    wire.PERMISSION_DENIED)
 
     def restart_daemon(self):
         os.kill(self.daemon_pid(), signal.SIGKILL)

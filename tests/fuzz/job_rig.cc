@@ -88,9 +88,9 @@ void JobRig::Drain(const std::string& node, absl::Duration deadline,
 
 void JobRig::Evict(const std::string& node, std::string_view reason) {
   if (job_->end().has_value() || !job_->HasAdmitted(node)) return;
-  const uint64_t before = job_->EpochOf(job_->run(), node);
+  const uint64_t before = job_->node_epochs().EpochOf(node);
   Step(EvictAsked{{node}, Printable(reason, 256)});
-  Expect(job_->EpochOf(job_->run(), node) > before,
+  Expect(job_->node_epochs().EpochOf(node) > before,
          "an evicted node's credential is dead", node);
   Expect(job_->end().has_value() || journal_.node_epochs.EpochOf(node) > before,
          "an eviction is journaled", node);

@@ -39,10 +39,6 @@ void Chronicle::BeforeStep(const Job& job, const Event& event, absl::Time now) {
   const auto* attend = std::get_if<Attend>(&event);
   if (attend == nullptr) return;
   speakers_[attend->session] = attend->hello.node();
-  // It tells again what still stands there.
-  for (auto& [record, place] : stalls_) {
-    if (record.name == attend->hello.node()) place.reset();
-  }
   // What was due anyway may happen in the same step.
   may_change_ = job.NextDeadline() <= now;
   if (may_change_) return;
@@ -97,7 +93,7 @@ void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
   if (std::holds_alternative<DrainAsked>(event)) NoteWhoLeaves(job, now);
   if (const auto* evict = std::get_if<EvictAsked>(&event)) {
     for (const std::string& name : evict->nodes) {
-      evicted_[{job.run(), name}] = job.EpochOf(job.run(), name);
+      evicted_[{job.run(), name}] = job.node_epochs().EpochOf(name);
     }
   }
 }
@@ -373,6 +369,10 @@ void Chronicle::CheckRefused(const Job& job, const Attend& attend,
   const std::string& name = attend.hello.node();
   const uint64_t incarnation = attend.hello.incarnation();
   if (job.Attends(attend.session)) {
+    // It tells again what still stands there.
+    for (auto& [record, place] : stalls_) {
+      if (record.name == name) place.reset();
+    }
     const auto evicted = evicted_.find({attend.hello.run(), name});
     if (evicted != evicted_.end() && attend.hello.has_node_credential() &&
         attend.epoch < evicted->second) {
@@ -561,7 +561,30 @@ void Chronicle::DaemonDied() {
   speakers_.clear();
 }
 
+// What the members of the last world cannot prove, an adopting daemon cannot
+// know: an eviction since, with its ABORT still unsaid or unheard.
+void Chronicle::ForgetEvictions() {
+  const Told* last = nullptr;
+  for (const auto& [generation, told] : told_) {
+    if (!told.seal.empty()) last = &told;
+  }
+  if (last == nullptr) return evicted_.clear();
+  const auto world = DecodeWorld(last->world);
+  v1::Seal seal;
+  CHECK(world.ok() && seal.ParseFromString(last->seal));
+  std::erase_if(evicted_, [&](const auto& entry) {
+    const auto& [run_and_name, epoch] = entry;
+    for (int row = 0; row < world->members_size(); ++row) {
+      if (world->members(row).node() == run_and_name.second) {
+        return row >= seal.epochs_size() || seal.epochs(row) < epoch;
+      }
+    }
+    return false;
+  });
+}
+
 void Chronicle::Forgotten() {
+  ForgetEvictions();
   proposed_ = committed_ = 0;
   end_journaled_ = open_ = adopts_ = false;
   charged_ = 0;

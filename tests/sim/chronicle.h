@@ -107,6 +107,7 @@ class Chronicle {
   uint64_t HighestTold(uint64_t generation) const;
   void OnGenerationEnded(const Journal& entry);
   void NoteStall(const Said& said);
+  void ForgetEvictions();
   void CheckHang(const v1::Reform& reform);
   void NoteWhoLeaves(const Job& job, absl::Time now);
   void CheckMajority(const std::string& name, absl::Time until, absl::Time now);

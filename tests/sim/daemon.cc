@@ -418,9 +418,14 @@ std::optional<Ended> Daemon::Permit(const v1::Hello& hello) const {
     return Denied(absl::StatusCode::kAborted, v1::REFUSAL_CODE_REPLACED,
                   "a newer agent has taken the place of this one");
   }
-  if (*epoch != job_->EpochOf(hello.run(), hello.node())) {
+  const NodeEpochs& epochs = job_->EpochsOf(hello.run());
+  if (epochs.WasRaisedPast(hello.node(), *epoch)) {
+    return Denied(absl::StatusCode::kPermissionDenied, v1::REFUSAL_CODE_EVICTED,
+                  "evicted or drained");
+  }
+  if (*epoch != epochs.EpochOf(hello.node())) {
     return Denied(absl::StatusCode::kUnauthenticated,
-                  v1::REFUSAL_CODE_CREDENTIAL, "of an older epoch");
+                  v1::REFUSAL_CODE_CREDENTIAL, "of no known epoch");
   }
   return std::nullopt;
 }

@@ -111,6 +111,11 @@ void Simulation::DrawFlappers(Chance& chance, Plan& plan) {
                     static_cast<uint32_t>(chance.Below(plan.flappers)));
   job.set_grow(v1::GROW_BOUNDARY);
   SetDuration(0, job.mutable_hang_timeout());
+  // No retransmission takes one of the other nodes away: they count as living.
+  if (FromProto(job.lease()) < absl::Seconds(3)) {
+    SetDuration(3 * kSecond, job.mutable_lease());
+    plan.overdue_at += 24 * kSecond;
+  }
   plan.linked = 0;
   plan.steps = 10 + chance.Below(60);
   plan.period = chance.Skewed(50 * kMilli, 300 * kMilli);

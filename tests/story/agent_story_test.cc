@@ -179,6 +179,34 @@ TEST(AgentLink, AnEvictedNodeStopsItsRanksAndExits) {
   });
 }
 
+// Its stream broke before it heard the End, and the daemon may have been
+// started again since: it does not come back by its token.
+TEST(AgentLink, ADrainedNodeThatWasAwayExitsWithSuccess) {
+  v1::Notice notice;
+  notice.set_notice(1);
+  notice.set_generation(1);
+  notice.set_kind(v1::NOTICE_KIND_DRAIN);
+  for (const bool own : {true, false}) {
+    SCOPED_TRACE(own);
+    AgentStory story;
+    notice.clear_nodes();
+    notice.add_nodes(own ? "b" : "a");
+    v1::DaemonMessage message;
+    *message.mutable_notice() = notice;
+    story.Tell(Running(1));
+    story.Tell({
+        {1.0, FromDaemon{message}, "NOTICE 1 15s; PASS 0,1 15"},
+        {1.1, Down(), ""},
+        {1.2, AgentTick{}, "dial"},
+        {1.3, StreamUp{}, "hello i11"},
+        {1.4,
+         Down(absl::StatusCode::kPermissionDenied, v1::REFUSAL_CODE_EVICTED),
+         "ABORT 1; STOP 0,1 14.6s"},
+        {1.5, Gone(1), own ? "EXIT 0" : "EXIT 77"},
+    });
+  }
+}
+
 TEST(AgentLink, WhatWasPreparedIsSaidAgain) {
   AgentStory story;
   story.Tell({

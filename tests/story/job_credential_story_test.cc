@@ -184,14 +184,14 @@ TEST(Credential, ALifeIsShownOnceItsTokenBringsNothingBack) {
 TEST(Epoch, AnEvictedNodeIsOutAtOnceAndTheRestGoesOn) {
   JobStory story("2:3");
   story.Tell(ThreeRun());
-  EXPECT_EQ(story.job().EpochOf("run1", "b"), 0u);
+  EXPECT_EQ(story.job().node_epochs().EpochOf("b"), 0u);
   story.Tell({
       {1.0, Evicts({"b"}), "refuse b EVICTED; abort g1 EVICTED; form g2 a,c"},
       // The same life, by a token, is still given up; the next one comes in.
       {1.1, Attends("b", 1), "refuse b LOST"},
       {1.2, Attends("b", 2), ""},
   });
-  EXPECT_EQ(story.job().EpochOf("run1", "b"), 1u);
+  EXPECT_EQ(story.job().node_epochs().EpochOf("b"), 1u);
   EXPECT_EQ(story.credential(), "credential of b2 in run1, epoch 1");
   EXPECT_EQ(story.epochs_journaled().EpochOf("b"), 1u);
   EXPECT_EQ(story.epochs_journaled().EpochOf("a"), 0u);
@@ -220,8 +220,10 @@ TEST(Epoch, ANodeThatIsAwayIsEvictedToo) {
       {2.0, Ticks(), "abort g1 LOST_STREAM; form g2 a,c"},
       {2.1, Evicts({"b"}), ""},
   });
-  EXPECT_EQ(story.job().EpochOf("run1", "b"), 1u);
+  EXPECT_EQ(story.job().node_epochs().EpochOf("b"), 1u);
   EXPECT_EQ(story.epochs_journaled().EpochOf("b"), 1u);
+  EXPECT_TRUE(story.job().node_epochs().WasRaisedPast("b", 0));
+  EXPECT_FALSE(story.job().node_epochs().WasRaisedPast("b", 1));
 }
 
 TEST(Epoch, OneThatLeftForGoodNeedsAToken) {
@@ -235,9 +237,9 @@ TEST(Epoch, OneThatLeftForGoodNeedsAToken) {
       {1.2, Stops("b", 1), "end 0 LEAVING"},
   });
   // Until it has gone: its stream may break before it hears that it may go.
-  EXPECT_EQ(story.job().EpochOf("run1", "b"), 0u);
+  EXPECT_EQ(story.job().node_epochs().EpochOf("b"), 0u);
   story.Tell({{1.3, Breaks("b"), ""}});
-  EXPECT_EQ(story.job().EpochOf("run1", "b"), 1u);
+  EXPECT_EQ(story.job().node_epochs().EpochOf("b"), 1u);
   EXPECT_EQ(story.epochs_journaled().EpochOf("b"), 1u);
 }
 
@@ -250,8 +252,8 @@ TEST(Epoch, ItSurvivesTheDaemon) {
   JobStory after(
       Job::Restore("demo", StateOf(before, false), Limits(), absl::UnixEpoch()),
       before);
-  EXPECT_EQ(after.job().EpochOf("run1", "b"), 1u);
-  EXPECT_EQ(after.job().EpochOf("run1", "a"), 0u);
+  EXPECT_EQ(after.job().node_epochs().EpochOf("b"), 1u);
+  EXPECT_EQ(after.job().node_epochs().EpochOf("a"), 0u);
   EXPECT_TRUE(after.job().HasAdmitted("b"));
   EXPECT_FALSE(after.job().HasAdmitted("z"));
 }
@@ -301,6 +303,9 @@ TEST(Epoch, NamesWithoutEndTakeABoundedPlaceAndReviveNobody) {
   for (const NodeEpochs* each : {&epochs, &journaled}) {
     EXPECT_EQ(each->EpochOf("member"), 0u);
     EXPECT_GE(each->EpochOf("evicted"), 3u);
+    // What is forgotten may come by its token.
+    EXPECT_FALSE(each->WasRaisedPast("evicted", 0));
+    EXPECT_FALSE(each->WasRaisedPast("member", 0));
     EXPECT_GE(each->EpochOf("churn-7"), 1u);
     EXPECT_EQ(each->bytes(), epochs.bytes());
   }

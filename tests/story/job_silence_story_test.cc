@@ -412,8 +412,8 @@ TEST(Adoption, ASpareIsToldToDialAgainAndNeedsItsToken) {
   });
   // The lost daemon may have evicted it: its credential is none any more, and
   // those of the world's members are.
-  EXPECT_GT(story.job().EpochOf("run1", "s"), uint64_t{1} << 31);
-  EXPECT_EQ(story.job().EpochOf("run1", "c"), 0u);
+  EXPECT_GT(story.job().node_epochs().EpochOf("s"), uint64_t{1} << 31);
+  EXPECT_EQ(story.job().node_epochs().EpochOf("c"), 0u);
   EXPECT_EQ(story.job().AdmittedBy("t1"),
             (std::vector<std::string>{"a", "b", "c"}));
 }

@@ -82,7 +82,27 @@ TEST(Forming, WhoIsSilentBecomesASpareAndTheRestIsFormed) {
       {10.0, Beats("c"), ""},
       {30.0, Ticks(28), "abort g1 PREPARE_TIMEOUT; form g2 a,b"},
       {30.1, Prepares("c", 1), ""},  // Too late.
-      {30.2, PreparesAll({"a", "b"}, 2), "run g2"},
+      {30.2, PreparesAll({"a", "b"}, 2), "run g2; notice grow"},
+  });
+}
+
+TEST(Forming, WhoIsLateIsTakenBackWhenItHasStopped) {
+  JobStory story("3");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), ""},
+      {0.0, Attends("c"), "form g1 a,b,c"},
+      {0.1, PreparesAll({"a", "b"}, 1), ""},
+      {10.0, Beats("a"), ""},
+      {10.0, Beats("b"), ""},
+      {10.0, Beats("c"), ""},
+      {30.0, Ticks(28), "abort g1 PREPARE_TIMEOUT"},
+      {31.0, Beats("a"), ""},
+      {31.0, Beats("b"), ""},
+      {31.0, Beats("c"), ""},
+      {34.0, Beats("a"), ""},
+      {34.0, Beats("b"), ""},
+      {34.0, Stops("c", 1), "form g2 a,b,c"},
   });
 }
 

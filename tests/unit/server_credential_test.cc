@@ -225,15 +225,15 @@ class EpochTest : public AccessTest {
   // with what a daemon that was started again knows.
   void ExpectDead(const v1::Hello& next) {
     for (int life = 0; life < 2; ++life) {
-      ExpectRefused(Turned(next), grpc::StatusCode::UNAUTHENTICATED,
-                    v1::REFUSAL_CODE_CREDENTIAL);
+      ExpectRefused(Turned(next), grpc::StatusCode::PERMISSION_DENIED,
+                    v1::REFUSAL_CODE_EVICTED);
       v1::Hello anew = next;
       anew.set_previous_incarnation(next.incarnation());
       anew.set_incarnation(++incarnation_);
       const grpc::Status refused = Turned(anew);
-      ExpectRefused(refused, grpc::StatusCode::UNAUTHENTICATED,
-                    v1::REFUSAL_CODE_CREDENTIAL);
-      EXPECT_NE(refused.error_message().find("attend with a token"),
+      ExpectRefused(refused, grpc::StatusCode::PERMISSION_DENIED,
+                    v1::REFUSAL_CODE_EVICTED);
+      EXPECT_NE(refused.error_message().find("with a valid token"),
                 std::string::npos);
       server_.reset();
       StartJob(3, Journaled(true));
@@ -268,8 +268,8 @@ TEST_F(EpochTest, AnEvictedNodeNeedsAToken) {
   // Twice is as good as once.
   ASSERT_TRUE(Evict("a").ok());
   ASSERT_TRUE(Evict("a").ok());
-  ExpectRefused(Turned(again), grpc::StatusCode::UNAUTHENTICATED,
-                v1::REFUSAL_CODE_CREDENTIAL);
+  ExpectRefused(Turned(again), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_EVICTED);
   EXPECT_EQ(Evict("nobody").error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(Evict("no name!").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
@@ -315,8 +315,8 @@ TEST_F(EpochTest, ARevokedTokenTakesItsNodesWithIt) {
   ExpectDead(next_b);
   // Who came by which is known to a daemon that was started again.
   EXPECT_EQ(Cascade(worker_.id()), std::vector<std::string>{"c"});
-  ExpectRefused(Turned(next_c), grpc::StatusCode::UNAUTHENTICATED,
-                v1::REFUSAL_CODE_CREDENTIAL);
+  ExpectRefused(Turned(next_c), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_EVICTED);
 }
 
 // --- A run that the daemon has no memory of ----------------------------------
