@@ -35,6 +35,7 @@ void Chronicle::BeforeStep(const Job& job, const Event& event, absl::Time now) {
   if (tick != nullptr && tick->late > absl::Milliseconds(50)) {
     for (auto& [session, lease] : leases_) lease.until += tick->late;
   }
+  NoteMembers(job, now);
   if (const auto* said = std::get_if<Said>(&event)) NoteStall(*said);
   const auto* attend = std::get_if<Attend>(&event);
   if (attend == nullptr) return;
@@ -342,26 +343,42 @@ void Chronicle::OnClose(const CloseStream& close, absl::Time now) {
   leases_.erase(lease);
 }
 
+// Nobody is given up for silence but when it is due.
+void Chronicle::NoteMembers(const Job& job, absl::Time now) {
+  if (job.NextDeadline() > now) return;
+  members_.clear();
+  const v1::JobStatus status = job.Status(now);
+  for (const v1::NodeStatus& node : status.nodes()) {
+    if (node.node_rank() >= 0) members_.insert(node.node());
+  }
+}
+
 void Chronicle::CheckMajority(const std::string& name, absl::Time until,
                               absl::Time now) {
   // Between two generations there is no world to be silent.
   if (!open_) return;
   // One that was replaced, or whose stream broke, was not given up for silence.
   if (until > now || seats_.count(name) == 0) return;
+  // A node that has finished may be lost without a new world, and its name may
+  // belong to a spare since.
+  const auto sits = [&](const std::string& seated) {
+    return seats_.contains(seated) && members_.contains(seated);
+  };
   size_t silent = 0;
+  size_t seated = 0;
   for (const auto& [session, lease] : leases_) {
-    silent += seats_.count(lease.name) > 0 && lease.until <= now + lease_ / 2;
+    silent += sits(lease.name) && lease.until <= now + lease_ / 2;
   }
+  for (const auto& [node, seat] : seats_) seated += sits(node);
   // A loop that is late puts off leases, and not the end of its patience: half
   // of that is beyond any doubt.
-  if (silent * 2 <= seats_.size() || now - until >= daemon_grace_ / 2) {
+  if (silent * 2 <= seated || now - until >= daemon_grace_ / 2) {
     return;
   }
-  Broken(
-      Invariant::kMajority,
-      absl::StrCat("node ", name, " is given up, ",
-                   absl::FormatDuration(now - until), " after its lease, and ",
-                   silent, " of ", seats_.size(), " are silent"));
+  Broken(Invariant::kMajority, absl::StrCat("node ", name, " is given up, ",
+                                            absl::FormatDuration(now - until),
+                                            " after its lease, and ", silent,
+                                            " of ", seated, " are silent"));
 }
 
 void Chronicle::CheckRefused(const Job& job, const Attend& attend,

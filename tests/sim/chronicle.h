@@ -108,6 +108,7 @@ class Chronicle {
   void OnGenerationEnded(const Journal& entry);
   void NoteStall(const Said& said);
   void ForgetEvictions();
+  void NoteMembers(const Job& job, absl::Time now);
   void CheckHang(const v1::Reform& reform);
   void NoteWhoLeaves(const Job& job, absl::Time now);
   void CheckMajority(const std::string& name, absl::Time until, absl::Time now);
@@ -168,6 +169,8 @@ class Chronicle {
   std::map<std::string, std::set<uint64_t>> out_;  // Replaced or lost.
   std::map<std::string, uint64_t> in_;             // Who holds the name.
   std::map<std::string, Seat> seats_;
+  // Before the latest step in which a node could be given up.
+  std::set<std::string> members_;
   uint64_t seated_in_ = 0;  // The generation of these seats.
   // Incarnations that were asked to leave for good.
   std::map<std::string, uint64_t> leaves_;

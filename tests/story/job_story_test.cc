@@ -82,7 +82,7 @@ TEST(Forming, WhoIsSilentBecomesASpareAndTheRestIsFormed) {
       {10.0, Beats("c"), ""},
       {30.0, Ticks(28), "abort g1 PREPARE_TIMEOUT; form g2 a,b"},
       {30.1, Prepares("c", 1), ""},  // Too late.
-      {30.2, PreparesAll({"a", "b"}, 2), "run g2; notice grow"},
+      {30.2, PreparesAll({"a", "b"}, 2), "run g2; notice 1 GROW"},
   });
 }
 
