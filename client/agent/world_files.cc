@@ -19,33 +19,23 @@ namespace {
 // Keeps the fields in the order in which they are documented.
 using Json = nlohmann::ordered_json;
 
-Json InfinibandJson(const v1::InfinibandPort& port) {
-  Json gids = Json::array();
-  for (const v1::Gid& gid : port.gids()) {
-    gids.push_back({{"index", gid.index()},
-                    {"type", gid.type()},
-                    {"address", gid.address()}});
+Json PortJson(const v1::MemberPort& port) {
+  Json gid = nullptr;
+  if (port.has_gid()) {
+    gid = {{"index", port.gid().index()},
+           {"type", port.gid().type()},
+           {"address", port.gid().address()}};
   }
+  Json rail = nullptr;
+  if (port.has_rail()) rail = port.rail();
   return {{"device", port.device()},
           {"port", port.port()},
-          {"state", port.state()},
+          {"active", port.active()},
           {"link_layer", port.link_layer()},
           {"rate_gbps", port.rate_gbps()},
           {"lid", port.lid()},
-          {"gids", gids},
-          {"numa_node", port.numa_node()},
-          {"pci", port.pci()},
-          {"net_device", port.net_device()}};
-}
-
-Json GpuJson(const v1::Gpu& gpu) {
-  return {{"name", gpu.name()},
-          {"uuid", gpu.uuid()},
-          {"pci", gpu.pci()},
-          {"memory_bytes", gpu.memory_bytes()},
-          {"driver", gpu.driver()},
-          {"ecc", gpu.ecc()},
-          {"nvlink_domain", gpu.nvlink_domain()}};
+          {"gid", gid},
+          {"rail", rail}};
 }
 
 Json MemberJson(const v1::Member& member) {
@@ -54,12 +44,16 @@ Json MemberJson(const v1::Member& member) {
     addresses.push_back(address);
   }
   Json infiniband = Json::array();
-  for (const v1::InfinibandPort& port : member.infiniband()) {
-    infiniband.push_back(InfinibandJson(port));
+  for (const v1::MemberPort& port : member.ports()) {
+    infiniband.push_back(PortJson(port));
   }
   Json gpus = Json::array();
-  for (const v1::Gpu& gpu : member.gpus()) gpus.push_back(GpuJson(gpu));
+  for (const v1::MemberGpus& of_model : member.gpus()) {
+    gpus.push_back({{"model", of_model.model()}, {"count", of_model.count()}});
+  }
   return {{"node", member.node()},
+          {"hostname",
+           member.hostname().empty() ? member.node() : member.hostname()},
           {"node_rank", member.node_rank()},
           {"address", member.address()},
           {"addresses", addresses},

@@ -27,6 +27,7 @@ constexpr size_t kFoldersMax = 64;
 struct SettingsText {
   std::string nodes;
   std::string grow;
+  std::string preflight;
   std::string join_timeout;
   std::string hang_timeout;
   std::string linger;
@@ -114,6 +115,10 @@ void AddSettings(CLI::App& app, SettingsText& to) {
   app.add_option("--grow", to.grow,
                  "newcomers while running: boundary (default) or never")
       ->type_name("WHEN");
+  app.add_option("--preflight", to.preflight,
+                 "nodes that differ in NCCL, GPUs, RDMA ports, MTU, driver or "
+                 "command: off, warn (default) or strict (they get no seat)")
+      ->type_name("HOW");
   app.add_option("--join-timeout", to.join_timeout,
                  "how long to wait for missing nodes (default 10m)")
       ->type_name("TIME");
@@ -471,6 +476,16 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
   } else if (!text.grow.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--grow takes boundary or never, not '", text.grow, "'"));
+  }
+  if (text.preflight == "off") {
+    to.set_preflight(v1::PREFLIGHT_OFF);
+  } else if (text.preflight == "warn") {
+    to.set_preflight(v1::PREFLIGHT_WARN);
+  } else if (text.preflight == "strict") {
+    to.set_preflight(v1::PREFLIGHT_STRICT);
+  } else if (!text.preflight.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--preflight takes off, warn or strict, not '", text.preflight, "'"));
   }
   if (!text.join_timeout.empty()) {
     auto timeout = ParseDurationFlag("--join-timeout", text.join_timeout,

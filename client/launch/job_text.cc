@@ -76,6 +76,21 @@ ordered_json NodeJson(const v1::NodeStatus& node) {
           {"reason", node.reason()}};
 }
 
+ordered_json DifferenceJson(const v1::Difference& difference) {
+  ordered_json json = {{"fact", difference.fact()},
+                       {"sides", ordered_json::array()},
+                       {"side_count", difference.side_count()},
+                       {"advice", difference.advice()}};
+  for (const v1::DifferenceSide& side : difference.sides()) {
+    ordered_json nodes = ordered_json::array();
+    for (const std::string& node : side.nodes()) nodes.push_back(node);
+    json["sides"].push_back({{"value", side.value()},
+                             {"nodes", nodes},
+                             {"node_count", side.node_count()}});
+  }
+  return json;
+}
+
 absl::Duration Waited(const v1::JobStatus& status) {
   return absl::Seconds(status.waited().seconds()) +
          absl::Nanoseconds(status.waited().nanos());
@@ -121,6 +136,10 @@ ordered_json StatusJson(const v1::JobStatus& status) {
         {"rank", cause.rank()},
         {"code", Word(cause.code())},
         {"detail", cause.detail().empty() ? Cause(cause) : cause.detail()}};
+  }
+  json["differences"] = ordered_json::array();
+  for (const v1::Difference& difference : status.differences()) {
+    json["differences"].push_back(DifferenceJson(difference));
   }
   json["waited_s"] = absl::ToDoubleSeconds(Waited(status));
   json["step"] = status.step();
@@ -176,6 +195,34 @@ std::string PaceText(const v1::JobStatus& status) {
   return text;
 }
 
+// The sides of each difference below each other, each with its nodes.
+std::string DifferencesTable(const v1::JobStatus& status) {
+  std::string text;
+  for (const v1::Difference& difference : status.differences()) {
+    absl::StrAppend(&text, "nodes differ in ", difference.fact(), " (",
+                    difference.advice(), "):\n");
+    size_t width = 0;
+    for (const v1::DifferenceSide& side : difference.sides()) {
+      width = std::max(width, side.value().size());
+    }
+    for (const v1::DifferenceSide& side : difference.sides()) {
+      const uint32_t more =
+          side.node_count() - static_cast<uint32_t>(side.nodes_size());
+      absl::StrAppendFormat(
+          &text, "  %-*s  %s%s\n", static_cast<int>(width), side.value(),
+          absl::StrJoin(side.nodes(), ", "),
+          more > 0 ? absl::StrCat(" and ", more, " more") : "");
+    }
+    if (static_cast<int>(difference.side_count()) > difference.sides_size()) {
+      absl::StrAppend(
+          &text, "  and ",
+          static_cast<int>(difference.side_count()) - difference.sides_size(),
+          " other values\n");
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string StatusTable(const v1::JobStatus& status) {
@@ -213,6 +260,7 @@ std::string StatusTable(const v1::JobStatus& status) {
   if (status.has_last_reform() && status.last_reform().generation() > 1) {
     absl::StrAppend(&text, ReformText(status), "\n");
   }
+  absl::StrAppend(&text, DifferencesTable(status));
   if (status.has_root_cause()) {
     absl::StrAppend(&text, "cause: ", Cause(status.root_cause()), "\n");
   }

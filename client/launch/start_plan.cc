@@ -29,6 +29,13 @@ std::string GrowText(v1::Grow grow) {
                                      : "";
 }
 
+std::string PreflightText(v1::Preflight preflight) {
+  return preflight == v1::PREFLIGHT_OFF      ? "off"
+         : preflight == v1::PREFLIGHT_WARN   ? "warn"
+         : preflight == v1::PREFLIGHT_STRICT ? "strict"
+                                             : "";
+}
+
 template <typename Proto>
 std::string TimeText(bool has, const Proto& time) {
   return has ? absl::FormatDuration(FromProto(time)) : "";
@@ -45,6 +52,8 @@ std::vector<Difference> SettingsTexts(const v1::JobSettings& kept,
       {"--max-restarts", number(kept.has_max_restarts(), kept.max_restarts()),
        number(wanted.has_max_restarts(), wanted.max_restarts())},
       {"--grow", GrowText(kept.grow()), GrowText(wanted.grow())},
+      {"--preflight", PreflightText(kept.preflight()),
+       PreflightText(wanted.preflight())},
       {"--join-timeout", TimeText(kept.has_join_timeout(), kept.join_timeout()),
        TimeText(wanted.has_join_timeout(), wanted.join_timeout())},
       {"--hang-timeout", TimeText(kept.has_hang_timeout(), kept.hang_timeout()),

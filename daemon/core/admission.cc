@@ -347,14 +347,23 @@ absl::Status AdmitMember(const v1::Member& member) {
   for (const std::string& address : member.addresses()) {
     RETURN_IF_REFUSED(AdmitAddress(address));
   }
+  RETURN_IF_REFUSED(AdmitPlainText("members.hostname", member.hostname(),
+                                   Limits::node_name_bytes_max));
   RETURN_IF_REFUSED(
-      AdmitCount("members.infiniband", member.infiniband_size(), kDevicesMax));
-  for (const v1::InfinibandPort& port : member.infiniband()) {
-    RETURN_IF_REFUSED(AdmitInfiniband(port));
+      AdmitCount("members.ports", member.ports_size(), kDevicesMax));
+  for (const v1::MemberPort& port : member.ports()) {
+    for (const std::string* text : {&port.device(), &port.link_layer()}) {
+      RETURN_IF_REFUSED(
+          AdmitPlainText("members.ports", *text, kShortTextBytesMax));
+    }
+    RETURN_IF_REFUSED(AdmitGid(port.gid()));
   }
   RETURN_IF_REFUSED(
       AdmitCount("members.gpus", member.gpus_size(), kDevicesMax));
-  for (const v1::Gpu& gpu : member.gpus()) RETURN_IF_REFUSED(AdmitGpu(gpu));
+  for (const v1::MemberGpus& gpus : member.gpus()) {
+    RETURN_IF_REFUSED(
+        AdmitPlainText("members.gpus", gpus.model(), kShortTextBytesMax));
+  }
   RETURN_IF_REFUSED(
       AdmitCount("members.plan", member.plan_size(), kPlannedMax));
   for (const v1::PlannedVariable& variable : member.plan()) {
@@ -433,6 +442,10 @@ absl::Status AdmitSettings(const v1::JobSettings& s) {
   if (!v1::Grow_IsValid(s.grow())) {
     return Unfit("grow", "boundary or never",
                  absl::StrCat(static_cast<int>(s.grow())));
+  }
+  if (!v1::Preflight_IsValid(s.preflight())) {
+    return Unfit("preflight", "off, warn or strict",
+                 absl::StrCat(static_cast<int>(s.preflight())));
   }
   if (s.requeue_exit_code() < 0 || s.requeue_exit_code() > 255) {
     return Unfit("requeue_exit_code", "0 to 255",

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "daemon/core/probing.h"
+#include "daemon/core/network_plan/probing.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 

@@ -35,7 +35,7 @@
 #include "daemon/core/events.h"
 #include "daemon/core/exchange.h"
 #include "daemon/core/limits.h"
-#include "daemon/core/network_plan.h"
+#include "daemon/core/network_plan/network_plan.h"
 #include "daemon/core/node_epochs.h"
 #include "daemon/core/ranking.h"
 #include "daemon/core/root_cause.h"
@@ -201,6 +201,8 @@ class Job {
     bool quarantined = false;
     // It has no seat because it did not prepare in time.
     bool late = false;
+    // It has no seat because its facts differ from those of the others.
+    bool differs = false;
     // For its checks, whoever is to blame.
     bool unfit = false;
     // Failures in a row that it was to blame for.
@@ -326,7 +328,9 @@ class Job {
   std::vector<PlanNode> PlanNodes(const std::vector<Seated>& seated) const;
   bool CanDoWithout(const std::vector<std::string>& names) const;
   void Propose(const std::vector<Seated>& seated, v1::World world);
-  void WarnOfDifferences();
+  bool JudgeDifferences(const std::vector<PlanNode>& nodes,
+                        const NetworkPlan& plan);
+  void WarnOfPlan(const std::vector<PlanNode>& nodes, const NetworkPlan& plan);
   void Bar(Node& node, const std::string& reason);
   void DropLaggards();
   void TakeBackLate(Node& node);
@@ -548,6 +552,8 @@ class Job {
   absl::Time probe_again_at_ = absl::InfinitePast();
   absl::Time next_waiting_ = absl::InfiniteFuture();
   std::string told_waiting_;
+  // Of the formation that found some last.
+  std::vector<v1::Difference> differences_;
 
   // The current generation.
   uint64_t generation_ = 0;

@@ -32,6 +32,11 @@ std::optional<std::string> Contradiction(const v1::JobSettings& ours,
     return differ("--grow", v1::Grow_Name(ours.grow()),
                   v1::Grow_Name(theirs.grow()));
   }
+  if (theirs.preflight() != v1::PREFLIGHT_UNSPECIFIED &&
+      theirs.preflight() != ours.preflight()) {
+    return differ("--preflight", v1::Preflight_Name(ours.preflight()),
+                  v1::Preflight_Name(theirs.preflight()));
+  }
   const auto seconds = [](const google::protobuf::Duration& duration) {
     return absl::FormatDuration(FromProto(duration));
   };
@@ -272,7 +277,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
       sessions_.erase(node.session);
       // It attends anew: what barred it may be mended.
       barred_.erase(name);
-      node.late = false;
+      node.late = node.differs = false;
     }
     // It tells again what still stands, and is given the time for it.
     DropStallsOf(node);

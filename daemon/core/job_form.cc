@@ -8,7 +8,8 @@
 #include "daemon/core/check.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/core/job.h"
-#include "daemon/core/network_plan.h"
+#include "daemon/core/network_plan/differences.h"
+#include "daemon/core/network_plan/network_plan.h"
 #include "daemon/core/ranking.h"
 #include "daemon/core/state_source.h"
 #include "daemon/core/world.h"
@@ -159,6 +160,8 @@ void Job::Form(const std::vector<Seated>& seated) {
          std::string(plan.status().message()));
     return;
   }
+  if (JudgeDifferences(plan_nodes, *plan)) return MaybeForm();
+  WarnOfPlan(plan_nodes, *plan);
   generation_ = std::max(generation_, generation_seen_) + 1;
   adoptable_ = false;
   v1::World header;
@@ -234,33 +237,69 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
                    seated.size(), " world_size=", world_.world_size(),
                    " code=", v1::ReasonCode_Name(why_.code()),
                    " reason=", Quoted(why_.reason())));
-  WarnOfDifferences();
   TellWaiting();
   Changed();
 }
 
-// A node that runs another command is seldom meant.
-void Job::WarnOfDifferences() {
-  std::vector<std::string> others;
-  const std::string& first =
-      nodes_.at(world_.members(0).node()).hello.command_digest();
-  for (const v1::Member& member : world_.members()) {
-    const std::string& digest = nodes_.at(member.node()).hello.command_digest();
-    if (digest != first && others.size() < 8) others.push_back(member.node());
+// Names what the nodes should have in common and do not, where that is new. In
+// a strict job those that differ get no seat; returns whether there were any.
+bool Job::JudgeDifferences(const std::vector<PlanNode>& nodes,
+                           const NetworkPlan& plan) {
+  if (settings_.preflight() == v1::PREFLIGHT_OFF) return false;
+  std::vector<ComparedNode> compared;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    compared.push_back({nodes[i].node, nodes[i].facts,
+                        nodes_.at(nodes[i].node).hello.command_digest(),
+                        plan.nodes[i].interface});
   }
-  if (others.empty()) return;
-  Say(Log::Level::kWarning,
-      absl::StrCat("event=warning text=",
-                   Quoted(absl::StrCat("not the same command as on ",
-                                       world_.members(0).node(), ": ",
-                                       absl::StrJoin(others, ", ")))));
+  std::vector<v1::Difference> found =
+      FindDifferences(compared, nodes.front().launcher);
+  const bool strict = settings_.preflight() == v1::PREFLIGHT_STRICT;
+  // Formed without those that differ: they are still what is to be mended.
+  if (found.empty() &&
+      std::any_of(nodes_.begin(), nodes_.end(),
+                  [](const auto& entry) { return entry.second.differs; })) {
+    return false;
+  }
+  const auto told = [&](const v1::Difference& difference) {
+    return std::any_of(differences_.begin(), differences_.end(),
+                       [&](const v1::Difference& before) {
+                         return DifferenceText(before) ==
+                                DifferenceText(difference);
+                       });
+  };
+  for (const v1::Difference& difference : found) {
+    if (told(difference)) continue;
+    Say(Log::Level::kWarning,
+        absl::StrCat("event=differs text=", Quoted(DifferenceText(difference)),
+                     " advice=", Quoted(difference.advice())));
+  }
+  differences_ = std::move(found);
+  if (!strict) return false;
+  const auto differing = NodesThatDiffer(compared, differences_);
+  for (const auto& [name, text] : differing) {
+    Node& node = nodes_.at(name);
+    Bar(node, absl::StrCat("--preflight strict: ", text));
+    node.differs = true;
+  }
+  return !differing.empty();
+}
+
+void Job::WarnOfPlan(const std::vector<PlanNode>& nodes,
+                     const NetworkPlan& plan) {
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (plan.nodes[i].warning.empty()) continue;
+    Say(Log::Level::kWarning,
+        absl::StrCat("event=warning node=", nodes[i].node,
+                     " text=", Quoted(plan.nodes[i].warning)));
+  }
 }
 
 // The node stays attended but gets no seat, until it attends anew.
 void Job::Bar(Node& node, const std::string& reason) {
   if (!Leaves(node)) CountLoss(node);
   if (node.session != 0) barred_.insert(node.hello.node());
-  node.late = false;
+  node.late = node.differs = false;
   node.seat = -1;
   node.state = v1::NODE_STATE_SPARE;
   node.reason = reason;

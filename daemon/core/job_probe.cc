@@ -5,7 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "daemon/core/durations.h"
 #include "daemon/core/job.h"
-#include "daemon/core/network_plan.h"
+#include "daemon/core/network_plan/network_plan.h"
 
 namespace rollcall {
 namespace {

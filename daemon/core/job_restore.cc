@@ -51,6 +51,9 @@ void ApplySettings(v1::JobSettings& s, Limits& limits) {
   }
   s.set_requeue_exit_code(limits.requeue_exit_code);
   if (s.grow() == v1::GROW_UNSPECIFIED) s.set_grow(v1::GROW_BOUNDARY);
+  if (s.preflight() == v1::PREFLIGHT_UNSPECIFIED) {
+    s.set_preflight(v1::PREFLIGHT_WARN);
+  }
 }
 
 // The open generation's world, where the journal has one that can be.

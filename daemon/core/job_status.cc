@@ -174,6 +174,9 @@ v1::JobStatus Job::Status(absl::Time now) const {
   *status.mutable_last_reform() = between ? why_ : last_reform_;
   if (!causes_.empty()) *status.mutable_root_cause() = causes_.back();
   for (const v1::RootCause& cause : causes_) *status.add_causes() = cause;
+  for (const v1::Difference& difference : differences_) {
+    *status.add_differences() = difference;
+  }
   status.set_step(highest_step_);
   if (pace_.has_value()) *status.mutable_pace() = *pace_;
   status.set_restarts_charged(restarts_charged_);

@@ -1,5 +1,7 @@
 #include "daemon/core/world.h"
 
+#include <algorithm>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -7,10 +9,68 @@
 #include "daemon/core/admission.h"
 #include "daemon/core/check.h"
 #include "daemon/core/limits.h"
+#include "daemon/core/network_plan/fabric.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
 namespace rollcall {
+namespace {
+
+void AddPorts(const v1::Facts& facts, const PlannedNode& plan,
+              v1::Member& member) {
+  for (const v1::InfinibandPort& port : facts.infiniband()) {
+    v1::MemberPort& row = *member.add_ports();
+    row.set_device(port.device());
+    row.set_port(port.port());
+    row.set_active(IsActive(port));
+    row.set_link_layer(port.link_layer());
+    row.set_rate_gbps(port.rate_gbps());
+    row.set_lid(port.lid());
+    if (const v1::Gid* gid = PeerGid(port)) {
+      *row.mutable_gid() = *gid;
+      row.mutable_gid()->clear_net_device();
+    }
+  }
+  for (size_t rail = 0; rail < plan.rails.size(); ++rail) {
+    member.mutable_ports(plan.rails[rail])
+        ->set_rail(static_cast<uint32_t>(rail));
+  }
+}
+
+void AddGpus(const v1::Facts& facts, v1::Member& member) {
+  std::map<std::string, uint32_t> models;
+  for (const v1::Gpu& gpu : facts.gpus()) ++models[gpu.name()];
+  if (models.empty() && facts.gpu_count() > 0) {
+    models[""] = facts.gpu_count();
+  }
+  for (const auto& [model, count] : models) {
+    v1::MemberGpus& row = *member.add_gpus();
+    row.set_model(model);
+    row.set_count(count);
+  }
+}
+
+// One node's facts must not make a world that cannot be journaled.
+void Shorten(v1::Member& member) {
+  const auto fits = [&] {
+    return member.ByteSizeLong() <= Limits::member_bytes_max;
+  };
+  if (fits()) return;
+  auto& ports = *member.mutable_ports();
+  ports.erase(std::remove_if(
+                  ports.begin(), ports.end(),
+                  [](const v1::MemberPort& port) { return !port.has_rail(); }),
+              ports.end());
+  if (fits()) return;
+  ports.Clear();
+  member.clear_gpus();
+  member.clear_hostname();
+  while (member.addresses_size() > 0 && !fits()) {
+    member.mutable_addresses()->RemoveLast();
+  }
+}
+
+}  // namespace
 
 v1::World BuildWorld(const v1::World& header,
                      const std::vector<WorldNode>& nodes,
@@ -31,17 +91,12 @@ v1::World BuildWorld(const v1::World& header,
     for (const std::string& address : plan.nodes[i].addresses) {
       member.add_addresses(address);
     }
-    *member.mutable_infiniband() = hello.facts().infiniband();
-    *member.mutable_gpus() = hello.facts().gpus();
-    // One node's facts must not make a world that cannot be journaled.
-    if (member.ByteSizeLong() > Limits::member_bytes_max) {
-      member.clear_infiniband();
-      member.clear_gpus();
+    if (hello.facts().hostname() != hello.node()) {
+      member.set_hostname(hello.facts().hostname());
     }
-    while (member.addresses_size() > 0 &&
-           member.ByteSizeLong() > Limits::member_bytes_max) {
-      member.mutable_addresses()->RemoveLast();
-    }
+    AddPorts(hello.facts(), plan.nodes[i], member);
+    AddGpus(hello.facts(), member);
+    Shorten(member);
     for (const v1::PlannedVariable& variable : plan.nodes[i].variables) {
       *member.add_plan() = variable;
     }

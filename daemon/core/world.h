@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/core/network_plan.h"
+#include "daemon/core/network_plan/network_plan.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

@@ -203,7 +203,7 @@ class Script {
         return;
       }
       case 8:
-        return member.add_gpus()->set_name(feed_.String());
+        return member.add_gpus()->set_model(feed_.String());
       default:
         return member.set_node_rank(static_cast<uint32_t>(feed_.Number()));
     }

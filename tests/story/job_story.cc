@@ -21,7 +21,8 @@ std::string ReasonText(v1::ReasonCode code) {
   return ShortCode(v1::ReasonCode_Name(code), "REASON_CODE_");
 }
 
-Job MakeJob(const std::string& nodes, uint32_t max_restarts) {
+Job MakeJob(const std::string& nodes, uint32_t max_restarts,
+            v1::Preflight preflight = v1::PREFLIGHT_UNSPECIFIED) {
   const std::vector<std::string> range = absl::StrSplit(nodes, ':');
   int min = 0;
   int max = 0;
@@ -31,6 +32,7 @@ Job MakeJob(const std::string& nodes, uint32_t max_restarts) {
   settings.set_nodes_min(static_cast<uint32_t>(min));
   settings.set_nodes_max(static_cast<uint32_t>(max));
   settings.set_max_restarts(max_restarts);
+  settings.set_preflight(preflight);
   return Job("demo", "run1", settings, Limits(), absl::UnixEpoch());
 }
 
@@ -102,6 +104,12 @@ std::string MessageText(const v1::DaemonMessage& m) {
 
 JobStory::JobStory(const std::string& nodes, uint32_t max_restarts)
     : job_(MakeJob(nodes, max_restarts)) {
+  job_.UseKeys(Keys());
+  Render(job_.Start());
+}
+
+JobStory::JobStory(const std::string& nodes, v1::Preflight preflight)
+    : job_(MakeJob(nodes, 3, preflight)) {
   job_.UseKeys(Keys());
   Render(job_.Start());
 }
@@ -225,6 +233,7 @@ v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
   v1::Facts& facts = *hello.mutable_facts();
   facts.set_boot_id(absl::StrCat("boot-", node));
   facts.set_probe_port(options.probe_port);
+  facts.mutable_versions()->set_nccl(options.nccl);
   v1::Interface& eth0 = *facts.add_interfaces();
   eth0.set_name("eth0");
   eth0.set_up(true);

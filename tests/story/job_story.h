@@ -22,6 +22,8 @@ class JobStory {
  public:
   // `nodes`: "2" or "2:4".
   explicit JobStory(const std::string& nodes, uint32_t max_restarts = 3);
+  // `preflight`: what is done about nodes that differ.
+  JobStory(const std::string& nodes, v1::Preflight preflight);
   // Goes on with a job that was restored, and with what was journaled before.
   JobStory(Job job, const JobStory& before);
 
@@ -90,6 +92,8 @@ struct HelloOptions {
   std::string token_id = "t1";
   // 0: it answers no probes.
   uint32_t probe_port = 0;
+  // Versions.nccl; empty: unknown.
+  std::string nccl;
 };
 // The address by which the node connects.
 std::string AddressOf(const std::string& node);

@@ -340,7 +340,7 @@ TEST(JobText, StatusJsonHasExactlyTheContractsFields) {
   EXPECT_EQ(keys(json),
             (Names{"job", "run", "state", "generation", "world_size",
                    "nodes_min", "nodes_max", "nodes", "missing", "last_reform",
-                   "root_cause", "waited_s", "step", "loss",
+                   "root_cause", "differences", "waited_s", "step", "loss",
                    "tokens_per_second", "refused", "strangers"}));
   EXPECT_EQ(keys(json["strangers"]),
             (Names{"silent", "garbage", "crowded", "unknown", "hung_up"}));

@@ -1,4 +1,4 @@
-#include "daemon/core/network_plan.h"
+#include "daemon/core/network_plan/network_plan.h"
 
 #include <gtest/gtest.h>
 

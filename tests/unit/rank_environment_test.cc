@@ -190,11 +190,15 @@ TEST(RankEnvironment, OneRankKeepsItsThreadsAndNoIdsNoFile) {
 
 TEST(WorldFiles, TheWorldAsJson) {
   v1::World world = MakeWorld();
-  auto& port = *world.mutable_members(0)->add_infiniband();
+  auto& port = *world.mutable_members(0)->add_ports();
   port.set_device("mlx5_0");
   port.set_port(1);
-  port.add_gids()->set_type("RoCE v2");
-  world.mutable_members(1)->add_gpus()->set_name("H200");
+  port.mutable_gid()->set_type("RoCE v2");
+  port.set_rail(0);
+  world.mutable_members(0)->add_ports();
+  world.mutable_members(0)->set_hostname("host");
+  world.mutable_members(1)->add_gpus()->set_model("H200");
+  world.mutable_members(1)->mutable_gpus(0)->set_count(8);
   const auto json = nlohmann::json::parse(WorldJson(world, MakeSeal()));
   std::set<std::string> fields;
   for (const auto& [name, value] : json.items()) fields.insert(name);
@@ -209,12 +213,18 @@ TEST(WorldFiles, TheWorldAsJson) {
   const auto& node = json["nodes"][0];
   fields.clear();
   for (const auto& [name, value] : node.items()) fields.insert(name);
-  EXPECT_EQ(fields, (std::set<std::string>{"node", "node_rank", "address",
-                                           "addresses", "first_rank", "ranks",
-                                           "infiniband", "gpus"}));
+  EXPECT_EQ(fields, (std::set<std::string>{"node", "hostname", "node_rank",
+                                           "address", "addresses", "first_rank",
+                                           "ranks", "infiniband", "gpus"}));
+  EXPECT_EQ(node["hostname"], "host");
+  EXPECT_EQ(json["nodes"][1]["hostname"], json["nodes"][1]["node"]);
   EXPECT_EQ(node["addresses"], nlohmann::json::array({"10.0.0.1"}));
-  EXPECT_EQ(node["infiniband"][0]["gids"][0]["type"], "RoCE v2");
-  EXPECT_EQ(json["nodes"][1]["gpus"][0]["name"], "H200");
+  EXPECT_EQ(node["infiniband"][0]["gid"]["type"], "RoCE v2");
+  EXPECT_EQ(node["infiniband"][0]["rail"], 0);
+  EXPECT_TRUE(node["infiniband"][1]["rail"].is_null());
+  EXPECT_TRUE(node["infiniband"][1]["gid"].is_null());
+  EXPECT_EQ(json["nodes"][1]["gpus"][0]["model"], "H200");
+  EXPECT_EQ(json["nodes"][1]["gpus"][0]["count"], 8);
   EXPECT_EQ(json["nodes"][1]["first_rank"], 2);
 }
 

@@ -23,10 +23,12 @@ CheckedNode NodeFrom(const v1::Member& member) {
   node.name = member.node();
   node.first_rank = static_cast<int>(member.first_rank());
   node.ranks = static_cast<int>(member.ranks());
-  node.gpus = member.gpus_size();
-  for (const v1::InfinibandPort& port : member.infiniband()) {
-    node.ports.push_back(
-        absl::StrCat(port.device(), ":", port.port(), " (", port.state(), ")"));
+  for (const v1::MemberGpus& gpus : member.gpus()) {
+    node.gpus += static_cast<int>(gpus.count());
+  }
+  for (const v1::MemberPort& port : member.ports()) {
+    node.ports.push_back(absl::StrCat(port.device(), ":", port.port(),
+                                      port.active() ? "" : " (not active)"));
   }
   return node;
 }

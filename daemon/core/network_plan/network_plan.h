@@ -2,9 +2,10 @@
 // has to be told on it.
 //
 // Pure: from facts, from where each connection to the daemon comes from, and
-// from what nodes found when they probed each other (see probing.h).
-#ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_H_
-#define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_H_
+// from what nodes found when they probed each other (see probing.h). RDMA ports
+// are fabric.h's.
+#ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_NETWORK_PLAN_H_
+#define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_NETWORK_PLAN_H_
 
 #include <cstddef>
 #include <map>
@@ -14,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/core/probing.h"
+#include "daemon/core/network_plan/probing.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -32,9 +33,15 @@ struct PlanNode {
 
 struct PlannedNode {
   std::string address;
+  // The interface that has it; empty: none of the node's own.
+  std::string interface;
   // All that are proven, in the node's own order.
   std::vector<std::string> addresses;
+  // Indices into Facts.infiniband of the ports of the fabric, by rail.
+  std::vector<int> rails;
   std::vector<v1::PlannedVariable> variables;
+  // What no variable can mend; empty: nothing.
+  std::string warning;
 };
 
 struct NetworkPlan {
@@ -77,4 +84,4 @@ absl::StatusOr<NetworkPlan> PlanNetwork(
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_CORE_NETWORK_PLAN_H_
+#endif  // ROLLCALL_DAEMON_CORE_NETWORK_PLAN_NETWORK_PLAN_H_

@@ -14,8 +14,8 @@
 //
 // Pure: randomness comes from the function that is passed in. Thread rule: one
 // thread at a time.
-#ifndef ROLLCALL_DAEMON_CORE_PROBING_H_
-#define ROLLCALL_DAEMON_CORE_PROBING_H_
+#ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_PROBING_H_
+#define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_PROBING_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -128,4 +128,4 @@ class Probing {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_CORE_PROBING_H_
+#endif  // ROLLCALL_DAEMON_CORE_NETWORK_PLAN_PROBING_H_

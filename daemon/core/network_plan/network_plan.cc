@@ -1,4 +1,4 @@
-#include "daemon/core/network_plan.h"
+#include "daemon/core/network_plan/network_plan.h"
 
 #include <arpa/inet.h>
 
@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "daemon/core/network_plan/fabric.h"
 
 namespace rollcall {
 namespace {
@@ -213,6 +214,58 @@ v1::PlannedVariable GlooInterface(const std::string& interface) {
   variable.set_reason(absl::StrCat(
       "the host's own name may mean loopback; its peers use ", interface));
   return variable;
+}
+
+// Interfaces that were probed and where nothing is proven.
+std::set<std::string> Unreached(const PlanNode& node,
+                                const std::vector<Usable>& proven) {
+  std::set<std::string> unreached;
+  if (node.probed == nullptr) return unreached;
+  for (const Usable& u : UsableAddresses(node)) unreached.insert(u.interface);
+  for (const Usable& u : proven) unreached.erase(u.interface);
+  return unreached;
+}
+
+void AddFabric(const std::vector<PlanNode>& nodes,
+               const std::vector<std::vector<Usable>>& proven,
+               NetworkPlan& plan) {
+  std::vector<FabricNode> fabric;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    fabric.push_back(
+        {nodes[i].node, nodes[i].facts, Unreached(nodes[i], proven[i])});
+  }
+  std::vector<FabricPorts> ports = PlanFabric(fabric);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    PlannedNode& planned = plan.nodes[i];
+    planned.rails = std::move(ports[i].rails);
+    planned.warning = std::move(ports[i].warning);
+    for (v1::PlannedVariable& variable : ports[i].variables) {
+      planned.variables.push_back(std::move(variable));
+    }
+  }
+}
+
+// NCCL takes processes with one hostname and one boot id for neighbours that
+// share memory. Sandboxes that hide the boot id, and machines all named
+// localhost, are not.
+void AddHostIds(const std::vector<PlanNode>& nodes, NetworkPlan& plan) {
+  const auto key = [](const v1::Facts& facts) {
+    return std::pair(facts.hostname(), facts.boot_id());
+  };
+  std::map<std::pair<std::string, std::string>, size_t> counts;
+  for (const PlanNode& node : nodes) ++counts[key(*node.facts)];
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const v1::Facts& facts = *nodes[i].facts;
+    // With a boot id, a hostname shared on one machine is a shared UTS
+    // namespace: the same host.
+    if (!facts.boot_id().empty() || counts[key(facts)] < 2) continue;
+    v1::PlannedVariable& variable = plan.nodes[i].variables.emplace_back();
+    variable.set_name("NCCL_HOSTID");
+    variable.set_value(nodes[i].node);
+    variable.set_reason(absl::StrCat(
+        "several nodes are named ", facts.hostname(),
+        " and show no boot id, so NCCL would take them for one machine"));
+  }
 }
 
 // One direction of a pair of nodes that cannot connect, by positions.
@@ -446,6 +499,7 @@ absl::StatusOr<NetworkPlan> PlanNetwork(const std::vector<PlanNode>& nodes,
     addresses.push_back(chosen->address);
     planned.address = chosen->address;
     for (const Usable& u : proven[i]) planned.addresses.push_back(u.address);
+    planned.interface = chosen->interface;
     if (chosen->interface.empty()) continue;
     planned.variables = NcclInterface(*nodes[i].facts, chosen->interface);
     planned.variables.push_back(GlooInterface(chosen->interface));
@@ -453,6 +507,8 @@ absl::StatusOr<NetworkPlan> PlanNetwork(const std::vector<PlanNode>& nodes,
   if (const std::vector<Cut> cuts = CutsOf(nodes, addresses); !cuts.empty()) {
     return Unreachable(nodes, cuts, without);
   }
+  AddFabric(nodes, proven, plan);
+  AddHostIds(nodes, plan);
   return plan;
 }
 

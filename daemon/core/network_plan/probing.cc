@@ -1,4 +1,4 @@
-#include "daemon/core/probing.h"
+#include "daemon/core/network_plan/probing.h"
 
 #include <algorithm>
 #include <bit>

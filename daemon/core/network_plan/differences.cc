@@ -1,0 +1,200 @@
+#include "daemon/core/network_plan/differences.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/core/network_plan/fabric.h"
+
+namespace rollcall {
+namespace {
+
+// Of one side; how many there are is said as well.
+constexpr int kNodesNamedMax = 8;
+constexpr int kSidesMax = 8;
+// Of ports that are down, in a value.
+constexpr size_t kPortsNamedMax = 4;
+
+// Empty: unknown, and compared with nothing.
+using ValueOf = std::string (*)(const ComparedNode&);
+
+std::string Nccl(const ComparedNode& node) {
+  return node.facts->versions().nccl();
+}
+
+std::string Driver(const ComparedNode& node) {
+  return node.facts->versions().driver();
+}
+
+// "8 x NVIDIA H100"; models by name, each with its count.
+std::string Gpus(const ComparedNode& node) {
+  std::map<std::string, size_t> models;
+  for (const v1::Gpu& gpu : node.facts->gpus()) ++models[gpu.name()];
+  if (models.empty()) {
+    const uint32_t count = node.facts->gpu_count();
+    return count == 0 ? "none" : absl::StrCat(count);
+  }
+  std::vector<std::string> words;
+  for (const auto& [model, count] : models) {
+    words.push_back(absl::StrCat(count, " x ", model));
+  }
+  return absl::StrJoin(words, ", ");
+}
+
+// "7 InfiniBand; mlx5_3:1 DOWN".
+std::string ActivePorts(const ComparedNode& node) {
+  std::map<std::string, size_t> layers;
+  std::vector<std::string> idle;
+  for (const v1::InfinibandPort& port : node.facts->infiniband()) {
+    if (IsActive(port)) {
+      ++layers[port.link_layer()];
+    } else if (idle.size() < kPortsNamedMax) {
+      idle.push_back(absl::StrCat(port.device(), ":", port.port(), " ",
+                                  !port.unusable().empty() ? "cannot be opened"
+                                  : port.state().empty() ? "in an unknown state"
+                                                         : port.state()));
+    }
+  }
+  std::vector<std::string> words;
+  for (const auto& [layer, count] : layers) {
+    words.push_back(absl::StrCat(count, " ", layer));
+  }
+  const std::string active =
+      words.empty() ? "none" : absl::StrJoin(words, ", ");
+  return idle.empty() ? active
+                      : absl::StrCat(active, "; ", absl::StrJoin(idle, ", "));
+}
+
+std::string PortMtu(const ComparedNode& node) {
+  std::set<uint32_t> mtus;
+  for (const v1::InfinibandPort& port : node.facts->infiniband()) {
+    if (IsActive(port) && port.active_mtu() > 0) mtus.insert(port.active_mtu());
+  }
+  return absl::StrJoin(mtus, ", ");
+}
+
+std::string InterfaceMtu(const ComparedNode& node) {
+  for (const v1::Interface& interface : node.facts->interfaces()) {
+    if (interface.name() == node.interface && interface.mtu() > 0) {
+      return absl::StrCat(interface.mtu());
+    }
+  }
+  return "";
+}
+
+std::string Command(const ComparedNode& node) {
+  return node.command_digest.substr(0, 12);
+}
+
+struct Compared {
+  const char* fact;
+  ValueOf value_of;
+  // What comes of it, and what to do.
+  const char* advice;
+};
+
+constexpr std::array<Compared, 7> kCompared = {{
+    {"NCCL version", Nccl,
+     "ranks of different NCCL versions hang or abort in their first "
+     "collective; install one version on all nodes"},
+    {"GPUs", Gpus,
+     "the smallest node sets the pace; give nodes of one kind, or "
+     "--nproc-per-node on each"},
+    {"active RDMA ports", ActivePorts,
+     "NCCL connects ports by position; bring the missing ports up, or leave "
+     "the node out"},
+    {"RDMA MTU", PortMtu,
+     "large messages may be dropped between them; set one MTU on all ports "
+     "and switches"},
+    {"interface MTU", InterfaceMtu,
+     "large packets may be dropped between them; set one MTU on all "
+     "interfaces and switches"},
+    {"NVIDIA driver", Driver,
+     "a library may run on one node and fail on another; install one driver"},
+    {"command", Command,
+     "the nodes run different commands; give each the same one after --"},
+}};
+
+}  // namespace
+
+std::vector<v1::Difference> FindDifferences(
+    const std::vector<ComparedNode>& nodes, bool first_counts) {
+  std::vector<v1::Difference> differences;
+  for (const Compared& compared : kCompared) {
+    struct Side {
+      std::string value;
+      std::vector<std::string> nodes;
+    };
+    std::vector<Side> sides;  // In the order of their first nodes.
+    std::map<std::string, size_t> at;
+    for (const ComparedNode& node : nodes) {
+      const std::string value = compared.value_of(node);
+      if (value.empty()) continue;
+      const auto [found, fresh] = at.try_emplace(value, sides.size());
+      if (fresh) sides.push_back({value, {}});
+      sides[found->second].nodes.push_back(node.node);
+    }
+    if (sides.size() < 2) continue;
+    const bool kept =
+        first_counts && sides.front().nodes.front() == nodes.front().node;
+    std::stable_sort(sides.begin() + (kept ? 1 : 0), sides.end(),
+                     [](const Side& a, const Side& b) {
+                       return a.nodes.size() > b.nodes.size();
+                     });
+    v1::Difference& difference = differences.emplace_back();
+    difference.set_fact(compared.fact);
+    difference.set_advice(compared.advice);
+    difference.set_side_count(static_cast<uint32_t>(sides.size()));
+    for (const Side& side : sides) {
+      if (difference.sides_size() == kSidesMax) break;
+      v1::DifferenceSide& told = *difference.add_sides();
+      told.set_value(side.value);
+      told.set_node_count(static_cast<uint32_t>(side.nodes.size()));
+      for (const std::string& node : side.nodes) {
+        if (told.nodes_size() == kNodesNamedMax) break;
+        told.add_nodes(node);
+      }
+    }
+  }
+  return differences;
+}
+
+std::string DifferenceText(const v1::Difference& difference) {
+  std::vector<std::string> sides;
+  for (const v1::DifferenceSide& side : difference.sides()) {
+    const uint32_t more =
+        side.node_count() - static_cast<uint32_t>(side.nodes_size());
+    sides.push_back(
+        absl::StrCat(side.value(), " on ", absl::StrJoin(side.nodes(), ", "),
+                     more > 0 ? absl::StrCat(" and ", more, " more") : ""));
+  }
+  const uint32_t more =
+      difference.side_count() - static_cast<uint32_t>(difference.sides_size());
+  return absl::StrCat(
+      difference.fact(), ": ", absl::StrJoin(sides, "; "),
+      more > 0 ? absl::StrCat("; and ", more, " other values") : "");
+}
+
+std::vector<std::pair<std::string, std::string>> NodesThatDiffer(
+    const std::vector<ComparedNode>& nodes,
+    const std::vector<v1::Difference>& differences) {
+  std::vector<std::pair<std::string, std::string>> differing;
+  for (const ComparedNode& node : nodes) {
+    for (const v1::Difference& difference : differences) {
+      const auto compared = std::find_if(
+          kCompared.begin(), kCompared.end(),
+          [&](const Compared& each) { return each.fact == difference.fact(); });
+      const std::string value = compared->value_of(node);
+      if (value.empty() || value == difference.sides(0).value()) continue;
+      differing.emplace_back(node.node, DifferenceText(difference));
+      break;
+    }
+  }
+  return differing;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,311 @@
+#include "daemon/core/network_plan/fabric.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace rollcall {
+namespace {
+
+constexpr std::string_view kInfiniband = "InfiniBand";
+constexpr std::string_view kEthernet = "Ethernet";
+constexpr std::string_view kRoceV2 = "RoCE v2";
+// Of many ports that are left out, in a reason.
+constexpr size_t kPortsNamedMax = 4;
+
+// What two ports must have in common to be one rail.
+using Kind = std::pair<std::string, uint32_t>;  // Link layer, Gb/s.
+
+Kind KindOf(const v1::InfinibandPort& port) {
+  return {port.link_layer(), port.rate_gbps()};
+}
+
+std::string NameOf(const v1::InfinibandPort& port) {
+  return absl::StrCat(port.device(), ":", port.port());
+}
+
+bool IsMappedIpv4(const v1::Gid& gid) {
+  return absl::StartsWith(gid.address(), "::ffff:");
+}
+
+bool IsLinkLocal(const v1::Gid& gid) {
+  return absl::StartsWith(gid.address(), "fe80:");
+}
+
+// Why the fabric cannot use this active port; empty: it can.
+std::string Flaw(const FabricNode& node, const v1::InfinibandPort& port) {
+  if (port.link_layer() != kEthernet) return "";
+  const v1::Gid* gid = PeerGid(port);
+  if (gid == nullptr) return "has no RoCE v2 address";
+  const std::string& interface =
+      gid->net_device().empty() ? port.net_device() : gid->net_device();
+  if (node.unreached.contains(interface)) {
+    return absl::StrCat("its peers do not reach ", interface);
+  }
+  return "";
+}
+
+// Of one node: the indices of its active ports without a flaw, by kind.
+std::map<Kind, std::vector<int>> UsableByKind(const FabricNode& node) {
+  std::map<Kind, std::vector<int>> usable;
+  for (int i = 0; i < node.facts->infiniband_size(); ++i) {
+    const v1::InfinibandPort& port = node.facts->infiniband(i);
+    if (IsActive(port) && Flaw(node, port).empty()) {
+      usable[KindOf(port)].push_back(i);
+    }
+  }
+  return usable;
+}
+
+// Of the kinds that all nodes have, the one that moves most where a node has
+// the least of it; of equal ones InfiniBand. If the speeds alone differ, the
+// link layer that all share, with speed 0.
+std::optional<Kind> SharedKind(
+    const std::vector<std::map<Kind, std::vector<int>>>& usable) {
+  std::map<Kind, std::pair<size_t, size_t>> shared;  // Nodes; fewest ports.
+  std::map<std::string, size_t> layers;
+  for (const auto& of_node : usable) {
+    std::set<std::string> here;
+    for (const auto& [kind, ports] : of_node) {
+      const auto [at, fresh] =
+          shared.try_emplace(kind, std::pair(size_t{0}, ports.size()));
+      ++at->second.first;
+      at->second.second = std::min(at->second.second, ports.size());
+      here.insert(kind.first);
+    }
+    for (const std::string& layer : here) ++layers[layer];
+  }
+  std::optional<Kind> best;
+  std::tuple<uint64_t, bool> best_score;
+  for (const auto& [kind, count] : shared) {
+    if (count.first != usable.size()) continue;
+    const std::tuple<uint64_t, bool> score(uint64_t{kind.second} * count.second,
+                                           kind.first == kInfiniband);
+    if (best.has_value() && score <= best_score) continue;
+    best = kind;
+    best_score = score;
+  }
+  if (best.has_value()) return best;
+  for (const std::string_view layer : {kInfiniband, kEthernet}) {
+    const auto at = layers.find(std::string(layer));
+    if (at != layers.end() && at->second == usable.size()) {
+      return Kind(layer, 0);
+    }
+  }
+  return std::nullopt;
+}
+
+bool IsOfKind(const v1::InfinibandPort& port, const Kind& kind) {
+  return port.link_layer() == kind.first &&
+         (kind.second == 0 || port.rate_gbps() == kind.second);
+}
+
+// All ports of a link layer, in use or not: their positions are what NCCL's
+// rails are on machines of one make.
+std::vector<int> OfLayer(const v1::Facts& facts, const std::string& layer) {
+  std::vector<int> ports;
+  for (int i = 0; i < facts.infiniband_size(); ++i) {
+    if (facts.infiniband(i).link_layer() == layer) ports.push_back(i);
+  }
+  return ports;
+}
+
+// The positions that all nodes can use. Empty where their ports cannot be
+// matched by position.
+std::vector<std::vector<int>> RailsByPosition(
+    const std::vector<FabricNode>& nodes, const Kind& kind) {
+  std::vector<std::vector<int>> all;
+  for (const FabricNode& node : nodes) {
+    all.push_back(OfLayer(*node.facts, kind.first));
+    if (all.back().size() != all.front().size()) return {};
+  }
+  std::vector<std::vector<int>> rails(nodes.size());
+  for (size_t position = 0; position < all.front().size(); ++position) {
+    bool good = true;
+    for (size_t i = 0; good && i < nodes.size(); ++i) {
+      const v1::InfinibandPort& port =
+          nodes[i].facts->infiniband(all[i][position]);
+      good = IsActive(port) && IsOfKind(port, kind) &&
+             Flaw(nodes[i], port).empty();
+    }
+    for (size_t i = 0; good && i < nodes.size(); ++i) {
+      rails[i].push_back(all[i][position]);
+    }
+  }
+  if (rails.front().empty()) return {};
+  return rails;
+}
+
+v1::PlannedVariable Variable(std::string_view name, const std::string& value,
+                             const std::string& reason) {
+  v1::PlannedVariable variable;
+  variable.set_name(std::string(name));
+  variable.set_value(value);
+  variable.set_reason(reason);
+  return variable;
+}
+
+std::string WhyNot(const FabricNode& node, const v1::InfinibandPort& port,
+                   const Kind& kind) {
+  if (port.link_layer() != kind.first) {
+    return absl::StrCat("is ", port.link_layer(), ", the others use ",
+                        kind.first);
+  }
+  if (const std::string flaw = Flaw(node, port); !flaw.empty()) return flaw;
+  if (kind.second != 0 && port.rate_gbps() != kind.second) {
+    return absl::StrCat("runs at ", port.rate_gbps(), " Gb/s, the others at ",
+                        kind.second);
+  }
+  return "has no active counterpart on every other node";
+}
+
+// Which ports to use, where that is not what NCCL takes by itself.
+void ChoosePorts(const FabricNode& node, const Kind& kind, FabricPorts& plan) {
+  std::vector<std::string> left_out;
+  size_t more = 0;
+  for (int i = 0; i < node.facts->infiniband_size(); ++i) {
+    const v1::InfinibandPort& port = node.facts->infiniband(i);
+    if (!IsActive(port)) continue;
+    if (std::count(plan.rails.begin(), plan.rails.end(), i) > 0) continue;
+    if (left_out.size() == kPortsNamedMax) {
+      ++more;
+      continue;
+    }
+    left_out.push_back(
+        absl::StrCat(NameOf(port), " ", WhyNot(node, port, kind)));
+  }
+  if (left_out.empty()) return;
+  std::vector<std::string> names;
+  for (const int i : plan.rails) {
+    names.push_back(NameOf(node.facts->infiniband(i)));
+  }
+  const std::string list = absl::StrJoin(names, ",");
+  const std::string reason =
+      absl::StrCat(absl::StrJoin(left_out, "; "),
+                   more > 0 ? absl::StrCat("; and ", more, " more ports") : "");
+  plan.variables.push_back(
+      Variable("NCCL_IB_HCA", absl::StrCat("=", list), reason));
+  plan.variables.push_back(Variable("UCX_NET_DEVICES", list, reason));
+}
+
+// NCCL's GID index: chosen by itself since 2.21 (RoCE v2, IPv4), 0 before.
+// (NCCL user guide, NCCL_IB_GID_INDEX and NCCL_IB_ADDR_FAMILY.)
+bool ChoosesGid(const std::string& nccl) {
+  const std::vector<std::string> parts = absl::StrSplit(nccl, '.');
+  int major = 0;
+  int minor = 0;
+  if (parts.size() < 2 || !absl::SimpleAtoi(parts[0], &major) ||
+      !absl::SimpleAtoi(parts[1], &minor)) {
+    return false;
+  }
+  return std::pair(major, minor) >= std::pair(2, 21);
+}
+
+void ChooseGid(const FabricNode& node, FabricPorts& plan) {
+  std::map<uint32_t, std::string> indices;  // And one port that has it.
+  size_t ipv4 = 0;
+  for (const int i : plan.rails) {
+    const v1::InfinibandPort& port = node.facts->infiniband(i);
+    const v1::Gid* gid = PeerGid(port);
+    indices.emplace(gid->index(), NameOf(port));
+    ipv4 += IsMappedIpv4(*gid);
+  }
+  const std::string& nccl = node.facts->versions().nccl();
+  if (ChoosesGid(nccl)) {
+    if (ipv4 == plan.rails.size()) return;
+    if (ipv4 == 0) {
+      plan.variables.push_back(
+          Variable("NCCL_IB_ADDR_FAMILY", "AF_INET6",
+                   "its RoCE v2 ports have IPv6 addresses alone"));
+      return;
+    }
+    plan.warning =
+        "some RoCE ports have IPv4 addresses and some IPv6 alone; NCCL takes "
+        "one address family for all; give every port an address of one family";
+    return;
+  }
+  if (indices.size() == 1) {
+    plan.variables.push_back(Variable(
+        "NCCL_IB_GID_INDEX", absl::StrCat(indices.begin()->first),
+        absl::StrCat("RoCE v2 is at this GID index here; NCCL ",
+                     nccl.empty() ? "before 2.21" : nccl, " takes 0")));
+    return;
+  }
+  std::vector<std::string> found;
+  for (const auto& [index, port] : indices) {
+    found.push_back(absl::StrCat(index, " (", port, ")"));
+  }
+  plan.warning =
+      absl::StrCat("RoCE v2 is at different GID indices of its ports: ",
+                   absl::StrJoin(found, ", "),
+                   "; NCCL before 2.21 takes one for all; use a newer NCCL");
+}
+
+// No fabric that all share: NCCL goes over sockets on all of them, or some
+// would wait for others on a device that these do not have.
+std::vector<FabricPorts> WithoutFabric(const std::vector<FabricNode>& nodes) {
+  std::vector<FabricPorts> plan(nodes.size());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const auto& ports = nodes[i].facts->infiniband();
+    if (std::none_of(ports.begin(), ports.end(), IsActive)) continue;
+    plan[i].variables.push_back(
+        Variable("NCCL_IB_DISABLE", "1",
+                 "not every node has an active RDMA port of one link layer"));
+  }
+  return plan;
+}
+
+}  // namespace
+
+bool IsActive(const v1::InfinibandPort& port) {
+  return port.state() == "ACTIVE" && port.unusable().empty() &&
+         (port.link_layer() == kInfiniband || port.link_layer() == kEthernet);
+}
+
+const v1::Gid* PeerGid(const v1::InfinibandPort& port) {
+  if (port.link_layer() != kEthernet) {
+    return port.gids().empty() ? nullptr : &port.gids(0);
+  }
+  const v1::Gid* ipv6 = nullptr;
+  for (const v1::Gid& gid : port.gids()) {
+    if (gid.type() != kRoceV2) continue;
+    if (IsMappedIpv4(gid)) return &gid;
+    if (ipv6 == nullptr && !IsLinkLocal(gid)) ipv6 = &gid;
+  }
+  return ipv6;
+}
+
+std::vector<FabricPorts> PlanFabric(const std::vector<FabricNode>& nodes) {
+  if (nodes.empty()) return {};
+  std::vector<std::map<Kind, std::vector<int>>> usable;
+  for (const FabricNode& node : nodes) usable.push_back(UsableByKind(node));
+  const std::optional<Kind> kind = SharedKind(usable);
+  if (!kind.has_value()) return WithoutFabric(nodes);
+  std::vector<FabricPorts> plan(nodes.size());
+  const std::vector<std::vector<int>> rails = RailsByPosition(nodes, *kind);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (!rails.empty()) {
+      plan[i].rails = rails[i];
+    } else {
+      for (const auto& [of, ports] : usable[i]) {
+        if (of.first != kind->first) continue;
+        if (kind->second != 0 && of.second != kind->second) continue;
+        plan[i].rails.insert(plan[i].rails.end(), ports.begin(), ports.end());
+      }
+      std::sort(plan[i].rails.begin(), plan[i].rails.end());
+    }
+    ChoosePorts(nodes[i], *kind, plan[i]);
+    if (kind->first == kEthernet) ChooseGid(nodes[i], plan[i]);
+  }
+  return plan;
+}
+
+}  // namespace rollcall

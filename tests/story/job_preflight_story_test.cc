@@ -1,0 +1,93 @@
+// Nodes whose facts differ: named, or left out.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "tests/story/job_story.h"
+
+namespace rollcall {
+namespace {
+
+HelloOptions Nccl(const std::string& version) {
+  HelloOptions options;
+  options.nccl = version;
+  return options;
+}
+
+v1::NodeStatus NodeOf(JobStory& story, const std::string& name) {
+  const v1::JobStatus status = story.job().Status(story.now());
+  for (const v1::NodeStatus& node : status.nodes()) {
+    if (node.node() == name) return node;
+  }
+  ADD_FAILURE() << "no node " << name;
+  return {};
+}
+
+TEST(Preflight, NodesThatDifferAreNamedAndFormed) {
+  JobStory story("3");
+  story.Tell({
+      {0.0, Attends("a", 1, Nccl("2.28.9")), ""},
+      {0.0, Attends("b", 1, Nccl("2.28.9")), ""},
+      {0.0, Attends("c", 1, Nccl("2.21.5")), "form g1 a,b,c"},
+  });
+  const v1::JobStatus status = story.job().Status(story.now());
+  ASSERT_EQ(status.differences_size(), 1);
+  EXPECT_EQ(status.differences(0).fact(), "NCCL version");
+  ASSERT_EQ(status.differences(0).sides_size(), 2);
+  EXPECT_EQ(status.differences(0).sides(0).value(), "2.28.9");
+  EXPECT_EQ(status.differences(0).sides(1).nodes(0), "c");
+}
+
+TEST(Preflight, OffLooksForNothing) {
+  JobStory story("2", v1::PREFLIGHT_OFF);
+  story.Tell({
+      {0.0, Attends("a", 1, Nccl("2.28.9")), ""},
+      {0.0, Attends("b", 1, Nccl("2.21.5")), "form g1 a,b"},
+  });
+  EXPECT_EQ(story.job().Status(story.now()).differences_size(), 0);
+}
+
+TEST(Preflight, StrictGivesNoSeatUntilItIsMended) {
+  JobStory story("2:3", v1::PREFLIGHT_STRICT);
+  story.Tell({
+      {0.0, Attends("a", 1, Nccl("2.28.9")), ""},
+      {0.0, Attends("b", 1, Nccl("2.28.9")), ""},
+      {0.0, Attends("c", 1, Nccl("2.21.5")), ""},
+      {1.0, Ticks(), "form g1 a,b"},
+      {1.1, PreparesAll({"a", "b"}, 1), "run g1"},
+  });
+  EXPECT_EQ(NodeOf(story, "c").state(), v1::NODE_STATE_SPARE);
+  EXPECT_TRUE(absl::StrContains(NodeOf(story, "c").reason(), "2.21.5 on c"));
+  EXPECT_EQ(story.job().Status(story.now()).differences_size(), 1);
+  // Its agent is started again, with another library.
+  story.Tell({
+      {2.0, Breaks("c"), ""},
+      {2.1, Attends("c", 2, Nccl("2.28.9")), "notice 1 GROW"},
+  });
+}
+
+// Two nodes cannot outvote the launcher's own, which always has a seat.
+TEST(Preflight, TheLaunchersSideCounts) {
+  JobStory story("1:3", v1::PREFLIGHT_STRICT);
+  HelloOptions launcher = Nccl("2.21.5");
+  launcher.launcher = true;
+  story.Tell({
+      {0.0, Attends("b", 1, Nccl("2.28.9")), ""},
+      {0.0, Attends("c", 1, Nccl("2.28.9")), ""},
+      {0.0, Attends("z", 1, launcher), ""},
+      {1.0, Ticks(), "form g1 z"},
+  });
+}
+
+TEST(Preflight, StrictWaitsWhereTooFewAgree) {
+  JobStory story("2", v1::PREFLIGHT_STRICT);
+  story.Tell({
+      {0.0, Attends("a", 1, Nccl("2.28.9")), ""},
+      {0.0, Attends("b", 1, Nccl("2.21.5")), ""},
+      {0.1, Attends("c", 1, Nccl("2.28.9")), "form g1 a,c"},
+  });
+}
+
+}  // namespace
+}  // namespace rollcall

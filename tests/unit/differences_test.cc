@@ -1,0 +1,153 @@
+#include "daemon/core/network_plan/differences.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace rollcall {
+namespace {
+
+struct Host {
+  std::string nccl = "2.28.9";
+  int gpus = 8;
+  std::string model = "H100";
+  int ports = 8;
+  // The state of the last port.
+  std::string last = "ACTIVE";
+  uint32_t port_mtu = 4096;
+  uint32_t mtu = 9000;
+  std::string driver = "570.1";
+  std::string digest = "d1";
+};
+
+v1::Facts FactsOf(const Host& host) {
+  v1::Facts facts;
+  facts.mutable_versions()->set_nccl(host.nccl);
+  facts.mutable_versions()->set_driver(host.driver);
+  for (int i = 0; i < host.gpus; ++i) facts.add_gpus()->set_name(host.model);
+  for (int i = 0; i < host.ports; ++i) {
+    v1::InfinibandPort& port = *facts.add_infiniband();
+    port.set_device(absl::StrCat("mlx5_", i));
+    port.set_port(1);
+    port.set_link_layer("InfiniBand");
+    port.set_state(i + 1 == host.ports ? host.last : "ACTIVE");
+    port.set_active_mtu(host.port_mtu);
+  }
+  v1::Interface& interface = *facts.add_interfaces();
+  interface.set_name("eth0");
+  interface.set_mtu(host.mtu);
+  facts.add_interfaces()->set_name("eth1");
+  return facts;
+}
+
+class Differences : public testing::Test {
+ protected:
+  void Compare(const std::vector<Host>& hosts, bool first_counts = false) {
+    facts_.clear();
+    nodes_.clear();
+    for (const Host& host : hosts) facts_.push_back(FactsOf(host));
+    for (size_t i = 0; i < hosts.size(); ++i) {
+      nodes_.push_back(
+          {absl::StrCat("n", i), &facts_[i], hosts[i].digest, "eth0"});
+    }
+    found_ = FindDifferences(nodes_, first_counts);
+  }
+  std::string Texts() const {
+    std::vector<std::string> texts;
+    for (const v1::Difference& difference : found_) {
+      EXPECT_FALSE(difference.advice().empty());
+      texts.push_back(DifferenceText(difference));
+    }
+    return absl::StrJoin(texts, " | ");
+  }
+  std::string Differing() const {
+    std::vector<std::string> names;
+    for (const auto& [name, text] : NodesThatDiffer(nodes_, found_)) {
+      names.push_back(name);
+    }
+    return absl::StrJoin(names, ",");
+  }
+
+  std::vector<v1::Facts> facts_;
+  std::vector<ComparedNode> nodes_;
+  std::vector<v1::Difference> found_;
+};
+
+TEST_F(Differences, NodesOfOneKindHaveNone) {
+  Compare({});
+  EXPECT_EQ(Texts(), "");
+  Compare({Host()});
+  EXPECT_EQ(Texts(), "");
+  Compare({Host(), Host(), Host()});
+  EXPECT_EQ(Texts(), "");
+  EXPECT_EQ(Differing(), "");
+}
+
+TEST_F(Differences, EachFactIsCompared) {
+  struct Row {
+    Host other;
+    const char* expect;
+  };
+  const Row rows[] = {
+      {{.nccl = "2.21.5"}, "NCCL version: 2.28.9 on n0, n2; 2.21.5 on n1"},
+      {{.gpus = 7}, "GPUs: 8 x H100 on n0, n2; 7 x H100 on n1"},
+      {{.model = "A100"}, "GPUs: 8 x H100 on n0, n2; 8 x A100 on n1"},
+      {{.gpus = 0}, "GPUs: 8 x H100 on n0, n2; none on n1"},
+      {{.ports = 7},
+       "active RDMA ports: 8 InfiniBand on n0, n2; 7 InfiniBand on n1"},
+      {{.last = "DOWN"},
+       "active RDMA ports: 8 InfiniBand on n0, n2; 7 InfiniBand; mlx5_7:1 "
+       "DOWN on n1"},
+      {{.port_mtu = 2048}, "RDMA MTU: 4096 on n0, n2; 2048 on n1"},
+      {{.mtu = 1500}, "interface MTU: 9000 on n0, n2; 1500 on n1"},
+      {{.driver = "535.2"}, "NVIDIA driver: 570.1 on n0, n2; 535.2 on n1"},
+      {{.digest = "d2"}, "command: d1 on n0, n2; d2 on n1"},
+  };
+  for (const Row& row : rows) {
+    Compare({Host(), row.other, Host()});
+    EXPECT_EQ(Texts(), row.expect);
+    EXPECT_EQ(Differing(), "n1");
+  }
+}
+
+TEST_F(Differences, WhatIsUnknownIsComparedWithNothing) {
+  Compare({Host(), {.nccl = "", .driver = "", .digest = ""}});
+  EXPECT_EQ(Texts(), "");
+  // An interface without its MTU.
+  Compare({Host(), {.mtu = 0}});
+  EXPECT_EQ(Texts(), "");
+}
+
+TEST_F(Differences, TheSideOfMostComesFirst) {
+  Compare({{.nccl = "2.1"}, Host(), Host()});
+  EXPECT_EQ(Texts(), "NCCL version: 2.28.9 on n1, n2; 2.1 on n0");
+  EXPECT_EQ(Differing(), "n0");
+  // Unless the first node's side is the one that counts.
+  Compare({{.nccl = "2.1"}, Host(), Host()}, true);
+  EXPECT_EQ(Texts(), "NCCL version: 2.1 on n0; 2.28.9 on n1, n2");
+  EXPECT_EQ(Differing(), "n1,n2");
+  // Of equal ones the one that was met first.
+  Compare({{.nccl = "2.1"}, Host()});
+  EXPECT_EQ(Differing(), "n1");
+}
+
+TEST_F(Differences, MessagesStaySmall) {
+  std::vector<Host> hosts;
+  for (int i = 0; i < 1024; ++i) {
+    hosts.push_back({.nccl = absl::StrCat("2.", i % 100)});
+  }
+  Compare(hosts);
+  ASSERT_EQ(found_.size(), 1u);
+  EXPECT_EQ(found_[0].sides_size(), 8);
+  EXPECT_EQ(found_[0].side_count(), 100u);
+  EXPECT_EQ(found_[0].sides(0).node_count(), 11u);
+  EXPECT_EQ(found_[0].sides(0).nodes_size(), 8);
+  EXPECT_LT(found_[0].ByteSizeLong(), 2000u);
+}
+
+}  // namespace
+}  // namespace rollcall

@@ -1,0 +1,204 @@
+#include "daemon/core/network_plan/fabric.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace rollcall {
+namespace {
+
+// A port: "NAME KIND RATE [STATE] [gid INDEX TYPE ADDRESS]...", where KIND is
+// ib or eth and STATE is ACTIVE if left out; TYPE is 1 or 2, RoCE's version.
+void AddPort(v1::Facts& facts, const std::string& text) {
+  const std::vector<std::string> words =
+      absl::StrSplit(text, ' ', absl::SkipEmpty());
+  v1::InfinibandPort& port = *facts.add_infiniband();
+  port.set_device(words.at(0));
+  port.set_port(1);
+  port.set_link_layer(words.at(1) == "ib"    ? "InfiniBand"
+                      : words.at(1) == "eth" ? "Ethernet"
+                                             : words.at(1));
+  port.set_rate_gbps(static_cast<uint32_t>(std::stoi(words.at(2))));
+  port.set_state("ACTIVE");
+  port.set_net_device(absl::StrCat("if-", port.device()));
+  for (size_t i = 3; i < words.size(); ++i) {
+    if (words[i] == "unusable") {
+      port.set_unusable("no provider");
+    } else if (words[i] != "gid") {
+      port.set_state(words[i]);
+    } else {
+      v1::Gid& gid = *port.add_gids();
+      gid.set_index(static_cast<uint32_t>(std::stoi(words.at(i + 1))));
+      gid.set_type(absl::StrCat("RoCE v", words.at(i + 2)));
+      gid.set_address(words.at(i + 3));
+      gid.set_net_device(port.net_device());
+      i += 3;
+    }
+  }
+}
+
+struct Host {
+  const char* nccl;
+  std::vector<std::string> ports;
+  std::set<std::string> unreached = {};
+};
+
+// "n0 rails mlx5_0,mlx5_1 NAME=VALUE ...; n1 ...", a warning as "WARNING".
+std::string Plan(const std::vector<Host>& hosts) {
+  std::vector<v1::Facts> facts(hosts.size());
+  std::vector<FabricNode> nodes;
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    facts[i].mutable_versions()->set_nccl(hosts[i].nccl);
+    for (const std::string& port : hosts[i].ports) AddPort(facts[i], port);
+    nodes.push_back({absl::StrCat("n", i), &facts[i], hosts[i].unreached});
+  }
+  const std::vector<FabricPorts> plan = PlanFabric(nodes);
+  EXPECT_EQ(plan.size(), hosts.size());
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < plan.size(); ++i) {
+    std::vector<std::string> words = {absl::StrCat("n", i)};
+    std::vector<std::string> rails;
+    for (const int rail : plan[i].rails) {
+      rails.push_back(facts[i].infiniband(rail).device());
+    }
+    words.push_back(absl::StrCat("[", absl::StrJoin(rails, ","), "]"));
+    for (const v1::PlannedVariable& variable : plan[i].variables) {
+      EXPECT_FALSE(variable.reason().empty());
+      words.push_back(absl::StrCat(variable.name(), "=", variable.value()));
+    }
+    if (!plan[i].warning.empty()) words.push_back("WARNING");
+    texts.push_back(absl::StrJoin(words, " "));
+  }
+  return absl::StrJoin(texts, "; ");
+}
+
+const char kA[] = "mlx5_0 ib 400";
+const char kB[] = "mlx5_1 ib 400";
+const char kV1[] = "gid 0 1 fe80::1 gid 1 2 fe80::1 ";
+
+TEST(Fabric, WhatNcclGetsRightIsNotSet) {
+  EXPECT_EQ(Plan({{"2.28.9", {}}, {"2.28.9", {}}}), "n0 []; n1 []");
+  EXPECT_EQ(Plan({{"2.28.9", {kA, kB}}, {"2.28.9", {kA, kB}}}),
+            "n0 [mlx5_0,mlx5_1]; n1 [mlx5_0,mlx5_1]");
+  // Names differ, positions do not.
+  EXPECT_EQ(Plan({{"2.28.9", {kA, kB}},
+                  {"2.28.9", {"mlx5_4 ib 400", "mlx5_5 ib 400"}}}),
+            "n0 [mlx5_0,mlx5_1]; n1 [mlx5_4,mlx5_5]");
+  // Ports that are not active are none to NCCL.
+  EXPECT_EQ(Plan({{"2.28.9", {kA, "mlx5_1 ib 400 DOWN"}},
+                  {"2.28.9", {kA, "mlx5_1 ib 400 INIT"}}}),
+            "n0 [mlx5_0]; n1 [mlx5_0]");
+  EXPECT_EQ(Plan({{"2.28.9", {kA, "mlx5_1 ib 400 unusable"}},
+                  {"2.28.9", {kA, "mlx5_1 ib 400 unusable"}}}),
+            "n0 [mlx5_0]; n1 [mlx5_0]");
+}
+
+TEST(Fabric, PortsOfAnotherSpeedAreLeftOut) {
+  // A storage port first: positions count all ports.
+  const char storage[] = "mlx5_0 ib 100";
+  EXPECT_EQ(Plan({{"2.28.9", {storage, kB, "mlx5_2 ib 400"}},
+                  {"2.28.9", {storage, kB, "mlx5_2 ib 400"}}}),
+            "n0 [mlx5_1,mlx5_2] NCCL_IB_HCA==mlx5_1:1,mlx5_2:1 "
+            "UCX_NET_DEVICES=mlx5_1:1,mlx5_2:1; "
+            "n1 [mlx5_1,mlx5_2] NCCL_IB_HCA==mlx5_1:1,mlx5_2:1 "
+            "UCX_NET_DEVICES=mlx5_1:1,mlx5_2:1");
+  // One fast port moves less than two slower ones.
+  EXPECT_EQ(Plan({{"2.28.9", {"a0 ib 200", "a1 ib 200", "a2 ib 200", kA}},
+                  {"2.28.9", {"a0 ib 200", "a1 ib 200", "a2 ib 200", kA}}}),
+            "n0 [a0,a1,a2] NCCL_IB_HCA==a0:1,a1:1,a2:1 "
+            "UCX_NET_DEVICES=a0:1,a1:1,a2:1; "
+            "n1 [a0,a1,a2] NCCL_IB_HCA==a0:1,a1:1,a2:1 "
+            "UCX_NET_DEVICES=a0:1,a1:1,a2:1");
+  // An Ethernet port for management, active and without use.
+  EXPECT_EQ(Plan({{"2.28.9", {kA, "mlx5_1 eth 25 gid 3 2 ::ffff:10.0.0.1"}},
+                  {"2.28.9", {kA}}}),
+            "n0 [mlx5_0] NCCL_IB_HCA==mlx5_0:1 UCX_NET_DEVICES=mlx5_0:1; "
+            "n1 [mlx5_0]");
+}
+
+TEST(Fabric, ARailThatOneNodeLacksIsLeftOutOnAll) {
+  EXPECT_EQ(Plan({{"2.28.9", {kA, kB, "mlx5_2 ib 400"}},
+                  {"2.28.9", {kA, "mlx5_1 ib 10 DOWN", "mlx5_2 ib 400"}}}),
+            "n0 [mlx5_0,mlx5_2] NCCL_IB_HCA==mlx5_0:1,mlx5_2:1 "
+            "UCX_NET_DEVICES=mlx5_0:1,mlx5_2:1; n1 [mlx5_0,mlx5_2]");
+  // Each lacks another one, and no position is left: as they are.
+  EXPECT_EQ(Plan({{"2.28.9", {kA, "mlx5_1 ib 10 DOWN"}},
+                  {"2.28.9", {"mlx5_0 ib 10 DOWN", kB}}}),
+            "n0 [mlx5_0]; n1 [mlx5_1]");
+  // Machines of two makes: no positions to go by.
+  EXPECT_EQ(Plan({{"2.28.9", {kA, kB}}, {"2.28.9", {"ib0 ib 400"}}}),
+            "n0 [mlx5_0,mlx5_1]; n1 [ib0]");
+}
+
+TEST(Fabric, SpeedsThatDifferAreBetterThanNone) {
+  EXPECT_EQ(Plan({{"2.28.9", {"mlx5_0 ib 200"}}, {"2.28.9", {kA}}}),
+            "n0 [mlx5_0]; n1 [mlx5_0]");
+}
+
+TEST(Fabric, WhereNotAllHaveOneNcclUsesSockets) {
+  EXPECT_EQ(Plan({{"2.28.9", {kA}}, {"2.28.9", {}}}),
+            "n0 [] NCCL_IB_DISABLE=1; n1 []");
+  const std::string roce =
+      absl::StrCat("mlx5_0 eth 400 ", kV1, "gid 3 2 ::ffff:10.0.0.1");
+  EXPECT_EQ(Plan({{"2.28.9", {kA}}, {"2.28.9", {roce}}}),
+            "n0 [] NCCL_IB_DISABLE=1; n1 [] NCCL_IB_DISABLE=1");
+  // EFA is its plugin's.
+  EXPECT_EQ(Plan({{"2.28.9", {"rdmap0 Unspecified 100"}},
+                  {"2.28.9", {"rdmap0 Unspecified 100"}}}),
+            "n0 []; n1 []");
+}
+
+TEST(Fabric, TheGidIndexOfEachNode) {
+  const auto roce = [](int index, const std::string& address) {
+    return absl::StrCat("mlx5_0 eth 400 ", kV1, "gid 2 1 ", address, " gid ",
+                        index, " 2 ", address);
+  };
+  const std::vector<Host> old = {{"2.19.3", {roce(3, "::ffff:10.0.0.1")}},
+                                 {"2.19.3", {roce(5, "::ffff:10.0.0.2")}}};
+  EXPECT_EQ(Plan(old),
+            "n0 [mlx5_0] NCCL_IB_GID_INDEX=3; n1 [mlx5_0] NCCL_IB_GID_INDEX=5");
+  // Not known: as for an old one, which a new one takes as well.
+  EXPECT_EQ(Plan({{"", {roce(3, "::ffff:10.0.0.1")}},
+                  {"2.21.5", {roce(5, "::ffff:10.0.0.2")}}}),
+            "n0 [mlx5_0] NCCL_IB_GID_INDEX=3; n1 [mlx5_0]");
+  EXPECT_EQ(Plan({{"2.28.9", {roce(3, "2001:db8::1")}},
+                  {"2.28.9", {roce(3, "2001:db8::2")}}}),
+            "n0 [mlx5_0] NCCL_IB_ADDR_FAMILY=AF_INET6; "
+            "n1 [mlx5_0] NCCL_IB_ADDR_FAMILY=AF_INET6");
+}
+
+TEST(Fabric, OneIndexForPortsThatDiffer) {
+  const std::vector<std::string> ports = {
+      "mlx5_0 eth 400 gid 3 2 ::ffff:10.0.0.1",
+      "mlx5_1 eth 400 gid 5 2 ::ffff:10.0.1.1"};
+  EXPECT_EQ(Plan({{"2.19.3", ports}, {"2.19.3", ports}}),
+            "n0 [mlx5_0,mlx5_1] WARNING; n1 [mlx5_0,mlx5_1] WARNING");
+  EXPECT_EQ(Plan({{"2.21.5", ports}, {"2.21.5", ports}}),
+            "n0 [mlx5_0,mlx5_1]; n1 [mlx5_0,mlx5_1]");
+  const std::vector<std::string> families = {
+      "mlx5_0 eth 400 gid 3 2 ::ffff:10.0.0.1",
+      "mlx5_1 eth 400 gid 3 2 2001:db8::1"};
+  EXPECT_EQ(Plan({{"2.21.5", families}, {"2.21.5", families}}),
+            "n0 [mlx5_0,mlx5_1] WARNING; n1 [mlx5_0,mlx5_1] WARNING");
+}
+
+TEST(Fabric, APortWithoutAnAddressOrAPeerIsNotChosen) {
+  const std::string good = "mlx5_0 eth 400 gid 3 2 ::ffff:10.0.0.1";
+  const std::string bare = absl::StrCat("mlx5_1 eth 400 ", kV1);
+  EXPECT_EQ(Plan({{"2.28.9", {good, bare}}, {"2.28.9", {good, bare}}}),
+            "n0 [mlx5_0] NCCL_IB_HCA==mlx5_0:1 UCX_NET_DEVICES=mlx5_0:1; "
+            "n1 [mlx5_0] NCCL_IB_HCA==mlx5_0:1 UCX_NET_DEVICES=mlx5_0:1");
+  const std::string other = "mlx5_1 eth 400 gid 3 2 ::ffff:10.9.0.1";
+  EXPECT_EQ(Plan({{"2.28.9", {good, other}, {"if-mlx5_1"}},
+                  {"2.28.9", {good, other}}}),
+            "n0 [mlx5_0] NCCL_IB_HCA==mlx5_0:1 UCX_NET_DEVICES=mlx5_0:1; "
+            "n1 [mlx5_0] NCCL_IB_HCA==mlx5_0:1 UCX_NET_DEVICES=mlx5_0:1");
+}
+
+}  // namespace
+}  // namespace rollcall
