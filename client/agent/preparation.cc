@@ -199,6 +199,12 @@ class Preparation::Worker {
       }
     }
     WriteHosts(wanted, done);
+    for (std::string& warning :
+         SettingsFor(wanted.world, wanted.node_rank, options_.environment,
+                     options_.network)
+             .warnings) {
+      done.warnings.push_back(std::move(warning));
+    }
     if (mint_ != nullptr) AwaitMint(done);
     return done;
   }
@@ -206,8 +212,8 @@ class Preparation::Worker {
   void StartMint(const Wanted& wanted, PreparationDone& done) {
     NcclMint::Options options;
     options.self = options_.self;
-    options.environment = CommandEnvironment(options_.environment, wanted.world,
-                                             wanted.node_rank);
+    options.environment = CommandEnvironment(
+        options_.environment, options_.network, wanted.world, wanted.node_rank);
     options.library =
         FindNcclLibrary(options_.nccl_library, options.environment);
     options.count = NcclIdCount(wanted.world);

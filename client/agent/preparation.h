@@ -22,6 +22,7 @@
 
 #include "client/agent/agent.h"
 #include "client/agent/hosts_resolver.h"
+#include "client/agent/network_settings.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -35,6 +36,8 @@ struct PreparationOptions {
   std::vector<std::string> hosts_names;
   // Resolves the names for the hosts file; null: the system's resolver.
   std::shared_ptr<HostsResolver> resolver;
+  // What of the network plan the command gets.
+  NetworkOptions network;
   // --nccl-lib; empty: found from `environment`.
   std::string nccl_library;
   // The binary whose hidden `mint-nccl-id` mints (argv[0] of the child);

@@ -35,19 +35,6 @@ bool IsLeftover(absl::string_view name) {
                      [&](const char* ours) { return name == ours; });
 }
 
-// What a network plan may set: nothing that loads or runs anything.
-bool IsNetworkSetting(const v1::PlannedVariable& variable) {
-  const std::string& name = variable.name();
-  const bool known = absl::StartsWith(name, "NCCL_SOCKET_") ||
-                     absl::StartsWith(name, "NCCL_IB_") ||
-                     name == "NCCL_HOSTID" || name == "UCX_NET_DEVICES" ||
-                     name == "GLOO_SOCKET_IFNAME" || name == "TP_SOCKET_IFNAME";
-  const bool plain = name.find('=') == std::string::npos &&
-                     name.find('\0') == std::string::npos &&
-                     variable.value().find('\0') == std::string::npos;
-  return known && plain;
-}
-
 bool Has(const std::vector<std::string>& environment, absl::string_view name) {
   return std::any_of(
       environment.begin(), environment.end(),
@@ -106,8 +93,8 @@ absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
 }
 
 std::vector<std::string> CommandEnvironment(
-    const std::vector<std::string>& inherited, const v1::World& world,
-    uint32_t node_rank) {
+    const std::vector<std::string>& inherited, const NetworkOptions& network,
+    const v1::World& world, uint32_t node_rank) {
   CHECK(node_rank < static_cast<uint32_t>(world.members_size()));
   std::vector<std::string> environment;
   for (const std::string& entry : inherited) {
@@ -115,20 +102,20 @@ std::vector<std::string> CommandEnvironment(
         entry.find('=') != std::string::npos && entry[0] != '=';
     if (is_variable && !IsLeftover(NameOf(entry))) environment.push_back(entry);
   }
-  for (const v1::PlannedVariable& variable : world.members(node_rank).plan()) {
-    if (IsNetworkSetting(variable) && !Has(environment, variable.name())) {
-      Set(environment, variable.name(), variable.value());
-    }
+  const NetworkSettings settings =
+      SettingsFor(world, node_rank, environment, network);
+  for (const auto& [name, value] : settings.variables) {
+    Set(environment, name, value);
   }
   return environment;
 }
 
 std::vector<std::string> RankEnvironment(
-    const std::vector<std::string>& inherited, const RankFiles& files,
-    const v1::World& world, const v1::Seal& seal, uint32_t node_rank,
-    uint32_t local_rank) {
+    const std::vector<std::string>& inherited, const NetworkOptions& network,
+    const RankFiles& files, const v1::World& world, const v1::Seal& seal,
+    uint32_t node_rank, uint32_t local_rank) {
   std::vector<std::string> env =
-      CommandEnvironment(inherited, world, node_rank);
+      CommandEnvironment(inherited, network, world, node_rank);
   const v1::Member& member = world.members(node_rank);
   CHECK(local_rank < files.progress_files.size());
   CHECK(local_rank < files.error_files.size());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "client/agent/network_settings.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -39,11 +40,10 @@ absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
 // `inherited` ("NAME=value") as a command of this node may see it: without
 // secrets (ROLLCALL_JOIN, ROLLCALL_SECRET* and all else of ROLLCALL_*) and
 // without leftovers of an outer launcher's contract; plus this node's network
-// plan where the user has not set the variable. Of the plan only network
-// settings of NCCL, UCX and Gloo are taken, whatever a daemon sends.
+// plan as SettingsFor gives it.
 std::vector<std::string> CommandEnvironment(
-    const std::vector<std::string>& inherited, const v1::World& world,
-    uint32_t node_rank);
+    const std::vector<std::string>& inherited, const NetworkOptions& network,
+    const v1::World& world, uint32_t node_rank);
 
 // The whole environment of one rank: `inherited` (the agent's own,
 // "NAME=value") without secrets (ROLLCALL_JOIN, ROLLCALL_SECRET*) and without
@@ -51,9 +51,9 @@ std::vector<std::string> CommandEnvironment(
 // set stays where the design says so (OMP_NUM_THREADS, what the network plan
 // would set).
 std::vector<std::string> RankEnvironment(
-    const std::vector<std::string>& inherited, const RankFiles& files,
-    const v1::World& world, const v1::Seal& seal, uint32_t node_rank,
-    uint32_t local_rank);
+    const std::vector<std::string>& inherited, const NetworkOptions& network,
+    const RankFiles& files, const v1::World& world, const v1::Seal& seal,
+    uint32_t node_rank, uint32_t local_rank);
 
 }  // namespace rollcall
 

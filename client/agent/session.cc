@@ -134,6 +134,7 @@ PreparationOptions ForPreparation(const AgentOptions& options) {
   wanted.hosts_names = options.hosts_names;
   wanted.nccl_library = options.nccl_library;
   wanted.environment = options.environment;
+  wanted.network = options.network;
   return wanted;
 }
 
@@ -383,8 +384,8 @@ void Session::Do(const StartRanks& start) {
     command.rank = me.first_rank() + local;
     command.argv = options_.command;
     command.environment =
-        RankEnvironment(options_.environment, files, start.world, start.seal,
-                        start.node_rank, local);
+        RankEnvironment(options_.environment, options_.network, files,
+                        start.world, start.seal, start.node_rank, local);
     if (local < files.error_files.size()) {
       command.error_file = files.error_files[local];
     }

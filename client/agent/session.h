@@ -14,6 +14,7 @@
 
 #include "absl/time/time.h"
 #include "client/agent/agent.h"
+#include "client/agent/network_settings.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/trust.h"
 #include "rollcall/v1/membership.pb.h"
@@ -36,6 +37,8 @@ struct AgentOptions {
   std::vector<std::string> hosts_names;
   std::string log_dir;
   std::string nccl_library;
+  // What of the network plan the command gets; `facts` are the Hello's.
+  NetworkOptions network;
   bool output_to_stderr = false;
   // --once: the command runs on node rank 0 only; the others' ranks are not
   // started and count as done with 0.

@@ -91,6 +91,10 @@ void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
                "run CMD on node rank 0 only, once (mpirun, DeepSpeed)");
   app.add_flag("--json", to.json,
                "one JSON object a line on stdout; rank output on stderr");
+  app.add_option("--nccl-env", to.nccl_env,
+                 "network settings that CMD gets: all, needed (what NCCL would "
+                 "get wrong;\ndefault) or none")
+      ->type_name("WHICH");
   app.add_option("--nccl-lib", to.nccl_lib,
                  "libnccl.so.2 to mint NCCL ids with (default: what CMD would "
                  "find)")
@@ -536,6 +540,11 @@ absl::Status ReadLocal(const std::string& preempt_signal, LocalFlags& local) {
     return absl::InvalidArgumentError(
         absl::StrCat("--nproc-per-node takes 1 to ", Limits::ranks_per_node_max,
                      " or auto, not '", local.nproc_per_node, "'"));
+  }
+  if (local.nccl_env != "all" && local.nccl_env != "needed" &&
+      local.nccl_env != "none") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--nccl-env takes all, needed or none, not '", local.nccl_env, "'"));
   }
   for (const std::string& name : local.hosts_names) {
     if (absl::Status good = AdmitNodeName(name); !good.ok()) {

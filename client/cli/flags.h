@@ -32,6 +32,8 @@ struct LocalFlags {
   bool once = false;
   bool json = false;
   std::string nccl_lib;
+  // all, needed or none; see NcclEnv.
+  std::string nccl_env = "needed";
   // Hidden, for tests: where this node's devices are looked for, and the
   // libraries that tell of them; see DeviceFactsOptions.
   std::string sysroot;

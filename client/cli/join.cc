@@ -46,6 +46,12 @@ v1::Facts NodeFacts(const LocalFlags& local) {
   return GatherNodeFacts(options);
 }
 
+NcclEnv NcclEnvOf(const std::string& text) {
+  return text == "all"    ? NcclEnv::kAll
+         : text == "none" ? NcclEnv::kNone
+                          : NcclEnv::kNeeded;
+}
+
 v1::Hello MakeHello(const JoinFlags& flags, const JobAddress& address,
                     const std::string& node) {
   v1::Hello hello;
@@ -154,6 +160,8 @@ int RunJoinCommand(JoinFlags& flags) {
   options.hosts_names = flags.local.hosts_names;
   options.log_dir = flags.local.log_dir;
   options.nccl_library = flags.local.nccl_lib;
+  options.network = {NcclEnvOf(flags.local.nccl_env),
+                     ReadNcclConf(options.environment), options.hello.facts()};
   options.output_to_stderr = flags.local.json;
   options.once = flags.local.once;
   options.preempt_signal = flags.local.preempt_signal;

@@ -34,6 +34,9 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags) {
   };
   add("--log-dir", local.log_dir);
   add("--nccl-lib", local.nccl_lib);
+  if (local.nccl_env != LocalFlags().nccl_env) {
+    add("--nccl-env", local.nccl_env);
+  }
   add("--sysroot", local.sysroot);
   add("--verbs-lib", local.verbs_lib);
   add("--nvml-lib", local.nvml_lib);

@@ -72,7 +72,8 @@ Environment Get(const std::vector<std::string>& inherited,
   const RankFiles files =
       NameRankFiles("/run/x", "/run/x/socket", world, seal, node_rank);
   return ByName(
-      RankEnvironment(inherited, files, world, seal, node_rank, local_rank));
+      RankEnvironment(inherited, NetworkOptions(), files, world, seal,
+                      node_rank, local_rank));
 }
 
 TEST(RankEnvironment, IsTheWholeContract) {
