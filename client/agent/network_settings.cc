@@ -168,7 +168,7 @@ class Chooser {
     const Own* own = OwnOf("GLOO_SOCKET_IFNAME");
     if (own == nullptr || own->value.empty()) return;
     const auto& all = options_.facts.interfaces();
-    for (const std::string_view wanted : absl::StrSplit(own->value, ',')) {
+    for (const absl::string_view wanted : absl::StrSplit(own->value, ',')) {
       const bool there =
           std::any_of(all.begin(), all.end(), [&](const v1::Interface& each) {
             return each.up() && each.name() == wanted;
@@ -236,7 +236,7 @@ class Chooser {
 };
 
 std::string ValueOf(const std::vector<std::string>& environment,
-                    std::string_view name) {
+                    absl::string_view name) {
   for (const std::string& entry : environment) {
     if (entry.size() > name.size() && entry[name.size()] == '=' &&
         absl::StartsWith(entry, name)) {
@@ -257,12 +257,12 @@ NetworkSettings SettingsFor(const v1::World& world, uint32_t node_rank,
       .Choose();
 }
 
-bool NcclListSelects(std::string_view list, std::string_view device,
+bool NcclListSelects(absl::string_view list, absl::string_view device,
                      uint32_t port) {
   const bool excludes = absl::ConsumePrefix(&list, "^");
   const bool exact = absl::ConsumePrefix(&list, "=");
   bool found = false;
-  for (const std::string_view word : absl::StrSplit(list, ',')) {
+  for (const absl::string_view word : absl::StrSplit(list, ',')) {
     const std::vector<std::string> parts = absl::StrSplit(word, ':');
     uint32_t wanted = 0;
     const bool of_port =
@@ -295,9 +295,10 @@ std::map<std::string, std::pair<std::string, std::string>> ReadNcclConf(
     file.read(text.data(), static_cast<std::streamsize>(text.size()));
     text.resize(
         static_cast<size_t>(std::max<std::streamsize>(0, file.gcount())));
-    for (const std::string_view line : absl::StrSplit(text, '\n')) {
+    for (const absl::string_view line : absl::StrSplit(text, '\n')) {
       const size_t at = line.find('=');
-      if (at == std::string_view::npos || line.starts_with('#')) continue;
+      if (at == absl::string_view::npos || absl::StartsWith(line, "#"))
+        continue;
       const std::string name(absl::StripAsciiWhitespace(line.substr(0, at)));
       if (name.empty()) continue;
       conf.insert(

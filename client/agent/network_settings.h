@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -53,7 +53,7 @@ std::map<std::string, std::pair<std::string, std::string>> ReadNcclConf(
 
 // Whether NCCL's list ("mlx5", "=mlx5_0:1,mlx5_1", "^docker") selects a device.
 // `port`: 0 for interfaces.
-bool NcclListSelects(std::string_view list, std::string_view device,
+bool NcclListSelects(absl::string_view list, absl::string_view device,
                      uint32_t port);
 
 }  // namespace rollcall

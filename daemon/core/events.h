@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -37,6 +38,9 @@ struct Attend {
   // The shell has verified held.proof: a daemon with the same shared secret
   // committed this world of this job.
   bool commit_proven = false;
+  // The node's clock minus the daemon's, less the time that its Hello took;
+  // unset: it did not say.
+  std::optional<absl::Duration> clock_offset;
 };
 
 // A stream that had attended said something else than Hello. Admission has

@@ -159,6 +159,8 @@ class Job {
   struct Node {
     v1::Hello hello;
     std::string observed_address;
+    // See Attend.
+    std::optional<absl::Duration> clock_offset;
     // It has said something since its Welcome, and so has its credential.
     bool confirmed = false;
     // It attended with a credential, so it needs none from its Welcome.

@@ -307,6 +307,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   node.hello.clear_held();
   node.hello.clear_settings();
   node.observed_address = attend.observed_address;
+  node.clock_offset = attend.clock_offset;
   if (!*redialed) node.attended_from = attend.hello.previous_incarnation();
   node.session = attend.session;
   if (!leaving_.contains(name)) node.reason.clear();

@@ -248,9 +248,10 @@ bool Job::JudgeDifferences(const std::vector<PlanNode>& nodes,
   if (settings_.preflight() == v1::PREFLIGHT_OFF) return false;
   std::vector<ComparedNode> compared;
   for (size_t i = 0; i < nodes.size(); ++i) {
+    const Node& node = nodes_.at(nodes[i].node);
     compared.push_back({nodes[i].node, nodes[i].facts,
-                        nodes_.at(nodes[i].node).hello.command_digest(),
-                        plan.nodes[i].interface});
+                        node.hello.command_digest(), plan.nodes[i].interface,
+                        node.clock_offset});
   }
   std::vector<v1::Difference> found =
       FindDifferences(compared, nodes.front().launcher);

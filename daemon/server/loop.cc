@@ -24,6 +24,16 @@ absl::Status GoingDown() {
   return absl::UnavailableError("the daemon is going down; dial again");
 }
 
+// Of the node that said these facts when it sent them; an absurd clock is a
+// large offset, no error.
+std::optional<absl::Duration> ClockOffset(const v1::Facts& facts,
+                                          absl::Time received_at) {
+  if (!facts.has_wall_clock()) return std::nullopt;
+  return absl::Seconds(facts.wall_clock().seconds()) +
+         absl::Nanoseconds(facts.wall_clock().nanos()) -
+         (received_at - absl::UnixEpoch());
+}
+
 v1::DaemonMessage WelcomeOfEnded(const EndedJob& ended, const Limits& limits,
                                  const std::string& credential,
                                  const std::string& observed_address) {
@@ -230,9 +240,11 @@ void Loop::On(HelloCame& came) {
   session.node = came.hello.node();
   if (made) Collect((*live)->job, (*live)->job.Start());
   const v1::JoinToken token = came.hello.token();
+  const std::optional<absl::Duration> clock_offset =
+      ClockOffset(came.hello.facts(), came.received_at);
   Step(**live, Attend{came.session, std::move(came.hello),
                       std::move(came.observed_address), shown.epoch,
-                      shown.commit_proven});
+                      shown.commit_proven, clock_offset});
   // One that the job has refused costs nothing.
   if (!returns && (*live)->job.Attends(came.session)) access_.Used(token);
 }

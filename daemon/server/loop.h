@@ -66,6 +66,8 @@ struct HelloCame {
   // Set where node names are bound to them (--tls-bind-names): the names of the
   // certificate that its connection has shown.
   std::optional<std::vector<std::string>> certificate_names;
+  // By this machine's wall clock.
+  absl::Time received_at;
 };
 struct MessageCame {
   SessionId session;

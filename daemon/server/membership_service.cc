@@ -284,7 +284,7 @@ class MembershipService::AttendStream final
     greeted_ = true;
     const bool taken = service_.inbox_.Post(
         HelloCame{session_, std::move(hello), observed_address_, peer_,
-                  certificate_names_});
+                  certificate_names_, absl::Now()});
     return taken ? absl::OkStatus() : InboxFull();
   }
 

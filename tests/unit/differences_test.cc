@@ -22,6 +22,9 @@ struct Host {
   uint32_t mtu = 9000;
   std::string driver = "570.1";
   std::string digest = "d1";
+  uint64_t memlock = UINT64_MAX;
+  uint64_t shm = uint64_t{64} << 30;
+  int clock = 0;
 };
 
 v1::Facts FactsOf(const Host& host) {
@@ -41,6 +44,8 @@ v1::Facts FactsOf(const Host& host) {
   interface.set_name("eth0");
   interface.set_mtu(host.mtu);
   facts.add_interfaces()->set_name("eth1");
+  facts.mutable_limits()->set_memlock_bytes(host.memlock);
+  facts.mutable_limits()->set_shm_bytes(host.shm);
   return facts;
 }
 
@@ -51,8 +56,8 @@ class Differences : public testing::Test {
     nodes_.clear();
     for (const Host& host : hosts) facts_.push_back(FactsOf(host));
     for (size_t i = 0; i < hosts.size(); ++i) {
-      nodes_.push_back(
-          {absl::StrCat("n", i), &facts_[i], hosts[i].digest, "eth0"});
+      nodes_.push_back({absl::StrCat("n", i), &facts_[i], hosts[i].digest,
+                        "eth0", absl::Seconds(hosts[i].clock)});
     }
     found_ = FindDifferences(nodes_, first_counts);
   }
@@ -105,6 +110,10 @@ TEST_F(Differences, EachFactIsCompared) {
       {{.port_mtu = 2048}, "RDMA MTU: 4096 on n0, n2; 2048 on n1"},
       {{.mtu = 1500}, "interface MTU: 9000 on n0, n2; 1500 on n1"},
       {{.driver = "535.2"}, "NVIDIA driver: 570.1 on n0, n2; 535.2 on n1"},
+      {{.memlock = 8 << 20}, "memlock limit: enough on n0, n2; 8 MiB on n1"},
+      {{.shm = 64 << 20}, "/dev/shm: enough on n0, n2; 64 MiB on n1"},
+      {{.clock = 72}, "clock: right on n0, n2; 72 s ahead of the daemon on n1"},
+      {{.clock = -3}, "clock: right on n0, n2; 3 s behind the daemon on n1"},
       {{.digest = "d2"}, "command: d1 on n0, n2; d2 on n1"},
   };
   for (const Row& row : rows) {
@@ -116,6 +125,12 @@ TEST_F(Differences, EachFactIsCompared) {
 
 TEST_F(Differences, WhatIsUnknownIsComparedWithNothing) {
   Compare({Host(), {.nccl = "", .driver = "", .digest = ""}});
+  EXPECT_EQ(Texts(), "");
+  // Any size that is enough is as good as another.
+  Compare({Host(), {.memlock = 1 << 30, .shm = 1 << 30, .clock = 1}});
+  EXPECT_EQ(Texts(), "");
+  // Without RDMA nobody locks memory.
+  Compare({{.ports = 0}, {.ports = 0, .memlock = 1 << 16}});
   EXPECT_EQ(Texts(), "");
   // An interface without its MTU.
   Compare({Host(), {.mtu = 0}});

@@ -18,6 +18,12 @@ constexpr int kNodesNamedMax = 8;
 constexpr int kSidesMax = 8;
 // Of ports that are down, in a value.
 constexpr size_t kPortsNamedMax = 4;
+// What many systems allow by default, too little for RDMA (see client/doctor).
+constexpr uint64_t kMemlockDefault = 8 << 20;
+// Of /dev/shm, as NCCL's user guide has it for containers.
+constexpr uint64_t kShmMin = uint64_t{1} << 30;
+// A Hello takes part of a second.
+constexpr absl::Duration kClockOffsetMax = absl::Seconds(2);
 
 // Empty: unknown, and compared with nothing.
 using ValueOf = std::string (*)(const ComparedNode&);
@@ -86,6 +92,34 @@ std::string InterfaceMtu(const ComparedNode& node) {
   return "";
 }
 
+std::string MegabytesText(uint64_t bytes) {
+  return absl::StrCat(bytes >> 20, " MiB");
+}
+
+// RDMA locks what it sends from.
+std::string Memlock(const ComparedNode& node) {
+  const uint64_t limit = node.facts->limits().memlock_bytes();
+  if (node.facts->infiniband().empty() || limit == 0) return "";
+  return limit > kMemlockDefault ? "enough" : MegabytesText(limit);
+}
+
+std::string Shm(const ComparedNode& node) {
+  const uint64_t size = node.facts->limits().shm_bytes();
+  if (size == 0) return "";
+  return size >= kShmMin ? "enough" : MegabytesText(size);
+}
+
+// In whole seconds: what is measured is less exact than that.
+std::string Clock(const ComparedNode& node) {
+  if (!node.clock_offset.has_value()) return "";
+  const absl::Duration offset = *node.clock_offset;
+  if (absl::AbsDuration(offset) < kClockOffsetMax) return "right";
+  return absl::StrCat(
+      absl::ToInt64Seconds(absl::AbsDuration(offset)),
+      offset > absl::ZeroDuration() ? " s ahead of" : " s behind",
+      " the daemon");
+}
+
 std::string Command(const ComparedNode& node) {
   return node.command_digest.substr(0, 12);
 }
@@ -97,7 +131,7 @@ struct Compared {
   const char* advice;
 };
 
-constexpr std::array<Compared, 7> kCompared = {{
+constexpr std::array<Compared, 10> kCompared = {{
     {"NCCL version", Nccl,
      "ranks of different NCCL versions hang or abort in their first "
      "collective; install one version on all nodes"},
@@ -115,6 +149,15 @@ constexpr std::array<Compared, 7> kCompared = {{
      "interfaces and switches"},
     {"NVIDIA driver", Driver,
      "a library may run on one node and fail on another; install one driver"},
+    {"memlock limit", Memlock,
+     "RDMA fails where it cannot lock memory; raise it as `rollcall doctor` "
+     "says there"},
+    {"/dev/shm", Shm,
+     "NCCL and data loaders fail where shared memory is short; enlarge it as "
+     "`rollcall doctor` says there"},
+    {"clock", Clock,
+     "certificates and tokens may count as ended, and logs cannot be lined "
+     "up; let chrony or systemd-timesyncd set it"},
     {"command", Command,
      "the nodes run different commands; give each the same one after --"},
 }};

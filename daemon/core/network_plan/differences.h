@@ -7,10 +7,12 @@
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_DIFFERENCES_H_
 #define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_DIFFERENCES_H_
 
+#include <optional>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -21,6 +23,8 @@ struct ComparedNode {
   std::string command_digest;
   // The interface with the address that its peers use; empty: unknown.
   std::string interface;
+  // Its clock minus the daemon's; unset: unknown.
+  std::optional<absl::Duration> clock_offset;
 };
 
 // At most one for each compared fact, in a fixed order. The first side of each
