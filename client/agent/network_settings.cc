@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kConfBytesMax = 64 << 10;
 // Of many interfaces or ports, in a warning.
-constexpr size_t kNamedMax = 8;
+constexpr size_t kSettingsNamedMax = 8;
 
 // Nothing that loads or runs anything.
 bool IsNetworkSetting(const v1::PlannedVariable& variable) {
@@ -38,16 +38,16 @@ bool IsNetworkSetting(const v1::PlannedVariable& variable) {
 }
 
 // A value of the user's, and where it stands.
-struct Own {
+struct OwnSetting {
   std::string value;
   std::string where;
 };
 
-class Chooser {
+class SettingsChooser {
  public:
-  Chooser(const v1::World& world, const v1::Member& row,
-          const std::vector<std::string>& environment,
-          const NetworkOptions& options)
+  SettingsChooser(const v1::World& world, const v1::Member& row,
+                  const std::vector<std::string>& environment,
+                  const NetworkOptions& options)
       : world_(world), row_(row), options_(options) {
     for (const std::string& entry : environment) {
       const size_t at = entry.find('=');
@@ -76,7 +76,7 @@ class Chooser {
   }
 
  private:
-  const Own* OwnOf(const std::string& name) const {
+  const OwnSetting* OwnOf(const std::string& name) const {
     const auto at = own_.find(name);
     return at == own_.end() ? nullptr : &at->second;
   }
@@ -130,7 +130,8 @@ class Chooser {
     }
   }
 
-  void Warn(const std::string& name, const Own& own, const std::string& text) {
+  void Warn(const std::string& name, const OwnSetting& own,
+            const std::string& text) {
     settings_.warnings.push_back(
         absl::StrCat(name, "=", own.value, " (", own.where, ") ", text));
   }
@@ -139,13 +140,13 @@ class Chooser {
     std::vector<std::string> names;
     for (const v1::Interface& interface : options_.facts.interfaces()) {
       if (!interface.up() || interface.loopback()) continue;
-      if (names.size() < kNamedMax) names.push_back(interface.name());
+      if (names.size() < kSettingsNamedMax) names.push_back(interface.name());
     }
     return names.empty() ? "none" : absl::StrJoin(names, ", ");
   }
 
   void JudgeInterfaces(const std::string& name) {
-    const Own* own = OwnOf(name);
+    const OwnSetting* own = OwnOf(name);
     if (own == nullptr || own->value.empty()) return;
     const auto& all = options_.facts.interfaces();
     const bool any =
@@ -165,7 +166,7 @@ class Chooser {
   }
 
   void JudgeGloo() {
-    const Own* own = OwnOf("GLOO_SOCKET_IFNAME");
+    const OwnSetting* own = OwnOf("GLOO_SOCKET_IFNAME");
     if (own == nullptr || own->value.empty()) return;
     const auto& all = options_.facts.interfaces();
     for (const absl::string_view wanted : absl::StrSplit(own->value, ',')) {
@@ -182,14 +183,14 @@ class Chooser {
   }
 
   void JudgePorts() {
-    const Own* own = OwnOf("NCCL_IB_HCA");
+    const OwnSetting* own = OwnOf("NCCL_IB_HCA");
     if (own == nullptr || own->value.empty()) return;
     const auto& ports = options_.facts.infiniband();
     std::vector<std::string> names;
     for (const v1::InfinibandPort& port : ports) {
       if (!IsActive(port)) continue;
       if (NcclListSelects(own->value, port.device(), port.port())) return;
-      if (names.size() < kNamedMax) {
+      if (names.size() < kSettingsNamedMax) {
         names.push_back(absl::StrCat(port.device(), ":", port.port()));
       }
     }
@@ -199,10 +200,10 @@ class Chooser {
   }
 
   void JudgeGidIndex() {
-    const Own* own = OwnOf("NCCL_IB_GID_INDEX");
+    const OwnSetting* own = OwnOf("NCCL_IB_GID_INDEX");
     uint32_t index = 0;
     if (own == nullptr || !absl::SimpleAtoi(own->value, &index)) return;
-    const Own* list = OwnOf("NCCL_IB_HCA");
+    const OwnSetting* list = OwnOf("NCCL_IB_HCA");
     for (const v1::InfinibandPort& port : options_.facts.infiniband()) {
       if (!IsActive(port) || port.link_layer() != "Ethernet") continue;
       if (list != nullptr &&
@@ -230,13 +231,13 @@ class Chooser {
   const v1::World& world_;
   const v1::Member& row_;
   const NetworkOptions& options_;
-  std::map<std::string, Own> own_;
+  std::map<std::string, OwnSetting> own_;
   std::set<std::string> set_;
   NetworkSettings settings_;
 };
 
-std::string ValueOf(const std::vector<std::string>& environment,
-                    absl::string_view name) {
+std::string EnvironmentValue(const std::vector<std::string>& environment,
+                             absl::string_view name) {
   for (const std::string& entry : environment) {
     if (entry.size() > name.size() && entry[name.size()] == '=' &&
         absl::StartsWith(entry, name)) {
@@ -252,8 +253,8 @@ NetworkSettings SettingsFor(const v1::World& world, uint32_t node_rank,
                             const std::vector<std::string>& environment,
                             const NetworkOptions& options) {
   CHECK(node_rank < static_cast<uint32_t>(world.members_size()));
-  return Chooser(world, world.members(static_cast<int>(node_rank)), environment,
-                 options)
+  return SettingsChooser(world, world.members(static_cast<int>(node_rank)),
+                         environment, options)
       .Choose();
 }
 
@@ -277,8 +278,8 @@ bool NcclListSelects(absl::string_view list, absl::string_view device,
 std::map<std::string, std::pair<std::string, std::string>> ReadNcclConf(
     const std::vector<std::string>& environment) {
   std::vector<std::string> paths;
-  const std::string named = ValueOf(environment, "NCCL_CONF_FILE");
-  const std::string home = ValueOf(environment, "HOME");
+  const std::string named = EnvironmentValue(environment, "NCCL_CONF_FILE");
+  const std::string home = EnvironmentValue(environment, "HOME");
   if (!named.empty()) {
     paths.push_back(named);
   } else if (!home.empty()) {

@@ -86,8 +86,7 @@ class Facts(E2E):
                 ports = nodes[name]["infiniband"]
                 self.assertEqual([p["device"] for p in ports],
                                  ["mlx5_0", "mlx5_1"])
-                self.assertIn(last,
-                              [g["address"] for g in ports[0]["gids"]])
+                self.assertEqual(ports[0]["gid"]["address"], last)
 
 
 if __name__ == "__main__":

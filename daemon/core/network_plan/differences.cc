@@ -17,7 +17,7 @@ namespace {
 constexpr int kNodesNamedMax = 8;
 constexpr int kSidesMax = 8;
 // Of ports that are down, in a value.
-constexpr size_t kPortsNamedMax = 4;
+constexpr size_t kIdlePortsNamedMax = 4;
 // What many systems allow by default, too little for RDMA (see client/doctor).
 constexpr uint64_t kMemlockDefault = 8 << 20;
 // Of /dev/shm, as NCCL's user guide has it for containers.
@@ -58,7 +58,7 @@ std::string ActivePorts(const ComparedNode& node) {
   for (const v1::InfinibandPort& port : node.facts->infiniband()) {
     if (IsActive(port)) {
       ++layers[port.link_layer()];
-    } else if (idle.size() < kPortsNamedMax) {
+    } else if (idle.size() < kIdlePortsNamedMax) {
       idle.push_back(absl::StrCat(port.device(), ":", port.port(), " ",
                                   !port.unusable().empty() ? "cannot be opened"
                                   : port.state().empty() ? "in an unknown state"
@@ -92,21 +92,22 @@ std::string InterfaceMtu(const ComparedNode& node) {
   return "";
 }
 
-std::string MegabytesText(uint64_t bytes) {
-  return absl::StrCat(bytes >> 20, " MiB");
+std::string BytesText(uint64_t bytes) {
+  return bytes < (1 << 20) ? absl::StrCat(bytes >> 10, " KiB")
+                           : absl::StrCat(bytes >> 20, " MiB");
 }
 
 // RDMA locks what it sends from.
 std::string Memlock(const ComparedNode& node) {
   const uint64_t limit = node.facts->limits().memlock_bytes();
   if (node.facts->infiniband().empty() || limit == 0) return "";
-  return limit > kMemlockDefault ? "enough" : MegabytesText(limit);
+  return limit > kMemlockDefault ? "enough" : BytesText(limit);
 }
 
 std::string Shm(const ComparedNode& node) {
   const uint64_t size = node.facts->limits().shm_bytes();
   if (size == 0) return "";
-  return size >= kShmMin ? "enough" : MegabytesText(size);
+  return size >= kShmMin ? "enough" : BytesText(size);
 }
 
 // In whole seconds: what is measured is less exact than that.

@@ -22,9 +22,9 @@ constexpr std::string_view kRoceV2 = "RoCE v2";
 constexpr size_t kPortsNamedMax = 4;
 
 // What two ports must have in common to be one rail.
-using Kind = std::pair<std::string, uint32_t>;  // Link layer, Gb/s.
+using PortKind = std::pair<std::string, uint32_t>;  // Link layer, Gb/s.
 
-Kind KindOf(const v1::InfinibandPort& port) {
+PortKind KindOf(const v1::InfinibandPort& port) {
   return {port.link_layer(), port.rate_gbps()};
 }
 
@@ -54,8 +54,8 @@ std::string Flaw(const FabricNode& node, const v1::InfinibandPort& port) {
 }
 
 // Of one node: the indices of its active ports without a flaw, by kind.
-std::map<Kind, std::vector<int>> UsableByKind(const FabricNode& node) {
-  std::map<Kind, std::vector<int>> usable;
+std::map<PortKind, std::vector<int>> UsableByKind(const FabricNode& node) {
+  std::map<PortKind, std::vector<int>> usable;
   for (int i = 0; i < node.facts->infiniband_size(); ++i) {
     const v1::InfinibandPort& port = node.facts->infiniband(i);
     if (IsActive(port) && Flaw(node, port).empty()) {
@@ -68,9 +68,9 @@ std::map<Kind, std::vector<int>> UsableByKind(const FabricNode& node) {
 // Of the kinds that all nodes have, the one that moves most where a node has
 // the least of it; of equal ones InfiniBand. If the speeds alone differ, the
 // link layer that all share, with speed 0.
-std::optional<Kind> SharedKind(
-    const std::vector<std::map<Kind, std::vector<int>>>& usable) {
-  std::map<Kind, std::pair<size_t, size_t>> shared;  // Nodes; fewest ports.
+std::optional<PortKind> SharedKind(
+    const std::vector<std::map<PortKind, std::vector<int>>>& usable) {
+  std::map<PortKind, std::pair<size_t, size_t>> shared;  // Nodes; fewest ports.
   std::map<std::string, size_t> layers;
   for (const auto& of_node : usable) {
     std::set<std::string> here;
@@ -83,7 +83,7 @@ std::optional<Kind> SharedKind(
     }
     for (const std::string& layer : here) ++layers[layer];
   }
-  std::optional<Kind> best;
+  std::optional<PortKind> best;
   std::tuple<uint64_t, bool> best_score;
   for (const auto& [kind, count] : shared) {
     if (count.first != usable.size()) continue;
@@ -97,13 +97,13 @@ std::optional<Kind> SharedKind(
   for (const std::string_view layer : {kInfiniband, kEthernet}) {
     const auto at = layers.find(std::string(layer));
     if (at != layers.end() && at->second == usable.size()) {
-      return Kind(layer, 0);
+      return PortKind(layer, 0);
     }
   }
   return std::nullopt;
 }
 
-bool IsOfKind(const v1::InfinibandPort& port, const Kind& kind) {
+bool IsOfKind(const v1::InfinibandPort& port, const PortKind& kind) {
   return port.link_layer() == kind.first &&
          (kind.second == 0 || port.rate_gbps() == kind.second);
 }
@@ -121,7 +121,7 @@ std::vector<int> OfLayer(const v1::Facts& facts, const std::string& layer) {
 // The positions that all nodes can use. Empty where their ports cannot be
 // matched by position.
 std::vector<std::vector<int>> RailsByPosition(
-    const std::vector<FabricNode>& nodes, const Kind& kind) {
+    const std::vector<FabricNode>& nodes, const PortKind& kind) {
   std::vector<std::vector<int>> all;
   for (const FabricNode& node : nodes) {
     all.push_back(OfLayer(*node.facts, kind.first));
@@ -154,7 +154,7 @@ v1::PlannedVariable Variable(std::string_view name, const std::string& value,
 }
 
 std::string WhyNot(const FabricNode& node, const v1::InfinibandPort& port,
-                   const Kind& kind) {
+                   const PortKind& kind) {
   if (port.link_layer() != kind.first) {
     return absl::StrCat("is ", port.link_layer(), ", the others use ",
                         kind.first);
@@ -168,7 +168,8 @@ std::string WhyNot(const FabricNode& node, const v1::InfinibandPort& port,
 }
 
 // Which ports to use, where that is not what NCCL takes by itself.
-void ChoosePorts(const FabricNode& node, const Kind& kind, FabricPorts& plan) {
+void ChoosePorts(const FabricNode& node, const PortKind& kind,
+                 FabricPorts& plan) {
   std::vector<std::string> left_out;
   size_t more = 0;
   for (int i = 0; i < node.facts->infiniband_size(); ++i) {
@@ -285,9 +286,9 @@ const v1::Gid* PeerGid(const v1::InfinibandPort& port) {
 
 std::vector<FabricPorts> PlanFabric(const std::vector<FabricNode>& nodes) {
   if (nodes.empty()) return {};
-  std::vector<std::map<Kind, std::vector<int>>> usable;
+  std::vector<std::map<PortKind, std::vector<int>>> usable;
   for (const FabricNode& node : nodes) usable.push_back(UsableByKind(node));
-  const std::optional<Kind> kind = SharedKind(usable);
+  const std::optional<PortKind> kind = SharedKind(usable);
   if (!kind.has_value()) return WithoutFabric(nodes);
   std::vector<FabricPorts> plan(nodes.size());
   const std::vector<std::vector<int>> rails = RailsByPosition(nodes, *kind);

@@ -1,0 +1,174 @@
+"""The network plan, on hosts that differ: which address, which RDMA ports, and
+what is said where nothing fits."""
+import json
+import os
+
+import harness
+from harness import E2E, PROJECT, Gate, Lab
+
+VERBS = os.path.join(harness.BIN, "fakes", "libibverbs.so.1")
+CLOCK = os.path.join(harness.BIN, "libskewed_clock.so")
+
+SHOW = ("python3 -c 'import json, os; print(\"world\", json.dumps(json.load("
+        "open(os.environ[\"ROLLCALL_WORLD_FILE\"]))))'; "
+        "env | grep -E '^(NCCL|UCX|GLOO)' | sort | tr '\\n' ' '"
+        " | sed 's/^/plan /'; echo; ")
+
+
+class Network(E2E):
+    def begin(self, lab, flags=(), join_flags=(), listen="0.0.0.0:0",
+              before=()):
+        """The launcher on lab1 and a worker on each other host."""
+        self.gate = Gate(self.stage)
+        command = ["sh", "-c", SHOW + f"cat {self.gate.path}"]
+        self.launcher = lab.start(1, [
+            harness.ROLLCALL, "launch", "--listen", listen, *flags, "--",
+            *command])
+        self.text = self.launcher.await_line(harness.JOIN_STRING.pattern)[0]
+        self.workers = [
+            lab.start(host, [*before, harness.ROLLCALL, "join", self.text,
+                             *join_flags, "--", *command])
+            for host in range(2, lab.hosts + 1)]
+
+    def ask_status(self, lab, condition, what):
+        def look():
+            asked = lab.run(1, [harness.ROLLCALL, "status", self.text,
+                                "--json"])
+            if asked.code != 0:
+                return None
+            state = json.loads("\n".join(asked.out()))
+            return state if condition(state) else None
+        return self.ask_until(look, what)
+
+    def world(self, process):
+        return json.loads(process.await_line(r"\] world (\{.*\})$")[1])
+
+    def plan(self, process):
+        words = process.await_line(r"\] plan (.*)$")[1].split()
+        return dict(word.split("=", 1) for word in words)
+
+    def ends(self):
+        self.gate.open()
+        for process in [self.launcher, *self.workers]:
+            self.assert_code(process, 0)
+
+    def machine(self, name):
+        root = self.stage.path(name)
+        self.assert_code(self.stage.run(
+            [os.path.join(harness.BIN, "sysfs_tree"),
+             os.path.join(PROJECT, "tests", "facts", name + ".txt"), root]), 0)
+        return ["--sysroot", root, "--verbs-lib", VERBS]
+
+    def test_a_network_that_only_some_reach(self):
+        """Each host has a docker0 with one address for all, and an interface
+        that leads nowhere."""
+        lab = Lab(self.stage, 3, docker=1)
+        for host in (1, 2, 3):
+            made = lab.run(host, ["sh", "-c", (
+                "ip link add lost0 type dummy && ip link set lost0 up && "
+                f"ip addr add 10.66.0.{host}/24 dev lost0 && "
+                # No bridge by its name, and the same address everywhere.
+                "ip link add same0 type dummy && ip link set same0 up && "
+                "ip addr add 10.55.0.1/24 dev same0")])
+            self.assert_code(made, 0)
+        self.begin(lab, ["--nodes", "3"])
+        for process in [self.launcher, *self.workers]:
+            world = self.world(process)
+            nodes = {n["node"]: n for n in world["nodes"]}
+            for host in (1, 2, 3):
+                node = nodes[f"lab{host}"]
+                self.assertEqual(node["address"], f"10.77.0.{host}")
+                self.assertEqual(node["hostname"], f"lab{host}")
+                self.assertEqual(set(node["addresses"]),
+                                 {f"10.77.0.{host}", f"fd77::{host}"})
+            self.assertEqual(self.plan(process)["NCCL_SOCKET_IFNAME"], "=eth0")
+        self.ends()
+
+    def test_no_address_that_serves(self):
+        lab = Lab(self.stage, 3)
+        lab.cut_between([2], [3])
+        self.begin(lab, ["--nodes", "3", "--join-timeout", "6s"])
+        self.assert_code(self.launcher, 69)
+        self.assertRegex(self.launcher.text(),
+                         r"lab[23] cannot reach lab[23] at 10\.77\.0\.[23]")
+
+    def test_ipv6_alone(self):
+        lab = Lab(self.stage, 2)
+        for host in (1, 2):
+            self.assert_code(lab.run(
+                host, ["ip", "-4", "addr", "flush", "dev", "eth0"]), 0)
+        self.begin(lab, ["--nodes", "2"], listen="[::]:0")
+        for process in [self.launcher, *self.workers]:
+            world = self.world(process)
+            self.assertEqual([n["address"] for n in world["nodes"]],
+                             ["fd77::1", "fd77::2"])
+            self.assertEqual(world["master_addr"], "fd77::1")
+        self.ends()
+
+    def test_a_rail_that_one_node_lacks(self):
+        lab = Lab(self.stage, 2)
+        self.begin(lab, ["--nodes", "2", *self.machine("dgx_h100")],
+                   self.machine("seven_of_eight"))
+        rails = [0, 1, 2, 3, 4, 6, 7]
+        plan = self.plan(self.launcher)
+        self.assertEqual(plan["NCCL_IB_HCA"],
+                         "=" + ",".join(f"mlx5_{i}:1" for i in rails))
+        self.assertNotIn("NCCL_IB_HCA", self.plan(self.workers[0]))
+        world = self.world(self.workers[0])
+        for node in world["nodes"]:
+            found = {p["device"]: p["rail"] for p in node["infiniband"]
+                     if p["rail"] is not None}
+            self.assertEqual(found, {f"mlx5_{device}": rail
+                                     for rail, device in enumerate(rails)})
+            self.assertTrue(all(p["gid"]["address"].startswith("fe80:")
+                                for p in node["infiniband"]
+                                if p["rail"] is not None))
+        state = self.ask_status(lab, lambda s: s["differences"], "differences")
+        ports, = [d for d in state["differences"]
+                  if d["fact"] == "active RDMA ports"]
+        self.assertEqual(
+            [(side["value"], side["nodes"]) for side in ports["sides"]],
+            [("8 InfiniBand", ["lab1"]),
+             ("7 InfiniBand; mlx5_5:1 DOWN", ["lab2"])])
+        table = lab.run(1, [harness.ROLLCALL, "status", self.text])
+        self.assertRegex(table.text(), r"7 InfiniBand; mlx5_5:1 DOWN +lab2")
+        self.ends()
+
+    def test_what_is_wrong_with_a_node_is_named(self):
+        """A small /dev/shm, little memory to lock and a wrong clock, each made
+        for real on lab2."""
+        lab = Lab(self.stage, 2)
+        self.assert_code(lab.run(
+            2, ["mount", "-o", "remount,size=16m", "/dev/shm"]), 0)
+        self.begin(lab, ["--nodes", "1:2", "--grow", "boundary",
+                         *self.machine("dgx_h100")],
+                   self.machine("dgx_h100"),
+                   before=["prlimit", "--memlock=65536", "env",
+                           f"LD_PRELOAD={CLOCK}", "SKEW_S=40"])
+        state = self.ask_status(
+            lab, lambda s: len(s["differences"]) >= 3, "three differences")
+        found = {d["fact"]: d["sides"][1] for d in state["differences"]}
+        self.assertEqual(found["/dev/shm"]["value"], "16 MiB")
+        self.assertEqual(found["memlock limit"]["value"], "64 KiB")
+        self.assertRegex(found["clock"]["value"],
+                         r"^(39|40) s ahead of the daemon$")
+        self.assertEqual({side["nodes"][0] for side in found.values()},
+                         {"lab2"})
+        self.ends()
+
+    def test_strict(self):
+        lab = Lab(self.stage, 2)
+        self.begin(lab, ["--nodes", "1:2", "--preflight", "strict",
+                         *self.machine("dgx_h100")],
+                   self.machine("seven_of_eight"))
+        state = self.ask_status(
+            lab, lambda s: s["state"] == "running" and any(
+                n["node"] == "lab2" and n["state"] == "spare"
+                and "mlx5_5:1 DOWN" in n["reason"] for n in s["nodes"]),
+            "lab2 as a spare, and why")
+        self.assertEqual(state["world_size"], 1)
+        self.ends()
+
+
+if __name__ == "__main__":
+    harness.main()
