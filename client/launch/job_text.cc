@@ -195,7 +195,8 @@ std::string PaceText(const v1::JobStatus& status) {
   return text;
 }
 
-// The sides of each difference below each other, each with its nodes.
+}  // namespace
+
 std::string DifferencesTable(const v1::JobStatus& status) {
   std::string text;
   for (const v1::Difference& difference : status.differences()) {
@@ -222,8 +223,6 @@ std::string DifferencesTable(const v1::JobStatus& status) {
   }
   return text;
 }
-
-}  // namespace
 
 std::string StatusTable(const v1::JobStatus& status) {
   const std::string wanted =

@@ -27,6 +27,10 @@ std::string OneLine(const nlohmann::ordered_json& json);
 // `status` for people: a table of several lines, ending with a newline.
 std::string StatusTable(const v1::JobStatus& status);
 
+// What the nodes should have in common and do not, a block of lines each;
+// empty: nothing.
+std::string DifferencesTable(const v1::JobStatus& status);
+
 // How many connections ended before they authenticated, and in words how.
 uint64_t FailedConnections(const v1::JobStatus& status);
 std::string FailedText(const v1::JobStatus& status);

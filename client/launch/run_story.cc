@@ -80,6 +80,7 @@ void RunStory::Heard(v1::JobStatus status, absl::Time now) {
   status_ = std::move(status);
   status_at_ = now;
   if (json_) PutJson(StatusJson(*status_));
+  TellDifferences();
   if (status_->state() == v1::JOB_STATE_FAILED) TellLingering();
   if (status_->state() != v1::JOB_STATE_RUNNING) return;
   line_.Clear();
@@ -94,6 +95,16 @@ void RunStory::Heard(v1::JobStatus status, absl::Time now) {
   if (waiting && stragglers_since_ == absl::InfiniteFuture()) {
     stragglers_since_ = now;
   }
+}
+
+void RunStory::TellDifferences() {
+  std::string table = DifferencesTable(*status_);
+  if (table == told_differences_) return;
+  told_differences_ = table;
+  if (json_ || quiet_ || table.empty()) return;
+  line_.Clear();
+  table.pop_back();
+  line_.Print(table);
 }
 
 void RunStory::TellLingering() {

@@ -56,6 +56,7 @@ class RunStory {
  private:
   void PutJson(const nlohmann::ordered_json& json);
   void TellLingering();
+  void TellDifferences();
 
   const std::string job_;
   const bool json_;
@@ -70,6 +71,7 @@ class RunStory {
   // two times, so that a log does not get a line for each.
   uint64_t told_failed_ = 0;
   uint64_t told_generation_ = 1;
+  std::string told_differences_;
   std::optional<v1::JobStatus> status_;
   absl::Time status_at_ = absl::InfinitePast();
   absl::Time stragglers_since_ = absl::InfiniteFuture();
