@@ -98,11 +98,11 @@ PORTS_JUSTIFIED = {
 
 # Files that look at what came in from outside: nothing there may abort.
 INPUT = re.compile(
-    r"^daemon/core/(admission|grammar|printable|job|exchange)"
+    r"^daemon/core/(admission|grammar|printable|job|exchange|network_plan/)"
     r"|^daemon/security/|^daemon/journal/"
     r"|^daemon/server/(membership_service|admin_service|succession)"
     r"|^client/(facts|doctor|cli|launch|rank)/"
-    r"|^client/agent/(agent[._]|hosts|lines|named_leader|nccl|"
+    r"|^client/agent/(agent[._]|hosts|lines|named_leader|nccl|network_settings|"
     r"rank_(attend|service|folders)|world_files|stack_dump|daemon_stream|edit_file|"
     r"error_file)"
     r"|^trainer/data/(dataset|shard_header)"
@@ -253,7 +253,7 @@ def includes(text):
 # --- The rules ----------------------------------------------------------------
 
 def is_pure(path):
-    return re.match(r"daemon/core/[^/]*\.(h|cc)$|client/agent/agent"
+    return re.match(r"daemon/core/.*\.(h|cc)$|client/agent/agent"
                     r"(_[a-z]+)?\.(h|cc)$", path) is not None
 
 

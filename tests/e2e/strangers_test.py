@@ -19,6 +19,10 @@ from wire import Stranger
 # What a daemon may grow by, whatever strangers do: what they may have queued
 # in it (limits.h) is a fraction of it, gRPC's and the heap's slack the rest.
 GROWTH_MOST = 96 << 20
+# The daemon hangs up at 4 MiB, as soon as its watching thread gets to run: on a
+# machine that is busy with other things 27 MB had been read by then. What counts
+# is its memory (GROWTH_MOST); all of it would be 1 GiB.
+POURED_MOST = 64 << 20
 
 
 class Crowds(Guarded):
@@ -289,16 +293,16 @@ class Crowds(Guarded):
     def test_an_agents_message_of_a_gigabyte(self):
         status = "/rollcall.v1.Admin/Status"
         fake = self.attend("fake1")
-        self.assertLess(self.pour_message(fake, 1), 16 << 20)
+        self.assertLess(self.pour_message(fake, 1), POURED_MOST)
         fake = self.attend("fake2")
         self.call(fake, 3, status)
-        self.assertLess(self.pour_message(fake, 3), 16 << 20)
+        self.assertLess(self.pour_message(fake, 3), POURED_MOST)
         # Whole messages of one stream do not make up for another's.
         fake = self.attend("fake3")
         self.call(fake, 3, status)
         beat = wire.frame(wire.DATA, 0, 1, wire.grpc_message(wire.HEARTBEAT))
         self.assertLess(self.pour_message(
-            fake, 3, lambda: fake.raw(beat)), 16 << 20)
+            fake, 3, lambda: fake.raw(beat)), POURED_MOST)
         first = self.assert_undisturbed()
         self.goes_on()
         self.assert_code(first, 0)
