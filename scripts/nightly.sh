@@ -151,5 +151,7 @@ for step in "${wanted[@]}"; do
   echo "$? $((SECONDS - began))" >"$state/$step.result"
   running=
   kill -- "-$limit"
+  # Without the shell's own word on it.
+  wait "$limit" 2>/dev/null
 done
 table
