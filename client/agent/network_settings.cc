@@ -14,7 +14,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "daemon/core/check.h"
 #include "daemon/core/network_plan/fabric.h"
 
 namespace rollcall {
@@ -252,7 +251,6 @@ std::string EnvironmentValue(const std::vector<std::string>& environment,
 NetworkSettings SettingsFor(const v1::World& world, uint32_t node_rank,
                             const std::vector<std::string>& environment,
                             const NetworkOptions& options) {
-  CHECK(node_rank < static_cast<uint32_t>(world.members_size()));
   return SettingsChooser(world, world.members(static_cast<int>(node_rank)),
                          environment, options)
       .Choose();

@@ -2,11 +2,14 @@
 what is said where nothing fits."""
 import json
 import os
+import time
 
 import harness
 from harness import E2E, PROJECT, Gate, Lab
 
 VERBS = os.path.join(harness.BIN, "fakes", "libibverbs.so.1")
+# The fake library's word counts, as libibverbs' does.
+ONE_DOWN = ["env", "FAKE_VERBS=down=mlx5_5"]
 CLOCK = os.path.join(harness.BIN, "libskewed_clock.so")
 
 SHOW = ("python3 -c 'import json, os; print(\"world\", json.dumps(json.load("
@@ -31,14 +34,16 @@ class Network(E2E):
             for host in range(2, lab.hosts + 1)]
 
     def ask_status(self, lab, condition, what):
-        def look():
+        """The first state for which condition(state) holds."""
+        until = time.monotonic() + harness.DEADLINE_S
+        while time.monotonic() < until:
             asked = lab.run(1, [harness.ROLLCALL, "status", self.text,
                                 "--json"])
-            if asked.code != 0:
-                return None
-            state = json.loads("\n".join(asked.out()))
-            return state if condition(state) else None
-        return self.ask_until(look, what)
+            if asked.code == 0:
+                state = json.loads("\n".join(asked.out()))
+                if condition(state):
+                    return state
+        self.stage.fail(f"asked in vain for {what}")
 
     def world(self, process):
         return json.loads(process.await_line(r"\] world (\{.*\})$")[1])
@@ -54,6 +59,8 @@ class Network(E2E):
 
     def machine(self, name):
         root = self.stage.path(name)
+        if os.path.exists(root):
+            return ["--sysroot", root, "--verbs-lib", VERBS]
         self.assert_code(self.stage.run(
             [os.path.join(harness.BIN, "sysfs_tree"),
              os.path.join(PROJECT, "tests", "facts", name + ".txt"), root]), 0)
@@ -65,10 +72,12 @@ class Network(E2E):
         lab = Lab(self.stage, 3, docker=1)
         for host in (1, 2, 3):
             made = lab.run(host, ["sh", "-c", (
-                "ip link add lost0 type dummy && ip link set lost0 up && "
+                "ip link add lost0 type veth peer name lost1 && "
+                "ip link set lost0 up && ip link set lost1 up && "
                 f"ip addr add 10.66.0.{host}/24 dev lost0 && "
                 # No bridge by its name, and the same address everywhere.
-                "ip link add same0 type dummy && ip link set same0 up && "
+                "ip link add same0 type veth peer name same1 && "
+                "ip link set same0 up && ip link set same1 up && "
                 "ip addr add 10.55.0.1/24 dev same0")])
             self.assert_code(made, 0)
         self.begin(lab, ["--nodes", "3"])
@@ -108,7 +117,7 @@ class Network(E2E):
     def test_a_rail_that_one_node_lacks(self):
         lab = Lab(self.stage, 2)
         self.begin(lab, ["--nodes", "2", *self.machine("dgx_h100")],
-                   self.machine("seven_of_eight"))
+                   self.machine("seven_of_eight"), before=ONE_DOWN)
         rails = [0, 1, 2, 3, 4, 6, 7]
         plan = self.plan(self.launcher)
         self.assertEqual(plan["NCCL_IB_HCA"],
@@ -160,7 +169,7 @@ class Network(E2E):
         lab = Lab(self.stage, 2)
         self.begin(lab, ["--nodes", "1:2", "--preflight", "strict",
                          *self.machine("dgx_h100")],
-                   self.machine("seven_of_eight"))
+                   self.machine("seven_of_eight"), before=ONE_DOWN)
         state = self.ask_status(
             lab, lambda s: s["state"] == "running" and any(
                 n["node"] == "lab2" and n["state"] == "spare"

@@ -29,11 +29,11 @@ class DeviceTest : public testing::Test {
     unsetenv("FAKE_NVML");
   }
 
-  // A folder with the machine of tests/facts/<name>.txt.
-  std::string Machine(const std::string& name) {
+  // A folder with the machine of tests/facts/<name>.txt, one for each `number`.
+  std::string Machine(const std::string& name, size_t number = 0) {
     std::ifstream file(std::string(ROLLCALL_SYSFS_TEXTS) + "/" + name + ".txt");
     const std::string text{std::istreambuf_iterator<char>(file), {}};
-    const std::string root = folder_ / name;
+    const std::string root = folder_ / (name + std::to_string(number));
     EXPECT_FALSE(text.empty()) << name;
     EXPECT_TRUE(MakeSysfsTree(text, root)) << name;
     return root;
