@@ -71,9 +71,8 @@ Environment Get(const std::vector<std::string>& inherited,
                 uint32_t local_rank = 2) {
   const RankFiles files =
       NameRankFiles("/run/x", "/run/x/socket", world, seal, node_rank);
-  return ByName(
-      RankEnvironment(inherited, NetworkOptions(), files, world, seal,
-                      node_rank, local_rank));
+  return ByName(RankEnvironment(inherited, NetworkOptions(), files, world, seal,
+                                node_rank, local_rank));
 }
 
 TEST(RankEnvironment, IsTheWholeContract) {
