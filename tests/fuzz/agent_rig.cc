@@ -234,8 +234,9 @@ void AgentRig::CheckFiles(const StartRanks& start) {
   const RankFiles files = NameRankFiles("/run/r", "/run/r/s", start.world,
                                         start.seal, start.node_rank);
   for (uint32_t i = 0; i < hello_.ranks(); ++i) {
-    const std::vector<std::string> environment = RankEnvironment(
-        {"PATH=/bin"}, NetworkOptions(), files, start.world, start.seal, start.node_rank, i);
+    const std::vector<std::string> environment =
+        RankEnvironment({"PATH=/bin"}, NetworkOptions(), files, start.world,
+                        start.seal, start.node_rank, i);
     for (const std::string& entry : environment) {
       ExpectPrintable("a rank's environment", entry);
     }
