@@ -162,6 +162,9 @@ TEST_F(Differences, MessagesStaySmall) {
   EXPECT_EQ(found_[0].sides(0).node_count(), 11u);
   EXPECT_EQ(found_[0].sides(0).nodes_size(), 8);
   EXPECT_LT(found_[0].ByteSizeLong(), 2000u);
+  Compare({Host(), {.model = std::string(10'000, 'g')}});
+  ASSERT_EQ(found_.size(), 1u);
+  EXPECT_LT(found_[0].ByteSizeLong(), 1000u);
 }
 
 }  // namespace

@@ -16,6 +16,8 @@ namespace {
 // Of one side; how many there are is said as well.
 constexpr int kNodesNamedMax = 8;
 constexpr int kSidesMax = 8;
+// Of one value: a node may name many GPU models.
+constexpr size_t kValueBytesMax = 200;
 // Of ports that are down, in a value.
 constexpr size_t kIdlePortsNamedMax = 4;
 // What many systems allow by default, too little for RDMA (see client/doctor).
@@ -127,9 +129,18 @@ std::string Command(const ComparedNode& node) {
 
 struct Compared {
   const char* fact;
-  ValueOf value_of;
+  ValueOf read;
   // What comes of it, and what to do.
   const char* advice;
+
+  std::string value_of(const ComparedNode& node) const {
+    std::string value = read(node);
+    if (value.size() > kValueBytesMax) {
+      value.resize(kValueBytesMax);
+      value += "...";
+    }
+    return value;
+  }
 };
 
 constexpr std::array<Compared, 10> kCompared = {{
