@@ -289,6 +289,7 @@ class Job {
 
   // Attending (job_attend.cc).
   bool RefuseAttend(const Attend& attend);
+  bool DisplaceASpare(const Attend& attend);
   bool RefuseName(const Attend& attend, const Node& node);
   bool AwaitsItsMember(const Node& node, const v1::Hello& hello) const;
   void SayRefused(const Attend& attend, const std::string& text);

@@ -1,6 +1,8 @@
 // Job: the roll call. Who is let in, and what one who comes back is told.
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -153,8 +155,8 @@ bool Job::RefuseAttend(const Attend& attend) {
   const uint32_t most =
       std::min(Limits::nodes_max, nodes_max_ + Limits::spares_max);
   // Who has heard of the end is neither, and still remembered.
-  if (sessions_.size() + suspects_.size() >= most ||
-      nodes_.size() >= kKnownMax) {
+  const bool full = sessions_.size() + suspects_.size() >= most;
+  if ((full && !DisplaceASpare(attend)) || nodes_.size() >= kKnownMax) {
     return refuse(
         absl::StatusCode::kResourceExhausted, v1::REFUSAL_CODE_LIMIT,
         absl::StrCat("job ", job_, " already has ", most,
@@ -162,6 +164,46 @@ bool Job::RefuseAttend(const Attend& attend) {
                      nodes_max_, " (at most ", Limits::spares_max,
                      " spares, and ", Limits::nodes_max,
                      " nodes in all); evict some, or wait"));
+  }
+  return false;
+}
+
+// Where the job is full. A token with more than half of all spares gives up its
+// newest one that never had a seat to an agent of another token: no token alone
+// keeps a replacement out.
+bool Job::DisplaceASpare(const Attend& attend) {
+  if (phase_ == Phase::kEnded) return false;
+  std::map<std::string, std::pair<uint32_t, Node*>> spares;  // By token id.
+  for (auto& [name, node] : nodes_) {
+    if (node.session == 0 || node.member() || node.seat >= 0 ||
+        node.served_in != 0 || node.hello.launcher()) {
+      continue;
+    }
+    const std::string token = node_epochs_.TokenOf(name);
+    if (token.empty()) continue;
+    auto& [count, newest] = spares[token];
+    ++count;
+    if (newest == nullptr || node.attended_at >= newest->attended_at) {
+      newest = &node;
+    }
+  }
+  const std::string own = attend.hello.has_node_credential()
+                              ? node_epochs_.TokenOf(attend.hello.node())
+                              : attend.hello.token().id();
+  for (const auto& [token, of_token] : spares) {
+    const auto& [count, newest] = of_token;
+    if (token == own || count * 2 <= Limits::spares_max) continue;
+    const std::string text =
+        absl::StrCat("it makes room for ", attend.hello.node(), ": ", count,
+                     " spares came by its token, of at most ",
+                     Limits::spares_max, " in all");
+    Close(newest->session, absl::StatusCode::kResourceExhausted,
+          v1::REFUSAL_CODE_LIMIT, text);
+    SayOf(*newest, Log::Level::kWarning,
+          absl::StrCat("event=displaced node=", newest->hello.node(),
+                       " reason=", Quoted(text)));
+    Part(*newest, v1::NODE_STATE_LOST, text, /*evicted=*/true);
+    return true;
   }
   return false;
 }

@@ -938,6 +938,27 @@ TEST(Bounds, AJobHasSoManySpares) {
   });
 }
 
+TEST(Bounds, NoTokenKeepsAllOthersOut) {
+  JobStory story("1");
+  HelloOptions many;
+  many.token_id = "many";
+  story.Tell({{0.0, Attends("a"), "form g1 a"}});
+  for (uint32_t i = 0; i < Limits::spares_max; ++i) {
+    ASSERT_EQ(Attends(absl::StrCat("n", i), 1, many)(story), "") << i;
+  }
+  const std::string last = absl::StrCat("n", Limits::spares_max - 1);
+  story.Tell({
+      {0.1, Attends("more", 1, many), "refuse more LIMIT"},
+      {0.2, Attends("other"), absl::StrCat("refuse ", last, " LIMIT")},
+  });
+  const v1::JobStatus status = story.job().Status(story.now());
+  size_t attending = 0;
+  for (const v1::NodeStatus& node : status.nodes()) {
+    attending += node.state() == v1::NODE_STATE_SPARE;
+  }
+  EXPECT_EQ(attending, Limits::spares_max);
+}
+
 constexpr size_t kSmall = 100'000;
 
 // How many bytes more are allocated than before.
