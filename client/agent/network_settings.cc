@@ -1,13 +1,14 @@
 #include "client/agent/network_settings.h"
 
+#include <pwd.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <optional>
 #include <set>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -68,8 +69,8 @@ class SettingsChooser {
     if (!world_.one_machine()) {
       JudgeInterfaces("NCCL_SOCKET_IFNAME");
       JudgeGloo();
-      JudgePorts();
-      JudgeGidIndex();
+      if (UsesIb()) JudgePorts();
+      if (UsesIb()) JudgeGidIndex();
     }
     return std::move(settings_);
   }
@@ -82,11 +83,15 @@ class SettingsChooser {
 
   void Set(const std::string& name, const std::string& value) {
     if (OwnOf(name) != nullptr || !set_.insert(name).second) return;
-    // Another network than NCCL's own InfiniBand has settings of its own.
-    if (absl::StartsWith(name, "NCCL_IB_") && OwnOf("NCCL_NET") != nullptr) {
-      return;
-    }
+    if (absl::StartsWith(name, "NCCL_IB_") && !UsesIb()) return;
     settings_.variables.emplace_back(name, value);
+  }
+
+  // NCCL's own InfiniBand: another network has settings of its own.
+  bool UsesIb() const {
+    const OwnSetting* net = OwnOf("NCCL_NET");
+    return net == nullptr || net->value.empty() ||
+           absl::EqualsIgnoreCase(net->value, "IB");
   }
 
   // The interface that has the address by which peers know this node.
@@ -280,8 +285,13 @@ std::map<std::string, std::pair<std::string, std::string>> ReadNcclConf(
   const std::string home = EnvironmentValue(environment, "HOME");
   if (!named.empty()) {
     paths.push_back(named);
-  } else if (!home.empty()) {
-    paths.push_back(home + "/.nccl.conf");
+  } else {
+    if (!home.empty()) paths.push_back(home + "/.nccl.conf");
+    // NCCL asks the user database up to 2.28, and HOME later.
+    const passwd* user = getpwuid(getuid());
+    if (user != nullptr && user->pw_dir != nullptr && user->pw_dir != home) {
+      paths.push_back(absl::StrCat(user->pw_dir, "/.nccl.conf"));
+    }
   }
   paths.push_back("/etc/nccl.conf");
   std::map<std::string, std::pair<std::string, std::string>> conf;
@@ -298,12 +308,10 @@ std::map<std::string, std::pair<std::string, std::string>> ReadNcclConf(
       const size_t at = line.find('=');
       if (at == absl::string_view::npos || absl::StartsWith(line, "#"))
         continue;
-      const std::string name(absl::StripAsciiWhitespace(line.substr(0, at)));
+      // As NCCL: blanks belong to the name and to the value.
+      const std::string name(line.substr(0, at));
       if (name.empty()) continue;
-      conf.insert(
-          {name,
-           {std::string(absl::StripAsciiWhitespace(line.substr(at + 1))),
-            path}});
+      conf.insert({name, {std::string(line.substr(at + 1)), path}});
     }
   }
   return conf;

@@ -120,8 +120,9 @@ void AddSettings(CLI::App& app, SettingsText& to) {
                  "newcomers while running: boundary (default) or never")
       ->type_name("WHEN");
   app.add_option("--preflight", to.preflight,
-                 "nodes that differ in NCCL, GPUs, RDMA ports, MTU, driver or "
-                 "command: off, warn (default) or strict (they get no seat)")
+                 "nodes that differ (NCCL, GPUs, RDMA ports, MTU, driver, "
+                 "limits,\ncommand): off, warn (default) or strict (they get "
+                 "no seat)")
       ->type_name("HOW");
   app.add_option("--join-timeout", to.join_timeout,
                  "how long to wait for missing nodes (default 10m)")

@@ -353,7 +353,7 @@ bool Job::AllSilent() const {
 void Job::Detach(Node& node) {
   sessions_.erase(node.session);
   barred_.erase(node.hello.node());
-  node.late = node.differs = false;
+  node.late = false;
   // The question or the answer may be lost with the stream.
   if (probing_.Awaits(node.hello.node())) probing_.Forget(node.hello.node());
   node.session = 0;

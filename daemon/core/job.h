@@ -203,8 +203,11 @@ class Job {
     bool quarantined = false;
     // It has no seat because it did not prepare in time.
     bool late = false;
-    // It has no seat because its facts differ from those of the others.
+    // It has no seat because its facts differ from those of the others, for the
+    // rest of this life.
     bool differs = false;
+    // What was said of its plan last.
+    std::string plan_warning;
     // For its checks, whoever is to blame.
     bool unfit = false;
     // Failures in a row that it was to blame for.
@@ -333,6 +336,8 @@ class Job {
   void Propose(const std::vector<Seated>& seated, v1::World world);
   bool JudgeDifferences(const std::vector<PlanNode>& nodes,
                         const NetworkPlan& plan);
+  void BarForDiffering(Node& node, const std::string& text);
+  void JudgeNewcomer(Node& node);
   void WarnOfPlan(const std::vector<PlanNode>& nodes, const NetworkPlan& plan);
   void Bar(Node& node, const std::string& reason);
   void DropLaggards();

@@ -319,7 +319,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
       sessions_.erase(node.session);
       // It attends anew: what barred it may be mended.
       barred_.erase(name);
-      node.late = node.differs = false;
+      node.late = false;
     }
     // It tells again what still stands, and is given the time for it.
     DropStallsOf(node);
@@ -357,11 +357,12 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   suspects_.erase(name);
   node.broke_with_many = false;
   // Only its next life, or who takes the blame, gets it out of that.
-  if (node.quarantined) barred_.insert(name);
+  if (node.quarantined || node.differs) barred_.insert(name);
   if (phase_ != Phase::kEnded) Renew(node);
   node.state = StateByPhase(node);
   if (phase_ != Phase::kEnded && !node.member()) SayHold(node);
   if (phase_ == Phase::kRunning && !node.member()) {
+    JudgeNewcomer(node);
     GrowSoon();
   }
   Changed();

@@ -253,8 +253,14 @@ bool Job::JudgeDifferences(const std::vector<PlanNode>& nodes,
                         node.hello.command_digest(), plan.nodes[i].interface,
                         node.clock_offset});
   }
-  std::vector<v1::Difference> found =
-      FindDifferences(compared, nodes.front().launcher);
+  // The launcher's node always has a seat, so its side counts.
+  const auto launcher =
+      std::find_if(nodes.begin(), nodes.end(),
+                   [](const PlanNode& node) { return node.launcher; });
+  const bool rules = launcher != nodes.end();
+  const size_t reference = rules ? static_cast<size_t>(launcher - nodes.begin())
+                                 : MostCommonNode(compared);
+  std::vector<v1::Difference> found = FindDifferences(compared, reference);
   const bool strict = settings_.preflight() == v1::PREFLIGHT_STRICT;
   // Formed without those that differ: they are still what is to be mended.
   if (found.empty() &&
@@ -277,22 +283,52 @@ bool Job::JudgeDifferences(const std::vector<PlanNode>& nodes,
   }
   differences_ = std::move(found);
   if (!strict) return false;
-  const auto differing = NodesThatDiffer(compared, differences_);
+  const auto differing =
+      NodesThatDiffer(compared, differences_, reference, rules);
   for (const auto& [name, text] : differing) {
-    Node& node = nodes_.at(name);
-    Bar(node, absl::StrCat("--preflight strict: ", text));
-    node.differs = true;
+    BarForDiffering(nodes_.at(name), text);
   }
   return !differing.empty();
+}
+
+void Job::BarForDiffering(Node& node, const std::string& text) {
+  Bar(node, absl::StrCat("--preflight strict: ", text));
+  node.differs = true;
+}
+
+// Before a world that runs is ended to take this node in.
+void Job::JudgeNewcomer(Node& node) {
+  if (settings_.preflight() != v1::PREFLIGHT_STRICT || node.differs ||
+      node.hello.launcher()) {
+    return;
+  }
+  const auto member =
+      std::find_if(nodes_.begin(), nodes_.end(), [](const auto& entry) {
+        return entry.second.member() && entry.second.session != 0;
+      });
+  if (member == nodes_.end()) return;
+  const std::vector<ComparedNode> compared = {
+      {member->first, &member->second.hello.facts(),
+       member->second.hello.command_digest(), "", std::nullopt},
+      {node.hello.node(), &node.hello.facts(), node.hello.command_digest(), "",
+       std::nullopt}};
+  const std::vector<v1::Difference> found = FindDifferences(compared, 0);
+  for (const auto& [name, text] :
+       NodesThatDiffer(compared, found, 0, /*rules=*/true)) {
+    differences_ = found;
+    BarForDiffering(node, text);
+  }
 }
 
 void Job::WarnOfPlan(const std::vector<PlanNode>& nodes,
                      const NetworkPlan& plan) {
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (plan.nodes[i].warning.empty()) continue;
-    Say(Log::Level::kWarning,
-        absl::StrCat("event=warning node=", nodes[i].node,
-                     " text=", Quoted(plan.nodes[i].warning)));
+    Node& node = nodes_.at(nodes[i].node);
+    const std::string& warning = plan.nodes[i].warning;
+    if (std::exchange(node.plan_warning, warning) == warning) continue;
+    if (warning.empty()) continue;
+    Say(Log::Level::kWarning, absl::StrCat("event=warning node=", nodes[i].node,
+                                           " text=", Quoted(warning)));
   }
 }
 
@@ -300,7 +336,7 @@ void Job::WarnOfPlan(const std::vector<PlanNode>& nodes,
 void Job::Bar(Node& node, const std::string& reason) {
   if (!Leaves(node)) CountLoss(node);
   if (node.session != 0) barred_.insert(node.hello.node());
-  node.late = node.differs = false;
+  node.late = false;
   node.seat = -1;
   node.state = v1::NODE_STATE_SPARE;
   node.reason = reason;
@@ -314,6 +350,8 @@ void Job::DropLaggards() {
   std::vector<std::string> names;
   for (auto& [name, node] : nodes_) {
     if (!node.member() || node.prepared) continue;
+    // However long it was in worlds: it waits longer each time.
+    node.joined_at = absl::InfiniteFuture();
     Bar(node,
         absl::StrCat("did not prepare generation ", generation_, " within ",
                      absl::FormatDuration(limits_.prepare_timeout)));

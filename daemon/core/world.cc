@@ -61,6 +61,10 @@ void Shorten(v1::Member& member) {
                   ports.begin(), ports.end(),
                   [](const v1::MemberPort& port) { return !port.has_rail(); }),
               ports.end());
+  // What NCCL finds by itself, before what no peer finds.
+  for (v1::MemberPort& port : ports) port.mutable_gid()->clear_type();
+  if (fits()) return;
+  for (v1::MemberPort& port : ports) port.clear_gid();
   if (fits()) return;
   ports.Clear();
   member.clear_gpus();
@@ -91,7 +95,8 @@ v1::World BuildWorld(const v1::World& header,
     for (const std::string& address : plan.nodes[i].addresses) {
       member.add_addresses(address);
     }
-    if (hello.facts().hostname() != hello.node()) {
+    if (hello.facts().hostname() != hello.node() &&
+        hello.facts().hostname().size() <= Limits::node_name_bytes_max) {
       member.set_hostname(hello.facts().hostname());
     }
     AddPorts(hello.facts(), plan.nodes[i], member);

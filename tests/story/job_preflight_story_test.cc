@@ -78,15 +78,49 @@ TEST(Preflight, TheLaunchersSideCounts) {
       {0.0, Attends("z", 1, launcher), ""},
       {1.0, Ticks(), "form g1 z"},
   });
+  // Also where others came first and have their seats.
+  JobStory late("1:3", v1::PREFLIGHT_STRICT);
+  late.Tell({
+      {0.0, Attends("b", 1, Nccl("2.28.9")), ""},
+      {0.0, Attends("c", 1, Nccl("2.28.9")), ""},
+      {1.0, Ticks(), "form g1 b,c"},
+      {1.1, PreparesAll({"b", "c"}, 1), "run g1"},
+      {1.2, Attends("z", 1, launcher), "notice 1 GROW"},
+  });
 }
 
-TEST(Preflight, StrictWaitsWhereTooFewAgree) {
+TEST(Preflight, NodesThatAgreeAreFormedAndEqualSidesToo) {
   JobStory story("2", v1::PREFLIGHT_STRICT);
   story.Tell({
       {0.0, Attends("a", 1, Nccl("2.28.9")), ""},
-      {0.0, Attends("b", 1, Nccl("2.21.5")), ""},
-      {0.1, Attends("c", 1, Nccl("2.28.9")), "form g1 a,c"},
+      {0.0, Attends("b", 1, Nccl("2.28.9")), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
   });
+  // Two of which nobody can say which is right.
+  JobStory even("2", v1::PREFLIGHT_STRICT);
+  even.Tell({
+      {0.0, Attends("a", 1, Nccl("2.28.9")), ""},
+      {0.0, Attends("b", 1, Nccl("2.21.5")), "form g1 a,b"},
+  });
+}
+
+// A running world is not ended for a node that would get no seat.
+TEST(Preflight, ANewcomerThatDiffersEndsNoWorld) {
+  JobStory story("1:3", v1::PREFLIGHT_STRICT);
+  story.Tell({
+      {0.0, Attends("a", 1, Nccl("2.28.9")), ""},
+      {1.0, Ticks(), "form g1 a"},
+      {1.1, PreparesAll({"a"}, 1), "run g1"},
+      {1.2, Attends("c", 1, Nccl("2.21.5")), ""},
+      {2.5, Beats("a"), ""},
+      {2.6, Beats("c"), ""},
+      {4.0, Ticks(), ""},
+      // The same agent again is no other one.
+      {4.1, Attends("c", 1, Nccl("2.21.5")), "refuse c REDIALED"},
+      {5.5, Beats("a"), ""},
+      {5.6, Ticks(), ""},
+  });
+  EXPECT_TRUE(absl::StrContains(NodeOf(story, "c").reason(), "2.21.5 on c"));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct Host {
   uint32_t port_mtu = 4096;
   uint32_t mtu = 9000;
   std::string driver = "570.1";
-  std::string digest = "d1";
+  std::string digest = std::string(32, '\xd1');
   uint64_t memlock = UINT64_MAX;
   uint64_t shm = uint64_t{64} << 30;
   int clock = 0;
@@ -51,7 +51,8 @@ v1::Facts FactsOf(const Host& host) {
 
 class Differences : public testing::Test {
  protected:
-  void Compare(const std::vector<Host>& hosts, bool first_counts = false) {
+  // `rules`: the first node's side is the right one in any case.
+  void Compare(const std::vector<Host>& hosts, bool rules = false) {
     facts_.clear();
     nodes_.clear();
     for (const Host& host : hosts) facts_.push_back(FactsOf(host));
@@ -59,7 +60,9 @@ class Differences : public testing::Test {
       nodes_.push_back({absl::StrCat("n", i), &facts_[i], hosts[i].digest,
                         "eth0", absl::Seconds(hosts[i].clock)});
     }
-    found_ = FindDifferences(nodes_, first_counts);
+    rules_ = rules;
+    reference_ = rules || hosts.empty() ? 0 : MostCommonNode(nodes_);
+    found_ = FindDifferences(nodes_, reference_);
   }
   std::string Texts() const {
     std::vector<std::string> texts;
@@ -71,7 +74,8 @@ class Differences : public testing::Test {
   }
   std::string Differing() const {
     std::vector<std::string> names;
-    for (const auto& [name, text] : NodesThatDiffer(nodes_, found_)) {
+    for (const auto& [name, text] :
+         NodesThatDiffer(nodes_, found_, reference_, rules_)) {
       names.push_back(name);
     }
     return absl::StrJoin(names, ",");
@@ -80,6 +84,8 @@ class Differences : public testing::Test {
   std::vector<v1::Facts> facts_;
   std::vector<ComparedNode> nodes_;
   std::vector<v1::Difference> found_;
+  size_t reference_ = 0;
+  bool rules_ = false;
 };
 
 TEST_F(Differences, NodesOfOneKindHaveNone) {
@@ -113,13 +119,19 @@ TEST_F(Differences, EachFactIsCompared) {
       {{.memlock = 8 << 20}, "memlock limit: enough on n0, n2; 8 MiB on n1"},
       {{.shm = 64 << 20}, "/dev/shm: enough on n0, n2; 64 MiB on n1"},
       {{.clock = 72}, "clock: right on n0, n2; 72 s ahead of the daemon on n1"},
-      {{.clock = -3}, "clock: right on n0, n2; 3 s behind the daemon on n1"},
-      {{.digest = "d2"}, "command: d1 on n0, n2; d2 on n1"},
+      {{.clock = -30}, "clock: right on n0, n2; 30 s behind the daemon on n1"},
+      // Not as bytes, which are no text.
+      {{.digest = std::string(32, '\xff')},
+       "command: d1d1d1d1d1d1 on n0, n2; ffffffffffff on n1"},
   };
   for (const Row& row : rows) {
     Compare({Host(), row.other, Host()});
     EXPECT_EQ(Texts(), row.expect);
-    EXPECT_EQ(Differing(), "n1");
+    EXPECT_EQ(Differing(), row.other.clock == 0 ? "n1" : "");
+    for (const v1::Difference& difference : found_) {
+      v1::Difference copy;
+      EXPECT_TRUE(copy.ParseFromString(difference.SerializeAsString()));
+    }
   }
 }
 
@@ -127,7 +139,7 @@ TEST_F(Differences, WhatIsUnknownIsComparedWithNothing) {
   Compare({Host(), {.nccl = "", .driver = "", .digest = ""}});
   EXPECT_EQ(Texts(), "");
   // Any size that is enough is as good as another.
-  Compare({Host(), {.memlock = 1 << 30, .shm = 1 << 30, .clock = 1}});
+  Compare({Host(), {.memlock = 1 << 30, .shm = 1 << 30, .clock = -19}});
   EXPECT_EQ(Texts(), "");
   // Without RDMA nobody locks memory.
   Compare({{.ports = 0}, {.ports = 0, .memlock = 1 << 16}});
@@ -145,9 +157,17 @@ TEST_F(Differences, TheSideOfMostComesFirst) {
   Compare({{.nccl = "2.1"}, Host(), Host()}, true);
   EXPECT_EQ(Texts(), "NCCL version: 2.1 on n0; 2.28.9 on n1, n2");
   EXPECT_EQ(Differing(), "n1,n2");
-  // Of equal ones the one that was met first.
+  // Of two equal ones nobody can say which is right.
   Compare({{.nccl = "2.1"}, Host()});
+  EXPECT_EQ(Texts(), "NCCL version: 2.1 on n0; 2.28.9 on n1");
+  EXPECT_EQ(Differing(), "");
+  Compare({{.nccl = "2.1"}, Host()}, true);
   EXPECT_EQ(Differing(), "n1");
+  // One that differs in one fact from all is no measure for another fact.
+  Compare({{.nccl = "2.1"}, Host(), {.gpus = 4}, Host()});
+  EXPECT_EQ(Differing(), "n0,n2");
+  Compare({{.nccl = "2.1"}, {.gpus = 4}, {.driver = "1"}});
+  EXPECT_EQ(Differing(), "n1,n2");
 }
 
 TEST_F(Differences, MessagesStaySmall) {

@@ -46,7 +46,7 @@ class PlanOfMachines : public DeviceTest {
       nodes.push_back({absl::StrCat("n", i), &facts_[i], "", "", std::nullopt});
     }
     std::vector<std::string> texts;
-    for (const v1::Difference& each : FindDifferences(nodes, false)) {
+    for (const v1::Difference& each : FindDifferences(nodes, 0)) {
       texts.push_back(DifferenceText(each));
     }
     return absl::StrJoin(texts, "; ");

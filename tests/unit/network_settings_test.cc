@@ -100,6 +100,8 @@ TEST(NetworkSettings, WhatTheUserSetIsKept) {
             "NCCL_SOCKET_IFNAME==eth0");
   // Another network, whose plugin knows its devices.
   EXPECT_EQ(Set({{"NCCL_NET=AWS Libfabric"}}), "NCCL_SOCKET_IFNAME==eth0");
+  EXPECT_EQ(Set({{"NCCL_NET=IB"}}),
+            "NCCL_SOCKET_IFNAME==eth0 NCCL_IB_HCA==mlx5_0:1");
 }
 
 TEST(NetworkSettings, WhatCannotWorkIsSaid) {
@@ -164,9 +166,10 @@ class NcclConf : public testing::Test {
 
 TEST_F(NcclConf, IsReadAsNcclReadsIt) {
   std::ofstream(folder_ + "/.nccl.conf")
-      << "# NCCL_IB_HCA=no\n NCCL_IB_HCA = mlx5_0 \nNCCL_IB_HCA=mlx5_1\n\nx\n=";
+      << "# NCCL_IB_HCA=no\n NCCL_IB_HCA = a\nNCCL_IB_HCA=b\nNCCL_IB_HCA=c\n\n"
+         "x\n=";
   auto conf = ReadNcclConf({"HOME=" + folder_});
-  EXPECT_EQ(conf["NCCL_IB_HCA"].first, "mlx5_0");
+  EXPECT_EQ(conf["NCCL_IB_HCA"].first, "b");
   EXPECT_EQ(conf["NCCL_IB_HCA"].second, folder_ + "/.nccl.conf");
   EXPECT_EQ(conf.count("x"), 0u);
   // A file that is named takes the place of the one at home.

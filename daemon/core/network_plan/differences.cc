@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/core/network_plan/fabric.h"
@@ -24,8 +25,9 @@ constexpr size_t kIdlePortsNamedMax = 4;
 constexpr uint64_t kMemlockDefault = 8 << 20;
 // Of /dev/shm, as NCCL's user guide has it for containers.
 constexpr uint64_t kShmMin = uint64_t{1} << 30;
-// A Hello takes part of a second.
 constexpr absl::Duration kClockOffsetMax = absl::Seconds(2);
+// From the agent's look at its clock to the daemon's, with a TLS handshake.
+constexpr absl::Duration kHelloTakesMax = absl::Seconds(20);
 
 // Empty: unknown, and compared with nothing.
 using ValueOf = std::string (*)(const ComparedNode&);
@@ -116,7 +118,8 @@ std::string Shm(const ComparedNode& node) {
 std::string Clock(const ComparedNode& node) {
   if (!node.clock_offset.has_value()) return "";
   const absl::Duration offset = *node.clock_offset;
-  if (absl::AbsDuration(offset) < kClockOffsetMax) return "right";
+  // A Hello is on its way for long where thousands come at once.
+  if (offset < kClockOffsetMax && offset > -kHelloTakesMax) return "right";
   return absl::StrCat(
       absl::ToInt64Seconds(absl::AbsDuration(offset)),
       offset > absl::ZeroDuration() ? " s ahead of" : " s behind",
@@ -124,7 +127,7 @@ std::string Clock(const ComparedNode& node) {
 }
 
 std::string Command(const ComparedNode& node) {
-  return node.command_digest.substr(0, 12);
+  return absl::BytesToHexString(node.command_digest.substr(0, 6));
 }
 
 struct Compared {
@@ -132,6 +135,8 @@ struct Compared {
   ValueOf read;
   // What comes of it, and what to do.
   const char* advice;
+  // Whether it can leave a node out of a strict job.
+  bool strict = true;
 
   std::string value_of(const ComparedNode& node) const {
     std::string value = read(node);
@@ -169,36 +174,50 @@ constexpr std::array<Compared, 10> kCompared = {{
      "`rollcall doctor` says there"},
     {"clock", Clock,
      "certificates and tokens may count as ended, and logs cannot be lined "
-     "up; let chrony or systemd-timesyncd set it"},
+     "up; let chrony or systemd-timesyncd set it",
+     /*strict=*/false},
     {"command", Command,
      "the nodes run different commands; give each the same one after --"},
 }};
 
 }  // namespace
 
+namespace {
+
+// Nodes by value, in the order of their first nodes; those that do not know the
+// fact are left out.
+struct Side {
+  std::string value;
+  std::vector<std::string> nodes;
+};
+
+std::vector<Side> SidesOf(const Compared& compared,
+                          const std::vector<ComparedNode>& nodes) {
+  std::vector<Side> sides;
+  std::map<std::string, size_t> at;
+  for (const ComparedNode& node : nodes) {
+    const std::string value = compared.value_of(node);
+    if (value.empty()) continue;
+    const auto [found, fresh] = at.try_emplace(value, sides.size());
+    if (fresh) sides.push_back({value, {}});
+    sides[found->second].nodes.push_back(node.node);
+  }
+  return sides;
+}
+
+}  // namespace
+
 std::vector<v1::Difference> FindDifferences(
-    const std::vector<ComparedNode>& nodes, bool first_counts) {
+    const std::vector<ComparedNode>& nodes, size_t reference) {
   std::vector<v1::Difference> differences;
   for (const Compared& compared : kCompared) {
-    struct Side {
-      std::string value;
-      std::vector<std::string> nodes;
-    };
-    std::vector<Side> sides;  // In the order of their first nodes.
-    std::map<std::string, size_t> at;
-    for (const ComparedNode& node : nodes) {
-      const std::string value = compared.value_of(node);
-      if (value.empty()) continue;
-      const auto [found, fresh] = at.try_emplace(value, sides.size());
-      if (fresh) sides.push_back({value, {}});
-      sides[found->second].nodes.push_back(node.node);
-    }
+    std::vector<Side> sides = SidesOf(compared, nodes);
     if (sides.size() < 2) continue;
-    const bool kept =
-        first_counts && sides.front().nodes.front() == nodes.front().node;
-    std::stable_sort(sides.begin() + (kept ? 1 : 0), sides.end(),
-                     [](const Side& a, const Side& b) {
-                       return a.nodes.size() > b.nodes.size();
+    const std::string first = compared.value_of(nodes[reference]);
+    std::stable_sort(sides.begin(), sides.end(),
+                     [&](const Side& a, const Side& b) {
+                       return std::pair(a.value == first, a.nodes.size()) >
+                              std::pair(b.value == first, b.nodes.size());
                      });
     v1::Difference& difference = differences.emplace_back();
     difference.set_fact(compared.fact);
@@ -216,6 +235,24 @@ std::vector<v1::Difference> FindDifferences(
     }
   }
   return differences;
+}
+
+size_t MostCommonNode(const std::vector<ComparedNode>& nodes) {
+  std::map<std::string, size_t> minorities;
+  for (const Compared& compared : kCompared) {
+    const std::vector<Side> sides = SidesOf(compared, nodes);
+    size_t most = 0;
+    for (const Side& side : sides) most = std::max(most, side.nodes.size());
+    for (const Side& side : sides) {
+      if (side.nodes.size() == most) continue;
+      for (const std::string& node : side.nodes) ++minorities[node];
+    }
+  }
+  size_t best = 0;
+  for (size_t i = 1; i < nodes.size(); ++i) {
+    if (minorities[nodes[i].node] < minorities[nodes[best].node]) best = i;
+  }
+  return best;
 }
 
 std::string DifferenceText(const v1::Difference& difference) {
@@ -236,7 +273,8 @@ std::string DifferenceText(const v1::Difference& difference) {
 
 std::vector<std::pair<std::string, std::string>> NodesThatDiffer(
     const std::vector<ComparedNode>& nodes,
-    const std::vector<v1::Difference>& differences) {
+    const std::vector<v1::Difference>& differences, size_t reference,
+    bool rules) {
   std::vector<std::pair<std::string, std::string>> differing;
   for (const ComparedNode& node : nodes) {
     for (const v1::Difference& difference : differences) {
@@ -244,7 +282,17 @@ std::vector<std::pair<std::string, std::string>> NodesThatDiffer(
           kCompared.begin(), kCompared.end(),
           [&](const Compared& each) { return each.fact == difference.fact(); });
       const std::string value = compared->value_of(node);
-      if (value.empty() || value == difference.sides(0).value()) continue;
+      const std::string right = compared->value_of(nodes[reference]);
+      if (!compared->strict || value.empty() || right.empty() ||
+          value == right) {
+        continue;
+      }
+      // Only the first eight sides are told; a further one is smaller still.
+      uint32_t count = 0;
+      for (const v1::DifferenceSide& side : difference.sides()) {
+        if (side.value() == value) count = side.node_count();
+      }
+      if (!rules && difference.sides(0).node_count() <= count) continue;
       differing.emplace_back(node.node, DifferenceText(difference));
       break;
     }

@@ -20,6 +20,7 @@ namespace rollcall {
 struct ComparedNode {
   std::string node;
   const v1::Facts* facts;
+  // Bytes, not text; empty: unknown.
   std::string command_digest;
   // The interface with the address that its peers use; empty: unknown.
   std::string interface;
@@ -27,20 +28,25 @@ struct ComparedNode {
   std::optional<absl::Duration> clock_offset;
 };
 
-// At most one for each compared fact, in a fixed order. The first side of each
-// is the one that counts: the first node's if `first_counts`, else the one of
-// most nodes; then by number of nodes.
+// At most one for each compared fact, in a fixed order. The side of the node at
+// `reference` comes first, then those of most nodes.
 std::vector<v1::Difference> FindDifferences(
-    const std::vector<ComparedNode>& nodes, bool first_counts);
+    const std::vector<ComparedNode>& nodes, size_t reference);
+
+// The node that is least often in a minority: the first of those.
+size_t MostCommonNode(const std::vector<ComparedNode>& nodes);
 
 // "NCCL version: 2.28.9 on a, b; 2.21.5 on c".
 std::string DifferenceText(const v1::Difference& difference);
 
-// By name: the nodes on another side than the first one of some difference,
-// each with the text of the first such difference.
+// Nodes that a strict job leaves out, each with what it differs in. `reference`
+// never is. `rules`: its side counts even where it is no majority; else a fact
+// on which the reference's side is not the larger one leaves nobody out. Clocks
+// leave nobody out: a Hello's way is part of what is measured.
 std::vector<std::pair<std::string, std::string>> NodesThatDiffer(
     const std::vector<ComparedNode>& nodes,
-    const std::vector<v1::Difference>& differences);
+    const std::vector<v1::Difference>& differences, size_t reference,
+    bool rules);
 
 }  // namespace rollcall
 

@@ -242,6 +242,7 @@ void ChooseGid(const FabricNode& node, FabricPorts& plan) {
   }
   std::vector<std::string> found;
   for (const auto& [index, port] : indices) {
+    if (found.size() == kPortsNamedMax) break;
     found.push_back(absl::StrCat(index, " (", port, ")"));
   }
   plan.warning =
@@ -260,6 +261,31 @@ std::vector<FabricPorts> WithoutFabric(const std::vector<FabricNode>& nodes) {
     plan[i].variables.push_back(
         Variable("NCCL_IB_DISABLE", "1",
                  "not every node has an active RDMA port of one link layer"));
+  }
+  return plan;
+}
+
+std::vector<FabricPorts> PlanReached(const std::vector<FabricNode>& nodes) {
+  if (nodes.empty()) return {};
+  std::vector<std::map<PortKind, std::vector<int>>> usable;
+  for (const FabricNode& node : nodes) usable.push_back(UsableByKind(node));
+  const std::optional<PortKind> kind = SharedKind(usable);
+  if (!kind.has_value()) return WithoutFabric(nodes);
+  std::vector<FabricPorts> plan(nodes.size());
+  const std::vector<std::vector<int>> rails = RailsByPosition(nodes, *kind);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (!rails.empty()) {
+      plan[i].rails = rails[i];
+    } else {
+      for (const auto& [of, ports] : usable[i]) {
+        if (of.first != kind->first) continue;
+        if (kind->second != 0 && of.second != kind->second) continue;
+        plan[i].rails.insert(plan[i].rails.end(), ports.begin(), ports.end());
+      }
+      std::sort(plan[i].rails.begin(), plan[i].rails.end());
+    }
+    ChoosePorts(nodes[i], *kind, plan[i]);
+    if (kind->first == kEthernet) ChooseGid(nodes[i], plan[i]);
   }
   return plan;
 }
@@ -285,26 +311,24 @@ const v1::Gid* PeerGid(const v1::InfinibandPort& port) {
 }
 
 std::vector<FabricPorts> PlanFabric(const std::vector<FabricNode>& nodes) {
-  if (nodes.empty()) return {};
-  std::vector<std::map<PortKind, std::vector<int>>> usable;
-  for (const FabricNode& node : nodes) usable.push_back(UsableByKind(node));
-  const std::optional<PortKind> kind = SharedKind(usable);
-  if (!kind.has_value()) return WithoutFabric(nodes);
-  std::vector<FabricPorts> plan(nodes.size());
-  const std::vector<std::vector<int>> rails = RailsByPosition(nodes, *kind);
+  std::vector<FabricPorts> plan = PlanReached(nodes);
+  const bool none =
+      std::all_of(plan.begin(), plan.end(),
+                  [](const FabricPorts& ports) { return ports.rails.empty(); });
+  const bool unreached = std::any_of(
+      nodes.begin(), nodes.end(),
+      [](const FabricNode& node) { return !node.unreached.empty(); });
+  if (!none || !unreached) return plan;
+  // Probes go by TCP, which a fabric for RDMA alone may not carry.
+  std::vector<FabricNode> all = nodes;
+  for (FabricNode& node : all) node.unreached.clear();
+  plan = PlanReached(all);
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (!rails.empty()) {
-      plan[i].rails = rails[i];
-    } else {
-      for (const auto& [of, ports] : usable[i]) {
-        if (of.first != kind->first) continue;
-        if (kind->second != 0 && of.second != kind->second) continue;
-        plan[i].rails.insert(plan[i].rails.end(), ports.begin(), ports.end());
-      }
-      std::sort(plan[i].rails.begin(), plan[i].rails.end());
-    }
-    ChoosePorts(nodes[i], *kind, plan[i]);
-    if (kind->first == kEthernet) ChooseGid(nodes[i], plan[i]);
+    if (plan[i].rails.empty() || nodes[i].unreached.empty()) continue;
+    plan[i].warning = absl::StrCat(
+        "other nodes do not reach its RDMA ports by TCP; if NCCL fails, set "
+        "NCCL_IB_DISABLE=1, or mend the network",
+        plan[i].warning.empty() ? "" : "; ", plan[i].warning);
   }
   return plan;
 }

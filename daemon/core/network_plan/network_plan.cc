@@ -216,12 +216,21 @@ v1::PlannedVariable GlooInterface(const std::string& interface) {
   return variable;
 }
 
-// Interfaces that were probed and where nothing is proven.
+// What the fabric's settings may add to a node's row.
+constexpr size_t kFabricBytesMax = 2 << 10;
+
+// Interfaces that were probed and where nothing is proven. Of a node with many
+// addresses some are not probed: nothing is known of those.
 std::set<std::string> Unreached(const PlanNode& node,
                                 const std::vector<Usable>& proven) {
   std::set<std::string> unreached;
   if (node.probed == nullptr) return unreached;
-  for (const Usable& u : UsableAddresses(node)) unreached.insert(u.interface);
+  for (const Usable& u : UsableAddresses(node)) {
+    const bool tried = std::any_of(
+        node.probed->begin(), node.probed->end(),
+        [&](const auto& by) { return by.second.found.contains(u.address); });
+    if (tried) unreached.insert(u.interface);
+  }
   for (const Usable& u : proven) unreached.erase(u.interface);
   return unreached;
 }
@@ -239,6 +248,17 @@ void AddFabric(const std::vector<PlanNode>& nodes,
     PlannedNode& planned = plan.nodes[i];
     planned.rails = std::move(ports[i].rails);
     planned.warning = std::move(ports[i].warning);
+    size_t bytes = 0;
+    for (const v1::PlannedVariable& variable : ports[i].variables) {
+      bytes += variable.ByteSizeLong();
+    }
+    // Names as long as no driver's are: they go into every node's table.
+    if (bytes > kFabricBytesMax) {
+      planned.warning = absl::StrCat(
+          "its settings for RDMA take ", bytes, " bytes, more than ",
+          kFabricBytesMax, ", and are left out; set NCCL_IB_HCA yourself");
+      continue;
+    }
     for (v1::PlannedVariable& variable : ports[i].variables) {
       planned.variables.push_back(std::move(variable));
     }
