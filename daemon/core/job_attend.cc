@@ -352,7 +352,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   node.clock_offset = attend.clock_offset;
   if (!*redialed) node.attended_from = attend.hello.previous_incarnation();
   node.session = attend.session;
-  if (!leaving_.contains(name)) node.reason.clear();
+  if (!leaving_.contains(name) && !node.differs) node.reason.clear();
   sessions_[attend.session] = name;
   suspects_.erase(name);
   node.broke_with_many = false;
