@@ -299,5 +299,83 @@ TEST(NetworkPlan, KnowsAddressesThatNoPeerCanUse) {
   }
 }
 
+// Two machines with a RoCE port on each of these interfaces; the probers of
+// each found what `found` says ("eth1=1 eth2=0": reached, not reached). The
+// value of NCCL_IB_HCA on both, and a warning as "WARNING".
+std::string Ports(const std::vector<std::string>& interfaces,
+                  const std::map<std::string, bool>& found,
+                  size_t name_bytes = 1) {
+  std::vector<v1::Facts> facts(2);
+  std::vector<Reports> reports(2);
+  for (int host = 0; host < 2; ++host) {
+    facts[host] = FactsOf(absl::StrCat("m", host),
+                          absl::StrCat("eth0=10.0.0.", host + 1, "/24"));
+    ProbeReport& report = reports[host][absl::StrCat("n", 1 - host)];
+    report.answered = true;
+    report.found[absl::StrCat("10.0.0.", host + 1)].reached = true;
+    int network = 1;
+    for (const std::string& name : interfaces) {
+      const std::string address =
+          absl::StrCat("10.", network++, ".0.", host + 1);
+      v1::Interface& interface = *facts[host].add_interfaces();
+      interface.set_name(name);
+      interface.set_up(true);
+      v1::InterfaceAddress& own = *interface.add_addresses();
+      own.set_address(address);
+      own.set_prefix_length(24);
+      if (found.contains(name)) {
+        report.found[address].reached = found.at(name);
+      }
+      v1::InfinibandPort& port = *facts[host].add_infiniband();
+      port.set_device(absl::StrCat(std::string(name_bytes, 'm'), "_", name));
+      port.set_port(1);
+      port.set_state("ACTIVE");
+      port.set_link_layer("Ethernet");
+      port.set_rate_gbps(100);
+      port.set_net_device(name);
+      v1::Gid& gid = *port.add_gids();
+      gid.set_index(3);
+      gid.set_type("RoCE v2");
+      gid.set_address(absl::StrCat("::ffff:", address));
+      gid.set_net_device(name);
+    }
+    facts[host].mutable_versions()->set_nccl("2.28.9");
+  }
+  const absl::StatusOr<NetworkPlan> plan =
+      PlanNetwork({{"n0", &facts[0], "10.0.0.1", false, &reports[0]},
+                   {"n1", &facts[1], "10.0.0.2", false, &reports[1]}});
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  std::string text;
+  for (const PlannedNode& node : plan->nodes) {
+    for (const v1::PlannedVariable& v : node.variables) {
+      if (v.name() == "NCCL_IB_HCA" || v.name() == "NCCL_IB_DISABLE") {
+        absl::StrAppend(&text, v.value(), ";");
+      }
+    }
+    if (!node.warning.empty()) absl::StrAppend(&text, "WARNING;");
+  }
+  return text;
+}
+
+TEST(NetworkPlan, RdmaPortsThatPeersDoNotReachAreLeftOut) {
+  EXPECT_EQ(Ports({"a", "b"}, {{"a", true}, {"b", true}}), "");
+  EXPECT_EQ(Ports({"a", "b"}, {{"a", true}, {"b", false}}), "=m_a:1;=m_a:1;");
+  // Of many addresses some are not probed, which says nothing.
+  EXPECT_EQ(Ports({"a", "b"}, {{"a", true}}), "");
+  // A fabric that carries RDMA and no TCP: a warning, and not NCCL's sockets.
+  EXPECT_EQ(Ports({"a", "b"}, {{"a", false}, {"b", false}}),
+            "WARNING;WARNING;");
+}
+
+// Everybody gets every row.
+TEST(NetworkPlan, SettingsThatAreTooLongAreLeftOut) {
+  EXPECT_EQ(Ports({"a", "b", "c"}, {{"c", false}}, 200),
+            absl::StrCat("=", std::string(200, 'm'), "_a:1,",
+                         std::string(200, 'm'), "_b:1;=", std::string(200, 'm'),
+                         "_a:1,", std::string(200, 'm'), "_b:1;"));
+  EXPECT_EQ(Ports({"a", "b", "c", "d", "e", "f", "g"}, {{"c", false}}, 200),
+            "WARNING;WARNING;");
+}
+
 }  // namespace
 }  // namespace rollcall

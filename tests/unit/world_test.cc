@@ -31,6 +31,68 @@ v1::World TwoNodes() {
   return world;
 }
 
+// What a node says of itself makes no row that other agents refuse.
+TEST(BuildWorld, TheLargestFactsMakeARowThatIsTaken) {
+  v1::Hello hello;
+  hello.set_node("a");
+  hello.set_ranks(1);
+  v1::Facts& facts = *hello.mutable_facts();
+  facts.set_hostname(std::string(256, 'h'));
+  for (int i = 0; i < 256; ++i) {
+    v1::InfinibandPort& port = *facts.add_infiniband();
+    port.set_device(std::string(256, 'd'));
+    port.set_port(1);
+    port.set_link_layer("InfiniBand");
+    port.set_state("ACTIVE");
+    port.add_gids()->set_address("fe80::1");
+    facts.add_gpus()->set_name(std::string(250, 'g'));
+  }
+  NetworkPlan plan;
+  plan.nodes.resize(1);
+  plan.nodes[0].address = "10.7.0.1";
+  for (int i = 0; i < 256; ++i) plan.nodes[0].rails.push_back(i);
+  v1::World header;
+  header.set_job("demo");
+  header.set_run("run1");
+  header.set_generation(1);
+  const v1::World world = BuildWorld(header, {{&hello, 0}}, plan);
+  EXPECT_TRUE(DecodeWorld(EncodeWorld(world)).ok())
+      << DecodeWorld(EncodeWorld(world)).status();
+  EXPECT_LE(world.members(0).ByteSizeLong(), Limits::member_bytes_max);
+}
+
+// Eight ports are told with the address by which peers reach each.
+TEST(BuildWorld, EightPortsFitWithTheirGids) {
+  v1::Hello hello;
+  hello.set_node("a");
+  hello.set_ranks(8);
+  v1::Facts& facts = *hello.mutable_facts();
+  facts.set_hostname("host-of-a.example.com");
+  NetworkPlan plan;
+  plan.nodes.resize(1);
+  for (int i = 0; i < 8; ++i) {
+    v1::InfinibandPort& port = *facts.add_infiniband();
+    port.set_device("mlx5_" + std::to_string(i));
+    port.set_port(1);
+    port.set_link_layer("InfiniBand");
+    port.set_state("ACTIVE");
+    port.set_rate_gbps(400);
+    v1::Gid& gid = *port.add_gids();
+    gid.set_type("IB");
+    gid.set_address("fe80::a088:c203:46:2f4" + std::to_string(i));
+    facts.add_gpus()->set_name("NVIDIA H100 80GB HBM3");
+    plan.nodes[0].rails.push_back(i);
+  }
+  plan.nodes[0].address = "10.7.0.1";
+  const v1::World world = BuildWorld(v1::World(), {{&hello, 0}}, plan);
+  ASSERT_EQ(world.members(0).ports_size(), 8);
+  EXPECT_EQ(world.members(0).ports(7).gid().address(),
+            "fe80::a088:c203:46:2f47");
+  EXPECT_EQ(world.members(0).ports(7).rail(), 7u);
+  ASSERT_EQ(world.members(0).gpus_size(), 1);
+  EXPECT_EQ(world.members(0).gpus(0).count(), 8u);
+}
+
 struct Row {
   std::string name;
   std::function<void(v1::World&)> change;
