@@ -1,8 +1,10 @@
 // Chronicle: what agents and ranks were seen to do.
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/core/state_source.h"
 #include "daemon/core/world.h"
 #include "tests/sim/chronicle.h"
 
@@ -110,6 +112,7 @@ void Chronicle::CheckStateSource(const std::string& who,
   int64_t least = -1;
   int64_t most = -1;
   bool held = false;
+  std::vector<int64_t> claims;  // One a node, the least that it said.
   const v1::StateSource& source = start.seal.state_source();
   for (const v1::Member& member : start.world.members()) {
     int64_t worst = INT64_MAX;
@@ -128,10 +131,18 @@ void Chronicle::CheckStateSource(const std::string& who,
       worst = std::min(worst, best);
     }
     if (worst != INT64_MAX) least = std::max(least, worst);
+    if (worst != INT64_MAX && worst >= 0) claims.push_back(worst);
   }
   const auto step = static_cast<int64_t>(source.step());
+  // Of three or more, one that is far ahead of their median is not believed.
+  bool passed_over = false;
+  if (claims.size() >= kStateClaimsToCompare) {
+    std::sort(claims.begin(), claims.end());
+    const int64_t median = claims[(claims.size() - 1) / 2];
+    passed_over = step >= median && least > median + 1;
+  }
   const bool fits = start.seal.has_state_source()
-                        ? held && step >= least && step <= most
+                        ? held && (step >= least || passed_over) && step <= most
                         : least < 0;
   if (fits) return;
   Broken(Invariant::kStateGoesOn,
