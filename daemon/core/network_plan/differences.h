@@ -39,10 +39,12 @@ size_t MostCommonNode(const std::vector<ComparedNode>& nodes);
 // "NCCL version: 2.28.9 on a, b; 2.21.5 on c".
 std::string DifferenceText(const v1::Difference& difference);
 
-// Nodes that a strict job leaves out, each with what it differs in. `reference`
-// never is. `rules`: its side counts even where it is no majority; else a fact
-// on which the reference's side is not the larger one leaves nobody out. Clocks
-// leave nobody out: a Hello's way is part of what is measured.
+// Nodes that get no seat in a strict job, each with what it differs in. The
+// node at `reference` always keeps its seat. `rules`: a node that differs from
+// the reference is excluded even if the reference is in the minority; otherwise
+// only if the reference's side has more nodes than its own. A clock never
+// excludes a node, because the measured offset includes the time that the Hello
+// took.
 std::vector<std::pair<std::string, std::string>> NodesThatDiffer(
     const std::vector<ComparedNode>& nodes,
     const std::vector<v1::Difference>& differences, size_t reference,

@@ -43,8 +43,8 @@ struct FabricPorts {
 // waiting for them there.
 std::vector<FabricPorts> PlanFabric(const std::vector<FabricNode>& nodes);
 
-// Whether NCCL would use this port if nobody told it otherwise: active, of a
-// link layer that it knows, opened by libibverbs.
+// Whether NCCL uses this port by default: it is active, its link layer is
+// InfiniBand or Ethernet, and libibverbs can open it.
 bool IsActive(const v1::InfinibandPort& port);
 
 // The GID by which peers reach a port: on InfiniBand the first one; on RoCE the

@@ -27,7 +27,7 @@ struct PlanNode {
   std::string observed_address;
   // The agent of the launcher, on the daemon's own machine.
   bool launcher = false;
-  // What others found of it; null: nobody was drawn to probe it.
+  // What its probers found; null: no node was selected to probe it.
   const std::map<std::string, ProbeReport>* probed = nullptr;
 };
 
@@ -73,7 +73,7 @@ bool IsOneMachine(const std::vector<PlanNode>& nodes);
 // Only a proven address counts: more than half of the probers that were drawn
 // for the node got the node's own answer there; or the node connects from it,
 // has it on an interface, and no other machine does both. The launcher's agent
-// needs no proof where nobody was drawn to probe it.
+// needs no proof if no node was selected to probe it.
 //
 // FAILED_PRECONDITION: nodes without such an address, named with what they
 // have; or nodes that cannot reach each other, by pairs. `without`, where
