@@ -27,7 +27,8 @@ int RunStopCommand(const StopFlags& flags);
 int RunDrainCommand(const DrainFlags& flags);
 int RunEvictCommand(const EvictFlags& flags);
 int RunTokenCommand(const TokenFlags& flags);
-// 0, 10, 20 or 30: the worst that it found.
+// 0, 10, 20 or 30: the worst that it found. 2, 69 or 77: the job that it was
+// given is none.
 int RunDoctorCommand(const DoctorFlags& flags);
 // Reads the secret that its launcher passed into `flags`.
 int RunDaemonCommand(DaemonFlags& flags);

@@ -6,11 +6,13 @@
 
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "client/agent/hosts_resolver.h"
 #include "client/agent/node_trials.h"
 #include "client/cli/commands.h"
@@ -18,7 +20,9 @@
 #include "client/doctor/doctor_text.h"
 #include "client/doctor/observe.h"
 #include "client/facts/facts.h"
+#include "client/launch/admin_client.h"
 #include "client/launch/job_text.h"
+#include "daemon/core/durations.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
@@ -26,6 +30,8 @@ namespace {
 
 // Of the two seconds that the doctor may take.
 constexpr absl::Duration kResolverPatience = absl::Milliseconds(500);
+// For each of the daemon's endpoints, and only where a daemon was named.
+constexpr absl::Duration kDaemonPatience = absl::Seconds(2);
 
 OwnName LookUpOwnName(const std::string& hostname) {
   OwnName own;
@@ -67,9 +73,45 @@ Trial TryRunFolder() {
   return trial;
 }
 
+// A bare `rollcall doctor` asks nobody: a job that it would find by itself runs
+// on this machine, by the same clock.
+bool NamesDaemon(const WhereFlags& where) {
+  return !where.join_string.empty() || !where.endpoint.empty() ||
+         !where.job.empty() || !where.state.empty() ||
+         !where.given.join.empty();
+}
+
+// Unset: the daemon answers, and does not know the job yet.
+std::optional<DaemonClock> AskClock(const JobAddress& address) {
+  PrepareGrpc();
+  AdminClient client(address);
+  // Finds the endpoint that answers, so that the second call dials that one.
+  absl::StatusOr<v1::JobStatus> status = client.Status(kDaemonPatience);
+  const absl::Time asked = absl::Now();
+  if (status.ok()) status = client.Status(kDaemonPatience);
+  const absl::Time answered = absl::Now();
+  if (absl::IsNotFound(status.status())) return std::nullopt;
+  DaemonClock clock;
+  if (!status.ok()) {
+    clock.untold = absl::StrCat("the daemon was asked for its time: ",
+                                status.status().message());
+  } else if (!status->has_written_at()) {
+    clock.untold = "the daemon does not tell its time; it is an older version";
+  } else {
+    clock = CompareClocks(asked, FromProto(status->written_at()), answered);
+  }
+  return clock;
+}
+
 }  // namespace
 
 int RunDoctorCommand(const DoctorFlags& flags) {
+  std::optional<JobAddress> daemon;
+  if (NamesDaemon(flags.where)) {
+    absl::StatusOr<JobAddress> address = JobToSee(flags.where, v1::ROLE_VIEWER);
+    if (!address.ok()) return Fail(address.status());
+    daemon = *std::move(address);
+  }
   NodeFactsOptions gather;
   gather.environment = PlainEnvironment();
   v1::Facts facts = GatherNodeFacts(gather);
@@ -85,6 +127,8 @@ int RunDoctorCommand(const DoctorFlags& flags) {
         TryFolder("folder", folder, Severity::kFatal, MadeFolders::kGo));
     AddFolder(folder, facts);
   }
+  // Last, since gRPC's threads do not go with a process that is copied.
+  if (daemon.has_value()) options.clock = AskClock(*daemon);
   const std::vector<Finding> findings = Diagnose(facts, options);
   if (flags.json) {
     std::printf("%s\n",

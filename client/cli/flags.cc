@@ -320,7 +320,8 @@ void AddDoctor(CLI::App& app, Target& to) {
   CLI::App* doctor = app.add_subcommand(
       "doctor",
       "check this node: network, limits, RDMA devices, GPUs\n"
-      "  rollcall doctor [flags]\n"
+      "  rollcall doctor [JOINSTRING | --endpoint H:P --job ID] [flags]\n"
+      "With a job, its daemon is asked for its time.\n"
       "Exits with 0, 10 (a warning, or something unknown), 20 (wrong now, "
       "worth "
       "another\ntry) or 30 (to be mended first)");
@@ -329,6 +330,8 @@ void AddDoctor(CLI::App& app, Target& to) {
                    "a folder that the run will write to, such as that of its "
                    "checkpoints;\nmay be given several times")
       ->type_name("DIR");
+  AddWhere(*doctor, to.doctor.where);
+  AddState(*doctor, to.doctor.where.state);
   doctor->add_flag("--all", to.doctor.all,
                    "also what is ok and what does not apply to this node");
   doctor->add_flag("--json", to.doctor.json, "as JSON, all findings");
@@ -715,8 +718,9 @@ absl::StatusOr<Invocation> Build(const std::string& command, const Words& words,
     return absl::InvalidArgumentError(absl::StrCat(
         "`rollcall ", command, "` runs no command; leave out what follows --"));
   }
-  for (const TlsFlags* tls : {&to.status.where.tls, &to.stop.where.tls,
-                              &to.drain.where.tls, &to.evict.where.tls}) {
+  for (const TlsFlags* tls :
+       {&to.status.where.tls, &to.stop.where.tls, &to.drain.where.tls,
+        &to.evict.where.tls, &to.doctor.where.tls}) {
     if (absl::Status good = CheckTls(*tls); !good.ok()) return good;
   }
   if (command == "status") return Invocation(std::move(to.status));

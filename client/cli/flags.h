@@ -143,6 +143,8 @@ struct TokenFlags {
 };
 
 struct DoctorFlags {
+  // The daemon whose clock this node's is compared with; may be nowhere.
+  WhereFlags where;
   // Folders that a run would write to, beside its own.
   std::vector<std::string> folders;
   bool all = false;

@@ -113,6 +113,15 @@ std::string ListText(const std::vector<std::string>& items) {
              : absl::StrCat(text, " and ", items.size() - shown, " more");
 }
 
+DaemonClock CompareClocks(absl::Time asked, absl::Time told,
+                          absl::Time answered) {
+  const absl::Duration half = (answered - asked) / 2;
+  DaemonClock clock;
+  clock.offset = asked + half - told;
+  clock.error = absl::AbsDuration(half);
+  return clock;
+}
+
 std::vector<Finding> Diagnose(const v1::Facts& facts,
                               const DoctorOptions& options) {
   std::vector<Finding> findings;

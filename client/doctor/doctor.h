@@ -51,11 +51,27 @@ struct Trial {
   std::string mend;
 };
 
+// How far this node's clock is from its daemon's.
+struct DaemonClock {
+  // This node's clock minus the daemon's; unset: not known.
+  std::optional<absl::Duration> offset;
+  // By how much `offset` may be wrong, at most, in either direction.
+  absl::Duration error;
+  // Why `offset` is not known.
+  std::string untold;
+};
+
+// The daemon read its clock, `told`, at some moment between `asked` and
+// `answered` of this node's clock: the middle of the two is wrong by half of
+// their distance at most.
+DaemonClock CompareClocks(absl::Time asked, absl::Time told,
+                          absl::Time answered);
+
 struct DoctorOptions {
   // GPUs that the node had when its agent started; 0: not known.
   uint32_t gpus_expected = 0;
-  // This node's clock minus the daemon's; unset: no daemon was asked.
-  std::optional<absl::Duration> clock_offset;
+  // Unset: no daemon was asked.
+  std::optional<DaemonClock> clock;
   // Unset: the resolver was not asked.
   std::optional<OwnName> own_name;
   // RLIMIT_MEMLOCK does not bind this process (see MayLockMemory).

@@ -182,14 +182,22 @@ void CheckHugepages(const Examined& node, FindingList& to) {
 }
 
 void CheckClock(const Examined& node, FindingList& to) {
-  if (!node.options.clock_offset) {
-    return to.NotApplicable("no daemon was asked for its time");
+  if (!node.options.clock) {
+    return to.NotApplicable("no daemon has told its time");
   }
-  const absl::Duration offset = *node.options.clock_offset;
+  const DaemonClock& clock = *node.options.clock;
+  if (!clock.offset) return to.Unknown(kNode, clock.untold);
+  const absl::Duration apart = absl::AbsDuration(*clock.offset);
   const std::string found = absl::StrCat(
-      absl::FormatDuration(absl::AbsDuration(offset)),
-      offset < absl::ZeroDuration() ? " behind" : " ahead of", " the daemon");
-  if (absl::AbsDuration(offset) <= kClockOffsetMax) return to.Ok(kNode, found);
+      absl::FormatDuration(absl::Trunc(apart, absl::Milliseconds(1))),
+      *clock.offset < absl::ZeroDuration() ? " behind" : " ahead of",
+      " the daemon, to within ",
+      absl::FormatDuration(absl::Ceil(clock.error, absl::Milliseconds(1))));
+  if (apart + clock.error <= kClockOffsetMax) return to.Ok(kNode, found);
+  if (apart - clock.error <= kClockOffsetMax) {
+    return to.Unknown(kNode, found,
+                      "Ask again when the daemon answers faster.");
+  }
   to.Add(Severity::kWarning, kNode, found,
          absl::StrCat(absl::FormatDuration(kClockOffsetMax), " at most"),
          "Logs of the nodes do not line up, checkpoints look older or newer "

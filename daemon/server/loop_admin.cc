@@ -54,6 +54,7 @@ v1::JobStatus Loop::WithBooks(v1::JobStatus status) const {
     (*status.mutable_refused())[code] = count;
   }
   if (options_.strangers) *status.mutable_strangers() = options_.strangers();
+  ToProto(absl::Now(), status.mutable_written_at());
   return status;
 }
 

@@ -1,12 +1,15 @@
-"""`rollcall doctor` on limits, folders and links that are made bad for real."""
+"""`rollcall doctor` on limits, folders, links and a clock that are made bad for
+real."""
 import json
 import os
 import resource
+import signal
 
 import harness
 from harness import E2E, Lab
 
 DOCTOR = [harness.ROLLCALL, "doctor"]
+CLOCK = os.path.join(harness.BIN, "libskewed_clock.so")
 SEVERITIES = ["not applicable", "ok", "unknown", "warning", "retryable",
               "fatal"]
 
@@ -112,6 +115,48 @@ class Doctor(E2E):
                if f["severity"] == "fatal"]
         self.assertEqual([f["subject"] for f in bad],
                          [self.stage.path("file", "below")])
+
+    def test_the_clock_is_the_daemons(self):
+        launcher = self.launch(["--nodes", "2", "--job", "clocks"], ["true"])
+        text = self.join_string(launcher)
+        for words, env in (([text], {}), ([], {"ROLLCALL_JOIN": text}),
+                           (["--job", "clocks"], {})):
+            ended = self.stage.run([*DOCTOR, "--json", *words], env)
+            finding = self.the_only(ended, "clock")
+            self.assertEqual(finding["severity"], "ok", finding)
+            self.assertRegex(finding["found"], r"^\S+ (ahead of|behind) the "
+                             r"daemon, to within \d+ms$")
+        ended = self.stage.run([*DOCTOR, "--json", text],
+                               {"LD_PRELOAD": CLOCK, "SKEW_S": "40"})
+        finding = self.the_only(ended, "clock")
+        self.assertEqual(finding["severity"], "warning", finding)
+        self.assertRegex(finding["found"], r"^(39|40)(\.\d+)?s ahead of ")
+        self.assertIn("chrony", finding["mend"])
+        self.assertGreaterEqual(ended.code, 10)
+
+        # What names no job here is no finding, and what answers no more is.
+        ended = self.stage.run([*DOCTOR, "--job", "clockz"])
+        self.assertEqual(ended.code, 69, ended.text())
+        ended = self.stage.run([*DOCTOR, text + "x"])
+        self.assertEqual(ended.code, 77, ended.text())
+        launcher.signal(signal.SIGINT)
+        self.assert_code(launcher, 130)
+        gone = self.the_only(self.stage.run([*DOCTOR, "--json", text]),
+                             "clock")
+        self.assertEqual(gone["severity"], "unknown", gone)
+        self.assertIn("asked for its time", gone["found"])
+
+    def test_a_daemon_without_the_job_tells_no_time(self):
+        state = self.stage.path("standing")
+        daemon = self.stage.start(
+            [os.path.join(harness.BIN, "rollcalld"), "--listen", "127.0.0.1:0",
+             "--state", state])
+        daemon.await_line(r"join with: ")
+        with open(os.path.join(state, "worker.join"), encoding="ascii") as f:
+            text = f.read().strip()
+        ended = self.stage.run([*DOCTOR, "--json", text, "--job", "later"])
+        self.assertEqual(self.the_only(ended, "clock")["severity"],
+                         "not applicable")
 
     def test_a_small_shm(self):
         lab = Lab(self.stage, 1)

@@ -63,6 +63,18 @@ TEST(Flags, HostsNamesTakeOneWord) {
   EXPECT_NE(Complaint("launch --no-hosts --hosts-names a -- true"), "");
 }
 
+TEST(Flags, DoctorTakesAJobLikeStatus) {
+  EXPECT_EQ(Parse<DoctorFlags>("doctor rc1.x --all").where.join_string,
+            "rc1.x");
+  const auto far =
+      Parse<DoctorFlags>("doctor --endpoint h:1 --job exp --secret-file s");
+  EXPECT_EQ(far.where.endpoint, "h:1");
+  EXPECT_EQ(far.where.job, "exp");
+  EXPECT_EQ(far.where.secret_file, "s");
+  EXPECT_EQ(Parse<DoctorFlags>("doctor --state d").where.state, "d");
+  EXPECT_NE(Complaint("doctor rc1.x --tls-ca ca.pem"), "");
+}
+
 TEST(Flags, DoctorTakesFoldersInAnyNumber) {
   const auto plain = Parse<DoctorFlags>("doctor");
   EXPECT_FALSE(plain.all || plain.json);

@@ -101,10 +101,15 @@ v1::Facts Healthy(const std::string& link_layer = "InfiniBand") {
   return facts;
 }
 
+DaemonClock Clock(absl::Duration offset,
+                  absl::Duration error = absl::Milliseconds(1)) {
+  return {offset, error, ""};
+}
+
 DoctorOptions HealthyOptions() {
   DoctorOptions options;
   options.gpus_expected = 8;
-  options.clock_offset = absl::Milliseconds(3);
+  options.clock = Clock(absl::Milliseconds(3));
   options.own_name =
       OwnName{"node7", OwnName::Kind::kFound, {"127.0.1.1", "10.0.0.7"}};
   return options;
@@ -274,14 +279,28 @@ const Row kRows[] = {
      kUnknown},
 
     {"clock", "3 ms", Nothing, kOk},
-    {"clock", "a second",
-     [](F&, O& o) { o.clock_offset = -absl::Seconds(1); }, kOk},
+    {"clock", "a second in all",
+     [](F&, O& o) {
+       o.clock = Clock(-absl::Milliseconds(900), absl::Milliseconds(100));
+     },
+     kOk, "node", "900ms behind the daemon, to within 100ms"},
     {"clock", "ahead",
-     [](F&, O& o) { o.clock_offset = absl::Milliseconds(1001); }, kWarning,
+     [](F&, O& o) { o.clock = Clock(absl::Milliseconds(1002)); }, kWarning,
      "node", "ahead of"},
-    {"clock", "behind", [](F&, O& o) { o.clock_offset = -absl::Hours(9); },
+    {"clock", "behind", [](F&, O& o) { o.clock = Clock(-absl::Hours(9)); },
      kWarning, "node", "9h behind"},
-    {"clock", "no daemon", [](F&, O& o) { o.clock_offset.reset(); }, kNA},
+    {"clock", "a slow answer",
+     [](F&, O& o) {
+       o.clock = Clock(absl::Milliseconds(500), absl::Milliseconds(501));
+     },
+     kUnknown, "node", "to within 501ms"},
+    {"clock", "a slow answer, and far off",
+     [](F&, O& o) { o.clock = Clock(-absl::Seconds(30), absl::Seconds(28)); },
+     kWarning},
+    {"clock", "no answer",
+     [](F&, O& o) { o.clock = DaemonClock{{}, {}, "no route"}; }, kUnknown,
+     "node", "no route"},
+    {"clock", "no daemon", [](F&, O& o) { o.clock.reset(); }, kNA},
 
     {"free-space", "half", Nothing, kOk},
     {"free-space", "9% of a small disk",
@@ -800,6 +819,28 @@ TEST(Doctor, ShowsEachMissingFact) {
                        {"no infiniband.mlx5_2.rate_gbps", "hca-rate"},
                        {"no limits.nofile", "nofile"},
                        {"no versions.rollcall", "facts"}}));
+}
+
+TEST(Doctor, TheDaemonsClockIsComparedAtTheMiddleOfTheCall) {
+  const absl::Time asked = absl::UnixEpoch() + absl::Hours(400'000);
+  const absl::Duration trip = absl::Milliseconds(80);
+  for (const absl::Duration offset :
+       {absl::ZeroDuration(), absl::Seconds(30), -absl::Seconds(30)}) {
+    // Wherever on the way the daemon looked, the truth is within the error.
+    for (const absl::Duration way : {absl::ZeroDuration(), trip / 2, trip}) {
+      const DaemonClock clock =
+          CompareClocks(asked, asked + way - offset, asked + trip);
+      ASSERT_TRUE(clock.offset.has_value());
+      EXPECT_EQ(clock.error, trip / 2);
+      EXPECT_EQ(*clock.offset, offset + trip / 2 - way);
+      EXPECT_LE(absl::AbsDuration(*clock.offset - offset), clock.error);
+    }
+  }
+  // This node's clock was set back meanwhile.
+  EXPECT_EQ(CompareClocks(asked + trip, asked, asked).error, trip / 2);
+  // A daemon may say anything.
+  EXPECT_EQ(*CompareClocks(asked, absl::InfiniteFuture(), asked).offset,
+            -absl::InfiniteDuration());
 }
 
 TEST(Doctor, TrialsComeFirst) {

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "daemon/core/durations.h"
 #include "daemon/security/token.h"
 #include "tests/unit/heap.h"
 
@@ -168,6 +170,16 @@ TEST_F(LoopTest, WhoReadsLeastIsEndedWhereTooMuchWaitsForAll) {
   EXPECT_EQ(a_->refusal(), v1::REFUSAL_CODE_SLOW);
   EXPECT_LE(a_->most(), 5 * kMiB);
   EXPECT_FALSE(b_->ended());
+  loop_->Stop();
+}
+
+TEST_F(LoopTest, AStatusHasTheTimeAtWhichItWasMade) {
+  Make(4 * kMiB);
+  ASSERT_TRUE(loop_->Start().ok());
+  const absl::Time asked = absl::Now();
+  const absl::Time written = FromProto(Status().written_at());
+  EXPECT_LE(asked, written);
+  EXPECT_LE(written, absl::Now());
   loop_->Stop();
 }
 
