@@ -22,6 +22,10 @@ namespace {
 
 // Folders that one doctor looks at.
 constexpr size_t kFoldersMax = 64;
+// Folders that a run names. With those that are found without a flag, within
+// FactsLimits::folders_max.
+constexpr size_t kRunFoldersMax = 8;
+static_assert(kRunFoldersMax + 4 <= FactsLimits::folders_max);
 
 // Settings as they were typed; made into JobSettings once all is known.
 struct SettingsText {
@@ -71,6 +75,11 @@ void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
       ->type_name("N|auto");
   app.add_option("--log-dir", to.log_dir,
                  "also write each rank's output below this folder")
+      ->type_name("DIR");
+  app.add_option("--folder", to.folders,
+                 "a folder that CMD writes to, such as that of its "
+                 "checkpoints: its free space\nis checked; may be given "
+                 "several times")
       ->type_name("DIR");
   auto* file = app.add_option("--hosts-file", to.hosts_file,
                               "hosts file to manage (default /etc/hosts)")
@@ -531,6 +540,13 @@ absl::Status CheckCommand(const std::string& name, const Words& words) {
   return advice.empty() ? absl::OkStatus() : absl::InvalidArgumentError(advice);
 }
 
+absl::Status CheckFolders(const std::vector<std::string>& folders,
+                          size_t most) {
+  if (folders.size() <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--folder: expected at most ", most, ", got ", folders.size()));
+}
+
 absl::Status ReadLocal(const std::string& preempt_signal, LocalFlags& local) {
   if (!preempt_signal.empty()) {
     auto signal = ParseSignalFlag("--preempt-signal", preempt_signal);
@@ -550,6 +566,8 @@ absl::Status ReadLocal(const std::string& preempt_signal, LocalFlags& local) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--nccl-env takes all, needed or none, not '", local.nccl_env, "'"));
   }
+  absl::Status few = CheckFolders(local.folders, kRunFoldersMax);
+  if (!few.ok()) return few;
   for (const std::string& name : local.hosts_names) {
     if (absl::Status good = AdmitNodeName(name); !good.ok()) {
       return absl::InvalidArgumentError(
@@ -698,12 +716,6 @@ absl::StatusOr<Invocation> Drain(Target& to) {
   return Invocation(std::move(drain));
 }
 
-absl::Status CheckFolders(const std::vector<std::string>& folders) {
-  if (folders.size() <= kFoldersMax) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--folder: expected at most ", kFoldersMax, ", got ", folders.size()));
-}
-
 absl::StatusOr<Invocation> Build(const std::string& command, const Words& words,
                                  Target& to) {
   if (command == "launch") return Launch(words, to);
@@ -728,9 +740,8 @@ absl::StatusOr<Invocation> Build(const std::string& command, const Words& words,
   if (command == "drain") return Drain(to);
   if (command == "evict") return Evict(to);
   if (command == "doctor") {
-    if (absl::Status good = CheckFolders(to.doctor.folders); !good.ok()) {
-      return good;
-    }
+    absl::Status few = CheckFolders(to.doctor.folders, kFoldersMax);
+    if (!few.ok()) return few;
     return Invocation(std::move(to.doctor));
   }
   if (command == "daemon") {

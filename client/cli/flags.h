@@ -25,6 +25,8 @@ struct LocalFlags {
   std::string name;  // Empty: the hostname.
   std::string nproc_per_node = "1";
   std::string log_dir;
+  // Further folders that the ranks write to, such as that of checkpoints.
+  std::vector<std::string> folders;
   std::string hosts_file = "/etc/hosts";
   bool no_hosts = false;
   // Node names that the hosts file gets whatever they mean elsewhere.

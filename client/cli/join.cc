@@ -2,14 +2,20 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/session.h"
 #include "client/cli/commands.h"
 #include "client/cli/digest.h"
 #include "client/cli/place.h"
+#include "client/cli/written_folders.h"
+#include "client/doctor/doctor.h"
+#include "client/doctor/doctor_text.h"
 #include "client/facts/facts.h"
 #include "client/launch/job_text.h"
 #include "client/launch/live_line.h"
@@ -30,8 +36,15 @@ uint64_t FreshIncarnation() {
   return number | 1;  // Zero is not valid.
 }
 
+WrittenFolders FoldersOf(const JoinFlags& flags) {
+  char here[PATH_MAX] = {};
+  const bool known = getcwd(here, sizeof(here)) != nullptr;
+  return FindWrittenFolders(flags.local, flags.command, PlainEnvironment(),
+                            known ? here : "");
+}
+
 // All that this node can say of itself before it dials.
-v1::Facts NodeFacts(const LocalFlags& local) {
+v1::Facts NodeFacts(const LocalFlags& local, const WrittenFolders& folders) {
   NodeFactsOptions options;
   options.environment = PlainEnvironment();
   DeviceFactsOptions& devices = options.devices;
@@ -39,11 +52,27 @@ v1::Facts NodeFacts(const LocalFlags& local) {
   devices.verbs_library = local.verbs_lib;
   devices.nvml_library = local.nvml_lib;
   devices.nccl_library = local.nccl_lib;
-  // Where a command writes to unless it is told otherwise.
-  char here[PATH_MAX];
-  if (getcwd(here, sizeof(here)) != nullptr) devices.folders.push_back(here);
-  if (!local.log_dir.empty()) devices.folders.push_back(local.log_dir);
+  devices.folders = folders.named;
+  devices.folders.insert(devices.folders.end(), folders.others.begin(),
+                         folders.others.end());
   return GatherNodeFacts(options);
+}
+
+// What the doctor's check of free space says of the run's folders: all that is
+// wrong with those that were named, and of the others only what is full.
+std::vector<std::string> FolderWarnings(const v1::Facts& facts,
+                                        const WrittenFolders& folders) {
+  std::vector<std::string> warnings;
+  for (const Finding& finding : Diagnose(facts, DoctorOptions())) {
+    const auto& others = folders.others;
+    const bool other =
+        std::count(others.begin(), others.end(), finding.subject) > 0;
+    if (finding.check == "free-space" &&
+        finding.severity > (other ? Severity::kWarning : Severity::kOk)) {
+      warnings.push_back(absl::StrCat("WARNING: ", OneLineText(finding)));
+    }
+  }
+  return warnings;
 }
 
 NcclEnv NcclEnvOf(const std::string& text) {
@@ -53,13 +82,13 @@ NcclEnv NcclEnvOf(const std::string& text) {
 }
 
 v1::Hello MakeHello(const JoinFlags& flags, const JobAddress& address,
-                    const std::string& node) {
+                    const std::string& node, const WrittenFolders& folders) {
   v1::Hello hello;
   hello.set_job(address.job);
   hello.set_node(node);
   hello.set_incarnation(FreshIncarnation());
   *hello.mutable_token() = address.token;
-  *hello.mutable_facts() = NodeFacts(flags.local);
+  *hello.mutable_facts() = NodeFacts(flags.local, folders);
   hello.set_ranks(RanksHere(flags.local.nproc_per_node, hello.facts()));
   hello.set_command_digest(CommandDigest(flags.command));
   *hello.mutable_settings() = flags.settings;
@@ -146,11 +175,17 @@ int RunJoinCommand(JoinFlags& flags) {
     return Fail(absl::InvalidArgumentError(
         "this daemon is for many jobs; name one with --job ID"));
   }
-  Teller teller(flags, *node);
+  const WrittenFolders folders = FoldersOf(flags);
   AgentOptions options;
+  // While this process has one thread: folders are asked for in a copy of it.
+  options.hello = MakeHello(flags, *address, *node, folders);
+  Teller teller(flags, *node);
+  for (const std::string& warning :
+       FolderWarnings(options.hello.facts(), folders)) {
+    teller.Tell({Report::Kind::kWarning, warning});
+  }
   options.endpoints = address->endpoints;
   options.trust = address->trust;
-  options.hello = MakeHello(flags, *address, *node);
   options.command = flags.command;
   options.environment = PlainEnvironment();
   options.join_timeout = flags.settings.has_join_timeout()

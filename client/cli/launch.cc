@@ -33,6 +33,7 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags) {
     if (!value.empty()) to.insert(to.end(), {name, value});
   };
   add("--log-dir", local.log_dir);
+  for (const std::string& folder : local.folders) add("--folder", folder);
   add("--nccl-lib", local.nccl_lib);
   if (local.nccl_env != LocalFlags().nccl_env) {
     add("--nccl-env", local.nccl_env);

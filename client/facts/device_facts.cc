@@ -36,6 +36,8 @@ constexpr absl::Duration kOwnTime = absl::Milliseconds(500);
 constexpr size_t kAnswerBytesMax = 1 << 20;
 // The step after libibverbs: what EFA's traffic goes through.
 constexpr char kPluginStep[] = "net-plugin";
+// What a folder's fact is called: this and its path.
+constexpr char kFolderFact[] = "folders.";
 constexpr char kTryByHand[] =
     "`rollcall facts --json` on this node shows what it says";
 
@@ -100,6 +102,12 @@ v1::Facts SoFar(const VerbsAnswer& verbs, v1::Facts facts) {
       facts);
   facts.clear_missing();
   return facts;
+}
+
+void TakeFolders(IsolatedAnswer& answer, v1::Facts& facts) {
+  Take(answer, facts);
+  AddFailure(answer, answer.step.empty() ? "folders" : answer.step, "statvfs",
+             facts);
 }
 
 void MarkUnusable(const IsolatedAnswer& answer, v1::Facts& facts) {
@@ -201,12 +209,15 @@ v1::Facts AskFolders(
     if (facts.folders_size() >= static_cast<int>(FactsLimits::folders_max)) {
       break;
     }
-    report(facts, folder);
+    v1::FolderSpace& known = *facts.add_folders();
+    known.set_path(PlainText(folder, FactsLimits::path_bytes_max));
+    report(facts, absl::StrCat(kFolderFact, folder));
     const absl::StatusOr<v1::FolderSpace> space = ReadFolderSpace(folder);
     if (space.ok()) {
-      *facts.add_folders() = *space;
+      known = *space;
     } else {
-      AddMissing(facts, "folders", space.status().message(), "");
+      AddMissing(facts, absl::StrCat(kFolderFact, folder),
+                 space.status().message(), "");
     }
   }
   return facts;
@@ -225,7 +236,7 @@ v1::Facts GatherDeviceFacts(const DeviceFactsOptions& options) {
   }
   std::vector<IsolatedAnswer> answers = AskIsolated(queries, options.timeout);
   v1::Facts facts;
-  for (IsolatedAnswer& answer : answers) Take(answer, facts);
+  for (size_t i = 0; i < 3; ++i) Take(answers[i], facts);
   const std::string device = answers[0].step.empty()
                                  ? "infiniband"
                                  : absl::StrCat("infiniband.", answers[0].step);
@@ -237,7 +248,7 @@ v1::Facts GatherDeviceFacts(const DeviceFactsOptions& options) {
   AddFailure(answers[1], answers[1].step.empty() ? "gpus" : answers[1].step,
              "NVML", facts);
   AddFailure(answers[2], "versions.nccl", "NCCL", facts);
-  if (answers.size() > 3) AddFailure(answers[3], "folders", "statvfs", facts);
+  if (answers.size() > 3) TakeFolders(answers[3], facts);
   PlaceGpus(options.sysroot, facts);
   BoundFacts(facts);
   return facts;
@@ -255,8 +266,14 @@ bool HasDevices(const DeviceFactsOptions& options) {
 }
 
 v1::Facts WithoutDevices(const DeviceFactsOptions& options) {
-  v1::Facts facts =
-      AskFolders(options, [](const v1::Facts&, absl::string_view) {});
+  v1::Facts facts;
+  if (!options.folders.empty()) {
+    using Report = IsolatedQuery::Report;
+    std::vector<IsolatedAnswer> answers = AskIsolated(
+        {{[&](const Report& report) { return AskFolders(options, report); }}},
+        options.timeout);
+    TakeFolders(answers[0], facts);
+  }
   CountGpus(options.sysroot, facts);
   SayThatThereIsNone(options, Unusable(), facts);
   AddMissing(facts, "versions.nccl", "not asked: there is no GPU", "");

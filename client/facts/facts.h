@@ -31,7 +31,8 @@ struct NodeFactsOptions {
 };
 
 // All facts: the above and those of AskDeviceFacts, where this node has
-// devices. Takes at most devices.timeout and a second.
+// devices. Takes at most devices.timeout and a second. With folders: for a
+// process with one thread.
 v1::Facts GatherNodeFacts(const NodeFactsOptions& options);
 
 // Adds the device facts to those of the kernel, and bounds the whole.

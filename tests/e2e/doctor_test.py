@@ -116,6 +116,26 @@ class Doctor(E2E):
         self.assertEqual([f["subject"] for f in bad],
                          [self.stage.path("file", "below")])
 
+    def test_a_run_warns_of_full_folders(self):
+        lab = Lab(self.stage, 1)
+        for size, path in (("8m", "/mnt"), ("64m", "/media")):
+            mounted = lab.run(1, ["mount", "-t", "tmpfs", "-o",
+                                  f"size={size}", "none", path])
+            self.assertEqual(mounted.code, 0, mounted.text())
+        trainer = os.path.join(harness.BIN, "rollcall-train")
+        ended = lab.run(1, [
+            "env", "TMPDIR=/mnt/tmp", harness.ROLLCALL, "launch", "--log-dir", "/mnt/logs", "--folder",
+            "/media/data", "--folder", "/mnt/data", "--", trainer, "--version", "--checkpoints",
+            "/mnt/ckpt"])
+        self.assertEqual(ended.code, 0, ended.text())
+        full = r"WARNING: {}: (7\.\d|8) MiB free of 8 MiB; expected 16 MiB"
+        for path in ("/mnt/logs", "/mnt/data", "/mnt/ckpt", "/mnt/tmp"):
+            self.assertTrue(ended.find(full.format(path), "err"),
+                            ended.text())
+        # The others are well, or were not named and are not full.
+        self.assertEqual(len([line for line in ended.err()
+                              if "WARNING" in line]), 4, ended.text())
+
     def test_the_clock_is_the_daemons(self):
         launcher = self.launch(["--nodes", "2", "--job", "clocks"], ["true"])
         text = self.join_string(launcher)

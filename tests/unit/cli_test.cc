@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "client/cli/flags.h"
 #include "client/cli/words.h"
+#include "client/cli/written_folders.h"
 #include "client/launch/addresses.h"
 #include "client/launch/job_text.h"
 #include "nlohmann/json.hpp"
@@ -87,6 +88,53 @@ TEST(Flags, DoctorTakesFoldersInAnyNumber) {
   for (int i = 0; i < 64; ++i) many += " --folder /a";
   EXPECT_EQ(Parse<DoctorFlags>(many).folders.size(), 64u);
   EXPECT_NE(Complaint(many + " --folder /a"), "");
+}
+
+TEST(Flags, ARunTakesFolders) {
+  using Folders = std::vector<std::string>;
+  std::string eight = "join rc1.x";
+  for (int i = 0; i < 8; ++i) eight += " --folder /a";
+  EXPECT_EQ(Parse<JoinFlags>(eight + " -- true").local.folders.size(), 8u);
+  EXPECT_NE(Complaint(eight + " --folder /a -- true"), "");
+  EXPECT_EQ(Parse<LaunchFlags>("launch --folder b -- true").local.folders,
+            Folders{"b"});
+}
+
+TEST(WrittenFolders, AreThoseThatAreNamedAndThoseOfEveryCommand) {
+  using Folders = std::vector<std::string>;
+  LocalFlags local;
+  local.log_dir = "logs";
+  local.folders = {"/data", "/data", "/home/me/logs"};
+  const Folders environment = {"TMPDIRS=/no", "TMPDIR=/scratch", "A=b"};
+  struct {
+    const char* what;
+    Folders command;
+    Folders named;
+  } const rows[] = {
+      {"the trainer's flag",
+       {"rollcall-train", "--checkpoints", "ckpt"},
+       {"/home/me/logs", "/data", "/home/me/ckpt"}},
+      {"the trainer behind another program",
+       {"env", "--checkpoints", "/no", "/opt/rollcall-train",
+        "--checkpoints=/data"},
+       {"/home/me/logs", "/data"}},
+      {"a flag of another program",
+       {"my-rollcall-train", "--checkpoints", "/no"},
+       {"/home/me/logs", "/data"}},
+      {"a flag without its value",
+       {"rollcall-train", "--checkpoints"},
+       {"/home/me/logs", "/data"}},
+  };
+  for (const auto& row : rows) {
+    const WrittenFolders found =
+        FindWrittenFolders(local, row.command, environment, "/home/me");
+    EXPECT_EQ(found.named, row.named) << row.what;
+    EXPECT_EQ(found.others, (Folders{"/home/me", "/scratch"})) << row.what;
+  }
+  // Without a working folder, relative paths stay as they are.
+  const WrittenFolders lost = FindWrittenFolders(local, {"true"}, {}, "");
+  EXPECT_EQ(lost.named, (Folders{"logs", "/data", "/home/me/logs"}));
+  EXPECT_TRUE(lost.others.empty());
 }
 
 // `line` with '' for a word that is empty.

@@ -170,12 +170,15 @@ TEST_F(DeviceFactsTest, AllFactsOfANodeWithEightOfEach) {
     EXPECT_EQ(facts.gpus(i).near_hcas(0), facts.infiniband(i).device());
   }
   EXPECT_EQ(facts.versions().cuda(), "13.0");
-  ASSERT_EQ(facts.folders_size(), 1);
+  ASSERT_EQ(facts.folders_size(), 2);
   EXPECT_EQ(facts.folders(0).path(), folder_.path());
+  EXPECT_GT(facts.folders(0).size_bytes(), 0u);
+  EXPECT_EQ(facts.folders(1).path(), "/dev/null/x");
+  EXPECT_EQ(facts.folders(1).size_bytes(), 0u);
   auto missing = Missing(facts);
   EXPECT_EQ(missing.size(), 2u) << facts.ShortDebugString();
   EXPECT_TRUE(absl::StrContains(missing["versions.nccl"], "/nowhere"));
-  EXPECT_TRUE(absl::StrContains(missing["folders"], "/dev/null/x"));
+  EXPECT_TRUE(absl::StrContains(missing["folders./dev/null/x"], "/dev/null"));
 }
 
 TEST_F(DeviceFactsTest, ALibraryThatHangsOrCrashesCostsItsDevices) {
@@ -263,15 +266,17 @@ TEST_F(DeviceFactsTest, ANodeWithoutDevicesAsksNoLibrary) {
   // Would be named if it were run.
   options.self = "/nowhere/rollcall";
   options.devices.sysroot = folder_ / "empty";
-  options.devices.folders = {folder_.path()};
+  options.devices.folders = {folder_.path(), "/dev/null/x"};
   const v1::Facts facts = GatherNodeFacts(options);
   auto missing = Missing(facts);
   EXPECT_TRUE(
       absl::StrContains(missing["infiniband"], "/sys/class/infiniband"));
   EXPECT_TRUE(absl::StrContains(missing["gpus"], "no NVIDIA GPU"));
   EXPECT_TRUE(absl::StrContains(missing["versions.nccl"], "no GPU"));
-  EXPECT_EQ(missing.size(), 3u) << facts.ShortDebugString();
-  EXPECT_EQ(facts.folders_size(), 1);
+  EXPECT_TRUE(absl::StrContains(missing["folders./dev/null/x"], "/dev/null"));
+  EXPECT_EQ(missing.size(), 4u) << facts.ShortDebugString();
+  ASSERT_EQ(facts.folders_size(), 2);
+  EXPECT_GT(facts.folders(0).size_bytes(), 0u);
   for (const char* device :
        {"/sys/class/infiniband", "/dev/nvidia0", "/dev/dxg"}) {
     options.devices.sysroot = folder_ / "with";
