@@ -21,8 +21,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "daemon/core/admission.h"
 #include "daemon/core/exit_codes.h"
+#include "daemon/core/network_plan/join_endpoints.h"
 #include "daemon/journal/etcd_client.h"
 #include "daemon/journal/etcd_place.h"
 #include "daemon/journal/etcd_tokens.h"
@@ -41,8 +44,6 @@
 namespace rollcall {
 namespace {
 
-// A join string with more does not fit a terminal, and nobody tries them all.
-constexpr size_t kEndpointsMax = 8;
 constexpr absl::Duration kEtcdPatience = absl::Seconds(10);
 
 struct EtcdFlags {
@@ -95,23 +96,10 @@ std::string DefaultState() {
 
 // Where others reach a daemon that listens so.
 std::vector<std::string> EndpointsOf(const std::string& listen, int port) {
-  const std::string host = listen.substr(0, listen.rfind(':'));
-  if (host != "[::]" && host != "0.0.0.0") {
-    return {absl::StrCat(host, ":", port)};
-  }
-  std::vector<std::string> endpoints;
-  for (const std::string& name : LocalNames()) {
-    const bool six = name.find(':') != std::string::npos;
-    if (IsLoopback(name) || !AdmitAddress(name).ok()) continue;
-    // Without its zone a link's own address leads nowhere.
-    if (name.rfind("fe80:", 0) == 0 || name.rfind("169.254.", 0) == 0) continue;
-    if (six && host == "0.0.0.0") continue;
-    endpoints.push_back(six ? absl::StrCat("[", name, "]:", port)
-                            : absl::StrCat(name, ":", port));
-    if (endpoints.size() == kEndpointsMax) break;
-  }
-  if (endpoints.empty()) endpoints.push_back(absl::StrCat("127.0.0.1:", port));
-  return endpoints;
+  absl::string_view host = listen;
+  host = host.substr(0, host.rfind(':'));
+  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
+  return JoinEndpoints(std::string(host), port, LocalInterfaces());
 }
 
 // As EndpointsOf, or what the user said.
@@ -451,12 +439,12 @@ int Main(int argc, char** argv) {
                  "where others reach this daemon, HOST:PORT,... (default: its "
                  "addresses)")
       ->delimiter(',')
-      ->expected(1, kEndpointsMax);
+      ->expected(1, kJoinEndpointsMax);
   app.add_option("--daemons", flags.daemons,
                  "where all daemons of one etcd are reached, HOST:PORT,...: "
                  "for join strings")
       ->delimiter(',')
-      ->expected(1, kEndpointsMax);
+      ->expected(1, kJoinEndpointsMax);
   app.add_option("--join-dir", flags.join_dir,
                  "with etcd: folder for worker.join and admin.join, 0700");
   app.add_option("--etcd-ca", flags.etcd.ca_file,

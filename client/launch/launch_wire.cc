@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "client/facts/facts.h"
+#include "daemon/core/network_plan/join_endpoints.h"
 #include "daemon/security/identity.h"
 #include "daemon/security/join_string.h"
 
@@ -91,7 +92,8 @@ std::vector<std::string> LaunchWire::AgentFlags() const {
 
 std::vector<std::string> LaunchWire::Endpoints(const HostPort& listen,
                                                int port) const {
-  std::vector<std::string> all = JoinEndpoints(listen, port, GatherFacts());
+  std::vector<std::string> all =
+      JoinEndpoints(listen.host, port, GatherFacts().interfaces());
   if (options.tls.empty()) return all;
   return NamedEndpoints(all, options.tls.cert_file, port);
 }

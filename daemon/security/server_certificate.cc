@@ -11,10 +11,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/core/admission.h"
+#include "daemon/core/network_plan/network_plan.h"
 #include "daemon/security/identity.h"
 #include "daemon/security/join_string.h"
 #include "daemon/security/openssl_owned.h"
@@ -165,30 +166,43 @@ std::vector<std::string> NamedEndpoints(
   return named.empty() ? endpoints : named;
 }
 
-bool IsInnerInterface(const std::string& name) {
-  for (const char* prefix : {"docker", "br-", "virbr", "cni", "flannel", "cali",
-                             "veth", "lxc", "podman"}) {
-    if (absl::StartsWith(name, prefix)) return true;
-  }
-  return false;
-}
-
-std::vector<std::string> LocalNames() {
-  std::vector<std::string> good, others;
+google::protobuf::RepeatedPtrField<v1::Interface> LocalInterfaces() {
+  google::protobuf::RepeatedPtrField<v1::Interface> interfaces;
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) list = nullptr;
+  if (getifaddrs(&list) != 0) return interfaces;
   for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
     if (at->ifa_addr == nullptr) continue;
     const std::string text = TextOf(at->ifa_addr);
     if (text.empty()) continue;
-    const bool worth =
-        (at->ifa_flags & IFF_UP) != 0 && (at->ifa_flags & IFF_LOOPBACK) == 0 &&
-        !IsInnerInterface(at->ifa_name) &&
-        !absl::StartsWith(text, "169.254.") && !absl::StartsWith(text, "fe80:");
-    std::vector<std::string>& to = worth ? good : others;
-    if (std::find(to.begin(), to.end(), text) == to.end()) to.push_back(text);
+    auto interface = std::find_if(
+        interfaces.begin(), interfaces.end(),
+        [&](const v1::Interface& i) { return i.name() == at->ifa_name; });
+    if (interface == interfaces.end()) {
+      v1::Interface& added = *interfaces.Add();
+      added.set_name(at->ifa_name);
+      added.set_up((at->ifa_flags & IFF_UP) != 0);
+      added.set_loopback((at->ifa_flags & IFF_LOOPBACK) != 0);
+      interface = std::prev(interfaces.end());
+    }
+    interface->add_addresses()->set_address(text);
   }
-  if (list != nullptr) freeifaddrs(list);
+  freeifaddrs(list);
+  return interfaces;
+}
+
+std::vector<std::string> LocalNames() {
+  std::vector<std::string> good, others;
+  for (const v1::Interface& interface : LocalInterfaces()) {
+    for (const v1::InterfaceAddress& address : interface.addresses()) {
+      const std::string& text = address.address();
+      const bool worth = interface.up() && !interface.loopback() &&
+                         !IsLocalBridge(interface.name()) && !IsUnusable(text);
+      std::vector<std::string>& to = worth ? good : others;
+      if (std::find(to.begin(), to.end(), text) == to.end()) {
+        to.push_back(text);
+      }
+    }
+  }
   char host[256] = {};
   if (gethostname(host, sizeof(host) - 1) == 0 && AdmitNodeName(host).ok()) {
     others.push_back(host);

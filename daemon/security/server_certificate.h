@@ -15,6 +15,8 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/security/authority.h"
+#include "google/protobuf/repeated_field.h"
+#include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
 
@@ -58,8 +60,9 @@ std::vector<std::string> NamedEndpoints(
 // first.
 std::vector<std::string> LocalNames();
 
-// A bridge or tunnel that a container engine or a hypervisor made.
-bool IsInnerInterface(const std::string& name);
+// This machine's interfaces with their addresses, whether they are up and which
+// is loopback; empty where the system does not tell.
+google::protobuf::RepeatedPtrField<v1::Interface> LocalInterfaces();
 
 }  // namespace rollcall
 

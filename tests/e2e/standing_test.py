@@ -7,7 +7,7 @@ import time
 
 import harness
 import wire
-from harness import E2E, Gate
+from harness import E2E, Gate, Lab
 
 
 class Standing(E2E):
@@ -182,6 +182,41 @@ class Standing(E2E):
             stranger.close()
         self.assert_code(shared, 0)
         shared.await_line(r"\] ran")
+
+
+class Endpoints(E2E):
+    """What others dial, on a machine with a bridge for its containers."""
+
+    def test_a_bridge_is_in_no_join_string(self):
+        lab = Lab(self.stage, 1)
+        for words in ("link add docker0 type bridge",
+                      "address add 172.17.0.1/16 dev docker0",
+                      "link set docker0 up"):
+            done = lab.run(1, ["ip", *words.split()])
+            self.assertEqual(done.code, 0, done.text())
+        state = self.stage.path("standing")
+        for listen in ("0.0.0.0:0", "[::]:0"):
+            daemon = lab.start(1, [os.path.join(harness.BIN, "rollcalld"),
+                                   "--listen", listen, "--state", state])
+            daemon.await_line(r"join with: ")
+            with open(os.path.join(state, "worker.join"),
+                      encoding="ascii") as f:
+                told = [wire.Join(f.read().strip())]
+            os.kill(daemon.inner_pid(), signal.SIGTERM)
+            self.assert_code(daemon, 0)
+            launcher = lab.start(1, [
+                harness.ROLLCALL, "launch", "--nodes", "2", "--listen", listen,
+                "--", "true"])
+            told.append(wire.Join(self.join_string(launcher)))
+            launcher.await_line("waiting for 1 of 2 nodes")
+            os.kill(launcher.inner_pid(), signal.SIGINT)
+            self.assert_code(launcher, 130)
+            for join in told:
+                hosts = [e.rsplit(":", 1)[0] for e in join.endpoints]
+                self.assertEqual(hosts[0], "10.77.0.1", hosts)
+                self.assertNotIn("172.17.0.1", hosts)
+                if listen == "0.0.0.0:0":
+                    self.assertEqual(hosts, ["10.77.0.1"])
 
 
 class KeptTokens(E2E):

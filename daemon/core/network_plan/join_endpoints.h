@@ -1,0 +1,38 @@
+// Join endpoints: where others reach a daemon, for the join strings of a
+// launcher and of rollcalld.
+//
+// Pure; any thread. It tries nothing: an agent dials all of them in turn.
+#ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_JOIN_ENDPOINTS_H_
+#define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_JOIN_ENDPOINTS_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "google/protobuf/repeated_field.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// With more a join string does not fit a terminal, and nobody tries them all.
+inline constexpr size_t kJoinEndpointsMax = 8;
+
+// Whether a server that listens on `host` (without brackets) listens on all
+// addresses.
+bool IsWildcard(std::string_view host);
+
+// HOST:PORT of a daemon that listens on `host` (without brackets) with `port`.
+// For a wildcard these are the addresses of this machine's interfaces that are
+// up, at most kJoinEndpointsMax: those of the default route's interface first,
+// IPv4 before IPv6; IPv6 is left out where `host` is 0.0.0.0. Addresses of
+// bridges inside the machine serve only where there are no others, and
+// 127.0.0.1 where there are none at all: on another machine both would be
+// another daemon's.
+std::vector<std::string> JoinEndpoints(
+    const std::string& host, int port,
+    const google::protobuf::RepeatedPtrField<v1::Interface>& interfaces);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_NETWORK_PLAN_JOIN_ENDPOINTS_H_
