@@ -19,10 +19,11 @@ using Gpu = v1::Gpu;
 
 constexpr char kNoGpu[] = "no NVIDIA GPU here";
 
-// A GPU can remap 512 rows, eight in a bank (NVIDIA GPU Memory Error
-// Management, "RMA Policy"); an older one can retire 64 pages (the same, "Row
-// Remapping"). At these numbers it is replaced. Half of the smaller one is the
-// time to plan that.
+// A GPU can remap 512 rows, eight in a bank; what is beyond that, or cannot be
+// remapped, qualifies it for a replacement (NVIDIA GPU Memory Error Management,
+// "RMA Policy"). An older one can retire 64 pages (the same, "Row Remapping"),
+// and DCGM's diagnostic fails it at 63 (DCGM_LIMIT_MAX_RETIRED_PAGES). Half of
+// the smaller figure as the time to plan the replacement is our choice.
 constexpr uint32_t kRetiredMany = 32;
 
 std::string Name(const Gpu& gpu) { return absl::StrCat("gpu ", gpu.index()); }
@@ -155,8 +156,8 @@ void CheckRetiredPages(const Examined& node, FindingList& to) {
           Severity::kWarning, Name(gpu),
           absl::StrCat(gpu.retired_pages(), " pages retired or rows remapped"),
           absl::StrCat("fewer than ", kRetiredMany),
-          "Its memory wears out: 64 retired pages, or a row that cannot be "
-          "remapped, mean a replacement.",
+          "Its memory wears out: at 63 retired pages NVIDIA's DCGM fails a "
+          "GPU, and one with a row that cannot be remapped is to be replaced.",
           "Look at `nvidia-smi -q -d PAGE_RETIREMENT,ROW_REMAPPER`, and plan "
           "the replacement.");
     }

@@ -1,4 +1,7 @@
 // Limits, memory, clock, folders and /proc.
+//
+// Each threshold names its source; where there is none, it says that the figure
+// is our choice.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -28,21 +31,24 @@ constexpr uint64_t kNofileMin = 65535;
 constexpr uint64_t kShmMin = uint64_t{1} << 30;
 constexpr uint64_t kShmDockerDefault = 64 << 20;
 
-// Pages of idle services that were swapped out once do no harm.
+// Pages of idle services that were swapped out once do no harm. Our choice:
+// what a few of them take.
 constexpr uint64_t kSwapIdle = 64 << 20;
 
-// etcd warns of peers whose clocks differ by more (rafthttp, "prober found high
-// clock drift").
+// etcd warns of peers whose clocks differ by more than a second (rafthttp's
+// probing_status.go, "prober found high clock drift").
 constexpr absl::Duration kClockOffsetMax = absl::Seconds(1);
 
 // Kubernetes evicts pods when less than 10% of a node's file system is free
 // ("Node-pressure Eviction", nodefs.available<10%). On a large file system a
-// smaller share is enough: room for a checkpoint of 7.5 billion parameters,
-// with Adam in mixed precision 16 bytes each (ZeRO, arXiv 1910.02054,
-// section 3.1).
+// smaller share is enough. How much is our choice: room for a checkpoint of 7.5
+// billion parameters, which with Adam in mixed precision are 16 bytes each
+// (ZeRO, arXiv 1910.02054, section 3.1).
 constexpr uint64_t kFreeShare = 10;
 constexpr uint64_t kFreeEnough = uint64_t{120} * 1000 * 1000 * 1000;
-// Below it a run cannot even write its world file, hostfile and ids.
+// Below it a run cannot even write its world file, hostfile and ids. Our
+// choice, and that of the trials that write to a folder
+// (client/agent/node_trials).
 constexpr uint64_t kFreeMin = 16 << 20;
 
 // A port that NCCL would use by itself.
