@@ -10,9 +10,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/agent/error_file.h"
+#include "client/agent/missing_library.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {
+namespace {
+
+// What the dynamic loader ends a process with, and a shell that finds no
+// command.
+constexpr int kExitOfLoader = 127;
+
+}  // namespace
 
 RankGroup::RankGroup(const House& house)
     : house_(house),
@@ -232,6 +240,9 @@ void RankGroup::OnExit(Rank& rank, absl::Time now) {
         ExplainExecError(error, rank.command.argv, rank.command.environment);
     status = {failure.code, 0};
     rank.err->Say(failure.reason, now);
+  } else if (status.code == kExitOfLoader) {
+    const std::string advice = MissingLibraryAdvice(rank.err->TailText());
+    if (!advice.empty()) rank.err->Say(advice, now);
   }
   RankEnded ended;
   ended.generation = rank.life.generation;

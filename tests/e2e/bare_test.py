@@ -1,8 +1,10 @@
 """A machine that has little: no root certificates, no /proc, no home."""
 import json
 import os
+import re
 import signal
 import socket
+import subprocess
 import threading
 
 import harness
@@ -38,6 +40,30 @@ class BareImage(E2E):
         self.assertEqual(launcher.code, 69, launcher.text())
         self.assertRegex(launcher.text(), "/proc is not mounted")
         self.assertRegex(launcher.text(), "mount -t proc")
+
+    def test_a_trainer_without_a_library_of_gloos(self):
+        # A libgloo as Debian's, but for the name of a library that it needs.
+        trainer = os.path.join(harness.BIN, "rollcall-train")
+        said = subprocess.run(["ldd", trainer], check=True, text=True,
+                              stdout=subprocess.PIPE).stdout
+        found = re.search(r"(libgloo\.so\S*) => (\S+)", said)
+        with open(found[2], "rb") as f:
+            gloo = f.read()
+        self.assertIn(b"\0libibverbs.so.1\0", gloo)
+        os.mkdir(self.stage.path("lib"))
+        with open(self.stage.path("lib", found[1]), "wb") as f:
+            f.write(gloo.replace(b"\0libibverbs.so.1\0",
+                                 b"\0libibverbz.so.1\0"))
+        launcher = self.launch(["--max-restarts", "3"],
+                               [trainer, "--version"],
+                               {"LD_LIBRARY_PATH": self.stage.path("lib")})
+        self.assert_code(launcher, 127)
+        # By the rank, and at the run's end.
+        for before in (r"^\[", r"^ *\| "):
+            self.assertTrue(launcher.find(
+                before + ".*rollcall: the command needs libibverbz.so.1, which "
+                "is not on this node; install the package", "err"),
+                launcher.text())
 
     def test_a_home_that_cannot_be_written(self):
         for home in ("/dev/null", "/proc"):

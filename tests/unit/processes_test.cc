@@ -21,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "client/agent/guard.h"
 #include "client/agent/lines.h"
+#include "client/agent/missing_library.h"
 #include "daemon/core/limits.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/mutex.h"
@@ -238,6 +239,58 @@ TEST_F(ProcessesTest, TheCommandIsFoundInTheRanksOwnPath) {
   command.environment[0] = "PATH=/nowhere:" + folder_.path() + ":/bin";
   Run({command});
   EXPECT_EQ(Out(), "[n1/10] tool a b c\n");
+}
+
+TEST_F(ProcessesTest, ALibraryThatIsMissingIsToldOnce) {
+  const char* loader =
+      "echo rollcall-train: error while loading shared libraries: "
+      "libibverbs.so.1: cannot open shared object file: No such file >&2; ";
+  Run({Shell(0, absl::StrCat(loader, "exit 127")),
+       Shell(1, absl::StrCat(loader, "exit 1")), Shell(2, "exit 127")});
+  auto ended = told_.ended();
+  EXPECT_TRUE(absl::StrContains(ended[0].stderr_tail,
+                                "\nrollcall: the command needs "
+                                "libibverbs.so.1, which is not on this node; "
+                                "install it: `apt-get install libibverbs1`"))
+      << ended[0].stderr_tail;
+  EXPECT_TRUE(absl::StrContains(Err(), "apt-get install libibverbs1"));
+  EXPECT_FALSE(absl::StrContains(ended[1].stderr_tail, "apt-get"));
+  EXPECT_EQ(ended[2].stderr_tail, "");
+}
+
+TEST(MissingLibrary, IsNamedWithItsPackage) {
+  const char* other = "install the package of this system that has it";
+  struct {
+    const char* tail;
+    const char* library;
+    const char* install;
+  } const rows[] = {
+      {"x\n./rollcall-train: error while loading shared libraries: "
+       "libgloo.so.0: cannot open shared object file: No such file or "
+       "directory\n",
+       "libgloo.so.0", "apt-get install libgloo0`"},
+      {"a: error while loading shared libraries: libfoo.so.7: cannot open "
+       "shared object file: No such file or directory",
+       "libfoo.so.7", other},
+      {"Error loading shared library libibverbs.so.1: No such file or "
+       "directory "
+       "(needed by /usr/lib/libgloo.so.0)",
+       "libibverbs.so.1", "apt-get install libibverbs1`"},
+  };
+  for (const auto& row : rows) {
+    const std::string advice = MissingLibraryAdvice(row.tail);
+    EXPECT_TRUE(absl::StrContains(
+        advice, absl::StrCat("needs ", row.library, ", which")))
+        << advice;
+    EXPECT_TRUE(absl::StrContains(advice, row.install)) << advice;
+  }
+  for (const char* tail :
+       {"", "sh: 1: rollcall-train: not found",
+        "a: error while loading shared libraries: libfoo.so.7: wrong ELF class",
+        "error while loading shared libraries: : cannot open shared object "
+        "file"}) {
+    EXPECT_EQ(MissingLibraryAdvice(tail), "") << tail;
+  }
 }
 
 TEST_F(ProcessesTest, LinesStayWholeUnderConcurrency) {
