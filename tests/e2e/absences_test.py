@@ -31,6 +31,23 @@ TOP_LEVEL = {
 # Each floor and those below it.
 FLOORS = ["proto", "daemon", "client", "trainer"]
 
+# (folder, folder that it uses): each closes an include cycle between folders.
+# The list may only get shorter: a new cycle is to be broken, not listed.
+KNOWN_CYCLES = {
+    ("client/agent/probe", "client/agent"):
+        "Fd; it belongs below both",
+    ("daemon/core/network_plan", "daemon/core"):
+        "limits and durations; they belong below both",
+    ("daemon/journal", "daemon/server"):
+        "Mutex, the clock and gRPC's defaults; they belong below both",
+    ("daemon/security", "daemon/server"):
+        "Mutex; it belongs below both",
+    ("trainer/check", "trainer"):
+        "options and worlds of the check's own command",
+    ("trainer/model", "trainer/data"):
+        "the numbers of a seed; they belong below both",
+}
+
 # What the pure cores may not include, not even through another header of ours.
 # <csignal> names signals and <arpa/inet.h> parses addresses: both are allowed,
 # and CALLS keeps out what else they declare.
@@ -301,6 +318,55 @@ def upward_includes(files):
     return found
 
 
+def folder_uses(files):
+    """{folder: {folder that it includes from: the first file:line that does}},
+    of our folders that have code."""
+    code = {p: t for p, t in files.items()
+            if p.split("/")[0] in FLOORS
+            and p.endswith((".h", ".cc"))}
+    folders = {os.path.dirname(p) for p in code}
+    uses = {folder: {} for folder in folders}
+    for path, text in sorted(code.items()):
+        for line, name in includes(text):
+            own, other = os.path.dirname(path), os.path.dirname(name)
+            if other in folders and other != own:
+                uses[own].setdefault(other, f"{path}:{line}")
+    return uses
+
+
+def way(uses, start, end, left_out):
+    """The folders of a shortest way from one to the other; none: []."""
+    ways, seen = [[start]], {start}
+    for at in ways:
+        for other in sorted(uses.get(at[-1], {})):
+            if other == end and (at[-1], other) not in left_out:
+                return at + [other]
+            if other not in seen and (at[-1], other) not in left_out:
+                seen.add(other)
+                ways.append(at + [other])
+    return []
+
+
+def folder_cycles(files, known=None):
+    """No include cycle between folders, but for those that are known; and each
+    of these still closes one."""
+    known = KNOWN_CYCLES if known is None else known
+    uses, found, told = folder_uses(files), [], set()
+    for folder in sorted(uses):
+        cycle = way(uses, folder, folder, known)
+        if cycle and frozenset(cycle) not in told:
+            told.add(frozenset(cycle))
+            found.append(f"{uses[cycle[0]][cycle[1]]}: folders include each "
+                         f"other: {' -> '.join(cycle)}")
+    for folder, other in sorted(known):
+        rest = set(known) - {(folder, other)}
+        if (other not in uses.get(folder, {})
+                or not way(uses, other, folder, rest)):
+            found.append(f"{folder}:1: includes nothing of {other} any more, "
+                         "or without a cycle; strike it out")
+    return found
+
+
 def sleeps(files):
     """Nothing waits by sleeping where an event can be awaited."""
     return places({p: t for p, t in files.items()
@@ -454,6 +520,11 @@ class Absences(unittest.TestCase):
     def test_floors_use_only_what_lies_below(self):
         self.check(upward_includes(tree()))
 
+    def test_no_cycle_between_folders(self):
+        files = tree()
+        self.assertIn("client/doctor", folder_uses(files)["client/cli"])
+        self.check(folder_cycles(files))
+
     def test_nothing_sleeps(self):
         self.check(sleeps(tree()))
 
@@ -563,6 +634,27 @@ class EachRuleCanFail(unittest.TestCase):
             "daemon/a.cc": '#include "client/b.h"\n#include "proto/c.h"\n',
             "client/b.cc": '#include "daemon/a.h"\n#include "tests/t.h"\n'}),
             "client/b.cc:2", "daemon/a.cc:1")
+
+    def test_folder_cycles(self):
+        three = {"client/a/x.cc": '#include "client/b/y.h"\n',
+                 "client/b/y.h": '\n#include "client/c/z.h"\n',
+                 "client/c/z.h": '#include <vector>\n'
+                                 '#include "client/a/x.h"\n',
+                 "client/d/w.cc": '#include "client/a/x.h"\n'}
+        self.assert_finds(folder_cycles(three, {}), "client/a/x.cc:1")
+        back = {("client/c", "client/a"): "known"}
+        self.assert_finds(folder_cycles(three, back))
+        # One that is gone, or that closes no cycle, is to be struck out.
+        self.assert_finds(
+            folder_cycles(three, {**back, ("client/d", "client/a"): "",
+                                  ("client/d", "client/b"): ""}),
+            "client/d:1", "client/d:1")
+        # A parent and its child, and a folder that is no one's.
+        self.assert_finds(folder_cycles({
+            "daemon/a/x.h": '#include "daemon/a/b/y.h"\n',
+            "daemon/a/b/y.h": '#include "daemon/a/x.h"\n'
+                              '#include "rollcall/v1/a.pb.h"\n'}, {}),
+            "daemon/a/x.h:1")
 
     def test_sleeps(self):
         self.assert_finds(sleeps({
