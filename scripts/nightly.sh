@@ -69,7 +69,7 @@ do_step() {
     fuzz2) scripts/fuzz.sh 600 flags hosts ;;
     fuzz3) scripts/fuzz.sh 600 job join ;;
     fuzz4) scripts/fuzz.sh 600 restore secrets ;;
-    fuzz5) scripts/fuzz.sh 600 texts ;;
+    fuzz5) scripts/fuzz.sh 600 probe texts ;;
     soak[1-4]) soak "${1#soak}" ;;
     faults) tests/sim/faults.py ;;
     churn) ROLLCALL_CHURN_S=600 e2e churn_test ;;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "daemon/core/admission.h"
 #include "daemon/core/world.h"
 #include "daemon/journal/fold.h"
@@ -20,7 +21,19 @@ void JobRig::Begin(const v1::JobSettings& settings) {
   journal_.run = "0badcafe";
   job_.emplace(kJob, journal_.run, settings, Limits(), now_);
   job_->AllowAdoption();
+  GiveKeys();
   Carry(job_->Start());
+}
+
+// Of the keys only that of probes; whoever holds another is not fuzzed here.
+void JobRig::GiveKeys() {
+  JobKeys keys;
+  keys.probe_secret = [](uint64_t round, const std::string& word) {
+    std::string secret = absl::StrCat(round, " ", word);
+    secret.resize(Limits::probe_bytes, '.');
+    return secret;
+  };
+  job_->UseKeys(std::move(keys));
 }
 
 bool JobRig::TakeUp(const JournalState& journal) {
@@ -34,10 +47,12 @@ void JobRig::Restart() {
   if (journal_.end.has_value()) return;
   open_.clear();
   closing_.clear();
+  probes_.clear();
   forgotten_ = false;
   notice_least_ = 0;
   revision_ = 0;
   job_.emplace(Job::Restore(kJob, journal_, Limits(), now_));
+  GiveKeys();
   // Below the journal's highest where it was adopted from its members.
   generation_ = job_->Status(now_).generation();
   Expect(generation_ <= journal_.generation,
@@ -144,6 +159,10 @@ void JobRig::Take(const Send& send) {
   if (send.message.has_proposal()) CheckProposal(send.message.proposal());
   if (send.message.has_commit()) CheckCommit(send.message.commit());
   if (send.message.has_notice()) CheckNotice(send.message.notice());
+  if (send.message.has_probe()) {
+    CheckProbe(send.message.probe());
+    for (const SessionId to : send.to) probes_[to] = send.message.probe();
+  }
   if (send.message.has_check_request()) {
     Expect(!journal_.end.has_value(), "an ended job asks for no checks");
     check_ = send.message.check_request().request();
@@ -209,6 +228,26 @@ void JobRig::CheckNotice(const v1::Notice& notice) {
   Expect(!notice.has_deadline() || notice.deadline().seconds() >= 0,
          "a deadline is not in the past", notice.ShortDebugString());
   notice_ = notice_least_ = notice.notice();
+}
+
+void JobRig::CheckProbe(const v1::Probe& probe) {
+  const std::string text = probe.ShortDebugString();
+  Expect(probe.ask().size() == Limits::probe_bytes &&
+             probe.answer().size() == Limits::probe_bytes,
+         "a probe's secrets have their size", text);
+  Expect(static_cast<size_t>(probe.targets_size()) <= Limits::probe_targets_max,
+         "a probe has a bound", text);
+  for (const v1::ProbeTarget& target : probe.targets()) {
+    Expect(target.port() > 0 && target.port() <= UINT16_MAX,
+           "a target has a port", text);
+    Expect(target.addresses_size() > 0 &&
+               static_cast<size_t>(target.addresses_size()) <=
+                   Limits::probe_addresses_max,
+           "a target's addresses have a bound", text);
+    for (const std::string& address : target.addresses()) {
+      Expect(AdmitAddress(address).ok(), "a target has addresses", text);
+    }
+  }
 }
 
 void JobRig::CheckProposal(const v1::Proposal& proposal) {

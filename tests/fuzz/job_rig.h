@@ -12,11 +12,14 @@
 //   6. A tick leaves nothing due, and a job that was stopped ends.
 //   7. A notice goes out under a number that grows; whose state a seal names
 //      is a rank of its world. No two nodes have one seat.
+//   8. A probe has secrets of their size, and asks for other nodes at addresses
+//      and ports, no more than its bounds.
 // Its own checks and the sanitizers hold the rest.
 #ifndef ROLLCALL_TESTS_FUZZ_JOB_RIG_H_
 #define ROLLCALL_TESTS_FUZZ_JOB_RIG_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -58,6 +61,11 @@ class JobRig {
   // Numbers of the latest of their kind; 0: none.
   uint64_t notice() const { return notice_; }
   uint64_t check() const { return check_; }
+  // What this stream was asked to probe last; empty: nothing.
+  v1::Probe ProbeOf(SessionId session) const {
+    const auto at = probes_.find(session);
+    return at == probes_.end() ? v1::Probe() : at->second;
+  }
   const std::string& run() const { return journal_.run; }
   absl::Time NextDeadline() const { return job_->NextDeadline(); }
   absl::Time now() const { return now_; }
@@ -65,6 +73,8 @@ class JobRig {
   void Finish();
 
  private:
+  // Before the job's first step.
+  void GiveKeys();
   void Step(const Event& event);
   void Carry(const std::vector<Action>& actions);
   void Take(const Send& send);
@@ -74,6 +84,7 @@ class JobRig {
   void Take(const Forget& forget);
   void CheckCommit(const v1::Commit& commit);
   void CheckNotice(const v1::Notice& notice);
+  void CheckProbe(const v1::Probe& probe);
   void CheckProposal(const v1::Proposal& proposal);
   void CheckStatus();
 
@@ -93,6 +104,7 @@ class JobRig {
 
   uint64_t notice_ = 0;
   uint64_t check_ = 0;
+  std::map<SessionId, v1::Probe> probes_;
   // Of this daemon's life.
   uint64_t notice_least_ = 0;
   bool stopped_ = false;

@@ -12,6 +12,7 @@ namespace rollcall {
 namespace {
 
 constexpr uint32_t kNodes = 6;
+constexpr uint32_t kProbePort = 40000;
 constexpr const char* kNames[kNodes] = {"a",      "b",          "node2",
                                         "node10", "gpu-1.rack", "Z_9"};
 
@@ -26,10 +27,16 @@ class Script {
 
  private:
   void One() {
-    const uint32_t op = feed_.Pick(static_cast<uint32_t>(JobOp::kCount));
+    const uint8_t byte = feed_.Byte();
+    if (byte >= static_cast<uint8_t>(JobOp::kProbedAll)) return SayAllProbed();
+    if (byte >= static_cast<uint8_t>(JobOp::kProbed)) return SayProbed();
+    if (byte >= static_cast<uint8_t>(JobOp::kProbedHello)) {
+      return SayHello(kProbePort);
+    }
+    const uint32_t op = byte % static_cast<uint32_t>(JobOp::kCount);
     switch (static_cast<JobOp>(op)) {
       case JobOp::kHello:
-        return SayHello();
+        return SayHello(0);
       case JobOp::kHelloBytes: {
         v1::Hello hello;
         if (!Parse(hello)) return;
@@ -109,8 +116,9 @@ class Script {
     rig_.Wait(absl::Milliseconds(1) * (1 << (how % 20)));
   }
 
-  // Of one node, whose options are the bits of a few bytes.
-  void SayHello() {
+  // Of one node, whose options are the bits of a few bytes. `probe_port`: 0: it
+  // cannot be probed.
+  void SayHello(uint32_t probe_port) {
     const uint32_t node = feed_.Pick(kNodes);
     const uint8_t what = feed_.Byte();
     v1::Hello hello = HelloOf(node);
@@ -122,7 +130,66 @@ class Script {
     if ((what & 48) == 48) hello.set_node_credential("genuine");
     if ((what & 64) != 0) Disagree(hello);
     hello.set_command_digest(std::string(32, what < 0x80 ? 'x' : 'y'));
+    hello.mutable_facts()->set_probe_port(probe_port);
     Attend(node, std::move(hello));
+  }
+
+  // What a prober says that reached the target at one of its addresses.
+  v1::ProbeResult Reached(const v1::ProbeTarget& target,
+                          const std::string& address) {
+    v1::ProbeResult result;
+    result.set_node(target.node());
+    result.set_address(address);
+    for (uint32_t i = 0; i < kNodes; ++i) {
+      if (target.node() != kNames[i]) continue;
+      result.set_answer(rig_.ProbeOf(sessions_[i]).answer());
+    }
+    ToProto(absl::Milliseconds(1), result.mutable_round_trip());
+    return result;
+  }
+
+  void SayAllProbed() {
+    for (const SessionId session : sessions_) {
+      const v1::Probe probe = rig_.ProbeOf(session);
+      v1::AgentMessage message;
+      message.mutable_probed()->set_probe(probe.probe());
+      for (const v1::ProbeTarget& target : probe.targets()) {
+        for (const std::string& address : target.addresses()) {
+          *message.mutable_probed()->add_results() = Reached(target, address);
+        }
+      }
+      rig_.Message(session, std::move(message));
+    }
+  }
+
+  void SayProbed() {
+    const SessionId session = Who();
+    const uint8_t what = feed_.Byte();
+    const v1::Probe probe = rig_.ProbeOf(session);
+    v1::AgentMessage message;
+    v1::Probed& probed = *message.mutable_probed();
+    probed.set_probe((what & 1) != 0 ? feed_.Number() : probe.probe());
+    for (const v1::ProbeTarget& target : probe.targets()) {
+      for (const std::string& address : target.addresses()) {
+        v1::ProbeResult result = Reached(target, address);
+        const uint32_t found = feed_.Pick(4);
+        if (found == 1) result.set_answer(feed_.String());
+        if (found == 2) result.clear_answer();
+        if (found == 2) result.set_error(feed_.String());
+        if (found != 3) *probed.add_results() = std::move(result);
+      }
+    }
+    // What nobody asked for.
+    if ((what & 2) != 0) {
+      v1::ProbeResult& result = *probed.add_results();
+      result.set_node(feed_.Flag() ? kNames[feed_.Pick(kNodes)]
+                                   : feed_.String());
+      result.set_address(feed_.Flag() ? "10.7.0.1" : feed_.String());
+      result.set_answer(feed_.String());
+      result.mutable_round_trip()->set_seconds(
+          static_cast<int64_t>(feed_.Number()));
+    }
+    rig_.Message(session, std::move(message));
   }
 
   // As an admin's request, whose deadline the shell has looked at.

@@ -10,7 +10,8 @@
 
 namespace rollcall {
 
-// What an op byte, modulo kCount, stands for.
+// What an op byte, modulo kCount, stands for; the highest bytes stand for those
+// that came later, so that what the corpus means stays.
 enum class JobOp : uint8_t {
   kHello,         // who, options
   kHelloBytes,    // text: a serialized Hello
@@ -37,6 +38,11 @@ enum class JobOp : uint8_t {
   kClaim,           // who, what it claims to run in
   kStalled,         // who, which, where, words
   kCount,
+
+  // Each with the three bytes that follow it.
+  kProbedHello = 0xF4,  // as kHello, of a node that can be probed
+  kProbed = 0xF8,       // who, what else, and of each address what is found
+  kProbedAll = 0xFC,    // everybody is reached by everybody
 };
 
 // Settings within their bounds.

@@ -88,6 +88,50 @@ Script Running() {
   return script.Do(JobOp::kPreparedAll);
 }
 
+// Nodes that try to reach each other before a world is formed.
+void Probes(Corpus& corpus) {
+  const auto probing = [](int nodes) {
+    Script script;
+    script.Bytes({nodes - 1, 0, 3});
+    for (int i = 0; i < nodes; ++i) script.Do(JobOp::kProbedHello, {i, 0});
+    return script.Do(JobOp::kWait, {0xFF});
+  };
+  corpus.Add("job", "probed",
+             probing(2).Do(JobOp::kProbedAll).Do(JobOp::kPreparedAll).text());
+  // The third node is found by nobody, then answers late.
+  corpus.Add("job", "probed_late",
+             probing(3)
+                 .Do(JobOp::kProbed, {0, 0, 0, 2})
+                 .Text("connection refused")
+                 .Do(JobOp::kProbed, {1, 0, 0, 1})
+                 .Text("not the answer")
+                 .Do(JobOp::kWait, {0xFF})
+                 .Do(JobOp::kProbed, {2, 0, 3, 3})
+                 .Do(JobOp::kWait, {0xFF})
+                 .Do(JobOp::kProbedAll)
+                 .Do(JobOp::kWait, {0xFF})
+                 .Do(JobOp::kPreparedAll)
+                 .text());
+  // Reports of another round, of nodes that were not asked for, and of a node
+  // that comes back meanwhile.
+  corpus.Add("job", "probed_oddly",
+             probing(2)
+                 .Do(JobOp::kProbed, {0, 3, 0xFE, 0, 1, 1, 0})
+                 .Text("10.7.0.300")
+                 .Text("x")
+                 .Bytes({0xFE})
+                 .Do(JobOp::kClosed, {1})
+                 .Do(JobOp::kProbedHello, {1, 1})
+                 .Do(JobOp::kWait, {0xFF})
+                 .Do(JobOp::kProbedAll)
+                 .Do(JobOp::kRestart)
+                 .Do(JobOp::kProbedHello, {0, 16})
+                 .Do(JobOp::kProbedHello, {1, 17})
+                 .Do(JobOp::kProbedAll)
+                 .Do(JobOp::kPreparedAll)
+                 .text());
+}
+
 // What changes a world that runs, and a run that is not known.
 void Changes(Corpus& corpus) {
   corpus.Add("job", "drained",
@@ -241,6 +285,7 @@ void Jobs(Corpus& corpus) {
                  .Do(JobOp::kTick, {200, 10})
                  .text());
   Changes(corpus);
+  Probes(corpus);
   v1::Hello hello;
   hello.set_job("demo");
   hello.set_node("raw");
@@ -262,6 +307,33 @@ void Jobs(Corpus& corpus) {
                  .Do(JobOp::kMessageBytes, {0})
                  .Text(message.SerializeAsString())
                  .text());
+}
+
+// --- Connections between probers --------------------------------------------
+
+void ProbeCalls(Corpus& corpus) {
+  const auto hears = [](int what) { return Script().Bytes({0, what}); };
+  corpus.Add("probe", "asks", hears(0).Text("").Bytes({24}).text());
+  corpus.Add(
+      "probe", "asks_in_pieces",
+      hears(0).Text("rollcall").Text("qqqqqqqq").Text("qqqqqqqq").text());
+  corpus.Add("probe", "asks_and_goes_on",
+             hears(0).Text("").Bytes({24}).Text("more").text());
+  corpus.Add("probe", "asks_something_else",
+             hears(0).Text("GET / HTTP/1.1\r\nHost: a\r\n\r\n").text());
+  corpus.Add("probe", "closes", hears(0).Text("roll").Text("").text());
+  corpus.Add("probe", "no_round", hears(1).Text("").Text("rollcall").text());
+  corpus.Add("probe", "answers",
+             hears(2).Text("aaaaaaaa").Text("aaaaaaaaa").text());
+  const auto names = [](std::string_view text) {
+    return Script().Bytes({1, 80}).Raw(text).text();
+  };
+  corpus.Add("probe", "ipv4", names("10.7.0.1"));
+  corpus.Add("probe", "ipv6", names("2001:db8::7"));
+  corpus.Add("probe", "ipv6_mapped", names("::ffff:10.7.0.1"));
+  corpus.Add("probe", "zone", names("fe80::1%eth0"));
+  corpus.Add("probe", "nul", names(std::string_view("10.7.0.1\0x", 10)));
+  corpus.Add("probe", "port", Script().Bytes({1, 0xFA}).Raw("10.7.0.1").text());
 }
 
 void Journals(Corpus& corpus) {
@@ -640,6 +712,7 @@ int main(int argc, char** argv) {
   mkdir(argv[1], 0755);
   rollcall::Corpus corpus(argv[1]);
   rollcall::Jobs(corpus);
+  rollcall::ProbeCalls(corpus);
   rollcall::Journals(corpus);
   rollcall::Agents(corpus);
   rollcall::Doors(corpus);

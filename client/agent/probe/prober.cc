@@ -1,6 +1,5 @@
 #include "client/agent/probe/prober.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/agent/probe/probe_call.h"
 #include "daemon/core/durations.h"
 #include "daemon/core/limits.h"
 #include "daemon/server/clock.h"
@@ -19,18 +19,12 @@
 namespace rollcall {
 namespace {
 
-constexpr char kWord[] = "rollcall";
-constexpr size_t kAskBytes = sizeof(kWord) - 1 + Limits::probe_bytes;
 constexpr int kBacklog = 1024;
 // How long a caller is kept that asks nothing, or for a round that this node
 // has not heard of yet.
 constexpr absl::Duration kCallerPatience = absl::Seconds(5);
 constexpr absl::Duration kDeafFor = absl::Milliseconds(100);
 constexpr absl::Duration kTimeoutMax = absl::Minutes(1);
-
-std::string AskOf(const v1::Probe& probe) {
-  return absl::StrCat(kWord, probe.ask());
-}
 
 std::string ErrorText(int error) { return std::strerror(error); }
 
@@ -65,47 +59,6 @@ uint32_t PortOf(const Fd& fd) {
   return ntohs(name.ss_family == AF_INET6
                    ? reinterpret_cast<sockaddr_in6&>(name).sin6_port
                    : reinterpret_cast<sockaddr_in&>(name).sin_port);
-}
-
-// The size of the address; 0: not one.
-socklen_t ParseAddress(const std::string& text, uint32_t port,
-                       sockaddr_storage& out) {
-  out = {};
-  auto& four = reinterpret_cast<sockaddr_in&>(out);
-  auto& six = reinterpret_cast<sockaddr_in6&>(out);
-  if (inet_pton(AF_INET, text.c_str(), &four.sin_addr) == 1) {
-    four.sin_family = AF_INET;
-    four.sin_port = htons(static_cast<uint16_t>(port));
-    return sizeof(four);
-  }
-  if (inet_pton(AF_INET6, text.c_str(), &six.sin6_addr) == 1) {
-    six.sin6_family = AF_INET6;
-    six.sin6_port = htons(static_cast<uint16_t>(port));
-    return sizeof(six);
-  }
-  return 0;
-}
-
-// Appends to `heard` until it has `most` bytes. False: the other side has
-// closed, or failed; `error` says which.
-bool Receive(const Fd& fd, size_t most, std::string& heard,
-             std::string& error) {
-  char bytes[64];
-  while (heard.size() < most) {
-    const ssize_t got =
-        recv(fd.get(), bytes, std::min(sizeof(bytes), most - heard.size()), 0);
-    if (got > 0) {
-      heard.append(bytes, static_cast<size_t>(got));
-    } else if (got < 0 && errno == EINTR) {
-      continue;
-    } else if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      return true;
-    } else {
-      error = got == 0 ? "closed without an answer" : ErrorText(errno);
-      return false;
-    }
-  }
-  return true;
 }
 
 // A few bytes, which the socket's buffer always takes.
@@ -234,8 +187,8 @@ void Prober::FillDials() {
 
 bool Prober::Open(Dial& dial) {
   sockaddr_storage to;
-  const socklen_t size = ParseAddress(dial.address, dial.port, to);
-  if (size == 0 || dial.port == 0 || dial.port > UINT16_MAX) {
+  const socklen_t size = ParseProbeAddress(dial.address, dial.port, to);
+  if (size == 0) {
     Finish(dial, "", "not an address");
     return true;
   }
@@ -262,11 +215,12 @@ bool Prober::Advance(Dial& dial) {
       return true;
     }
     dial.connected = true;
-    if (SendAll(dial.fd, AskOf(probe_))) return false;
+    if (SendAll(dial.fd, ProbeQuestion(probe_))) return false;
     Finish(dial, "", ErrorText(errno));
     return true;
   }
-  const bool lives = Receive(dial.fd, Limits::probe_bytes, dial.heard, error);
+  const bool lives =
+      ReceiveUpTo(dial.fd.get(), Limits::probe_bytes, dial.heard, error);
   if (dial.heard.size() == Limits::probe_bytes) {
     Finish(dial, dial.heard, "");
     return true;
@@ -321,15 +275,13 @@ bool Prober::Accept() {
 bool Prober::Hear(Caller& caller) {
   std::string error;
   // A byte more than a question, to see one that goes on or has gone.
-  const bool lives = Receive(caller.fd, kAskBytes + 1, caller.heard, error);
-  return Answer(caller) || !lives || caller.heard.size() > kAskBytes;
+  const bool lives = ReceiveUpTo(caller.fd.get(), kProbeQuestionBytes + 1,
+                                 caller.heard, error);
+  return Answer(caller) || !lives || caller.heard.size() > kProbeQuestionBytes;
 }
 
 bool Prober::Answer(Caller& caller) const {
-  if (probe_.ask().size() != Limits::probe_bytes ||
-      caller.heard != AskOf(probe_)) {
-    return false;
-  }
+  if (!IsProbeQuestion(probe_, caller.heard)) return false;
   SendAll(caller.fd, probe_.answer());
   return true;
 }
