@@ -133,11 +133,15 @@ v1::Facts AskInfiniband(
   };
   VerbsAnswer verbs;
   if (!OtherRoot(options) || !options.verbs_library.empty()) {
-    verbs = AskVerbs(options.verbs_library.empty() ? "libibverbs.so.1"
-                                                   : options.verbs_library,
-                     [&](const VerbsAnswer& so_far, absl::string_view device) {
-                       report(SoFar(so_far, facts), device);
-                     });
+    verbs = AskVerbs(
+        options.verbs_library.empty() ? "libibverbs.so.1"
+                                      : options.verbs_library,
+        [&](const VerbsAnswer& so_far, absl::string_view device) {
+          report(SoFar(so_far, facts), device);
+        },
+        [&](const std::string& device) {
+          return WhyNotOpened(options.sysroot, device);
+        });
     MergeVerbs(verbs, why, facts);
   }
   for (v1::InfinibandPort& port : *facts.mutable_infiniband()) {

@@ -2,8 +2,8 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <netinet/in.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -277,25 +277,33 @@ void ReadGids(const std::string& root, v1::InfinibandPort& port) {
   SetNetDevice(port);
 }
 
+Unusable WhyNotOpened(const std::string& root, const std::string& device) {
+  const std::string uverbs = UverbsName(root, device);
+  if (uverbs.empty()) return {};
+  const std::string node = absl::StrCat("/dev/infiniband/", uverbs);
+  const std::string path = root == "/" ? node : root + node;
+  // Only a try tells: a container's device cgroup refuses what the mode allows.
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd >= 0) {
+    close(fd);
+    return {};
+  }
+  const int error = errno;
+  return {error == ENOENT                     ? Unusable::Why::kNoNode
+          : error == EACCES || error == EPERM ? Unusable::Why::kNotPermitted
+                                              : Unusable::Why::kOther,
+          absl::StrCat(node, ": ", std::strerror(error))};
+}
+
 Unusable WhyNotListed(const std::string& root, const v1::InfinibandPort& port) {
-  const std::string uverbs = UverbsName(root, port.device());
-  if (uverbs.empty()) {
+  if (UverbsName(root, port.device()).empty()) {
     return {
         Unusable::Why::kNoKernel,
         absl::StrCat("/sys/class/infiniband_verbs has no entry for ",
                      port.device(), ": the kernel offers it to no process")};
   }
-  const std::string node = absl::StrCat("/dev/infiniband/", uverbs);
-  const std::string path = root == "/" ? node : root + node;
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0) {
-    return {Unusable::Why::kNoNode,
-            absl::StrCat(node, ": ", std::strerror(errno))};
-  }
-  if (access(path.c_str(), R_OK | W_OK) != 0) {
-    return {Unusable::Why::kNotPermitted,
-            absl::StrCat(node, ": ", std::strerror(errno))};
-  }
+  const Unusable node = WhyNotOpened(root, port.device());
+  if (node.why != Unusable::Why::kUsable) return node;
   return {Unusable::Why::kNoProvider,
           absl::StrCat("libibverbs has no provider for ", port.driver(), " (",
                        "lib", ProviderOf(port.driver()), "-rdmav*.so)")};

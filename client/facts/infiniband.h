@@ -38,6 +38,10 @@ void MergeVerbs(
     const std::function<Unusable(const v1::InfinibandPort&)>& why_not_listed,
     v1::Facts& facts);
 
+// Why this process cannot open the node of a device, from what is below `root`:
+// it is not there, or may not be opened. kUsable: it can, or sysfs names none.
+Unusable WhyNotOpened(const std::string& root, const std::string& device);
+
 // Why libibverbs passes over a device that the kernel shows, from what is below
 // `root`: no module ib_uverbs, no device node, no permission, or no provider
 // for its driver. (What libibverbs/init.c of rdma-core looks at, in its order.)

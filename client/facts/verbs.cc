@@ -280,7 +280,8 @@ void AskDevice(const VerbsFunctions& f, const std::string& library,
 VerbsAnswer AskVerbs(
     const std::string& library_name,
     const std::function<void(const VerbsAnswer& so_far,
-                             absl::string_view device)>& before) {
+                             absl::string_view device)>& before,
+    const std::function<Unusable(const std::string& device)>& why_not_opened) {
   VerbsAnswer answer;
   before(answer, "");
   const absl::StatusOr<Library> library = Library::Open({library_name});
@@ -314,7 +315,10 @@ VerbsAnswer AskVerbs(
     VerbsDevice device;
     device.name = DeviceName(f, list[i]);
     before(answer, device.name);
-    AskDevice(f, library_name, list[i], memlock, device);
+    device.unusable = why_not_opened(device.name);
+    if (device.unusable.why == Why::kUsable) {
+      AskDevice(f, library_name, list[i], memlock, device);
+    }
     answer.devices.push_back(std::move(device));
   }
   if (f.free_device_list != nullptr) f.free_device_list(list);

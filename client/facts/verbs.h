@@ -51,11 +51,15 @@ struct VerbsAnswer {
 };
 
 // Opens `library` and asks all devices. `before` is called with the name of
-// each device before it is touched, and what is known by then.
+// each device before it is touched, and what is known by then. A device that
+// `why_not_opened` has a reason for is not opened: libibverbs waits 5 s for
+// udev where a node may not be opened, and then gives a reason that misleads
+// (util/open_cdev.c of rdma-core).
 VerbsAnswer AskVerbs(
     const std::string& library,
     const std::function<void(const VerbsAnswer& so_far,
-                             absl::string_view device)>& before);
+                             absl::string_view device)>& before,
+    const std::function<Unusable(const std::string& device)>& why_not_opened);
 
 // Words and numbers of verbs.h as the facts have them. Pure.
 std::string VerbsState(int state);
