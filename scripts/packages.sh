@@ -10,7 +10,11 @@
 #                       ROLLCALL_TORCH_VENV (default ~/.cache/rollcall/torch):
 #                       transformers from PyPI over Debian's torch, for one
 #                       end-to-end test
-#   packages.sh list build|test|check|torch   prints the names
+#   packages.sh rdma_vm unpacks a kernel with soft-RoCE, qemu and what a small
+#                       virtual machine runs into ROLLCALL_RDMA_VM (default
+#                       ~/.cache/rollcall/rdma-vm), for the end-to-end tests on
+#                       a real verbs device; amd64 only. Installs nothing
+#   packages.sh list build|test|check|torch|rdma_vm   prints the names
 #
 # As root, or with sudo. Says what it does, and does nothing where nothing is
 # missing.
@@ -30,6 +34,24 @@ tests=("${build[@]}" python3-torch openmpi-bin nftables openssl util-linux
 check=("${tests[@]}" clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14
        debootstrap)
 torch=(python3 python3-venv python3-torch python3-numpy)
+# Of those that are installed, the test takes the files that are in place. The
+# kernel's package, which comes first, is needed in any case.
+rdma_vm=(linux-image-amd64 qemu-system-x86 busybox-static ibverbs-utils
+         ibverbs-providers iproute2)
+# What the machine may load of the kernel's package, which has 4,000 modules.
+rdma_vm_kernel=(
+  '*/boot/vmlinuz-*'
+  '*/kernel/crypto/crc32_generic.ko*'
+  '*/kernel/drivers/infiniband/core/*'
+  '*/kernel/drivers/infiniband/sw/rxe/*'
+  '*/kernel/drivers/net/dummy.ko*'
+  '*/kernel/drivers/net/net_failover.ko*'
+  '*/kernel/drivers/net/virtio_net.ko*'
+  '*/kernel/drivers/virtio/*'
+  '*/kernel/net/core/failover.ko*'
+  '*/kernel/net/ipv4/udp_tunnel.ko*'
+  '*/kernel/net/ipv6/ip6_udp_tunnel.ko*'
+)
 
 names() {
   case $1 in
@@ -37,8 +59,26 @@ names() {
     test) echo "${tests[@]}" ;;
     check) echo "${check[@]}" ;;
     torch) echo "${torch[@]}" ;;
-    *) echo "packages.sh: build, test, check or torch, not '$1'" >&2; exit 2 ;;
+    rdma_vm) echo "${rdma_vm[@]}" ;;
+    *) echo "packages.sh: build, test, check, torch or rdma_vm, not '$1'" >&2
+       exit 2 ;;
   esac
+}
+
+# prepare_apt PURPOSE: sets `apt` to an apt-get with the rights to install, and
+# updates the package lists. PURPOSE is said where the rights are missing.
+prepare_apt() {
+  local sudo=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || {
+      echo "packages.sh: needs root or sudo to $1" >&2
+      exit 1
+    }
+    sudo=(sudo)
+  fi
+  apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive
+       apt-get -o DPkg::Lock::Timeout=300 -q)
+  "${apt[@]}" update
 }
 
 # The environment; does nothing where it is whole.
@@ -70,12 +110,61 @@ make_torch_environment() {
   fi
 }
 
+# The folder gets its name last, so that it is complete where it has it. Does
+# nothing where it is there.
+unpack_rdma_vm() {
+  local folder=${ROLLCALL_RDMA_VM:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/rdma-vm}
+  local kernel lacking names deb
+  if [ -e "$folder/packages" ]; then
+    echo "packages: $folder is there"
+    return
+  fi
+  if [ -e "$folder" ]; then
+    echo "packages.sh: $folder was not made by this script; remove it, or set" \
+      "ROLLCALL_RDMA_VM to another folder" >&2
+    exit 1
+  fi
+  [ "$(dpkg --print-architecture)" = amd64 ] || {
+    echo "packages.sh: the virtual machine is for amd64 alone" >&2
+    exit 1
+  }
+  prepare_apt "read the package lists"
+  kernel=$(apt-cache depends linux-image-amd64 |
+    awk '/Depends: linux-image-/ {print $2; exit}')
+  lacking=$(apt-get -s --no-install-recommends install "${rdma_vm[@]:1}" |
+    awk '/^Inst / {print $2}')
+  read -ra names <<<"$kernel ${lacking//$'\n'/ }"
+  mkdir -p "$(dirname "$folder")"
+  unpacking=$(mktemp -d "$folder.XXXXXX")
+  trap 'rm -rf "$unpacking"' EXIT
+  echo "packages: unpacking into $folder: ${names[*]}"
+  mkdir "$unpacking/debs"
+  (cd "$unpacking/debs" &&
+    apt-get -q -o APT::Sandbox::User=root download "${names[@]}")
+  for deb in "$unpacking"/debs/*.deb; do
+    case $deb in
+      */linux-image-*)
+        dpkg-deb --fsys-tarfile "$deb" |
+          tar -x -C "$unpacking" --wildcards "${rdma_vm_kernel[@]}" ;;
+      *) dpkg-deb -x "$deb" "$unpacking" ;;
+    esac
+  done
+  rm -r "$unpacking/debs"
+  printf '%s\n' "${names[@]}" >"$unpacking/packages"
+  chmod 755 "$unpacking"
+  mv "$unpacking" "$folder"
+}
+
 if [ "${1:-}" = list ]; then
   names "${2:-}" | tr ' ' '\n'
   exit 0
 fi
 
 wanted=$(names "${1:-}")
+if [ "$1" = rdma_vm ]; then
+  unpack_rdma_vm
+  exit
+fi
 missing=()
 for name in $wanted; do
   dpkg-query -W -f '${Status}' "$name" 2>/dev/null |
@@ -87,17 +176,6 @@ if [ ${#missing[@]} = 0 ]; then
   exit 0
 fi
 echo "packages: installing ${missing[*]}"
-sudo=()
-if [ "$(id -u)" != 0 ]; then
-  command -v sudo >/dev/null || {
-    echo "packages.sh: needs root or sudo to install: ${missing[*]}" >&2
-    exit 1
-  }
-  sudo=(sudo)
-fi
-export DEBIAN_FRONTEND=noninteractive
-apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive
-     apt-get -o DPkg::Lock::Timeout=300 -q)
-"${apt[@]}" update
+prepare_apt "install: ${missing[*]}"
 "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
 [ "$1" != torch ] || make_torch_environment
