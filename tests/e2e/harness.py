@@ -252,11 +252,11 @@ class Stage:
         env.update(extra or {})
         return {k: v for k, v in env.items() if v is not None}
 
-    def start(self, argv, env=None, cwd=None):
+    def start(self, argv, env=None, cwd=None, pass_fds=()):
         argv = [str(a) for a in argv]
         popen = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, start_new_session=True,
+            stderr=subprocess.PIPE, start_new_session=True, pass_fds=pass_fds,
             env=self.environment(env), cwd=cwd or self.folder)
         self._tell("+", "group", popen.pid)
         process = Process(self, argv, popen)
