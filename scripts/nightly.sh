@@ -19,8 +19,8 @@ cd "$(dirname "$0")/.."
 # Ten minutes of fuzzing a target, two at a time; a million simulated runs in
 # pieces, of seeds that differ from night to night.
 steps=(packages format test dev tsan tidy fuzz1 fuzz2 fuzz3 fuzz4 fuzz5
-       soak1 soak2 soak3 soak4 faults churn kills repeat torch quickstart
-       bookworm trixie trixie_quickstart)
+       soak1 soak2 soak3 soak4 faults churn kills repeat torch rdma_vm
+       quickstart bookworm trixie trixie_quickstart)
 jobs=$(nproc)
 
 # 250,000 seeds; the first one is chosen once a commit.
@@ -77,6 +77,10 @@ do_step() {
     repeat) scripts/repeat.sh 20 2 ;;
     torch) scripts/packages.sh torch &&
       e2e checkpoint_test.InTransformers.test_loads_a_checkpoint ;;
+    # Class by class: the module has a test that needs no machine, and with it
+    # the skipped ones would pass.
+    rdma_vm) scripts/packages.sh rdma_vm &&
+      e2e rdma_vm_test.OneMachine && e2e rdma_vm_test.TwoMachines ;;
     quickstart) fresh_quickstart ;;
     bookworm) scripts/bare_root.sh bookworm run ;;
     trixie) scripts/bare_root.sh trixie run ;;
