@@ -274,8 +274,8 @@ def boot(stage, name, script, files=None, socket=None, place=1):
     return stage.start(
         ["timeout", "-k", "10", str(BOOT_S),
          find("/usr/bin/qemu-system-x86_64"), *data, "-accel", "tcg",
-         # The archive lies in memory twice while the kernel unpacks it.
-         "-m", str(max(192, 112 + (2 * size >> 20))), "-smp", "1",
+         # Beside the archive itself, its files may fill half of the rest.
+         "-m", str(max(192, 64 + (3 * size >> 20))), "-smp", "1",
          "-nodefaults", "-display", "none", "-no-reboot", "-monitor", "none",
          "-serial", "stdio", *network, "-kernel", kernel, "-initrd", initramfs,
          "-append", "console=ttyS0 quiet loglevel=1 panic=-1"],
