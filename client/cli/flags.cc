@@ -34,6 +34,7 @@ struct SettingsText {
   std::string preflight;
   std::string join_timeout;
   std::string hang_timeout;
+  std::string ping_interval;
   std::string linger;
   uint32_t max_restarts = 0;
   CLI::Option* max_restarts_option = nullptr;
@@ -140,6 +141,10 @@ void AddSettings(CLI::App& app, SettingsText& to) {
                  "a rank without progress for so long is taken to hang, and "
                  "the next\nworld is formed (default 10m; 0 or never: not at "
                  "all)")
+      ->type_name("TIME");
+  app.add_option("--ping-interval", to.ping_interval,
+                 "how often the nodes of a running world probe each other, at "
+                 "least 2s,\nfor `status --pings` (default: never)")
       ->type_name("TIME");
   app.add_option("--linger", to.linger,
                  "after a failure, leave living ranks and the daemon as they "
@@ -351,7 +356,13 @@ void AddOthers(CLI::App& app, Target& to) {
   AddWhere(*status, to.status.where);
   AddState(*status, to.status.where.state);
   status->add_flag("--json", to.status.json, "as JSON");
-  status->add_flag("--watch", to.status.watch, "at each change, to its end");
+  CLI::Option* watch = status->add_flag("--watch", to.status.watch,
+                                        "at each change, to its end");
+  status
+      ->add_flag("--pings", to.status.pings,
+                 "with what connecting took between the nodes, as they were "
+                 "probed last\n(see --ping-interval of launch)")
+      ->excludes(watch);
 
   CLI::App* stop = app.add_subcommand("stop", "end a job, from anywhere");
   AddWhere(*stop, to.stop.where);
@@ -518,6 +529,22 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
                                      Limits::wait_max);
     if (!timeout.ok()) return timeout.status();
     ToProto(*timeout, to.mutable_hang_timeout());
+  }
+  if (text.ping_interval == "never" || text.ping_interval == "0" ||
+      text.ping_interval == "0s") {
+    ToProto(absl::ZeroDuration(), to.mutable_ping_interval());
+  } else if (!text.ping_interval.empty()) {
+    auto interval = ParseDurationFlag("--ping-interval", text.ping_interval,
+                                      Limits::wait_max);
+    if (!interval.ok()) return interval.status();
+    if (*interval < Limits().probe_timeout) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--ping-interval takes at least ",
+          absl::FormatDuration(Limits().probe_timeout),
+          ", as long as a round of probes may take, or never; got ",
+          text.ping_interval));
+    }
+    ToProto(*interval, to.mutable_ping_interval());
   }
   if (!text.linger.empty()) {
     auto linger = ParseDurationFlag("--linger", text.linger, Limits::wait_max);

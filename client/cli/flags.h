@@ -108,6 +108,7 @@ struct StatusFlags {
   WhereFlags where;
   bool json = false;
   bool watch = false;
+  bool pings = false;
 };
 
 struct StopFlags {

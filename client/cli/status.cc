@@ -117,7 +117,7 @@ int RunStatusCommand(const StatusFlags& flags) {
   if (!address.ok()) return Fail(address.status());
   PrepareGrpc();
   AdminClient client(*address);
-  auto status = client.Status(kCallTimeout);
+  auto status = client.Status(kCallTimeout, flags.pings);
   if (!status.ok()) return Fail(status.status());
   if (flags.watch) return Watch(client, *address, flags.json);
   Show(*status, flags.json);

@@ -91,8 +91,10 @@ void AdminClient::PutFirst(const std::string& endpoint) {
   if (all.size() > kTriesMax) all.pop_back();
 }
 
-absl::StatusOr<v1::JobStatus> AdminClient::Status(absl::Duration timeout) {
+absl::StatusOr<v1::JobStatus> AdminClient::Status(absl::Duration timeout,
+                                                  bool pings) {
   v1::StatusRequest request;
+  request.set_pings(pings);
   request.set_job(address_.job);
   return Try<v1::JobStatus>(
       timeout, [&](v1::Admin::Stub& stub, grpc::ClientContext& context,

@@ -39,7 +39,9 @@ class AdminClient {
   // answered last first, and after one that stands by the leader that it names.
   // Errors name the endpoint; codes as admin.proto says, and UNAVAILABLE where
   // none answers.
-  absl::StatusOr<v1::JobStatus> Status(absl::Duration timeout);
+  // `pings`: with what the nodes found of each other last.
+  absl::StatusOr<v1::JobStatus> Status(absl::Duration timeout,
+                                       bool pings = false);
   // Safe to retry.
   absl::StatusOr<v1::StopResponse> Stop(v1::StopRequest request,
                                         absl::Duration timeout);

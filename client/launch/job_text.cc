@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -91,6 +92,29 @@ ordered_json DifferenceJson(const v1::Difference& difference) {
   return json;
 }
 
+// 0.21 for 210 microseconds.
+double Milliseconds(const google::protobuf::Duration& duration) {
+  return static_cast<double>(duration.seconds()) * 1e3 +
+         static_cast<double>(duration.nanos()) / 1e6;
+}
+
+ordered_json PingsJson(const v1::Pings& pings) {
+  ordered_json json = {{"age_s", Milliseconds(pings.age()) / 1e3},
+                       {"pairs", pings.pairs()},
+                       {"unreached", pings.unreached()},
+                       {"pings", ordered_json::array()}};
+  for (const v1::Ping& ping : pings.pings()) {
+    ordered_json one = {{"from", ping.from()},
+                        {"to", ping.to()},
+                        {"reached", ping.reached()},
+                        {"ms", nullptr},
+                        {"error", ping.error()}};
+    if (ping.has_round_trip()) one["ms"] = Milliseconds(ping.round_trip());
+    json["pings"].push_back(std::move(one));
+  }
+  return json;
+}
+
 absl::Duration Waited(const v1::JobStatus& status) {
   return absl::Seconds(status.waited().seconds()) +
          absl::Nanoseconds(status.waited().nanos());
@@ -141,6 +165,7 @@ ordered_json StatusJson(const v1::JobStatus& status) {
   for (const v1::Difference& difference : status.differences()) {
     json["differences"].push_back(DifferenceJson(difference));
   }
+  if (status.has_pings()) json["pings"] = PingsJson(status.pings());
   json["waited_s"] = absl::ToDoubleSeconds(Waited(status));
   json["step"] = status.step();
   json["loss"] = nullptr;
@@ -224,6 +249,82 @@ std::string DifferencesTable(const v1::JobStatus& status) {
   return text;
 }
 
+namespace {
+
+// Wider matrices do not fit a terminal; longer lists are not read.
+constexpr int kPingNodesInMatrix = 16;
+constexpr int kPingsListed = 8;
+
+std::string PingCell(const v1::Ping& ping) {
+  if (!ping.reached()) return "none";
+  return ping.has_round_trip()
+             ? absl::StrFormat("%.2f", Milliseconds(ping.round_trip()))
+             : "?";
+}
+
+// One row a node that probes, one column a node that is probed.
+std::string PingMatrix(const v1::Pings& pings) {
+  const int count = pings.nodes_size();
+  std::map<std::pair<uint32_t, uint32_t>, std::string> cells;
+  for (const v1::Ping& ping : pings.pings()) {
+    cells[{ping.from(), ping.to()}] = PingCell(ping);
+  }
+  size_t width = 4;
+  for (const std::string& node : pings.nodes()) {
+    width = std::max(width, node.size());
+  }
+  std::string text =
+      absl::StrFormat("%9s  %-*s", "", static_cast<int>(width), "");
+  for (int to = 0; to < count; ++to) absl::StrAppendFormat(&text, " %7d", to);
+  text += '\n';
+  for (int from = 0; from < count; ++from) {
+    absl::StrAppendFormat(&text, "%-9d  %-*s", from, static_cast<int>(width),
+                          pings.nodes(from));
+    for (int to = 0; to < count; ++to) {
+      const auto cell = cells.find({from, to});
+      absl::StrAppendFormat(&text, " %7s",
+                            cell == cells.end() ? "-" : cell->second);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string PingsTable(const v1::Pings& pings) {
+  if (pings.pairs() == 0) {
+    return "pings: no nodes have probed each other (all are on one "
+           "machine, or the\ndaemon was started again since)\n";
+  }
+  std::string text = absl::StrFormat(
+      "connecting took, in ms, probed %.0f s ago, %s of %s not reached:\n",
+      Milliseconds(pings.age()) / 1e3, absl::StrCat(pings.unreached()),
+      Counted(pings.pairs(), "pair"));
+  const bool matrix = pings.nodes_size() <= kPingNodesInMatrix;
+  if (matrix) text += PingMatrix(pings);
+  const auto name = [&](uint32_t rank) {
+    return static_cast<int>(rank) < pings.nodes_size()
+               ? pings.nodes(static_cast<int>(rank))
+               : absl::StrCat("node rank ", rank);
+  };
+  int listed = 0;
+  for (const v1::Ping& ping : pings.pings()) {
+    if ((matrix && ping.reached()) || listed == kPingsListed) break;
+    ++listed;
+    absl::StrAppend(
+        &text, "  ", name(ping.from()),
+        ping.reached()
+            ? absl::StrCat(" reaches ", name(ping.to()), " in ", PingCell(ping),
+                           " ms")
+            : absl::StrCat(" does not reach ", name(ping.to()), " (",
+                           ping.error().empty() ? "no answer" : ping.error(),
+                           ")"),
+        "\n");
+  }
+  return text;
+}
+
 std::string StatusTable(const v1::JobStatus& status) {
   const std::string wanted =
       status.nodes_min() == status.nodes_max()
@@ -260,6 +361,7 @@ std::string StatusTable(const v1::JobStatus& status) {
     absl::StrAppend(&text, ReformText(status), "\n");
   }
   absl::StrAppend(&text, DifferencesTable(status));
+  if (status.has_pings()) absl::StrAppend(&text, PingsTable(status.pings()));
   if (status.has_root_cause()) {
     absl::StrAppend(&text, "cause: ", Cause(status.root_cause()), "\n");
   }

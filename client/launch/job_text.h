@@ -31,6 +31,10 @@ std::string StatusTable(const v1::JobStatus& status);
 // empty: nothing.
 std::string DifferencesTable(const v1::JobStatus& status);
 
+// `status --pings`: a matrix by node rank up to 16 nodes, and the pairs that
+// did not connect, or in larger worlds the slowest.
+std::string PingsTable(const v1::Pings& pings);
+
 // How many connections ended before they authenticated, and in words how.
 uint64_t FailedConnections(const v1::JobStatus& status);
 std::string FailedText(const v1::JobStatus& status);

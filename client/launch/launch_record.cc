@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kVersion = 1;
 // The names and numbers of as many agents as a job can have.
-constexpr size_t kRecordBytesMax = 16 << 20;
+constexpr size_t kLaunchRecordBytesMax = 16 << 20;
 
 Json ToJson(const ProcessId& process) {
   return {{"pid", process.pid}, {"start", process.start_ticks}};
@@ -145,7 +145,7 @@ absl::Status WriteLaunchRecord(const std::string& folder,
 
 absl::StatusOr<LaunchRecord> ReadLaunchRecord(const std::string& folder) {
   const std::string path = folder + kLaunchFile;
-  const auto text = ReadUpTo(path, kRecordBytesMax);
+  const auto text = ReadUpTo(path, kLaunchRecordBytesMax);
   if (!text.ok()) return absl::NotFoundError(text.status().message());
   auto record = ParseLaunchRecord(*text);
   if (record.ok()) return record;

@@ -476,7 +476,9 @@ absl::Status AdmitSettings(const v1::JobSettings& s) {
                  s.reconnect_grace(), 0, kGraceMax),
         duration("reattach_grace", s.has_reattach_grace(), s.reattach_grace(),
                  0, kGraceMax),
-        duration("linger", s.has_linger(), s.linger(), 0, kWaitMax)}) {
+        duration("linger", s.has_linger(), s.linger(), 0, kWaitMax),
+        duration("ping_interval", s.has_ping_interval(), s.ping_interval(), 0,
+                 kWaitMax)}) {
     if (!status.ok()) return status;
   }
   RETURN_IF_REFUSED(AdmitCount("expected_nodes", s.expected_nodes_size(),

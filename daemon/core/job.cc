@@ -23,6 +23,8 @@ std::vector<Action> Job::Step(const Event& event, absl::Time now) {
   std::visit([this](const auto& e) { On(e); }, event);
   MaybeTellLeaving();
   MaybeCommit();
+  TakeBackUnreached();
+  MaybeProbe();
   MaybeGrow();
   MaybeForm();
   MaybeEndUnattended();
@@ -354,8 +356,7 @@ void Job::Detach(Node& node) {
   sessions_.erase(node.session);
   barred_.erase(node.hello.node());
   node.late = false;
-  // The question or the answer may be lost with the stream.
-  if (probing_.Awaits(node.hello.node())) probing_.Forget(node.hello.node());
+  ForgetProbes(node.hello.node());
   node.session = 0;
 }
 
@@ -368,6 +369,7 @@ void Job::Part(Node& node, v1::NodeState state, const std::string& reason,
   SetDeadline(node, absl::InfiniteFuture());
   suspects_.erase(name);
   checking_.erase(name);
+  reach_.Forget(name);
   node.check = 0;
   node.gone = true;
   // Only its name and what became of it are shown from here on.
@@ -448,6 +450,7 @@ absl::Time Job::NextDeadline() const {
     return std::min(next, isolated_until_);
   }
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
+  if (MayProbeUnreached()) next = std::min(next, reach_.NextDue());
   if (MayEndUnattended()) {
     next = std::min(next, unattended_since_ + limits_.reattach_grace);
   }
@@ -472,6 +475,7 @@ absl::Time Job::NextDeadline() const {
       }
       break;
     case Phase::kRunning:
+      next = std::min({next, probe_at_, ping_at_});
       break;
     case Phase::kSettling:
       next = std::min(next, settlement_->until);
@@ -506,6 +510,7 @@ void Job::CheckInvariants() const {
   CHECK_LE(checking_.size(), nodes_.size());
   CHECK_LE(silent_, nodes_.size());
   CHECK_LE(stalls_.size(), world_.world_size());
+  CHECK_LE(reach_.size(), nodes_.size());
   CHECK_LE(newcomers_.names(), Limits::newcomer_names_max);
   CHECK_LE(claimants_.size(), Limits::nodes_max);
   CHECK_LE(claimed_.size(), Limits::claimed_worlds_max);

@@ -36,6 +36,7 @@
 #include "daemon/core/exchange.h"
 #include "daemon/core/limits.h"
 #include "daemon/core/network_plan/network_plan.h"
+#include "daemon/core/network_plan/reach.h"
 #include "daemon/core/node_epochs.h"
 #include "daemon/core/ranking.h"
 #include "daemon/core/root_cause.h"
@@ -91,6 +92,9 @@ class Job {
 
   // A snapshot for `status`.
   v1::JobStatus Status(absl::Time now) const;
+
+  // What its nodes found of each other last, for `status --pings`.
+  v1::Pings Pings(absl::Time now) const;
 
   // Grows with every change that Status shows, heartbeats apart.
   uint64_t revision() const { return revision_; }
@@ -228,6 +232,10 @@ class Job {
     bool finished() const { return done.size() == hello.ranks(); }
   };
 
+  // Of a node that gets no seat.
+  static constexpr char kSilentText[] =
+      "it has not answered a probe of addresses";
+
   // Nodes that are here, and those that are kept so that they can be named.
   static constexpr size_t kKnownMax =
       Limits::nodes_max + Limits::lost_names_max;
@@ -328,8 +336,10 @@ class Job {
            !isolated_ && claimants_.empty();
   }
   void MaybeEndUnattended();
+  static Candidate CandidateOf(const Node& node);
   std::vector<Candidate> Candidates() const;
-  bool IsHeld(const Node& node) const;
+  bool IsHeld(const Node& node) const { return now_ < HeldUntil(node); }
+  absl::Time HeldUntil(const Node& node) const;
   void Form(const std::vector<Seated>& seated);
   std::vector<PlanNode> PlanNodes(const std::vector<Seated>& seated) const;
   bool CanDoWithout(const std::vector<std::string>& names) const;
@@ -355,8 +365,24 @@ class Job {
   StateClaim::From OriginOf(const Node& node) const;
   std::optional<v1::StateSource> FindStateSource();
 
-  // Probes before a world is formed (job_probe.cc).
-  bool AwaitProbes(const std::vector<PlanNode>& nodes);
+  // Probes before a world is formed and while it runs (job_probe.cc).
+  bool AwaitProbes(const std::vector<PlanNode>& nodes,
+                   Probing::Pairs which = Probing::Pairs::kUnknown);
+  void ForgetProbes(const std::string& name);
+  void ProbeSoon();
+  void PingLater();
+  void MaybeProbe();
+  bool OpenRound(bool ping);
+  std::vector<ProbeNode> ProbeNodes(const std::vector<PlanNode>& nodes) const;
+  void JudgeRound();
+  void SetReached(Node& node);
+  void SetUnreached(Node& node, const std::string& reason);
+  // Nodes that were not reached are probed again in these phases.
+  bool MayProbeUnreached() const {
+    return phase_ == Phase::kGathering || phase_ == Phase::kRunning;
+  }
+  void TakeBackUnreached();
+  void EndProbes();
   bool ProbesUnderWay() const {
     return probing_.Open(now_) || now_ < probe_again_at_;
   }
@@ -402,7 +428,7 @@ class Job {
   void ForgetLeaving(const std::string& name);
   void SendLeft(const Node& node);
   absl::Time NewcomerDue() const;
-  void GrowSoon();
+  void GrowSoon(Node& node);
   void MaybeGrow();
   std::string CallNewcomers();
   void CountLoss(Node& node);
@@ -553,11 +579,19 @@ class Job {
   absl::Time unattended_since_;
   bool reform_now_ = false;
   Probing probing_;
-  // When the first round of this gathering was opened.
+  // When the first round of this gathering was opened, or the latest one of the
+  // world that runs.
   absl::Time first_probe_at_ = absl::InfiniteFuture();
   // Rounds of this gathering after which no world could be planned.
   int failed_rounds_ = 0;
   absl::Time probe_again_at_ = absl::InfinitePast();
+  // While a world runs: when newcomers are probed, and when all nodes are.
+  absl::Time probe_at_ = absl::InfiniteFuture();
+  absl::Time probe_not_before_ = absl::InfinitePast();
+  absl::Time ping_at_ = absl::InfiniteFuture();
+  Reach reach_;
+  // The newcomers of the latest round, until they are judged.
+  std::vector<std::string> round_;
   absl::Time next_waiting_ = absl::InfiniteFuture();
   std::string told_waiting_;
   // Of the formation that found some last.

@@ -171,6 +171,11 @@ void Job::Adopt(const Claimed& chosen) {
   checking_.clear();
   leaving_.clear();
   gone_order_.clear();
+  probing_.Clear();
+  reach_ = Reach();
+  round_.clear();
+  first_probe_at_ = absl::InfiniteFuture();
+  probe_again_at_ = absl::InfinitePast();
   former_run_ = run_;
   run_ = world.run();
   knows_all_worlds_ = false;

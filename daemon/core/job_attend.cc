@@ -52,6 +52,11 @@ std::optional<std::string> Contradiction(const v1::JobSettings& ours,
     return differ("--hang-timeout", seconds(ours.hang_timeout()),
                   seconds(theirs.hang_timeout()));
   }
+  if (theirs.has_ping_interval() &&
+      FromProto(theirs.ping_interval()) != FromProto(ours.ping_interval())) {
+    return differ("--ping-interval", seconds(ours.ping_interval()),
+                  seconds(theirs.ping_interval()));
+  }
   if (theirs.has_requeue_exit_code() &&
       theirs.requeue_exit_code() != ours.requeue_exit_code()) {
     return differ("--requeue-exit-code", ours.requeue_exit_code(),
@@ -311,8 +316,9 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   }
   Node& node = nodes_[name];
   if (!*redialed) last_call_.Arrived(node.attended_at, now_, limits_);
+  const bool was_barred = barred_.contains(name);
   if (*redialed) {
-    if (probing_.Awaits(name)) probing_.Forget(name);
+    ForgetProbes(name);
     if (node.session != 0) {
       Close(node.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_REDIALED,
             "a newer stream of this agent is here");
@@ -328,6 +334,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
     }
   } else {
     CHECK(node.deadline == absl::InfiniteFuture());
+    reach_.Forget(name);
     node = Node();
     node.attended_at = now_;
     // Somebody has started another agent there.
@@ -363,7 +370,9 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   if (phase_ != Phase::kEnded && !node.member()) SayHold(node);
   if (phase_ == Phase::kRunning && !node.member()) {
     JudgeNewcomer(node);
-    GrowSoon();
+    const bool to_probe = !*redialed || was_barred ||
+                          reach_.HeldUntil(name) == absl::InfiniteFuture();
+    if (to_probe && !barred_.contains(name)) GrowSoon(node);
   }
   Changed();
   return node;

@@ -33,7 +33,7 @@ void Job::BlameNode(const v1::RootCause& cause, uint32_t times) {
       node.blames >= limits_.blames_in_a_row || node.unfit || Leaves(node);
   if (!node.quarantined || stays) return;
   Pardon(node);
-  if (phase_ == Phase::kRunning) grow_at_ = now_ + limits_.last_call;
+  if (phase_ == Phase::kRunning && node.session != 0) GrowSoon(node);
 }
 
 void Job::AskForChecks(Node& node) {

@@ -9,6 +9,7 @@
 #include "daemon/core/exit_codes.h"
 #include "daemon/core/job.h"
 #include "daemon/core/network_plan/differences.h"
+#include "daemon/core/network_plan/fabric.h"
 #include "daemon/core/network_plan/network_plan.h"
 #include "daemon/core/ranking.h"
 #include "daemon/core/state_source.h"
@@ -96,11 +97,17 @@ void Job::MaybeEndUnattended() {
                     ", and the job had never run"));
 }
 
-// Whether it gets no seat yet because newcomers were lost. Who has a seat keeps
-// it.
-bool Job::IsHeld(const Node& node) const {
-  return node.seat < 0 &&
-         now_ < newcomers_.HoldOf(node.hello.node(), now_, limits_).until;
+// Until when it gets no seat because newcomers were lost, or because its
+// addresses are not proven. A node that has a seat keeps it.
+absl::Time Job::HeldUntil(const Node& node) const {
+  if (node.seat >= 0) return absl::InfinitePast();
+  return std::max(newcomers_.HoldOf(node.hello.node(), now_, limits_).until,
+                  reach_.HeldUntil(node.hello.node()));
+}
+
+Candidate Job::CandidateOf(const Node& node) {
+  return {node.hello.node(), node.seat, node.hello.launcher(),
+          NvlinkDomain(node.hello.facts())};
 }
 
 std::vector<Candidate> Job::Candidates() const {
@@ -114,7 +121,7 @@ std::vector<Candidate> Job::Candidates() const {
       held.push_back(&node);
       continue;
     }
-    candidates.push_back({name, node.seat, node.hello.launcher()});
+    candidates.push_back(CandidateOf(node));
   }
   // No world at all is worse. Those that flap have attended last.
   std::stable_sort(held.begin(), held.end(), [](const Node* a, const Node* b) {
@@ -122,8 +129,7 @@ std::vector<Candidate> Job::Candidates() const {
   });
   for (const Node* node : held) {
     if (candidates.size() >= nodes_min_) break;
-    candidates.push_back(
-        {node->hello.node(), node->seat, node->hello.launcher()});
+    candidates.push_back(CandidateOf(*node));
   }
   return candidates;
 }
@@ -132,8 +138,9 @@ std::vector<PlanNode> Job::PlanNodes(const std::vector<Seated>& seated) const {
   std::vector<PlanNode> nodes;
   for (const Seated& s : seated) {
     const Node& node = nodes_.at(s.node);
+    const bool stays = phase_ == Phase::kRunning && node.member();
     nodes.push_back({s.node, &node.hello.facts(), node.observed_address,
-                     node.hello.launcher(), probing_.Of(s.node)});
+                     node.hello.launcher(), probing_.Of(s.node), stays});
   }
   return nodes;
 }
@@ -151,6 +158,7 @@ void Job::Form(const std::vector<Seated>& seated) {
   if (!plan.ok() && CanDoWithout(without)) {
     for (const std::string& name : without) {
       Bar(nodes_.at(name), std::string(plan.status().message()));
+      reach_.Unreached(name, now_ + limits_.unreached_delay);
     }
     // Perhaps fewer are left than are needed: they wait for others.
     return MaybeForm();
@@ -214,6 +222,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
   }
   for (size_t i = 0; i < seated.size(); ++i) {
     Node& node = nodes_.at(seated[i].node);
+    reach_.Forget(seated[i].node);
     node.seat = static_cast<int>(seated[i].seat);
     node.node_rank = static_cast<int>(i);
     node.state = v1::NODE_STATE_PREPARING;
@@ -223,7 +232,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
     if (node.session == 0 || node.member() || barred_.contains(name)) continue;
     if (!IsHeld(node)) node.reason.clear();
     if (IsSilentProber(name)) {
-      node.reason = "it has not answered a probe of addresses";
+      node.reason = kSilentText;
     }
     SayHold(node);
   }
@@ -337,6 +346,7 @@ void Job::Bar(Node& node, const std::string& reason) {
   if (!Leaves(node)) CountLoss(node);
   if (node.session != 0) barred_.insert(node.hello.node());
   node.late = false;
+  reach_.Forget(node.hello.node());
   node.seat = -1;
   node.state = v1::NODE_STATE_SPARE;
   node.reason = reason;
@@ -376,7 +386,7 @@ void Job::TakeBackLate(Node& node) {
   SayOf(node, Log::Level::kInfo,
         absl::StrCat("event=ready node=", name,
                      " reason=\"it prepared, or its ranks ended, too late\""));
-  if (phase_ == Phase::kRunning) GrowSoon();
+  if (phase_ == Phase::kRunning) GrowSoon(node);
   Changed();
 }
 
@@ -403,6 +413,7 @@ void Job::Commit() {
   seal_ = seal;
   phase_ = Phase::kRunning;
   running_since_ = now_;
+  PingLater();
   progressed_ = false;
   unfinished_ = static_cast<size_t>(world_.members_size());
   std::vector<uint32_t> ranks;
@@ -430,7 +441,10 @@ void Job::Commit() {
               ? absl::StrCat(" state_of_rank=", seal_->state_source().rank(),
                              " step=", seal_->state_source().step())
               : ""));
-  if (NewcomerDue() != absl::InfiniteFuture()) GrowSoon();
+  for (auto& [name, node] : nodes_) {
+    const bool eligible = node.session != 0 && !barred_.contains(name);
+    if (eligible && !node.member()) GrowSoon(node);
+  }
   Changed();
 }
 
@@ -546,6 +560,7 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
                                          " reason=", Quoted(reason)));
   DropPending();
   DropStalls();
+  EndProbes();
   Changed();
 }
 

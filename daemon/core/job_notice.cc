@@ -329,17 +329,17 @@ absl::Time Job::NewcomerDue() const {
         barred_.contains(name) || IsSilentProber(name)) {
       continue;
     }
-    const absl::Time until = newcomers_.HoldOf(name, now_, limits_).until;
+    const absl::Time until = HeldUntil(node);
     if (until <= now_) return now_;
     due = std::min(due, until);
   }
   return due;
 }
 
-// More may come within last_call, unless there is no seat for them.
-void Job::GrowSoon() {
-  const bool full = Present() >= nodes_max_;
-  grow_at_ = std::min(grow_at_, full ? now_ : now_ + limits_.last_call);
+// It may have a seat once others have reached it.
+void Job::GrowSoon(Node& node) {
+  reach_.Came(node.hello.node(), now_);
+  ProbeSoon();
 }
 
 void Job::MaybeGrow() {
@@ -397,9 +397,9 @@ void Job::CountLoss(Node& node) {
 
 // So that it is seen why a node waits beside a free seat.
 void Job::SayHold(Node& node) {
-  if (!IsHeld(node)) return;
   const Newcomers::Hold hold =
       newcomers_.HoldOf(node.hello.node(), now_, limits_);
+  if (node.seat >= 0 || hold.until <= now_) return;
   const std::string after =
       absl::StrCat(" times soon after joining; ",
                    hold.own ? "it" : "a new node", " gets no seat until ",

@@ -1,4 +1,5 @@
-// Job: nodes probe each other before a world is formed.
+// Job: nodes probe each other before a world is formed, and while it runs.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,26 +18,40 @@ constexpr double kProbersPart = 0.75;
 // and a pause before the next one.
 constexpr int kProbeRounds = 3;
 constexpr absl::Duration kProbePause = absl::Seconds(1);
+// From one round to the next while a world runs, for each node: a plan takes
+// some 50 microseconds a node (scripts/bench.sh facts), and nodes may attend
+// and leave as often as they like.
+constexpr absl::Duration kRoundPause = absl::Microseconds(500);
 // Of many nodes that share a fault, in a message.
 constexpr size_t kProbersNamedMax = 8;
 
 }  // namespace
 
-// Opens a round if one is needed. Returns whether the world has to wait for
-// one.
-bool Job::AwaitProbes(const std::vector<PlanNode>& nodes) {
-  if (IsOneMachine(nodes) || !keys_.probe_secret) return false;
-  if (probing_.Open(now_)) return true;
+std::vector<ProbeNode> Job::ProbeNodes(
+    const std::vector<PlanNode>& nodes) const {
   std::vector<ProbeNode> probed;
   for (const PlanNode& node : nodes) {
     probed.push_back({node.node, nodes_.at(node.node).hello.incarnation(),
                       CandidateAddresses(node), node.facts->probe_port()});
   }
-  if (!probing_.Needed(probed)) return false;
+  return probed;
+}
+
+// Opens a round if one is needed. Returns whether the world has to wait for
+// one.
+bool Job::AwaitProbes(const std::vector<PlanNode>& nodes,
+                      Probing::Pairs which) {
+  if (IsOneMachine(nodes) || !keys_.probe_secret) return false;
+  if (probing_.Open(now_)) return true;
+  const std::vector<ProbeNode> probed = ProbeNodes(nodes);
+  const bool again = which == Probing::Pairs::kAll;
+  if (!again && !probing_.Needed(probed)) return false;
   if (first_probe_at_ == absl::InfiniteFuture()) first_probe_at_ = now_;
-  auto asked =
-      probing_.Begin(probed, keys_.probe_secret, now_, limits_.probe_timeout);
-  Say(Log::Level::kInfo, absl::StrCat("event=probe nodes=", asked.size()));
+  auto asked = probing_.Begin(probed, keys_.probe_secret, now_,
+                              limits_.probe_timeout, which);
+  if (!again) {
+    Say(Log::Level::kInfo, absl::StrCat("event=probe nodes=", asked.size()));
+  }
   for (auto& [name, probe] : asked) {
     ToProto(limits_.probe_timeout * kProbersPart, probe.mutable_timeout());
     v1::DaemonMessage message;
@@ -44,8 +59,201 @@ bool Job::AwaitProbes(const std::vector<PlanNode>& nodes) {
     ToNode(nodes_.at(name), std::move(message));
   }
   Changed();
-  return true;
+  return probing_.Open(now_);
 }
+
+// The question or the answer may be lost with the stream.
+void Job::ForgetProbes(const std::string& name) {
+  if (!probing_.Awaits(name)) return;
+  const Node& node = nodes_.at(name);
+  if (phase_ != Phase::kRunning) return probing_.Forget(name);
+  if (node.member()) {
+    probing_.Excuse(name);
+  } else {
+    // Otherwise a node whose stream breaks again and again would be probed
+    // again and again.
+    probing_.Forget(name);
+    reach_.Unreached(name, now_ + limits_.unreached_delay);
+  }
+  // Others may wait for the verdict.
+  if (!probing_.Open(now_)) probe_at_ = std::min(probe_at_, now_);
+}
+
+// --- While a world runs ------------------------------------------------------
+
+// More nodes may come within last_call, unless this one has filled the world.
+void Job::ProbeSoon() {
+  const bool fills = Present() == nodes_max_ &&
+                     static_cast<uint32_t>(world_.members_size()) < nodes_max_;
+  const absl::Time soon = fills ? now_ : now_ + limits_.last_call;
+  probe_at_ = std::min(probe_at_, std::max(soon, probe_not_before_));
+}
+
+void Job::PingLater() {
+  if (limits_.ping_interval <= absl::ZeroDuration()) return;
+  ping_at_ = now_ + std::max(limits_.ping_interval, limits_.probe_timeout);
+}
+
+// Newcomers are probed before a world is ended for them, and a few spares, so
+// that a seat that becomes free is taken without a round of probes.
+void Job::MaybeProbe() {
+  if (phase_ != Phase::kRunning || isolated_) return;
+  const bool ping = now_ >= ping_at_;
+  if (now_ < probe_at_ && !ping) return;
+  absl::Time wait = absl::InfinitePast();
+  if (probing_.Open(now_)) {
+    wait = probing_.until();
+  } else if (SeatedSuspect()) {
+    wait = now_ + std::max(limits_.reconnect_grace, absl::Seconds(1));
+  } else {
+    JudgeRound();
+    if (now_ < probe_not_before_) wait = probe_not_before_;
+  }
+  if (wait > now_) {
+    probe_at_ = wait;
+    ping_at_ = std::max(ping_at_, wait);
+    return;
+  }
+  if (ping) PingLater();
+  probe_at_ = OpenRound(ping) ? probing_.until() : absl::InfiniteFuture();
+}
+
+// Probes the newcomers that have waited longest: as many as there are free
+// seats, and spares_probed more. Returns whether the round is open.
+bool Job::OpenRound(bool ping) {
+  std::vector<Seated> members;
+  std::vector<Seated> proven;
+  for (const auto& [name, node] : nodes_) {
+    if (node.session == 0 || barred_.contains(name)) continue;
+    if (node.member()) {
+      members.push_back({name, 0});
+    } else if (!Leaves(node) && !IsSilentProber(name) &&
+               reach_.HeldUntil(name) == absl::InfinitePast()) {
+      proven.push_back({name, 0});
+    }
+  }
+  const size_t places =
+      nodes_max_ + Limits::spares_probed -
+      std::min<size_t>(nodes_max_, static_cast<size_t>(world_.members_size()));
+  if (proven.size() > places) proven.resize(places);
+  round_ = reach_.ToProbe(places - proven.size(), [&](const auto& name) {
+    return nodes_.at(name).session != 0 && !barred_.contains(name);
+  });
+  if (round_.empty() && !ping) return false;
+  first_probe_at_ = now_;
+  probe_not_before_ = now_ + static_cast<int64_t>(Present()) * kRoundPause;
+  std::vector<Seated> all = std::move(members);
+  all.insert(all.end(), proven.begin(), proven.end());
+  for (const std::string& name : round_) all.push_back({name, 0});
+  if (AwaitProbes(PlanNodes(all),
+                  ping ? Probing::Pairs::kAll : Probing::Pairs::kUnknown)) {
+    return true;
+  }
+  JudgeRound();
+  return false;
+}
+
+// Finds the newcomers of the latest round that all members reach.
+void Job::JudgeRound() {
+  if (round_.empty()) return;
+  std::vector<Seated> names;
+  for (const auto& [name, node] : nodes_) {
+    if (node.member() && node.session != 0) names.push_back({name, 0});
+  }
+  const size_t members = names.size();
+  for (const std::string& name : std::exchange(round_, {})) {
+    // It may have left, or begun another life.
+    if (!reach_.WasToProbe(name, first_probe_at_)) continue;
+    Node& node = nodes_.at(name);
+    if (IsSilentProber(name)) {
+      SetUnreached(node, kSilentText);
+    } else if (node.session != 0 && !barred_.contains(name)) {
+      names.push_back({name, 0});
+    }
+  }
+  std::vector<PlanNode> nodes = PlanNodes(names);
+  while (nodes.size() > members) {
+    std::vector<std::string> without;
+    const absl::StatusOr<NetworkPlan> plan = PlanNetwork(nodes, &without);
+    if (plan.ok()) break;
+    const bool newcomers_named = std::any_of(
+        without.begin(), without.end(),
+        [&](const auto& name) { return !nodes_.at(name).member(); });
+    // No newcomer helps where members do not reach each other.
+    const std::string reason =
+        newcomers_named
+            ? std::string(plan.status().message())
+            : absl::StrCat("it waits, since nodes of the world that runs do ",
+                           "not reach each other: ", plan.status().message());
+    std::erase_if(nodes, [&](const PlanNode& node) {
+      const bool named =
+          std::find(without.begin(), without.end(), node.node) != without.end();
+      if (node.stays || (newcomers_named && !named)) return false;
+      SetUnreached(nodes_.at(node.node), reason);
+      return true;
+    });
+  }
+  for (const PlanNode& node : nodes) {
+    if (!node.stays) SetReached(nodes_.at(node.node));
+  }
+}
+
+// Its addresses are proven, as far as they can be now.
+void Job::SetReached(Node& node) {
+  reach_.Forget(node.hello.node());
+  grow_at_ = std::min(grow_at_, now_);
+  if (node.reason.empty() || Leaves(node)) return;
+  node.reason.clear();
+  SayHold(node);
+  Changed();
+}
+
+void Job::SetUnreached(Node& node, const std::string& reason) {
+  reach_.Unreached(node.hello.node(), now_ + limits_.unreached_delay);
+  if (std::exchange(node.reason, reason) == reason) return;
+  SayOf(node, Log::Level::kWarning,
+        absl::StrCat("event=unreached node=", node.hello.node(),
+                     " reason=", Quoted(reason)));
+  v1::DaemonMessage message;
+  message.mutable_waiting()->set_spare(true);
+  message.mutable_waiting()->set_reason(reason);
+  ToNode(node, std::move(message));
+  Changed();
+}
+
+// Nodes that were not reached are probed again, in case that was mended.
+void Job::TakeBackUnreached() {
+  if (!MayProbeUnreached() || isolated_) return;
+  for (const std::string& name : reach_.Expire(now_)) {
+    Node& node = nodes_.at(name);
+    probing_.Forget(name);
+    if (barred_.erase(name) > 0) node.state = StateByPhase(node);
+    if (phase_ == Phase::kRunning) {
+      probe_at_ = std::min(probe_at_, std::max(now_, probe_not_before_));
+    } else {
+      reach_.Forget(name);
+    }
+    Changed();
+  }
+}
+
+// The world has ended, and the next one waits for no round that was opened
+// while it ran.
+void Job::EndProbes() {
+  probe_at_ = absl::InfiniteFuture();
+  ping_at_ = absl::InfiniteFuture();
+  probe_not_before_ = absl::InfinitePast();
+  round_.clear();
+  const bool open = probing_.Open(now_);
+  std::vector<std::string> excused;
+  for (const auto& [name, targets] : probing_.unanswered()) {
+    if (open || nodes_.at(name).member()) excused.push_back(name);
+  }
+  for (const std::string& name : excused) probing_.Excuse(name);
+  reach_.WorldEnded(now_ + limits_.unreached_delay);
+}
+
+// --- Before a world is formed ------------------------------------------------
 
 // A node that has not answered within its round gets no seat until it does.
 bool Job::IsSilentProber(const std::string& name) const {
@@ -79,6 +287,13 @@ std::vector<Candidate> Job::WithoutLatecomers(
 // often enough or nothing was.
 bool Job::MayProbeAgain(const std::vector<std::string>& nodes) {
   if (failed_rounds_ + 1 >= kProbeRounds) return false;
+  // While the ranks of a world wait, newcomers get one try.
+  if (generation_ > 0 &&
+      std::all_of(nodes.begin(), nodes.end(), [&](const std::string& name) {
+        return nodes_.at(name).served_in == 0;
+      })) {
+    return false;
+  }
   bool probed = false;
   for (const std::string& name : nodes) {
     probed = probed || probing_.Of(name) != nullptr;
@@ -90,17 +305,23 @@ bool Job::MayProbeAgain(const std::vector<std::string>& nodes) {
   return true;
 }
 
-// One that answers late is taken up again, and probed anew: others may have
-// found it silent.
 void Job::OnProbed(Node& node, const v1::Probed& probed) {
   const std::string& name = node.hello.node();
   if (!probing_.Awaits(name)) return;
   const bool late = IsSilentProber(name);
   probing_.Take(name, probed);
-  if (late && !probing_.Awaits(name)) {
+  if (probing_.Awaits(name)) return;
+  if (phase_ == Phase::kRunning) {
+    if (!probing_.Open(now_)) probe_at_ = std::min(probe_at_, now_);
+    // What others found of it is out of date.
+    if (late && !node.member() && !barred_.contains(name)) {
+      reach_.Unreached(name, now_ + limits_.last_call);
+    }
+  } else if (late) {
+    // It may have a seat again, and is probed again: others may have found it
+    // silent.
     probing_.Forget(name);
     node.reason.clear();
-    if (phase_ == Phase::kRunning && !node.member()) GrowSoon();
   }
   Changed();
 }

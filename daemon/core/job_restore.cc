@@ -35,6 +35,7 @@ void ApplyDurations(v1::JobSettings& s, Limits& limits) {
       {limits.reattach_grace, &S::has_reattach_grace,
        &S::mutable_reattach_grace},
       {limits.linger, &S::has_linger, &S::mutable_linger},
+      {limits.ping_interval, &S::has_ping_interval, &S::mutable_ping_interval},
   };
   for (const Row& row : rows) {
     if ((s.*row.has)()) row.limit = FromProto(*(s.*row.setting)());
@@ -162,6 +163,7 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
   proposal_ = proposal;
   seal_ = seal;
   running_since_ = now_;
+  PingLater();
   next_waiting_ = absl::InfiniteFuture();
   unfinished_ = static_cast<size_t>(world_.members_size());
   last_reform_ = why_;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "daemon/core/durations.h"
 #include "daemon/core/job.h"
+#include "daemon/core/network_plan/pings.h"
 
 namespace rollcall {
 
@@ -128,6 +129,10 @@ void Job::TellWaiting() {
   told_waiting_ = said;
   ToProto(now_ - gathering_since_, waiting.mutable_waited());
   if (!to.empty()) actions_.push_back(Send{std::move(to), std::move(message)});
+}
+
+v1::Pings Job::Pings(absl::Time now) const {
+  return PingsOf(world_, probing_, now);
 }
 
 v1::JobStatus Job::Status(absl::Time now) const {

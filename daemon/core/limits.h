@@ -124,6 +124,10 @@ struct Limits {
   absl::Duration newcomer_delay_max = absl::Minutes(5);
   absl::Duration prepare_timeout = absl::Seconds(30);
   absl::Duration probe_timeout = absl::Seconds(2);
+  // How often the nodes of a running world probe each other again; 0: never.
+  absl::Duration ping_interval = absl::ZeroDuration();
+  // A newcomer that could not be reached is probed again after so long.
+  absl::Duration unreached_delay = absl::Seconds(30);
   absl::Duration join_timeout = absl::Minutes(10);
   // How long agents redial a daemon that is gone.
   absl::Duration daemon_grace = absl::Minutes(10);
@@ -166,9 +170,10 @@ struct Limits {
   absl::Duration redial_leader = absl::Milliseconds(250);
 
   // The longest that a job may set: for what it waits for people, schedulers
-  // and ranks (join_timeout, stop_grace, hang_timeout, daemon_grace, linger),
-  // as long as nodes may stand in a cluster's queue; and for what it waits for
-  // its agents (all others), beyond which a fault would only be found later.
+  // and ranks (join_timeout, stop_grace, hang_timeout, daemon_grace, linger,
+  // ping_interval), as long as nodes may stand in a cluster's queue; and for
+  // what it waits for its agents (all others), beyond which a fault would only
+  // be found later.
   static constexpr absl::Duration wait_max = absl::Hours(24 * 7);
   static constexpr absl::Duration grace_max = absl::Hours(1);
 
@@ -191,11 +196,16 @@ struct Limits {
   // Up to so many nodes, each probes each other one; in a larger world each
   // probes its neighbours and some that are drawn by chance.
   static constexpr size_t probe_all_pairs_max = 64;
+  // Spares beside a full world that are probed while it runs, so that a seat
+  // that becomes free is taken without a round of probes.
+  static constexpr uint32_t spares_probed = 8;
   // Nodes that one node is asked to probe: in a larger world it may be drawn by
   // others, some 30 times; four times that is never reached by chance.
   static constexpr size_t probe_targets_max = 128;
   static constexpr size_t probe_bytes = 16;
   static constexpr size_t probe_error_bytes_max = 128;
+  // All pairs of 64 nodes fit.
+  static constexpr size_t pings_shown_max = 4096;
   static constexpr size_t node_name_bytes_max = 253;
   static constexpr size_t job_id_bytes_max = 63;
   static constexpr size_t facts_bytes_max = 64 << 10;
@@ -323,6 +333,8 @@ static_assert(Limits{}.stacks_patience < Limits{}.hang_settlement);
 static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
                   Limits::ranks_per_node_max / Limits::ranks_per_nccl_id <
               Limits::etcd_value_bytes_max);
+static_assert(Limits::probe_all_pairs_max * (Limits::probe_all_pairs_max - 1) <=
+              Limits::pings_shown_max);
 static_assert(2 * Limits::node_epochs_bytes < Limits::etcd_value_bytes_max);
 static_assert(DoorLimits{}.waiting_per_address_max < DoorLimits{}.waiting_max);
 static_assert(DoorLimits{}.guests_per_network_max < DoorLimits{}.guests_max);

@@ -48,6 +48,33 @@ bool NaturalLess(std::string_view a, std::string_view b) {
   return order != 0 ? order < 0 : a < b;
 }
 
+namespace {
+
+// Before a domain's first node stand the domains whose first node is before it.
+void SortByPlace(std::vector<const Candidate*>& standing) {
+  std::map<std::string_view, const Candidate*> first;  // By domain.
+  const auto before = [](const Candidate* a, const Candidate* b) {
+    if (a->launcher != b->launcher) return a->launcher;
+    return NaturalLess(a->node, b->node);
+  };
+  for (const Candidate* candidate : standing) {
+    if (candidate->domain.empty()) continue;
+    const auto [at, fresh] = first.try_emplace(candidate->domain, candidate);
+    if (!fresh && before(candidate, at->second)) at->second = candidate;
+  }
+  const auto head = [&](const Candidate* candidate) {
+    return candidate->domain.empty() ? candidate : first.at(candidate->domain);
+  };
+  std::sort(standing.begin(), standing.end(),
+            [&](const Candidate* a, const Candidate* b) {
+              const Candidate* const head_a = head(a);
+              const Candidate* const head_b = head(b);
+              return head_a == head_b ? before(a, b) : before(head_a, head_b);
+            });
+}
+
+}  // namespace
+
 std::vector<Seated> AssignSeats(const std::vector<Candidate>& candidates,
                                 uint32_t seats_max) {
   std::map<uint32_t, std::string> taken;
@@ -61,11 +88,7 @@ std::vector<Seated> AssignSeats(const std::vector<Candidate>& candidates,
     CHECK_LT(seat, seats_max);
     CHECK(taken.emplace(seat, candidate.node).second);
   }
-  std::sort(standing.begin(), standing.end(),
-            [](const Candidate* a, const Candidate* b) {
-              if (a->launcher != b->launcher) return a->launcher;
-              return NaturalLess(a->node, b->node);
-            });
+  SortByPlace(standing);
   uint32_t seat = 0;
   for (const Candidate* candidate : standing) {
     while (seat < seats_max && taken.contains(seat)) ++seat;

@@ -1,7 +1,8 @@
 // Ranking: who sits where.
 //
 // Pure. Seats are sticky: a survivor keeps its seat, an empty one goes to the
-// candidate that is first in order, and who comes back has no claim.
+// candidate that is first in order, and a node that comes back has no claim.
+// Nodes of one NVLink domain are adjacent in that order.
 #ifndef ROLLCALL_DAEMON_CORE_RANKING_H_
 #define ROLLCALL_DAEMON_CORE_RANKING_H_
 
@@ -20,6 +21,7 @@ struct Candidate {
   std::string node;
   int seat = -1;          // The seat it holds; -1: none.
   bool launcher = false;  // Takes seat 0 where that is free.
+  std::string domain;     // NVLink domain; empty: none but the node's own.
 };
 
 struct Seated {
@@ -27,8 +29,10 @@ struct Seated {
   uint32_t seat;
 };
 
-// Gives out seats 0 to seats_max-1. Returns those who got one, by seat: the
-// node rank of each is its index. Seats that candidates hold must differ and be
+// Gives out seats 0 to seats_max-1. Order of those without one: the launcher,
+// then the others of its domain, then domain by domain, each where its first
+// node stands in natural order. Returns those who got one, by seat: the node
+// rank of each is its index. Seats that candidates hold must differ and be
 // below seats_max.
 std::vector<Seated> AssignSeats(const std::vector<Candidate>& candidates,
                                 uint32_t seats_max);

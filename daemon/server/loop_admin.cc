@@ -73,10 +73,13 @@ void Loop::On(StatusAsked& asked) {
   }
   const absl::StatusOr<std::string> job = jobs_.Resolve(asked.request.job());
   if (!job.ok()) return asked.reply(job.status());
-  const absl::StatusOr<v1::JobStatus> status =
-      jobs_.Status(*job, MonotonicNow());
+  absl::StatusOr<v1::JobStatus> status = jobs_.Status(*job, MonotonicNow());
   if (!status.ok()) return asked.reply(status);
-  asked.reply(WithBooks(*status));
+  const LiveJob* live = jobs_.Find(*job);
+  if (asked.request.pings() && live != nullptr) {
+    *status->mutable_pings() = live->job.Pings(MonotonicNow());
+  }
+  asked.reply(WithBooks(*std::move(status)));
 }
 
 void Loop::On(StopCame& came) {

@@ -181,6 +181,8 @@ CHECKS_JUSTIFIED = {
         "both were just set by ourselves",
     ("daemon/core/job.cc", "CHECK_LE(leaving_.size(), nodes_.size());"):
         "only known nodes are put there, and go from both together",
+    ("daemon/core/job.cc", "CHECK_LE(reach_.size(), nodes_.size());"):
+        "its entries are nodes of nodes_, and go when a node is gone",
     ("daemon/core/job.cc", "CHECK_LE(checking_.size(), nodes_.size());"):
         "only living nodes are asked, and one that parts is struck off",
     ("daemon/core/job.cc", "CHECK_LE(stalls_.size(), world_.world_size());"):

@@ -33,12 +33,12 @@ class Network(E2E):
                              *join_flags, "--", *command])
             for host in range(2, lab.hosts + 1)]
 
-    def ask_status(self, lab, condition, what):
+    def ask_status(self, lab, condition, what, *flags):
         """The first state for which condition(state) holds."""
         until = time.monotonic() + harness.DEADLINE_S
         while time.monotonic() < until:
             asked = lab.run(1, [harness.ROLLCALL, "status", self.text,
-                                "--json"])
+                                "--json", *flags])
             if asked.code == 0:
                 state = json.loads("\n".join(asked.out()))
                 if condition(state):
@@ -100,6 +100,60 @@ class Network(E2E):
         self.assert_code(self.launcher, 69)
         self.assertRegex(self.launcher.text(),
                          r"lab[23] cannot reach lab[23] at 10\.77\.0\.[23]")
+
+    def test_a_newcomer_that_cannot_be_reached(self):
+        """It ends no world. Once it can be reached, it is taken in."""
+        lab = Lab(self.stage, 3)
+        lab.cut_between([2], [3])
+        self.begin(lab, ["--nodes", "2:3", "--ping-interval", "2s"])
+        # Whoever of lab2 and lab3 came first.
+        state = self.ask_status(
+            lab, lambda s: s["state"] == "running" and any(
+                "cannot reach" in n["reason"] for n in s["nodes"]),
+            "a spare that is not reached")
+        self.assertEqual((state["generation"], state["world_size"]), (1, 2))
+        spare, = [n for n in state["nodes"] if n["state"] == "spare"]
+        self.assertRegex(spare["reason"],
+                         r"lab[23] cannot reach lab[23] at 10\.77\.0\.[23]")
+        lab.fault("heal")
+        state = self.ask_status(
+            lab, lambda s: s["state"] == "running" and s["world_size"] == 3,
+            "a world of three")
+        self.assertEqual(state["generation"], 2)
+        self.ends()
+
+    def test_pings(self):
+        lab = Lab(self.stage, 3)
+        self.begin(lab, ["--nodes", "3", "--ping-interval", "2s"])
+        for process in [self.launcher, *self.workers]:
+            self.world(process)
+
+        def pings(condition, what):
+            return self.ask_status(
+                lab, lambda s: condition(s["pings"]), what,
+                "--pings")["pings"]
+
+        first = pings(lambda p: p["pairs"] == 6, "six pairs")
+        self.assertEqual(first["unreached"], 0)
+        self.assertEqual(
+            {(p["from"], p["to"]) for p in first["pings"]},
+            {(a, b) for a in range(3) for b in range(3) if a != b})
+        self.assertTrue(all(0 < p["ms"] < 2000
+                            for p in first["pings"]), first)
+        lab.cut_between([2], [3])
+        cut = pings(lambda p: p["unreached"] == 2, "the pair that is cut")
+        self.assertEqual({(p["from"], p["to"]) for p in cut["pings"]
+                          if not p["reached"]}, {(1, 2), (2, 1)})
+        table = lab.run(1, [harness.ROLLCALL, "status", self.text, "--pings"])
+        self.assertRegex(table.text(), r"\n1 +lab2 +[0-9.]+ +- +none\n")
+        self.assertRegex(table.text(), r"lab3 does not reach lab2 \(")
+        # Nobody was disturbed.
+        state = self.ask_status(lab, lambda s: True, "the state")
+        self.assertEqual((state["state"], state["generation"]),
+                         ("running", 1))
+        lab.fault("heal")
+        pings(lambda p: p["unreached"] == 0, "all pairs again")
+        self.ends()
 
     def test_ipv6_alone(self):
         lab = Lab(self.stage, 2)

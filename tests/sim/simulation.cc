@@ -68,6 +68,11 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
               job.mutable_join_timeout());
   SetDuration(chance.OneIn(4) ? 0 : chance.Skewed(3 * kSecond, 20 * kSecond),
               job.mutable_hang_timeout());
+  // By the seed itself, so that it changes nothing that is drawn.
+  if (options.seed % 4 == 1) {
+    SetDuration(static_cast<Nanos>(2 + options.seed / 4 % 8) * kSecond,
+                job.mutable_ping_interval());
+  }
   if (options.journal.has_value()) {
     // Its own sizes; the times are drawn, since they are long in earnest.
     const v1::JobSettings& was = options.journal->state.settings;

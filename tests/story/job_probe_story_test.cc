@@ -19,6 +19,16 @@ std::vector<JobStory::Row> TwoAttend() {
   };
 }
 
+// They live on until then.
+void TellBeats(JobStory& story, const std::vector<std::string>& nodes,
+               double until, double from = 4) {
+  std::vector<JobStory::Row> rows;
+  for (double at = from; at <= until; at += 2) {
+    for (const std::string& node : nodes) rows.push_back({at, Beats(node), ""});
+  }
+  story.Tell(rows);
+}
+
 TEST(ProbeStory, AWorldIsFormedOnceAllHaveAnswered) {
   JobStory story("2");
   story.Tell(TwoAttend());
@@ -79,7 +89,11 @@ TEST(ProbeStory, ANodeThatDoesNotAnswerGetsNoSeatUntilItDoes) {
       {2.0, Ticks(), "form g1 a,b"},
       {2.1, PreparesAll({"a", "b"}, 1), "run g1"},
       // Late, and what the others found of it is out of date.
-      {2.2, Reaches("c"), "notice 1 GROW"},
+      {2.2, Reaches("c"), ""},
+      {3.3, Ticks(), "a probes c; b probes c; c probes a,b"},
+      {3.4, Reaches("a"), ""},
+      {3.4, Reaches("b"), ""},
+      {3.4, Reaches("c"), "notice 1 GROW"},
   });
 }
 
@@ -157,6 +171,36 @@ TEST(ProbeStory, ANodeThatCannotBeReachedIsLeftOut) {
     if (last) break;
     story.Tell({{at + 1, Ticks(), "a probes c; b probes c; c probes a,b"}});
   }
+  // It is tried again, in case it was mended.
+  story.Tell({{2.4, PreparesAll({"a", "b"}, 1), "run g1"}});
+  TellBeats(story, {"a", "b", "c"}, 32);
+  story.Tell({
+      {32.4, Ticks(), "a probes c; b probes c; c probes a,b"},
+      {32.5, Reaches("a"), ""},
+      {32.5, Reaches("b"), ""},
+      {32.5, Reaches("c"), "notice 1 GROW"},
+  });
+}
+
+TEST(ProbeStory, TooFewWithoutTheUnreachedTryAgain) {
+  JobStory story("2");
+  story.Tell(TwoAttend());
+  story.Tell({
+      {0.1, Reaches("a"), ""},
+      {0.1, Reaches("b", {"a"}), ""},
+      {1.1, Ticks(), "a probes b; b probes a"},
+      {1.2, Reaches("a"), ""},
+      {1.2, Reaches("b", {"a"}), ""},
+      {2.2, Ticks(), "a probes b; b probes a"},
+      {2.3, Reaches("a"), ""},
+      {2.3, Reaches("b", {"a"}), ""},
+  });
+  TellBeats(story, {"a", "b"}, 32);
+  story.Tell({
+      {32.4, Ticks(), "a probes b; b probes a"},
+      {32.5, Reaches("a"), ""},
+      {32.5, Reaches("b"), "form g1 a,b"},
+  });
 }
 
 // It holds a worker's token and says that it has another's address.
@@ -215,6 +259,268 @@ TEST(ProbeStory, ThoseWhoKeepAttendingDoNotPutTheWorldOff) {
       {1.2, Reaches("a"), ""},
       {1.2, Attends("d", 1, Probable()), ""},
       {2.3, Reaches("b"), "form g1 a,b"},
+  });
+}
+
+// --- While a world runs ------------------------------------------------------
+
+// a and b run generation 1 from second 1.3 on.
+std::vector<JobStory::Row> TwoRun() {
+  return {
+      {0.0, Attends("a", 1, Probable()), ""},
+      {0.0, Attends("b", 1, Probable()), ""},
+      {1.0, Ticks(), "a probes b; b probes a"},
+      {1.1, Reaches("a"), ""},
+      {1.1, Reaches("b"), "form g1 a,b"},
+      {1.3, PreparesAll({"a", "b"}, 1), "run g1"},
+  };
+}
+
+std::string ReasonOf(JobStory& story, const std::string& node) {
+  const v1::JobStatus status = story.job().Status(story.now());
+  for (const v1::NodeStatus& row : status.nodes()) {
+    if (row.node() == node) return row.reason();
+  }
+  return "no such node";
+}
+
+TEST(ProbeStory, ANewcomerIsProbedBeforeTheWorldIsEndedForIt) {
+  JobStory story("2:3");
+  story.Tell(TwoRun());
+  story.Tell({
+      {2.0, Attends("c", 1, Probable()),
+       "a probes c; b probes c; c probes a,b"},
+      {2.1, Reaches("a"), ""},
+      {2.1, Reaches("b"), ""},
+      {2.2, Reaches("c"), "notice 1 GROW"},
+      {2.3, Sees("a", 1), ""},
+      {2.3, Sees("b", 1), "abort g1 GROW; form g2 a,b,c"},
+  });
+}
+
+TEST(ProbeStory, ANewcomerThatCannotBeReachedEndsNoWorld) {
+  JobStory story("2:3");
+  story.Tell(TwoRun());
+  story.Tell({
+      {2.0, Attends("c", 1, Probable()),
+       "a probes c; b probes c; c probes a,b"},
+      {2.1, Reaches("a"), ""},
+      {2.1, Reaches("b", {"c"}), ""},
+      {2.2, Reaches("c"), ""},
+  });
+  EXPECT_TRUE(absl::StartsWith(
+      ReasonOf(story, "c"), absl::StrCat("b cannot reach c at ", AddressOf("c"),
+                                         " (Connection refused)")))
+      << ReasonOf(story, "c");
+  TellBeats(story, {"a", "b", "c"}, 32);
+  story.Tell({
+      // Probed again 30 s after the verdict. What a and b know stands.
+      {32.2, Ticks(), "a probes c; b probes c; c probes a,b"},
+      {32.3, Reaches("a"), ""},
+      {32.3, Reaches("b"), ""},
+      {32.3, Reaches("c"), "notice 1 GROW"},
+  });
+  EXPECT_EQ(ReasonOf(story, "c"), "");
+}
+
+// It does not keep out one that came with it.
+TEST(ProbeStory, ThoseThatAreReachedDoNotWaitForThoseThatAreNot) {
+  JobStory story("2:4");
+  story.Tell(TwoRun());
+  story.Tell({
+      {2.0, Attends("c", 1, Probable()), ""},
+      {2.0, Attends("d", 1, Probable()),
+       "a probes c,d; b probes c,d; c probes a,b,d; d probes a,b,c"},
+      {2.1, Reaches("a", {"c"}), ""},
+      {2.1, Reaches("b", {"c"}), ""},
+      {2.1, Reaches("c"), ""},
+      {2.1, Reaches("d", {"c"}), "notice 1 GROW"},
+      {2.2, Sees("a", 1), ""},
+      {2.2, Sees("b", 1), "abort g1 GROW; form g2 a,b,d"},
+  });
+}
+
+TEST(ProbeStory, ThoseOfARoundDoNotWaitForLaterOnes) {
+  JobStory story("2:8");
+  story.Tell(TwoRun());
+  story.Tell({
+      {2.0, Attends("c", 1, Probable()), ""},
+      {3.0, Ticks(), "a probes c; b probes c; c probes a,b"},
+      {3.1, Attends("d", 1, Probable()), ""},
+      {3.2, Reaches("a"), ""},
+      {3.2, Reaches("b"), ""},
+      {3.2, Reaches("c"),
+       "a probes d; b probes d; c probes d; d probes a,b,c; notice 1 GROW"},
+  });
+}
+
+TEST(ProbeStory, ASpareIsProbedBeforeItIsNeeded) {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a", 1, Probable()), ""},
+      {0.0, Attends("b", 1, Probable()), "a probes b; b probes a"},
+      {0.1, Reaches("a"), ""},
+      {0.1, Reaches("b"), "form g1 a,b"},
+      {0.2, Attends("c", 1, Probable()), ""},
+      {0.3, PreparesAll({"a", "b"}, 1), "run g1"},
+      {1.3, Ticks(), "a probes c; b probes c; c probes a,b"},
+      {1.4, Reaches("a"), ""},
+      {1.4, Reaches("b"), ""},
+      {1.4, Reaches("c"), ""},
+      {1.5, Leaves("b"), "notice 1 DRAIN b"},
+      {1.6, Sees("a", 1), ""},
+      {1.6, Sees("b", 1), "abort g1 LEAVING; form g2 a,c"},
+  });
+}
+
+TEST(ProbeStory, ASilentNewcomerEndsNoWorld) {
+  JobStory story("2:3");
+  story.Tell(TwoRun());
+  story.Tell({
+      {2.0, Attends("c", 1, Probable()),
+       "a probes c; b probes c; c probes a,b"},
+      {2.1, Reaches("a", {"c"}), ""},
+      {2.1, Reaches("b", {"c"}), ""},
+      {4.0, Ticks(), ""},
+  });
+  EXPECT_EQ(ReasonOf(story, "c"), "it has not answered a probe of addresses");
+  // It answers late, and is asked once more.
+  story.Tell({
+      {4.5, Reaches("c"), ""},
+      {5.6, Ticks(), "a probes c; b probes c; c probes a,b"},
+      {5.7, Reaches("a"), ""},
+      {5.7, Reaches("b"), ""},
+      {5.7, Reaches("c"), "notice 1 GROW"},
+  });
+}
+
+// a and b run generation 1 and are asked for pings at second 11.
+void TellUntilPinged(JobStory& story) {
+  story.Tell({
+      {0.0, Attends("a", 1, Probable()), ""},
+      {0.0, Attends("b", 1, Probable()), "a probes b; b probes a"},
+      {0.1, Reaches("a"), ""},
+      {0.1, Reaches("b"), "form g1 a,b"},
+      {1.0, PreparesAll({"a", "b"}, 1), "run g1"},
+      {4.0, Beats("a"), ""},
+      {4.0, Beats("b"), ""},
+      {8.0, Beats("a"), ""},
+      {8.0, Beats("b"), ""},
+      {11.0, Ticks(), "a probes b; b probes a"},
+  });
+}
+
+TEST(ProbeStory, MembersProbeEachOtherAgain) {
+  JobStory story("2", absl::Seconds(10));
+  TellUntilPinged(story);
+  story.Tell({{11.1, Reaches("a", {"b"}), ""}, {11.2, Reaches("b"), ""}});
+  const v1::Pings pings = story.job().Pings(story.now());
+  EXPECT_EQ(pings.pairs(), 2u);
+  EXPECT_EQ(pings.unreached(), 1u);
+  EXPECT_EQ(pings.pings(0).error(), "Connection refused");
+  story.Tell({
+      // Training goes on. The next world looks into it first.
+      {12.0, Exits("b", 1, 1), "abort g1 RANK_EXIT"},
+      {13.0, Ticks(), "a probes b; b probes a"},
+      {13.1, Reaches("a"), ""},
+      {13.1, Reaches("b"), "form g2 a,b"},
+  });
+}
+
+// Of three, so that the others are no world of one machine.
+TEST(ProbeStory, AMemberThatNeverAnswersPingsKeepsItsSeat) {
+  JobStory story("3", absl::Seconds(5));
+  story.Tell({
+      {0.0, Attends("a", 1, Probable()), ""},
+      {0.0, Attends("b", 1, Probable()), ""},
+      {0.0, Attends("c", 1, Probable()),
+       "a probes b,c; b probes a,c; c probes a,b"},
+      {0.1, Reaches("a"), ""},
+      {0.1, Reaches("b"), ""},
+      {0.1, Reaches("c"), "form g1 a,b,c"},
+      {1.0, PreparesAll({"a", "b", "c"}, 1), "run g1"},
+  });
+  for (double at = 6; at < 18; at += 5) {
+    TellBeats(story, {"a", "b", "c"}, at - 1.5, at - 2.5);
+    story.Tell({
+        {at, Ticks(), "a probes b,c; b probes a,c; c probes a,b"},
+        {at + 0.1, Reaches("a"), ""},
+        {at + 0.1, Reaches("c"), ""},
+        {at + 2.0, Beats("b"), ""},
+    });
+  }
+  story.Tell({{18.1, Exits("a", 1, 1), "abort g1 RANK_EXIT; form g2 a,b,c"}});
+}
+
+TEST(ProbeStory, ANewcomerThatASilentMemberHasNotReachedWaits) {
+  JobStory story("2:3");
+  story.Tell(TwoRun());
+  story.Tell({
+      {2.0, Attends("c", 1, Probable()),
+       "a probes c; b probes c; c probes a,b"},
+      {2.1, Reaches("a"), ""},
+      {2.1, Reaches("c"), ""},
+      {4.0, Beats("b"), ""},
+      {4.1, Ticks(), ""},
+  });
+  EXPECT_TRUE(absl::StrContains(ReasonOf(story, "c"), "b cannot reach c"))
+      << ReasonOf(story, "c");
+}
+
+// A stream that breaks again and again does not cause round after round.
+TEST(ProbeStory, ANewcomerThatRedialsKeepsNobodyOut) {
+  JobStory story("2:8");
+  HelloOptions again = Probable();
+  again.run = "run1";
+  again.by_credential = true;
+  story.Tell(TwoRun());
+  story.Tell({
+      {2.0, Attends("c", 1, Probable()), ""},
+      {2.0, Attends("h", 1, Probable()), ""},
+      {3.0, Ticks(),
+       "a probes c,h; b probes c,h; c probes a,b,h; h probes a,b,c"},
+      {3.1, Reaches("a"), ""},
+      {3.1, Reaches("b"), ""},
+      {3.2, Reaches("c"), ""},
+      {3.3, Breaks("h"), "notice 1 GROW"},
+      {3.4, Attends("h", 1, again), ""},
+      {5.0, Ticks(), ""},
+      {6.0, Ticks(), ""},
+  });
+}
+
+// What the latest round found counts for those alone that it was about.
+TEST(ProbeStory, AWorldThatEndsFindsOutWhatARoundHasNot) {
+  JobStory story("2:3");
+  story.Tell(TwoRun());
+  story.Tell({
+      {2.0, Attends("c", 1, Probable()),
+       "a probes c; b probes c; c probes a,b"},
+      {2.1, Exits("b", 1, 1),
+       "abort g1 RANK_EXIT; a probes c; b probes c; c probes a,b"},
+      {2.2, Reaches("a", {"c"}), ""},
+      {2.2, Reaches("b", {"c"}), ""},
+      // One try, while the ranks of a and b wait.
+      {2.3, Reaches("c"), "form g2 a,b"},
+  });
+}
+
+TEST(ProbeStory, NoWorldWaitsForARoundOfPings) {
+  JobStory story("2", absl::Seconds(10));
+  TellUntilPinged(story);
+  // What was found before counts for those that have not answered.
+  story.Tell({{11.1, Reaches("a"), ""},
+              {11.2, Exits("b", 1, 1), "abort g1 RANK_EXIT; form g2 a,b"}});
+}
+
+TEST(ProbeStory, AMemberThatAnswersNoPingKeepsItsSeat) {
+  JobStory story("2", absl::Seconds(10));
+  TellUntilPinged(story);
+  story.Tell({
+      {11.1, Reaches("a"), ""},
+      {11.5, Beats("b"), ""},
+      {13.0, Ticks(), ""},
+      {13.1, Exits("b", 1, 1), "abort g1 RANK_EXIT; form g2 a,b"},
   });
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "daemon/core/durations.h"
 #include "daemon/core/world.h"
 
 namespace rollcall {
@@ -22,7 +23,8 @@ std::string ReasonText(v1::ReasonCode code) {
 }
 
 Job MakeJob(const std::string& nodes, uint32_t max_restarts,
-            v1::Preflight preflight = v1::PREFLIGHT_UNSPECIFIED) {
+            v1::Preflight preflight = v1::PREFLIGHT_UNSPECIFIED,
+            absl::Duration ping_interval = absl::ZeroDuration()) {
   const std::vector<std::string> range = absl::StrSplit(nodes, ':');
   int min = 0;
   int max = 0;
@@ -33,6 +35,7 @@ Job MakeJob(const std::string& nodes, uint32_t max_restarts,
   settings.set_nodes_max(static_cast<uint32_t>(max));
   settings.set_max_restarts(max_restarts);
   settings.set_preflight(preflight);
+  ToProto(ping_interval, settings.mutable_ping_interval());
   return Job("demo", "run1", settings, Limits(), absl::UnixEpoch());
 }
 
@@ -110,6 +113,12 @@ JobStory::JobStory(const std::string& nodes, uint32_t max_restarts)
 
 JobStory::JobStory(const std::string& nodes, v1::Preflight preflight)
     : job_(MakeJob(nodes, 3, preflight)) {
+  job_.UseKeys(Keys());
+  Render(job_.Start());
+}
+
+JobStory::JobStory(const std::string& nodes, absl::Duration ping_interval)
+    : job_(MakeJob(nodes, 3, v1::PREFLIGHT_UNSPECIFIED, ping_interval)) {
   job_.UseKeys(Keys());
   Render(job_.Start());
 }

@@ -24,6 +24,8 @@ class JobStory {
   explicit JobStory(const std::string& nodes, uint32_t max_restarts = 3);
   // `preflight`: what is done about nodes that differ.
   JobStory(const std::string& nodes, v1::Preflight preflight);
+  // The nodes of a world that runs probe each other every `ping_interval`.
+  JobStory(const std::string& nodes, absl::Duration ping_interval);
   // Goes on with a job that was restored, and with what was journaled before.
   JobStory(Job job, const JobStory& before);
 

@@ -414,6 +414,48 @@ TEST(JobText, HowATrainingGoes) {
   EXPECT_EQ(json["tokens_per_second"], 2345.6);
 }
 
+v1::Pings PingsOfNodes(int count) {
+  v1::Pings pings;
+  for (int i = 0; i < count; ++i) pings.add_nodes(absl::StrCat("node", i));
+  v1::Ping& cut = *pings.add_pings();
+  cut.set_from(0);
+  cut.set_to(1);
+  cut.set_error("Connection refused");
+  v1::Ping& slow = *pings.add_pings();
+  slow.set_from(1);
+  slow.set_to(0);
+  slow.set_reached(true);
+  slow.mutable_round_trip()->set_nanos(1'234'000);
+  pings.set_pairs(2);
+  pings.set_unreached(1);
+  pings.mutable_age()->set_seconds(12);
+  return pings;
+}
+
+TEST(JobText, Pings) {
+  EXPECT_EQ(
+      PingsTable(PingsOfNodes(2)),
+      "connecting took, in ms, probed 12 s ago, 1 of 2 pairs not reached:\n"
+      "                       0       1\n"
+      "0          node0       -    none\n"
+      "1          node1    1.23       -\n"
+      "  node0 does not reach node1 (Connection refused)\n");
+  EXPECT_EQ(
+      PingsTable(PingsOfNodes(17)),
+      "connecting took, in ms, probed 12 s ago, 1 of 2 pairs not reached:\n"
+      "  node0 does not reach node1 (Connection refused)\n"
+      "  node1 reaches node0 in 1.23 ms\n");
+  EXPECT_NE(PingsTable(v1::Pings()).find("no nodes have probed"),
+            std::string::npos);
+  v1::JobStatus status;
+  EXPECT_FALSE(StatusJson(status).contains("pings"));
+  *status.mutable_pings() = PingsOfNodes(2);
+  const auto json = StatusJson(status)["pings"];
+  EXPECT_EQ(json["unreached"], 1);
+  EXPECT_TRUE(json["pings"][0]["ms"].is_null());
+  EXPECT_EQ(json["pings"][1]["ms"], 1.234);
+}
+
 TEST(JobText, FailureNamesNodeRankAndCodeFirst) {
   v1::End end;
   v1::RootCause& cause = *end.mutable_root_cause();
@@ -454,9 +496,13 @@ TEST(Flags, WhatEndsARunHow) {
     EXPECT_TRUE(off.settings.has_hang_timeout()) << never;
     EXPECT_EQ(off.settings.hang_timeout().seconds(), 0) << never;
   }
+  const auto pinged = Parse<LaunchFlags>("launch --ping-interval 30s -- x");
+  EXPECT_EQ(pinged.settings.ping_interval().seconds(), 30);
+  EXPECT_FALSE(plain.settings.has_ping_interval());
   for (const char* bad :
-       {"--hang-timeout soon", "--hang-timeout -1s", "--linger soon",
-        "--linger 0s", "--requeue-exit-code 0", "--requeue-exit-code 256",
+       {"--ping-interval 1s", "--ping-interval -2s", "--hang-timeout soon",
+        "--hang-timeout -1s", "--linger soon", "--linger 0s",
+        "--requeue-exit-code 0", "--requeue-exit-code 256",
         "--preempt-signal KILL", "--grow now"}) {
     EXPECT_NE(Complaint(std::string("launch ") + bad + " -- x"), "") << bad;
   }

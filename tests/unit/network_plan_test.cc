@@ -43,6 +43,7 @@ struct NodeRow {
   // n2="; empty: nobody was.
   const char* probed = "";
   bool launcher = false;
+  bool stays = false;
 };
 
 using Reports = std::map<std::string, ProbeReport>;
@@ -74,9 +75,9 @@ std::string Plan(const std::vector<NodeRow>& rows,
   }
   std::vector<PlanNode> nodes;
   for (size_t i = 0; i < rows.size(); ++i) {
-    nodes.push_back({absl::StrCat("n", i), &facts[i], rows[i].observed,
-                     rows[i].launcher,
-                     reports[i].empty() ? nullptr : &reports[i]});
+    nodes.push_back(
+        {absl::StrCat("n", i), &facts[i], rows[i].observed, rows[i].launcher,
+         reports[i].empty() ? nullptr : &reports[i], rows[i].stays});
   }
   const absl::StatusOr<NetworkPlan> plan = PlanNetwork(nodes, without);
   if (!plan.ok()) return std::string(plan.status().message());
@@ -205,13 +206,32 @@ TEST(NetworkPlan, AnAddressWithoutProofIsNotTaken) {
 TEST(NetworkPlan, AnAddressThatFewProbersReachedIsNotGivenOut) {
   const v1::Facts plain = FactsOf("m1", "a=10.0.0.1/24");
   const v1::Facts liar = FactsOf("m2", "a=10.0.0.4/24 b=10.0.0.1/24");
+  const v1::Facts third = FactsOf("m3", "a=10.0.0.5/24");
+  const v1::Facts fourth = FactsOf("m4", "a=10.0.0.6/24");
   const Reports one = ReportsOf("n1=10.0.0.1");
   const Reports three =
       ReportsOf("n0=10.0.0.4,10.0.0.1 n2=10.0.0.4 n3=10.0.0.4");
   const auto plan = PlanNetwork({{"n0", &plain, "10.0.0.1", false, &one},
-                                 {"n1", &liar, "127.0.0.1", false, &three}});
+                                 {"n1", &liar, "127.0.0.1", false, &three},
+                                 {"n2", &third, "10.0.0.5"},
+                                 {"n3", &fourth, "10.0.0.6"}});
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->nodes[1].addresses, std::vector<std::string>{"10.0.0.4"});
+}
+
+// Nodes that are no members vouch for each other.
+TEST(NetworkPlan, SparesDoNotOutvoteMembers) {
+  // n2 says that it has an address that only spares reach, and n0 is reached by
+  // members at its first address, by spares at its second one.
+  const std::vector<NodeRow> rows = {
+      {"m1", "a=10.0.0.1/24 b=10.1.0.1/24", "192.0.2.1", "",
+       "n1=10.0.0.1 n2=10.0.0.1 s1=10.1.0.1 s2=10.1.0.1 s3=10.1.0.1", false,
+       true},
+      {"m2", "a=10.0.0.2/24", "192.0.2.2", "", "n0=10.0.0.2 n2=10.0.0.2", false,
+       true},
+      {"m3", "a=10.0.0.3/24 x=10.9.0.9/24", "192.0.2.3", "",
+       "n0=10.0.0.3 n1=10.0.0.3 s1=10.9.0.9 s2=10.9.0.9 s3=10.9.0.9"}};
+  EXPECT_EQ(Plan(rows), "10.0.0.1(=a) 10.0.0.2 10.0.0.3(=a)");
 }
 
 TEST(NetworkPlan, NamesPairsThatCannotConnect) {
@@ -240,6 +260,20 @@ TEST(NetworkPlan, NamesPairsThatCannotConnect) {
         {"m3", "a=10.0.0.3/24", "10.0.0.3", "", "n0=10.0.0.3 n1=10.0.0.3"}},
        &without);
   EXPECT_EQ(without, std::vector<std::string>{"n2"});
+  // Of two that cannot connect, the one that is not in the world that runs.
+  for (const bool first : {true, false}) {
+    without.clear();
+    Plan({{"m1", "a=10.0.0.1/24", "10.0.0.1", "", "n1=", false, first},
+          {"m2", "a=10.0.0.2/24", "10.0.0.2", "", "n0=", false, !first}},
+         &without);
+    EXPECT_EQ(without, std::vector<std::string>{first ? "n1" : "n0"});
+  }
+  // Of two as bad, the one that complains.
+  without.clear();
+  Plan({{"m1", "a=10.0.0.1/24", "10.0.0.1", "", "n1="},
+        {"m2", "a=10.0.0.2/24", "10.0.0.2", "", "n0=10.0.0.2"}},
+       &without);
+  EXPECT_EQ(without, std::vector<std::string>{"n1"});
   // No address that both reach.
   without.clear();
   const std::string split =

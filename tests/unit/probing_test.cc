@@ -176,6 +176,22 @@ TEST(Probing, ANewLifeIsProbedAgainAndLeavesNothingBehind) {
   EXPECT_FALSE(probing.Of("n0")->contains("n1"));
 }
 
+// Of a large world: a node of whom nobody has reported is not known.
+TEST(Probing, WhomNobodyHasProbedIsProbed) {
+  std::vector<ProbeNode> nodes = Nodes(100);
+  Probing probing;
+  const Asked first = Begin(probing, nodes);
+  for (const ProbeNode& node : nodes) {
+    probing.Take(node.node, AnswerTo(first, node.node));
+  }
+  nodes.push_back(NodeOf(100));
+  const Asked second = Begin(probing, nodes);
+  EXPECT_LT(second.size(), 30u);
+  for (const auto& [name, probe] : second) probing.Excuse(name);
+  EXPECT_EQ(probing.Of("n100"), nullptr);
+  EXPECT_TRUE(probing.Needed(nodes));
+}
+
 TEST(Probing, NodesThatAnswerNoProbesTakeNoPart) {
   std::vector<ProbeNode> nodes = Nodes(3);
   nodes[0].port = 0;
@@ -196,6 +212,72 @@ TEST(Probing, AddressesBeyondTheBoundAreLeftOut) {
   const Asked asked = Begin(probing, nodes);
   EXPECT_EQ(asked.at("n1").targets(0).addresses_size(),
             static_cast<int>(Limits::probe_addresses_max));
+}
+
+// All pairs that were probed, of a small world and of a large one, and none
+// that was not: the probers of a node do not grow in number with each round.
+TEST(Probing, AllIsAskedAgain) {
+  for (const size_t count : {size_t{3}, size_t{100}}) {
+    const std::vector<ProbeNode> nodes = Nodes(count);
+    Probing probing;
+    const Asked first = Begin(probing, nodes);
+    for (const ProbeNode& node : nodes) {
+      probing.Take(node.node, AnswerTo(first, node.node));
+    }
+    Asked second;
+    for (auto& [name, probe] :
+         probing.Begin(nodes, Draw, absl::UnixEpoch(), absl::Seconds(2),
+                       Probing::Pairs::kAll)) {
+      second[name] = probe;
+    }
+    ASSERT_EQ(second.size(), count);
+    for (const ProbeNode& node : nodes) {
+      EXPECT_EQ(second.at(node.node).targets_size(),
+                first.at(node.node).targets_size());
+      EXPECT_NE(second.at(node.node).answer(), first.at(node.node).answer());
+    }
+  }
+}
+
+TEST(Probing, WhatIsKnownStandsUntilItsProberReports) {
+  const std::vector<ProbeNode> nodes = Nodes(3);
+  Probing probing;
+  const Asked first = Begin(probing, nodes);
+  for (const ProbeNode& node : nodes) {
+    probing.Take(node.node, AnswerTo(first, node.node));
+  }
+  probing.Begin(nodes, Draw, absl::UnixEpoch(), absl::Seconds(2),
+                Probing::Pairs::kAll);
+  const auto reached = [&](const char* prober) {
+    const ProbeReport& report = probing.Of("n2")->at(prober);
+    return report.answered && !report.found.empty() &&
+           report.found.begin()->second.reached;
+  };
+  EXPECT_TRUE(reached("n0"));
+  // Of the round before: it is no answer to this one.
+  probing.Take("n0", AnswerTo(first, "n0"));
+  EXPECT_TRUE(probing.Awaits("n0"));
+  v1::Probed nothing;
+  nothing.set_probe(2);
+  probing.Take("n0", nothing);
+  EXPECT_FALSE(reached("n0"));
+  EXPECT_TRUE(reached("n1"));
+  probing.Excuse("n1");
+  EXPECT_FALSE(probing.Awaits("n1"));
+  EXPECT_TRUE(reached("n1"));
+  EXPECT_FALSE(probing.Needed(nodes));
+}
+
+// Of a node that is no longer waited for, nothing counts that it never said.
+TEST(Probing, WhoIsExcusedIsAskedAgainWhereNothingIsKnown) {
+  const std::vector<ProbeNode> nodes = Nodes(3);
+  Probing probing;
+  const Asked asked = Begin(probing, nodes);
+  probing.Take("n0", AnswerTo(asked, "n0"));
+  probing.Excuse("n1");
+  EXPECT_FALSE(probing.Of("n0")->contains("n1"));
+  EXPECT_TRUE(probing.Of("n0")->contains("n2"));
+  EXPECT_TRUE(probing.Needed(nodes));
 }
 
 }  // namespace

@@ -53,6 +53,20 @@ TEST(AssignSeats, IsStickyAndFillsFromBelow) {
       {{{"b", 2}, {"a", 0}, {"c"}}, 3, "0:a 1:c 2:b"},  // or is filled.
       {{{"n10"}, {"n9"}, {"n1"}}, 2, "0:n1 1:n9"},      // The rest are spares.
       {{{"b", 0}, {"l", -1, true}}, 2, "0:b 1:l"},      // No claim to seat 0.
+      // NVLink domains: each where its first node stands, the launcher's first.
+      {{{"n1", -1, false, "y"},
+        {"n2", -1, false, "x"},
+        {"n3", -1, false, "y"},
+        {"n10", -1, false, "x"},
+        {"n4"}},
+       5,
+       "0:n1 1:n3 2:n2 3:n10 4:n4"},
+      {{{"n1", -1, false, "y"}, {"n2"}, {"z", -1, true, "y"}},
+       3,
+       "0:z 1:n1 2:n2"},
+      {{{"n1", 1, false, "y"}, {"n2"}, {"n3", -1, false, "y"}},
+       3,
+       "0:n2 1:n1 2:n3"},
       {{}, 2, ""},
   };
   for (const Row& row : kRows) {

@@ -166,6 +166,10 @@ TEST(StartPlan, ContradictionsNameBothValues) {
        },
        {"--hang-timeout", "2m"}},
       {[](LaunchTerms& t) {
+         ToProto(absl::Seconds(30), t.settings.mutable_ping_interval());
+       },
+       {"--ping-interval", "30s"}},
+      {[](LaunchTerms& t) {
          ToProto(absl::Hours(1), t.settings.mutable_linger());
        },
        {"--linger", "1h"}},

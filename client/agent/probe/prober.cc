@@ -215,6 +215,7 @@ bool Prober::Advance(Dial& dial) {
       return true;
     }
     dial.connected = true;
+    dial.took = MonotonicNow() - dial.since;
     if (SendAll(dial.fd, ProbeQuestion(probe_))) return false;
     Finish(dial, "", ErrorText(errno));
     return true;
@@ -237,7 +238,7 @@ void Prober::Finish(const Dial& dial, const std::string& answer,
   result.set_answer(answer);
   result.set_error(error.substr(0, Limits::probe_error_bytes_max));
   if (!answer.empty()) {
-    ToProto(MonotonicNow() - dial.since, result.mutable_round_trip());
+    ToProto(dial.took, result.mutable_round_trip());
   }
 }
 

@@ -56,6 +56,7 @@ class Prober {
     Fd fd;
     absl::Time since;
     bool connected = false;
+    absl::Duration took;  // To connect.
     std::string heard;
   };
   // A connection from another prober.

@@ -297,6 +297,15 @@ bool IsActive(const v1::InfinibandPort& port) {
          (port.link_layer() == kInfiniband || port.link_layer() == kEthernet);
 }
 
+std::string NvlinkDomain(const v1::Facts& facts) {
+  if (facts.gpus().empty()) return "";
+  const std::string& domain = facts.gpus(0).nvlink_domain();
+  for (const v1::Gpu& gpu : facts.gpus()) {
+    if (gpu.nvlink_domain() != domain) return "";
+  }
+  return domain;
+}
+
 const v1::Gid* PeerGid(const v1::InfinibandPort& port) {
   if (port.link_layer() != kEthernet) {
     return port.gids().empty() ? nullptr : &port.gids(0);

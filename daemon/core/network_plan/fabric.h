@@ -47,6 +47,10 @@ std::vector<FabricPorts> PlanFabric(const std::vector<FabricNode>& nodes);
 // InfiniBand or Ethernet, and libibverbs can open it.
 bool IsActive(const v1::InfinibandPort& port);
 
+// The NVLink domain that all GPUs of a node are in, over several nodes (NVML's
+// fabric cluster and clique); empty: none, or unknown.
+std::string NvlinkDomain(const v1::Facts& facts);
+
 // The GID by which peers reach a port: on InfiniBand the first one; on RoCE the
 // first of RoCE v2 with an IPv4 address, else with a global IPv6 address. Null:
 // it has none.

@@ -83,21 +83,49 @@ bool Reached(const ProbeReport& report, const std::string& address) {
   return at != report.found.end() && at->second.reached;
 }
 
-// Of the probers that were drawn, how many got the node's own answer there.
-size_t ReachedBy(const PlanNode& node, const std::string& address) {
-  if (node.probed == nullptr) return 0;
-  return static_cast<size_t>(std::count_if(
-      node.probed->begin(), node.probed->end(),
-      [&](const auto& by) { return Reached(by.second, address); }));
+// Names of the probers that count: nodes of the plan, and where some of them
+// are in the world that runs, those alone. Spares do not outvote members.
+using Voters = std::set<std::string_view>;
+
+Voters VotersOf(const std::vector<PlanNode>& nodes) {
+  const bool runs =
+      std::any_of(nodes.begin(), nodes.end(),
+                  [](const PlanNode& node) { return node.stays; });
+  Voters voters;
+  for (const PlanNode& node : nodes) {
+    if (node.stays || !runs) voters.insert(node.node);
+  }
+  // Of a world of one node, nobody else could prove that node's address.
+  if (voters.size() < 2) {
+    for (const PlanNode& node : nodes) voters.insert(node.node);
+  }
+  return voters;
+}
+
+struct Vote {
+  size_t voters = 0;
+  size_t reached = 0;
+};
+
+// Of the probers that were drawn and count, how many got the node's own answer
+// there.
+Vote VoteOf(const PlanNode& node, const std::string& address,
+            const Voters& voters) {
+  Vote vote;
+  if (node.probed == nullptr) return vote;
+  for (const auto& [prober, report] : *node.probed) {
+    if (!voters.contains(prober)) continue;
+    ++vote.voters;
+    vote.reached += Reached(report, address);
+  }
+  return vote;
 }
 
 bool IsProven(const PlanNode& node, const Usable& usable,
-              const Observed& observed) {
+              const Observed& observed, const Voters& voters) {
   if (node.probed == nullptr && node.launcher) return true;
-  if (node.probed != nullptr &&
-      2 * ReachedBy(node, usable.address) > node.probed->size()) {
-    return true;
-  }
+  const Vote vote = VoteOf(node, usable.address, voters);
+  if (2 * vote.reached > vote.voters) return true;
   const std::optional<std::string> key = Bytes(usable.address);
   if (usable.interface.empty() || key != Bytes(node.observed_address)) {
     return false;
@@ -173,10 +201,10 @@ std::string PreferredSubnet(const std::vector<PlanNode>& nodes,
 }
 
 const Usable* Choose(const PlanNode& node, const std::vector<Usable>& usable,
-                     const std::string& subnet) {
+                     const std::string& subnet, const Voters& voters) {
   const Usable* chosen = nullptr;
   const auto score = [&](const Usable& u) {
-    return std::make_tuple(ReachedBy(node, u.address),
+    return std::make_tuple(VoteOf(node, u.address, voters).reached,
                            u.address == node.facts->advertised_address(),
                            !subnet.empty() && u.subnet == subnet,
                            u.address == node.observed_address, u.ipv4);
@@ -295,28 +323,47 @@ struct Cut {
 };
 
 // The fewest nodes without which no cut is left, greedily: first the one with
-// most cuts. The launcher's agent goes last, since it cannot be left out.
+// most cuts, of two with as many the one that complains more. Nodes of the
+// world that runs go later, and the launcher's agent last, since it cannot be
+// left out.
 std::vector<std::string> WithoutCuts(const std::vector<PlanNode>& nodes,
-                                     std::vector<Cut> cuts) {
+                                     const std::vector<Cut>& cuts) {
+  struct Count {
+    size_t cuts = 0;
+    size_t complaints = 0;
+  };
+  std::map<size_t, Count> counts;
+  std::map<size_t, std::vector<size_t>> cuts_of;
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    ++counts[cuts[i].prober].cuts;
+    ++counts[cuts[i].prober].complaints;
+    ++counts[cuts[i].target].cuts;
+    cuts_of[cuts[i].prober].push_back(i);
+    cuts_of[cuts[i].target].push_back(i);
+  }
+  const auto rank = [&](const auto& entry) {
+    const auto& [at, count] = entry;
+    return std::tuple(count.cuts > 0, !nodes[at].launcher, !nodes[at].stays,
+                      count.cuts, count.complaints);
+  };
+  std::vector<bool> gone(cuts.size());
+  size_t left = cuts.size();
   std::vector<std::string> without;
-  while (!cuts.empty()) {
-    std::map<size_t, size_t> counts;
-    for (const Cut& cut : cuts) {
-      ++counts[cut.prober];
-      ++counts[cut.target];
-    }
-    const size_t worst =
-        std::max_element(counts.begin(), counts.end(),
-                         [&](const auto& a, const auto& b) {
-                           return std::pair(!nodes[a.first].launcher,
-                                            a.second) <
-                                  std::pair(!nodes[b.first].launcher, b.second);
-                         })
-            ->first;
+  while (left > 0) {
+    const size_t worst = std::max_element(counts.begin(), counts.end(),
+                                          [&](const auto& a, const auto& b) {
+                                            return rank(a) < rank(b);
+                                          })
+                             ->first;
     without.push_back(nodes[worst].node);
-    std::erase_if(cuts, [&](const Cut& cut) {
-      return cut.prober == worst || cut.target == worst;
-    });
+    for (const size_t i : cuts_of[worst]) {
+      if (gone[i]) continue;
+      gone[i] = true;
+      --left;
+      --counts[cuts[i].prober].cuts;
+      --counts[cuts[i].prober].complaints;
+      --counts[cuts[i].target].cuts;
+    }
   }
   return without;
 }
@@ -500,11 +547,12 @@ absl::StatusOr<NetworkPlan> PlanNetwork(const std::vector<PlanNode>& nodes,
     return Unreachable(nodes, cuts, without);
   }
   const Observed observed = ObservedOf(nodes);
+  const Voters voters = VotersOf(nodes);
   std::vector<std::vector<Usable>> proven;
   for (const PlanNode& node : nodes) {
     proven.push_back(UsableAddresses(node));
     std::erase_if(proven.back(), [&](const Usable& u) {
-      return !IsProven(node, u, observed);
+      return !IsProven(node, u, observed, voters);
     });
   }
   if (std::any_of(proven.begin(), proven.end(),
@@ -515,7 +563,7 @@ absl::StatusOr<NetworkPlan> PlanNetwork(const std::vector<PlanNode>& nodes,
   std::vector<std::string> addresses;
   for (size_t i = 0; i < nodes.size(); ++i) {
     PlannedNode& planned = plan.nodes[i];
-    const Usable* chosen = Choose(nodes[i], proven[i], subnet);
+    const Usable* chosen = Choose(nodes[i], proven[i], subnet, voters);
     addresses.push_back(chosen->address);
     planned.address = chosen->address;
     for (const Usable& u : proven[i]) planned.addresses.push_back(u.address);

@@ -29,6 +29,9 @@ struct PlanNode {
   bool launcher = false;
   // What its probers found; null: no node was selected to probe it.
   const std::map<std::string, ProbeReport>* probed = nullptr;
+  // It is in the world that runs: where two nodes cannot connect, the other one
+  // is left out.
+  bool stays = false;
 };
 
 struct PlannedNode {
@@ -71,7 +74,8 @@ bool IsOneMachine(const std::vector<PlanNode>& nodes);
 // the daemon, IPv4 before IPv6. A world wholly on one machine uses 127.0.0.1.
 //
 // Only a proven address counts: more than half of the probers that were drawn
-// for the node got the node's own answer there; or the node connects from it,
+// for the node got the node's own answer there (probers of the plan, and of the
+// world that runs where there is one); or the node connects from it,
 // has it on an interface, and no other machine does both. The launcher's agent
 // needs no proof if no node was selected to probe it.
 //

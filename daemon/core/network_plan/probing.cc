@@ -55,13 +55,14 @@ bool Probing::Knows(const ProbeNode& prober, const ProbeNode& target) const {
 
 bool Probing::Knows(const ProbeNode& node) const {
   const auto at = targets_.find(node.node);
-  return at != targets_.end() && at->second.incarnation == node.incarnation;
+  return at != targets_.end() && at->second.incarnation == node.incarnation &&
+         !at->second.by.empty();
 }
 
-// Those that are still to be probed. `draw`: null where only their number
-// counts.
+// Those that a round is for. `draw`: null where only their number counts.
 std::set<Probing::Pair> Probing::PairsOf(const std::vector<ProbeNode>& nodes,
-                                         const Draw* draw) const {
+                                         const Draw* draw, Pairs which) const {
+  const bool again = which == Pairs::kAll;
   std::vector<size_t> able;
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i].port != 0 && !nodes[i].addresses.empty()) able.push_back(i);
@@ -71,7 +72,8 @@ std::set<Probing::Pair> Probing::PairsOf(const std::vector<ProbeNode>& nodes,
   if (able.size() <= Limits::probe_all_pairs_max) {
     for (const size_t prober : able) {
       for (const size_t target : able) {
-        if (prober != target && !Knows(nodes[prober], nodes[target])) {
+        if (prober != target &&
+            (again || !Knows(nodes[prober], nodes[target]))) {
           pairs.emplace(prober, target);
         }
       }
@@ -88,11 +90,21 @@ std::set<Probing::Pair> Probing::PairsOf(const std::vector<ProbeNode>& nodes,
   for (const auto& [prober, target] : places) {
     pairs.emplace(able[prober], able[target]);
   }
+  if (!again) return pairs;
+  std::map<std::string, size_t> place_of;
+  for (const size_t i : able) place_of[nodes[i].node] = i;
+  for (const size_t target : able) {
+    if (!Knows(nodes[target])) continue;
+    for (const auto& [name, report] : targets_.at(nodes[target].node).by) {
+      const auto prober = place_of.find(name);
+      if (prober != place_of.end()) pairs.emplace(prober->second, target);
+    }
+  }
   return pairs;
 }
 
 bool Probing::Needed(const std::vector<ProbeNode>& nodes) const {
-  return !PairsOf(nodes, nullptr).empty();
+  return !PairsOf(nodes, nullptr, Pairs::kUnknown).empty();
 }
 
 void Probing::ForgetOthers(const std::vector<ProbeNode>& nodes) {
@@ -114,11 +126,12 @@ void Probing::ForgetOthers(const std::vector<ProbeNode>& nodes) {
 
 std::vector<std::pair<std::string, v1::Probe>> Probing::Begin(
     const std::vector<ProbeNode>& nodes, const Draw& draw, absl::Time now,
-    absl::Duration timeout) {
+    absl::Duration timeout, Pairs which) {
   ForgetOthers(nodes);
-  const std::set<Pair> pairs = PairsOf(nodes, &draw);
+  const std::set<Pair> pairs = PairsOf(nodes, &draw, which);
   ++round_;
   unanswered_.clear();
+  begun_ = now;
   until_ = now + timeout;
   std::map<size_t, v1::Probe> probes;
   for (const auto& [prober, target] : pairs) {
@@ -142,7 +155,7 @@ std::vector<std::pair<std::string, v1::Probe>> Probing::Begin(
     }
     asked.mutable_addresses()->Assign(known.addresses.begin(),
                                       known.addresses.end());
-    known.by[nodes[prober].node] = {nodes[prober].incarnation, false, {}};
+    known.by[nodes[prober].node].incarnation = nodes[prober].incarnation;
     // Those that are probed answer, whether they probe or not.
     probes[target];
   }
@@ -170,7 +183,10 @@ void Probing::Take(const std::string& node, const v1::Probed& probed) {
     const auto at = targets_.find(name);
     if (at == targets_.end()) continue;
     const auto by = at->second.by.find(node);
-    if (by != at->second.by.end()) by->second.answered = true;
+    if (by == at->second.by.end()) continue;
+    by->second.answered = true;
+    by->second.at = begun_;
+    by->second.found.clear();
   }
   unanswered_.erase(waited);
   for (const v1::ProbeResult& result : probed.results()) {
@@ -199,6 +215,25 @@ void Probing::Forget(const std::string& node) {
   unanswered_.erase(node);
   targets_.erase(node);
   for (auto& [name, target] : targets_) target.by.erase(node);
+}
+
+void Probing::Clear() {
+  targets_.clear();
+  unanswered_.clear();
+}
+
+void Probing::Excuse(const std::string& node) {
+  const auto waited = unanswered_.find(node);
+  if (waited == unanswered_.end()) return;
+  for (const std::string& name : waited->second) {
+    const auto at = targets_.find(name);
+    if (at == targets_.end()) continue;
+    const auto by = at->second.by.find(node);
+    if (by != at->second.by.end() && !by->second.answered) {
+      at->second.by.erase(by);
+    }
+  }
+  unanswered_.erase(waited);
 }
 
 const std::map<std::string, ProbeReport>* Probing::Of(

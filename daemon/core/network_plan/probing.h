@@ -1,9 +1,10 @@
 // Probing: what the nodes of a job found out about each other's addresses.
 //
-// Before a world is formed, its nodes try to reach each other. This value draws
-// who probes whom, checks what probers report against the answers that only the
-// targets were given, and keeps it until a node's next life. A round covers the
-// nodes that were not probed before.
+// Nodes try to reach each other before they share a world, and again while it
+// runs where that was asked for. This value draws who probes whom, checks what
+// probers report against the answers that only the targets were given, and
+// keeps it until a node's next life. A round covers the pairs that were not
+// probed before, or those as well.
 //
 // It sends nothing, chooses no address (see network_plan) and excludes nobody.
 //
@@ -54,6 +55,9 @@ struct ProbeReport {
   // The prober's life.
   uint64_t incarnation = 0;
   bool answered = false;
+  // When the round was opened that it is of; of one that has not answered: no
+  // time.
+  absl::Time at = absl::InfinitePast();
   // By the target's addresses; one that is missing was not reached.
   std::map<std::string, ProbeFinding> found;
 };
@@ -63,16 +67,20 @@ class Probing {
   // 16 bytes that nobody outside the daemon can guess, the same for the same
   // round and word: Limits::probe_bytes.
   using Draw = std::function<std::string(uint64_t round, const std::string&)>;
+  enum class Pairs {
+    kUnknown,  // Those that were not probed yet.
+    kAll,      // Those that were probed as well.
+  };
 
   // Whether there are pairs to probe before these nodes can be planned.
   bool Needed(const std::vector<ProbeNode>& nodes) const;
 
-  // Opens a round for the pairs that were not probed yet. What was known of
-  // nodes that are not in `nodes`, and of earlier lives, is forgotten. Returns
-  // what each node of the round is asked, by node name.
+  // Opens a round. What was known of nodes that are not in `nodes`, and of
+  // earlier lives, is forgotten; what was known of a pair stands until its
+  // prober reports. Returns what each node of the round is asked, by node name.
   std::vector<std::pair<std::string, v1::Probe>> Begin(
       const std::vector<ProbeNode>& nodes, const Draw& draw, absl::Time now,
-      absl::Duration timeout);
+      absl::Duration timeout, Pairs which = Pairs::kUnknown);
 
   // What a node reports; what was not asked of it in the latest round is
   // ignored. Also counts after the round's end.
@@ -81,6 +89,13 @@ class Probing {
   // The node has left, or its question may have been lost with its stream: all
   // that it found and that was found of it is forgotten.
   void Forget(const std::string& node);
+
+  // All that is known. Later rounds have other secrets all the same.
+  void Clear();
+
+  // The node is no longer waited for: of what it was asked, only what is known
+  // from earlier rounds counts.
+  void Excuse(const std::string& node);
 
   // Some have not answered, and the round's end is not reached.
   bool Open(absl::Time now) const {
@@ -113,13 +128,14 @@ class Probing {
   // Positions of prober and target in the nodes.
   using Pair = std::pair<size_t, size_t>;
 
-  std::set<Pair> PairsOf(const std::vector<ProbeNode>& nodes,
-                         const Draw* draw) const;
+  std::set<Pair> PairsOf(const std::vector<ProbeNode>& nodes, const Draw* draw,
+                         Pairs which) const;
   bool Knows(const ProbeNode& prober, const ProbeNode& target) const;
   bool Knows(const ProbeNode& node) const;
   void ForgetOthers(const std::vector<ProbeNode>& nodes);
 
   uint64_t round_ = 0;
+  absl::Time begun_ = absl::InfinitePast();
   absl::Time until_ = absl::InfinitePast();
   // In the latest round, with the targets that each was asked for.
   std::map<std::string, std::vector<std::string>> unanswered_;
