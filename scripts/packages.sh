@@ -34,7 +34,7 @@ tests=("${build[@]}" python3-torch openmpi-bin nftables openssl util-linux
 check=("${tests[@]}" clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14
        debootstrap)
 torch=(python3 python3-venv python3-torch python3-numpy)
-# Of those that are installed, the test takes the files that are in place. The
+# For installed packages the test uses the files that are in place. The
 # kernel's package, which comes first, is needed in any case.
 rdma_vm=(linux-image-amd64 qemu-system-x86 busybox-static ibverbs-utils
          ibverbs-providers iproute2)

@@ -73,7 +73,7 @@ Trial TryRunFolder() {
   return trial;
 }
 
-// A bare `rollcall doctor` asks nobody: a job that it would find by itself runs
+// A bare `rollcall doctor` asks no daemon: a job that it would find itself runs
 // on this machine, by the same clock.
 bool NamesDaemon(const WhereFlags& where) {
   return !where.join_string.empty() || !where.endpoint.empty() ||

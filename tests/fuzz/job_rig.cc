@@ -25,7 +25,7 @@ void JobRig::Begin(const v1::JobSettings& settings) {
   Carry(job_->Start());
 }
 
-// Of the keys only that of probes; whoever holds another is not fuzzed here.
+// Only the key of probes is set: the others are not fuzzed here.
 void JobRig::GiveKeys() {
   JobKeys keys;
   keys.probe_secret = [](uint64_t round, const std::string& word) {

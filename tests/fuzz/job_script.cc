@@ -179,7 +179,7 @@ class Script {
         if (found != 3) *probed.add_results() = std::move(result);
       }
     }
-    // What nobody asked for.
+    // An answer that was not asked for.
     if ((what & 2) != 0) {
       v1::ProbeResult& result = *probed.add_results();
       result.set_node(feed_.Flag() ? kNames[feed_.Pick(kNodes)]

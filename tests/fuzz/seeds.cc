@@ -98,7 +98,7 @@ void Probes(Corpus& corpus) {
   };
   corpus.Add("job", "probed",
              probing(2).Do(JobOp::kProbedAll).Do(JobOp::kPreparedAll).text());
-  // The third node is found by nobody, then answers late.
+  // No prober reaches the third node, which then answers late.
   corpus.Add("job", "probed_late",
              probing(3)
                  .Do(JobOp::kProbed, {0, 0, 0, 2})

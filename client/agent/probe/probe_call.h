@@ -2,7 +2,7 @@
 // side may be anything that found the port.
 //
 // A caller sends its question, and is sent an answer of Limits::probe_bytes.
-// What is kept of the other side's bytes is bounded; what they may be is not.
+// The bytes of the other side may be anything; how many are kept is bounded.
 //
 // No state; any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_PROBE_PROBE_CALL_H_

@@ -15,7 +15,7 @@
 
 namespace rollcall {
 
-// With more a join string does not fit a terminal, and nobody tries them all.
+// A join string with more endpoints does not fit on one line of a terminal.
 inline constexpr size_t kJoinEndpointsMax = 8;
 
 // Whether a server that listens on `host` (without brackets) listens on all

@@ -95,7 +95,7 @@ Voters VotersOf(const std::vector<PlanNode>& nodes) {
   for (const PlanNode& node : nodes) {
     if (node.stays || !runs) voters.insert(node.node);
   }
-  // Of a world of one node, nobody else could prove that node's address.
+  // A node does not probe itself: in a world of one node, the newcomers vote.
   if (voters.size() < 2) {
     for (const PlanNode& node : nodes) voters.insert(node.node);
   }
