@@ -287,8 +287,9 @@ std::vector<Candidate> Job::WithoutLatecomers(
 // often enough or nothing was.
 bool Job::MayProbeAgain(const std::vector<std::string>& nodes) {
   if (failed_rounds_ + 1 >= kProbeRounds) return false;
-  // While the ranks of a world wait, newcomers get one try.
-  if (generation_ > 0 &&
+  // While the ranks of a world wait, newcomers that it can do without get one
+  // try.
+  if (generation_ > 0 && Able() >= nodes_min_ + nodes.size() &&
       std::all_of(nodes.begin(), nodes.end(), [&](const std::string& name) {
         return nodes_.at(name).served_in == 0;
       })) {
