@@ -176,7 +176,7 @@ TEST(Probing, ANewLifeIsProbedAgainAndLeavesNothingBehind) {
   EXPECT_FALSE(probing.Of("n0")->contains("n1"));
 }
 
-// Of a large world: a node of whom nobody has reported is not known.
+// In a large world, a node that no prober has reported on is probed again.
 TEST(Probing, WhomNobodyHasProbedIsProbed) {
   std::vector<ProbeNode> nodes = Nodes(100);
   Probing probing;
