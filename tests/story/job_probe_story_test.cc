@@ -505,6 +505,25 @@ TEST(ProbeStory, AWorldThatEndsFindsOutWhatARoundHasNot) {
   });
 }
 
+// Others get one try, while the ranks of a world wait.
+TEST(ProbeStory, ANewcomerThatTheWorldNeedsIsProbedAgain) {
+  JobStory story("2");
+  story.Tell(TwoAttend());
+  story.Tell({
+      {0.1, Reaches("a"), ""},
+      {0.1, Reaches("b"), "form g1 a,b"},
+      {0.2, PreparesAll({"a", "b"}, 1), "run g1"},
+      {1.0, Breaks("b"), ""},
+      {2.0, Ticks(), "abort g1 LOST_STREAM"},
+      {2.1, Attends("c", 1, Probable()), "a probes c; c probes a"},
+      {2.2, Reaches("a", {"c"}), ""},
+      {2.2, Reaches("c"), ""},
+      {3.2, Ticks(), "a probes c; c probes a"},
+      {3.3, Reaches("a"), ""},
+      {3.3, Reaches("c"), "form g2 a,c"},
+  });
+}
+
 TEST(ProbeStory, NoWorldWaitsForARoundOfPings) {
   JobStory story("2", absl::Seconds(10));
   TellUntilPinged(story);
