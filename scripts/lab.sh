@@ -242,6 +242,25 @@ connect_host() {
     $enter ip route add default via "$subnet4.254"
 }
 
+# The kernel keeps one table of neighbours for all namespaces, 1,024 at first
+# (net.ipv4.neigh.default.gc_thresh3), which hosts that all talk to each other
+# fill at 32. Entries that were made by hand do not count.
+know_neighbours() {
+  local n=$1 i iface enter
+  local names=(${LAB_IFACES:-eth0})
+  for i in $(seq 1 "$n"); do
+    printf 'neigh replace %s lladdr 02:00:00:4d:00:%02x dev IFACE\n' \
+      "$subnet4.$i" "$i" "$subnet6$(printf %02x "$i")" "$i"
+  done >"$root/neighbours"
+  for i in $(seq 1 "$n"); do
+    iface=${names[$(((i - 1) % ${#names[@]}))]}
+    enter="nsenter -t $(host_pid "$i") $(user_flag) -n --"
+    # shellcheck disable=SC2086
+    sed "s/IFACE/$iface nud permanent/" "$root/neighbours" |
+      $enter ip -batch - || die "host $i learns no neighbours"
+  done
+}
+
 # Waits for host number $1 of $2 to stand, whichever it is.
 await_host() {
   local i pid
@@ -274,6 +293,7 @@ up() {
   for i in $(seq 1 "$n"); do
     connect_host "$i" "$(host_pid "$i")" || die "host $i has no network"
   done
+  [ "$n" -le 30 ] || know_neighbours "$n"
   say "lab '$name': $n hosts, $subnet4.1 to $subnet4.$n"
 }
 
