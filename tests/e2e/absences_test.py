@@ -13,7 +13,9 @@ import glob
 import os
 import re
 import subprocess
+import sys
 import unittest
+import unittest.mock
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
@@ -555,6 +557,17 @@ class Absences(unittest.TestCase):
                     for table in (CHECKS_JUSTIFIED, PORTS_JUSTIFIED)
                     for (path, words), why in table.items()
                     if words not in files.get(path, "")])
+
+    # Otherwise it is found out by a run that takes an hour.
+    def test_each_deliberate_fault_can_be_put_in(self):
+        folder = os.path.join(PROJECT, "tests", "sim")
+        with unittest.mock.patch.object(sys, "path", [folder] + sys.path):
+            import faults  # pylint: disable=import-outside-toplevel
+        files = tree()
+        self.assertTrue(faults.FAULTS)
+        self.check([f"tests/sim/faults.py: {name}: not once in {path}: {old}"
+                    for name, edits in faults.FAULTS
+                    for path, old, _ in edits if files[path].count(old) != 1])
 
     def test_the_top_level_holds_what_was_agreed(self):
         names = set(os.listdir(PROJECT))

@@ -68,8 +68,8 @@ FAULTS = [
     ]),
     ('seats forgotten', [
         ('daemon/core/job_form.cc',
-         'candidates.push_back({name, node.seat, node.hello.launcher()});',
-         'candidates.push_back({name, -1, node.hello.launcher()});'),
+         'return {node.hello.node(), node.seat, node.hello.launcher(),',
+         'return {node.hello.node(), -1, node.hello.launcher(),'),
     ]),
     ('ids of the last generation', [
         ('daemon/core/job_form.cc', '  first_prepared_.Clear();\n', ''),
