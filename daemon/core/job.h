@@ -579,9 +579,9 @@ class Job {
   absl::Time unattended_since_;
   bool reform_now_ = false;
   Probing probing_;
-  // When the first round of this gathering was opened, or the latest one of the
-  // world that runs.
-  absl::Time first_probe_at_ = absl::InfiniteFuture();
+  // When the latest round of this gathering, or of the world that runs, was
+  // opened.
+  absl::Time probed_at_ = absl::InfinitePast();
   // Rounds of this gathering after which no world could be planned.
   int failed_rounds_ = 0;
   absl::Time probe_again_at_ = absl::InfinitePast();
@@ -590,8 +590,9 @@ class Job {
   absl::Time probe_not_before_ = absl::InfinitePast();
   absl::Time ping_at_ = absl::InfiniteFuture();
   Reach reach_;
-  // The newcomers of the latest round, until they are judged.
-  std::vector<std::string> round_;
+  // The nodes of the latest round of this gathering; while a world runs, the
+  // newcomers of the latest round until they are judged.
+  std::set<std::string> round_;
   absl::Time next_waiting_ = absl::InfiniteFuture();
   std::string told_waiting_;
   // Of the formation that found some last.

@@ -174,7 +174,6 @@ void Job::Adopt(const Claimed& chosen) {
   probing_.Clear();
   reach_ = Reach();
   round_.clear();
-  first_probe_at_ = absl::InfiniteFuture();
   probe_again_at_ = absl::InfinitePast();
   former_run_ = run_;
   run_ = world.run();

@@ -30,7 +30,7 @@ void Job::Gather(bool at_once) {
   reform_now_ = at_once;
   next_waiting_ = now_ + absl::Seconds(1);
   told_waiting_.clear();
-  first_probe_at_ = absl::InfiniteFuture();
+  round_.clear();
   failed_rounds_ = 0;
   probe_again_at_ = absl::InfinitePast();
   Changed();
@@ -200,6 +200,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
   first_prepared_.Clear();
   phase_ = Phase::kForming;
   reform_now_ = false;
+  round_.clear();
   next_waiting_ = absl::InfiniteFuture();
   prepare_deadline_ = now_ + limits_.prepare_timeout;
   unprepared_ = seated.size();
@@ -233,6 +234,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
     if (!IsHeld(node)) node.reason.clear();
     if (IsSilentProber(name)) {
       node.reason = kSilentText;
+      reach_.Unreached(name, now_ + limits_.unreached_delay);
     }
     SayHold(node);
   }

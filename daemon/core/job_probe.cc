@@ -1,5 +1,6 @@
 // Job: nodes probe each other before a world is formed, and while it runs.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +26,16 @@ constexpr absl::Duration kRoundPause = absl::Microseconds(500);
 // Of many nodes that share a fault, in a message.
 constexpr size_t kProbersNamedMax = 8;
 
+// The platform's word, where no interface has that address (1:1 NAT).
+std::string TranslatedAddress(const v1::Facts& facts) {
+  for (const v1::Interface& interface : facts.interfaces()) {
+    for (const v1::InterfaceAddress& a : interface.addresses()) {
+      if (a.address() == facts.advertised_address()) return "";
+    }
+  }
+  return facts.advertised_address();
+}
+
 }  // namespace
 
 std::vector<ProbeNode> Job::ProbeNodes(
@@ -32,7 +43,8 @@ std::vector<ProbeNode> Job::ProbeNodes(
   std::vector<ProbeNode> probed;
   for (const PlanNode& node : nodes) {
     probed.push_back({node.node, nodes_.at(node.node).hello.incarnation(),
-                      CandidateAddresses(node), node.facts->probe_port()});
+                      CandidateAddresses(node), node.facts->probe_port(),
+                      TranslatedAddress(*node.facts)});
   }
   return probed;
 }
@@ -46,7 +58,11 @@ bool Job::AwaitProbes(const std::vector<PlanNode>& nodes,
   const std::vector<ProbeNode> probed = ProbeNodes(nodes);
   const bool again = which == Probing::Pairs::kAll;
   if (!again && !probing_.Needed(probed)) return false;
-  if (first_probe_at_ == absl::InfiniteFuture()) first_probe_at_ = now_;
+  probed_at_ = now_;
+  if (phase_ == Phase::kGathering) {
+    round_.clear();
+    for (const PlanNode& node : nodes) round_.insert(node.node);
+  }
   auto asked = probing_.Begin(probed, keys_.probe_secret, now_,
                               limits_.probe_timeout, which);
   if (!again) {
@@ -64,17 +80,19 @@ bool Job::AwaitProbes(const std::vector<PlanNode>& nodes,
 
 // The question or the answer may be lost with the stream.
 void Job::ForgetProbes(const std::string& name) {
-  if (!probing_.Awaits(name)) return;
-  const Node& node = nodes_.at(name);
-  if (phase_ != Phase::kRunning) return probing_.Forget(name);
-  if (node.member()) {
+  const bool silent = IsSilentProber(name);
+  if (!silent && !probing_.Awaits(name)) return;
+  if (phase_ == Phase::kRunning && nodes_.at(name).member()) {
     probing_.Excuse(name);
   } else {
+    probing_.Forget(name);
     // Otherwise a node whose stream breaks again and again would be probed
     // again and again.
-    probing_.Forget(name);
-    reach_.Unreached(name, now_ + limits_.unreached_delay);
+    if (silent || phase_ == Phase::kRunning) {
+      reach_.Unreached(name, now_ + limits_.unreached_delay);
+    }
   }
+  if (phase_ != Phase::kRunning) return;
   // Others may wait for the verdict.
   if (!probing_.Open(now_)) probe_at_ = std::min(probe_at_, now_);
 }
@@ -136,11 +154,13 @@ bool Job::OpenRound(bool ping) {
       nodes_max_ + Limits::spares_probed -
       std::min<size_t>(nodes_max_, static_cast<size_t>(world_.members_size()));
   if (proven.size() > places) proven.resize(places);
-  round_ = reach_.ToProbe(places - proven.size(), [&](const auto& name) {
-    return nodes_.at(name).session != 0 && !barred_.contains(name);
-  });
+  const std::vector<std::string> to_probe =
+      reach_.ToProbe(places - proven.size(), [&](const auto& name) {
+        return nodes_.at(name).session != 0 && !barred_.contains(name);
+      });
+  round_ = {to_probe.begin(), to_probe.end()};
   if (round_.empty() && !ping) return false;
-  first_probe_at_ = now_;
+  probed_at_ = now_;
   probe_not_before_ = now_ + static_cast<int64_t>(Present()) * kRoundPause;
   std::vector<Seated> all = std::move(members);
   all.insert(all.end(), proven.begin(), proven.end());
@@ -163,7 +183,7 @@ void Job::JudgeRound() {
   const size_t members = names.size();
   for (const std::string& name : std::exchange(round_, {})) {
     // It may have left, or begun another life.
-    if (!reach_.WasToProbe(name, first_probe_at_)) continue;
+    if (!reach_.WasToProbe(name, probed_at_)) continue;
     Node& node = nodes_.at(name);
     if (IsSilentProber(name)) {
       SetUnreached(node, kSilentText);
@@ -179,7 +199,11 @@ void Job::JudgeRound() {
     const bool newcomers_named = std::any_of(
         without.begin(), without.end(),
         [&](const auto& name) { return !nodes_.at(name).member(); });
-    // No newcomer helps where members do not reach each other.
+    // No newcomer helps where members do not reach each other. The next round
+    // looks into that as well.
+    if (!newcomers_named) {
+      for (const std::string& name : without) probing_.Forget(name);
+    }
     const std::string reason =
         newcomers_named
             ? std::string(plan.status().message())
@@ -243,13 +267,16 @@ void Job::EndProbes() {
   probe_at_ = absl::InfiniteFuture();
   ping_at_ = absl::InfiniteFuture();
   probe_not_before_ = absl::InfinitePast();
-  round_.clear();
   const bool open = probing_.Open(now_);
-  std::vector<std::string> excused;
-  for (const auto& [name, targets] : probing_.unanswered()) {
-    if (open || nodes_.at(name).member()) excused.push_back(name);
+  for (const std::string& name : probing_.Unheard()) {
+    const bool asked = open && probing_.Awaits(name);
+    if (asked || nodes_.at(name).member()) probing_.Excuse(name);
   }
-  for (const std::string& name : excused) probing_.Excuse(name);
+  // The few reports of a round that was not ended prove nothing.
+  if (open) {
+    for (const std::string& name : round_) probing_.Forget(name);
+  }
+  round_.clear();
   reach_.WorldEnded(now_ + limits_.unreached_delay);
 }
 
@@ -257,26 +284,27 @@ void Job::EndProbes() {
 
 // A node that has not answered within its round gets no seat until it does.
 bool Job::IsSilentProber(const std::string& name) const {
-  return probing_.Awaits(name) && !probing_.Open(now_);
+  return probing_.IsSilent(name, now_);
 }
 
 size_t Job::Able() const {
-  if (probing_.Open(now_)) return Present();
   size_t silent = 0;
-  for (const auto& [name, targets] : probing_.unanswered()) {
-    silent += nodes_.at(name).session != 0 && !barred_.contains(name);
+  for (const std::string& name : probing_.Unheard()) {
+    silent += IsSilentProber(name) && nodes_.at(name).session != 0 &&
+              !barred_.contains(name);
   }
   return Present() - silent;
 }
 
-// Nodes that attend while others are probed would need another round, and so
+// Nodes that had no part in the latest round would need another one, and so
 // could put off a world for as long as nodes keep attending. They are taken in
 // afterwards, if there are enough without them.
 std::vector<Candidate> Job::WithoutLatecomers(
     std::vector<Candidate> candidates) const {
   std::vector<Candidate> early;
   for (const Candidate& candidate : candidates) {
-    if (nodes_.at(candidate.node).attended_at <= first_probe_at_) {
+    if (round_.contains(candidate.node) &&
+        nodes_.at(candidate.node).attended_at <= probed_at_) {
       early.push_back(candidate);
     }
   }
@@ -308,8 +336,8 @@ bool Job::MayProbeAgain(const std::vector<std::string>& nodes) {
 
 void Job::OnProbed(Node& node, const v1::Probed& probed) {
   const std::string& name = node.hello.node();
-  if (!probing_.Awaits(name)) return;
   const bool late = IsSilentProber(name);
+  if (!late && !probing_.Awaits(name)) return;
   probing_.Take(name, probed);
   if (probing_.Awaits(name)) return;
   if (phase_ == Phase::kRunning) {
@@ -319,9 +347,12 @@ void Job::OnProbed(Node& node, const v1::Probed& probed) {
       reach_.Unreached(name, now_ + limits_.last_call);
     }
   } else if (late) {
-    // It may have a seat again, and is probed again: others may have found it
-    // silent.
+    // It may have a seat again, at once where too few others are there, and is
+    // probed again: others may have found it silent.
     probing_.Forget(name);
+    if (!node.member()) {
+      reach_.Unreached(name, now_ + limits_.unreached_delay);
+    }
     node.reason.clear();
   }
   Changed();
@@ -329,14 +360,14 @@ void Job::OnProbed(Node& node, const v1::Probed& probed) {
 
 // For those who wait: why nothing is formed. Empty: not for a round of probes.
 std::string Job::ProbesText() const {
-  const auto& unanswered = probing_.unanswered();
-  if (unanswered.empty()) return "";
+  const std::set<std::string> unheard = probing_.Unheard();
+  if (unheard.empty()) return "";
   std::vector<std::string> names;
-  for (const auto& [name, targets] : unanswered) {
+  for (const std::string& name : unheard) {
     if (names.size() == kProbersNamedMax) break;
     names.push_back(name);
   }
-  const size_t more = unanswered.size() - names.size();
+  const size_t more = unheard.size() - names.size();
   return absl::StrCat("probing addresses; no answer yet from ",
                       absl::StrJoin(names, ", "),
                       more > 0 ? absl::StrCat(" and ", more, " more") : "");

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/core/network_plan/probing.h"
 #include "daemon/server/clock.h"
 #include "rollcall/v1/membership.grpc.pb.h"
 #include "tests/bench/hello.h"
@@ -149,7 +150,7 @@ class Crowd::Node
     {
       MutexLock lock(probes_mutex_);
       Round& round = rounds_[probe.ask()];
-      round.answers[name_] = probe.answer();
+      round.told[name_].mutable_answers()->CopyFrom(probe.answers());
       woken.swap(round.waiting[name_]);
       probe_ = probe;
       next_target_ = 0;
@@ -165,7 +166,7 @@ class Crowd::Node
       Round& round = rounds_[probe_.ask()];
       for (; next_target_ < probe_.targets_size(); ++next_target_) {
         const std::string& target = probe_.targets(next_target_).node();
-        if (!round.answers.contains(target)) {
+        if (!round.told.contains(target)) {
           round.waiting[target].push_back(this);
           return;
         }
@@ -178,7 +179,7 @@ class Crowd::Node
           v1::ProbeResult& result = *probed.add_results();
           result.set_node(target.node());
           result.set_address(address);
-          result.set_answer(round.answers[target.node()]);
+          result.set_answer(AnswerAt(round.told[target.node()], address));
         }
       }
     }
@@ -233,7 +234,7 @@ class Crowd::Node
 
   // Of all crowds of this process, by what is asked.
   struct Round {
-    std::map<std::string, std::string> answers;
+    std::map<std::string, v1::Probe> told;  // Their answers alone.
     // For a node that has not heard of the round.
     std::map<std::string, std::vector<Node*>> waiting;
   };

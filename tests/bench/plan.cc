@@ -68,8 +68,7 @@ void Main(int count) {
         return secret;
       },
       absl::UnixEpoch(), absl::Seconds(2));
-  std::map<std::string, std::string> answers;
-  for (const auto& [name, probe] : asked) answers[name] = probe.answer();
+  const std::map<std::string, v1::Probe> probes(asked.begin(), asked.end());
   size_t pairs = 0;
   for (const auto& [name, probe] : asked) {
     v1::Probed said;
@@ -79,7 +78,8 @@ void Main(int count) {
       v1::ProbeResult& result = *said.add_results();
       result.set_node(target.node());
       result.set_address(target.addresses(0));
-      result.set_answer(answers.at(target.node()));
+      result.set_answer(
+          AnswerAt(probes.at(target.node()), target.addresses(0)));
     }
     probing.Take(name, said);
   }

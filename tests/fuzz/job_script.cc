@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/durations.h"
+#include "daemon/core/network_plan/probing.h"
 
 namespace rollcall {
 namespace {
@@ -142,7 +143,7 @@ class Script {
     result.set_address(address);
     for (uint32_t i = 0; i < kNodes; ++i) {
       if (target.node() != kNames[i]) continue;
-      result.set_answer(rig_.ProbeOf(sessions_[i]).answer());
+      result.set_answer(AnswerAt(rig_.ProbeOf(sessions_[i]), address));
     }
     ToProto(absl::Milliseconds(1), result.mutable_round_trip());
     return result;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/core/check.h"
 #include "daemon/core/durations.h"
+#include "daemon/core/network_plan/probing.h"
 
 namespace rollcall::sim {
 namespace {
@@ -331,7 +332,7 @@ void Node::Do(const RunProbe& run) {
   ++probes_;
   probe_until_ =
       world_.now() + absl::ToInt64Nanoseconds(FromProto(run.probe.timeout()));
-  world_.beacons[Address()] = {run.probe.ask(), run.probe.answer(),
+  world_.beacons[Address()] = {run.probe.ask(), AnswerAt(run.probe, Address()),
                                [this] { return alive() && !frozen(); }};
   if (probe_.targets_size() == 0) return;
   world_.Schedule(world_.now() + world_.chance.Skewed(kMilli, 400 * kMilli),

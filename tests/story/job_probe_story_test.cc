@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/core/network_plan/probing.h"
 #include "daemon/core/world.h"
 #include "tests/story/job_story.h"
 
@@ -47,8 +48,10 @@ TEST(ProbeStory, EachNodeIsAskedForItsOwnAnswer) {
   const v1::Probe& a = story.probes().at("a");
   const v1::Probe& b = story.probes().at("b");
   EXPECT_EQ(a.ask(), b.ask());
-  EXPECT_NE(a.answer(), b.answer());
-  EXPECT_EQ(a.answer().size(), Limits::probe_bytes);
+  ASSERT_EQ(a.answers_size(), 1);
+  EXPECT_EQ(a.answers(0).address(), AddressOf("a"));
+  EXPECT_NE(a.answers(0).answer(), b.answers(0).answer());
+  EXPECT_EQ(a.answers(0).answer().size(), Limits::probe_bytes);
   EXPECT_EQ(a.targets(0).port(), 40000u);
   EXPECT_EQ(a.targets(0).addresses(0), AddressOf("b"));
 }
@@ -113,6 +116,36 @@ TEST(ProbeStory, TooFewWithoutTheSilentOneWaitForIt) {
       {3.2, Reaches("a"), ""},
       {3.2, Reaches("b"), "form g1 a,b"},
   });
+}
+
+// Neither by saying nothing nor by dialling again and again.
+TEST(ProbeStory, ASilentNodeDoesNotKeepOutTheOneThatTakesItsSeat) {
+  for (const bool redials : {false, true}) {
+    JobStory story("3");
+    story.Tell({
+        {0.0, Attends("a", 1, Probable()), ""},
+        {0.0, Attends("b", 1, Probable()), ""},
+        {0.0, Attends("g", 1, Probable()),
+         "a probes b,g; b probes a,g; g probes a,b"},
+        {0.1, Reaches("a", {"g"}), ""},
+        {0.1, Reaches("b", {"g"}), ""},
+        {2.0, Ticks(), ""},
+        {2.5, Attends("z", 1, Probable()),
+         "a probes z; b probes z; z probes a,b"},
+        {2.6, Reaches("a"), ""},
+    });
+    if (redials) {
+      HelloOptions again = Probable();
+      again.run = "run1";
+      again.by_credential = true;
+      story.Tell({{2.7, Breaks("g"), ""}, {2.8, Attends("g", 1, again), ""}});
+    }
+    story.Tell({
+        {2.9, Reaches("b"), ""},
+        {3.0, Reaches("z"), "form g1 a,b,z"},
+        {3.1, PreparesAll({"a", "b", "z"}, 1), "run g1"},
+    });
+  }
 }
 
 TEST(ProbeStory, AStreamThatBreaksMeanwhileIsAskedAgain) {
@@ -228,7 +261,7 @@ TEST(ProbeStory, AnAddressThatSomebodyElseAnswersAtIsNotGivenOut) {
           const std::string owner = address == AddressOf("a")   ? "a"
                                     : address == AddressOf("b") ? "b"
                                                                 : "c";
-          result.set_answer(story.probes().at(owner).answer());
+          result.set_answer(AnswerAt(story.probes().at(owner), address));
         }
       }
       return story.Step(Said{story.SessionOf(node), message});
@@ -465,6 +498,32 @@ TEST(ProbeStory, ANewcomerThatASilentMemberHasNotReachedWaits) {
   });
   EXPECT_TRUE(absl::StrContains(ReasonOf(story, "c"), "b cannot reach c"))
       << ReasonOf(story, "c");
+}
+
+// What members have found of each other may be out of date.
+TEST(ProbeStory, MembersThatDidNotReachEachOtherAreProbedAgainForANewcomer) {
+  JobStory story("2:3", absl::Seconds(100));
+  story.Tell(TwoRun());
+  TellBeats(story, {"a", "b"}, 101);
+  story.Tell({
+      {101.3, Ticks(), "a probes b; b probes a"},
+      {101.4, Reaches("a", {"b"}), ""},
+      {101.5, Reaches("b"), ""},
+      {102.0, Attends("c", 1, Probable()),
+       "a probes c; b probes c; c probes a,b"},
+      {102.1, Reaches("a"), ""},
+      {102.1, Reaches("b"), ""},
+      {102.2, Reaches("c"), ""},
+  });
+  EXPECT_TRUE(absl::StrContains(ReasonOf(story, "c"), "a cannot reach b"))
+      << ReasonOf(story, "c");
+  TellBeats(story, {"a", "b", "c"}, 132, 104);
+  story.Tell({
+      {132.2, Ticks(), "a probes b,c; b probes a,c; c probes a,b"},
+      {132.3, Reaches("a"), ""},
+      {132.3, Reaches("b"), ""},
+      {132.4, Reaches("c"), "notice 1 GROW"},
+  });
 }
 
 // A stream that breaks again and again does not cause round after round.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "daemon/core/durations.h"
+#include "daemon/core/network_plan/probing.h"
 #include "daemon/core/world.h"
 
 namespace rollcall {
@@ -277,7 +278,8 @@ Told Reaches(std::string node, std::vector<std::string> but) {
         result.set_node(target.node());
         result.set_address(address);
         if (std::find(but.begin(), but.end(), target.node()) == but.end()) {
-          result.set_answer(story.probes().at(target.node()).answer());
+          result.set_answer(
+              AnswerAt(story.probes().at(target.node()), address));
         } else {
           result.set_error("Connection refused");
         }

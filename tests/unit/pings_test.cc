@@ -42,7 +42,9 @@ v1::Pings PingsOfMany(size_t count,
   const auto asked =
       probing.Begin(nodes, Draw, absl::UnixEpoch(), absl::Seconds(2));
   std::map<std::string, std::string> answers;
-  for (const auto& [name, probe] : asked) answers[name] = probe.answer();
+  for (const auto& [name, probe] : asked) {
+    answers[name] = AnswerAt(probe, AddressOf(std::stoul(name.substr(1))));
+  }
   for (const auto& [name, probe] : asked) {
     if (name == nodes.back().node) continue;
     v1::Probed probed;

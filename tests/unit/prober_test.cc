@@ -4,11 +4,15 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <atomic>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -38,7 +42,11 @@ class ProberTest : public testing::Test {
     v1::Probe probe;
     probe.set_probe(1);
     probe.set_ask(Secret('q'));
-    probe.set_answer(Secret(answer));
+    for (const char* address : {"127.0.0.1", "::1"}) {
+      v1::ProbeAnswer& given = *probe.add_answers();
+      given.set_address(address);
+      given.set_answer(Secret(answer));
+    }
     ToProto(timeout, probe.mutable_timeout());
     return probe;
   }
@@ -179,6 +187,97 @@ TEST_F(ProberTest, ManyTargetsAndCallersAreServed) {
   for (const v1::ProbeResult& result : report.results()) {
     EXPECT_EQ(result.answer(), Secret('b')) << result.error();
   }
+}
+
+// As many as a node of a world in which all pairs are probed hears from, before
+// it has heard of the round itself.
+TEST_F(ProberTest, AllWaitUntilTheNodeHearsOfTheRound) {
+  rlimit files;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  files.rlim_cur = std::min<rlim_t>(files.rlim_max, 4096);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  const auto b = Start();
+  std::vector<std::unique_ptr<Prober>> callers;
+  for (const char name : {'a', 'c'}) {
+    callers.push_back(Start());
+    v1::Probe probe = Round(name);
+    for (int i = 0; i < 31; ++i) {
+      Target(probe, b->port());
+      for (size_t j = 1; j < Limits::probe_addresses_max; ++j) {
+        probe.mutable_targets(i)->add_addresses("127.0.0.1");
+      }
+    }
+    callers.back()->Run(probe);
+  }
+  EXPECT_TRUE(reports_.Take(absl::Milliseconds(300)).empty());
+  b->Run(Round('b'));
+  std::vector<v1::Probed> reports;
+  while (reports.size() < callers.size()) {
+    std::vector<v1::Probed> more = reports_.Take(kPatience);
+    ASSERT_FALSE(more.empty());
+    reports.insert(reports.end(), more.begin(), more.end());
+  }
+  for (const v1::Probed& report : reports) {
+    EXPECT_EQ(report.results_size(), 31 * 8);
+    for (const v1::ProbeResult& result : report.results()) {
+      EXPECT_EQ(result.answer(), Secret('b')) << result.error();
+    }
+  }
+}
+
+// Addresses that nobody answers at take no target's turn.
+TEST_F(ProberTest, TheFirstAddressOfEachTargetIsTriedFirst) {
+  const auto a = Start();
+  const auto b = Start();
+  b->Run(Round('b'));
+  const Silent mute(true);
+  v1::Probe probe = Round('a', absl::Seconds(2));
+  // More than are dialled at once.
+  const int targets = static_cast<int>(Limits::probe_targets_max);
+  for (int i = 0; i < targets; ++i) {
+    Target(probe, i % 2 == 0 ? mute.port() : b->port());
+    for (size_t j = 1; j < Limits::probe_addresses_max; ++j) {
+      probe.mutable_targets(i)->add_addresses("127.0.0.1");
+    }
+  }
+  a->Run(probe);
+  const v1::Probed report = Report();
+  int answered = 0;
+  for (const v1::ProbeResult& result : report.results()) {
+    answered += result.answer() == Secret('b');
+  }
+  EXPECT_GE(answered, targets / 2);
+}
+
+// From one address, faster than they are closed.
+TEST_F(ProberTest, AFloodOfCallersKeepsNobodyWaiting) {
+  const auto a = Start();
+  auto b = Start();
+  b->Run(Round('b'));
+  std::atomic<bool> ending = false;
+  std::vector<std::thread> flood;
+  for (int i = 0; i < 3; ++i) {
+    flood.emplace_back([&, port = b->port()] {
+      while (!ending) {
+        const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        sockaddr_in to{};
+        to.sin_family = AF_INET;
+        to.sin_addr.s_addr = htonl(0x7f000002);
+        to.sin_port = htons(static_cast<uint16_t>(port));
+        // So that it leaves nothing behind.
+        const linger off{1, 0};
+        setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &off, sizeof(off));
+        connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to));
+      }
+    });
+  }
+  v1::Probe probe = Round('a');
+  Target(probe, b->port());
+  a->Run(probe);
+  EXPECT_EQ(Report().results(0).answer(), Secret('b'));
+  b.reset();
+  ending = true;
+  for (std::thread& each : flood) each.join();
 }
 
 TEST_F(ProberTest, EndsInTheMiddle) {

@@ -48,7 +48,8 @@ v1::Probed AnswerTo(const Asked& asked, const std::string& node) {
     v1::ProbeResult& result = *probed.add_results();
     result.set_node(target.node());
     result.set_address(target.addresses(0));
-    result.set_answer(asked.at(target.node()).answer());
+    result.set_answer(
+        AnswerAt(asked.at(target.node()), target.addresses(0)));
   }
   return probed;
 }
@@ -98,12 +99,14 @@ TEST(Probing, OnlyAnswersThatTheTargetWasGivenCount) {
       {"as it should", [](v1::Probed&, const Asked&) {}, true},
       {"another node's answer",
        [](v1::Probed& probed, const Asked& asked) {
-         probed.mutable_results(0)->set_answer(asked.at("n2").answer());
+         probed.mutable_results(0)->set_answer(
+             asked.at("n2").answers(0).answer());
        },
        false},
       {"the prober's own answer",
        [](v1::Probed& probed, const Asked& asked) {
-         probed.mutable_results(0)->set_answer(asked.at("n0").answer());
+         probed.mutable_results(0)->set_answer(
+             asked.at("n0").answers(0).answer());
        },
        false},
       {"no answer",
@@ -234,7 +237,8 @@ TEST(Probing, AllIsAskedAgain) {
     for (const ProbeNode& node : nodes) {
       EXPECT_EQ(second.at(node.node).targets_size(),
                 first.at(node.node).targets_size());
-      EXPECT_NE(second.at(node.node).answer(), first.at(node.node).answer());
+      EXPECT_NE(second.at(node.node).answers(0).answer(),
+                first.at(node.node).answers(0).answer());
     }
   }
 }
@@ -277,6 +281,81 @@ TEST(Probing, WhoIsExcusedIsAskedAgainWhereNothingIsKnown) {
   probing.Excuse("n1");
   EXPECT_FALSE(probing.Of("n0")->contains("n1"));
   EXPECT_TRUE(probing.Of("n0")->contains("n2"));
+  EXPECT_TRUE(probing.Needed(nodes));
+}
+
+TEST(Probing, SilenceOutlastsARoundOfOthers) {
+  Probing probing;
+  const std::vector<ProbeNode> nodes = Nodes(4);
+  const absl::Time at = absl::UnixEpoch();
+  const Asked first = Begin(probing, {nodes[0], nodes[1], nodes[2]});
+  probing.Take("n0", AnswerTo(first, "n0"));
+  probing.Take("n1", AnswerTo(first, "n1"));
+  EXPECT_FALSE(probing.IsSilent("n2", at));
+  EXPECT_TRUE(probing.IsSilent("n2", at + absl::Seconds(2)));
+  Begin(probing, {nodes[0], nodes[1], nodes[3]});
+  EXPECT_TRUE(probing.IsSilent("n2", at));
+  EXPECT_FALSE(probing.IsSilent("n3", at));
+  EXPECT_EQ(probing.Unheard(),
+            (std::set<std::string>{"n0", "n1", "n2", "n3"}));
+  // Too late to count, and not silent any more.
+  probing.Take("n2", AnswerTo(first, "n2"));
+  EXPECT_FALSE(probing.IsSilent("n2", at));
+  EXPECT_FALSE(probing.Of("n0")->contains("n2"));
+  // One that is asked again is awaited.
+  Begin(probing, nodes);
+  Begin(probing, {nodes[0], nodes[1]});
+  Begin(probing, nodes);
+  EXPECT_FALSE(probing.IsSilent("n3", at));
+  EXPECT_TRUE(probing.Awaits("n3"));
+}
+
+TEST(Probing, TheAnswerOfOneAddressSaysNothingOfAnother) {
+  std::vector<ProbeNode> nodes = Nodes(2);
+  nodes[1].addresses.push_back("192.0.2.1");
+  for (const bool translated : {false, true}) {
+    if (translated) nodes[1].translated = "192.0.2.1";
+    Probing probing;
+    const Asked asked = Begin(probing, nodes);
+    v1::Probed probed = AnswerTo(asked, "n0");
+    probed.mutable_results(0)->set_address("192.0.2.1");
+    probing.Take("n0", probed);
+    const ProbeFinding& found =
+        probing.Of("n1")->at("n0").found.at("192.0.2.1");
+    EXPECT_EQ(found.reached, translated);
+  }
+}
+
+// A character of more than one byte stands across the bound.
+TEST(Probing, AnErrorIsCutBetweenCharacters) {
+  Probing probing;
+  const Asked asked = Begin(probing, Nodes(2));
+  v1::Probed probed = AnswerTo(asked, "n0");
+  const std::string most(Limits::probe_error_bytes_max - 1, 'a');
+  probed.mutable_results(0)->clear_answer();
+  probed.mutable_results(0)->set_error(most + "\u00e9");
+  probing.Take("n0", probed);
+  EXPECT_EQ(probing.Of("n1")->at("n0").found.at("10.0.0.1").error, most);
+}
+
+// Of a large world: its probers have left, all but one.
+TEST(Probing, WhatOneProberIsLeftToSayIsNotEnough) {
+  std::vector<ProbeNode> nodes = Nodes(100);
+  Probing probing;
+  const Asked asked = Begin(probing, nodes);
+  for (const ProbeNode& node : nodes) {
+    probing.Take(node.node, AnswerTo(asked, node.node));
+  }
+  EXPECT_FALSE(probing.Needed(nodes));
+  std::vector<std::string> probers;
+  for (const auto& [name, report] : *probing.Of("n7")) probers.push_back(name);
+  ASSERT_GT(probers.size(), 4u);
+  probers.pop_back();
+  for (const std::string& name : probers) {
+    probing.Forget(name);
+    std::erase_if(nodes,
+                  [&](const ProbeNode& node) { return node.node == name; });
+  }
   EXPECT_TRUE(probing.Needed(nodes));
 }
 

@@ -14,6 +14,7 @@
 #include "client/agent/probe/probe_call.h"
 #include "daemon/core/durations.h"
 #include "daemon/core/limits.h"
+#include "daemon/core/network_plan/probing.h"
 #include "daemon/server/clock.h"
 
 namespace rollcall {
@@ -23,8 +24,15 @@ constexpr int kBacklog = 1024;
 // How long a caller is kept that asks nothing, or for a round that this node
 // has not heard of yet.
 constexpr absl::Duration kCallerPatience = absl::Seconds(5);
-constexpr absl::Duration kDeafFor = absl::Milliseconds(100);
+constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
 constexpr absl::Duration kTimeoutMax = absl::Minutes(1);
+// However fast others connect, what is under way goes on.
+constexpr size_t kAcceptsARound = 64;
+// Up to probe_all_pairs_max nodes, every address of every other node at once.
+constexpr size_t kAllPairs =
+    (Limits::probe_all_pairs_max - 1) * Limits::probe_addresses_max;
+static_assert(Prober::kDialsMax >= kAllPairs);
+static_assert(Prober::kCallersMax >= kAllPairs);
 
 std::string ErrorText(int error) { return std::strerror(error); }
 
@@ -118,7 +126,7 @@ void Prober::Loop() {
     if (next.has_value()) Begin(*std::move(next));
     FillDials();
     std::vector<pollfd> fds = {{wake_.get(), POLLIN, 0},
-                               {deaf_ ? -1 : listening_.get(), POLLIN, 0}};
+                               {accept_paused_ ? -1 : listening_.get(), POLLIN, 0}};
     for (const Caller& caller : callers_) {
       fds.push_back({caller.fd.get(), POLLIN, 0});
     }
@@ -135,15 +143,15 @@ void Prober::Loop() {
     size_t at = 2;
     for (auto caller = callers_.begin(); caller != callers_.end();) {
       const bool over = fds[at++].revents != 0 && Hear(*caller);
-      caller = over ? callers_.erase(caller) : std::next(caller);
+      caller = over ? Close(caller) : std::next(caller);
     }
     for (auto dial = dials_.begin(); dial != dials_.end();) {
       const bool over = fds[at++].revents != 0 && Advance(*dial);
       dial = over ? dials_.erase(dial) : std::next(dial);
     }
-    deaf_ = false;
+    accept_paused_ = false;
     if (fds[1].revents != 0) {
-      while (Accept()) {
+      for (size_t i = 0; i < kAcceptsARound && Accept(); ++i) {
       }
     }
     Expire(MonotonicNow());
@@ -159,28 +167,37 @@ void Prober::Begin(v1::Probe probe) {
   until_ = MonotonicNow() + std::clamp(FromProto(probe_.timeout()),
                                        absl::ZeroDuration(), kTimeoutMax);
   open_ = probe_.targets_size() > 0;
-  size_t targets = 0;
-  for (const v1::ProbeTarget& target : probe_.targets()) {
-    if (++targets > Limits::probe_targets_max) break;
-    size_t addresses = 0;
-    for (const std::string& address : target.addresses()) {
-      if (++addresses > Limits::probe_addresses_max) break;
+  const int targets = std::min<int>(probe_.targets_size(),
+                                    static_cast<int>(Limits::probe_targets_max));
+  // The best address of each target first, so that addresses that nobody
+  // answers at keep no target from being tried.
+  for (int i = 0; i < static_cast<int>(Limits::probe_addresses_max); ++i) {
+    for (int t = 0; t < targets; ++t) {
+      const v1::ProbeTarget& target = probe_.targets(t);
+      if (i >= target.addresses_size()) continue;
       Dial dial;
       dial.node = target.node();
-      dial.address = address;
+      dial.address = target.addresses(i);
       dial.port = target.port();
       waiting_.push_back(std::move(dial));
     }
   }
   // Those that asked before this node was told of the round.
-  std::erase_if(callers_, [this](Caller& caller) { return Answer(caller); });
+  for (auto caller = callers_.begin(); caller != callers_.end();) {
+    caller = Answer(*caller) ? Close(caller) : std::next(caller);
+  }
 }
 
 void Prober::FillDials() {
   while (!waiting_.empty() && dials_.size() < kDialsMax) {
     Dial dial = std::move(waiting_.front());
     waiting_.pop_front();
-    if (!Open(dial)) dials_.push_back(std::move(dial));
+    if (Open(dial)) continue;
+    if (!dial.fd.open()) {
+      waiting_.push_front(std::move(dial));
+      break;
+    }
+    dials_.push_back(std::move(dial));
   }
   if (open_ && waiting_.empty() && dials_.empty()) EndRound();
 }
@@ -195,6 +212,8 @@ bool Prober::Open(Dial& dial) {
   dial.since = MonotonicNow();
   dial.fd =
       Fd(socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const bool none_left = errno == EMFILE || errno == ENFILE;
+  if (!dial.fd.open() && none_left && !dials_.empty()) return false;
   if (!dial.fd.open() ||
       (connect(dial.fd.get(), reinterpret_cast<sockaddr*>(&to), size) != 0 &&
        errno != EINPROGRESS)) {
@@ -247,8 +266,9 @@ void Prober::EndRound() {
   for (const std::list<Dial>* rest : {&dials_, &waiting_}) {
     for (const Dial& dial : *rest) {
       Finish(dial, "",
-             dial.connected ? "connected, but no answer in time"
-                            : "no answer in time");
+             dial.connected    ? "connected, but no answer in time"
+             : dial.fd.open() ? "no answer in time"
+                              : "not tried in time");
     }
   }
   dials_.clear();
@@ -258,19 +278,45 @@ void Prober::EndRound() {
 
 // Whether there may be another one.
 bool Prober::Accept() {
-  Fd fd(accept4(listening_.get(), nullptr, nullptr,
+  sockaddr_storage from{};
+  socklen_t size = sizeof(from);
+  Fd fd(accept4(listening_.get(), reinterpret_cast<sockaddr*>(&from), &size,
                 SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!fd.open()) {
     if (errno == EMFILE || errno == ENFILE) {
-      deaf_ = callers_.empty();
-      if (!deaf_) callers_.pop_front();
-      return !deaf_;
+      accept_paused_ = callers_.empty();
+      if (!accept_paused_) CloseCallerOfMost();
+      return !accept_paused_;
     }
     return errno == EINTR || errno == ECONNABORTED;
   }
-  if (callers_.size() >= kCallersMax) callers_.pop_front();
-  callers_.push_back({std::move(fd), MonotonicNow() + kCallerPatience, ""});
+  Caller caller{std::move(fd), MonotonicNow() + kCallerPatience,
+                AddressText(from), ""};
+  // Its question has often come with it.
+  if (Hear(caller)) return true;
+  if (callers_.size() >= kCallersMax) CloseCallerOfMost();
+  ++callers_from_[caller.from];
+  callers_.push_back(std::move(caller));
   return true;
+}
+
+// The oldest of the address that has most.
+void Prober::CloseCallerOfMost() {
+  const auto most =
+      std::max_element(callers_from_.begin(), callers_from_.end(),
+                       [](const auto& a, const auto& b) {
+                         return a.second < b.second;
+                       });
+  Close(std::find_if(callers_.begin(), callers_.end(), [&](const Caller& each) {
+    return each.from == most->first;
+  }));
+}
+
+std::list<Prober::Caller>::iterator Prober::Close(
+    std::list<Caller>::iterator caller) {
+  const auto from = callers_from_.find(caller->from);
+  if (--from->second == 0) callers_from_.erase(from);
+  return callers_.erase(caller);
 }
 
 bool Prober::Hear(Caller& caller) {
@@ -281,9 +327,12 @@ bool Prober::Hear(Caller& caller) {
   return Answer(caller) || !lives || caller.heard.size() > kProbeQuestionBytes;
 }
 
-bool Prober::Answer(Caller& caller) const {
+bool Prober::Answer(const Caller& caller) const {
   if (!IsProbeQuestion(probe_, caller.heard)) return false;
-  SendAll(caller.fd, probe_.answer());
+  sockaddr_storage at{};
+  socklen_t size = sizeof(at);
+  getsockname(caller.fd.get(), reinterpret_cast<sockaddr*>(&at), &size);
+  SendAll(caller.fd, AnswerAt(probe_, AddressText(at)));
   return true;
 }
 
@@ -292,14 +341,14 @@ absl::Duration Prober::UntilNext(absl::Time now) const {
   if (open_) next = std::min(next, until_);
   // In the order in which they came, each for as long.
   if (!callers_.empty()) next = std::min(next, callers_.front().until);
-  if (deaf_) next = std::min(next, now + kDeafFor);
+  if (accept_paused_) next = std::min(next, now + kAcceptPause);
   return std::max(next - now, absl::ZeroDuration());
 }
 
 void Prober::Expire(absl::Time now) {
   if (open_ && now >= until_) EndRound();
   while (!callers_.empty() && callers_.front().until <= now) {
-    callers_.pop_front();
+    Close(callers_.begin());
   }
 }
 

@@ -2,7 +2,8 @@
 //
 // It listens on a port of its own on all addresses. A prober connects, sends
 // 8 bytes "rollcall" and the 16 bytes `ask` of the round, and is sent the 16
-// bytes `answer` of this node. Anything else is not answered. It decides
+// bytes that this node answers at the address where the connection arrived.
+// Anything else is not answered. It decides
 // nothing: what was found goes to the daemon.
 //
 // Thread rule: Run from any thread. `done` comes from a thread of its own and
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,10 +34,11 @@ class Prober {
  public:
   using Done = std::function<void(v1::Probed)>;
 
-  // Connections under way at once, in each direction; of those that come in,
-  // the oldest is closed.
-  static constexpr size_t kDialsMax = 256;
-  static constexpr size_t kCallersMax = 256;
+  // Connections under way at once, in each direction: as many as all pairs
+  // need. Of those that come in, the oldest of the address that has most is
+  // closed to make room.
+  static constexpr size_t kDialsMax = 512;
+  static constexpr size_t kCallersMax = 512;
 
   // UNAVAILABLE: no port can be had; the system's error text.
   static absl::StatusOr<std::unique_ptr<Prober>> Start(Done done);
@@ -63,6 +66,7 @@ class Prober {
   struct Caller {
     Fd fd;
     absl::Time until;
+    std::string from;  // Its address, without the port.
     std::string heard;
   };
 
@@ -71,16 +75,19 @@ class Prober {
   void Loop();
   void Begin(v1::Probe probe);
   void FillDials();
-  // Whether the dial is over, with its result in `probed_`.
+  // Whether the dial is over, with its result in `probed_`. It waits on where
+  // no descriptor is left and another dial will free one.
   bool Open(Dial& dial);
   bool Advance(Dial& dial);
   void Finish(const Dial& dial, const std::string& answer,
               const std::string& error);
   void EndRound();
   bool Accept();
+  void CloseCallerOfMost();
+  std::list<Caller>::iterator Close(std::list<Caller>::iterator caller);
   // Whether the caller is done with.
   bool Hear(Caller& caller);
-  bool Answer(Caller& caller) const;
+  bool Answer(const Caller& caller) const;
   absl::Duration UntilNext(absl::Time now) const;
   void Expire(absl::Time now);
 
@@ -100,7 +107,8 @@ class Prober {
   std::list<Dial> waiting_;
   std::list<Dial> dials_;
   std::list<Caller> callers_;
-  bool deaf_ = false;  // No descriptor is left to accept with.
+  std::map<std::string, size_t> callers_from_;  // Address -> of `callers_`.
+  bool accept_paused_ = false;  // No descriptor is left to accept with.
   std::thread thread_;
 };
 

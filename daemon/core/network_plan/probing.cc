@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "daemon/core/admission.h"
 #include "daemon/core/durations.h"
 
 namespace rollcall {
@@ -43,6 +44,13 @@ void DrawPartners(size_t i, size_t count, Numbers& numbers,
 
 }  // namespace
 
+std::string AnswerAt(const v1::Probe& probe, const std::string& address) {
+  for (const v1::ProbeAnswer& each : probe.answers()) {
+    if (each.address() == address) return each.answer();
+  }
+  return "";
+}
+
 bool Probing::Knows(const ProbeNode& prober, const ProbeNode& target) const {
   const auto at = targets_.find(target.node);
   if (at == targets_.end() || at->second.incarnation != target.incarnation) {
@@ -53,10 +61,13 @@ bool Probing::Knows(const ProbeNode& prober, const ProbeNode& target) const {
          by->second.incarnation == prober.incarnation;
 }
 
-bool Probing::Knows(const ProbeNode& node) const {
+// Half as many as it draws itself (see DrawPartners): probers leave, and what
+// the few that are left say proves nothing.
+bool Probing::Knows(const ProbeNode& node, size_t count) const {
   const auto at = targets_.find(node.node);
   return at != targets_.end() && at->second.incarnation == node.incarnation &&
-         !at->second.by.empty();
+         2 * at->second.by.size() >=
+             static_cast<size_t>(std::bit_width(count));
 }
 
 // Those that a round is for. `draw`: null where only their number counts.
@@ -83,7 +94,7 @@ std::set<Probing::Pair> Probing::PairsOf(const std::vector<ProbeNode>& nodes,
   Numbers numbers(draw == nullptr ? "" : (*draw)(round_ + 1, "partners"));
   std::set<Pair> places;
   for (size_t i = 0; i < able.size(); ++i) {
-    if (!Knows(nodes[able[i]])) {
+    if (!Knows(nodes[able[i]], able.size())) {
       DrawPartners(i, able.size(), numbers, places);
     }
   }
@@ -94,8 +105,12 @@ std::set<Probing::Pair> Probing::PairsOf(const std::vector<ProbeNode>& nodes,
   std::map<std::string, size_t> place_of;
   for (const size_t i : able) place_of[nodes[i].node] = i;
   for (const size_t target : able) {
-    if (!Knows(nodes[target])) continue;
-    for (const auto& [name, report] : targets_.at(nodes[target].node).by) {
+    const auto known = targets_.find(nodes[target].node);
+    if (known == targets_.end() ||
+        known->second.incarnation != nodes[target].incarnation) {
+      continue;
+    }
+    for (const auto& [name, report] : known->second.by) {
       const auto prober = place_of.find(name);
       if (prober != place_of.end()) pairs.emplace(prober->second, target);
     }
@@ -130,6 +145,7 @@ std::vector<std::pair<std::string, v1::Probe>> Probing::Begin(
   ForgetOthers(nodes);
   const std::set<Pair> pairs = PairsOf(nodes, &draw, which);
   ++round_;
+  for (const auto& [name, targets] : unanswered_) silent_.insert(name);
   unanswered_.clear();
   begun_ = now;
   until_ = now + timeout;
@@ -147,14 +163,21 @@ std::vector<std::pair<std::string, v1::Probe>> Probing::Begin(
     if (known.round != round_) {
       known.round = round_;
       known.incarnation = of.incarnation;
-      known.answer = draw(round_, "answer of " + of.node);
-      known.addresses = of.addresses;
-      if (known.addresses.size() > Limits::probe_addresses_max) {
-        known.addresses.resize(Limits::probe_addresses_max);
+      known.translated = of.translated;
+      known.answers.clear();
+      for (const std::string& address : of.addresses) {
+        if (known.answers.size() == Limits::probe_addresses_max) break;
+        known.answers[address] =
+            draw(round_, "answer of " + of.node + " at " + address);
       }
     }
-    asked.mutable_addresses()->Assign(known.addresses.begin(),
-                                      known.addresses.end());
+    for (const std::string& address : of.addresses) {
+      if (asked.addresses_size() ==
+          static_cast<int>(Limits::probe_addresses_max)) {
+        break;
+      }
+      asked.add_addresses(address);
+    }
     known.by[nodes[prober].node].incarnation = nodes[prober].incarnation;
     // Those that are probed answer, whether they probe or not.
     probes[target];
@@ -166,17 +189,25 @@ std::vector<std::pair<std::string, v1::Probe>> Probing::Begin(
     probe.set_probe(round_);
     probe.set_ask(ask);
     const auto known = targets_.find(name);
-    if (known != targets_.end()) probe.set_answer(known->second.answer);
+    if (known != targets_.end()) {
+      for (const auto& [address, answer] : known->second.answers) {
+        v1::ProbeAnswer& given = *probe.add_answers();
+        given.set_address(address);
+        given.set_answer(answer);
+      }
+    }
     ToProto(timeout, probe.mutable_timeout());
     for (const v1::ProbeTarget& target : probe.targets()) {
       unanswered_[name].push_back(target.node());
     }
+    if (probe.targets_size() > 0) silent_.erase(name);
     asked.emplace_back(name, std::move(probe));
   }
   return asked;
 }
 
 void Probing::Take(const std::string& node, const v1::Probed& probed) {
+  silent_.erase(node);
   const auto waited = unanswered_.find(node);
   if (probed.probe() != round_ || waited == unanswered_.end()) return;
   for (const std::string& name : waited->second) {
@@ -194,25 +225,29 @@ void Probing::Take(const std::string& node, const v1::Probed& probed) {
     if (at == targets_.end() || at->second.round != round_) continue;
     Target& target = at->second;
     const auto by = target.by.find(node);
-    if (by == target.by.end() ||
-        std::find(target.addresses.begin(), target.addresses.end(),
-                  result.address()) == target.addresses.end()) {
-      continue;
-    }
+    const auto expected = target.answers.find(result.address());
+    if (by == target.by.end() || expected == target.answers.end()) continue;
     ProbeFinding& found = by->second.found[result.address()];
-    found.reached = !target.answer.empty() && result.answer() == target.answer;
+    found.reached = result.answer() == expected->second;
+    if (!found.reached && result.address() == target.translated) {
+      found.reached = std::any_of(target.answers.begin(), target.answers.end(),
+                                  [&](const auto& other) {
+                                    return result.answer() == other.second;
+                                  });
+    }
     if (found.reached && result.has_round_trip()) {
       found.round_trip = FromProto(result.round_trip());
     }
     found.error =
         result.error().empty() && !found.reached && !result.answer().empty()
             ? "something else answers there"
-            : result.error().substr(0, Limits::probe_error_bytes_max);
+            : Printable(result.error(), Limits::probe_error_bytes_max);
   }
 }
 
 void Probing::Forget(const std::string& node) {
   unanswered_.erase(node);
+  silent_.erase(node);
   targets_.erase(node);
   for (auto& [name, target] : targets_) target.by.erase(node);
 }
@@ -220,9 +255,17 @@ void Probing::Forget(const std::string& node) {
 void Probing::Clear() {
   targets_.clear();
   unanswered_.clear();
+  silent_.clear();
+}
+
+std::set<std::string> Probing::Unheard() const {
+  std::set<std::string> unheard = silent_;
+  for (const auto& [name, targets] : unanswered_) unheard.insert(name);
+  return unheard;
 }
 
 void Probing::Excuse(const std::string& node) {
+  silent_.erase(node);
   const auto waited = unanswered_.find(node);
   if (waited == unanswered_.end()) return;
   for (const std::string& name : waited->second) {

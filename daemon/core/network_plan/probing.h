@@ -40,7 +40,14 @@ struct ProbeNode {
   // Best candidates first; those beyond probe_addresses_max are left out.
   std::vector<std::string> addresses;
   uint32_t port = 0;
+  // Of `addresses`, one that none of the node's interfaces has (network address
+  // translation): the node answers there as at another one. Empty: none.
+  std::string translated = {};
 };
+
+// What the node answers to who has connected to this address of its; empty:
+// nothing. `address` as inet_ntop writes it.
+std::string AnswerAt(const v1::Probe& probe, const std::string& address);
 
 // What one prober found of one address.
 struct ProbeFinding {
@@ -83,7 +90,8 @@ class Probing {
       absl::Duration timeout, Pairs which = Pairs::kUnknown);
 
   // What a node reports; what was not asked of it in the latest round is
-  // ignored. Also counts after the round's end.
+  // ignored. Also counts after the round's end. Whatever it reports, it is not
+  // silent any more.
   void Take(const std::string& node, const v1::Probed& probed);
 
   // The node has left, or its question may have been lost with its stream: all
@@ -107,10 +115,13 @@ class Probing {
   bool Awaits(const std::string& node) const {
     return unanswered_.contains(node);
   }
-  // With the targets that each was asked for.
-  const std::map<std::string, std::vector<std::string>>& unanswered() const {
-    return unanswered_;
+  // Asked in a round that has ended, and has said nothing since. It stays
+  // silent in later rounds that do not ask it.
+  bool IsSilent(const std::string& node, absl::Time now) const {
+    return silent_.contains(node) || (Awaits(node) && !Open(now));
   }
+  // Those of the latest round and of earlier ones that have not answered.
+  std::set<std::string> Unheard() const;
 
   // Who was drawn to probe `node`, and what each reported; null: nobody.
   const std::map<std::string, ProbeReport>* Of(const std::string& node) const;
@@ -118,10 +129,11 @@ class Probing {
  private:
   struct Target {
     uint64_t incarnation = 0;
-    std::vector<std::string> addresses;
     // Of the latest round that it had part in.
     uint64_t round = 0;
-    std::string answer;
+    // Address -> answer.
+    std::map<std::string, std::string> answers;
+    std::string translated;
     // By prober. At most as many as were drawn.
     std::map<std::string, ProbeReport> by;
   };
@@ -131,7 +143,9 @@ class Probing {
   std::set<Pair> PairsOf(const std::vector<ProbeNode>& nodes, const Draw* draw,
                          Pairs which) const;
   bool Knows(const ProbeNode& prober, const ProbeNode& target) const;
-  bool Knows(const ProbeNode& node) const;
+  // Whether enough nodes were drawn to probe this one, of `count` nodes of
+  // which not all pairs are probed.
+  bool Knows(const ProbeNode& node, size_t count) const;
   void ForgetOthers(const std::vector<ProbeNode>& nodes);
 
   uint64_t round_ = 0;
@@ -139,6 +153,8 @@ class Probing {
   absl::Time until_ = absl::InfinitePast();
   // In the latest round, with the targets that each was asked for.
   std::map<std::string, std::vector<std::string>> unanswered_;
+  // Of earlier rounds.
+  std::set<std::string> silent_;
   std::map<std::string, Target> targets_;
 };
 
