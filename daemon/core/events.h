@@ -41,6 +41,9 @@ struct Attend {
   // The node's clock minus the daemon's, less the time that its Hello took;
   // unset: it did not say.
   std::optional<absl::Duration> clock_offset;
+  // Address of the daemon's machine that its connection was made to, without
+  // port; empty: not known.
+  std::string arrived_at = {};
 };
 
 // A stream that had attended said something else than Hello. Admission has

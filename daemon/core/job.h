@@ -163,6 +163,7 @@ class Job {
   struct Node {
     v1::Hello hello;
     std::string observed_address;
+    std::string arrived_at;  // See Attend.
     // See Attend.
     std::optional<absl::Duration> clock_offset;
     // It has said something since its Welcome, and so has its credential.
@@ -373,6 +374,8 @@ class Job {
   void PingLater();
   void MaybeProbe();
   bool OpenRound(bool ping);
+  // Where most nodes connect to the daemon; empty: over loopback.
+  std::string DaemonAddress() const;
   std::vector<ProbeNode> ProbeNodes(const std::vector<PlanNode>& nodes) const;
   void JudgeRound();
   void SetReached(Node& node);

@@ -356,6 +356,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   node.hello.clear_held();
   node.hello.clear_settings();
   node.observed_address = attend.observed_address;
+  node.arrived_at = attend.arrived_at;
   node.clock_offset = attend.clock_offset;
   if (!*redialed) node.attended_from = attend.hello.previous_incarnation();
   node.session = attend.session;

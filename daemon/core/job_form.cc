@@ -136,13 +136,31 @@ std::vector<Candidate> Job::Candidates() const {
 
 std::vector<PlanNode> Job::PlanNodes(const std::vector<Seated>& seated) const {
   std::vector<PlanNode> nodes;
+  const std::string daemon_address = DaemonAddress();
   for (const Seated& s : seated) {
     const Node& node = nodes_.at(s.node);
     const bool stays = phase_ == Phase::kRunning && node.member();
-    nodes.push_back({s.node, &node.hello.facts(), node.observed_address,
+    // The launcher's agent connects to its daemon over loopback.
+    const bool known = !node.hello.launcher() || daemon_address.empty() ||
+                       !IsUnusable(node.observed_address);
+    nodes.push_back({s.node, &node.hello.facts(),
+                     known ? node.observed_address : daemon_address,
                      node.hello.launcher(), probing_.Of(s.node), stays});
   }
   return nodes;
+}
+
+std::string Job::DaemonAddress() const {
+  std::map<std::string, size_t> nodes_at;
+  for (const auto& [name, node] : nodes_) {
+    if (node.session != 0 && !IsUnusable(node.arrived_at)) {
+      ++nodes_at[node.arrived_at];
+    }
+  }
+  const auto most = std::max_element(
+      nodes_at.begin(), nodes_at.end(),
+      [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == nodes_at.end() ? "" : most->first;
 }
 
 void Job::Form(const std::vector<Seated>& seated) {

@@ -99,6 +99,10 @@ class Guests {
   // The connection has authenticated. `viewer`: the id of the token that it has
   // shown, where that is a viewer's; empty: it may do more than look.
   void Know(const std::string& key, const std::string& viewer = "");
+
+  // The address of this machine that the connection was made to, without port.
+  // Empty: it has gone, or has authenticated as an admin.
+  std::string ArrivedAt(const std::string& key) const;
   // Disconnects one that has not authenticated.
   void Displace(DoorId id);
 

@@ -146,6 +146,8 @@ class Loop {
     std::function<absl::StatusOr<AgentStream>(const std::string& peer,
                                               const AgentRight& right)>
         attends;
+    // See Guests::ArrivedAt. May be empty.
+    std::function<std::string(const std::string& peer)> arrived_at;
     // Whether this daemon leads, of several that share a journal; empty: it is
     // the only one. Once it does not, nothing more is said under this loop:
     // what is not on its way yet is dropped, and all streams are ended.

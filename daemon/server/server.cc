@@ -295,6 +295,9 @@ class Server::Core {
             [this](const std::string& peer, const AgentRight& right) {
               return guests_->Attend(peer, right);
             },
+            [this](const std::string& peer) {
+              return guests_->ArrivedAt(peer);
+            },
             {}};
   }
 

@@ -5,6 +5,7 @@ import os
 import time
 
 import harness
+import wire
 from harness import E2E, PROJECT, Gate, Lab
 
 VERBS = os.path.join(harness.BIN, "fakes", "libibverbs.so.1")
@@ -20,14 +21,19 @@ SHOW = ("python3 -c 'import json, os; print(\"world\", json.dumps(json.load("
 
 class Network(E2E):
     def begin(self, lab, flags=(), join_flags=(), listen="0.0.0.0:0",
-              before=()):
-        """The launcher on lab1 and a worker on each other host."""
+              before=(), at=None):
+        """The launcher on lab1 and a worker on each other host, which joins
+        at what the join string says, or at the address `at`."""
         self.gate = Gate(self.stage)
         command = ["sh", "-c", SHOW + f"cat {self.gate.path}"]
         self.launcher = lab.start(1, [
             harness.ROLLCALL, "launch", "--listen", listen, *flags, "--",
             *command])
         self.text = self.launcher.await_line(harness.JOIN_STRING.pattern)[0]
+        if at is not None:
+            join = wire.Join(self.text)
+            join.endpoints = [f"{at}:{join.port()}"]
+            self.text = join.text()
         self.workers = [
             lab.start(host, [*before, harness.ROLLCALL, "join", self.text,
                              *join_flags, "--", *command])
@@ -91,6 +97,21 @@ class Network(E2E):
                 self.assertEqual(set(node["addresses"]),
                                  {f"10.77.0.{host}", f"fd77::{host}"})
             self.assertEqual(self.plan(process)["NCCL_SOCKET_IFNAME"], "=eth0")
+        self.ends()
+
+    def test_a_launcher_with_more_addresses_than_are_probed(self):
+        """Others connect to the one that the daemon was joined at."""
+        lab = Lab(self.stage, 3)
+        # The only one that others reach comes last, and nothing else says so.
+        addresses = [f"10.201.{i}.1" for i in range(1, 9)] + ["10.77.0.1"]
+        made = lab.run(1, ["sh", "-c", " && ".join(
+            ["ip addr del 10.77.0.1/24 dev eth0"] +
+            [f"ip addr add {a}/24 dev eth0" for a in addresses])])
+        self.assert_code(made, 0)
+        self.begin(lab, ["--nodes", "3"], at="10.77.0.1")
+        for process in [self.launcher, *self.workers]:
+            nodes = {n["node"]: n for n in self.world(process)["nodes"]}
+            self.assertEqual(nodes["lab1"]["address"], "10.77.0.1")
         self.ends()
 
     def test_no_address_that_serves(self):
