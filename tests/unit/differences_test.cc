@@ -25,6 +25,9 @@ struct Host {
   uint64_t memlock = UINT64_MAX;
   uint64_t shm = uint64_t{64} << 30;
   int clock = 0;
+  // Of a MissingFact.
+  std::string missing = "";
+  uint32_t counted_gpus = 0;
 };
 
 v1::Facts FactsOf(const Host& host) {
@@ -46,6 +49,8 @@ v1::Facts FactsOf(const Host& host) {
   facts.add_interfaces()->set_name("eth1");
   facts.mutable_limits()->set_memlock_bytes(host.memlock);
   facts.mutable_limits()->set_shm_bytes(host.shm);
+  facts.set_gpu_count(host.counted_gpus);
+  if (!host.missing.empty()) facts.add_missing()->set_fact(host.missing);
   return facts;
 }
 
@@ -147,6 +152,33 @@ TEST_F(Differences, WhatIsUnknownIsComparedWithNothing) {
   // An interface without its MTU.
   Compare({Host(), {.mtu = 0}});
   EXPECT_EQ(Texts(), "");
+}
+
+TEST_F(Differences, WhatFailedIsNotNone) {
+  struct Row {
+    Host other;
+    const char* expect;
+  };
+  const Row rows[] = {
+      {{.ports = 0, .missing = "infiniband"}, ""},
+      {{.ports = 0}, "active RDMA ports: 8 InfiniBand on n0, n2; none on n1"},
+      {{.gpus = 0, .missing = "gpus"}, ""},
+      {{.gpus = 0, .missing = "gpus", .counted_gpus = 8}, ""},
+      {{.gpus = 0, .counted_gpus = 8}, ""},
+      // The driver did not get to the fourth GPU.
+      {{.gpus = 3, .missing = "gpus.3"}, ""},
+      {{.model = ""}, ""},
+      // What else is not known of a GPU or port does not count here.
+      {{.gpus = 7, .missing = "gpus.0.retired_pages"},
+       "GPUs: 8 x H100 on n0, n2; 7 x H100 on n1"},
+      {{.ports = 7, .missing = "infiniband.mlx5_0"},
+       "active RDMA ports: 8 InfiniBand on n0, n2; 7 InfiniBand on n1"},
+  };
+  for (const Row& row : rows) {
+    Compare({Host(), row.other, Host()});
+    EXPECT_EQ(Texts(), row.expect) << row.other.missing;
+    EXPECT_EQ(Differing(), *row.expect == '\0' ? "" : "n1");
+  }
 }
 
 TEST_F(Differences, TheSideOfMostComesFirst) {

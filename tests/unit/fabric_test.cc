@@ -46,6 +46,7 @@ struct Host {
   const char* nccl;
   std::vector<std::string> ports;
   std::set<std::string> unreached = {};
+  const char* missing = "";
 };
 
 // "n0 rails mlx5_0,mlx5_1 NAME=VALUE ...; n1 ...", a warning as "WARNING".
@@ -55,6 +56,9 @@ std::string Plan(const std::vector<Host>& hosts) {
   for (size_t i = 0; i < hosts.size(); ++i) {
     facts[i].mutable_versions()->set_nccl(hosts[i].nccl);
     for (const std::string& port : hosts[i].ports) AddPort(facts[i], port);
+    if (*hosts[i].missing != '\0') {
+      facts[i].add_missing()->set_fact(hosts[i].missing);
+    }
     nodes.push_back({absl::StrCat("n", i), &facts[i], hosts[i].unreached});
   }
   const std::vector<FabricPorts> plan = PlanFabric(nodes);
@@ -151,6 +155,31 @@ TEST(Fabric, WhereNotAllHaveOneNcclUsesSockets) {
   EXPECT_EQ(Plan({{"2.28.9", {"rdmap0 Unspecified 100"}},
                   {"2.28.9", {"rdmap0 Unspecified 100"}}}),
             "n0 []; n1 []");
+}
+
+// A node that could not say what it has tells nothing about the others.
+TEST(Fabric, PortsThatAreNotKnownAreNotNone) {
+  const Host timed_out = {"", {}, {}, "infiniband"};
+  EXPECT_EQ(Plan({{"2.28.9", {kA, kB}}, timed_out, {"2.28.9", {kA, kB}}}),
+            "n0 [mlx5_0,mlx5_1]; n1 [] WARNING; n2 [mlx5_0,mlx5_1]");
+  EXPECT_EQ(Plan({{"2.28.9", {kA, "mlx5_1 ib 100"}}, timed_out}),
+            "n0 []; n1 []");
+  EXPECT_EQ(Plan({timed_out, timed_out}), "n0 []; n1 []");
+  EXPECT_EQ(Plan({timed_out}), "n0 []");
+  EXPECT_EQ(Plan({}), "");
+  // Without RDMA elsewhere there is nothing to warn of.
+  EXPECT_EQ(Plan({{"2.28.9", {}}, timed_out, {"2.28.9", {}}}),
+            "n0 []; n1 []; n2 []");
+  // Another node is known to have none.
+  EXPECT_EQ(Plan({{"2.28.9", {kA}}, timed_out, {"2.28.9", {}}}),
+            "n0 [] NCCL_IB_DISABLE=1; n1 []; n2 []");
+  // Ports that are listed are known, and NCCL cannot use them either.
+  EXPECT_EQ(Plan({{"2.28.9", {kA}},
+                  {"2.28.9", {"mlx5_0 ib 400 unusable"}, {}, "infiniband"}}),
+            "n0 [] NCCL_IB_DISABLE=1; n1 []");
+  EXPECT_EQ(Plan({{"2.28.9", {kA, kB}},
+                  {"2.28.9", {kA, "mlx5_1 ib 400"}, {}, "infiniband.mlx5_1"}}),
+            "n0 [mlx5_0,mlx5_1]; n1 [mlx5_0,mlx5_1]");
 }
 
 TEST(Fabric, TheGidIndexOfEachNode) {

@@ -7,8 +7,11 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "daemon/core/network_plan/fabric.h"
 
 namespace rollcall {
@@ -40,14 +43,26 @@ std::string Driver(const ComparedNode& node) {
   return node.facts->versions().driver();
 }
 
-// "8 x NVIDIA H100"; models by name, each with its count.
+// The driver was asked for all GPUs, or there is none; not so where one of them
+// did not answer ("gpus.3").
+bool KnowsGpus(const v1::Facts& facts) {
+  return std::none_of(facts.missing().begin(), facts.missing().end(),
+                      [](const v1::MissingFact& missing) {
+                        absl::string_view fact = missing.fact();
+                        return fact == "gpus" ||
+                               (absl::ConsumePrefix(&fact, "gpus.") &&
+                                !absl::StrContains(fact, '.'));
+                      });
+}
+
+// "8 x NVIDIA H100"; models by name, each with its count. GPUs that are only
+// counted are of no known model.
 std::string Gpus(const ComparedNode& node) {
+  if (!KnowsGpus(*node.facts)) return "";
   std::map<std::string, size_t> models;
   for (const v1::Gpu& gpu : node.facts->gpus()) ++models[gpu.name()];
-  if (models.empty()) {
-    const uint32_t count = node.facts->gpu_count();
-    return count == 0 ? "none" : absl::StrCat(count);
-  }
+  if (models.empty()) return node.facts->gpu_count() == 0 ? "none" : "";
+  if (models.contains("")) return "";
   std::vector<std::string> words;
   for (const auto& [model, count] : models) {
     words.push_back(absl::StrCat(count, " x ", model));
@@ -57,6 +72,7 @@ std::string Gpus(const ComparedNode& node) {
 
 // "7 InfiniBand; mlx5_3:1 DOWN".
 std::string ActivePorts(const ComparedNode& node) {
+  if (!KnowsPorts(*node.facts)) return "";
   std::map<std::string, size_t> layers;
   std::vector<std::string> idle;
   for (const v1::InfinibandPort& port : node.facts->infiniband()) {

@@ -265,8 +265,17 @@ std::vector<FabricPorts> WithoutFabric(const std::vector<FabricNode>& nodes) {
   return plan;
 }
 
-std::vector<FabricPorts> PlanReached(const std::vector<FabricNode>& nodes) {
-  if (nodes.empty()) return {};
+// Null: the node knows its ports.
+const v1::MissingFact* WhyPortsUnknown(const v1::Facts& facts) {
+  if (!facts.infiniband().empty()) return nullptr;
+  const auto missing = std::find_if(
+      facts.missing().begin(), facts.missing().end(),
+      [](const v1::MissingFact& one) { return one.fact() == "infiniband"; });
+  return missing == facts.missing().end() ? nullptr : &*missing;
+}
+
+// Of nodes that know their ports.
+std::vector<FabricPorts> PlanKnown(const std::vector<FabricNode>& nodes) {
   std::vector<std::map<PortKind, std::vector<int>>> usable;
   for (const FabricNode& node : nodes) usable.push_back(UsableByKind(node));
   const std::optional<PortKind> kind = SharedKind(usable);
@@ -290,7 +299,37 @@ std::vector<FabricPorts> PlanReached(const std::vector<FabricNode>& nodes) {
   return plan;
 }
 
+std::vector<FabricPorts> PlanReached(const std::vector<FabricNode>& nodes) {
+  std::vector<FabricNode> known;
+  for (const FabricNode& node : nodes) {
+    if (KnowsPorts(*node.facts)) known.push_back(node);
+  }
+  std::vector<FabricPorts> plan(nodes.size());
+  // One node alone has nothing to be compared with.
+  if (known.size() < std::min<size_t>(nodes.size(), 2)) return plan;
+  std::vector<FabricPorts> planned = PlanKnown(known);
+  const bool fabric =
+      std::any_of(planned.begin(), planned.end(),
+                  [](const FabricPorts& one) { return !one.rails.empty(); });
+  auto next = planned.begin();
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const v1::MissingFact* unknown = WhyPortsUnknown(*nodes[i].facts);
+    if (unknown == nullptr) {
+      plan[i] = std::move(*next++);
+    } else if (fabric) {
+      plan[i].warning = absl::StrCat(
+          "the other nodes use RDMA, and its RDMA ports are not known: ",
+          unknown->reason(), "; `rollcall doctor` there may say more");
+    }
+  }
+  return plan;
+}
+
 }  // namespace
+
+bool KnowsPorts(const v1::Facts& facts) {
+  return WhyPortsUnknown(facts) == nullptr;
+}
 
 bool IsActive(const v1::InfinibandPort& port) {
   return port.state() == "ACTIVE" && port.unusable().empty() &&

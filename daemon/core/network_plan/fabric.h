@@ -40,8 +40,13 @@ struct FabricPorts {
 
 // In the order of the input. Nodes without RDMA ports get empty values; if only
 // some nodes can use a common fabric, NCCL_IB_DISABLE=1 keeps the others from
-// waiting for them there.
+// waiting for them there. Nothing is concluded from a node whose ports are not
+// known, nor for it.
 std::vector<FabricPorts> PlanFabric(const std::vector<FabricNode>& nodes);
+
+// Not where asking for the ports failed and none is listed. A node that has
+// none knows that.
+bool KnowsPorts(const v1::Facts& facts);
 
 // Whether NCCL uses this port by default: it is active, its link layer is
 // InfiniBand or Ethernet, and libibverbs can open it.
