@@ -68,6 +68,7 @@ class SettingsChooser {
     if (options_.nccl_env == NcclEnv::kAll && !world_.one_machine()) SetAll();
     if (!world_.one_machine()) {
       JudgeInterfaces("NCCL_SOCKET_IFNAME");
+      JudgeFamily();
       JudgeGloo();
       if (UsesIb()) JudgePorts();
       if (UsesIb()) JudgeGidIndex();
@@ -84,6 +85,7 @@ class SettingsChooser {
   void Set(const std::string& name, const std::string& value) {
     if (OwnOf(name) != nullptr || !set_.insert(name).second) return;
     if (absl::StartsWith(name, "NCCL_IB_") && !UsesIb()) return;
+    if (name == "NCCL_SOCKET_FAMILY" && !MayUsePeerInterface()) return;
     settings_.variables.emplace_back(name, value);
   }
 
@@ -102,6 +104,14 @@ class SettingsChooser {
       }
     }
     return "";
+  }
+
+  // The address family of the plan is that interface's; another one that the
+  // user names may have no address of it.
+  bool MayUsePeerInterface() const {
+    const OwnSetting* own = OwnOf("NCCL_SOCKET_IFNAME");
+    return own == nullptr || own->value.empty() ||
+           NcclListSelects(own->value, PeerInterface(), 0);
   }
 
   std::vector<const v1::MemberPort*> Rails() const {
@@ -167,6 +177,16 @@ class SettingsChooser {
            absl::StrCat("leaves out ", peers, ", where the other nodes reach ",
                         "this one at ", row_.address()));
     }
+  }
+
+  void JudgeFamily() {
+    const OwnSetting* own = OwnOf("NCCL_SOCKET_FAMILY");
+    if (own == nullptr) return;
+    const bool ipv6 = absl::StrContains(row_.address(), ':');
+    if (own->value != (ipv6 ? "AF_INET" : "AF_INET6")) return;
+    Warn("NCCL_SOCKET_FAMILY", *own,
+         absl::StrCat("leaves out ", row_.address(),
+                      ", where the other nodes reach this one"));
   }
 
   void JudgeGloo() {

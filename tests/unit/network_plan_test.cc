@@ -314,6 +314,45 @@ TEST(NetworkPlan, TellsGlooTheInterfaceThatPeersReach) {
   EXPECT_EQ(told, (std::vector<std::string>{"eth0", "ens5"}));
 }
 
+// One interface with all of these addresses.
+v1::Facts DualStack(const std::string& boot,
+                    const std::vector<std::string>& addresses) {
+  v1::Facts facts = FactsOf(boot, "eth0=10.0.0.1/24");
+  facts.mutable_interfaces(0)->clear_addresses();
+  for (const std::string& address : addresses) {
+    v1::InterfaceAddress& one = *facts.mutable_interfaces(0)->add_addresses();
+    one.set_address(address);
+    one.set_prefix_length(24);
+  }
+  return facts;
+}
+
+// NCCL would take the IPv4 address of that interface.
+TEST(NetworkPlan, TellsNcclTheFamilyOfTheAddressThatPeersUse) {
+  const v1::Facts both = DualStack("m1", {"10.0.0.1", "fd00::1"});
+  const v1::Facts ipv6 = DualStack("m2", {"fe80::2", "fd00::2"});
+  const v1::Facts first = DualStack("m3", {"10.0.0.3", "fd00::3"});
+  const Reports at_both = ReportsOf("b=fd00::1 c=fd00::1");
+  const Reports at_ipv6 = ReportsOf("a=fd00::2 c=fd00::2");
+  const Reports at_first = ReportsOf("a=10.0.0.3 b=10.0.0.3");
+  const auto plan = PlanNetwork({{"a", &both, "", false, &at_both},
+                                 {"b", &ipv6, "", false, &at_ipv6},
+                                 {"c", &first, "", false, &at_first}});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  std::vector<std::string> told;
+  for (const PlannedNode& node : plan->nodes) {
+    told.push_back(node.address);
+    for (const v1::PlannedVariable& v : node.variables) {
+      if (v.name() != "NCCL_SOCKET_FAMILY") continue;
+      absl::StrAppend(&told.back(), " ", v.value(), ": ", v.reason());
+    }
+  }
+  EXPECT_EQ(told, (std::vector<std::string>{
+                      "fd00::1 AF_INET6: its peers use fd00::1, eth0 also has "
+                      "10.0.0.1, and NCCL would take that",
+                      "fd00::2", "10.0.0.3"}));
+}
+
 TEST(NetworkPlan, NamesTheNodesThatHaveNone) {
   const std::string error = Plan({{"m1", "lo=127.0.0.1/8", "127.0.0.1"},
                                   {"m2", "eth0=10.0.0.2/24", "10.0.0.2"}});

@@ -20,6 +20,8 @@ struct Case {
   NcclEnv nccl_env = NcclEnv::kNeeded;
   std::map<std::string, std::pair<std::string, std::string>> conf = {};
   bool one_machine = false;
+  // The peers use its IPv6 address.
+  bool ipv6 = false;
 };
 
 // A node with eth0 (its peers'), docker0 and a RoCE port on eth1; the plan sets
@@ -28,13 +30,14 @@ NetworkSettings Settings(const Case& row) {
   v1::World world;
   world.set_one_machine(row.one_machine);
   v1::Member& member = *world.add_members();
-  member.set_address("10.0.0.1");
+  member.set_address(row.ipv6 ? "fd00::1" : "10.0.0.1");
   const auto plan = [&](const char* name, const char* value) {
     v1::PlannedVariable& variable = *member.add_plan();
     variable.set_name(name);
     variable.set_value(value);
   };
   plan("NCCL_SOCKET_IFNAME", "=eth0");
+  if (row.ipv6) plan("NCCL_SOCKET_FAMILY", "AF_INET6");
   plan("NCCL_IB_HCA", "=mlx5_0:1");
   plan("LD_PRELOAD", "/tmp/evil.so");
   plan("NCCL_NET_PLUGIN", "evil");
@@ -56,6 +59,7 @@ NetworkSettings Settings(const Case& row) {
     interface.set_loopback(std::string(name) == "lo");
   }
   options.facts.mutable_interfaces(1)->add_addresses()->set_address("10.0.0.1");
+  options.facts.mutable_interfaces(1)->add_addresses()->set_address("fd00::1");
   v1::InfinibandPort& port = *options.facts.add_infiniband();
   port.set_device("mlx5_0");
   port.set_port(1);
@@ -104,6 +108,26 @@ TEST(NetworkSettings, WhatTheUserSetIsKept) {
             "NCCL_SOCKET_IFNAME==eth0 NCCL_IB_HCA==mlx5_0:1");
 }
 
+TEST(NetworkSettings, TheFamilyIsThatOfThePeersInterface) {
+  const auto set = [](const char* own) {
+    Case row{{own}};
+    row.ipv6 = true;
+    return Set(row);
+  };
+  EXPECT_EQ(set("PATH=/bin"),
+            "NCCL_SOCKET_IFNAME==eth0 NCCL_SOCKET_FAMILY=AF_INET6 "
+            "NCCL_IB_HCA==mlx5_0:1");
+  EXPECT_EQ(set("NCCL_SOCKET_IFNAME=eth"),
+            "NCCL_SOCKET_FAMILY=AF_INET6 NCCL_IB_HCA==mlx5_0:1");
+  // That one may have IPv4 alone.
+  EXPECT_EQ(set("NCCL_SOCKET_IFNAME=eth1"), "NCCL_IB_HCA==mlx5_0:1");
+  EXPECT_EQ(set("NCCL_SOCKET_FAMILY=AF_INET"),
+            "NCCL_SOCKET_IFNAME==eth0 NCCL_IB_HCA==mlx5_0:1");
+  Case none{{}, NcclEnv::kNone};
+  none.ipv6 = true;
+  EXPECT_EQ(Set(none), "");
+}
+
 TEST(NetworkSettings, WhatCannotWorkIsSaid) {
   struct Row {
     const char* own;
@@ -118,6 +142,8 @@ TEST(NetworkSettings, WhatCannotWorkIsSaid) {
       {"NCCL_SOCKET_IFNAME==eth", "selects no interface"},
       {"NCCL_SOCKET_IFNAME=eth1", "leaves out eth0"},
       {"NCCL_SOCKET_IFNAME=^eth0", "leaves out eth0"},
+      {"NCCL_SOCKET_FAMILY=AF_INET", ""},
+      {"NCCL_SOCKET_FAMILY=AF_INET6", "leaves out 10.0.0.1"},
       {"GLOO_SOCKET_IFNAME=eth0", ""},
       {"GLOO_SOCKET_IFNAME=eth0,eth1", ""},
       {"GLOO_SOCKET_IFNAME=ens5", "not up here"},

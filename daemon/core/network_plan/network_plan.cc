@@ -232,6 +232,28 @@ std::vector<v1::PlannedVariable> NcclInterface(const v1::Facts& facts,
   return {variable};
 }
 
+// Of an interface with addresses of both families NCCL takes the IPv4 one
+// (getifaddrs(3) lists it first), which the peers may not reach.
+std::vector<v1::PlannedVariable> NcclFamily(const v1::Facts& facts,
+                                            const Usable& chosen) {
+  if (chosen.ipv4) return {};
+  for (const v1::Interface& interface : facts.interfaces()) {
+    if (interface.name() != chosen.interface) continue;
+    for (const v1::InterfaceAddress& a : interface.addresses()) {
+      const std::optional<std::string> bytes = Bytes(a.address());
+      if (!bytes || bytes->size() != 4) continue;
+      v1::PlannedVariable variable;
+      variable.set_name("NCCL_SOCKET_FAMILY");
+      variable.set_value("AF_INET6");
+      variable.set_reason(absl::StrCat(
+          "its peers use ", chosen.address, ", ", chosen.interface,
+          " also has ", a.address(), ", and NCCL would take that"));
+      return {variable};
+    }
+  }
+  return {};
+}
+
 // Gloo advertises what the host's own name resolves to. Where /etc/hosts gives
 // it a loopback address as well (Debian's 127.0.1.1), resolvers that merge all
 // lines of a name may put that first, whatever block stands above it.
@@ -570,6 +592,9 @@ absl::StatusOr<NetworkPlan> PlanNetwork(const std::vector<PlanNode>& nodes,
     planned.interface = chosen->interface;
     if (chosen->interface.empty()) continue;
     planned.variables = NcclInterface(*nodes[i].facts, chosen->interface);
+    for (v1::PlannedVariable& v : NcclFamily(*nodes[i].facts, *chosen)) {
+      planned.variables.push_back(std::move(v));
+    }
     planned.variables.push_back(GlooInterface(chosen->interface));
   }
   if (const std::vector<Cut> cuts = CutsOf(nodes, addresses); !cuts.empty()) {
