@@ -28,6 +28,8 @@ struct Host {
   // Of a MissingFact.
   std::string missing = "";
   uint32_t counted_gpus = 0;
+  // How many ports without a cable come after the others.
+  int unplugged = 0;
 };
 
 v1::Facts FactsOf(const Host& host) {
@@ -42,6 +44,13 @@ v1::Facts FactsOf(const Host& host) {
     port.set_link_layer("InfiniBand");
     port.set_state(i + 1 == host.ports ? host.last : "ACTIVE");
     port.set_active_mtu(host.port_mtu);
+  }
+  for (int i = 0; i < host.unplugged; ++i) {
+    v1::InfinibandPort& port = *facts.add_infiniband();
+    port.set_device(absl::StrCat("mlx5_", host.ports + i));
+    port.set_port(1);
+    port.set_link_layer("InfiniBand");
+    port.set_state("DOWN");
   }
   v1::Interface& interface = *facts.add_interfaces();
   interface.set_name("eth0");
@@ -179,6 +188,25 @@ TEST_F(Differences, WhatFailedIsNotNone) {
     EXPECT_EQ(Texts(), row.expect) << row.other.missing;
     EXPECT_EQ(Differing(), *row.expect == '\0' ? "" : "n1");
   }
+}
+
+TEST_F(Differences, PortsThatAreNotInUseAreToldAndNotCompared) {
+  Compare({Host(), {.unplugged = 1}, Host()});
+  EXPECT_EQ(Texts(), "");
+  EXPECT_EQ(Differing(), "");
+  Compare({Host(), {.unplugged = 1}, {.last = "DOWN"}});
+  EXPECT_EQ(Texts(),
+            "active RDMA ports: 8 InfiniBand; n1: mlx5_8:1 DOWN on n0, n1; "
+            "7 InfiniBand; mlx5_7:1 DOWN on n2");
+  EXPECT_EQ(Differing(), "n2");
+  Compare({Host(), Host(), Host(), {.last = "DOWN"}, {.last = "INIT"}});
+  EXPECT_EQ(Texts(),
+            "active RDMA ports: 8 InfiniBand on n0, n1, n2; 7 InfiniBand; n3: "
+            "mlx5_7:1 DOWN; n4: mlx5_7:1 INIT on n3, n4");
+  EXPECT_EQ(Differing(), "n3,n4");
+  // Two that lack the same number of ports are of one side.
+  Compare({{.last = "DOWN"}, {.last = "INIT"}, Host()});
+  EXPECT_EQ(Differing(), "n2");
 }
 
 TEST_F(Differences, TheSideOfMostComesFirst) {

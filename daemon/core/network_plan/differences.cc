@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -18,7 +19,7 @@ namespace rollcall {
 namespace {
 
 // Of one side; how many there are is said as well.
-constexpr int kNodesNamedMax = 8;
+constexpr size_t kNodesNamedMax = 8;
 constexpr int kSidesMax = 8;
 // Of one value: a node may name many GPU models.
 constexpr size_t kValueBytesMax = 200;
@@ -70,29 +71,32 @@ std::string Gpus(const ComparedNode& node) {
   return absl::StrJoin(words, ", ");
 }
 
-// "7 InfiniBand; mlx5_3:1 DOWN".
+// "7 InfiniBand". A port that is not in use is no difference.
 std::string ActivePorts(const ComparedNode& node) {
   if (!KnowsPorts(*node.facts)) return "";
   std::map<std::string, size_t> layers;
-  std::vector<std::string> idle;
   for (const v1::InfinibandPort& port : node.facts->infiniband()) {
-    if (IsActive(port)) {
-      ++layers[port.link_layer()];
-    } else if (idle.size() < kIdlePortsNamedMax) {
-      idle.push_back(absl::StrCat(port.device(), ":", port.port(), " ",
-                                  !port.unusable().empty() ? "cannot be opened"
-                                  : port.state().empty() ? "in an unknown state"
-                                                         : port.state()));
-    }
+    if (IsActive(port)) ++layers[port.link_layer()];
   }
   std::vector<std::string> words;
   for (const auto& [layer, count] : layers) {
     words.push_back(absl::StrCat(count, " ", layer));
   }
-  const std::string active =
-      words.empty() ? "none" : absl::StrJoin(words, ", ");
-  return idle.empty() ? active
-                      : absl::StrCat(active, "; ", absl::StrJoin(idle, ", "));
+  return words.empty() ? "none" : absl::StrJoin(words, ", ");
+}
+
+// "mlx5_3:1 DOWN": it may be the one that the others have.
+std::string IdlePorts(const ComparedNode& node) {
+  std::vector<std::string> idle;
+  for (const v1::InfinibandPort& port : node.facts->infiniband()) {
+    if (IsActive(port)) continue;
+    if (idle.size() == kIdlePortsNamedMax) break;
+    idle.push_back(absl::StrCat(port.device(), ":", port.port(), " ",
+                                !port.unusable().empty() ? "cannot be opened"
+                                : port.state().empty()   ? "in an unknown state"
+                                                         : port.state()));
+  }
+  return absl::StrJoin(idle, ", ");
 }
 
 std::string PortMtu(const ComparedNode& node) {
@@ -146,6 +150,14 @@ std::string Command(const ComparedNode& node) {
   return absl::BytesToHexString(node.command_digest.substr(0, 6));
 }
 
+std::string Shortened(std::string text) {
+  if (text.size() > kValueBytesMax) {
+    text.resize(kValueBytesMax);
+    text += "...";
+  }
+  return text;
+}
+
 struct Compared {
   const char* fact;
   ValueOf read;
@@ -153,14 +165,11 @@ struct Compared {
   const char* advice;
   // Whether it can leave a node out of a strict job.
   bool strict = true;
+  // What else is told of a node whose value differs; not compared.
+  ValueOf detail = nullptr;
 
   std::string value_of(const ComparedNode& node) const {
-    std::string value = read(node);
-    if (value.size() > kValueBytesMax) {
-      value.resize(kValueBytesMax);
-      value += "...";
-    }
-    return value;
+    return Shortened(read(node));
   }
 };
 
@@ -173,7 +182,8 @@ constexpr std::array<Compared, 10> kCompared = {{
      "--nproc-per-node on each"},
     {"active RDMA ports", ActivePorts,
      "NCCL connects ports by position; bring the missing ports up, or leave "
-     "the node out"},
+     "the node out",
+     /*strict=*/true, IdlePorts},
     {"RDMA MTU", PortMtu,
      "large messages may be dropped between them; set one MTU on all ports "
      "and switches"},
@@ -204,7 +214,7 @@ namespace {
 // fact are left out.
 struct Side {
   std::string value;
-  std::vector<std::string> nodes;
+  std::vector<const ComparedNode*> nodes;
 };
 
 std::vector<Side> SidesOf(const Compared& compared,
@@ -216,9 +226,30 @@ std::vector<Side> SidesOf(const Compared& compared,
     if (value.empty()) continue;
     const auto [found, fresh] = at.try_emplace(value, sides.size());
     if (fresh) sides.push_back({value, {}});
-    sides[found->second].nodes.push_back(node.node);
+    sides[found->second].nodes.push_back(&node);
   }
   return sides;
+}
+
+// "7 InfiniBand; mlx5_3:1 DOWN", or with the details of each node where they
+// differ: "7 InfiniBand; c: mlx5_3:1 DOWN; d: mlx5_5:1 DOWN".
+std::string SideText(const Compared& compared, const Side& side) {
+  if (compared.detail == nullptr) return side.value;
+  std::vector<std::string> details;
+  bool alike = true;
+  for (const ComparedNode* node : side.nodes) {
+    if (details.size() == kNodesNamedMax) break;
+    details.push_back(compared.detail(*node));
+    alike = alike && details.back() == details.front();
+  }
+  std::string text;
+  for (size_t i = 0; i < details.size(); ++i) {
+    if (details[i].empty() || (alike && i > 0)) continue;
+    absl::StrAppend(&text, "; ",
+                    alike ? "" : absl::StrCat(side.nodes[i]->node, ": "),
+                    details[i]);
+  }
+  return Shortened(absl::StrCat(side.value, text));
 }
 
 }  // namespace
@@ -242,12 +273,10 @@ std::vector<v1::Difference> FindDifferences(
     for (const Side& side : sides) {
       if (difference.sides_size() == kSidesMax) break;
       v1::DifferenceSide& told = *difference.add_sides();
-      told.set_value(side.value);
+      told.set_value(SideText(compared, side));
       told.set_node_count(static_cast<uint32_t>(side.nodes.size()));
-      for (const std::string& node : side.nodes) {
-        if (told.nodes_size() == kNodesNamedMax) break;
-        told.add_nodes(node);
-      }
+      const size_t named = std::min(side.nodes.size(), kNodesNamedMax);
+      for (size_t i = 0; i < named; ++i) told.add_nodes(side.nodes[i]->node);
     }
   }
   return differences;
@@ -261,7 +290,7 @@ size_t MostCommonNode(const std::vector<ComparedNode>& nodes) {
     for (const Side& side : sides) most = std::max(most, side.nodes.size());
     for (const Side& side : sides) {
       if (side.nodes.size() == most) continue;
-      for (const std::string& node : side.nodes) ++minorities[node];
+      for (const ComparedNode* node : side.nodes) ++minorities[node->node];
     }
   }
   size_t best = 0;
@@ -291,27 +320,31 @@ std::vector<std::pair<std::string, std::string>> NodesThatDiffer(
     const std::vector<ComparedNode>& nodes,
     const std::vector<v1::Difference>& differences, size_t reference,
     bool rules) {
+  std::map<std::string_view, const v1::Difference*> first;
+  for (const v1::Difference& difference : differences) {
+    const auto compared = std::find_if(
+        kCompared.begin(), kCompared.end(),
+        [&](const Compared& each) { return each.fact == difference.fact(); });
+    const std::string right = compared->value_of(nodes[reference]);
+    if (!compared->strict || right.empty()) continue;
+    const std::vector<Side> sides = SidesOf(*compared, nodes);
+    const size_t most =
+        std::find_if(sides.begin(), sides.end(), [&](const Side& side) {
+          return side.value == right;
+        })->nodes.size();
+    for (const Side& side : sides) {
+      if (side.value == right || (!rules && most <= side.nodes.size()))
+        continue;
+      for (const ComparedNode* node : side.nodes) {
+        first.try_emplace(node->node, &difference);
+      }
+    }
+  }
   std::vector<std::pair<std::string, std::string>> differing;
   for (const ComparedNode& node : nodes) {
-    for (const v1::Difference& difference : differences) {
-      const auto compared = std::find_if(
-          kCompared.begin(), kCompared.end(),
-          [&](const Compared& each) { return each.fact == difference.fact(); });
-      const std::string value = compared->value_of(node);
-      const std::string right = compared->value_of(nodes[reference]);
-      if (!compared->strict || value.empty() || right.empty() ||
-          value == right) {
-        continue;
-      }
-      // Only the first eight sides are told; a further one is smaller still.
-      uint32_t count = 0;
-      for (const v1::DifferenceSide& side : difference.sides()) {
-        if (side.value() == value) count = side.node_count();
-      }
-      if (!rules && difference.sides(0).node_count() <= count) continue;
-      differing.emplace_back(node.node, DifferenceText(difference));
-      break;
-    }
+    const auto at = first.find(node.node);
+    if (at == first.end()) continue;
+    differing.emplace_back(node.node, DifferenceText(*at->second));
   }
   return differing;
 }
