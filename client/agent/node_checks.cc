@@ -6,8 +6,8 @@
 #include "client/agent/node_trials.h"
 #include "client/doctor/doctor.h"
 #include "client/doctor/doctor_text.h"
-#include "client/doctor/observe.h"
 #include "client/facts/facts.h"
+#include "client/facts/system.h"
 
 namespace rollcall {
 namespace {

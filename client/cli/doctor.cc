@@ -20,6 +20,7 @@
 #include "client/doctor/doctor_text.h"
 #include "client/doctor/observe.h"
 #include "client/facts/facts.h"
+#include "client/facts/system.h"
 #include "client/launch/admin_client.h"
 #include "client/launch/job_text.h"
 #include "daemon/core/durations.h"

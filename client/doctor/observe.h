@@ -12,13 +12,6 @@
 
 namespace rollcall {
 
-// Whether RLIMIT_MEMLOCK does not bind this process: it has CAP_IPC_LOCK in the
-// machine's own user namespace. False where that cannot be read.
-bool MayLockMemory();
-
-// The same by the texts of /proc/self/status and /proc/self/uid_map. Pure.
-bool MayLockMemory(absl::string_view status, absl::string_view uid_map);
-
 // Adds the folder's space to the facts, unless they have it. A folder that is
 // not there is looked up by its nearest parent that is; where that fails, the
 // fact is missing.

@@ -1,6 +1,7 @@
 #include "client/facts/system.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 #include <ctime>
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -105,6 +107,29 @@ void ReadSwap(absl::string_view meminfo, v1::SystemLimits& limits) {
   }
 }
 
+bool MayLockMemory(absl::string_view status, absl::string_view uid_map) {
+  // Only the initial user namespace maps all of them to themselves
+  // (user_namespaces(7)); a capability in another one does not lift the limit.
+  const std::vector<absl::string_view> mapped =
+      absl::StrSplit(uid_map, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  if (mapped != std::vector<absl::string_view>{"0", "0", "4294967295"}) {
+    return false;
+  }
+  for (absl::string_view line : absl::StrSplit(status, '\n')) {
+    if (!absl::ConsumePrefix(&line, "CapEff:")) continue;
+    uint64_t capabilities = 0;
+    return absl::SimpleHexAtoi(absl::StripAsciiWhitespace(line),
+                               &capabilities) &&
+           (capabilities >> CAP_IPC_LOCK & 1) != 0;
+  }
+  return false;
+}
+
+bool MayLockMemory() {
+  return MayLockMemory(ReadSmallFile("/proc/self/status"),
+                       ReadSmallFile("/proc/self/uid_map"));
+}
+
 std::string ContainerKind(const ContainerSigns& signs) {
   if (signs.kubernetes || absl::StrContains(signs.cgroup, "/kubepods")) {
     return "kubernetes";
@@ -192,6 +217,7 @@ void GatherSystem(v1::Facts& facts) {
 
   auto& limits = *facts.mutable_limits();
   limits.set_memlock_bytes(SoftLimit(RLIMIT_MEMLOCK));
+  limits.set_memlock_unbound(MayLockMemory());
   limits.set_nofile(SoftLimit(RLIMIT_NOFILE));
   struct statvfs shm {};
   if (statvfs("/dev/shm", &shm) == 0) {

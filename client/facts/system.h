@@ -25,6 +25,13 @@ void SetWallClock(v1::Facts& facts);
 // them unset where it says nothing of swap. Pure.
 void ReadSwap(absl::string_view meminfo, v1::SystemLimits& limits);
 
+// Whether RLIMIT_MEMLOCK does not bind this process: it has CAP_IPC_LOCK in the
+// machine's own user namespace. False where that cannot be read.
+bool MayLockMemory();
+
+// The same by the texts of /proc/self/status and /proc/self/uid_map. Pure.
+bool MayLockMemory(absl::string_view status, absl::string_view uid_map);
+
 // What a container shows of itself.
 struct ContainerSigns {
   bool dockerenv = false;     // /.dockerenv

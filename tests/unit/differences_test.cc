@@ -23,6 +23,8 @@ struct Host {
   std::string driver = "570.1";
   std::string digest = std::string(32, '\xd1');
   uint64_t memlock = UINT64_MAX;
+  // Root, whom no limit binds.
+  bool may_lock = false;
   uint64_t shm = uint64_t{64} << 30;
   int clock = 0;
   // Of a MissingFact.
@@ -57,6 +59,7 @@ v1::Facts FactsOf(const Host& host) {
   interface.set_mtu(host.mtu);
   facts.add_interfaces()->set_name("eth1");
   facts.mutable_limits()->set_memlock_bytes(host.memlock);
+  facts.mutable_limits()->set_memlock_unbound(host.may_lock);
   facts.mutable_limits()->set_shm_bytes(host.shm);
   facts.set_gpu_count(host.counted_gpus);
   if (!host.missing.empty()) facts.add_missing()->set_fact(host.missing);
@@ -131,6 +134,7 @@ TEST_F(Differences, EachFactIsCompared) {
       {{.mtu = 1500}, "interface MTU: 9000 on n0, n2; 1500 on n1"},
       {{.driver = "535.2"}, "NVIDIA driver: 570.1 on n0, n2; 535.2 on n1"},
       {{.memlock = 8 << 20}, "memlock limit: enough on n0, n2; 8 MiB on n1"},
+      {{.memlock = 0}, "memlock limit: enough on n0, n2; 0 KiB on n1"},
       {{.shm = 64 << 20}, "/dev/shm: enough on n0, n2; 64 MiB on n1"},
       {{.clock = 72}, "clock: right on n0, n2; 72 s ahead of the daemon on n1"},
       {{.clock = -30}, "clock: right on n0, n2; 30 s behind the daemon on n1"},
@@ -157,6 +161,9 @@ TEST_F(Differences, WhatIsUnknownIsComparedWithNothing) {
   EXPECT_EQ(Texts(), "");
   // Without RDMA nobody locks memory.
   Compare({{.ports = 0}, {.ports = 0, .memlock = 1 << 16}});
+  EXPECT_EQ(Texts(), "");
+  // A limit that does not bind.
+  Compare({Host(), {.memlock = 8 << 20, .may_lock = true}});
   EXPECT_EQ(Texts(), "");
   // An interface without its MTU.
   Compare({Host(), {.mtu = 0}});

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/doctor/observe.h"
+#include "client/facts/system.h"
 #include "tests/unit/files.h"
 
 namespace rollcall {

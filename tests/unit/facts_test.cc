@@ -335,6 +335,7 @@ TEST(GatherFacts, SaysWhatThisMachineIs) {
   EXPECT_GT(facts.cpu_count(), 0u);
   EXPECT_GT(facts.limits().nofile(), 0u);
   EXPECT_GT(facts.limits().memlock_bytes(), 0u);
+  EXPECT_EQ(facts.limits().memlock_unbound(), MayLockMemory());
   EXPECT_FALSE(facts.versions().kernel().empty());
   EXPECT_EQ(facts.versions().rollcall(), ROLLCALL_VERSION);
   EXPECT_GT(facts.wall_clock().seconds(), 1700000000);

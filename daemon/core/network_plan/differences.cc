@@ -123,8 +123,10 @@ std::string BytesText(uint64_t bytes) {
 
 // RDMA locks what it sends from.
 std::string Memlock(const ComparedNode& node) {
-  const uint64_t limit = node.facts->limits().memlock_bytes();
-  if (node.facts->infiniband().empty() || limit == 0) return "";
+  if (node.facts->infiniband().empty() || !node.facts->has_limits()) return "";
+  const v1::SystemLimits& limits = node.facts->limits();
+  if (limits.memlock_unbound()) return "enough";
+  const uint64_t limit = limits.memlock_bytes();
   return limit > kMemlockDefault ? "enough" : BytesText(limit);
 }
 
