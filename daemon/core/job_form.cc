@@ -331,21 +331,19 @@ void Job::JudgeNewcomer(Node& node) {
       node.hello.launcher()) {
     return;
   }
-  const auto member =
-      std::find_if(nodes_.begin(), nodes_.end(), [](const auto& entry) {
-        return entry.second.member() && entry.second.session != 0;
-      });
-  if (member == nodes_.end()) return;
-  const std::vector<ComparedNode> compared = {
-      {member->first, &member->second.hello.facts(),
-       member->second.hello.command_digest(), "", std::nullopt},
-      {node.hello.node(), &node.hello.facts(), node.hello.command_digest(), "",
-       std::nullopt}};
-  const std::vector<v1::Difference> found = FindDifferences(compared, 0);
-  for (const auto& [name, text] :
-       NodesThatDiffer(compared, found, 0, /*rules=*/true)) {
-    differences_ = found;
-    BarForDiffering(node, text);
+  std::vector<ComparedNode> members;
+  for (const auto& [name, other] : nodes_) {
+    if (!other.member() || other.session == 0) continue;
+    members.push_back({name, &other.hello.facts(), other.hello.command_digest(),
+                       "", std::nullopt});
+  }
+  const ComparedNode newcomer = {node.hello.node(), &node.hello.facts(),
+                                 node.hello.command_digest(), "", std::nullopt};
+  const std::optional<v1::Difference> difference =
+      FindNewcomerDifference(members, newcomer);
+  // Not one of differences_: those are of the world that was formed.
+  if (difference.has_value()) {
+    BarForDiffering(node, DifferenceText(*difference));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "daemon/core/network_plan/differences.h"
 #include "tests/story/job_story.h"
 
 namespace rollcall {
@@ -121,6 +122,28 @@ TEST(Preflight, ANewcomerThatDiffersEndsNoWorld) {
       {5.6, Ticks(), ""},
   });
   EXPECT_TRUE(absl::StrContains(NodeOf(story, "c").reason(), "2.21.5 on c"));
+}
+
+// Also where the member that is first by name does not know the value.
+TEST(Preflight, ANewcomerIsComparedWithTheValueThatMembersAgreeOn) {
+  JobStory story("3:5", v1::PREFLIGHT_STRICT);
+  story.Tell({
+      {0.0, Attends("a", 1, Nccl("")), ""},
+      {0.0, Attends("b", 1, Nccl("2.28.9")), ""},
+      {0.0, Attends("c", 1, Nccl("2.28.9")), ""},
+      {0.0, Attends("d", 1, Nccl("2.27.1")), ""},
+      {1.0, Ticks(), "form g1 a,b,c"},
+      {1.1, PreparesAll({"a", "b", "c"}, 1), "run g1"},
+      {1.2, Attends("e", 1, Nccl("2.21.5")), ""},
+  });
+  EXPECT_TRUE(absl::StrContains(NodeOf(story, "e").reason(),
+                                "NCCL version: 2.28.9 on b, c; 2.21.5 on e"))
+      << NodeOf(story, "e").reason();
+  // What was found when the world was formed is still shown.
+  const v1::JobStatus status = story.job().Status(story.now());
+  ASSERT_EQ(status.differences_size(), 1);
+  EXPECT_EQ(DifferenceText(status.differences(0)),
+            "NCCL version: 2.28.9 on b, c; 2.27.1 on d");
 }
 
 }  // namespace

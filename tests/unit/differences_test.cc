@@ -235,6 +235,30 @@ TEST_F(Differences, TheSideOfMostComesFirst) {
   EXPECT_EQ(Differing(), "n0,n2");
   Compare({{.nccl = "2.1"}, {.gpus = 4}, {.driver = "1"}});
   EXPECT_EQ(Differing(), "n1,n2");
+  // Nor is one that does not know the fact.
+  Compare({{.nccl = ""}, Host(), Host(), {.nccl = "2.1"}});
+  EXPECT_EQ(Differing(), "n3");
+}
+
+TEST_F(Differences, ANewcomerDiffersFromWhatTheMembersAgreeOn) {
+  const auto judge = [&](const std::vector<Host>& hosts) -> std::string {
+    Compare(hosts);
+    const ComparedNode newcomer = nodes_.back();
+    nodes_.pop_back();
+    const auto difference = FindNewcomerDifference(nodes_, newcomer);
+    return difference.has_value() ? DifferenceText(*difference) : "";
+  };
+  EXPECT_EQ(judge({Host(), Host()}), "");
+  EXPECT_EQ(judge({Host(), {.nccl = "2.1"}}),
+            "NCCL version: 2.28.9 on n0; 2.1 on n1");
+  EXPECT_EQ(judge({{.nccl = ""}, Host(), {.nccl = "2.1"}}),
+            "NCCL version: 2.28.9 on n1; 2.1 on n2");
+  EXPECT_EQ(judge({Host(), {.nccl = ""}}), "");
+  EXPECT_EQ(judge({{.nccl = ""}, Host()}), "");
+  // They do not agree themselves.
+  EXPECT_EQ(judge({Host(), {.nccl = "2.1"}, {.nccl = "2.2"}}), "");
+  EXPECT_EQ(judge({Host(), {.clock = 90}}), "");
+  EXPECT_EQ(judge({Host()}), "");
 }
 
 TEST_F(Differences, MessagesStaySmall) {

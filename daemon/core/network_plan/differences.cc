@@ -254,6 +254,23 @@ std::string SideText(const Compared& compared, const Side& side) {
   return Shortened(absl::StrCat(side.value, text));
 }
 
+v1::Difference DifferenceOf(const Compared& compared,
+                            const std::vector<Side>& sides) {
+  v1::Difference difference;
+  difference.set_fact(compared.fact);
+  difference.set_advice(compared.advice);
+  difference.set_side_count(static_cast<uint32_t>(sides.size()));
+  for (const Side& side : sides) {
+    if (difference.sides_size() == kSidesMax) break;
+    v1::DifferenceSide& told = *difference.add_sides();
+    told.set_value(SideText(compared, side));
+    told.set_node_count(static_cast<uint32_t>(side.nodes.size()));
+    const size_t named = std::min(side.nodes.size(), kNodesNamedMax);
+    for (size_t i = 0; i < named; ++i) told.add_nodes(side.nodes[i]->node);
+  }
+  return difference;
+}
+
 }  // namespace
 
 std::vector<v1::Difference> FindDifferences(
@@ -268,36 +285,46 @@ std::vector<v1::Difference> FindDifferences(
                        return std::pair(a.value == first, a.nodes.size()) >
                               std::pair(b.value == first, b.nodes.size());
                      });
-    v1::Difference& difference = differences.emplace_back();
-    difference.set_fact(compared.fact);
-    difference.set_advice(compared.advice);
-    difference.set_side_count(static_cast<uint32_t>(sides.size()));
-    for (const Side& side : sides) {
-      if (difference.sides_size() == kSidesMax) break;
-      v1::DifferenceSide& told = *difference.add_sides();
-      told.set_value(SideText(compared, side));
-      told.set_node_count(static_cast<uint32_t>(side.nodes.size()));
-      const size_t named = std::min(side.nodes.size(), kNodesNamedMax);
-      for (size_t i = 0; i < named; ++i) told.add_nodes(side.nodes[i]->node);
-    }
+    differences.push_back(DifferenceOf(compared, sides));
   }
   return differences;
 }
 
+std::optional<v1::Difference> FindNewcomerDifference(
+    const std::vector<ComparedNode>& members, const ComparedNode& newcomer) {
+  for (const Compared& compared : kCompared) {
+    const std::string value = compared.value_of(newcomer);
+    if (!compared.strict || value.empty()) continue;
+    std::vector<Side> sides = SidesOf(compared, members);
+    if (sides.size() != 1 || sides.front().value == value) continue;
+    sides.push_back({value, {&newcomer}});
+    return DifferenceOf(compared, sides);
+  }
+  return std::nullopt;
+}
+
 size_t MostCommonNode(const std::vector<ComparedNode>& nodes) {
-  std::map<std::string, size_t> minorities;
+  // How often it is in a minority; and how many facts it knows.
+  std::map<std::string_view, std::pair<size_t, size_t>> counts;
   for (const Compared& compared : kCompared) {
     const std::vector<Side> sides = SidesOf(compared, nodes);
     size_t most = 0;
     for (const Side& side : sides) most = std::max(most, side.nodes.size());
     for (const Side& side : sides) {
-      if (side.nodes.size() == most) continue;
-      for (const ComparedNode* node : side.nodes) ++minorities[node->node];
+      for (const ComparedNode* node : side.nodes) {
+        auto& [minorities, known] = counts[node->node];
+        minorities += side.nodes.size() != most;
+        ++known;
+      }
     }
   }
   size_t best = 0;
   for (size_t i = 1; i < nodes.size(); ++i) {
-    if (minorities[nodes[i].node] < minorities[nodes[best].node]) best = i;
+    const auto& [minorities, known] = counts[nodes[i].node];
+    const auto& [minorities_best, known_best] = counts[nodes[best].node];
+    if (std::pair(minorities, known_best) < std::pair(minorities_best, known)) {
+      best = i;
+    }
   }
   return best;
 }

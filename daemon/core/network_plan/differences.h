@@ -33,7 +33,8 @@ struct ComparedNode {
 std::vector<v1::Difference> FindDifferences(
     const std::vector<ComparedNode>& nodes, size_t reference);
 
-// The node that is least often in a minority: the first of those.
+// The node that is least often in a minority; of those the one that knows most
+// facts, since what it does not know excludes nobody; of those the first.
 size_t MostCommonNode(const std::vector<ComparedNode>& nodes);
 
 // "NCCL version: 2.28.9 on a, b; 2.21.5 on c".
@@ -49,6 +50,11 @@ std::vector<std::pair<std::string, std::string>> NodesThatDiffer(
     const std::vector<ComparedNode>& nodes,
     const std::vector<v1::Difference>& differences, size_t reference,
     bool rules);
+
+// What a newcomer differs in from the value that all `members` have that know
+// it; unset: nothing. A clock does not count here either.
+std::optional<v1::Difference> FindNewcomerDifference(
+    const std::vector<ComparedNode>& members, const ComparedNode& newcomer);
 
 }  // namespace rollcall
 
