@@ -229,5 +229,14 @@ TEST(Fabric, APortWithoutAnAddressOrAPeerIsNotChosen) {
             "n1 [mlx5_0] NCCL_IB_HCA==mlx5_0:1 UCX_NET_DEVICES=mlx5_0:1");
 }
 
+// Where no RDMA port is reached by TCP, all are used, with a warning there.
+TEST(Fabric, TheWarningGoesToNodesWhosePortsAreNotReached) {
+  const std::string port = "mlx5_0 eth 400 gid 3 2 ::ffff:10.0.0.1";
+  EXPECT_EQ(Plan({{"2.28.9", {port}, {"if-mlx5_0"}},
+                  {"2.28.9", {port}, {"lost0"}},
+                  {"2.28.9", {port}}}),
+            "n0 [mlx5_0] WARNING; n1 [mlx5_0]; n2 [mlx5_0]");
+}
+
 }  // namespace
 }  // namespace rollcall

@@ -47,7 +47,7 @@ std::string Flaw(const FabricNode& node, const v1::InfinibandPort& port) {
   if (gid == nullptr) return "has no RoCE v2 address";
   const std::string& interface =
       gid->net_device().empty() ? port.net_device() : gid->net_device();
-  if (node.unreached.contains(interface)) {
+  if (!interface.empty() && node.unreached.contains(interface)) {
     return absl::StrCat("its peers do not reach ", interface);
   }
   return "";
@@ -372,7 +372,11 @@ std::vector<FabricPorts> PlanFabric(const std::vector<FabricNode>& nodes) {
   for (FabricNode& node : all) node.unreached.clear();
   plan = PlanReached(all);
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (plan[i].rails.empty() || nodes[i].unreached.empty()) continue;
+    const bool unreached_rail = std::any_of(
+        plan[i].rails.begin(), plan[i].rails.end(), [&](const int rail) {
+          return !Flaw(nodes[i], nodes[i].facts->infiniband(rail)).empty();
+        });
+    if (!unreached_rail) continue;
     plan[i].warning = absl::StrCat(
         "other nodes do not reach its RDMA ports by TCP; if NCCL fails, set "
         "NCCL_IB_DISABLE=1, or mend the network",
