@@ -40,7 +40,7 @@ struct NodeRow {
   const char* observed;
   const char* advertised = "";
   // Who was drawn to probe it and where each reached it: "n1=10.0.0.1,10.1.0.1
-  // n2="; empty: nobody was.
+  // n2= n3=?", of whom n3 has not reported; empty: nobody was.
   const char* probed = "";
   bool launcher = false;
   bool stays = false;
@@ -55,7 +55,8 @@ Reports ReportsOf(const std::string& text) {
   for (const std::string& word : words) {
     const std::vector<std::string> parts = absl::StrSplit(word, '=');
     ProbeReport& report = reports[parts[0]];
-    report.answered = true;
+    report.answered = parts[1] != "?";
+    if (!report.answered) continue;
     for (const absl::string_view address :
          absl::StrSplit(parts[1], ',', absl::SkipEmpty())) {
       report.found[std::string(address)].reached = true;
@@ -284,6 +285,29 @@ TEST(NetworkPlan, NamesPairsThatCannotConnect) {
            &without);
   EXPECT_TRUE(absl::StrContains(split, "n2 cannot reach n0 at 10.0.0.1"))
       << split;
+}
+
+// No firewall is to blame where nothing was tried.
+TEST(NetworkPlan, TellsAProberThatHasNotReportedFromOneThatReachesNobody) {
+  std::vector<std::string> without;
+  const std::string silent = Plan(
+      {{"m1", "a=10.0.0.1/24", "10.0.0.1", "", "n1=10.0.0.1 n2=?"},
+       {"m2", "a=10.0.0.2/24", "10.0.0.2", "", "n0=10.0.0.2 n2=?"},
+       {"m3", "a=10.0.0.3/24", "192.0.2.9", "", "n0=10.0.0.3 n1=10.0.0.3"}},
+      &without);
+  EXPECT_EQ(silent,
+            "n2 has not reported whether it reaches n0; n2 has not reported "
+            "whether it reaches n1; expected a report in time; its agent's log "
+            "may say why");
+  EXPECT_EQ(without, std::vector<std::string>{"n2"});
+  const std::string both =
+      Plan({{"m1", "a=10.0.0.1/24", "10.0.0.1", "", "n1=10.0.0.1 n2=?"},
+            {"m2", "a=10.0.0.2/24", "10.0.0.2", "", "n0= n2=10.0.0.2"},
+            {"m3", "a=10.0.0.3/24", "10.0.0.3", "", "n0=10.0.0.3"}});
+  EXPECT_TRUE(absl::StrContains(
+      both, "n2 has not reported whether it reaches n0; n0 cannot reach n1 at"))
+      << both;
+  EXPECT_TRUE(absl::StrContains(both, "check firewalls")) << both;
 }
 
 TEST(NetworkPlan, TriesTheLikeliestAddressesFirst) {

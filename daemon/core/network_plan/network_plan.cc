@@ -390,9 +390,17 @@ std::vector<std::string> WithoutCuts(const std::vector<PlanNode>& nodes,
   return without;
 }
 
+const ProbeReport& ReportOf(const PlanNode& prober, const PlanNode& target) {
+  return target.probed->at(prober.node);
+}
+
 // "b cannot reach a at 10.0.0.1 (connection refused)".
 std::string CutText(const PlanNode& prober, const PlanNode& target) {
-  const ProbeReport& report = target.probed->at(prober.node);
+  const ProbeReport& report = ReportOf(prober, target);
+  if (!report.answered) {
+    return absl::StrCat(prober.node, " has not reported whether it reaches ",
+                        target.node);
+  }
   std::vector<std::string> at;
   for (const Usable& u : UsableAddresses(target)) {
     if (at.size() == kCutsNamedMax) break;
@@ -438,9 +446,12 @@ absl::Status Unreachable(const std::vector<PlanNode>& nodes,
                          std::vector<std::string>* without) {
   if (without != nullptr) *without = WithoutCuts(nodes, cuts);
   std::vector<std::string> named;
+  // Targets of probers that tried.
   std::set<size_t> concerned;
   for (const Cut& cut : cuts) {
-    concerned.insert(cut.target);
+    if (ReportOf(nodes[cut.prober], nodes[cut.target]).answered) {
+      concerned.insert(cut.target);
+    }
     if (named.size() == kCutsNamedMax) continue;
     named.push_back(CutText(nodes[cut.prober], nodes[cut.target]));
   }
@@ -450,8 +461,11 @@ absl::Status Unreachable(const std::vector<PlanNode>& nodes,
           ? absl::StrCat("; and ", cuts.size() - named.size(), " more pairs")
           : "",
       NatText(nodes, concerned),
-      "; expected one address of each node that all others reach by TCP on any "
-      "port; check firewalls and routes, or start without these nodes"));
+      concerned.empty()
+          ? "; expected a report in time; its agent's log may say why"
+          : "; expected one address of each node that all others reach by TCP "
+            "on any port; check firewalls and routes, or start without these "
+            "nodes"));
 }
 
 // Pairs that were probed and did not connect: at `addresses` (one a node), or,
