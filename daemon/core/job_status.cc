@@ -162,7 +162,9 @@ v1::JobStatus Job::Status(absl::Time now) const {
     }
     row.set_ranks(node.hello.ranks());
     row.set_step(node.step);
-    row.set_reason(node.reason);
+    // Why it has no seat; of a member, what is wrong with its network.
+    row.set_reason(node.reason.empty() && node.member() ? node.plan_warning
+                                                        : node.reason);
     row.set_seat(node.seat);
   }
   if (phase_ == Phase::kGathering) {

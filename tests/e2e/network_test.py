@@ -2,6 +2,7 @@
 what is said where nothing fits."""
 import json
 import os
+import re
 import time
 
 import harness
@@ -86,7 +87,7 @@ class Network(E2E):
                 "ip link set same0 up && ip link set same1 up && "
                 "ip addr add 10.55.0.1/24 dev same0")])
             self.assert_code(made, 0)
-        self.begin(lab, ["--nodes", "3"])
+        self.begin(lab, ["--nodes", "3", "--job", "partial"])
         for process in [self.launcher, *self.workers]:
             world = self.world(process)
             nodes = {n["node"]: n for n in world["nodes"]}
@@ -97,6 +98,18 @@ class Network(E2E):
                 self.assertEqual(set(node["addresses"]),
                                  {f"10.77.0.{host}", f"fd77::{host}"})
             self.assertEqual(self.plan(process)["NCCL_SOCKET_IFNAME"], "=eth0")
+        # Each host is told which of its interfaces serve nobody.
+        state = self.ask_status(lab, lambda s: s["state"] == "running",
+                                "a world that runs")
+        for node in state["nodes"]:
+            self.assertRegex(
+                node["reason"],
+                r"^its peers do not reach it at lost0 10\.66\.0\.[123], "
+                r"same0 10\.55\.0\.1 by TCP;")
+        log = self.stage.path("state", "rollcall", "partial", "daemon.log")
+        with open(log, encoding="utf-8") as f:
+            said = re.findall("event=warning node=lab2 .*lost0.*", f.read())
+        self.assertEqual(len(said), 1, said)
         self.ends()
 
     def test_a_launcher_with_more_addresses_than_are_probed(self):

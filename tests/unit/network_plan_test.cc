@@ -456,7 +456,8 @@ std::string Ports(const std::vector<std::string>& interfaces,
 
 TEST(NetworkPlan, RdmaPortsThatPeersDoNotReachAreLeftOut) {
   EXPECT_EQ(Ports({"a", "b"}, {{"a", true}, {"b", true}}), "");
-  EXPECT_EQ(Ports({"a", "b"}, {{"a", true}, {"b", false}}), "=m_a:1;=m_a:1;");
+  EXPECT_EQ(Ports({"a", "b"}, {{"a", true}, {"b", false}}),
+            "=m_a:1;WARNING;=m_a:1;WARNING;");
   // Of many addresses some are not probed, which says nothing.
   EXPECT_EQ(Ports({"a", "b"}, {{"a", true}}), "");
   // A fabric that carries RDMA and no TCP: a warning, and not NCCL's sockets.
@@ -464,12 +465,30 @@ TEST(NetworkPlan, RdmaPortsThatPeersDoNotReachAreLeftOut) {
             "WARNING;WARNING;");
 }
 
+// An interface that is up, and by which no peer comes.
+TEST(NetworkPlan, InterfacesThatPeersDoNotReachAreNamed) {
+  const v1::Facts one = FactsOf("m1", "eth0=10.0.0.1/24 lost0=10.66.0.1/24");
+  const v1::Facts two = FactsOf("m2", "eth0=10.0.0.2/24 more0=10.67.0.2/24");
+  Reports at_one = ReportsOf("b=10.0.0.1");
+  at_one["b"].found["10.66.0.1"].error = "no route to host";
+  // Its second address was not probed.
+  const Reports at_two = ReportsOf("a=10.0.0.2");
+  const auto plan = PlanNetwork({{"a", &one, "10.0.0.1", false, &at_one},
+                                 {"b", &two, "10.0.0.2", false, &at_two}});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->nodes[0].warning,
+            "its peers do not reach it at lost0 10.66.0.1 by TCP; if it is "
+            "meant for this job, check its cable, routes and firewall");
+  EXPECT_EQ(plan->nodes[1].warning, "");
+}
+
 // Everybody gets every row.
 TEST(NetworkPlan, SettingsThatAreTooLongAreLeftOut) {
-  EXPECT_EQ(Ports({"a", "b", "c"}, {{"c", false}}, 200),
-            absl::StrCat("=", std::string(200, 'm'), "_a:1,",
-                         std::string(200, 'm'), "_b:1;=", std::string(200, 'm'),
-                         "_a:1,", std::string(200, 'm'), "_b:1;"));
+  EXPECT_EQ(
+      Ports({"a", "b", "c"}, {{"c", false}}, 200),
+      absl::StrCat("=", std::string(200, 'm'), "_a:1,", std::string(200, 'm'),
+                   "_b:1;WARNING;=", std::string(200, 'm'), "_a:1,",
+                   std::string(200, 'm'), "_b:1;WARNING;"));
   EXPECT_EQ(Ports({"a", "b", "c", "d", "e", "f", "g"}, {{"c", false}}, 200),
             "WARNING;WARNING;");
 }

@@ -285,6 +285,22 @@ std::set<std::string> Unreached(const PlanNode& node,
   return unreached;
 }
 
+// "its peers do not reach it at lost0 10.66.0.1".
+std::string UnreachedText(const PlanNode& node,
+                          const std::set<std::string>& unreached) {
+  std::vector<std::string> at;
+  for (const Usable& u : UsableAddresses(node)) {
+    if (at.size() == kCutsNamedMax) break;
+    if (!unreached.contains(u.interface)) continue;
+    at.push_back(
+        absl::StrCat(u.interface, u.interface.empty() ? "" : " ", u.address));
+  }
+  if (at.empty()) return "";
+  return absl::StrCat("its peers do not reach it at ", absl::StrJoin(at, ", "),
+                      " by TCP; if it is meant for this job, check its cable, "
+                      "routes and firewall");
+}
+
 void AddFabric(const std::vector<PlanNode>& nodes,
                const std::vector<std::vector<Usable>>& proven,
                NetworkPlan& plan) {
@@ -307,11 +323,14 @@ void AddFabric(const std::vector<PlanNode>& nodes,
       planned.warning = absl::StrCat(
           "its settings for RDMA take ", bytes, " bytes, more than ",
           kFabricBytesMax, ", and are left out; set NCCL_IB_HCA yourself");
-      continue;
+      ports[i].variables.clear();
     }
     for (v1::PlannedVariable& variable : ports[i].variables) {
       planned.variables.push_back(std::move(variable));
     }
+    const std::string unreached = UnreachedText(nodes[i], fabric[i].unreached);
+    const bool both = !planned.warning.empty() && !unreached.empty();
+    absl::StrAppend(&planned.warning, both ? "; " : "", unreached);
   }
 }
 

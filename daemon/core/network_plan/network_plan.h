@@ -43,7 +43,8 @@ struct PlannedNode {
   // Indices into Facts.infiniband of the ports of the fabric, by rail.
   std::vector<int> rails;
   std::vector<v1::PlannedVariable> variables;
-  // What no variable can mend; empty: nothing.
+  // What no variable can mend, and interfaces that peers do not reach; empty:
+  // nothing.
   std::string warning;
 };
 
