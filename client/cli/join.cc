@@ -55,7 +55,9 @@ v1::Facts NodeFacts(const LocalFlags& local, const WrittenFolders& folders) {
   devices.folders = folders.named;
   devices.folders.insert(devices.folders.end(), folders.others.begin(),
                          folders.others.end());
-  return GatherNodeFacts(options);
+  v1::Facts facts = GatherNodeFacts(options);
+  facts.set_advertised_address(AdvertisedAddress(options.environment));
+  return facts;
 }
 
 // What the doctor's check of free space says of the run's folders: all that is

@@ -13,10 +13,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "client/cli/commands.h"
 #include "client/launch/addresses.h"
 #include "client/launch/launch_folder.h"
 #include "daemon/core/admission.h"
+#include "daemon/core/network_plan/network_plan.h"
 #include "daemon/security/authority.h"
 #include "daemon/security/given_secrets.h"
 #include "daemon/security/identity.h"
@@ -183,6 +186,16 @@ absl::StatusOr<std::string> NodeName(const std::string& flag) {
         "; give it one with --name"));
   }
   return host;
+}
+
+std::string AdvertisedAddress(const std::vector<std::string>& environment) {
+  std::string address;
+  bool cluster = false;
+  for (absl::string_view entry : environment) {
+    cluster = cluster || absl::StartsWith(entry, "PRIMARY_ADDR=");
+    if (absl::ConsumePrefix(&entry, "NODE_ADDR=")) address = std::string(entry);
+  }
+  return cluster && !IsUnusable(address) ? address : "";
 }
 
 std::string AbsolutePath(const std::string& path) {

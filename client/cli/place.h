@@ -26,6 +26,11 @@ void PrepareGrpc();
 // --name, else the hostname. INVALID_ARGUMENT: it is none; says what to do.
 absl::StatusOr<std::string> NodeName(const std::string& flag);
 
+// The address that the platform names for this node's peers; empty: none. On
+// RunPod's clusters NODE_ADDR, beside PRIMARY_ADDR. Like any other address it
+// is used only where peers reach it. Pure.
+std::string AdvertisedAddress(const std::vector<std::string>& environment);
+
 // The path as it is from every folder; empty stays empty. As it was given where
 // there is no working folder.
 std::string AbsolutePath(const std::string& path);

@@ -171,8 +171,6 @@ absl::Status AdmitFactsTexts(const v1::Facts& facts) {
   RETURN_IF_REFUSED(AdmitPlainText("facts.versions.nccl_path",
                                    versions.nccl_path(),
                                    FactsLimits::path_bytes_max));
-  RETURN_IF_REFUSED(
-      AdmitOtherInterface("facts.daemon_interface", facts.daemon_interface()));
   if (!facts.advertised_address().empty()) {
     RETURN_IF_REFUSED(AdmitAddress(facts.advertised_address()));
   }

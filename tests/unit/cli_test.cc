@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/flags.h"
+#include "client/cli/place.h"
 #include "client/cli/words.h"
 #include "client/cli/written_folders.h"
 #include "client/launch/addresses.h"
@@ -362,6 +363,20 @@ TEST(Addresses, HostPort) {
 TEST(Addresses, ThisMachineReachesAWildcardByLoopback) {
   EXPECT_EQ(LocalEndpoint({"::", 0}, 7), "127.0.0.1:7");
   EXPECT_EQ(LocalEndpoint({"10.0.0.5", 0}, 7), "10.0.0.5:7");
+}
+
+TEST(Place, TheAddressThatThePlatformNames) {
+  EXPECT_EQ(AdvertisedAddress({}), "");
+  EXPECT_EQ(
+      AdvertisedAddress({"NODE_ADDR=10.65.0.2", "PRIMARY_ADDR=10.65.0.1"}),
+      "10.65.0.2");
+  // Another program's variable.
+  EXPECT_EQ(AdvertisedAddress({"NODE_ADDR=10.65.0.2"}), "");
+  for (const char* bad : {"", "node-1", "127.0.0.1", "10.65.0.2/24"}) {
+    EXPECT_EQ(AdvertisedAddress(
+                  {"PRIMARY_ADDR=10.65.0.1", absl::StrCat("NODE_ADDR=", bad)}),
+              "");
+  }
 }
 
 TEST(JobText, StatusJsonHasExactlyTheContractsFields) {
