@@ -77,9 +77,11 @@ class SettingsChooser {
   }
 
  private:
+  // NCCL and Gloo take an empty value for none (NCCL: strlen in
+  // ncclFindInterfaces and ncclLoadParam).
   const OwnSetting* OwnOf(const std::string& name) const {
     const auto at = own_.find(name);
-    return at == own_.end() ? nullptr : &at->second;
+    return at == own_.end() || at->second.value.empty() ? nullptr : &at->second;
   }
 
   void Set(const std::string& name, const std::string& value) {

@@ -105,6 +105,10 @@ std::vector<std::string> CommandEnvironment(
   const NetworkSettings settings =
       SettingsFor(world, node_rank, environment, network);
   for (const auto& [name, value] : settings.variables) {
+    // An empty value of the user's would come first.
+    std::erase_if(environment, [&name = name](const std::string& entry) {
+      return NameOf(entry) == name;
+    });
     Set(environment, name, value);
   }
   return environment;

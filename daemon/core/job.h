@@ -379,7 +379,7 @@ class Job {
   std::vector<ProbeNode> ProbeNodes(const std::vector<PlanNode>& nodes) const;
   void JudgeRound();
   void SetReached(Node& node);
-  void SetUnreached(Node& node, const std::string& reason);
+  void SetUnreached(Node& node, const std::string& why);
   // Nodes that were not reached are probed again in these phases.
   bool MayProbeUnreached() const {
     return phase_ == Phase::kGathering || phase_ == Phase::kRunning;

@@ -367,7 +367,7 @@ void Job::Bar(Node& node, const std::string& reason) {
   reach_.Forget(node.hello.node());
   node.seat = -1;
   node.state = v1::NODE_STATE_SPARE;
-  node.reason = reason;
+  node.reason = Printable(reason, Limits::node_reason_bytes_max);
   SayOf(node, Log::Level::kWarning,
         absl::StrCat("event=spare node=", node.hello.node(),
                      " reason=", Quoted(reason)));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "daemon/core/admission.h"
 #include "daemon/core/durations.h"
 #include "daemon/core/job.h"
 #include "daemon/core/network_plan/network_plan.h"
@@ -232,7 +233,8 @@ void Job::SetReached(Node& node) {
   Changed();
 }
 
-void Job::SetUnreached(Node& node, const std::string& reason) {
+void Job::SetUnreached(Node& node, const std::string& why) {
+  const std::string reason = Printable(why, Limits::node_reason_bytes_max);
   reach_.Unreached(node.hello.node(), now_ + limits_.unreached_delay);
   if (std::exchange(node.reason, reason) == reason) return;
   SayOf(node, Log::Level::kWarning,

@@ -232,6 +232,8 @@ struct Limits {
   static constexpr size_t stderr_tail_lines = 20;
   // Of what an agent saw of a rank that stands still.
   static constexpr size_t stall_text_bytes_max = 256;
+  // Why a node has no seat, in words: kept and shown for each node.
+  static constexpr size_t node_reason_bytes_max = 2 << 10;
   static constexpr size_t jobs_per_daemon_max = 64;
   // Of these, jobs that one token has made (an admin's apart) and that have
   // never run. Further ones wait until one of them runs or ends.

@@ -385,10 +385,38 @@ TEST(NetworkPlan, NamesTheNodesThatHaveNone) {
       << error;
 }
 
+// What each of many nodes is told has a bound.
+TEST(NetworkPlan, NamesSomeOfManyNodesAndAddresses) {
+  std::string many;
+  for (int i = 0; i < 60; ++i) {
+    absl::StrAppend(&many, " eth", i, "=10.1.0.", i, "/24");
+  }
+  std::vector<NodeRow> rows(100, {"m1", many.c_str(), "10.9.9.9"});
+  rows[0].boot = "m0";
+  const std::string error = Plan(rows);
+  EXPECT_NE(error.find(" and 52 more)"), std::string::npos) << error;
+  EXPECT_NE(error.find("; nor on 92 more nodes"), std::string::npos) << error;
+  EXPECT_LT(error.size(), 4096u);
+}
+
+TEST(NetworkPlan, KnowsBridgesOfOneMachine) {
+  for (const char* local : {"docker0", "br-0123456789ab", "virbr0", "cni0"}) {
+    EXPECT_TRUE(IsLocalBridge(local)) << local;
+  }
+  for (const char* other : {"br-ex", "br-lan", "br-0123456789xy", "eth0"}) {
+    EXPECT_FALSE(IsLocalBridge(other)) << other;
+  }
+  // Whatever its name: it is what the node reaches others by.
+  EXPECT_EQ(Plan({{"m1", "cni7=10.0.0.1/24", "10.0.0.1"},
+                  {"m2", "eth0=10.0.0.2/24", "10.0.0.2"}}),
+            "10.0.0.1 10.0.0.2");
+}
+
 TEST(NetworkPlan, KnowsAddressesThatNoPeerCanUse) {
   for (const char* bad :
        {"127.0.0.1", "127.0.1.1", "169.254.1.1", "0.0.0.0", "224.0.0.1",
-        "255.255.255.255", "::1", "::", "fe80::1", "ff02::1", "no", ""}) {
+        "255.255.255.255", "::1", "::", "fe80::1", "ff02::1", "no", "",
+        "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1"}) {
     EXPECT_TRUE(IsUnusable(bad)) << bad;
   }
   for (const char* good : {"10.0.0.1", "8.8.8.8", "fd00::1", "2001:db8::1"}) {

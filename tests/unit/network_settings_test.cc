@@ -97,7 +97,10 @@ TEST(NetworkSettings, WhatThePlanSaysAndNothingElse) {
 }
 
 TEST(NetworkSettings, WhatTheUserSetIsKept) {
-  EXPECT_EQ(Set({{"NCCL_SOCKET_IFNAME=eth0", "NCCL_IB_HCA="}}), "");
+  EXPECT_EQ(Set({{"NCCL_SOCKET_IFNAME=eth0", "NCCL_IB_HCA=mlx5"}}), "");
+  // An empty value is none.
+  EXPECT_EQ(Set({{"NCCL_SOCKET_IFNAME=", "NCCL_IB_HCA=mlx5"}}),
+            "NCCL_SOCKET_IFNAME==eth0");
   EXPECT_EQ(Set({{},
                  NcclEnv::kNeeded,
                  {{"NCCL_IB_HCA", {"mlx5", "/etc/nccl.conf"}}}}),

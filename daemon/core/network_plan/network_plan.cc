@@ -138,7 +138,14 @@ std::vector<Usable> UsableAddresses(const PlanNode& node) {
   std::vector<Usable> usable;
   for (const v1::Interface& interface : node.facts->interfaces()) {
     if (!interface.up() || interface.loopback()) continue;
-    if (IsLocalBridge(interface.name())) continue;
+    // By its name; the one by which the node reaches others is none.
+    const bool used = interface.default_route() ||
+                      std::any_of(interface.addresses().begin(),
+                                  interface.addresses().end(),
+                                  [&](const v1::InterfaceAddress& a) {
+                                    return a.address() == node.observed_address;
+                                  });
+    if (!used && IsLocalBridge(interface.name())) continue;
     for (const v1::InterfaceAddress& a : interface.addresses()) {
       const std::optional<std::string> bytes = Bytes(a.address());
       if (!bytes || IsUnusable(a.address())) continue;
@@ -514,21 +521,33 @@ absl::Status NoAddress(const std::vector<PlanNode>& nodes,
                        const std::vector<std::vector<Usable>>& proven,
                        std::vector<std::string>* names) {
   std::vector<std::string> without;
+  size_t count = 0;
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (!proven[i].empty()) continue;
     if (names != nullptr) names->push_back(nodes[i].node);
+    ++count;
+    if (without.size() == kCutsNamedMax) continue;
     std::vector<std::string> has;
+    size_t more = 0;
     for (const v1::Interface& interface : nodes[i].facts->interfaces()) {
       for (const v1::InterfaceAddress& a : interface.addresses()) {
+        if (has.size() == kCutsNamedMax) {
+          ++more;
+          continue;
+        }
         has.push_back(absl::StrCat(interface.name(), " ", a.address()));
       }
     }
     without.push_back(absl::StrCat(
         nodes[i].node, " (connects from ", nodes[i].observed_address, ", has ",
-        has.empty() ? "none" : absl::StrJoin(has, ", "), ")"));
+        has.empty() ? "none" : absl::StrJoin(has, ", "),
+        more > 0 ? absl::StrCat(" and ", more, " more") : "", ")"));
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "no address that peers could use on ", absl::StrJoin(without, "; "),
+      count > without.size()
+          ? absl::StrCat("; nor on ", count - without.size(), " more nodes")
+          : "",
       "; expected one on an interface that is up, neither loopback, "
       "link-local nor a container bridge, where most of the other nodes reach "
       "it or from which it connects"));
@@ -537,8 +556,14 @@ absl::Status NoAddress(const std::vector<PlanNode>& nodes,
 }  // namespace
 
 bool IsLocalBridge(std::string_view interface) {
+  // Docker's own networks; OpenStack's br-ex and OpenWrt's br-lan are none.
+  if (interface.starts_with("br-") && interface.size() == 15 &&
+      interface.find_first_not_of("0123456789abcdef", 3) ==
+          std::string_view::npos) {
+    return true;
+  }
   for (const std::string_view prefix :
-       {"docker", "br-", "virbr", "cni", "veth", "flannel", "cali", "podman",
+       {"docker", "virbr", "cni", "veth", "flannel", "cali", "podman",
         "lxc", "lxdbr", "kube-", "cilium"}) {
     if (interface.starts_with(prefix)) return true;
   }
@@ -555,9 +580,13 @@ bool IsUnusable(std::string_view address) {
     return byte(0) == 0 || byte(0) == 127 || byte(0) >= 224 ||
            (byte(0) == 169 && byte(1) == 254);
   }
-  static const std::string kUnspecified(16, '\0');
-  static const std::string kLoopback = std::string(15, '\0') + '\1';
-  return *bytes == kUnspecified || *bytes == kLoopback || byte(0) == 0xff ||
+  // IPv4-mapped and IPv4-compatible addresses, loopback and the unspecified
+  // address: no interface that peers reach has one.
+  static const std::string kZeros(10, '\0');
+  const bool mapped = bytes->starts_with(kZeros) &&
+                      ((byte(10) == 0 && byte(11) == 0) ||
+                       (byte(10) == 0xff && byte(11) == 0xff));
+  return mapped || byte(0) == 0xff ||
          (byte(0) == 0xfe && (byte(1) & 0xc0) == 0x80);
 }
 

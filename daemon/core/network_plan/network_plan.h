@@ -55,7 +55,8 @@ struct NetworkPlan {
   std::vector<PlannedNode> nodes;
 };
 
-// Interfaces that only exist inside one machine: docker0, br-<hex>, virbr0,
+// Interfaces that only exist inside one machine: docker0, br-<12 hex digits>
+// (Docker's), virbr0,
 // cni0, veth*, flannel*, cali*, podman*, lxc*, kube-*.
 bool IsLocalBridge(std::string_view interface);
 
