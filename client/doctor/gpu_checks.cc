@@ -17,7 +17,7 @@ namespace {
 
 using Gpu = v1::Gpu;
 
-constexpr char kNoGpu[] = "no NVIDIA GPU here";
+constexpr char kNoGpu[] = "no NVIDIA GPU is known";
 
 // A GPU can remap 512 rows, eight in a bank; what is beyond that, or cannot be
 // remapped, qualifies it for a replacement (NVIDIA GPU Memory Error Management,
@@ -28,13 +28,28 @@ constexpr uint32_t kRetiredMany = 32;
 
 std::string Name(const Gpu& gpu) { return absl::StrCat("gpu ", gpu.index()); }
 
+std::string Fact(const Gpu& gpu) { return absl::StrCat("gpus.", gpu.index()); }
+
 uint32_t CountGpus(const v1::Facts& facts) {
   return std::max(facts.gpu_count(), static_cast<uint32_t>(facts.gpus_size()));
 }
 
+// The entry for a fact of a GPU that is missing: of this GPU, or of all of them
+// where NVML lacks the call; null: none.
 const v1::MissingFact* Missing(const Examined& node, const Gpu& gpu,
                                const char* field) {
-  return node.missing.Find(absl::StrCat("gpus.", gpu.index(), ".", field));
+  const v1::MissingFact* own =
+      node.missing.Find(absl::StrCat(Fact(gpu), ".", field));
+  return own != nullptr ? own : node.missing.Find(absl::StrCat("gpus.", field));
+}
+
+// Why NVML's list of GPUs is not whole: it gave none, or did not answer at the
+// GPU that would be next; null: it is whole.
+const v1::MissingFact* WhyCut(const Examined& node) {
+  const v1::MissingFact* all = node.missing.Find("gpus");
+  return all != nullptr
+             ? all
+             : node.missing.Find(absl::StrCat("gpus.", node.facts.gpus_size()));
 }
 
 // "13.0" as {13, 0}, "2.28.9" as {2, 28, 9}; empty: no version.
@@ -54,45 +69,60 @@ bool NoDetails(const Examined& node, FindingList& to) {
   if (CountGpus(node.facts) == 0) {
     to.NotApplicable(kNoGpu);
   } else {
-    to.Unknown(kNode, node.missing.Find("gpus"), "NVML was not asked");
+    to.Unknown(kNode, WhyCut(node), "NVML was not asked");
   }
   return true;
 }
 
 void CheckCount(const Examined& node, FindingList& to) {
-  const uint32_t found = CountGpus(node.facts);
+  // Those that the variables leave visible, as the kernel lists them.
+  const uint32_t visible = node.facts.gpu_count();
   const auto opened = static_cast<uint32_t>(node.facts.gpus_size());
+  const v1::MissingFact* cut = WhyCut(node);
   constexpr char kWhy[] =
       "A GPU that has left the bus ends every rank on it; its driver says so "
       "with an Xid, often 79.";
   constexpr char kMend[] =
       "Look at dmesg for Xid errors, reset the GPU (`nvidia-smi --gpu-reset`) "
       "or the machine; if it comes back, replace it.";
-  if (found < node.options.gpus_expected) {
+  // WSL2 shows no GPU by files: without NVML's answer there is no count.
+  const bool counted = visible > 0 || cut == nullptr;
+  if (counted && visible < node.options.gpus_expected) {
     return to.Add(
-        Severity::kFatal, kNode, absl::StrCat(found, " GPUs are left"),
+        Severity::kFatal, kNode, absl::StrCat(visible, " GPUs are left"),
         absl::StrCat(node.options.gpus_expected, ", as at the agent's start"),
         kWhy, kMend);
   }
-  if (opened > 0 && opened < node.facts.gpu_count()) {
+  bool lost = false;
+  for (const Gpu& gpu : node.facts.gpus()) {
+    const v1::MissingFact* missing = node.missing.Find(Fact(gpu));
+    if (missing == nullptr || missing == cut) continue;
+    lost = true;
+    // Where some are hidden from the ranks, it may be one of those.
+    to.Add(visible < opened ? Severity::kWarning : Severity::kFatal, Name(gpu),
+           missing->reason(), "NVML opens it", kWhy, kMend);
+  }
+  if (cut != nullptr) return to.Unknown(kNode, cut, "");
+  if (opened > 0 && opened < visible) {
     return to.Add(Severity::kFatal, kNode,
                   absl::StrCat("NVML opens ", opened, " GPUs"),
-                  absl::StrCat(node.facts.gpu_count(), ", as the driver lists"),
-                  kWhy, kMend);
+                  absl::StrCat(visible, ", as the driver lists"), kWhy, kMend);
   }
-  if (found == 0) {
-    if (const auto* missing = node.missing.Find("gpus")) {
-      return to.Unknown(kNode, missing, "");
-    }
-    return to.NotApplicable(kNoGpu);
-  }
-  to.Ok(kNode, absl::StrCat(found, found == 1 ? " GPU" : " GPUs"));
+  if (lost) return;
+  if (CountGpus(node.facts) == 0) return to.NotApplicable("no NVIDIA GPU here");
+  to.Ok(kNode,
+        visible < opened
+            ? absl::StrCat(visible, " of ", opened, " GPUs, others are hidden")
+            : absl::StrCat(visible, visible == 1 ? " GPU" : " GPUs"));
 }
 
 void CheckNvml(const Examined& node, FindingList& to) {
   if (CountGpus(node.facts) == 0) return to.NotApplicable(kNoGpu);
-  if (node.facts.gpus_size() > 0) return to.Ok(kNode, "NVML answers");
-  const v1::MissingFact* missing = node.missing.Find("gpus");
+  const v1::MissingFact* missing = WhyCut(node);
+  if (node.facts.gpus_size() > 0) {
+    return missing == nullptr ? to.Ok(kNode, "NVML answers")
+                              : to.Unknown(kNode, missing, "");
+  }
   if (missing == nullptr) return to.Unknown(kNode, "NVML was not asked");
   // NVML's words for NVML_ERROR_LIB_RM_VERSION_MISMATCH. CUDA fails then, too.
   if (absl::StrContains(absl::AsciiStrToLower(missing->reason()),
@@ -117,15 +147,7 @@ void CheckNvml(const Examined& node, FindingList& to) {
 void CheckEcc(const Examined& node, FindingList& to) {
   if (NoDetails(node, to)) return;
   for (const Gpu& gpu : node.facts.gpus()) {
-    if (const auto* missing = Missing(node, gpu, "ecc_errors_uncorrected")) {
-      to.Unknown(Name(gpu), missing, "");
-    } else if (!gpu.ecc()) {
-      to.Add(Severity::kNotApplicable, Name(gpu), "ECC is off", "", "", "");
-    } else if (!gpu.has_ecc_errors_uncorrected()) {
-      to.Unknown(Name(gpu), "its error count is not known");
-    } else if (gpu.ecc_errors_uncorrected() == 0) {
-      to.Ok(Name(gpu), "no uncorrected error");
-    } else {
+    if (gpu.ecc_errors_uncorrected() > 0) {
       // NVIDIA GPU Memory Error Management: the process that met a contained
       // error is ended, others run on without a reset; the reset remaps the
       // row.
@@ -138,6 +160,17 @@ void CheckEcc(const Examined& node, FindingList& to) {
           "at the next reset.",
           "Reset the GPU (`nvidia-smi --gpu-reset`) before the run; if it "
           "comes back, run NVIDIA's field diagnostic.");
+    } else if (const auto* mode = Missing(node, gpu, "ecc")) {
+      to.Unknown(Name(gpu), mode, "");
+    } else if (const auto* count =
+                   Missing(node, gpu, "ecc_errors_uncorrected")) {
+      to.Unknown(Name(gpu), count, "");
+    } else if (!gpu.ecc()) {
+      to.Add(Severity::kNotApplicable, Name(gpu), "ECC is off", "", "", "");
+    } else if (!gpu.has_ecc_errors_uncorrected()) {
+      to.Unknown(Name(gpu), "its error count is not known");
+    } else {
+      to.Ok(Name(gpu), "no uncorrected error");
     }
   }
 }

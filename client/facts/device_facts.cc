@@ -240,7 +240,8 @@ v1::Facts GatherDeviceFacts(const DeviceFactsOptions& options) {
   }
   std::vector<IsolatedAnswer> answers = AskIsolated(queries, options.timeout);
   v1::Facts facts;
-  for (size_t i = 0; i < 3; ++i) Take(answers[i], facts);
+  // First the parts that have failed: where too many facts are missing for a
+  // Hello, the last ones are left out.
   const std::string device = answers[0].step.empty()
                                  ? "infiniband"
                                  : absl::StrCat("infiniband.", answers[0].step);
@@ -248,10 +249,11 @@ v1::Facts GatherDeviceFacts(const DeviceFactsOptions& options) {
       answers[0], device,
       answers[0].step == kPluginStep ? "NCCL's network plugin" : "libibverbs",
       facts);
-  MarkUnusable(answers[0], facts);
   AddFailure(answers[1], answers[1].step.empty() ? "gpus" : answers[1].step,
              "NVML", facts);
   AddFailure(answers[2], "versions.nccl", "NCCL", facts);
+  for (size_t i = 0; i < 3; ++i) Take(answers[i], facts);
+  MarkUnusable(answers[0], facts);
   if (answers.size() > 3) TakeFolders(answers[3], facts);
   PlaceGpus(options.sysroot, facts);
   BoundFacts(facts);

@@ -24,6 +24,7 @@ constexpr int kNvmlInvalidArgument = 2;
 constexpr int kNvmlNotSupported = 3;
 constexpr int kNvmlInsufficientSize = 7;
 constexpr int kNvmlFunctionNotFound = 13;
+constexpr int kNvmlGpuIsLost = 15;
 
 constexpr int kClockSm = 1;            // nvmlClockType_t
 constexpr int kErrorUncorrected = 1;   // nvmlMemoryErrorType_t
@@ -32,6 +33,8 @@ constexpr int kDoubleBitEccError = 1;  // nvmlPageRetirementCause_t
 constexpr int kFeatureEnabled = 1;     // nvmlEnableState_t
 constexpr int kNvlinksMax = 36;        // NVML_NVLINK_MAX_LINKS
 constexpr int kFabricStateCompleted = 3;
+
+constexpr char kLookForXid[] = "dmesg may have an Xid error of this GPU";
 
 constexpr size_t kTextBytes = 96;  // The largest of its text buffers.
 
@@ -125,21 +128,27 @@ class GpuQuestions {
       : nvml_(nvml), device_(device), facts_(facts), gpu_(gpu) {}
 
   void AskAll() {
-    AskNames();
-    AskPci();
-    AskMemory();
-    AskErrors();
-    AskClocks();
-    AskNvlinks();
-    AskFabric();
-    AskCapability();
+    for (const auto ask :
+         {&GpuQuestions::AskNames, &GpuQuestions::AskPci,
+          &GpuQuestions::AskMemory, &GpuQuestions::AskErrors,
+          &GpuQuestions::AskClocks, &GpuQuestions::AskNvlinks,
+          &GpuQuestions::AskFabric, &GpuQuestions::AskCapability}) {
+      if (!lost_) (this->*ask)();
+    }
   }
 
  private:
   // Whether it went well; otherwise the fact is missing.
   bool Good(int error, absl::string_view call, absl::string_view fact) {
     if (error == kNvmlSuccess) return true;
-    if (error == kNvmlNotSupported) return false;
+    if (error == kNvmlNotSupported || lost_) return false;
+    if (error == kNvmlGpuIsLost) {
+      // All other calls would fail as well: said once for the GPU.
+      lost_ = true;
+      AddMissing(facts_, absl::StrCat("gpus.", gpu_.index()),
+                 nvml_.Text(call, error), kLookForXid);
+      return false;
+    }
     // What the library lacks, it lacks for all GPUs: said once.
     const std::string where = error == kNvmlFunctionNotFound
                                   ? "gpus."
@@ -309,6 +318,7 @@ class GpuQuestions {
   NvmlDevice device_;
   v1::Facts& facts_;
   v1::Gpu& gpu_;
+  bool lost_ = false;
 };
 
 void AskVersions(const Nvml& nvml, v1::Facts& facts) {
@@ -370,6 +380,15 @@ void AskNvml(const std::vector<std::string>& libraries,
     AddMissing(facts, "gpus", nvml.Text("nvmlDeviceGetCount", error), "");
     return;
   }
+  int (*get_handle)(unsigned, NvmlDevice*) = nullptr;
+  nvml.Find(&get_handle,
+            {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"});
+  if (get_handle == nullptr) {
+    AddMissing(facts, "gpus",
+               nvml.Text("nvmlDeviceGetHandleByIndex", kNvmlFunctionNotFound),
+               "");
+    return;
+  }
   count = std::min<unsigned>(count, FactsLimits::devices_max);
   for (unsigned i = 0; i < count; ++i) {
     before(absl::StrCat("gpus.", i));
@@ -378,13 +397,9 @@ void AskNvml(const std::vector<std::string>& libraries,
     gpu.set_numa_node(-1);
     gpu.set_driver(facts.versions().driver());
     NvmlDevice device = nullptr;
-    if (const int error = nvml.Call(
-            {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"}, i,
-            &device);
-        error != kNvmlSuccess) {
+    if (const int error = get_handle(i, &device); error != kNvmlSuccess) {
       AddMissing(facts, absl::StrCat("gpus.", i),
-                 nvml.Text("nvmlDeviceGetHandleByIndex", error),
-                 "dmesg may have an Xid error of this GPU");
+                 nvml.Text("nvmlDeviceGetHandleByIndex", error), kLookForXid);
       continue;
     }
     GpuQuestions(nvml, device, facts, gpu).AskAll();

@@ -3,8 +3,13 @@
 // Each symbol is looked up by itself, under the newest name first, as nvml.h
 // documents them; what is used of that header is declared here, since it is
 // not needed to build. A call that fails leaves its fact unset and adds a
-// MissingFact with NVML's own words; a GPU is listed whatever fails. What a GPU
-// does not have at all (NVML_ERROR_NOT_SUPPORTED) is unset without one.
+// MissingFact with NVML's own words: `gpus.INDEX.FIELD`, or `gpus.FIELD` where
+// the library lacks the call, hence for all GPUs. What a GPU does not have at
+// all (NVML_ERROR_NOT_SUPPORTED) is unset without one.
+//
+// A GPU that NVML refuses (it is lost, its handle cannot be had) is listed, and
+// `gpus.INDEX` says why. One where NVML did not answer is not listed, nor are
+// those after it.
 //
 // One thread. The library is not closed again, and may hang or crash where a
 // GPU is broken: see device_facts.h.

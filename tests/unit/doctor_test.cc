@@ -567,7 +567,7 @@ const Row kRows[] = {
      kNA},
 
     {"gpus", "all", Nothing, kOk, "node", "8 GPUs"},
-    {"gpus", "one has gone since the start",
+    {"gpus", "the driver lists fewer than at the start",
      [](F& f, O&) {
        f.mutable_gpus()->RemoveLast();
        f.set_gpu_count(7);
@@ -586,6 +586,13 @@ const Row kRows[] = {
        Lack(f, "gpus", "no driver");
      },
      kUnknown, "node", "no driver"},
+    {"gpus", "no count without NVML",
+     [](F& f, O&) {
+       f.clear_gpus();
+       f.clear_gpu_count();
+       Lack(f, "gpus", "nvmlInit: Error");
+     },
+     kUnknown, "node", "nvmlInit"},
 
     {"gpu-nvml", "answers", Nothing, kOk},
     {"gpu-nvml", "is not there",
@@ -628,6 +635,12 @@ const Row kRows[] = {
     {"gpu-ecc", "missing",
      [](F& f, O&) { Lack(f, "gpus.2", "GPU is lost"); }, kUnknown, "gpu 2",
      "GPU is lost"},
+    {"gpu-ecc", "its mode is missing",
+     [](F& f, O&) {
+       f.mutable_gpus(2)->set_ecc(false);
+       Lack(f, "gpus.2.ecc", "Unknown Error");
+     },
+     kUnknown, "gpu 2", "Unknown Error"},
     {"gpu-ecc", "off",
      [](F& f, O&) {
        for (auto& gpu : *f.mutable_gpus()) gpu.set_ecc(false);
@@ -665,7 +678,7 @@ const Row kRows[] = {
      [](F& f, O&) { f.mutable_gpus(6)->add_throttle_reasons("tides"); },
      kUnknown, "gpu 6", "tides"},
     {"gpu-throttle", "missing",
-     [](F& f, O&) { Lack(f, "gpus.6.throttle_reasons"); }, kUnknown, "gpu 6"},
+     [](F& f, O&) { Lack(f, "gpus.throttle_reasons"); }, kUnknown, "gpu 0"},
     {"gpu-throttle", "no GPU", NoGpu, kNA},
 
     {"gpu-nvlink", "all", Nothing, kOk},
