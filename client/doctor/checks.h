@@ -71,6 +71,10 @@ std::vector<NamedCheck> SystemChecks();
 std::vector<NamedCheck> InfinibandChecks();
 std::vector<NamedCheck> GpuChecks();
 
+// libibverbs opens the device of this port, and registers no memory with it for
+// too low a limit: `unusable` is the reason of the fact infiniband.memlock.
+bool IsShortOfMemlock(const Examined& node, const v1::InfinibandPort& port);
+
 // "64 KiB", "unlimited" for 2^64-1.
 std::string BytesText(uint64_t bytes);
 

@@ -56,13 +56,21 @@ void CheckUsable(const Examined& node, FindingList& to) {
       to.Ok(Name(port), "libibverbs opens it");
       continue;
     }
-    const v1::MissingFact* missing =
-        node.missing.Find(absl::StrCat("infiniband.", port.device()));
+    const v1::MissingFact* missing = nullptr;
+    const bool memlock = IsShortOfMemlock(node, port);
+    for (const std::string& fact :
+         {port.device(), std::string("unusable"), std::string("memlock")}) {
+      if (missing == nullptr) {
+        missing = node.missing.Find(absl::StrCat("infiniband.", fact));
+      }
+    }
     to.Add(
         Severity::kWarning, Name(port), port.unusable(),
-        "libibverbs opens the device",
-        "The kernel has the device and ranks cannot use it; NCCL falls back to "
-        "TCP without a word.",
+        memlock ? "memory can be registered" : "libibverbs opens the device",
+        memlock ? "NCCL opens the device, cannot register its buffers with it, "
+                  "and makes no communicator."
+                : "The kernel has the device and ranks cannot use it; NCCL "
+                  "falls back to TCP without a message.",
         missing != nullptr && !missing->remedy().empty() ? missing->remedy()
         : node.facts.container().empty()
             ? "Install libibverbs1 and ibverbs-providers (older images: "
@@ -284,10 +292,8 @@ void CheckEfaPlugin(const Examined& node, FindingList& to) {
   if (!efa) return to.NotApplicable("no EFA device is known");
   for (const Port& port : ports) {
     if (port.driver() != "efa") continue;
-    const v1::MissingFact* missing = Missing(node, port, "plugin");
-    if (missing == nullptr)
-      missing = node.missing.Find("infiniband.efa_plugin");
-    if (missing == nullptr) missing = node.missing.Find("efa_plugin");
+    const v1::MissingFact* missing =
+        node.missing.FindBelow("infiniband.efa_plugin");
     if (missing == nullptr) {
       to.Ok(Name(port), "NCCL's plugin for EFA can be loaded");
       continue;
@@ -304,6 +310,11 @@ void CheckEfaPlugin(const Examined& node, FindingList& to) {
 }
 
 }  // namespace
+
+bool IsShortOfMemlock(const Examined& node, const v1::InfinibandPort& port) {
+  const v1::MissingFact* missing = node.missing.FindBelow("infiniband.memlock");
+  return missing != nullptr && port.unusable() == missing->reason();
+}
 
 std::vector<NamedCheck> InfinibandChecks() {
   return {{"hca-usable", CheckUsable},

@@ -51,13 +51,16 @@ constexpr uint64_t kFreeEnough = uint64_t{120} * 1000 * 1000 * 1000;
 // (client/agent/node_trials).
 constexpr uint64_t kFreeMin = 16 << 20;
 
-// A port that NCCL would use by itself.
-bool HasUsablePort(const v1::Facts& facts) {
-  return std::any_of(facts.infiniband().begin(), facts.infiniband().end(),
-                     [](const v1::InfinibandPort& port) {
-                       return port.unusable().empty() &&
-                              port.state() == "ACTIVE";
-                     });
+// Whether a port that NCCL would use by itself fails for this limit: it was
+// tried, or the limit is what kernels set by default.
+bool StopsNccl(const Examined& node, uint64_t limit) {
+  const auto& ports = node.facts.infiniband();
+  return std::any_of(
+      ports.begin(), ports.end(), [&](const v1::InfinibandPort& port) {
+        return port.state() == "ACTIVE" &&
+               (IsShortOfMemlock(node, port) ||
+                (port.unusable().empty() && limit <= kMemlockDefault));
+      });
 }
 
 void CheckMemlock(const Examined& node, FindingList& to) {
@@ -93,10 +96,8 @@ void CheckMemlock(const Examined& node, FindingList& to) {
   }
   // NCCL's user guide, "Troubleshooting NCCL errors" of InfiniBand: with too
   // low a limit ibv_reg_mr and ibv_create_qp fail; it is to be unlimited.
-  to.Add(limit <= kMemlockDefault && HasUsablePort(node.facts)
-             ? Severity::kFatal
-             : Severity::kWarning,
-         kNode, found, "unlimited",
+  to.Add(StopsNccl(node, limit) ? Severity::kFatal : Severity::kWarning, kNode,
+         found, "unlimited",
          "NCCL registers its buffers with the RDMA device; above the limit "
          "ibv_reg_mr fails and the communicator is not made.",
          mend);

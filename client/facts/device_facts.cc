@@ -34,8 +34,6 @@ namespace {
 // What `facts` leaves of its time for itself.
 constexpr absl::Duration kOwnTime = absl::Milliseconds(500);
 constexpr size_t kAnswerBytesMax = 1 << 20;
-// The step after libibverbs: what EFA's traffic goes through.
-constexpr char kPluginStep[] = "net-plugin";
 // What a folder's fact is called: this and its path.
 constexpr char kFolderFact[] = "folders.";
 constexpr char kTryByHand[] =
@@ -150,9 +148,18 @@ v1::Facts AskInfiniband(
   if (facts.infiniband().empty()) {
     SayThatThereIsNone(options, verbs.failure, facts);
   }
-  report(facts, kPluginStep);
+  return facts;
+}
+
+v1::Facts AskEfaPlugin(const DeviceFactsOptions& options) {
+  v1::Facts ports;
+  for (v1::InfinibandPort& port : ReadInfinibandPorts(options.sysroot)) {
+    *ports.add_infiniband() = std::move(port);
+  }
   const char* plugin = std::getenv("NCCL_NET_PLUGIN");
-  CheckEfaPlugin(plugin == nullptr ? "" : plugin, OpensLibrary, facts);
+  CheckEfaPlugin(plugin == nullptr ? "" : plugin, OpensLibrary, ports);
+  v1::Facts facts;
+  facts.mutable_missing()->Swap(ports.mutable_missing());
   return facts;
 }
 
@@ -233,6 +240,7 @@ v1::Facts GatherDeviceFacts(const DeviceFactsOptions& options) {
       {[&](const Report& report) { return AskInfiniband(options, report); }},
       {[&](const Report& report) { return AskGpus(options, report); }},
       {[&](const Report&) { return AskNccl(options); }},
+      {[&](const Report&) { return AskEfaPlugin(options); }},
   };
   if (!options.folders.empty()) {
     queries.push_back(
@@ -245,16 +253,16 @@ v1::Facts GatherDeviceFacts(const DeviceFactsOptions& options) {
   const std::string device = answers[0].step.empty()
                                  ? "infiniband"
                                  : absl::StrCat("infiniband.", answers[0].step);
-  AddFailure(
-      answers[0], device,
-      answers[0].step == kPluginStep ? "NCCL's network plugin" : "libibverbs",
-      facts);
+  AddFailure(answers[0], device, "libibverbs", facts);
   AddFailure(answers[1], answers[1].step.empty() ? "gpus" : answers[1].step,
              "NVML", facts);
   AddFailure(answers[2], "versions.nccl", "NCCL", facts);
-  for (size_t i = 0; i < 3; ++i) Take(answers[i], facts);
+  if (HasEfa(answers[0].facts)) {
+    AddFailure(answers[3], kEfaPluginFact, "NCCL's plugin for EFA", facts);
+  }
+  for (size_t i = 0; i < 4; ++i) Take(answers[i], facts);
   MarkUnusable(answers[0], facts);
-  if (answers.size() > 3) TakeFolders(answers[3], facts);
+  if (answers.size() > 4) TakeFolders(answers[4], facts);
   PlaceGpus(options.sysroot, facts);
   BoundFacts(facts);
   return facts;

@@ -72,6 +72,7 @@ v1::Facts AskGpus(
     const DeviceFactsOptions& options,
     const std::function<void(const v1::Facts&, absl::string_view)>& report);
 v1::Facts AskNccl(const DeviceFactsOptions& options);
+v1::Facts AskEfaPlugin(const DeviceFactsOptions& options);
 v1::Facts AskFolders(
     const DeviceFactsOptions& options,
     const std::function<void(const v1::Facts&, absl::string_view)>& report);

@@ -345,7 +345,7 @@ std::string UnusableRemedy(Unusable::Why why, absl::string_view driver) {
 
 namespace {
 
-// One MissingFact where all devices have the same reason, else one a device.
+// As MergeVerbs promises.
 void AddUnusable(const std::map<std::string, Unusable>& unusable,
                  size_t devices, v1::Facts& facts) {
   if (unusable.empty()) return;
@@ -361,10 +361,12 @@ void AddUnusable(const std::map<std::string, Unusable>& unusable,
   for (const v1::InfinibandPort& port : facts.infiniband()) {
     const auto at = unusable.find(port.device());
     if (at == unusable.end()) continue;
-    AddMissing(
-        facts,
-        alike ? "infiniband" : absl::StrCat("infiniband.", port.device()),
-        at->second.text, UnusableRemedy(at->second.why, port.driver()));
+    const std::string fact =
+        at->second.why == Unusable::Why::kMemlock
+            ? "infiniband.memlock"
+            : absl::StrCat("infiniband.", alike ? "unusable" : port.device());
+    AddMissing(facts, fact, at->second.text,
+               UnusableRemedy(at->second.why, port.driver()));
     if (alike) return;
   }
 }
@@ -422,13 +424,16 @@ void MergeVerbs(
   AddUnusable(unusable, devices, facts);
 }
 
+bool HasEfa(const v1::Facts& facts) {
+  return std::any_of(
+      facts.infiniband().begin(), facts.infiniband().end(),
+      [](const v1::InfinibandPort& port) { return port.driver() == "efa"; });
+}
+
 void CheckEfaPlugin(const std::string& net_plugin,
                     const std::function<bool(const std::string&)>& opens,
                     v1::Facts& facts) {
-  const auto efa = std::find_if(
-      facts.infiniband().begin(), facts.infiniband().end(),
-      [](const v1::InfinibandPort& port) { return port.driver() == "efa"; });
-  if (efa == facts.infiniband().end()) return;
+  if (!HasEfa(facts)) return;
   std::vector<std::string> names;
   if (!net_plugin.empty()) {
     names = {net_plugin, absl::StrCat("libnccl-net-", net_plugin, ".so")};
@@ -437,7 +442,7 @@ void CheckEfaPlugin(const std::string& net_plugin,
   for (const std::string& name : names) {
     if (opens(name)) return;
   }
-  AddMissing(facts, absl::StrCat("infiniband.", efa->device()),
+  AddMissing(facts, kEfaPluginFact,
              absl::StrCat("NCCL reaches EFA through a plugin, and none of ",
                           absl::StrJoin(names, ", "), " can be opened"),
              "install aws-ofi-nccl (the EFA installer brings it), with its "

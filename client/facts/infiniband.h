@@ -30,9 +30,10 @@ void ReadGids(const std::string& root, v1::InfinibandPort& port);
 
 // Puts what libibverbs said into the ports of `facts`, which stay sorted: its
 // word wins where both speak. Ports of devices that it did not open get
-// `unusable`, and a MissingFact says so: one for all devices where the reason
-// is the same, else one a device. `why_not_listed` is asked of those that
-// libibverbs did not even list. Pure.
+// `unusable`, and a MissingFact says so: `infiniband.memlock` where the limit
+// on locked memory is too low, `infiniband.unusable` where all devices have
+// another reason in common, else `infiniband.DEVICE`. `why_not_listed` is asked
+// of those that libibverbs did not even list. Pure.
 void MergeVerbs(
     const VerbsAnswer& answer,
     const std::function<Unusable(const v1::InfinibandPort&)>& why_not_listed,
@@ -61,8 +62,11 @@ std::string GidText(absl::string_view text);
 std::string GidTextOfBytes(const unsigned char* bytes);
 
 // EFA's traffic goes through a plugin of NCCL's: tries to open those that NCCL
-// would, by `opens`, and adds a MissingFact where none can be. Does nothing
-// without an EFA device. `net_plugin`: NCCL_NET_PLUGIN; empty: unset.
+// would, by `opens`, and adds the MissingFact kEfaPluginFact where none can be.
+// Does nothing without an EFA device. `net_plugin`: NCCL_NET_PLUGIN; empty:
+// unset.
+inline constexpr char kEfaPluginFact[] = "infiniband.efa_plugin";
+bool HasEfa(const v1::Facts& facts);
 void CheckEfaPlugin(const std::string& net_plugin,
                     const std::function<bool(const std::string&)>& opens,
                     v1::Facts& facts);

@@ -300,19 +300,21 @@ class OneMachine(InMachines):
             """)
         self.assertNotIn("unusable",
                          self.facts(machine, "free")["infiniband"][0])
-        for label, reason, remedy in (
-                ("low", "the limit on locked memory is 64 KiB", "ulimit -l"),
-                ("closed", "/dev/infiniband/uverbs0: Permission denied",
-                 "group rdma"),
-                ("closed_by_udev",
+        for label, fact, reason, remedy in (
+                ("low", "infiniband.memlock",
+                 "the limit on locked memory is 64 KiB", "ulimit -l"),
+                ("closed", "infiniband.rxe0",
                  "/dev/infiniband/uverbs0: Permission denied", "group rdma"),
-                ("gone", "/dev/infiniband/uverbs0: No such file or directory",
+                ("closed_by_udev", "infiniband.rxe0",
+                 "/dev/infiniband/uverbs0: Permission denied", "group rdma"),
+                ("gone", "infiniband.rxe0",
+                 "/dev/infiniband/uverbs0: No such file or directory",
                  "--device=/dev/infiniband")):
             with self.subTest(label):
                 facts = self.facts(machine, label)
                 port, = facts["infiniband"]
                 self.assertIn(reason, port["unusable"], label)
-                missing = self.missing(facts, "infiniband.rxe0")
+                missing = self.missing(facts, fact)
                 self.assertIn(reason, missing["reason"])
                 self.assertIn(remedy, missing["remedy"])
         self.assert_ends(machine)

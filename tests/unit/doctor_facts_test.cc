@@ -212,5 +212,105 @@ TEST_F(DoctorFactsTest, AGpuThatIsLostIsFatalAndASlowNvmlIsNot) {
   Expect("gpus", kFatal, "node", "1 GPUs are left");
 }
 
+TEST_F(DoctorFactsTest, NcclsPluginIsJudgedForEachEfaPort) {
+  UseMachine(
+      "hca rdmap16s27 pci=0000:10:1b.0 driver=efa fw=1 numa=0 uverbs=0\n"
+      "port rdmap16s27 1 state=4:_ACTIVE phys=5:_LinkUp layer=Unknown "
+      "rate=100_Gb/sec_(4X_EDR) lid=0x0 sm=0x0\n"
+      "hca rdmap32s27 pci=0000:20:1b.0 driver=efa fw=1 numa=0 uverbs=1\n"
+      "port rdmap32s27 1 state=4:_ACTIVE phys=5:_LinkUp layer=Unknown "
+      "rate=100_Gb/sec_(4X_EDR) lid=0x0 sm=0x0\n");
+  const std::string pipe = folder_ / "plugin.so";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  struct {
+    const char* name;
+    std::string plugin;
+    std::string verbs;
+    const char* fate;
+    Severity severity;
+    const char* says;
+  } const kRows[] = {
+      {"there", NvmlLibrary(), "", "", kOk, "can be loaded"},
+      {"not there", "", "", "", kWarning, "aws-ofi-nccl"},
+      // The loader waits in open() until the pipe has a writer.
+      {"hangs", pipe, "", "", kWarning, "no answer within"},
+      // Whatever libibverbs does.
+      {"there, and libibverbs is not", NvmlLibrary(), "/nowhere/verbs.so", "",
+       kOk, "can be loaded"},
+      {"not there, and libibverbs crashes", "", Verbs(),
+       "ibv_get_device_list=crash", kWarning, "aws-ofi-nccl"},
+  };
+  for (const auto& row : kRows) {
+    SCOPED_TRACE(row.name);
+    setenv("NCCL_NET_PLUGIN", row.plugin.c_str(), 1);
+    setenv("FAKE_VERBS", row.fate, 1);
+    options_.verbs_library = row.verbs;
+    options_.timeout =
+        row.plugin == pipe ? absl::Seconds(1) : absl::Seconds(60);
+    const v1::Facts facts = Gather();
+    const std::vector<Finding> findings = Of("efa-plugin", facts);
+    ASSERT_EQ(findings.size(), 2u);
+    for (const Finding& finding : findings) {
+      EXPECT_EQ(Text(finding.severity), Text(row.severity)) << finding.found;
+      const std::string said = absl::StrCat(finding.found, " ", finding.mend);
+      EXPECT_TRUE(absl::StrContains(said, row.says)) << said;
+    }
+    // The reason is that check's alone.
+    EXPECT_EQ(
+        Of("facts", facts).front().severity == kOk ||
+            !absl::StrContains(Of("facts", facts).front().found, "plugin"),
+        true);
+  }
+}
+
+// The limit for which no memory can be registered is the one that is fatal.
+TEST_F(DoctorFactsTest, ALowMemlockIsFatalWhereADeviceCouldBeUsed) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+  struct {
+    const char* name;
+    uint64_t limit;
+    const char* fate;
+    Severity severity;
+    const char* usable;
+  } const kRows[] = {
+      {"no memory can be registered", 8 << 20, "ibv_reg_mr=error:12", kFatal,
+       "no communicator"},
+      {"nor with somewhat more", 12 << 20, "ibv_reg_mr=error:12", kFatal,
+       "no communicator"},
+      {"none for a reason of its own", 8 << 20, "ibv_open_device=error:13",
+       kWarning, "falls back to TCP without a message"},
+      {"it can", 8 << 20, "", kFatal, "opens it"},
+      {"it can, with somewhat more", 12 << 20, "", kWarning, "opens it"},
+  };
+  UseEightOfEach();
+  for (const auto& row : kRows) {
+    SCOPED_TRACE(row.name);
+    const rlimit low{std::min<rlim_t>(row.limit, before.rlim_max),
+                     before.rlim_max};
+    if (setrlimit(RLIMIT_MEMLOCK, &low) != 0) {
+      GTEST_SKIP() << "the limit cannot be changed here";
+    }
+    setenv("FAKE_VERBS", row.fate, 1);
+    v1::Facts facts = Gather();
+    setrlimit(RLIMIT_MEMLOCK, &before);
+    facts.mutable_limits()->set_memlock_bytes(row.limit);
+    ExpectOf(facts, "memlock", row.severity, "node", "MiB");
+    ExpectOf(facts, "hca-usable", *row.fate == '\0' ? kOk : kWarning,
+             "mlx5_0 port 1", row.usable);
+  }
+  // Without an ACTIVE port NCCL uses no RDMA.
+  const rlimit low{64 << 10, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &low), 0);
+  setenv("FAKE_VERBS", "ibv_reg_mr=error:12;devices=1;down=mlx5_0", 1);
+  UseMachine("");
+  options_.nvml_library.clear();
+  v1::Facts facts = Gather();
+  setrlimit(RLIMIT_MEMLOCK, &before);
+  ASSERT_EQ(facts.infiniband_size(), 1);
+  facts.mutable_limits()->set_memlock_bytes(8 << 20);
+  ExpectOf(facts, "memlock", kWarning, "node", "8 MiB");
+}
+
 }  // namespace
 }  // namespace rollcall

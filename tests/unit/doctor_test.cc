@@ -183,6 +183,13 @@ const Row kRows[] = {
      "node", "8 MiB"},
     {"memlock", "more, and still limited",
      [](F& f, O&) { f.mutable_limits()->set_memlock_bytes(kGiB); }, kWarning},
+    {"memlock", "registering memory was tried and failed",
+     [](F& f, O&) {
+       f.mutable_limits()->set_memlock_bytes(12 * kMiB);
+       for (auto& port : *f.mutable_infiniband()) port.set_unusable("ENOMEM");
+       Lack(f, "infiniband.memlock", "ENOMEM");
+     },
+     kFatal, "node", "12 MiB"},
     {"memlock", "RDMA that cannot be used as it is",
      [](F& f, O&) {
        f.mutable_limits()->set_memlock_bytes(8 * kMiB);
@@ -433,6 +440,12 @@ const Row kRows[] = {
        Lack(f, "infiniband.mlx5_3", "no provider", "apt install libmlx5-1");
      },
      kWarning, "mlx5_3 port 1", "apt install libmlx5-1"},
+    {"hca-usable", "none is, and one reason",
+     [](F& f, O&) {
+       for (auto& port : *f.mutable_infiniband()) port.set_unusable("ENOENT");
+       Lack(f, "infiniband.unusable", "ENOENT", "apt install libmlx5-1");
+     },
+     kWarning, "mlx5_0 port 1", "apt install libmlx5-1"},
     {"hca-usable", "no device", NoRdma, kNA},
     {"hca-usable", "missing",
      [](F& f, O& o) {
@@ -556,7 +569,7 @@ const Row kRows[] = {
     {"efa-plugin", "missing",
      [](F& f, O&) {
        Port(f, 0).set_driver("efa");
-       Lack(f, "infiniband.mlx5_0.plugin", "libnccl-net.so is not there");
+       Lack(f, "infiniband.efa_plugin", "libnccl-net.so is not there");
      },
      kWarning, "mlx5_0 port 1", "aws-ofi-nccl"},
     {"efa-plugin", "devices are missing",

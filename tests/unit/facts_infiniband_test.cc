@@ -203,8 +203,11 @@ TEST_F(InfinibandTest, SysfsOfOtherDrivers) {
             "0 RoCE v2 fe80::5054:ff:fe12:3456 eth0;1 RoCE v2 "
             "::ffff:192.168.1.7 eth0;");
   // This machine has no plugin for EFA.
-  EXPECT_TRUE(absl::StrContains(Missing(facts)["infiniband.rdmap16s27"],
-                                "libnccl-net-ofi.so"));
+  DeviceFactsOptions options;
+  options.sysroot = Machine("mixed", 1);
+  EXPECT_TRUE(
+      absl::StrContains(Missing(AskEfaPlugin(options))["infiniband.efa_plugin"],
+                        "libnccl-net-ofi.so"));
 }
 
 TEST_F(InfinibandTest, APluginServesEfa) {
@@ -231,7 +234,7 @@ TEST_F(InfinibandTest, APluginServesEfa) {
   EXPECT_EQ(asked,
             (std::set<std::string>{"libnccl-net.so", "libnccl-net-ofi.so"}));
   ASSERT_EQ(facts.missing_size(), 1);
-  EXPECT_EQ(facts.missing(0).fact(), "infiniband.rdmap0");
+  EXPECT_EQ(facts.missing(0).fact(), "infiniband.efa_plugin");
 }
 
 // Files that are not there, that cannot be read, or that say nonsense.
@@ -354,7 +357,7 @@ TEST_F(InfinibandTest, AnOldLibraryMayLackAnySymbol) {
       continue;
     }
     ASSERT_EQ(facts.missing_size(), 1) << symbol;
-    EXPECT_EQ(facts.missing(0).fact(), "infiniband");
+    EXPECT_EQ(facts.missing(0).fact(), "infiniband.unusable");
     EXPECT_TRUE(absl::StrContains(facts.missing(0).reason(), symbol));
     EXPECT_TRUE(absl::StrContains(facts.missing(0).remedy(), "libibverbs1"));
   }
@@ -375,26 +378,26 @@ TEST_F(InfinibandTest, EachFailureIsToldApart) {
     const char* reason;
     const char* remedy;
   } const kRows[] = {
-      {"no library", root, "/nowhere/libibverbs.so.1", "", "infiniband",
-       "libibverbs cannot be opened", "libibverbs1"},
+      {"no library", root, "/nowhere/libibverbs.so.1", "",
+       "infiniband.unusable", "libibverbs cannot be opened", "libibverbs1"},
       {"no RDMA in the kernel", root, Verbs(), "ibv_get_device_list=error:38",
-       "infiniband", "ENOSYS", "ib_uverbs"},
+       "infiniband.unusable", "ENOSYS", "ib_uverbs"},
       {"no right to list", root, Verbs(), "ibv_get_device_list=error:1",
-       "infiniband", "Operation not permitted", ""},
-      {"no provider", root, Verbs(), "devices=0", "infiniband",
+       "infiniband.unusable", "Operation not permitted", ""},
+      {"no provider", root, Verbs(), "devices=0", "infiniband.unusable",
        "no provider for mlx5_core (libmlx5-rdmav*.so)", "libmlx5-1"},
       {"no provider for one", root, Verbs(), "absent=mlx5_3",
        "infiniband.mlx5_3", "no provider", "ibverbs-providers"},
-      {"no device node", none, Verbs(), "devices=0", "infiniband",
+      {"no device node", none, Verbs(), "devices=0", "infiniband.unusable",
        "/dev/infiniband/uverbs0: No such file",
        "give the container the device nodes"},
-      {"listed without a device node", none, Verbs(), "", "infiniband",
+      {"listed without a device node", none, Verbs(), "", "infiniband.unusable",
        "/dev/infiniband/uverbs0: No such file",
        "give the container the device nodes"},
-      {"no module", no_uverbs, Verbs(), "devices=0", "infiniband",
+      {"no module", no_uverbs, Verbs(), "devices=0", "infiniband.unusable",
        "/sys/class/infiniband_verbs", "ib_uverbs"},
       {"no right to open", root, Verbs(), "ibv_open_device=error:13",
-       "infiniband", "Permission denied", "group rdma"},
+       "infiniband.unusable", "Permission denied", "group rdma"},
       {"one cannot be opened", root, Verbs(), "ibv_open_device@mlx5_7=error:5",
        "infiniband.mlx5_7", "ibv_open_device: Input/output error", ""},
       {"one cannot be asked", root, Verbs(), "ibv_query_port@mlx5_1=error:5",
@@ -404,7 +407,7 @@ TEST_F(InfinibandTest, EachFailureIsToldApart) {
     setenv("FAKE_VERBS", row.fate, 1);
     const v1::Facts facts = Ask(row.root, row.library);
     EXPECT_GT(facts.infiniband_size(), 0) << row.name;
-    const bool all = std::string(row.fact) == "infiniband";
+    const bool all = std::string(row.fact) == "infiniband.unusable";
     for (const v1::InfinibandPort& port : facts.infiniband()) {
       const bool hit =
           all || absl::StrCat("infiniband.", port.device()) == row.fact;
@@ -457,6 +460,7 @@ TEST_F(InfinibandTest, TooLittleLockedMemoryIsNamedWithItsLimit) {
   setrlimit(RLIMIT_MEMLOCK, &before);
   ASSERT_EQ(facts.infiniband_size(), 8);
   ASSERT_EQ(facts.missing_size(), 1);
+  EXPECT_EQ(facts.missing(0).fact(), "infiniband.memlock");
   EXPECT_TRUE(absl::StrContains(facts.missing(0).reason(), "64 KiB"))
       << facts.missing(0).reason();
   EXPECT_TRUE(absl::StrContains(facts.missing(0).remedy(), "memlock=-1"));
