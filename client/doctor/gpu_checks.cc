@@ -178,9 +178,11 @@ void CheckEcc(const Examined& node, FindingList& to) {
 void CheckRetiredPages(const Examined& node, FindingList& to) {
   if (NoDetails(node, to)) return;
   for (const Gpu& gpu : node.facts.gpus()) {
-    if (!gpu.has_retired_pages()) {
-      to.Unknown(Name(gpu), Missing(node, gpu, "retired_pages"),
-                 "its retired pages are not known");
+    if (const auto* missing = Missing(node, gpu, "retired_pages")) {
+      to.Unknown(Name(gpu), missing, "");
+    } else if (!gpu.has_retired_pages()) {
+      to.Add(Severity::kNotApplicable, Name(gpu),
+             "it retires no pages and remaps no rows", "", "", "");
     } else if (gpu.retired_pages() < kRetiredMany) {
       to.Ok(Name(gpu), absl::StrCat(gpu.retired_pages(),
                                     " pages retired or rows remapped"));
@@ -347,6 +349,8 @@ void CheckDriver(const Examined& node, FindingList& to) {
 }
 
 void CheckNccl(const Examined& node, FindingList& to) {
+  const v1::MissingFact* missing = node.missing.Find("versions.nccl");
+  // Ranks that use no GPU use no NCCL.
   if (CountGpus(node.facts) == 0) return to.NotApplicable(kNoGpu);
   const v1::Versions& versions = node.facts.versions();
   if (!versions.nccl().empty()) {
@@ -356,7 +360,6 @@ void CheckNccl(const Examined& node, FindingList& to) {
                                 ? ""
                                 : absl::StrCat(" in ", versions.nccl_path())));
   }
-  const v1::MissingFact* missing = node.missing.Find("versions.nccl");
   if (missing == nullptr) {
     return to.Unknown(kNode, "no libnccl was looked for");
   }

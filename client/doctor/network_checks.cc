@@ -39,7 +39,7 @@ void CheckAddress(const Examined& node, FindingList& to) {
     }
   }
   if (!usable.empty()) return to.Ok(kNode, ListText(usable));
-  const v1::MissingFact* missing = node.missing.Find("interfaces");
+  const v1::MissingFact* missing = node.missing.Find("interfaces.addresses");
   if (missing != nullptr || node.facts.interfaces().empty()) {
     return to.Unknown(kNode, missing, "no interface is known");
   }
@@ -156,8 +156,7 @@ void CheckMtu(const Examined& node, FindingList& to) {
     if (!LeavesMachine(interface) || !interface.up()) continue;
     if (!kKinds.contains(interface.device_type())) continue;
     if (interface.mtu() == 0) {
-      to.Unknown(interface.name(), node.missing.Find("interfaces.mtu"),
-                 "its MTU is not known");
+      to.Unknown(interface.name(), "its MTU is not known");
       judged = true;
       continue;
     }

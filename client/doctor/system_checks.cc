@@ -85,6 +85,10 @@ void CheckMemlock(const Examined& node, FindingList& to) {
             "IPC_LOCK).",
       " `ulimit -l` shows it.");
   if (node.facts.infiniband().empty()) {
+    if (const auto* unknown = node.missing.Find("infiniband")) {
+      return to.Unknown(kNode, absl::StrCat(found, "; ", unknown->reason()),
+                        unknown->remedy());
+    }
     if (limit >= kMemlockOldDefault) {
       return to.Ok(kNode, absl::StrCat(found, ", no RDMA device here"));
     }
@@ -172,11 +176,10 @@ void CheckSwap(const Examined& node, FindingList& to) {
 
 void CheckHugepages(const Examined& node, FindingList& to) {
   const std::string& mode = node.facts.limits().transparent_hugepages();
-  if (mode.empty()) {
-    return to.Unknown(kNode, node.missing.Find("limits.transparent_hugepages"),
-                      "/sys/kernel/mm/transparent_hugepage/enabled does not "
-                      "tell");
+  if (const auto* missing = node.missing.Find("limits.transparent_hugepages")) {
+    return to.Unknown(kNode, missing, "");
   }
+  if (mode.empty()) return to.NotApplicable("the kernel has none");
   if (mode == "always" || mode == "madvise") return to.Ok(kNode, mode);
   if (mode != "never") return to.Unknown(kNode, mode);
   // The words are those of the kernel's admin-guide/mm/transhuge. PyTorch's
@@ -252,12 +255,11 @@ void CheckProc(const Examined& node, FindingList& to) {
   const bool boot_id = !node.facts.boot_id().empty();
   const bool spaces = node.facts.network_namespace() != 0;
   if (boot_id && spaces) return to.Ok(kNode, "mounted");
+  const v1::MissingFact* no_boot_id = node.missing.Find("boot_id");
+  const v1::MissingFact* no_space = node.missing.Find("network_namespace");
   if (boot_id || spaces) {
-    return to.Unknown(kNode,
-                      boot_id ? node.missing.Find("network_namespace")
-                              : node.missing.Find("boot_id"),
-                      boot_id ? "/proc/self/ns/net is not there"
-                              : "/proc/sys/kernel/random/boot_id is not there");
+    return to.Unknown(kNode, boot_id ? no_space : no_boot_id,
+                      "a file of /proc is not there");
   }
   to.Add(Severity::kFatal, kNode, "/proc is not mounted", "a mounted /proc",
          "rollcall starts itself through /proc/self/exe, and finds there what "

@@ -55,18 +55,6 @@ bool OpensLibrary(const std::string& name) {
   return dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr;
 }
 
-void SayThatThereIsNone(const DeviceFactsOptions& options,
-                        const Unusable& verbs, v1::Facts& facts) {
-  const std::string folder = absl::StrCat(
-      OtherRoot(options) ? options.sysroot : "", "/sys/class/infiniband");
-  std::string reason =
-      access(folder.c_str(), F_OK) == 0
-          ? "the kernel has RDMA, and no device of it"
-          : "no RDMA device: /sys/class/infiniband is not there";
-  if (!verbs.text.empty()) absl::StrAppend(&reason, "; ", verbs.text);
-  AddMissing(facts, "infiniband", reason, "");
-}
-
 // Adds a MissingFact for a part whose library hung or crashed.
 void AddFailure(const IsolatedAnswer& answer, absl::string_view fact,
                 absl::string_view library, v1::Facts& facts) {
@@ -145,9 +133,8 @@ v1::Facts AskInfiniband(
   for (v1::InfinibandPort& port : *facts.mutable_infiniband()) {
     if (port.gids().empty()) ReadGids(options.sysroot, port);
   }
-  if (facts.infiniband().empty()) {
-    SayThatThereIsNone(options, verbs.failure, facts);
-  }
+  if (facts.infiniband().empty()) SayWhyNoPort(options.sysroot, facts);
+  AddUnreadFields(options.sysroot, verbs, facts);
   return facts;
 }
 
@@ -167,13 +154,13 @@ v1::Facts AskGpus(
     const DeviceFactsOptions& options,
     const std::function<void(const v1::Facts&, absl::string_view)>& report) {
   v1::Facts facts;
-  CountGpus(options.sysroot, facts);
   // Without a GPU there is nothing that NVML could add.
-  const bool shown = facts.missing().empty();
-  if (options.nvml_library.empty() && (OtherRoot(options) || !shown)) {
+  const bool shown = CountGpus(options.sysroot, facts);
+  if (options.nvml_library.empty() && !shown) {
+    SayWhyNoGpu(options.sysroot, facts);
     return facts;
   }
-  facts.clear_missing();
+  if (options.nvml_library.empty() && OtherRoot(options)) return facts;
   AskNvml(
       NvmlLibraryNames(options.nvml_library),
       [&](absl::string_view gpu) { report(facts, gpu); }, facts);
@@ -274,8 +261,7 @@ bool HasDevices(const DeviceFactsOptions& options) {
   }
   const std::string root = OtherRoot(options) ? options.sysroot : "";
   v1::Facts facts;
-  CountGpus(options.sysroot, facts);
-  return facts.missing().empty() ||
+  return CountGpus(options.sysroot, facts) ||
          access((root + "/sys/class/infiniband").c_str(), F_OK) == 0;
 }
 
@@ -289,8 +275,8 @@ v1::Facts WithoutDevices(const DeviceFactsOptions& options) {
     TakeFolders(answers[0], facts);
   }
   CountGpus(options.sysroot, facts);
-  SayThatThereIsNone(options, Unusable(), facts);
-  AddMissing(facts, "versions.nccl", "not asked: there is no GPU", "");
+  SayWhyNoGpu(options.sysroot, facts);
+  SayWhyNoPort(options.sysroot, facts);
   BoundFacts(facts);
   return facts;
 }
@@ -383,6 +369,16 @@ v1::Facts AskDeviceFacts(const std::string& self,
   facts.Clear();
   for (const char* fact : {"infiniband", "gpus", "versions.nccl"}) {
     AddMissing(facts, fact,
+               absl::StrCat("`rollcall facts`: ", status.message()),
+               kTryByHand);
+  }
+  for (const std::string& folder : options.folders) {
+    if (facts.folders_size() >= static_cast<int>(FactsLimits::folders_max)) {
+      break;
+    }
+    facts.add_folders()->set_path(
+        PlainText(folder, FactsLimits::path_bytes_max));
+    AddMissing(facts, "folders",
                absl::StrCat("`rollcall facts`: ", status.message()),
                kTryByHand);
   }

@@ -48,9 +48,9 @@ v1::Facts AskDeviceFacts(const std::string& self,
 // GPU, or a library that was named. Looks for files alone.
 bool HasDevices(const DeviceFactsOptions& options);
 
-// The same facts of a node without devices: no library is opened, and `missing`
-// says what was looked for. Folders are asked for in a copy of this process,
-// which then must have one thread.
+// The same facts of a node without devices: no library is opened. That it has
+// none is known, and no MissingFact, unless the PCI bus shows one. Folders are
+// asked for in a copy of this process, which then must have one thread.
 v1::Facts WithoutDevices(const DeviceFactsOptions& options);
 
 // As arguments of the command, and back. INVALID_ARGUMENT: not understood.

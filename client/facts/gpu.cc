@@ -93,7 +93,7 @@ uint32_t CountVisibleGpus(uint32_t present,
   return present == 0 ? 0 : slices ? visible : std::min(visible, present);
 }
 
-void CountGpus(const std::string& root, v1::Facts& facts) {
+bool CountGpus(const std::string& root, v1::Facts& facts) {
   const std::string prefix = root == "/" ? "" : root;
   const uint32_t present =
       CountGpuDevices(prefix + "/proc/driver/nvidia/gpus", prefix + "/dev");
@@ -101,12 +101,18 @@ void CountGpus(const std::string& root, v1::Facts& facts) {
                                        Variable("NVIDIA_VISIBLE_DEVICES"),
                                        Variable("CUDA_VISIBLE_DEVICES")));
   const bool wsl = access((prefix + "/dev/dxg").c_str(), F_OK) == 0;
-  if (present == 0 && !wsl) {
-    AddMissing(facts, "gpus",
-               "no NVIDIA GPU: neither /proc/driver/nvidia/gpus nor /dev shows "
-               "one",
-               "");
-  }
+  return present > 0 || wsl;
+}
+
+void SayWhyNoGpu(const std::string& root, v1::Facts& facts) {
+  const std::string device = FindPciDevice(root, IsNvidiaGpu);
+  if (device.empty()) return;
+  AddMissing(facts, "gpus",
+             absl::StrCat("the PCI device ", device,
+                          " is an NVIDIA GPU, and neither "
+                          "/proc/driver/nvidia/gpus nor /dev shows one"),
+             "in a container: run it with --gpus all; on a host: install and "
+             "load the NVIDIA driver");
 }
 
 void PlaceGpus(const std::string& root, v1::Facts& facts) {

@@ -15,8 +15,13 @@
 
 namespace rollcall {
 
-// Sets gpu_count, from below `root`.
-void CountGpus(const std::string& root, v1::Facts& facts);
+// Sets gpu_count, from below `root`. Whether the driver shows a GPU there,
+// hidden or not.
+bool CountGpus(const std::string& root, v1::Facts& facts);
+
+// For a root where the driver shows no GPU: adds the MissingFact `gpus` where
+// there is one all the same, on the PCI bus.
+void SayWhyNoGpu(const std::string& root, v1::Facts& facts);
 
 // Sets numa_node and near_hcas of the GPUs that have a PCI address, from sysfs
 // below `root` and the RDMA ports of `facts`.

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -21,6 +22,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/facts/missing.h"
+#include "client/facts/network.h"
 #include "client/facts/pci.h"
 #include "client/facts/system.h"
 #include "daemon/core/admission.h"
@@ -44,6 +46,14 @@ std::vector<std::string> FolderNames(const std::string& folder) {
   closedir(dir);
   std::sort(names.begin(), names.end(), NaturalLess);
   return names;
+}
+
+// Why a folder cannot be listed; empty: it can.
+std::string WhyUnlisted(const std::string& folder) {
+  DIR* dir = opendir(folder.c_str());
+  if (dir == nullptr) return absl::StrCat(folder, ": ", std::strerror(errno));
+  closedir(dir);
+  return "";
 }
 
 std::string ReadLine(const std::string& path) {
@@ -81,13 +91,9 @@ std::string PortFolder(const std::string& root,
                       port.port());
 }
 
-// As daemon/core/admission.h takes it; empty: it does not.
+// Empty: no Hello may carry it.
 std::string InterfaceName(const std::string& name) {
-  const bool fits = name.size() <= 15 &&
-                    std::all_of(name.begin(), name.end(), [](unsigned char c) {
-                      return absl::ascii_isgraph(c) && c != '/' && c != ',';
-                    });
-  return fits ? name : "";
+  return IsInterfaceName(name) ? name : "";
 }
 
 // The interface of a port below the device's own folder: IPoIB's where the link
@@ -196,6 +202,65 @@ std::string UverbsName(const std::string& root, const std::string& device) {
 }
 
 }  // namespace
+
+void SayWhyNoPort(const std::string& root, v1::Facts& facts) {
+  const std::string prefix = root == "/" ? "" : root;
+  constexpr char kFact[] = "infiniband";
+  if (access((prefix + "/sys/class").c_str(), F_OK) != 0) {
+    return AddMissing(facts, kFact, "/sys/class is not there",
+                      "`mount -t sysfs sysfs /sys`");
+  }
+  const std::string folder = ClassFolder(root);
+  const std::string unlisted = WhyUnlisted(folder);
+  if (!unlisted.empty() && access(folder.c_str(), F_OK) == 0) {
+    return AddMissing(facts, kFact, unlisted, "");
+  }
+  if (const auto names = FolderNames(folder); !names.empty()) {
+    return AddMissing(
+        facts, kFact,
+        absl::StrCat("/sys/class/infiniband shows no port of ", names[0]), "");
+  }
+  const std::string device = FindPciDevice(prefix, IsRdma);
+  if (device.empty()) return;
+  AddMissing(facts, kFact,
+             absl::StrCat("the PCI device ", device,
+                          " can carry RDMA, and /sys/class/infiniband does not "
+                          "show it"),
+             "load its RDMA driver on the host (mlx5_ib, mlx4_ib, efa) with "
+             "ib_uverbs, if the device is to carry RDMA");
+}
+
+void AddUnreadFields(const std::string& root, const VerbsAnswer& verbs,
+                     v1::Facts& facts) {
+  std::set<std::pair<std::string, uint32_t>> told;
+  for (const VerbsDevice& device : verbs.devices) {
+    for (const v1::InfinibandPort& port : device.ports) {
+      told.emplace(device.name, port.port());
+    }
+  }
+  for (const v1::InfinibandPort& port : facts.infiniband()) {
+    const std::string folder = PortFolder(root, port);
+    const auto lack = [&](const char* field, const char* file) {
+      AddMissing(facts, absl::StrCat("infiniband.", port.device(), ".", field),
+                 WhyUnread(folder + file), "");
+    };
+    if (port.state().empty()) lack("state", "/state");
+    if (port.phys_state().empty()) lack("phys_state", "/phys_state");
+    if (port.link_layer().empty()) lack("link_layer", "/link_layer");
+    if (port.rate_gbps() == 0) lack("rate_gbps", "/rate");
+    // No other value of a LID says that it was not read.
+    if (port.link_layer() == "InfiniBand" &&
+        !told.contains({port.device(), port.port()})) {
+      if (!ReadNumber(folder + "/lid")) lack("lid", "/lid");
+      if (!ReadNumber(folder + "/sm_lid")) lack("sm_lid", "/sm_lid");
+    }
+    const std::string unlisted = WhyUnlisted(folder + "/gids");
+    if (port.gids().empty() && !unlisted.empty()) {
+      AddMissing(facts, absl::StrCat("infiniband.", port.device(), ".gids"),
+                 unlisted, "");
+    }
+  }
+}
 
 std::string StateWord(absl::string_view text) {
   const std::pair<absl::string_view, absl::string_view> parts =

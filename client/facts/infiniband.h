@@ -21,9 +21,20 @@ namespace rollcall {
 
 // All ports that <root>/sys/class/infiniband shows, by device name in natural
 // order, then by port; without GIDs, which ReadGids adds. A file that is not
-// there, or that cannot be read, leaves its field unset. At most
-// FactsLimits::devices_max.
+// there, or that cannot be read, leaves its field unset: see AddUnreadFields.
+// At most FactsLimits::devices_max.
 std::vector<v1::InfinibandPort> ReadInfinibandPorts(const std::string& root);
+
+// For facts without a port: adds the MissingFact `infiniband` unless it is
+// known that there is no device, since sysfs shows none and the PCI bus
+// neither.
+void SayWhyNoPort(const std::string& root, v1::Facts& facts);
+
+// Adds a MissingFact `infiniband.DEVICE.FIELD` for each field that neither
+// `verbs` has told nor sysfs: state, phys_state, link_layer, rate_gbps, lid,
+// sm_lid, gids.
+void AddUnreadFields(const std::string& root, const VerbsAnswer& verbs,
+                     v1::Facts& facts);
 
 // Sets `gids` from sysfs: those that are set. Sets net_device as well.
 void ReadGids(const std::string& root, v1::InfinibandPort& port);

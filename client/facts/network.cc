@@ -36,14 +36,6 @@ absl::Status DumpWhole(uint16_t type, Parse parse, Clear clear) {
   return status;
 }
 
-// As daemon/core/admission.h takes it.
-bool IsInterfaceName(const std::string& name) {
-  return !name.empty() && name.size() < IFNAMSIZ &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
-           return absl::ascii_isgraph(c) && c != '/' && c != ',';
-         });
-}
-
 // Megabits a second; 0: unknown.
 uint32_t SpeedMbps(int socket, const std::string& name) {
   ethtool_cmd command{};
@@ -58,6 +50,13 @@ uint32_t SpeedMbps(int socket, const std::string& name) {
 }
 
 }  // namespace
+
+bool IsInterfaceName(absl::string_view name) {
+  return !name.empty() && name.size() < IFNAMSIZ &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return absl::ascii_isgraph(c) && c != '/' && c != ',';
+         });
+}
 
 void AddInterfaces(const std::vector<NetworkLink>& links,
                    const std::vector<NetworkAddress>& addresses,

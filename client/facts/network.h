@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "client/facts/netlink.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -24,6 +25,9 @@ void AddInterfaces(const std::vector<NetworkLink>& links,
                    const std::vector<NetworkAddress>& addresses,
                    const std::set<int>& default_routes, size_t interfaces_max,
                    v1::Facts& facts);
+
+// Whether a Hello may carry the name (daemon/core/admission.h). Pure.
+bool IsInterfaceName(absl::string_view name);
 
 }  // namespace rollcall
 

@@ -266,7 +266,7 @@ class GpuQuestions {
       ++links;
       if (state == kFeatureEnabled) ++active;
     }
-    if (links == 0) return;
+    // A PCIe card is known to have none.
     gpu_.set_nvlinks(links);
     gpu_.set_nvlinks_active(active);
   }

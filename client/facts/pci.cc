@@ -4,13 +4,17 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "client/facts/system.h"
 
 namespace rollcall {
 namespace {
@@ -44,7 +48,44 @@ size_t SharedBridges(absl::string_view a, absl::string_view b) {
   return shared;
 }
 
+// 0: it cannot be read.
+uint32_t ReadId(const std::string& path) {
+  uint32_t id = 0;
+  const std::string text = ReadSmallFile(path, 32);
+  return absl::SimpleHexAtoi(text, &id) ? id : 0;
+}
+
 }  // namespace
+
+bool IsRdma(const PciIds& ids) {
+  // linux/pci_ids.h: PCI_CLASS_NETWORK_INFINIBAND, PCI_BASE_CLASS_NETWORK,
+  // PCI_VENDOR_ID_MELLANOX, PCI_VENDOR_ID_AMAZON. EFA's devices are 0xefa0 and
+  // on (efa_main.c).
+  return ids.class_code >> 8 == 0x0207 ||
+         (ids.vendor == 0x15b3 && ids.class_code >> 16 == 0x02) ||
+         (ids.vendor == 0x1d0f && (ids.device & 0xfff0) == 0xefa0);
+}
+
+bool IsNvidiaGpu(const PciIds& ids) {
+  return ids.vendor == 0x10de && ids.class_code >> 16 == 0x03;
+}
+
+std::string FindPciDevice(const std::string& root,
+                          bool (*wanted)(const PciIds& ids)) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  const fs::path folder = root + "/sys/bus/pci/devices";
+  std::string first;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end;
+       at.increment(failed)) {
+    const std::string device = at->path();
+    const PciIds ids = {ReadId(device + "/vendor"), ReadId(device + "/device"),
+                        ReadId(device + "/class")};
+    const std::string name = at->path().filename();
+    if (wanted(ids) && (first.empty() || name < first)) first = name;
+  }
+  return first;
+}
 
 std::string PciPath(absl::string_view sysfs_folder) {
   std::vector<absl::string_view> path;

@@ -22,6 +22,23 @@ std::string PciPath(absl::string_view sysfs_folder);
 std::string PciAddress(uint32_t domain, uint32_t bus, uint32_t device,
                        uint32_t function);
 
+struct PciIds {
+  uint32_t vendor = 0;
+  uint32_t device = 0;
+  uint32_t class_code = 0;  // Class, subclass and interface: 0x020700.
+};
+
+// A device that carries RDMA once its driver is loaded: any InfiniBand
+// controller, a network controller of NVIDIA's (Mellanox), EFA. Pure.
+bool IsRdma(const PciIds& ids);
+// A display or 3D controller of NVIDIA's. Pure.
+bool IsNvidiaGpu(const PciIds& ids);
+
+// The address of the first PCI device below `root` that `wanted` takes; empty:
+// there is none.
+std::string FindPciDevice(const std::string& root,
+                          bool (*wanted)(const PciIds& ids));
+
 // PciPath of what `link`, a link in sysfs, leads to; empty: it is not there, or
 // no PCI device.
 std::string ReadPciPath(const std::string& link);

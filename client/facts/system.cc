@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <limits>
 #include <optional>
@@ -30,14 +31,22 @@
 namespace rollcall {
 namespace {
 
-// 2^64-1 stands for "unlimited", and so does what cannot be read, since
-// nothing then says that there is a limit.
-uint64_t SoftLimit(__rlimit_resource_t resource) {
+constexpr char kMountProc[] = "`mount -t proc proc /proc`";
+constexpr char kBootId[] = "/proc/sys/kernel/random/boot_id";
+constexpr char kMemory[] = "/sys/kernel/mm";
+constexpr char kHugepages[] = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+// 2^64-1: unlimited. 0: `fact` is missing.
+uint64_t SoftLimit(__rlimit_resource_t resource, const char* fact,
+                   v1::Facts& facts) {
   rlimit limit{};
-  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
-    return std::numeric_limits<uint64_t>::max();
+  if (getrlimit(resource, &limit) != 0) {
+    AddMissing(facts, fact, absl::StrCat("getrlimit: ", std::strerror(errno)),
+               "");
+    return 0;
   }
-  return limit.rlim_cur;
+  return limit.rlim_cur == RLIM_INFINITY ? std::numeric_limits<uint64_t>::max()
+                                         : limit.rlim_cur;
 }
 
 // CPUs that this process may run on, not those that the machine has.
@@ -67,6 +76,39 @@ std::optional<uint64_t> MeminfoBytes(absl::string_view meminfo,
     return kib << 10;
   }
   return std::nullopt;
+}
+
+void GatherLimits(v1::Facts& facts) {
+  v1::SystemLimits& limits = *facts.mutable_limits();
+  limits.set_memlock_bytes(
+      SoftLimit(RLIMIT_MEMLOCK, "limits.memlock_bytes", facts));
+  limits.set_memlock_unbound(MayLockMemory());
+  limits.set_nofile(SoftLimit(RLIMIT_NOFILE, "limits.nofile", facts));
+  struct statvfs shm {};
+  if (statvfs("/dev/shm", &shm) == 0) {
+    limits.set_shm_bytes(uint64_t{shm.f_blocks} * shm.f_frsize);
+  } else {
+    AddMissing(facts, "limits.shm_bytes",
+               absl::StrCat("/dev/shm: ", std::strerror(errno)),
+               "mount a tmpfs at /dev/shm");
+  }
+  const std::string meminfo = ReadSmallFile("/proc/meminfo", 16 << 10);
+  ReadSwap(meminfo, limits);
+  if (!limits.has_swap_used_bytes()) {
+    AddMissing(facts, "limits.swap_used_bytes",
+               meminfo.empty() ? WhyUnread("/proc/meminfo")
+                               : "/proc/meminfo does not tell of swap",
+               meminfo.empty() ? kMountProc : "");
+  }
+  const std::string word = ChosenWord(ReadSmallFile(kHugepages, 256));
+  limits.set_transparent_hugepages(PlainText(word));
+  // A kernel without them has no such file.
+  const bool without = access(kMemory, F_OK) == 0 &&
+                       access(kHugepages, F_OK) != 0 && errno == ENOENT;
+  if (word.empty() && !without) {
+    AddMissing(facts, "limits.transparent_hugepages", WhyUnread(kHugepages),
+               "");
+  }
 }
 
 bool Exists(const char* path) { return access(path, F_OK) == 0; }
@@ -185,8 +227,20 @@ std::string ReadSmallFile(const std::string& path, size_t bytes_max) {
   return text;
 }
 
+std::string WhyUnread(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return absl::StrCat(path, ": ", std::strerror(errno));
+  char text[64];
+  const ssize_t size = read(fd, text, sizeof(text));
+  const int error = errno;
+  close(fd);
+  if (size < 0) return absl::StrCat(path, ": ", std::strerror(error));
+  const absl::string_view read(text, static_cast<size_t>(size));
+  return absl::StrCat(path, " says \"", absl::StripAsciiWhitespace(read), "\"");
+}
+
 std::string BootId() {
-  const std::string text = ReadSmallFile("/proc/sys/kernel/random/boot_id", 64);
+  const std::string text = ReadSmallFile(kBootId, 64);
   return std::string(absl::StripAsciiWhitespace(text));
 }
 
@@ -212,21 +266,17 @@ void GatherSystem(v1::Facts& facts) {
   }
   facts.mutable_versions()->set_rollcall(ROLLCALL_VERSION);
   facts.set_boot_id(PlainText(BootId()));
-  facts.set_network_namespace(NamespaceInode("net"));
-  facts.set_cpu_count(UsableCpus());
-
-  auto& limits = *facts.mutable_limits();
-  limits.set_memlock_bytes(SoftLimit(RLIMIT_MEMLOCK));
-  limits.set_memlock_unbound(MayLockMemory());
-  limits.set_nofile(SoftLimit(RLIMIT_NOFILE));
-  struct statvfs shm {};
-  if (statvfs("/dev/shm", &shm) == 0) {
-    limits.set_shm_bytes(uint64_t{shm.f_blocks} * shm.f_frsize);
+  if (facts.boot_id().empty()) {
+    AddMissing(facts, "boot_id", WhyUnread(kBootId), kMountProc);
   }
-  ReadSwap(ReadSmallFile("/proc/meminfo", 16 << 10), limits);
+  facts.set_network_namespace(NamespaceInode("net"));
+  if (facts.network_namespace() == 0) {
+    AddMissing(facts, "network_namespace", "/proc/self/ns/net is not there",
+               kMountProc);
+  }
+  facts.set_cpu_count(UsableCpus());
   facts.set_container(ContainerKind(FindContainerSigns()));
-  limits.set_transparent_hugepages(PlainText(ChosenWord(
-      ReadSmallFile("/sys/kernel/mm/transparent_hugepage/enabled", 256))));
+  GatherLimits(facts);
   SetWallClock(facts);
 }
 

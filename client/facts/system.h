@@ -1,8 +1,9 @@
 // The system part of the facts: names, kernel, limits, memory, boot id, clock,
 // and whether this is a container.
 //
-// Reads files of the kernel and of this machine's own root; folders of a run
-// are not looked at here, since a network file system may not answer.
+// Reads files of the kernel and of this machine's own root; what cannot be read
+// is unset, and a MissingFact. Folders of a run are not looked at here, since a
+// network file system may not answer.
 #ifndef ROLLCALL_CLIENT_FACTS_SYSTEM_H_
 #define ROLLCALL_CLIENT_FACTS_SYSTEM_H_
 
@@ -61,6 +62,9 @@ uint64_t NamespaceInode(const char* name);
 
 // The word in brackets of "always [madvise] never"; empty: none. Pure.
 std::string ChosenWord(absl::string_view text);
+
+// Why a file has no value that is of use: it cannot be read, or what it says.
+std::string WhyUnread(const std::string& path);
 
 // At most `bytes_max` bytes of a file, as the kernel's small text files are
 // read; empty where there is none.

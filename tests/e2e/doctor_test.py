@@ -230,6 +230,12 @@ class Doctor(E2E):
         ended = lab.run(1, [*DOCTOR, "--json"])
         self.assertEqual(ended.code, 30, ended.text())
         self.assertIn("mount -t proc", self.the_only(ended, "proc")["mend"])
+        swap = self.the_only(ended, "swap")
+        self.assertEqual(swap["severity"], "unknown", swap)
+        self.assertIn("/proc/meminfo: No such file", swap["found"])
+        # Each of the facts is shown by its check.
+        self.assertEqual([f["severity"] for f in
+                          self.findings(ended)["facts"]], ["ok"])
 
 
 if __name__ == "__main__":

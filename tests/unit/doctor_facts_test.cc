@@ -24,6 +24,7 @@
 namespace rollcall {
 namespace {
 
+constexpr auto kNA = Severity::kNotApplicable;
 constexpr auto kOk = Severity::kOk;
 constexpr auto kUnknown = Severity::kUnknown;
 constexpr auto kWarning = Severity::kWarning;
@@ -310,6 +311,144 @@ TEST_F(DoctorFactsTest, ALowMemlockIsFatalWhereADeviceCouldBeUsed) {
   ASSERT_EQ(facts.infiniband_size(), 1);
   facts.mutable_limits()->set_memlock_bytes(8 << 20);
   ExpectOf(facts, "memlock", kWarning, "node", "8 MiB");
+}
+
+// What a node is known not to have is no gap in what is known of it.
+TEST_F(DoctorFactsTest, ANodeWithoutDevicesIsWell) {
+  constexpr char kGpu[] =
+      "gpu 0000:1b:00.0 pci=0000:15:01.0/0000:1b:00.0 "
+      "numa=0\n";
+  struct {
+    const char* name;
+    const char* machine;
+    bool verbs;
+    const char* fate;
+    bool nvml;
+  } const kRows[] = {
+      {"neither", "", false, "", false},
+      {"a kernel without RDMA", "", true, "ibv_get_device_list=error:38",
+       false},
+      {"libibverbs lists none", "", true, "devices=0", false},
+      {"a GPU", kGpu, false, "", true},
+      {"a GPU, a kernel without RDMA", kGpu, true,
+       "ibv_get_device_list=error:38", true},
+  };
+  for (const auto& row : kRows) {
+    SCOPED_TRACE(row.name);
+    std::filesystem::remove_all(folder_ / "machine");
+    UseMachine(row.machine);
+    options_.verbs_library = row.verbs ? Verbs() : "";
+    options_.nvml_library = row.nvml ? NvmlLibrary() : "";
+    setenv("FAKE_VERBS", row.fate, 1);
+    // As a PCIe card: no NVLink, and nothing counted that wears out.
+    setenv("FAKE_NVML",
+           "gpus=1;nvmlDeviceGetNvLinkState=error:3;rows=none;"
+           "nvmlDeviceGetRetiredPages=error:3",
+           1);
+    const v1::Facts facts = Gather();
+    for (const Finding& finding : Diagnose(facts, doctor_)) {
+      const bool devices = absl::StartsWith(finding.check, "hca-") ||
+                           absl::StartsWith(finding.check, "gpu") ||
+                           finding.check == "efa-plugin" ||
+                           finding.check == "facts" ||
+                           (!row.nvml && finding.check == "nccl") ||
+                           (!row.nvml && finding.check == "nccl-version");
+      if (devices) {
+        EXPECT_LE(finding.severity, kOk) << finding.check << finding.found;
+      }
+    }
+    ExpectOf(facts, "hca-usable", kNA, "node", "no RDMA device here");
+    if (row.nvml) {
+      ExpectOf(facts, "gpu-nvlink", kNA, "gpu 0", "it has no NVLink");
+    } else {
+      ExpectOf(facts, "gpus", kNA, "node", "no NVIDIA GPU here");
+    }
+  }
+}
+
+// A device on the PCI bus that no driver serves is not absent.
+TEST_F(DoctorFactsTest, ADeviceWithoutADriverIsNamed) {
+  struct {
+    const char* name;
+    const char* vendor;
+    const char* pci_class;
+    const char* check;
+    Severity severity;
+  } const kRows[] = {
+      {"ConnectX", "0x15b3", "0x020000", "hca-usable", kUnknown},
+      {"ConnectX with InfiniBand", "0x15b3", "0x020700", "hca-usable",
+       kUnknown},
+      {"EFA", "0x1d0f", "0x020000", "hca-usable", kNA},
+      {"another InfiniBand", "0x1077", "0x020700", "hca-usable", kUnknown},
+      {"another NIC", "0x8086", "0x020000", "hca-usable", kNA},
+      {"a Mellanox that is no NIC", "0x15b3", "0x080100", "hca-usable", kNA},
+      {"H100", "0x10de", "0x030200", "gpus", kUnknown},
+      {"GeForce", "0x10de", "0x030000", "gpus", kUnknown},
+      {"its sound", "0x10de", "0x040300", "gpus", kNA},
+      {"another display", "0x1234", "0x030000", "gpus", kNA},
+  };
+  for (const auto& row : kRows) {
+    SCOPED_TRACE(row.name);
+    std::filesystem::remove_all(folder_ / "machine");
+    UseMachine("");
+    Write("/sys/bus/pci/devices/0000:01:00.0/vendor", row.vendor);
+    Write("/sys/bus/pci/devices/0000:01:00.0/class", row.pci_class);
+    Expect(row.check, row.severity, "node",
+           row.severity == kUnknown ? "0000:01:00.0" : "");
+  }
+  UseMachine("");
+  Write("/sys/bus/pci/devices/0000:01:00.0/vendor", "0x1d0f");
+  Write("/sys/bus/pci/devices/0000:01:00.0/device", "0xefa1");
+  Write("/sys/bus/pci/devices/0000:01:00.0/class", "0x020000");
+  Expect("hca-usable", kUnknown, "node", "0000:01:00.0");
+  // Without sysfs nothing can be said.
+  std::filesystem::remove_all(options_.sysroot + "/sys");
+  Expect("hca-usable", kUnknown, "node", "/sys/class is not there");
+}
+
+// A file in sysfs that cannot be read: here a folder stands in its place.
+TEST_F(DoctorFactsTest, APortsFileThatCannotBeReadIsUnknown) {
+  struct {
+    const char* file;
+    const char* check;
+    const char* machine;
+    const char* subject;
+  } const kRows[] = {
+      {"lid", "hca-lid", "dgx_h100", "mlx5_3 port 1"},
+      {"sm_lid", "hca-lid", "dgx_h100", "mlx5_3 port 1"},
+      {"state", "hca-state", "dgx_h100", "mlx5_3 port 1"},
+      {"phys_state", "hca-phys-state", "dgx_h100", "mlx5_3 port 1"},
+      {"link_layer", "hca-link-layer", "dgx_h100", "mlx5_3 port 1"},
+      {"rate", "hca-rate", "dgx_h100", "mlx5_3 port 1"},
+      {"gids", "hca-roce-gid", "roce_a", "mlx5_1 port 1"},
+  };
+  size_t number = 0;
+  for (const auto& row : kRows) {
+    SCOPED_TRACE(row.file);
+    options_.verbs_library.clear();
+    options_.sysroot = Machine(row.machine, ++number);
+    const std::string device =
+        std::string(row.subject).substr(0, std::string(row.subject).find(' '));
+    const std::string path =
+        absl::StrCat(options_.sysroot, "/sys/class/infiniband/", device,
+                     "/ports/1/", row.file);
+    std::filesystem::remove_all(path);
+    const bool folder = std::string(row.file) == "gids";
+    if (folder) {
+      std::ofstream(path) << "";
+    } else {
+      std::filesystem::create_directory(path);
+    }
+    const v1::Facts facts = Gather();
+    ExpectOf(facts, row.check, kUnknown, row.subject,
+             folder ? "Not a directory" : "Is a directory");
+    EXPECT_EQ(Of("facts", facts).front().severity, kOk);
+    // Where libibverbs tells, the file is not needed.
+    setenv("FAKE_VERBS", number == 7 ? "link=ethernet;devices=2" : "", 1);
+    options_.verbs_library = Verbs();
+    ExpectOf(Gather(), row.check, kOk, Of(row.check, Gather()).front().subject,
+             "");
+  }
 }
 
 }  // namespace

@@ -214,6 +214,13 @@ const Row kRows[] = {
        f.mutable_limits()->set_memlock_bytes(64 << 10);
      },
      kOk, "node", "no RDMA"},
+    {"memlock", "RDMA is not known",
+     [](F& f, O& o) {
+       NoRdma(f, o);
+       f.mutable_limits()->set_memlock_bytes(8 * kMiB);
+       Lack(f, "infiniband", "no driver for 0000:01:00.0");
+     },
+     kUnknown, "node", "8 MiB; no driver"},
     {"memlock", "none, without RDMA",
      [](F& f, O& o) {
        NoRdma(f, o);
@@ -282,9 +289,14 @@ const Row kRows[] = {
     {"transparent-hugepages", "another word",
      [](F& f, O&) { f.mutable_limits()->set_transparent_hugepages("inherit"); },
      kUnknown},
-    {"transparent-hugepages", "not said",
-     [](F& f, O&) { f.mutable_limits()->clear_transparent_hugepages(); },
-     kUnknown},
+    {"transparent-hugepages", "a kernel without them",
+     [](F& f, O&) { f.mutable_limits()->clear_transparent_hugepages(); }, kNA},
+    {"transparent-hugepages", "missing",
+     [](F& f, O&) {
+       f.mutable_limits()->clear_transparent_hugepages();
+       Lack(f, "limits.transparent_hugepages", "EACCES");
+     },
+     kUnknown, "node", "EACCES"},
 
     {"clock", "3 ms", Nothing, kOk},
     {"clock", "a second in all",
@@ -371,6 +383,12 @@ const Row kRows[] = {
      [](F& f, O&) {
        f.clear_interfaces();
        Lack(f, "interfaces", "netlink: EPERM");
+     },
+     kUnknown, "node", "netlink: EPERM"},
+    {"address", "those of the interfaces are missing",
+     [](F& f, O&) {
+       for (auto& one : *f.mutable_interfaces()) one.clear_addresses();
+       Lack(f, "interfaces.addresses", "netlink: EPERM");
      },
      kUnknown, "node", "netlink: EPERM"},
 
@@ -667,9 +685,17 @@ const Row kRows[] = {
     {"gpu-retired-pages", "many",
      [](F& f, O&) { f.mutable_gpus(2)->set_retired_pages(32); }, kWarning,
      "gpu 2", "32 pages"},
-    {"gpu-retired-pages", "not said",
-     [](F& f, O&) { f.mutable_gpus(2)->clear_retired_pages(); }, kUnknown,
-     "gpu 2"},
+    {"gpu-retired-pages", "missing",
+     [](F& f, O&) {
+       f.mutable_gpus(2)->clear_retired_pages();
+       Lack(f, "gpus.2.retired_pages");
+     },
+     kUnknown, "gpu 2"},
+    {"gpu-retired-pages", "of GPUs that count none",
+     [](F& f, O&) {
+       for (auto& gpu : *f.mutable_gpus()) gpu.clear_retired_pages();
+     },
+     kNA},
     {"gpu-retired-pages", "no GPU", NoGpu, kNA},
 
     {"gpu-throttle", "none", Nothing, kOk},
@@ -734,6 +760,13 @@ const Row kRows[] = {
     {"nccl", "not looked for",
      [](F& f, O&) { f.mutable_versions()->clear_nccl(); }, kUnknown},
     {"nccl", "no GPU", NoGpu, kNA},
+    {"facts", "no NCCL, which is not needed without a GPU",
+     [](F& f, O& o) {
+       NoGpu(f, o);
+       f.mutable_versions()->clear_nccl();
+       Lack(f, "versions.nccl", "no libnccl.so.2");
+     },
+     kOk},
 
     {"nccl-version", "fits", Nothing, kOk},
     {"nccl-version", "older than the GPU",

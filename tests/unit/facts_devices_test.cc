@@ -3,9 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
-#include <iostream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -234,10 +232,14 @@ TEST_F(DeviceFactsTest, ACommandThatDoesNotAnswerIsAMissingFact) {
     setenv("FACTS_ANSWER", row.answer, 1);
     options_.timeout =
         absl::Milliseconds(std::string(row.answer) == "silent" ? 200 : 60000);
+    options_.folders = {"/data"};
     const v1::Facts facts = AskByCommand();
     EXPECT_EQ(facts.infiniband_size(), 0) << row.answer;
+    ASSERT_EQ(facts.folders_size(), 1) << row.answer;
+    EXPECT_EQ(facts.folders(0).path(), "/data");
     auto missing = Missing(facts);
-    for (const char* fact : {"infiniband", "gpus", "versions.nccl"}) {
+    for (const char* fact :
+         {"infiniband", "gpus", "versions.nccl", "folders"}) {
       EXPECT_TRUE(absl::StrContains(missing[fact], row.reason))
           << row.answer << ": " << missing[fact];
     }
@@ -266,15 +268,14 @@ TEST_F(DeviceFactsTest, ANodeWithoutDevicesAsksNoLibrary) {
   // Would be named if it were run.
   options.self = "/nowhere/rollcall";
   options.devices.sysroot = folder_ / "empty";
+  std::filesystem::create_directories(folder_ / "empty/sys/class");
   options.devices.folders = {folder_.path(), "/dev/null/x"};
   const v1::Facts facts = GatherNodeFacts(options);
   auto missing = Missing(facts);
-  EXPECT_TRUE(
-      absl::StrContains(missing["infiniband"], "/sys/class/infiniband"));
-  EXPECT_TRUE(absl::StrContains(missing["gpus"], "no NVIDIA GPU"));
-  EXPECT_TRUE(absl::StrContains(missing["versions.nccl"], "no GPU"));
   EXPECT_TRUE(absl::StrContains(missing["folders./dev/null/x"], "/dev/null"));
-  EXPECT_EQ(missing.size(), 4u) << facts.ShortDebugString();
+  for (const char* fact : {"infiniband", "gpus", "versions.nccl"}) {
+    EXPECT_FALSE(missing.contains(fact)) << "it is known that there is none";
+  }
   ASSERT_EQ(facts.folders_size(), 2);
   EXPECT_GT(facts.folders(0).size_bytes(), 0u);
   for (const char* device :
@@ -286,22 +287,6 @@ TEST_F(DeviceFactsTest, ANodeWithoutDevicesAsksNoLibrary) {
         << device;
     std::filesystem::remove_all(options.devices.sysroot);
   }
-}
-
-// A figure, not a test: how long a node with 8 HCAs and 8 GPUs takes.
-TEST_F(DeviceFactsTest, HowLongItTakes) {
-  NodeFactsOptions options;
-  options.environment = Environment();
-  options.devices = options_;
-  auto best = std::chrono::nanoseconds::max();
-  for (int i = 0; i < 5; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    EXPECT_EQ(GatherNodeFacts(options).gpus_size(), 8);
-    best = std::min<std::chrono::nanoseconds>(
-        best, std::chrono::steady_clock::now() - start);
-  }
-  std::cout << "facts of 8 HCAs and 8 GPUs: "
-            << absl::FormatDuration(absl::FromChrono(best)) << "\n";
 }
 
 int AnswerOddly(const std::string& answer) {

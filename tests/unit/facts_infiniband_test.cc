@@ -481,18 +481,35 @@ TEST_F(InfinibandTest, VerbsAloneIsEnough) {
   EXPECT_EQ(facts.infiniband(7).numa_node(), -1);
 }
 
-TEST_F(InfinibandTest, AMachineWithoutRdmaSaysWhy) {
-  const v1::Facts none = Ask(folder_ / "empty", "");
-  EXPECT_EQ(none.infiniband_size(), 0);
-  EXPECT_TRUE(absl::StrContains(Missing(none)["infiniband"],
-                                "/sys/class/infiniband is not there"));
-  // With the library of this machine, whatever it is.
-  if (access("/sys/class/infiniband", F_OK) == 0) return;
-  const v1::Facts here = Ask("/", "");
-  EXPECT_EQ(here.infiniband_size(), 0);
-  EXPECT_TRUE(absl::StrContains(Missing(here)["infiniband"], "libibverbs") ||
-              absl::StrContains(Missing(here)["infiniband"], "ENOSYS"))
-      << here.ShortDebugString();
+// No port: unknown, or known to be none.
+TEST_F(InfinibandTest, AMachineWithoutAPortSaysWhyItIsUnknown) {
+  struct {
+    const char* name;
+    const char* made;  // Below the root; ends with '/': a folder.
+    const char* reason;
+  } const kRows[] = {
+      {"no sysfs", "", "/sys/class is not there"},
+      {"no RDMA", "/sys/class/", ""},
+      {"no device", "/sys/class/infiniband/", ""},
+      {"it cannot be read", "/sys/class/infiniband", "Not a directory"},
+      {"a device without ports", "/sys/class/infiniband/mlx5_0/",
+       "no port of mlx5_0"},
+  };
+  for (const auto& row : kRows) {
+    const std::string root = folder_ / row.name;
+    const std::filesystem::path made = root + row.made;
+    std::filesystem::create_directories(made.parent_path());
+    if (made.has_filename() && *row.made != '\0') std::ofstream(made) << "";
+    for (const std::string& library : {std::string(), Verbs()}) {
+      setenv("FAKE_VERBS", "ibv_get_device_list=error:38", 1);
+      const v1::Facts facts = Ask(root, library);
+      EXPECT_EQ(facts.infiniband_size(), 0);
+      auto missing = Missing(facts);
+      EXPECT_EQ(missing.empty(), *row.reason == '\0') << row.name;
+      EXPECT_TRUE(absl::StrContains(missing["infiniband"], row.reason))
+          << row.name << ": " << missing["infiniband"];
+    }
+  }
 }
 
 // --- PCI ---------------------------------------------------------------------
