@@ -34,83 +34,90 @@ constexpr absl::Duration kResolverPatience = absl::Milliseconds(500);
 // For each of the daemon's endpoints, and only where a daemon was named.
 constexpr absl::Duration kDaemonPatience = absl::Seconds(2);
 
-OwnName LookUpOwnName(const std::string& hostname) {
+OwnName LookUpOwnName(const std::string &hostname) {
   OwnName own;
   own.name = hostname;
   const NameQuestion question{absl::AsciiStrToLower(hostname), false};
   const std::map<std::string, NameAnswer> answers =
       SystemResolver().Ask({question}, kResolverPatience);
   const auto answer = answers.find(question.name);
-  if (answer == answers.end()) return own;
+  if (answer == answers.end())
+    return own;
   switch (answer->second.kind) {
-    case NameAnswer::Kind::kUnclear:
-      break;
-    case NameAnswer::Kind::kNotFound:
-      own.kind = OwnName::Kind::kNotFound;
-      break;
-    case NameAnswer::Kind::kFound:
-      own.kind = OwnName::Kind::kFound;
-      own.addresses.assign(answer->second.addresses.begin(),
-                           answer->second.addresses.end());
-      break;
+  case NameAnswer::Kind::kUnclear:
+    break;
+  case NameAnswer::Kind::kNotFound:
+    own.kind = OwnName::Kind::kNotFound;
+    break;
+  case NameAnswer::Kind::kFound:
+    own.kind = OwnName::Kind::kFound;
+    own.addresses.assign(answer->second.addresses.begin(),
+                         answer->second.addresses.end());
+    break;
   }
   return own;
 }
 
 // Where an agent would make its folder: as RunFolder::Make chooses it.
 Trial TryRunFolder() {
-  const char* runtime_dir = getenv("XDG_RUNTIME_DIR");
+  const char *runtime_dir = getenv("XDG_RUNTIME_DIR");
   Trial trial;
-  for (const std::string& parent :
+  for (const std::string &parent :
        {std::string(runtime_dir == nullptr ? "" : runtime_dir),
         std::string("/tmp")}) {
-    if (parent.empty()) continue;
+    if (parent.empty())
+      continue;
     trial = TryFolder("run-folder",
                       absl::StrCat(parent, "/rollcall-doctor-", getpid()),
                       Severity::kFatal, MadeFolders::kGo);
     trial.subject = parent;
-    if (trial.error.empty()) break;
+    if (trial.error.empty())
+      break;
   }
   return trial;
 }
 
 // A bare `rollcall doctor` asks no daemon: a job that it would find itself runs
 // on this machine, by the same clock.
-bool NamesDaemon(const WhereFlags& where) {
+bool NamesDaemon(const WhereFlags &where) {
   return !where.join_string.empty() || !where.endpoint.empty() ||
          !where.job.empty() || !where.state.empty() ||
          !where.given.join.empty();
 }
 
 // Unset: the daemon answers, and does not know the job yet.
-std::optional<DaemonClock> AskClock(const JobAddress& address) {
+std::optional<DaemonClock> AskClock(const JobAddress &address) {
   PrepareGrpc();
   AdminClient client(address);
   // Finds the endpoint that answers, so that the second call dials that one.
   absl::StatusOr<v1::JobStatus> status = client.Status(kDaemonPatience);
   const absl::Time asked = absl::Now();
-  if (status.ok()) status = client.Status(kDaemonPatience);
+  if (status.ok())
+    status = client.Status(kDaemonPatience);
   const absl::Time answered = absl::Now();
-  if (absl::IsNotFound(status.status())) return std::nullopt;
+  if (absl::IsNotFound(status.status()))
+    return std::nullopt;
   DaemonClock clock;
   if (!status.ok()) {
-    clock.untold = absl::StrCat("the daemon was asked for its time: ",
-                                status.status().message());
+    clock.unknown_reason = absl::StrCat("the daemon was asked for its time: ",
+                                        status.status().message());
   } else if (!status->has_written_at()) {
-    clock.untold = "the daemon does not tell its time; it is an older version";
+    clock.unknown_reason =
+        "the daemon does not tell its time; it is an older version";
   } else {
     clock = CompareClocks(asked, FromProto(status->written_at()), answered);
   }
   return clock;
 }
 
-}  // namespace
+} // namespace
 
-int RunDoctorCommand(const DoctorFlags& flags) {
+int RunDoctorCommand(const DoctorFlags &flags) {
   std::optional<JobAddress> daemon;
   if (NamesDaemon(flags.where)) {
     absl::StatusOr<JobAddress> address = JobToSee(flags.where, v1::ROLE_VIEWER);
-    if (!address.ok()) return Fail(address.status());
+    if (!address.ok())
+      return Fail(address.status());
     daemon = *std::move(address);
   }
   NodeFactsOptions gather;
@@ -122,14 +129,15 @@ int RunDoctorCommand(const DoctorFlags& flags) {
     options.own_name = LookUpOwnName(facts.hostname());
   }
   options.trials = {TryProcess(), TryRunFolder()};
-  for (const std::string& given : flags.folders) {
+  for (const std::string &given : flags.folders) {
     const std::string folder = AbsolutePath(given);
     options.trials.push_back(
         TryFolder("folder", folder, Severity::kFatal, MadeFolders::kGo));
     AddFolder(folder, facts);
   }
   // Last, since gRPC's threads do not go with a process that is copied.
-  if (daemon.has_value()) options.clock = AskClock(*daemon);
+  if (daemon.has_value())
+    options.clock = AskClock(*daemon);
   const std::vector<Finding> findings = Diagnose(facts, options);
   if (flags.json) {
     std::printf("%s\n",
@@ -140,4 +148,4 @@ int RunDoctorCommand(const DoctorFlags& flags) {
   return ExitCode(Worst(findings));
 }
 
-}  // namespace rollcall
+} // namespace rollcall

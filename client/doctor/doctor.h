@@ -58,7 +58,7 @@ struct DaemonClock {
   // By how much `offset` may be wrong, at most, in either direction.
   absl::Duration error;
   // Why `offset` is not known.
-  std::string untold;
+  std::string unknown_reason;
 };
 
 // The daemon read its clock, `told`, at some moment between `asked` and

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "client/doctor/checks.h"
+#include "daemon/core/limits.h"
 
 namespace rollcall {
 namespace {
@@ -34,10 +35,6 @@ constexpr uint64_t kShmDockerDefault = 64 << 20;
 // Pages of idle services that were swapped out once do no harm. Our choice:
 // what a few of them take.
 constexpr uint64_t kSwapIdle = 64 << 20;
-
-// etcd warns of peers whose clocks differ by more than a second (rafthttp's
-// probing_status.go, "prober found high clock drift").
-constexpr absl::Duration kClockOffsetMax = absl::Seconds(1);
 
 // Kubernetes evicts pods when less than 10% of a node's file system is free
 // ("Node-pressure Eviction", nodefs.available<10%). On a large file system a
@@ -196,24 +193,26 @@ void CheckClock(const Examined& node, FindingList& to) {
     return to.NotApplicable("no daemon has told its time");
   }
   const DaemonClock& clock = *node.options.clock;
-  if (!clock.offset) return to.Unknown(kNode, clock.untold);
+  if (!clock.offset) return to.Unknown(kNode, clock.unknown_reason);
   const absl::Duration apart = absl::AbsDuration(*clock.offset);
   const std::string found = absl::StrCat(
       absl::FormatDuration(absl::Trunc(apart, absl::Milliseconds(1))),
       *clock.offset < absl::ZeroDuration() ? " behind" : " ahead of",
       " the daemon, to within ",
       absl::FormatDuration(absl::Ceil(clock.error, absl::Milliseconds(1))));
-  if (apart + clock.error <= kClockOffsetMax) return to.Ok(kNode, found);
-  if (apart - clock.error <= kClockOffsetMax) {
+  if (apart + clock.error <= Limits::clock_offset_max)
+    return to.Ok(kNode, found);
+  if (apart - clock.error <= Limits::clock_offset_max) {
     return to.Unknown(kNode, found,
                       "Ask again when the daemon answers faster.");
   }
-  to.Add(Severity::kWarning, kNode, found,
-         absl::StrCat(absl::FormatDuration(kClockOffsetMax), " at most"),
-         "Logs of the nodes do not line up, checkpoints look older or newer "
-         "than they are, and certificates may not be valid yet.",
-         "Run chrony or systemd-timesyncd on every node (`chronyc tracking`, "
-         "`timedatectl`).");
+  to.Add(
+      Severity::kWarning, kNode, found,
+      absl::StrCat(absl::FormatDuration(Limits::clock_offset_max), " at most"),
+      "Logs of the nodes do not line up, checkpoints look older or newer "
+      "than they are, and certificates may not be valid yet.",
+      "Run chrony or systemd-timesyncd on every node (`chronyc tracking`, "
+      "`timedatectl`).");
 }
 
 void CheckFolders(const Examined& node, FindingList& to) {

@@ -115,7 +115,7 @@ void AddGid(const ibv_gid_entry& entry, v1::InfinibandPort& port) {
   if (auto gid = FromEntry(entry)) *port.add_gids() = *std::move(gid);
 }
 
-// All that are set, at once, or one by one; none where there is no word on
+// All that are set, at once, or one by one; none where libibverbs does not tell
 // them.
 void QueryGids(const VerbsFunctions& f, ibv_context* context,
                const std::vector<int>& table_sizes, VerbsDevice& device) {
@@ -156,7 +156,7 @@ void QueryGids(const VerbsFunctions& f, ibv_context* context,
 void FillPort(const ibv_port_attr& attributes, v1::InfinibandPort& port) {
   port.set_state(VerbsState(attributes.state));
   port.set_phys_state(VerbsPhysicalState(attributes.phys_state));
-  // Providers older than RoCE leave it unspecified: no word.
+  // Providers older than RoCE leave it unspecified: it is unknown.
   if (attributes.link_layer == IBV_LINK_LAYER_INFINIBAND) {
     port.set_link_layer("InfiniBand");
     port.set_lid(attributes.lid);

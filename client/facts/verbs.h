@@ -40,7 +40,7 @@ struct Unusable {
 struct VerbsDevice {
   std::string name;
   Unusable unusable;
-  // Fields that libibverbs has no word on are unset.
+  // Fields that libibverbs does not tell are unset.
   std::vector<v1::InfinibandPort> ports;
 };
 

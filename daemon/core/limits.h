@@ -176,6 +176,10 @@ struct Limits {
   // be found later.
   static constexpr absl::Duration wait_max = absl::Hours(24 * 7);
   static constexpr absl::Duration grace_max = absl::Hours(1);
+  // How far a node's clock may be from the daemon's. etcd warns of peers whose
+  // clocks differ by more (rafthttp's probing_status.go, "prober found high
+  // clock drift").
+  static constexpr absl::Duration clock_offset_max = absl::Seconds(1);
 
   uint32_t max_restarts = 3;
   int requeue_exit_code = 75;

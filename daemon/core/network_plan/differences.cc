@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "daemon/core/limits.h"
 #include "daemon/core/network_plan/fabric.h"
 
 namespace rollcall {
@@ -29,7 +30,6 @@ constexpr size_t kIdlePortsNamedMax = 4;
 constexpr uint64_t kMemlockDefault = 8 << 20;
 // Of /dev/shm, as NCCL's user guide has it for containers.
 constexpr uint64_t kShmMin = uint64_t{1} << 30;
-constexpr absl::Duration kClockOffsetMax = absl::Seconds(2);
 // From the agent's look at its clock to the daemon's, with a TLS handshake.
 constexpr absl::Duration kHelloTakesMax = absl::Seconds(20);
 
@@ -141,7 +141,8 @@ std::string Clock(const ComparedNode& node) {
   if (!node.clock_offset.has_value()) return "";
   const absl::Duration offset = *node.clock_offset;
   // A Hello is on its way for long where thousands come at once.
-  if (offset < kClockOffsetMax && offset > -kHelloTakesMax) return "right";
+  if (offset < Limits::clock_offset_max && offset > -kHelloTakesMax)
+    return "right";
   return absl::StrCat(
       absl::ToInt64Seconds(absl::AbsDuration(offset)),
       offset > absl::ZeroDuration() ? " s ahead of" : " s behind",
