@@ -109,20 +109,26 @@ Trial TryProcess() {
   return trial;
 }
 
-Trial TryFolder(const std::string& check, const std::string& folder,
-                Severity severity, MadeFolders made) {
+Trial FolderTrial(const std::string& check, const std::string& folder,
+                  Severity severity) {
   Trial trial;
   trial.check = check;
   trial.subject = folder;
+  trial.severity = severity;
+  trial.expected = "a folder that can be written";
+  trial.why = "The run writes there.";
+  trial.mend = "Check free space and permissions, or name another folder.";
+  return trial;
+}
+
+Trial TryFolder(const std::string& check, const std::string& folder,
+                Severity severity, MadeFolders made) {
+  Trial trial = FolderTrial(check, folder, severity);
   std::vector<std::string> fresh = Make(folder);
   trial.error = CannotWrite(folder);
   for (; made == MadeFolders::kGo && !fresh.empty(); fresh.pop_back()) {
     rmdir(fresh.back().c_str());
   }
-  trial.severity = severity;
-  trial.expected = "a folder that can be written";
-  trial.why = "The run writes there.";
-  trial.mend = "Check free space and permissions, or name another folder.";
   return trial;
 }
 

@@ -18,9 +18,13 @@ Trial TryProcess();
 
 enum class MadeFolders { kStay, kGo };
 
+// TryFolder's result before anything was tried: without an error.
+Trial FolderTrial(const std::string& check, const std::string& folder,
+                  Severity severity);
+
 // Makes the folder where it is not there, writes a small file into it, syncs
 // and removes it. `severity` is that of a failure; `made`: whether folders that
-// it has made stay.
+// it has made stay. Blocks for as long as the file system does not answer.
 Trial TryFolder(const std::string& check, const std::string& folder,
                 Severity severity, MadeFolders made = MadeFolders::kStay);
 

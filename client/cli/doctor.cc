@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -18,8 +20,9 @@
 #include "client/cli/commands.h"
 #include "client/cli/place.h"
 #include "client/doctor/doctor_text.h"
-#include "client/doctor/observe.h"
 #include "client/facts/facts.h"
+#include "client/facts/isolated_query.h"
+#include "client/facts/missing.h"
 #include "client/facts/system.h"
 #include "client/launch/admin_client.h"
 #include "client/launch/job_text.h"
@@ -29,74 +32,104 @@
 namespace rollcall {
 namespace {
 
-// Of the two seconds that the doctor may take.
+// Of the two seconds that the doctor may take. Folders are tried in what the
+// facts have left of their time, which is most of it where nothing hangs.
+constexpr absl::Duration kFactsPatience = absl::Milliseconds(1200);
+constexpr absl::Duration kTrialsLeast = absl::Milliseconds(300);
 constexpr absl::Duration kResolverPatience = absl::Milliseconds(500);
 // For each of the daemon's endpoints, and only where a daemon was named.
 constexpr absl::Duration kDaemonPatience = absl::Seconds(2);
 
-OwnName LookUpOwnName(const std::string &hostname) {
+OwnName LookUpOwnName(const std::string& hostname) {
   OwnName own;
   own.name = hostname;
   const NameQuestion question{absl::AsciiStrToLower(hostname), false};
   const std::map<std::string, NameAnswer> answers =
       SystemResolver().Ask({question}, kResolverPatience);
   const auto answer = answers.find(question.name);
-  if (answer == answers.end())
-    return own;
+  if (answer == answers.end()) return own;
   switch (answer->second.kind) {
-  case NameAnswer::Kind::kUnclear:
-    break;
-  case NameAnswer::Kind::kNotFound:
-    own.kind = OwnName::Kind::kNotFound;
-    break;
-  case NameAnswer::Kind::kFound:
-    own.kind = OwnName::Kind::kFound;
-    own.addresses.assign(answer->second.addresses.begin(),
-                         answer->second.addresses.end());
-    break;
+    case NameAnswer::Kind::kUnclear:
+      break;
+    case NameAnswer::Kind::kNotFound:
+      own.kind = OwnName::Kind::kNotFound;
+      break;
+    case NameAnswer::Kind::kFound:
+      own.kind = OwnName::Kind::kFound;
+      own.addresses.assign(answer->second.addresses.begin(),
+                           answer->second.addresses.end());
+      break;
   }
   return own;
 }
 
-// Where an agent would make its folder: as RunFolder::Make chooses it.
-Trial TryRunFolder() {
-  const char *runtime_dir = getenv("XDG_RUNTIME_DIR");
-  Trial trial;
-  for (const std::string &parent :
-       {std::string(runtime_dir == nullptr ? "" : runtime_dir),
-        std::string("/tmp")}) {
-    if (parent.empty())
-      continue;
-    trial = TryFolder("run-folder",
-                      absl::StrCat(parent, "/rollcall-doctor-", getpid()),
-                      Severity::kFatal, MadeFolders::kGo);
-    trial.subject = parent;
-    if (trial.error.empty())
-      break;
+// Tries all at once, each in a copy of this process, since a file system may
+// not answer.
+std::vector<Trial> TryFolders(const std::string& check,
+                              const std::vector<std::string>& folders,
+                              absl::Duration patience) {
+  std::vector<IsolatedQuery> queries;
+  for (const std::string& folder : folders) {
+    queries.push_back({[&check, &folder](const IsolatedQuery::Report&) {
+      const Trial trial =
+          TryFolder(check, folder, Severity::kFatal, MadeFolders::kGo);
+      v1::Facts told;
+      if (!trial.error.empty()) AddMissing(told, check, trial.error, "");
+      return told;
+    }});
   }
-  return trial;
+  const std::vector<IsolatedAnswer> answers = AskIsolated(queries, patience);
+  std::vector<Trial> trials;
+  for (size_t i = 0; i < folders.size(); ++i) {
+    Trial trial = FolderTrial(check, folders[i], Severity::kFatal);
+    if (!answers[i].failure.empty()) {
+      trial.error = absl::StrCat(folders[i], ": ", answers[i].failure);
+      // A file system that is slow now may answer later.
+      trial.severity = Severity::kRetryable;
+    } else if (!answers[i].facts.missing().empty()) {
+      trial.error = answers[i].facts.missing(0).reason();
+    }
+    trials.push_back(std::move(trial));
+  }
+  return trials;
+}
+
+// Where an agent would make its folder: as RunFolder::Make chooses it.
+Trial TryRunFolder(absl::Duration patience) {
+  const char* runtime_dir = getenv("XDG_RUNTIME_DIR");
+  std::vector<std::string> parents = {"/tmp"};
+  if (runtime_dir != nullptr && *runtime_dir != '\0') {
+    parents.insert(parents.begin(), runtime_dir);
+  }
+  std::vector<std::string> folders;
+  for (const std::string& parent : parents) {
+    folders.push_back(absl::StrCat(parent, "/rollcall-doctor-", getpid()));
+  }
+  std::vector<Trial> trials = TryFolders("run-folder", folders, patience);
+  size_t chosen = 0;
+  while (chosen + 1 < trials.size() && !trials[chosen].error.empty()) ++chosen;
+  trials[chosen].subject = parents[chosen];
+  return trials[chosen];
 }
 
 // A bare `rollcall doctor` asks no daemon: a job that it would find itself runs
 // on this machine, by the same clock.
-bool NamesDaemon(const WhereFlags &where) {
+bool NamesDaemon(const WhereFlags& where) {
   return !where.join_string.empty() || !where.endpoint.empty() ||
          !where.job.empty() || !where.state.empty() ||
          !where.given.join.empty();
 }
 
 // Unset: the daemon answers, and does not know the job yet.
-std::optional<DaemonClock> AskClock(const JobAddress &address) {
+std::optional<DaemonClock> AskClock(const JobAddress& address) {
   PrepareGrpc();
   AdminClient client(address);
   // Finds the endpoint that answers, so that the second call dials that one.
   absl::StatusOr<v1::JobStatus> status = client.Status(kDaemonPatience);
   const absl::Time asked = absl::Now();
-  if (status.ok())
-    status = client.Status(kDaemonPatience);
+  if (status.ok()) status = client.Status(kDaemonPatience);
   const absl::Time answered = absl::Now();
-  if (absl::IsNotFound(status.status()))
-    return std::nullopt;
+  if (absl::IsNotFound(status.status())) return std::nullopt;
   DaemonClock clock;
   if (!status.ok()) {
     clock.unknown_reason = absl::StrCat("the daemon was asked for its time: ",
@@ -110,34 +143,43 @@ std::optional<DaemonClock> AskClock(const JobAddress &address) {
   return clock;
 }
 
-} // namespace
+}  // namespace
 
-int RunDoctorCommand(const DoctorFlags &flags) {
+int RunDoctorCommand(const DoctorFlags& flags) {
   std::optional<JobAddress> daemon;
   if (NamesDaemon(flags.where)) {
     absl::StatusOr<JobAddress> address = JobToSee(flags.where, v1::ROLE_VIEWER);
-    if (!address.ok())
-      return Fail(address.status());
+    if (!address.ok()) return Fail(address.status());
     daemon = *std::move(address);
   }
+  std::vector<std::string> folders;
+  for (const std::string& given : flags.folders) {
+    const std::string folder = AbsolutePath(given);
+    if (std::find(folders.begin(), folders.end(), folder) == folders.end()) {
+      folders.push_back(folder);
+    }
+  }
+  const absl::Time start = absl::Now();
   NodeFactsOptions gather;
   gather.environment = PlainEnvironment();
-  v1::Facts facts = GatherNodeFacts(gather);
+  gather.devices.folders = folders;
+  gather.devices.timeout = kFactsPatience;
+  const v1::Facts facts = GatherNodeFacts(gather);
   DoctorOptions options;
   options.may_lock_memory = MayLockMemory();
+  const auto left = [&start] {
+    return std::max(kTrialsLeast, start + kFactsPatience - absl::Now());
+  };
+  options.trials = {TryProcess(), TryRunFolder(left())};
+  for (Trial& trial : TryFolders("folder", folders, left())) {
+    options.trials.push_back(std::move(trial));
+  }
+  // After all copies of this process were made: the resolver starts threads.
   if (!facts.hostname().empty()) {
     options.own_name = LookUpOwnName(facts.hostname());
   }
-  options.trials = {TryProcess(), TryRunFolder()};
-  for (const std::string &given : flags.folders) {
-    const std::string folder = AbsolutePath(given);
-    options.trials.push_back(
-        TryFolder("folder", folder, Severity::kFatal, MadeFolders::kGo));
-    AddFolder(folder, facts);
-  }
   // Last, since gRPC's threads do not go with a process that is copied.
-  if (daemon.has_value())
-    options.clock = AskClock(*daemon);
+  if (daemon.has_value()) options.clock = AskClock(*daemon);
   const std::vector<Finding> findings = Diagnose(facts, options);
   if (flags.json) {
     std::printf("%s\n",
@@ -148,4 +190,4 @@ int RunDoctorCommand(const DoctorFlags &flags) {
   return ExitCode(Worst(findings));
 }
 
-} // namespace rollcall
+}  // namespace rollcall

@@ -90,10 +90,30 @@ v1::Facts SoFar(const VerbsAnswer& verbs, v1::Facts facts) {
   return facts;
 }
 
-void TakeFolders(IsolatedAnswer& answer, v1::Facts& facts) {
+// Adds a folder whose space is not known.
+void AddUnknownFolder(const std::string& folder, absl::string_view reason,
+                      v1::Facts& facts) {
+  const std::string path = PlainText(folder, FactsLimits::path_bytes_max);
+  const auto& known = facts.folders();
+  if (std::any_of(known.begin(), known.end(),
+                  [&](const v1::FolderSpace& f) { return f.path() == path; })) {
+    return;
+  }
+  if (known.size() >= static_cast<int>(FactsLimits::folders_max)) return;
+  facts.add_folders()->set_path(path);
+  AddMissing(facts, absl::StrCat(kFolderFact, path), reason, "");
+}
+
+void TakeFolders(const std::vector<std::string>& folders,
+                 IsolatedAnswer& answer, v1::Facts& facts) {
   Take(answer, facts);
   AddFailure(answer, answer.step.empty() ? "folders" : answer.step, "statvfs",
              facts);
+  if (answer.failure.empty()) return;
+  for (const std::string& folder : folders) {
+    AddUnknownFolder(folder, "not asked: a folder before it did not answer",
+                     facts);
+  }
 }
 
 void MarkUnusable(const IsolatedAnswer& answer, v1::Facts& facts) {
@@ -249,7 +269,7 @@ v1::Facts GatherDeviceFacts(const DeviceFactsOptions& options) {
   }
   for (size_t i = 0; i < 4; ++i) Take(answers[i], facts);
   MarkUnusable(answers[0], facts);
-  if (answers.size() > 4) TakeFolders(answers[4], facts);
+  if (answers.size() > 4) TakeFolders(options.folders, answers[4], facts);
   PlaceGpus(options.sysroot, facts);
   BoundFacts(facts);
   return facts;
@@ -272,7 +292,7 @@ v1::Facts WithoutDevices(const DeviceFactsOptions& options) {
     std::vector<IsolatedAnswer> answers = AskIsolated(
         {{[&](const Report& report) { return AskFolders(options, report); }}},
         options.timeout);
-    TakeFolders(answers[0], facts);
+    TakeFolders(options.folders, answers[0], facts);
   }
   CountGpus(options.sysroot, facts);
   SayWhyNoGpu(options.sysroot, facts);
@@ -373,14 +393,8 @@ v1::Facts AskDeviceFacts(const std::string& self,
                kTryByHand);
   }
   for (const std::string& folder : options.folders) {
-    if (facts.folders_size() >= static_cast<int>(FactsLimits::folders_max)) {
-      break;
-    }
-    facts.add_folders()->set_path(
-        PlainText(folder, FactsLimits::path_bytes_max));
-    AddMissing(facts, "folders",
-               absl::StrCat("`rollcall facts`: ", status.message()),
-               kTryByHand);
+    AddUnknownFolder(
+        folder, absl::StrCat("`rollcall facts`: ", status.message()), facts);
   }
   return facts;
 }

@@ -10,6 +10,7 @@ from harness import E2E, Lab
 
 DOCTOR = [harness.ROLLCALL, "doctor"]
 CLOCK = os.path.join(harness.BIN, "libskewed_clock.so")
+HANGING = os.path.join(harness.BIN, "libhanging_folder.so")
 SEVERITIES = ["not applicable", "ok", "unknown", "warning", "retryable",
               "fatal"]
 
@@ -115,6 +116,26 @@ class Doctor(E2E):
                if f["severity"] == "fatal"]
         self.assertEqual([f["subject"] for f in bad],
                          [self.stage.path("file", "below")])
+
+    def test_a_folder_that_does_not_answer(self):
+        dead, well = self.stage.path("dead"), self.stage.path("well")
+        for folder in (dead, well):
+            os.mkdir(folder)
+        # It ends by itself: the harness would wait for minutes.
+        ended = self.stage.run(
+            ["timeout", "-s", "KILL", "60", *DOCTOR, "--json", "--folder", dead,
+             "--folder", well],
+            {"LD_PRELOAD": HANGING, "HANGING_FOLDER": dead})
+        found = self.findings(ended)
+        by_folder = {f["subject"]: f for f in found["folder"]}
+        self.assertEqual(by_folder[dead]["severity"], "retryable")
+        self.assertIn("no answer within", by_folder[dead]["found"])
+        self.assertEqual(by_folder[well]["severity"], "ok")
+        space = {f["subject"]: f for f in found["free-space"]}
+        self.assertIn("no answer within", space[dead]["found"])
+        # Of the one after it nothing is known, and it is not left out.
+        self.assertEqual({f["severity"] for f in space.values()}, {"unknown"})
+        self.assertEqual(set(space), {dead, well})
 
     def test_a_run_warns_of_full_folders(self):
         lab = Lab(self.stage, 1)

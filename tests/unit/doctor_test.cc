@@ -12,9 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/doctor/observe.h"
 #include "client/facts/system.h"
-#include "tests/unit/files.h"
 
 namespace rollcall {
 namespace {
@@ -925,26 +923,6 @@ TEST(MayLock, NeedsTheCapabilityInTheFirstUserNamespace) {
   EXPECT_FALSE(MayLockMemory(with, ""));
   EXPECT_FALSE(MayLockMemory("", first));
   EXPECT_FALSE(MayLockMemory("CapEff:\tlots\n", first));
-}
-
-using FolderTest = Files;
-
-TEST_F(FolderTest, HasTheSpaceOfItsNearestParent) {
-  v1::Facts facts;
-  AddFolder(folder_, facts);
-  AddFolder(Path("a/b/c"), facts);
-  AddFolder(folder_, facts);
-  ASSERT_EQ(facts.folders_size(), 2);
-  EXPECT_GT(facts.folders(0).size_bytes(), 0u);
-  EXPECT_EQ(facts.folders(1).path(), Path("a/b/c"));
-  EXPECT_EQ(facts.folders(1).size_bytes(), facts.folders(0).size_bytes());
-  EXPECT_TRUE(facts.missing().empty());
-
-  Write("file", "in the way");
-  AddFolder(Path("file/below"), facts);
-  ASSERT_EQ(facts.missing_size(), 1);
-  EXPECT_EQ(facts.missing(0).fact(), "folders." + Path("file/below"));
-  EXPECT_EQ(facts.folders(2).size_bytes(), 0u);
 }
 
 }  // namespace

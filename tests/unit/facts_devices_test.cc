@@ -239,7 +239,7 @@ TEST_F(DeviceFactsTest, ACommandThatDoesNotAnswerIsAMissingFact) {
     EXPECT_EQ(facts.folders(0).path(), "/data");
     auto missing = Missing(facts);
     for (const char* fact :
-         {"infiniband", "gpus", "versions.nccl", "folders"}) {
+         {"infiniband", "gpus", "versions.nccl", "folders./data"}) {
       EXPECT_TRUE(absl::StrContains(missing[fact], row.reason))
           << row.answer << ": " << missing[fact];
     }
