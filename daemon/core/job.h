@@ -303,7 +303,7 @@ class Job {
   bool RefuseAttend(const Attend& attend);
   bool DisplaceASpare(const Attend& attend);
   bool RefuseName(const Attend& attend, const Node& node);
-  bool AwaitsItsMember(const Node& node, const v1::Hello& hello) const;
+  bool AwaitsItsAgent(const Node& node, const v1::Hello& hello) const;
   void SayRefused(const Attend& attend, const std::string& text);
   bool Continues(const Node& node, const v1::Hello& hello) const;
   bool ContinuesRestored(const Node& node, const v1::Hello& hello) const;

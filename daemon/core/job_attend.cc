@@ -231,12 +231,18 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
                        hello.ranks()));
     return true;
   }
-  if (AwaitsItsMember(node, hello)) {
+  if (AwaitsItsAgent(node, hello)) {
+    const bool restored = Restored(node.hello);
+    const absl::Duration grace = restored ? limits_.reattach_grace
+                                 : node.broke_with_many
+                                     ? limits_.lease
+                                     : limits_.reconnect_grace;
     const std::string text = absl::StrCat(
-        "node ", hello.node(),
-        " is a member of the world that runs, and its agent may come back to "
-        "this daemon, which was restarted, for ",
-        absl::FormatDuration(limits_.reattach_grace), "; dial again");
+        "node name ", hello.node(), " belongs to an agent ",
+        restored ? "that has not come back since this daemon was restarted"
+                 : "whose stream broke",
+        "; a token alone does not take its place for ",
+        absl::FormatDuration(grace), "; dial again");
     Close(attend.session, absl::StatusCode::kUnavailable,
           v1::REFUSAL_CODE_UNSPECIFIED, text);
     SayRefused(attend, text);
@@ -260,12 +266,23 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
   return true;
 }
 
-// Whether the name belongs to a member that has not come back since the daemon
-// was restarted. Until it is lost, a token alone does not take its place: any
-// worker's token would, for all members, before they have dialled again.
-bool Job::AwaitsItsMember(const Node& node, const v1::Hello& hello) const {
-  return phase_ == Phase::kRunning && Restored(node.hello) && !node.gone &&
-         node.member() && !hello.has_node_credential() && !hello.launcher();
+// Whether the agent that has the name may still come back. Until it is lost, a
+// token alone does not take its place: any worker's token could, at the moment
+// at which a stream breaks, or for all members of a daemon that was restarted.
+// A new agent of the same node has to wait for that long; the launcher's shows
+// an admin's token and does not.
+bool Job::AwaitsItsAgent(const Node& node, const v1::Hello& hello) const {
+  if (phase_ == Phase::kEnded || node.gone || node.session != 0 ||
+      hello.has_node_credential() || hello.launcher()) {
+    return false;
+  }
+  // Its grace goes on while the daemon is isolated: most are not back then.
+  if (Restored(node.hello) && phase_ == Phase::kRunning && node.member()) {
+    return true;
+  }
+  // The same incarnation may have lost its Welcome on the way.
+  return node.hello.incarnation() != hello.incarnation() &&
+         now_ < node.deadline;
 }
 
 void Job::SayRefused(const Attend& attend, const std::string& text) {

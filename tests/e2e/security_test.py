@@ -364,8 +364,8 @@ class Credentials(Shown):
         stream.close()
         def gone():
             node = nodes_by_name(self.status(self.text)).get("spare")
-            return node is None or node["state"] in ("suspect", "lost")
-        self.ask_until(gone, "the end of the stream, as the daemon sees it")
+            return node is None or node["state"] == "lost"
+        self.ask_until(gone, "a node that is lost")
         _, new, _ = self.attend("spare", 8)
         self.assertEqual(self.show(old, "spare", 7, run), wire.ABORTED)
         self.assert_booked_once("replaced", "node=spare")
@@ -551,6 +551,22 @@ class OneWorkersToken(Shown):
         secret = self.secret_file("secret", self.new_secret())
         self.gather("--listen", "127.0.0.1:0", "--secret-file", secret)
         self.assert_no_claim(self.claim("made-up", b"p" * 32), wire.ABORTED)
+
+    def test_it_takes_no_name_whose_stream_breaks(self):
+        self.begin()
+        stream, credential, run = self.attend("spare", 7)
+        callers = [self.caller() for _ in range(20)]
+        stream.close()
+        # Until the daemon has seen that, the name belongs to a living agent.
+        for caller in callers:
+            code = caller.say(hello(wire.Join(self.text), "spare",
+                                    incarnation=8)).end()
+            if code != wire.ALREADY_EXISTS:
+                break
+        self.assertEqual(code, wire.UNAVAILABLE)
+        # Its own agent is let in again.
+        self.assertEqual(self.show(credential, "spare", 7, run), wire.OK)
+        self.goes_on()
 
     def test_it_is_no_member_of_a_world_that_a_restarted_daemon_awaits(self):
         self.begin()

@@ -38,9 +38,9 @@ TEST(LastCallStory, ANodeThatComesAndGoesPutsNothingOff) {
       {0.0, Attends("b"), ""},
       {0.5, Attends("f", 1), ""},
       {0.8, Breaks("f"), ""},
-      {0.9, Attends("f", 2), ""},
+      {0.9, Attends("f", 2, NextOf(1)), ""},
       {1.2, Breaks("f"), ""},
-      {1.4, Attends("f", 3), ""},
+      {1.4, Attends("f", 3, NextOf(2)), ""},
       {1.5, Ticks(), "form g1 a,b,f"},
   });
 }
@@ -96,7 +96,7 @@ Played Play(Goes goes, double seconds,
     tell(Beats("a"));
     tell(Beats("b"));
     if (!here) ++life;
-    if (!here) tell(Attends(name(life), life));
+    if (!here) tell(Attends(name(life), life, NextOf(life - 1)));
     here = true;
     const std::string f = name(life);
     tell(Beats(f));
@@ -189,10 +189,10 @@ TEST(FlapStory, TheNextLifeOfANodeThatFlapsGetsNoSeatAtOnce) {
   story.Tell({
       {0.2, Breaks("c"), ""},
       // Lost for the first time: it takes its seat again.
-      {0.3, Attends("c", 2), "abort g1 REPLACED; form g2 a,b,c"},
+      {0.3, Attends("c", 2, NextOf(1)), "abort g1 REPLACED; form g2 a,b,c"},
       {0.4, PreparesAll({"a", "b", "c"}, 2), "run g2"},
       {0.5, Breaks("c"), ""},
-      {0.6, Attends("c", 3), "abort g2 REPLACED; form g3 a,b"},
+      {0.6, Attends("c", 3, NextOf(2)), "abort g2 REPLACED; form g3 a,b"},
       {0.7, PreparesAll({"a", "b"}, 3), "run g3"},
       {1.5, Ticks(), ""},
   });
@@ -213,15 +213,15 @@ TEST(FlapStory, NoWorldAtAllIsWorse) {
   story.Tell(ThreeRun());
   story.Tell({
       {0.2, Breaks("c"), ""},
-      {0.2, Attends("c", 2), "abort g1 REPLACED; form g2 a,b,c"},
+      {0.2, Attends("c", 2, NextOf(1)), "abort g1 REPLACED; form g2 a,b,c"},
       {0.3, Attends("d", 1), ""},
       {0.4, Breaks("c"), ""},
-      {0.4, Attends("c", 3), "abort g2 REPLACED; form g3 a,b,d"},
+      {0.4, Attends("c", 3, NextOf(2)), "abort g2 REPLACED; form g3 a,b,d"},
       {0.5, Breaks("d"), ""},
-      {0.5, Attends("d", 2), "abort g3 REPLACED; form g4 a,b,d"},
+      {0.5, Attends("d", 2, NextOf(1)), "abort g3 REPLACED; form g4 a,b,d"},
       {0.6, Breaks("d"), ""},
       // Both have been lost twice.
-      {0.6, Attends("d", 3), "abort g4 REPLACED; form g5 a,b,c"},
+      {0.6, Attends("d", 3, NextOf(2)), "abort g4 REPLACED; form g5 a,b,c"},
   });
 }
 
@@ -287,11 +287,11 @@ TEST(FlapStory, ALossAfterARestartOfTheDaemonIsNone) {
       {0.1, Attends("b", 1, Holds(0, 1)), ""},
       {0.1, Attends("c", 1, Holds(0, 1)), ""},
       {0.2, Breaks("c"), ""},
-      {0.3, Attends("c", 2), "abort g1 REPLACED; form g2 a,b,c"},
+      {0.3, Attends("c", 2, NextOf(1)), "abort g1 REPLACED; form g2 a,b,c"},
       {0.4, PreparesAll({"a", "b", "c"}, 2), "run g2"},
       // The first that counts, so it takes its seat again.
       {0.5, Breaks("c"), ""},
-      {0.6, Attends("c", 3), "abort g2 REPLACED; form g3 a,b,c"},
+      {0.6, Attends("c", 3, NextOf(2)), "abort g2 REPLACED; form g3 a,b,c"},
   });
 }
 

@@ -72,7 +72,7 @@ TEST(Credential, OfAReplacedLifeIsNoMore) {
   story.Tell({
       {0.0, Attends("a", 1), ""},
       {0.1, Breaks("a"), ""},
-      {0.2, Attends("a", 2), ""},
+      {0.2, Attends("a", 2, NextOf(1)), ""},
   });
   EXPECT_FALSE(Stands(story, 1));
   EXPECT_FALSE(Stands(story, 3, 1));
@@ -164,7 +164,7 @@ TEST(Credential, EachWelcomeBringsThatOfItsOwnLife) {
   };
   EXPECT_EQ(welcomed(1), "credential of a1 in run1, epoch 0");
   EXPECT_EQ(welcomed(1), "credential of a1 in run1, epoch 0");
-  story.Tell({{0.1, Breaks("a"), ""}});
+  story.Tell({{0.1, Breaks("a"), ""}, {1.1, Ticks(), ""}});
   EXPECT_EQ(welcomed(2), "credential of a2 in run1, epoch 0");
 }
 

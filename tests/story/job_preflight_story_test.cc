@@ -64,7 +64,8 @@ TEST(Preflight, StrictGivesNoSeatUntilItIsMended) {
   // Its agent is started again, with another library.
   story.Tell({
       {2.0, Breaks("c"), ""},
-      {2.1, Attends("c", 2, Nccl("2.28.9")), "notice 1 GROW"},
+      {3.0, Ticks(), ""},
+      {3.1, Attends("c", 2, Nccl("2.28.9")), "notice 1 GROW"},
   });
 }
 

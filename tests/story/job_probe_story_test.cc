@@ -57,6 +57,8 @@ TEST(ProbeStory, EachNodeIsAskedForItsOwnAnswer) {
 }
 
 TEST(ProbeStory, WhatIsKnownIsNotProbedAgain) {
+  HelloOptions next = NextOf(1);
+  next.probe_port = Probable().probe_port;
   JobStory story("2:3");
   story.Tell({
       {0.0, Attends("a", 1, Probable()), ""},
@@ -71,7 +73,7 @@ TEST(ProbeStory, WhatIsKnownIsNotProbedAgain) {
       {0.4, PreparesAll({"a", "b", "c"}, 2), "run g2"},
       // Another life of c: the pairs that it is part of, and no others.
       {0.6, Breaks("c"), ""},
-      {0.7, Attends("c", 2, Probable()),
+      {0.7, Attends("c", 2, next),
        "abort g2 REPLACED; a probes c; b probes c; c probes a,b"},
       {0.8, Reaches("a"), ""},
       {0.8, Reaches("b"), ""},

@@ -521,4 +521,12 @@ HelloOptions Holds(uint64_t prepared, uint64_t running) {
   return options;
 }
 
+HelloOptions NextOf(uint64_t previous) {
+  HelloOptions options;
+  options.run = "run1";
+  options.by_credential = true;
+  options.previous_incarnation = previous;
+  return options;
+}
+
 }  // namespace rollcall

@@ -146,6 +146,9 @@ std::string ProofOf(const std::string& run, uint64_t generation,
 std::string ProbeSecretOf(uint64_t round, const std::string& word);
 // Of one that comes back to run1 from generation 1, by its credential.
 HelloOptions Holds(uint64_t prepared, uint64_t running);
+// Of the next life of an agent of run1: it has the credential of the life
+// before it.
+HelloOptions NextOf(uint64_t previous);
 
 }  // namespace rollcall
 

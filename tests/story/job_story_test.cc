@@ -230,7 +230,7 @@ TEST(Unattended, ALaunchersJobWaitsForItsFirstNode) {
 
 // --- Names, lives, runs ------------------------------------------------------
 
-TEST(Identity, ALivingNameIsTakenAndABrokenOneIsReplaced) {
+TEST(Identity, ALivingNameIsTakenAndALostOneIsNot) {
   JobStory story("3");
   story.Tell({
       {0.0, Attends("a", 1), ""},
@@ -240,8 +240,47 @@ TEST(Identity, ALivingNameIsTakenAndABrokenOneIsReplaced) {
   broken.Tell({
       {0.0, Attends("a", 1), ""},
       {0.1, Breaks("a"), ""},
-      {0.2, Attends("a", 2), ""},
-      {1.2, Ticks(), "form g1 a"},
+      {0.2, Attends("a", 2), "refuse a UNSPECIFIED"},
+      {1.1, Ticks(), ""},
+      {1.2, Attends("a", 2), ""},
+      {2.2, Ticks(), "form g1 a"},
+  });
+}
+
+// Any worker's token could take the place in the moment in which a stream
+// breaks. Its own agent comes back with a credential.
+TEST(Identity, ATokenTakesNoNameWhoseAgentMayComeBack) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Breaks("b"), ""},
+      {1.0, Attends("b", 2), "refuse b UNSPECIFIED"},
+      {1.9, Attends("b", 2), "refuse b UNSPECIFIED"},
+      {1.9, Attends("b", 1, Holds(0, 1)), ""},
+      {2.0, Attends("b", 2), "refuse b NAME_TAKEN"},
+  });
+  EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
+  JobStory lost("2:3");
+  lost.Tell(ThreeRun());
+  lost.Tell({
+      {1.0, Breaks("b"), ""},
+      {1.9, Attends("b", 2), "refuse b UNSPECIFIED"},
+      {2.0, Ticks(), "abort g1 LOST_STREAM; form g2 a,c"},
+      {2.1, Attends("b", 2), ""},
+  });
+}
+
+// The launcher's agent comes back by its admin's token, too.
+TEST(Identity, TheLaunchersAgentWaitsForNoGrace) {
+  HelloOptions launcher;
+  launcher.launcher = true;
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a", 1, launcher), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, Breaks("a"), ""},
+      {0.3, Attends("a", 2, launcher), "abort g1 REPLACED; form g2 a,b"},
   });
 }
 
@@ -252,7 +291,7 @@ TEST(Identity, TheNextLifeOfAMemberEndsItsGeneration) {
       {0.0, Attends("b", 1), "form g1 a,b"},
       {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
       {0.2, Breaks("b"), ""},
-      {0.3, Attends("b", 2), "abort g1 REPLACED; form g2 a,b"},
+      {0.3, Attends("b", 2, NextOf(1)), "abort g1 REPLACED; form g2 a,b"},
   });
 }
 
@@ -263,7 +302,7 @@ TEST(Identity, AReplacedLifeThatWakesUpIsToldSo) {
   story.Tell({
       {0.0, Attends("b", 1), ""},
       {0.1, Breaks("b"), ""},
-      {0.2, Attends("b", 2), ""},
+      {0.2, Attends("b", 2, NextOf(1)), ""},
       {0.3, Attends("b", 1, known), "refuse b REPLACED"},
   });
 }
