@@ -213,7 +213,9 @@ bool Job::DisplaceASpare(const Attend& attend) {
   return false;
 }
 
-// A name that is known: the same agent again, its next life, or a stranger?
+// A name that is known: the same agent again, its next life, or a stranger? A
+// launcher's agent takes its node's name from any other, and no other takes it
+// from the launcher's: whoever had it first, seat 0 is the launcher's.
 bool Job::RefuseName(const Attend& attend, const Node& node) {
   const v1::Hello& hello = attend.hello;
   const bool same = node.hello.incarnation() == hello.incarnation();
@@ -248,15 +250,19 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
     SayRefused(attend, text);
     return true;
   }
-  if (same || node.session == 0) return false;
+  // The launcher's agent shows an admin's token, which a worker's yields to.
+  const bool outranks = hello.launcher() && !node.hello.launcher();
+  const bool outranked = node.hello.launcher() && !hello.launcher();
+  if (same || outranks || (node.session == 0 && !outranked)) return false;
   // One that was welcomed before has been replaced; one that is new here finds
   // the name taken.
   const bool replaced = !hello.run().empty();
-  const std::string text =
-      absl::StrCat("node name ", hello.node(), " belongs to the agent at ",
-                   node.observed_address, ", which lives; this one comes from ",
-                   attend.observed_address,
-                   replaced ? "" : "; give one of them another --name");
+  const std::string text = absl::StrCat(
+      "node name ", hello.node(), " belongs to the ",
+      outranked ? "launcher's " : "", "agent at ", node.observed_address,
+      node.session != 0 ? ", which lives" : "", "; this one comes from ",
+      attend.observed_address,
+      replaced ? "" : "; give one of them another --name");
   Close(
       attend.session,
       replaced ? absl::StatusCode::kAborted : absl::StatusCode::kAlreadyExists,

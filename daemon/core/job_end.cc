@@ -150,6 +150,13 @@ void Job::CloseLost(const Node& node, v1::ReasonCode code,
         absl::StrCat("node ", name, " was evicted from job ", job_, " (",
                      reason, "); to bring it back, join with a valid token"));
   }
+  // Only the launcher's agent takes the place of one that lives.
+  if (code == v1::REASON_CODE_REPLACED) {
+    return Close(node.session, absl::StatusCode::kAlreadyExists,
+                 v1::REFUSAL_CODE_NAME_TAKEN,
+                 absl::StrCat("node name ", name, " is the launcher's: ",
+                              reason, "; give this one another --name"));
+  }
   Close(node.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST,
         absl::StrCat("node ", name, " was given up: ", reason,
                      "; attend with a new incarnation"));

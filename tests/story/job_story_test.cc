@@ -284,6 +284,47 @@ TEST(Identity, TheLaunchersAgentWaitsForNoGrace) {
   });
 }
 
+// A worker's token keeps no launcher from its own node's name.
+TEST(Identity, TheLaunchersAgentTakesItsNameFromAWorkers) {
+  HelloOptions launcher;
+  launcher.launcher = true;
+  // The answer is to the one whose name it was.
+  const auto takes = [&](uint64_t incarnation) -> Told {
+    return [=](JobStory& story) {
+      Attend attend;
+      attend.hello = HelloOf("a", incarnation, launcher);
+      attend.observed_address = AddressOf("a");
+      attend.session = story.NewSession("a");
+      return story.Step(attend);
+    };
+  };
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a", 1), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, takes(2), "refuse a NAME_TAKEN; abort g1 REPLACED; form g2 a,b"},
+      {0.3, PreparesAll({"a", "b"}, 2), "run g2"},
+      // A second launcher does not take it from the first.
+      {0.4, takes(3), "refuse a NAME_TAKEN"},
+  });
+}
+
+TEST(Identity, TheLaunchersNameStaysItsOwnWhileItIsAway) {
+  HelloOptions launcher;
+  launcher.launcher = true;
+  JobStory story("1:2");
+  story.Tell({
+      {0.0, Attends("a", 1, launcher), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, Breaks("a"), ""},
+      {1.2, Ticks(), "abort g1 LOST_STREAM; form g2 b"},
+      {1.3, Attends("a", 2), "refuse a NAME_TAKEN"},
+      {1.4, Attends("a", 3, launcher), ""},
+  });
+}
+
 TEST(Identity, TheNextLifeOfAMemberEndsItsGeneration) {
   JobStory story("2");
   story.Tell({

@@ -277,6 +277,26 @@ TEST_F(AccessTest, OnlyAnAdminLeads) {
   EXPECT_EQ(Refused(), (Counts{{"role", 2}, {"token_used_up", 1}}));
 }
 
+TEST_F(AccessTest, ALauncherTakesItsNodesNameFromAWorker) {
+  StartJob(2);
+  HandAgent worker(Dial());
+  ASSERT_TRUE(worker.SayHello(HelloWith("a", worker_)));
+  ASSERT_TRUE(worker.IsWelcome());
+  v1::Hello hello = HelloWith("a", admin_);
+  // An admin's token alone is no launcher.
+  ExpectRefused(Turned(hello), grpc::StatusCode::ALREADY_EXISTS,
+                v1::REFUSAL_CODE_NAME_TAKEN);
+  hello.set_launcher(true);
+  HandAgent launcher(Dial());
+  ASSERT_TRUE(launcher.SayHello(hello));
+  ASSERT_TRUE(launcher.IsWelcome());
+  ExpectRefused(worker.End(), grpc::StatusCode::ALREADY_EXISTS,
+                v1::REFUSAL_CODE_NAME_TAKEN);
+  ExpectRefused(Turned(HelloWith("a", worker_)),
+                grpc::StatusCode::ALREADY_EXISTS, v1::REFUSAL_CODE_NAME_TAKEN);
+  ExpectUndisturbed(launcher);
+}
+
 TEST_F(AccessTest, ALaunchersAgentThatIsLateHearsOfTheEnd) {
   Start(Options());
   v1::Hello hello = HelloWith("a", admin_);
