@@ -269,8 +269,9 @@ bool Job::HasRank(const Node& node, uint32_t local_rank) {
 
 void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
   if (!HasRank(node, exited.local_rank())) return;
-  // The agent ended it, or it ended because a notice asked for it.
-  if (exited.stopped_by_agent()) {
+  // The agent ended it, or it ended because a notice asked for it. Where there
+  // was none, it ended by itself, whatever its agent says.
+  if (exited.stopped_by_agent() && !NothingIsAsked(exited.generation())) {
     return OnEndedForNotice(node, exited);
   }
   const bool failed =

@@ -410,6 +410,7 @@ class Job {
   void Ask(v1::NoticeKind kind, absl::Duration deadline,
            const std::string& reason, bool again = false);
   v1::DaemonMessage NoticeNow(absl::Time now) const;
+  bool NothingIsAsked(uint64_t generation) const;
   void OnEndedForNotice(const Node& node, const v1::RankExited& exited);
   void AskAmidAChange();
   void TellNotice();
@@ -623,6 +624,10 @@ class Job {
 
   // What is asked of all ranks, and who is to leave for good.
   std::optional<Pending> pending_;
+  // The world that runs was committed by an earlier daemon: a journal or its
+  // members have told it, and its ranks may stand by a notice that this daemon
+  // does not know.
+  bool world_taken_up_ = false;
   uint64_t last_notice_ = 0;
   std::set<std::string> leaving_;
   // Those that are not journaled yet, or of whom the ranks have not heard, wait

@@ -430,6 +430,7 @@ void Job::Commit() {
   AddRows(seal);
   seal_ = seal;
   phase_ = Phase::kRunning;
+  world_taken_up_ = false;
   running_since_ = now_;
   PingLater();
   progressed_ = false;

@@ -246,6 +246,8 @@ void Job::OnNoticeSeen(Node& node, const v1::NoticeSeen& seen) {
     return;
   }
   const bool later = seen.notice() > last_notice_;
+  // Only an earlier daemon can have given a notice that this one does not know.
+  if (!world_taken_up_ && (later || !pending_.has_value())) return;
   // As with generations: an absurd number is not believed.
   if (later && seen.notice() - last_notice_ >= (uint64_t{1} << 32)) return;
   if (!pending_.has_value()) {
@@ -258,6 +260,12 @@ void Job::OnNoticeSeen(Node& node, const v1::NoticeSeen& seen) {
     return TellNoticeSoon();
   }
   if (seen.notice() == pending_->notice.notice()) AtBoundary(node);
+}
+
+// Whether the generation runs and nothing has asked its ranks to end.
+bool Job::NothingIsAsked(uint64_t generation) const {
+  return phase_ == Phase::kRunning && generation == generation_ &&
+         !pending_.has_value() && !world_taken_up_;
 }
 
 void Job::OnEndedForNotice(const Node& node, const v1::RankExited& exited) {

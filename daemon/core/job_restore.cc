@@ -159,6 +159,7 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
   generation_ = world.generation();
   // Committed: it runs, whoever is slow to come back.
   phase_ = Phase::kRunning;
+  world_taken_up_ = true;
   world_ = world;
   proposal_ = proposal;
   seal_ = seal;

@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -33,6 +34,16 @@ const v1::NodeStatus& RowOf(const v1::JobStatus& status,
   }
   ADD_FAILURE() << "no node " << node;
   return status.nodes(0);
+}
+
+// And its agent says that it was asked to.
+Told EndsAsIfAsked(std::string node, uint64_t generation, int signal) {
+  v1::AgentMessage message;
+  v1::RankExited& exited = *message.mutable_rank_exited();
+  exited.set_generation(generation);
+  exited.set_signal(signal);
+  exited.set_stopped_by_agent(true);
+  return Says(std::move(node), message);
 }
 
 // --- Notices and drains ------------------------------------------------------
@@ -210,6 +221,54 @@ TEST(Drain, AStandingCrowdIsTakenOnByANewDaemon) {
       {0.3, Sees("a", 8), ""},
       {0.3, Sees("b", 8), ""},
       {0.3, Sees("c", 8), "abort g1 GROW; form g2 a,b,c"},
+      // Of the world that it has committed itself, it knows each notice.
+      {0.4, PreparesAll({"a", "b", "c"}, 2), "run g2"},
+      {0.5, Sees("a", 9, 2), ""},
+      {0.5, Sees("a", 8, 2), ""},
+      {0.5, EndsAsIfAsked("a", 2, 0), ""},
+      {0.6, EndsAsIfAsked("b", 2, 15), "abort g2 RANK_SIGNAL; form g3 a,b,c"},
+  });
+}
+
+// A member alone ends no world by a notice that nobody gave.
+TEST(Notice, OneThatWasNeverGivenChangesNothing) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Sees("a", 7), ""},
+      {1.0, Sees("a", 0), ""},
+      {1.1, Drains("b"), "notice 1 DRAIN b"},
+      {1.2, Sees("a", 9), ""},
+      {1.4, Ticks(), ""},
+      {1.5, Sees("a", 1), ""},
+      {1.5, Sees("b", 1), ""},
+      {1.5, Sees("c", 1), "abort g1 LEAVING; form g2 a,c"},
+  });
+}
+
+// Its agent says that it was asked to, and nothing had asked it.
+TEST(Notice, ARankThatEndsUnaskedHasFailed) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, EndsAsIfAsked("a", 1, 0), ""},
+      {1.1, EndsAsIfAsked("b", 1, 15), "abort g1 RANK_SIGNAL; form g2 a,b,c"},
+      {1.2, PreparesAll({"a", "b", "c"}, 2), "run g2"},
+  });
+  const v1::JobStatus status = story.job().Status(story.now());
+  EXPECT_EQ(status.restarts_charged(), 1u);
+  EXPECT_EQ(status.last_reform().node(), "b");
+}
+
+TEST(Notice, ARankThatEndsForOneHasNotFailed) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Drains("c"), "notice 1 DRAIN c"},
+      {1.1, EndsAsIfAsked("b", 1, 15), ""},
+      {1.2, Sees("a", 1), ""},
+      {1.2, Sees("b", 1), ""},
+      {1.2, Sees("c", 1), "abort g1 LEAVING; form g2 a,b"},
   });
 }
 
@@ -561,9 +620,15 @@ TEST(Notice, ANodeThatLeavesSetsNoFarDeadline) {
 // --- Numbers -----------------------------------------------------------------
 
 TEST(Notice, AnAbsurdNumberIsNotBelieved) {
-  JobStory story("2:3");
-  story.Tell(ThreeRun());
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  JobStory story(
+      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
+      before);
   story.Tell({
+      {0.1, Attends("a", 1, Holds(0, 1)), ""},
+      {0.1, Attends("b", 1, Holds(0, 1)), ""},
+      {0.1, Attends("c", 1, Holds(0, 1)), ""},
       {1.0, Sees("a", ~uint64_t{0}), ""},
       {1.1, Drains("b"), "notice 1 DRAIN b"},
       {1.2, Sees("a", ~uint64_t{0}), ""},

@@ -238,6 +238,8 @@ TEST(Adoption, OverHalfOfTheMembersBringTheSameBytes) {
   EXPECT_EQ(next.Status(story.now()).generation(), 1u);
   story.Tell({
       {0.5, Attends("c", 1, run.held), ""},
+      // They stand by a notice of the lost daemon's.
+      {0.55, Sees("a", 7), "notice 8 GROW"},
       // Above all that the lost daemon can have proposed.
       {0.6, Exits("a", 1, 3), "abort g1 RANK_EXIT; form g1002 a,b,c"},
   });
