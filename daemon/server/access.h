@@ -105,6 +105,11 @@ class Access {
   // Counts and logs one who has the right to enter, and not where he wants.
   void TurnedAway(const v1::Hello& hello, const std::string& address,
                   v1::RefusalCode code, absl::Time now);
+  // Somebody with the right to enter asks for a node name that is taken. How
+  // long the answer waits: from the fourth on, as for wrong tokens.
+  absl::Duration NameTaken(const std::string& address, absl::Time now) {
+    return names_taken_.Failed(NetworkOf(address), now);
+  }
   // Replaces the kept tokens that are due at `now` by the wall clock, and makes
   // them known to the next Commit.
   void ReplaceTokens(absl::Time now);
@@ -152,6 +157,8 @@ class Access {
   // Why the last try failed; said once. Empty: it did not.
   std::map<v1::Role, std::string> not_kept_;
   FailureBackoff backoff_;
+  // Of names that are taken.
+  FailureBackoff names_taken_;
   // One entry a RefusalCode.
   std::map<std::string, uint64_t> refused_;
 };

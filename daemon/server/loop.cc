@@ -238,6 +238,7 @@ void Loop::On(HelloCame& came) {
   }
   session.job = came.hello.job();
   session.node = came.hello.node();
+  session.address = came.observed_address;
   if (made) Collect((*live)->job, (*live)->job.Start());
   const v1::JoinToken token = came.hello.token();
   const std::optional<absl::Duration> clock_offset =
@@ -600,7 +601,17 @@ void Loop::EndSlowStreams() {
 
 void Loop::CarryOut(const CloseStream& close) {
   const auto at = sessions_.find(close.session);
-  if (at == sessions_.end()) return;
+  if (at == sessions_.end() || at->second.closed) return;
+  // Who tries again and again is answered later and later.
+  if (close.refusal.code() == v1::REFUSAL_CODE_NAME_TAKEN) {
+    const absl::Duration wait =
+        access_.NameTaken(at->second.address, MonotonicNow());
+    return Later(wait, [this, close] {
+      const auto again = sessions_.find(close.session);
+      if (again == sessions_.end()) return;
+      CloseSession(again->second, close.session, close.code, close.refusal);
+    });
+  }
   CloseSession(at->second, close.session, close.code, close.refusal);
 }
 

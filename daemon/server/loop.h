@@ -179,6 +179,8 @@ class Loop {
     // Empty: it has not attended.
     std::string job;
     std::string node;
+    // Where its Hello came from.
+    std::string address;
     bool greeted = false;
     // We have ended it; what it still says is not heard.
     bool closed = false;

@@ -447,6 +447,27 @@ TEST_F(AccessTest, WrongTokensAreAnsweredLaterAndLaterAndRightOnesAtOnce) {
   EXPECT_EQ(Times(log, "only counted"), 1u) << log;
 }
 
+TEST_F(AccessTest, WhoAsksForATakenNameIsAnsweredLaterAndLater) {
+  StartJob(2);
+  HandAgent good(Dial());
+  ASSERT_TRUE(good.SayHello(HelloOf("good")));
+  ASSERT_TRUE(good.IsWelcome());
+  std::vector<std::unique_ptr<HandAgent>> others;
+  const absl::Time begin = MonotonicNow();
+  for (int i = 0; i < 8; ++i) {
+    others.push_back(std::make_unique<HandAgent>(Dial()));
+    ASSERT_TRUE(others.back()->SayHello(HelloOf("good")));
+  }
+  for (const auto& other : others) {
+    ExpectRefused(other->End(), grpc::StatusCode::ALREADY_EXISTS,
+                  v1::REFUSAL_CODE_NAME_TAKEN);
+  }
+  // The eighth waits 1.6 s.
+  EXPECT_GE(MonotonicNow() - begin, absl::Milliseconds(1500));
+  EXPECT_EQ(Refused(), Counts());
+  ExpectUndisturbed(good);
+}
+
 TEST_F(AccessTest, AShutdownDoesNotWaitForThem) {
   StartJob(2);
   v1::JoinToken wrong = worker_;
