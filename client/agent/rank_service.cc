@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "client/agent/rank_service_core.h"
 #include "client/agent/run_folder.h"
 #include "client/rank/unix_address.h"
+#include "daemon/core/admission.h"
 #include "daemon/core/limits.h"
 #include "daemon/server/grpc_defaults.h"
 
@@ -66,12 +68,9 @@ grpc::Status RankService::Core::Enter(Waiter* waiter) {
         absl::StrCat("value of ", waiter->value.size(), " bytes; at most ",
                      Limits::exchange_value_bytes_max));
   }
-  if (waiter->key.empty() ||
-      waiter->key.size() > Limits::exchange_key_bytes_max) {
-    return grpc::Status(
-        Code::INVALID_ARGUMENT,
-        absl::StrCat("key of ", waiter->key.size(), " bytes; 1 to ",
-                     Limits::exchange_key_bytes_max));
+  // The daemon ends the agent's stream for a key that it does not admit.
+  if (const absl::Status fits = AdmitExchangeKey(waiter->key); !fits.ok()) {
+    return grpc::Status(Code::INVALID_ARGUMENT, std::string(fits.message()));
   }
   MutexLock lock(mutex_);
   if (!open_ || open_->world.generation() != waiter->generation) {

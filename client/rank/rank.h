@@ -84,9 +84,10 @@ class Rank {
   // --- Values to and from all ranks -------------------------------------
   // Gives `value` for `key` and returns the values of all ranks, by rank, once
   // all have given theirs. Every rank must call it with the same key. Safe to
-  // retry with the same value. INVALID_ARGUMENT: over 4 KiB, or key over 128
-  // bytes. ABORTED: the generation has ended. DEADLINE_EXCEEDED: not all were
-  // in within `timeout`. UNAVAILABLE: the agent is gone.
+  // retry with the same value. INVALID_ARGUMENT: over 4 KiB, or the key is not
+  // 1 to 128 bytes of printable ASCII. ABORTED: the generation has ended.
+  // DEADLINE_EXCEEDED: not all were in within `timeout`. UNAVAILABLE: the agent
+  // is gone.
   absl::StatusOr<std::vector<std::string>> Exchange(absl::string_view key,
                                                     absl::string_view value,
                                                     absl::Duration timeout);

@@ -178,6 +178,11 @@ TEST_F(RankServiceTest, BadExchangesAreRefused) {
       {5, 0, "", "v", grpc::StatusCode::INVALID_ARGUMENT},
       {5, 0, std::string(Limits::exchange_key_bytes_max + 1, 'k'), "v",
        grpc::StatusCode::INVALID_ARGUMENT},
+      // The daemon admits printable ASCII alone.
+      {5, 0, "a\nb", "v", grpc::StatusCode::INVALID_ARGUMENT},
+      {5, 0, std::string("a\0b", 3), "v", grpc::StatusCode::INVALID_ARGUMENT},
+      {5, 0, "caf\xc3\xa9", "v", grpc::StatusCode::INVALID_ARGUMENT},
+      {5, 0, "a\x7f", "v", grpc::StatusCode::INVALID_ARGUMENT},
       {5, 0, "k", std::string(Limits::exchange_value_bytes_max + 1, 'v'),
        grpc::StatusCode::INVALID_ARGUMENT},
       // Not even kept until it is looked at.
@@ -189,7 +194,7 @@ TEST_F(RankServiceTest, BadExchangesAreRefused) {
                   .get()
                   .status.error_code(),
               row.expect)
-        << row.generation << " " << row.local_rank;
+        << row.generation << " " << row.local_rank << " '" << row.key << "'";
   }
 }
 
