@@ -65,6 +65,7 @@ NameVerdict DecideName(const NameCase& one) {
   if (one.listed) return NameVerdict::kWrite;
   if (absl::StrContains(one.name, '.')) return NameVerdict::kDotted;
   if (Elsewhere(one.in_file, one)) return NameVerdict::kFileElsewhere;
+  if (one.our_hostname) return NameVerdict::kOurHostname;
   if (one.nodes > kAskedNodesMax) return NameVerdict::kLargeWorld;
   switch (one.answer.kind) {
     case NameAnswer::Kind::kUnclear:

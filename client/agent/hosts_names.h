@@ -2,10 +2,11 @@
 //
 // A node chooses its own name and says its own address, so a bare name is
 // written only where that changes nothing that the name means already: it is
-// one label, the rest of the file gives it no other address, and the resolver
-// does not know it or gives it the node's address. A name that the operator
-// listed is written whatever it means elsewhere. Everything that is left out
-// still has its alias, node-<rank>.<job>.rollcall.
+// one label, the rest of the file gives it no other address, it is not the
+// hostname of this machine while the node is another one, and the resolver does
+// not know it or gives it the node's address. A name that the operator listed
+// is written whatever it means elsewhere. Everything that is left out still has
+// its alias, node-<rank>.<job>.rollcall.
 //
 // Pure; any thread. hosts_resolver asks the resolver, hosts_text applies the
 // verdicts.
@@ -54,9 +55,10 @@ struct NameCase {
   std::string name;
   // Of the node, as text.
   std::string address;
-  // It is a name of this machine itself, for which loopback is no other
-  // address.
+  // The node is on this machine, so loopback is no other address.
   bool own = false;
+  // The node is on another machine and has the hostname of this one.
+  bool our_hostname = false;
   // Another row of the block has it, or a name that differs by case alone.
   bool taken = false;
   bool listed = false;
@@ -75,6 +77,7 @@ enum class NameVerdict {
   kTaken,              // another row has it, perhaps in another case.
   kDotted,             // it has more than one label.
   kFileElsewhere,      // the rest of the file gives it another address.
+  kOurHostname,        // it means this machine, and the node is another one.
   kResolverElsewhere,  // the resolver gives it another address.
   kLargeWorld,         // the world is too large to ask for all names.
   kUnclear,            // the resolver gave no clear answer.

@@ -235,26 +235,40 @@ void AddMeanings(absl::string_view text, const std::set<std::string>& wanted,
   }
 }
 
-// Names of members that are this very machine, in lower case.
-std::set<std::string> OwnNames(const v1::World& world, uint32_t node_rank,
-                               absl::string_view hostname) {
-  std::set<std::string> names = {absl::AsciiStrToLower(hostname)};
-  if (node_rank >= static_cast<uint32_t>(world.members_size())) return names;
-  const v1::Member& own = world.members(node_rank);
-  for (const v1::Member& member : world.members()) {
-    if (world.one_machine() || member.address() == own.address()) {
-      names.insert(absl::AsciiStrToLower(member.node()));
-    }
+// This machine, as one world knows it.
+struct ThisMachine {
+  // Of its own row; empty: the world has no such row.
+  std::string address;
+  // In lower case; by itself and without its domain.
+  std::set<std::string> hostnames;
+};
+
+ThisMachine MachineOf(const v1::World& world, uint32_t node_rank,
+                      absl::string_view hostname) {
+  ThisMachine here;
+  if (node_rank < static_cast<uint32_t>(world.members_size())) {
+    here.address = world.members(static_cast<int>(node_rank)).address();
   }
-  return names;
+  const std::string name = absl::AsciiStrToLower(hostname);
+  here.hostnames = {name, name.substr(0, name.find('.'))};
+  return here;
+}
+
+// By its address alone: a node chooses its name itself.
+bool IsOn(const ThisMachine& here, const v1::World& world,
+          const v1::Member& member) {
+  return world.one_machine() ||
+         (!here.address.empty() &&
+          AddressKey(member.address()) == AddressKey(here.address));
 }
 
 // The warnings of one write, at most kWarningsMax of them and one line for each
 // reason that many names share.
 class LeftOut {
  public:
-  LeftOut(const v1::World& world, std::vector<std::string>& warnings)
-      : world_(world), warnings_(warnings) {}
+  LeftOut(const v1::World& world, const ThisMachine& here,
+          std::vector<std::string>& warnings)
+      : world_(world), here_(here), warnings_(warnings) {}
 
   void Row(const v1::Member& member) {
     Warn(absl::StrCat("hosts file: node rank ", member.node_rank(),
@@ -274,10 +288,14 @@ class LeftOut {
         return Warn(member,
                     "another row has it, or a name that differs by case alone");
       case NameVerdict::kFileElsewhere:
-        return Warn(member, Elsewhere("the file", one.in_file, member));
-      case NameVerdict::kResolverElsewhere:
         return Warn(member,
-                    Elsewhere("the resolver", one.answer.addresses, member));
+                    Elsewhere("the file gives it", one.in_file, member));
+      case NameVerdict::kOurHostname:
+        return Warn(member, Elsewhere("it is the hostname of this machine,",
+                                      {here_.address}, member));
+      case NameVerdict::kResolverElsewhere:
+        return Warn(member, Elsewhere("the resolver gives it",
+                                      one.answer.addresses, member));
       case NameVerdict::kDotted:
         return Join(dotted_, member);
       case NameVerdict::kUnclear:
@@ -318,7 +336,7 @@ class LeftOut {
                       "; use ", AliasOf(member)));
   }
 
-  static std::string Elsewhere(const char* who,
+  static std::string Elsewhere(const char* said,
                                const std::set<std::string>& addresses,
                                const v1::Member& member) {
     std::vector<std::string> shown;
@@ -326,7 +344,7 @@ class LeftOut {
       if (shown.size() == kShownMax) break;
       shown.push_back(Printable(address, kAddressBytesShown));
     }
-    return absl::StrCat(who, " gives it ", absl::StrJoin(shown, ", "),
+    return absl::StrCat(said, " ", absl::StrJoin(shown, ", "),
                         ", and the node's address is ", member.address(),
                         " (--hosts-names ", member.node(),
                         " writes it all the same)");
@@ -350,6 +368,7 @@ class LeftOut {
   }
 
   const v1::World& world_;
+  const ThisMachine& here_;
   std::vector<std::string>& warnings_;
   size_t count_ = 0;
   Many dotted_;
@@ -372,9 +391,9 @@ std::string MakeEntries(const v1::World& world, uint32_t node_rank,
   }
   Meanings meanings;
   AddMeanings(others, wanted, meanings);
-  const std::set<std::string> own = OwnNames(world, node_rank, hostname);
+  const ThisMachine here = MachineOf(world, node_rank, hostname);
   std::string entries;
-  LeftOut left_out(world, warnings);
+  LeftOut left_out(world, here, warnings);
   for (const v1::Member& member : world.members()) {
     if (!AdmitNodeName(member.node()).ok() ||
         AddressKey(member.address()).empty() ||
@@ -385,7 +404,8 @@ std::string MakeEntries(const v1::World& world, uint32_t node_rank,
     NameCase one;
     one.name = absl::AsciiStrToLower(member.node());
     one.address = member.address();
-    one.own = own.contains(one.name);
+    one.own = IsOn(here, world, member);
+    one.our_hostname = !one.own && here.hostnames.contains(one.name);
     // Of two nodes whose names differ by case alone neither gets the name: the
     // second could be there to take it from the first.
     one.taken = taken.contains(one.name) || twice.contains(one.name);

@@ -173,17 +173,28 @@ TEST(HostsText, WhichNamesGoIn) {
        {"b", "10.0.0.2"},
        false,
        "a"},
-      {"the machine's own on 127.0.1.1",
+      // A peer chooses its name itself, and has no claim to this machine's.
+      {"this machine's hostname",
+       "127.0.0.1 localhost\n",
+       {"b", "10.0.0.2"},
+       false,
+       "b"},
+      {"this machine's hostname without its domain",
+       "127.0.0.1 localhost\n",
+       {"B", "10.0.0.2"},
+       false,
+       "b.x"},
+      {"this machine's hostname, on 127.0.1.1",
        "127.0.1.1 b.x b\n",
        {"b", "10.0.0.2"},
-       true,
+       false,
        "b"},
-      {"the machine's own on 127.0.0.1 and ::1",
+      {"this machine's hostname, on 127.0.0.1 and ::1",
        "127.0.0.1 b\n::1 b\n",
        {"b", "10.0.0.2"},
-       true,
+       false,
        "b"},
-      {"the machine's own on a real address",
+      {"this machine's hostname, on a real address",
        "10.0.0.9 b\n",
        {"b", "10.0.0.2"},
        false,
@@ -242,6 +253,42 @@ TEST(HostsText, AnAddressWithAZeroByteIsNone) {
       "x\n", false, world, 0, "a", NoneFound(world), Owner("a"), kAllLive);
   EXPECT_EQ(Entries(change.text), "10.0.0.1 a node-0.train.rollcall\n");
   EXPECT_EQ(change.warnings.size(), 1u);
+}
+
+TEST(HostsText, AWarningNamesThisMachinesAddressAndTheNodes) {
+  const v1::World world = MakeWorld({{"w1", "10.0.0.1"}, {"lab2", "10.0.0.2"}});
+  for (const char* rest : {"127.0.0.1 localhost\n", "10.0.0.1 lab2\n"}) {
+    const HostsChange change =
+        WriteHostsBlock(rest, false, world, 0, "lab2.example", NoneFound(world),
+                        Owner("w1"), kAllLive);
+    ASSERT_EQ(change.warnings.size(), 1u);
+    for (const char* part : {" lab2 ", "10.0.0.1", "10.0.0.2"}) {
+      EXPECT_TRUE(absl::StrContains(change.warnings[0], part))
+          << change.warnings[0];
+    }
+  }
+}
+
+TEST(HostsText, LoopbackIsNoOtherAddressInThisMachinesRow) {
+  struct {
+    const char* rest;
+    bool in;
+  } const kRows[] = {
+      {"", true},
+      {"127.0.1.1 b.x b\n", true},
+      {"127.0.0.1 b\n::1 b\n", true},
+      {"10.0.0.2 b\n", true},
+      {"10.0.0.9 b\n", false},
+      {"127.0.1.1 b\n10.0.0.9 b\n", false},
+  };
+  const v1::World world = MakeWorld({{"a", "10.0.0.1"}, {"b", "10.0.0.2"}});
+  for (const auto& row : kRows) {
+    const HostsChange change = WriteHostsBlock(
+        row.rest, false, world, 1, "b", NoneFound(world), Owner("b"), kAllLive);
+    EXPECT_EQ(absl::StrContains(Entries(change.text), "10.0.0.2 b "), row.in)
+        << row.rest;
+    EXPECT_EQ(change.warnings.size(), row.in ? 0 : 1) << row.rest;
+  }
 }
 
 TEST(HostsText, OwnNamesAreThoseOfThisMachine) {

@@ -41,6 +41,10 @@ TEST(HostsNames, WhichBareNamesAreWritten) {
     made.own = true;
     return made;
   };
+  const auto ours = [](NameCase made) {
+    made.our_hostname = true;
+    return made;
+  };
   const auto listed = [](NameCase made) {
     made.listed = true;
     return made;
@@ -74,6 +78,12 @@ TEST(HostsNames, WhichBareNamesAreWritten) {
        V::kResolverElsewhere},
       {"own, elsewhere and on loopback",
        own(one("b", kNone, {"127.0.1.1", "10.0.0.9"})), V::kFileElsewhere},
+      {"our hostname, nobody knows it", ours(one("b", kNone)), V::kOurHostname},
+      {"our hostname, on loopback in the file",
+       ours(one("b", kNone, {"127.0.1.1"})), V::kFileElsewhere},
+      {"our hostname, the resolver agrees", ours(one("b", At({"10.0.0.2"}))),
+       V::kOurHostname},
+      {"our hostname, listed", listed(ours(one("b", kNone))), V::kWrite},
       {"several labels", one("archive.internal.example.com", kNone),
        V::kDotted},
       {"several labels, the resolver agrees",
