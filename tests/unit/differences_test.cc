@@ -185,6 +185,8 @@ TEST_F(Differences, WhatFailedIsNotNone) {
       {{.gpus = 3, .missing = "gpus.3"}, ""},
       {{.model = ""}, ""},
       // What else is not known of a GPU or port does not count here.
+      {{.gpus = 7, .missing = "gpus.retired_pages"},
+       "GPUs: 8 x H100 on n0, n2; 7 x H100 on n1"},
       {{.gpus = 7, .missing = "gpus.0.retired_pages"},
        "GPUs: 8 x H100 on n0, n2; 7 x H100 on n1"},
       {{.ports = 7, .missing = "infiniband.mlx5_0"},

@@ -173,10 +173,15 @@ TEST(Fabric, PortsThatAreNotKnownAreNotNone) {
   // Another node is known to have none.
   EXPECT_EQ(Plan({{"2.28.9", {kA}}, timed_out, {"2.28.9", {}}}),
             "n0 [] NCCL_IB_DISABLE=1; n1 []; n2 []");
-  // Ports that are listed are known, and NCCL cannot use them either.
+  // It is not known whether its port can be opened; and known that it cannot.
+  const std::vector<std::string> unusable = {"mlx5_0 ib 400 unusable"};
   EXPECT_EQ(Plan({{"2.28.9", {kA}},
-                  {"2.28.9", {"mlx5_0 ib 400 unusable"}, {}, "infiniband"}}),
-            "n0 [] NCCL_IB_DISABLE=1; n1 []");
+                  {"2.28.9", {kA}},
+                  {"2.28.9", unusable, {}, "infiniband"}}),
+            "n0 [mlx5_0]; n1 [mlx5_0]; n2 [] WARNING");
+  EXPECT_EQ(
+      Plan({{"2.28.9", {kA}}, {"2.28.9", unusable, {}, "infiniband.unusable"}}),
+      "n0 [] NCCL_IB_DISABLE=1; n1 []");
   EXPECT_EQ(Plan({{"2.28.9", {kA, kB}},
                   {"2.28.9", {kA, "mlx5_1 ib 400"}, {}, "infiniband.mlx5_1"}}),
             "n0 [mlx5_0,mlx5_1]; n1 [mlx5_0,mlx5_1]");

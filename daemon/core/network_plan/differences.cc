@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
@@ -50,9 +50,10 @@ bool KnowsGpus(const v1::Facts& facts) {
   return std::none_of(facts.missing().begin(), facts.missing().end(),
                       [](const v1::MissingFact& missing) {
                         absl::string_view fact = missing.fact();
+                        uint32_t index = 0;
                         return fact == "gpus" ||
                                (absl::ConsumePrefix(&fact, "gpus.") &&
-                                !absl::StrContains(fact, '.'));
+                                absl::SimpleAtoi(fact, &index));
                       });
 }
 

@@ -267,7 +267,6 @@ std::vector<FabricPorts> WithoutFabric(const std::vector<FabricNode>& nodes) {
 
 // Null: the node knows its ports.
 const v1::MissingFact* WhyPortsUnknown(const v1::Facts& facts) {
-  if (!facts.infiniband().empty()) return nullptr;
   const auto missing = std::find_if(
       facts.missing().begin(), facts.missing().end(),
       [](const v1::MissingFact& one) { return one.fact() == "infiniband"; });

@@ -44,8 +44,8 @@ struct FabricPorts {
 // known, nor for it.
 std::vector<FabricPorts> PlanFabric(const std::vector<FabricNode>& nodes);
 
-// Not where asking for the ports failed and none is listed. A node that has
-// none knows that.
+// Not where it could not be found out which ports there are, or whether any of
+// them can be opened. A node that has none, or none that can be used, knows it.
 bool KnowsPorts(const v1::Facts& facts);
 
 // Whether NCCL uses this port by default: it is active, its link layer is
