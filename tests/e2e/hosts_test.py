@@ -232,6 +232,31 @@ class Hosts(E2E):
             self.assertEqual(told is None, bool(flags))
             lab.down()
 
+    def test_a_peer_does_not_take_this_machines_hostname(self):
+        lab = Lab(self.stage, 3)
+        gate = Gate(self.stage)
+        command = ["sh", "-c", f"echo up; cat {gate.path}"]
+        meant = lab.run(2, ["getent", "ahosts", "lab2"]).out()
+        before = lab.read_hosts(2)
+        launcher = lab.start(1, [
+            harness.ROLLCALL, "launch", "--nodes", "3", "--", *command])
+        text = launcher.await_line(harness.JOIN_STRING.pattern)[0]
+        worker, peer = (
+            lab.start(host, [harness.ROLLCALL, "join", text, "--name", name,
+                             "--", *command])
+            for host, name in ((2, "w1"), (3, "lab2")))
+        for process in launcher, worker, peer:
+            process.await_line(r"\] up")
+        block = lab.read_hosts(2)[:-len(before)].decode()
+        [line] = [line.split() for line in block.splitlines()
+                  if line.startswith("10.77.0.3")]
+        self.assertEqual(len(line), 2, block)
+        self.assertEqual(lab.run(2, ["getent", "ahosts", "lab2"]).out(), meant)
+        self.assertIsNotNone(worker.find(
+            r"hosts file: name lab2 left out.*127\.0\.1\.1.*10\.77\.0\.3",
+            "err"))
+        self.end(gate, [launcher, worker, peer])
+
     def test_a_name_that_the_resolver_cannot_tell_now_is_left_out(self):
         lab = Lab(self.stage, 2)
         nsswitch = self.stage.path("nsswitch")

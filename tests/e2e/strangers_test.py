@@ -712,6 +712,28 @@ class AgentSocket(E2E):
         gate.open()
         self.assert_code(launcher, 0)
 
+    def test_a_key_that_the_daemon_refuses_costs_the_call_alone(self):
+        gate = Gate(self.stage)
+        launcher = self.launch([], ["sh", "-c", "echo at=$ROLLCALL_SOCKET "
+                                    f"g=$ROLLCALL_GENERATION.; cat {gate.path}"])
+        path, generation = launcher.await_line(
+            r"at=(\S+) g=(\d+)\.").groups()
+        for key, code in (b"a\nb", wire.INVALID_ARGUMENT), (b"k", None):
+            with socket.socket(socket.AF_UNIX) as connected:
+                connected.connect(path)
+                call = Stranger(0, connected=connected).open(
+                    "/rollcall.v1.Rank/Exchange", plain=True)
+                call.say(wire.field(1, int(generation)) + wire.field(2, key)
+                         + wire.field(3, b"value")).half_close()
+                if code is None:
+                    # The values of all ranks: of this one.
+                    self.assertEqual(call.message(),
+                                     wire.field(1, b"value"))
+                else:
+                    self.assertEqual(call.end(), code)
+        gate.open()
+        self.assert_code(launcher, 0)
+
     def test_in_the_runtime_folder(self):
         self.check({})
 
