@@ -1,10 +1,10 @@
 #include "client/facts/bound_facts.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "daemon/core/admission.h"
 
 namespace rollcall {
 namespace {
@@ -13,6 +13,10 @@ namespace {
 // InfiniBand has no other.
 constexpr int kGidsKept = 2;
 constexpr int kMissingKept = 16;
+
+// What is left at the least fits.
+static_assert(kGidsKept * FactsLimits::devices_max <=
+              FactsLimits::gids_of_node_max);
 
 // How little a peer would lose by not knowing the address; larger is less.
 int Uselessness(const v1::Interface& interface, absl::string_view address) {
@@ -43,15 +47,16 @@ void BoundAddresses(v1::Facts& facts, size_t addresses_max) {
   }
 }
 
-// Keeps the first `kept` GIDs of each port, and those that `wanted` takes.
-void CutGids(v1::Facts& facts, int kept,
-             const std::function<bool(const v1::Gid&)>& wanted) {
+using Wanted = bool (*)(const v1::Gid& gid);
+
+// Keeps the first kGidsKept GIDs of each port, and those that are `wanted`.
+void CutGids(v1::Facts& facts, Wanted wanted) {
   for (v1::InfinibandPort& port : *facts.mutable_infiniband()) {
     auto& gids = *port.mutable_gids();
     int place = 0;
     gids.erase(std::remove_if(gids.begin(), gids.end(),
                               [&](const v1::Gid& gid) {
-                                return place++ >= kept && !wanted(gid);
+                                return place++ >= kGidsKept && !wanted(gid);
                               }),
                gids.end());
   }
@@ -61,10 +66,45 @@ bool IsIpv4Mapped(const v1::Gid& gid) {
   return absl::StartsWith(gid.address(), "::ffff:");
 }
 
-void DropInterfacesWithoutAddress(v1::Facts& facts, size_t bytes_max) {
+// A connection may be made by it.
+bool IsReachable(const v1::Gid& gid) {
+  return !gid.net_device().empty() || IsIpv4Mapped(gid);
+}
+
+// What NCCL and UCX choose where there is one.
+bool IsRoceV2OverIpv4(const v1::Gid& gid) {
+  return IsIpv4Mapped(gid) && gid.type() == "RoCE v2";
+}
+
+bool IsNone(const v1::Gid&) { return false; }
+
+void BoundGids(v1::Facts& facts) {
+  for (const Wanted wanted : {&IsReachable, &IsRoceV2OverIpv4, &IsNone}) {
+    size_t count = 0;
+    for (const auto& port : facts.infiniband()) count += port.gids_size();
+    if (count <= FactsLimits::gids_of_node_max) return;
+    CutGids(facts, wanted);
+  }
+}
+
+void BoundWords(v1::Facts& facts) {
+  const auto fits = [&] {
+    size_t count = 0;
+    for (const auto& gpu : facts.gpus()) {
+      count += gpu.near_hcas_size() + gpu.throttle_reasons_size();
+    }
+    return count <= FactsLimits::words_of_node_max;
+  };
+  if (fits()) return;
+  for (v1::Gpu& gpu : *facts.mutable_gpus()) gpu.clear_near_hcas();
+  if (fits()) return;
+  for (v1::Gpu& gpu : *facts.mutable_gpus()) gpu.clear_throttle_reasons();
+}
+
+template <typename Fits>
+void DropInterfacesWithoutAddress(v1::Facts& facts, Fits fits) {
   auto& interfaces = *facts.mutable_interfaces();
-  for (int i = interfaces.size() - 1; i >= 0; --i) {
-    if (facts.ByteSizeLong() <= bytes_max) return;
+  for (int i = interfaces.size() - 1; i >= 0 && !fits(); --i) {
     if (interfaces[i].addresses().empty()) {
       interfaces.erase(interfaces.begin() + i);
     }
@@ -83,21 +123,22 @@ void DropFromEnd(Repeated& parts, const v1::Facts& facts, size_t bytes_max,
 
 void BoundFacts(v1::Facts& facts, size_t addresses_max, size_t bytes_max) {
   BoundAddresses(facts, addresses_max);
+  DropInterfacesWithoutAddress(facts, [&] {
+    return static_cast<size_t>(facts.interfaces_size()) <=
+           Limits::interfaces_per_node_max;
+  });
+  BoundGids(facts);
+  BoundWords(facts);
   const auto fits = [&] { return facts.ByteSizeLong() <= bytes_max; };
   if (fits()) return;
-  CutGids(facts, kGidsKept, [](const v1::Gid& gid) {
-    return !gid.net_device().empty() || IsIpv4Mapped(gid);
-  });
-  DropInterfacesWithoutAddress(facts, bytes_max);
+  CutGids(facts, &IsReachable);
+  DropInterfacesWithoutAddress(facts, fits);
   if (fits()) return;
   for (v1::Gpu& gpu : *facts.mutable_gpus()) gpu.clear_near_hcas();
   if (fits()) return;
-  // RoCE v2 over IPv4 is what NCCL and UCX choose where there is one.
-  CutGids(facts, kGidsKept, [](const v1::Gid& gid) {
-    return IsIpv4Mapped(gid) && gid.type() == "RoCE v2";
-  });
+  CutGids(facts, &IsRoceV2OverIpv4);
   if (fits()) return;
-  CutGids(facts, kGidsKept, [](const v1::Gid&) { return false; });
+  CutGids(facts, &IsNone);
   DropFromEnd(*facts.mutable_missing(), facts, bytes_max, kMissingKept);
   DropFromEnd(*facts.mutable_interfaces(), facts, bytes_max);
   DropFromEnd(*facts.mutable_infiniband(), facts, bytes_max);

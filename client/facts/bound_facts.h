@@ -10,10 +10,11 @@
 namespace rollcall {
 
 // Addresses first, the least useful ones at the front: link-local ones, those
-// of links that are down and of bridges. Then, until the bytes fit: GIDs that
-// no connection is made by, interfaces without an address, what is near a GPU,
-// GIDs but two a port, reasons of what is missing, and at last interfaces,
-// ports and GPUs from the end. Order is kept. Pure.
+// of links that are down and of bridges. Then, until their count fits:
+// interfaces without an address, GIDs that no connection is made by, what is
+// near a GPU. Then, until the bytes fit: the same GIDs, interfaces and HCAs
+// near a GPU, GIDs but two a port, reasons of what is missing, and at last
+// interfaces, ports and GPUs from the end. Order is kept. Pure.
 void BoundFacts(v1::Facts& facts,
                 size_t addresses_max = Limits::addresses_per_node_max,
                 size_t bytes_max = Limits::facts_bytes_max);

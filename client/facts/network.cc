@@ -69,6 +69,7 @@ void AddInterfaces(const std::vector<NetworkLink>& links,
     of_link.emplace(address.link, &address.address);
   }
   std::vector<v1::Interface> interfaces;
+  std::set<std::string> told;
   for (const NetworkLink& link : links) {
     if (!IsInterfaceName(link.name)) {
       AddMissing(facts, "interfaces",
@@ -76,6 +77,7 @@ void AddInterfaces(const std::vector<NetworkLink>& links,
                  "rename it with `ip link set ... name ...`");
       continue;
     }
+    if (!told.insert(link.name).second) continue;
     v1::Interface interface;
     interface.set_name(link.name);
     interface.set_mtu(link.mtu);

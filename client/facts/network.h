@@ -10,6 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "client/facts/netlink.h"
+#include "daemon/core/limits.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -17,10 +18,12 @@ namespace rollcall {
 // Appends every interface with all of its IPv4 and IPv6 addresses, in the
 // kernel's order. At most `interfaces_max`; where that is too few, those with
 // addresses come first. What the kernel does not tell goes into `missing`.
-void GatherNetwork(v1::Facts& facts, size_t interfaces_max = 256);
+void GatherNetwork(v1::Facts& facts,
+                   size_t interfaces_max = Limits::interfaces_per_node_max);
 
 // The same of what was dumped; without speeds. An interface whose name no
-// Hello may carry is left out, and goes into `missing`. Pure.
+// Hello may carry is left out, and goes into `missing`; of two that have one
+// name, as a dump that was disturbed may have them, the first counts. Pure.
 void AddInterfaces(const std::vector<NetworkLink>& links,
                    const std::vector<NetworkAddress>& addresses,
                    const std::set<int>& default_routes, size_t interfaces_max,

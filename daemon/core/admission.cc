@@ -2,7 +2,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -27,6 +29,14 @@ constexpr size_t kRunBytesMax = 64;
 constexpr size_t kNcclIdsMax = size_t{Limits::nodes_max} *
                                Limits::ranks_per_node_max /
                                Limits::ranks_per_nccl_id;
+
+// What the parts of admitted facts take in memory stays within a small multiple
+// of their bytes, whatever they hold.
+static_assert(Limits::interfaces_per_node_max * sizeof(v1::Interface) +
+                  kDevicesMax * (sizeof(v1::InfinibandPort) + sizeof(v1::Gpu)) +
+                  FactsLimits::gids_of_node_max * sizeof(v1::Gid) +
+                  FactsLimits::words_of_node_max * sizeof(std::string) <=
+              6 * Limits::facts_bytes_max);
 
 // Returns from the enclosing function with the first refusal.
 #define RETURN_IF_REFUSED(expression)                       \
@@ -148,6 +158,54 @@ absl::Status AdmitGpu(const v1::Gpu& gpu) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status AdmitInterfaces(const v1::Facts& facts) {
+  RETURN_IF_REFUSED(AdmitCount("facts.interfaces", facts.interfaces_size(),
+                               Limits::interfaces_per_node_max));
+  std::set<std::string_view> names;
+  size_t addresses = 0;
+  for (const v1::Interface& interface : facts.interfaces()) {
+    RETURN_IF_REFUSED(AdmitInterface(interface));
+    if (!names.insert(interface.name()).second) {
+      return Unfit("facts.interfaces.name", "each name once", interface.name());
+    }
+    addresses += interface.addresses_size();
+  }
+  return AdmitCount("addresses of the node", addresses,
+                    Limits::addresses_per_node_max);
+}
+
+absl::Status AdmitInfinibandPorts(const v1::Facts& facts) {
+  RETURN_IF_REFUSED(
+      AdmitCount("facts.infiniband", facts.infiniband_size(), kDevicesMax));
+  std::set<std::pair<std::string_view, uint32_t>> ports;
+  size_t gids = 0;
+  for (const v1::InfinibandPort& port : facts.infiniband()) {
+    RETURN_IF_REFUSED(AdmitInfiniband(port));
+    if (!ports.emplace(port.device(), port.port()).second) {
+      return Unfit("facts.infiniband.port", "each port of a device once",
+                   absl::StrCat(port.device(), ":", port.port()));
+    }
+    gids += port.gids_size();
+  }
+  return AdmitCount("facts.infiniband.gids of all ports", gids,
+                    FactsLimits::gids_of_node_max);
+}
+
+absl::Status AdmitGpus(const v1::Facts& facts) {
+  RETURN_IF_REFUSED(AdmitCount("facts.gpus", facts.gpus_size(), kDevicesMax));
+  std::set<uint32_t> indices;
+  size_t words = 0;
+  for (const v1::Gpu& gpu : facts.gpus()) {
+    RETURN_IF_REFUSED(AdmitGpu(gpu));
+    if (!indices.insert(gpu.index()).second) {
+      return Unfit("facts.gpus.index", "each index once", gpu.index());
+    }
+    words += gpu.near_hcas_size() + gpu.throttle_reasons_size();
+  }
+  return AdmitCount("near_hcas and throttle_reasons of all facts.gpus", words,
+                    FactsLimits::words_of_node_max);
 }
 
 absl::Status AdmitMissing(const v1::MissingFact& missing) {
@@ -491,21 +549,9 @@ absl::Status AdmitFacts(const v1::Facts& facts) {
   RETURN_IF_REFUSED(AdmitCount("bytes of facts", facts.ByteSizeLong(),
                                Limits::facts_bytes_max));
   RETURN_IF_REFUSED(AdmitFactsTexts(facts));
-  size_t addresses = 0;
-  for (const v1::Interface& interface : facts.interfaces()) {
-    RETURN_IF_REFUSED(AdmitInterface(interface));
-    addresses += interface.addresses_size();
-  }
-  RETURN_IF_REFUSED(AdmitCount("addresses of the node", addresses,
-                               Limits::addresses_per_node_max));
-  RETURN_IF_REFUSED(
-      AdmitCount("facts.infiniband", facts.infiniband_size(), kDevicesMax));
-  for (const v1::InfinibandPort& port : facts.infiniband()) {
-    RETURN_IF_REFUSED(AdmitInfiniband(port));
-  }
-  RETURN_IF_REFUSED(AdmitCount("facts.gpus", facts.gpus_size(), kDevicesMax));
-  for (const v1::Gpu& gpu : facts.gpus()) RETURN_IF_REFUSED(AdmitGpu(gpu));
-  return absl::OkStatus();
+  RETURN_IF_REFUSED(AdmitInterfaces(facts));
+  RETURN_IF_REFUSED(AdmitInfinibandPorts(facts));
+  return AdmitGpus(facts);
 }
 
 absl::Status AdmitWorld(const v1::World& world) {

@@ -16,13 +16,18 @@
 
 namespace rollcall {
 
-// Bounds of the parts of a node's facts, beside facts_bytes_max and
-// addresses_per_node_max of limits.h. Who gathers facts keeps to them.
+// Bounds of the parts of a node's facts, beside facts_bytes_max,
+// addresses_per_node_max and interfaces_per_node_max of limits.h. An empty part
+// takes two bytes of a message and some hundred of the daemon's memory, so each
+// kind of part has a bound of its own. Who gathers facts keeps to them.
 struct FactsLimits {
   // RDMA ports, GPUs, and GIDs of one port.
   static constexpr size_t devices_max = 256;
   // RDMA devices near a GPU, and reasons why its clock is low.
   static constexpr size_t words_max = 256;
+  // The same of all ports, and of all GPUs.
+  static constexpr size_t gids_of_node_max = 1024;
+  static constexpr size_t words_of_node_max = 1024;
   static constexpr size_t missing_max = 64;
   static constexpr size_t folders_max = 16;
   // Of a name, a version or another short text; of a reason or a remedy; of a
@@ -45,6 +50,8 @@ absl::Status AdmitAddress(std::string_view address);
 // 1 to limits' exchange_key_bytes_max of printable ASCII.
 absl::Status AdmitExchangeKey(std::string_view key);
 absl::Status AdmitSettings(const v1::JobSettings& settings);
+// Also refuses facts that contradict themselves: one interface name, port of an
+// InfiniBand device or GPU index twice.
 absl::Status AdmitFacts(const v1::Facts& facts);
 // A world's grammar and bounds: names, addresses, texts, counts, generation.
 // That its ranks are dense is DecodeWorld's business.

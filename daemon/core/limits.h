@@ -195,6 +195,9 @@ struct Limits {
   static constexpr uint32_t spares_max = 1024;
   static constexpr uint32_t ranks_per_node_max = 64;
   static constexpr uint32_t addresses_per_node_max = 64;
+  // Network interfaces of one node; further ones without an address are not
+  // told.
+  static constexpr size_t interfaces_per_node_max = 256;
   // Addresses of one node that others try to reach.
   static constexpr size_t probe_addresses_max = 8;
   // Up to so many nodes, each probes each other one; in a larger world each
@@ -298,6 +301,9 @@ struct Limits {
 static_assert(Limits::job_id_bytes_max <= Limits::node_name_bytes_max);
 static_assert(Limits::facts_bytes_max + Limits::held_world_bytes_max <
               Limits::hello_bytes_max);
+// Each address may have an interface of its own.
+static_assert(Limits::addresses_per_node_max <=
+              Limits::interfaces_per_node_max);
 static_assert(Limits::hello_bytes_max <= Limits::agent_message_bytes_max);
 static_assert(Limits::hello_bytes_max < DoorLimits{}.guest_bytes_max);
 static_assert(Limits::nccl_id_bytes * Limits::nodes_max *

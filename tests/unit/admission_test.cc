@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "google/protobuf/message.h"
 #include "google/protobuf/unknown_field_set.h"
 
@@ -195,6 +196,19 @@ v1::Gpu* FullGpu(v1::Hello& hello) {
   return hello.mutable_facts()->mutable_gpus(0);
 }
 
+// Beside eth0.
+void AddInterfaces(v1::Hello& hello, int count) {
+  for (int i = 0; i < count; ++i) {
+    hello.mutable_facts()->add_interfaces()->set_name(absl::StrCat("veth", i));
+  }
+}
+
+void AddPort(v1::Hello& hello, int device, int gids) {
+  v1::InfinibandPort& port = *hello.mutable_facts()->add_infiniband();
+  port.set_device(absl::StrCat("mlx5_", device));
+  while (port.gids_size() < gids) port.add_gids();
+}
+
 TEST(Admission, Hellos) {
   const auto interface = [](v1::Hello& h) {
     return h.mutable_facts()->mutable_interfaces(0);
@@ -246,6 +260,10 @@ TEST(Admission, Hellos) {
        [&](auto& h) { interface(h)->set_name("eth0\n"); }},
       {"long interface", false,
        [&](auto& h) { interface(h)->set_name(std::string(16, 'e')); }},
+      {"256 interfaces", true, [](auto& h) { AddInterfaces(h, 255); }},
+      {"257 interfaces", false, [](auto& h) { AddInterfaces(h, 256); }},
+      {"an interface twice", false,
+       [](auto& h) { h.mutable_facts()->add_interfaces()->set_name("eth0"); }},
       {"facts too large", false,
        [](auto& h) {
          for (int i = 0; i < 300; ++i) {
@@ -283,6 +301,21 @@ TEST(Admission, Hellos) {
          auto* port = Port(h);
          for (int i = 0; i < 256; ++i) port->add_gids();
        }},
+      {"1024 GIDs of all ports", true,
+       [](auto& h) {
+         for (int i = 0; i < 4; ++i) AddPort(h, i, 256);
+       }},
+      {"1025 GIDs of all ports", false,
+       [](auto& h) {
+         for (int i = 0; i < 5; ++i) AddPort(h, i, 205);
+       }},
+      {"two ports of a device", true,
+       [](auto& h) {
+         *h.mutable_facts()->add_infiniband() = *Port(h);
+         h.mutable_facts()->mutable_infiniband(1)->set_port(2);
+       }},
+      {"a port twice", false,
+       [](auto& h) { *h.mutable_facts()->add_infiniband() = *Port(h); }},
       {"GID index 65536", false,
        [](auto& h) { Port(h)->mutable_gids(0)->set_index(65536); }},
       {"a GID that is no address", false,
@@ -290,6 +323,21 @@ TEST(Admission, Hellos) {
       {"odd net_device of a GID", false,
        [](auto& h) { Port(h)->mutable_gids(0)->set_net_device("a\n"); }},
       {"GPU 256", false, [](auto& h) { FullGpu(h)->set_index(256); }},
+      {"two GPUs", true,
+       [](auto& h) {
+         *h.mutable_facts()->add_gpus() = *FullGpu(h);
+         h.mutable_facts()->mutable_gpus(1)->set_index(0);
+       }},
+      {"a GPU twice", false,
+       [](auto& h) { *h.mutable_facts()->add_gpus() = *FullGpu(h); }},
+      {"1025 words of all GPUs", false,
+       [](auto& h) {
+         for (uint32_t i = 0; i < 5; ++i) {
+           v1::Gpu& gpu = *h.mutable_facts()->add_gpus();
+           gpu.set_index(i);
+           for (int j = 0; j < 205; ++j) gpu.add_near_hcas("a");
+         }
+       }},
       {"a GPU's NUMA node", false,
        [](auto& h) { FullGpu(h)->set_numa_node(-2); }},
       {"odd compute capability", false,

@@ -14,6 +14,7 @@
 
 #include "client/facts/netlink.h"
 #include "client/facts/network.h"
+#include "daemon/core/admission.h"
 
 namespace rollcall {
 namespace {
@@ -333,6 +334,17 @@ TEST(Network, InterfacesAreMadeOfLinksAddressesAndRoutes) {
   ASSERT_EQ(few.interfaces_size(), 2);
   EXPECT_EQ(few.interfaces(0).name(), "lo");
   EXPECT_EQ(few.interfaces(1).name(), "bond0");
+}
+
+// As where one is renamed and another one made while the kernel is asked.
+TEST(Network, OfTwoInterfacesOfOneNameTheFirstCounts) {
+  v1::Facts facts;
+  AddInterfaces({MakeLink(1, "eth0", IFF_UP), MakeLink(2, "eth0", 0)},
+                {MakeAddress(1, "10.0.0.1"), MakeAddress(2, "10.0.0.2")}, {},
+                10, facts);
+  ASSERT_EQ(facts.interfaces_size(), 1);
+  EXPECT_EQ(facts.interfaces(0).addresses(0).address(), "10.0.0.1");
+  EXPECT_TRUE(AdmitFacts(facts).ok()) << AdmitFacts(facts);
 }
 
 // What the kernel says here, by way of another interface of it.

@@ -245,6 +245,42 @@ TEST(BoundFacts, StaysWithinItsBytes) {
   EXPECT_EQ(Addresses(facts), 50) << "those with an address stay";
 }
 
+TEST(BoundFacts, KeepsWhatHasAnAddressOfMoreInterfacesThanAHelloTakes) {
+  v1::Facts facts;
+  for (int i = 0; i < 1000; ++i) {
+    *facts.add_interfaces() =
+        MakeInterface("veth" + std::to_string(i), i % 100 == 99, "10.0.0.");
+  }
+  BoundFacts(facts);
+  EXPECT_EQ(static_cast<size_t>(facts.interfaces_size()),
+            Limits::interfaces_per_node_max);
+  EXPECT_EQ(Addresses(facts), 10);
+  EXPECT_EQ(facts.interfaces(0).name(), "veth0");
+  EXPECT_TRUE(AdmitFacts(facts).ok()) << AdmitFacts(facts);
+}
+
+TEST(BoundFacts, KeepsToTheCountsOfSmallParts) {
+  v1::Facts facts;
+  for (int i = 0; i < 256; ++i) {
+    v1::InfinibandPort& port = *facts.add_infiniband();
+    port.set_device("mlx5_" + std::to_string(i));
+    for (int j = 0; j < 5; ++j) port.add_gids()->set_net_device("e");
+  }
+  for (uint32_t i = 0; i < 5; ++i) {
+    v1::Gpu& gpu = *facts.add_gpus();
+    gpu.set_index(i);
+    for (int j = 0; j < 256; ++j) gpu.add_near_hcas("h");
+    gpu.add_throttle_reasons("sw_power_cap");
+  }
+  ASSERT_LE(facts.ByteSizeLong(), Limits::facts_bytes_max);
+  ASSERT_FALSE(AdmitFacts(facts).ok());
+  BoundFacts(facts);
+  EXPECT_TRUE(AdmitFacts(facts).ok()) << AdmitFacts(facts);
+  EXPECT_EQ(facts.infiniband_size(), 256);
+  EXPECT_EQ(facts.infiniband(255).gids_size(), 2);
+  EXPECT_EQ(facts.gpus(4).throttle_reasons_size(), 1);
+}
+
 // 8 HCAs with a full table of GIDs each are more than a Hello may carry.
 v1::Facts ManyGids() {
   v1::Facts facts;
