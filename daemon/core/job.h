@@ -493,11 +493,13 @@ class Job {
            !(pending_.has_value() && pending_->until != absl::InfiniteFuture());
   }
   void MaybeEndHung();
+  void EndHung();
   bool AllAreSaidToStand() const;
   bool AllStandAtOnePlace() const;
   std::string WhereAllStand() const;
   bool AMemberIsAway() const;
-  std::string WhereItStands(const Stall& stall) const;
+  // `believed_max`: the collective up to which claims are believed.
+  std::string WhereItStands(const Stall& stall, uint64_t believed_max) const;
 
   // Failing and ending (job_end.cc).
   void RankFailed(Node& node, const v1::RankExited& exited);

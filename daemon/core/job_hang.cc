@@ -2,20 +2,19 @@
 //
 // When one rank hangs, all others soon wait for it in a collective, and all are
 // said to stand still. So nothing is judged until all have been, or the
-// settlement's time is over; then the one that is furthest behind is to blame,
-// and the others are not. Nor is anybody where they all wait at one place: it
-// is for none of them, or for one that cannot be seen to stand still, as before
-// it attends.
+// settlement's time is over; then hang_verdict says which one is to blame, and
+// the others are not. Nor is anybody where they all wait at one place: it is
+// for none of them, or for one that cannot be seen to stand still, as before it
+// attends.
 #include <algorithm>
 #include <cstdint>
 #include <string>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/core/admission.h"
+#include "daemon/core/hang_verdict.h"
 #include "daemon/core/job.h"
 #include "daemon/core/root_cause.h"
 
@@ -28,16 +27,8 @@ constexpr size_t kTextsKept = 4096;
 // How many of those that have said nothing are named.
 constexpr size_t kMissingNamed = 4;
 
-// Smaller: further behind. Who cannot be asked is judged by the time alone.
-auto Place(const v1::RankStalled& said) {
-  const bool linked = said.has_answered();
-  const bool silent = linked && !said.answered();
-  return std::make_tuple(!said.stopped(), !silent,
-                         linked ? said.collective_entered() : UINT64_MAX,
-                         linked ? said.collective_left() : UINT64_MAX);
-}
-
 std::string InCollective(const v1::RankStalled& said) {
+  if (!said.has_answered()) return "it cannot be asked where it is";
   if (said.collective_entered() == 0) return "it has entered no collective";
   if (said.collective_entered() > said.collective_left()) {
     return absl::StrCat("it is in collective ", said.collective_entered());
@@ -102,7 +93,8 @@ bool Job::AllStandAtOnePlace() const {
   const v1::RankStalled& first = stalls_.begin()->second.said;
   return std::all_of(stalls_.begin(), stalls_.end(), [&](const auto& entry) {
     const v1::RankStalled& said = entry.second.said;
-    return said.answered() && !said.stopped() && Place(said) == Place(first) &&
+    return said.answered() && !said.stopped() &&
+           HangPlace(said) == HangPlace(first) &&
            (all ? said.has_collective_entered() : WaitsForOthers(said));
   });
 }
@@ -145,13 +137,16 @@ bool Job::AMemberIsAway() const {
 }
 
 // What sets the one that is to blame apart from the others.
-std::string Job::WhereItStands(const Stall& stall) const {
+std::string Job::WhereItStands(const Stall& stall,
+                               uint64_t believed_max) const {
   const v1::RankStalled& said = stall.said;
+  const HangPlace place(said);
   uint64_t furthest = 0;
   bool alone = true;
   for (const auto& [rank, other] : stalls_) {
-    furthest = std::max(furthest, other.said.collective_entered());
-    alone = alone && (&other == &stall || Place(other.said) != Place(said));
+    const uint64_t entered = other.said.collective_entered();
+    if (entered <= believed_max) furthest = std::max(furthest, entered);
+    alone = alone && (&other == &stall || HangPlace(other.said) != place);
   }
   std::string text;
   if (said.stopped()) {
@@ -182,17 +177,51 @@ void Job::MaybeEndHung() {
   if (AllStandAtOnePlace()) {
     return GenerationFailed(CauseOfHang("", -1, WhereAllStand(), generation_));
   }
-  const auto behind = std::min_element(
-      stalls_.begin(), stalls_.end(), [](const auto& a, const auto& b) {
-        return std::make_tuple(Place(a.second.said), a.second.number) <
-               std::make_tuple(Place(b.second.said), b.second.number);
-      });
-  const v1::Member& member = world_.members(behind->second.node_rank);
-  const v1::RootCause cause =
-      CauseOfHang(member.node(), static_cast<int32_t>(behind->first),
-                  WhereItStands(behind->second), generation_);
-  hung_ = behind->second.said.local_rank();
-  GenerationFailed(cause);
+  EndHung();
+}
+
+void Job::EndHung() {
+  std::vector<HangClaim> claims;
+  std::vector<uint32_t> ranks;
+  for (const auto& [rank, stall] : stalls_) {
+    claims.push_back({stall.node_rank, stall.number, &stall.said});
+    ranks.push_back(rank);
+  }
+  const auto node_of = [&](size_t claim) {
+    return world_.members(claims[claim].node_rank).node();
+  };
+  const HangVerdict verdict = JudgeHang(claims);
+  const uint32_t rank = ranks[verdict.claim];
+  const std::string node = node_of(verdict.claim);
+  const Stall& stall = stalls_.at(rank);
+  using Kind = HangVerdict::Kind;
+  if (verdict.kind == Kind::kOneClaim) {
+    return GenerationFailed(CauseOfHang(
+        "", -1,
+        absl::StrCat("only rank ", rank, " on ", node,
+                     " is said to be ahead of the others (",
+                     InCollective(stall.said),
+                     "), and no node is to blame by one other node's word"),
+        generation_));
+  }
+  const std::string too_far =
+      absl::StrCat(" by its own word, over ", kCollectivesAheadMax,
+                   " ahead of the others, which are in ", verdict.median);
+  if (verdict.kind == Kind::kBehind && verdict.disbelieved.has_value()) {
+    const uint32_t other = ranks[*verdict.disbelieved];
+    Say(Log::Level::kWarning,
+        absl::StrCat("event=disbelieved generation=", generation_, " rank=",
+                     other, " node=", node_of(*verdict.disbelieved), " reason=",
+                     Quoted(InCollective(stalls_.at(other).said) + too_far)));
+  }
+  const std::string detail =
+      verdict.kind == Kind::kTooFar
+          ? absl::StrCat(InCollective(stall.said), too_far, ", after step ",
+                         stall.said.step())
+          : WhereItStands(stall, verdict.entered_max);
+  hung_ = stall.said.local_rank();
+  GenerationFailed(
+      CauseOfHang(node, static_cast<int32_t>(rank), detail, generation_));
   hung_.reset();
 }
 

@@ -113,6 +113,20 @@ TEST(Hang, WhoIsToBlame) {
        {-1, -1, true, false, false},
        "a",
        "it was the first to stand still"},
+      {"nobody, where only one is said to be ahead",
+       kWaits,
+       {10, 9},
+       kWaits,
+       "",
+       "only rank 1 on b is said to be ahead of the others (it is in "
+       "collective 10)"},
+      {"one that claims what the others cannot have let it reach",
+       kWaits,
+       kWaits,
+       {int64_t{1} << 40, int64_t{1} << 40},
+       "c",
+       "it has left collective 1099511627776 and entered no other by its own "
+       "word, over 1024 ahead of the others, which are in 9"},
       {"one that counts before a plain one",
        kWaits,
        {-1, -1, true, false, false},
@@ -141,6 +155,23 @@ TEST(Hang, WhoIsToBlame) {
         << Describe(status.root_cause());
     EXPECT_EQ(status.restarts_charged(), 1u);
   }
+}
+
+// The word of one member takes no seat from the others, and costs its own.
+TEST(Hang, AFalseClaimQuarantinesWhoMakesIt) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  const Seen far{int64_t{1} << 40, int64_t{1} << 40};
+  story.Tell({
+      {1.0, Stands("c", 1, far), ""},
+      {1.1, Stands("a", 1, kWaits), ""},
+      {1.2, Stands("b", 1, kWaits), "abort g1 HANG c/0; form g2 a,b,c"},
+      {1.3, PreparesAll({"a", "b", "c"}, 2), "run g2"},
+      {1.4, Stands("c", 2, far), ""},
+      {1.5, Stands("a", 2, kWaits), ""},
+      {1.6, Stands("b", 2, kWaits), "abort g2 HANG c/0; form g3 a,b"},
+  });
+  EXPECT_EQ(story.job().Status(story.now()).root_cause().node(), "c");
 }
 
 TEST(Hang, NotAllAreWaitedForWithoutEnd) {

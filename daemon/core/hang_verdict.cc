@@ -1,0 +1,94 @@
+#include "daemon/core/hang_verdict.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace rollcall {
+namespace {
+
+// One for each node: that of its rank that is furthest ahead.
+std::optional<uint64_t> MedianOfNodes(const std::vector<HangClaim>& claims) {
+  std::map<int, uint64_t> of_node;
+  for (const HangClaim& claim : claims) {
+    if (!claim.said->answered()) continue;
+    uint64_t& entered = of_node[claim.node_rank];
+    entered = std::max(entered, claim.said->collective_entered());
+  }
+  if (of_node.size() < kHangNodesToCompare) return std::nullopt;
+  std::vector<uint64_t> sorted;
+  for (const auto& [node, entered] : of_node) sorted.push_back(entered);
+  // The lower one of two.
+  const auto middle = sorted.begin() + (sorted.size() - 1) / 2;
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return *middle;
+}
+
+size_t NodesOf(const std::vector<HangClaim>& claims) {
+  std::set<int> nodes;
+  for (const HangClaim& claim : claims) nodes.insert(claim.node_rank);
+  return nodes.size();
+}
+
+}  // namespace
+
+HangPlace::HangPlace(const v1::RankStalled& said)
+    : runs(!said.stopped()),
+      answers(!said.has_answered() || said.answered()),
+      entered(said.has_answered() ? said.collective_entered() : UINT64_MAX),
+      left(said.has_answered() ? said.collective_left() : UINT64_MAX) {}
+
+HangVerdict JudgeHang(const std::vector<HangClaim>& claims) {
+  HangVerdict verdict;
+  if (const std::optional<uint64_t> median = MedianOfNodes(claims)) {
+    verdict.median = *median;
+    // Nothing is too far where the bound would overflow.
+    if (*median <= UINT64_MAX - kCollectivesAheadMax) {
+      verdict.entered_max = *median + kCollectivesAheadMax;
+    }
+  }
+  const auto key = [&claims](size_t at) {
+    return std::make_tuple(HangPlace(*claims[at].said), claims[at].number);
+  };
+  // The node of the median is believed, so this is not empty.
+  std::vector<size_t> believed;
+  for (size_t at = 0; at < claims.size(); ++at) {
+    const v1::RankStalled& said = *claims[at].said;
+    const bool too_far =
+        said.answered() && said.collective_entered() > verdict.entered_max;
+    if (!too_far) {
+      believed.push_back(at);
+    } else if (!verdict.disbelieved.has_value() ||
+               claims[at].number < claims[*verdict.disbelieved].number) {
+      verdict.disbelieved = at;
+    }
+  }
+  verdict.claim =
+      *std::min_element(believed.begin(), believed.end(),
+                        [&key](size_t a, size_t b) { return key(a) < key(b); });
+
+  const HangClaim& behind = claims[verdict.claim];
+  const HangPlace place(*behind.said);
+  if (!place.runs || !place.answers) return verdict;
+  std::set<int> nodes_ahead;
+  size_t furthest = verdict.claim;
+  for (const size_t at : believed) {
+    const HangPlace other(*claims[at].said);
+    if (claims[at].node_rank == behind.node_rank || other <= place) continue;
+    nodes_ahead.insert(claims[at].node_rank);
+    if (other > HangPlace(*claims[furthest].said)) furthest = at;
+  }
+  if (nodes_ahead.size() >= 2) return verdict;
+  if (verdict.disbelieved.has_value()) {
+    verdict.kind = HangVerdict::Kind::kTooFar;
+    verdict.claim = *verdict.disbelieved;
+  } else if (nodes_ahead.size() == 1 &&
+             NodesOf(claims) >= kHangNodesToCompare) {
+    verdict.kind = HangVerdict::Kind::kOneClaim;
+    verdict.claim = furthest;
+  }
+  return verdict;
+}
+
+}  // namespace rollcall

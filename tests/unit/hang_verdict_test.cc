@@ -1,0 +1,127 @@
+#include "daemon/core/hang_verdict.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace rollcall {
+namespace {
+
+constexpr uint64_t kFar = uint64_t{1} << 40;
+constexpr uint64_t kMost = UINT64_MAX;
+
+struct Standing {
+  int node = 0;
+  // The collectives that it has entered and left.
+  uint64_t entered = 0;
+  uint64_t left = 0;
+  enum What { kAnswers, kSilent, kStopped, kPlain } what = kAnswers;
+};
+
+// "behind 1" or "too far 2" or "only ahead 2", by the claims' places; "; not 2"
+// where a claim is not believed.
+std::string Judge(const std::vector<Standing>& ranks) {
+  std::vector<v1::RankStalled> said(ranks.size());
+  std::vector<HangClaim> claims;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i].what != Standing::kPlain) {
+      said[i].set_answered(ranks[i].what != Standing::kSilent);
+      said[i].set_collective_entered(ranks[i].entered);
+      said[i].set_collective_left(ranks[i].left);
+    }
+    said[i].set_stopped(ranks[i].what == Standing::kStopped);
+    claims.push_back({ranks[i].node, i + 1, &said[i]});
+  }
+  const HangVerdict verdict = JudgeHang(claims);
+  using Kind = HangVerdict::Kind;
+  std::string text = verdict.kind == Kind::kBehind   ? "behind "
+                     : verdict.kind == Kind::kTooFar ? "too far "
+                                                     : "only ahead ";
+  absl::StrAppend(&text, verdict.claim);
+  if (verdict.disbelieved.has_value()) {
+    absl::StrAppend(&text, "; not ", *verdict.disbelieved);
+  }
+  return text;
+}
+
+TEST(HangVerdict, WhoBeganIt) {
+  using enum Standing::What;
+  struct {
+    const char* what;
+    std::vector<Standing> ranks;
+    const char* expect;
+  } const kRows[] = {
+      {"one", {{0, 7, 6}}, "behind 0"},
+      {"two that differ: nobody can say who is right",
+       {{0, kFar, kFar}, {1, 7, 6}},
+       "behind 1"},
+      {"two others are ahead", {{0, 7, 6}, {1, 6, 6}, {2, 7, 6}}, "behind 1"},
+      {"the first of two behind two",
+       {{0, 7, 6}, {1, 6, 6}, {2, 6, 6}, {3, 7, 6}},
+       "behind 1"},
+      {"the same collective, left or not",
+       {{0, 7, 6}, {1, 7, 7}, {2, 7, 7}},
+       "behind 0"},
+      {"only one node is ahead",
+       {{0, 7, 6}, {1, 7, 6}, {2, 8, 7}},
+       "only ahead 2"},
+      {"as far as is believed",
+       {{0, 7, 6}, {1, 7, 6}, {2, 7 + 1024, 7}},
+       "only ahead 2"},
+      {"further than is believed",
+       {{0, 7, 6}, {1, 7, 6}, {2, 7 + 1025, 7}},
+       "too far 2; not 2"},
+      {"the largest number, said first",
+       {{2, kMost, kMost}, {0, 7, 6}, {1, 7, 6}},
+       "too far 0; not 0"},
+      {"all near the largest number",
+       {{0, kMost, 0}, {1, kMost, 0}, {2, kMost - 1, 0}},
+       "behind 2"},
+      {"too far beside one that two others wait for",
+       {{0, 7, 6}, {1, 7, 6}, {2, kFar, kFar}, {3, 6, 6}},
+       "behind 3; not 2"},
+      {"too far beside one that a single node is ahead of",
+       {{0, 6, 6}, {1, 7, 6}, {2, kFar, kFar}},
+       "too far 2; not 2"},
+      {"too far beside a stopped one",
+       {{0, 7, 6}, {1, 7, 6, kStopped}, {2, kFar, kFar}, {3, 7, 6}},
+       "behind 1; not 2"},
+      {"too far beside one that does not answer",
+       {{0, 7, 6}, {1, 0, 0, kSilent}, {2, kFar, kFar}, {3, 7, 6}},
+       "behind 1; not 2"},
+      {"one far behind", {{0, 9000, 0}, {1, 9000, 0}, {2, 3, 3}}, "behind 2"},
+      {"nobody counts, but one",
+       {{0, 0, 0}, {1, 0, 0}, {2, 5, 4}},
+       "only ahead 2"},
+      {"one that cannot be asked is ahead of all",
+       {{0, 7, 6}, {1, 7, 6}, {2, 0, 0, kPlain}},
+       "only ahead 2"},
+      {"none can be asked: the first",
+       {{0, 0, 0, kPlain}, {1, 0, 0, kPlain}, {2, 0, 0, kPlain}},
+       "behind 0"},
+      {"a node counts once, however many ranks it has",
+       {{0, 7, 6}, {1, 7, 6}, {2, kFar, 0}, {2, kFar, 0}, {2, kFar, 0}},
+       "too far 2; not 2"},
+      {"and is ahead once",
+       {{0, 7, 6}, {1, 7, 6}, {2, 8, 7}, {2, 8, 7}, {2, 8, 7}},
+       "only ahead 2"},
+      {"one node's ranks are ahead",
+       {{0, 6, 6}, {0, 7, 7}, {1, 6, 5}, {2, 6, 5}},
+       "only ahead 1"},
+      {"against its own rank a node is believed",
+       {{0, 6, 5}, {0, 7, 7}, {1, 6, 5}, {2, 6, 5}},
+       "behind 0"},
+      {"two nodes agree on what cannot be",
+       {{0, 7, 6}, {1, kFar, 0}, {2, kFar, 0}},
+       "behind 0"},
+  };
+  for (const auto& row : kRows) {
+    EXPECT_EQ(Judge(row.ranks), row.expect) << row.what;
+  }
+}
+
+}  // namespace
+}  // namespace rollcall
