@@ -101,9 +101,9 @@ FAULTS = [
          'if (stalled.goes_on()) return;'),
     ]),
     ('who is furthest ahead is blamed for a hang', [
-        ('daemon/core/job_hang.cc',
-         'const auto behind = std::min_element(',
-         'const auto behind = std::max_element('),
+        ('daemon/core/hang_verdict.cc',
+         '*std::min_element(believed.begin(), ',
+         '*std::max_element(believed.begin(), '),
     ]),
     ('ranks of an older world are blamed for a hang', [
         ('daemon/core/job_form.cc',
