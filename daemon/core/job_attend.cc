@@ -286,8 +286,11 @@ bool Job::AwaitsItsAgent(const Node& node, const v1::Hello& hello) const {
   if (Restored(node.hello) && phase_ == Phase::kRunning && node.member()) {
     return true;
   }
-  // The same incarnation may have lost its Welcome on the way.
-  return node.hello.incarnation() != hello.incarnation() &&
+  // The same incarnation may have lost its Welcome on the way. One that a
+  // restarted daemon knows from its journal keeps no name once its world has
+  // ended: then most often its machine was started anew.
+  return !Restored(node.hello) &&
+         node.hello.incarnation() != hello.incarnation() &&
          now_ < node.deadline;
 }
 

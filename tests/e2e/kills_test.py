@@ -4,6 +4,7 @@ As often as OPT-175B's training was started anew because of its machines (the
 logbook of that run). ROLLCALL_KILLS and ROLLCALL_TEST_SEED change how many and
 which.
 """
+import json
 import os
 import random
 import re
@@ -52,6 +53,9 @@ class Kills(E2E):
             self.lives_on(chance.uniform(0, 1.5))
             done.append(self.kill_one(chance))
         print("; ".join(done), file=sys.stderr)
+        # One that comes after the end would wait for the next run.
+        while not self.all_attend():
+            self.lives_on(0.1)
         # What is left ends when it is told to, all at one step.
         launcher.signal(signal.SIGUSR1)
         self.assert_code(launcher, 75)
@@ -66,6 +70,16 @@ class Kills(E2E):
     def attend(self, name):
         self.agents[name] = self.join(self.join_line, ["--name", name],
                                       self.command)
+
+    def all_attend(self):
+        """An agent that was started anew may attend once its name is free: its
+        predecessor may come back until it is lost."""
+        asked = self.stage.run([harness.ROLLCALL, "status", self.join_line,
+                                "--json"])
+        self.assert_code(asked, 0)
+        nodes = json.loads("\n".join(asked.out()))["nodes"]
+        return {n["node"] for n in nodes if n["state"] not in
+                ("suspect", "lost")} == set(self.agents)
 
     def lives_on(self, for_s):
         until = time.monotonic() + for_s

@@ -106,7 +106,7 @@ class Network(E2E):
                 node["reason"],
                 r"^its peers do not reach it at lost0 10\.66\.0\.[123], "
                 r"same0 10\.55\.0\.1 by TCP;")
-        log = self.stage.path("state", "rollcall", "partial", "daemon.log")
+        log = self.stage.path("state1", "rollcall", "partial", "daemon.log")
         with open(log, encoding="utf-8") as f:
             said = re.findall("event=warning node=lab2 .*lost0.*", f.read())
         self.assertEqual(len(said), 1, said)

@@ -49,7 +49,7 @@ TEST(JoinEndpoints, AreThoseThatPeersReach) {
       {"no link-local address", "::", "eth0=fe80::1,169.254.3.4,10.0.0.5",
        "10.0.0.5:7"},
       {"no bridge inside this machine", "::",
-       "docker0=172.17.0.1 br-5f3c=172.18.0.1 virbr0=192.168.122.1 "
+       "docker0=172.17.0.1 br-5f3c0123abcd=172.18.0.1 virbr0=192.168.122.1 "
        "cni0=10.88.0.1 eth0=10.0.0.5",
        "10.0.0.5:7"},
       {"a bridge, where there is nothing else", "",
