@@ -352,9 +352,9 @@ std::string Guests::ArrivedAt(const std::string& key) const {
   const Guest& guest = guests_.at(at->second);
   sockaddr_storage here = {};
   socklen_t size = sizeof here;
-  const bool known = getsockname(guest.served_fd,
-                                 reinterpret_cast<sockaddr*>(&here),
-                                 &size) == 0;
+  const bool known =
+      getsockname(guest.served_fd, reinterpret_cast<sockaddr*>(&here), &size) ==
+      0;
   // Another file may have the number by now.
   if (!known || CookieOf(guest.served_fd) != guest.cookie) return "";
   return AddressTextOf(here);

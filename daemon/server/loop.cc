@@ -245,10 +245,10 @@ void Loop::On(HelloCame& came) {
       ClockOffset(came.hello.facts(), came.received_at);
   std::string arrived_at;
   if (options_.arrived_at) arrived_at = options_.arrived_at(came.peer);
-  Step(**live, Attend{came.session, std::move(came.hello),
-                      std::move(came.observed_address), shown.epoch,
-                      shown.commit_proven, clock_offset,
-                      std::move(arrived_at)});
+  Step(**live,
+       Attend{came.session, std::move(came.hello),
+              std::move(came.observed_address), shown.epoch,
+              shown.commit_proven, clock_offset, std::move(arrived_at)});
   // One that the job has refused costs nothing.
   if (!returns && (*live)->job.Attends(came.session)) access_.Used(token);
 }

@@ -280,25 +280,24 @@ class Server::Core {
   }
 
   Loop::Options LoopOptions() {
-    return {options_.limits,
-            options_.job,
-            options_.settings,
-            options_.resume,
-            credential_key_,
-            options_.secret.has_value() ? CommitProofKey(*options_.secret) : "",
-            options_.tokens,
-            options_.keep_token,
-            [this] { return CountStrangers(); },
-            [this](const std::string& peer, const std::string& viewer) {
-              guests_->Know(peer, viewer);
-            },
-            [this](const std::string& peer, const AgentRight& right) {
-              return guests_->Attend(peer, right);
-            },
-            [this](const std::string& peer) {
-              return guests_->ArrivedAt(peer);
-            },
-            {}};
+    return {
+        options_.limits,
+        options_.job,
+        options_.settings,
+        options_.resume,
+        credential_key_,
+        options_.secret.has_value() ? CommitProofKey(*options_.secret) : "",
+        options_.tokens,
+        options_.keep_token,
+        [this] { return CountStrangers(); },
+        [this](const std::string& peer, const std::string& viewer) {
+          guests_->Know(peer, viewer);
+        },
+        [this](const std::string& peer, const AgentRight& right) {
+          return guests_->Attend(peer, right);
+        },
+        [this](const std::string& peer) { return guests_->ArrivedAt(peer); },
+        {}};
   }
 
   v1::Strangers CountStrangers() const {

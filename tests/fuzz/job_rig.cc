@@ -234,9 +234,9 @@ void JobRig::CheckProbe(const v1::Probe& probe) {
   const std::string text = probe.ShortDebugString();
   Expect(probe.ask().size() == Limits::probe_bytes,
          "a probe's secrets have their size", text);
-  Expect(static_cast<size_t>(probe.answers_size()) <=
-             Limits::probe_addresses_max,
-         "a probe has a bound", text);
+  Expect(
+      static_cast<size_t>(probe.answers_size()) <= Limits::probe_addresses_max,
+      "a probe has a bound", text);
   for (const v1::ProbeAnswer& answer : probe.answers()) {
     Expect(answer.answer().size() == Limits::probe_bytes,
            "a probe's secrets have their size", text);

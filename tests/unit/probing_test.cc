@@ -48,8 +48,7 @@ v1::Probed AnswerTo(const Asked& asked, const std::string& node) {
     v1::ProbeResult& result = *probed.add_results();
     result.set_node(target.node());
     result.set_address(target.addresses(0));
-    result.set_answer(
-        AnswerAt(asked.at(target.node()), target.addresses(0)));
+    result.set_answer(AnswerAt(asked.at(target.node()), target.addresses(0)));
   }
   return probed;
 }
@@ -296,8 +295,7 @@ TEST(Probing, SilenceOutlastsARoundOfOthers) {
   Begin(probing, {nodes[0], nodes[1], nodes[3]});
   EXPECT_TRUE(probing.IsSilent("n2", at));
   EXPECT_FALSE(probing.IsSilent("n3", at));
-  EXPECT_EQ(probing.Unheard(),
-            (std::set<std::string>{"n0", "n1", "n2", "n3"}));
+  EXPECT_EQ(probing.Unheard(), (std::set<std::string>{"n0", "n1", "n2", "n3"}));
   // Too late to count, and not silent any more.
   probing.Take("n2", AnswerTo(first, "n2"));
   EXPECT_FALSE(probing.IsSilent("n2", at));

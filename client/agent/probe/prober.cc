@@ -125,8 +125,9 @@ void Prober::Loop() {
     }
     if (next.has_value()) Begin(*std::move(next));
     FillDials();
-    std::vector<pollfd> fds = {{wake_.get(), POLLIN, 0},
-                               {accept_paused_ ? -1 : listening_.get(), POLLIN, 0}};
+    std::vector<pollfd> fds = {
+        {wake_.get(), POLLIN, 0},
+        {accept_paused_ ? -1 : listening_.get(), POLLIN, 0}};
     for (const Caller& caller : callers_) {
       fds.push_back({caller.fd.get(), POLLIN, 0});
     }
@@ -167,8 +168,8 @@ void Prober::Begin(v1::Probe probe) {
   until_ = MonotonicNow() + std::clamp(FromProto(probe_.timeout()),
                                        absl::ZeroDuration(), kTimeoutMax);
   open_ = probe_.targets_size() > 0;
-  const int targets = std::min<int>(probe_.targets_size(),
-                                    static_cast<int>(Limits::probe_targets_max));
+  const int targets = std::min<int>(
+      probe_.targets_size(), static_cast<int>(Limits::probe_targets_max));
   // The best address of each target first, so that addresses that nobody
   // answers at keep no target from being tried.
   for (int i = 0; i < static_cast<int>(Limits::probe_addresses_max); ++i) {
@@ -266,7 +267,7 @@ void Prober::EndRound() {
   for (const std::list<Dial>* rest : {&dials_, &waiting_}) {
     for (const Dial& dial : *rest) {
       Finish(dial, "",
-             dial.connected    ? "connected, but no answer in time"
+             dial.connected   ? "connected, but no answer in time"
              : dial.fd.open() ? "no answer in time"
                               : "not tried in time");
     }
@@ -302,11 +303,9 @@ bool Prober::Accept() {
 
 // The oldest of the address that has most.
 void Prober::CloseCallerOfMost() {
-  const auto most =
-      std::max_element(callers_from_.begin(), callers_from_.end(),
-                       [](const auto& a, const auto& b) {
-                         return a.second < b.second;
-                       });
+  const auto most = std::max_element(
+      callers_from_.begin(), callers_from_.end(),
+      [](const auto& a, const auto& b) { return a.second < b.second; });
   Close(std::find_if(callers_.begin(), callers_.end(), [&](const Caller& each) {
     return each.from == most->first;
   }));

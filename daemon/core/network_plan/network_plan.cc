@@ -139,12 +139,12 @@ std::vector<Usable> UsableAddresses(const PlanNode& node) {
   for (const v1::Interface& interface : node.facts->interfaces()) {
     if (!interface.up() || interface.loopback()) continue;
     // By its name; the one by which the node reaches others is none.
-    const bool used = interface.default_route() ||
-                      std::any_of(interface.addresses().begin(),
-                                  interface.addresses().end(),
-                                  [&](const v1::InterfaceAddress& a) {
-                                    return a.address() == node.observed_address;
-                                  });
+    const bool used =
+        interface.default_route() ||
+        std::any_of(interface.addresses().begin(), interface.addresses().end(),
+                    [&](const v1::InterfaceAddress& a) {
+                      return a.address() == node.observed_address;
+                    });
     if (!used && IsLocalBridge(interface.name())) continue;
     for (const v1::InterfaceAddress& a : interface.addresses()) {
       const std::optional<std::string> bytes = Bytes(a.address());
@@ -563,8 +563,8 @@ bool IsLocalBridge(std::string_view interface) {
     return true;
   }
   for (const std::string_view prefix :
-       {"docker", "virbr", "cni", "veth", "flannel", "cali", "podman",
-        "lxc", "lxdbr", "kube-", "cilium"}) {
+       {"docker", "virbr", "cni", "veth", "flannel", "cali", "podman", "lxc",
+        "lxdbr", "kube-", "cilium"}) {
     if (interface.starts_with(prefix)) return true;
   }
   return false;
@@ -583,9 +583,9 @@ bool IsUnusable(std::string_view address) {
   // IPv4-mapped and IPv4-compatible addresses, loopback and the unspecified
   // address: no interface that peers reach has one.
   static const std::string kZeros(10, '\0');
-  const bool mapped = bytes->starts_with(kZeros) &&
-                      ((byte(10) == 0 && byte(11) == 0) ||
-                       (byte(10) == 0xff && byte(11) == 0xff));
+  const bool mapped =
+      bytes->starts_with(kZeros) && ((byte(10) == 0 && byte(11) == 0) ||
+                                     (byte(10) == 0xff && byte(11) == 0xff));
   return mapped || byte(0) == 0xff ||
          (byte(0) == 0xfe && (byte(1) & 0xc0) == 0x80);
 }

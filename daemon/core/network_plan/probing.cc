@@ -66,8 +66,7 @@ bool Probing::Knows(const ProbeNode& prober, const ProbeNode& target) const {
 bool Probing::Knows(const ProbeNode& node, size_t count) const {
   const auto at = targets_.find(node.node);
   return at != targets_.end() && at->second.incarnation == node.incarnation &&
-         2 * at->second.by.size() >=
-             static_cast<size_t>(std::bit_width(count));
+         2 * at->second.by.size() >= static_cast<size_t>(std::bit_width(count));
 }
 
 // Those that a round is for. `draw`: null where only their number counts.
@@ -230,10 +229,9 @@ void Probing::Take(const std::string& node, const v1::Probed& probed) {
     ProbeFinding& found = by->second.found[result.address()];
     found.reached = result.answer() == expected->second;
     if (!found.reached && result.address() == target.translated) {
-      found.reached = std::any_of(target.answers.begin(), target.answers.end(),
-                                  [&](const auto& other) {
-                                    return result.answer() == other.second;
-                                  });
+      found.reached = std::any_of(
+          target.answers.begin(), target.answers.end(),
+          [&](const auto& other) { return result.answer() == other.second; });
     }
     if (found.reached && result.has_round_trip()) {
       found.round_trip = FromProto(result.round_trip());
