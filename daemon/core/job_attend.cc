@@ -289,9 +289,13 @@ bool Job::AwaitsItsAgent(const Node& node, const v1::Hello& hello) const {
   // The same incarnation may have lost its Welcome on the way. One that a
   // restarted daemon knows from its journal keeps no name once its world has
   // ended: then most often its machine was started anew.
+  // No longer than its own grace: its deadline is put off where the daemon is
+  // late or isolated, and agents that begin anew would be kept out meanwhile.
+  const absl::Duration grace =
+      node.broke_with_many ? limits_.lease : limits_.reconnect_grace;
   return !Restored(node.hello) &&
          node.hello.incarnation() != hello.incarnation() &&
-         now_ < node.deadline;
+         now_ < std::min(node.deadline, node.broke_at + grace);
 }
 
 void Job::SayRefused(const Attend& attend, const std::string& text) {
