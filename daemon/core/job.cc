@@ -106,6 +106,7 @@ void Job::On(const StreamClosed& closed) {
     return;
   }
   suspects_.insert(node->hello.node());
+  node->suspect_since = now_;
   if (phase_ == Phase::kEnded) return;
   node->state = v1::NODE_STATE_SUSPECT;
   node->reason = "its stream broke";

@@ -189,6 +189,8 @@ class Job {
     absl::Time deadline = absl::InfiniteFuture();
     // When its lease ends, whatever its stream does.
     absl::Time lease_until = absl::InfiniteFuture();
+    // When its stream broke last.
+    absl::Time suspect_since = absl::InfinitePast();
     // When its stream broke last, where that was counted.
     absl::Time broke_at = absl::InfinitePast();
     // Its stream broke together with many others.

@@ -295,7 +295,7 @@ bool Job::AwaitsItsAgent(const Node& node, const v1::Hello& hello) const {
       node.broke_with_many ? limits_.lease : limits_.reconnect_grace;
   return !Restored(node.hello) &&
          node.hello.incarnation() != hello.incarnation() &&
-         now_ < std::min(node.deadline, node.broke_at + grace);
+         now_ < std::min(node.deadline, node.suspect_since + grace);
 }
 
 void Job::SayRefused(const Attend& attend, const std::string& text) {
