@@ -190,10 +190,7 @@ void Agent::On(const RankAskedToLeave& asked) {
 
 void Agent::On(const ChecksDone& done) {
   v1::AgentMessage message;
-  message.mutable_check_report()->set_request(done.request);
-  for (const v1::CheckFinding& finding : done.findings) {
-    *message.mutable_check_report()->add_findings() = finding;
-  }
+  *message.mutable_check_report() = done.report;
   Tell(std::move(message));
 }
 

@@ -170,8 +170,7 @@ struct RankAskedToLeave {
 
 // The answer to RunChecks.
 struct ChecksDone {
-  uint64_t request;
-  std::vector<v1::CheckFinding> findings;
+  v1::CheckReport report;
 };
 
 // The answer to RunProbe.
@@ -317,8 +316,9 @@ using AgentAction =
 
 class Agent {
  public:
-  // `hello`: all that does not change between streams (job, node, token, facts,
-  // ranks, settings, launcher, incarnation). `join_timeout`: how long to redial
+  // `hello`: all that does not change between streams (job, node, token, ranks,
+  // settings, launcher, incarnation); the shell adds the facts of the moment.
+  // `join_timeout`: how long to redial
   // a daemon that has never welcomed us. `preempt_signal`: how a notice reaches
   // a plain rank.
   Agent(const v1::Hello& hello, absl::Duration join_timeout,

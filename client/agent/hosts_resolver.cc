@@ -1,6 +1,5 @@
 #include "client/agent/hosts_resolver.h"
 
-#include <arpa/inet.h>
 #include <arpa/nameser.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -15,6 +14,7 @@
 
 #include "absl/strings/str_split.h"
 #include "client/facts/system.h"
+#include "daemon/base/address_text.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/mutex.h"
 
@@ -29,11 +29,6 @@ constexpr size_t kAddressesMax = 16;
 constexpr size_t kNsswitchBytesMax = 64 << 10;
 
 NameAnswer Nowhere() { return {Kind::kNotFound, {}}; }
-
-std::string AddressText(int family, const void* bytes) {
-  char text[INET6_ADDRSTRLEN] = "";
-  return inet_ntop(family, bytes, text, sizeof(text)) == nullptr ? "" : text;
-}
 
 void Add(NameAnswer& answer, std::string address) {
   if (address.empty() || answer.addresses.size() >= kAddressesMax) return;
@@ -53,16 +48,7 @@ NameAnswer AskAll(const std::string& name) {
   if (error != 0) return {};
   NameAnswer answer;
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    if (at->ai_family == AF_INET) {
-      Add(answer,
-          AddressText(AF_INET,
-                      &reinterpret_cast<sockaddr_in*>(at->ai_addr)->sin_addr));
-    } else if (at->ai_family == AF_INET6) {
-      Add(answer,
-          AddressText(
-              AF_INET6,
-              &reinterpret_cast<sockaddr_in6*>(at->ai_addr)->sin6_addr));
-    }
+    Add(answer, AddressText(at->ai_addr));
   }
   freeaddrinfo(found);
   return answer;
@@ -165,11 +151,9 @@ bool ReadDnsReply(absl::string_view reply, NameAnswer& answer) {
     reader.Take(6);  // Class and lifetime.
     const absl::string_view data = reader.Take(reader.Number(2));
     if (!reader.whole()) break;
-    if (type == ns_t_a && data.size() == 4) {
-      Add(answer, AddressText(AF_INET, data.data()));
-    } else if (type == ns_t_aaaa && data.size() == 16) {
-      Add(answer, AddressText(AF_INET6, data.data()));
-    }
+    const bool is_address = (type == ns_t_a && data.size() == 4) ||
+                            (type == ns_t_aaaa && data.size() == 16);
+    if (is_address) Add(answer, AddressText(data));
   }
   return reader.whole();
 }

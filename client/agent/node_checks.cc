@@ -6,7 +6,6 @@
 #include "client/agent/node_trials.h"
 #include "client/doctor/doctor.h"
 #include "client/doctor/doctor_text.h"
-#include "client/facts/facts.h"
 #include "client/facts/system.h"
 
 namespace rollcall {
@@ -44,12 +43,16 @@ v1::CheckFinding OnTheWire(const Finding& finding) {
 
 }  // namespace
 
-std::vector<v1::CheckFinding> CheckNode(const NodeChecksOptions& options) {
-  NodeFactsOptions gather;
-  gather.environment = options.environment;
+v1::CheckReport CheckNode(const NodeChecksOptions& options) {
+  NodeFactsOptions gather = options.facts;
   // The daemon waits for Limits::check_timeout.
   gather.devices.timeout = kDevicesPatience;
-  return CheckNode(options, GatherNodeFacts(gather));
+  v1::CheckReport report;
+  *report.mutable_facts() = GatherNodeFacts(gather);
+  for (v1::CheckFinding& finding : CheckNode(options, report.facts())) {
+    *report.add_findings() = std::move(finding);
+  }
+  return report;
 }
 
 std::vector<v1::CheckFinding> CheckNode(const NodeChecksOptions& options,
@@ -106,7 +109,9 @@ void NodeChecks::Loop() {
       if (ending_) return;
       request = *std::exchange(wanted_, std::nullopt);
     }
-    done_(ChecksDone{request, CheckNode(options_)});
+    ChecksDone done{CheckNode(options_)};
+    done.report.set_request(request);
+    done_(std::move(done));
   }
 }
 

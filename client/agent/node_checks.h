@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "client/agent/agent.h"
+#include "client/facts/facts.h"
 #include "daemon/server/mutex.h"
 
 namespace rollcall {
@@ -28,15 +29,15 @@ struct NodeChecksOptions {
   std::string log_dir;  // Empty: none.
   // What the node had when its agent started.
   uint32_t gpus = 0;
-  // Of the ranks' command.
-  std::vector<std::string> environment;
+  // How its facts were gathered then; its timeout is not used.
+  NodeFactsOptions facts;
 };
 
-// All checks, now. Blocks for as long as the node needs (a process: ten seconds
-// at most). One finding for each trial, and the doctor's fatal ones; never
-// fails.
-std::vector<v1::CheckFinding> CheckNode(const NodeChecksOptions& options);
-// The same by facts that were gathered before.
+// All checks, now, and the facts that they were made of. Blocks for as long as
+// the node needs (a process: ten seconds at most). One finding for each trial,
+// and the doctor's fatal ones; never fails.
+v1::CheckReport CheckNode(const NodeChecksOptions& options);
+// The findings by facts that were gathered before.
 std::vector<v1::CheckFinding> CheckNode(const NodeChecksOptions& options,
                                         const v1::Facts& facts);
 

@@ -87,10 +87,11 @@ class Preparation::Worker {
 
   ~Worker() { Stop(); }
 
-  void Prepare(const v1::World& world, uint32_t node_rank) {
+  void Prepare(const v1::World& world, uint32_t node_rank,
+               const NetworkOptions& network) {
     CHECK(node_rank < static_cast<uint32_t>(world.members_size()));
     MutexLock lock(mutex_);
-    wanted_ = Wanted{world, node_rank};
+    wanted_ = Wanted{world, node_rank, network};
     generation_ = world.generation();
     port_.reset();
     Signal();
@@ -132,6 +133,7 @@ class Preparation::Worker {
   struct Wanted {
     v1::World world;
     uint32_t node_rank;
+    NetworkOptions network;
   };
   struct Written {
     std::string job;
@@ -201,7 +203,7 @@ class Preparation::Worker {
     WriteHosts(wanted, done);
     for (std::string& warning :
          SettingsFor(wanted.world, wanted.node_rank, options_.environment,
-                     options_.network)
+                     wanted.network)
              .warnings) {
       done.warnings.push_back(std::move(warning));
     }
@@ -213,7 +215,7 @@ class Preparation::Worker {
     NcclMint::Options options;
     options.self = options_.self;
     options.environment = CommandEnvironment(
-        options_.environment, options_.network, wanted.world, wanted.node_rank);
+        options_.environment, wanted.network, wanted.world, wanted.node_rank);
     options.library =
         FindNcclLibrary(options_.nccl_library, options.environment);
     options.count = NcclIdCount(wanted.world);
@@ -317,8 +319,9 @@ Preparation::Preparation(PreparationOptions options, Done done)
 
 Preparation::~Preparation() = default;
 
-void Preparation::Prepare(const v1::World& world, uint32_t node_rank) {
-  worker_->Prepare(world, node_rank);
+void Preparation::Prepare(const v1::World& world, uint32_t node_rank,
+                          const NetworkOptions& network) {
+  worker_->Prepare(world, node_rank, network);
 }
 
 void Preparation::Undo(uint64_t generation) { worker_->Undo(generation); }

@@ -36,8 +36,6 @@ struct PreparationOptions {
   std::vector<std::string> hosts_names;
   // Resolves the names for the hosts file; null: the system's resolver.
   std::shared_ptr<HostsResolver> resolver;
-  // What of the network plan the command gets.
-  NetworkOptions network;
   // --nccl-lib; empty: found from `environment`.
   std::string nccl_library;
   // The binary whose hidden `mint-nccl-id` mints (argv[0] of the child);
@@ -57,8 +55,10 @@ class Preparation {
   ~Preparation();
 
   // Begins; the generation before it is undone first. Answered once through
-  // `done`, unless it is undone or superseded before.
-  void Prepare(const v1::World& world, uint32_t node_rank);
+  // `done`, unless it is undone or superseded before. `network`: what of the
+  // network plan the command gets.
+  void Prepare(const v1::World& world, uint32_t node_rank,
+               const NetworkOptions& network);
 
   // Gives the port back and ends the minting child of that generation.
   void Undo(uint64_t generation);

@@ -75,6 +75,7 @@ class Session {
   void Do(const Report& report);
   void Do(const Exit& exit);
 
+  void TakeFacts(v1::Facts& checked);
   // What an event from a stream says of its endpoint.
   void Judge(AgentEvent& event);
   StreamDown Down(absl::Status status, std::optional<v1::Refusal> refusal);
@@ -91,6 +92,7 @@ class Session {
   std::unique_ptr<Prober> StartProber();
   void Post(AgentEvent event) { inbox_.PostAlways({0, std::move(event)}); }
 
+  // `network.facts`: the latest of this node.
   AgentOptions options_;
   // Declared first, so that it outlives all that posts to it.
   Inbox<Incoming> inbox_{Limits::inbox_events_max};
@@ -121,9 +123,9 @@ NodeChecksOptions ForChecks(const AgentOptions& options,
   NodeChecksOptions wanted;
   wanted.run_folder = folder.path();
   wanted.log_dir = options.log_dir;
-  wanted.environment = options.environment;
   // Those that the command sees, as CheckNode counts them.
-  wanted.gpus = options.hello.facts().gpu_count();
+  wanted.gpus = options.network.facts.gpu_count();
+  wanted.facts = options.facts;
   return wanted;
 }
 
@@ -134,7 +136,6 @@ PreparationOptions ForPreparation(const AgentOptions& options) {
   wanted.hosts_names = options.hosts_names;
   wanted.nccl_library = options.nccl_library;
   wanted.environment = options.environment;
-  wanted.network = options.network;
   return wanted;
 }
 
@@ -183,7 +184,7 @@ std::unique_ptr<Prober> Session::StartProber() {
     Do(Report{Report::Kind::kWarning, std::string(prober.status().message())});
     return nullptr;
   }
-  options_.hello.mutable_facts()->set_probe_port((*prober)->port());
+  options_.network.facts.set_probe_port((*prober)->port());
   return *std::move(prober);
 }
 
@@ -195,6 +196,9 @@ AgentResult Session::Run() {
       // What an older stream still had to say is of no interest.
       if (in.dial != 0 && in.dial != dial_) continue;
       if (in.dial != 0) Judge(in.event);
+      if (auto* checked = std::get_if<ChecksDone>(&in.event)) {
+        TakeFacts(*checked->report.mutable_facts());
+      }
       Step(in.event);
       if (result_) break;
     }
@@ -294,9 +298,22 @@ void Session::Do(const Dial&) {
 void Session::Do(const Say& say) {
   if (stream_ == nullptr) return;
   if (!say.message.has_hello()) return stream_->Send(say.message);
+  v1::Facts& facts = options_.network.facts;
+  // The daemon may have been out of reach because an interface has changed.
+  RefreshNetwork(facts);
+  SetWallClock(facts);
   v1::AgentMessage message = say.message;
-  SetWallClock(*message.mutable_hello()->mutable_facts());
+  *message.mutable_hello()->mutable_facts() = facts;
   stream_->Send(message);
+}
+
+// What checks do not gather stays as it was.
+void Session::TakeFacts(v1::Facts& checked) {
+  v1::Facts& facts = options_.network.facts;
+  checked.set_probe_port(facts.probe_port());
+  checked.set_advertised_address(facts.advertised_address());
+  *checked.mutable_folders() = facts.folders();
+  facts = checked;
 }
 
 void Session::Do(const HangUp&) {
@@ -306,7 +323,7 @@ void Session::Do(const HangUp&) {
 // --- Preparing and running --------------------------------------------------
 
 void Session::Do(const Prepare& prepare) {
-  preparation_.Prepare(prepare.world, prepare.node_rank);
+  preparation_.Prepare(prepare.world, prepare.node_rank, options_.network);
 }
 
 void Session::Do(const Undo& undo) {

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "client/agent/agent.h"
 #include "client/agent/network_settings.h"
+#include "client/facts/facts.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/trust.h"
 #include "rollcall/v1/membership.pb.h"
@@ -26,7 +27,7 @@ struct AgentOptions {
   std::vector<std::string> endpoints;
   // How the daemon is known.
   Trust trust;
-  // Everything the agent says of itself (facts included, command_digest too).
+  // Everything the agent says of itself but the facts, command_digest too.
   v1::Hello hello;
   std::vector<std::string> command;
   // The agent's own environment, "NAME=value".
@@ -37,8 +38,11 @@ struct AgentOptions {
   std::vector<std::string> hosts_names;
   std::string log_dir;
   std::string nccl_library;
-  // What of the network plan the command gets; `facts` are the Hello's.
+  // What of the network plan the command gets. `facts`: as they were gathered
+  // when the agent started.
   NetworkOptions network;
+  // How facts are gathered again when the node is checked.
+  NodeFactsOptions facts;
   bool output_to_stderr = false;
   // --once: the command runs on node rank 0 only; the others' ranks are not
   // started and count as done with 0.

@@ -44,7 +44,7 @@ WrittenFolders FoldersOf(const JoinFlags& flags) {
 }
 
 // All that this node can say of itself before it dials.
-v1::Facts NodeFacts(const LocalFlags& local, const WrittenFolders& folders) {
+NodeFactsOptions FactsOptionsOf(const LocalFlags& local) {
   NodeFactsOptions options;
   options.environment = PlainEnvironment();
   DeviceFactsOptions& devices = options.devices;
@@ -52,9 +52,13 @@ v1::Facts NodeFacts(const LocalFlags& local, const WrittenFolders& folders) {
   devices.verbs_library = local.verbs_lib;
   devices.nvml_library = local.nvml_lib;
   devices.nccl_library = local.nccl_lib;
-  devices.folders = folders.named;
-  devices.folders.insert(devices.folders.end(), folders.others.begin(),
-                         folders.others.end());
+  return options;
+}
+
+v1::Facts NodeFacts(NodeFactsOptions options, const WrittenFolders& folders) {
+  std::vector<std::string>& wanted = options.devices.folders;
+  wanted = folders.named;
+  wanted.insert(wanted.end(), folders.others.begin(), folders.others.end());
   v1::Facts facts = GatherNodeFacts(options);
   facts.set_advertised_address(AdvertisedAddress(options.environment));
   return facts;
@@ -84,14 +88,13 @@ NcclEnv NcclEnvOf(const std::string& text) {
 }
 
 v1::Hello MakeHello(const JoinFlags& flags, const JobAddress& address,
-                    const std::string& node, const WrittenFolders& folders) {
+                    const std::string& node, const v1::Facts& facts) {
   v1::Hello hello;
   hello.set_job(address.job);
   hello.set_node(node);
   hello.set_incarnation(FreshIncarnation());
   *hello.mutable_token() = address.token;
-  *hello.mutable_facts() = NodeFacts(flags.local, folders);
-  hello.set_ranks(RanksHere(flags.local.nproc_per_node, hello.facts()));
+  hello.set_ranks(RanksHere(flags.local.nproc_per_node, facts));
   hello.set_command_digest(CommandDigest(flags.command));
   *hello.mutable_settings() = flags.settings;
   hello.set_launcher(flags.launcher);
@@ -179,11 +182,12 @@ int RunJoinCommand(JoinFlags& flags) {
   }
   const WrittenFolders folders = FoldersOf(flags);
   AgentOptions options;
+  options.facts = FactsOptionsOf(flags.local);
   // While this process has one thread: folders are asked for in a copy of it.
-  options.hello = MakeHello(flags, *address, *node, folders);
+  const v1::Facts facts = NodeFacts(options.facts, folders);
+  options.hello = MakeHello(flags, *address, *node, facts);
   Teller teller(flags, *node);
-  for (const std::string& warning :
-       FolderWarnings(options.hello.facts(), folders)) {
+  for (const std::string& warning : FolderWarnings(facts, folders)) {
     teller.Tell({Report::Kind::kWarning, warning});
   }
   options.endpoints = address->endpoints;
@@ -198,7 +202,7 @@ int RunJoinCommand(JoinFlags& flags) {
   options.log_dir = flags.local.log_dir;
   options.nccl_library = flags.local.nccl_lib;
   options.network = {NcclEnvOf(flags.local.nccl_env),
-                     ReadNcclConf(options.environment), options.hello.facts()};
+                     ReadNcclConf(options.environment), facts};
   options.output_to_stderr = flags.local.json;
   options.once = flags.local.once;
   options.preempt_signal = flags.local.preempt_signal;

@@ -5,9 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "client/agent/guard.h"
 #include "client/agent/nccl.h"
 #include "client/cli/commands.h"
@@ -33,6 +36,16 @@ int Run(const TokenFlags& flags) { return RunTokenCommand(flags); }
 int Run(const DoctorFlags& flags) { return RunDoctorCommand(flags); }
 int Run(DaemonFlags& flags) { return RunDaemonCommand(flags); }
 
+// What a command printed may have gone nowhere: a full disk, say. A reader that
+// needs no more (`| head`) is no error.
+bool Printed() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
+  if (errno == EPIPE) return true;
+  Complain(absl::StrCat("standard output: ", std::strerror(errno),
+                        "; what this command has to say is not whole"));
+  return false;
+}
+
 int Main(int argc, char** argv) {
   // What gRPC has to say comes back as statuses; its log is for its authors.
   if (getenv("GRPC_VERBOSITY") == nullptr) {
@@ -48,7 +61,11 @@ int Main(int argc, char** argv) {
   }
   Fill(*invocation, given);
   given.Forget();
-  return std::visit([](auto& flags) { return Run(flags); }, *invocation);
+  const int code =
+      std::visit([](auto& flags) { return Run(flags); }, *invocation);
+  const bool runs_job = std::holds_alternative<LaunchFlags>(*invocation) ||
+                        std::holds_alternative<JoinFlags>(*invocation);
+  return Printed() || runs_job || code != 0 ? code : kExitNotPrinted;
 }
 
 }  // namespace
@@ -68,7 +85,6 @@ int main(int argc, char** argv) {
   // reaches the daemon's port can send those.
   google::protobuf::SetLogHandler(nullptr);
   const int code = rollcall::Main(argc, argv);
-  std::fflush(stdout);
   // gRPC's own teardown only costs time from here on.
   _exit(code);
 }

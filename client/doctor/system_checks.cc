@@ -11,15 +11,13 @@
 #include "absl/time/time.h"
 #include "client/doctor/checks.h"
 #include "daemon/core/limits.h"
+#include "daemon/core/network_plan/thresholds.h"
 
 namespace rollcall {
 namespace {
 
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 
-// The kernel's default of RLIMIT_MEMLOCK: 8 MiB since Linux 5.16 (MLOCK_LIMIT
-// in linux/resource.h), 64 KiB before.
-constexpr uint64_t kMemlockDefault = 8 << 20;
 constexpr uint64_t kMemlockOldDefault = 64 << 10;
 
 // Ray's "Best practices for deploying large clusters" asks for 65535 at least.
@@ -27,9 +25,7 @@ constexpr uint64_t kMemlockOldDefault = 64 << 10;
 // process for 144 ranks with 16 GIN contexts, and raises the limit to 131072.
 constexpr uint64_t kNofileMin = 65535;
 
-// NCCL's user guide ("Shared memory") has Docker start with --shm-size=1g;
 // Docker's own default is 64 MiB (docker run, --shm-size).
-constexpr uint64_t kShmMin = uint64_t{1} << 30;
 constexpr uint64_t kShmDockerDefault = 64 << 20;
 
 // Pages of idle services that were swapped out once do no harm. Our choice:

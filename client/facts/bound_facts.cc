@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "daemon/core/admission.h"
+#include "daemon/core/network_plan/network_plan.h"
 
 namespace rollcall {
 namespace {
@@ -24,9 +25,9 @@ int Uselessness(const v1::Interface& interface, absl::string_view address) {
       absl::StartsWith(address, "169.254.")) {
     return 4;
   }
-  if (!interface.up()) return 3;
-  if (!interface.device_type().empty() || interface.loopback()) return 2;
-  return interface.default_route() ? 0 : 1;
+  if (!interface.up() || interface.loopback()) return 3;
+  if (interface.default_route()) return 0;
+  return IsLocalBridge(interface.name()) ? 2 : 1;
 }
 
 void BoundAddresses(v1::Facts& facts, size_t addresses_max) {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/match.h"
 #include "client/facts/bound_facts.h"
 #include "client/facts/gpu.h"
 #include "client/facts/missing.h"
@@ -32,6 +32,23 @@ void AddDeviceFacts(const v1::Facts& devices, v1::Facts& facts) {
     for (const v1::MissingFact& one : part->missing()) {
       AddMissing(whole, one.fact(), one.reason(), one.remedy());
     }
+  }
+  BoundFacts(whole);
+  facts = std::move(whole);
+}
+
+void RefreshNetwork(v1::Facts& facts) {
+  v1::Facts now;
+  GatherNetwork(now);
+  if (now.interfaces().empty()) return;
+  v1::Facts whole = facts;
+  whole.mutable_interfaces()->Swap(now.mutable_interfaces());
+  whole.clear_missing();
+  for (const v1::MissingFact& one : facts.missing()) {
+    if (!absl::StartsWith(one.fact(), "interfaces")) *whole.add_missing() = one;
+  }
+  for (const v1::MissingFact& one : now.missing()) {
+    AddMissing(whole, one.fact(), one.reason(), one.remedy());
   }
   BoundFacts(whole);
   facts = std::move(whole);

@@ -38,6 +38,10 @@ v1::Facts GatherNodeFacts(const NodeFactsOptions& options);
 // Adds the device facts to those of the kernel, and bounds the whole.
 void AddDeviceFacts(const v1::Facts& devices, v1::Facts& facts);
 
+// Puts the interfaces and addresses of now in the place of those that `facts`
+// has. Nothing changes where the kernel does not tell. About a millisecond.
+void RefreshNetwork(v1::Facts& facts);
+
 }  // namespace rollcall
 
 #endif  // ROLLCALL_CLIENT_FACTS_FACTS_H_

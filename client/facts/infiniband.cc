@@ -25,6 +25,7 @@
 #include "client/facts/network.h"
 #include "client/facts/pci.h"
 #include "client/facts/system.h"
+#include "daemon/base/address_text.h"
 #include "daemon/core/admission.h"
 #include "daemon/core/ranking.h"
 
@@ -284,8 +285,7 @@ uint32_t RateGbps(absl::string_view text) {
 }
 
 std::string GidTextOfBytes(const unsigned char* bytes) {
-  char text[INET6_ADDRSTRLEN] = "";
-  return inet_ntop(AF_INET6, bytes, text, sizeof(text)) == nullptr ? "" : text;
+  return AddressText({reinterpret_cast<const char*>(bytes), sizeof(in6_addr)});
 }
 
 std::string GidText(absl::string_view text) {

@@ -1,6 +1,5 @@
 #include "client/facts/netlink.h"
 
-#include <arpa/inet.h>
 #include <linux/if_addr.h>
 #include <linux/if_link.h>
 #include <linux/netlink.h>
@@ -18,6 +17,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/base/address_text.h"
 
 namespace rollcall {
 namespace {
@@ -111,16 +111,6 @@ std::string LinkKind(absl::string_view linkinfo) {
   return "";
 }
 
-std::string AddressText(int family, absl::string_view bytes) {
-  const size_t size = family == AF_INET    ? sizeof(in_addr)
-                      : family == AF_INET6 ? sizeof(in6_addr)
-                                           : 0;
-  if (size == 0 || bytes.size() != size) return "";
-  char text[INET6_ADDRSTRLEN] = "";
-  if (inet_ntop(family, bytes.data(), text, sizeof(text)) == nullptr) return "";
-  return text;
-}
-
 // The interfaces of several next hops.
 void TakeNextHops(absl::string_view hops, std::set<int>& links) {
   while (const auto hop = Front<rtnexthop>(hops)) {
@@ -200,6 +190,7 @@ NetlinkEnd ParseAddresses(absl::string_view bytes,
   return EachMessage(bytes, RTM_NEWADDR, [&](absl::string_view payload) {
     const auto head = Front<ifaddrmsg>(payload);
     if (!head || addresses.size() >= kAddressesMax) return;
+    if (head->ifa_family != AF_INET && head->ifa_family != AF_INET6) return;
     uint32_t flags = head->ifa_flags;
     std::string own;
     std::string address;
@@ -208,10 +199,10 @@ NetlinkEnd ParseAddresses(absl::string_view bytes,
     while (attributes.Next()) {
       switch (attributes.type()) {
         case IFA_LOCAL:
-          own = AddressText(head->ifa_family, attributes.value());
+          own = AddressText(attributes.value());
           break;
         case IFA_ADDRESS:
-          address = AddressText(head->ifa_family, attributes.value());
+          address = AddressText(attributes.value());
           break;
         case IFA_FLAGS:
           flags = attributes.Number<uint32_t>();

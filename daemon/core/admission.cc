@@ -432,7 +432,7 @@ absl::Status AdmitMember(const v1::Member& member) {
   return absl::OkStatus();
 }
 
-absl::Status AdmitFindings(const v1::CheckReport& report) {
+absl::Status AdmitCheckReport(const v1::CheckReport& report) {
   RETURN_IF_REFUSED(
       AdmitCount("findings", report.findings_size(), kFindingsMax));
   for (const v1::CheckFinding& finding : report.findings()) {
@@ -443,7 +443,7 @@ absl::Status AdmitFindings(const v1::CheckReport& report) {
                    absl::StrCat(static_cast<int>(finding.severity())));
     }
   }
-  return absl::OkStatus();
+  return AdmitFacts(report.facts());
 }
 
 }  // namespace
@@ -683,7 +683,7 @@ absl::Status AdmitMessage(const v1::AgentMessage& message) {
     case v1::AgentMessage::kNoticeSeen:
       return absl::OkStatus();
     case v1::AgentMessage::kCheckReport:
-      return AdmitFindings(message.check_report());
+      return AdmitCheckReport(message.check_report());
     case v1::AgentMessage::kRankStalled:
       return AdmitStalled(message.rank_stalled());
     case v1::AgentMessage::kHello:

@@ -7,6 +7,8 @@
 
 namespace rollcall {
 
+// Nothing went wrong but the printing of what was found.
+inline constexpr int kExitNotPrinted = 1;
 inline constexpr int kExitUsage = 2;
 // Rendezvous failed or timed out (sysexits' EX_UNAVAILABLE).
 inline constexpr int kExitRendezvous = 69;

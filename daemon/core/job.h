@@ -305,6 +305,7 @@ class Job {
   bool RefuseAttend(const Attend& attend);
   bool DisplaceASpare(const Attend& attend);
   bool RefuseName(const Attend& attend, const Node& node);
+  absl::Duration NameGrace(const Node& node) const;
   bool AwaitsItsAgent(const Node& node, const v1::Hello& hello) const;
   void SayRefused(const Attend& attend, const std::string& text);
   bool Continues(const Node& node, const v1::Hello& hello) const;
@@ -372,6 +373,7 @@ class Job {
   bool AwaitProbes(const std::vector<PlanNode>& nodes,
                    Probing::Pairs which = Probing::Pairs::kUnknown);
   void ForgetProbes(const std::string& name);
+  bool TakeFacts(Node& node, const v1::Facts& facts);
   void ProbeSoon();
   void PingLater();
   void MaybeProbe();

@@ -234,17 +234,13 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
     return true;
   }
   if (AwaitsItsAgent(node, hello)) {
-    const bool restored = Restored(node.hello);
-    const absl::Duration grace = restored ? limits_.reattach_grace
-                                 : node.broke_with_many
-                                     ? limits_.lease
-                                     : limits_.reconnect_grace;
     const std::string text = absl::StrCat(
         "node name ", hello.node(), " belongs to an agent ",
-        restored ? "that has not come back since this daemon was restarted"
-                 : "whose stream broke",
+        Restored(node.hello)
+            ? "that has not come back since this daemon was restarted"
+            : "whose stream broke",
         "; a token alone does not take its place for ",
-        absl::FormatDuration(grace), "; dial again");
+        absl::FormatDuration(NameGrace(node)), "; dial again");
     Close(attend.session, absl::StatusCode::kUnavailable,
           v1::REFUSAL_CODE_UNSPECIFIED, text);
     SayRefused(attend, text);
@@ -272,6 +268,13 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
   return true;
 }
 
+// How long a name waits for its agent: as long as a node is waited for whose
+// stream breaks, or after the daemon's restart.
+absl::Duration Job::NameGrace(const Node& node) const {
+  if (Restored(node.hello)) return limits_.reattach_grace;
+  return node.broke_with_many ? limits_.lease : limits_.reconnect_grace;
+}
+
 // Whether the agent that has the name may still come back. Until it is lost, a
 // token alone does not take its place: any worker's token could, at the moment
 // at which a stream breaks, or for all members of a daemon that was restarted.
@@ -282,20 +285,17 @@ bool Job::AwaitsItsAgent(const Node& node, const v1::Hello& hello) const {
       hello.has_node_credential() || hello.launcher()) {
     return false;
   }
-  // Its grace goes on while the daemon is isolated: most are not back then.
-  if (Restored(node.hello) && phase_ == Phase::kRunning && node.member()) {
-    return true;
+  // A row of the journal is waited for while its world runs, also beyond its
+  // grace where the daemon is isolated: most agents are not back then. Once the
+  // world has ended, most often the machine was started again.
+  if (Restored(node.hello)) {
+    return phase_ == Phase::kRunning && node.member();
   }
-  // The same incarnation may have lost its Welcome on the way. One that a
-  // restarted daemon knows from its journal keeps no name once its world has
-  // ended: then most often its machine was started anew.
-  // No longer than its own grace: its deadline is put off where the daemon is
-  // late or isolated, and agents that begin anew would be kept out meanwhile.
-  const absl::Duration grace =
-      node.broke_with_many ? limits_.lease : limits_.reconnect_grace;
-  return !Restored(node.hello) &&
-         node.hello.incarnation() != hello.incarnation() &&
-         now_ < std::min(node.deadline, node.suspect_since + grace);
+  // The same incarnation may have lost its Welcome on the way.
+  if (node.hello.incarnation() == hello.incarnation()) return false;
+  // Its deadline is put off where the daemon is late or isolated; a new agent
+  // of the node would be kept out meanwhile.
+  return now_ < std::min(node.deadline, node.suspect_since + NameGrace(node));
 }
 
 void Job::SayRefused(const Attend& attend, const std::string& text) {
@@ -349,6 +349,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   const bool was_barred = barred_.contains(name);
   if (*redialed) {
     ForgetProbes(name);
+    TakeFacts(node, attend.hello.facts());
     if (node.session != 0) {
       Close(node.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_REDIALED,
             "a newer stream of this agent is here");

@@ -51,6 +51,7 @@ void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
   if (node.check == 0 || report.request() != node.check) return;
   node.check = 0;
   checking_.erase(node.hello.node());
+  const bool changed = report.has_facts() && TakeFacts(node, report.facts());
   std::vector<std::string> fatal;
   for (const v1::CheckFinding& finding : report.findings()) {
     if (finding.severity() == v1::CheckFinding::SEVERITY_OK) continue;
@@ -64,9 +65,17 @@ void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
           absl::StrCat("event=warning node=", node.hello.node(),
                        " text=", Quoted(text)));
   }
-  if (fatal.empty()) return;
-  node.unfit = true;
   const std::string name = node.hello.node();
+  if (fatal.empty()) {
+    if (changed && phase_ == Phase::kForming && node.member()) {
+      Reform(v1::REASON_CODE_FACTS_CHANGED,
+             absl::StrCat(name, " has other addresses or RDMA ports than ",
+                          "before it failed"),
+             name);
+    }
+    return;
+  }
+  node.unfit = true;
   const std::string reason =
       absl::StrCat("its checks failed: ", absl::StrJoin(fatal, "; "));
   const bool in_world =

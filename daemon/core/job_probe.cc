@@ -37,6 +37,27 @@ std::string TranslatedAddress(const v1::Facts& facts) {
   return facts.advertised_address();
 }
 
+// All that a probe of the node depends on.
+std::set<std::string> ProbedPart(const v1::Facts& facts) {
+  std::set<std::string> part = {absl::StrCat("port ", facts.probe_port()),
+                                absl::StrCat("a", facts.advertised_address())};
+  for (const v1::Interface& interface : facts.interfaces()) {
+    for (const v1::InterfaceAddress& address : interface.addresses()) {
+      part.insert(absl::StrCat(interface.name(), " ", address.address()));
+    }
+  }
+  return part;
+}
+
+bool SamePorts(const v1::Facts& a, const v1::Facts& b) {
+  return std::equal(
+      a.infiniband().begin(), a.infiniband().end(), b.infiniband().begin(),
+      b.infiniband().end(),
+      [](const v1::InfinibandPort& one, const v1::InfinibandPort& other) {
+        return one.SerializeAsString() == other.SerializeAsString();
+      });
+}
+
 }  // namespace
 
 std::vector<ProbeNode> Job::ProbeNodes(
@@ -96,6 +117,21 @@ void Job::ForgetProbes(const std::string& name) {
   if (phase_ != Phase::kRunning) return;
   // Others may wait for the verdict.
   if (!probing_.Open(now_)) probe_at_ = std::min(probe_at_, now_);
+}
+
+// What an agent that goes on says of its node now. Returns whether its
+// addresses or RDMA ports are others. What was found from and of the addresses
+// that it had says nothing of new ones.
+bool Job::TakeFacts(Node& node, const v1::Facts& facts) {
+  const v1::Facts& known = node.hello.facts();
+  const bool readdressed = ProbedPart(known) != ProbedPart(facts);
+  const bool replugged = !SamePorts(known, facts);
+  if (readdressed) {
+    ForgetProbes(node.hello.node());
+    probing_.Forget(node.hello.node());
+  }
+  *node.hello.mutable_facts() = facts;
+  return readdressed || replugged;
 }
 
 // --- While a world runs ------------------------------------------------------

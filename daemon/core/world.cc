@@ -26,7 +26,9 @@ void AddPorts(const v1::Facts& facts, const PlannedNode& plan,
     row.set_link_layer(port.link_layer());
     row.set_rate_gbps(port.rate_gbps());
     row.set_lid(port.lid());
-    if (const v1::Gid* gid = PeerGid(port)) {
+    const v1::Gid* reached = PeerGid(port, plan.unreached);
+    const v1::Gid* gid = reached != nullptr ? reached : PeerGid(port);
+    if (gid != nullptr) {
       *row.mutable_gid() = *gid;
       row.mutable_gid()->clear_net_device();
     }

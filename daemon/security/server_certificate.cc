@@ -1,6 +1,5 @@
 #include "daemon/security/server_certificate.h"
 
-#include <arpa/inet.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <ifaddrs.h>
@@ -14,6 +13,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/base/address_text.h"
 #include "daemon/core/admission.h"
 #include "daemon/core/network_plan/network_plan.h"
 #include "daemon/security/identity.h"
@@ -60,19 +60,6 @@ absl::StatusOr<Key> ReadKey(const char* flag, const std::string& file) {
   return Unfit(flag, absl::StrCat(file,
                                   ": expected a private key in PEM "
                                   "without a passphrase, got something else"));
-}
-
-std::string TextOf(const sockaddr* address) {
-  char text[INET6_ADDRSTRLEN] = {};
-  if (address->sa_family == AF_INET) {
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr,
-              text, sizeof(text));
-  } else if (address->sa_family == AF_INET6) {
-    inet_ntop(AF_INET6,
-              &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr, text,
-              sizeof(text));
-  }
-  return text;
 }
 
 }  // namespace
@@ -140,10 +127,9 @@ std::vector<std::string> CertificateNames(const std::string& cert_file) {
     } else if (name->type == GEN_IPADD) {
       const int size = ASN1_STRING_length(name->d.iPAddress);
       const unsigned char* data = ASN1_STRING_get0_data(name->d.iPAddress);
-      char text[INET6_ADDRSTRLEN] = {};
-      if (size == 4) inet_ntop(AF_INET, data, text, sizeof(text));
-      if (size == 16) inet_ntop(AF_INET6, data, text, sizeof(text));
-      if (text[0] != '\0') found.push_back(text);
+      std::string text = AddressText(
+          {reinterpret_cast<const char*>(data), static_cast<size_t>(size)});
+      if (!text.empty()) found.push_back(std::move(text));
     }
   }
   return found;
@@ -172,7 +158,7 @@ google::protobuf::RepeatedPtrField<v1::Interface> LocalInterfaces() {
   if (getifaddrs(&list) != 0) return interfaces;
   for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
     if (at->ifa_addr == nullptr) continue;
-    const std::string text = TextOf(at->ifa_addr);
+    const std::string text = AddressText(at->ifa_addr);
     if (text.empty()) continue;
     auto interface = std::find_if(
         interfaces.begin(), interfaces.end(),

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/base/address_text.h"
 #include "daemon/core/check.h"
 #include "daemon/server/clock.h"
 #include "daemon/server/listening_socket.h"
@@ -29,28 +30,13 @@ constexpr uint64_t kWake = std::numeric_limits<uint64_t>::max();
 constexpr int kReceiveBytes = 64 << 10;
 constexpr size_t kEventsARound = 256;
 
-// Without the port; one of IPv4 that an IPv6 socket has as IPv4.
-std::string AddressTextOf(const sockaddr_storage& end) {
-  char text[INET6_ADDRSTRLEN] = {};
-  const auto& six = reinterpret_cast<const sockaddr_in6&>(end);
-  if (end.ss_family == AF_INET) {
-    const auto& four = reinterpret_cast<const sockaddr_in&>(end);
-    inet_ntop(AF_INET, &four.sin_addr, text, sizeof text);
-  } else if (IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) {
-    inet_ntop(AF_INET, &six.sin6_addr.s6_addr[12], text, sizeof text);
-  } else {
-    inet_ntop(AF_INET6, &six.sin6_addr, text, sizeof text);
-  }
-  return text;
-}
-
 // As PeerKey writes it.
 std::string KeyOf(const sockaddr_storage& peer) {
   const in_port_t port =
       peer.ss_family == AF_INET
           ? reinterpret_cast<const sockaddr_in&>(peer).sin_port
           : reinterpret_cast<const sockaddr_in6&>(peer).sin6_port;
-  return absl::StrCat(AddressTextOf(peer), ":", ntohs(port));
+  return absl::StrCat(AddressText(peer), ":", ntohs(port));
 }
 
 // By the kernel's count, so that nobody's reading is in the way.
@@ -357,7 +343,7 @@ std::string Guests::ArrivedAt(const std::string& key) const {
       0;
   // Another file may have the number by now.
   if (!known || CookieOf(guest.served_fd) != guest.cookie) return "";
-  return AddressTextOf(here);
+  return AddressText(here);
 }
 
 void Guests::Displace(DoorId door_id) {

@@ -8,7 +8,8 @@ import signal
 import harness
 from harness import E2E, Lab
 
-DOCTOR = [harness.ROLLCALL, "doctor"]
+ROLLCALL = harness.ROLLCALL
+DOCTOR = [ROLLCALL, "doctor"]
 CLOCK = os.path.join(harness.BIN, "libskewed_clock.so")
 HANGING = os.path.join(harness.BIN, "libhanging_folder.so")
 SEVERITIES = ["not applicable", "ok", "unknown", "warning", "retryable",
@@ -90,6 +91,14 @@ class Doctor(E2E):
         told = self.stage.run([*DOCTOR, "--all"])
         self.assertTrue(told.find(r"^ok +proc +node +mounted$", "out"))
         self.assertTrue(told.find(r"^not applicable +clock ", "out"))
+
+    def test_what_cannot_be_printed_is_no_success(self):
+        for command in (["doctor", "--json"], ["version"], ["--help"]):
+            told = self.stage.run(
+                ["sh", "-c", 'exec "$@" >/dev/full', "sh", ROLLCALL, *command])
+            self.assertNotEqual(told.code, 0, command)
+            self.assertTrue(told.find(r"^rollcall: standard output: No space "
+                                      r"left on device;", "err"), command)
 
     def test_folders(self):
         free = self.stage.path("new", "checkpoints")

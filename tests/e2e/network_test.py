@@ -156,6 +156,21 @@ class Network(E2E):
         self.assertEqual(state["generation"], 2)
         self.ends()
 
+    def test_a_node_that_gets_another_address(self):
+        """Its agent lives on, and the next world has the new one."""
+        lab = Lab(self.stage, 2)
+        self.begin(lab, ["--nodes", "2"])
+        self.assertEqual([n["address"] for n in
+                          self.world(self.launcher)["nodes"]],
+                         ["10.77.0.1", "10.77.0.2"])
+        self.assert_code(lab.run(2, [
+            "sh", "-c", "ip -4 addr flush dev eth0 && "
+            "ip addr add 10.77.0.77/24 dev eth0"]), 0)
+        second = self.launcher.await_lines(r"\] world (\{.*\})$", 2)[1][1]
+        self.assertEqual([n["address"] for n in json.loads(second)["nodes"]],
+                         ["10.77.0.1", "10.77.0.77"])
+        self.ends()
+
     def test_pings(self):
         lab = Lab(self.stage, 3)
         self.begin(lab, ["--nodes", "3", "--ping-interval", "2s"])

@@ -291,7 +291,11 @@ void AgentRig::Take(const LookAtRank& look) {
   looked_at_ = look;
 }
 
-void AgentRig::Take(const RunChecks& run) { Step(ChecksDone{run.request, {}}); }
+void AgentRig::Take(const RunChecks& run) {
+  ChecksDone done;
+  done.report.set_request(run.request);
+  Step(done);
+}
 
 void AgentRig::Take(const RunProbe& run) {
   ProbeDone done;

@@ -48,15 +48,6 @@ void Node::Start() {
   hello.set_launcher(settings_.launcher);
   hello.mutable_token()->set_id("abc123");
   hello.mutable_token()->set_secret("0123456789abcdef");
-  v1::Facts& facts = *hello.mutable_facts();
-  facts.set_boot_id(absl::StrCat("boot-", settings_.number));
-  v1::Interface& eth0 = *facts.add_interfaces();
-  eth0.set_name("eth0");
-  eth0.set_up(true);
-  v1::InterfaceAddress& address = *eth0.add_addresses();
-  address.set_address(Address());
-  address.set_prefix_length(16);
-  facts.set_probe_port(kProbePort);
   ++probes_;
   world_.beacons[Address()] = {};
   world_.Trace(settings_.name, " (machine ", settings_.number,
@@ -214,9 +205,14 @@ void Node::Do(const Dial&) {
   Step(StreamUp{});
 }
 
-void Node::Do(const Say& say) {
+void Node::Do(const Say& said) {
+  Say say = said;
+  if (say.message.has_hello()) {
+    MaybeRenumber(64);
+    *say.message.mutable_hello()->mutable_facts() = Facts();
+    hello_said_ = say.message.hello();
+  }
   chronicle_.Says(record_, say.message, ranks_.any_busy());
-  if (say.message.has_hello()) hello_said_ = say.message.hello();
   if (world_.tracing() && !say.message.has_heartbeat()) {
     world_.Trace(
         settings_.name, " says ",
@@ -324,7 +320,28 @@ void Node::Do(const RunChecks& run) {
 }
 
 std::string Node::Address() const {
-  return absl::StrCat("10.7.0.", 1 + settings_.number);
+  return absl::StrCat("10.7.", subnet_, ".", 1 + settings_.number);
+}
+
+v1::Facts Node::Facts() const {
+  v1::Facts facts;
+  facts.set_boot_id(absl::StrCat("boot-", settings_.number));
+  v1::Interface& eth0 = *facts.add_interfaces();
+  eth0.set_name("eth0");
+  eth0.set_up(true);
+  v1::InterfaceAddress& address = *eth0.add_addresses();
+  address.set_address(Address());
+  address.set_prefix_length(16);
+  facts.set_probe_port(kProbePort);
+  return facts;
+}
+
+// Its interface gets another address.
+void Node::MaybeRenumber(uint32_t one_in) {
+  if (!world_.chance.OneIn(one_in)) return;
+  world_.beacons.erase(Address());
+  subnet_ = (subnet_ + 1) % 200;
+  world_.Trace(settings_.name, " has ", Address(), " now");
 }
 
 void Node::Do(const RunProbe& run) {
@@ -366,9 +383,12 @@ void Node::OnProbed(uint64_t number) {
 }
 
 void Node::OnChecked(uint64_t request) {
-  ChecksDone done{request, {}};
+  MaybeRenumber(4);
+  ChecksDone done;
+  done.report.set_request(request);
+  *done.report.mutable_facts() = Facts();
   if (sick_) {
-    v1::CheckFinding& finding = done.findings.emplace_back();
+    v1::CheckFinding& finding = *done.report.add_findings();
     finding.set_check("gpus");
     finding.set_severity(v1::CheckFinding::SEVERITY_FATAL);
     finding.set_text("expected 8, found 7");

@@ -89,6 +89,8 @@ class Node {
 
   absl::Time Local() const { return clock_.At(world_.now()); }
   std::string Address() const;
+  v1::Facts Facts() const;
+  void MaybeRenumber(uint32_t one_in);
   void Feed(StreamId stream, AgentEvent event);
   void Handle(StreamId stream, const AgentEvent& event);
   void Step(const AgentEvent& event);
@@ -129,6 +131,7 @@ class Node {
   StreamId stream_ = 0;
   std::vector<std::pair<StreamId, AgentEvent>> inbox_;  // While frozen.
   Nanos tick_at_ = kNever;
+  uint32_t subnet_ = 0;  // Of its address.
   std::optional<int> exit_code_;
   std::optional<v1::Hello> hello_said_;
   std::optional<v1::Hello> old_hello_;

@@ -386,9 +386,12 @@ TEST(AgentCheck, ItsFindingsAreReported) {
   story.Tell(Running(1));
   FromDaemon request;
   request.message.mutable_check_request()->set_request(5);
+  ChecksDone done;
+  done.report.set_request(5);
+  done.report.add_findings();
   story.Tell({
       {1.0, request, "CHECK 5"},
-      {1.1, ChecksDone{5, {v1::CheckFinding()}}, "report 5 1"},
+      {1.1, done, "report 5 1"},
   });
 }
 

@@ -545,17 +545,12 @@ TEST(Addresses, ANodeTakesNoOtherNodesAddressAway) {
   story.Tell(
       {{0.0, Attends("a"), ""},
        {0.0, Attends("b", 1, {.claims_address_of = "a"}), "form g1 a,b"}});
-  const auto world = DecodeWorld([&] {
-    v1::Proposal proposal;
-    EXPECT_TRUE(proposal.ParseFromString(
-        story.journal().at(Journal::Kind::kProposed).body));
-    return proposal.world();
-  }());
-  ASSERT_TRUE(world.ok()) << world.status();
-  EXPECT_EQ(world->members(0).address(), AddressOf("a"));
-  EXPECT_EQ(world->members(1).address(), AddressOf("b"));
-  ASSERT_EQ(world->members(1).addresses_size(), 1);
-  EXPECT_EQ(world->members(1).addresses(0), AddressOf("b"));
+  const v1::World world = story.ProposedWorld();
+  ASSERT_EQ(world.members_size(), 2);
+  EXPECT_EQ(world.members(0).address(), AddressOf("a"));
+  EXPECT_EQ(world.members(1).address(), AddressOf("b"));
+  ASSERT_EQ(world.members(1).addresses_size(), 1);
+  EXPECT_EQ(world.members(1).addresses(0), AddressOf("b"));
 }
 
 TEST(Addresses, ANodeWithoutOneEndsNoJobThatHasEnoughOthers) {

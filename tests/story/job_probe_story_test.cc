@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/core/network_plan/probing.h"
-#include "daemon/core/world.h"
 #include "tests/story/job_story.h"
 
 namespace rollcall {
@@ -274,14 +273,11 @@ TEST(ProbeStory, AnAddressThatSomebodyElseAnswersAtIsNotGivenOut) {
       {0.1, honest("b"), ""},
       {0.1, honest("c"), "form g1 a,b,c"},
   });
-  v1::Proposal proposal;
-  ASSERT_TRUE(proposal.ParseFromString(
-      story.journal().at(Journal::Kind::kProposed).body));
-  const auto world = DecodeWorld(proposal.world());
-  ASSERT_TRUE(world.ok()) << world.status();
-  EXPECT_EQ(world->members(2).address(), AddressOf("c"));
-  ASSERT_EQ(world->members(2).addresses_size(), 1);
-  EXPECT_EQ(world->members(2).addresses(0), AddressOf("c"));
+  const v1::World world = story.ProposedWorld();
+  ASSERT_EQ(world.members_size(), 3);
+  EXPECT_EQ(world.members(2).address(), AddressOf("c"));
+  ASSERT_EQ(world.members(2).addresses_size(), 1);
+  EXPECT_EQ(world.members(2).addresses(0), AddressOf("c"));
 }
 
 TEST(ProbeStory, ThoseWhoKeepAttendingDoNotPutTheWorldOff) {

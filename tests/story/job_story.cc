@@ -158,6 +158,15 @@ std::string JobStory::Step(const Event& event) {
   return told;
 }
 
+v1::World JobStory::ProposedWorld() const {
+  v1::Proposal proposal;
+  EXPECT_TRUE(
+      proposal.ParseFromString(journal_.at(Journal::Kind::kProposed).body));
+  const absl::StatusOr<v1::World> world = DecodeWorld(proposal.world());
+  EXPECT_TRUE(world.ok()) << world.status();
+  return world.value_or(v1::World());
+}
+
 SessionId JobStory::NewSession(const std::string& node) {
   const SessionId session = next_session_++;
   sessions_[node] = session;

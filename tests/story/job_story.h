@@ -47,6 +47,8 @@ class JobStory {
   absl::Time now() const { return now_; }
   // Bodies journaled so far, the latest per kind.
   const std::map<Journal::Kind, Journal>& journal() const { return journal_; }
+  // The latest that was proposed.
+  v1::World ProposedWorld() const;
   const NodeEpochs& epochs_journaled() const { return epochs_journaled_; }
   // What the latest Welcome gave.
   const std::string& credential() const { return credential_; }

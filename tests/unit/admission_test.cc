@@ -589,6 +589,11 @@ TEST(Admission, Messages) {
        [](auto& m) { m.mutable_rank_stalled()->set_generation(UINT64_MAX); }},
       {"finding", true,
        [](auto& m) { m.mutable_check_report()->add_findings(); }},
+      {"facts in a report that no Hello may bring", false,
+       [](auto& m) {
+         m.mutable_check_report()->mutable_facts()->add_interfaces()->set_name(
+             "eth0\n");
+       }},
       {"unknown severity", false,
        [](auto& m) {
          m.mutable_check_report()->add_findings()->set_severity(

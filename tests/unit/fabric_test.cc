@@ -12,8 +12,9 @@
 namespace rollcall {
 namespace {
 
-// A port: "NAME KIND RATE [STATE] [gid INDEX TYPE ADDRESS]...", where KIND is
-// ib or eth and STATE is ACTIVE if left out; TYPE is 1 or 2, RoCE's version.
+// A port: "NAME KIND RATE [STATE] [gid INDEX TYPE ADDRESS[@INTERFACE]]...",
+// where KIND is ib or eth and STATE is ACTIVE if left out; TYPE is 1 or 2,
+// RoCE's version; the interface is if-NAME if left out.
 void AddPort(v1::Facts& facts, const std::string& text) {
   const std::vector<std::string> words =
       absl::StrSplit(text, ' ', absl::SkipEmpty());
@@ -35,8 +36,9 @@ void AddPort(v1::Facts& facts, const std::string& text) {
       v1::Gid& gid = *port.add_gids();
       gid.set_index(static_cast<uint32_t>(std::stoi(words.at(i + 1))));
       gid.set_type(absl::StrCat("RoCE v", words.at(i + 2)));
-      gid.set_address(words.at(i + 3));
-      gid.set_net_device(port.net_device());
+      const std::vector<std::string> at = absl::StrSplit(words.at(i + 3), '@');
+      gid.set_address(at.at(0));
+      gid.set_net_device(at.size() > 1 ? at.at(1) : port.net_device());
       i += 3;
     }
   }
@@ -232,6 +234,24 @@ TEST(Fabric, APortWithoutAnAddressOrAPeerIsNotChosen) {
                   {"2.28.9", {good, other}}}),
             "n0 [mlx5_0] NCCL_IB_HCA==mlx5_0:1 UCX_NET_DEVICES=mlx5_0:1; "
             "n1 [mlx5_0] NCCL_IB_HCA==mlx5_0:1 UCX_NET_DEVICES=mlx5_0:1");
+}
+
+// A port with a VLAN of its own has RoCE v2 on both interfaces.
+TEST(Fabric, TheAddressThatPeersReachIsTaken) {
+  const auto port = [](const std::string& name, int vlan_index) {
+    return absl::StrCat(name, " eth 400 gid 3 2 ::ffff:10.0.0.1 gid ",
+                        vlan_index, " 2 ::ffff:10.9.0.1@vlan9");
+  };
+  const std::set<std::string> cut = {"if-mlx5_0", "if-mlx5_1"};
+  const std::vector<std::string> same = {port("mlx5_0", 5), port("mlx5_1", 5)};
+  EXPECT_EQ(Plan({{"2.28.9", same, cut}, {"2.28.9", same}}),
+            "n0 [mlx5_0,mlx5_1] NCCL_IB_GID_INDEX=5; n1 [mlx5_0,mlx5_1]");
+  EXPECT_EQ(Plan({{"2.19.3", same, cut}, {"2.19.3", same}}),
+            "n0 [mlx5_0,mlx5_1] NCCL_IB_GID_INDEX=5; "
+            "n1 [mlx5_0,mlx5_1] NCCL_IB_GID_INDEX=3");
+  const std::vector<std::string> other = {port("mlx5_0", 5), port("mlx5_1", 7)};
+  EXPECT_EQ(Plan({{"2.28.9", other, cut}, {"2.28.9", other}}),
+            "n0 [mlx5_0,mlx5_1] WARNING; n1 [mlx5_0,mlx5_1]");
 }
 
 // Where no RDMA port is reached by TCP, all are used, with a warning there.

@@ -100,15 +100,18 @@ TEST(NodeChecks, AnswersFromAThreadOfItsOwn) {
   options.run_folder = folder.path();
   std::promise<ChecksDone> done;
   NodeChecks checks(options, [&](ChecksDone answer) {
-    if (answer.request == 8) done.set_value(std::move(answer));
+    if (answer.report.request() == 8) done.set_value(std::move(answer));
   });
   checks.Run(7);
   checks.Run(8);
-  const ChecksDone answer = done.get_future().get();
+  const v1::CheckReport report = done.get_future().get().report;
   // There is no log folder.
-  ASSERT_GE(answer.findings.size(), 2u);
-  EXPECT_EQ(answer.findings[0].check(), "process");
-  EXPECT_EQ(answer.findings[1].check(), "run-folder");
+  ASSERT_GE(report.findings_size(), 2);
+  EXPECT_EQ(report.findings(0).check(), "process");
+  EXPECT_EQ(report.findings(1).check(), "run-folder");
+  // What it was made of.
+  EXPECT_FALSE(report.facts().interfaces().empty());
+  EXPECT_FALSE(report.facts().boot_id().empty());
 }
 
 class RankFoldersTest : public testing::Test {

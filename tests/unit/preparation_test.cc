@@ -134,7 +134,7 @@ TEST_F(PreparationTest, ANameThatMeansAnotherAddressGetsItsAliasAlone) {
   std::ofstream(options_.hosts_file) << "127.0.0.1 localhost\n";
   resolver_->answers["b"] = {NameAnswer::Kind::kFound, {"10.0.0.9"}};
   auto preparation = Start();
-  preparation->Prepare(MakeWorld(1), 1);
+  preparation->Prepare(MakeWorld(1), 1, NetworkOptions());
   PreparationDone done = Next();
   EXPECT_EQ(Hosts().blocks.at(0).entries,
             "10.0.0.1 a node-0.train.rollcall\n"
@@ -142,7 +142,7 @@ TEST_F(PreparationTest, ANameThatMeansAnotherAddressGetsItsAliasAlone) {
   EXPECT_EQ(done.warnings.size(), 1u);
   EXPECT_EQ(resolver_->asked, (std::vector<std::string>{"a", "b"}));
   // Said once; and what the own block says of a name is no answer.
-  preparation->Prepare(MakeWorld(2), 1);
+  preparation->Prepare(MakeWorld(2), 1, NetworkOptions());
   done = Next();
   EXPECT_EQ(done.warnings.size(), 0u);
   EXPECT_EQ(resolver_->asked,
@@ -154,7 +154,7 @@ TEST_F(PreparationTest, AListedNameIsWrittenWhateverItMeans) {
   resolver_->answers["b"] = {NameAnswer::Kind::kFound, {"10.0.0.9"}};
   options_.hosts_names = {"B"};
   auto preparation = Start();
-  preparation->Prepare(MakeWorld(1), 1);
+  preparation->Prepare(MakeWorld(1), 1, NetworkOptions());
   EXPECT_TRUE(Next().warnings.empty());
   EXPECT_EQ(Hosts().blocks.at(0).entries,
             "10.0.0.1 a node-0.train.rollcall\n"
@@ -164,7 +164,7 @@ TEST_F(PreparationTest, AListedNameIsWrittenWhateverItMeans) {
 
 TEST_F(PreparationTest, NodeRankZeroGetsPortIdsAndNames) {
   auto preparation = Start();
-  preparation->Prepare(MakeWorld(1, 65), 0);
+  preparation->Prepare(MakeWorld(1, 65), 0, NetworkOptions());
   const PreparationDone done = Next();
   EXPECT_EQ(done.generation, 1u);
   EXPECT_NE(done.master_port, 0u);
@@ -186,7 +186,7 @@ TEST_F(PreparationTest, NodeRankZeroGetsPortIdsAndNames) {
 
 TEST_F(PreparationTest, OtherNodesGetNamesAlone) {
   auto preparation = Start();
-  preparation->Prepare(MakeWorld(1), 1);
+  preparation->Prepare(MakeWorld(1), 1, NetworkOptions());
   const PreparationDone done = Next();
   EXPECT_EQ(done.master_port, 0u);
   EXPECT_TRUE(done.nccl_ids.empty());
@@ -196,9 +196,9 @@ TEST_F(PreparationTest, OtherNodesGetNamesAlone) {
 
 TEST_F(PreparationTest, EachGenerationReplacesTheLast) {
   auto preparation = Start();
-  preparation->Prepare(MakeWorld(1), 0);
+  preparation->Prepare(MakeWorld(1), 0, NetworkOptions());
   const PreparationDone first = Next();
-  preparation->Prepare(MakeWorld(2), 0);
+  preparation->Prepare(MakeWorld(2), 0, NetworkOptions());
   const PreparationDone second = Next();
   EXPECT_EQ(second.generation, 2u);
   EXPECT_NE(first.nccl_ids, second.nccl_ids);
@@ -220,10 +220,10 @@ TEST_F(PreparationTest, ASupersededGenerationIsDroppedAndNotAnswered) {
   options_.nccl_library = "silent";
   auto preparation = Start();
   const absl::Time start = MonotonicNow();
-  preparation->Prepare(MakeWorld(1), 0);
-  preparation->Prepare(MakeWorld(2), 0);
+  preparation->Prepare(MakeWorld(1), 0, NetworkOptions());
+  preparation->Prepare(MakeWorld(2), 0, NetworkOptions());
   preparation->Undo(2);
-  preparation->Prepare(MakeWorld(3), 1);
+  preparation->Prepare(MakeWorld(3), 1, NetworkOptions());
   EXPECT_EQ(Next().generation, 3u);
   EXPECT_LT(MonotonicNow() - start, absl::Seconds(9));
 }
@@ -232,7 +232,7 @@ TEST_F(PreparationTest, EndsAtOnceInTheMiddle) {
   options_.nccl_library = "silent";
   const absl::Time start = MonotonicNow();
   auto preparation = Start();
-  preparation->Prepare(MakeWorld(1), 0);
+  preparation->Prepare(MakeWorld(1), 0, NetworkOptions());
   preparation.reset();
   EXPECT_LT(MonotonicNow() - start, absl::Seconds(9));
 }
@@ -241,7 +241,7 @@ TEST_F(PreparationTest, NothingButThePortFailsIt) {
   options_.self = "/nowhere/rollcall";
   options_.hosts_file = "/nowhere/hosts";
   auto preparation = Start();
-  preparation->Prepare(MakeWorld(1), 0);
+  preparation->Prepare(MakeWorld(1), 0, NetworkOptions());
   const PreparationDone done = Next();
   EXPECT_NE(done.master_port, 0u);
   EXPECT_TRUE(done.nccl_ids.empty());
@@ -253,7 +253,7 @@ TEST_F(PreparationTest, NothingButThePortFailsIt) {
 TEST_F(PreparationTest, NoHostsFileWhereNoneIsWanted) {
   options_.hosts_file = "";
   auto preparation = Start();
-  preparation->Prepare(MakeWorld(1), 1);
+  preparation->Prepare(MakeWorld(1), 1, NetworkOptions());
   EXPECT_TRUE(Next().warnings.empty());
   EXPECT_TRUE(preparation->RestoreHosts().empty());
   options_.hosts_file = folder_ + "/hosts";
@@ -262,7 +262,7 @@ TEST_F(PreparationTest, NoHostsFileWhereNoneIsWanted) {
 
 TEST_F(PreparationTest, AFileThatChangedMeanwhileKeepsItsNewLines) {
   auto preparation = Start();
-  preparation->Prepare(MakeWorld(1), 1);
+  preparation->Prepare(MakeWorld(1), 1, NetworkOptions());
   Next();
   std::ofstream(options_.hosts_file, std::ios::app) << "\n10.9.9.9 new\n";
   EXPECT_TRUE(preparation->RestoreHosts().empty());
@@ -279,7 +279,7 @@ TEST_F(PreparationTest, MintsWithTheRealLibrary) {
   auto preparation = Start();
   for (uint64_t generation = 1; generation <= 5; ++generation) {
     const absl::Time start = MonotonicNow();
-    preparation->Prepare(MakeWorld(generation), 0);
+    preparation->Prepare(MakeWorld(generation), 0, NetworkOptions());
     const PreparationDone done = Next();
     std::cout << "prepared generation " << generation << " with an NCCL id in "
               << absl::Now() - start << "\n";

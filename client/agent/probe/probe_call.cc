@@ -47,21 +47,6 @@ bool ReceiveUpTo(int fd, size_t bytes_max, std::string& heard,
   return true;
 }
 
-std::string AddressText(const sockaddr_storage& address) {
-  const auto& four = reinterpret_cast<const sockaddr_in&>(address);
-  const auto& six = reinterpret_cast<const sockaddr_in6&>(address);
-  char text[INET6_ADDRSTRLEN] = {};
-  if (address.ss_family == AF_INET) {
-    inet_ntop(AF_INET, &four.sin_addr, text, sizeof(text));
-  } else if (address.ss_family == AF_INET6 &&
-             IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) {
-    inet_ntop(AF_INET, &six.sin6_addr.s6_addr[12], text, sizeof(text));
-  } else if (address.ss_family == AF_INET6) {
-    inet_ntop(AF_INET6, &six.sin6_addr, text, sizeof(text));
-  }
-  return text;
-}
-
 socklen_t ParseProbeAddress(const std::string& text, uint32_t port,
                             sockaddr_storage& out) {
   out = {};

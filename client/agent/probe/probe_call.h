@@ -35,10 +35,6 @@ bool IsProbeQuestion(const v1::Probe& probe, std::string_view heard);
 bool ReceiveUpTo(int fd, size_t bytes_max, std::string& heard,
                  std::string& error);
 
-// The address of a socket without its port, as inet_ntop writes it; one of IPv4
-// that an IPv6 socket has as IPv4. Empty: it has none.
-std::string AddressText(const sockaddr_storage& address);
-
 // The size of the address; 0: `text` is none (as AdmitAddress has it), or
 // `port` is none.
 socklen_t ParseProbeAddress(const std::string& text, uint32_t port,

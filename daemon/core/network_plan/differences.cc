@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "daemon/core/limits.h"
 #include "daemon/core/network_plan/fabric.h"
+#include "daemon/core/network_plan/thresholds.h"
 
 namespace rollcall {
 namespace {
@@ -26,10 +27,6 @@ constexpr int kSidesMax = 8;
 constexpr size_t kValueBytesMax = 200;
 // Of ports that are down, in a value.
 constexpr size_t kIdlePortsNamedMax = 4;
-// What many systems allow by default, too little for RDMA (see client/doctor).
-constexpr uint64_t kMemlockDefault = 8 << 20;
-// Of /dev/shm, as NCCL's user guide has it for containers.
-constexpr uint64_t kShmMin = uint64_t{1} << 30;
 // From the agent's look at its clock to the daemon's, with a TLS handshake.
 constexpr absl::Duration kHelloTakesMax = absl::Seconds(20);
 

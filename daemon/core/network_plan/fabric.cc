@@ -40,17 +40,18 @@ bool IsLinkLocal(const v1::Gid& gid) {
   return absl::StartsWith(gid.address(), "fe80:");
 }
 
+const std::string& InterfaceOf(const v1::InfinibandPort& port,
+                               const v1::Gid& gid) {
+  return gid.net_device().empty() ? port.net_device() : gid.net_device();
+}
+
 // Why the fabric cannot use this active port; empty: it can.
 std::string Flaw(const FabricNode& node, const v1::InfinibandPort& port) {
   if (port.link_layer() != kEthernet) return "";
+  if (PeerGid(port, node.unreached) != nullptr) return "";
   const v1::Gid* gid = PeerGid(port);
   if (gid == nullptr) return "has no RoCE v2 address";
-  const std::string& interface =
-      gid->net_device().empty() ? port.net_device() : gid->net_device();
-  if (!interface.empty() && node.unreached.contains(interface)) {
-    return absl::StrCat("its peers do not reach ", interface);
-  }
-  return "";
+  return absl::StrCat("its peers do not reach ", InterfaceOf(port, *gid));
 }
 
 // Of one node: the indices of its active ports without a flaw, by kind.
@@ -213,14 +214,16 @@ bool ChoosesGid(const std::string& nccl) {
 void ChooseGid(const FabricNode& node, FabricPorts& plan) {
   std::map<uint32_t, std::string> indices;  // And one port that has it.
   size_t ipv4 = 0;
+  bool first = true;  // Of those that NCCL chooses from.
   for (const int i : plan.rails) {
     const v1::InfinibandPort& port = node.facts->infiniband(i);
-    const v1::Gid* gid = PeerGid(port);
+    const v1::Gid* gid = PeerGid(port, node.unreached);
     indices.emplace(gid->index(), NameOf(port));
     ipv4 += IsMappedIpv4(*gid);
+    first = first && gid == PeerGid(port);
   }
   const std::string& nccl = node.facts->versions().nccl();
-  if (ChoosesGid(nccl)) {
+  if (first && ChoosesGid(nccl)) {
     if (ipv4 == plan.rails.size()) return;
     if (ipv4 == 0) {
       plan.variables.push_back(
@@ -234,10 +237,14 @@ void ChooseGid(const FabricNode& node, FabricPorts& plan) {
     return;
   }
   if (indices.size() == 1) {
+    const std::string why =
+        ChoosesGid(nccl)
+            ? "its peers do not reach the interface of the first RoCE v2 "
+              "address, which NCCL would take"
+            : absl::StrCat("RoCE v2 is at this GID index here; NCCL ",
+                           nccl.empty() ? "before 2.21" : nccl, " takes 0");
     plan.variables.push_back(Variable(
-        "NCCL_IB_GID_INDEX", absl::StrCat(indices.begin()->first),
-        absl::StrCat("RoCE v2 is at this GID index here; NCCL ",
-                     nccl.empty() ? "before 2.21" : nccl, " takes 0")));
+        "NCCL_IB_GID_INDEX", absl::StrCat(indices.begin()->first), why));
     return;
   }
   std::vector<std::string> found;
@@ -245,10 +252,13 @@ void ChooseGid(const FabricNode& node, FabricPorts& plan) {
     if (found.size() == kPortsNamedMax) break;
     found.push_back(absl::StrCat(index, " (", port, ")"));
   }
-  plan.warning =
-      absl::StrCat("RoCE v2 is at different GID indices of its ports: ",
-                   absl::StrJoin(found, ", "),
-                   "; NCCL before 2.21 takes one for all; use a newer NCCL");
+  plan.warning = absl::StrCat(
+      "RoCE v2 ", first ? "" : "that peers reach ",
+      "is at different GID indices of its ports: ", absl::StrJoin(found, ", "),
+      first ? "; NCCL before 2.21 takes one for all; use a newer "
+              "NCCL"
+            : "; NCCL takes one for all; make peers reach the "
+              "first RoCE v2 address of every port");
 }
 
 // No fabric that all share: NCCL goes over sockets on all of them, or some
@@ -344,13 +354,15 @@ std::string NvlinkDomain(const v1::Facts& facts) {
   return domain;
 }
 
-const v1::Gid* PeerGid(const v1::InfinibandPort& port) {
+const v1::Gid* PeerGid(const v1::InfinibandPort& port,
+                       const std::set<std::string>& unreached) {
   if (port.link_layer() != kEthernet) {
     return port.gids().empty() ? nullptr : &port.gids(0);
   }
   const v1::Gid* ipv6 = nullptr;
   for (const v1::Gid& gid : port.gids()) {
     if (gid.type() != kRoceV2) continue;
+    if (unreached.contains(InterfaceOf(port, gid))) continue;
     if (IsMappedIpv4(gid)) return &gid;
     if (ipv6 == nullptr && !IsLinkLocal(gid)) ipv6 = &gid;
   }

@@ -57,9 +57,10 @@ bool IsActive(const v1::InfinibandPort& port);
 std::string NvlinkDomain(const v1::Facts& facts);
 
 // The GID by which peers reach a port: on InfiniBand the first one; on RoCE the
-// first of RoCE v2 with an IPv4 address, else with a global IPv6 address. Null:
-// it has none.
-const v1::Gid* PeerGid(const v1::InfinibandPort& port);
+// first of RoCE v2 with an IPv4 address, else with a global IPv6 address, on an
+// interface that is not `unreached`. Null: it has none.
+const v1::Gid* PeerGid(const v1::InfinibandPort& port,
+                       const std::set<std::string>& unreached = {});
 
 }  // namespace rollcall
 

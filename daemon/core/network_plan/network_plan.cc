@@ -338,6 +338,7 @@ void AddFabric(const std::vector<PlanNode>& nodes,
     const std::string unreached = UnreachedText(nodes[i], fabric[i].unreached);
     const bool both = !planned.warning.empty() && !unreached.empty();
     absl::StrAppend(&planned.warning, both ? "; " : "", unreached);
+    planned.unreached = std::move(fabric[i].unreached);
   }
 }
 

@@ -40,6 +40,8 @@ struct PlannedNode {
   std::string interface;
   // All that are proven, in the node's own order.
   std::vector<std::string> addresses;
+  // Interfaces that were probed and where nothing is proven.
+  std::set<std::string> unreached;
   // Indices into Facts.infiniband of the ports of the fabric, by rail.
   std::vector<int> rails;
   std::vector<v1::PlannedVariable> variables;

@@ -1,0 +1,111 @@
+// The facts of a node change while its agent lives.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/story/job_story.h"
+
+namespace rollcall {
+namespace {
+
+std::vector<JobStory::Row> TwoRun() {
+  return {
+      {0.0, Attends("a", 1, Probable()), ""},
+      {0.0, Attends("b", 1, Probable()), "a probes b; b probes a"},
+      {0.1, Reaches("a"), ""},
+      {0.1, Reaches("b"), "form g1 a,b"},
+      {0.2, PreparesAll({"a", "b"}, 1), "run g1"},
+  };
+}
+
+v1::Facts FactsAt(const std::string& address_of) {
+  v1::Facts facts = HelloOf("b", 1, Probable()).facts();
+  facts.mutable_interfaces(0)->mutable_addresses(0)->set_address(
+      AddressOf(address_of));
+  return facts;
+}
+
+// The checks that b was asked for first.
+Told ReportsFacts(const v1::Facts& facts) {
+  v1::AgentMessage message;
+  message.mutable_check_report()->set_request(1);
+  *message.mutable_check_report()->mutable_facts() = facts;
+  return Says("b", message);
+}
+
+v1::Member RowOfB(const JobStory& story) {
+  const v1::World world = story.ProposedWorld();
+  return world.members_size() == 2 ? world.members(1) : v1::Member();
+}
+
+TEST(FactsStory, TheChecksOfAFailedNodeBringWhatItIsNow) {
+  JobStory story("2");
+  story.AnswersChecksItself();
+  story.Tell(TwoRun());
+  EXPECT_EQ(RowOfB(story).address(), AddressOf("b"));
+  story.Tell({
+      {0.3, Exits("b", 1, 1), "abort g1 RANK_EXIT; check; form g2 a,b"},
+      // The world was planned with the address that it had.
+      {0.4, ReportsFacts(FactsAt("elsewhere")),
+       "abort g2 FACTS_CHANGED; a probes b; b probes a"},
+      {0.5, Reaches("a"), ""},
+      {0.5, Reaches("b"), "form g3 a,b"},
+      {0.6, PreparesAll({"a", "b"}, 3), "run g3"},
+  });
+  EXPECT_EQ(RowOfB(story).address(), AddressOf("elsewhere"));
+}
+
+TEST(FactsStory, ARailThatDiedIsNotPlannedWith) {
+  v1::Facts facts = FactsAt("b");
+  v1::InfinibandPort& port = *facts.add_infiniband();
+  port.set_device("mlx5_0");
+  port.set_port(1);
+  port.set_state("DOWN");
+  JobStory story("2");
+  story.AnswersChecksItself();
+  story.Tell(TwoRun());
+  story.Tell({
+      {0.3, Exits("b", 1, 1), "abort g1 RANK_EXIT; check; form g2 a,b"},
+      // Its addresses were probed before.
+      {0.4, ReportsFacts(facts), "abort g2 FACTS_CHANGED; form g3 a,b"},
+  });
+  EXPECT_EQ(RowOfB(story).ports_size(), 1);
+}
+
+TEST(FactsStory, NoWorldEndsForFactsThatAreTheSame) {
+  JobStory story("2");
+  story.AnswersChecksItself();
+  story.Tell(TwoRun());
+  v1::Facts facts = FactsAt("b");
+  facts.mutable_limits()->set_nofile(64);
+  story.Tell({
+      {0.3, Exits("b", 1, 1), "abort g1 RANK_EXIT; check; form g2 a,b"},
+      {0.4, ReportsFacts(facts), ""},
+      {0.5, PreparesAll({"a", "b"}, 2), "run g2"},
+      // Nobody asked for it.
+      {0.6, ReportsFacts(FactsAt("elsewhere")), ""},
+      {0.7, Exits("a", 2, 1), "abort g2 RANK_EXIT; check; form g3 a,b"},
+  });
+}
+
+TEST(FactsStory, AnAgentThatComesBackFromAnotherAddressIsProbedThere) {
+  HelloOptions again = Probable();
+  again.run = "run1";
+  again.by_credential = true;
+  again.held.set_running_generation(1);
+  again.claims_address_of = "elsewhere";
+  JobStory story("2");
+  story.Tell(TwoRun());
+  story.Tell({
+      {0.3, Breaks("b"), ""},
+      {0.4, Attends("b", 1, again), ""},
+      {0.5, Exits("a", 1, 1), "abort g1 RANK_EXIT; a probes b; b probes a"},
+      {0.6, Reaches("a"), ""},
+      {0.6, Reaches("b"), "form g2 a,b"},
+  });
+  EXPECT_EQ(RowOfB(story).addresses_size(), 2);
+}
+
+}  // namespace
+}  // namespace rollcall
