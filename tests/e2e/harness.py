@@ -14,6 +14,7 @@ of a pipe) ends what is left.
 
 Not thread-safe; one test at a time in one process.
 """
+import contextlib
 import ctypes
 import json
 import os
@@ -330,8 +331,40 @@ class Stage:
                 continue
             left.add(pid)
             self.selector.register(fd, selectors.EVENT_READ, (gone, pid, fd))
-        self.pump(lambda: not left, f"the end of {what} (living: {left})",
-                  deadline_s)
+        with self._reaping_strays():
+            self.pump(lambda: not left, f"the end of {what} (living: {left})",
+                      deadline_s)
+
+    @contextlib.contextmanager
+    def _reaping_strays(self):
+        """Meanwhile children that we inherit are reaped.
+
+        A lab host's first process cannot end before those of its namespace are
+        reaped, also one whose parent outside of it was killed first: that one
+        comes to us.
+        """
+        reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        handler = signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+
+        def reap():
+            with contextlib.suppress(BlockingIOError):
+                os.read(reading, 1 << 12)
+            known = {p.pid for p in self.processes} | {self._warden.pid}
+            for pid, (parent, state) in _parents().items():
+                if (parent, state) == (os.getpid(), b"Z") and pid not in known:
+                    os.waitpid(pid, 0)
+
+        self.selector.register(reading, selectors.EVENT_READ, (reap,))
+        try:
+            reap()
+            yield
+        finally:
+            self.selector.unregister(reading)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, handler)
+            os.close(reading)
+            os.close(writing)
 
     def fail(self, message):
         raise AssertionError(message + self.transcript())

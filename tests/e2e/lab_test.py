@@ -1,5 +1,6 @@
 """The lab itself: it stands, its hosts are apart, and it leaves nothing."""
 import os
+import signal
 import subprocess
 
 import harness
@@ -42,6 +43,15 @@ class TheLab(E2E):
         self.assertFalse(os.path.exists(folder))
         self.assert_no_orphans()
         lab.down()  # Again: nothing to do, and no failure.
+
+    def test_down_ends_a_host_of_a_process_without_its_parent(self):
+        lab = Lab(self.stage, 1)
+        left = lab.start(1, ["sh", "-c", "echo up; exec sleep infinity"])
+        left.await_line("^up$")
+        os.kill(left.pid, signal.SIGKILL)
+        self.stage.await_gone([left.pid], "nsenter")
+        lab.down()
+        self.assert_no_orphans()
 
     def test_up_that_fails_leaves_nothing(self):
         env = dict(os.environ, LAB_NAME=f"fail{os.getpid()}",
