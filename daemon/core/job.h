@@ -521,6 +521,8 @@ class Job {
   void MaybeFinish();
   void Fail(int exit_code, v1::ReasonCode code, const std::string& reason);
   void Finish(v1::End end);
+  bool HasOtherCommand(const Node& node) const;
+  v1::End EndFor(const Node& node) const;
   void SendEnd();
   void MaybeForget();
   // When an ended job waits no more for who has not heard of its end.

@@ -129,7 +129,7 @@ void Job::On(const Attend& attend) {
   SendWelcome(node);
   if (phase_ == Phase::kEnded) {
     v1::DaemonMessage message;
-    *message.mutable_end() = *end_;
+    *message.mutable_end() = EndFor(node);
     return ToNode(node, std::move(message));
   }
   TakeUp(node, attend.hello.held());

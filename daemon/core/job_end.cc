@@ -1,11 +1,15 @@
 // Job: what is lost or fails, who is to blame, and the end.
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/admission.h"
 #include "daemon/core/check.h"
 #include "daemon/core/durations.h"
+#include "daemon/core/exit_codes.h"
 #include "daemon/core/job.h"
 #include "daemon/core/root_cause.h"
 
@@ -261,22 +265,49 @@ void Job::Finish(v1::End end) {
   Changed();
 }
 
-// A spare that was never used has nothing to answer for.
-void Job::SendEnd() {
-  std::vector<SessionId> concerned;
-  std::vector<SessionId> unused;
-  for (const auto& [session, name] : sessions_) {
-    const Node& node = nodes_.at(name);
-    const bool spare = node.state == v1::NODE_STATE_SPARE &&
-                       node.served_in == 0 && !barred_.contains(name);
-    (spare ? unused : concerned).push_back(session);
+// Than all members of the last world. Not where a digest is unknown.
+bool Job::HasOtherCommand(const Node& node) const {
+  const std::string& own = node.hello.command_digest();
+  if (own.empty() || world_.members().empty()) return false;
+  return std::all_of(world_.members().begin(), world_.members().end(),
+                     [&](const v1::Member& member) {
+                       const auto at = nodes_.find(member.node());
+                       if (at == nodes_.end()) return false;
+                       const std::string& digest =
+                           at->second.hello.command_digest();
+                       return !digest.empty() && digest != own;
+                     });
+}
+
+// A spare that was never used has nothing to answer for, unless others made a
+// job of theirs of the name: then what it was started for has not been done.
+v1::End Job::EndFor(const Node& node) const {
+  v1::End end = *end_;
+  if (node.served_in != 0 || barred_.contains(node.hello.node())) return end;
+  if (end.finished() && HasOtherCommand(node)) {
+    end.set_finished(false);
+    end.set_exit_code(kExitRendezvous);
+    end.set_reason(
+        "the job finished with another command than this node's, which never "
+        "ran; start it under another --job");
+  } else if (node.state == v1::NODE_STATE_SPARE) {
+    end.set_exit_code(0);
   }
+  return end;
+}
+
+void Job::SendEnd() {
+  // Two Ends of one job differ in this alone.
+  std::map<std::pair<bool, int>, std::vector<SessionId>> to;
   v1::DaemonMessage message;
-  *message.mutable_end() = *end_;
-  actions_.push_back(Send{std::move(concerned), message});
-  if (unused.empty()) return;
-  message.mutable_end()->set_exit_code(0);
-  actions_.push_back(Send{std::move(unused), std::move(message)});
+  for (const auto& [session, name] : sessions_) {
+    const v1::End end = EndFor(nodes_.at(name));
+    to[{!end.finished(), end.exit_code()}].push_back(session);
+  }
+  for (auto& [kind, sessions] : to) {
+    *message.mutable_end() = EndFor(nodes_.at(sessions_.at(sessions.front())));
+    actions_.push_back(Send{std::move(sessions), message});
+  }
 }
 
 // Who has not heard of the end may still ask for it, for a while.

@@ -406,7 +406,7 @@ TEST(Grow, AWorldThatIsDoneMeanwhileIsNotBegunAnew) {
               {2.0, Attends("c"), ""},
               {3.0, Ticks(), "notice 1 GROW"},
               {3.1, Exits("a", 1, 0), ""},
-              {3.2, Exits("b", 1, 0), "end 0 FINISHED; end 0 FINISHED"}});
+              {3.2, Exits("b", 1, 0), "end 0 FINISHED"}});
 }
 
 TEST(Grow, WhoCameWhileAWorldWasFormedIsNotForgotten) {
@@ -536,6 +536,33 @@ TEST(State, NobodyHasAny) {
   ASSERT_TRUE(
       seal.ParseFromString(story.journal().at(Journal::Kind::kCommitted).body));
   EXPECT_FALSE(seal.has_state_source());
+}
+
+// A worker's token may be a whole world of nodes with a command of their own.
+TEST(Grow, ASpareIsToldThatItsCommandNeverRan) {
+  const HelloOptions theirs{.command = 't'};
+  const HelloOptions ours{.command = 'o'};
+  JobStory story("2");
+  story.Tell({{0.0, Attends("x", 1, theirs), ""},
+              {0.0, Attends("y", 1, theirs), "form g1 x,y"},
+              {0.1, PreparesAll({"x", "y"}, 1), "run g1"},
+              {0.2, Attends("a", 1, ours), ""},
+              {0.2, Attends("z", 1, theirs), ""},
+              {0.2, Attends("u"), ""},
+              {0.3, Exits("x", 1, 0), ""},
+              {0.4, Exits("y", 1, 0), "end 0 FINISHED; end 69 FINISHED"},
+              {0.5, Attends("b", 1, ours), "end 69 FINISHED"},
+              {0.5, Attends("c"), "end 0 FINISHED"}});
+}
+
+TEST(Grow, ASpareOfAFailedJobHasNothingToAnswerFor) {
+  JobStory story("2", 0);
+  story.Tell({{0.0, Attends("x"), ""},
+              {0.0, Attends("y"), "form g1 x,y"},
+              {0.1, PreparesAll({"x", "y"}, 1), "run g1"},
+              {0.2, Attends("a", 1, {.command = 'o'}), ""},
+              {0.3, Exits("x", 1, 3), "abort g1 RANK_EXIT"},
+              {5.3, Ticks(), "end 0 RANK_EXIT; end 3 RANK_EXIT"}});
 }
 
 // --- Addresses ---------------------------------------------------------------

@@ -240,6 +240,9 @@ v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
   hello.set_ranks(options.ranks);
   hello.set_run(options.run);
   hello.set_launcher(options.launcher);
+  if (options.command != 0) {
+    hello.set_command_digest(std::string(32, options.command));
+  }
   hello.set_generation_seen(options.generation_seen);
   hello.set_previous_incarnation(options.previous_incarnation);
   if (options.by_credential) {

@@ -98,6 +98,8 @@ struct HelloOptions {
   uint32_t probe_port = 0;
   // Versions.nccl; empty: unknown.
   std::string nccl;
+  // Of its digest; 0: unknown.
+  char command = 0;
 };
 // The address by which the node connects.
 std::string AddressOf(const std::string& node);
