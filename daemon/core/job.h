@@ -373,7 +373,8 @@ class Job {
   bool AwaitProbes(const std::vector<PlanNode>& nodes,
                    Probing::Pairs which = Probing::Pairs::kUnknown);
   void ForgetProbes(const std::string& name);
-  bool TakeFacts(Node& node, const v1::Facts& facts);
+  enum class FactsChange { kNone, kPorts, kAddresses };
+  FactsChange TakeFacts(Node& node, const v1::Facts& facts);
   void ProbeSoon();
   void PingLater();
   void MaybeProbe();

@@ -349,7 +349,13 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   const bool was_barred = barred_.contains(name);
   if (*redialed) {
     ForgetProbes(name);
-    TakeFacts(node, attend.hello.facts());
+    // Or a node with other addresses each time would be probed again and again.
+    const bool may_wait =
+        !Restored(node.hello) && !(phase_ == Phase::kRunning && node.member());
+    if (TakeFacts(node, attend.hello.facts()) == FactsChange::kAddresses &&
+        may_wait) {
+      reach_.Unreached(name, now_ + limits_.unreached_delay);
+    }
     if (node.session != 0) {
       Close(node.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_REDIALED,
             "a newer stream of this agent is here");

@@ -51,7 +51,8 @@ void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
   if (node.check == 0 || report.request() != node.check) return;
   node.check = 0;
   checking_.erase(node.hello.node());
-  const bool changed = report.has_facts() && TakeFacts(node, report.facts());
+  const bool changed = report.has_facts() &&
+                       TakeFacts(node, report.facts()) != FactsChange::kNone;
   std::vector<std::string> fatal;
   for (const v1::CheckFinding& finding : report.findings()) {
     if (finding.severity() == v1::CheckFinding::SEVERITY_OK) continue;

@@ -297,12 +297,12 @@ v1::End Job::EndFor(const Node& node) const {
 }
 
 void Job::SendEnd() {
-  // Two Ends of one job differ in this alone.
+  // Two Ends of one job differ where their exit codes do; the job's own first.
   std::map<std::pair<bool, int>, std::vector<SessionId>> to;
   v1::DaemonMessage message;
   for (const auto& [session, name] : sessions_) {
-    const v1::End end = EndFor(nodes_.at(name));
-    to[{!end.finished(), end.exit_code()}].push_back(session);
+    const int exit_code = EndFor(nodes_.at(name)).exit_code();
+    to[{exit_code != end_->exit_code(), exit_code}].push_back(session);
   }
   for (auto& [kind, sessions] : to) {
     *message.mutable_end() = EndFor(nodes_.at(sessions_.at(sessions.front())));

@@ -119,19 +119,21 @@ void Job::ForgetProbes(const std::string& name) {
   if (!probing_.Open(now_)) probe_at_ = std::min(probe_at_, now_);
 }
 
-// What an agent that goes on says of its node now. Returns whether its
-// addresses or RDMA ports are others. What was found from and of the addresses
-// that it had says nothing of new ones.
-bool Job::TakeFacts(Node& node, const v1::Facts& facts) {
+// What an agent that goes on says of its node now, and what has changed that
+// worlds are planned with. What was found from and of the addresses that it had
+// says nothing of new ones.
+Job::FactsChange Job::TakeFacts(Node& node, const v1::Facts& facts) {
   const v1::Facts& known = node.hello.facts();
-  const bool readdressed = ProbedPart(known) != ProbedPart(facts);
-  const bool replugged = !SamePorts(known, facts);
-  if (readdressed) {
+  const FactsChange change = ProbedPart(known) != ProbedPart(facts)
+                                 ? FactsChange::kAddresses
+                             : SamePorts(known, facts) ? FactsChange::kNone
+                                                       : FactsChange::kPorts;
+  if (change == FactsChange::kAddresses) {
     ForgetProbes(node.hello.node());
     probing_.Forget(node.hello.node());
   }
   *node.hello.mutable_facts() = facts;
-  return readdressed || replugged;
+  return change;
 }
 
 // --- While a world runs ------------------------------------------------------

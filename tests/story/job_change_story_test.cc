@@ -555,16 +555,6 @@ TEST(Grow, ASpareIsToldThatItsCommandNeverRan) {
               {0.5, Attends("c"), "end 0 FINISHED"}});
 }
 
-TEST(Grow, ASpareOfAFailedJobHasNothingToAnswerFor) {
-  JobStory story("2", 0);
-  story.Tell({{0.0, Attends("x"), ""},
-              {0.0, Attends("y"), "form g1 x,y"},
-              {0.1, PreparesAll({"x", "y"}, 1), "run g1"},
-              {0.2, Attends("a", 1, {.command = 'o'}), ""},
-              {0.3, Exits("x", 1, 3), "abort g1 RANK_EXIT"},
-              {5.3, Ticks(), "end 0 RANK_EXIT; end 3 RANK_EXIT"}});
-}
-
 // --- Addresses ---------------------------------------------------------------
 
 TEST(Addresses, ANodeTakesNoOtherNodesAddressAway) {

@@ -107,5 +107,27 @@ TEST(FactsStory, AnAgentThatComesBackFromAnotherAddressIsProbedThere) {
   EXPECT_EQ(RowOfB(story).addresses_size(), 2);
 }
 
+// Nor does it by saying each time that it has another one.
+TEST(FactsStory, ANodeThatRedialsWithOtherAddressesKeepsNobodyOut) {
+  HelloOptions again = Probable();
+  again.run = "run1";
+  again.by_credential = true;
+  JobStory story("2:3");
+  story.Tell({
+      {0.0, Attends("a", 1, Probable()), ""},
+      {0.0, Attends("b", 1, Probable()), ""},
+      {0.0, Attends("h", 1, Probable()),
+       "a probes b,h; b probes a,h; h probes a,b"},
+      {0.1, Reaches("h"), ""},
+      {0.1, Reaches("a"), ""},
+  });
+  again.claims_address_of = "elsewhere";
+  story.Tell({
+      {0.2, Breaks("h"), ""},
+      {0.3, Attends("h", 1, again), ""},
+      {0.4, Reaches("b"), "form g1 a,b"},
+  });
+}
+
 }  // namespace
 }  // namespace rollcall
