@@ -191,6 +191,11 @@ NetlinkEnd ParseAddresses(absl::string_view bytes,
     const auto head = Front<ifaddrmsg>(payload);
     if (!head || addresses.size() >= kAddressesMax) return;
     if (head->ifa_family != AF_INET && head->ifa_family != AF_INET6) return;
+    const size_t size =
+        head->ifa_family == AF_INET ? sizeof(in_addr) : sizeof(in6_addr);
+    const auto text = [&](absl::string_view bytes) {
+      return bytes.size() == size ? AddressText(bytes) : "";
+    };
     uint32_t flags = head->ifa_flags;
     std::string own;
     std::string address;
@@ -199,10 +204,10 @@ NetlinkEnd ParseAddresses(absl::string_view bytes,
     while (attributes.Next()) {
       switch (attributes.type()) {
         case IFA_LOCAL:
-          own = AddressText(attributes.value());
+          own = text(attributes.value());
           break;
         case IFA_ADDRESS:
-          address = AddressText(attributes.value());
+          address = text(attributes.value());
           break;
         case IFA_FLAGS:
           flags = attributes.Number<uint32_t>();
