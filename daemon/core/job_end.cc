@@ -1,6 +1,7 @@
 // Job: what is lost or fails, who is to blame, and the end.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -265,18 +266,18 @@ void Job::Finish(v1::End end) {
   Changed();
 }
 
-// Than all members of the last world. Not where a digest is unknown.
+// Whether all members of the last world had one command and this node has
+// another. Where the launcher's own node is a member, the job is what that ran.
 bool Job::HasOtherCommand(const Node& node) const {
+  std::set<std::string> commands;
+  for (const v1::Member& member : world_.members()) {
+    const auto at = nodes_.find(member.node());
+    if (at == nodes_.end() || at->second.hello.launcher()) return false;
+    commands.insert(at->second.hello.command_digest());
+  }
   const std::string& own = node.hello.command_digest();
-  if (own.empty() || world_.members().empty()) return false;
-  return std::all_of(world_.members().begin(), world_.members().end(),
-                     [&](const v1::Member& member) {
-                       const auto at = nodes_.find(member.node());
-                       if (at == nodes_.end()) return false;
-                       const std::string& digest =
-                           at->second.hello.command_digest();
-                       return !digest.empty() && digest != own;
-                     });
+  return !own.empty() && commands.size() == 1 && !commands.contains("") &&
+         !commands.contains(own);
 }
 
 // A spare that was never used has nothing to answer for, unless others made a

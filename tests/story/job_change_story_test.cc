@@ -553,6 +553,19 @@ TEST(Grow, ASpareIsToldThatItsCommandNeverRan) {
               {0.4, Exits("y", 1, 0), "end 0 FINISHED; end 69 FINISHED"},
               {0.5, Attends("b", 1, ours), "end 69 FINISHED"},
               {0.5, Attends("c"), "end 0 FINISHED"}});
+  // The launcher's own node has run what the job was made for, or no two nodes
+  // had one command.
+  HelloOptions launcher = theirs;
+  launcher.launcher = true;
+  for (const HelloOptions& first : {launcher, HelloOptions{.command = 'x'}}) {
+    JobStory other("2");
+    other.Tell({{0.0, Attends("x", 1, first), ""},
+                {0.0, Attends("y", 1, theirs), "form g1 x,y"},
+                {0.1, PreparesAll({"x", "y"}, 1), "run g1"},
+                {0.2, Attends("a", 1, ours), ""},
+                {0.3, Exits("x", 1, 0), ""},
+                {0.4, Exits("y", 1, 0), "end 0 FINISHED"}});
+  }
 }
 
 // --- Addresses ---------------------------------------------------------------
