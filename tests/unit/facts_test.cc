@@ -237,13 +237,13 @@ TEST(BoundFacts, DropsTheLeastUsefulAddressesFirst) {
 // A bond is as good as what it is made of.
 TEST(BoundFacts, KeepsTheAddressOfABondBesideManyOnLoopback) {
   v1::Facts facts;
-  *facts.add_interfaces() = MakeInterface("bond0", 1, "10.0.0.");
-  facts.mutable_interfaces(0)->set_device_type("bond");
   *facts.add_interfaces() = MakeInterface("lo", 8, "192.0.2.");
-  facts.mutable_interfaces(1)->set_loopback(true);
+  facts.mutable_interfaces(0)->set_loopback(true);
+  *facts.add_interfaces() = MakeInterface("bond0", 1, "10.0.0.");
+  facts.mutable_interfaces(1)->set_device_type("bond");
   BoundFacts(facts, 4);
-  EXPECT_EQ(facts.interfaces(0).addresses_size(), 1);
-  EXPECT_EQ(facts.interfaces(1).addresses_size(), 3);
+  EXPECT_EQ(facts.interfaces(0).addresses_size(), 3);
+  EXPECT_EQ(facts.interfaces(1).addresses_size(), 1);
 }
 
 TEST(BoundFacts, StaysWithinItsBytes) {
