@@ -23,6 +23,7 @@
 #include "client/agent/run_folder.h"
 #include "client/agent/signal_thread.h"
 #include "client/agent/stack_dump.h"
+#include "client/facts/bound_facts.h"
 #include "client/facts/system.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/server/clock.h"
@@ -313,6 +314,7 @@ void Session::TakeFacts(v1::Facts& checked) {
   checked.set_probe_port(facts.probe_port());
   checked.set_advertised_address(facts.advertised_address());
   *checked.mutable_folders() = facts.folders();
+  BoundFacts(checked);
   facts = checked;
 }
 

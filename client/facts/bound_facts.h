@@ -9,6 +9,10 @@
 
 namespace rollcall {
 
+// Bytes that are left for what an agent adds to its facts: its prober's port,
+// the address that the platform names, the time.
+inline constexpr size_t kFactsBytesAdded = 256;
+
 // Addresses first, the least useful ones at the front: link-local ones, those
 // of links that are down and of bridges. Then, until their count fits:
 // interfaces without an address, GIDs that no connection is made by, what is
@@ -17,7 +21,7 @@ namespace rollcall {
 // interfaces, ports and GPUs from the end. Order is kept. Pure.
 void BoundFacts(v1::Facts& facts,
                 size_t addresses_max = Limits::addresses_per_node_max,
-                size_t bytes_max = Limits::facts_bytes_max);
+                size_t bytes_max = Limits::facts_bytes_max - kFactsBytesAdded);
 
 }  // namespace rollcall
 

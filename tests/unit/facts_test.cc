@@ -253,6 +253,10 @@ TEST(BoundFacts, StaysWithinItsBytes) {
         MakeInterface("veth" + std::to_string(i), i % 100 == 0, "10.0.0.");
   }
   BoundFacts(facts);
+  // What the agent adds.
+  facts.set_probe_port(65535);
+  facts.set_advertised_address("2001:db8:ffff:ffff:ffff:ffff:255.255.255.255");
+  SetWallClock(facts);
   EXPECT_LE(facts.ByteSizeLong(), Limits::facts_bytes_max);
   EXPECT_EQ(Addresses(facts), 50) << "those with an address stay";
 }
