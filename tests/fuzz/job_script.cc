@@ -350,6 +350,10 @@ class Script {
           static_cast<v1::CheckFinding::Severity>(feed_.Pick(6)));
       finding.set_text(feed_.String());
     }
+    // Its own, those of another node, or of none.
+    if (report.findings_size() != 2) return;
+    FillFacts(static_cast<uint32_t>(report.findings(0).text().size()) % 8,
+              *report.mutable_facts());
   }
 
   void FillStalled(v1::RankStalled& stalled) {
