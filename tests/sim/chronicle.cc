@@ -37,6 +37,12 @@ void Chronicle::BeforeStep(const Job& job, const Event& event, absl::Time now) {
   }
   NoteMembers(job, now);
   if (const auto* said = std::get_if<Said>(&event)) NoteStall(*said);
+  const auto* evict = std::get_if<EvictAsked>(&event);
+  if (evict != nullptr && !job.end().has_value()) {
+    for (const std::string& name : evict->nodes) {
+      evicted_[{job.run(), name}] = job.node_epochs().EpochOf(name) + 1;
+    }
+  }
   const auto* attend = std::get_if<Attend>(&event);
   if (attend == nullptr) return;
   speakers_[attend->session] = attend->hello.node();
@@ -92,11 +98,6 @@ void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
   if (may_free && job.revision() != revision_before_) FreeSeats(job, now);
   CheckLeases(job, event, now);
   if (std::holds_alternative<DrainAsked>(event)) NoteWhoLeaves(job, now);
-  if (const auto* evict = std::get_if<EvictAsked>(&event)) {
-    for (const std::string& name : evict->nodes) {
-      evicted_[{job.run(), name}] = job.node_epochs().EpochOf(name);
-    }
-  }
 }
 
 void Chronicle::OnJournal(const Journal& entry) {
