@@ -39,8 +39,7 @@ void AddDeviceFacts(const v1::Facts& devices, v1::Facts& facts) {
 
 void RefreshNetwork(v1::Facts& facts) {
   v1::Facts now;
-  GatherNetwork(now);
-  if (now.interfaces().empty()) return;
+  if (!GatherNetwork(now)) return;
   v1::Facts whole = facts;
   whole.mutable_interfaces()->Swap(now.mutable_interfaces());
   whole.clear_missing();

@@ -39,7 +39,8 @@ v1::Facts GatherNodeFacts(const NodeFactsOptions& options);
 void AddDeviceFacts(const v1::Facts& devices, v1::Facts& facts);
 
 // Puts the interfaces and addresses of now in the place of those that `facts`
-// has. Nothing changes where the kernel does not tell. About a millisecond.
+// has. Nothing changes where the kernel does not tell all of them. About a
+// millisecond.
 void RefreshNetwork(v1::Facts& facts);
 
 }  // namespace rollcall

@@ -108,7 +108,7 @@ void AddInterfaces(const std::vector<NetworkLink>& links,
   }
 }
 
-void GatherNetwork(v1::Facts& facts, size_t interfaces_max) {
+bool GatherNetwork(v1::Facts& facts, size_t interfaces_max) {
   std::vector<NetworkLink> links;
   std::vector<NetworkAddress> addresses;
   std::set<int> default_routes;
@@ -134,12 +134,14 @@ void GatherNetwork(v1::Facts& facts, size_t interfaces_max) {
   }
   AddInterfaces(links, addresses, default_routes, interfaces_max, facts);
   const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (socket < 0) return;
+  const bool whole = linked.ok() && addressed.ok() && routed.ok();
+  if (socket < 0) return whole;
   for (v1::Interface& interface : *facts.mutable_interfaces()) {
     if (interface.loopback()) continue;
     interface.set_speed_mbps(SpeedMbps(socket, interface.name()));
   }
   close(socket);
+  return whole;
 }
 
 }  // namespace rollcall
