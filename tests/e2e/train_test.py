@@ -45,12 +45,14 @@ class Train(E2E):
         launcher = self.launch(
             ["--nodes", "1:2"],
             [os.path.join(harness.BIN, "rollcall-train"), "--data", *TEXT,
-             "--steps", "100000000"])
+             "--steps", "100000000", "--log-every", "1"])
         join = self.join_string(launcher)
         state = self.await_status(
             join, lambda s: s["loss"] is not None and s["step"] > 1,
             "how it goes")
-        self.assertTrue(0 < state["loss"] < 7, state)
+        said = launcher.await_line(rf"step {state['step']} loss (\d+\.\d+)")
+        self.assertAlmostEqual(state["loss"], float(said.group(1)),
+                               delta=6e-5)
         self.assertGreater(state["tokens_per_second"], 0)
         table = self.stage.run([harness.ROLLCALL, "status", join]).text()
         self.assertRegex(table, r"\nstep \d+  loss \d+\.\d{4}  \d+ tokens/s\n")
