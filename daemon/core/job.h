@@ -311,7 +311,12 @@ class Job {
   bool Continues(const Node& node, const v1::Hello& hello) const;
   bool ContinuesRestored(const Node& node, const v1::Hello& hello) const;
   void NoteGenerationSeen(const v1::Hello& hello);
-  Node& Enter(const Attend& attend, bool* redialed);
+  struct Entered {
+    Node& node;
+    bool redialed = false;
+    bool moved = false;  // It has other addresses than before.
+  };
+  Entered Enter(const Attend& attend);
   void TakeUp(Node& node, const v1::Held& held);
   void JournalNodeEpochs();
   // What it shows next time; "" without keys.

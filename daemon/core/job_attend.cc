@@ -120,8 +120,7 @@ void Job::NoteGenerationSeen(const v1::Hello& hello) {
 void Job::On(const Attend& attend) {
   if (RefuseAttend(attend)) return;
   NoteGenerationSeen(attend.hello);
-  bool redialed = false;
-  Node& node = Enter(attend, &redialed);
+  const auto [node, redialed, moved] = Enter(attend);
   SayOf(node, Log::Level::kInfo,
         absl::StrCat("event=attend node=", node.hello.node(), " address=",
                      node.observed_address, " ranks=", node.hello.ranks(),
@@ -133,6 +132,11 @@ void Job::On(const Attend& attend) {
     return ToNode(node, std::move(message));
   }
   TakeUp(node, attend.hello.held());
+  if (moved && phase_ == Phase::kForming && node.member()) {
+    const std::string name = node.hello.node();
+    Reform(v1::REASON_CODE_FACTS_CHANGED,
+           absl::StrCat(name, " came back with other addresses"), name);
+  }
 }
 
 bool Job::RefuseAttend(const Attend& attend) {
@@ -335,25 +339,27 @@ bool Job::ContinuesRestored(const Node& node, const v1::Hello& hello) const {
          hello.held().prepared_generation() == generation_;
 }
 
-Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
+Job::Entered Job::Enter(const Attend& attend) {
   const std::string& name = attend.hello.node();
   const auto known = nodes_.find(name);
-  *redialed = known != nodes_.end() && Continues(known->second, attend.hello);
-  if (known != nodes_.end() && !*redialed && !known->second.gone) {
+  const bool redialed =
+      known != nodes_.end() && Continues(known->second, attend.hello);
+  bool moved = false;
+  if (known != nodes_.end() && !redialed && !known->second.gone) {
     Lose(known->second, v1::REASON_CODE_REPLACED,
          absl::StrCat("a new agent attends in its place, from ",
                       attend.observed_address));
   }
   Node& node = nodes_[name];
-  if (!*redialed) last_call_.Arrived(node.attended_at, now_, limits_);
+  if (!redialed) last_call_.Arrived(node.attended_at, now_, limits_);
   const bool was_barred = barred_.contains(name);
-  if (*redialed) {
+  if (redialed) {
     ForgetProbes(name);
     // Or a node with other addresses each time would be probed again and again.
     const bool may_wait =
         !Restored(node.hello) && !(phase_ == Phase::kRunning && node.member());
-    if (TakeFacts(node, attend.hello.facts()) == FactsChange::kAddresses &&
-        may_wait) {
+    moved = TakeFacts(node, attend.hello.facts()) == FactsChange::kAddresses;
+    if (moved && may_wait) {
       reach_.Unreached(name, now_ + limits_.unreached_delay);
     }
     if (node.session != 0) {
@@ -395,7 +401,7 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   node.observed_address = attend.observed_address;
   node.arrived_at = attend.arrived_at;
   node.clock_offset = attend.clock_offset;
-  if (!*redialed) node.attended_from = attend.hello.previous_incarnation();
+  if (!redialed) node.attended_from = attend.hello.previous_incarnation();
   node.session = attend.session;
   if (!leaving_.contains(name) && !node.differs) node.reason.clear();
   sessions_[attend.session] = name;
@@ -408,12 +414,12 @@ Job::Node& Job::Enter(const Attend& attend, bool* redialed) {
   if (phase_ != Phase::kEnded && !node.member()) SayHold(node);
   if (phase_ == Phase::kRunning && !node.member()) {
     JudgeNewcomer(node);
-    const bool to_probe = !*redialed || was_barred ||
+    const bool to_probe = !redialed || was_barred ||
                           reach_.HeldUntil(name) == absl::InfiniteFuture();
     if (to_probe && !barred_.contains(name)) GrowSoon(node);
   }
   Changed();
-  return node;
+  return {node, redialed, moved};
 }
 
 v1::NodeState Job::StateByPhase(const Node& node) const {

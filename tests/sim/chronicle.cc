@@ -58,9 +58,19 @@ bool Chronicle::IsRetry(const Job& job, const Attend& attend,
   const v1::Hello& hello = attend.hello;
   const auto in = in_.find(hello.node());
   if (in == in_.end() || in->second != hello.incarnation()) return false;
-  if (job.state() == v1::JOB_STATE_FORMING) return true;
-  return job.state() == v1::JOB_STATE_RUNNING &&
-         hello.held().running_generation() == job.Status(now).generation();
+  const v1::JobStatus status = job.Status(now);
+  if (job.state() == v1::JOB_STATE_RUNNING) {
+    return hello.held().running_generation() == status.generation();
+  }
+  // Who comes with another address than the proposed world has for it, begins
+  // another one.
+  const std::string& here = hello.facts().interfaces(0).addresses(0).address();
+  return job.state() == v1::JOB_STATE_FORMING &&
+         std::any_of(status.nodes().begin(), status.nodes().end(),
+                     [&](const v1::NodeStatus& row) {
+                       return row.node() == hello.node() &&
+                              row.address() == here;
+                     });
 }
 
 void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,

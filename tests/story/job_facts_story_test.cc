@@ -107,6 +107,27 @@ TEST(FactsStory, AnAgentThatComesBackFromAnotherAddressIsProbedThere) {
   EXPECT_EQ(RowOfB(story).addresses_size(), 2);
 }
 
+TEST(FactsStory, AProposedWorldIsFormedAnewForAnotherAddress) {
+  HelloOptions again = Probable();
+  again.run = "run1";
+  again.by_credential = true;
+  again.claims_address_of = "elsewhere";
+  JobStory story("2");
+  std::vector<JobStory::Row> rows = TwoRun();
+  rows.pop_back();
+  story.Tell(rows);
+  story.Tell({
+      {0.2, Prepares("a", 1), ""},
+      {0.3, Breaks("b"), ""},
+      {0.4, Attends("b", 1, again),
+       "form g1 a,b; abort g1 FACTS_CHANGED; a probes b; b probes a"},
+      {0.5, Prepares("b", 1), ""},
+      {0.6, Reaches("a"), ""},
+      {0.6, Reaches("b"), "form g2 a,b"},
+  });
+  EXPECT_EQ(RowOfB(story).addresses_size(), 2);
+}
+
 // Nor does it by saying each time that it has another one.
 TEST(FactsStory, ANodeThatRedialsWithOtherAddressesKeepsNobodyOut) {
   HelloOptions again = Probable();
