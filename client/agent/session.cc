@@ -460,6 +460,12 @@ void Session::Do(const LookAtRank& look) {
 void Session::Do(const RunChecks& run) { checks_.Run(run.request); }
 
 void Session::Do(const RunProbe& run) {
+  // An address that is gone is what a probe would fail at.
+  ChecksDone changed;
+  if (RefreshNetwork(options_.network.facts)) {
+    *changed.report.mutable_facts() = options_.network.facts;
+    Post(changed);
+  }
   if (prober_ != nullptr) prober_->Run(run.probe);
 }
 

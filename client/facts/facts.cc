@@ -1,5 +1,6 @@
 #include "client/facts/facts.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -37,9 +38,9 @@ void AddDeviceFacts(const v1::Facts& devices, v1::Facts& facts) {
   facts = std::move(whole);
 }
 
-void RefreshNetwork(v1::Facts& facts) {
+bool RefreshNetwork(v1::Facts& facts) {
   v1::Facts now;
-  if (!GatherNetwork(now)) return;
+  if (!GatherNetwork(now)) return false;
   v1::Facts whole = facts;
   whole.mutable_interfaces()->Swap(now.mutable_interfaces());
   whole.clear_missing();
@@ -50,7 +51,14 @@ void RefreshNetwork(v1::Facts& facts) {
     AddMissing(whole, one.fact(), one.reason(), one.remedy());
   }
   BoundFacts(whole);
+  const bool same = std::equal(
+      facts.interfaces().begin(), facts.interfaces().end(),
+      whole.interfaces().begin(), whole.interfaces().end(),
+      [](const v1::Interface& before, const v1::Interface& after) {
+        return before.SerializeAsString() == after.SerializeAsString();
+      });
   facts = std::move(whole);
+  return !same;
 }
 
 v1::Facts GatherNodeFacts(const NodeFactsOptions& options) {

@@ -40,8 +40,8 @@ void AddDeviceFacts(const v1::Facts& devices, v1::Facts& facts);
 
 // Puts the interfaces and addresses of now in the place of those that `facts`
 // has. Nothing changes where the kernel does not tell all of them. About a
-// millisecond.
-void RefreshNetwork(v1::Facts& facts);
+// millisecond. Whether they are other ones than before.
+bool RefreshNetwork(v1::Facts& facts);
 
 }  // namespace rollcall
 

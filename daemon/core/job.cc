@@ -452,7 +452,9 @@ absl::Time Job::NextDeadline() const {
     return std::min(next, isolated_until_);
   }
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
-  if (MayProbeUnreached()) next = std::min(next, reach_.NextDue());
+  if (MayProbeUnreached()) {
+    next = std::min(next, reach_.NextDue() - SoonerProbed());
+  }
   if (MayEndUnattended()) {
     next = std::min(next, unattended_since_ + limits_.reattach_grace);
   }

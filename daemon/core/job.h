@@ -380,6 +380,8 @@ class Job {
   void ForgetProbes(const std::string& name);
   enum class FactsChange { kNone, kPorts, kAddresses };
   FactsChange TakeFacts(Node& node, const v1::Facts& facts);
+  bool TakeFactsUnasked(Node& node, const v1::Facts& facts);
+  void ReformForMoved(const Node& node);
   void ProbeSoon();
   void PingLater();
   void MaybeProbe();
@@ -394,6 +396,7 @@ class Job {
   bool MayProbeUnreached() const {
     return phase_ == Phase::kGathering || phase_ == Phase::kRunning;
   }
+  absl::Duration SoonerProbed() const;
   void TakeBackUnreached();
   void EndProbes();
   bool ProbesUnderWay() const {

@@ -132,11 +132,7 @@ void Job::On(const Attend& attend) {
     return ToNode(node, std::move(message));
   }
   TakeUp(node, attend.hello.held());
-  if (moved && phase_ == Phase::kForming && node.member()) {
-    const std::string name = node.hello.node();
-    Reform(v1::REASON_CODE_FACTS_CHANGED,
-           absl::StrCat(name, " came back with other addresses"), name);
-  }
+  if (moved) ReformForMoved(node);
 }
 
 bool Job::RefuseAttend(const Attend& attend) {
@@ -339,6 +335,28 @@ bool Job::ContinuesRestored(const Node& node, const v1::Hello& hello) const {
          hello.held().prepared_generation() == generation_;
 }
 
+// As TakeFacts, where the node chose the time. True: it has other addresses
+// than before. They are probed after a delay, or a node with other ones each
+// time would be probed again and again.
+bool Job::TakeFactsUnasked(Node& node, const v1::Facts& facts) {
+  const bool restored = Restored(node.hello);  // Without facts.
+  if (TakeFacts(node, facts) != FactsChange::kAddresses || restored) {
+    return false;
+  }
+  if (phase_ != Phase::kRunning || !node.member()) {
+    reach_.Unreached(node.hello.node(), now_ + limits_.unreached_delay);
+  }
+  return true;
+}
+
+// A proposed world has the addresses that its member had before.
+void Job::ReformForMoved(const Node& node) {
+  if (phase_ != Phase::kForming || !node.member()) return;
+  const std::string name = node.hello.node();
+  Reform(v1::REASON_CODE_FACTS_CHANGED,
+         absl::StrCat(name, " has other addresses than before"), name);
+}
+
 Job::Entered Job::Enter(const Attend& attend) {
   const std::string& name = attend.hello.node();
   const auto known = nodes_.find(name);
@@ -355,13 +373,7 @@ Job::Entered Job::Enter(const Attend& attend) {
   const bool was_barred = barred_.contains(name);
   if (redialed) {
     ForgetProbes(name);
-    // Or a node with other addresses each time would be probed again and again.
-    const bool may_wait =
-        !Restored(node.hello) && !(phase_ == Phase::kRunning && node.member());
-    moved = TakeFacts(node, attend.hello.facts()) == FactsChange::kAddresses;
-    if (moved && may_wait) {
-      reach_.Unreached(name, now_ + limits_.unreached_delay);
-    }
+    moved = TakeFactsUnasked(node, attend.hello.facts());
     if (node.session != 0) {
       Close(node.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_REDIALED,
             "a newer stream of this agent is here");

@@ -48,7 +48,12 @@ void Job::AskForChecks(Node& node) {
 }
 
 void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
-  if (node.check == 0 || report.request() != node.check) return;
+  if (node.check == 0 || report.request() != node.check) {
+    const bool moved =
+        report.has_facts() && TakeFactsUnasked(node, report.facts());
+    if (moved) ReformForMoved(node);
+    return;
+  }
   node.check = 0;
   checking_.erase(node.hello.node());
   const bool changed = report.has_facts() &&

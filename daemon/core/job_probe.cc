@@ -285,10 +285,17 @@ void Job::SetUnreached(Node& node, const std::string& why) {
   Changed();
 }
 
+// By how much earlier nodes are probed again that were not reached.
+absl::Duration Job::SoonerProbed() const {
+  const bool awaited = phase_ == Phase::kGathering && Able() < nodes_min_;
+  return awaited ? limits_.unreached_delay - limits_.unreached_delay_waiting
+                 : absl::ZeroDuration();
+}
+
 // Nodes that were not reached are probed again, in case that was mended.
 void Job::TakeBackUnreached() {
   if (!MayProbeUnreached() || isolated_) return;
-  for (const std::string& name : reach_.Expire(now_)) {
+  for (const std::string& name : reach_.Expire(now_ + SoonerProbed())) {
     Node& node = nodes_.at(name);
     probing_.Forget(name);
     if (barred_.erase(name) > 0) node.state = StateByPhase(node);

@@ -126,8 +126,10 @@ struct Limits {
   absl::Duration probe_timeout = absl::Seconds(2);
   // How often the nodes of a running world probe each other again; 0: never.
   absl::Duration ping_interval = absl::ZeroDuration();
-  // A newcomer that could not be reached is probed again after so long.
+  // A node that could not be reached is probed again after so long; sooner
+  // while no world can be formed without it.
   absl::Duration unreached_delay = absl::Seconds(30);
+  absl::Duration unreached_delay_waiting = absl::Seconds(5);
   absl::Duration join_timeout = absl::Minutes(10);
   // How long agents redial a daemon that is gone.
   absl::Duration daemon_grace = absl::Minutes(10);

@@ -223,7 +223,12 @@ void Chronicle::CheckHang(const v1::Reform& reform) {
 // Who stands still as far as this daemon has heard.
 void Chronicle::NoteStall(const Said& said) {
   const auto speaker = speakers_.find(said.session);
-  if (!said.message.has_rank_stalled() || speaker == speakers_.end()) return;
+  if (speaker == speakers_.end()) return;
+  if (said.message.has_rank_exited()) {
+    const v1::RankExited& exited = said.message.rank_exited();
+    stalls_.erase({exited.generation(), speaker->second, exited.local_rank()});
+  }
+  if (!said.message.has_rank_stalled()) return;
   const v1::RankStalled& stalled = said.message.rank_stalled();
   const StallRecord record{stalled.generation(), speaker->second,
                            stalled.local_rank()};

@@ -337,14 +337,20 @@ v1::Facts Node::Facts() const {
 }
 
 // Its interface gets another address.
-void Node::MaybeRenumber(uint32_t one_in) {
-  if (!world_.chance.OneIn(one_in)) return;
+bool Node::MaybeRenumber(uint32_t one_in) {
+  if (!world_.chance.OneIn(one_in)) return false;
   world_.beacons.erase(Address());
   subnet_ = (subnet_ + 1) % 200;
   world_.Trace(settings_.name, " has ", Address(), " now");
+  return true;
 }
 
 void Node::Do(const RunProbe& run) {
+  if (MaybeRenumber(64)) {
+    ChecksDone changed;
+    *changed.report.mutable_facts() = Facts();
+    Feed(0, std::move(changed));
+  }
   probe_ = run.probe;
   ++probes_;
   probe_until_ =

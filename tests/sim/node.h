@@ -90,7 +90,7 @@ class Node {
   absl::Time Local() const { return clock_.At(world_.now()); }
   std::string Address() const;
   v1::Facts Facts() const;
-  void MaybeRenumber(uint32_t one_in);
+  bool MaybeRenumber(uint32_t one_in);
   void Feed(StreamId stream, AgentEvent event);
   void Handle(StreamId stream, const AgentEvent& event);
   void Step(const AgentEvent& event);

@@ -26,10 +26,10 @@ v1::Facts FactsAt(const std::string& address_of) {
   return facts;
 }
 
-// The checks that b was asked for first.
-Told ReportsFacts(const v1::Facts& facts) {
+// The checks that b was asked for first; 0: it was not asked.
+Told ReportsFacts(const v1::Facts& facts, uint64_t request = 1) {
   v1::AgentMessage message;
-  message.mutable_check_report()->set_request(1);
+  message.mutable_check_report()->set_request(request);
   *message.mutable_check_report()->mutable_facts() = facts;
   return Says("b", message);
 }
@@ -83,10 +83,52 @@ TEST(FactsStory, NoWorldEndsForFactsThatAreTheSame) {
       {0.3, Exits("b", 1, 1), "abort g1 RANK_EXIT; check; form g2 a,b"},
       {0.4, ReportsFacts(facts), ""},
       {0.5, PreparesAll({"a", "b"}, 2), "run g2"},
-      // Nobody asked for it.
-      {0.6, ReportsFacts(FactsAt("elsewhere")), ""},
+      {0.6, ReportsFacts(facts, 0), ""},
       {0.7, Exits("a", 2, 1), "abort g2 RANK_EXIT; check; form g3 a,b"},
   });
+}
+
+TEST(FactsStory, AnAddressThatChangesWhileTheWorldRunsIsProbedAfterIt) {
+  JobStory story("2");
+  story.AnswersChecksItself();
+  story.Tell(TwoRun());
+  story.Tell({
+      {0.3, ReportsFacts(FactsAt("elsewhere"), 0), ""},
+      {0.4, Exits("a", 1, 1),
+       "abort g1 RANK_EXIT; check; a probes b; b probes a"},
+      {0.5, Reaches("a"), ""},
+      {0.5, Reaches("b"), "form g2 a,b"},
+  });
+  EXPECT_EQ(RowOfB(story).addresses(0), AddressOf("elsewhere"));
+}
+
+TEST(FactsStory, AnAddressThatChangesWhileProbedIsProbedAnew) {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a", 1, Probable()), ""},
+      {0.0, Attends("b", 1, Probable()), "a probes b; b probes a"},
+      {0.1, ReportsFacts(FactsAt("elsewhere"), 0), ""},
+      {0.1, Reaches("a"), "a probes b; b probes a"},
+      {0.2, Reaches("a"), ""},
+      {0.2, Reaches("b"), "form g1 a,b"},
+  });
+  EXPECT_EQ(RowOfB(story).addresses(0), AddressOf("elsewhere"));
+}
+
+TEST(FactsStory, AProposedWorldIsFormedAnewForAnAddressThatChanges) {
+  JobStory story("2");
+  std::vector<JobStory::Row> rows = TwoRun();
+  rows.pop_back();
+  story.Tell(rows);
+  story.Tell({
+      {0.2, Prepares("a", 1), ""},
+      {0.3, ReportsFacts(FactsAt("elsewhere"), 0),
+       "abort g1 FACTS_CHANGED; a probes b; b probes a"},
+      {0.4, Prepares("b", 1), ""},
+      {0.6, Reaches("a"), ""},
+      {0.6, Reaches("b"), "form g2 a,b"},
+  });
+  EXPECT_EQ(RowOfB(story).addresses(0), AddressOf("elsewhere"));
 }
 
 TEST(FactsStory, AnAgentThatComesBackFromAnotherAddressIsProbedThere) {

@@ -229,11 +229,11 @@ TEST(ProbeStory, TooFewWithoutTheUnreachedTryAgain) {
       {2.3, Reaches("a"), ""},
       {2.3, Reaches("b", {"a"}), ""},
   });
-  TellBeats(story, {"a", "b"}, 32);
+  TellBeats(story, {"a", "b"}, 7);
   story.Tell({
-      {32.4, Ticks(), "a probes b; b probes a"},
-      {32.5, Reaches("a"), ""},
-      {32.5, Reaches("b"), "form g1 a,b"},
+      {7.4, Ticks(), "a probes b; b probes a"},
+      {7.5, Reaches("a"), ""},
+      {7.5, Reaches("b"), "form g1 a,b"},
   });
 }
 

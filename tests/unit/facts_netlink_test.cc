@@ -12,6 +12,7 @@
 #include <cstring>
 #include <string>
 
+#include "client/facts/facts.h"
 #include "client/facts/netlink.h"
 #include "client/facts/network.h"
 #include "daemon/core/admission.h"
@@ -363,6 +364,19 @@ TEST(Network, TheKernelAnswersForThisNamespace) {
     EXPECT_GT(interface.mtu(), 0u) << interface.name();
   }
   EXPECT_EQ(found, expect);
+}
+
+TEST(Network, IsToldAnewWhereItHasChanged) {
+  v1::Facts facts;
+  GatherNetwork(facts);
+  EXPECT_FALSE(RefreshNetwork(facts));
+  ASSERT_GT(facts.interfaces_size(), 0);
+  const std::string name = facts.interfaces(0).name();
+  facts.mutable_interfaces(0)->set_name("gone0");
+  facts.set_probe_port(7);
+  EXPECT_TRUE(RefreshNetwork(facts));
+  EXPECT_EQ(facts.interfaces(0).name(), name);
+  EXPECT_EQ(facts.probe_port(), 7u);
 }
 
 }  // namespace
