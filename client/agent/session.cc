@@ -24,6 +24,8 @@
 #include "client/agent/signal_thread.h"
 #include "client/agent/stack_dump.h"
 #include "client/facts/bound_facts.h"
+#include "client/facts/device_facts.h"
+#include "client/facts/facts.h"
 #include "client/facts/system.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/server/clock.h"
@@ -308,9 +310,15 @@ void Session::Do(const Say& say) {
   stream_->Send(message);
 }
 
-// What checks do not gather stays as it was.
+// What checks do not gather stays as it was. So do all devices where they gave
+// no answer in time.
 void Session::TakeFacts(v1::Facts& checked) {
   v1::Facts& facts = options_.network.facts;
+  if (!HasDeviceAnswer(checked)) {
+    RefreshNetwork(facts);
+    checked = facts;
+    return;
+  }
   checked.set_probe_port(facts.probe_port());
   checked.set_advertised_address(facts.advertised_address());
   *checked.mutable_folders() = facts.folders();

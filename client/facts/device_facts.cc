@@ -36,6 +36,8 @@ constexpr absl::Duration kOwnTime = absl::Milliseconds(500);
 constexpr size_t kAnswerBytesMax = 1 << 20;
 // What a folder's fact is called: this and its path.
 constexpr char kFolderFact[] = "folders.";
+// How the reasons begin where the process that asks the devices gave no answer.
+constexpr char kNoAnswer[] = "`rollcall facts`: ";
 constexpr char kTryByHand[] =
     "`rollcall facts --json` on this node shows what it says";
 
@@ -354,6 +356,14 @@ absl::StatusOr<FactsCommand> ParseFactsArguments(
   return command;
 }
 
+bool HasDeviceAnswer(const v1::Facts& facts) {
+  return std::none_of(facts.missing().begin(), facts.missing().end(),
+                      [](const v1::MissingFact& one) {
+                        return one.fact() == "infiniband" &&
+                               absl::StartsWith(one.reason(), kNoAnswer);
+                      });
+}
+
 v1::Facts AskDeviceFacts(const std::string& self,
                          const std::vector<std::string>& environment,
                          const DeviceFactsOptions& options) {
@@ -388,13 +398,11 @@ v1::Facts AskDeviceFacts(const std::string& self,
   if (status.ok()) return facts;
   facts.Clear();
   for (const char* fact : {"infiniband", "gpus", "versions.nccl"}) {
-    AddMissing(facts, fact,
-               absl::StrCat("`rollcall facts`: ", status.message()),
+    AddMissing(facts, fact, absl::StrCat(kNoAnswer, status.message()),
                kTryByHand);
   }
   for (const std::string& folder : options.folders) {
-    AddUnknownFolder(
-        folder, absl::StrCat("`rollcall facts`: ", status.message()), facts);
+    AddUnknownFolder(folder, absl::StrCat(kNoAnswer, status.message()), facts);
   }
   return facts;
 }

@@ -162,6 +162,10 @@ class Job {
 
   struct Node {
     v1::Hello hello;
+    // What it told of itself while its world ran.
+    std::optional<v1::Facts> told_facts;
+    // How often what was probed of it became out of date since its last world.
+    int reprobes = 0;
     std::string observed_address;
     std::string arrived_at;  // See Attend.
     // See Attend.
@@ -315,6 +319,7 @@ class Job {
     Node& node;
     bool redialed = false;
     bool moved = false;  // It has other addresses than before.
+    bool probed_anew = false;
   };
   Entered Enter(const Attend& attend);
   void TakeUp(Node& node, const v1::Held& held);
@@ -380,8 +385,9 @@ class Job {
   void ForgetProbes(const std::string& name);
   enum class FactsChange { kNone, kPorts, kAddresses };
   FactsChange TakeFacts(Node& node, const v1::Facts& facts);
-  bool TakeFactsUnasked(Node& node, const v1::Facts& facts);
-  void ReformForMoved(const Node& node);
+  void TakeToldFacts();
+  void HoldUnreached(const std::string& name);
+  void ProbeAnew(Node& node, bool moved);
   void ProbeSoon();
   void PingLater();
   void MaybeProbe();

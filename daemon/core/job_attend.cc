@@ -120,7 +120,7 @@ void Job::NoteGenerationSeen(const v1::Hello& hello) {
 void Job::On(const Attend& attend) {
   if (RefuseAttend(attend)) return;
   NoteGenerationSeen(attend.hello);
-  const auto [node, redialed, moved] = Enter(attend);
+  const auto [node, redialed, moved, probed_anew] = Enter(attend);
   SayOf(node, Log::Level::kInfo,
         absl::StrCat("event=attend node=", node.hello.node(), " address=",
                      node.observed_address, " ranks=", node.hello.ranks(),
@@ -132,7 +132,7 @@ void Job::On(const Attend& attend) {
     return ToNode(node, std::move(message));
   }
   TakeUp(node, attend.hello.held());
-  if (moved) ReformForMoved(node);
+  if (probed_anew) ProbeAnew(node, moved);
 }
 
 bool Job::RefuseAttend(const Attend& attend) {
@@ -335,34 +335,13 @@ bool Job::ContinuesRestored(const Node& node, const v1::Hello& hello) const {
          hello.held().prepared_generation() == generation_;
 }
 
-// As TakeFacts, where the node chose the time. True: it has other addresses
-// than before. They are probed after a delay, or a node with other ones each
-// time would be probed again and again.
-bool Job::TakeFactsUnasked(Node& node, const v1::Facts& facts) {
-  const bool restored = Restored(node.hello);  // Without facts.
-  if (TakeFacts(node, facts) != FactsChange::kAddresses || restored) {
-    return false;
-  }
-  if (phase_ != Phase::kRunning || !node.member()) {
-    reach_.Unreached(node.hello.node(), now_ + limits_.unreached_delay);
-  }
-  return true;
-}
-
-// A proposed world has the addresses that its member had before.
-void Job::ReformForMoved(const Node& node) {
-  if (phase_ != Phase::kForming || !node.member()) return;
-  const std::string name = node.hello.node();
-  Reform(v1::REASON_CODE_FACTS_CHANGED,
-         absl::StrCat(name, " has other addresses than before"), name);
-}
-
 Job::Entered Job::Enter(const Attend& attend) {
   const std::string& name = attend.hello.node();
   const auto known = nodes_.find(name);
   const bool redialed =
       known != nodes_.end() && Continues(known->second, attend.hello);
   bool moved = false;
+  bool probed_anew = false;
   if (known != nodes_.end() && !redialed && !known->second.gone) {
     Lose(known->second, v1::REASON_CODE_REPLACED,
          absl::StrCat("a new agent attends in its place, from ",
@@ -372,8 +351,12 @@ Job::Entered Job::Enter(const Attend& attend) {
   if (!redialed) last_call_.Arrived(node.attended_at, now_, limits_);
   const bool was_barred = barred_.contains(name);
   if (redialed) {
+    const bool awaited = phase_ == Phase::kGathering && probing_.Awaits(name);
     ForgetProbes(name);
-    moved = TakeFactsUnasked(node, attend.hello.facts());
+    const bool restored = Restored(node.hello);  // Without facts.
+    moved = TakeFacts(node, attend.hello.facts()) == FactsChange::kAddresses &&
+            !restored;
+    probed_anew = moved || awaited;
     if (node.session != 0) {
       Close(node.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_REDIALED,
             "a newer stream of this agent is here");
@@ -404,7 +387,11 @@ Job::Entered Job::Enter(const Attend& attend) {
                                ? former ? former_epochs_.TokenOf(name) : ""
                                : attend.hello.token().id());
   // The name is the key of deadlines_: set before it.
+  v1::Facts planned_with = node.hello.facts();
   node.hello = attend.hello;
+  if (node.told_facts.has_value()) {
+    *node.hello.mutable_facts() = std::move(planned_with);
+  }
   node.hello.clear_token();
   node.hello.clear_node_credential();
   node.hello.clear_previous_incarnation();
@@ -431,7 +418,7 @@ Job::Entered Job::Enter(const Attend& attend) {
     if (to_probe && !barred_.contains(name)) GrowSoon(node);
   }
   Changed();
-  return {node, redialed, moved};
+  return {node, redialed, moved, probed_anew};
 }
 
 v1::NodeState Job::StateByPhase(const Node& node) const {

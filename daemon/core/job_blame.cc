@@ -49,9 +49,9 @@ void Job::AskForChecks(Node& node) {
 
 void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
   if (node.check == 0 || report.request() != node.check) {
-    const bool moved =
-        report.has_facts() && TakeFactsUnasked(node, report.facts());
-    if (moved) ReformForMoved(node);
+    const bool moved = report.has_facts() && TakeFacts(node, report.facts()) ==
+                                                 FactsChange::kAddresses;
+    if (moved) ProbeAnew(node, moved);
     return;
   }
   node.check = 0;

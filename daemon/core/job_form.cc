@@ -33,6 +33,7 @@ void Job::Gather(bool at_once) {
   round_.clear();
   failed_rounds_ = 0;
   probe_again_at_ = absl::InfinitePast();
+  TakeToldFacts();
   Changed();
 }
 
@@ -252,7 +253,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
     if (!IsHeld(node)) node.reason.clear();
     if (IsSilentProber(name)) {
       node.reason = kSilentText;
-      reach_.Unreached(name, now_ + limits_.unreached_delay);
+      HoldUnreached(name);
     }
     SayHold(node);
   }
@@ -441,6 +442,7 @@ void Job::Commit() {
     Node& node = nodes_.at(member.node());
     if (node.session != 0) node.state = v1::NODE_STATE_RUNNING;
     node.served_in = generation_;
+    node.reprobes = 0;
     node.joined_at = std::min(node.joined_at, now_);
   }
   last_world_ = generation_;

@@ -19,6 +19,8 @@ constexpr double kProbersPart = 0.75;
 // A connection may fail once for many reasons, and ends no job: so many rounds,
 // and a pause before the next one.
 constexpr int kProbeRounds = 3;
+// How often what was probed of a node may be out of date before a world runs.
+constexpr int kReprobesMax = 3;
 constexpr absl::Duration kProbePause = absl::Seconds(1);
 // From one round to the next while a world runs, for each node: a plan takes
 // some 50 microseconds a node (scripts/bench.sh facts), and nodes may attend
@@ -37,13 +39,21 @@ std::string TranslatedAddress(const v1::Facts& facts) {
   return facts.advertised_address();
 }
 
-// All that a probe of the node depends on.
-std::set<std::string> ProbedPart(const v1::Facts& facts) {
-  std::set<std::string> part = {absl::StrCat("port ", facts.probe_port()),
-                                absl::StrCat("a", facts.advertised_address())};
+// All that a probe of the node depends on: where it is, and at which addresses
+// others may reach it. Containers come and go beside those.
+std::set<std::string> ProbedPart(const PlanNode& node) {
+  const v1::Facts& facts = *node.facts;
+  std::set<std::string> part = {
+      absl::StrCat("port ", facts.probe_port()),
+      absl::StrCat("platform ", facts.advertised_address()),
+      absl::StrCat("machine ", facts.boot_id(), " ",
+                   facts.network_namespace())};
+  const std::vector<std::string> addresses = CandidateAddresses(node);
+  const std::set<std::string> candidates(addresses.begin(), addresses.end());
   for (const v1::Interface& interface : facts.interfaces()) {
-    for (const v1::InterfaceAddress& address : interface.addresses()) {
-      part.insert(absl::StrCat(interface.name(), " ", address.address()));
+    for (const v1::InterfaceAddress& at : interface.addresses()) {
+      if (!candidates.contains(at.address())) continue;
+      part.insert(absl::StrCat(interface.name(), " ", at.address()));
     }
   }
   return part;
@@ -100,6 +110,35 @@ bool Job::AwaitProbes(const std::vector<PlanNode>& nodes,
   return probing_.Open(now_);
 }
 
+// It is probed after a delay; or after none, where a world needs it. One that
+// is barred stays so.
+void Job::HoldUnreached(const std::string& name) {
+  if (barred_.contains(name)) return;
+  reach_.Unreached(name, now_ + limits_.unreached_delay);
+}
+
+// What of it was probed is out of date. A node of which that is so again and
+// again would be probed again and again, and keep all others waiting.
+void Job::ProbeAnew(Node& node, bool moved) {
+  if (phase_ == Phase::kEnded) return;
+  const std::string name = node.hello.node();
+  const bool proposed = phase_ == Phase::kForming && node.member();
+  if (++node.reprobes > kReprobesMax && !node.hello.launcher() &&
+      !barred_.contains(name)) {
+    Bar(node,
+        absl::StrCat("its agent came back while it was probed, or with other "
+                     "addresses, ",
+                     node.reprobes, " times; it is probed again later"));
+    reach_.Unreached(name, now_ + limits_.unreached_delay);
+  } else if (moved) {
+    HoldUnreached(name);
+    if (node.reason.empty()) node.reason = "its new addresses are to be probed";
+  }
+  if (!moved || !proposed) return;
+  Reform(v1::REASON_CODE_FACTS_CHANGED,
+         absl::StrCat(name, " has other addresses than before"), name);
+}
+
 // The question or the answer may be lost with the stream.
 void Job::ForgetProbes(const std::string& name) {
   const bool silent = IsSilentProber(name);
@@ -110,9 +149,7 @@ void Job::ForgetProbes(const std::string& name) {
     probing_.Forget(name);
     // Otherwise a node whose stream breaks again and again would be probed
     // again and again.
-    if (silent || phase_ == Phase::kRunning) {
-      reach_.Unreached(name, now_ + limits_.unreached_delay);
-    }
+    if (silent || phase_ == Phase::kRunning) HoldUnreached(name);
   }
   if (phase_ != Phase::kRunning) return;
   // Others may wait for the verdict.
@@ -121,19 +158,44 @@ void Job::ForgetProbes(const std::string& name) {
 
 // What an agent that goes on says of its node now, and what has changed that
 // worlds are planned with. What was found from and of the addresses that it had
-// says nothing of new ones.
+// says nothing of new ones. Of a member of the world that runs it is taken when
+// that ends: until then others reach it where they did.
 Job::FactsChange Job::TakeFacts(Node& node, const v1::Facts& facts) {
   const v1::Facts& known = node.hello.facts();
-  const FactsChange change = ProbedPart(known) != ProbedPart(facts)
+  const auto part = [&](const v1::Facts& of) {
+    return ProbedPart(PlanNode{node.hello.node(), &of, node.observed_address});
+  };
+  const FactsChange change = part(known) != part(facts)
                                  ? FactsChange::kAddresses
                              : SamePorts(known, facts) ? FactsChange::kNone
                                                        : FactsChange::kPorts;
+  if (phase_ == Phase::kRunning && node.member() &&
+      node.hello.incarnation() != 0) {
+    if (change == FactsChange::kAddresses) {
+      SayOf(node, Log::Level::kWarning,
+            absl::StrCat("event=moved node=", node.hello.node(), " text=",
+                         Quoted("it has other addresses; the world "
+                                "that runs goes on with the old")));
+    }
+    node.told_facts = facts;
+    return FactsChange::kNone;
+  }
+  node.told_facts.reset();
   if (change == FactsChange::kAddresses) {
     ForgetProbes(node.hello.node());
     probing_.Forget(node.hello.node());
   }
   *node.hello.mutable_facts() = facts;
   return change;
+}
+
+// The world that ran is over.
+void Job::TakeToldFacts() {
+  for (auto& [name, node] : nodes_) {
+    if (!node.told_facts.has_value()) continue;
+    const v1::Facts facts = *std::exchange(node.told_facts, std::nullopt);
+    TakeFacts(node, facts);
+  }
 }
 
 // --- While a world runs ------------------------------------------------------
@@ -195,7 +257,8 @@ bool Job::OpenRound(bool ping) {
   if (proven.size() > places) proven.resize(places);
   const std::vector<std::string> to_probe =
       reach_.ToProbe(places - proven.size(), [&](const auto& name) {
-        return nodes_.at(name).session != 0 && !barred_.contains(name);
+        const Node& node = nodes_.at(name);
+        return node.session != 0 && !node.member() && !barred_.contains(name);
       });
   round_ = {to_probe.begin(), to_probe.end()};
   if (round_.empty() && !ping) return false;
@@ -226,7 +289,7 @@ void Job::JudgeRound() {
     Node& node = nodes_.at(name);
     if (IsSilentProber(name)) {
       SetUnreached(node, kSilentText);
-    } else if (node.session != 0 && !barred_.contains(name)) {
+    } else if (node.session != 0 && !node.member() && !barred_.contains(name)) {
       names.push_back({name, 0});
     }
   }
@@ -248,13 +311,15 @@ void Job::JudgeRound() {
             ? std::string(plan.status().message())
             : absl::StrCat("it waits, since nodes of the world that runs do ",
                            "not reach each other: ", plan.status().message());
-    std::erase_if(nodes, [&](const PlanNode& node) {
+    const size_t left_out = std::erase_if(nodes, [&](const PlanNode& node) {
       const bool named =
           std::find(without.begin(), without.end(), node.node) != without.end();
       if (node.stays || (newcomers_named && !named)) return false;
       SetUnreached(nodes_.at(node.node), reason);
       return true;
     });
+    // Of who is left, nothing can be said.
+    if (left_out == 0) return;
   }
   for (const PlanNode& node : nodes) {
     if (!node.stays) SetReached(nodes_.at(node.node));
@@ -298,7 +363,11 @@ void Job::TakeBackUnreached() {
   for (const std::string& name : reach_.Expire(now_ + SoonerProbed())) {
     Node& node = nodes_.at(name);
     probing_.Forget(name);
-    if (barred_.erase(name) > 0) node.state = StateByPhase(node);
+    const bool only_unreached =
+        !node.quarantined && !node.differs && !Leaves(node);
+    if (only_unreached && barred_.erase(name) > 0) {
+      node.state = StateByPhase(node);
+    }
     if (phase_ == Phase::kRunning) {
       probe_at_ = std::min(probe_at_, std::max(now_, probe_not_before_));
     } else {
@@ -397,9 +466,7 @@ void Job::OnProbed(Node& node, const v1::Probed& probed) {
     // It may have a seat again, at once where too few others are there, and is
     // probed again: others may have found it silent.
     probing_.Forget(name);
-    if (!node.member()) {
-      reach_.Unreached(name, now_ + limits_.unreached_delay);
-    }
+    if (!node.member()) HoldUnreached(name);
     node.reason.clear();
   }
   Changed();

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/story/job_story.h"
 
 namespace rollcall {
@@ -168,6 +169,66 @@ TEST(FactsStory, AProposedWorldIsFormedAnewForAnotherAddress) {
       {0.6, Reaches("b"), "form g2 a,b"},
   });
   EXPECT_EQ(RowOfB(story).addresses_size(), 2);
+}
+
+// Neither does one without which no world can be formed.
+TEST(FactsStory, ANodeThatMovesAgainAndAgainIsProbedNoMoreForAWhile) {
+  HelloOptions again = Probable();
+  again.run = "run1";
+  again.by_credential = true;
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a", 1, Probable()), ""},
+      {0.0, Attends("b", 1, Probable()), "a probes b; b probes a"},
+  });
+  for (int i = 1; i <= 4; ++i) {
+    again.claims_address_of = absl::StrCat("elsewhere", i);
+    story.Tell({
+        {0.1 * i, Attends("b", 1, again), "refuse b REDIALED"},
+        {0.1 * i, Reaches("a"), i < 4 ? "a probes b; b probes a" : ""},
+    });
+  }
+  TellBeats(story, {"a", "b"}, 5, 3);
+  story.Tell({{5.4, Ticks(), "a probes b; b probes a"}});
+}
+
+TEST(FactsStory, AQuarantinedNodeStaysOutWhateverItSays) {
+  JobStory story("2:3");
+  story.AnswersChecksItself();
+  story.Tell({
+      {0.0, Attends("a", 1, Probable()), ""},
+      {0.0, Attends("c", 1, Probable()), ""},
+      {0.0, Attends("b", 1, Probable()),
+       "a probes b,c; b probes a,c; c probes a,b"},
+      {0.1, Reaches("a"), ""},
+      {0.1, Reaches("b"), ""},
+      {0.1, Reaches("c"), "form g1 a,b,c"},
+      {0.2, PreparesAll({"a", "b", "c"}, 1), "run g1"},
+      {0.3, Exits("b", 1, 3), "abort g1 RANK_EXIT; check; form g2 a,b,c"},
+      {0.5, Reports("b", 1, v1::CheckFinding::SEVERITY_FATAL),
+       "abort g2 QUARANTINED; form g3 a,c"},
+      {0.6, PreparesAll({"a", "c"}, 3), "run g3"},
+      {0.7, ReportsFacts(FactsAt("elsewhere"), 0), ""},
+  });
+  TellBeats(story, {"a", "b", "c"}, 34, 2);
+}
+
+TEST(FactsStory, AMemberIsReachedWhereItWasUntilItsWorldEnds) {
+  JobStory story("2:3");
+  story.Tell({
+      {0.0, Attends("a", 1, Probable()), ""},
+      {0.0, Attends("b", 1, Probable()), ""},
+      {1.0, Ticks(), "a probes b; b probes a"},
+      {1.1, Reaches("a"), ""},
+      {1.1, Reaches("b"), "form g1 a,b"},
+      {1.2, PreparesAll({"a", "b"}, 1), "run g1"},
+      {1.3, ReportsFacts(FactsAt("elsewhere"), 0), ""},
+      {1.4, Attends("c", 1, Probable()),
+       "a probes c; b probes c; c probes a,b"},
+      {1.5, Reaches("a"), ""},
+      {1.5, Reaches("b"), ""},
+      {1.5, Reaches("c"), "notice 1 GROW"},
+  });
 }
 
 // Nor does it by saying each time that it has another one.

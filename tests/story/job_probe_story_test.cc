@@ -19,16 +19,6 @@ std::vector<JobStory::Row> TwoAttend() {
   };
 }
 
-// They live on until then.
-void TellBeats(JobStory& story, const std::vector<std::string>& nodes,
-               double until, double from = 4) {
-  std::vector<JobStory::Row> rows;
-  for (double at = from; at <= until; at += 2) {
-    for (const std::string& node : nodes) rows.push_back({at, Beats(node), ""});
-  }
-  story.Tell(rows);
-}
-
 TEST(ProbeStory, AWorldIsFormedOnceAllHaveAnswered) {
   JobStory story("2");
   story.Tell(TwoAttend());

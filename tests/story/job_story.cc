@@ -541,4 +541,13 @@ HelloOptions NextOf(uint64_t previous) {
   return options;
 }
 
+void TellBeats(JobStory& story, const std::vector<std::string>& nodes,
+               double until, double from) {
+  std::vector<JobStory::Row> rows;
+  for (double at = from; at <= until; at += 2) {
+    for (const std::string& node : nodes) rows.push_back({at, Beats(node), ""});
+  }
+  story.Tell(rows);
+}
+
 }  // namespace rollcall

@@ -154,6 +154,10 @@ HelloOptions Holds(uint64_t prepared, uint64_t running);
 // before it.
 HelloOptions NextOf(uint64_t previous);
 
+// Heartbeats of these nodes, every 2 s from `from` to `until`.
+void TellBeats(JobStory& story, const std::vector<std::string>& nodes,
+               double until, double from = 4);
+
 }  // namespace rollcall
 
 #endif  // ROLLCALL_TESTS_STORY_JOB_STORY_H_

@@ -255,6 +255,16 @@ TEST(Fabric, TheAddressThatPeersReachIsTaken) {
 }
 
 // Where no RDMA port is reached by TCP, all are used, with a warning there.
+// The platform's own address (1:1 NAT) is on none.
+TEST(Fabric, AnUnreachedAddressWithoutAnInterfaceSaysNothingOfPorts) {
+  v1::Facts facts;
+  AddPort(facts, "mlx5_0 eth 100 gid 3 2 ::ffff:10.0.0.1");
+  v1::InfinibandPort& port = *facts.mutable_infiniband(0);
+  port.clear_net_device();
+  port.mutable_gids(0)->clear_net_device();
+  EXPECT_NE(PeerGid(port, {""}), nullptr);
+}
+
 TEST(Fabric, TheWarningGoesToNodesWhosePortsAreNotReached) {
   const std::string port = "mlx5_0 eth 400 gid 3 2 ::ffff:10.0.0.1";
   EXPECT_EQ(Plan({{"2.28.9", {port}, {"if-mlx5_0"}},

@@ -246,6 +246,7 @@ TEST_F(DeviceFactsTest, ACommandThatDoesNotAnswerIsAMissingFact) {
   }
   const v1::Facts none = AskDeviceFacts("/nowhere/rollcall", {}, options_);
   EXPECT_TRUE(absl::StrContains(Missing(none)["gpus"], "/nowhere/rollcall"));
+  EXPECT_FALSE(HasDeviceAnswer(none));
 }
 
 TEST_F(DeviceFactsTest, AHelloGetsThemAll) {
@@ -253,6 +254,7 @@ TEST_F(DeviceFactsTest, AHelloGetsThemAll) {
   options.environment = Environment();
   options.devices = options_;
   const v1::Facts facts = GatherNodeFacts(options);
+  EXPECT_TRUE(HasDeviceAnswer(facts));
   EXPECT_TRUE(AdmitFacts(facts).ok()) << AdmitFacts(facts);
   EXPECT_EQ(facts.infiniband_size(), 8);
   EXPECT_EQ(facts.gpus_size(), 8);

@@ -362,7 +362,8 @@ const v1::Gid* PeerGid(const v1::InfinibandPort& port,
   const v1::Gid* ipv6 = nullptr;
   for (const v1::Gid& gid : port.gids()) {
     if (gid.type() != kRoceV2) continue;
-    if (unreached.contains(InterfaceOf(port, gid))) continue;
+    const std::string& interface = InterfaceOf(port, gid);
+    if (!interface.empty() && unreached.contains(interface)) continue;
     if (IsMappedIpv4(gid)) return &gid;
     if (ipv6 == nullptr && !IsLinkLocal(gid)) ipv6 = &gid;
   }
