@@ -12,8 +12,9 @@ namespace rollcall {
 namespace {
 
 constexpr char kJob[] = "demo";
-// A job that was stopped has ended by this many deadlines.
-constexpr int kDeadlinesToTheEnd = 64;
+// A job that was stopped has ended by this many deadlines. While a member may
+// come back before a newcomer is probed, there is one each second.
+constexpr int kDeadlinesToTheEnd = 1024;
 
 }  // namespace
 
