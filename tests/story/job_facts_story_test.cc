@@ -20,6 +20,14 @@ std::vector<JobStory::Row> TwoRun() {
   };
 }
 
+// An agent whose stream broke.
+HelloOptions ComesBack() {
+  HelloOptions again = Probable();
+  again.run = "run1";
+  again.by_credential = true;
+  return again;
+}
+
 v1::Facts FactsAt(const std::string& address_of) {
   v1::Facts facts = HelloOf("b", 1, Probable()).facts();
   facts.mutable_interfaces(0)->mutable_addresses(0)->set_address(
@@ -133,9 +141,7 @@ TEST(FactsStory, AProposedWorldIsFormedAnewForAnAddressThatChanges) {
 }
 
 TEST(FactsStory, AnAgentThatComesBackFromAnotherAddressIsProbedThere) {
-  HelloOptions again = Probable();
-  again.run = "run1";
-  again.by_credential = true;
+  HelloOptions again = ComesBack();
   again.held.set_running_generation(1);
   again.claims_address_of = "elsewhere";
   JobStory story("2");
@@ -151,9 +157,7 @@ TEST(FactsStory, AnAgentThatComesBackFromAnotherAddressIsProbedThere) {
 }
 
 TEST(FactsStory, AProposedWorldIsFormedAnewForAnotherAddress) {
-  HelloOptions again = Probable();
-  again.run = "run1";
-  again.by_credential = true;
+  HelloOptions again = ComesBack();
   again.claims_address_of = "elsewhere";
   JobStory story("2");
   std::vector<JobStory::Row> rows = TwoRun();
@@ -173,9 +177,7 @@ TEST(FactsStory, AProposedWorldIsFormedAnewForAnotherAddress) {
 
 // Neither does one without which no world can be formed.
 TEST(FactsStory, ANodeThatMovesAgainAndAgainIsProbedNoMoreForAWhile) {
-  HelloOptions again = Probable();
-  again.run = "run1";
-  again.by_credential = true;
+  HelloOptions again = ComesBack();
   JobStory story("2");
   story.Tell({
       {0.0, Attends("a", 1, Probable()), ""},
@@ -233,9 +235,7 @@ TEST(FactsStory, AMemberIsReachedWhereItWasUntilItsWorldEnds) {
 
 // Nor does it by saying each time that it has another one.
 TEST(FactsStory, ANodeThatRedialsWithOtherAddressesKeepsNobodyOut) {
-  HelloOptions again = Probable();
-  again.run = "run1";
-  again.by_credential = true;
+  HelloOptions again = ComesBack();
   JobStory story("2:3");
   story.Tell({
       {0.0, Attends("a", 1, Probable()), ""},
