@@ -267,7 +267,8 @@ void Job::Finish(v1::End end) {
 }
 
 // Whether all members of the last world had one command and this node has
-// another. Where the launcher's own node is a member, the job is what that ran.
+// another; not, where one of them is forgotten. Where the launcher's own node
+// is a member, the job is what that ran.
 bool Job::HasOtherCommand(const Node& node) const {
   std::set<std::string> commands;
   for (const v1::Member& member : world_.members()) {
@@ -288,6 +289,7 @@ v1::End Job::EndFor(const Node& node) const {
   if (end.finished() && HasOtherCommand(node)) {
     end.set_finished(false);
     end.set_exit_code(kExitRendezvous);
+    end.set_code(v1::REASON_CODE_OTHER_COMMAND);
     end.set_reason(
         "the job finished with another command than this node's, which never "
         "ran; start it under another --job");

@@ -550,8 +550,8 @@ TEST(Grow, ASpareIsToldThatItsCommandNeverRan) {
               {0.2, Attends("z", 1, theirs), ""},
               {0.2, Attends("u"), ""},
               {0.3, Exits("x", 1, 0), ""},
-              {0.4, Exits("y", 1, 0), "end 0 FINISHED; end 69 FINISHED"},
-              {0.5, Attends("b", 1, ours), "end 69 FINISHED"},
+              {0.4, Exits("y", 1, 0), "end 0 FINISHED; end 69 OTHER_COMMAND"},
+              {0.5, Attends("b", 1, ours), "end 69 OTHER_COMMAND"},
               {0.5, Attends("c"), "end 0 FINISHED"}});
   // The launcher's own node has run what the job was made for, or no two nodes
   // had one command.
