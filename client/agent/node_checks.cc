@@ -6,6 +6,7 @@
 #include "client/agent/node_trials.h"
 #include "client/doctor/doctor.h"
 #include "client/doctor/doctor_text.h"
+#include "client/facts/network.h"
 #include "client/facts/system.h"
 
 namespace rollcall {
@@ -52,6 +53,10 @@ v1::CheckReport CheckNode(const NodeChecksOptions& options) {
   for (v1::CheckFinding& finding : CheckNode(options, report.facts())) {
     *report.add_findings() = std::move(finding);
   }
+  // Trials take their time.
+  v1::Facts network;
+  GatherNetwork(network);
+  TakeNetwork(network, *report.mutable_facts());
   return report;
 }
 

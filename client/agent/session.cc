@@ -23,9 +23,8 @@
 #include "client/agent/run_folder.h"
 #include "client/agent/signal_thread.h"
 #include "client/agent/stack_dump.h"
-#include "client/facts/bound_facts.h"
-#include "client/facts/device_facts.h"
 #include "client/facts/facts.h"
+#include "client/facts/network.h"
 #include "client/facts/system.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/server/clock.h"
@@ -78,7 +77,9 @@ class Session {
   void Do(const Report& report);
   void Do(const Exit& exit);
 
-  void TakeFacts(v1::Facts& checked);
+  bool TakeFacts(v1::CheckReport& report);
+  bool AllTold() const;
+  void TellNewFacts();
   // What an event from a stream says of its endpoint.
   void Judge(AgentEvent& event);
   StreamDown Down(absl::Status status, std::optional<v1::Refusal> refusal);
@@ -97,6 +98,7 @@ class Session {
 
   // `network.facts`: the latest of this node.
   AgentOptions options_;
+  v1::Facts told_;  // To the daemon, last.
   // Declared first, so that it outlives all that posts to it.
   Inbox<Incoming> inbox_{Limits::inbox_events_max};
   std::unique_ptr<RunFolder> folder_;
@@ -182,6 +184,12 @@ std::unique_ptr<Prober> Session::StartProber() {
   // Then all nodes are on this machine, and none is probed.
   if (options_.trust.insecure) return nullptr;
   auto prober = Prober::Start(
+      // An address that is gone is what a probe would fail at.
+      [this] {
+        ChecksDone network;
+        GatherNetwork(*network.report.mutable_facts());
+        Post(std::move(network));
+      },
       [this](v1::Probed probed) { Post(ProbeDone{std::move(probed)}); });
   if (!prober.ok()) {
     Do(Report{Report::Kind::kWarning, std::string(prober.status().message())});
@@ -199,10 +207,11 @@ AgentResult Session::Run() {
       // What an older stream still had to say is of no interest.
       if (in.dial != 0 && in.dial != dial_) continue;
       if (in.dial != 0) Judge(in.event);
-      if (auto* checked = std::get_if<ChecksDone>(&in.event)) {
-        TakeFacts(*checked->report.mutable_facts());
-      }
+      auto* checked = std::get_if<ChecksDone>(&in.event);
+      if (checked != nullptr && !TakeFacts(checked->report)) continue;
       Step(in.event);
+      const auto* from = std::get_if<FromDaemon>(&in.event);
+      if (from != nullptr && from->message.has_welcome()) TellNewFacts();
       if (result_) break;
     }
     if (!result_ && MonotonicNow() >= agent_.NextDeadline()) {
@@ -300,30 +309,41 @@ void Session::Do(const Dial&) {
 
 void Session::Do(const Say& say) {
   if (stream_ == nullptr) return;
-  if (!say.message.has_hello()) return stream_->Send(say.message);
   v1::Facts& facts = options_.network.facts;
-  // The daemon may have been out of reach because an interface has changed.
-  RefreshNetwork(facts);
-  SetWallClock(facts);
   v1::AgentMessage message = say.message;
-  *message.mutable_hello()->mutable_facts() = facts;
+  if (message.has_hello()) {
+    // The daemon may have been out of reach because an interface has changed.
+    v1::Facts now;
+    GatherNetwork(now);
+    TakeNetwork(now, facts);
+    SetWallClock(facts);
+    *message.mutable_hello()->mutable_facts() = facts;
+  }
+  if (message.has_hello() || message.check_report().has_facts()) told_ = facts;
   stream_->Send(message);
 }
 
-// What checks do not gather stays as it was. So do all devices where they gave
-// no answer in time.
-void Session::TakeFacts(v1::Facts& checked) {
+// What checks found; or, where nobody asked, the network alone. Returns whether
+// the daemon is to be told.
+bool Session::TakeFacts(v1::CheckReport& report) {
   v1::Facts& facts = options_.network.facts;
-  if (!HasDeviceAnswer(checked)) {
-    RefreshNetwork(facts);
-    checked = facts;
-    return;
-  }
-  checked.set_probe_port(facts.probe_port());
-  checked.set_advertised_address(facts.advertised_address());
-  *checked.mutable_folders() = facts.folders();
-  BoundFacts(checked);
-  facts = checked;
+  const bool asked = report.request() != 0;
+  (asked ? TakeChecked : TakeNetwork)(report.facts(), facts);
+  *report.mutable_facts() = facts;
+  return asked || !AllTold();
+}
+
+bool Session::AllTold() const {
+  return told_.SerializeAsString() ==
+         options_.network.facts.SerializeAsString();
+}
+
+// What was found after the Hello and before the Welcome.
+void Session::TellNewFacts() {
+  if (AllTold()) return;
+  ChecksDone changed;
+  *changed.report.mutable_facts() = options_.network.facts;
+  Step(changed);
 }
 
 void Session::Do(const HangUp&) {
@@ -468,12 +488,6 @@ void Session::Do(const LookAtRank& look) {
 void Session::Do(const RunChecks& run) { checks_.Run(run.request); }
 
 void Session::Do(const RunProbe& run) {
-  // An address that is gone is what a probe would fail at.
-  ChecksDone changed;
-  if (RefreshNetwork(options_.network.facts)) {
-    *changed.report.mutable_facts() = options_.network.facts;
-    Post(changed);
-  }
   if (prober_ != nullptr) prober_->Run(run.probe);
 }
 

@@ -40,6 +40,8 @@ int RunFactsCommand(const std::vector<std::string>& arguments);
 void Complain(absl::string_view text);
 // The same for a call that failed; the exit code that goes with it.
 int Fail(const absl::Status& status);
+// The same for output that could not be written: an errno; 0: not known.
+int FailToPrint(int error);
 
 }  // namespace rollcall
 

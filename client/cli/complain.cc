@@ -1,6 +1,8 @@
 // How a command says that it failed.
 #include <unistd.h>
 
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 
@@ -10,6 +12,14 @@ void Complain(absl::string_view text) {
   const std::string line = absl::StrCat("rollcall: ", text, "\n");
   [[maybe_unused]] ssize_t wrote =
       write(STDERR_FILENO, line.data(), line.size());
+}
+
+int FailToPrint(int error) {
+  Complain(absl::StrCat(
+      "standard output: ",
+      error == 0 ? "an earlier write failed" : std::strerror(error),
+      "; what this command has to say is not whole"));
+  return kExitNotPrinted;
 }
 
 int Fail(const absl::Status& status) {

@@ -59,7 +59,8 @@ int RunFactsCommand(const std::vector<std::string>& arguments) {
   if (!command->json) return WriteAnswer(facts.SerializeAsString()) ? 0 : 1;
   v1::Facts whole = GatherFacts(command->options.sysroot);
   AddDeviceFacts(facts, whole);
-  return WriteAnswer(Json(whole)) ? 0 : 1;
+  if (WriteAnswer(Json(whole))) return 0;
+  return FailToPrint(errno);
 }
 
 }  // namespace rollcall

@@ -43,7 +43,6 @@ WrittenFolders FoldersOf(const JoinFlags& flags) {
                             known ? here : "");
 }
 
-// All that this node can say of itself before it dials.
 NodeFactsOptions FactsOptionsOf(const LocalFlags& local) {
   NodeFactsOptions options;
   options.environment = PlainEnvironment();
@@ -55,6 +54,7 @@ NodeFactsOptions FactsOptionsOf(const LocalFlags& local) {
   return options;
 }
 
+// All that this node can say of itself before it dials.
 v1::Facts NodeFacts(NodeFactsOptions options, const WrittenFolders& folders) {
   std::vector<std::string>& wanted = options.devices.folders;
   wanted = folders.named;

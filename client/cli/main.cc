@@ -7,10 +7,8 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <variant>
 
-#include "absl/strings/str_cat.h"
 #include "client/agent/guard.h"
 #include "client/agent/nccl.h"
 #include "client/cli/commands.h"
@@ -38,12 +36,13 @@ int Run(DaemonFlags& flags) { return RunDaemonCommand(flags); }
 
 // What a command printed may have gone nowhere: a full disk, say. A reader that
 // needs no more (`| head`) is no error.
-bool Printed() {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
-  if (errno == EPIPE) return true;
-  Complain(absl::StrCat("standard output: ", std::strerror(errno),
-                        "; what this command has to say is not whole"));
-  return false;
+int CheckPrinted() {
+  const bool failed = std::ferror(stdout) != 0;
+  // What an earlier write failed of is forgotten, and shows once more.
+  if (failed) std::fputc('\n', stdout);
+  errno = 0;
+  if (std::fflush(stdout) == 0 && !failed) return 0;
+  return errno == EPIPE ? 0 : FailToPrint(errno);
 }
 
 int Main(int argc, char** argv) {
@@ -65,7 +64,8 @@ int Main(int argc, char** argv) {
       std::visit([](auto& flags) { return Run(flags); }, *invocation);
   const bool runs_job = std::holds_alternative<LaunchFlags>(*invocation) ||
                         std::holds_alternative<JoinFlags>(*invocation);
-  return Printed() || runs_job || code != 0 ? code : kExitNotPrinted;
+  const int printed = CheckPrinted();
+  return runs_job || code != 0 ? code : printed;
 }
 
 }  // namespace

@@ -22,13 +22,14 @@ constexpr absl::Duration kWatchPatience = absl::Seconds(30);
 constexpr absl::Duration kPauseFirst = absl::Milliseconds(100);
 constexpr absl::Duration kPauseMost = absl::Seconds(1);
 
-void Show(const v1::JobStatus& status, bool json) {
+// False: nobody can read it any more. Main says why.
+bool Show(const v1::JobStatus& status, bool json) {
   if (json) {
     std::printf("%s\n", OneLine(StatusJson(status)).c_str());
   } else {
     std::fputs(StatusTable(status).c_str(), stdout);
   }
-  std::fflush(stdout);
+  return std::fflush(stdout) == 0;
 }
 
 // Holds the latest state and the end of a watch until they are read. A slow
@@ -62,7 +63,8 @@ class Told {
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 
-// How one watch ended. `heard`: set where it told a state.
+// How one watch ended; well, too, where its output was. `heard`: set where it
+// told a state.
 absl::Status WatchOnce(const std::string& endpoint, const JobAddress& address,
                        bool json, bool& heard) {
   Told told;
@@ -74,7 +76,7 @@ absl::Status WatchOnce(const std::string& endpoint, const JobAddress& address,
     const std::variant<v1::JobStatus, absl::Status> next = told.Take();
     if (const auto* end = std::get_if<absl::Status>(&next)) return *end;
     heard = true;
-    Show(std::get<v1::JobStatus>(next), json);
+    if (!Show(std::get<v1::JobStatus>(next), json)) return absl::OkStatus();
   }
 }
 

@@ -36,8 +36,6 @@ constexpr absl::Duration kOwnTime = absl::Milliseconds(500);
 constexpr size_t kAnswerBytesMax = 1 << 20;
 // What a folder's fact is called: this and its path.
 constexpr char kFolderFact[] = "folders.";
-// How the reasons begin where the process that asks the devices gave no answer.
-constexpr char kNoAnswer[] = "`rollcall facts`: ";
 constexpr char kTryByHand[] =
     "`rollcall facts --json` on this node shows what it says";
 
@@ -57,15 +55,25 @@ bool OpensLibrary(const std::string& name) {
   return dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr;
 }
 
+// Of what hung or crashed.
+void AddNoAnswer(v1::Facts& facts, absl::string_view fact,
+                 const std::string& reason) {
+  v1::MissingFact missing;
+  missing.set_fact(std::string(fact));
+  missing.set_reason(reason);
+  missing.set_remedy(kTryByHand);
+  missing.set_no_answer(true);
+  AddMissing(facts, missing);
+}
+
 // Adds a MissingFact for a part whose library hung or crashed.
 void AddFailure(const IsolatedAnswer& answer, absl::string_view fact,
                 absl::string_view library, v1::Facts& facts) {
   if (answer.failure.empty()) return;
   const std::string at =
       answer.step.empty() ? "" : absl::StrCat(" at ", answer.step);
-  const std::string reason =
-      absl::StrCat(library, " failed", at, ": ", answer.failure);
-  AddMissing(facts, fact, reason, kTryByHand);
+  AddNoAnswer(facts, fact,
+              absl::StrCat(library, " failed", at, ": ", answer.failure));
 }
 
 void Take(IsolatedAnswer& answer, v1::Facts& facts) {
@@ -74,7 +82,7 @@ void Take(IsolatedAnswer& answer, v1::Facts& facts) {
   missing.Swap(answer.facts.mutable_missing());
   facts.MergeFrom(answer.facts);
   for (const v1::MissingFact& one : missing) {
-    AddMissing(facts, one.fact(), one.reason(), one.remedy());
+    AddMissing(facts, one);
   }
 }
 
@@ -356,14 +364,6 @@ absl::StatusOr<FactsCommand> ParseFactsArguments(
   return command;
 }
 
-bool HasDeviceAnswer(const v1::Facts& facts) {
-  return std::none_of(facts.missing().begin(), facts.missing().end(),
-                      [](const v1::MissingFact& one) {
-                        return one.fact() == "infiniband" &&
-                               absl::StartsWith(one.reason(), kNoAnswer);
-                      });
-}
-
 v1::Facts AskDeviceFacts(const std::string& self,
                          const std::vector<std::string>& environment,
                          const DeviceFactsOptions& options) {
@@ -397,12 +397,13 @@ v1::Facts AskDeviceFacts(const std::string& self,
   if (status.ok()) status = AdmitFacts(facts);
   if (status.ok()) return facts;
   facts.Clear();
+  const std::string reason =
+      absl::StrCat("`rollcall facts`: ", status.message());
   for (const char* fact : {"infiniband", "gpus", "versions.nccl"}) {
-    AddMissing(facts, fact, absl::StrCat(kNoAnswer, status.message()),
-               kTryByHand);
+    AddNoAnswer(facts, fact, reason);
   }
   for (const std::string& folder : options.folders) {
-    AddUnknownFolder(folder, absl::StrCat(kNoAnswer, status.message()), facts);
+    AddUnknownFolder(folder, reason, facts);
   }
   return facts;
 }

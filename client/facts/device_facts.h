@@ -44,10 +44,6 @@ v1::Facts AskDeviceFacts(const std::string& self,
                          const std::vector<std::string>& environment,
                          const DeviceFactsOptions& options);
 
-// False: the process that AskDeviceFacts starts failed, or took too long, and
-// of the devices nothing is known.
-bool HasDeviceAnswer(const v1::Facts& facts);
-
 // Whether there is anything that a library could tell of: an RDMA device, a
 // GPU, or a library that was named. Looks for files alone.
 bool HasDevices(const DeviceFactsOptions& options);

@@ -1,6 +1,8 @@
 #include "client/facts/facts.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -10,8 +12,33 @@
 #include "client/facts/network.h"
 #include "client/facts/system.h"
 #include "daemon/core/admission.h"
+#include "google/protobuf/repeated_field.h"
 
 namespace rollcall {
+namespace {
+
+bool IsMissing(const v1::Facts& facts, absl::string_view fact) {
+  return std::any_of(facts.missing().begin(), facts.missing().end(),
+                     [&](const auto& one) { return one.fact() == fact; });
+}
+
+// With what is missing of it.
+void CopyNetwork(const v1::Facts& from, v1::Facts& to) {
+  const auto is_of_it = [](const v1::MissingFact& one) {
+    return absl::StartsWith(one.fact(), "interfaces");
+  };
+  *to.mutable_interfaces() = from.interfaces();
+  google::protobuf::RepeatedPtrField<v1::MissingFact> missing;
+  missing.Swap(to.mutable_missing());
+  for (const v1::MissingFact& one : missing) {
+    if (!is_of_it(one)) AddMissing(to, one);
+  }
+  for (const v1::MissingFact& one : from.missing()) {
+    if (is_of_it(one)) AddMissing(to, one);
+  }
+}
+
+}  // namespace
 
 v1::Facts GatherFacts(const std::string& sysroot) {
   v1::Facts facts;
@@ -31,34 +58,49 @@ void AddDeviceFacts(const v1::Facts& devices, v1::Facts& facts) {
   whole.clear_missing();
   for (const v1::Facts* part : {&std::as_const(facts), &devices}) {
     for (const v1::MissingFact& one : part->missing()) {
-      AddMissing(whole, one.fact(), one.reason(), one.remedy());
+      AddMissing(whole, one);
     }
   }
   BoundFacts(whole);
   facts = std::move(whole);
 }
 
-bool RefreshNetwork(v1::Facts& facts) {
-  v1::Facts now;
-  if (!GatherNetwork(now)) return false;
-  v1::Facts whole = facts;
-  whole.mutable_interfaces()->Swap(now.mutable_interfaces());
-  whole.clear_missing();
-  for (const v1::MissingFact& one : facts.missing()) {
-    if (!absl::StartsWith(one.fact(), "interfaces")) *whole.add_missing() = one;
+void TakeNetwork(const v1::Facts& now, v1::Facts& facts) {
+  if (IsMissing(now, "interfaces") || IsMissing(now, "interfaces.addresses")) {
+    return;
   }
-  for (const v1::MissingFact& one : now.missing()) {
-    AddMissing(whole, one.fact(), one.reason(), one.remedy());
+  std::map<std::string, const v1::Interface*> before;
+  for (const v1::Interface& known : facts.interfaces()) {
+    before[known.name()] = &known;
   }
+  v1::Facts whole = now;
+  for (v1::Interface& interface : *whole.mutable_interfaces()) {
+    const auto at = before.find(interface.name());
+    if (at == before.end()) continue;
+    if (IsMissing(now, "interfaces.default_route")) {
+      interface.set_default_route(at->second->default_route());
+    }
+    if (IsMissing(now, "interfaces.speed_mbps")) {
+      interface.set_speed_mbps(at->second->speed_mbps());
+    }
+  }
+  CopyNetwork(whole, facts);
+  BoundFacts(facts);
+}
+
+void TakeChecked(const v1::Facts& checked, v1::Facts& facts) {
+  const bool answered =
+      std::none_of(checked.missing().begin(), checked.missing().end(),
+                   [](const auto& one) { return one.no_answer(); });
+  if (!answered) return TakeNetwork(checked, facts);
+  v1::Facts whole = checked;
+  CopyNetwork(facts, whole);
+  whole.set_probe_port(facts.probe_port());
+  whole.set_advertised_address(facts.advertised_address());
+  *whole.mutable_folders() = facts.folders();
+  TakeNetwork(checked, whole);
   BoundFacts(whole);
-  const bool same = std::equal(
-      facts.interfaces().begin(), facts.interfaces().end(),
-      whole.interfaces().begin(), whole.interfaces().end(),
-      [](const v1::Interface& before, const v1::Interface& after) {
-        return before.SerializeAsString() == after.SerializeAsString();
-      });
   facts = std::move(whole);
-  return !same;
 }
 
 v1::Facts GatherNodeFacts(const NodeFactsOptions& options) {

@@ -38,10 +38,13 @@ v1::Facts GatherNodeFacts(const NodeFactsOptions& options);
 // Adds the device facts to those of the kernel, and bounds the whole.
 void AddDeviceFacts(const v1::Facts& devices, v1::Facts& facts);
 
-// Puts the interfaces and addresses of now in the place of those that `facts`
-// has. Nothing changes where the kernel does not tell all of them. About a
-// millisecond. Whether they are other ones than before.
-bool RefreshNetwork(v1::Facts& facts);
+// Puts the interfaces of `now`, and what is missing of them, in the place of
+// those that `facts` has. What the kernel did not tell stays as it was. Pure.
+void TakeNetwork(const v1::Facts& now, v1::Facts& facts);
+
+// The same of all that checks found, which ask for no folder. Where a device
+// library hung or crashed, all devices stay as they were. Pure.
+void TakeChecked(const v1::Facts& checked, v1::Facts& facts);
 
 }  // namespace rollcall
 

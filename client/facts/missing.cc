@@ -17,13 +17,22 @@ std::string PlainText(absl::string_view text, size_t bytes_max) {
 
 void AddMissing(v1::Facts& facts, absl::string_view fact,
                 absl::string_view reason, absl::string_view remedy) {
+  v1::MissingFact wanted;
+  wanted.set_fact(std::string(fact));
+  wanted.set_reason(std::string(reason));
+  wanted.set_remedy(std::string(remedy));
+  AddMissing(facts, wanted);
+}
+
+void AddMissing(v1::Facts& facts, const v1::MissingFact& wanted) {
   if (static_cast<size_t>(facts.missing_size()) >= FactsLimits::missing_max) {
     return;
   }
-  v1::MissingFact missing;
-  missing.set_fact(PlainText(fact));
-  missing.set_reason(PlainText(reason, FactsLimits::missing_text_bytes_max));
-  missing.set_remedy(PlainText(remedy, FactsLimits::missing_text_bytes_max));
+  const size_t text_max = FactsLimits::missing_text_bytes_max;
+  v1::MissingFact missing = wanted;
+  missing.set_fact(PlainText(wanted.fact()));
+  missing.set_reason(PlainText(wanted.reason(), text_max));
+  missing.set_remedy(PlainText(wanted.remedy(), text_max));
   const bool known = std::any_of(facts.missing().begin(), facts.missing().end(),
                                  [&](const v1::MissingFact& other) {
                                    return other.fact() == missing.fact() &&

@@ -14,6 +14,7 @@ namespace rollcall {
 // FactsLimits::missing_max of them, nothing is added.
 void AddMissing(v1::Facts& facts, absl::string_view fact,
                 absl::string_view reason, absl::string_view remedy);
+void AddMissing(v1::Facts& facts, const v1::MissingFact& wanted);
 
 // `text` as facts may hold it: printable ASCII, everything else as '?', at most
 // `bytes_max` bytes. Pure.

@@ -72,7 +72,7 @@ void AddInterfaces(const std::vector<NetworkLink>& links,
   std::set<std::string> told;
   for (const NetworkLink& link : links) {
     if (!IsInterfaceName(link.name)) {
-      AddMissing(facts, "interfaces",
+      AddMissing(facts, "interfaces.name",
                  "an interface's name has other bytes than printable ASCII",
                  "rename it with `ip link set ... name ...`");
       continue;
@@ -108,7 +108,7 @@ void AddInterfaces(const std::vector<NetworkLink>& links,
   }
 }
 
-bool GatherNetwork(v1::Facts& facts, size_t interfaces_max) {
+void GatherNetwork(v1::Facts& facts, size_t interfaces_max) {
   std::vector<NetworkLink> links;
   std::vector<NetworkAddress> addresses;
   std::set<int> default_routes;
@@ -134,14 +134,14 @@ bool GatherNetwork(v1::Facts& facts, size_t interfaces_max) {
   }
   AddInterfaces(links, addresses, default_routes, interfaces_max, facts);
   const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  const bool whole = linked.ok() && addressed.ok() && routed.ok();
-  if (socket < 0) return whole;
+  if (socket < 0) {
+    return AddMissing(facts, "interfaces.speed_mbps", std::strerror(errno), "");
+  }
   for (v1::Interface& interface : *facts.mutable_interfaces()) {
     if (interface.loopback()) continue;
     interface.set_speed_mbps(SpeedMbps(socket, interface.name()));
   }
   close(socket);
-  return whole;
 }
 
 }  // namespace rollcall

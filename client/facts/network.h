@@ -18,8 +18,8 @@ namespace rollcall {
 // Appends every interface with all of its IPv4 and IPv6 addresses, in the
 // kernel's order. At most `interfaces_max`; where that is too few, those with
 // addresses come first. What the kernel does not tell goes into `missing`.
-// False: a table of the kernel is among that.
-bool GatherNetwork(v1::Facts& facts,
+// About a millisecond; for as long as a driver needs that is being reset.
+void GatherNetwork(v1::Facts& facts,
                    size_t interfaces_max = Limits::interfaces_per_node_max);
 
 // The same of what was dumped; without speeds. An interface whose name no

@@ -171,7 +171,9 @@ Job::FactsChange Job::TakeFacts(Node& node, const v1::Facts& facts) {
                                                        : FactsChange::kPorts;
   if (phase_ == Phase::kRunning && node.member() &&
       node.hello.incarnation() != 0) {
-    if (change == FactsChange::kAddresses) {
+    const v1::Facts& last =
+        node.told_facts.has_value() ? *node.told_facts : known;
+    if (change == FactsChange::kAddresses && part(last) != part(facts)) {
       SayOf(node, Log::Level::kWarning,
             absl::StrCat("event=moved node=", node.hello.node(), " text=",
                          Quoted("it has other addresses; the world "

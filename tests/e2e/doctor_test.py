@@ -93,7 +93,8 @@ class Doctor(E2E):
         self.assertTrue(told.find(r"^not applicable +clock ", "out"))
 
     def test_what_cannot_be_printed_is_no_success(self):
-        for command in (["doctor", "--json"], ["version"], ["--help"]):
+        for command in (["doctor", "--json"], ["version"], ["--help"],
+                        ["facts", "--json"]):
             told = self.stage.run(
                 ["sh", "-c", 'exec "$@" >/dev/full', "sh", ROLLCALL, *command])
             self.assertNotEqual(told.code, 0, command)

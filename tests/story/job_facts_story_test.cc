@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "tests/story/job_story.h"
 
 namespace rollcall {
@@ -102,6 +103,7 @@ TEST(FactsStory, AnAddressThatChangesWhileTheWorldRunsIsProbedAfterIt) {
   story.AnswersChecksItself();
   story.Tell(TwoRun());
   story.Tell({
+      {0.2, ReportsFacts(FactsAt("elsewhere"), 0), ""},
       {0.3, ReportsFacts(FactsAt("elsewhere"), 0), ""},
       {0.4, Exits("a", 1, 1),
        "abort g1 RANK_EXIT; check; a probes b; b probes a"},
@@ -109,6 +111,9 @@ TEST(FactsStory, AnAddressThatChangesWhileTheWorldRunsIsProbedAfterIt) {
       {0.5, Reaches("b"), "form g2 a,b"},
   });
   EXPECT_EQ(RowOfB(story).addresses(0), AddressOf("elsewhere"));
+  const std::vector<std::string> moves =
+      absl::StrSplit(story.logs(), "event=moved");
+  EXPECT_EQ(moves.size(), 2u) << story.logs();
 }
 
 TEST(FactsStory, AnAddressThatChangesWhileProbedIsProbedAnew) {

@@ -246,7 +246,6 @@ TEST_F(DeviceFactsTest, ACommandThatDoesNotAnswerIsAMissingFact) {
   }
   const v1::Facts none = AskDeviceFacts("/nowhere/rollcall", {}, options_);
   EXPECT_TRUE(absl::StrContains(Missing(none)["gpus"], "/nowhere/rollcall"));
-  EXPECT_FALSE(HasDeviceAnswer(none));
 }
 
 TEST_F(DeviceFactsTest, AHelloGetsThemAll) {
@@ -254,7 +253,6 @@ TEST_F(DeviceFactsTest, AHelloGetsThemAll) {
   options.environment = Environment();
   options.devices = options_;
   const v1::Facts facts = GatherNodeFacts(options);
-  EXPECT_TRUE(HasDeviceAnswer(facts));
   EXPECT_TRUE(AdmitFacts(facts).ok()) << AdmitFacts(facts);
   EXPECT_EQ(facts.infiniband_size(), 8);
   EXPECT_EQ(facts.gpus_size(), 8);
@@ -263,6 +261,59 @@ TEST_F(DeviceFactsTest, AHelloGetsThemAll) {
   EXPECT_FALSE(facts.boot_id().empty());
   EXPECT_FALSE(facts.versions().kernel().empty());
   EXPECT_EQ(facts.versions().driver(), "580.65.06");
+}
+
+// On a busy node a library may be slow just then; the devices are there.
+TEST_F(DeviceFactsTest, ACheckTakesNoDevicesAwayThatGaveNoAnswer) {
+  NodeFactsOptions options;
+  options.environment = Environment();
+  options.devices = options_;
+  v1::Facts known = GatherNodeFacts(options);
+  known.set_probe_port(7);
+  known.set_advertised_address("203.0.113.7");
+  known.add_folders()->set_path("/data");
+  v1::Facts checked = GatherNodeFacts(options);
+  checked.mutable_infiniband(3)->set_state("DOWN");
+  checked.clear_interfaces();
+  checked.add_interfaces()->set_name("new0");
+  // All of it is taken where all was found.
+  v1::Facts facts = known;
+  TakeChecked(checked, facts);
+  EXPECT_EQ(facts.infiniband(3).state(), "DOWN");
+  ASSERT_EQ(facts.interfaces_size(), 1);
+  EXPECT_EQ(facts.probe_port(), 7u);
+  EXPECT_EQ(facts.advertised_address(), "203.0.113.7");
+  EXPECT_EQ(facts.folders_size(), 1);
+
+  options.devices.timeout = absl::Milliseconds(1500);
+  struct Row {
+    const char* verbs;
+    const char* nvml;
+    const char* self;
+  };
+  for (const Row& row : {
+           Row{"ibv_open_device@mlx5_3=hang", "", "/proc/self/exe"},
+           Row{"ibv_open_device@mlx5_3=crash", "", "/proc/self/exe"},
+           Row{"ibv_get_device_list=hang", "", "/proc/self/exe"},
+           Row{"", "nvmlInit_v2=hang", "/proc/self/exe"},
+           Row{"", "", "/nowhere/rollcall"},
+       }) {
+    setenv("FAKE_VERBS", row.verbs, 1);
+    setenv("FAKE_NVML", row.nvml, 1);
+    options.self = row.self;
+    options.environment = Environment();
+    checked = GatherNodeFacts(options);
+    unsetenv("FAKE_VERBS");
+    unsetenv("FAKE_NVML");
+    checked.clear_interfaces();
+    checked.add_interfaces()->set_name("new0");
+    facts = known;
+    TakeChecked(checked, facts);
+    v1::Facts expected = known;
+    *expected.mutable_interfaces() = checked.interfaces();
+    EXPECT_EQ(facts.DebugString(), expected.DebugString())
+        << row.verbs << row.nvml << row.self;
+  }
 }
 
 TEST_F(DeviceFactsTest, ANodeWithoutDevicesAsksNoLibrary) {

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "client/facts/facts.h"
+#include "client/facts/missing.h"
 #include "client/facts/netlink.h"
 #include "client/facts/network.h"
 #include "daemon/core/admission.h"
@@ -328,7 +329,7 @@ TEST(Network, InterfacesAreMadeOfLinksAddressesAndRoutes) {
   EXPECT_EQ(bond.addresses(0).address(), "10.0.0.9");
   EXPECT_EQ(bond.addresses(1).address(), "fd00::9");
   ASSERT_EQ(facts.missing_size(), 1) << "a name that no Hello carries";
-  EXPECT_EQ(facts.missing(0).fact(), "interfaces");
+  EXPECT_EQ(facts.missing(0).fact(), "interfaces.name");
 
   v1::Facts few;
   AddInterfaces(links, addresses, {}, 2, few);
@@ -366,17 +367,57 @@ TEST(Network, TheKernelAnswersForThisNamespace) {
   EXPECT_EQ(found, expect);
 }
 
-TEST(Network, IsToldAnewWhereItHasChanged) {
-  v1::Facts facts;
-  GatherNetwork(facts);
-  EXPECT_FALSE(RefreshNetwork(facts));
-  ASSERT_GT(facts.interfaces_size(), 0);
-  const std::string name = facts.interfaces(0).name();
+TEST(Network, TakesThePlaceOfWhatWasKnown) {
+  v1::Facts now;
+  GatherNetwork(now);
+  ASSERT_GT(now.interfaces_size(), 0);
+  v1::Facts facts = now;
   facts.mutable_interfaces(0)->set_name("gone0");
   facts.set_probe_port(7);
-  EXPECT_TRUE(RefreshNetwork(facts));
-  EXPECT_EQ(facts.interfaces(0).name(), name);
+  AddMissing(facts, "interfaces.default_route", "no answer", "");
+  AddMissing(facts, "gpus", "none", "");
+  TakeNetwork(now, facts);
+  EXPECT_EQ(facts.interfaces(0).name(), now.interfaces(0).name());
   EXPECT_EQ(facts.probe_port(), 7u);
+  ASSERT_EQ(facts.missing_size(), 1);
+  EXPECT_EQ(facts.missing(0).fact(), "gpus");
+}
+
+TEST(Network, WhatTheKernelDoesNotTellStaysAsItWas) {
+  const auto with = [](const std::string& at, const std::string& missing) {
+    v1::Facts facts;
+    v1::Interface& interface = *facts.add_interfaces();
+    interface.set_name("eth0");
+    interface.add_addresses()->set_address(at);
+    if (!missing.empty()) AddMissing(facts, missing, "no answer", "");
+    return facts;
+  };
+  v1::Facts known = with("10.0.0.1", "");
+  known.mutable_interfaces(0)->set_default_route(true);
+  known.mutable_interfaces(0)->set_speed_mbps(100);
+  struct Row {
+    const char* missing;
+    const char* address;
+    bool default_route;
+    uint32_t speed;
+  };
+  for (const Row& row : {
+           Row{"", "10.0.0.2", false, 0},
+           Row{"interfaces", "10.0.0.1", true, 100},
+           Row{"interfaces.addresses", "10.0.0.1", true, 100},
+           Row{"interfaces.default_route", "10.0.0.2", true, 0},
+           Row{"interfaces.speed_mbps", "10.0.0.2", false, 100},
+           // Of another interface.
+           Row{"interfaces.name", "10.0.0.2", false, 0},
+       }) {
+    v1::Facts facts = known;
+    TakeNetwork(with("10.0.0.2", row.missing), facts);
+    ASSERT_EQ(facts.interfaces_size(), 1) << row.missing;
+    const v1::Interface& eth0 = facts.interfaces(0);
+    EXPECT_EQ(eth0.addresses(0).address(), row.address) << row.missing;
+    EXPECT_EQ(eth0.default_route(), row.default_route) << row.missing;
+    EXPECT_EQ(eth0.speed_mbps(), row.speed) << row.missing;
+  }
 }
 
 }  // namespace

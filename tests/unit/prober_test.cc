@@ -33,6 +33,7 @@ class ProberTest : public testing::Test {
  protected:
   std::unique_ptr<Prober> Start() {
     auto prober = Prober::Start(
+        [] {},
         [this](v1::Probed probed) { reports_.PostAlways(std::move(probed)); });
     EXPECT_TRUE(prober.ok()) << prober.status();
     return prober.ok() ? *std::move(prober) : nullptr;

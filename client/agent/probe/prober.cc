@@ -78,12 +78,13 @@ bool SendAll(const Fd& fd, const std::string& bytes) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Prober>> Prober::Start(Done done) {
+absl::StatusOr<std::unique_ptr<Prober>> Prober::Start(
+    std::function<void()> begins, Done done) {
   absl::StatusOr<Fd> listening = Listen();
   if (!listening.ok()) return listening.status();
   const uint32_t port = PortOf(*listening);
-  std::unique_ptr<Prober> prober(
-      new Prober(*std::move(listening), port, std::move(done)));
+  std::unique_ptr<Prober> prober(new Prober(
+      *std::move(listening), port, std::move(begins), std::move(done)));
   if (!prober->wake_.open()) {
     return absl::UnavailableError(
         absl::StrCat("cannot answer probes: ", ErrorText(errno)));
@@ -92,8 +93,10 @@ absl::StatusOr<std::unique_ptr<Prober>> Prober::Start(Done done) {
   return prober;
 }
 
-Prober::Prober(Fd listening, uint32_t port, Done done)
-    : done_(std::move(done)),
+Prober::Prober(Fd listening, uint32_t port, std::function<void()> begins,
+               Done done)
+    : begins_(std::move(begins)),
+      done_(std::move(done)),
       listening_(std::move(listening)),
       port_(port),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
@@ -161,6 +164,7 @@ void Prober::Loop() {
 }
 
 void Prober::Begin(v1::Probe probe) {
+  begins_();
   probe_ = std::move(probe);
   probed_.Clear();
   probed_.set_probe(probe_.probe());

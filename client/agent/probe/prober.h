@@ -6,8 +6,8 @@
 // Anything else is not answered. It decides
 // nothing: what was found goes to the daemon.
 //
-// Thread rule: Run from any thread. `done` comes from a thread of its own and
-// must only post.
+// Thread rule: Run from any thread. `begins` and `done` come from a thread of
+// its own; `done` must only post.
 #ifndef ROLLCALL_CLIENT_AGENT_PROBE_PROBER_H_
 #define ROLLCALL_CLIENT_AGENT_PROBE_PROBER_H_
 
@@ -40,8 +40,10 @@ class Prober {
   static constexpr size_t kDialsMax = 512;
   static constexpr size_t kCallersMax = 512;
 
+  // `begins`: called before each round, and may take its time.
   // UNAVAILABLE: no port can be had; the system's error text.
-  static absl::StatusOr<std::unique_ptr<Prober>> Start(Done done);
+  static absl::StatusOr<std::unique_ptr<Prober>> Start(
+      std::function<void()> begins, Done done);
   ~Prober();
 
   uint32_t port() const { return port_; }
@@ -70,7 +72,7 @@ class Prober {
     std::string heard;
   };
 
-  Prober(Fd listening, uint32_t port, Done done);
+  Prober(Fd listening, uint32_t port, std::function<void()> begins, Done done);
 
   void Loop();
   void Begin(v1::Probe probe);
@@ -91,6 +93,7 @@ class Prober {
   absl::Duration UntilNext(absl::Time now) const;
   void Expire(absl::Time now);
 
+  const std::function<void()> begins_;
   const Done done_;
   const Fd listening_;
   const uint32_t port_;
