@@ -509,7 +509,7 @@ TEST_F(ClaimTest, ATokenIsGivenNoMembersCredential) {
   HandAgent late(Dial());
   ASSERT_TRUE(late.SayHello(by_token));
   const auto welcome = late.HearWelcome();
-  if (welcome.has_value()) EXPECT_EQ(welcome->node_credential(), "");
+  EXPECT_EQ(welcome.has_value() ? welcome->node_credential() : "", "");
 }
 
 TEST_F(CredentialTest, AStrangersCredentialMakesNoJob) {
