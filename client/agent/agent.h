@@ -459,6 +459,9 @@ class Agent {
   void Refused(const StreamDown& down);
   void NameTaken(const std::string& text);
   void AttendAnew(uint64_t incarnation, const std::string& why);
+  void AttendOtherRun(uint64_t incarnation);
+  // It was in a world that was committed.
+  bool HasRun() const { return running_.has_value() || ended_generation_ > 0; }
   void Redial(double jitter);
   void TellTurnedAway(const StreamDown& down);
   void TellUnreachable(const StreamDown& down);

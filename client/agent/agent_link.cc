@@ -203,8 +203,10 @@ void Agent::Refused(const StreamDown& down) {
       return Leave(drained_ ? 0 : kExitRefused, last_error_);
     case v1::REFUSAL_CODE_SETTINGS:
       return Leave(kExitUsage, last_error_);
-    case v1::REFUSAL_CODE_REPLACED:
     case v1::REFUSAL_CODE_OTHER_RUN:
+      if (!HasRun()) return AttendOtherRun(down.fresh_incarnation);
+      return Leave(kExitRendezvous, last_error_);
+    case v1::REFUSAL_CODE_REPLACED:
     case v1::REFUSAL_CODE_INVALID:
     case v1::REFUSAL_CODE_LIMIT:
       return Leave(kExitRendezvous, last_error_);
@@ -254,6 +256,15 @@ void Agent::AttendAnew(uint64_t incarnation, const std::string& why) {
   DropPreparation();
   EndGeneration(v1::REASON_CODE_LOST_LEASE, why, Keep::kNobody);
   stopped_to_say_ = 0;
+}
+
+// A daemon that lost its journal before this agent was in a world that ran: it
+// has nothing to go on with, and its token still stands.
+void Agent::AttendOtherRun(uint64_t incarnation) {
+  AttendAnew(incarnation, last_error_);
+  hello_.clear_run();
+  credential_.clear();
+  generation_seen_ = 0;
 }
 
 }  // namespace rollcall

@@ -251,6 +251,34 @@ TEST(AgentLink, DeclaredLostItStopsAndAttendsAnew) {
   EXPECT_EQ(story.hello().held().running_generation(), 0u);
 }
 
+TEST(AgentLink, OfARunThatNeverRanItComesToTheNext) {
+  const StreamDown other =
+      Down(absl::StatusCode::kAborted, v1::REFUSAL_CODE_OTHER_RUN);
+  AgentStory story;
+  story.Tell({
+      {0.0, StreamUp{}, "hello i11"},
+      {0.0, Welcome("credential 1"), ""},
+      {0.1, Proposal(7), "PREPARE 7"},
+      {0.2, PreparationDone{7}, "prepared 7"},
+      {1.0, Down(), ""},
+      {1.1, AgentTick{}, "dial"},
+      {1.2, StreamUp{}, "hello i11"},
+      {1.2, other, "UNDO 7"},
+      {2.0, AgentTick{}, "dial"},
+      {2.1, StreamUp{}, "hello i12"},
+  });
+  EXPECT_EQ(story.hello().run(), "");
+  EXPECT_EQ(story.hello().token().secret(), "s");
+  EXPECT_EQ(story.hello().previous_incarnation(), 0u);
+  EXPECT_EQ(story.hello().generation_seen(), 0u);
+  story.Tell({{2.2, Welcome(), ""}, {2.3, Proposal(1), "PREPARE 1"}});
+  // Of one that ran it keeps out of another's way.
+  AgentStory ran;
+  ran.Tell(Running(1));
+  ran.Tell(
+      {{10.0, other, "ABORT 1; STOP 0,1 15s"}, {10.1, Gone(1), "EXIT 69"}});
+}
+
 TEST(AgentLink, ShowsItsCredentialInsteadOfItsToken) {
   AgentStory story;
   story.Tell({{0.0, StreamUp{}, "hello i11"}});
@@ -428,7 +456,6 @@ TEST(AgentLink, RefusalsEndItWithTheRightCode) {
       {absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_TOKEN_EXPIRED,
        "EXIT 77"},
       {absl::StatusCode::kAborted, v1::REFUSAL_CODE_REPLACED, "EXIT 69"},
-      {absl::StatusCode::kAborted, v1::REFUSAL_CODE_OTHER_RUN, "EXIT 69"},
       {absl::StatusCode::kInvalidArgument, v1::REFUSAL_CODE_INVALID, "EXIT 69"},
       {absl::StatusCode::kFailedPrecondition, v1::REFUSAL_CODE_SETTINGS,
        "EXIT 2"},
