@@ -86,12 +86,13 @@ struct PreparationFailed {
 // A rank's process has ended and been reaped.
 struct RankEnded {
   uint64_t generation;  // That it was started for: see RankLife.
-  uint32_t local_rank;
+  uint32_t local_rank = 0;
   int code = 0;
   int signal = 0;
   std::string stderr_tail;
   std::string error_file;
   bool permanent = false;  // See ErrorReport.
+  bool not_run = false;    // --once: it was never to be started here.
 };
 
 // The answer to StopRanks: these have ended, and nothing that they started is

@@ -86,9 +86,9 @@ class Session {
   bool EnsureRankService();
   // Of the fresh ranks, those that --once leaves to be started.
   std::vector<uint32_t> RanksToStart(const StartRanks& start) const;
-  // Ends ranks that have no process with `code`.
-  void NotStarted(uint64_t generation, const std::vector<uint32_t>& ranks,
-                  int code, const std::string& why);
+  // Says of ranks that have no process that they ended so, each its local rank.
+  void NotStarted(const std::vector<uint32_t>& ranks, RankEnded ended);
+  void CannotStart(const StartRanks& start, const absl::Status& why);
   void SampleProgress();
   void WriteNotice(const std::vector<RankLife>& ranks, const char* kind,
                    absl::Duration deadline);
@@ -391,16 +391,21 @@ std::vector<uint32_t> Session::RanksToStart(const StartRanks& start) const {
   return ranks;
 }
 
-void Session::NotStarted(uint64_t generation,
-                         const std::vector<uint32_t>& ranks, int code,
-                         const std::string& why) {
+void Session::NotStarted(const std::vector<uint32_t>& ranks, RankEnded ended) {
   if (ranks.empty()) return;
   RanksGone gone;
   for (const uint32_t local_rank : ranks) {
-    Post(RankEnded{generation, local_rank, code, 0, why, ""});
-    gone.ranks.push_back({generation, local_rank});
+    ended.local_rank = local_rank;
+    Post(ended);
+    gone.ranks.push_back({ended.generation, local_rank});
   }
   Post(std::move(gone));
+}
+
+void Session::CannotStart(const StartRanks& start, const absl::Status& why) {
+  NotStarted(start.fresh, {.generation = start.world.generation(),
+                           .code = kNodeCannotStart,
+                           .stderr_tail = std::string(why.message())});
 }
 
 void Session::Do(const StartRanks& start) {
@@ -419,10 +424,7 @@ void Session::Do(const StartRanks& start) {
   if (EnsureRankService()) {
     rank_service_->SetWorld(start.world, start.seal, start.node_rank, waiting);
   }
-  if (!wrote.ok()) {
-    return NotStarted(generation, start.fresh, kNodeCannotStart,
-                      std::string(wrote.message()));
-  }
+  if (!wrote.ok()) return CannotStart(start, wrote);
   const std::vector<uint32_t> ranks = RanksToStart(start);
   std::vector<RankCommand> commands;
   for (const uint32_t local : ranks) {
@@ -446,14 +448,13 @@ void Session::Do(const StartRanks& start) {
   if (!commands.empty()) {
     if (absl::Status began = processes_.Start(generation, commands);
         !began.ok()) {
-      return NotStarted(generation, start.fresh, kNodeCannotStart,
-                        std::string(began.message()));
+      return CannotStart(start, began);
     }
   }
   std::vector<uint32_t> left;
   std::set_difference(start.fresh.begin(), start.fresh.end(), ranks.begin(),
                       ranks.end(), std::back_inserter(left));
-  NotStarted(generation, left, 0, "");
+  NotStarted(left, {.generation = generation, .not_run = true});
 }
 
 void Session::Do(const AbortRanks& abort) {

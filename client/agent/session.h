@@ -45,7 +45,7 @@ struct AgentOptions {
   NodeFactsOptions facts;
   bool output_to_stderr = false;
   // --once: the command runs on node rank 0 only; the others' ranks are not
-  // started and count as done with 0.
+  // started, and the job's end does not wait for them.
   bool once = false;
   // How a notice reaches ranks that are plain commands (--preempt-signal).
   int preempt_signal = SIGTERM;

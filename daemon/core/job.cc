@@ -279,13 +279,14 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
       exited.code() != 0 || exited.signal() != 0 || exited.hang();
   if (failed) return RankFailed(node, exited);
   if (phase_ != Phase::kRunning || exited.generation() != generation_ ||
-      !node.member() || node.finished()) {
+      !node.member() || node.over(exited.local_rank())) {
     return;
   }
-  ranks_done_ += node.done.insert(exited.local_rank()).second;
+  (exited.not_run() ? node.not_run : node.done).insert(exited.local_rank());
+  ++ranks_over_;
   DropStall(RankOf(node, exited.local_rank()));
-  if (!node.finished()) return;
-  node.state = v1::NODE_STATE_FINISHED;
+  if (!node.ended()) return;
+  node.state = StateByPhase(node);
   Changed();
   --unfinished_;
   MaybeFinish();

@@ -228,6 +228,8 @@ class Job {
     absl::Time checked_until = absl::InfinitePast();
     // Local ranks of the current generation that exited 0.
     std::set<uint32_t> done;
+    // Those that were never to be started (--once).
+    std::set<uint32_t> not_run;
     // Generation of the last world that ran with it; 0: none.
     uint64_t served_in = 0;
     // Lost, or left for good: kept only so that it can be named.
@@ -236,7 +238,13 @@ class Job {
     std::string reason;
 
     bool member() const { return node_rank >= 0; }
+    bool over(uint32_t local_rank) const {
+      return done.contains(local_rank) || not_run.contains(local_rank);
+    }
+    // Its work is done.
     bool finished() const { return done.size() == hello.ranks(); }
+    // The job's end waits for none of its ranks.
+    bool ended() const { return done.size() + not_run.size() == hello.ranks(); }
   };
 
   // Of a node that gets no seat.
@@ -632,9 +640,13 @@ class Job {
   v1::Proposal proposal_;
   std::optional<v1::Seal> seal_;
   v1::Prepared first_prepared_;  // Of node rank 0.
-  // Ranks that have exited 0.
-  size_t ranks_done_ = 0;
-  // Members that have not prepared, finished, stopped.
+  // Ranks that have exited 0, or were never started.
+  size_t ranks_over_ = 0;
+  // Node ranks of those whose ranks have all exited 0, also where they have
+  // left since; when that is journaled, if it has changed.
+  std::set<uint32_t> finished_;
+  absl::Time finished_due_ = absl::InfiniteFuture();
+  // Members that have not prepared, ended, stopped.
   size_t unprepared_ = 0;
   size_t unfinished_ = 0;
   size_t unstopped_ = 0;

@@ -223,7 +223,8 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
   next_waiting_ = absl::InfiniteFuture();
   prepare_deadline_ = now_ + limits_.prepare_timeout;
   unprepared_ = seated.size();
-  ranks_done_ = 0;
+  ranks_over_ = 0;
+  finished_.clear();
   last_reform_ = why_;
   last_reform_.set_generation(generation_);
   for (auto& [name, node] : nodes_) {
@@ -235,6 +236,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
     node.at_boundary = false;
     node.state_held.reset();
     node.done.clear();
+    node.not_run.clear();
     const bool eligible = node.session != 0 && !barred_.contains(name);
     if (!eligible) CountLoss(node);
     node.called = false;

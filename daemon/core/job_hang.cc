@@ -48,7 +48,7 @@ bool WaitsForOthers(const v1::RankStalled& said) {
 void Job::OnRankStalled(Node& node, const v1::RankStalled& stalled) {
   if (!HasRank(node, stalled.local_rank()) || phase_ != Phase::kRunning ||
       stalled.generation() != generation_ || !node.member() ||
-      node.done.contains(stalled.local_rank())) {
+      node.over(stalled.local_rank())) {
     return;
   }
   const uint32_t rank = RankOf(node, stalled.local_rank());
@@ -83,7 +83,7 @@ void Job::DropStalls() {
 }
 
 bool Job::AllAreSaidToStand() const {
-  return stalls_.size() + ranks_done_ >= world_.world_size();
+  return stalls_.size() + ranks_over_ >= world_.world_size();
 }
 
 // Nobody is behind: what they wait for is none of them.
@@ -116,7 +116,7 @@ std::string Job::WhereAllStand() const {
   for (const auto& [name, node] : nodes_) {
     for (uint32_t i = 0; node.member() && i < node.hello.ranks(); ++i) {
       const uint32_t rank = RankOf(node, i);
-      if (stalls_.contains(rank) || node.done.contains(i)) continue;
+      if (stalls_.contains(rank) || node.over(i)) continue;
       if (++missing > kMissingNamed) continue;
       names.push_back(absl::StrCat("rank ", rank, " on ", name));
     }

@@ -219,7 +219,7 @@ void Job::TellNotice() {
   for (const v1::Member& member : world_.members()) {
     const auto at = nodes_.find(member.node());
     if (at == nodes_.end() || !at->second.member()) continue;
-    at->second.at_boundary = at->second.finished();
+    at->second.at_boundary = at->second.ended();
     pending_->missing += !at->second.at_boundary;
   }
   actions_.push_back(Send{MemberSessions(), NoticeNow(now_)});

@@ -113,7 +113,7 @@ void Job::TellWaiting() {
     for (const v1::Member& member : world_.members()) {
       const auto at = nodes_.find(member.node());
       if (at == nodes_.end() || at->second.gone) continue;  // Finished, left.
-      if (at->second.finished()) {
+      if (at->second.ended()) {
         if (at->second.session != 0) to.push_back(at->second.session);
       } else {
         waiting.add_missing(member.node());

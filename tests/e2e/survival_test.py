@@ -130,6 +130,26 @@ class Survival(E2E):
         # Who was lost is one loss, not the failures of three.
         self.assertIsNone(launcher.find("up g3"))
 
+    def test_kill_9_of_an_agent_that_was_to_start_nothing(self):
+        gate = Gate(self.stage)
+        command = ["sh", "-c", "echo up g$ROLLCALL_GENERATION of $WORLD_SIZE; "
+                   f"exec cat {gate.path}"]
+        flags = ["--once"]
+        launcher = self.launch(["--nodes", "2:3", *flags], command)
+        join = self.join_string(launcher)
+        workers = {n: self.join(join, ["--name", n, *flags], command)
+                   for n in ("w1", "w2")}
+        launcher.await_line("up g1 of 3")
+        workers.pop("w2").signal(signal.SIGKILL)
+        launcher.await_line("up g2 of 2")
+        state = self.await_status(join, lambda s: s["state"] == "running",
+                                  "running")
+        self.names_the_lost(state, "w2")
+        gate.open()
+        for process in (launcher, workers["w1"]):
+            self.assert_code(process, 0)
+            self.assertIsNone(process.find("up g3"))
+
     def killed_where_nobody_looks(self, flags):
         """The rank of w2 is killed while its agent is stopped: its peers fail
         of it, and the daemon hears of that before it hears of the signal."""

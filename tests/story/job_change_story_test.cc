@@ -46,6 +46,71 @@ Told EndsAsIfAsked(std::string node, uint64_t generation, int signal) {
   return Says(std::move(node), message);
 }
 
+// --once: it has no process of this rank.
+Told DoesNotRun(std::string node, uint64_t generation,
+                uint32_t local_rank = 0) {
+  v1::AgentMessage message;
+  v1::RankExited& exited = *message.mutable_rank_exited();
+  exited.set_generation(generation);
+  exited.set_local_rank(local_rank);
+  exited.set_not_run(true);
+  return Says(std::move(node), message);
+}
+
+// --- Where only node rank 0 runs the command ---------------------------------
+
+// Of three nodes; b and c have started nothing.
+std::vector<JobStory::Row> OneRuns() {
+  std::vector<JobStory::Row> rows = ThreeRun();
+  rows.push_back({0.4, DoesNotRun("b", 1), ""});
+  rows.push_back({0.4, DoesNotRun("c", 1), ""});
+  rows.push_back({0.4, DoesNotRun("c", 1), ""});  // Told again.
+  return rows;
+}
+
+TEST(Once, TheEndWaitsForWhoRunsTheCommand) {
+  JobStory story("2:3");
+  story.Tell(OneRuns());
+  EXPECT_EQ(RowOf(story.job().Status(story.now()), "b").state(),
+            v1::NODE_STATE_RUNNING);
+  story.Tell({{0.5, Exits("a", 1, 0), "end 0 FINISHED"}});
+  // Other local ranks of that node are not started either.
+  JobStory wide("2");
+  wide.Tell({{0.0, Attends("a", 1, {.ranks = 2}), ""},
+             {0.0, Attends("b", 1, {.ranks = 2}), "form g1 a,b"},
+             {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+             {0.2, DoesNotRun("b", 1, 0), ""},
+             {0.2, DoesNotRun("b", 1, 1), ""},
+             {0.2, DoesNotRun("a", 1, 1), ""},
+             {0.5, Exits("a", 1, 0), "end 0 FINISHED"}});
+}
+
+TEST(Once, ANodeThatRunsNothingIsLostLikeAnyOther) {
+  JobStory story("2:3");
+  story.Tell(OneRuns());
+  story.Tell({{0.5, Breaks("b"), ""},
+              {2.0, Ticks(), "abort g1 LOST_STREAM; form g2 a,c"}});
+}
+
+TEST(Once, ANodeThatRunsNothingIsDrainedLikeAnyOther) {
+  JobStory story("2:3");
+  story.Tell(OneRuns());
+  story.Tell({{1.0, Drains("b"), "notice 1 DRAIN b"},
+              {1.1, Sees("a", 1), "abort g1 LEAVING; form g2 a,c"},
+              {1.2, Stops("b", 1), "end 0 LEAVING"}});
+}
+
+TEST(Once, NewcomersAreTakenIn) {
+  JobStory story("2:3");
+  story.Tell(OneRuns());
+  story.Tell({{0.5, Breaks("c"), ""},
+              {2.0, Ticks(), "abort g1 LOST_STREAM; form g2 a,b"},
+              {2.1, PreparesAll({"a", "b"}, 2), "run g2"},
+              {2.2, DoesNotRun("b", 2), ""},
+              {2.3, Attends("c", 2), "notice 1 GROW"},
+              {2.4, Sees("a", 1, 2), "abort g2 GROW; form g3 a,b,c"}});
+}
+
 // --- Notices and drains ------------------------------------------------------
 
 TEST(Drain, AllComeToOneBoundaryAndTheNodeGoes) {
