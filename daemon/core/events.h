@@ -119,6 +119,7 @@ struct Journal {
     kRunEnded = 5,    // body: End
     kLeaving = 6,     // body: Notice, who is to leave or that all are to end
     kNodeEpochs = 7,  // body: NodeEpochs, those that changed
+    kFinished = 8,    // body: FinishedNodes, of the open generation
   };
   Kind kind;
   uint64_t generation;

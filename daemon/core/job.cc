@@ -22,6 +22,7 @@ std::vector<Action> Job::Step(const Event& event, absl::Time now) {
   actions_.clear();
   std::visit([this](const auto& e) { On(e); }, event);
   MaybeTellLeaving();
+  MaybeJournalFinished();
   MaybeCommit();
   TakeBackUnreached();
   MaybeProbe();
@@ -291,6 +292,7 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
   --unfinished_;
   MaybeFinish();
   if (phase_ != Phase::kRunning) return;
+  if (node.finished()) NoteFinished(node);
   AtBoundary(node);
   if (phase_ != Phase::kRunning) return;  // It was the last to come to it.
   if (next_waiting_ == absl::InfiniteFuture()) {
@@ -443,8 +445,8 @@ void Job::SayOf(const Node& node, Log::Level level, const std::string& text) {
 }
 
 absl::Time Job::NextDeadline() const {
-  absl::Time next =
-      std::min({next_waiting_, claims_until_, grow_at_, leaving_due_});
+  absl::Time next = std::min(
+      {next_waiting_, claims_until_, grow_at_, leaving_due_, finished_due_});
   if (MayEndAtBoundary()) next = std::min(next, pending_->until);
   if (MayEndHung()) next = std::min(next, stalls_until_);
   // Nobody is given up by the clock meanwhile, and nothing is formed.

@@ -59,6 +59,8 @@ struct JournalState {
   std::optional<v1::Seal> seal;
   // Who is to leave and is still here, or that all are to end.
   std::optional<v1::Notice> leaving;
+  // Whose ranks have all exited 0 in the last generation.
+  std::optional<v1::FinishedNodes> finished;
   // The run has ended.
   std::optional<v1::End> end;
   uint32_t restarts_charged = 0;
@@ -482,6 +484,7 @@ class Job {
   void SetEpochs(const Claimed& chosen);
   // As Restore does.
   void Await(Node& node);
+  void TakeUpFinished(const v1::FinishedNodes& finished);
   void TakeUpLeaving(const v1::Notice& leaving);
   Claimed* ClaimedBy(const Attend& attend);
   void Unclaim(SessionId session);
@@ -542,6 +545,8 @@ class Job {
   bool SettlementOpen() const;
   void MaybeSettle();
   void MaybeFinish();
+  void NoteFinished(const Node& node);
+  void MaybeJournalFinished();
   void Fail(int exit_code, v1::ReasonCode code, const std::string& reason);
   void Finish(v1::End end);
   bool HasOtherCommand(const Node& node) const;

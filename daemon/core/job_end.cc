@@ -19,6 +19,7 @@ namespace {
 
 // A plain command that writes no progress has made some by running this long.
 constexpr absl::Duration kRunCountsAsProgress = absl::Minutes(10);
+constexpr absl::Duration kFinishedTogether = absl::Milliseconds(100);
 
 const v1::Member* MemberNamed(const v1::World& world, const std::string& node) {
   for (const v1::Member& member : world.members()) {
@@ -214,6 +215,24 @@ void Job::MaybeFinish() {
   Finish(std::move(end));
 }
 
+// It may leave, and a daemon that is started again must not wait for it.
+void Job::NoteFinished(const Node& node) {
+  finished_.insert(static_cast<uint32_t>(node.node_rank));
+  // Many finish at once.
+  finished_due_ = std::min(finished_due_, now_ + kFinishedTogether);
+}
+
+void Job::MaybeJournalFinished() {
+  if (now_ < finished_due_) return;
+  finished_due_ = absl::InfiniteFuture();
+  v1::FinishedNodes finished;
+  for (const uint32_t node_rank : finished_) {
+    finished.add_node_ranks(node_rank);
+  }
+  actions_.push_back(Journal{Journal::Kind::kFinished, generation_,
+                             finished.SerializeAsString()});
+}
+
 void Job::Fail(int exit_code, v1::ReasonCode code, const std::string& reason) {
   v1::End end;
   end.set_exit_code(exit_code);
@@ -252,6 +271,7 @@ void Job::Finish(v1::End end) {
   grow_at_ = absl::InfiniteFuture();
   leaving_due_ = absl::InfiniteFuture();
   leaving_unwritten_ = false;
+  finished_due_ = absl::InfiniteFuture();
   isolated_ = false;
   isolated_until_ = absl::InfiniteFuture();
   // No other run goes on in the place of one that has ended.

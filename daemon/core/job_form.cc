@@ -581,6 +581,7 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
   Say(Log::Level::kWarning, absl::StrCat("event=abort generation=", generation_,
                                          " code=", v1::ReasonCode_Name(code),
                                          " reason=", Quoted(reason)));
+  finished_due_ = absl::InfiniteFuture();
   DropPending();
   DropStalls();
   EndProbes();

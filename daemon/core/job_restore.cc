@@ -131,6 +131,7 @@ Job Job::Restore(std::string job, const JournalState& state,
   restored.node_epochs_ = state.node_epochs;
   const absl::StatusOr<v1::World> world = WorldOf(state);
   if (world.ok()) restored.TakeUpWorld(*world, *state.proposal, state.seal);
+  if (state.finished.has_value()) restored.TakeUpFinished(*state.finished);
   if (state.leaving.has_value()) restored.TakeUpLeaving(*state.leaving);
   return restored;
 }
@@ -172,6 +173,23 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
   std::vector<uint32_t> ranks;
   for (const v1::Member& m : world_.members()) ranks.push_back(m.ranks());
   exchanges_.Begin(generation_, std::move(ranks));
+}
+
+// They are waited for like others, and nothing is lost with them.
+void Job::TakeUpFinished(const v1::FinishedNodes& finished) {
+  if (phase_ != Phase::kRunning) return;
+  for (const uint32_t node_rank : finished.node_ranks()) {
+    if (node_rank >= static_cast<uint32_t>(world_.members_size())) continue;
+    const v1::Member& member = world_.members(static_cast<int>(node_rank));
+    Node& node = nodes_.at(member.node());
+    // Where all had finished, the run would have ended.
+    if (node.finished() || unfinished_ == 1) continue;
+    for (uint32_t i = 0; i < member.ranks(); ++i) node.done.insert(i);
+    ranks_over_ += member.ranks();
+    --unfinished_;
+    finished_.insert(node_rank);
+    node.broke_with_many = false;
+  }
 }
 
 // Known of old, and not back yet.

@@ -19,6 +19,7 @@ absl::Status Fold(const Journal& entry, JournalState& state) {
       state.generation = std::max(state.generation, entry.generation);
       parsed = state.proposal.emplace().ParseFromString(entry.body);
       state.seal.reset();
+      state.finished.reset();
       break;
     case Journal::Kind::kCommitted:
       if (entry.generation != state.generation) break;
@@ -29,17 +30,22 @@ absl::Status Fold(const Journal& entry, JournalState& state) {
       parsed = reform.ParseFromString(entry.body);
       state.proposal.reset();
       state.seal.reset();
+      state.finished.reset();
       state.restarts_charged = reform.restarts_charged();
       break;
     }
     case Journal::Kind::kRunEnded:
       state.proposal.reset();
       state.seal.reset();
+      state.finished.reset();
       state.leaving.reset();
       parsed = state.end.emplace().ParseFromString(entry.body);
       break;
     case Journal::Kind::kLeaving:
       parsed = state.leaving.emplace().ParseFromString(entry.body);
+      break;
+    case Journal::Kind::kFinished:
+      parsed = state.finished.emplace().ParseFromString(entry.body);
       break;
     case Journal::Kind::kNodeEpochs: {
       v1::NodeEpochs change;

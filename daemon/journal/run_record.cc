@@ -57,6 +57,7 @@ std::string PackRun(const JournaledRun& run) {
   Set(state.proposal, &Record::mutable_proposal, record);
   Set(state.seal, &Record::mutable_seal, record);
   Set(state.leaving, &Record::mutable_leaving, record);
+  Set(state.finished, &Record::mutable_finished, record);
   Set(state.end, &Record::mutable_end, record);
   record.set_restarts_charged(state.restarts_charged);
   *record.mutable_node_epochs() = state.node_epochs.Whole();
@@ -101,6 +102,7 @@ absl::StatusOr<JournaledRun> UnpackRun(const std::string& job,
   state.proposal = Get(record->has_proposal(), record->proposal());
   state.seal = Get(record->has_seal(), record->seal());
   state.leaving = Get(record->has_leaving(), record->leaving());
+  state.finished = Get(record->has_finished(), record->finished());
   state.end = Get(record->has_end(), record->end());
   state.restarts_charged = record->restarts_charged();
   state.node_epochs.Apply(record->node_epochs());

@@ -20,8 +20,9 @@ namespace {
 constexpr char kFile[] = "journal.db";
 // "rcjl": so that `file` and we can tell it from other databases.
 constexpr int64_t kApplicationId = 0x72636A6C;
-// 1 had no tokens, 2 not who is to leave, 3 no epochs of nodes.
-constexpr int64_t kSchemaVersion = 4;
+// 1 had no tokens, 2 not who is to leave, 3 no epochs of nodes, 4 not who has
+// finished.
+constexpr int64_t kSchemaVersion = 5;
 
 constexpr char kSchema[] = R"sql(
 CREATE TABLE runs (
@@ -35,7 +36,8 @@ CREATE TABLE runs (
   charged INTEGER NOT NULL,
   written_us INTEGER NOT NULL,
   leaving BLOB,
-  epoch_floor INTEGER NOT NULL DEFAULT 0
+  epoch_floor INTEGER NOT NULL DEFAULT 0,
+  finished BLOB
 ) WITHOUT ROWID;
 CREATE TABLE headers (
   id INTEGER PRIMARY KEY,
@@ -70,7 +72,7 @@ constexpr char kDeleteNodes[] = "DELETE FROM nodes WHERE job = ?";
 
 constexpr char kColumns[] =
     "SELECT job, run, settings, generation, proposal, seal, run_end, charged, "
-    "written_us, leaving, epoch_floor FROM runs";
+    "written_us, leaving, epoch_floor, finished FROM runs";
 
 // Why something ended, where the entry says it.
 v1::ReasonCode CodeOf(const Journal& action) {
@@ -207,9 +209,11 @@ absl::Status SqliteJournal::MakeSchema() {
 absl::Status SqliteJournal::Migrate(int64_t from) {
   if (from == kSchemaVersion) return absl::OkStatus();
   const char* leaving = from < 3 ? "ALTER TABLE runs ADD leaving BLOB;" : "";
+  const char* epochs = from < 4 ? "ALTER TABLE runs ADD epoch_floor INTEGER "
+                                  "NOT NULL DEFAULT 0;"
+                                : "";
   return Execute(absl::StrCat("BEGIN IMMEDIATE;", kTokens, kNodes, leaving,
-                              "ALTER TABLE runs ADD epoch_floor INTEGER NOT "
-                              "NULL DEFAULT 0;",
+                              epochs, "ALTER TABLE runs ADD finished BLOB;",
                               "PRAGMA user_version = ", kSchemaVersion,
                               "; COMMIT;")
                      .c_str());
@@ -267,7 +271,8 @@ absl::Status SqliteJournal::WriteState(const JournalEntry& entry,
     case Journal::Kind::kProposed:
       s = Run(database_,
               "UPDATE runs SET generation = max(generation, ?3), proposal = "
-              "?4, seal = NULL, written_us = ?5 WHERE job = ?1 AND run = ?2",
+              "?4, seal = NULL, finished = NULL, written_us = ?5 WHERE job = "
+              "?1 AND run = ?2",
               entry.job, entry.run, generation, body, written_us);
       break;
     case Journal::Kind::kCommitted:
@@ -278,19 +283,26 @@ absl::Status SqliteJournal::WriteState(const JournalEntry& entry,
       break;
     case Journal::Kind::kEnded:
       s = Run(database_,
-              "UPDATE runs SET proposal = NULL, seal = NULL, charged = ?3, "
-              "written_us = ?4 WHERE job = ?1 AND run = ?2",
+              "UPDATE runs SET proposal = NULL, seal = NULL, finished = NULL, "
+              "charged = ?3, written_us = ?4 WHERE job = ?1 AND run = ?2",
               entry.job, entry.run, ChargedOf(action), written_us);
       break;
     case Journal::Kind::kRunEnded:
       s = Run(database_,
-              "UPDATE runs SET proposal = NULL, seal = NULL, leaving = NULL, "
-              "run_end = ?3, written_us = ?4 WHERE job = ?1 AND run = ?2",
+              "UPDATE runs SET proposal = NULL, seal = NULL, finished = NULL, "
+              "leaving = NULL, run_end = ?3, written_us = ?4 WHERE job = ?1 "
+              "AND run = ?2",
               entry.job, entry.run, body, written_us);
       break;
     case Journal::Kind::kLeaving:
       s = Run(database_,
               "UPDATE runs SET leaving = ?3, written_us = ?4 WHERE job = ?1 "
+              "AND run = ?2",
+              entry.job, entry.run, body, written_us);
+      break;
+    case Journal::Kind::kFinished:
+      s = Run(database_,
+              "UPDATE runs SET finished = ?3, written_us = ?4 WHERE job = ?1 "
               "AND run = ?2",
               entry.job, entry.run, body, written_us);
       break;
@@ -404,7 +416,8 @@ absl::StatusOr<std::vector<JournaledRun>> SqliteJournal::Read(
         !Parse(rows->Bytes(4), run.state.proposal) ||
         !Parse(rows->Bytes(5), run.state.seal) ||
         !Parse(rows->Bytes(6), run.state.end) ||
-        !Parse(rows->Bytes(9), run.state.leaving)) {
+        !Parse(rows->Bytes(9), run.state.leaving) ||
+        !Parse(rows->Bytes(11), run.state.finished)) {
       return Damaged(absl::StrCat("the run of job ", run.job));
     }
     const auto floor = static_cast<uint64_t>(rows->Number(10));

@@ -79,10 +79,11 @@ bool ReadJournal(Feed& feed, JournalState& journal) {
     return false;
   }
   if (!ReadColumn(feed, journal.seal)) return false;
-  // The bits: an end; who was to leave; the same as bytes.
+  // The bits: an end; who was to leave; the same as bytes; who has finished.
   const uint8_t what = feed.Byte();
   if ((what & 1) != 0 && !Parse(feed, journal.end)) return false;
   if ((what & 2) != 0) WriteLeaving(feed, journal.leaving.emplace());
+  if ((what & 8) != 0 && !Parse(feed, journal.finished)) return false;
   return (what & 4) == 0 || Parse(feed, journal.leaving);
 }
 

@@ -260,6 +260,7 @@ void Record(std::string_view bytes) {
   run.state.generation = record.generation();
   run.state.restarts_charged = record.restarts_charged();
   if (record.has_leaving()) run.state.leaving = record.leaving();
+  if (record.has_finished()) run.state.finished = record.finished();
   if (record.has_end()) run.state.end = record.end();
   Run(PackRun(run));
 }

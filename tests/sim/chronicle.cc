@@ -86,8 +86,10 @@ void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
     }
     if (const auto* entry = std::get_if<Journal>(&action)) {
       // A node that was told of a run before that run was adopted is noted as a
-      // node of the run that goes on.
-      if (retry_ && entry->kind != Journal::Kind::kNodeEpochs) {
+      // node of the run that goes on. Who has finished is written a little
+      // later, whatever happens then.
+      if (retry_ && entry->kind != Journal::Kind::kNodeEpochs &&
+          entry->kind != Journal::Kind::kFinished) {
         Broken(Invariant::kRetryIsNothing,
                absl::StrCat("generation ", entry->generation,
                             " begins or ends by a retry of ",

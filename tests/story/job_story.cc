@@ -508,6 +508,12 @@ JournalState StateOf(const JobStory& story, bool committed) {
     EXPECT_TRUE(state.leaving.emplace().ParseFromString(
         story.journal().at(Journal::Kind::kLeaving).body));
   }
+  const auto finished = story.journal().find(Journal::Kind::kFinished);
+  if (finished != story.journal().end() &&
+      finished->second.generation == state.generation) {
+    EXPECT_TRUE(
+        state.finished.emplace().ParseFromString(finished->second.body));
+  }
   if (committed) {
     state.seal.emplace();
     EXPECT_TRUE(state.seal->ParseFromString(

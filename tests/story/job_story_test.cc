@@ -856,6 +856,33 @@ TEST(Restart, ExitsThatHappenedMeanwhileCountOnceTheyAreSaidAgain) {
   });
 }
 
+// Their work is done, whether they come back or not.
+TEST(Restart, WhoHadFinishedIsNotMissed) {
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  before.Tell({{0.2, Exits("b", 1, 0), ""}, {0.3, Ticks(), ""}});
+  JobStory after(
+      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
+      before);
+  after.Tell({{0.1, Attends("a", 1, Holds(0, 1)), ""},
+              {0.1, Attends("c", 1, Holds(0, 1)), ""}});
+  for (double t = 1.5; t <= 61; t += 1.5) {
+    after.Tell({{t, Beats("a"), ""}, {t, Beats("c"), ""}, {t, Ticks(), ""}});
+  }
+  after.Tell(
+      {{61, Exits("a", 1, 0), ""}, {61, Exits("c", 1, 0), "end 0 FINISHED"}});
+  // It may come back, and say again what is known.
+  JobStory back(
+      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
+      before);
+  back.Tell({{0.1, Attends("b", 1, Holds(0, 1)), ""},
+             {0.1, Exits("b", 1, 0), ""},
+             {0.1, Attends("a", 1, Holds(0, 1)), ""},
+             {0.1, Exits("a", 1, 0), ""},
+             {0.1, Attends("c", 1, Holds(0, 1)), ""},
+             {0.1, Exits("c", 1, 0), "end 0 FINISHED"}});
+}
+
 // A worker's token is good for a node of its own: it takes no member's place in
 // a world that a restarted daemon waits for, and so ends no job with success.
 TEST(Restart, ATokenIsNoMember) {

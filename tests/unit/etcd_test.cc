@@ -96,6 +96,7 @@ TEST(RunRecordTest, ComesBackWhole) {
   run.state.proposal.emplace().set_world(std::string(10'000, 'w'));
   run.state.seal.emplace().set_master_port(1);
   run.state.leaving.emplace().set_notice(3);
+  run.state.finished.emplace().add_node_ranks(4);
   run.state.restarts_charged = 2;
   run.state.node_epochs.Admit("a", "t1");
   run.state.node_epochs.Raise("a");
@@ -111,6 +112,7 @@ TEST(RunRecordTest, ComesBackWhole) {
   EXPECT_EQ(back->state.proposal->world().size(), 10'000u);
   EXPECT_EQ(back->state.seal->master_port(), 1u);
   EXPECT_EQ(back->state.leaving->notice(), 3u);
+  ASSERT_EQ(back->state.finished->node_ranks_size(), 1);
   EXPECT_FALSE(back->state.end.has_value());
   EXPECT_EQ(back->state.restarts_charged, 2u);
   EXPECT_EQ(back->state.node_epochs.EpochOf("a"), 1u);

@@ -350,7 +350,7 @@ TEST_F(JournalTest, AnotherProgramsDatabaseIsRefused) {
 
 TEST_F(JournalTest, ANewerRollcallsFileIsRefused) {
   { const auto journal = MustOpen(); }
-  Sql(file(), "PRAGMA user_version = 5");
+  Sql(file(), "PRAGMA user_version = 6");
   const auto journal = Open();
   EXPECT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(std::string(journal.status().message()).find("newer"),
@@ -365,7 +365,8 @@ TEST_F(JournalTest, AnOlderRollcallsFileIsTakenUp) {
   // The first one knew no tokens.
   Sql(file(),
       "DROP TABLE tokens; DROP TABLE nodes; ALTER TABLE runs DROP leaving;"
-      "ALTER TABLE runs DROP epoch_floor; PRAGMA user_version = 1");
+      "ALTER TABLE runs DROP epoch_floor; ALTER TABLE runs DROP finished;"
+      "PRAGMA user_version = 1");
   for (int life = 0; life < 2; ++life) {
     const auto journal = MustOpen();
     ASSERT_NE(journal, nullptr);
@@ -383,7 +384,8 @@ TEST_F(JournalTest, AFileThatDoesNotKnowWhoLeavesIsTakenUp) {
   }
   Sql(file(),
       "DROP TABLE nodes; ALTER TABLE runs DROP leaving;"
-      "ALTER TABLE runs DROP epoch_floor; PRAGMA user_version = 2");
+      "ALTER TABLE runs DROP epoch_floor; ALTER TABLE runs DROP finished;"
+      "PRAGMA user_version = 2");
   v1::Notice leaving;
   leaving.add_nodes("b");
   for (int life = 0; life < 2; ++life) {
@@ -464,7 +466,7 @@ TEST_F(JournalTest, AFileWithoutEpochsIsTakenUp) {
   }
   Sql(file(),
       "DROP TABLE nodes; ALTER TABLE runs DROP epoch_floor;"
-      "PRAGMA user_version = 3");
+      "ALTER TABLE runs DROP finished; PRAGMA user_version = 3");
   for (uint64_t life = 0; life < 2; ++life) {
     const auto journal = MustOpen();
     ASSERT_NE(journal, nullptr);
@@ -474,6 +476,31 @@ TEST_F(JournalTest, AFileWithoutEpochsIsTakenUp) {
     MustAppend(*journal, {Entry(Kind::kNodeEpochs, 0,
                                 EpochsBody({EpochRow("a", 1, "t1")}))});
   }
+}
+
+TEST_F(JournalTest, AFileThatDoesNotKnowWhoHasFinishedIsTakenUp) {
+  {
+    const auto journal = MustOpen();
+    MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3))});
+  }
+  Sql(file(), "ALTER TABLE runs DROP finished; PRAGMA user_version = 4");
+  v1::FinishedNodes finished;
+  finished.add_node_ranks(2);
+  for (int life = 0; life < 2; ++life) {
+    const auto journal = MustOpen();
+    ASSERT_NE(journal, nullptr);
+    const auto run = journal->Load("j");
+    ASSERT_TRUE(run.ok() && run->has_value());
+    EXPECT_EQ((*run)->state.finished.has_value(), life == 1);
+    MustAppend(*journal,
+               {Entry(Kind::kFinished, 1, finished.SerializeAsString())});
+  }
+  // Of a generation that has ended, nothing is finished.
+  const auto journal = MustOpen();
+  MustAppend(*journal, {Entry(Kind::kEnded, 1, "")});
+  const auto run = journal->Load("j");
+  ASSERT_TRUE(run.ok() && run->has_value());
+  EXPECT_FALSE((*run)->state.finished.has_value());
 }
 
 // A folder that is for something else is left as it is; one that is ours, or
