@@ -474,11 +474,14 @@ class Agent {
   void SayExits();
   void RefuseExchange(const std::string& key, absl::StatusCode code,
                       const std::string& why);
+  void Refuse(uint64_t generation, const std::string& reason);
+  void SayRefused();
   void SayPreparedIfReady();
   void SayStoppedIfSettled();
   void SayNoticeSeenIfThere();
   void SayLeaving();
   void DropPreparation();
+  std::optional<uint32_t> LostSource() const;
   void StartIfSettled();
   // Nobody lives here but ranks that wait for a world.
   bool Settled() const;
@@ -540,6 +543,8 @@ class Agent {
 
   uint64_t generation_seen_ = 0;
   std::optional<Preparing> preparing_;
+  // What was said of the latest proposal: the stream may have been down.
+  std::optional<v1::Refused> refused_;
   std::optional<Running> running_;
   // The last one that has ended here; 0: none.
   uint64_t ended_generation_ = 0;

@@ -81,6 +81,7 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   welcomed_ = true;
   if (preparing_.has_value()) preparing_->said = false;
   SayPreparedIfReady();
+  SayRefused();
   stopped_said_ = false;
   SayStoppedIfSettled();
   SayExits();
@@ -253,6 +254,7 @@ void Agent::NameTaken(const std::string& text) {
 void Agent::AttendAnew(uint64_t incarnation, const std::string& why) {
   Tell(Report::Kind::kWarning, absl::StrCat(why, "; attending anew"));
   hello_.set_incarnation(incarnation);
+  refused_.reset();
   DropPreparation();
   EndGeneration(v1::REASON_CODE_LOST_LEASE, why, Keep::kNobody);
   stopped_to_say_ = 0;

@@ -95,14 +95,13 @@ void Agent::OnProposal(const v1::Proposal& proposal) {
       absl::StrCat("generation ", proposal.generation(), " takes its place"),
       Keep::kElastic);
   stopped_to_say_ = 0;  // Prepared says as much.
+  refused_.reset();
   if (row == nullptr || row->ranks() != hello_.ranks()) {
-    v1::AgentMessage message;
-    message.mutable_refused()->set_generation(proposal.generation());
-    message.mutable_refused()->set_reason(
-        world.ok() ? absl::StrCat("the world has no row for ", hello_.node(),
-                                  " with ", hello_.ranks(), " ranks")
-                   : std::string(world.status().message()));
-    return Tell(std::move(message));
+    return Refuse(proposal.generation(),
+                  world.ok()
+                      ? absl::StrCat("the world has no row for ", hello_.node(),
+                                     " with ", hello_.ranks(), " ranks")
+                      : std::string(world.status().message()));
   }
   Preparing preparing;
   preparing.node_rank = row->node_rank();
@@ -137,13 +136,23 @@ void Agent::On(const PreparationFailed& failed) {
     return;
   }
   DropPreparation();
-  v1::AgentMessage message;
-  message.mutable_refused()->set_generation(failed.generation);
-  message.mutable_refused()->set_reason(failed.reason);
-  Tell(std::move(message));
+  Refuse(failed.generation, failed.reason);
   Tell(Report::Kind::kWarning,
        absl::StrCat("cannot take part in generation ", failed.generation, ": ",
                     failed.reason));
+}
+
+void Agent::Refuse(uint64_t generation, const std::string& reason) {
+  refused_.emplace().set_generation(generation);
+  refused_->set_reason(reason);
+  SayRefused();
+}
+
+void Agent::SayRefused() {
+  if (!refused_.has_value()) return;
+  v1::AgentMessage message;
+  *message.mutable_refused() = *refused_;
+  Tell(std::move(message));
 }
 
 void Agent::SayPreparedIfReady() {
@@ -185,11 +194,37 @@ void Agent::OnCommit(const v1::Commit& commit) {
   StartIfSettled();
 }
 
+// The local rank whose state all are to begin with, where it has ended since: a
+// fresh process in its place has none.
+std::optional<uint32_t> Agent::LostSource() const {
+  const v1::Seal& seal = *preparing_->seal;
+  const v1::Member& me =
+      preparing_->world.members(static_cast<int>(preparing_->node_rank));
+  const uint32_t rank = seal.state_source().rank();
+  if (!seal.has_state_source() || rank < me.first_rank() ||
+      rank - me.first_rank() >= me.ranks() ||
+      living_.contains(rank - me.first_rank())) {
+    return std::nullopt;
+  }
+  return rank - me.first_rank();
+}
+
 void Agent::StartIfSettled() {
   if (!preparing_.has_value() || !preparing_->seal.has_value() || !Settled()) {
     return;
   }
   const v1::World& world = preparing_->world;
+  if (const std::optional<uint32_t> lost = LostSource()) {
+    v1::AgentMessage message;
+    v1::RankExited& exited = *message.mutable_rank_exited();
+    exited.set_generation(world.generation());
+    exited.set_local_rank(*lost);
+    exited.set_code(1);
+    exited.set_stderr_tail(
+        "it held the state that all were to begin with, and ended before that");
+    DropPreparation();
+    return Tell(std::move(message));
+  }
   running_ = Running();
   running_->generation = world.generation();
   running_->ranks = hello_.ranks();
@@ -234,6 +269,7 @@ void Agent::OnAbort(const v1::Abort& abort) {
   // One that is late must not touch a newer generation's ranks.
   if (abort.generation() < generation_seen_) return;
   generation_seen_ = abort.generation();
+  refused_.reset();
   DropPreparation();
   const bool ran = running_.has_value();
   if (ran) {

@@ -145,6 +145,26 @@ TEST(AgentElastic, OneThatWaitsAndDiesIsPreparedForAnew) {
   });
 }
 
+// Nobody is to begin with the state of the process that takes its place.
+TEST(AgentElastic, ASourceOfStateThatDiesFailsItsWorld) {
+  for (const uint32_t source : {0u, 1u}) {
+    AgentStory story;
+    story.Tell(Linked(1));
+    story.Tell({
+        {1.0, Proposal(2), "ABORT 1; PREPARE 2"},
+        {1.1, PreparationDone{2}, ""},
+        {1.2, RankWaits{1, 0, 4, true}, ""},
+        {1.2, RankWaits{1, 1, 4, true}, "prepared 2 0@4 1@4"},
+        {1.5, RankEnded{1, 1, 0, SIGSEGV}, "exited 1=0/11; STOP 1 15s"},
+        {1.6, CommitOf(2, 1 + source), ""},
+        {1.7, Gone(1, {1}),
+         source == 1 ? "UNDO 2; exited 1=1/0"
+                     : "START 2 port 23456 fresh 1 waiting 0"},
+    });
+    if (source == 1) story.Tell({{1.8, AbortOf(2), "stopped 2"}});
+  }
+}
+
 TEST(AgentElastic, OneThatWaitsUnlinkedIsStopped) {
   AgentStory story;
   story.Tell(Linked(1));

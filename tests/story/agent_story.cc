@@ -202,11 +202,12 @@ FromDaemon Proposal(uint64_t generation) {
   return from;
 }
 
-FromDaemon CommitOf(uint64_t generation) {
+FromDaemon CommitOf(uint64_t generation, std::optional<uint32_t> source) {
   v1::Seal seal;
   seal.set_generation(generation);
   seal.set_master_address("10.7.0.1");
   seal.set_master_port(23456);
+  if (source.has_value()) seal.mutable_state_source()->set_rank(*source);
   FromDaemon from;
   from.message.mutable_commit()->set_generation(generation);
   from.message.mutable_commit()->set_seal(seal.SerializeAsString());

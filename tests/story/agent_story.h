@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,9 @@ RanksGone Gone(uint64_t generation, std::vector<uint32_t> ranks = {0, 1});
 
 FromDaemon Welcome(const std::string& credential = "");
 FromDaemon Proposal(uint64_t generation);
-FromDaemon CommitOf(uint64_t generation);
+// `source`: the rank whose state all begin with.
+FromDaemon CommitOf(uint64_t generation,
+                    std::optional<uint32_t> source = std::nullopt);
 FromDaemon AbortOf(uint64_t generation);
 FromDaemon EndOf(int code, v1::ReasonCode reason = v1::REASON_CODE_FINISHED);
 StreamDown Down(absl::StatusCode code = absl::StatusCode::kUnavailable,

@@ -125,6 +125,26 @@ TEST(AgentRun, APreparationThatFailsIsRefused) {
   });
 }
 
+TEST(AgentRun, ARefusalThatNobodyHeardIsSaidAgain) {
+  AgentStory story;
+  story.Tell({
+      {0.0, StreamUp{}, "hello i11"},
+      {0.0, Welcome(), ""},
+      {0.1, Proposal(1), "PREPARE 1"},
+      {0.2, Down(), ""},
+      {0.2, PreparationFailed{1, "no port"}, "UNDO 1"},
+      {0.3, AgentTick{}, "dial"},
+      {0.3, StreamUp{}, "hello i11"},
+      {0.4, Welcome(), "refused 1"},
+      {0.4, Proposal(1), ""},
+      {0.5, AbortOf(1), "stopped 1"},
+      {0.6, Down(), ""},
+      {0.7, AgentTick{}, "dial"},
+      {0.8, StreamUp{}, "hello i11"},
+      {0.8, Welcome(), "stopped 1"},
+  });
+}
+
 TEST(AgentLink, RedialsWithBackoffUntilTheJoinTimeout) {
   AgentStory story;
   story.Tell({
