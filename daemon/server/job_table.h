@@ -105,9 +105,10 @@ class JobTable {
 
   // The job has ended and lingers no more.
   void Forget(const std::string& job, absl::Time now);
-  // Its journal could not be written: it is dropped, and read again from what
-  // is durable when next somebody says Hello.
+  // Its journal could not be written: it is dropped, and to be taken back from
+  // what is durable.
   void SetBack(const std::string& job);
+  const std::set<std::string>& set_back() const { return set_back_; }
 
   std::map<std::string, LiveJob>& live() { return live_; }
 

@@ -19,6 +19,8 @@ constexpr absl::Duration kTickLeast = absl::Milliseconds(10);
 // Answers to those who are turned away that wait at once; further ones go out
 // without a wait.
 constexpr size_t kDelayedMax = 4096;
+// How long a job that could not be written is left to agents that come back.
+constexpr absl::Duration kTakeBackPause = absl::Seconds(2);
 
 absl::Status GoingDown() {
   return absl::UnavailableError("the daemon is going down; dial again");
@@ -86,16 +88,8 @@ absl::Status Loop::Start() {
     if (absl::Status taken = jobs_.Restore(now); !taken.ok()) return taken;
   }
   if (absl::Status s = access_.Start(options_.resume); !s.ok()) return s;
-  if (const EndedJob* ended = jobs_.FindEnded(options_.only_job)) {
-    // The daemon died between the job's end and its own: those who ask are
-    // told how it ended, for one lease.
-    over_at_ = now + options_.limits.lease;
-    MutexLock lock(mutex_);
-    end_ = ended->end;
-  } else if (!options_.only_job.empty() && jobs_.live().empty()) {
-    jobs_.MakeOnlyJob(now);
-  }
   for (auto& [name, live] : jobs_.live()) Collect(live.job, live.job.Start());
+  TakeUpOnlyJob(now);
   // Before anybody is let in, so that a journal that cannot be written is an
   // error of the start and not of the first agent.
   if (journal_ != nullptr) {
@@ -122,6 +116,7 @@ void Loop::Run() {
     Tick(MonotonicNow());
     ExpireSessions(MonotonicNow());
     RunDelayed(MonotonicNow());
+    TakeBackJobs(MonotonicNow());
     TellSuppressed(MonotonicNow());
     if (MonotonicNow() >= over_at_) {
       over_at_ = absl::InfiniteFuture();
@@ -155,8 +150,8 @@ void Loop::TakeAll(absl::Duration timeout) {
 }
 
 absl::Time Loop::NextWake(absl::Time now) {
-  absl::Time wake =
-      std::min({watches_.NextDue(), over_at_, log_quota_.NextDue()});
+  absl::Time wake = std::min(
+      {watches_.NextDue(), over_at_, log_quota_.NextDue(), take_back_at_});
   for (auto& [name, live] : jobs_.live()) {
     live.due = live.job.NextDeadline();
     if (live.due <= now) live.due = now + kTickLeast;
@@ -530,6 +525,39 @@ void Loop::AppendByJob(absl::Status why) {
   SetBackJobs(failed);
 }
 
+// As the journal has it, or a new run of it.
+void Loop::TakeUpOnlyJob(absl::Time now) {
+  if (options_.only_job.empty() || !jobs_.live().empty()) return;
+  if (const EndedJob* ended = jobs_.FindEnded(options_.only_job)) {
+    // The daemon died between the job's end and its own: those who ask are
+    // told how it ended, for one lease.
+    over_at_ = now + options_.limits.lease;
+    MutexLock lock(mutex_);
+    end_ = ended->end;
+    return;
+  }
+  LiveJob& made = jobs_.MakeOnlyJob(now);
+  Collect(made.job, made.job.Start());
+}
+
+// Agents that come back take theirs back sooner; one that nobody comes to has
+// deadlines all the same.
+void Loop::TakeBackJobs(absl::Time now) {
+  if (quit_ || now < take_back_at_) return;
+  take_back_at_ = absl::InfiniteFuture();
+  const std::set<std::string> jobs = jobs_.set_back();
+  for (const std::string& job : jobs) {
+    const absl::StatusOr<LiveJob*> back = jobs_.TakeBack(job, now);
+    if (!back.ok()) {
+      take_back_at_ = now + kTakeBackPause;
+    } else if (*back != nullptr) {
+      Collect((*back)->job, (*back)->job.Start());
+    } else {
+      TakeUpOnlyJob(now);
+    }
+  }
+}
+
 void Loop::SetBackJobs(const std::map<std::string, absl::Status>& failed) {
   const absl::Status status = absl::UnavailableError(
       "the daemon's journal cannot be written: see its log, and check free "
@@ -545,6 +573,7 @@ void Loop::SetBackJobs(const std::map<std::string, absl::Status>& failed) {
     }
     jobs_.SetBack(job);
   }
+  take_back_at_ = MonotonicNow() + kTakeBackPause;
   std::vector<Effect> kept;
   for (Effect& effect : effects_) {
     if (!failed.contains(effect.job)) {

@@ -259,6 +259,8 @@ class Loop {
   void AppendByJob(absl::Status why);
   // By job, why its part could not be written.
   void SetBackJobs(const std::map<std::string, absl::Status>& failed);
+  void TakeBackJobs(absl::Time now);
+  void TakeUpOnlyJob(absl::Time now);
   void CarryOut(const Send& send);
   // Where more waits for all agents than may: those for whom most waits.
   void EndSlowStreams();
@@ -298,6 +300,8 @@ class Loop {
   bool quit_ = false;
   // When the only job's end, read from the journal, was told long enough.
   absl::Time over_at_ = absl::InfiniteFuture();
+  // When jobs that were set back are taken back.
+  absl::Time take_back_at_ = absl::InfiniteFuture();
 
   Mutex mutex_;
   CondVar ended_;

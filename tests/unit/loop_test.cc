@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <string>
@@ -259,7 +260,9 @@ class ChoosyJournal final : public JournalStore {
     }
     return absl::OkStatus();
   }
-  absl::StatusOr<std::optional<JournaledRun>> Load(std::string_view) override {
+  absl::StatusOr<std::optional<JournaledRun>> Load(
+      std::string_view job) override {
+    if (!std::exchange(loaded_, true)) first_load.set_value(std::string(job));
     return std::nullopt;
   }
   absl::StatusOr<std::vector<JournaledRun>> LoadAll() override {
@@ -275,9 +278,11 @@ class ChoosyJournal final : public JournalStore {
   absl::Status DropTokens() override { return absl::OkStatus(); }
 
   int appends = 0;
+  std::promise<std::string> first_load;
 
  private:
   const absl::Status why_;
+  bool loaded_ = false;
 };
 
 class JournaledLoopTest : public LoopTest {
@@ -309,6 +314,15 @@ TEST_F(JournaledLoopTest, OneJobThatCannotBeWrittenIsSetBackAlone) {
   EXPECT_EQ(a_->sent(), 0);
   EXPECT_FALSE(b_->ended());
   EXPECT_GT(b_->sent(), 0);
+  loop_->Stop();
+}
+
+// Its deadlines count although no agent is left to come back.
+TEST_F(JournaledLoopTest, AJobThatWasSetBackIsTakenBackByItself) {
+  MakeJobs();
+  std::future<std::string> load = journal_.first_load.get_future();
+  ASSERT_EQ(load.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  EXPECT_EQ(load.get(), "large");
   loop_->Stop();
 }
 
