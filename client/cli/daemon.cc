@@ -63,6 +63,9 @@ absl::StatusOr<ServerOptions> MakeOptions(const DaemonFlags& flags) {
   join.set_insecure(flags.insecure);
   // Shared by two callbacks, which the server calls one after the other.
   const auto files = std::make_shared<JoinFiles>(flags.state, std::move(join));
+  if (flags.beat_fd >= 0) {
+    options.beat = [fd = flags.beat_fd] { eventfd_write(fd, 1); };
+  }
   options.listening = [files, listen = flags.listen, tls = options.tls,
                        worker = tokens->worker](int port,
                                                 const std::string& pin) {
@@ -122,7 +125,9 @@ int RunDaemonCommand(DaemonFlags& flags) {
     if (!secret.ok()) return Fail(secret.status());
     flags.given.secret.swap(*secret);
   }
-  if (flags.ready_fd >= 0) fcntl(flags.ready_fd, F_SETFD, FD_CLOEXEC);
+  for (const int fd : {flags.ready_fd, flags.beat_fd}) {
+    if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
   PrepareGrpc();
   auto options = MakeOptions(flags);
   if (!options.ok()) return Fail(options.status());

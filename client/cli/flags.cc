@@ -387,6 +387,7 @@ void AddOthers(CLI::App& app, Target& to) {
   daemon->add_option("--listen", to.daemon.listen, "");
   daemon->add_option("--settings", to.daemon.settings, "");
   daemon->add_option("--ready-fd", to.daemon.ready_fd, "");
+  daemon->add_option("--beat-fd", to.daemon.beat_fd, "");
   daemon->add_option("--start-fd", to.daemon.start_fd, "");
   daemon->add_option("--secret-fd", to.daemon.secret_fd, "");
   daemon->add_option("--token-ttl", to.token_ttl, "");

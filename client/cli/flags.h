@@ -164,6 +164,7 @@ struct DaemonFlags {
   std::string listen;
   std::string settings;  // JSON of JobSettings.
   int ready_fd = -1;
+  int beat_fd = -1;
   // As JoinFlags has it.
   int start_fd = -1;
   // Where the shared secret comes from; see PassSecret.

@@ -4,6 +4,7 @@
 #include <google/protobuf/util/json_util.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +25,9 @@ constexpr size_t kDeathsMax = 5;
 constexpr absl::Duration kDeathsWithin = absl::Seconds(30);
 constexpr absl::Duration kServedWell = absl::Seconds(1);
 constexpr absl::Duration kRestartFirst = absl::Milliseconds(50);
+constexpr absl::Duration kBetweenLooks = absl::Seconds(5);
+constexpr int kSilentLooks = 3;
+constexpr absl::Duration kLookLate = absl::Seconds(1);
 // A line holds an End with its causes' stderr tails, in hex.
 constexpr size_t kLineMax = 4 << 20;
 
@@ -41,6 +45,20 @@ std::optional<absl::Time> DaemonDeaths::Another(absl::Time now,
   // The first time at once, then doubled.
   if (early_.size() == 1) return now;
   return now + kRestartFirst * (1 << (early_.size() - 1));
+}
+
+void DaemonBeats::Begin(absl::Time now) {
+  due_ = now + kBetweenLooks;
+  silent_ = 0;
+}
+
+bool DaemonBeats::StandsStill(absl::Time now, bool heard) {
+  const bool late = now - due_ > kLookLate;
+  due_ = now + kBetweenLooks;
+  silent_ = heard || late ? 0 : silent_ + 1;
+  if (silent_ < kSilentLooks) return false;
+  End();
+  return true;
 }
 
 DaemonChild::DaemonChild(DaemonChildOptions options)
@@ -82,8 +100,10 @@ absl::Status DaemonChild::Spawn(bool resume) {
     return absl::UnavailableError(
         absl::StrCat("cannot make a pipe: ", strerror(errno)));
   }
+  const Fd ready(fds[1]);
   CloseFd();
   fd_ = fds[0];
+  beat_fd_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   fcntl(fd_, F_SETFL, O_NONBLOCK);
   listens_since_ = absl::InfiniteFuture();
   partial_.clear();
@@ -115,8 +135,12 @@ absl::Status DaemonChild::Spawn(bool resume) {
                          options_.wire_flags.end());
   spawn.environment = options_.environment;
   spawn.log_file = options_.log_file;
-  const Fd ready(fds[1]);
   spawn.inherited_fds = {ready.get()};
+  if (beat_fd_.open()) {
+    spawn.arguments.push_back("--beat-fd");
+    spawn.arguments.push_back(absl::StrCat(beat_fd_.get()));
+    spawn.inherited_fds.push_back(beat_fd_.get());
+  }
   Fd secret;
   if (!options_.secret_text.empty()) {
     absl::StatusOr<Fd> passed = PassSecret(options_.secret_text, spawn);
@@ -158,8 +182,10 @@ void DaemonChild::Hear(const std::string& line) {
     port_ = port;
     listened_ = true;
     listens_since_ = MonotonicNow();
+    if (beat_fd_.open()) beats_.Begin(listens_since_);
   }
   if (absl::StartsWith(line, "end ")) {
+    beats_.End();
     v1::End end;
     if (end.ParseFromString(FromHex(line.substr(4)))) {
       end_ = std::move(end);
@@ -167,10 +193,17 @@ void DaemonChild::Hear(const std::string& line) {
   }
 }
 
+bool DaemonChild::StandsStill(absl::Time now) {
+  eventfd_t beats = 0;
+  const bool heard = eventfd_read(beat_fd_.get(), &beats) == 0 && beats > 0;
+  return beats_.StandsStill(now, heard);
+}
+
 bool DaemonChild::Died(absl::Time now, std::optional<v1::End> end) {
   // What it said last is still in the pipe.
   if (fd_ >= 0) Read();
   CloseFd();
+  beats_.End();
   pid_ = -1;
   adopted_.reset();
   if (!end_) end_ = std::move(end);

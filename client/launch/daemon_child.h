@@ -6,7 +6,8 @@
 // The pipe (`--ready-fd`) carries lines from the daemon: `port N` once it
 // listens, and `end HEX`, a serialized End, when the job has ended. No secret
 // goes through argv or the environment: tokens and keys are read from the state
-// folder, a shared secret from an inherited socket.
+// folder, a shared secret from an inherited socket. An eventfd (`--beat-fd`)
+// counts the beats of the daemon's loop.
 //
 // Thread rule: the launcher's loop thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_DAEMON_CHILD_H_
@@ -41,6 +42,24 @@ class DaemonDeaths {
 
  private:
   std::deque<absl::Time> early_;  // The deaths since one served for a while.
+};
+
+// Whether a daemon that lives stands still: stopped, or stuck on a disk that
+// does not answer. Its loop beats every 2 s (Loop::kBeatEvery); three looks in
+// a row, 5 s apart, that find no beat are enough. A launcher that is late
+// itself may have been stopped together with it, and begins anew.
+class DaemonBeats {
+ public:
+  void Begin(absl::Time now);
+  void End() { due_ = absl::InfiniteFuture(); }
+  // When to look; InfiniteFuture: not.
+  absl::Time due() const { return due_; }
+  // `heard`: it has beaten since the last look. True, once: it stands still.
+  bool StandsStill(absl::Time now, bool heard);
+
+ private:
+  absl::Time due_ = absl::InfiniteFuture();
+  int silent_ = 0;
 };
 
 struct DaemonChildOptions {
@@ -91,6 +110,11 @@ class DaemonChild {
   // Goes on with the journaled run on the same port.
   absl::Status Restart();
 
+  // When StandsStill is to be asked.
+  absl::Time beats_due() const { return beats_.due(); }
+  // True, once: it is to be killed.
+  bool StandsStill(absl::Time now);
+
   void Kill(int signal) const;
 
   // -1: none runs.
@@ -117,6 +141,8 @@ class DaemonChild {
   std::optional<KnownProcess> adopted_;
   StartGate gate_;
   int fd_ = -1;
+  Fd beat_fd_;
+  DaemonBeats beats_;
   int port_ = 0;
   bool listened_ = false;  // Any that we have had.
   // Since when the one that runs now has listened.

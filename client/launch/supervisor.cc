@@ -33,8 +33,8 @@ bool Supervisor::Done() const {
 absl::Duration Supervisor::Timeout() const {
   const absl::Time now = MonotonicNow();
   const absl::Time until =
-      std::min({daemon_.restart_at(), stop_again_at_, term_at_, kill_at_,
-                agent_failed_at_, story_.NextShow(now)});
+      std::min({daemon_.restart_at(), daemon_.beats_due(), stop_again_at_,
+                term_at_, kill_at_, agent_failed_at_, story_.NextShow(now)});
   return std::clamp(until - now, absl::ZeroDuration(), absl::Minutes(1));
 }
 
@@ -72,6 +72,13 @@ void Supervisor::OnTimers() {
       KeepRecord();
       daemon_.Release();
     }
+  }
+  if (now >= daemon_.beats_due() && daemon_.StandsStill(now)) {
+    story_.Say(absl::StrCat("the daemon (pid ", daemon_.pid(),
+                            ") has stood still for 15 s: something has stopped "
+                            "it, or its disk does "
+                            "not answer; it is killed"));
+    daemon_.Kill(SIGKILL);
   }
   if (now >= agent_failed_at_) {
     agent_failed_at_ = absl::InfiniteFuture();

@@ -117,6 +117,7 @@ void Loop::Run() {
     ExpireSessions(MonotonicNow());
     RunDelayed(MonotonicNow());
     TakeBackJobs(MonotonicNow());
+    Beat(MonotonicNow());
     TellSuppressed(MonotonicNow());
     if (MonotonicNow() >= over_at_) {
       over_at_ = absl::InfiniteFuture();
@@ -138,6 +139,7 @@ void Loop::TakeAll(absl::Duration timeout) {
   // question could be wrong by now.
   if (!Leads()) StandDown();
   for (LoopInput& input : inputs) {
+    Beat(MonotonicNow());
     if (quit_) {
       Decline(input, Leads() ? GoingDown() : NotLeader({}));
     } else {
@@ -149,6 +151,12 @@ void Loop::TakeAll(absl::Duration timeout) {
   }
 }
 
+void Loop::Beat(absl::Time now) {
+  if (now < beat_at_ || !options_.beat) return;
+  beat_at_ = now + kBeatEvery;
+  options_.beat();
+}
+
 absl::Time Loop::NextWake(absl::Time now) {
   absl::Time wake = std::min(
       {watches_.NextDue(), over_at_, log_quota_.NextDue(), take_back_at_});
@@ -157,6 +165,7 @@ absl::Time Loop::NextWake(absl::Time now) {
     if (live.due <= now) live.due = now + kTickLeast;
     wake = std::min(wake, live.due);
   }
+  if (options_.beat) wake = std::min(wake, beat_at_);
   if (!expiries_.empty()) wake = std::min(wake, expiries_.begin()->first);
   if (!delayed_.empty()) wake = std::min(wake, delayed_.begin()->first);
   return std::min(wake, now + access_.TokensDueIn(absl::Now()));

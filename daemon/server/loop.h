@@ -152,7 +152,11 @@ class Loop {
     // the only one. Once it does not, nothing more is said under this loop:
     // what is not on its way yet is dropped, and all streams are ended.
     std::function<bool()> leads;
+    // Called by the loop's thread every kBeatEvery while it gets on; must not
+    // block. May be empty.
+    std::function<void()> beat;
   };
+  static constexpr absl::Duration kBeatEvery = absl::Seconds(2);
 
   // `journal` may be null; it and `logger` must outlive the loop.
   Loop(Options options, JournalStore* journal, Logger& logger);
@@ -260,6 +264,7 @@ class Loop {
   // By job, why its part could not be written.
   void SetBackJobs(const std::map<std::string, absl::Status>& failed);
   void TakeBackJobs(absl::Time now);
+  void Beat(absl::Time now);
   void TakeUpOnlyJob(absl::Time now);
   void CarryOut(const Send& send);
   // Where more waits for all agents than may: those for whom most waits.
@@ -302,6 +307,7 @@ class Loop {
   absl::Time over_at_ = absl::InfiniteFuture();
   // When jobs that were set back are taken back.
   absl::Time take_back_at_ = absl::InfiniteFuture();
+  absl::Time beat_at_ = absl::InfinitePast();
 
   Mutex mutex_;
   CondVar ended_;

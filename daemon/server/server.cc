@@ -297,7 +297,8 @@ class Server::Core {
           return guests_->Attend(peer, right);
         },
         [this](const std::string& peer) { return guests_->ArrivedAt(peer); },
-        {}};
+        {},
+        options_.beat};
   }
 
   v1::Strangers CountStrangers() const {

@@ -52,6 +52,8 @@ struct ServerOptions {
   // Writes a token that has taken the place of a kept one to its file; called
   // on the loop's thread. Empty: kept tokens are not replaced.
   KeepToken keep_token;
+  // See Loop::Options::beat.
+  std::function<void()> beat;
   // Called by Start once the port and the CA's pin (empty: no CA of its own)
   // are known, before keep_token can be. An error ends Start.
   std::function<absl::Status(int port, const std::string& pin)> listening;

@@ -255,13 +255,20 @@ class Survival(E2E):
         self.assert_code(launcher, 0)
 
     def test_kill_9_of_the_daemon_alone(self):
+        self.another_daemon_goes_on(signal.SIGKILL)
+
+    def test_a_daemon_that_is_stopped(self):
+        launcher = self.another_daemon_goes_on(signal.SIGSTOP)
+        self.assertTrue(launcher.find("has stood still for 15 s"))
+
+    def another_daemon_goes_on(self, what):
         gate = Gate(self.stage)
         launcher, join, workers = self.gather(
             ["--nodes", "2"], ["w1"], gate)
         processes = [launcher, *workers.values()]
         before = [self.pids(p, r"pid=(\d+)") for p in processes]
         daemon = self.daemon_of(launcher)
-        os.kill(daemon, signal.SIGKILL)
+        os.kill(daemon, what)
         self.stage.await_gone([daemon], "the daemon")
         launcher.await_line("started again")
         state = self.running_again(join)
@@ -273,6 +280,7 @@ class Survival(E2E):
             self.assertEqual(self.pids(process, r"pid=(\d+)"), pids)
             self.assertEqual(self.pids(process, r"end=(\d+)"), pids)
             self.assertIsNone(process.find(r"up g2"))
+        return launcher
 
     def daemon_of(self, launcher):
         found = [p for p in harness.descendants(launcher.pid)

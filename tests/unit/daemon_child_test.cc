@@ -66,5 +66,44 @@ TEST(DaemonDeathsTest, RareOnesAreForgotten) {
          {200, 0, 0}});
 }
 
+struct Look {
+  double at_s;
+  bool heard;
+  bool stands_still;
+};
+
+TEST(DaemonBeatsTest, ThreeLooksWithoutABeatAreEnough) {
+  const std::vector<Look> rows[] = {
+      {{5, true, false},
+       {10, false, false},
+       {15, false, false},
+       {20, false, true}},
+      {{5, false, false},
+       {10, false, false},
+       {15, true, false},
+       {20, false, false},
+       {25, false, false},
+       {30, false, true}},
+      // The launcher was stopped, too: it may be the first to go on.
+      {{5, false, false},
+       {10, false, false},
+       {3600, false, false},
+       {3605, false, false},
+       {3610, false, false},
+       {3615, false, true}},
+  };
+  for (const std::vector<Look>& row : rows) {
+    DaemonBeats beats;
+    beats.Begin(absl::UnixEpoch());
+    for (const Look& look : row) {
+      const absl::Time now = absl::UnixEpoch() + absl::Seconds(look.at_s);
+      EXPECT_GE(now, beats.due());
+      EXPECT_EQ(beats.StandsStill(now, look.heard), look.stands_still)
+          << look.at_s;
+    }
+    EXPECT_EQ(beats.due(), absl::InfiniteFuture());
+  }
+}
+
 }  // namespace
 }  // namespace rollcall
