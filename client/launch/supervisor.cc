@@ -19,6 +19,7 @@ namespace {
 // After the daemon has ended with the job: an agent that could not be told of
 // it by then redials a daemon that is gone.
 constexpr absl::Duration kEndPatience = absl::Seconds(3);
+constexpr absl::Duration kNeverRanPatience = absl::Milliseconds(500);
 // An own agent that failed while the job goes on ends it; so long the daemon
 // may take to see the end by itself.
 constexpr absl::Duration kAgentPatience = absl::Seconds(2);
@@ -49,6 +50,7 @@ void Supervisor::Wait() {
            absl::ToInt64Milliseconds(Timeout() + absl::Microseconds(999))));
   if (auto status = feed_.Take()) {
     job_ended_ = status->has_exit_code();
+    ran_ = ran_ || status->generation() > 0;
     story_.Heard(*std::move(status), MonotonicNow());
   }
   if (daemon_.fd() >= 0 && daemon_.Read()) DaemonListens();
@@ -127,7 +129,10 @@ void Supervisor::DaemonDied(std::optional<int> wait_status) {
   if (daemon_.end()) {
     story_.Quiet();
     // Agents that know of the end may still give their ranks their grace.
-    term_at_ = MonotonicNow() + StopGrace() + kEndPatience;
+    // Without a world there are none, and an agent that had not attended yet
+    // redials a daemon that is gone.
+    term_at_ = MonotonicNow() +
+               (ran_ ? StopGrace() + kEndPatience : kNeverRanPatience);
     // Who is told so late gives them theirs from then on.
     kill_at_ = std::min(kill_at_, term_at_ + StopGrace() + kStopPatience);
     return;

@@ -81,7 +81,8 @@ void Supervisor::TakeBack(Found& found) {
     while (poll(&ended, 1, kKillPatienceMs) < 0 && errno == EINTR) {
     }
   }
-  if (plan_.kind == StartPlan::Kind::kNew) return;
+  ran_ = plan_.kind != StartPlan::Kind::kNew;
+  if (!ran_) return;
   const bool lives = plan_.kind == StartPlan::Kind::kAttach;
   story_.TakenBack(lives ? found.daemon->pid() : 0, plan_.adopted);
   for (const std::string& name : plan_.adopted) {

@@ -472,6 +472,14 @@ class Failure(E2E):
         with open(self._hosts, "rb") as f:
             self.assertEqual(f.read(), b"127.0.0.1 localhost\n# mine\n")
 
+    def test_stopped_before_its_own_agent_attends(self):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 75)):
+            launcher = self.launch(["--nodes", "2"], ["true"])
+            self.join_string(launcher)
+            launcher.signal(number)
+            # Nobody has ranks that would be given their grace of 15 s.
+            self.assert_code(launcher, code, deadline_s=14)
+
     def test_stop_from_anywhere(self):
         gate = Gate(self.stage)
         launcher = self.launch(["--local-workers", "1", "--job", "stopped"],
