@@ -164,7 +164,8 @@ void Agent::On(const LeaveAsked& leave) {
   }
   // The ranks come to a boundary, then they are stopped, and the daemon must
   // have heard of both.
-  leave_by_ = now_ + 2 * limits_.stop_grace + limits_.lease + absl::Seconds(1);
+  leave_by_ = now_ + limits_.notice_time + limits_.stop_grace + limits_.lease +
+              absl::Seconds(2);
   SayLeaving();
 }
 
@@ -172,7 +173,7 @@ void Agent::SayLeaving() {
   v1::AgentMessage message;
   message.mutable_leaving()->set_reason(absl::StrCat("signal ", leave_signal_));
   // Whatever a daemon had it be.
-  ToProto(std::clamp(limits_.stop_grace, absl::ZeroDuration(), kDeadlineMost),
+  ToProto(std::clamp(limits_.notice_time, absl::ZeroDuration(), kDeadlineMost),
           message.mutable_leaving()->mutable_deadline());
   Tell(std::move(message));
 }

@@ -64,6 +64,9 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   limits_.lease = FromProto(welcome.lease());
   limits_.daemon_grace = FromProto(welcome.daemon_grace());
   limits_.stop_grace = FromProto(welcome.stop_grace());
+  if (welcome.settings().has_notice_time()) {
+    limits_.notice_time = FromProto(welcome.settings().notice_time());
+  }
   if (welcome.settings().has_hang_timeout()) {
     limits_.hang_timeout = FromProto(welcome.settings().hang_timeout());
   }

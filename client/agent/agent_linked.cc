@@ -88,7 +88,8 @@ void Agent::OnNotice(const v1::Notice& notice) {
   notice_ = Notice();
   notice_->number = notice.notice();
   const absl::Duration deadline =
-      notice.has_deadline() ? FromProto(notice.deadline()) : limits_.stop_grace;
+      notice.has_deadline() ? FromProto(notice.deadline())
+                            : limits_.notice_time;
   TellNotice tell;
   tell.notice.set_notice(notice.notice());
   tell.notice.set_kind(notice.kind());

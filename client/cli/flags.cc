@@ -34,6 +34,7 @@ struct SettingsText {
   std::string preflight;
   std::string join_timeout;
   std::string hang_timeout;
+  std::string notice_time;
   std::string ping_interval;
   std::string linger;
   uint32_t max_restarts = 0;
@@ -141,6 +142,11 @@ void AddSettings(CLI::App& app, SettingsText& to) {
                  "a rank without progress for so long is taken to hang, and "
                  "the next\nworld is formed (default 10m; 0 or never: not at "
                  "all)")
+      ->type_name("TIME");
+  app.add_option("--notice-time", to.notice_time,
+                 "how long ranks have to save and end once they were asked "
+                 "to, before\nthey are killed (default 15s); what your "
+                 "scheduler gives, less 10 s")
       ->type_name("TIME");
   app.add_option("--ping-interval", to.ping_interval,
                  "how often the nodes of a running world probe each other, at "
@@ -530,6 +536,12 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
                                      Limits::wait_max);
     if (!timeout.ok()) return timeout.status();
     ToProto(*timeout, to.mutable_hang_timeout());
+  }
+  if (!text.notice_time.empty()) {
+    auto time =
+        ParseDurationFlag("--notice-time", text.notice_time, Limits::wait_max);
+    if (!time.ok()) return time.status();
+    ToProto(*time, to.mutable_notice_time());
   }
   if (text.ping_interval == "never" || text.ping_interval == "0" ||
       text.ping_interval == "0s") {

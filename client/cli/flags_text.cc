@@ -29,6 +29,7 @@ std::string LimitsText() {
   time("daemon grace", limits.daemon_grace);
   time("reattach grace", limits.reattach_grace);
   time("stop grace", limits.stop_grace);
+  time("notice time", limits.notice_time);
   time("hang timeout", limits.hang_timeout);
   time("token ttl", limits.token_ttl);
   count("max restarts", limits.max_restarts);

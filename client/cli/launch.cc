@@ -60,6 +60,9 @@ v1::JobSettings Settings(const LaunchFlags& flags, const std::string& node) {
   const Limits limits;
   v1::JobSettings settings = flags.settings;
   ToProto(limits.stop_grace, settings.mutable_stop_grace());
+  if (!settings.has_notice_time()) {
+    ToProto(limits.notice_time, settings.mutable_notice_time());
+  }
   if (!settings.has_requeue_exit_code()) {
     settings.set_requeue_exit_code(limits.requeue_exit_code);
   }

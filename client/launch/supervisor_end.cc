@@ -54,9 +54,10 @@ void Supervisor::Stop(int exit_code, const std::string& reason, bool now) {
   stop_->set_exit_code(exit_code);
   stop_->set_reason(reason);
   stop_->set_now(now);
-  // Linked ranks have their grace to come to a boundary, and once more to end.
-  kill_at_ =
-      MonotonicNow() + (now ? kKillPatience : 2 * StopGrace() + kStopPatience);
+  // Linked ranks have that time to come to a boundary, and their grace to end.
+  const absl::Duration notice = FromProto(options_.settings.notice_time());
+  kill_at_ = MonotonicNow() +
+             (now ? kKillPatience : notice + StopGrace() + kStopPatience);
   SendStop();
 }
 

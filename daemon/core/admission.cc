@@ -520,6 +520,8 @@ absl::Status AdmitSettings(const v1::JobSettings& s) {
        {duration("join_timeout", s.has_join_timeout(), s.join_timeout(), 0,
                  kWaitMax),
         duration("stop_grace", s.has_stop_grace(), s.stop_grace(), 0, kWaitMax),
+        duration("notice_time", s.has_notice_time(), s.notice_time(), 0,
+                 kWaitMax),
         duration("hang_timeout", s.has_hang_timeout(), s.hang_timeout(), 0,
                  kWaitMax),
         duration("last_call", s.has_last_call(), s.last_call(), 0, kGraceMax),

@@ -140,8 +140,8 @@ void Job::On(const StopAsked& stop) {
   JournalLeaving();
   // All may have been asked already, and given longer.
   if (!asked || !pending_.has_value() ||
-      now_ + limits_.stop_grace < pending_->until) {
-    Ask(v1::NOTICE_KIND_PREEMPT, limits_.stop_grace, stop.reason);
+      now_ + limits_.notice_time < pending_->until) {
+    Ask(v1::NOTICE_KIND_PREEMPT, limits_.notice_time, stop.reason);
   }
 }
 
@@ -176,7 +176,7 @@ void Job::On(const Tick& tick) {
       unprepared_ > 0) {
     DropLaggards();
   }
-  if (MayEndAtBoundary() && now_ >= pending_->until) EndAtBoundary();
+  if (MayEndAtBoundary() && now_ >= BoundaryEnds()) EndAtBoundary();
   if (now_ >= claims_until_) EndClaims();
   MaybeSettle();
   MaybeEndHung();
@@ -447,7 +447,7 @@ void Job::SayOf(const Node& node, Log::Level level, const std::string& text) {
 absl::Time Job::NextDeadline() const {
   absl::Time next = std::min(
       {next_waiting_, claims_until_, grow_at_, leaving_due_, finished_due_});
-  if (MayEndAtBoundary()) next = std::min(next, pending_->until);
+  if (MayEndAtBoundary()) next = std::min(next, BoundaryEnds());
   if (MayEndHung()) next = std::min(next, stalls_until_);
   // Nobody is given up by the clock meanwhile, and nothing is formed.
   if (isolated_ && phase_ != Phase::kEnded) {

@@ -266,6 +266,8 @@ class Job {
     bool untold = false;
     // Members that have not come to the boundary.
     size_t missing = 0;
+    // Ranks that were killed at its deadline, and their nodes.
+    std::map<uint32_t, std::string> killed;
   };
 
   // A member's stream that broke; `counted`: among too many at once.
@@ -451,6 +453,8 @@ class Job {
   bool MayEndAtBoundary() const {
     return pending_.has_value() && (!isolated_ || end_then_.has_value());
   }
+  absl::Time BoundaryEnds() const;
+  std::string KilledText() const;
   void DropPending();
   bool Leaves(const Node& node) const {
     return leaving_.contains(node.hello.node());

@@ -52,6 +52,11 @@ std::optional<std::string> Contradiction(const v1::JobSettings& ours,
     return differ("--hang-timeout", seconds(ours.hang_timeout()),
                   seconds(theirs.hang_timeout()));
   }
+  if (theirs.has_notice_time() &&
+      FromProto(theirs.notice_time()) != FromProto(ours.notice_time())) {
+    return differ("--notice-time", seconds(ours.notice_time()),
+                  seconds(theirs.notice_time()));
+  }
   if (theirs.has_ping_interval() &&
       FromProto(theirs.ping_interval()) != FromProto(ours.ping_interval())) {
     return differ("--ping-interval", seconds(ours.ping_interval()),

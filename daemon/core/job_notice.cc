@@ -1,8 +1,10 @@
 // Job: who leaves, who comes in, and what all ranks are asked for before that.
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "daemon/core/admission.h"
 #include "daemon/core/check.h"
 #include "daemon/core/durations.h"
@@ -14,6 +16,10 @@ namespace {
 // Who leaves within it is written down and told together: what is said of all
 // to all, for each of them, would be more than any network bears.
 constexpr absl::Duration kTogether = absl::Milliseconds(100);
+// Agents kill, at the deadline, the ranks that have not ended, and say so; the
+// daemon waits that much longer for them.
+constexpr absl::Duration kKillsReported = absl::Seconds(1);
+constexpr size_t kKilledNamedMax = 8;
 
 // How long all ranks wait for a boundary because one node asks to leave.
 constexpr absl::Duration kLeavingDeadlineMax = absl::Minutes(10);
@@ -56,10 +62,12 @@ void Job::OnLeaving(Node& node, const v1::Leaving& leaving) {
   // for the boundary until the deadline, so a node may not set it far away.
   const absl::Duration deadline = leaving.has_deadline()
                                       ? FromProto(leaving.deadline())
-                                      : limits_.stop_grace;
+                                      : limits_.notice_time;
   // As a loss: it may attend again at once. One that a person drains is none.
   CountLoss(node);
-  AskToLeave(node, std::min(deadline, kLeavingDeadlineMax), leaving.reason());
+  const absl::Duration most =
+      std::max(kLeavingDeadlineMax, limits_.notice_time);
+  AskToLeave(node, std::min(deadline, most), leaving.reason());
 }
 
 void Job::AskToLeave(Node& node, absl::Duration deadline,
@@ -275,6 +283,24 @@ void Job::OnEndedForNotice(const Node& node, const v1::RankExited& exited) {
   }
   if (!pending_.has_value()) AskAmidAChange();
   BoundPending();
+  if (exited.signal() != SIGKILL) return;
+  pending_->killed.emplace(RankOf(node, exited.local_rank()),
+                           node.hello.node());
+}
+
+// "", or who had no time left to end.
+std::string Job::KilledText() const {
+  std::vector<std::string> named;
+  for (const auto& [rank, node] : pending_->killed) {
+    if (named.size() == kKilledNamedMax) break;
+    named.push_back(absl::StrCat("rank ", rank, " on ", node));
+  }
+  if (named.empty()) return "";
+  const size_t more = pending_->killed.size() - named.size();
+  return absl::StrCat(
+      "; killed, since the time to save was over: ", absl::StrJoin(named, ", "),
+      more > 0 ? absl::StrCat(" and ", more, " more") : "",
+      " (--notice-time gives them more)");
 }
 
 // A notice of this daemon's last life, which was never journaled: ranks stand
@@ -300,13 +326,23 @@ void Job::AtBoundary(Node& node) {
   if (--pending_->missing == 0) EndAtBoundary();
 }
 
+absl::Time Job::BoundaryEnds() const {
+  return pending_->until + kKillsReported;
+}
+
 // Everybody has come to it, or its time is over.
 void Job::EndAtBoundary() {
-  if (end_then_.has_value()) return Finish(*end_then_);
+  const std::string killed = KilledText();
+  if (end_then_.has_value()) {
+    v1::End end = *end_then_;
+    end.set_reason(absl::StrCat(end.reason(), killed));
+    return Finish(std::move(end));
+  }
   const v1::Notice notice = pending_->notice;
   const bool grows = notice.kind() == v1::NOTICE_KIND_GROW;
   Reform(grows ? v1::REASON_CODE_GROW : v1::REASON_CODE_LEAVING,
-         notice.reason(), notice.nodes_size() > 0 ? notice.nodes(0) : "");
+         absl::StrCat(notice.reason(), killed),
+         notice.nodes_size() > 0 ? notice.nodes(0) : "");
 }
 
 // The generation has ended, at its boundary or before: who was to leave goes.

@@ -148,6 +148,8 @@ struct Limits {
   absl::Duration token_file_retry = absl::Seconds(10);
   // Between SIGTERM and SIGKILL of a rank.
   absl::Duration stop_grace = absl::Seconds(15);
+  // How long ranks have to save and end once a notice has asked them to.
+  absl::Duration notice_time = absl::Seconds(15);
   // A rank that makes no progress for so long is taken to hang; 0: none is.
   absl::Duration hang_timeout = absl::Minutes(10);
   // How long its agent waits for its word on where it is, and for its stacks.
@@ -172,10 +174,10 @@ struct Limits {
   absl::Duration redial_leader = absl::Milliseconds(250);
 
   // The longest that a job may set: for what it waits for people, schedulers
-  // and ranks (join_timeout, stop_grace, hang_timeout, daemon_grace, linger,
-  // ping_interval), as long as nodes may stand in a cluster's queue; and for
-  // what it waits for its agents (all others), beyond which a fault would only
-  // be found later.
+  // and ranks (join_timeout, stop_grace, notice_time, hang_timeout,
+  // daemon_grace, linger, ping_interval), as long as nodes may stand in a
+  // cluster's queue; and for what it waits for its agents (all others), beyond
+  // which a fault would only be found later.
   static constexpr absl::Duration wait_max = absl::Hours(24 * 7);
   static constexpr absl::Duration grace_max = absl::Hours(1);
   // How far a node's clock may be from the daemon's. etcd warns of peers whose
@@ -327,6 +329,7 @@ static_assert(Limits::gathering_jobs_per_token_max * 2 <=
               Limits::jobs_per_daemon_max);
 static_assert(Limits{}.join_timeout <= Limits::wait_max &&
               Limits{}.stop_grace <= Limits::wait_max &&
+              Limits{}.notice_time <= Limits::wait_max &&
               Limits{}.hang_timeout <= Limits::wait_max &&
               Limits{}.daemon_grace <= Limits::wait_max &&
               Limits{}.linger <= Limits::wait_max);

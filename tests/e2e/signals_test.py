@@ -115,6 +115,32 @@ class Signals(E2E):
             for told in process.await_lines(r"\] notice (\{.*\})$", count):
                 self.assertEqual(json.loads(told[1])["kind"], "preempt")
 
+    def test_the_deadline_is_the_notice_time(self):
+        launcher = self.launch(
+            ["--nodes", "2", "--notice-time", "600s"], hears("SIGTERM"))
+        worker = self.join(self.join_string(launcher),
+                           ["--name", "w1", "--notice-time", "10m"],
+                           hears("SIGTERM"))
+        for process in (launcher, worker):
+            process.await_line(r"\] up g1$")
+        asked = time.time()
+        launcher.signal(signal.SIGUSR1)
+        for process in (launcher, worker):
+            told = json.loads(process.await_line(r"\] notice (\{.*\})$")[1])
+            # To the second, in either direction, and the test's own time.
+            self.assertGreater(told["deadline"], asked + 598)
+            self.assertLess(told["deadline"], time.time() + 602)
+            self.assert_code(process, 75)
+        self.assertIsNone(launcher.find("killed, since"))
+
+    def test_who_has_too_little_time_to_save_is_named(self):
+        launcher = self.stubborn("slow", ["--notice-time", "1s"])
+        launcher.signal(signal.SIGUSR1)
+        self.assert_code(launcher, 75)
+        self.assertTrue(launcher.find(
+            r"killed, since the time to save was over: rank 0 on \S+ "
+            r"\(--notice-time gives them more\)"))
+
     # --- How long a rank may take ----------------------------------------------
 
     def stubborn(self, job, flags=()):

@@ -589,9 +589,9 @@ TEST(AgentLeave, ADeafDaemonDoesNotHoldIt) {
   story.Tell(Running(1));
   story.Tell({
       {1.0, LeaveAsked{SIGTERM}, "leaving"},
-      {36.9, AgentTick{}, "beat 0"},
-      {37.0, AgentTick{}, "ABORT 1; STOP 0,1 15s"},
-      {38.0, Gone(1), "EXIT 143"},
+      {37.9, AgentTick{}, "beat 0"},
+      {38.0, AgentTick{}, "ABORT 1; STOP 0,1 15s"},
+      {39.0, Gone(1), "EXIT 143"},
   });
 }
 

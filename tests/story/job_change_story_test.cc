@@ -141,9 +141,28 @@ TEST(Drain, TheDeadlineEndsTheWaiting) {
   story.Tell({
       {1.0, Drains("b", 2), "notice 1 DRAIN b"},
       {2.0, Sees("a", 1), ""},
-      {2.9, Ticks(), ""},
-      {3.0, Ticks(), "abort g1 LEAVING; form g2 a,c"},
+      // A second for what agents say of those that they kill then.
+      {3.9, Ticks(), ""},
+      {4.0, Ticks(), "abort g1 LEAVING; form g2 a,c"},
   });
+}
+
+TEST(Drain, WhoIsKilledAtTheDeadlineIsNamed) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Drains("b", 2), "notice 1 DRAIN b"},
+      {2.0, EndsAsIfAsked("a", 1, SIGTERM), ""},
+      {2.0, Sees("a", 1), ""},
+      {3.1, EndsAsIfAsked("b", 1, SIGKILL), ""},
+      {3.1, Sees("b", 1), ""},
+      {3.2, EndsAsIfAsked("c", 1, SIGKILL), ""},
+      {3.2, Sees("c", 1), "abort g1 LEAVING; form g2 a,c"},
+  });
+  EXPECT_TRUE(absl::StrContains(
+      story.job().Status(story.now()).last_reform().reason(),
+      "; killed, since the time to save was over: rank 1 on b, rank 2 on c "
+      "(--notice-time gives them more)"));
 }
 
 TEST(Drain, SeveralAtOnceMakeOneNoticeAndOneGeneration) {
@@ -350,7 +369,7 @@ TEST(Stop, RanksComeToABoundaryFirstAndASecondAskingEndsAtOnce) {
   });
 }
 
-TEST(Stop, NobodyIsWaitedForBeyondStopGrace) {
+TEST(Stop, NobodyIsWaitedForBeyondTheNoticeTime) {
   JobStory story("2:3");
   story.Tell(ThreeRun());
   story.Tell({
@@ -364,8 +383,8 @@ TEST(Stop, NobodyIsWaitedForBeyondStopGrace) {
       {12.0, Beats("a"), ""},
       {12.0, Beats("b"), ""},
       {12.0, Beats("c"), ""},
-      {15.9, Ticks(), ""},
-      {16.0, Ticks(), "end 143 STOPPED"},
+      {16.9, Ticks(), ""},
+      {17.0, Ticks(), "end 143 STOPPED"},
   });
 }
 
@@ -377,7 +396,7 @@ TEST(Stop, ADrainWithoutADeadlineDoesNotHoldItBack) {
       {2.0, StopIsAsked(3), "notice 2 PREEMPT b"},
       {2.5, StopIsAsked(3), ""},  // Nothing new.
       {16.0, PreparesAll({"a", "b", "c"}, 9), ""},
-      {17.0, Ticks(), "end 3 STOPPED"},
+      {18.0, Ticks(), "end 3 STOPPED"},
   });
 }
 

@@ -323,7 +323,7 @@ TEST(Hang, ABoundaryWithADeadlineComesFirst) {
       {1.1, Stands("a", 1, kWaits), ""},
       {1.1, Stands("b", 1, {8, 8}), ""},
       {1.1, Stands("c", 1, kWaits), ""},
-      {4.0, Ticks(), "abort g1 LEAVING; form g2 a,c"},
+      {5.0, Ticks(), "abort g1 LEAVING; form g2 a,c"},
   });
 }
 
