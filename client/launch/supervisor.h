@@ -100,7 +100,8 @@ class Supervisor {
   bool record_failed_ = false;
   // By its latest state; the daemon may stay for a while.
   bool job_ended_ = false;
-  // A world has been proposed, or may have been to an earlier launcher's agents.
+  // A world has been proposed, or may have been to an earlier launcher's
+  // agents.
   bool ran_ = false;
   std::optional<int> own_exit_;
 
