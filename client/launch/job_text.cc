@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "daemon/core/durations.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
@@ -177,6 +178,9 @@ ordered_json StatusJson(const v1::JobStatus& status) {
   // By code, in one order.
   const std::map<std::string, uint64_t> refused(status.refused().begin(),
                                                 status.refused().end());
+  if (status.has_lingers()) {
+    json["lingers_s"] = absl::ToDoubleSeconds(FromProto(status.lingers()));
+  }
   json["refused"] = ordered_json::object();
   for (const auto& [code, count] : refused) json["refused"][code] = count;
   json["strangers"] = {{"silent", status.strangers().silent()},
@@ -368,6 +372,17 @@ std::string StatusTable(const v1::JobStatus& status) {
   if (status.has_exit_code()) {
     absl::StrAppend(&text, "ended: ", status.end_reason(), " (exit code ",
                     status.exit_code(), ")\n");
+  }
+  if (status.has_lingers()) {
+    std::vector<std::string> alive;
+    for (const v1::NodeStatus& node : status.nodes()) {
+      if (node.state() == v1::NODE_STATE_RUNNING) alive.push_back(node.node());
+    }
+    absl::StrAppend(&text, "ranks that still live on ", Names(alive),
+                    " are left as they are for another ",
+                    ShortDuration(FromProto(status.lingers())),
+                    "; `rollcall stop --job ", status.job(),
+                    "` ends them at once\n");
   }
   std::vector<std::string> refused;
   for (const auto& [code, count] : std::map<std::string, uint64_t>(

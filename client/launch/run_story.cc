@@ -81,7 +81,10 @@ void RunStory::Heard(v1::JobStatus status, absl::Time now) {
   status_at_ = now;
   if (json_) PutJson(StatusJson(*status_));
   TellDifferences();
-  if (status_->state() == v1::JOB_STATE_FAILED) TellLingering();
+  if (status_->state() == v1::JOB_STATE_FAILED ||
+      status_->state() == v1::JOB_STATE_LINGERING) {
+    TellLingering();
+  }
   if (status_->state() != v1::JOB_STATE_RUNNING) return;
   line_.Clear();
   const uint64_t generation = status_->last_reform().generation();

@@ -558,6 +558,10 @@ class Job {
   void SendEnd();
   void MaybeForget();
   // When an ended job waits no more for who has not heard of its end.
+  bool Lingers() const {
+    return end_.has_value() && end_->has_linger() && !end_->now() &&
+           !sessions_.empty();
+  }
   absl::Time LingersUntil() const {
     return sessions_.empty() ? std::min(linger_until_, redial_until_)
                              : linger_until_;
@@ -732,6 +736,8 @@ class Job {
   // Until when agents that attend are waited for, and those whose streams are
   // broken where nobody else is left.
   absl::Time linger_until_ = absl::InfiniteFuture();
+  // Until then agents leave ranks that live as they are.
+  absl::Time lingers_until_ = absl::InfinitePast();
   absl::Time redial_until_ = absl::InfiniteFuture();
   bool forgotten_ = false;
 };

@@ -264,6 +264,7 @@ void Job::Finish(v1::End end) {
   linger_until_ =
       redial_until_ + (ranks_live ? limits_.stop_grace : absl::ZeroDuration());
   if (end_->has_linger()) {
+    lingers_until_ = now_ + FromProto(end_->linger());
     linger_until_ += FromProto(end_->linger()) + limits_.stop_grace;
   }
   pending_.reset();

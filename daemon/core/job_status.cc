@@ -21,7 +21,9 @@ v1::JobState Job::state() const {
     case Phase::kSettling:
       return v1::JOB_STATE_RUNNING;
     case Phase::kEnded:
-      return end_->finished() ? v1::JOB_STATE_FINISHED : v1::JOB_STATE_FAILED;
+      return end_->finished() ? v1::JOB_STATE_FINISHED
+             : Lingers()      ? v1::JOB_STATE_LINGERING
+                              : v1::JOB_STATE_FAILED;
   }
   return v1::JOB_STATE_UNSPECIFIED;
 }
@@ -141,15 +143,17 @@ v1::JobStatus Job::Status(absl::Time now) const {
   status.set_run(run_);
   status.set_state(state());
   status.set_generation(generation_);
-  const bool world = phase_ == Phase::kForming || phase_ == Phase::kRunning ||
-                     phase_ == Phase::kEnded;
+  const bool world = phase_ != Phase::kGathering;
   status.set_world_size(world ? world_.world_size() : 0);
   status.set_nodes_min(nodes_min_);
   status.set_nodes_max(nodes_max_);
   for (const auto& [name, node] : nodes_) {
     v1::NodeStatus& row = *status.add_nodes();
     row.set_node(name);
-    row.set_state(node.state);
+    // An agent whose ranks have all ended leaves at once.
+    row.set_state(Lingers() && node.member() && node.session != 0
+                      ? v1::NODE_STATE_RUNNING
+                      : node.state);
     row.set_node_rank(world ? node.node_rank : -1);
     // Hidden until the agent has its credential: before that, a token and this
     // number would be answered with the Welcome that is meant for the agent.
@@ -194,6 +198,10 @@ v1::JobStatus Job::Status(absl::Time now) const {
     status.set_exit_code(end_->exit_code());
     status.set_end_code(end_->code());
     status.set_end_reason(end_->reason());
+  }
+  if (Lingers()) {
+    ToProto(std::max(lingers_until_ - now, absl::ZeroDuration()),
+            status.mutable_lingers());
   }
   return status;
 }

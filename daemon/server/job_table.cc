@@ -323,6 +323,11 @@ void JobTable::Forget(const std::string& job, absl::Time now) {
                  now + kRemembered,
                  absl::Now(),
                  at->second.job.node_epochs()};
+  // Whoever has not gone by now is waited for no longer.
+  if (ended.status.state() == v1::JOB_STATE_LINGERING) {
+    ended.status.set_state(v1::JOB_STATE_FAILED);
+    ended.status.clear_lingers();
+  }
   live_.erase(at);
   Remember(job, std::move(ended));
 }

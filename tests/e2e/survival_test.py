@@ -319,6 +319,15 @@ class Survival(E2E):
         rank = int(launcher.await_line(r"pid=(\d+)")[1])
         launcher.await_line("are left running for", "err")
         os.kill(rank, 0)
+        join = self.join_string(launcher)
+        state = self.status(join)
+        self.assertEqual(state["state"], "lingering")
+        self.assertEqual(state["world_size"], 2)
+        self.assertEqual([n["state"] for n in state["nodes"]], ["running"])
+        self.assertGreater(state["lingers_s"], 500)
+        shown = self.stage.run([harness.ROLLCALL, "status", join])
+        self.assertTrue(shown.find(r"ranks that still live on \S+ are left as "
+                                   r"they are for another \d+ min"))
         launcher.signal(signal.SIGINT)
         # With no time to save: whoever looked has seen it.
         self.assert_code(launcher, 3)

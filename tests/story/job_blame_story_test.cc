@@ -200,6 +200,15 @@ JobStory LingeringFailure() {
 TEST(Linger, TheSceneOfAFailureIsKept) {
   JobStory story = LingeringFailure();
   EXPECT_EQ(story.job().end()->linger().seconds(), 60);
+  const auto status = [&] { return story.job().Status(story.now()); };
+  EXPECT_EQ(status().state(), v1::JOB_STATE_LINGERING);
+  EXPECT_EQ(status().world_size(), 2u);
+  EXPECT_EQ(status().lingers().seconds(), 60);
+  EXPECT_EQ(RowOf(status(), "b").state(), v1::NODE_STATE_RUNNING);
+  // None of its ranks is left.
+  story.Tell({{15.3, Breaks("a"), ""}});
+  EXPECT_EQ(RowOf(status(), "a").state(), v1::NODE_STATE_FINISHED);
+  EXPECT_EQ(status().lingers().seconds(), 50);
   story.Tell({{70.0, Ticks(), ""}, {86.0, Ticks(), "forget"}});
 }
 
@@ -226,6 +235,7 @@ TEST(Linger, WhoeverStopsTheJobHasSeenTheScene) {
   JobStory story = LingeringFailure();
   story.Tell({{6.0, StopIsAsked(130), "end 7 RANK_EXIT"}});
   EXPECT_TRUE(story.job().end()->now());
+  EXPECT_EQ(story.job().state(), v1::JOB_STATE_FAILED);
   story.Tell({{6.1, StopIsAsked(130), ""}});
 }
 
