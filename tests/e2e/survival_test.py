@@ -175,7 +175,8 @@ class Survival(E2E):
         # Another world is formed, or, with no restart left, there is none:
         # generation 1 has ended by a peer's failure.
         self.stage.pump(
-            lambda: any(state["state"] != "running" or state["world_size"] == 0
+            lambda: any(state["state"] != "running" or
+                        state["nodes"][0]["state"] == "attending"
                         for state in map(json.loads, watch.out())),
             "the end of generation 1")
         workers["w2"].signal(signal.SIGCONT)
@@ -312,20 +313,22 @@ class Survival(E2E):
 
     def test_the_scene_of_a_failure_is_kept_until_ctrl_c(self):
         launcher = self.launch(
-            ["--nproc-per-node", "2", "--linger", "10m",
+            ["--job", "kept", "--nproc-per-node", "2", "--linger", "10m",
              "--max-restarts", "0"],
             ["sh", "-c", "test $RANK = 0 && exit 3; echo pid=$$; "
              "exec sleep 1000"])
         rank = int(launcher.await_line(r"pid=(\d+)")[1])
         launcher.await_line("are left running for", "err")
         os.kill(rank, 0)
-        join = self.join_string(launcher)
-        state = self.status(join)
+        status = [harness.ROLLCALL, "status", "--job", "kept"]
+        asked = self.stage.run([*status, "--json"])
+        self.assertEqual(asked.code, 0)
+        state = json.loads(asked.out()[0])
         self.assertEqual(state["state"], "lingering")
         self.assertEqual(state["world_size"], 2)
         self.assertEqual([n["state"] for n in state["nodes"]], ["running"])
         self.assertGreater(state["lingers_s"], 500)
-        shown = self.stage.run([harness.ROLLCALL, "status", join])
+        shown = self.stage.run(status)
         self.assertTrue(shown.find(r"ranks that still live on \S+ are left as "
                                    r"they are for another \d+ min"))
         launcher.signal(signal.SIGINT)
