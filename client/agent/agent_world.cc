@@ -78,6 +78,7 @@ void Agent::On(const FromDaemon& from) {
       actions_.push_back(RunProbe{m.probe()});
       return;
     // Of a newer daemon; this agent has nothing to do for it.
+    case v1::DaemonMessage::kRanksLink:
     case v1::DaemonMessage::KIND_NOT_SET:
       return;
   }
