@@ -260,13 +260,15 @@ void Agent::AttendAnew(uint64_t incarnation, const std::string& why) {
   refused_.reset();
   DropPreparation();
   EndGeneration(v1::REASON_CODE_LOST_LEASE, why, Keep::kNobody);
-  stopped_to_say_ = 0;
+  // No world without this node need wait for its ranks any longer.
+  stopped_to_say_ = ended_generation_;
 }
 
 // A daemon that lost its journal before this agent was in a world that ran: it
 // has nothing to go on with, and its token still stands.
 void Agent::AttendOtherRun(uint64_t incarnation) {
   AttendAnew(incarnation, last_error_);
+  stopped_to_say_ = 0;
   hello_.clear_run();
   credential_.clear();
   generation_seen_ = 0;

@@ -27,8 +27,13 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
   // the timeout to bytes that the other side does not acknowledge. A daemon
   // that is frozen acknowledges, and answers no ping; another one may lead by
   // then.
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 15 * 1000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10 * 1000);
+  constexpr Limits kLimits;
+  arguments.SetInt(
+      GRPC_ARG_KEEPALIVE_TIME_MS,
+      static_cast<int>(absl::ToInt64Milliseconds(kLimits.keepalive_time)));
+  arguments.SetInt(
+      GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+      static_cast<int>(absl::ToInt64Milliseconds(kLimits.keepalive_timeout)));
   arguments.SetMaxReceiveMessageSize(
       static_cast<int>(Limits::world_bytes_max + (1 << 20)));
   // Who it is, the credentials say; the name that goes out in the handshake is

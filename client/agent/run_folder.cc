@@ -8,19 +8,28 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "client/agent/sweep.h"
+#include "client/facts/system.h"
+#include "daemon/core/limits.h"
 #include "daemon/security/digest.h"
 
 namespace rollcall {
 namespace {
 
 constexpr char kSocketName[] = "/agent.sock";
+constexpr char kLivesName[] = "/lives";
+constexpr size_t kPidsNamedMax = 8;
 // One that is younger and has no socket yet may be about to be locked.
 constexpr time_t kSweptAfterSeconds = 60;
 constexpr absl::Duration kSweepPatience = absl::Milliseconds(500);
@@ -39,10 +48,67 @@ bool LeftBehind(const std::string& folder) {
           access((folder + kSocketName).c_str(), F_OK) == 0);
 }
 
+// What the processes of a node of this pid namespace are known by: a folder may
+// outlive both, and may lie where another container sees it.
+std::string Where() {
+  std::error_code failed;
+  const auto pids = std::filesystem::read_symlink("/proc/self/ns/pid", failed);
+  return absl::StrCat(BootId(), " ", failed ? "?" : pids.string());
+}
+
+struct Leftovers {
+  std::vector<uint64_t> swept;
+  // Numbers of processes of the same owner that are still there.
+  std::vector<pid_t> left;
+  std::vector<pid_t> denied;
+};
+
+std::string LeftText(const Leftovers& found) {
+  const bool denied = !found.denied.empty();
+  const std::vector<pid_t>& pids = denied ? found.denied : found.left;
+  return absl::StrCat(
+      "processes of this node's last agent are still here (pid ",
+      absl::StrJoin(pids.begin(),
+                    pids.begin() + std::min(pids.size(), kPidsNamedMax), ", "),
+      pids.size() > kPidsNamedMax
+          ? absl::StrCat(" and ", pids.size() - kPidsNamedMax, " more")
+          : "",
+      denied ? "): they belong to another user; end them, or have their user "
+               "do it"
+             : "): they were killed and do not die, as where a disk or a "
+               "device does not answer the kernel; see what they wait for in "
+               "/proc/PID/stack");
+}
+
+// The lives of this owner whose processes could be seen from here, if there
+// were any left: of this boot and pid namespace, or of an earlier boot.
+std::vector<uint64_t> LivesOf(const std::string& folder,
+                              const std::string& owner) {
+  std::vector<uint64_t> lives;
+  std::ifstream file(folder + kLivesName);
+  const std::string here = Where();
+  const std::string boot = BootId();
+  for (std::string line; std::getline(file, line);) {
+    // job node boot pid-namespace incarnation
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    uint64_t incarnation = 0;
+    if (words.size() != 5 || absl::StrCat(words[0], " ", words[1]) != owner ||
+        !absl::SimpleHexAtoi(words[4], &incarnation) || incarnation == 0) {
+      continue;
+    }
+    const bool seen = absl::StrCat(words[2], " ", words[3]) == here;
+    const bool earlier_boot = !boot.empty() && words[2] != boot;
+    if (seen || earlier_boot) lives.push_back(incarnation);
+  }
+  return lives;
+}
+
 // Removes what agents of this user left in `parent` that were killed, and ends
 // their ranks, should the guard have been killed too. Nothing of this may fail
-// the agent that happens to come by.
-void SweepLeftovers(const std::string& parent, const std::string& prefix) {
+// the agent that happens to come by, but for what is left of its own node.
+void SweepLeftovers(const std::string& parent, const std::string& prefix,
+                    const std::string& owner, absl::Duration patience,
+                    Leftovers& found) {
   std::error_code ignored;
   for (std::filesystem::directory_iterator at(parent, ignored), end;
        !ignored && at != end; at.increment(ignored)) {
@@ -56,7 +122,17 @@ void SweepLeftovers(const std::string& parent, const std::string& prefix) {
     if (!lock.open()) continue;
     Kin ranks;
     ranks.markers = {absl::StrCat("ROLLCALL_SOCKET=", folder, kSocketName)};
-    Sweep(ranks, kSweepPatience);
+    const SweepResult result = Sweep(ranks, patience);
+    const std::vector<uint64_t> lives = LivesOf(folder, owner);
+    if (!result.left.empty() || !result.denied.empty()) {
+      if (lives.empty()) continue;
+      found.left.insert(found.left.end(), result.left.begin(),
+                        result.left.end());
+      found.denied.insert(found.denied.end(), result.denied.begin(),
+                          result.denied.end());
+      continue;
+    }
+    found.swept.insert(found.swept.end(), lives.begin(), lives.end());
     std::error_code failed;
     std::filesystem::remove_all(folder, failed);
   }
@@ -65,8 +141,11 @@ void SweepLeftovers(const std::string& parent, const std::string& prefix) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
-    const std::string& runtime_dir) {
+    const std::string& runtime_dir, const std::string& job,
+    const std::string& node, absl::Duration patience,
+    const std::function<void(const std::string&)>& waits) {
   const std::string random = absl::BytesToHexString(RandomBytes(4));
+  const std::string owner = absl::StrCat(job, " ", node);
   struct Place {
     std::string parent;
     std::string prefix;
@@ -74,6 +153,7 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
   const Place places[] = {{runtime_dir, "rollcall-"},
                           {"/tmp", absl::StrCat("rollcall-", getuid(), "-")}};
   std::string failure;
+  std::unique_ptr<RunFolder> made;
   for (const Place& place : places) {
     const std::string path =
         absl::StrCat(place.parent, "/", place.prefix, random);
@@ -83,22 +163,52 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
     }
     // Fails where somebody has put something there first.
     if (mkdir(path.c_str(), 0700) == 0) {
-      SweepLeftovers(place.parent, place.prefix);
-      return std::unique_ptr<RunFolder>(new RunFolder(path, Lock(path)));
+      made.reset(new RunFolder(path, Lock(path), owner));
+      break;
     }
     failure =
         absl::StrCat("cannot make the folder ", path, ": ", strerror(errno),
                      "; set XDG_RUNTIME_DIR to one that can be written");
   }
-  return absl::UnavailableError(failure);
+  if (made == nullptr) return absl::UnavailableError(failure);
+  // At first a moment; then, if it is worth waiting for, as long as it may.
+  for (const absl::Duration time : {kSweepPatience, patience}) {
+    Leftovers found;
+    for (const Place& place : places) {
+      if (place.parent.empty()) continue;
+      SweepLeftovers(place.parent, place.prefix, owner, time, found);
+    }
+    made->swept_.insert(made->swept_.end(), found.swept.begin(),
+                        found.swept.end());
+    if (found.left.empty() && found.denied.empty()) break;
+    const std::string text = LeftText(found);
+    // Another user's do not die for our waiting.
+    if (!found.denied.empty() || time >= patience) {
+      return absl::UnavailableError(text);
+    }
+    if (waits) waits(text);
+  }
+  const size_t most = Limits::swept_max;
+  if (made->swept_.size() > most) {
+    made->swept_.erase(made->swept_.begin(), made->swept_.end() - most);
+  }
+  return made;
 }
 
-RunFolder::RunFolder(std::string path, Fd lock)
-    : path_(std::move(path)), lock_(std::move(lock)) {}
+RunFolder::RunFolder(std::string path, Fd lock, std::string owner)
+    : path_(std::move(path)),
+      lock_(std::move(lock)),
+      owner_(std::move(owner)) {}
 
 RunFolder::~RunFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+}
+
+void RunFolder::RecordLife(uint64_t incarnation) {
+  if (std::exchange(recorded_, incarnation) == incarnation) return;
+  std::ofstream file(path_ + kLivesName, std::ios::app);
+  file << absl::StrCat(owner_, " ", Where(), " ", absl::Hex(incarnation), "\n");
 }
 
 std::string RunFolder::socket() const {

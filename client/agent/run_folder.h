@@ -3,7 +3,8 @@
 //
 // Whoever makes one removes those of its own user whose agents are gone without
 // a word, and ends what ranks of theirs are left: each living agent holds a
-// lock on its folder.
+// lock on its folder. A folder whose ranks could not be ended stays, so that
+// the next agent tries again.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_RUN_FOLDER_H_
@@ -11,10 +12,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "client/agent/fd.h"
 
 namespace rollcall {
@@ -25,23 +29,43 @@ inline constexpr size_t kSocketPathBytesMax = 107;
 class RunFolder {
  public:
   // Makes `$XDG_RUNTIME_DIR/rollcall-<8 hex>` (`runtime_dir`; empty, missing or
-  // too long for a socket: `/tmp/rollcall-<uid>-<8 hex>`). Errors name the path
-  // and the system's reason.
+  // too long for a socket: `/tmp/rollcall-<uid>-<8 hex>`) for the agent of this
+  // node in this job. Errors name the path and the system's reason.
+  //
+  // Waits at most `patience` for processes of earlier agents of the same job
+  // and node that do not die, and calls `waits` once, with their numbers in
+  // words. UNAVAILABLE: they are still there; they hold what the next ranks
+  // need, and may write what those read.
   static absl::StatusOr<std::unique_ptr<RunFolder>> Make(
-      const std::string& runtime_dir);
+      const std::string& runtime_dir, const std::string& job = "",
+      const std::string& node = "",
+      absl::Duration patience = absl::ZeroDuration(),
+      const std::function<void(const std::string&)>& waits = nullptr);
   // Removes the folder and all in it.
   ~RunFolder();
 
   const std::string& path() const { return path_; }
   // Fits a Unix socket's address.
   std::string socket() const;
+  // Incarnations of earlier agents of the same job and node, which are gone
+  // with all their ranks' processes. The newest last, at most
+  // Limits::swept_max.
+  const std::vector<uint64_t>& swept() const { return swept_; }
+  // To be called before the agent says a Hello with it: should this agent be
+  // killed, the next one can say what it has swept. Errors are passed over: the
+  // next one says less.
+  void RecordLife(uint64_t incarnation);
   // Removes what one generation left.
   void Remove(uint64_t generation);
 
  private:
-  RunFolder(std::string path, Fd lock);
+  RunFolder(std::string path, Fd lock, std::string owner);
   const std::string path_;
   const Fd lock_;
+  // The job and the node, as RecordLife writes them.
+  const std::string owner_;
+  std::vector<uint64_t> swept_;
+  uint64_t recorded_ = 0;
 };
 
 }  // namespace rollcall

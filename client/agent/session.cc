@@ -318,6 +318,7 @@ void Session::Do(const Say& say) {
     TakeNetwork(now, facts);
     SetWallClock(facts);
     *message.mutable_hello()->mutable_facts() = facts;
+    folder_->RecordLife(message.hello().incarnation());
   }
   if (message.has_hello() || message.check_report().has_facts()) told_ = facts;
   stream_->Send(message);
@@ -532,11 +533,21 @@ void Session::Do(const Exit& exit) {
 }  // namespace
 
 AgentResult RunAgent(AgentOptions options) {
-  auto folder =
-      RunFolder::Make(Variable(options.environment, "XDG_RUNTIME_DIR"));
+  // Signals still end the process here: there is nothing to save.
+  auto folder = RunFolder::Make(
+      Variable(options.environment, "XDG_RUNTIME_DIR"), options.hello.job(),
+      options.hello.node(), options.join_timeout, [&](const std::string& text) {
+        if (!options.report) return;
+        options.report(
+            {Report::Kind::kWarning,
+             absl::StrCat(text, "; waiting for ",
+                          absl::FormatDuration(options.join_timeout))});
+      });
   if (!folder.ok()) {
     return {kExitRendezvous, std::string(folder.status().message()), {}};
   }
+  options.hello.mutable_swept()->Assign((*folder)->swept().begin(),
+                                        (*folder)->swept().end());
   return Session(std::move(options), *std::move(folder)).Run();
 }
 

@@ -181,6 +181,10 @@ ordered_json StatusJson(const v1::JobStatus& status) {
   if (status.has_lingers()) {
     json["lingers_s"] = absl::ToDoubleSeconds(FromProto(status.lingers()));
   }
+  if (status.has_fence()) {
+    json["fence_s"] = absl::ToDoubleSeconds(FromProto(status.fence()));
+    json["fence_reason"] = status.fence_reason();
+  }
   json["refused"] = ordered_json::object();
   for (const auto& [code, count] : refused) json["refused"][code] = count;
   json["strangers"] = {{"silent", status.strangers().silent()},
@@ -363,6 +367,9 @@ std::string StatusTable(const v1::JobStatus& status) {
   }
   if (status.has_last_reform() && status.last_reform().generation() > 1) {
     absl::StrAppend(&text, ReformText(status), "\n");
+  }
+  if (status.has_fence()) {
+    absl::StrAppend(&text, "waits: ", status.fence_reason(), "\n");
   }
   absl::StrAppend(&text, DifferencesTable(status));
   if (status.has_pings()) absl::StrAppend(&text, PingsTable(status.pings()));

@@ -643,6 +643,7 @@ absl::Status AdmitHello(const v1::Hello& hello) {
   RETURN_IF_REFUSED(AdmitSettings(hello.settings()));
   RETURN_IF_REFUSED(
       AdmitGeneration("generation_seen", hello.generation_seen()));
+  RETURN_IF_REFUSED(AdmitCount("swept", hello.swept_size(), Limits::swept_max));
   return AdmitHeld(hello.held());
 }
 

@@ -191,6 +191,7 @@ void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
       !node.member()) {
     return;  // Of a superseded generation.
   }
+  if (fence_.Gone(LifeOf(node))) Changed();
   // Also of one who says it anew: a rank that waited may have died since.
   TakeUpStates(node, prepared);
   if (node.prepared) return;
@@ -237,6 +238,10 @@ void Job::OnRefused(Node& node, const v1::Refused& refused) {
 }
 
 void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
+  if (stopped.generation() >= fence_.generation() &&
+      fence_.Gone(LifeOf(node))) {
+    Changed();
+  }
   if (Leaves(node) && barred_.contains(node.hello.node())) {
     return SendLeft(node);
   }
@@ -344,6 +349,7 @@ void Job::SetDeadline(Node& node, absl::Time deadline) {
 
 // It was heard.
 void Job::Renew(Node& node) {
+  node.heard_at = now_;
   node.lease_until = now_ + limits_.lease;
   SetDeadline(node, node.lease_until);
   HeardFrom(node);
@@ -470,9 +476,14 @@ absl::Time Job::NextDeadline() const {
             next, probing_.Open(now_) ? probing_.until() : probe_again_at_);
         break;
       }
-      next = std::min(next, Able() >= nodes_min_
-                                ? last_call_.Ends(limits_)
-                                : gathering_since_ + limits_.join_timeout);
+      if (Able() < nodes_min_) {
+        next = std::min(next, join_until_);
+        break;
+      }
+      if (fence_asked_until_ > now_) next = std::min(next, fence_asked_until_);
+      if (fence_asked_until_ <= now_ || last_call_.Ends(limits_) > now_) {
+        next = std::min(next, last_call_.Ends(limits_));
+      }
       break;
     case Phase::kForming:
       if (unprepared_ > 0) next = std::min(next, prepare_deadline_);

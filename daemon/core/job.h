@@ -34,6 +34,7 @@
 #include "daemon/core/arrivals.h"
 #include "daemon/core/events.h"
 #include "daemon/core/exchange.h"
+#include "daemon/core/fence.h"
 #include "daemon/core/limits.h"
 #include "daemon/core/network_plan/network_plan.h"
 #include "daemon/core/network_plan/reach.h"
@@ -61,6 +62,11 @@ struct JournalState {
   std::optional<v1::Notice> leaving;
   // Whose ranks have all exited 0 in the last generation.
   std::optional<v1::FinishedNodes> finished;
+  // The world that was committed last, once it has ended, until the next one
+  // is committed: its proposal, its seal, and whose ranks had all exited 0.
+  std::optional<v1::Proposal> ran_proposal;
+  std::optional<v1::Seal> ran_seal;
+  std::optional<v1::FinishedNodes> ran_finished;
   // The run has ended.
   std::optional<v1::End> end;
   uint32_t restarts_charged = 0;
@@ -193,6 +199,8 @@ class Job {
     bool called = false;
     // When it is lost unless it is heard before; in deadlines_ as well.
     absl::Time deadline = absl::InfiniteFuture();
+    // When it was heard last; of a restored one, since when it is waited for.
+    absl::Time heard_at = absl::InfinitePast();
     // When its lease ends, whatever its stream does.
     absl::Time lease_until = absl::InfiniteFuture();
     // When its stream broke last.
@@ -356,6 +364,19 @@ class Job {
   void Gather(bool at_once);
   void MaybeForm();
   bool SeatedSuspect() const;
+  // What keeps a world of other nodes waiting (job_fence.cc).
+  void FenceOff();
+  void RestoreFence(const JournalState& state);
+  bool IsFenced(const std::vector<Seated>& seated);
+  void Unfence();
+  // As IsFenced answered, without asking it again for each heartbeat.
+  bool IsStillFenced() const {
+    return now_ < fence_asked_until_ && revision_ == fence_asked_at_revision_;
+  }
+  std::string FenceText(absl::Time now) const;
+  static NodeLife LifeOf(const Node& node) {
+    return {node.hello.node(), node.hello.incarnation()};
+  }
   // Whether it ends if no node attends in time.
   bool MayEndUnattended() const {
     return ends_unattended_ && phase_ == Phase::kGathering && !HasRun() &&
@@ -621,6 +642,15 @@ class Job {
 
   // Gathering.
   absl::Time gathering_since_;
+  // When it is given up for want of nodes; it stands still behind a fence.
+  absl::Time join_until_ = absl::InfiniteFuture();
+  // Of the last world that was committed and has ended.
+  Fence fence_;
+  // Until when it keeps the next world waiting; InfinitePast: it does not. That
+  // holds until fence_asked_until_, unless the job changes before.
+  absl::Time fenced_until_ = absl::InfinitePast();
+  absl::Time fence_asked_until_ = absl::InfinitePast();
+  uint64_t fence_asked_at_revision_ = 0;
   LastCall last_call_;
   bool ends_unattended_ = false;
   // Since when no node has attended or was about to come back.

@@ -178,6 +178,7 @@ void Job::Adopt(const Claimed& chosen) {
   former_run_ = run_;
   run_ = world.run();
   knows_all_worlds_ = false;
+  fence_ = Fence();
   generation_ = world.generation();
   const uint64_t unseen = generation_ + kGenerationsUnseen;
   generation_seen_ = std::max(generation_seen_, unseen);

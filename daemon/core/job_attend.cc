@@ -352,6 +352,13 @@ Job::Entered Job::Enter(const Attend& attend) {
          absl::StrCat("a new agent attends in its place, from ",
                       attend.observed_address));
   }
+  if (attend.hello.has_node_credential()) {
+    fence_.GoesOn({name, attend.hello.previous_incarnation()},
+                  attend.hello.incarnation());
+  }
+  for (const uint64_t incarnation : attend.hello.swept()) {
+    fence_.Gone(NodeLife{name, incarnation});
+  }
   Node& node = nodes_[name];
   if (!redialed) last_call_.Arrived(node.attended_at, now_, limits_);
   const bool was_barred = barred_.contains(name);

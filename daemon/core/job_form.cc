@@ -26,6 +26,8 @@ constexpr size_t kNamedMax = 8;
 void Job::Gather(bool at_once) {
   phase_ = Phase::kGathering;
   gathering_since_ = now_;
+  Unfence();
+  join_until_ = now_ + limits_.join_timeout;
   last_call_ = LastCall(now_);
   reform_now_ = at_once;
   next_waiting_ = now_ + absl::Seconds(1);
@@ -55,8 +57,9 @@ void Job::MaybeForm() {
   const size_t present = Able();
   last_call_.SetEnough(present >= nodes_min_, now_);
   if (present < nodes_min_) {
+    Unfence();
     reform_now_ = false;  // A new gathering: the last call counts again.
-    if (now_ >= gathering_since_ + limits_.join_timeout) {
+    if (now_ >= join_until_) {
       Fail(kExitRendezvous, v1::REASON_CODE_JOIN_TIMEOUT,
            absl::StrCat(
                present, " of ", nodes_min_, " nodes attended within ",
@@ -76,7 +79,10 @@ void Job::MaybeForm() {
                        " after enough were there"));
     }
   }
-  Form(AssignSeats(WithoutLatecomers(Candidates()), nodes_max_));
+  if (IsStillFenced()) return;
+  const std::vector<Seated> seated =
+      AssignSeats(WithoutLatecomers(Candidates()), nodes_max_);
+  if (!IsFenced(seated)) Form(seated);
 }
 
 // A place among the daemon's jobs is held by nodes, not by a name. An agent
@@ -433,6 +439,7 @@ void Job::Commit() {
   AddRows(seal);
   seal_ = seal;
   phase_ = Phase::kRunning;
+  fence_ = Fence();
   world_taken_up_ = false;
   running_since_ = now_;
   PingLater();
@@ -560,6 +567,7 @@ void Job::Reform(v1::ReasonCode code, const std::string& reason,
 void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
                         const std::string& node, bool tell) {
   CHECK(phase_ == Phase::kForming || phase_ == Phase::kRunning);
+  if (phase_ == Phase::kRunning) FenceOff();
   why_.Clear();
   why_.set_generation(generation_);
   why_.set_code(code);

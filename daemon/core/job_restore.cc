@@ -97,6 +97,7 @@ Job::Job(std::string job, std::string run, const v1::JobSettings& settings,
   ApplySettings(settings_, limits_);
   why_.set_code(v1::REASON_CODE_FIRST);
   why_.set_reason("the first world");
+  join_until_ = now + limits_.join_timeout;
   next_waiting_ = now + absl::Seconds(1);
 }
 
@@ -132,6 +133,7 @@ Job Job::Restore(std::string job, const JournalState& state,
   restored.node_epochs_ = state.node_epochs;
   const absl::StatusOr<v1::World> world = WorldOf(state);
   if (world.ok()) restored.TakeUpWorld(*world, *state.proposal, state.seal);
+  if (restored.phase_ == Phase::kGathering) restored.RestoreFence(state);
   if (state.finished.has_value()) restored.TakeUpFinished(*state.finished);
   if (state.leaving.has_value()) restored.TakeUpLeaving(*state.leaving);
   return restored;
@@ -145,6 +147,7 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
     node.hello.set_node(member.node());
     node.hello.set_ranks(member.ranks());
     node.observed_address = member.address();
+    node.heard_at = now_;
     node.seat = static_cast<int>(member.seat());
     if (seal.has_value()) node.node_rank = static_cast<int>(member.node_rank());
     if (seal.has_value()) node.served_in = world.generation();

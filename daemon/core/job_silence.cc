@@ -127,7 +127,10 @@ void Job::EndIsolation() {
   if (phase_ == Phase::kForming) {
     prepare_deadline_ = now_ + limits_.prepare_timeout;
   }
-  if (phase_ == Phase::kGathering) gathering_since_ = now_;
+  if (phase_ == Phase::kGathering) {
+    gathering_since_ = now_;
+    join_until_ = now_ + limits_.join_timeout;
+  }
   if (phase_ == Phase::kRunning) grow_at_ = now_ + limits_.last_call;
   // What has become of ranks that stood still is on its way.
   if (!stalls_.empty()) stalls_until_ = now_ + limits_.hang_settlement;

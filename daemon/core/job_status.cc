@@ -93,7 +93,8 @@ void Job::TellWaiting() {
     for (std::string& name : MissingNames()) {
       *waiting.add_missing() = std::move(name);
     }
-    waiting.set_reason(ProbesText());
+    waiting.set_reason(FenceText(now_));
+    if (waiting.reason().empty()) waiting.set_reason(ProbesText());
     if (waiting.reason().empty() && generation_ > 0) {
       waiting.set_reason(why_.reason());
     }
@@ -198,6 +199,10 @@ v1::JobStatus Job::Status(absl::Time now) const {
     status.set_exit_code(end_->exit_code());
     status.set_end_code(end_->code());
     status.set_end_reason(end_->reason());
+  }
+  if (std::string fenced = FenceText(now); !fenced.empty()) {
+    ToProto(fenced_until_ - now, status.mutable_fence());
+    status.set_fence_reason(std::move(fenced));
   }
   if (Lingers()) {
     ToProto(std::max(lingers_until_ - now, absl::ZeroDuration()),

@@ -133,6 +133,10 @@ struct Limits {
   absl::Duration join_timeout = absl::Minutes(10);
   // How long agents redial a daemon that is gone.
   absl::Duration daemon_grace = absl::Minutes(10);
+  // An agent pings a daemon from which it has read nothing for keepalive_time,
+  // and takes the connection to be dead without an answer in keepalive_timeout.
+  absl::Duration keepalive_time = absl::Seconds(15);
+  absl::Duration keepalive_timeout = absl::Seconds(10);
   // How long members have to come back to a daemon that was restarted.
   absl::Duration reattach_grace = absl::Seconds(60);
   // How long a join string that the daemon made itself is valid, and a token
@@ -172,6 +176,14 @@ struct Limits {
   // The largest after a word from a daemon that stands by, and twice that after
   // others from then on: another one leads, or will within a lease of etcd's.
   absl::Duration redial_leader = absl::Milliseconds(250);
+
+  // How long after its last word an agent that the daemon no longer hears has
+  // ended its ranks at the latest: it sends its next word, finds its connection
+  // dead, redials, gives up, and stops them.
+  absl::Duration unheard() const {
+    return lease + keepalive_time + keepalive_timeout + daemon_grace +
+           stop_grace;
+  }
 
   // The longest that a job may set: for what it waits for people, schedulers
   // and ranks (join_timeout, stop_grace, notice_time, hang_timeout,
@@ -284,6 +296,8 @@ struct Limits {
   static constexpr size_t inbox_events_max = 65536;
   // Complete keys that an agent still answers for its own ranks.
   static constexpr size_t answers_kept = 8;
+  // Earlier lives that one Hello may say to have swept.
+  static constexpr int swept_max = 16;
   // Largest world that an agent brings along when it redials.
   static constexpr size_t held_world_bytes_max = 512 << 10;
   // Worlds of a run without a journal that agents bring: of its last

@@ -6,6 +6,15 @@
 #include "absl/strings/str_cat.h"
 
 namespace rollcall {
+namespace {
+
+void DropRan(JournalState& state) {
+  state.ran_proposal.reset();
+  state.ran_seal.reset();
+  state.ran_finished.reset();
+}
+
+}  // namespace
 
 absl::Status Fold(const Journal& entry, JournalState& state) {
   bool parsed = true;
@@ -24,10 +33,16 @@ absl::Status Fold(const Journal& entry, JournalState& state) {
     case Journal::Kind::kCommitted:
       if (entry.generation != state.generation) break;
       parsed = state.seal.emplace().ParseFromString(entry.body);
+      DropRan(state);
       break;
     case Journal::Kind::kEnded: {
       v1::Reform reform;
       parsed = reform.ParseFromString(entry.body);
+      if (state.seal.has_value()) {
+        state.ran_proposal = std::move(state.proposal);
+        state.ran_seal = std::move(state.seal);
+        state.ran_finished = std::move(state.finished);
+      }
       state.proposal.reset();
       state.seal.reset();
       state.finished.reset();
@@ -39,6 +54,7 @@ absl::Status Fold(const Journal& entry, JournalState& state) {
       state.seal.reset();
       state.finished.reset();
       state.leaving.reset();
+      DropRan(state);
       parsed = state.end.emplace().ParseFromString(entry.body);
       break;
     case Journal::Kind::kLeaving:

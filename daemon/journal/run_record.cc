@@ -12,8 +12,8 @@
 namespace rollcall {
 namespace {
 
-// The world, and as much again for all else.
-constexpr size_t kRecordBytesMax = 2 * Limits::world_bytes_max;
+// The world, the one before it, and as much again for all else.
+constexpr size_t kRecordBytesMax = 3 * Limits::world_bytes_max;
 
 template <typename Message>
 void Set(const std::optional<Message>& from, Message* (v1::RunRecord::*field)(),
@@ -59,6 +59,9 @@ std::string PackRun(const JournaledRun& run) {
   Set(state.leaving, &Record::mutable_leaving, record);
   Set(state.finished, &Record::mutable_finished, record);
   Set(state.end, &Record::mutable_end, record);
+  Set(state.ran_proposal, &Record::mutable_ran_proposal, record);
+  Set(state.ran_seal, &Record::mutable_ran_seal, record);
+  Set(state.ran_finished, &Record::mutable_ran_finished, record);
   record.set_restarts_charged(state.restarts_charged);
   *record.mutable_node_epochs() = state.node_epochs.Whole();
   const int64_t written_us = absl::ToUnixMicros(run.written_at);
@@ -104,6 +107,9 @@ absl::StatusOr<JournaledRun> UnpackRun(const std::string& job,
   state.leaving = Get(record->has_leaving(), record->leaving());
   state.finished = Get(record->has_finished(), record->finished());
   state.end = Get(record->has_end(), record->end());
+  state.ran_proposal = Get(record->has_ran_proposal(), record->ran_proposal());
+  state.ran_seal = Get(record->has_ran_seal(), record->ran_seal());
+  state.ran_finished = Get(record->has_ran_finished(), record->ran_finished());
   state.restarts_charged = record->restarts_charged();
   state.node_epochs.Apply(record->node_epochs());
   return run;

@@ -21,8 +21,8 @@ constexpr char kFile[] = "journal.db";
 // "rcjl": so that `file` and we can tell it from other databases.
 constexpr int64_t kApplicationId = 0x72636A6C;
 // 1 had no tokens, 2 not who is to leave, 3 no epochs of nodes, 4 not who has
-// finished.
-constexpr int64_t kSchemaVersion = 5;
+// finished, 5 not the world that ran last.
+constexpr int64_t kSchemaVersion = 6;
 
 constexpr char kSchema[] = R"sql(
 CREATE TABLE runs (
@@ -37,7 +37,10 @@ CREATE TABLE runs (
   written_us INTEGER NOT NULL,
   leaving BLOB,
   epoch_floor INTEGER NOT NULL DEFAULT 0,
-  finished BLOB
+  finished BLOB,
+  ran_proposal BLOB,
+  ran_seal BLOB,
+  ran_finished BLOB
 ) WITHOUT ROWID;
 CREATE TABLE headers (
   id INTEGER PRIMARY KEY,
@@ -72,7 +75,8 @@ constexpr char kDeleteNodes[] = "DELETE FROM nodes WHERE job = ?";
 
 constexpr char kColumns[] =
     "SELECT job, run, settings, generation, proposal, seal, run_end, charged, "
-    "written_us, leaving, epoch_floor, finished FROM runs";
+    "written_us, leaving, epoch_floor, finished, ran_proposal, ran_seal, "
+    "ran_finished FROM runs";
 
 // Why something ended, where the entry says it.
 v1::ReasonCode CodeOf(const Journal& action) {
@@ -212,8 +216,12 @@ absl::Status SqliteJournal::Migrate(int64_t from) {
   const char* epochs = from < 4 ? "ALTER TABLE runs ADD epoch_floor INTEGER "
                                   "NOT NULL DEFAULT 0;"
                                 : "";
+  const char* finished = from < 5 ? "ALTER TABLE runs ADD finished BLOB;" : "";
   return Execute(absl::StrCat("BEGIN IMMEDIATE;", kTokens, kNodes, leaving,
-                              epochs, "ALTER TABLE runs ADD finished BLOB;",
+                              epochs, finished,
+                              "ALTER TABLE runs ADD ran_proposal BLOB;"
+                              "ALTER TABLE runs ADD ran_seal BLOB;"
+                              "ALTER TABLE runs ADD ran_finished BLOB;",
                               "PRAGMA user_version = ", kSchemaVersion,
                               "; COMMIT;")
                      .c_str());
@@ -277,21 +285,27 @@ absl::Status SqliteJournal::WriteState(const JournalEntry& entry,
       break;
     case Journal::Kind::kCommitted:
       s = Run(database_,
-              "UPDATE runs SET seal = ?4, written_us = ?5 WHERE job = ?1 AND "
+              "UPDATE runs SET seal = ?4, ran_proposal = NULL, ran_seal = "
+              "NULL, ran_finished = NULL, written_us = ?5 WHERE job = ?1 AND "
               "run = ?2 AND generation = ?3",
               entry.job, entry.run, generation, body, written_us);
       break;
     case Journal::Kind::kEnded:
       s = Run(database_,
-              "UPDATE runs SET proposal = NULL, seal = NULL, finished = NULL, "
+              "UPDATE runs SET "
+              "ran_proposal = iif(seal IS NULL, ran_proposal, proposal), "
+              "ran_finished = iif(seal IS NULL, ran_finished, finished), "
+              "ran_seal = ifnull(seal, ran_seal), "
+              "proposal = NULL, seal = NULL, finished = NULL, "
               "charged = ?3, written_us = ?4 WHERE job = ?1 AND run = ?2",
               entry.job, entry.run, ChargedOf(action), written_us);
       break;
     case Journal::Kind::kRunEnded:
       s = Run(database_,
               "UPDATE runs SET proposal = NULL, seal = NULL, finished = NULL, "
-              "leaving = NULL, run_end = ?3, written_us = ?4 WHERE job = ?1 "
-              "AND run = ?2",
+              "leaving = NULL, ran_proposal = NULL, ran_seal = NULL, "
+              "ran_finished = NULL, run_end = ?3, written_us = ?4 WHERE job = "
+              "?1 AND run = ?2",
               entry.job, entry.run, body, written_us);
       break;
     case Journal::Kind::kLeaving:
@@ -417,7 +431,10 @@ absl::StatusOr<std::vector<JournaledRun>> SqliteJournal::Read(
         !Parse(rows->Bytes(5), run.state.seal) ||
         !Parse(rows->Bytes(6), run.state.end) ||
         !Parse(rows->Bytes(9), run.state.leaving) ||
-        !Parse(rows->Bytes(11), run.state.finished)) {
+        !Parse(rows->Bytes(11), run.state.finished) ||
+        !Parse(rows->Bytes(12), run.state.ran_proposal) ||
+        !Parse(rows->Bytes(13), run.state.ran_seal) ||
+        !Parse(rows->Bytes(14), run.state.ran_finished)) {
       return Damaged(absl::StrCat("the run of job ", run.job));
     }
     const auto floor = static_cast<uint64_t>(rows->Number(10));

@@ -269,6 +269,21 @@ TEST(AgentLink, DeclaredLostItStopsAndAttendsAnew) {
       {10.5, Gone(1), "prepared 2"},
   });
   EXPECT_EQ(story.hello().held().running_generation(), 0u);
+  // A world without it may wait for its ranks.
+  AgentStory seatless;
+  seatless.Tell(Running(1));
+  seatless.Tell({
+      {10.0, Down(absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST),
+       "ABORT 1; STOP 0,1 15s"},
+      {10.1, AgentTick{}, "dial"},
+      {10.2, StreamUp{}, "hello i12"},
+      {10.2, Welcome(), ""},
+      {10.5, Gone(1), "stopped 1"},
+      {11.0, Down(), ""},
+      {11.1, AgentTick{}, "dial"},
+      {11.2, StreamUp{}, "hello i12"},
+      {11.2, Welcome(), "stopped 1"},
+  });
 }
 
 TEST(AgentLink, OfARunThatNeverRanItComesToTheNext) {

@@ -245,6 +245,7 @@ v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
   }
   hello.set_generation_seen(options.generation_seen);
   hello.set_previous_incarnation(options.previous_incarnation);
+  *hello.mutable_swept() = {options.swept.begin(), options.swept.end()};
   if (options.by_credential) {
     hello.set_node_credential("verified by the shell");
   } else {

@@ -350,7 +350,7 @@ TEST_F(JournalTest, AnotherProgramsDatabaseIsRefused) {
 
 TEST_F(JournalTest, ANewerRollcallsFileIsRefused) {
   { const auto journal = MustOpen(); }
-  Sql(file(), "PRAGMA user_version = 6");
+  Sql(file(), "PRAGMA user_version = 7");
   const auto journal = Open();
   EXPECT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(std::string(journal.status().message()).find("newer"),
@@ -366,6 +366,8 @@ TEST_F(JournalTest, AnOlderRollcallsFileIsTakenUp) {
   Sql(file(),
       "DROP TABLE tokens; DROP TABLE nodes; ALTER TABLE runs DROP leaving;"
       "ALTER TABLE runs DROP epoch_floor; ALTER TABLE runs DROP finished;"
+      "ALTER TABLE runs DROP ran_proposal; ALTER TABLE runs DROP ran_seal;"
+      "ALTER TABLE runs DROP ran_finished;"
       "PRAGMA user_version = 1");
   for (int life = 0; life < 2; ++life) {
     const auto journal = MustOpen();
@@ -385,6 +387,8 @@ TEST_F(JournalTest, AFileThatDoesNotKnowWhoLeavesIsTakenUp) {
   Sql(file(),
       "DROP TABLE nodes; ALTER TABLE runs DROP leaving;"
       "ALTER TABLE runs DROP epoch_floor; ALTER TABLE runs DROP finished;"
+      "ALTER TABLE runs DROP ran_proposal; ALTER TABLE runs DROP ran_seal;"
+      "ALTER TABLE runs DROP ran_finished;"
       "PRAGMA user_version = 2");
   v1::Notice leaving;
   leaving.add_nodes("b");
@@ -466,7 +470,9 @@ TEST_F(JournalTest, AFileWithoutEpochsIsTakenUp) {
   }
   Sql(file(),
       "DROP TABLE nodes; ALTER TABLE runs DROP epoch_floor;"
-      "ALTER TABLE runs DROP finished; PRAGMA user_version = 3");
+      "ALTER TABLE runs DROP finished; ALTER TABLE runs DROP ran_proposal;"
+      "ALTER TABLE runs DROP ran_seal; ALTER TABLE runs DROP ran_finished;"
+      "PRAGMA user_version = 3");
   for (uint64_t life = 0; life < 2; ++life) {
     const auto journal = MustOpen();
     ASSERT_NE(journal, nullptr);
@@ -483,7 +489,10 @@ TEST_F(JournalTest, AFileThatDoesNotKnowWhoHasFinishedIsTakenUp) {
     const auto journal = MustOpen();
     MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3))});
   }
-  Sql(file(), "ALTER TABLE runs DROP finished; PRAGMA user_version = 4");
+  Sql(file(),
+      "ALTER TABLE runs DROP finished; ALTER TABLE runs DROP ran_proposal;"
+      "ALTER TABLE runs DROP ran_seal; ALTER TABLE runs DROP ran_finished;"
+      "PRAGMA user_version = 4");
   v1::FinishedNodes finished;
   finished.add_node_ranks(2);
   for (int life = 0; life < 2; ++life) {

@@ -1,0 +1,119 @@
+// Job: what keeps a world of other nodes waiting for the last one.
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/core/job.h"
+#include "daemon/core/world.h"
+
+namespace rollcall {
+namespace {
+
+// Of many members, in a message.
+constexpr size_t kFencedNamedMax = 4;
+
+}  // namespace
+
+// The world that runs is over: from here on it may be out of hearing.
+void Job::FenceOff() {
+  std::vector<Fence::Member> members;
+  for (int row = 0; row < world_.members_size(); ++row) {
+    if (finished_.contains(static_cast<uint32_t>(row))) continue;
+    const std::string& name = world_.members(row).node();
+    const auto at = nodes_.find(name);
+    const bool known = at != nodes_.end() && at->second.served_in != 0;
+    members.push_back(
+        {name, row < seal_->incarnations_size() ? seal_->incarnations(row) : 0,
+         known ? at->second.heard_at : now_});
+  }
+  fence_ = Fence(generation_, std::move(members));
+}
+
+// When the members were heard last is not journaled: now, at the latest.
+void Job::RestoreFence(const JournalState& state) {
+  if (!state.ran_proposal.has_value() || !state.ran_seal.has_value()) return;
+  const absl::StatusOr<v1::World> world =
+      DecodeWorld(state.ran_proposal->world());
+  if (!world.ok()) return;
+  std::set<uint32_t> finished;
+  if (state.ran_finished.has_value()) {
+    finished.insert(state.ran_finished->node_ranks().begin(),
+                    state.ran_finished->node_ranks().end());
+  }
+  std::vector<Fence::Member> members;
+  for (int row = 0; row < world->members_size(); ++row) {
+    if (finished.contains(static_cast<uint32_t>(row))) continue;
+    members.push_back({world->members(row).node(),
+                       row < state.ran_seal->incarnations_size()
+                           ? state.ran_seal->incarnations(row)
+                           : 0,
+                       now_});
+  }
+  fence_ = Fence(world->generation(), std::move(members));
+}
+
+// Whether a world of these nodes must wait.
+bool Job::IsFenced(const std::vector<Seated>& seated) {
+  const absl::Time opens = fence_.Opens(limits_.unheard());
+  if (now_ >= opens ||
+      std::any_of(seated.begin(), seated.end(), [&](const Seated& s) {
+        return fence_.Has(LifeOf(nodes_.at(s.node)));
+      })) {
+    Unfence();
+    return false;
+  }
+  if (std::exchange(fenced_until_, opens) != opens) {
+    Say(Log::Level::kWarning,
+        absl::StrCat("event=fenced generation=", fence_.generation(),
+                     " reason=", Quoted(FenceText(now_))));
+    Changed();
+  }
+  // One that gets no seat for now may be a member.
+  fence_asked_until_ = opens;
+  for (const auto& [session, name] : sessions_) {
+    const absl::Time held = HeldUntil(nodes_.at(name));
+    if (held > now_) fence_asked_until_ = std::min(fence_asked_until_, held);
+  }
+  fence_asked_at_revision_ = revision_;
+  return true;
+}
+
+// Meanwhile enough nodes were here: --join-timeout has not begun.
+void Job::Unfence() {
+  if (fenced_until_ == absl::InfinitePast()) return;
+  join_until_ = now_ + limits_.join_timeout;
+  fenced_until_ = absl::InfinitePast();
+  fence_asked_until_ = absl::InfinitePast();
+}
+
+// Empty where no world waits.
+std::string Job::FenceText(absl::Time now) const {
+  if (phase_ != Phase::kGathering || fenced_until_ <= now) return "";
+  const std::vector<Fence::Member>& members = fence_.members();
+  std::vector<std::string> names;
+  for (size_t i = 0; i < members.size() && i < kFencedNamedMax; ++i) {
+    names.push_back(members[i].node);
+  }
+  const bool one = members.size() == 1;
+  // So coarse that the same is not said each second.
+  const absl::Duration left = fenced_until_ - now;
+  const absl::Duration unit =
+      left > absl::Minutes(1) ? absl::Minutes(1) : absl::Seconds(10);
+  return absl::StrCat(
+      "generation ", fence_.generation(), " may still train on ",
+      absl::StrJoin(names, ", "),
+      members.size() > kFencedNamedMax
+          ? absl::StrCat(" and ", members.size() - kFencedNamedMax, " more")
+          : "",
+      ", which ", one ? "is" : "are",
+      " not heard, and no node of it is here: the next world waits until ",
+      one ? "it has" : "one of them has", " stopped, at most ",
+      absl::FormatDuration(absl::Ceil(left, unit)),
+      "; if one is known to be gone, `rollcall evict ", members[0].node, "`");
+}
+
+}  // namespace rollcall

@@ -1,0 +1,188 @@
+// A world whose members are out of hearing may train on: who must wait for it,
+// for how long, and what ends the waiting.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "daemon/core/limits.h"
+#include "tests/story/job_story.h"
+
+namespace rollcall {
+namespace {
+
+using Row = JobStory::Row;
+
+absl::Time At(double second) {
+  return absl::UnixEpoch() + absl::Seconds(second);
+}
+
+const double kUnheard = absl::ToDoubleSeconds(Limits{}.unheard());
+
+// One or two nodes; a and b run generation 1, c is a spare, and the streams of
+// a and b break at 2.0. They were heard last at 0.2.
+std::vector<Row> BothBreak() {
+  return {
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, Attends("c"), ""},
+      {0.2, PreparesAll({"a", "b"}, 1), "run g1"},
+      {2.0, Breaks("a"), ""},
+      {2.0, Breaks("b"), ""},
+      {2.9, Beats("c"), ""},
+      {3.1, Ticks(), ""},  // Nobody is left to be told of the abort.
+  };
+}
+
+// A new agent of a node whose name is free, and what it has swept.
+HelloOptions Swept(std::vector<uint64_t> incarnations) {
+  HelloOptions options;
+  options.swept = std::move(incarnations);
+  return options;
+}
+
+std::string FenceOf(JobStory& story) {
+  return story.job().Status(story.now()).fence_reason();
+}
+
+TEST(Fence, NoWorldIsFormedBesideOneThatMayTrainOn) {
+  JobStory story("1:2");
+  story.Tell(BothBreak());
+  TellBeats(story, {"c"}, kUnheard, 4);
+  const v1::JobStatus status = story.job().Status(story.now());
+  EXPECT_EQ(status.state(), v1::JOB_STATE_GATHERING);
+  EXPECT_TRUE(status.has_fence());
+  EXPECT_TRUE(absl::StrContains(status.fence_reason(), "rollcall evict a"))
+      << status.fence_reason();
+  // --join-timeout has stood still: enough nodes are here.
+  story.Tell({{kUnheard + 0.1, Ticks(), ""},
+              {kUnheard + 0.2, Ticks(), "form g2 c"},
+              {kUnheard + 0.3, Prepares("c", 2), "run g2"}});
+  EXPECT_EQ(FenceOf(story), "");
+}
+
+TEST(Fence, TheJoinTimeoutBeginsAgainWhereTheOthersGo) {
+  JobStory story("1:2");
+  story.Tell(BothBreak());
+  TellBeats(story, {"c"}, 500, 4);
+  story.Tell({{500.0, Breaks("c"), ""}, {501.1, Ticks(), ""}});
+  EXPECT_EQ(FenceOf(story), "");
+  story.Tell({{1000.0, Ticks(), ""}, {1102.0, Ticks(), "forget"}});
+  EXPECT_EQ(story.job().end()->code(), v1::REASON_CODE_JOIN_TIMEOUT);
+}
+
+TEST(Fence, AMemberThatIsHereOpensIt) {
+  // Whoever it is: the old world lacks it.
+  JobStory story("1:2");
+  story.Tell(BothBreak());
+  story.Tell({{4.0, Beats("c"), ""},
+              {5.0, Attends("a", 2, NextOf(1)), "form g2 a,c"}});
+}
+
+// Lost once more before it was in a world, it waits for a seat, and says
+// meanwhile that its ranks are gone.
+TEST(Fence, AMemberThatSaysThatItsRanksAreGoneOpensIt) {
+  JobStory story("1:2");
+  story.Tell(BothBreak());
+  story.Tell({{4.0, Beats("c"), ""},
+              {5.0, Attends("a", 2, NextOf(1)), "form g2 a,c"},
+              {5.1, Breaks("a"), ""},
+              {6.2, Ticks(), "abort g2 LOST_STREAM"},
+              {6.3, Attends("a", 3, NextOf(2)), ""},
+              {6.4, Stops("a", 1), "form g3 c"}});
+}
+
+TEST(Fence, AnotherAgentOfAMembersNameDoesNotOpenIt) {
+  JobStory story("1:2");
+  story.Tell(BothBreak());
+  // A token takes a name that is free, and proves nothing of its ranks.
+  story.Tell({{4.0, Beats("c"), ""},
+              {5.0, Attends("a", 2), ""},
+              {5.1, Attends("b", 2, Swept({7})), ""}});
+  EXPECT_NE(FenceOf(story), "");
+  // This one was started on the machine of the life that it names.
+  story.Tell({{5.2, Breaks("b"), ""},
+              {6.3, Ticks(), ""},
+              {6.4, Beats("a"), ""},
+              {6.5, Beats("c"), ""},
+              {7.0, Attends("b", 3, Swept({7, 1})), "form g2 a,b"}});
+}
+
+TEST(Fence, AnEvictedMemberOpensIt) {
+  for (const char* name : {"a", "b"}) {
+    JobStory story("1:2");
+    story.Tell(BothBreak());
+    story.Tell({{4.0, Beats("c"), ""}, {4.1, Evicts({name}), "form g2 c"}});
+  }
+  JobStory other("1:2");
+  other.Tell(BothBreak());
+  other.Tell({{4.0, Beats("c"), ""}, {4.1, Evicts({"d"}), ""}});
+}
+
+// Its ranks were gone before it was prepared for the next world.
+TEST(Fence, AMemberThatWasPreparedForTheNextWorldOpensIt) {
+  JobStory story("1:2");
+  story.Tell(BothBreak());
+  story.Tell({{4.0, Beats("c"), ""},
+              {5.0, Attends("a", 2, NextOf(1)), "form g2 a,c"},
+              {5.1, Prepares("a", 2), ""},
+              {5.2, Breaks("a"), ""},
+              {5.5, Beats("c"), ""},
+              {6.3, Ticks(), "abort g2 LOST_STREAM; form g3 c"}});
+}
+
+TEST(Fence, AMemberWhoseRanksHaveFinishedDoesNotOpenIt) {
+  // b trains on without it.
+  JobStory story("1:2");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, Attends("c"), ""},
+      {0.2, PreparesAll({"a", "b"}, 1), "run g1"},
+      {1.0, Exits("a", 1, 0), ""},
+      {2.0, Breaks("b"), ""},
+      {2.9, Beats("c"), ""},
+      {3.0, Beats("a"), ""},
+      {3.1, Ticks(), "abort g1 LOST_STREAM"},
+  });
+  EXPECT_NE(FenceOf(story), "");
+}
+
+JournalState Ended(const JobStory& story) {
+  JournalState state = StateOf(story, /*committed=*/true);
+  state.ran_proposal = std::move(state.proposal);
+  state.ran_seal = std::move(state.seal);
+  state.ran_finished = std::move(state.finished);
+  state.proposal.reset();
+  state.seal.reset();
+  state.finished.reset();
+  return state;
+}
+
+TEST(Fence, ADaemonThatIsStartedAgainKeepsIt) {
+  JobStory before("1:2");
+  before.Tell(BothBreak());
+  const JournalState state = Ended(before);
+  const auto restarted = [&] {
+    return JobStory(Job::Restore("j", state, Limits{}, absl::UnixEpoch()),
+                    before);
+  };
+  // Last heard is the restart.
+  JobStory story = restarted();
+  story.Tell(
+      {{0.0, Attends("c", 1, {.run = "run1", .by_credential = true}), ""}});
+  TellBeats(story, {"c"}, kUnheard, 1.5);
+  EXPECT_NE(FenceOf(story), "");
+  story.Tell({{kUnheard + 0.1, Ticks(), "form g2 c"}});
+  // A member that comes back.
+  JobStory back = restarted();
+  back.Tell({{0.0, Attends("c", 1, {.run = "run1", .by_credential = true}), ""},
+             {0.5, Attends("a", 1, {.run = "run1", .by_credential = true}),
+              "form g2 a,c"}});
+}
+
+}  // namespace
+}  // namespace rollcall
