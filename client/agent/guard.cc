@@ -22,6 +22,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/agent/cgroup.h"
+#include "client/agent/edit_file.h"
+#include "client/agent/hosts_file.h"
 
 namespace rollcall {
 namespace {
@@ -39,6 +41,13 @@ std::string SessionLine(const RankSession& session) {
 
 std::string CgroupLine(const std::string& folder) {
   return absl::StrCat("cgroup ", folder, "\n");
+}
+
+// Empty: nothing, or a path that no line can hold.
+std::string HostsLines(const HostsCharge& hosts) {
+  if (hosts.path.empty() || absl::StrContains(hosts.path, '\n')) return "";
+  return absl::StrCat("owner ", FormatHostsOwner(hosts.owner), "\nhosts ",
+                      hosts.path, "\n");
 }
 
 // The agent's environment without ROLLCALL_*; borrowed from environ.
@@ -81,6 +90,17 @@ int Spawn(const std::string& self, int stdin_fd, pid_t* pid) {
   return error;
 }
 
+// By the rule of an agent that ends: the last owner that lives takes a block
+// out. Nobody is there to be told of a failure; the next rollcall process that
+// edits the file tries again.
+void RestoreHosts(const HostsCharge& hosts) {
+  if (hosts.path.empty()) return;
+  EditFileOptions options;
+  options.lock_timeout = kPatience;
+  std::vector<std::string> unheard;
+  (void)HostsFile(hosts.path, options).RemoveOwner(hosts.owner, &unheard);
+}
+
 // False: nobody reads, or the socket is full; errno says which.
 bool SendAll(int fd, const std::string& text) {
   size_t sent = 0;
@@ -96,7 +116,8 @@ bool SendAll(int fd, const std::string& text) {
 
 }  // namespace
 
-Guard::Guard(std::string self, std::string marker) : self_(std::move(self)) {
+Guard::Guard(std::string self, std::string marker, HostsCharge hosts)
+    : self_(std::move(self)), hosts_(std::move(hosts)) {
   kin_.markers.push_back(std::move(marker));
 }
 
@@ -123,7 +144,8 @@ absl::Status Guard::Start() {
   theirs.LeaveStandard();
   // It finds its orders on its line when it comes up: an agent that is killed
   // right after this spawn has told all.
-  std::string all = absl::StrCat("marker ", kin_.markers[0], "\n");
+  std::string all =
+      absl::StrCat("marker ", kin_.markers[0], "\n", HostsLines(hosts_));
   for (const RankSession& session : kin_.sessions) {
     absl::StrAppend(&all, SessionLine(session));
   }
@@ -210,6 +232,12 @@ void GuardOrders::Read(absl::string_view line) {
     if (absl::StartsWith(rest, "/") && kin_.cgroups.size() < kChargesMost) {
       kin_.cgroups.emplace_back(rest);
     }
+  } else if (order == "owner") {
+    if (auto owner = ParseHostsOwner(rest); owner.has_value()) {
+      hosts_.owner = *std::move(owner);
+    }
+  } else if (order == "hosts") {
+    if (absl::StartsWith(rest, "/")) hosts_.path = std::string(rest);
   } else if (order == "forget") {
     pid_t id = 0;
     const bool session = absl::SimpleAtoi(rest, &id);
@@ -252,6 +280,8 @@ int GuardMain() {
   if (orders.done()) return 0;
   Sweep(orders.kin(), kPatience);
   for (const std::string& folder : orders.kin().cgroups) RemoveCgroup(folder);
+  // Last: a rank may still need the names while it ends.
+  RestoreHosts(orders.hosts());
   return 0;
 }
 

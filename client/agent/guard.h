@@ -1,4 +1,5 @@
-// The guard: a process beside the ranks that ends them when the agent has died.
+// The guard: a process beside the ranks that ends them when the agent has died,
+// and then takes the agent's names out of the hosts file.
 //
 // The agent holds one end of a socket, the guard the other as its stdin, and
 // nobody else either: whatever becomes of the agent, the guard reads an end of
@@ -9,6 +10,8 @@
 //   session SID START    a rank's session and its leader's start time
 //   cgroup FOLDER        a cgroup of theirs
 //   forget SID|FOLDER    one that is gone
+//   owner FIELDS         the agent, as owner lines of a hosts file name it
+//   hosts PATH           the hosts file that the agent writes to
 //   done                 the agent ends in order: nothing to do
 //
 // The marker goes this way and never through argv, since it is the address of
@@ -31,15 +34,23 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "client/agent/fd.h"
+#include "client/agent/hosts_text.h"
 #include "client/agent/sweep.h"
 
 namespace rollcall {
+
+// What an agent may leave in a hosts file.
+struct HostsCharge {
+  // Absolute; empty: the agent writes to none.
+  std::string path;
+  HostsOwner owner;
+};
 
 // The agent's side.
 class Guard {
  public:
   // `self`: the binary whose first argument `guard` calls GuardMain.
-  Guard(std::string self, std::string marker);
+  Guard(std::string self, std::string marker, HostsCharge hosts = {});
   // Says `done`, and waits for its end.
   ~Guard();
   Guard(const Guard&) = delete;
@@ -66,6 +77,7 @@ class Guard {
   void Tell(const std::string& text);
 
   const std::string self_;
+  const HostsCharge hosts_;
   Kin kin_;
   pid_t pid_ = 0;
   Fd line_;
@@ -78,10 +90,12 @@ class GuardOrders {
   void Read(absl::string_view line);
 
   const Kin& kin() const { return kin_; }
+  const HostsCharge& hosts() const { return hosts_; }
   bool done() const { return done_; }
 
  private:
   Kin kin_;
+  HostsCharge hosts_;
   bool done_ = false;
 };
 

@@ -118,10 +118,28 @@ std::set<std::string> HostsFile::NamesOf(const std::string& job) const {
 absl::Status HostsFile::Remove(const std::string& job, const std::string& run,
                                const HostsOwner& owner,
                                std::vector<std::string>* warnings) {
+  return TakeOut(
+      [&](const std::string& text) {
+        return RemoveHostsBlock(text, job, run, owner, HostsOwnerLives);
+      },
+      warnings);
+}
+
+absl::Status HostsFile::RemoveOwner(const HostsOwner& owner,
+                                    std::vector<std::string>* warnings) {
+  return TakeOut(
+      [&](const std::string& text) {
+        return RemoveHostsOwner(text, owner, HostsOwnerLives);
+      },
+      warnings);
+}
+
+absl::Status HostsFile::TakeOut(const MakeChange& make,
+                                std::vector<std::string>* warnings) {
   HostsChange change;
   const absl::Status status =
       EditFile(path_, options_, [&](const std::string& text, bool exists) {
-        change = RemoveHostsBlock(text, job, run, owner, HostsOwnerLives);
+        change = make(text);
         return EditedText{change.text, exists && change.remove_file};
       });
   warnings->insert(warnings->end(), change.warnings.begin(),

@@ -13,6 +13,7 @@
 #ifndef ROLLCALL_CLIENT_AGENT_HOSTS_FILE_H_
 #define ROLLCALL_CLIENT_AGENT_HOSTS_FILE_H_
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -54,7 +55,16 @@ class HostsFile {
                       const HostsOwner& owner,
                       std::vector<std::string>* warnings);
 
+  // The same of all blocks that have this owner, which may be dead: what its
+  // guard does for an agent that was killed. Safe to repeat.
+  absl::Status RemoveOwner(const HostsOwner& owner,
+                           std::vector<std::string>* warnings);
+
  private:
+  using MakeChange = std::function<HostsChange(const std::string& text)>;
+  absl::Status TakeOut(const MakeChange& make,
+                       std::vector<std::string>* warnings);
+
   const std::string path_;
   const EditFileOptions options_;
 };

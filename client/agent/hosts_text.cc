@@ -106,8 +106,10 @@ bool IsEndOf(const HostsBlock& block, absl::string_view line) {
          Text(*fields, "run") == block.run;
 }
 
-std::optional<HostsOwner> ReadOwner(absl::string_view line) {
-  const auto fields = ReadFields(line, kOwner);
+// `prefix`: what precedes the fields of an owner.
+std::optional<HostsOwner> ReadOwner(absl::string_view line,
+                                    const char* prefix = kOwner) {
+  const auto fields = ReadFields(line, prefix);
   HostsOwner owner;
   if (!fields.has_value() || !Number(*fields, "pid", owner.pid) ||
       !Number(*fields, "start", owner.start_ticks) ||
@@ -204,9 +206,7 @@ bool IsCutMarker(absl::string_view line) {
 std::string FormatBlock(const HostsBlock& block) {
   std::string body;
   for (const HostsOwner& owner : block.owners) {
-    absl::StrAppend(&body, kOwner, "pid=", owner.pid,
-                    " start=", owner.start_ticks, " boot=", owner.boot_id,
-                    " pidns=", owner.pid_namespace, " node=", owner.node, "\n");
+    absl::StrAppend(&body, kOwner, FormatHostsOwner(owner), "\n");
   }
   absl::StrAppend(&body, block.entries);
   return absl::StrCat(kBegin, "job=", block.job, " run=", block.run,
@@ -465,6 +465,31 @@ HostsText Parse(absl::string_view text, std::vector<std::string>& warnings) {
   return hosts;
 }
 
+using IsBlock = std::function<bool(const HostsBlock&)>;
+
+// Takes `owner` off the blocks for which `which` holds, and the dead ones.
+HostsChange TakeOff(absl::string_view text, const HostsOwner& owner,
+                    const OwnerLives& lives, const IsBlock& which) {
+  HostsChange change;
+  HostsText hosts = Parse(text, change.warnings);
+  const OwnerLives lives_on = [&](const HostsOwner& other) {
+    return !(other == owner) && lives(other);
+  };
+  bool created_file = false;
+  for (HostsBlock& block : hosts.blocks) {
+    if (!which(block)) continue;
+    DropDead(block, lives_on);
+    created_file |= block.created_file && block.owners.empty();
+  }
+  created_file |= Sweep(hosts, lives);
+  if (!hosts.blocks.empty()) {
+    hosts.blocks.front().created_file |= created_file;
+  }
+  change.text = FormatHosts(hosts);
+  change.remove_file = created_file && change.text.empty();
+  return change;
+}
+
 }  // namespace
 
 HostsText ParseHosts(absl::string_view text) {
@@ -490,6 +515,16 @@ HostsText ParseHosts(absl::string_view text) {
     hosts.blocks.push_back(std::move(block));
   }
   return hosts;
+}
+
+std::string FormatHostsOwner(const HostsOwner& owner) {
+  return absl::StrCat("pid=", owner.pid, " start=", owner.start_ticks,
+                      " boot=", owner.boot_id, " pidns=", owner.pid_namespace,
+                      " node=", owner.node);
+}
+
+std::optional<HostsOwner> ParseHostsOwner(absl::string_view text) {
+  return ReadOwner(text, "");
 }
 
 std::set<std::string> NamesInBlock(absl::string_view text,
@@ -561,24 +596,17 @@ HostsChange WriteHostsBlock(absl::string_view text, bool created_file,
 HostsChange RemoveHostsBlock(absl::string_view text, absl::string_view job,
                              absl::string_view run, const HostsOwner& owner,
                              const OwnerLives& lives) {
-  HostsChange change;
-  HostsText hosts = Parse(text, change.warnings);
-  const OwnerLives lives_on = [&](const HostsOwner& other) {
-    return !(other == owner) && lives(other);
-  };
-  bool created_file = false;
-  for (HostsBlock& block : hosts.blocks) {
-    if (block.job != job || block.run != run) continue;
-    DropDead(block, lives_on);
-    created_file |= block.created_file && block.owners.empty();
-  }
-  created_file |= Sweep(hosts, lives);
-  if (!hosts.blocks.empty()) {
-    hosts.blocks.front().created_file |= created_file;
-  }
-  change.text = FormatHosts(hosts);
-  change.remove_file = created_file && change.text.empty();
-  return change;
+  return TakeOff(text, owner, lives, [&](const HostsBlock& block) {
+    return block.job == job && block.run == run;
+  });
+}
+
+HostsChange RemoveHostsOwner(absl::string_view text, const HostsOwner& owner,
+                             const OwnerLives& lives) {
+  return TakeOff(text, owner, lives, [&](const HostsBlock& block) {
+    return std::find(block.owners.begin(), block.owners.end(), owner) !=
+           block.owners.end();
+  });
 }
 
 }  // namespace rollcall

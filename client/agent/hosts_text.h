@@ -21,6 +21,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -44,6 +45,11 @@ struct HostsOwner {
 
   bool operator==(const HostsOwner&) const = default;
 };
+
+// As an owner line of a block has it, without what precedes `pid=`.
+std::string FormatHostsOwner(const HostsOwner& owner);
+// nullopt: it is not whole.
+std::optional<HostsOwner> ParseHostsOwner(absl::string_view text);
 
 using OwnerLives = std::function<bool(const HostsOwner&)>;
 
@@ -96,6 +102,10 @@ HostsChange WriteHostsBlock(absl::string_view text, bool created_file,
 // other owner lives; sweeps blocks of dead owners.
 HostsChange RemoveHostsBlock(absl::string_view text, absl::string_view job,
                              absl::string_view run, const HostsOwner& owner,
+                             const OwnerLives& lives);
+
+// The same of all blocks that `owner` is an owner of.
+HostsChange RemoveHostsOwner(absl::string_view text, const HostsOwner& owner,
                              const OwnerLives& lives);
 
 }  // namespace rollcall

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/agent/fd.h"
 #include "client/agent/guard.h"
+#include "client/agent/hosts_file.h"
 #include "client/agent/output.h"
 #include "client/agent/poller.h"
 #include "client/agent/rank_group.h"
@@ -93,7 +94,8 @@ Processes::Keeper::Keeper(ProcessesOptions options, Callbacks callbacks)
       bell_(std::make_shared<Fd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
       orders_(/*most=*/64),
       writer_([bell = bell_] { Ring(*bell); }),
-      guard_(options_.self, options_.marker),
+      guard_(options_.self, options_.marker,
+             {options_.hosts_file, ThisOwner(options_.node)}),
       group_(std::make_unique<RankGroup>(
           RankGroup::House{options_, callbacks_, poller_, writer_, guard_})) {
   thread_ = std::thread([this] { Run(); });

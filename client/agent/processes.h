@@ -48,6 +48,9 @@ struct ProcessesOptions {
   // Unique to this agent life and present in every rank's environment as
   // `marker` ("ROLLCALL_SOCKET=/path"): by it descendants are found.
   std::string marker;
+  // The hosts file that this agent writes to, absolute: what it leaves there
+  // when it is killed goes with its guard. Empty: none.
+  std::string hosts_file;
   // The binary whose hidden `guard` command watches over the ranks.
   std::string self = "/proc/self/exe";
 };

@@ -1,9 +1,11 @@
 #include "client/agent/session.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <random>
+#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -150,6 +152,12 @@ ProcessesOptions ForProcesses(const AgentOptions& options,
   wanted.node = options.hello.node();
   wanted.log_dir = options.log_dir;
   wanted.output_to_stderr = options.output_to_stderr;
+  if (!options.hosts_file.empty()) {
+    // Its guard leaves the working folder.
+    std::error_code failed;
+    wanted.hosts_file =
+        std::filesystem::absolute(options.hosts_file, failed).string();
+  }
   wanted.marker = absl::StrCat("ROLLCALL_SOCKET=", folder.socket());
   return wanted;
 }

@@ -319,6 +319,56 @@ class Hosts(E2E):
         self.end(again, processes)
         self.assertEqual(lab.read_hosts(2), before[1])
 
+    def test_a_killed_agents_block_goes_without_another_agent(self):
+        """Its guard takes it out, also of a hosts file that is a mount."""
+        lab = Lab(self.stage, 2)
+        before = lab.read_hosts(2)
+        gate = Gate(self.stage)
+        processes = self.gather(lab, gate)
+        self.worlds(processes)
+        self.assertNotEqual(lab.read_hosts(2), before)
+        there = lab.processes(2)
+        os.kill(processes[1].inner_pid(), signal.SIGKILL)
+        self.stage.await_gone(there, "agent, rank and guard of lab2")
+        self.assertEqual(lab.read_hosts(2), before)
+        gate.open()
+        os.kill(processes[0].inner_pid(), signal.SIGINT)
+        self.assert_code(processes[0], 130)
+
+    def test_no_block_of_another_that_lives_goes_with_a_killed_agent(self):
+        before = self.read_own_hosts()
+        gate = Gate(self.stage)
+        command = ["sh", "-c", f"echo up; cat {gate.path}"]
+        other = self.launch(["--job", "other"], command)
+        launcher = self.launch(["--job", "shared", "--nodes", "2",
+                                "--no-worker"], command)
+        agents = {name: self.join(self.join_string(launcher),
+                                  ["--name", name], command)
+                  for name in ("a", "b")}
+        for process in (other, *agents.values()):
+            process.await_line("up")
+        guards = [pid for pid in harness.descendants(agents["a"].pid)
+                  if harness.command_line(pid)[1:] == ["guard"]]
+        self.assertEqual(len(guards), 1)
+        agents["a"].signal(signal.SIGKILL)
+        self.stage.await_gone(guards, "the guard of a")
+        text = self.read_own_hosts()
+        self.assertEqual(text.count(b"# rollcall begin "), 2)
+        self.assertIn(b"node-1.shared.rollcall", text)
+        self.assertIn(b"node-0.other.rollcall", text)
+        self.assertRegex(text, rb"owner .* node=b\n")
+        self.assertNotRegex(text, rb"owner .* node=a\n")
+        gate.open()
+        self.assert_code(other, 0)
+        launcher.signal(signal.SIGINT)
+        self.assert_code(launcher, 130)
+        agents["b"].wait()
+        self.assertEqual(self.read_own_hosts(), before)
+
+    def read_own_hosts(self):
+        with open(self._hosts, "rb") as f:
+            return f.read()
+
     def test_a_host_that_falls_silent(self):
         lab = Lab(self.stage, 3)
         before = lab.read_hosts(1)

@@ -12,6 +12,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "client/agent/edit_file.h"
+#include "client/agent/file_lock.h"
+#include "client/agent/hosts_file.h"
 #include "client/agent/processes.h"
 #include "daemon/server/clock.h"
 #include "gtest/gtest.h"
@@ -26,6 +30,22 @@
 
 namespace rollcall {
 namespace {
+
+// Writes the names of a world of one node.
+absl::Status WriteHosts(const std::string& path, const std::string& job,
+                        const HostsOwner& owner) {
+  v1::World world;
+  world.set_job(job);
+  world.set_run("r1");
+  world.set_generation(1);
+  world.set_world_size(1);
+  v1::Member& member = *world.add_members();
+  member.set_node(owner.node);
+  member.set_address("10.0.0.1");
+  member.set_ranks(1);
+  std::vector<std::string> warnings;
+  return HostsFile(path).Write(world, 0, HostsNames(), owner, &warnings);
+}
 
 // The children of `parent` whose command is a guard.
 std::vector<pid_t> GuardsOf(pid_t parent) {
@@ -64,12 +84,14 @@ pid_t AwaitGuardOf(pid_t parent, pid_t not_this) {
 
 class GuardTest : public testing::Test {
  protected:
-  // An agent whose one rank runs `script`.
-  void StartAgent(const std::string& script) {
+  // An agent whose one rank runs `script`. `hosts`: a file where it writes its
+  // names; empty: none.
+  void StartAgent(const std::string& script, const std::string& hosts = "") {
     std::string self = std::filesystem::read_symlink("/proc/self/exe");
     std::string mode = "agent", life = life_.path(), command = script;
-    char* const argv[] = {self.data(), mode.data(), life.data(), command.data(),
-                          nullptr};
+    std::string file = hosts;
+    char* const argv[] = {self.data(),    mode.data(), life.data(),
+                          command.data(), file.data(), nullptr};
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
@@ -87,6 +109,16 @@ class GuardTest : public testing::Test {
   }
 
   void TearDown() override { KillAgent(); }
+
+  // Kills the agent, and waits until its guard has done what it does then.
+  void KillAgentAndAwaitGuard() {
+    const pid_t guard = AwaitGuard(0);
+    ASSERT_GT(guard, 0);
+    const Fd guard_end(syscall(SYS_pidfd_open, guard, 0));
+    KillAgent();
+    pollfd polled{guard_end.get(), POLLIN, 0};
+    ASSERT_EQ(poll(&polled, 1, 20'000), 1);
+  }
 
   pid_t AwaitGuard(pid_t not_this) { return AwaitGuardOf(agent_, not_this); }
 
@@ -115,6 +147,53 @@ TEST_F(GuardTest, KillsAllWhenTheAgentIsKilled) {
   // And goes itself.
   pollfd polled{guard_end.get(), POLLIN, 0};
   EXPECT_EQ(poll(&polled, 1, 10'000), 1);
+}
+
+// The names that an agent has written, in a hosts file of the test.
+class GuardedHostsTest : public GuardTest {
+ protected:
+  void SetUp() override { std::ofstream(path_) << kBefore; }
+  void TearDown() override {
+    GuardTest::TearDown();
+    // Of a file that is gone now.
+    for (const std::string& folder : LockFolders({geteuid(), false})) {
+      unlink(absl::StrCat(folder, "/", LockName(path_)).c_str());
+    }
+  }
+
+  // One that writes its names before its rank says `up`.
+  void StartWriter() {
+    StartAgent("exec 9>$LIFE; echo up >&9; sleep 1000", path_);
+    ASSERT_EQ(life_.Lines(1).size(), 1u);
+    ASSERT_EQ(ParseHosts(ReadFile(path_)).blocks.size(), 1u);
+  }
+
+  static constexpr char kBefore[] = "127.0.0.1 localhost\n";
+  const std::string path_ = folder_ / "hosts";
+};
+
+TEST_F(GuardedHostsTest, TheNamesOfAKilledAgentGo) {
+  StartWriter();
+  KillAgentAndAwaitGuard();
+  EXPECT_TRUE(life_.AllDead(0));
+  EXPECT_EQ(ReadFile(path_), kBefore);
+}
+
+TEST_F(GuardedHostsTest, TheyStayWhereAnotherOwnerLives) {
+  StartWriter();
+  const HostsOwner other = ThisOwner("other");
+  ASSERT_TRUE(WriteHosts(path_, "train", other).ok());
+  ASSERT_TRUE(WriteHosts(path_, "another-job", other).ok());
+  const std::vector<HostsBlock> before = ParseHosts(ReadFile(path_)).blocks;
+  ASSERT_EQ(before.size(), 2u);
+  KillAgentAndAwaitGuard();
+  const std::vector<HostsBlock> after = ParseHosts(ReadFile(path_)).blocks;
+  ASSERT_EQ(after.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(after[i].job, before[i].job);
+    EXPECT_EQ(after[i].entries, before[i].entries);
+    EXPECT_EQ(after[i].owners, std::vector<HostsOwner>{other});
+  }
 }
 
 TEST_F(GuardTest, OutlivesTheSignalsOfATerminal) {
@@ -195,6 +274,10 @@ TEST(GuardOrders, Table) {
     for (const std::string& c : orders.kin().cgroups) {
       absl::StrAppend(&text, " ", c);
     }
+    if (!orders.hosts().path.empty()) {
+      absl::StrAppend(&text, " ", orders.hosts().owner.pid, ":",
+                      orders.hosts().owner.node, ">", orders.hosts().path);
+    }
     return text + (orders.done() ? " done" : "");
   };
   const struct {
@@ -214,7 +297,11 @@ TEST(GuardOrders, Table) {
       {"forget 10", "A=b c 11@100 /c/d e"},
       {"forget /c/d e", "A=b c 11@100"},
       {"forget", "A=b c 11@100"},
-      {"done", "A=b c 11@100 done"},
+      {"owner pid=7 start=8 boot=b pidns=9 node=n", "A=b c 11@100"},
+      {"hosts etc/hosts", "A=b c 11@100"},
+      {"hosts /etc/my hosts", "A=b c 11@100 7:n>/etc/my hosts"},
+      {"owner pid=6", "A=b c 11@100 7:n>/etc/my hosts"},
+      {"done", "A=b c 11@100 7:n>/etc/my hosts done"},
   };
   for (const auto& row : kRows) {
     orders.Read(row.line);
@@ -223,14 +310,20 @@ TEST(GuardOrders, Table) {
 }
 
 // The agent that will be killed.
-int AgentMain(const std::string& life, const std::string& script) {
+int AgentMain(const std::string& life, const std::string& script,
+              const std::string& hosts) {
   ProcessesOptions options;
   options.node = "victim";
+  options.hosts_file = hosts;
   options.marker = "ROLLCALL_SOCKET=" + life + ".socket";
   Processes processes(options, {[](RankEnded) {}, [](RanksGone) {}});
   RankCommand command;
   command.argv = {"/bin/sh", "-c", script};
   command.environment = {"PATH=/usr/bin:/bin", options.marker, "LIFE=" + life};
+  if (!hosts.empty() &&
+      !WriteHosts(hosts, "train", ThisOwner(options.node)).ok()) {
+    return 1;
+  }
   if (!processes.Start(1, {command}).ok()) return 1;
   while (true) pause();
 }
@@ -241,8 +334,8 @@ int AgentMain(const std::string& life, const std::string& script) {
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   if (mode == "guard") return rollcall::GuardMain();
-  if (mode == "agent" && argc == 4)
-    return rollcall::AgentMain(argv[2], argv[3]);
+  if (mode == "agent" && argc == 5)
+    return rollcall::AgentMain(argv[2], argv[3], argv[4]);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

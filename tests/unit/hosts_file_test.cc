@@ -1012,6 +1012,37 @@ TEST_F(HostsFileTest, ABlockOfAKilledAgentIsSweptByTheNext) {
   EXPECT_EQ(Read(), "x\n");
 }
 
+TEST(HostsText, AnOwnerIsTakenOffAllItsBlocks) {
+  const HostsOwner a = Owner("a"), b = Owner("b", 101);
+  const v1::World world = MakeWorld({{"a", "10.0.0.1"}});
+  const std::string shared = Put(Put("x\n", world, a), world, b);
+  const std::string both =
+      Put(shared, MakeWorld({{"a", "10.0.0.1"}}, 1, "own"), a);
+  ASSERT_EQ(ParseHosts(both).blocks.size(), 2u);
+  // It is dead by then, and `lives` need not know that yet.
+  for (const OwnerLives& lives :
+       {kAllLive, OwnerLives([&](const HostsOwner& o) { return o == b; })}) {
+    const HostsText left = ParseHosts(RemoveHostsOwner(both, a, lives).text);
+    ASSERT_EQ(left.blocks.size(), 1u);
+    EXPECT_EQ(left.blocks[0].job, "train");
+    EXPECT_EQ(left.blocks[0].owners, std::vector<HostsOwner>{b});
+    EXPECT_EQ(left.rest, "x\n");
+  }
+  // No owner of anything: nothing changes.
+  EXPECT_EQ(RemoveHostsOwner(both, Owner("c"), kAllLive).text, both);
+}
+
+TEST(HostsOwner, ReadsBackAsItIsWritten) {
+  HostsOwner owner = Owner("a-1.b");
+  EXPECT_EQ(ParseHostsOwner(FormatHostsOwner(owner)), owner);
+  owner.boot_id.clear();
+  owner.node.clear();
+  EXPECT_EQ(ParseHostsOwner(FormatHostsOwner(owner)), owner);
+  for (const char* text : {"", "pid=1", "pid=x start=1 pidns=1", "pid"}) {
+    EXPECT_EQ(ParseHostsOwner(text), std::nullopt) << text;
+  }
+}
+
 // What every container has: a hosts file that is a mount point.
 TEST_F(HostsFileTest, WritesInPlaceOverABindMount) {
   Write("127.0.0.1 localhost\n");
