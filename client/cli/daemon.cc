@@ -1,11 +1,13 @@
 // `rollcall daemon` (hidden): the daemon of one job, a launcher's child.
 #include <fcntl.h>
 #include <google/protobuf/util/json_util.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <thread>
@@ -27,6 +29,9 @@
 namespace rollcall {
 namespace {
 
+// A line of it, in hex, is written to a pipe at once or not at all.
+constexpr size_t kNewsBytesMax = PIPE_BUF / 2 - 64;
+
 // Where others reach the daemon, as its launcher says it too.
 std::vector<std::string> Endpoints(const std::string& listen,
                                    const TlsFiles& tls, int port) {
@@ -35,6 +40,31 @@ std::vector<std::string> Endpoints(const std::string& listen,
   LaunchWire wire;
   wire.options.tls = tls;
   return wire.Endpoints(*on, port);
+}
+
+// A launcher that is gone reads nothing, and that is no reason to end.
+void Tell(int fd, const std::string& line) {
+  size_t sent = 0;
+  while (fd >= 0 && sent < line.size()) {
+    const ssize_t wrote = write(fd, line.data() + sent, line.size() - sent);
+    if (wrote <= 0) return;
+    sent += static_cast<size_t>(wrote);
+  }
+}
+
+// Never blocks: a line that the pipe may not take whole is dropped.
+void TellIfRoom(int fd, const std::string& line) {
+  pollfd polled{fd, POLLOUT, 0};
+  if (line.size() <= PIPE_BUF && poll(&polled, 1, 0) == 1 &&
+      (polled.revents & POLLOUT) != 0) {
+    Tell(fd, line);
+  }
+}
+
+// What a command says of its failure, told to the launcher as well.
+int FailAtStart(const DaemonFlags& flags, const absl::Status& status) {
+  Tell(flags.ready_fd, FailureLine(status.message()));
+  return Fail(status);
 }
 
 absl::StatusOr<ServerOptions> MakeOptions(const DaemonFlags& flags) {
@@ -66,6 +96,17 @@ absl::StatusOr<ServerOptions> MakeOptions(const DaemonFlags& flags) {
   if (flags.beat_fd >= 0) {
     options.beat = [fd = flags.beat_fd] { eventfd_write(fd, 1); };
   }
+  options.journal_changed = [fd = flags.ready_fd](const absl::Status& written) {
+    std::string text = "its journal can be written again";
+    if (!written.ok()) {
+      text = absl::StrCat(
+          "its journal cannot be written; ranks run on, and no new world is "
+          "agreed until it can: ",
+          written.message());
+    }
+    text.resize(std::min(text.size(), kNewsBytesMax));
+    TellIfRoom(fd, NewsLine(text));
+  };
   options.listening = [files, listen = flags.listen, tls = options.tls,
                        worker = tokens->worker](int port,
                                                 const std::string& pin) {
@@ -78,16 +119,6 @@ absl::StatusOr<ServerOptions> MakeOptions(const DaemonFlags& flags) {
     return wrote.ok() ? files->Write(role, token) : wrote;
   };
   return options;
-}
-
-// A launcher that is gone reads nothing, and that is no reason to end.
-void Tell(int fd, const std::string& line) {
-  size_t sent = 0;
-  while (fd >= 0 && sent < line.size()) {
-    const ssize_t wrote = write(fd, line.data() + sent, line.size() - sent);
-    if (wrote <= 0) return;
-    sent += static_cast<size_t>(wrote);
-  }
 }
 
 // Ends the server on SIGTERM or SIGINT.
@@ -122,7 +153,7 @@ int RunDaemonCommand(DaemonFlags& flags) {
   if (!AwaitStart(flags.start_fd)) return kExitRendezvous;
   if (flags.secret_fd >= 0) {
     absl::StatusOr<std::string> secret = TakePassedSecret(flags.secret_fd);
-    if (!secret.ok()) return Fail(secret.status());
+    if (!secret.ok()) return FailAtStart(flags, secret.status());
     flags.given.secret.swap(*secret);
   }
   for (const int fd : {flags.ready_fd, flags.beat_fd}) {
@@ -130,9 +161,9 @@ int RunDaemonCommand(DaemonFlags& flags) {
   }
   PrepareGrpc();
   auto options = MakeOptions(flags);
-  if (!options.ok()) return Fail(options.status());
+  if (!options.ok()) return FailAtStart(flags, options.status());
   auto server = Server::Start(*std::move(options));
-  if (!server.ok()) return Fail(server.status());
+  if (!server.ok()) return FailAtStart(flags, server.status());
   std::optional<v1::End> end;
   {
     Ender ender(**server);

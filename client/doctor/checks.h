@@ -10,6 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "client/doctor/doctor.h"
+#include "daemon/base/bytes_text.h"
 
 namespace rollcall {
 
@@ -74,9 +75,6 @@ std::vector<NamedCheck> GpuChecks();
 // libibverbs opens the device of this port, and registers no memory with it for
 // too low a limit: `unusable` is the reason of the fact infiniband.memlock.
 bool IsShortOfMemlock(const Examined& node, const v1::InfinibandPort& port);
-
-// "64 KiB", "unlimited" for 2^64-1.
-std::string BytesText(uint64_t bytes);
 
 // The first few, and how many more there are.
 std::string ListText(const std::vector<std::string>& items);

@@ -1,12 +1,10 @@
 #include "client/doctor/doctor.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/doctor/checks.h"
 
@@ -88,20 +86,6 @@ void FindingList::Unknown(std::string subject, const v1::MissingFact* missing,
   } else {
     Unknown(std::move(subject), missing->reason(), missing->remedy());
   }
-}
-
-std::string BytesText(uint64_t bytes) {
-  if (bytes == std::numeric_limits<uint64_t>::max()) return "unlimited";
-  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
-    value /= 1024;
-    ++unit;
-  }
-  // 20000 as 19.5 KiB, 65536 as 64 KiB.
-  const bool whole = value == static_cast<double>(static_cast<uint64_t>(value));
-  return absl::StrFormat("%.*f %s", whole ? 0 : 1, value, kUnits[unit]);
 }
 
 std::string ListText(const std::vector<std::string>& items) {

@@ -30,6 +30,8 @@ constexpr int kSilentLooks = 3;
 constexpr absl::Duration kLookLate = absl::Seconds(1);
 // A line holds an End with its causes' stderr tails, in hex.
 constexpr size_t kLineMax = 4 << 20;
+constexpr char kFailure[] = "failure ";
+constexpr char kNews[] = "news ";
 
 }  // namespace
 
@@ -107,6 +109,7 @@ absl::Status DaemonChild::Spawn(bool resume) {
   fcntl(fd_, F_SETFL, O_NONBLOCK);
   listens_since_ = absl::InfiniteFuture();
   partial_.clear();
+  failure_.clear();
 
   std::string settings;
   (void)google::protobuf::util::MessageToJsonString(options_.settings,
@@ -191,6 +194,12 @@ void DaemonChild::Hear(const std::string& line) {
       end_ = std::move(end);
     }
   }
+  if (absl::StartsWith(line, kFailure)) {
+    failure_ = FromHex(line.substr(strlen(kFailure)));
+  }
+  if (absl::StartsWith(line, kNews)) {
+    news_.push_back(FromHex(line.substr(strlen(kNews))));
+  }
 }
 
 bool DaemonChild::StandsStill(absl::Time now) {
@@ -225,6 +234,14 @@ std::string ReadyLine(int port) { return absl::StrCat("port ", port, "\n"); }
 std::string EndLine(const v1::End& end) {
   return absl::StrCat("end ", absl::BytesToHexString(end.SerializeAsString()),
                       "\n");
+}
+
+std::string FailureLine(absl::string_view why) {
+  return absl::StrCat(kFailure, absl::BytesToHexString(why), "\n");
+}
+
+std::string NewsLine(absl::string_view text) {
+  return absl::StrCat(kNews, absl::BytesToHexString(text), "\n");
 }
 
 }  // namespace rollcall

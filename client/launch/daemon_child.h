@@ -4,7 +4,9 @@
 // its pipe and its exit code went with its parent.
 //
 // The pipe (`--ready-fd`) carries lines from the daemon: `port N` once it
-// listens, and `end HEX`, a serialized End, when the job has ended. No secret
+// listens, and `end HEX`, a serialized End, when the job has ended; `failure
+// HEX`, why it cannot begin, and `news HEX`, what the user should know, since
+// its log may lie on a disk that takes nothing more. No secret
 // goes through argv or the environment: tokens and keys are read from the state
 // folder, a shared secret from an inherited socket. An eventfd (`--beat-fd`)
 // counts the beats of the daemon's loop.
@@ -18,9 +20,11 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/launch/addresses.h"
 #include "client/launch/known_process.h"
@@ -129,6 +133,10 @@ class DaemonChild {
   // 0: it has not listened yet.
   int port() const { return port_; }
   const std::optional<v1::End>& end() const { return end_; }
+  // Why the latest one could not begin, as it said itself; empty: it has not.
+  const std::string& failure() const { return failure_; }
+  // What it has for the user since the last call, a text each.
+  std::vector<std::string> TakeNews() { return std::exchange(news_, {}); }
 
  private:
   absl::Status Spawn(bool resume);
@@ -149,6 +157,8 @@ class DaemonChild {
   absl::Time listens_since_ = absl::InfiniteFuture();
   std::string partial_;
   std::optional<v1::End> end_;
+  std::string failure_;
+  std::vector<std::string> news_;
   absl::Time restart_at_ = absl::InfiniteFuture();
   DaemonDeaths deaths_;
 };
@@ -156,6 +166,10 @@ class DaemonChild {
 // The daemon's side of the pipe.
 std::string ReadyLine(int port);
 std::string EndLine(const v1::End& end);
+// Why it cannot begin.
+std::string FailureLine(absl::string_view why);
+// What the user should know while it runs.
+std::string NewsLine(absl::string_view text);
 
 }  // namespace rollcall
 

@@ -35,12 +35,6 @@ constexpr size_t kSmallFileMax = 1 << 20;
 constexpr std::streamoff kLastBytes = 64 << 10;
 constexpr char kRunningFile[] = "/daemon.json";
 
-absl::Status SystemError(const std::string& what, const std::string& path,
-                         const std::string& next = "") {
-  return absl::UnavailableError(
-      absl::StrCat(what, " ", path, ": ", strerror(errno), next));
-}
-
 bool Exists(const std::string& path) {
   struct stat found;
   return lstat(path.c_str(), &found) == 0;
@@ -78,12 +72,9 @@ absl::StatusOr<std::unique_ptr<LaunchFolder>> LaunchFolder::Open(
         " has the state folder ", path,
         "; end it with `rollcall stop`, or give this one another --job"));
   }
-  const std::string pid = absl::StrCat(getpid(), "\n");
-  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) !=
-                                   static_cast<ssize_t>(pid.size())) {
-    absl::Status failed = SystemError("cannot write", lock_file);
+  if (absl::Status held = WriteHolder(path, kLauncherLock, fd); !held.ok()) {
     close(fd);
-    return failed;
+    return held;
   }
   return std::unique_ptr<LaunchFolder>(new LaunchFolder(path, fd));
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/base/write_error.h"
 #include "daemon/security/undumpable.h"
 
 namespace rollcall {
@@ -81,7 +82,10 @@ absl::StatusOr<pid_t> SpawnSelf(const SpawnOptions& options) {
         options.arguments.empty() ? "" : options.arguments.front(), "`: ",
         no_proc ? "/proc is not mounted, and rollcall starts itself through "
                   "/proc/self/exe; mount it (`mount -t proc proc /proc`)"
-                : strerror(failed)));
+        : options.log_file.empty()
+            ? strerror(failed)
+            : absl::StrCat(WriteErrorText(failed, options.log_file),
+                           "; its log is ", options.log_file)));
   }
   return pid;
 }

@@ -54,6 +54,7 @@ void Supervisor::Wait() {
     story_.Heard(*std::move(status), MonotonicNow());
   }
   if (daemon_.fd() >= 0 && daemon_.Read()) DaemonListens();
+  TellNews();
   bool child = false;
   while (const int signal = signals_.Read()) {
     child = child || signal == SIGCHLD;
@@ -117,6 +118,20 @@ void Supervisor::Reap() {
   }
 }
 
+void Supervisor::TellNews() {
+  for (const std::string& text : daemon_.TakeNews()) {
+    story_.Say(absl::StrCat("the daemon: ", text));
+  }
+}
+
+std::string Supervisor::DaemonsReason() const {
+  if (!daemon_.failure().empty()) {
+    return absl::StrCat(": ", daemon_.failure());
+  }
+  const std::string words = LastLines(state_->daemon_log(), 5);
+  return words.empty() ? "" : absl::StrCat("; its last words:\n", words);
+}
+
 void Supervisor::DaemonDied(std::optional<int> wait_status) {
   std::optional<v1::End> end;
   // One that was not our child has no pipe to us; it takes itself out of the
@@ -126,6 +141,7 @@ void Supervisor::DaemonDied(std::optional<int> wait_status) {
     if (run.ok() && run->has_value()) end = (*run)->end;
   }
   const bool fine = daemon_.Died(MonotonicNow(), std::move(end));
+  TellNews();
   if (daemon_.end()) {
     story_.Quiet();
     // Agents that know of the end may still give their ranks their grace.
@@ -142,18 +158,19 @@ void Supervisor::DaemonDied(std::optional<int> wait_status) {
   const std::string how = absl::StrCat(
       "the daemon ", wait_status ? DescribeExit(*wait_status) : "has died");
   if (fine && interrupts_ <= 1 && !(stop_ && agents_.empty())) {
-    story_.Say(absl::StrCat(how, "; it is started again, ranks run on"));
+    story_.Say(absl::StrCat(how, daemon_.failure().empty() ? "" : ": ",
+                            daemon_.failure(),
+                            "; it is started again, ranks run on"));
     return;
   }
   if (stop_ && daemon_.listened()) {
     return GiveUp(absl::StrCat("the run was stopped; ", how,
                                " before it could say how the run ended"));
   }
-  const std::string words = LastLines(state_->daemon_log(), 5);
   const std::string why = absl::StrCat(
       how,
       daemon_.listened() ? ", too often to start it again" : " at its start",
-      words.empty() ? "" : absl::StrCat("; its last words:\n", words));
+      DaemonsReason());
   if (plan_.kind == StartPlan::Kind::kResume && !daemon_.listened()) {
     left_ = true;
     gave_up_ = absl::StrCat(

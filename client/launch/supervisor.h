@@ -68,6 +68,9 @@ class Supervisor {
   absl::Duration Timeout() const;
   void OnTimers();
   void Reap();
+  void TellNews();
+  // Why the daemon has died, to be put behind how; empty: not known.
+  std::string DaemonsReason() const;
   // Nothing: it was not our child.
   void DaemonDied(std::optional<int> wait_status);
   void AgentEnded(const LocalAgents::Ended& agent);

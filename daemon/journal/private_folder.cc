@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "daemon/base/write_error.h"
 
 namespace rollcall {
 namespace {
@@ -115,8 +116,8 @@ absl::Status MakePrivateFolder(const std::string& path,
   for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
     if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
-      return UnusableFolder(
-          path, absl::StrCat("cannot make ", part, ": ", strerror(errno)));
+      return UnusableFolder(path, absl::StrCat("cannot make ", part, ": ",
+                                               WriteErrorText(errno, part)));
     }
     if (end == std::string::npos) break;
   }
@@ -142,6 +143,17 @@ absl::Status MakePrivateFolder(const std::string& path,
   return CheckFiles(path, folder.get());
 }
 
+absl::Status WriteHolder(const std::string& folder, const std::string& name,
+                         int fd) {
+  const std::string pid = absl::StrCat(getpid(), "\n");
+  int error = ftruncate(fd, 0) == 0 ? 0 : errno;
+  if (error == 0) error = WriteWhole(fd, pid);
+  if (error == 0) return absl::OkStatus();
+  const std::string path = absl::StrCat(folder, "/", name);
+  return UnusableFolder(folder, absl::StrCat("cannot write ", path, ": ",
+                                             WriteErrorText(error, path)));
+}
+
 absl::StatusOr<int> OpenPrivateFile(const std::string& folder,
                                     const std::string& name) {
   const std::string path = absl::StrCat(folder, "/", name);
@@ -152,7 +164,7 @@ absl::StatusOr<int> OpenPrivateFile(const std::string& folder,
   struct stat file;
   std::string wrong;
   if (fd < 0 || fstat(fd, &file) != 0) {
-    wrong = strerror(errno);
+    wrong = WriteErrorText(errno, path);
   } else if (!S_ISREG(file.st_mode)) {
     wrong = "expected a regular file";
   } else {

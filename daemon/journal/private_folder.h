@@ -31,6 +31,11 @@ absl::Status MakePrivateFolder(const std::string& path,
 absl::StatusOr<int> OpenPrivateFile(const std::string& folder,
                                     const std::string& name);
 
+// Writes this process's number into a lock file that it has just opened and
+// locked. FAILED_PRECONDITION: it cannot be written; says why.
+absl::Status WriteHolder(const std::string& folder, const std::string& name,
+                         int fd);
+
 // FAILED_PRECONDITION: the state folder `path` cannot be used, for this reason.
 absl::Status UnusableFolder(const std::string& path, const std::string& what);
 

@@ -11,6 +11,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/base/write_error.h"
 #include "daemon/journal/private_folder.h"
 #include "daemon/journal/statement.h"
 
@@ -120,6 +121,20 @@ void SyncFileAndFolder(const std::string& file, const std::string& folder) {
     fsync(fd);
     close(fd);
   }
+}
+
+// The errno behind a result code; 0: not known.
+int SystemError(sqlite3* database, int code) {
+  if (code == SQLITE_FULL) return ENOSPC;  // It keeps none of that.
+  int error = sqlite3_system_errno(database);
+  if (code != SQLITE_IOERR || error != 0) return error;
+  // What a commit failed of is known to the log that it writes to.
+  sqlite3_file* log = nullptr;
+  sqlite3_file_control(database, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+  if (log != nullptr && log->pMethods != nullptr) {
+    log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &error);
+  }
+  return error;
 }
 
 template <typename Message>
@@ -235,7 +250,10 @@ absl::Status SqliteJournal::Append(absl::Span<const JournalEntry> entries,
     sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
   };
   for (const JournalEntry& entry : entries) {
-    if (absl::Status s = Write(entry, written_at); !s.ok()) return s;
+    absl::Status s = Write(entry, written_at);
+    // SQLite's own words name no file.
+    if (absl::IsUnavailable(s)) return Trouble("write it");
+    if (!s.ok()) return s;
   }
   if (absl::Status s = Execute("COMMIT"); !s.ok()) return s;
   std::move(roll_back).Cancel();
@@ -492,7 +510,7 @@ absl::Status SqliteJournal::Execute(const char* sql) {
   if (sqlite3_exec(database_, sql, nullptr, nullptr, nullptr) == SQLITE_OK) {
     return absl::OkStatus();
   }
-  return Trouble("use it");
+  return Trouble("write it");
 }
 
 absl::StatusOr<int64_t> SqliteJournal::Number(const char* sql) {
@@ -505,11 +523,16 @@ absl::StatusOr<int64_t> SqliteJournal::Number(const char* sql) {
 
 absl::Status SqliteJournal::Trouble(const char* doing) const {
   const int code = sqlite3_errcode(database_) & 0xFF;
-  const std::string said = sqlite3_errmsg(database_);
+  std::string said = sqlite3_errmsg(database_);
   if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) return Damaged(said);
+  const int error = SystemError(database_, code);
+  if (error != 0) {
+    absl::StrAppend(&said, ": ", WriteErrorText(error, file_));
+  }
   return absl::UnavailableError(
       absl::StrCat(file_, ": cannot ", doing, ": ", said,
-                   "; check free space and permissions"));
+                   "; check free space and permissions, or give another folder "
+                   "with --state"));
 }
 
 absl::Status SqliteJournal::Damaged(const std::string& what) const {

@@ -49,12 +49,8 @@ absl::StatusOr<StateFolder> StateFolder::Open(const std::string& path) {
                           absl::StrCat("held by ", Holder(lock),
                                        ", which is a daemon that still runs"));
   }
-  const std::string pid = absl::StrCat(getpid(), "\n");
-  if (ftruncate(lock, 0) != 0 || pwrite(lock, pid.data(), pid.size(), 0) !=
-                                     static_cast<ssize_t>(pid.size())) {
-    return UnusableFolder(
-        path, absl::StrCat("cannot write ", file, ": ", strerror(errno)));
-  }
+  absl::Status held = WriteHolder(path, kDaemonLock, lock);
+  if (!held.ok()) return held;
   return folder;
 }
 

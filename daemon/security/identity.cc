@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "daemon/base/write_error.h"
 #include "daemon/core/hex.h"
 #include "daemon/security/digest.h"
 
@@ -46,18 +47,17 @@ absl::Status WriteSecretFile(const std::string& path, const std::string& text) {
   unlink(beside.c_str());
   const int fd =
       open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  bool written = fd >= 0 && write(fd, text.data(), text.size()) ==
-                                static_cast<ssize_t>(text.size());
-  written = written && fsync(fd) == 0;
-  int error = errno;
+  int error = fd >= 0 ? WriteWhole(fd, text) : errno;
+  if (error == 0 && fsync(fd) != 0) error = errno;
   if (fd >= 0) close(fd);
-  if (written && rename(beside.c_str(), path.c_str()) == 0) {
-    return absl::OkStatus();
-  }
-  if (written) error = errno;
+  if (error == 0 && rename(beside.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0) return absl::OkStatus();
+  // Before what it took is free again.
+  const std::string why = WriteErrorText(error, path);
   unlink(beside.c_str());
-  return Trouble(path, absl::StrCat("cannot write it: ", strerror(error),
-                                    "; check free space and permissions"));
+  return Trouble(path, absl::StrCat("cannot write it: ", why,
+                                    "; check free space and permissions, or "
+                                    "give another folder with --state"));
 }
 
 namespace {

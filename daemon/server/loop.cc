@@ -482,6 +482,7 @@ void Loop::Commit() {
   if (quit_) return;
   if (journal_ != nullptr && !entries_.empty()) {
     const absl::Status written = journal_->Append(entries_, absl::Now());
+    NoteJournal(written);
     if (!written.ok() && Leads()) AppendByJob(written);
   }
   entries_.clear();
@@ -512,6 +513,12 @@ void Loop::Commit() {
       std::get<Answer>(effect.what)(absl::OkStatus());
     }
   }
+}
+
+void Loop::NoteJournal(const absl::Status& written) {
+  if (written.ok() == journal_works_) return;
+  journal_works_ = written.ok();
+  if (options_.journal_changed) options_.journal_changed(written);
 }
 
 void Loop::AppendByJob(absl::Status why) {
@@ -568,10 +575,13 @@ void Loop::TakeBackJobs(absl::Time now) {
 }
 
 void Loop::SetBackJobs(const std::map<std::string, absl::Status>& failed) {
-  const absl::Status status = absl::UnavailableError(
-      "the daemon's journal cannot be written: see its log, and check free "
-      "space and permissions");
+  // The reason as well: the daemon's log may lie on the same full disk.
+  const auto status_of = [](const absl::Status& why) {
+    return absl::UnavailableError(absl::StrCat(
+        "the daemon's journal cannot be written: ", why.message()));
+  };
   for (const auto& [job, why] : failed) {
+    const absl::Status status = status_of(why);
     logger_.Write(Log::Level::kError,
                   absl::StrCat("job=", job, " event=set_back reason=",
                                Quoted(std::string(why.message()))));
@@ -588,7 +598,7 @@ void Loop::SetBackJobs(const std::map<std::string, absl::Status>& failed) {
     if (!failed.contains(effect.job)) {
       kept.push_back(std::move(effect));
     } else if (Answer* answer = std::get_if<Answer>(&effect.what)) {
-      (*answer)(status);
+      (*answer)(status_of(failed.at(effect.job)));
     }
   }
   effects_ = std::move(kept);

@@ -155,6 +155,10 @@ class Loop {
     // Called by the loop's thread every kBeatEvery while it gets on; must not
     // block. May be empty.
     std::function<void()> beat;
+    // Called by the loop's thread when the journal cannot be written any more,
+    // with the reason, and with OK once it was written again; must not block.
+    // May be empty.
+    std::function<void(const absl::Status&)> journal_changed;
   };
   static constexpr absl::Duration kBeatEvery = absl::Seconds(2);
 
@@ -257,6 +261,8 @@ class Loop {
 
   // What the batch has gathered: journaled, then carried out.
   void Commit();
+  // An append has gone so.
+  void NoteJournal(const absl::Status& written);
   // The batch could not be appended: each job's part by itself, where the
   // reason may be that of one job alone. Those that cannot be written are set
   // back.
@@ -299,6 +305,8 @@ class Loop {
   // Sessions with a finite expiry.
   std::set<std::pair<absl::Time, SessionId>> expiries_;
   std::vector<JournalEntry> entries_;
+  // What journal_changed was told last.
+  bool journal_works_ = true;
   std::vector<Effect> effects_;
   size_t effects_bytes_ = 0;  // Of the messages in them.
   const UnreadBytes unread_ = std::make_shared<std::atomic<size_t>>(0);

@@ -298,7 +298,8 @@ class Server::Core {
         },
         [this](const std::string& peer) { return guests_->ArrivedAt(peer); },
         {},
-        options_.beat};
+        options_.beat,
+        options_.journal_changed};
   }
 
   v1::Strangers CountStrangers() const {

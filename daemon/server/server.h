@@ -54,6 +54,8 @@ struct ServerOptions {
   KeepToken keep_token;
   // See Loop::Options::beat.
   std::function<void()> beat;
+  // See Loop::Options::journal_changed.
+  std::function<void(const absl::Status&)> journal_changed;
   // Called by Start once the port and the CA's pin (empty: no CA of its own)
   // are known, before keep_token can be. An error ends Start.
   std::function<absl::Status(int port, const std::string& pin)> listening;

@@ -24,14 +24,40 @@ class FullDisk(Training):
         self.assertEqual(self.state()["state"], "running")
         # The end of a generation is, before anybody is told of it.
         self.lab.run(2, ["kill", "-9", str(self.rank_pids(2)[0])])
-        self.agents[3].await_line("journal cannot be written", "err")
+        why = rf"No space left on device \({state}/\S*: .* of 1 MiB free"
+        self.agents[3].await_line("journal cannot be written.*" + why, "err")
+        # Its log lies on that disk.
+        self.launcher.await_line(
+            "the daemon: its journal cannot be written.*" + why, "err")
         self.lives_on(2)
         for host in (1, 2, 3):
             self.assertIsNone(self.agents[host].find("up g2"))
         self.lab.run(1, ["rm", fill])
         self.await_steps(2, [1, 2, 3])
+        self.launcher.await_line("the daemon: .*can be written again", "err")
         self.end([1, 2, 3])
         self.assert_one_world_at_a_time()
+
+    def test_a_disk_without_room_for_a_start_is_named(self):
+        """Whatever is the first that does not fit."""
+        lab = harness.Lab(self.stage, 1)
+        state = self.stage.path("state1")
+        os.mkdir(state)
+        for pages in (1, 2, 4, 6, 8, 12, 16):
+            size = f"{4 * pages}k"
+            lab.run(1, ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs",
+                        state])
+            ended = lab.run(1, [harness.ROLLCALL, "launch", "--job", "a",
+                                "--state", state + "/a", "--", "true"])
+            with self.subTest(size=size, said=ended.text()):
+                self.assertEqual(ended.code, UNAVAILABLE)
+                # File, reason, what is free, and what to do.
+                self.assertRegex(
+                    "\n".join(ended.err()),
+                    rf"{state}/a/?[\w.]*: .*No space left on device "
+                    rf"\({state}/a: .* of {4 * pages} KiB free"
+                    r"(.|\n)*give another (folder|one) with --state")
+            self.assertEqual(lab.run(1, ["umount", state]).code, 0)
 
     def start_launcher(self, more=()):
         self.lab.run(1, ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs",

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "daemon/security/kept_tokens.h"
+#include "tests/unit/file_limit.h"
 
 namespace rollcall {
 namespace {
@@ -188,6 +189,22 @@ TEST_F(IdentityTest, ASecretFileIsReplacedWhole) {
   ASSERT_TRUE(WriteSecretFile(path, "three").ok());
   EXPECT_EQ(*ReadSecretFile(file("victim")), "kept");
   EXPECT_EQ(*ReadSecretFile(path), "three");
+}
+
+TEST_F(IdentityTest, ASecretFileThatDoesNotFitSaysWhy) {
+  const std::string path = file("s");
+  ASSERT_TRUE(WriteSecretFile(path, "one").ok());
+  {
+    const FileLimit limit(4);
+    const absl::Status status = WriteSecretFile(path, "longer");
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    // Its first part was taken; what was not has the system's reason.
+    EXPECT_NE(status.message().find("File too large"), std::string::npos)
+        << status;
+    EXPECT_NE(status.message().find("--state"), std::string::npos) << status;
+  }
+  EXPECT_EQ(*ReadSecretFile(path), "one");
+  EXPECT_FALSE(fs::exists(path + ".new"));
 }
 
 TEST(Identity, WithoutAFolderItIsFreshOrTheSecrets) {

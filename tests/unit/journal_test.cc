@@ -19,6 +19,7 @@
 #include "daemon/journal/private_folder.h"
 #include "daemon/journal/sqlite_journal.h"
 #include "daemon/journal/state_folder.h"
+#include "tests/unit/file_limit.h"
 
 namespace rollcall {
 namespace {
@@ -665,6 +666,25 @@ TEST_F(JournalTest, ATornLogLosesItsTailOnly) {
   const auto run = (*restored)->Load("j");
   ASSERT_TRUE(run.ok() && run->has_value());
   EXPECT_EQ((*run)->state.generation, 1u);
+}
+
+TEST_F(JournalTest, AnAppendThatCannotBeWrittenSaysWhy) {
+  const auto journal = MustOpen();
+  MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1))});
+  {
+    const FileLimit limit(fs::file_size(file() + "-wal"));
+    const std::vector<JournalEntry> entries = {
+        Entry(Kind::kProposed, 1, ProposalOf(1))};
+    const absl::Status status = journal->Append(entries, kThen);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+    for (const std::string& word :
+         {file(), std::string("File too large"), std::string("--state")}) {
+      EXPECT_NE(status.message().find(word), std::string::npos)
+          << word << " in " << status;
+    }
+  }
+  // And again once there is room.
+  MustAppend(*journal, {Entry(Kind::kProposed, 1, ProposalOf(1))});
 }
 
 TEST_F(JournalTest, AFolderThatCannotBeMadeIsNamed) {
