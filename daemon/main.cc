@@ -26,6 +26,7 @@
 #include "daemon/core/admission.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/core/network_plan/join_endpoints.h"
+#include "daemon/journal/default_state.h"
 #include "daemon/journal/etcd_client.h"
 #include "daemon/journal/etcd_place.h"
 #include "daemon/journal/etcd_tokens.h"
@@ -66,7 +67,7 @@ struct EtcdFlags {
 
 struct Flags {
   std::string listen = "[::]:29400";
-  // A folder, or etcd://...
+  // A folder, or etcd://...; empty: the default.
   std::string state;
   // With etcd: where this daemon is reached, where all of them are, and where
   // join strings go.
@@ -83,15 +84,17 @@ struct Flags {
   std::string log_level = "info";
 };
 
-// $XDG_STATE_HOME/rollcall/rollcalld, or the same under ~/.local/state.
-std::string DefaultState() {
-  const char* state = std::getenv("XDG_STATE_HOME");
-  if (state != nullptr && state[0] == '/') {
-    return absl::StrCat(state, "/rollcall/rollcalld");
+constexpr char kStateName[] = "rollcalld";
+
+// The folder that is taken without --state, made but for its last part.
+absl::StatusOr<std::string> FindDefaultState() {
+  const absl::StatusOr<DefaultState> state =
+      MakeDefaultState(RootsOf(ThisStateOrigin()), kStateName, {"/journal.db"});
+  if (!state.ok()) return state.status();
+  if (!state->notice.empty()) {
+    std::fprintf(stderr, "rollcalld: %s\n", state->notice.c_str());
   }
-  const char* home = std::getenv("HOME");
-  return absl::StrCat(home != nullptr && home[0] == '/' ? home : "/root",
-                      "/.local/state/rollcall/rollcalld");
+  return state->folder;
 }
 
 // Where others reach a daemon that listens so.
@@ -212,8 +215,12 @@ absl::StatusOr<std::string> JoinFolder(const Flags& flags, bool etcd,
                                        bool secret) {
   if (!etcd) return flags.state;
   if (secret && flags.join_dir.empty()) return std::string();
-  const std::string folder =
-      flags.join_dir.empty() ? DefaultState() : flags.join_dir;
+  std::string folder = flags.join_dir;
+  if (folder.empty()) {
+    absl::StatusOr<std::string> state = FindDefaultState();
+    if (!state.ok()) return state.status();
+    folder = *std::move(state);
+  }
   // Made, and found to be private.
   const absl::StatusOr<StateFolder> held = HoldFolder(folder);
   if (!held.ok()) return held.status();
@@ -425,7 +432,7 @@ int Serve(const Flags& flags, const GivenSecrets& given) {
 int Main(int argc, char** argv) {
   const GivenSecrets given = TakeSecrets();
   Flags flags;
-  flags.state = DefaultState();
+  const StateRoots roots = RootsOf(ThisStateOrigin());
   CLI::App app("rollcalld: the rendezvous daemon of rollcall, for many jobs");
   app.set_version_flag("--version", "rollcalld " ROLLCALL_VERSION);
   app.add_option("--listen", flags.listen, "ADDRESS:PORT to listen on")
@@ -434,7 +441,9 @@ int Main(int argc, char** argv) {
                  "folder of the journal, keys and tokens, 0700; or "
                  "etcd://HOST:PORT,HOST:PORT/NAME:\none state for several "
                  "daemons, of which one leads")
-      ->capture_default_str();
+      ->default_str(
+          absl::StrCat(roots.standard.empty() ? roots.fallback : roots.standard,
+                       "/", kStateName));
   app.add_option("--advertise", flags.advertise,
                  "where others reach this daemon, HOST:PORT,... (default: its "
                  "addresses)")
@@ -500,6 +509,11 @@ int Main(int argc, char** argv) {
           "variable that it comes from set? Leave the flag out for its "
           "default")));
     }
+  }
+  if (flags.state.empty()) {
+    absl::StatusOr<std::string> state = FindDefaultState();
+    if (!state.ok()) return Fail(state.status());
+    flags.state = *std::move(state);
   }
   return Serve(flags, given);
 }

@@ -192,7 +192,8 @@ void AddWhere(CLI::App& app, WhereFlags& to) {
 
 void AddState(CLI::App& app, std::string& to) {
   app.add_option("--state", to,
-                 "state folder (default $XDG_STATE_HOME/rollcall/JOB)")
+                 "state folder (default $XDG_STATE_HOME/rollcall/JOB, or "
+                 "$TMPDIR/rollcall-state-UID/JOB\nwhere that cannot be made)")
       ->type_name("DIR");
 }
 

@@ -148,9 +148,13 @@ int RunLaunchCommand(const LaunchFlags& flags) {
     options.node = *std::move(node);
   }
   options.settings = Settings(flags, options.node);
-  options.state_dir = flags.state.empty()
-                          ? absl::StrCat(StateRoot(), "/", options.job)
-                          : AbsolutePath(flags.state);
+  options.state_dir = AbsolutePath(flags.state);
+  if (flags.state.empty()) {
+    const auto state = DefaultLaunchState(options.job);
+    if (!state.ok()) return Fail(state.status());
+    if (!state->notice.empty()) Complain(state->notice);
+    options.state_dir = state->folder;
+  }
   options.token_ttl = flags.token_ttl;
   options.local_workers = flags.local_workers;
   options.agent_flags = AgentFlags(flags);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -130,15 +132,36 @@ absl::StatusOr<JobAddress> FromEndpoint(const WhereFlags& where,
   return address;
 }
 
+absl::Status NotRunning(const std::vector<std::string>& folders,
+                        const WhereFlags& where) {
+  const std::string found =
+      folders.empty()
+          ? "this user has no home, and nothing below TMPDIR"
+          : absl::StrCat("there is no ",
+                         absl::StrJoin(folders, "/daemon.json and no "),
+                         "/daemon.json");
+  return absl::NotFoundError(absl::StrCat(
+      where.job.empty() ? "no job" : absl::StrCat("no job ", where.job),
+      " runs on this machine (", found, "); elsewhere, give its join string"));
+}
+
+// The first whose job's daemon lives, else the first that has a job.
+std::optional<std::string> FindRunning(
+    const std::vector<std::string>& folders) {
+  std::optional<std::string> found;
+  for (const std::string& folder : folders) {
+    const auto running = ReadRunningJob(folder);
+    if (!running.ok()) continue;
+    if (IsLivingDaemon(running->daemon_pid)) return folder;
+    if (!found) found = folder;
+  }
+  return found;
+}
+
 absl::StatusOr<JobAddress> FromState(const std::string& folder,
                                      const WhereFlags& where) {
   const auto running = ReadRunningJob(folder);
-  if (!running.ok()) {
-    return absl::NotFoundError(absl::StrCat(
-        where.job.empty() ? "no job" : absl::StrCat("no job ", where.job),
-        " runs on this machine (there is no ", folder,
-        "/daemon.json); elsewhere, give its join string"));
-  }
+  if (!running.ok()) return NotRunning({folder}, where);
   const auto join = DecodeJoinString(running->join_string);
   if (!join.ok()) return join.status();
   const auto text = ReadPrivateFile(folder + kAdminTokenFile);
@@ -241,17 +264,16 @@ absl::StatusOr<JobAddress> JobToSee(const WhereFlags& where, v1::Role role) {
   if (!where.state.empty()) return FromState(where.state, where);
   if (!where.job.empty()) {
     if (absl::Status good = AdmitJobId(where.job); !good.ok()) return good;
+    const std::vector<std::string> folders = LaunchFoldersOf(where.job);
+    const auto folder = FindRunning(folders);
+    if (folder.has_value()) return FromState(*folder, where);
     // Of a daemon for many jobs the join string may well be given as well.
-    const std::string folder = absl::StrCat(StateRoot(), "/", where.job);
-    if (where.given.join.empty() || ReadRunningJob(folder).ok()) {
-      return FromState(folder, where);
-    }
+    if (where.given.join.empty()) return NotRunning(folders, where);
   }
   if (!where.given.join.empty()) return JobToJoin(where, role);
-  const std::vector<RunningJob> running = RunningJobs(StateRoot());
-  if (running.size() == 1) {
-    return FromState(absl::StrCat(StateRoot(), "/", running[0].job), where);
-  }
+  const std::vector<RunningJob> running =
+      RunningJobs(RootsToSearch(RootsOf(ThisStateOrigin())));
+  if (running.size() == 1) return FromState(running[0].folder, where);
   std::string names;
   for (const RunningJob& job : running) absl::StrAppend(&names, " ", job.job);
   return absl::NotFoundError(

@@ -1,9 +1,7 @@
 #include "client/launch/launch_folder.h"
 
 #include <errno.h>
-#include <pwd.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -98,19 +96,15 @@ absl::Status LaunchFolder::WriteRunning(const RunningJob& running) {
   return WriteSecretFile(path_ + kRunningFile, Dump(json) + "\n");
 }
 
-std::string StateRoot() {
-  const char* state = getenv("XDG_STATE_HOME");
-  // A relative one is not valid, by the rule of that variable.
-  if (state != nullptr && state[0] == '/') {
-    return absl::StrCat(state, "/rollcall");
-  }
-  // Never a place that is everybody's.
-  const char* home = getenv("HOME");
-  if (home == nullptr || home[0] != '/') {
-    const passwd* user = getpwuid(geteuid());
-    home = user != nullptr && user->pw_dir[0] == '/' ? user->pw_dir : "/root";
-  }
-  return absl::StrCat(home, "/.local/state/rollcall");
+absl::StatusOr<DefaultState> DefaultLaunchState(const std::string& job) {
+  return MakeDefaultState(RootsOf(ThisStateOrigin()), job,
+                          {kRunningFile, kLaunchFile});
+}
+
+std::vector<std::string> LaunchFoldersOf(const std::string& job) {
+  std::vector<std::string> folders = RootsToSearch(RootsOf(ThisStateOrigin()));
+  for (std::string& folder : folders) absl::StrAppend(&folder, "/", job);
+  return folders;
 }
 
 absl::StatusOr<RunningJob> ReadRunningJob(const std::string& folder) {
@@ -119,6 +113,7 @@ absl::StatusOr<RunningJob> ReadRunningJob(const std::string& folder) {
   if (!text.ok()) return absl::NotFoundError(text.status().message());
   const auto json = nlohmann::json::parse(*text, nullptr, false);
   RunningJob running;
+  running.folder = folder;
   const auto is_text = [&](const char* key) {
     return json.contains(key) && json[key].is_string();
   };
@@ -148,13 +143,15 @@ absl::StatusOr<RunningJob> ReadRunningJob(const std::string& folder) {
   return running;
 }
 
-std::vector<RunningJob> RunningJobs(const std::string& root) {
+std::vector<RunningJob> RunningJobs(const std::vector<std::string>& roots) {
   std::vector<RunningJob> jobs;
-  std::error_code failed;
-  for (const auto& entry : fs::directory_iterator(root, failed)) {
-    auto running = ReadRunningJob(entry.path().string());
-    if (running.ok() && IsLivingDaemon(running->daemon_pid)) {
-      jobs.push_back(*std::move(running));
+  for (const std::string& root : roots) {
+    std::error_code failed;
+    for (const auto& entry : fs::directory_iterator(root, failed)) {
+      auto running = ReadRunningJob(entry.path().string());
+      if (running.ok() && IsLivingDaemon(running->daemon_pid)) {
+        jobs.push_back(*std::move(running));
+      }
     }
   }
   std::sort(jobs.begin(), jobs.end(),

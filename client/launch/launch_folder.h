@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "daemon/journal/default_state.h"
 #include "daemon/security/trust.h"
 
 namespace rollcall {
@@ -26,6 +27,8 @@ struct RunningJob {
   // The user's own PKI, where the join string does not say how the daemon is
   // known.
   Trust trust;
+  // The state folder that this was read from.
+  std::string folder;
 };
 
 class LaunchFolder {
@@ -49,13 +52,15 @@ class LaunchFolder {
   const int lock_fd_;
 };
 
-// `$XDG_STATE_HOME/rollcall`, else `~/.local/state/rollcall`.
-std::string StateRoot();
+// Where a job's state goes without --state; errors as MakeDefaultState's.
+absl::StatusOr<DefaultState> DefaultLaunchState(const std::string& job);
+// Where a job's state may be without --state.
+std::vector<std::string> LaunchFoldersOf(const std::string& job);
 
 // NOT_FOUND: no job runs with this state, and no launcher has left one.
 absl::StatusOr<RunningJob> ReadRunningJob(const std::string& folder);
-// All that run below a root, by name.
-std::vector<RunningJob> RunningJobs(const std::string& root);
+// All that run with their state below these folders, by name.
+std::vector<RunningJob> RunningJobs(const std::vector<std::string>& roots);
 
 // Whether a process is a daemon that this binary started.
 bool IsLivingDaemon(int pid);
