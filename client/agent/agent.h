@@ -392,6 +392,8 @@ class Agent {
     bool elastic = false;
     bool stopping = false;
     absl::Time kill_at = absl::InfiniteFuture();
+    // It has linked or published a step.
+    bool begun = false;
     // Told of the notice by the preempt signal.
     bool signalled = false;
     bool at_boundary = false;
@@ -455,6 +457,7 @@ class Agent {
   void OnEnd(const v1::End& end);
   void OnExchange(const v1::ExchangeOut& exchange);
   void OnWaiting(const v1::Waiting& waiting);
+  void OnRanksLink();
 
   // What a refused or broken stream means.
   void Refused(const StreamDown& down);
@@ -493,6 +496,8 @@ class Agent {
   void SayExited(const Living& rank, const RankEnded& ended);
   // The watchdog (agent_hang.cc).
   void Watch(uint32_t local_rank, Living& rank);
+  void WatchStart(Living& rank);
+  void NoteBegun(uint32_t local_rank, Living& rank);
   void Unwatch(uint32_t local_rank, Living& rank);
   void UnwatchAll();
   void LookForHangs();
@@ -550,6 +555,10 @@ class Agent {
   uint64_t ended_generation_ = 0;
   // By local rank.
   std::map<uint32_t, Living> living_;
+  // A rank of this node has linked or published a step, in this run.
+  bool ranks_link_ = false;
+  // So has a rank of any node: the others are expected to do it as well.
+  bool job_links_ = false;
   std::optional<Notice> notice_;
   // A notice said that this node leaves.
   bool drained_ = false;

@@ -6,6 +6,10 @@
 // ended, has left its agent, or is between two worlds. Who it was that began a
 // hang is the daemon's to say: all ranks of a world stand still soon after one
 // of them does.
+//
+// A rank that has neither linked nor published a step has another clock, which
+// runs from its start (start_timeout), and only where ranks of this job are
+// known to do so: of a plain command no progress is ever expected.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -21,6 +25,31 @@ void Agent::Watch(uint32_t local_rank, Living& rank) {
   Unwatch(local_rank, rank);
   if (limits_.hang_timeout <= absl::ZeroDuration() || exit_.has_value()) return;
   rank.hangs_at = now_ + limits_.hang_timeout;
+}
+
+// It was started, and is expected to link or to publish a step, where others
+// do. Who switches the watchdog off means all of it.
+void Agent::WatchStart(Living& rank) {
+  if (!job_links_ || !running_.has_value() || rank.begun || rank.ended ||
+      rank.stopping || exit_.has_value() ||
+      limits_.hang_timeout <= absl::ZeroDuration() ||
+      limits_.start_timeout <= absl::ZeroDuration()) {
+    return;
+  }
+  rank.hangs_at = now_ + limits_.start_timeout;
+}
+
+void Agent::NoteBegun(uint32_t local_rank, Living& rank) {
+  if (std::exchange(rank.begun, true)) return;
+  Unwatch(local_rank, rank);
+  ranks_link_ = true;
+  OnRanksLink();
+}
+
+// Nobody could be expected to link before this was known.
+void Agent::OnRanksLink() {
+  if (std::exchange(job_links_, true)) return;
+  for (auto& [local_rank, rank] : living_) WatchStart(rank);
 }
 
 void Agent::Unwatch(uint32_t local_rank, Living& rank) {
@@ -121,12 +150,17 @@ void Agent::SayStalledIfKnown(uint32_t local_rank, Living& rank) {
   v1::AgentMessage message;
   *message.mutable_rank_stalled() = stalled;
   Tell(std::move(message));
+  const std::string what =
+      rank.begun ? absl::StrCat("made no progress for ",
+                                absl::FormatDuration(limits_.hang_timeout),
+                                " after step ", stalled.step())
+                 : absl::StrCat("neither linked nor published a step for ",
+                                absl::FormatDuration(limits_.start_timeout));
   Tell(
       Report::Kind::kWarning,
       absl::StrCat(
-          "local rank ", local_rank, " has made no progress for ",
-          absl::FormatDuration(limits_.hang_timeout), " after step ",
-          stalled.step(), stalled.stopped() ? "; it is stopped" : "",
+          "local rank ", local_rank, " has ", what,
+          stalled.stopped() ? "; it is stopped" : "",
           stalled.has_answered() && !stalled.answered() ? "; it does not answer"
                                                         : "",
           stalled.has_collective_entered()
@@ -138,12 +172,13 @@ void Agent::SayStalledIfKnown(uint32_t local_rank, Living& rank) {
           "; its stacks are in its stderr"));
 }
 
-// On a new stream. Who has not come to a first step may have waited for the
-// daemon all the while, and gets its time once more.
+// On a new stream. A rank that has begun and not come to a first step may have
+// waited for the daemon all the while, and gets its time once more.
 void Agent::SayStallsAgain() {
   for (auto& [local_rank, rank] : living_) {
     if (rank.stall.has_value()) rank.stall->said = false;
-    if (rank.hangs_at != absl::InfiniteFuture() && rank.step == 0) {
+    if (rank.hangs_at != absl::InfiniteFuture() && rank.begun &&
+        rank.step == 0) {
       Watch(local_rank, rank);
     }
     SayStalledIfKnown(local_rank, rank);

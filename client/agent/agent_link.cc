@@ -70,6 +70,9 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   if (welcome.settings().has_hang_timeout()) {
     limits_.hang_timeout = FromProto(welcome.settings().hang_timeout());
   }
+  if (welcome.settings().has_start_timeout()) {
+    limits_.start_timeout = FromProto(welcome.settings().start_timeout());
+  }
   heartbeat_ =
       std::max(FromProto(welcome.heartbeat_interval()), absl::Milliseconds(10));
   next_heartbeat_ = now_ + heartbeat_;
@@ -272,6 +275,7 @@ void Agent::AttendOtherRun(uint64_t incarnation) {
   hello_.clear_run();
   credential_.clear();
   generation_seen_ = 0;
+  job_links_ = false;
 }
 
 }  // namespace rollcall

@@ -20,6 +20,7 @@ Agent::Living* Agent::Attending(uint64_t generation, uint32_t local_rank) {
 void Agent::On(const RankAttended& attended) {
   Living* rank = Attending(attended.generation, attended.local_rank);
   if (rank == nullptr) return;  // It is being stopped as a plain one.
+  NoteBegun(attended.local_rank, *rank);
   rank->linked = true;
   rank->elastic = attended.elastic;
   // Others may have much to do before their first step.
@@ -87,9 +88,9 @@ void Agent::OnNotice(const v1::Notice& notice) {
   }
   notice_ = Notice();
   notice_->number = notice.notice();
-  const absl::Duration deadline =
-      notice.has_deadline() ? FromProto(notice.deadline())
-                            : limits_.notice_time;
+  const absl::Duration deadline = notice.has_deadline()
+                                      ? FromProto(notice.deadline())
+                                      : limits_.notice_time;
   TellNotice tell;
   tell.notice.set_notice(notice.notice());
   tell.notice.set_kind(notice.kind());

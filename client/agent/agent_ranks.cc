@@ -94,6 +94,7 @@ void Agent::On(const RankProgressed& progressed) {
   }
   Living* rank = Attending(progressed.generation, progressed.local_rank);
   if (rank == nullptr || rank->at_boundary) return;
+  NoteBegun(progressed.local_rank, *rank);
   // Of a file any change counts.
   const bool grows = progressed.step > rank->step || !rank->linked;
   rank->step = std::max(rank->step, progressed.step);

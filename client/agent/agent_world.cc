@@ -77,6 +77,8 @@ void Agent::On(const FromDaemon& from) {
     case v1::DaemonMessage::kProbe:
       actions_.push_back(RunProbe{m.probe()});
       return;
+    case v1::DaemonMessage::kRanksLink:
+      return OnRanksLink();
     // Of a newer daemon; this agent has nothing to do for it.
     case v1::DaemonMessage::kRanksLink:
     case v1::DaemonMessage::KIND_NOT_SET:
@@ -240,6 +242,7 @@ void Agent::StartIfSettled() {
     const auto [at, fresh] = living_.try_emplace(local);
     if (fresh) {
       at->second.born = world.generation();
+      WatchStart(at->second);
       start.fresh.push_back(local);
     } else {
       at->second.waits.reset();

@@ -524,6 +524,8 @@ absl::Status AdmitSettings(const v1::JobSettings& s) {
                  kWaitMax),
         duration("hang_timeout", s.has_hang_timeout(), s.hang_timeout(), 0,
                  kWaitMax),
+        duration("start_timeout", s.has_start_timeout(), s.start_timeout(), 0,
+                 kWaitMax),
         duration("last_call", s.has_last_call(), s.last_call(), 0, kGraceMax),
         duration("lease", s.has_lease(), s.lease(), 0.1, kGraceMax),
         duration("prepare_timeout", s.has_prepare_timeout(),

@@ -31,10 +31,26 @@ size_t NodesOf(const std::vector<HangClaim>& claims) {
   return nodes.size();
 }
 
+// Whether ranks at this place that have not begun can be told apart: they are
+// one node's, and others are further.
+bool IsOneNodes(const std::vector<HangClaim>& claims, const HangPlace& place) {
+  std::vector<HangClaim> alike;
+  for (const HangClaim& claim : claims) {
+    if (HangPlace(*claim.said) == place) alike.push_back(claim);
+  }
+  return alike.size() == 1 ||
+         (alike.size() < claims.size() && NodesOf(alike) == 1);
+}
+
 }  // namespace
+
+bool HasBegun(const v1::RankStalled& said) {
+  return said.has_answered() || said.step() > 0;
+}
 
 HangPlace::HangPlace(const v1::RankStalled& said)
     : runs(!said.stopped()),
+      begun(HasBegun(said)),
       answers(!said.has_answered() || said.answered()),
       entered(said.has_answered() ? said.collective_entered() : UINT64_MAX),
       left(said.has_answered() ? said.collective_left() : UINT64_MAX) {}
@@ -70,7 +86,10 @@ HangVerdict JudgeHang(const std::vector<HangClaim>& claims) {
 
   const HangClaim& behind = claims[verdict.claim];
   const HangPlace place(*behind.said);
-  if (!place.runs || !place.answers) return verdict;
+  if (place.runs && !place.begun && !IsOneNodes(claims, place)) {
+    verdict.kind = HangVerdict::Kind::kNotBegun;
+  }
+  if (!place.runs || !place.begun || !place.answers) return verdict;
   std::set<int> nodes_ahead;
   size_t furthest = verdict.claim;
   for (const size_t at : believed) {

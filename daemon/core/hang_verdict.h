@@ -9,8 +9,9 @@
 //     nodes' claims is not believed;
 //   - nobody is to blame for being behind a single other node.
 // Each node counts once, however many ranks it has. What a node says against
-// its own rank (stopped, does not answer, behind the node's other ranks) is
-// believed.
+// its own rank (stopped, has not begun, does not answer, behind the node's
+// other ranks) is believed. Nobody is to blame where ranks of several nodes, or
+// all ranks, have not begun: nothing tells which of them the others wait for.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_CORE_HANG_VERDICT_H_
@@ -35,13 +36,19 @@ inline constexpr size_t kHangNodesToCompare = 3;
 // queue takes: 1024 launches with CUDA.
 inline constexpr uint64_t kCollectivesAheadMax = 1024;
 
+// Whether the rank has linked or published a step. One that has done neither
+// may still be in its imports.
+bool HasBegun(const v1::RankStalled& said);
+
 // How far a rank has come; smaller: further behind. Stopped ones first, then
-// those that do not answer. A rank that cannot be asked (a plain command) comes
-// last, so that it is judged by the time alone.
+// those that have not begun, then those that do not answer. A rank that cannot
+// be asked (a plain command) comes last, so that it is judged by the time
+// alone.
 struct HangPlace {
   explicit HangPlace(const v1::RankStalled& said);
 
   bool runs;
+  bool begun;
   bool answers;
   uint64_t entered;
   uint64_t left;
@@ -63,6 +70,7 @@ struct HangVerdict {
     kTooFar,    // `claim` is to blame: it is not believed, and no other one is
                 // behind.
     kOneClaim,  // Nobody is: only `claim`'s node is ahead of the others.
+    kNotBegun,  // Nobody is: `claim` and others have not begun.
   };
   Kind kind = Kind::kBehind;
   // Into the claims.

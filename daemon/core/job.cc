@@ -51,13 +51,14 @@ void Job::On(const Said& said) {
           m.heartbeat().generation() == generation_) {
         TakePace(m.heartbeat().pace());
       }
+      // Of one that has been in a world alone: a spare has no ranks.
+      if (m.heartbeat().ranks_link() && node->served_in != 0) {
+        NoteRanksLink(*node);
+      }
       // Of a member alone: a spare trains nothing.
       if (phase_ == Phase::kRunning && node->member() &&
-          m.heartbeat().generation() == generation_ &&
-          node->step > highest_step_) {
-        highest_step_ = node->step;
-        if (!progressed_) Changed();
-        progressed_ = true;
+          m.heartbeat().generation() == generation_) {
+        TakeStep(*node, m.heartbeat().step());
       }
       return;
     case v1::AgentMessage::kPrepared:
@@ -254,6 +255,16 @@ void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
     --unstopped_;
     MaybeSettle();
   }
+}
+
+// The highest that a rank of this member has published in the generation that
+// runs; 0: none.
+void Job::TakeStep(const Node& node, uint64_t step) {
+  if (step > 0) NoteStep(node);
+  if (node.step <= highest_step_) return;
+  highest_step_ = node.step;
+  if (!progressed_) Changed();
+  progressed_ = true;
 }
 
 // Of a world that stands still the same is said again and again.

@@ -355,6 +355,7 @@ class Job {
   void TakeUpStates(Node& node, const v1::Prepared& prepared);
   void OnRefused(Node& node, const v1::Refused& refused);
   void OnStopped(Node& node, const v1::Stopped& stopped);
+  void TakeStep(const Node& node, uint64_t step);
   void TakePace(const v1::Pace& pace);
   bool HasRank(const Node& node, uint32_t local_rank);
   void OnRankExited(Node& node, const v1::RankExited& exited);
@@ -538,6 +539,9 @@ class Job {
   uint32_t RankOf(const Node& node, uint32_t local_rank) const {
     return world_.members(node.node_rank).first_rank() + local_rank;
   }
+  void NoteRanksLink(const Node& node);
+  void TellRanksLink(std::vector<SessionId> sessions);
+  void NoteStep(const Node& node);
   void DropStall(uint32_t rank);
   void DropStallsOf(const Node& node);
   void DropStalls();
@@ -552,6 +556,7 @@ class Job {
   bool AllAreSaidToStand() const;
   bool AllStandAtOnePlace() const;
   std::string WhereAllStand() const;
+  std::string WhoHasNotBegun() const;
   bool AMemberIsAway() const;
   // `believed_max`: the collective up to which claims are believed.
   std::string WhereItStands(const Stall& stall, uint64_t believed_max) const;
@@ -724,6 +729,11 @@ class Job {
   std::map<uint32_t, Stall> stalls_;
   uint64_t last_stall_ = 0;
   absl::Time stalls_until_ = absl::InfiniteFuture();
+  // Ranks of this run link or publish steps, as all agents are told. Not
+  // journaled: after a restart heartbeats say it again.
+  bool ranks_link_ = false;
+  // The last generation of which a rank has published a step; 0: none.
+  uint64_t stepped_in_ = 0;
   // The local rank that is to blame, while its generation is being ended.
   std::optional<uint32_t> hung_;
 

@@ -52,6 +52,11 @@ std::optional<std::string> Contradiction(const v1::JobSettings& ours,
     return differ("--hang-timeout", seconds(ours.hang_timeout()),
                   seconds(theirs.hang_timeout()));
   }
+  if (theirs.has_start_timeout() &&
+      FromProto(theirs.start_timeout()) != FromProto(ours.start_timeout())) {
+    return differ("--start-timeout", seconds(ours.start_timeout()),
+                  seconds(theirs.start_timeout()));
+  }
   if (theirs.has_notice_time() &&
       FromProto(theirs.notice_time()) != FromProto(ours.notice_time())) {
     return differ("--notice-time", seconds(ours.notice_time()),
@@ -136,6 +141,7 @@ void Job::On(const Attend& attend) {
     *message.mutable_end() = EndFor(node);
     return ToNode(node, std::move(message));
   }
+  if (ranks_link_) TellRanksLink({node.session});
   TakeUp(node, attend.hello.held());
   if (probed_anew) ProbeAnew(node, moved);
 }

@@ -6,6 +6,11 @@
 // the others are not. Nor is anybody where they all wait at one place: it is
 // for none of them, or for one that cannot be seen to stand still, as before it
 // attends.
+//
+// A rank that has not begun (neither linked nor published a step) is expected
+// to where ranks of this job do, which all agents are told. It counts for
+// nothing once a rank of its world has published a step: ranks that make steps
+// together wait for nobody, and not every rank of a job needs to publish.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -24,8 +29,15 @@ namespace {
 // Of how many ranks the words are kept: of more, numbers have to do.
 constexpr size_t kTextsKept = 4096;
 
-// How many of those that have said nothing are named.
-constexpr size_t kMissingNamed = 4;
+// How many ranks are named of those that have said nothing or have not begun.
+constexpr size_t kRanksNamed = 4;
+
+std::string FirstOf(std::vector<std::string> names) {
+  const size_t more = names.size() - std::min(names.size(), kRanksNamed);
+  names.resize(names.size() - more);
+  return absl::StrCat(absl::StrJoin(names, ", "),
+                      more > 0 ? absl::StrCat(" and ", more, " more") : "");
+}
 
 std::string InCollective(const v1::RankStalled& said) {
   if (!said.has_answered()) return "it cannot be asked where it is";
@@ -51,6 +63,11 @@ void Job::OnRankStalled(Node& node, const v1::RankStalled& stalled) {
       node.over(stalled.local_rank())) {
     return;
   }
+  if (HasBegun(stalled)) {
+    NoteRanksLink(node);
+  } else if (stepped_in_ == generation_ && !stalled.goes_on()) {
+    return;
+  }
   const uint32_t rank = RankOf(node, stalled.local_rank());
   if (stalled.goes_on()) return DropStall(rank);
   const auto [at, fresh] = stalls_.try_emplace(rank);
@@ -66,6 +83,30 @@ void Job::OnRankStalled(Node& node, const v1::RankStalled& stalled) {
                      " node=", node.hello.node(), " step=", stalled.step(),
                      " text=", Quoted(stalled.text())));
   MaybeEndHung();
+}
+
+void Job::NoteRanksLink(const Node& node) {
+  if (std::exchange(ranks_link_, true)) return;
+  SayOf(node, Log::Level::kInfo,
+        absl::StrCat(
+            "event=ranks-link node=", node.hello.node(),
+            " start_timeout=", absl::FormatDuration(limits_.start_timeout)));
+  TellRanksLink(AllSessions());
+}
+
+void Job::TellRanksLink(std::vector<SessionId> sessions) {
+  v1::DaemonMessage message;
+  message.mutable_ranks_link();
+  actions_.push_back(Send{std::move(sessions), std::move(message)});
+}
+
+// The generation that runs has published one.
+void Job::NoteStep(const Node& node) {
+  NoteRanksLink(node);
+  if (std::exchange(stepped_in_, generation_) == generation_) return;
+  std::erase_if(stalls_,
+                [](const auto& entry) { return !HasBegun(entry.second.said); });
+  if (stalls_.empty()) DropStalls();
 }
 
 void Job::DropStall(uint32_t rank) {
@@ -111,22 +152,38 @@ std::string Job::WhereAllStand() const {
     return absl::StrCat("all ", stalls_.size(), " ranks ", where,
                         ", so none of them is behind");
   }
-  std::vector<std::string> names;
-  size_t missing = 0;
+  std::vector<std::string> missing;
   for (const auto& [name, node] : nodes_) {
     for (uint32_t i = 0; node.member() && i < node.hello.ranks(); ++i) {
       const uint32_t rank = RankOf(node, i);
       if (stalls_.contains(rank) || node.over(i)) continue;
-      if (++missing > kMissingNamed) continue;
-      names.push_back(absl::StrCat("rank ", rank, " on ", name));
+      missing.push_back(absl::StrCat("rank ", rank, " on ", name));
     }
   }
-  return absl::StrCat(
-      stalls_.size(), " of ", world_.world_size(), " ranks ", where,
-      " and wait for others: ", absl::StrJoin(names, ", "),
-      missing > names.size()
-          ? absl::StrCat(" and ", missing - names.size(), " more")
-          : "");
+  return absl::StrCat(stalls_.size(), " of ", world_.world_size(), " ranks ",
+                      where,
+                      " and wait for others: ", FirstOf(std::move(missing)));
+}
+
+std::string Job::WhoHasNotBegun() const {
+  std::vector<std::string> names;
+  for (const auto& [rank, stall] : stalls_) {
+    if (HasBegun(stall.said)) continue;
+    std::string name = absl::StrCat("rank ", rank, " on ",
+                                    world_.members(stall.node_rank).node());
+    if (!stall.said.text().empty()) {
+      absl::StrAppend(&name, " (", stall.said.text(), ")");
+    }
+    names.push_back(std::move(name));
+  }
+  const size_t all = world_.world_size();
+  const std::string how_many = names.size() == all
+                                   ? absl::StrCat("all ", all)
+                                   : absl::StrCat(names.size(), " of ", all);
+  return absl::StrCat(how_many,
+                      " ranks have neither linked nor published a step since "
+                      "their start, and nothing tells them apart: ",
+                      FirstOf(std::move(names)));
 }
 
 // What its ranks do is not known before it is back or lost.
@@ -151,6 +208,8 @@ std::string Job::WhereItStands(const Stall& stall,
   std::string text;
   if (said.stopped()) {
     text = "it is stopped";
+  } else if (!HasBegun(said)) {
+    text = "it has neither linked nor published a step since its start";
   } else if (said.has_answered() && !said.answered()) {
     text = "it does not answer its agent";
   } else if (alone && stalls_.size() > 1 && said.has_answered()) {
@@ -161,7 +220,7 @@ std::string Job::WhereItStands(const Stall& stall,
       absl::StrAppend(&text, "; ", InCollective(said));
     }
   }
-  absl::StrAppend(&text, ", after step ", said.step());
+  if (HasBegun(said)) absl::StrAppend(&text, ", after step ", said.step());
   if (!said.text().empty()) absl::StrAppend(&text, " (", said.text(), ")");
   return text;
 }
@@ -203,6 +262,9 @@ void Job::EndHung() {
                      InCollective(stall.said),
                      "), and no node is to blame by one other node's word"),
         generation_));
+  }
+  if (verdict.kind == Kind::kNotBegun) {
+    return GenerationFailed(CauseOfHang("", -1, WhoHasNotBegun(), generation_));
   }
   const std::string too_far =
       absl::StrCat(" by its own word, over ", kCollectivesAheadMax,

@@ -156,6 +156,9 @@ struct Limits {
   absl::Duration notice_time = absl::Seconds(15);
   // A rank that makes no progress for so long is taken to hang; 0: none is.
   absl::Duration hang_timeout = absl::Minutes(10);
+  // So is one that has neither linked nor published a step for so long after
+  // its start, in a job where ranks do; 0, or without a hang_timeout: none is.
+  absl::Duration start_timeout = absl::Minutes(10);
   // How long its agent waits for its word on where it is, and for its stacks.
   absl::Duration where_patience = absl::Seconds(2);
   absl::Duration stacks_patience = absl::Seconds(5);
@@ -187,9 +190,9 @@ struct Limits {
 
   // The longest that a job may set: for what it waits for people, schedulers
   // and ranks (join_timeout, stop_grace, notice_time, hang_timeout,
-  // daemon_grace, linger, ping_interval), as long as nodes may stand in a
-  // cluster's queue; and for what it waits for its agents (all others), beyond
-  // which a fault would only be found later.
+  // start_timeout, daemon_grace, linger, ping_interval), as long as nodes may
+  // stand in a cluster's queue; and for what it waits for its agents (all
+  // others), beyond which a fault would only be found later.
   static constexpr absl::Duration wait_max = absl::Hours(24 * 7);
   static constexpr absl::Duration grace_max = absl::Hours(1);
   // How far a node's clock may be from the daemon's. etcd warns of peers whose
@@ -345,6 +348,7 @@ static_assert(Limits{}.join_timeout <= Limits::wait_max &&
               Limits{}.stop_grace <= Limits::wait_max &&
               Limits{}.notice_time <= Limits::wait_max &&
               Limits{}.hang_timeout <= Limits::wait_max &&
+              Limits{}.start_timeout <= Limits::wait_max &&
               Limits{}.daemon_grace <= Limits::wait_max &&
               Limits{}.linger <= Limits::wait_max);
 static_assert(Limits{}.lease <= Limits::grace_max &&

@@ -98,6 +98,7 @@ std::string AgentStory::Text(const v1::AgentMessage& m) {
       return absl::StrCat("exchange ", m.exchange().key(), "=",
                           absl::StrJoin(m.exchange().values(), ","));
     case v1::AgentMessage::kHeartbeat:
+      ranks_link_ = m.heartbeat().ranks_link();
       return absl::StrCat(
           "beat ", m.heartbeat().step(),
           m.heartbeat().has_pace()
@@ -219,6 +220,12 @@ FromDaemon CommitOf(uint64_t generation, std::optional<uint32_t> source) {
 FromDaemon AbortOf(uint64_t generation) {
   FromDaemon from;
   from.message.mutable_abort()->set_generation(generation);
+  return from;
+}
+
+FromDaemon RanksLink() {
+  FromDaemon from;
+  from.message.mutable_ranks_link();
   return from;
 }
 

@@ -28,6 +28,8 @@ class AgentStory {
 
   // The last that was said.
   const v1::Hello& hello() const { return hello_; }
+  // Of the last heartbeat: whether a rank of this node has linked.
+  bool ranks_link() const { return ranks_link_; }
   Agent& agent() { return agent_; }
 
  private:
@@ -36,6 +38,7 @@ class AgentStory {
 
   Agent agent_;
   v1::Hello hello_;
+  bool ranks_link_ = false;
 };
 
 // --- Words of the stories ----------------------------------------------------
@@ -49,6 +52,7 @@ FromDaemon Proposal(uint64_t generation);
 FromDaemon CommitOf(uint64_t generation,
                     std::optional<uint32_t> source = std::nullopt);
 FromDaemon AbortOf(uint64_t generation);
+FromDaemon RanksLink();
 FromDaemon EndOf(int code, v1::ReasonCode reason = v1::REASON_CODE_FINISHED);
 StreamDown Down(absl::StatusCode code = absl::StatusCode::kUnavailable,
                 v1::RefusalCode refusal = v1::REFUSAL_CODE_UNSPECIFIED);

@@ -418,6 +418,200 @@ TEST(Hang, ALostNodeOutranksIt) {
   EXPECT_EQ(status.restarts_charged(), 0u);
 }
 
+// What an agent says of a rank that has neither linked nor published a step.
+const Seen kStarts{.linked = false, .step = 0};
+// One that has linked, and waits in the first collective, or counts none.
+const Seen kWaitsInFirst{.entered = 1, .left = 0, .step = 0};
+const Seen kWaitsUncounted{.step = 0};
+
+TEST(Start, WhoIsToBlame) {
+  struct Row {
+    const char* what;
+    Seen a, b, c;
+    std::string expect;  // Node; empty: nobody.
+    std::string words;
+  };
+  const Row kRows[] = {
+      {"nobody, where none has begun", kStarts, kStarts, kStarts, "",
+       "all 3 ranks have neither linked nor published a step since their "
+       "start, and nothing tells them apart: rank 0 on a (sleeps), rank 1 on b "
+       "(sleeps), rank 2 on c (sleeps)"},
+      {"the one that others wait for in their first collective", kWaitsInFirst,
+       kStarts, kWaitsInFirst, "b",
+       "it has neither linked nor published a step since its start (sleeps)"},
+      {"the one that others wait for, who count no collectives",
+       kWaitsUncounted, kWaitsUncounted, kStarts, "c",
+       "it has neither linked nor published a step since its start (sleeps)"},
+      {"nobody, where it may be either of two", kStarts, kWaitsInFirst, kStarts,
+       "", "2 of 3 ranks have neither linked nor published a step"},
+      {"a stopped one all the same",
+       kStarts,
+       {.stopped = true, .linked = false, .step = 0},
+       kStarts,
+       "b",
+       "it is stopped"},
+  };
+  for (const Row& row : kRows) {
+    SCOPED_TRACE(row.what);
+    JobStory story("2:3");
+    story.Tell(ThreeRun());
+    const std::string blamed =
+        row.expect.empty() ? "" : absl::StrCat(" ", row.expect, "/0");
+    story.Tell({
+        {1.0, Stands("a", 1, row.a), ""},
+        {1.1, Stands("b", 1, row.b), ""},
+        {1.2, Stands("c", 1, row.c),
+         absl::StrCat("abort g1 HANG", blamed, "; form g2 a,b,c")},
+    });
+    const v1::JobStatus status = story.job().Status(story.now());
+    EXPECT_EQ(status.root_cause().code(), v1::REASON_CODE_HANG);
+    EXPECT_EQ(status.root_cause().node(), row.expect);
+    EXPECT_NE(Describe(status.root_cause()).find(row.words), std::string::npos)
+        << Describe(status.root_cause());
+    EXPECT_EQ(status.restarts_charged(), 1u);
+  }
+}
+
+TEST(Start, ManyThatHaveNotBegunAreNotAllNamed) {
+  JobStory story("1");
+  HelloOptions six;
+  six.ranks = 6;
+  story.Tell({{0.0, Attends("a", 1, six), "form g1 a"},
+              {0.1, Prepares("a", 1), "run g1"}});
+  Seen seen = kStarts;
+  for (seen.local_rank = 0; seen.local_rank < 5; ++seen.local_rank) {
+    story.Tell({{1.0, Stands("a", 1, seen), ""}});
+  }
+  story.Tell({{1.0, Stands("a", 1, seen), "abort g1 HANG; form g2 a"}});
+  EXPECT_NE(story.job()
+                .Status(story.now())
+                .root_cause()
+                .detail()
+                .find("rank 3 on a (sleeps) and 2 more"),
+            std::string::npos);
+}
+
+// One that is not elastic and has published nothing is never said to stand.
+TEST(Start, NotAllAreWaitedFor) {
+  JobStory story("3");
+  story.Tell(ThreeRun());
+  story.Tell({{2.0, Stands("b", 1, kStarts), ""}});
+  TellBeats(story, {"a", "b", "c"}, 10);
+  story.Tell({{11.9, Ticks(), ""},
+              {12.0, Ticks(), "abort g1 HANG b/0; form g2 a,b,c"}});
+}
+
+TEST(Start, WhoLinksThenIsNotToBlame) {
+  JobStory story("3");
+  story.Tell(ThreeRun());
+  story.Tell({{2.0, Stands("b", 1, kStarts), ""}, {3.0, GoesOn("b", 1), ""}});
+  TellBeats(story, {"a", "b", "c"}, 16);
+  story.Tell({{17.0, Ticks(), ""}});
+  EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
+}
+
+// Of some jobs one rank alone publishes steps. The others take part in them.
+TEST(Start, RanksThatMakeStepsWaitForNobody) {
+  JobStory story("3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Stands("b", 1, kStarts), ""},
+      {2.0, Beats("a", 5), ""},
+      {3.0, Stands("c", 1, kStarts), ""},
+  });
+  TellBeats(story, {"a", "b", "c"}, 16);
+  story.Tell({
+      {17.0, Ticks(), ""},
+      {17.1, Stands("a", 1, {.linked = false, .step = 5}), ""},
+      // The next world has made none yet.
+      {17.2, Exits("a", 1, 3), "abort g1 RANK_EXIT; form g2 a,b,c"},
+      {17.3, PreparesAll({"a", "b", "c"}, 2), "run g2"},
+      {17.4, Stands("a", 2, kStarts), ""},
+      {17.5, Stands("b", 2, kStarts), ""},
+      {17.6, Stands("c", 2, kStarts), "abort g2 HANG; form g3 a,b,c"},
+  });
+}
+
+TEST(Start, ItCostsARestartAndTheLastOneIsTheEnd) {
+  JobStory story("2", /*max_restarts=*/1);
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      // As long as a plain command counts as one that works.
+      {700.0, Stands("a", 1, kStarts), ""},
+      {700.0, Stands("b", 1, kStarts), "abort g1 HANG; form g2 a,b"},
+      {700.1, PreparesAll({"a", "b"}, 2), "run g2"},
+      {700.2, Stands("a", 2, kStarts), ""},
+      {700.2, Stands("b", 2, kStarts), "abort g2 HANG"},
+      {700.3, Stops("a", 2), ""},
+      {700.3, Stops("b", 2), "end 1 RESTART_BUDGET"},
+  });
+}
+
+using Names = std::vector<std::string>;
+
+TEST(Start, ThatRanksLinkIsToldOnceAStream) {
+  JobStory story("3");
+  story.Tell(ThreeRun());
+  story.Tell({{0.5, Attends("d"), ""},
+              // It has been in no world: no rank of it can have linked.
+              {0.6, BeatsLinked("d"), ""},
+              {0.7, Stands("a", 1, kStarts), ""},
+              {0.8, GoesOn("a", 1), ""},
+              {1.0, Beats("a"), ""}});
+  EXPECT_EQ(story.TakeRanksLinkTold(), Names());
+  story.Tell({{2.0, BeatsLinked("b"), ""}});
+  EXPECT_EQ(story.TakeRanksLinkTold(), Names({"a", "b", "c", "d"}));
+  story.Tell({{2.1, BeatsLinked("c"), ""},
+              {2.2, BeatsLinked("b"), ""},
+              {2.3, Stands("a", 1, kWaits), ""}});
+  EXPECT_EQ(story.TakeRanksLinkTold(), Names());
+  story.Tell({{2.4, Breaks("c"), ""},
+              {2.5, Attends("c", 1, Holds(0, 1)), ""},
+              {2.6, Attends("e"), ""}});
+  EXPECT_EQ(story.TakeRanksLinkTold(), Names({"c", "e"}));
+  story.Tell({{2.7, Exits("a", 1, 3), "abort g1 RANK_EXIT; form g2 a,b,c"},
+              {2.8, PreparesAll({"a", "b", "c"}, 2), "run g2"},
+              {2.9, BeatsLinked("b"), ""},
+              {3.0, Attends("f"), ""}});
+  EXPECT_EQ(story.TakeRanksLinkTold(), Names({"f"}));
+}
+
+TEST(Start, RanksLinkWhereOneHasPublishedAStepOrAnswers) {
+  for (const Told& told : {Beats("b", 1), Stands("b", 1, kWaitsInFirst),
+                           Stands("b", 1, {.linked = false, .step = 7})}) {
+    JobStory story("3");
+    story.Tell(ThreeRun());
+    story.Tell({{1.0, told, ""}});
+    EXPECT_EQ(story.TakeRanksLinkTold(), Names({"a", "b", "c"}));
+  }
+}
+
+TEST(Start, ADaemonThatWasRestartedHearsItAgain) {
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  before.Tell({{1.0, BeatsLinked("b"), ""}});
+  JobStory after(
+      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
+      before);
+  after.Tell({{0.1, Attends("a", 1, Holds(0, 1)), ""},
+              {0.1, Attends("b", 1, Holds(0, 1)), ""}});
+  EXPECT_EQ(after.TakeRanksLinkTold(), Names());
+  after.Tell(
+      {{0.2, BeatsLinked("b"), ""}, {0.3, Attends("c", 1, Holds(0, 1)), ""}});
+  EXPECT_EQ(after.TakeRanksLinkTold(), Names({"a", "b", "c"}));
+}
+
+TEST(Start, AnAgentWithAnotherLimitIsTold) {
+  HelloOptions options;
+  ToProto(absl::Seconds(3), options.settings.mutable_start_timeout());
+  JobStory story("2");
+  story.Tell({{0.0, Attends("a", 1, options), "refuse a SETTINGS"}});
+  ToProto(absl::Minutes(10), options.settings.mutable_start_timeout());
+  story.Tell({{0.1, Attends("a", 1, options), ""}});
+}
+
 TEST(Hang, AnAgentWithAnotherLimitIsTold) {
   HelloOptions options;
   ToProto(absl::Seconds(3), options.settings.mutable_hang_timeout());

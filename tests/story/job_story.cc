@@ -211,6 +211,11 @@ std::string JobStory::Render(const std::vector<Action>& actions) {
       if (m.has_new_credential()) {
         credential_ = m.new_credential().node_credential();
       }
+      if (m.has_ranks_link()) {
+        for (const SessionId to : send->to) {
+          ranks_link_told_.push_back(names_[to]);
+        }
+      }
       std::string text = MessageText(m);
       if (m.has_probe()) {
         const std::string& node = names_[send->to.front()];
@@ -341,6 +346,15 @@ Told Beats(std::string node, uint64_t step) {
   return [=](JobStory& story) {
     v1::AgentMessage message;
     message.mutable_heartbeat()->set_step(step);
+    message.mutable_heartbeat()->set_generation(story.generation());
+    return Says(node, message)(story);
+  };
+}
+
+Told BeatsLinked(std::string node) {
+  return [=](JobStory& story) {
+    v1::AgentMessage message;
+    message.mutable_heartbeat()->set_ranks_link(true);
     message.mutable_heartbeat()->set_generation(story.generation());
     return Says(node, message)(story);
   };

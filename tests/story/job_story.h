@@ -54,6 +54,10 @@ class JobStory {
   const std::string& credential() const { return credential_; }
   // Logs of all steps, for stories about them.
   const std::string& logs() const { return logs_; }
+  // Nodes that were told RanksLink since the last call, each time it was said.
+  std::vector<std::string> TakeRanksLinkTold() {
+    return std::exchange(ranks_link_told_, {});
+  }
   // The latest Probe of each node.
   const std::map<std::string, v1::Probe>& probes() const { return probes_; }
 
@@ -72,6 +76,7 @@ class JobStory {
   std::string credential_;
   std::string logs_;
   std::map<std::string, v1::Probe> probes_;
+  std::vector<std::string> ranks_link_told_;
 };
 
 // --- Events, by the words of the protocol ------------------------------------
@@ -112,6 +117,8 @@ Told Says(std::string node, v1::AgentMessage message);
 Told Attends(std::string node, uint64_t incarnation = 1,
              HelloOptions options = {});
 Told Beats(std::string node, uint64_t step = 0);
+// A rank of it has linked.
+Told BeatsLinked(std::string node);
 Told Prepares(std::string node, uint64_t generation);
 Told PreparesAll(std::vector<std::string> nodes, uint64_t generation);
 Told Refuses(std::string node, uint64_t generation);

@@ -18,28 +18,41 @@ struct Standing {
   // The collectives that it has entered and left.
   uint64_t entered = 0;
   uint64_t left = 0;
-  enum What { kAnswers, kSilent, kStopped, kPlain } what = kAnswers;
+  // kPlain: it has published a step, and cannot be asked. kStarts: it has
+  // neither linked nor published one.
+  enum What {
+    kAnswers,
+    kSilent,
+    kStopped,
+    kPlain,
+    kStarts,
+    kStartsStopped
+  } what = kAnswers;
 };
 
-// "behind 1" or "too far 2" or "only ahead 2", by the claims' places; "; not 2"
-// where a claim is not believed.
+// "behind 1", "too far 2", "only ahead 2" or "not begun 0", by the claims'
+// places; "; not 2" where a claim is not believed.
 std::string Judge(const std::vector<Standing>& ranks) {
   std::vector<v1::RankStalled> said(ranks.size());
   std::vector<HangClaim> claims;
   for (size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i].what != Standing::kPlain) {
+    const Standing::What what = ranks[i].what;
+    said[i].set_step(what == Standing::kPlain ? 7 : 0);
+    if (what < Standing::kPlain) {
       said[i].set_answered(ranks[i].what != Standing::kSilent);
       said[i].set_collective_entered(ranks[i].entered);
       said[i].set_collective_left(ranks[i].left);
     }
-    said[i].set_stopped(ranks[i].what == Standing::kStopped);
+    said[i].set_stopped(what == Standing::kStopped ||
+                        what == Standing::kStartsStopped);
     claims.push_back({ranks[i].node, i + 1, &said[i]});
   }
   const HangVerdict verdict = JudgeHang(claims);
   using Kind = HangVerdict::Kind;
-  std::string text = verdict.kind == Kind::kBehind   ? "behind "
-                     : verdict.kind == Kind::kTooFar ? "too far "
-                                                     : "only ahead ";
+  std::string text = verdict.kind == Kind::kBehind     ? "behind "
+                     : verdict.kind == Kind::kTooFar   ? "too far "
+                     : verdict.kind == Kind::kNotBegun ? "not begun "
+                                                       : "only ahead ";
   absl::StrAppend(&text, verdict.claim);
   if (verdict.disbelieved.has_value()) {
     absl::StrAppend(&text, "; not ", *verdict.disbelieved);
@@ -114,6 +127,40 @@ TEST(HangVerdict, WhoBeganIt) {
       {"against its own rank a node is believed",
        {{0, 6, 5}, {0, 7, 7}, {1, 6, 5}, {2, 6, 5}},
        "behind 0"},
+      {"one that has not begun, alone", {{0, 0, 0, kStarts}}, "behind 0"},
+      {"one has not begun, and others wait in their first collective",
+       {{0, 1, 0}, {1, 0, 0, kStarts}, {2, 1, 0}},
+       "behind 1"},
+      {"one has not begun, and a single other node waits",
+       {{0, 1, 0}, {1, 0, 0, kStarts}},
+       "behind 1"},
+      {"one has not begun beside some that count nothing, or cannot be asked",
+       {{0, 0, 0}, {1, 0, 0, kPlain}, {2, 0, 0, kStarts}},
+       "behind 2"},
+      {"one that does not answer has linked, and so is further",
+       {{0, 0, 0, kSilent}, {1, 0, 0, kStarts}, {2, 1, 0}},
+       "behind 1"},
+      {"a stopped one is first all the same",
+       {{0, 0, 0, kStarts}, {1, 7, 6, kStopped}, {2, 0, 0, kStarts}},
+       "behind 1"},
+      {"a stopped one among those that have not begun",
+       {{0, 0, 0, kStarts}, {1, 0, 0, kStartsStopped}, {2, 0, 0, kStarts}},
+       "behind 1"},
+      {"none has begun",
+       {{0, 0, 0, kStarts}, {1, 0, 0, kStarts}, {2, 0, 0, kStarts}},
+       "not begun 0"},
+      {"none of one node has begun",
+       {{0, 0, 0, kStarts}, {0, 0, 0, kStarts}},
+       "not begun 0"},
+      {"two nodes have not begun, and nothing tells them apart",
+       {{0, 1, 0}, {1, 0, 0, kStarts}, {2, 0, 0, kStarts}},
+       "not begun 1"},
+      {"two ranks of one node have not begun, and others wait for that node",
+       {{0, 1, 0}, {1, 0, 0, kStarts}, {1, 0, 0, kStarts}},
+       "behind 1"},
+      {"too far beside one that has not begun",
+       {{0, 7, 6}, {1, 0, 0, kStarts}, {2, kFar, kFar}, {3, 7, 6}},
+       "behind 1; not 2"},
       {"two nodes agree on what cannot be",
        {{0, 7, 6}, {1, kFar, 0}, {2, kFar, 0}},
        "behind 0"},
