@@ -343,12 +343,27 @@ TEST(AgentStart, WhoLinksOrPublishesTakesItBack) {
       {3.6, RankLooked{{1, 0}, false, ""}, "stalled 0@0"},
       {3.7, RankLooked{{1, 1}, false, ""}, "stalled 1@0"},
       {4.0, AgentTick{}, "beat 0"},
-      {4.1, RankAttended{1, 0, true}, "goes-on 0"},
+      {4.1, RankAttended{1, 0, false}, "goes-on 0"},
       {4.2, RankProgressed{1, 1, 1}, "goes-on 1"},
       {5.0, AgentTick{}, "beat 1"},
       {6.0, AgentTick{}, "beat 1"},
       {7.0, AgentTick{}, "beat 1"},
       {8.0, AgentTick{}, "beat 1"},
+  });
+}
+
+TEST(AgentStart, WhoLinksInTimeIsNotLookedAt) {
+  AgentStory story;
+  story.Tell(Started());
+  story.Tell({
+      {0.5, RanksLink(), ""},
+      {1.0, AgentTick{}, "beat 0"},
+      {1.1, RankAttended{1, 0, false}, ""},
+      {1.2, RankAttended{1, 1, true}, ""},
+      {2.0, AgentTick{}, "beat 0"},
+      {3.0, AgentTick{}, "beat 0"},
+      {4.0, AgentTick{}, "beat 0"},
+      {5.0, AgentTick{}, "beat 0"},
   });
 }
 
