@@ -34,6 +34,7 @@ struct SettingsText {
   std::string preflight;
   std::string join_timeout;
   std::string hang_timeout;
+  std::string start_timeout;
   std::string notice_time;
   std::string ping_interval;
   std::string linger;
@@ -142,6 +143,11 @@ void AddSettings(CLI::App& app, SettingsText& to) {
                  "a rank without progress for so long is taken to hang, and "
                  "the next\nworld is formed (default 10m; 0 or never: not at "
                  "all)")
+      ->type_name("TIME");
+  app.add_option("--start-timeout", to.start_timeout,
+                 "so is a rank that has not linked or published a step so long "
+                 "after\nits start, where ranks of the job do (default 10m; 0 "
+                 "or never: no limit;\nnor has it one without --hang-timeout)")
       ->type_name("TIME");
   app.add_option("--notice-time", to.notice_time,
                  "how long ranks have to save and end once they were asked "
@@ -495,6 +501,15 @@ absl::Status CheckEmpty(const CLI::App& command) {
   return absl::OkStatus();
 }
 
+// How long something may last; zero: without limit.
+absl::StatusOr<absl::Duration> ParseTimeLimit(const std::string& flag,
+                                              const std::string& text) {
+  if (text == "never" || text == "0" || text == "0s") {
+    return absl::ZeroDuration();
+  }
+  return ParseDurationFlag(flag, text, Limits::wait_max);
+}
+
 absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
   if (!text.nodes.empty()) {
     auto nodes = ParseNodes(text.nodes);
@@ -529,14 +544,15 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
     if (!timeout.ok()) return timeout.status();
     ToProto(*timeout, to.mutable_join_timeout());
   }
-  if (text.hang_timeout == "never" || text.hang_timeout == "0" ||
-      text.hang_timeout == "0s") {
-    ToProto(absl::ZeroDuration(), to.mutable_hang_timeout());
-  } else if (!text.hang_timeout.empty()) {
-    auto timeout = ParseDurationFlag("--hang-timeout", text.hang_timeout,
-                                     Limits::wait_max);
+  if (!text.hang_timeout.empty()) {
+    auto timeout = ParseTimeLimit("--hang-timeout", text.hang_timeout);
     if (!timeout.ok()) return timeout.status();
     ToProto(*timeout, to.mutable_hang_timeout());
+  }
+  if (!text.start_timeout.empty()) {
+    auto timeout = ParseTimeLimit("--start-timeout", text.start_timeout);
+    if (!timeout.ok()) return timeout.status();
+    ToProto(*timeout, to.mutable_start_timeout());
   }
   if (!text.notice_time.empty()) {
     auto time =

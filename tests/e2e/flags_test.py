@@ -46,6 +46,7 @@ WRONG = [
     (["launch", "--preempt-signal", "KILL", "--", "true"], "SIGUSR1"),
     (["launch", "--linger", "long", "--", "true"], "--linger"),
     (["launch", "--hang-timeout", "soon", "--", "true"], "--hang-timeout"),
+    (["launch", "--start-timeout", "soon", "--", "true"], "--start-timeout"),
     (["launch", "--requeue-exit-code", "0", "--", "true"],
      "--requeue-exit-code"),
     (["launch", "--grow", "slowly", "--", "true"], "boundary"),
@@ -77,7 +78,7 @@ class Flags(E2E):
         text = "\n".join(helped.out())
         for flag in ("--nodes", "--local-workers", "--nproc-per-node",
                      "--join-timeout", "--hosts-file", "--json", "--linger",
-                     "--hang-timeout",
+                     "--hang-timeout", "--start-timeout",
                      "--grow", "--preempt-signal", "--requeue-exit-code"):
             self.assertIn(flag, text)
         for limit in ("lease", "last call", "prepare timeout", "16384"):

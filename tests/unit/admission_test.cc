@@ -432,6 +432,17 @@ TEST(Admission, Hellos) {
        [](auto& h) {
          h.mutable_settings()->mutable_linger()->set_seconds(7 * 86400 + 1);
        }},
+      {"no limit for a start", true,
+       [](auto& h) { h.mutable_settings()->mutable_start_timeout(); }},
+      {"a negative limit for a start", false,
+       [](auto& h) {
+         h.mutable_settings()->mutable_start_timeout()->set_seconds(-1);
+       }},
+      {"more than a week for a start", false,
+       [](auto& h) {
+         h.mutable_settings()->mutable_start_timeout()->set_seconds(7 * 86400 +
+                                                                    1);
+       }},
       {"a lease of an hour", true,
        [](auto& h) {
          h.mutable_settings()->mutable_lease()->set_seconds(3600);

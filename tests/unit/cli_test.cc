@@ -511,14 +511,23 @@ TEST(Flags, WhatEndsARunHow) {
     EXPECT_TRUE(off.settings.has_hang_timeout()) << never;
     EXPECT_EQ(off.settings.hang_timeout().seconds(), 0) << never;
   }
+  const auto started = Parse<JoinFlags>("join rc1.x --start-timeout 90s -- x");
+  EXPECT_EQ(started.settings.start_timeout().seconds(), 90);
+  EXPECT_FALSE(plain.settings.has_start_timeout());
+  for (const char* never : {"0", "0s", "never"}) {
+    const auto off = Parse<LaunchFlags>(
+        absl::StrCat("launch --start-timeout ", never, " -- x"));
+    EXPECT_TRUE(off.settings.has_start_timeout()) << never;
+    EXPECT_EQ(off.settings.start_timeout().seconds(), 0) << never;
+  }
   const auto pinged = Parse<LaunchFlags>("launch --ping-interval 30s -- x");
   EXPECT_EQ(pinged.settings.ping_interval().seconds(), 30);
   EXPECT_FALSE(plain.settings.has_ping_interval());
   for (const char* bad :
        {"--ping-interval 1s", "--ping-interval -2s", "--hang-timeout soon",
-        "--hang-timeout -1s", "--linger soon", "--linger 0s",
-        "--requeue-exit-code 0", "--requeue-exit-code 256",
-        "--preempt-signal KILL", "--grow now"}) {
+        "--hang-timeout -1s", "--start-timeout soon", "--start-timeout 169h",
+        "--linger soon", "--linger 0s", "--requeue-exit-code 0",
+        "--requeue-exit-code 256", "--preempt-signal KILL", "--grow now"}) {
     EXPECT_NE(Complaint(std::string("launch ") + bad + " -- x"), "") << bad;
   }
 }

@@ -166,6 +166,10 @@ TEST(StartPlan, ContradictionsNameBothValues) {
        },
        {"--hang-timeout", "2m"}},
       {[](LaunchTerms& t) {
+         ToProto(absl::Minutes(4), t.settings.mutable_start_timeout());
+       },
+       {"--start-timeout", "4m"}},
+      {[](LaunchTerms& t) {
          ToProto(absl::Seconds(30), t.settings.mutable_ping_interval());
        },
        {"--ping-interval", "30s"}},
