@@ -36,6 +36,24 @@ print("up", os.getpid(), flush=True)
 if first:
     stands_still()
 """
+# Rank 0 publishes one step in the first world. But for that all stand still, as
+# in an import that never ends.
+STARTS = """
+import os, signal
+if os.environ["RANK"] == "0" and os.environ["ROLLCALL_GENERATION"] == "1":
+    with open(os.environ["ROLLCALL_PROGRESS"], "w") as progress:
+        progress.write("1\\n")
+print("up", os.getpid(), flush=True)
+while True:
+    signal.pause()
+"""
+# The same, and never publishes.
+PLAIN_STARTS = """
+import os, signal
+print("up", os.getpid(), flush=True)
+while True:
+    signal.pause()
+"""
 
 
 def state_of(pid):
@@ -128,6 +146,65 @@ class Hang(E2E):
         self.assertRegex(launcher.text(), r"made no progress.*after step 3")
         self.assertRegex(launcher.text(), rf"process {pids[0]} \(python")
         self.await_frame(launcher, re.compile(r"pause|Py"))
+
+    def up(self, agent, count=1):
+        """The processes of the ranks that this agent has started so far."""
+        agent.await_lines(r"\] up \d+$", count)
+        return [int(m[1]) for line in agent.out()
+                for m in [re.search(r"\] up (\d+)$", line)] if m]
+
+    def two_that_start(self, command, flags=()):
+        """A job of two nodes; the launcher, the other agent, and how to ask."""
+        launcher = self.launch(["--nodes", "2", "--name", "w0",
+                                "--start-timeout", "2s", *flags],
+                               ["python3", "-c", command])
+        join_text = self.join_string(launcher)
+        worker = self.join(join_text, ["--name", "w1"],
+                           ["python3", "-c", command])
+        return launcher, worker, join_text
+
+    def run_one_whose_ranks_never_start(self):
+        """Its second world hangs before any rank of it has published a step."""
+        launcher, worker, join_text = self.two_that_start(
+            STARTS, ["--max-restarts", "1"])
+        [first] = self.up(launcher)
+        self.up(worker)
+        # It is known that a rank publishes steps; by rank 0 alone.
+        self.await_status(
+            join_text, lambda s: any(n["step"] > 0 for n in s["nodes"]),
+            "a step of the first world")
+        os.kill(first, signal.SIGKILL)
+        self.up(launcher, 2)
+        self.up(worker, 2)
+        for agent in (launcher, worker):
+            self.assert_code(agent, 1)
+        return launcher, worker
+
+    def test_ranks_that_all_hang_before_their_first_step_are_found(self):
+        launcher, worker = self.run_one_whose_ranks_never_start()
+        self.assertRegex(
+            launcher.text(),
+            r"no rank made progress: all 2 ranks have neither linked nor "
+            r"published a step since their start, and nothing tells them "
+            r"apart: rank 0 on w0 \(.*\), rank 1 on w1 \(")
+        for agent in (launcher, worker):
+            agent.await_line(r"local rank 0 makes no progress", "err")
+            for pid in self.up(agent, 2):
+                self.assertIsNone(state_of(pid))
+
+    def test_plain_commands_that_never_link_are_left_alone(self):
+        launcher, worker, join_text = self.two_that_start(PLAIN_STARTS)
+        pids = [self.up(launcher)[0], self.up(worker)[0]]
+        # When a later one has been judged by the same limit, this one could
+        # have been.
+        self.run_one_whose_ranks_never_start()
+        for pid in pids:
+            self.assertEqual(state_of(pid), "S")
+        self.assertEqual(self.status(join_text)["generation"], 1)
+        for agent in (launcher, worker):
+            self.assertNotIn("makes no progress", agent.text())
+        self.agents = {"w0": launcher, "w1": worker}
+        self.end(launcher)
 
     def test_without_a_limit_nobody_is_watched(self):
         # That `never` is no default of some minutes is in cli_test and in
