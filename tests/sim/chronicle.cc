@@ -206,6 +206,10 @@ void Chronicle::CheckHang(const v1::Reform& reform) {
   std::optional<StallPlace> blamed;  // Of the node that is.
   for (const auto& [record, place] : stalls_) {
     if (record.generation != reform.generation()) continue;
+    if (stepped_in_ == record.generation && place.has_value() &&
+        !place->begun) {
+      continue;
+    }
     const bool here = record.name == reform.node();
     told = told || here || reform.node().empty();
     if (!place.has_value()) continue;
@@ -230,6 +234,9 @@ void Chronicle::NoteStall(const Said& said) {
     const v1::RankExited& exited = said.message.rank_exited();
     stalls_.erase({exited.generation(), speaker->second, exited.local_rank()});
   }
+  if (said.message.heartbeat().step() > 0) {
+    stepped_in_ = std::max(stepped_in_, said.message.heartbeat().generation());
+  }
   if (!said.message.has_rank_stalled()) return;
   const v1::RankStalled& stalled = said.message.rank_stalled();
   const StallRecord record{stalled.generation(), speaker->second,
@@ -238,11 +245,9 @@ void Chronicle::NoteStall(const Said& said) {
     stalls_.erase(record);
   } else {
     const bool linked = stalled.has_answered();
-    const bool answers = !linked || stalled.answered();
     stalls_[record] =
-        StallPlace{stalled.stopped() ? 0
-                   : answers         ? 2
-                                     : 1,
+        StallPlace{!stalled.stopped(), linked || stalled.step() > 0,
+                   !linked || stalled.answered(),
                    linked ? stalled.collective_entered() : UINT64_MAX};
   }
 }
@@ -593,6 +598,7 @@ void Chronicle::DaemonDied() {
   in_.clear();
   isolated_ = false;
   stalls_.clear();
+  stepped_in_ = 0;
   speakers_.clear();
 }
 

@@ -159,11 +159,19 @@ class Chronicle {
 
     auto operator<=>(const StallRecord&) const = default;
   };
-  // How far it is: stopped, without an answer, by its collectives. Smaller:
-  // further behind.
-  using StallPlace = std::pair<int, uint64_t>;
+  // How far it is; smaller: further behind.
+  struct StallPlace {
+    bool runs;
+    bool begun;  // Has linked or published a step.
+    bool answers;
+    uint64_t entered;
+
+    auto operator<=>(const StallPlace&) const = default;
+  };
   // Unset: its agent has attended anew since.
   std::map<StallRecord, std::optional<StallPlace>> stalls_;
+  // A step of it was said: who has not begun counts for nothing.
+  uint64_t stepped_in_ = 0;
   // By the Hello of each stream of this daemon's life.
   std::map<SessionId, std::string> speakers_;
   std::map<std::string, std::set<uint64_t>> out_;  // Replaced or lost.

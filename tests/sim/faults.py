@@ -105,6 +105,11 @@ FAULTS = [
          '*std::min_element(believed.begin(), ',
          '*std::max_element(believed.begin(), '),
     ]),
+    ('who waits is blamed before who has not begun', [
+        ('daemon/core/hang_verdict.cc',
+         '      begun(HasBegun(said)),',
+         '      begun(!HasBegun(said)),'),
+    ]),
     ('ranks of an older world are blamed for a hang', [
         ('daemon/core/job_form.cc',
          '  DropPending();\n  DropStalls();\n',

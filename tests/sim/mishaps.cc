@@ -120,6 +120,7 @@ void Mishaps::Do(Kind kind) {
       return;
     }
     case Kind::kRankHangs: {
+      if (chance.OneIn(4)) return node.ranks().HangStart();
       const bool for_good = watched_ && chance.OneIn(2);
       return node.HangRank(
           static_cast<uint32_t>(chance.Below(4)),

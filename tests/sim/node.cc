@@ -174,6 +174,7 @@ void Node::TickIfDue() {
     if (ranks_.running() != 0 && trainer_.done() > step_told_) {
       step_told_ = trainer_.done();
       for (uint32_t i = 0; i < settings_.ranks && agent_.has_value(); ++i) {
+        if (!ranks_.has_begun(i)) continue;
         Step(RankProgressed{ranks_.running(), step_told_, i});
       }
     }

@@ -5,6 +5,13 @@
 #include <utility>
 
 namespace rollcall::sim {
+namespace {
+
+// Nobody expects a rank to attend where no other one has, so it goes on by
+// itself.
+constexpr Nanos kStartHangsMost = 30 * kSecond;
+
+}  // namespace
 
 Ranks::Ranks(World& world, uint32_t machine, uint32_t count, bool linked,
              Feed feed)
@@ -32,6 +39,11 @@ void Ranks::Start(const StartRanks& start) {
     if (linked_) {
       Later(world_.chance.Skewed(kMilli, 500 * kMilli),
             {Deed::What::kAttend, local_rank, rank.number});
+    }
+    if (std::exchange(start_hangs_, false)) {
+      HangNow(
+          local_rank, 0,
+          world_.now() + world_.chance.Skewed(100 * kMilli, kStartHangsMost));
     }
   }
 }
@@ -119,6 +131,11 @@ void Ranks::Hang(uint32_t local_rank, uint64_t step, Nanos until) {
       (linked_ && !rank.attends) || rank.hung != Hung::kNot) {
     return;
   }
+  HangNow(local_rank, step, until);
+}
+
+void Ranks::HangNow(uint32_t local_rank, uint64_t step, Nanos until) {
+  Rank& rank = ranks_[local_rank];
   rank.hung = static_cast<Hung>(1 + world_.chance.Below(3));
   world_.Trace("local rank ", local_rank, " of machine ", machine_,
                " stands still after step ", step);
@@ -279,6 +296,11 @@ uint64_t Ranks::running() const {
 bool Ranks::hung() const {
   return std::any_of(ranks_.begin(), ranks_.end(),
                      [](const Rank& rank) { return rank.hung != Hung::kNot; });
+}
+
+bool Ranks::has_begun(uint32_t local_rank) const {
+  const Rank& rank = ranks_[local_rank];
+  return linked_ ? rank.attends : rank.hung == Hung::kNot;
 }
 
 bool Ranks::noticed(uint64_t generation) const {

@@ -37,6 +37,9 @@ class Ranks {
   // Stands still after `step`: stopped, or in a collective of its own or of
   // all.
   void Hang(uint32_t local_rank, uint64_t step, Nanos until);
+  // The next one that is started stands still for a while before it attends or
+  // does a step.
+  void HangStart() { start_hangs_ = true; }
   // The work is done: each exits 0.
   void Finish();
   // The agent is gone; its guard takes them along by then.
@@ -52,6 +55,8 @@ class Ranks {
   uint64_t running() const;
   // Whether one of them stands still, and all others with it.
   bool hung() const;
+  // It attends, where ranks do, or its steps are its own to publish.
+  bool has_begun(uint32_t local_rank) const;
   // Whether one of them was asked to come to a boundary.
   bool noticed(uint64_t generation) const;
   // All ranks of the world have agreed to stop after this step.
@@ -105,6 +110,7 @@ class Ranks {
   static bool Awaits(Deed::What what, Hung hung);
   void Later(Nanos after, Deed deed);
   void End(uint32_t local_rank, int code, int signal);
+  void HangNow(uint32_t local_rank, uint64_t step, Nanos until);
   void Gone(uint32_t local_rank);
   Rank* Find(const RankLife& life);
 
@@ -116,6 +122,7 @@ class Ranks {
   uint64_t numbers_ = 0;
   std::vector<Deed> deeds_;
   uint64_t noticed_ = 0;
+  bool start_hangs_ = false;
 };
 
 }  // namespace rollcall::sim

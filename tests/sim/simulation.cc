@@ -73,6 +73,11 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
     SetDuration(static_cast<Nanos>(2 + options.seed / 4 % 8) * kSecond,
                 job.mutable_ping_interval());
   }
+  // So is this: what is longer than most runs finds nothing.
+  SetDuration(options.seed % 4 == 3
+                  ? 0
+                  : static_cast<Nanos>(2 + options.seed / 4 % 16) * kSecond,
+              job.mutable_start_timeout());
   if (options.journal.has_value()) {
     // Its own sizes; the times are drawn, since they are long in earnest.
     const v1::JobSettings& was = options.journal->state.settings;
@@ -95,7 +100,8 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
   const Nanos longest = ToNanos(
       2 * FromProto(job.join_timeout()) + 2 * FromProto(job.daemon_grace()) +
       FromProto(job.linger()) + FromProto(job.reattach_grace()) +
-      4 * (FromProto(job.hang_timeout()) + Limits().hang_settlement) +
+      4 * (FromProto(job.hang_timeout()) + FromProto(job.start_timeout()) +
+           Limits().hang_settlement) +
       4 * FromProto(job.prepare_timeout()) + 8 * FromProto(job.stop_grace()) +
       8 * FromProto(job.lease()) + absl::Seconds(90));
   plan.overdue_at =
