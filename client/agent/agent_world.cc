@@ -80,7 +80,6 @@ void Agent::On(const FromDaemon& from) {
     case v1::DaemonMessage::kRanksLink:
       return OnRanksLink();
     // Of a newer daemon; this agent has nothing to do for it.
-    case v1::DaemonMessage::kRanksLink:
     case v1::DaemonMessage::KIND_NOT_SET:
       return;
   }
