@@ -330,6 +330,7 @@ class Job {
   bool DisplaceASpare(const Attend& attend);
   bool RefuseName(const Attend& attend, const Node& node);
   absl::Duration NameGrace(const Node& node) const;
+  bool ProvesToBeItsAgent(const Node& node, const v1::Hello& hello) const;
   bool AwaitsItsAgent(const Node& node, const v1::Hello& hello) const;
   void SayRefused(const Attend& attend, const std::string& text);
   bool Continues(const Node& node, const v1::Hello& hello) const;

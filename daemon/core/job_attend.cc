@@ -250,7 +250,7 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
         Restored(node.hello)
             ? "that has not come back since this daemon was restarted"
             : "whose stream broke",
-        "; a token alone does not take its place for ",
+        "; no other agent takes its place for ",
         absl::FormatDuration(NameGrace(node)), "; dial again");
     Close(attend.session, absl::StatusCode::kUnavailable,
           v1::REFUSAL_CODE_UNSPECIFIED, text);
@@ -286,14 +286,29 @@ absl::Duration Job::NameGrace(const Node& node) const {
   return node.broke_with_many ? limits_.lease : limits_.reconnect_grace;
 }
 
-// Whether the agent that has the name may still come back. Until it is lost, a
-// token alone does not take its place: any worker's token could, at the moment
-// at which a stream breaks, or for all members of a daemon that was restarted.
+// Whether this Hello proves to be of the agent that the entry stands for, or of
+// the next life of that agent. The shell has verified the credential, and
+// knows which life of an agent that has attended it speaks for
+// (CredentialStands). Of a member that has not come back since the restart, the
+// seal tells which life it is; another one's credential may be that of an agent
+// that had been replaced before. A credential of a run that adoption discarded
+// is worth the token for which it was given.
+bool Job::ProvesToBeItsAgent(const Node& node, const v1::Hello& hello) const {
+  if (!hello.has_node_credential() || hello.run() != run_) return false;
+  const uint64_t committed = node.incarnation_committed;
+  return !Restored(node.hello) || committed == 0 || node.finished() ||
+         hello.incarnation() == committed ||
+         hello.previous_incarnation() == committed;
+}
+
+// Whether the agent that has the name may still come back. Until it is lost, no
+// other takes its place: any worker's token could, at the moment at which a
+// stream breaks, or for all members of a daemon that was restarted.
 // A new agent of the same node has to wait for that long; the launcher's shows
 // an admin's token and does not.
 bool Job::AwaitsItsAgent(const Node& node, const v1::Hello& hello) const {
   if (phase_ == Phase::kEnded || node.gone || node.session != 0 ||
-      hello.has_node_credential() || hello.launcher()) {
+      ProvesToBeItsAgent(node, hello) || hello.launcher()) {
     return false;
   }
   // A row of the journal is waited for while its world runs, also beyond its
@@ -401,6 +416,12 @@ Job::Entered Job::Enter(const Attend& attend) {
   }
   node.by_credential = attend.hello.has_node_credential();
   const bool former = node.by_credential && attend.hello.run() != run_;
+  // It shows no credential of an earlier life of this node, so it is another
+  // agent. Theirs are dead from now on: a daemon that is restarted does not
+  // know which life was the last, and an earlier one may come back first.
+  if (!redialed && (!node.by_credential || former) && node_epochs_.Has(name)) {
+    node_epochs_.Raise(name);
+  }
   node_epochs_.Admit(name, node.by_credential
                                ? former ? former_epochs_.TokenOf(name) : ""
                                : attend.hello.token().id());

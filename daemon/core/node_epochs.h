@@ -3,7 +3,9 @@
 //
 // A node credential is valid in one epoch of its node. To evict a node is to
 // raise its epoch: every credential that it was given before is refused from
-// then on, by this daemon and by those that read its journal.
+// then on, by this daemon and by those that read its journal. It is raised as
+// well when another agent of the node is let in by a token, so that the one
+// that it replaces cannot come first after a restart of the daemon.
 //
 // Bounded by bytes (limits' node_epochs_bytes). When that is passed, the
 // entries of all nodes that the job no longer has go together, and `floor`, the

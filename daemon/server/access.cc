@@ -216,8 +216,8 @@ std::optional<Denial> Access::PermitCredential(const v1::Hello& hello,
     return deny(absl::PermissionDeniedError(absl::StrCat(
                     "node ", hello.node(), " was evicted or drained from job ",
                     hello.job(),
-                    "; to bring it back, start an agent with a "
-                    "valid token")),
+                    ", or another agent has taken its place; to bring it back, "
+                    "start an agent with a valid token")),
                 v1::REFUSAL_CODE_EVICTED);
   }
   if (terms->epoch != epochs.EpochOf(hello.node())) {

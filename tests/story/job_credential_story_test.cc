@@ -107,7 +107,7 @@ TEST(Credential, OfAMemberFromTheJournalStands) {
   JobStory story(Job::Restore("demo", CommittedState(first), Limits(),
                               absl::UnixEpoch() + absl::Seconds(0.1)),
                  first);
-  // The journal knows no incarnations: whoever shows a genuine one is it.
+  // The shell's question; whose place it is, the job decides.
   EXPECT_TRUE(Stands(story, 7));
   EXPECT_TRUE(Stands(story, 9, 7));
   EXPECT_FALSE(story.job().AwaitsWord(HelloOf("a", 7)));
@@ -165,7 +165,7 @@ TEST(Credential, EachWelcomeBringsThatOfItsOwnLife) {
   EXPECT_EQ(welcomed(1), "credential of a1 in run1, epoch 0");
   EXPECT_EQ(welcomed(1), "credential of a1 in run1, epoch 0");
   story.Tell({{0.1, Breaks("a"), ""}, {1.1, Ticks(), ""}});
-  EXPECT_EQ(welcomed(2), "credential of a2 in run1, epoch 0");
+  EXPECT_EQ(welcomed(2), "credential of a2 in run1, epoch 1");
 }
 
 TEST(Credential, ALifeIsShownOnceItsTokenBringsNothingBack) {
@@ -191,9 +191,10 @@ TEST(Epoch, AnEvictedNodeIsOutAtOnceAndTheRestGoesOn) {
       {1.1, Attends("b", 1), "refuse b LOST"},
       {1.2, Attends("b", 2), ""},
   });
-  EXPECT_EQ(story.job().node_epochs().EpochOf("b"), 1u);
-  EXPECT_EQ(story.credential(), "credential of b2 in run1, epoch 1");
-  EXPECT_EQ(story.epochs_journaled().EpochOf("b"), 1u);
+  // Once for the eviction, once for the agent that came by a token since.
+  EXPECT_EQ(story.job().node_epochs().EpochOf("b"), 2u);
+  EXPECT_EQ(story.credential(), "credential of b2 in run1, epoch 2");
+  EXPECT_EQ(story.epochs_journaled().EpochOf("b"), 2u);
   EXPECT_EQ(story.epochs_journaled().EpochOf("a"), 0u);
   // It costs no restart.
   EXPECT_EQ(story.job().Status(story.now()).restarts_charged(), 0u);
@@ -278,6 +279,150 @@ TEST(Epoch, TheJobKnowsByWhichTokenEachCame) {
   const Job after =
       Job::Restore("demo", StateOf(story, true), Limits(), absl::UnixEpoch());
   EXPECT_EQ(after.AdmittedBy("t2"), (Names{"b", "c"}));
+}
+
+// --- Ghosts ------------------------------------------------------------------
+//
+// A ghost: an agent that was replaced and does not know it, as a process that
+// was stopped for long. After a restart of the daemon it may come first.
+
+// What a restarted daemon knows of a run that has proposed no world.
+JournalState GatheringState(const JobStory& story) {
+  JournalState state;
+  state.run = "run1";
+  EXPECT_TRUE(state.settings.ParseFromString(
+      story.journal().at(Journal::Kind::kRunStarted).body));
+  state.node_epochs = story.epochs_journaled();
+  return state;
+}
+
+// Whether this daemon refuses a credential of this node and epoch as one that
+// was given before the node's epoch was raised. The shell asks it first.
+bool IsDead(const Job& job, const std::string& node, uint64_t epoch) {
+  return job.node_epochs().WasRaisedPast(node, epoch);
+}
+
+TEST(Ghost, OfANodeThatHasAnotherAgentIsOutAlsoAfterARestart) {
+  JobStory story("2:3");
+  story.Tell({
+      {0.0, Attends("a", 1), ""},
+      {0.1, Breaks("a"), ""},
+      {1.2, Ticks(), ""},
+      {1.3, Attends("a", 2), ""},
+  });
+  EXPECT_EQ(story.credential(), "credential of a2 in run1, epoch 1");
+  const Job after =
+      Job::Restore("demo", GatheringState(story), Limits(), absl::UnixEpoch());
+  EXPECT_TRUE(IsDead(after, "a", 0));
+  EXPECT_FALSE(IsDead(after, "a", 1));
+  EXPECT_EQ(after.node_epochs().EpochOf("a"), 1u);
+}
+
+TEST(Ghost, OfANameThatTheJobNoLongerHasIsOutToo) {
+  JobStory story("1");
+  story.Tell({{0.0, Attends("a", 1), "form g1 a"}});
+  const Job known =
+      Job::Restore("demo", GatheringState(story), Limits(), absl::UnixEpoch());
+  // Restarted, and its new agent comes by a token; restarted again.
+  JobStory after(known, story);
+  after.Tell({{0.0, Attends("a", 2), "form g1 a"}});
+  EXPECT_EQ(after.credential(), "credential of a2 in run1, epoch 1");
+  EXPECT_TRUE(IsDead(
+      Job::Restore("demo", GatheringState(after), Limits(), absl::UnixEpoch()),
+      "a", 0));
+}
+
+// It was declared lost, and shows the credential that it has.
+TEST(Ghost, TheNextLifeOfTheSameAgentIsNone) {
+  JobStory story("2:3");
+  story.Tell({
+      {0.0, Attends("a", 1), ""},
+      {0.1, Breaks("a"), ""},
+      {1.2, Ticks(), ""},
+      {1.3, Attends("a", 2, NextOf(1)), ""},
+      // Its Welcome was lost on the way.
+      {1.4, Attends("a", 2, NextOf(1)), "refuse a REDIALED"},
+  });
+  EXPECT_EQ(story.credential(), "credential of a2 in run1, epoch 0");
+  const Job after =
+      Job::Restore("demo", GatheringState(story), Limits(), absl::UnixEpoch());
+  EXPECT_FALSE(IsDead(after, "a", 0));
+}
+
+// Nor is an agent that comes by its token again, since its Welcome was lost.
+TEST(Ghost, WhoNeverGotACredentialIsNone) {
+  JobStory story("2:3");
+  story.Tell({
+      {0.0, Attends("a", 1), ""},
+      {0.1, Attends("a", 1), "refuse a REDIALED"},
+  });
+  EXPECT_EQ(story.credential(), "credential of a1 in run1, epoch 0");
+}
+
+TEST(Ghost, TakesNoMembersPlace) {
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  JobStory after(
+      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
+      before);
+  after.Tell({
+      // Until the member is back, or lost.
+      {0.1, Attends("a", 7, Holds(0, 1)), "refuse a UNSPECIFIED"},
+      {0.1, Attends("a", 7, Holds(0, 0)), "refuse a UNSPECIFIED"},
+      {0.1, Attends("a", 8, NextOf(7)), "refuse a UNSPECIFIED"},
+      {0.2, Attends("a", 1, Holds(0, 1)), ""},
+      {0.2, Attends("a", 7, Holds(0, 1)), "refuse a REPLACED"},
+      {0.2, Attends("b", 1, Holds(0, 1)), ""},
+      // The life that followed the member's proves it.
+      {0.3, Attends("c", 2, NextOf(1)), "abort g1 REPLACED; form g2 a,b,c"},
+  });
+}
+
+TEST(Ghost, IsNotWhoCameForAMemberThatHadFinished) {
+  struct Row {
+    const char* what;
+    HelloOptions comes;
+    HelloOptions returns;
+    double dies_at;
+    std::string answer;
+  };
+  HelloOptions by_token;
+  HelloOptions next = NextOf(1);
+  HelloOptions raised = NextOf(0);
+  raised.epoch = 1;
+  const Row kRows[] = {
+      {"another agent", by_token, raised, 2.0, ""},
+      {"the same agent", next, NextOf(0), 2.0, ""},
+      // That it had finished is journaled a little later.
+      {"another agent, at once", by_token, raised, 0.4, "refuse c UNSPECIFIED"},
+  };
+  for (const Row& row : kRows) {
+    SCOPED_TRACE(row.what);
+    JobStory before("2:3");
+    before.Tell(ThreeRun());
+    before.Tell({
+        {0.35, Exits("c", 1, 0), ""},
+        {0.36, Breaks("c"), ""},
+    });
+    // The member is lost, and its world runs on.
+    if (row.dies_at > 1) {
+      before.Tell({{0.5, Ticks(), ""}, {1.4, Ticks(), ""}});
+    }
+    // Otherwise its next life comes before that.
+    HelloOptions comes = row.comes;
+    if (row.dies_at < 1) comes.launcher = true;
+    before.Tell({{row.dies_at, Attends("c", 2, comes), ""}});
+    JobStory after(Job::Restore("demo", StateOf(before, true), Limits(),
+                                absl::UnixEpoch() + absl::Seconds(row.dies_at)),
+                   before);
+    after.Tell({
+        {3.0, Attends("a", 1, Holds(0, 1)), ""},
+        {3.0, Attends("b", 1, Holds(0, 1)), ""},
+        {3.1, Attends("c", 2, row.returns), row.answer},
+    });
+    // The member's own credential is that of a ghost where another agent came.
+    EXPECT_EQ(IsDead(after.job(), "c", 0), row.returns.epoch == 1);
+  }
 }
 
 // The bound, and that no credential of before becomes valid again by it.

@@ -420,6 +420,58 @@ TEST(Adoption, ASpareIsToldToDialAgainAndNeedsItsToken) {
             (std::vector<std::string>{"a", "b", "c"}));
 }
 
+// It brings a world of before its agent was replaced, to a daemon that has no
+// journal, and comes first.
+TEST(Adoption, AGhostTakesNoMembersPlace) {
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  const HelloOptions first = Remembered::HoldsAllOf(before);
+  before.Tell({
+      {0.2, Breaks("c"), ""},
+      {1.2, Ticks(), "abort g1 LOST_STREAM; form g2 a,b"},
+      {1.3, Attends("c", 2), ""},
+      {1.4, PreparesAll({"a", "b"}, 2), "run g2; notice 1 GROW"},
+      {2.5, Sees("a", 1, 2), ""},
+      {2.5, Sees("b", 1, 2), "abort g2 GROW; form g3 a,b,c"},
+      {2.6, PreparesAll({"a", "b", "c"}, 3), "run g3"},
+  });
+  const HelloOptions third = Remembered::HoldsAllOf(before);
+  HelloOptions raised = third;
+  raised.epoch = 1;
+  JobStory story = Remembered::Blank();
+  HelloOptions by_token = first;
+  by_token.by_credential = false;
+  story.Tell({
+      {0.0, Attends("c", 1, first), ""},
+      {0.1, Attends("a", 1, third), ""},
+      {0.2, Attends("b", 1, third), "refuse c CREDENTIAL"},
+      {0.3, Attends("c", 1, by_token), "refuse c UNSPECIFIED"},
+      {0.4, Attends("c", 2, raised), ""},
+      {0.5, Attends("c", 1, by_token), "refuse c REPLACED"},
+  });
+  EXPECT_EQ(story.job().run(), "run1");
+  EXPECT_EQ(story.job().Status(story.now()).generation(), 3u);
+  EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
+}
+
+// The daemon without a journal had let it in by a token, as a node of the run
+// that adoption discards: what it was given there is worth no more.
+TEST(Adoption, WhoCameByATokenMeanwhileTakesNoMembersPlace) {
+  Remembered run;
+  JobStory story = Remembered::Blank();
+  HelloOptions told;
+  told.run = "run2";
+  told.by_credential = true;
+  story.Tell({
+      {0.0, Attends("c", 7), ""},
+      {0.1, Attends("a", 1, run.held), ""},
+      {0.2, Attends("b", 1, run.held), "refuse c UNSPECIFIED"},
+      {0.3, Attends("c", 7, told), "refuse c UNSPECIFIED"},
+      {0.4, Attends("c", 1, run.held), ""},
+  });
+  EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
+}
+
 TEST(Adoption, AJobThatHasEndedBecomesNoOther) {
   Remembered run;
   JobStory story = Remembered::Blank();

@@ -941,9 +941,11 @@ TEST(Restart, AnEarlierLifesCredentialIsNoMember) {
       before);
   after.Tell({
       {0.1, Attends("a", 7, Holds(0, 1)), ""},
-      {0.1, Attends("b", 6, Holds(0, 1)),
-       "abort g1 REPLACED; abort g1 REPLACED"},
+      {0.1, Attends("b", 6, Holds(0, 1)), "refuse b UNSPECIFIED"},
+      {0.2, Attends("b", 8, Holds(0, 1)), ""},
+      {0.3, Attends("b", 6, Holds(0, 1)), "refuse b REPLACED"},
   });
+  EXPECT_EQ(after.job().state(), v1::JOB_STATE_RUNNING);
 }
 
 TEST(Restart, WhoDoesNotComeBackIsLost) {

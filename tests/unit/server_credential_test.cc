@@ -258,8 +258,8 @@ TEST_F(EpochTest, AnEvictedNodeNeedsAToken) {
   ExpectDead(next);
   HandAgent back(Dial());
   const v1::Hello again = Welcomed(back, HelloOf("a"));
-  // After the MAC: its epoch, the second one.
-  EXPECT_EQ(again.node_credential().substr(32, 8), std::string(7, '\0') + '\1');
+  // After the MAC: its epoch, raised by the eviction and by this agent.
+  EXPECT_EQ(again.node_credential().substr(32, 8), std::string(7, '\0') + '\2');
   HandAgent redialed(Dial());
   ASSERT_TRUE(redialed.SayHello(again));
   EXPECT_TRUE(redialed.IsWelcome());
@@ -274,6 +274,37 @@ TEST_F(EpochTest, AnEvictedNodeNeedsAToken) {
                 v1::REFUSAL_CODE_EVICTED);
   EXPECT_EQ(Evict("nobody").error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(Evict("no name!").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+// It was stopped for long, and does not know that another agent of its node was
+// started; a restarted daemon has forgotten both.
+TEST_F(EpochTest, AReplacedAgentThatComesFirstAfterARestartIsOut) {
+  ServerOptions options = Journaled(false);
+  options.limits.reconnect_grace = absl::ZeroDuration();
+  StartJob(3, std::move(options));
+  v1::Hello ghost;
+  {
+    HandAgent a(Dial());
+    ghost = Welcomed(a, HelloOf("a"));
+    a.HangUp();
+    EXPECT_TRUE(a.End().ok());
+  }
+  while (StatusOf("train").nodes(0).state() != v1::NODE_STATE_LOST) {
+  }
+  std::optional<HandAgent> real(std::in_place, Dial());
+  const v1::Hello back = Welcomed(*real, HelloOf("a"));
+  real.reset();
+  server_.reset();
+  StartJob(3, Journaled(true));
+  ExpectRefused(Turned(ghost), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_EVICTED);
+  ghost.set_previous_incarnation(ghost.incarnation());
+  ghost.set_incarnation(++incarnation_);
+  ExpectRefused(Turned(ghost), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_EVICTED);
+  real.emplace(Dial());
+  ASSERT_TRUE(real->SayHello(back));
+  EXPECT_TRUE(real->IsWelcome());
 }
 
 TEST_F(EpochTest, ANodeThatWasDrainedNeedsAToken) {
