@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/time/clock.h"
+
 namespace rollcall {
 namespace {
 
@@ -66,6 +68,67 @@ TEST(JobTable, LogsARunThatItCannotRestore) {
   EXPECT_THAT(log, HasSubstr("job=\"bad\" event=not_restored"));
   EXPECT_THAT(log, HasSubstr("join_timeout"));
   EXPECT_THAT(log, Not(HasSubstr("job=\"good\"")));
+}
+
+JournaledRun EndedRunOf(const std::string& job, absl::Time written_at) {
+  JournaledRun run = RunOf(job, absl::Minutes(10));
+  run.state.end.emplace();
+  run.state.end->set_finished(true);
+  run.state.end->set_code(v1::REASON_CODE_FINISHED);
+  run.written_at = written_at;
+  return run;
+}
+
+// An agent that had no part in the run, and brings the number of nodes.
+v1::Hello HelloOf(const std::string& job) {
+  v1::Hello hello;
+  hello.set_job(job);
+  hello.set_node("a");
+  hello.set_incarnation(1);
+  hello.mutable_settings()->set_nodes_min(1);
+  hello.mutable_settings()->set_nodes_max(1);
+  return hello;
+}
+
+// `written_at` is of the clock before the restart, or of another daemon's
+// machine.
+TEST(JobTable, AClockThatWasSetBackDoesNotUndoTheEndOfARun) {
+  struct Row {
+    const char* what;
+    absl::Duration written_ago;
+    absl::Duration remembered;  // Zero: not at all.
+  };
+  const Row kRows[] = {
+      {"a while ago", absl::Minutes(10), absl::Minutes(50)},
+      {"long ago", absl::Hours(1), absl::ZeroDuration()},
+      {"set back by a second", -absl::Seconds(1), absl::Hours(1)},
+      {"set back by a day", -absl::Hours(24), absl::Hours(1)},
+      {"set back by years", -absl::Hours(24 * 3650), absl::Hours(1)},
+  };
+  Logger logger(Log::Level::kError);
+  const absl::Time now = absl::UnixEpoch() + absl::Hours(5);
+  for (const Row& row : kRows) {
+    SCOPED_TRACE(row.what);
+    FakeJournal journal;
+    journal.runs = {EndedRunOf("train", absl::Now() - row.written_ago)};
+    JobTable table(Limits{}, "train", journal.runs[0].state.settings,
+                   HandedKeys(), &journal, logger);
+    ASSERT_TRUE(table.Restore(now).ok());
+    EXPECT_EQ(table.Find("train"), nullptr);
+    const EndedJob* ended = table.FindEnded("train");
+    ASSERT_EQ(ended != nullptr, row.remembered > absl::ZeroDuration());
+    bool made = false;
+    const absl::StatusOr<LiveJob*> job =
+        table.ForHello(HelloOf("train"), "", now, &made);
+    ASSERT_TRUE(job.ok()) << job.status();
+    EXPECT_EQ(made, ended == nullptr);
+    if (ended == nullptr) continue;
+    EXPECT_EQ(ended->status.run(), "run-of-train");
+    EXPECT_EQ(ended->end.code(), v1::REASON_CODE_FINISHED);
+    const absl::Duration left = ended->forgotten_at - now;
+    EXPECT_LE(left, row.remembered);
+    EXPECT_GT(left, row.remembered - absl::Minutes(1));
+  }
 }
 
 }  // namespace

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "daemon/journal/etcd_client.h"
+#include "daemon/journal/etcd_journal.h"
 #include "daemon/journal/etcd_tokens.h"
 #include "daemon/journal/leadership.h"
 #include "daemon/server/inbox.h"
@@ -24,7 +26,10 @@ class Rival {
  public:
   Rival(EtcdClient& client, const std::string& prefix)
       : leadership_(client, prefix, {"rival:1"}, TestSealer(),
-                    {[this](const Reign&) { leads_.PostAlways("rival:1"); },
+                    {[this](const Reign& reign) {
+                       reigns_.PostAlways(reign);
+                       leads_.PostAlways("rival:1");
+                     },
                      [](const std::string&) {},
                      [this](const std::vector<std::string>& endpoints) {
                        if (!endpoints.empty()) {
@@ -40,8 +45,14 @@ class Rival {
     heard_.erase(heard_.begin());
     return next;
   }
+  // Its own, once it leads.
+  Reign AwaitReign() {
+    const std::vector<Reign> reigns = reigns_.Take(absl::Seconds(30));
+    return reigns.empty() ? Reign() : reigns.back();
+  }
 
  private:
+  Inbox<Reign> reigns_{64};
   Inbox<std::string> leads_{64};
   std::vector<std::string> heard_;
   Leadership leadership_;
@@ -170,6 +181,41 @@ size_t Count(const std::string& text, const std::string& part) {
     ++count;
   }
   return count;
+}
+
+// The clock of the one that led is a day ahead of its successor's.
+TEST_F(EtcdServerTest, ASuccessorWhoseClockIsBehindRunsNoEndedRunAgain) {
+  auto rival = MakeRival();
+  const auto journal = EtcdJournal::Open(
+      *client_, {"/rollcall/t/", rival->AwaitReign(), [] { return true; },
+                 [](const std::string&) {}, TestSealer()});
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  v1::JobSettings settings;
+  settings.set_nodes_min(1);
+  settings.set_nodes_max(1);
+  v1::End end;
+  end.set_exit_code(7);
+  end.set_code(v1::REASON_CODE_RANK_EXIT);
+  end.set_reason("its rank failed");
+  const std::vector<JournalEntry> entries = {
+      {"train",
+       "run-before",
+       {Journal::Kind::kRunStarted, 0, settings.SerializeAsString()}},
+      {"train",
+       "run-before",
+       {Journal::Kind::kRunEnded, 0, end.SerializeAsString()}}};
+  const absl::Status written =
+      (*journal)->Append(entries, absl::Now() + absl::Hours(24));
+  ASSERT_TRUE(written.ok()) << written;
+  rival.reset();
+  StartShared();
+  v1::Welcome welcome;
+  const auto agent = Attend(HelloOf("a"), &welcome);
+  ASSERT_NE(agent, nullptr);
+  EXPECT_EQ(welcome.run(), "run-before");
+  const auto told = agent->HearKind(v1::DaemonMessage::kEnd);
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->end().exit_code(), 7);
 }
 
 TEST_F(EtcdServerTest, AStandbySaysOnceWhyItCannotKeepTokens) {
