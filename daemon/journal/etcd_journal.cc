@@ -90,12 +90,15 @@ absl::StatusOr<std::unique_ptr<EtcdJournal>> EtcdJournal::Open(
 
 absl::Status EtcdJournal::ReadRuns() {
   return ReadAll(absl::StrCat(options_.prefix, "jobs/"),
-                 [this](const std::string& job, const std::string& value) {
+                 [this](const std::string& job, const std::string& value,
+                        int64_t revision) {
                    if (absl::Status fits = AdmitJobId(job); !fits.ok())
                      return fits;
                    absl::StatusOr<JournaledRun> run = UnpackRun(job, value);
                    if (!run.ok()) return run.status();
                    runs_.insert_or_assign(job, *std::move(run));
+                   order_[job] = revision;
+                   order_latest_ = std::max(order_latest_, revision);
                    return absl::OkStatus();
                  });
 }
@@ -103,7 +106,8 @@ absl::Status EtcdJournal::ReadRuns() {
 absl::Status EtcdJournal::ReadAll(
     const std::string& prefix,
     const std::function<absl::Status(const std::string& name,
-                                     const std::string& value)>& take) {
+                                     const std::string& value,
+                                     int64_t revision)>& take) {
   RangeRequest page;
   page.set_key(prefix);
   page.set_range_end(EndOf(prefix));
@@ -120,7 +124,8 @@ absl::Status EtcdJournal::ReadAll(
       const absl::StatusOr<std::string> value =
           options_.sealer.Open(kv.key(), kv.value());
       absl::Status taken = value.status();
-      if (taken.ok()) taken = take(kv.key().substr(prefix.size()), *value);
+      if (taken.ok())
+        taken = take(kv.key().substr(prefix.size()), *value, kv.mod_revision());
       if (!taken.ok()) return Unfit(kv.key(), taken);
     }
     if (!found->more() || found->kvs_size() == 0) return absl::OkStatus();
@@ -146,7 +151,7 @@ absl::StatusOr<std::vector<v1::TokenRecord>> EtcdJournal::LoadTokens() {
   std::vector<v1::TokenRecord> records;
   const absl::Status read = ReadAll(
       absl::StrCat(options_.prefix, "tokens/"),
-      [&records](const std::string& id, const std::string& value) {
+      [&records](const std::string& id, const std::string& value, int64_t) {
         v1::TokenRecord record;
         if (!record.ParseFromString(value) || record.status().id() != id) {
           return absl::FailedPreconditionError("this is no token");
@@ -203,25 +208,32 @@ absl::Status EtcdJournal::Append(absl::Span<const JournalEntry> entries,
         PutSealed(absl::StrCat(options_.prefix, "jobs/", job), value));
   }
   if (absl::Status s = WriteAll(std::move(operations)); !s.ok()) return s;
-  for (auto& [job, run] : changed) runs_.insert_or_assign(job, std::move(run));
+  ++order_latest_;
+  for (auto& [job, run] : changed) {
+    order_[job] = order_latest_;
+    runs_.insert_or_assign(job, std::move(run));
+  }
   operations.clear();
   for (const std::string& job : EndedBeyondBound()) {
     operations.push_back(Delete(absl::StrCat(options_.prefix, "jobs/", job)));
     runs_.erase(job);
+    order_.erase(job);
   }
   return WriteAll(std::move(operations));
 }
 
+// In the order in which they were written, whatever the clock of their daemon
+// said then.
 std::vector<std::string> EtcdJournal::EndedBeyondBound() const {
-  std::vector<std::pair<absl::Time, std::string>> ended;
+  std::vector<std::pair<int64_t, std::string>> ended;
   for (const auto& [job, run] : runs_) {
-    if (run.state.end.has_value()) ended.emplace_back(run.written_at, job);
+    if (run.state.end.has_value()) ended.emplace_back(order_.at(job), job);
   }
   std::vector<std::string> jobs;
   if (ended.size() <= kEndedRunsKept) return jobs;
   std::sort(ended.begin(), ended.end());
   ended.resize(ended.size() - kEndedRunsKept);
-  for (auto& [written_at, job] : ended) jobs.push_back(std::move(job));
+  for (auto& [order, job] : ended) jobs.push_back(std::move(job));
   return jobs;
 }
 

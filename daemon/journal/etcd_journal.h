@@ -76,10 +76,10 @@ class EtcdJournal final : public JournalStore {
 
   absl::Status ReadRuns();
   // All keys of a prefix, page by page, as of one revision.
-  absl::Status ReadAll(
-      const std::string& prefix,
-      const std::function<absl::Status(const std::string& name,
-                                       const std::string& value)>& take);
+  absl::Status ReadAll(const std::string& prefix,
+                       const std::function<absl::Status(
+                           const std::string& name, const std::string& value,
+                           int64_t revision)>& take);
   absl::Status Fold(const JournalEntry& entry, absl::Time written_at,
                     Runs& changed) const;
   std::vector<std::string> EndedBeyondBound() const;
@@ -96,6 +96,10 @@ class EtcdJournal final : public JournalStore {
   const std::string writes_key_;
   // What is durable; nobody else writes.
   Runs runs_;
+  // Of each of them, when it was written last: by its key's revision, and
+  // since this was opened, by counting on from the highest.
+  std::map<std::string, int64_t, std::less<>> order_;
+  int64_t order_latest_ = 0;
   // The latest write that is known to have been carried out, and the latest.
   uint64_t written_ = 0;
   uint64_t tried_ = 0;

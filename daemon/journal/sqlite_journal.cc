@@ -274,10 +274,12 @@ absl::Status SqliteJournal::Write(const JournalEntry& entry,
                        static_cast<int64_t>(action.generation),
                        static_cast<int64_t>(CodeOf(action)), written_us);
   if (!s.ok()) return s;
-  return Run(database_,
-             "DELETE FROM headers WHERE job = ?1 AND id <= (SELECT id FROM "
-             "headers WHERE job = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
-             entry.job, int64_t{kHeadersKept});
+  s = Run(database_,
+          "DELETE FROM headers WHERE job = ?1 AND id <= (SELECT id FROM "
+          "headers WHERE job = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+          entry.job, int64_t{kHeadersKept});
+  if (!s.ok() || action.kind != Journal::Kind::kRunEnded) return s;
+  return TrimEnded();
 }
 
 absl::Status SqliteJournal::WriteState(const JournalEntry& entry,
@@ -362,12 +364,18 @@ absl::Status SqliteJournal::WriteState(const JournalEntry& entry,
   if (action.kind == Journal::Kind::kRunStarted) {
     return Run(database_, kDeleteNodes, entry.job);
   }
-  if (action.kind != Journal::Kind::kRunEnded) return absl::OkStatus();
-  s = Run(database_,
-          "DELETE FROM runs WHERE run_end IS NOT NULL AND job NOT IN (SELECT "
-          "job FROM runs WHERE run_end IS NOT NULL ORDER BY written_us DESC "
-          "LIMIT ?)",
-          int64_t{kEndedRunsKept});
+  return absl::OkStatus();
+}
+
+// In the order in which they ended, whatever the clock said then: it may have
+// been set back since.
+absl::Status SqliteJournal::TrimEnded() {
+  absl::Status s = Run(
+      database_,
+      "DELETE FROM runs WHERE run_end IS NOT NULL AND job NOT IN (SELECT "
+      "job FROM runs WHERE run_end IS NOT NULL ORDER BY (SELECT MAX(id) FROM "
+      "headers WHERE headers.job = runs.job) DESC LIMIT ?)",
+      int64_t{kEndedRunsKept});
   if (!s.ok()) return s;
   s = Run(database_,
           "DELETE FROM nodes WHERE job NOT IN (SELECT job FROM runs)");

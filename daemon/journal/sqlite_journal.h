@@ -59,6 +59,8 @@ class SqliteJournal final : public JournalStore {
   // From an older schema to ours.
   absl::Status Migrate(int64_t from);
   absl::Status Write(const JournalEntry& entry, absl::Time written_at);
+  // Drops the ended runs beyond kEndedRunsKept, those that ended first.
+  absl::Status TrimEnded();
   absl::Status WriteState(const JournalEntry& entry, int64_t written_us);
   absl::Status WriteNodes(const std::string& job, const v1::NodeEpochs& epochs);
   absl::Status ReadNodes(JournaledRun& run, uint64_t floor);

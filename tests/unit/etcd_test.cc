@@ -302,7 +302,7 @@ class EtcdJournalTest : public EtcdTest {
     const auto reign = leader_->Await<Reign>();
     EXPECT_TRUE(reign.has_value());
     over_ = false;
-    return reign.value_or(Reign());
+    return reign_ = reign.value_or(Reign());
   }
 
   std::unique_ptr<Candidate> leader_;
@@ -450,6 +450,37 @@ TEST_F(EtcdJournalTest, EndedRunsAreForgotten) {
   EXPECT_EQ(next->LoadAll()->size(), EtcdJournal::kEndedRunsKept);
   EXPECT_FALSE((*next->Load("j2")).has_value());
   EXPECT_TRUE((*next->Load("j3")).has_value());
+}
+
+// Written by a successor whose clock is a day behind.
+TEST_F(EtcdJournalTest, EndedRunsAreForgottenInTheOrderInWhichTheyEnded) {
+  const auto end = [](EtcdJournal& journal, const std::string& job,
+                      absl::Time at) {
+    ASSERT_TRUE(journal
+                    .Append({{Entry(Kind::kRunStarted, 0, Settings(1), job),
+                              Entry(Kind::kRunEnded, 0, EndOf(0), job)}},
+                            at)
+                    .ok());
+  };
+  {
+    const auto journal = MustOpen(reign_);
+    // By name the other way round.
+    for (size_t i = EtcdJournal::kEndedRunsKept; i > 0; --i) {
+      end(*journal, absl::StrCat("j", i), kThen);
+    }
+  }
+  {
+    const auto next = MustOpen(Again());
+    end(*next, "late", kThen - absl::Hours(24));
+    end(*next, "later", kThen - absl::Hours(24));
+  }
+  const auto all = MustOpen(Again());
+  EXPECT_EQ(all->LoadAll()->size(), EtcdJournal::kEndedRunsKept);
+  EXPECT_TRUE((*all->Load("late")).has_value());
+  EXPECT_TRUE((*all->Load("later")).has_value());
+  EXPECT_FALSE((*all->Load("j64")).has_value());
+  EXPECT_FALSE((*all->Load("j63")).has_value());
+  EXPECT_TRUE((*all->Load("j62")).has_value());
 }
 
 TEST_F(EtcdJournalTest, AnEtcdThatIsSilentEndsTheReign) {

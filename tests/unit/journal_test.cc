@@ -231,6 +231,32 @@ TEST_F(JournalTest, EndedRunsAreTrimmed) {
   EXPECT_FALSE(journal->Load("j0")->has_value());
 }
 
+// As by a clock that was set back by a day.
+TEST_F(JournalTest, EndedRunsAreTrimmedInTheOrderInWhichTheyEnded) {
+  const auto journal = MustOpen();
+  const auto end = [&](const std::string& job, absl::Time at) {
+    const std::vector<JournalEntry> entries = {
+        Entry(Kind::kRunEnded, 0, EndOf(0), job)};
+    ASSERT_TRUE(journal->Append(entries, at).ok());
+  };
+  // Begun first, and it ends last but one.
+  MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1), "long")});
+  for (int i = 0; i < SqliteJournal::kEndedRunsKept; ++i) {
+    const std::string job = absl::StrCat("j", i);
+    MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1), job)});
+    end(job, kThen);
+  }
+  end("long", kThen - absl::Hours(24));
+  MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1), "last")});
+  end("last", kThen - absl::Hours(24));
+  EXPECT_EQ(journal->LoadAll()->size(), size_t{SqliteJournal::kEndedRunsKept});
+  EXPECT_TRUE(journal->Load("long")->has_value());
+  EXPECT_TRUE(journal->Load("last")->has_value());
+  EXPECT_FALSE(journal->Load("j0")->has_value());
+  EXPECT_FALSE(journal->Load("j1")->has_value());
+  EXPECT_TRUE(journal->Load("j2")->has_value());
+}
+
 v1::TokenRecord RecordOf(const std::string& id, uint32_t uses_left) {
   v1::TokenRecord record;
   record.mutable_status()->set_id(id);
