@@ -46,6 +46,8 @@ void Job::On(const Said& said) {
   switch (m.kind_case()) {
     case v1::AgentMessage::kHeartbeat:
       RenewCredential(*node);
+      // An agent says what stands before its first heartbeat of a stream.
+      node->tells_until = absl::InfinitePast();
       node->step = std::max(node->step, m.heartbeat().step());
       if (node->node_rank == 0 && m.heartbeat().has_pace() &&
           m.heartbeat().generation() == generation_) {

@@ -203,6 +203,9 @@ class Job {
     absl::Time heard_at = absl::InfinitePast();
     // When its lease ends, whatever its stream does.
     absl::Time lease_until = absl::InfiniteFuture();
+    // It came back by a new stream, and until then, or until its next
+    // heartbeat, may still say again which of its ranks stand still.
+    absl::Time tells_until = absl::InfinitePast();
     // When its stream broke last.
     absl::Time suspect_since = absl::InfinitePast();
     // When its stream broke last, where that was counted.
@@ -558,7 +561,7 @@ class Job {
   bool AllStandAtOnePlace() const;
   std::string WhereAllStand() const;
   std::string WhoHasNotBegun() const;
-  bool AMemberIsAway() const;
+  bool AMemberMayStillTell(bool all) const;
   // `believed_max`: the collective up to which claims are believed.
   std::string WhereItStands(const Stall& stall, uint64_t believed_max) const;
 
@@ -735,6 +738,9 @@ class Job {
   bool ranks_link_ = false;
   // The last generation of which a rank has published a step; 0: none.
   uint64_t stepped_in_ = 0;
+  // The daemon was cut off since some were said, and until stalls_until_ may
+  // hear what has become of them.
+  bool stalls_may_be_old_ = false;
   // The local rank that is to blame, while its generation is being ended.
   std::optional<uint32_t> hung_;
 

@@ -400,6 +400,7 @@ Job::Entered Job::Enter(const Attend& attend) {
     }
     // It tells again what still stands, and is given the time for it.
     DropStallsOf(node);
+    node.tells_until = now_ + limits_.lease;
     if (!stalls_.empty()) {
       stalls_until_ = std::max(stalls_until_, now_ + limits_.last_call);
     }

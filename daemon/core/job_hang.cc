@@ -121,6 +121,7 @@ void Job::DropStallsOf(const Node& node) {
 void Job::DropStalls() {
   stalls_.clear();
   stalls_until_ = absl::InfiniteFuture();
+  stalls_may_be_old_ = false;
 }
 
 bool Job::AllAreSaidToStand() const {
@@ -186,10 +187,15 @@ std::string Job::WhoHasNotBegun() const {
                       FirstOf(std::move(names)));
 }
 
-// What its ranks do is not known before it is back or lost.
-bool Job::AMemberIsAway() const {
-  return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& entry) {
-    return entry.second.member() && entry.second.session == 0;
+// Whether it is not known yet what the ranks of some member do: it is away, and
+// what it has said may be out of date; or it is back, and may not have said
+// again what stands there. `all`: all ranks are said to stand, and so are those
+// of members that are back.
+bool Job::AMemberMayStillTell(bool all) const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
+    const Node& node = entry.second;
+    return node.member() && !node.ended() &&
+           (node.session == 0 || (!all && now_ < node.tells_until));
   });
 }
 
@@ -226,9 +232,11 @@ std::string Job::WhereItStands(const Stall& stall,
 }
 
 void Job::MaybeEndHung() {
-  if (!MayEndHung() || (now_ < stalls_until_ && !AllAreSaidToStand())) return;
-  if (!AllAreSaidToStand() && AMemberIsAway()) {
-    stalls_until_ = now_ + limits_.last_call;
+  if (!MayEndHung()) return;
+  const bool all = AllAreSaidToStand();
+  if (now_ < stalls_until_ && (!all || stalls_may_be_old_)) return;
+  if (AMemberMayStillTell(all)) {
+    stalls_until_ = std::max(stalls_until_, now_ + limits_.last_call);
     return;
   }
   // Not by the time that it has run: it may have stood all the while.

@@ -133,7 +133,10 @@ void Job::EndIsolation() {
   }
   if (phase_ == Phase::kRunning) grow_at_ = now_ + limits_.last_call;
   // What has become of ranks that stood still is on its way.
-  if (!stalls_.empty()) stalls_until_ = now_ + limits_.hang_settlement;
+  if (!stalls_.empty()) {
+    stalls_until_ = now_ + limits_.hang_settlement;
+    stalls_may_be_old_ = true;
+  }
   Changed();
 }
 

@@ -255,6 +255,65 @@ TEST(Hang, NobodyIsJudgedWhileAMemberIsAway) {
   });
 }
 
+// The furthest behind has said so, and says it again after its Welcome, which
+// a slow journal puts off.
+TEST(Hang, NobodyIsJudgedBeforeAMemberThatIsBackHasToldAgain) {
+  JobStory story("3");
+  story.Tell(ThreeRun());
+  TellBeats(story, {"a", "b", "c"}, 10, 2);
+  story.Tell({
+      {10.0, Stands("a", 1, kWaits), ""},
+      {10.0, Stands("b", 1, {8, 8}), ""},
+  });
+  TellBeats(story, {"a", "b", "c"}, 18, 12);
+  story.Tell({
+      {19.5, Breaks("b"), ""},
+      {19.6, Attends("b", 1, Holds(0, 1)), ""},
+      {20.7, Ticks(), ""},
+      {20.8, Stands("b", 1, {8, 8}), ""},
+      {21.0, Beats("a"), ""},
+      {21.0, Beats("b"), ""},
+      {21.0, Beats("c"), ""},
+      {21.8, Ticks(), "abort g1 HANG b/0; form g2 a,b,c"},
+  });
+}
+
+// One that sends no heartbeat puts it off for one lease at most.
+TEST(Hang, AMemberThatTellsNothingAgainIsNotWaitedForWithoutEnd) {
+  JobStory story("3");
+  story.Tell(ThreeRun());
+  TellBeats(story, {"a", "b", "c"}, 10, 2);
+  story.Tell({{10.0, Stands("a", 1, kWaits), ""}});
+  TellBeats(story, {"a", "b", "c"}, 18, 12);
+  story.Tell({
+      {19.5, Breaks("b"), ""},
+      {19.6, Attends("b", 1, Holds(0, 1)), ""},
+      {22.0, Beats("a"), ""},
+      {22.0, Beats("c"), ""},
+      {24.0, Stops("b", 0), ""},
+      {24.5, Ticks(), ""},
+      {25.5, Ticks(), "abort g1 HANG a/0; form g2 a,b,c"},
+  });
+}
+
+// It may have taken back what it said, on a stream that broke.
+TEST(Hang, NobodyIsJudgedByWhatAMemberThatIsAwayHasSaid) {
+  JobStory story("3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Stands("a", 1, kWaits), ""},
+      {1.0, Stands("b", 1, {8, 8}), ""},
+      {1.2, Breaks("b"), ""},
+      {1.3, Stands("c", 1, kWaits), ""},
+      {1.6, Attends("b", 1, Holds(0, 1)), ""},
+      {1.7, GoesOn("a", 1), ""},
+      {1.7, GoesOn("c", 1), ""},
+  });
+  TellBeats(story, {"a", "b", "c"}, 14, 3);
+  story.Tell({{14.0, Ticks(), ""}});
+  EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
+}
+
 TEST(Hang, WhatIsTakenBackWasNothing) {
   JobStory story("3");
   story.Tell(ThreeRun());
@@ -364,6 +423,49 @@ TEST(Hang, ADaemonThatIsCutOffJudgesNobody) {
       {22.5, Ticks(), ""},
   });
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
+}
+
+// Nor at once when it is no longer cut off, though all are said to stand: some
+// of it was said before.
+TEST(Hang, ADaemonThatWasCutOffHearsFirstWhatHasBecomeOfThem) {
+  JobStory story("3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Stands("b", 1, {8, 8}), ""},
+      {4.0, Stands("a", 1, kWaits), ""},
+      {6.1, Ticks(), ""},
+  });
+  ASSERT_EQ(story.job().state(), v1::JOB_STATE_ISOLATED);
+  story.Tell({
+      {8.0, Beats("a"), ""},
+      {8.1, Stands("c", 1, kWaits), ""},
+      {8.2, Ticks(), ""},
+      {8.3, GoesOn("b", 1), ""},
+      {8.3, GoesOn("a", 1), ""},
+      {8.3, GoesOn("c", 1), ""},
+  });
+  EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
+}
+
+// And when its patience is over: those that it gives up had finished.
+TEST(Hang, ADaemonWhosePatienceIsOverHearsFirstWhatHasBecomeOfThem) {
+  JobStory story("1:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {0.5, Exits("b", 1, 0), ""},
+      {0.5, Exits("c", 1, 0), ""},
+      {1.0, Beats("a"), ""},
+      {5.6, Ticks(), ""},
+      {5.7, Stands("a", 1, kWaits), ""},
+  });
+  const double over = absl::ToDoubleSeconds(Limits().daemon_grace) + 5.6;
+  ASSERT_EQ(story.job().state(), v1::JOB_STATE_ISOLATED);
+  TellBeats(story, {"a"}, over - 1, 7);
+  story.Tell({{over, Beats("a"), ""},
+              {over, Ticks(), "refuse b LOST; refuse c LOST"}});
+  ASSERT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
+  TellBeats(story, {"a"}, over + 9, over + 2);
+  story.Tell({{over + 10, Ticks(), "abort g1 HANG a/0; form g2 a"}});
 }
 
 TEST(Hang, WhoDialsAgainTellsItAgain) {
