@@ -32,7 +32,10 @@ const std::vector<InvariantRow> kInvariants = {
      "and ends no generation."},
     {Invariant::kReplacedIsOut, "replaced is out",
      "An incarnation that has heard its welcome and was replaced or lost is "
-     "not let in again by the daemon that knows it."},
+     "not let in again by the daemon that knows it, nor by one that was "
+     "started "
+     "again once an agent has heard its welcome that took the place by a "
+     "token."},
     {Invariant::kBounded, "bounded",
      "No container grows beyond what the run has names, ranks and limits "
      "for."},

@@ -189,6 +189,35 @@ class Attend(E2E):
         flapper.wait()
         self.assert_no_orphans()
 
+    def test_a_world_ends_its_work_while_a_node_flaps(self):
+        # Four seconds of work, begun again in each world: the gate stays shut.
+        gate = Gate(self.stage)
+        work = ["sh", "-c",
+                f"echo up; timeout 4 cat {gate.path}; echo trained"]
+        launcher = self.launch(["--nodes", "2:3"], work)
+        text = self.join_string(launcher)
+        worker = self.join(text, ["--name", "w1"], work)
+        launcher.await_line(r"\] up")
+        worlds = 0
+        flapper = None
+        while not launcher.find(r"\] trained"):
+            # Held for so long by then that the work takes less.
+            self.assertLess(worlds, 10)
+            flapper = self.join(text, ["--name", "flapper"], work)
+            self.stage.pump(
+                lambda: (flapper.find(r"\] up") or flapper.done() or
+                         launcher.find(r"\] trained")),
+                "the flapper in a world, or the end of the work")
+            if flapper.find(r"\] up"):
+                worlds += 1
+                flapper.signal(signal.SIGKILL)
+                flapper.wait()
+        self.assertGreater(worlds, 1)
+        self.assert_code(launcher, 0)
+        self.assert_code(worker, 0)
+        flapper.wait()
+        self.assert_no_orphans()
+
     def test_heartbeats_keep_an_idle_node(self):
         # Both have nothing to say but heartbeats. A spare that is stopped has
         # not even those: once its lease is over, so is one of theirs.

@@ -425,6 +425,7 @@ void Chronicle::CheckRefused(const Job& job, const Attend& attend,
       Broken(Invariant::kReplacedIsOut,
              absl::StrCat("node ", name, ", incarnation ", incarnation));
     }
+    if (!job.end().has_value()) CheckReplaced(job, attend.hello);
     const auto in = in_.find(name);
     if (in != in_.end() && in->second != incarnation) {
       out_[name].insert(in->second);
@@ -450,6 +451,31 @@ void Chronicle::CheckRefused(const Job& job, const Attend& attend,
            absl::StrCat("node ", name, ", incarnation ", incarnation,
                         " was refused, and the status changed"));
   }
+}
+
+// Also by a daemon that was started again since, and knows neither.
+void Chronicle::CheckReplaced(const Job& job, const v1::Hello& hello) {
+  Agents& agents = agents_[{job.run(), hello.node()}];
+  if (!hello.has_node_credential() || hello.run() != job.run()) {
+    const auto in = in_.find(hello.node());
+    const bool again = in != in_.end() && in->second == hello.incarnation() &&
+                       agents.let_in.contains(hello.incarnation());
+    if (!again) agents.let_in[hello.incarnation()] = ++let_in_;
+    return;
+  }
+  const uint64_t shown = hello.previous_incarnation() != 0
+                             ? hello.previous_incarnation()
+                             : hello.incarnation();
+  const auto let_in = agents.let_in.find(shown);
+  // Of a run that was adopted since.
+  if (let_in == agents.let_in.end()) return;
+  if (let_in->second < agents.welcomed) {
+    Broken(Invariant::kReplacedIsOut,
+           absl::StrCat("node ", hello.node(), ", incarnation ",
+                        hello.incarnation(),
+                        ", is of an agent that another one had replaced"));
+  }
+  agents.let_in[hello.incarnation()] = let_in->second;
 }
 
 // The leases once more, from what the job was told.
@@ -631,6 +657,7 @@ void Chronicle::Forgotten() {
   charged_ = 0;
   leaves_.clear();
   seats_.clear();
+  agents_.clear();
 }
 
 }  // namespace rollcall::sim

@@ -28,6 +28,7 @@ namespace rollcall::sim {
 struct LifeRecord {
   uint32_t node = 0;
   std::string name;
+  uint64_t incarnation = 0;  // Of its latest Hello.
   uint64_t generation_heard = 0;
   uint64_t prepared_said = 0;
   uint64_t committed_heard = 0;
@@ -108,6 +109,7 @@ class Chronicle {
   void OnGenerationEnded(const Journal& entry);
   void NoteStall(const Said& said);
   void ForgetEvictions();
+  void CheckReplaced(const Job& job, const v1::Hello& hello);
   void NoteMembers(const Job& job, absl::Time now);
   void CheckHang(const v1::Reform& reform);
   void NoteWhoLeaves(const Job& job, absl::Time now);
@@ -176,6 +178,15 @@ class Chronicle {
   std::map<SessionId, std::string> speakers_;
   std::map<std::string, std::set<uint64_t>> out_;  // Replaced or lost.
   std::map<std::string, uint64_t> in_;             // Who holds the name.
+  // The agents of each run and node: which was let in how late by a token, by
+  // the incarnations of its lives; and the latest that has heard its Welcome,
+  // which was told when it was durable.
+  struct Agents {
+    std::map<uint64_t, uint64_t> let_in;
+    uint64_t welcomed = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Agents> agents_;
+  uint64_t let_in_ = 0;
   std::map<std::string, Seat> seats_;
   // Before the latest step in which a node could be given up.
   std::set<std::string> members_;

@@ -15,6 +15,13 @@ namespace rollcall::sim {
 
 void Chronicle::Hears(LifeRecord& life, const v1::DaemonMessage& m) {
   uint64_t generation = 0;
+  if (m.has_welcome()) {
+    Agents& agents = agents_[{m.welcome().run(), life.name}];
+    const auto let_in = agents.let_in.find(life.incarnation);
+    if (let_in != agents.let_in.end()) {
+      agents.welcomed = std::max(agents.welcomed, let_in->second);
+    }
+  }
   if (m.has_proposal()) generation = m.proposal().generation();
   if (m.has_abort()) generation = m.abort().generation();
   if (m.has_commit()) {
@@ -30,6 +37,7 @@ void Chronicle::Says(LifeRecord& life, const v1::AgentMessage& m,
     Broken(Invariant::kExitIsLast, absl::StrCat(life.name, " still speaks"));
   }
   if (m.has_hello()) {
+    life.incarnation = m.hello().incarnation();
     const v1::Held& held = m.hello().held();
     if (held.world().size() + held.seal().size() >
         Limits::held_world_bytes_max) {

@@ -40,6 +40,11 @@ FAULTS = [
          'hello.incarnation();',
          'if (from == 0) return true;'),
     ]),
+    ('replaced agent accepted after a restart', [
+        ('daemon/core/job_attend.cc',
+         '    node_epochs_.Raise(name);\n',
+         ''),
+    ]),
     ('retry forms a world', [
         ('daemon/core/job_attend.cc',
          '  SendWelcome(node);\n  if (phase_',
