@@ -29,6 +29,7 @@ std::string Chronicle::Verdict() const {
 // ----------------------------------------------------------------
 
 void Chronicle::BeforeStep(const Job& job, const Event& event, absl::Time now) {
+  now_ = now;
   revision_before_ = job.revision();
   retry_ = false;
   const auto* tick = std::get_if<Tick>(&event);
@@ -36,7 +37,9 @@ void Chronicle::BeforeStep(const Job& job, const Event& event, absl::Time now) {
     for (auto& [session, lease] : leases_) lease.until += tick->late;
   }
   NoteMembers(job, now);
-  if (const auto* said = std::get_if<Said>(&event)) NoteStall(*said);
+  // What an older stream of an agent still says counts for nothing.
+  const auto* said = std::get_if<Said>(&event);
+  if (said != nullptr && job.Attends(said->session)) NoteStall(*said);
   const auto* evict = std::get_if<EvictAsked>(&event);
   if (evict != nullptr && !job.end().has_value()) {
     for (const std::string& name : evict->nodes) {
@@ -204,18 +207,16 @@ void Chronicle::CheckHang(const v1::Reform& reform) {
   bool told = false;
   std::optional<StallPlace> first;   // Of all.
   std::optional<StallPlace> blamed;  // Of the node that is.
-  for (const auto& [record, place] : stalls_) {
+  for (const auto& [record, stall] : stalls_) {
     if (record.generation != reform.generation()) continue;
-    if (stepped_in_ == record.generation && place.has_value() &&
-        !place->begun) {
-      continue;
-    }
+    if (stepped_in_ == record.generation && !stall.place.begun) continue;
     const bool here = record.name == reform.node();
     told = told || here || reform.node().empty();
-    if (!place.has_value()) continue;
-    first = first.has_value() ? std::min(*first, *place) : *place;
+    if (!stall.Counts(now_, lease_)) continue;
+    const StallPlace& place = stall.place;
+    first = first.has_value() ? std::min(*first, place) : place;
     if (!here) continue;
-    blamed = blamed.has_value() ? std::min(*blamed, *place) : *place;
+    blamed = blamed.has_value() ? std::min(*blamed, place) : place;
   }
   const bool innocent = blamed.has_value() && *first < *blamed;
   const bool isolated = isolated_ && !reunited_;
@@ -237,6 +238,11 @@ void Chronicle::NoteStall(const Said& said) {
   if (said.message.heartbeat().step() > 0) {
     stepped_in_ = std::max(stepped_in_, said.message.heartbeat().generation());
   }
+  if (said.message.has_heartbeat()) {
+    std::erase_if(stalls_, [&](const auto& entry) {
+      return entry.first.name == speaker->second && entry.second.to_say_again;
+    });
+  }
   if (!said.message.has_rank_stalled()) return;
   const v1::RankStalled& stalled = said.message.rank_stalled();
   const StallRecord record{stalled.generation(), speaker->second,
@@ -246,9 +252,9 @@ void Chronicle::NoteStall(const Said& said) {
   } else {
     const bool linked = stalled.has_answered();
     stalls_[record] =
-        StallPlace{!stalled.stopped(), linked || stalled.step() > 0,
-                   !linked || stalled.answered(),
-                   linked ? stalled.collective_entered() : UINT64_MAX};
+        Stall{{!stalled.stopped(), linked || stalled.step() > 0,
+               !linked || stalled.answered(),
+               linked ? stalled.collective_entered() : UINT64_MAX}};
   }
 }
 
@@ -410,8 +416,10 @@ void Chronicle::CheckRefused(const Job& job, const Attend& attend,
   const uint64_t incarnation = attend.hello.incarnation();
   if (job.Attends(attend.session)) {
     // It tells again what still stands there.
-    for (auto& [record, place] : stalls_) {
-      if (record.name == name) place.reset();
+    for (auto& [record, stall] : stalls_) {
+      if (record.name != name) continue;
+      stall.to_say_again = true;
+      stall.attended_at = now;
     }
     const auto evicted = evicted_.find({attend.hello.run(), name});
     if (evicted != evicted_.end() && attend.hello.has_node_credential() &&

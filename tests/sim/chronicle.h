@@ -170,8 +170,19 @@ class Chronicle {
 
     auto operator<=>(const StallPlace&) const = default;
   };
-  // Unset: its agent has attended anew since.
-  std::map<StallRecord, std::optional<StallPlace>> stalls_;
+  struct Stall {
+    StallPlace place;
+    // Its agent has attended again since, and has neither said it again nor
+    // sent a heartbeat, before which it would have.
+    bool to_say_again = false;
+    absl::Time attended_at = absl::InfinitePast();
+
+    // Nobody is waited for longer than for a lease.
+    bool Counts(absl::Time now, absl::Duration lease) const {
+      return !to_say_again || now < attended_at + lease;
+    }
+  };
+  std::map<StallRecord, Stall> stalls_;
   // A step of it was said: who has not begun counts for nothing.
   uint64_t stepped_in_ = 0;
   // By the Hello of each stream of this daemon's life.
@@ -201,6 +212,7 @@ class Chronicle {
   bool reunited_ = false;
   bool open_ = false;  // A generation that was proposed and has not ended.
   // Of the step under way.
+  absl::Time now_ = absl::InfinitePast();
   bool may_change_ = true;
   bool retry_ = false;
   uint64_t revision_before_ = 0;
