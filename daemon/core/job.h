@@ -230,6 +230,8 @@ class Job {
     // It has no seat because its facts differ from those of the others, for the
     // rest of this life.
     bool differs = false;
+    // Why it is quarantined or differs.
+    std::string excluded_for;
     // What was said of its plan last.
     std::string plan_warning;
     // For its checks, whoever is to blame.

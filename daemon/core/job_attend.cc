@@ -407,7 +407,13 @@ Job::Entered Job::Enter(const Attend& attend) {
   } else {
     CHECK(node.deadline == absl::InfiniteFuture());
     reach_.Forget(name);
+    // The same agent, which was given up and attends anew, has served.
+    const bool same_agent =
+        attend.hello.previous_incarnation() != 0 &&
+        attend.hello.previous_incarnation() == node.hello.incarnation();
+    const uint64_t served_in = same_agent ? node.served_in : 0;
     node = Node();
+    node.served_in = served_in;
     node.attended_at = now_;
     // Somebody has started another agent there.
     if (attend.hello.run().empty()) ForgetLeaving(name);
@@ -442,12 +448,15 @@ Job::Entered Job::Enter(const Attend& attend) {
   node.clock_offset = attend.clock_offset;
   if (!redialed) node.attended_from = attend.hello.previous_incarnation();
   node.session = attend.session;
-  if (!leaving_.contains(name) && !node.differs) node.reason.clear();
+  const bool excluded = node.quarantined || node.differs;
+  if (!leaving_.contains(name)) {
+    node.reason = excluded ? node.excluded_for : "";
+  }
   sessions_[attend.session] = name;
   suspects_.erase(name);
   node.broke_with_many = false;
   // Only its next life, or who takes the blame, gets it out of that.
-  if (node.quarantined || node.differs) barred_.insert(name);
+  if (excluded) barred_.insert(name);
   if (phase_ != Phase::kEnded) Renew(node);
   node.state = StateByPhase(node);
   if (phase_ != Phase::kEnded && !node.member()) SayHold(node);

@@ -152,6 +152,7 @@ void Job::Pardon(Node& node) {
 
 void Job::Quarantine(Node& node, const std::string& reason) {
   Bar(node, reason);
+  node.excluded_for = node.reason;
   node.quarantined = true;
   node.state = v1::NODE_STATE_QUARANTINED;
   Say(Log::Level::kError,

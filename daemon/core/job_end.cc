@@ -307,6 +307,8 @@ bool Job::HasOtherCommand(const Node& node) const {
 v1::End Job::EndFor(const Node& node) const {
   v1::End end = *end_;
   if (node.served_in != 0 || barred_.contains(node.hello.node())) return end;
+  // In a world that this daemon has not seen: it was started again since.
+  if (!knows_all_worlds_ && node.hello.generation_seen() != 0) return end;
   if (end.finished() && HasOtherCommand(node)) {
     end.set_finished(false);
     end.set_exit_code(kExitRendezvous);

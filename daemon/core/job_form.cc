@@ -331,6 +331,7 @@ bool Job::JudgeDifferences(const std::vector<PlanNode>& nodes,
 
 void Job::BarForDiffering(Node& node, const std::string& text) {
   Bar(node, absl::StrCat("--preflight strict: ", text));
+  node.excluded_for = node.reason;
   node.differs = true;
 }
 

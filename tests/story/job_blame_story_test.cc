@@ -149,6 +149,23 @@ TEST(Checks, WhatIsFatalIsQuarantine) {
             v1::NODE_STATE_QUARANTINED);
 }
 
+// It is told why it waits, however often it dials.
+TEST(Checks, WhatWasFatalIsSaidAgain) {
+  JobStory story("2:3");
+  story.AnswersChecksItself();
+  story.Tell(ThreeRun());
+  story.Tell({
+      {0.3, Exits("b", 1, 3), "abort g1 RANK_EXIT; check; form g2 a,b,c"},
+      {0.5, Reports("b", 1, v1::CheckFinding::SEVERITY_FATAL),
+       "abort g2 QUARANTINED; form g3 a,c"},
+  });
+  const std::string reason =
+      RowOf(story.job().Status(story.now()), "b").reason();
+  EXPECT_NE(reason, "");
+  story.Tell({{0.6, Breaks("b"), ""}, {0.7, Attends("b", 1), ""}});
+  EXPECT_EQ(RowOf(story.job().Status(story.now()), "b").reason(), reason);
+}
+
 TEST(Checks, WhatIsFatalStaysSoWhoeverIsToBlame) {
   JobStory story("2:3");
   story.AnswersChecksItself();

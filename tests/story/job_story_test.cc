@@ -766,6 +766,46 @@ TEST(Ending, ASpareThatWasNeverUsedExitsZero) {
   });
 }
 
+// b served, was given up and attends again by the same agent: a spare now.
+std::vector<JobStory::Row> ServedAndSpare() {
+  return {
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.2, Attends("c"), ""},
+      {1.0, Breaks("b"), ""},
+      {2.0, Ticks(), "abort g1 LOST_STREAM; form g2 a,c"},
+      {2.1, PreparesAll({"a", "c"}, 2), "run g2"},
+      {2.2, Attends("b", 2, NextOf(1)), ""},
+  };
+}
+
+TEST(Ending, ASpareThatHasServedExitsAsTheJob) {
+  JobStory story("2");
+  story.Tell(ServedAndSpare());
+  story.Tell({{2.3, StopIsAskedNow(7), "end 7 STOPPED"}});
+}
+
+TEST(Ending, ASpareThatServedBeforeADaemonsRestartExitsAsTheJob) {
+  JobStory before("2");
+  before.Tell(ServedAndSpare());
+  const auto end = [&](uint64_t generation_seen) {
+    JobStory story(Job::Restore("demo", StateOf(before, true), Limits(),
+                                absl::UnixEpoch()),
+                   before);
+    HelloOptions spare = Holds(0, 0);
+    spare.generation_seen = generation_seen;
+    story.Tell({
+        {0.1, Attends("a", 1, Holds(0, 2)), ""},
+        {0.1, Attends("c", 1, Holds(0, 2)), ""},
+        {0.1, Attends("b", 2, spare), ""},
+    });
+    return StopIsAskedNow(7)(story);
+  };
+  EXPECT_EQ(end(1), "end 7 STOPPED");
+  EXPECT_EQ(end(0), "end 7 STOPPED; end 0 STOPPED");
+}
+
 TEST(Ending, LeavingBetweenGenerationsEndsTheJobForRequeueToo) {
   JobStory story("2:3");
   story.Tell(ThreeRun());
