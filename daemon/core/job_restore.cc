@@ -254,6 +254,7 @@ std::vector<Action> Job::Start() {
       actions_.push_back(Journal{Journal::Kind::kNodeEpochs, 0,
                                  node_epochs_.Whole().SerializeAsString()});
     }
+    if (!leaving_.empty()) JournalLeaving();
   }
   Say(Log::Level::kInfo, absl::StrCat("event=start nodes=", nodes_min_, ":",
                                       nodes_max_, " generation=", generation_));

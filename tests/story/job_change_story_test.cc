@@ -242,6 +242,32 @@ TEST(Drain, ItSurvivesTheDaemon) {
   });
 }
 
+// A daemon that starts before the first world begins its run anew, which leaves
+// nothing of what was journaled.
+TEST(Drain, BeforeTheFirstWorldItSurvivesEachRestart) {
+  JobStory before("2:3");
+  before.Tell({{0.0, Attends("a"), ""}, {1.0, Drains("a"), "end 0 LEAVING"}});
+  JournalState state;
+  state.run = "run1";
+  ASSERT_TRUE(state.settings.ParseFromString(
+      before.journal().at(Journal::Kind::kRunStarted).body));
+  ASSERT_TRUE(state.leaving.emplace().ParseFromString(
+      before.journal().at(Journal::Kind::kLeaving).body));
+  for (int restart = 0; restart < 2; ++restart) {
+    Job job = Job::Restore("demo", state, Limits(), absl::UnixEpoch());
+    for (const Action& action : job.Start()) {
+      const auto* entry = std::get_if<Journal>(&action);
+      if (entry == nullptr) continue;
+      if (entry->kind == Journal::Kind::kRunStarted) state.leaving.reset();
+      if (entry->kind != Journal::Kind::kLeaving) continue;
+      ASSERT_TRUE(state.leaving.emplace().ParseFromString(entry->body));
+    }
+    ASSERT_TRUE(state.leaving.has_value()) << "restart " << restart;
+    ASSERT_EQ(state.leaving->nodes_size(), 1);
+    EXPECT_EQ(state.leaving->nodes(0), "a");
+  }
+}
+
 TEST(Drain, AThousandAtOnceMakeTwoNotices) {
   JobStory story("1:64");
   std::vector<std::string> names;
