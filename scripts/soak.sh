@@ -1,7 +1,9 @@
 #!/bin/bash
 # soak.sh [SEEDS] [FIRST]: plays the simulator for long: 1,000,000 runs, or SEEDS
-# of them, from seed FIRST on (1), a process a core. Ends 1 at the first broken
-# promise of a process and prints how to replay it.
+# of them, from seed FIRST on (1), a process a core. Shows at the end how often
+# all of them together put each promise to the test. Ends 1 at the first broken
+# promise of a process and prints how to replay it, and where a promise was
+# tested too seldom.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 seeds=${1:-1000000}
@@ -14,13 +16,35 @@ scripts/build.sh release
 cores=$(nproc)
 share=$(((seeds + cores - 1) / cores))
 running=()
-trap 'kill "${running[@]}" 2>/dev/null || :' EXIT
+shown=$(mktemp -d)
+trap 'kill "${running[@]}" 2>/dev/null || :; rm -rf "$shown"' EXIT
 for ((from = first; from < first + seeds; from += share)); do
   to=$((from + share < first + seeds ? from + share : first + seeds))
-  build/release/bin/rollcall_sim --seeds "$from:$to" &
+  build/release/bin/rollcall_sim --seeds "$from:$to" --floors \
+    >"$shown/$from" &
   running+=($!)
 done
 failed=0
 for pid in "${running[@]}"; do wait "$pid" || failed=1; done
-trap - EXIT
+running=()
+# What each of them says, and the tables of promises as one.
+awk '
+  $1 == "promise" { header = $0; in_table = 1; next }
+  in_table && $1 ~ /^[0-9]+$/ && NF > 3 {
+    number = $1 + 0
+    runs[number] += $2
+    times[number] += $3
+    name = $0
+    sub(/^ *[0-9]+ +[0-9]+ +[0-9]+  /, "", name)
+    names[number] = name
+    if (number > last) last = number
+    next
+  }
+  { in_table = 0; print }
+  END {
+    if (last > 0) print header
+    for (i = 1; i <= last; ++i) {
+      printf "%9d %9d %12d  %s\n", i, runs[i], times[i], names[i]
+    }
+  }' "$shown"/*
 exit $failed

@@ -83,6 +83,18 @@ const std::vector<InvariantRow> kInvariants = {
     {Invariant::kProgress, "progress",
      "In calm the job comes to its end, all agents hear of it, and it does "
      "not give up while enough nodes live."},
+    {Invariant::kAdoptedByMost, "adopted by most",
+     "A daemon without memory goes on with a run only where over half of the "
+     "members of that world have brought it."},
+    {Invariant::kToldItEnded, "told it ended",
+     "An agent that comes back with a world that has ended is told so."},
+    {Invariant::kExcludedIsOut, "excluded is out",
+     "A node that refused a world, or whose checks failed, is in no later one "
+     "before it attends anew."},
+    {Invariant::kExitsAsTold, "exits as told",
+     "An agent that attends when the job ends hears of it, and exits with the "
+     "code and the reason of the End that it heard, which are the job's; a "
+     "node that never served may exit 0."},
 };
 
 }  // namespace rollcall

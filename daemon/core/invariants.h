@@ -42,6 +42,10 @@ enum class Invariant {
   kHangIsTold,
   kTrainsOn,
   kProgress,
+  kAdoptedByMost,
+  kToldItEnded,
+  kExcludedIsOut,
+  kExitsAsTold,
 };
 
 struct InvariantRow {

@@ -565,9 +565,11 @@ class Absences(unittest.TestCase):
             import faults  # pylint: disable=import-outside-toplevel
         files = tree()
         self.assertTrue(faults.FAULTS)
-        self.check([f"tests/sim/faults.py: {name}: not once in {path}: {old}"
-                    for name, edits in faults.FAULTS
-                    for path, old, _ in edits if files[path].count(old) != 1])
+        self.check([f"tests/sim/faults.py: {fault.name}: not once in {path}: "
+                    f"{old}"
+                    for fault in faults.FAULTS
+                    for path, old, _ in fault.edits
+                    if files[path].count(old) != 1])
 
     def test_the_top_level_holds_what_was_agreed(self):
         names = set(os.listdir(PROJECT))

@@ -7,9 +7,28 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/core/check.h"
+#include "daemon/core/durations.h"
 #include "daemon/core/world.h"
 
 namespace rollcall::sim {
+namespace {
+
+// The word after the key in a line of the log.
+std::string LoggedWord(const std::string& text, const std::string& key) {
+  const size_t at = text.find(key);
+  if (at == std::string::npos) return "";
+  const size_t from = at + key.size();
+  return text.substr(from, text.find(' ', from) - from);
+}
+
+}  // namespace
+
+Chronicle::Chronicle(World& world, const v1::JobSettings& settings)
+    : world_(world),
+      lease_(FromProto(settings.lease())),
+      daemon_grace_(FromProto(settings.daemon_grace())),
+      reconnect_grace_(FromProto(settings.reconnect_grace())),
+      tested_(kInvariants.size()) {}
 
 void Chronicle::Broken(Invariant which, const std::string& found) {
   if (broken_.has_value()) return;
@@ -40,20 +59,40 @@ void Chronicle::BeforeStep(const Job& job, const Event& event, absl::Time now) {
   // What an older stream of an agent still says counts for nothing.
   const auto* said = std::get_if<Said>(&event);
   if (said != nullptr && job.Attends(said->session)) NoteStall(*said);
+  if (const auto* closed = std::get_if<StreamClosed>(&event)) {
+    claims_.erase(closed->session);
+  }
+  // Who is asked to leave is not waited for.
+  const auto* drain = std::get_if<DrainAsked>(&event);
+  if (drain != nullptr) suspects_.erase(drain->node);
   const auto* evict = std::get_if<EvictAsked>(&event);
   if (evict != nullptr && !job.end().has_value()) {
     for (const std::string& name : evict->nodes) {
       evicted_[{job.run(), name}] = job.node_epochs().EpochOf(name) + 1;
+      suspects_.erase(name);
     }
   }
   const auto* attend = std::get_if<Attend>(&event);
   if (attend == nullptr) return;
   speakers_[attend->session] = attend->hello.node();
+  NoteClaim(job, *attend);
   // What was due anyway may happen in the same step.
   may_change_ = job.NextDeadline() <= now;
   if (may_change_) return;
   status_before_ = job.Status(now).SerializeAsString();
   retry_ = IsRetry(job, *attend, now);
+  if (retry_) Tested(Invariant::kRetryIsNothing);
+}
+
+// As a claim to a run that this daemon has no memory of, until it is refused.
+void Chronicle::NoteClaim(const Job& job, const Attend& attend) {
+  const v1::Hello& hello = attend.hello;
+  if (!job.MayAdopt() || hello.run().empty() || job.IsRun(hello.run()) ||
+      !hello.has_node_credential() || !attend.commit_proven) {
+    return;
+  }
+  claims_[attend.session] = {hello.held().world(), hello.node(),
+                             hello.incarnation()};
 }
 
 bool Chronicle::IsRetry(const Job& job, const Attend& attend,
@@ -81,12 +120,12 @@ void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
   // First: whose name it is now counts for what follows from it.
   if (const auto* attend = std::get_if<Attend>(&event)) {
     CheckRefused(job, *attend, now);
+    CheckToldItEnded(job, *attend, now, actions);
   }
+  NoteSuspects(job, event, now);
   reunited_ = false;
   for (const Action& action : actions) {
-    if (const auto* log = std::get_if<Log>(&action)) {
-      reunited_ = reunited_ || absl::StrContains(log->text, " event=reunited ");
-    }
+    if (const auto* log = std::get_if<Log>(&action)) NoteLogged(*log, now);
     if (const auto* entry = std::get_if<Journal>(&action)) {
       // A node that was told of a run before that run was adopted is noted as a
       // node of the run that goes on. Who has finished is written a little
@@ -98,24 +137,112 @@ void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
                             " begins or ends by a retry of ",
                             std::get<Attend>(event).hello.node()));
       }
-      OnJournal(*entry);
+      OnJournal(*entry, now);
       if (entry->kind == Journal::Kind::kEnded) FreeSeats(job, now);
     } else if (const auto* send = std::get_if<Send>(&action)) {
-      OnSend(job, *send);
+      OnSend(*send, now);
     } else if (const auto* close = std::get_if<CloseStream>(&action)) {
       OnClose(*close, now);
     }
   }
+  const auto* attend = std::get_if<Attend>(&event);
+  if (attend != nullptr && claims_.contains(attend->session)) {
+    Tested(Invariant::kAdoptedByMost);
+  }
   const auto* said = std::get_if<Said>(&event);
   const bool reports = said != nullptr && said->message.has_check_report();
   const bool may_free = std::holds_alternative<Tick>(event) || reports;
-  bars_ += reports && job.revision() != revision_before_;
   if (may_free && job.revision() != revision_before_) FreeSeats(job, now);
   CheckLeases(job, event, now);
   if (std::holds_alternative<DrainAsked>(event)) NoteWhoLeaves(job, now);
 }
 
-void Chronicle::OnJournal(const Journal& entry) {
+void Chronicle::NoteLogged(const Log& log, absl::Time now) {
+  if (absl::StrContains(log.text, " event=reunited ")) reunited_ = true;
+  const std::string unfit = LoggedWord(log.text, " event=quarantined node=");
+  if (!unfit.empty() && absl::StrContains(log.text, "its checks failed")) {
+    excluded_[unfit] = in_[unfit];
+  }
+  const std::string lost = LoggedWord(log.text, " event=lost node=");
+  if (lost.empty() || !charge_.has_value() || now > charge_->until ||
+      !charge_->members.contains(lost)) {
+    return;
+  }
+  // It is what began the failure, and costs nothing.
+  Tested(Invariant::kBudget);
+  charge_.reset();
+  if (charged_ > 0) --charged_;
+}
+
+// A member whose stream has just broken is waited for.
+void Chronicle::NoteSuspects(const Job& job, const Event& event,
+                             absl::Time now) {
+  const auto* closed = std::get_if<StreamClosed>(&event);
+  if (closed == nullptr || job.end().has_value()) return;
+  const auto lease = leases_.find(closed->session);
+  if (lease == leases_.end() || !seats_.contains(lease->second.name)) return;
+  const v1::JobStatus status = job.Status(now);
+  for (const v1::NodeStatus& node : status.nodes()) {
+    if (node.node() == lease->second.name && node.seat() >= 0 &&
+        node.state() == v1::NODE_STATE_SUSPECT) {
+      suspects_[node.node()] =
+          std::min(lease->second.until, now + reconnect_grace_);
+    }
+  }
+}
+
+// Over half of its members have brought the world that is gone on with.
+void Chronicle::CheckAdoption(const v1::Proposal& proposal) {
+  Tested(Invariant::kAdoptedByMost);
+  const auto world = DecodeWorld(proposal.world());
+  CHECK(world.ok());
+  std::set<std::string> by;
+  for (const auto& [session, claim] : claims_) {
+    if (claim.world == proposal.world()) by.insert(claim.node);
+  }
+  claims_.clear();
+  excluded_.clear();
+  const auto members = static_cast<size_t>(world->members_size());
+  if (by.size() * 2 > members) return;
+  Broken(Invariant::kAdoptedByMost,
+         absl::StrCat("generation ", proposal.generation(), " is adopted, ",
+                      by.size(), " of ", members, " members brought it"));
+}
+
+// Who comes back with ranks of a world hears of it if that world has ended.
+void Chronicle::CheckToldItEnded(const Job& job, const Attend& attend,
+                                 absl::Time now,
+                                 const std::vector<Action>& actions) {
+  const uint64_t generation = attend.hello.held().running_generation();
+  if (generation == 0 || !job.Attends(attend.session)) return;
+  const v1::JobStatus status = job.Status(now);
+  const bool runs = job.state() == v1::JOB_STATE_RUNNING ||
+                    job.state() == v1::JOB_STATE_ISOLATED;
+  const bool member = std::any_of(status.nodes().begin(), status.nodes().end(),
+                                  [&](const v1::NodeStatus& node) {
+                                    return node.node() == attend.hello.node() &&
+                                           node.node_rank() >= 0;
+                                  });
+  if (runs && member && status.generation() == generation) return;
+  Tested(Invariant::kToldItEnded);
+  for (const Action& action : actions) {
+    const auto* send = std::get_if<Send>(&action);
+    if (send == nullptr ||
+        std::count(send->to.begin(), send->to.end(), attend.session) == 0) {
+      continue;
+    }
+    const v1::DaemonMessage& m = send->message;
+    if (m.has_end() ||
+        (m.has_abort() && m.abort().generation() >= generation)) {
+      return;
+    }
+  }
+  Broken(Invariant::kToldItEnded,
+         absl::StrCat("node ", attend.hello.node(), " holds generation ",
+                      generation, ", and the job is in ", status.generation()));
+}
+
+void Chronicle::OnJournal(const Journal& entry, absl::Time now) {
   if (end_journaled_) {
     Broken(Invariant::kJournalFirst, "an entry after the run's end");
   }
@@ -131,6 +258,7 @@ void Chronicle::OnJournal(const Journal& entry) {
     }
     const auto world = DecodeWorld(proposal.world());
     if (world.ok()) charged_ = world->restarts_charged();
+    CheckAdoption(proposal);
     proposed_ = proposal.generation();
     open_ = true;
   } else if (entry.kind == Journal::Kind::kProposed) {
@@ -140,6 +268,13 @@ void Chronicle::OnJournal(const Journal& entry) {
              absl::StrCat("generation ", entry.generation,
                           " is proposed; generation ", before,
                           " was proposed or told before"));
+    }
+    if (seen_ > 0) Tested(Invariant::kSurvives);
+    if (entry.generation <= seen_) {
+      Broken(
+          Invariant::kSurvives,
+          absl::StrCat("generation ", entry.generation,
+                       " is proposed; an agent that attends has seen ", seen_));
     }
     proposed_ = entry.generation;
     open_ = true;
@@ -152,12 +287,13 @@ void Chronicle::OnJournal(const Journal& entry) {
     adopts_ = false;
     committed_ = seal.generation();
   } else if (entry.kind == Journal::Kind::kEnded) {
-    OnGenerationEnded(entry);
+    OnGenerationEnded(entry, now);
     open_ = false;
   } else if (entry.kind == Journal::Kind::kRunEnded) {
     end_journaled_ = true;
     v1::End end;
     CHECK(end.ParseFromString(entry.body));
+    Tested(Invariant::kReasons);
     if (end.code() == v1::REASON_CODE_UNSPECIFIED || end.reason().empty()) {
       Broken(Invariant::kReasons, end.ShortDebugString());
     }
@@ -172,13 +308,15 @@ uint64_t Chronicle::HighestTold(uint64_t generation) const {
   return at->first / kGenerationsARun == run ? at->first : 0;
 }
 
-void Chronicle::OnGenerationEnded(const Journal& entry) {
+void Chronicle::OnGenerationEnded(const Journal& entry, absl::Time now) {
   v1::Reform reform;
   CHECK(reform.ParseFromString(entry.body));
-  bars_ += reform.code() == v1::REASON_CODE_REFUSED ||
-           reform.code() == v1::REASON_CODE_PREPARE_TIMEOUT ||
-           reform.code() == v1::REASON_CODE_QUARANTINED ||
-           reform.code() == v1::REASON_CODE_LEAVING;
+  if (reform.code() == v1::REASON_CODE_REFUSED ||
+      reform.code() == v1::REASON_CODE_QUARANTINED) {
+    excluded_.try_emplace(reform.node());
+  }
+  if (!suspects_.empty()) Tested(Invariant::kLeaseHolds);
+  Tested(Invariant::kReasons);
   if (reform.code() == v1::REASON_CODE_UNSPECIFIED || reform.reason().empty()) {
     Broken(Invariant::kReasons,
            absl::StrCat("generation ", entry.generation, " ended with ",
@@ -198,12 +336,23 @@ void Chronicle::OnGenerationEnded(const Journal& entry) {
                         v1::ReasonCode_Name(reform.code()), ", and ", charged,
                         " restarts are charged after ", charged_));
   }
+  if (failure || charged_ > 0) Tested(Invariant::kBudget);
+  // Another cause than a rank's settles what came before it.
+  charge_.reset();
+  if (charged > charged_) {
+    charge_ = Charge{{}, now + lease_};
+    const auto world = DecodeWorld(told_[entry.generation].world);
+    for (int i = 0; world.ok() && i < world->members_size(); ++i) {
+      charge_->members.insert(world->members(i).node());
+    }
+  }
   charged_ = charged;
   if (reform.code() == v1::REASON_CODE_HANG) CheckHang(reform);
   stalls_.clear();
 }
 
 void Chronicle::CheckHang(const v1::Reform& reform) {
+  Tested(Invariant::kHangIsTold);
   bool told = false;
   std::optional<StallPlace> first;   // Of all.
   std::optional<StallPlace> blamed;  // Of the node that is.
@@ -261,8 +410,12 @@ void Chronicle::NoteStall(const Said& said) {
 void Chronicle::NoteWhoLeaves(const Job& job, absl::Time now) {
   const v1::JobStatus status = job.Status(now);
   for (const v1::NodeStatus& node : status.nodes()) {
-    if (node.state() == v1::NODE_STATE_DRAINING && node.incarnation() != 0) {
-      leaves_[node.node()] = node.incarnation();
+    if (node.state() != v1::NODE_STATE_DRAINING || node.incarnation() == 0) {
+      continue;
+    }
+    Leaver& leaver = leaves_[node.node()];
+    if (leaver.incarnation != node.incarnation()) {
+      leaver = Leaver{node.incarnation()};
     }
   }
 }
@@ -275,7 +428,7 @@ void Chronicle::FreeSeats(const Job& job, absl::Time now) {
   }
 }
 
-void Chronicle::OnSend(const Job& job, const Send& send) {
+void Chronicle::OnSend(const Send& send, absl::Time now) {
   const v1::DaemonMessage& m = send.message;
   if (m.has_proposal()) {
     if (proposed_ != m.proposal().generation()) {
@@ -283,7 +436,7 @@ void Chronicle::OnSend(const Job& job, const Send& send) {
              absl::StrCat("proposal ", m.proposal().generation(),
                           " stands before its entry"));
     }
-    OnProposal(job, m.proposal());
+    OnProposal(m.proposal(), now);
   } else if (m.has_commit() && committed_ != m.commit().generation()) {
     Broken(Invariant::kJournalFirst,
            absl::StrCat("commit ", m.commit().generation(),
@@ -294,7 +447,7 @@ void Chronicle::OnSend(const Job& job, const Send& send) {
   }
 }
 
-void Chronicle::OnProposal(const Job&, const v1::Proposal& proposal) {
+void Chronicle::OnProposal(const v1::Proposal& proposal, absl::Time now) {
   const auto at = told_.find(proposal.generation());
   if (at != told_.end() && at->second.world == proposal.world()) return;
   const absl::StatusOr<v1::World> world = DecodeWorld(proposal.world());
@@ -305,10 +458,51 @@ void Chronicle::OnProposal(const Job&, const v1::Proposal& proposal) {
     Broken(Invariant::kOneWorld, "a proposal and its world differ in number");
   }
   CheckDense(*world);
+  CheckMembers(*world, now);
   CheckSticky(*world);
 }
 
+// Who gets no seat has none, and who is waited for keeps its own.
+void Chronicle::CheckMembers(const v1::World& world, absl::Time now) {
+  std::set<std::string> members;
+  for (const v1::Member& member : world.members()) {
+    members.insert(member.node());
+    const auto in = in_.find(member.node());
+    const uint64_t incarnation = in == in_.end() ? 0 : in->second;
+    const auto leaves = leaves_.find(member.node());
+    if (leaves != leaves_.end() && leaves->second.incarnation == incarnation) {
+      Broken(Invariant::kLeavesForGood,
+             absl::StrCat("node ", member.node(), ", incarnation ", incarnation,
+                          ", is in generation ", world.generation()));
+    }
+    if (excluded_.contains(member.node())) {
+      Broken(Invariant::kExcludedIsOut,
+             absl::StrCat("node ", member.node(), " is in generation ",
+                          world.generation()));
+    }
+  }
+  for (const auto& [name, leaver] : leaves_) {
+    const auto in = in_.find(name);
+    if (in != in_.end() && in->second == leaver.incarnation) {
+      Tested(Invariant::kLeavesForGood);
+    }
+  }
+  if (!excluded_.empty()) Tested(Invariant::kExcludedIsOut);
+  for (const auto& [name, until] : suspects_) {
+    if (now >= until || members.contains(name) || !seats_.contains(name)) {
+      continue;
+    }
+    Broken(Invariant::kLeaseHolds,
+           absl::StrCat("generation ", world.generation(),
+                        " is formed without node ", name, ", ",
+                        absl::FormatDuration(until - now),
+                        " before it is given up"));
+  }
+  suspects_.clear();
+}
+
 void Chronicle::CheckDense(const v1::World& world) {
+  if (world.members_size() > 1) Tested(Invariant::kDense);
   std::set<std::string> names;
   std::set<uint32_t> seats;
   uint32_t next_rank = 0;
@@ -334,18 +528,13 @@ void Chronicle::CheckSticky(const v1::World& world) {
   for (const v1::Member& member : world.members()) {
     const auto in = in_.find(member.node());
     const uint64_t incarnation = in == in_.end() ? 0 : in->second;
-    const auto leaves = leaves_.find(member.node());
-    if (leaves != leaves_.end() && leaves->second == incarnation) {
-      Broken(Invariant::kLeavesForGood,
-             absl::StrCat("node ", member.node(), ", incarnation ", incarnation,
-                          ", is in generation ", world.generation()));
-    }
     seats[member.node()] = Seat{incarnation, member.seat()};
     const auto before = seats_.find(member.node());
-    if (before == seats_.end() || before->second.incarnation != incarnation ||
-        before->second.seat == member.seat()) {
+    if (before == seats_.end() || before->second.incarnation != incarnation) {
       continue;
     }
+    Tested(Invariant::kSticky);
+    if (before->second.seat == member.seat()) continue;
     Broken(Invariant::kSticky,
            absl::StrCat("node ", member.node(), " had seat ",
                         before->second.seat, " and gets seat ", member.seat(),
@@ -356,10 +545,12 @@ void Chronicle::CheckSticky(const v1::World& world) {
 }
 
 void Chronicle::OnClose(const CloseStream& close, absl::Time now) {
+  claims_.erase(close.session);
   const auto lease = leases_.find(close.session);
   if (lease == leases_.end()) return;
   const v1::RefusalCode code = close.refusal.code();
   if (code == v1::REFUSAL_CODE_LOST) {
+    Tested(Invariant::kLeaseHolds);
     if (lease->second.until > now) {
       Broken(Invariant::kLeaseHolds,
              absl::StrCat("node ", lease->second.name, " is given up ",
@@ -399,6 +590,7 @@ void Chronicle::CheckMajority(const std::string& name, absl::Time until,
     silent += sits(lease.name) && lease.until <= now + lease_ / 2;
   }
   for (const auto& [node, seat] : seats_) seated += sits(node);
+  if (silent * 2 > seated) Tested(Invariant::kMajority);
   // A loop that is late puts off leases, and not the end of its patience: half
   // of that is beyond any doubt.
   if (silent * 2 <= seated || now - until >= daemon_grace_ / 2) {
@@ -414,7 +606,18 @@ void Chronicle::CheckRefused(const Job& job, const Attend& attend,
                              absl::Time now) {
   const std::string& name = attend.hello.node();
   const uint64_t incarnation = attend.hello.incarnation();
+  const bool out = !job.end().has_value() && !attend.hello.run().empty() &&
+                   out_[name].contains(incarnation);
+  if (out) Tested(Invariant::kReplacedIsOut);
   if (job.Attends(attend.session)) {
+    suspects_.erase(name);
+    const auto excluded = excluded_.find(name);
+    if (excluded != excluded_.end() && excluded->second != incarnation) {
+      excluded_.erase(excluded);
+    }
+    if (attend.hello.run() == job.run()) {
+      seen_ = std::max(seen_, attend.hello.generation_seen());
+    }
     // It tells again what still stands there.
     for (auto& [record, stall] : stalls_) {
       if (record.name != name) continue;
@@ -428,8 +631,7 @@ void Chronicle::CheckRefused(const Job& job, const Attend& attend,
              absl::StrCat("node ", name, " came by a credential of epoch ",
                           attend.epoch));
     }
-    if (!job.end().has_value() && !attend.hello.run().empty() &&
-        out_[name].contains(incarnation)) {
+    if (out) {
       Broken(Invariant::kReplacedIsOut,
              absl::StrCat("node ", name, ", incarnation ", incarnation));
     }
@@ -453,6 +655,7 @@ void Chronicle::CheckRefused(const Job& job, const Attend& attend,
     return;
   }
   if (may_change_) return;
+  Tested(Invariant::kRefusedIsNothing);
   if (job.revision() != revision_before_ ||
       job.Status(now).SerializeAsString() != status_before_) {
     Broken(Invariant::kRefusedIsNothing,
@@ -500,12 +703,14 @@ void Chronicle::CheckLeases(const Job& job, const Event& event,
     leases_.erase(closed->session);
   }
   const bool isolated = job.state() == v1::JOB_STATE_ISOLATED;
+  if (isolated && !isolated_) Tested(Invariant::kMajority);
   if (std::exchange(isolated_, isolated) && !isolated) {
     for (auto& [session, lease] : leases_) {
       lease.until = std::max(lease.until, now + lease_);
     }
   }
   if (!std::holds_alternative<Tick>(event)) return;
+  Tested(Invariant::kNothingLeftDue);
   for (auto& [session, lease] : leases_) {
     if (isolated || lease.until > now || !job.Attends(session)) continue;
     Broken(Invariant::kLeaseHolds,
@@ -521,7 +726,22 @@ void Chronicle::CheckLeases(const Job& job, const Event& event,
   }
 }
 
+void Chronicle::Tries(const v1::Hello& hello, std::optional<uint64_t> epoch) {
+  const auto evicted = evicted_.find({hello.run(), hello.node()});
+  if (evicted != evicted_.end() && epoch.has_value() &&
+      *epoch < evicted->second) {
+    Tested(Invariant::kEvictedIsOut);
+  }
+}
+
+void Chronicle::Durable() {
+  for (auto& [name, leaver] : leaves_) leaver.durable = true;
+}
+
 void Chronicle::Sent(const v1::DaemonMessage& m, const JournalState& durable) {
+  if (m.has_proposal() || m.has_commit() || m.has_abort() || m.has_end()) {
+    Tested(Invariant::kJournalFirst);
+  }
   if (m.has_proposal()) {
     const uint64_t generation = m.proposal().generation();
     if (durable.generation < generation) {
@@ -530,7 +750,11 @@ void Chronicle::Sent(const v1::DaemonMessage& m, const JournalState& durable) {
                           durable.generation, " is durable"));
     }
     Told& told = told_[generation];
-    if (told.world.empty()) told.world = m.proposal().world();
+    if (told.world.empty()) {
+      told.world = m.proposal().world();
+    } else {
+      Tested(Invariant::kOneWorld);
+    }
     if (told.world != m.proposal().world()) {
       Broken(Invariant::kOneWorld,
              absl::StrCat("generation ", generation, " has two worlds"));
@@ -544,7 +768,11 @@ void Chronicle::Sent(const v1::DaemonMessage& m, const JournalState& durable) {
              absl::StrCat("commit ", generation, " is told and not durable"));
     }
     Told& told = told_[generation];
-    if (told.seal.empty()) told.seal = m.commit().seal();
+    if (told.seal.empty()) {
+      told.seal = m.commit().seal();
+    } else {
+      Tested(Invariant::kOneWorld);
+    }
     if (told.seal != m.commit().seal()) {
       Broken(Invariant::kOneWorld,
              absl::StrCat("generation ", generation, " has two seals"));
@@ -556,9 +784,12 @@ void Chronicle::Sent(const v1::DaemonMessage& m, const JournalState& durable) {
              absl::StrCat("generation ", m.abort().generation(),
                           " is aborted and durably open"));
     }
-  } else if (m.has_end() && m.end().code() != v1::REASON_CODE_LEAVING &&
-             !durable.end.has_value()) {
-    Broken(Invariant::kJournalFirst, "the end is told and not durable");
+  } else if (m.has_end() && m.end().code() != v1::REASON_CODE_LEAVING) {
+    if (!durable.end.has_value()) {
+      return Broken(Invariant::kJournalFirst,
+                    "the end is told and not durable");
+    }
+    ends_told_[durable.run] = *durable.end;
   }
 }
 
@@ -571,16 +802,11 @@ void Chronicle::Restored(const JournalState& durable) {
         run == durable.run && durable.node_epochs.EpochOf(name) < at->second;
     at = lost ? evicted_.erase(at) : std::next(at);
   }
-  for (auto at = leaves_.begin(); at != leaves_.end();) {
-    const bool kept = durable.leaving.has_value() &&
-                      std::count(durable.leaving->nodes().begin(),
-                                 durable.leaving->nodes().end(), at->first) > 0;
-    at = kept ? std::next(at) : leaves_.erase(at);
-  }
   proposed_ = durable.generation;
   open_ = durable.seal.has_value();
   committed_ = durable.seal.has_value() ? durable.seal->generation() : 0;
   end_journaled_ = durable.end.has_value();
+  if (durable.end.has_value()) ends_told_[durable.run] = *durable.end;
   // What outlives the daemon is the seats of the open world, if it is the one
   // that was seen last.
   if (!durable.proposal.has_value() ||
@@ -596,7 +822,7 @@ void Chronicle::Restored(const JournalState& durable) {
     }
   }
   const uint64_t told = HighestTold(durable.generation);
-  if (durable.generation < told) {
+  if (durable.generation < told && !std::exchange(rolled_back_, false)) {
     Broken(Invariant::kSurvives,
            absl::StrCat("generation ", told,
                         " was told, and the daemon goes on from ",
@@ -606,6 +832,8 @@ void Chronicle::Restored(const JournalState& durable) {
 
 void Chronicle::TookUp(const Job& job, const JournalState& durable,
                        absl::Time now) {
+  Tested(Invariant::kJournalRestores);
+  if (durable.generation > 0) Tested(Invariant::kSurvives);
   const uint64_t generation = job.Status(now).generation();
   const uint64_t expected = durable.seal.has_value()
                                 ? durable.proposal->generation()
@@ -620,9 +848,11 @@ void Chronicle::TookUp(const Job& job, const JournalState& durable,
   }
 }
 
-void Chronicle::Started(const std::vector<Action>& actions) {
+void Chronicle::Started(const std::vector<Action>& actions, absl::Time now) {
   for (const Action& action : actions) {
-    if (const auto* entry = std::get_if<Journal>(&action)) OnJournal(*entry);
+    if (const auto* entry = std::get_if<Journal>(&action)) {
+      OnJournal(*entry, now);
+    }
   }
 }
 
@@ -634,6 +864,14 @@ void Chronicle::DaemonDied() {
   stalls_.clear();
   stepped_in_ = 0;
   speakers_.clear();
+  // Who asked was not told that it is done.
+  std::erase_if(leaves_,
+                [](const auto& entry) { return !entry.second.durable; });
+  suspects_.clear();
+  excluded_.clear();
+  claims_.clear();
+  charge_.reset();
+  seen_ = 0;
 }
 
 // What the members of the last world cannot prove, an adopting daemon cannot
@@ -666,6 +904,12 @@ void Chronicle::Forgotten() {
   leaves_.clear();
   seats_.clear();
   agents_.clear();
+}
+
+void Chronicle::RolledBack() {
+  rolled_back_ = true;
+  leaves_.clear();
+  evicted_.clear();
 }
 
 }  // namespace rollcall::sim

@@ -34,6 +34,13 @@ struct LifeRecord {
   uint64_t committed_heard = 0;
   uint64_t started = 0;
   bool exited = false;
+  std::string run;  // As its latest Welcome says.
+  // The first that it heard, and of which run; the job's own, or that it has
+  // left.
+  std::optional<v1::End> end;
+  std::string end_of;
+  // By which it was asked to leave first; 0: it was not.
+  int leave_signal = 0;
 };
 
 // Runs that begin without a memory of others count from their own multiple.
@@ -41,10 +48,14 @@ inline constexpr uint64_t kGenerationsARun = 1'000'000;
 
 class Chronicle {
  public:
-  Chronicle(World& world, absl::Duration lease, absl::Duration daemon_grace)
-      : world_(world), lease_(lease), daemon_grace_(daemon_grace) {}
+  // `settings`: with lease, daemon_grace and reconnect_grace.
+  Chronicle(World& world, const v1::JobSettings& settings);
 
   void Broken(Invariant which, const std::string& found);
+  // A promise is put to the test in a way in which it could be broken.
+  void Tested(Invariant which) { ++tested_[static_cast<size_t>(which) - 1]; }
+  // How often each was, in the order of kInvariants.
+  const std::vector<uint64_t>& tested() const { return tested_; }
   bool broken() const { return broken_.has_value(); }
   // Number, name, sentence and what was found.
   std::string Verdict() const;
@@ -55,16 +66,24 @@ class Chronicle {
   void BeforeStep(const Job& job, const Event& event, absl::Time now);
   void AfterStep(const Job& job, const Event& event, absl::Time now,
                  const std::vector<Action>& actions);
+  // A Hello shows a credential of that epoch, if it shows one; whether it is
+  // let in is not known yet.
+  void Tries(const v1::Hello& hello, std::optional<uint64_t> epoch);
+  // All that the steps so far wanted is in the journal.
+  void Durable();
   // A message goes out while the journal holds this.
   void Sent(const v1::DaemonMessage& message, const JournalState& durable);
   // It goes on from this,
   void Restored(const JournalState& durable);
   // and this is how.
   void TookUp(const Job& job, const JournalState& durable, absl::Time now);
-  void Started(const std::vector<Action>& actions);
+  void Started(const std::vector<Action>& actions, absl::Time now);
   void DaemonDied();
   // And its journal with it.
   void Forgotten();
+  // Its journal is one of an earlier time: agents alone know of the generations
+  // since, and all that will be in a world say what they have seen.
+  void RolledBack();
 
   // --- Agents
   // -----------------------------------------------------------------
@@ -75,7 +94,9 @@ class Chronicle {
   void Minted(uint64_t generation, const std::vector<std::string>& ids,
               uint32_t port);
   void Starts(LifeRecord& life, const StartRanks& start, bool ranks_live);
-  void Exits(LifeRecord& life, bool ranks_live);
+  void Exits(LifeRecord& life, const Exit& exit, bool ranks_live);
+  // Its agent attended when the job ended, and has exited.
+  void ExitedAfterEnd(const LifeRecord& life);
   void AgentTicked(const LifeRecord& life, const Agent& agent, absl::Time now);
 
   // --- Ranks
@@ -84,9 +105,16 @@ class Chronicle {
   // All of these machines, and no others, completed a step together.
   void Stepped(uint64_t generation, const std::set<uint32_t>& machines);
 
-  // How often members were barred: they refused, were too slow or left, and
-  // get no seat until they attend anew.
-  uint64_t bars() const { return bars_; }
+  // Whether a node gets no seat until it attends anew: it refused a world, or
+  // its checks failed.
+  bool IsExcluded(const std::string& name) const {
+    return excluded_.contains(name);
+  }
+  // An older proposal of its run than the agent has heard of, if there is one:
+  // what a daemon of an earlier time would tell it.
+  std::optional<v1::Proposal> OlderProposal(const LifeRecord& life);
+  // The commit of the generation that it started ranks for last.
+  std::optional<v1::Commit> LatestCommit(const LifeRecord& life) const;
   // Of how many generations ranks were started, for the outcome.
   uint64_t generations_started() const { return started_.size(); }
 
@@ -101,12 +129,19 @@ class Chronicle {
   };
 
   void FreeSeats(const Job& job, absl::Time now);
-  void OnSend(const Job& job, const Send& send);
-  void OnProposal(const Job& job, const v1::Proposal& proposal);
-  void OnJournal(const Journal& entry);
+  void NoteLogged(const Log& log, absl::Time now);
+  void NoteSuspects(const Job& job, const Event& event, absl::Time now);
+  void NoteClaim(const Job& job, const Attend& attend);
+  void CheckAdoption(const v1::Proposal& proposal);
+  void CheckToldItEnded(const Job& job, const Attend& attend, absl::Time now,
+                        const std::vector<Action>& actions);
+  void CheckMembers(const v1::World& world, absl::Time now);
+  void OnSend(const Send& send, absl::Time now);
+  void OnProposal(const v1::Proposal& proposal, absl::Time now);
+  void OnJournal(const Journal& entry, absl::Time now);
   // The highest that anybody was told of the same run.
   uint64_t HighestTold(uint64_t generation) const;
-  void OnGenerationEnded(const Journal& entry);
+  void OnGenerationEnded(const Journal& entry, absl::Time now);
   void NoteStall(const Said& said);
   void ForgetEvictions();
   void CheckReplaced(const Job& job, const v1::Hello& hello);
@@ -126,6 +161,8 @@ class Chronicle {
   World& world_;
   const absl::Duration lease_;
   const absl::Duration daemon_grace_;
+  const absl::Duration reconnect_grace_;
+  std::vector<uint64_t> tested_;
   struct Found {
     Invariant which;
     std::string text;
@@ -135,7 +172,6 @@ class Chronicle {
   // Of everything that was ever told to an agent.
   std::map<uint64_t, Told> told_;
   std::set<uint64_t> started_;
-  uint64_t bars_ = 0;
   std::map<uint64_t, std::pair<std::vector<std::string>, uint32_t>> minted_;
   std::map<std::string, uint64_t> ids_;
   std::map<uint64_t, std::set<uint32_t>> stepped_;
@@ -146,6 +182,9 @@ class Chronicle {
   uint64_t proposed_ = 0;   // Journaled, in the order of the actions.
   uint64_t committed_ = 0;  // The same.
   bool end_journaled_ = false;
+  bool rolled_back_ = false;
+  // The end of each run as its journal has it, once it was told.
+  std::map<std::string, v1::End> ends_told_;
   // The entries of an adopted run follow.
   bool adopts_ = false;
   struct Lease {
@@ -202,8 +241,34 @@ class Chronicle {
   // Before the latest step in which a node could be given up.
   std::set<std::string> members_;
   uint64_t seated_in_ = 0;  // The generation of these seats.
-  // Incarnations that were asked to leave for good.
-  std::map<std::string, uint64_t> leaves_;
+  // Incarnations that were asked to leave for good, and whether the journal has
+  // it.
+  struct Leaver {
+    uint64_t incarnation;
+    bool durable = false;
+  };
+  std::map<std::string, Leaver> leaves_;
+  // Those that get no seat until they attend anew: as another incarnation than
+  // this; 0: also as the same.
+  std::map<std::string, uint64_t> excluded_;
+  // Members whose stream broke, and until when they are waited for.
+  std::map<std::string, absl::Time> suspects_;
+  // The highest generation that agents let in have said that they saw.
+  uint64_t seen_ = 0;
+  // The streams that bring worlds to a daemon without memory.
+  struct Claim {
+    std::string world;
+    std::string node;
+    uint64_t incarnation;
+  };
+  std::map<SessionId, Claim> claims_;
+  // The latest failure that a restart was charged for: while it is settled, a
+  // member that is lost gives it back.
+  struct Charge {
+    std::set<std::string> members;
+    absl::Time until;
+  };
+  std::optional<Charge> charge_;
   // By run and node: the least epoch that a credential may have since.
   std::map<std::pair<std::string, std::string>, uint64_t> evicted_;
   uint32_t charged_ = 0;

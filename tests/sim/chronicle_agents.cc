@@ -1,5 +1,6 @@
 // Chronicle: what agents and ranks were seen to do.
 #include <algorithm>
+#include <csignal>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,14 @@ namespace rollcall::sim {
 // -------------------------------------------------------------------
 
 void Chronicle::Hears(LifeRecord& life, const v1::DaemonMessage& m) {
+  if (m.has_welcome() && m.welcome().run() != life.run) {
+    life.run = m.welcome().run();
+    life.generation_heard = 0;
+  }
+  if (m.has_end() && !life.end.has_value()) {
+    life.end = m.end();
+    life.end_of = life.run;
+  }
   uint64_t generation = 0;
   if (m.has_welcome()) {
     Agents& agents = agents_[{m.welcome().run(), life.name}];
@@ -28,6 +37,12 @@ void Chronicle::Hears(LifeRecord& life, const v1::DaemonMessage& m) {
     generation = m.commit().generation();
     life.committed_heard = std::max(life.committed_heard, generation);
   }
+  if (m.has_commit() && generation == life.started && generation > 0) {
+    Tested(Invariant::kStartedOnce);
+  }
+  if (generation > 0 && generation < life.generation_heard) {
+    Tested(Invariant::kNoOlder);
+  }
   life.generation_heard = std::max(life.generation_heard, generation);
 }
 
@@ -39,6 +54,7 @@ void Chronicle::Says(LifeRecord& life, const v1::AgentMessage& m,
   if (m.has_hello()) {
     life.incarnation = m.hello().incarnation();
     const v1::Held& held = m.hello().held();
+    if (!held.world().empty()) Tested(Invariant::kBounded);
     if (held.world().size() + held.seal().size() >
         Limits::held_world_bytes_max) {
       Broken(Invariant::kBounded, absl::StrCat(life.name, " holds too much"));
@@ -48,8 +64,15 @@ void Chronicle::Says(LifeRecord& life, const v1::AgentMessage& m,
              absl::StrCat(life.name, " forgot what it has seen"));
     }
   }
+  if (m.has_stopped() && m.stopped().generation() < life.generation_heard) {
+    Broken(Invariant::kNoOlder,
+           absl::StrCat(life.name, " stops its ranks for ",
+                        m.stopped().generation(), " and has seen ",
+                        life.generation_heard));
+  }
   if (!m.has_prepared()) return;
   const uint64_t generation = m.prepared().generation();
+  if (life.started > 0) Tested(Invariant::kPreparedMeansGone);
   if (ranks_live) {
     Broken(Invariant::kPreparedMeansGone,
            absl::StrCat(life.name, " is prepared for ", generation));
@@ -87,6 +110,9 @@ void Chronicle::Starts(LifeRecord& life, const StartRanks& start,
     Broken(Invariant::kNoOlder,
            absl::StrCat(who, " and has seen ", life.generation_heard));
   }
+  if (life.started > 0) Tested(Invariant::kOneGenerationANode);
+  if (started_.contains(generation)) Tested(Invariant::kSameBytes);
+  if (minted_.size() > 1) Tested(Invariant::kFreshIds);
   if (generation != life.prepared_said || generation != life.committed_heard ||
       generation <= life.started) {
     Broken(Invariant::kStartedOnce, who);
@@ -149,6 +175,7 @@ void Chronicle::CheckStateSource(const std::string& who,
     const int64_t median = claims[(claims.size() - 1) / 2];
     passed_over = step >= median && least > median + 1;
   }
+  if (most >= 0) Tested(Invariant::kStateGoesOn);
   const bool fits = start.seal.has_state_source()
                         ? held && (step >= least || passed_over) && step <= most
                         : least < 0;
@@ -158,9 +185,57 @@ void Chronicle::CheckStateSource(const std::string& who,
                       " to ", most, " were brought"));
 }
 
-void Chronicle::Exits(LifeRecord& life, bool ranks_live) {
+void Chronicle::Exits(LifeRecord& life, const Exit& exit, bool ranks_live) {
+  if (life.started > 0) Tested(Invariant::kExitIsLast);
   if (ranks_live || life.exited) Broken(Invariant::kExitIsLast, life.name);
   life.exited = true;
+  if (!life.end.has_value()) return;
+  Tested(Invariant::kExitsAsTold);
+  const v1::End& end = *life.end;
+  const bool left = end.code() == v1::REASON_CODE_LEAVING;
+  // A person who pressed Ctrl-C gets what shells expect.
+  const int code =
+      left && life.leave_signal == SIGINT ? 128 + SIGINT : end.exit_code();
+  if (exit.code != code || exit.reason != end.reason()) {
+    Broken(Invariant::kExitsAsTold,
+           absl::StrCat(life.name, " exits ", exit.code, " (", exit.reason,
+                        ") and was told ", end.exit_code(), " (", end.reason(),
+                        ")"));
+  }
+  const auto told = ends_told_.find(life.end_of);
+  if (left || told == ends_told_.end()) return;
+  const bool never_served = life.started == 0 && end.exit_code() == 0;
+  if ((end.exit_code() == told->second.exit_code() || never_served) &&
+      end.code() == told->second.code()) {
+    return;
+  }
+  Broken(Invariant::kExitsAsTold,
+         absl::StrCat(life.name, " was told ", end.ShortDebugString(),
+                      ", and the job ended with ",
+                      told->second.ShortDebugString()));
+}
+
+void Chronicle::ExitedAfterEnd(const LifeRecord& life) {
+  if (life.end.has_value()) return;
+  Broken(Invariant::kExitsAsTold,
+         absl::StrCat(life.name,
+                      " attended when the job ended, and never heard of it"));
+}
+
+std::optional<v1::Proposal> Chronicle::OlderProposal(const LifeRecord& life) {
+  const uint64_t run = life.generation_heard / kGenerationsARun;
+  auto at = told_.lower_bound(life.generation_heard);
+  if (at == told_.begin()) return std::nullopt;
+  --at;
+  const auto world = DecodeWorld(at->second.world);
+  if (at->first / kGenerationsARun != run || !world.ok() ||
+      world->run() != life.run) {
+    return std::nullopt;
+  }
+  v1::Proposal proposal;
+  proposal.set_generation(at->first);
+  proposal.set_world(at->second.world);
+  return proposal;
 }
 
 void Chronicle::AgentTicked(const LifeRecord& life, const Agent& agent,
@@ -172,11 +247,24 @@ void Chronicle::AgentTicked(const LifeRecord& life, const Agent& agent,
                    absl::FormatDuration(now - agent.NextDeadline()), " ago"));
 }
 
+std::optional<v1::Commit> Chronicle::LatestCommit(
+    const LifeRecord& life) const {
+  const auto at = told_.find(life.started);
+  if (at == told_.end() || at->second.seal.empty()) return std::nullopt;
+  v1::Commit commit;
+  commit.set_generation(life.started);
+  commit.set_seal(at->second.seal);
+  return commit;
+}
+
 // --- Ranks
 // --------------------------------------------------------------------
 
 void Chronicle::Stepped(uint64_t generation,
                         const std::set<uint32_t>& machines) {
+  if (!stepped_.empty() && !stepped_.contains(generation)) {
+    Tested(Invariant::kOneGenerationSteps);
+  }
   for (auto at = stepped_.upper_bound(generation); at != stepped_.end(); ++at) {
     // Runs that daemons without memory began have nothing to do with it.
     if (at->first / kGenerationsARun != generation / kGenerationsARun) break;

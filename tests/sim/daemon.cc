@@ -14,6 +14,9 @@ namespace {
 
 // As in daemon/server/loop: a deadline that stays where it is must not spin.
 constexpr absl::Duration kTickLeast = absl::Milliseconds(10);
+constexpr Nanos kTakeBackPause = 2 * kSecond;
+// Generations back to which a journal may be put.
+constexpr size_t kEarlierMost = 4;
 
 Ended Denied(absl::StatusCode code, v1::RefusalCode refusal, const char* text) {
   Ended ended{absl::Status(code, text), v1::Refusal()};
@@ -146,6 +149,32 @@ void Daemon::LoseJournal(Nanos back_after) {
   chronicle_.Forgotten();
 }
 
+bool Daemon::LaunchAgain(Nanos back_after) {
+  if (!over_ || forgotten_ > 0) return false;
+  world_.Trace("another run of the same name is launched");
+  over_ = begun_ = ended_ = set_back_ = committing_ = false;
+  due_ = over_at_ = absl::InfiniteFuture();
+  wish_at_ = kNever;
+  ++forgotten_;
+  journal_ = JournalState();
+  earlier_.clear();
+  chronicle_.DaemonDied();
+  chronicle_.Forgotten();
+  world_.Schedule(world_.now() + back_after, Wake::Kind::kDaemonStarts);
+  return true;
+}
+
+void Daemon::RollBack(Nanos back_after) {
+  if (!up_ || earlier_.empty() || journal_.end.has_value()) return;
+  Crash(back_after);
+  if (journal_.end.has_value()) return;  // By the commit under way.
+  const size_t at = world_.chance.Below(earlier_.size());
+  journal_ = earlier_[at];
+  earlier_.clear();
+  world_.Trace("its journal is the one of generation ", journal_.generation);
+  chronicle_.RolledBack();
+}
+
 void Daemon::TakeUp() {
   chronicle_.Restored(journal_);
   if (journal_.end.has_value()) {
@@ -160,7 +189,7 @@ void Daemon::TakeUp() {
   GiveKeys();
   chronicle_.TookUp(*job_, journal_, Local());
   std::vector<Action> actions = job_->Start();
-  chronicle_.Started(actions);
+  chronicle_.Started(actions, Local());
   Collect(std::move(actions));
 }
 
@@ -251,6 +280,13 @@ bool Daemon::Take(StreamId stream, uint32_t node, Parcel& parcel) {
   return true;
 }
 
+bool Daemon::Attends(StreamId stream) const {
+  const auto at = by_stream_.find(stream);
+  if (at == by_stream_.end()) return false;
+  const Session& session = sessions_.at(at->second);
+  return session.attends && !session.closed;
+}
+
 void Daemon::OnStreamGone(uint64_t session) {
   if (up_ && sessions_.contains(session)) Post(Gone{session});
 }
@@ -327,6 +363,7 @@ void Daemon::On(Said& said) {
     CleanHello(*message.mutable_hello());
     return OnHello(session, said.session, *message.mutable_hello());
   }
+  if (!message.has_heartbeat()) chronicle_.Tested(Invariant::kAdmitted);
   const absl::Status admitted = AdmitMessage(message);
   if (!admitted.ok()) {
     chronicle_.Broken(Invariant::kAdmitted, admitted.ToString());
@@ -370,6 +407,7 @@ void Daemon::On(EvictAsked& evict) {
 
 void Daemon::OnHello(Session& session, SessionId id, v1::Hello& hello) {
   if (set_back_) TakeBack();
+  if (hello.has_node_credential()) chronicle_.Tries(hello, EpochShown(hello));
   if (const std::optional<Ended> denied = Permit(hello)) {
     return CloseSession(id, denied->status.code(), *denied->refusal);
   }
@@ -390,10 +428,21 @@ void Daemon::OnHello(Session& session, SessionId id, v1::Hello& hello) {
   Step(attend);
 }
 
+// Whoever dials takes it back sooner.
+void Daemon::OnTakeBack(uint64_t life) {
+  if (life != life_ || !set_back_ || !up_) return;
+  TakeBack();
+  Iterate();
+}
+
 void Daemon::TakeBack() {
   set_back_ = false;
   if (!begun_) return;
   TakeUp();
+  // The end was written, though its writer was told otherwise.
+  if (ended_ && !settings_.standing) {
+    over_at_ = Local() + FromProto(settings_.job.lease());
+  }
 }
 
 std::optional<Ended> Daemon::Permit(const v1::Hello& hello) const {
@@ -496,6 +545,8 @@ void Daemon::OnCommitted(uint64_t life) {
   if (life != life_ || !committing_) return;
   committing_ = false;
   if (journal_broken_) {
+    // A write that failed may be durable all the same.
+    if (world_.chance.OneIn(3)) MakeDurable();
     SetBack();
   } else {
     MakeDurable();
@@ -510,8 +561,15 @@ void Daemon::OnCommitted(uint64_t life) {
 }
 
 void Daemon::MakeDurable() {
-  for (const Journal& entry : entries_) FoldOwn(entry);
+  for (const Journal& entry : entries_) {
+    if (entry.kind == Journal::Kind::kProposed && journal_.generation > 0) {
+      earlier_.push_back(journal_);
+      if (earlier_.size() > kEarlierMost) earlier_.pop_front();
+    }
+    FoldOwn(entry);
+  }
   entries_.clear();
+  chronicle_.Durable();
 }
 
 // What could not be made durable was never said.
@@ -529,10 +587,13 @@ void Daemon::SetBack() {
   job_.reset();
   set_back_ = true;
   due_ = absl::InfiniteFuture();
+  world_.Schedule(world_.now() + kTakeBackPause, Wake::Kind::kTakeBack, 0,
+                  life_);
   chronicle_.DaemonDied();
 }
 
 void Daemon::CarryOut() {
+  chronicle_.Durable();
   std::vector<Effect> effects;
   effects.swap(effects_);
   for (Effect& effect : effects) {

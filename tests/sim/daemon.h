@@ -11,6 +11,7 @@
 #define ROLLCALL_TESTS_SIM_DAEMON_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -49,6 +50,13 @@ class Daemon {
   void Crash(Nanos back_after);
   // It dies and its journal is gone, the agents' worlds are not.
   void LoseJournal(Nanos back_after);
+  // After the job's end somebody launches another run of the same name, with
+  // nothing of the first in its journal. False: the job goes on, or the daemon
+  // stays, or has forgotten a run already.
+  bool LaunchAgain(Nanos back_after);
+  // It dies, and its journal is one of an earlier time: a disk that was put
+  // back, a backup.
+  void RollBack(Nanos back_after);
   // Its loop handles nothing until then.
   void Stall(Nanos until);
   void BreakJournal(Nanos until);
@@ -65,14 +73,15 @@ class Daemon {
   void OnCommitted(uint64_t life);
   void OnStreamGone(uint64_t session);
   void OnJournalMends();
+  void OnTakeBack(uint64_t life);
 
   // Its process lives.
   bool up() const { return up_; }
   // It has ended in order, and nobody starts it again.
   bool over() const { return over_; }
   const std::optional<v1::End>& end() const { return journal_.end; }
-  // Its job was set back, and is taken up again with the next Hello.
-  bool set_back() const { return set_back_; }
+  // Whether the stream's agent attends.
+  bool Attends(StreamId stream) const;
   const Job* job() const { return job_.has_value() ? &*job_ : nullptr; }
   const JournalState& journal() const { return journal_; }
 
@@ -133,6 +142,8 @@ class Daemon {
 
   // What survives: the journal as it stands on the disk.
   JournalState journal_;
+  // As it was with each of its latest generations, the latest last.
+  std::deque<JournalState> earlier_;
   bool begun_ = false;
   uint64_t runs_ = 0;
   // How far above all that was told a run without memory counts.

@@ -1,16 +1,24 @@
 // rollcall_sim: plays runs of the two cores from seeds.
 //
 //   rollcall_sim --seed S [--nodes N] [--trace]   one run, step by step
-//   rollcall_sim --seeds A:B [--seconds T]        many; stops at the first that
-//                                                 breaks a promise
+//   rollcall_sim --seeds A:B [--seconds T] [--json] [--floors]
+//                                                 many; stops at the first that
+//                                                 breaks a promise, and shows
+//                                                 at the end how often each was
+//                                                 put to the test
 //   rollcall_sim --journal FOLDER [--job ID] [--seeds A:B] [--trace]
 //                                                 runs that go on from what a
 //                                                 daemon journaled there: all
 //                                                 of its agents have died
 //   rollcall_sim --list                           the promises
 //
+// --json: all that is shown at the end of many runs as one JSON object in one
+// line. --floors: 20,000 runs or more have to test each promise as often as
+// reach.cc says.
+//
 // Exit status: 0: all promises held; 1: one was broken, and the command that
-// replays it stands in the last line; 2: the command line is wrong.
+// replays it stands in the last line, or one was tested too seldom for
+// --floors; 2: the command line is wrong.
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,8 +34,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "daemon/journal/sqlite_journal.h"
+#include "tests/sim/reach.h"
 #include "tests/sim/simulation.h"
 
 namespace rollcall::sim {
@@ -54,6 +64,8 @@ struct Wanted {
   uint64_t from = 0;
   uint64_t to = 0;
   bool many = false;
+  bool json = false;
+  bool floors = false;
   double seconds = 0;
   std::string journal;
   std::string job;
@@ -66,8 +78,10 @@ std::optional<Wanted> Read(const std::vector<std::string>& arguments) {
   bool ok = !arguments.empty();
   for (size_t i = 0; i < arguments.size() && ok; ++i) {
     const std::string& flag = arguments[i];
-    if (flag == "--trace") {
-      wanted.options.trace = true;
+    if (flag == "--trace" || flag == "--json" || flag == "--floors") {
+      wanted.options.trace = wanted.options.trace || flag == "--trace";
+      wanted.json = wanted.json || flag == "--json";
+      wanted.floors = wanted.floors || flag == "--floors";
       continue;
     }
     if (++i == arguments.size()) return std::nullopt;
@@ -126,6 +140,39 @@ absl::StatusOr<JournaledRun> ReadJournal(const Wanted& wanted) {
       names.empty() ? "none" : names));
 }
 
+// What many runs came to.
+struct Sum {
+  uint64_t seeds = 0;
+  uint64_t events = 0;
+  uint64_t generations = 0;
+  uint64_t faults = 0;
+  std::map<std::string, uint64_t> ends;
+  Reach reach;
+};
+
+void Print(const Sum& sum) {
+  std::string text =
+      absl::StrCat(sum.seeds, " seeds green, ", sum.events, " events, ",
+                   sum.faults, " faults, ", sum.generations, " generations\n");
+  for (const auto& [end, count] : sum.ends) {
+    absl::StrAppendFormat(&text, "  %8d %s\n", count, end);
+  }
+  std::fputs(text.c_str(), stdout);
+}
+
+void PrintJson(const Sum& sum) {
+  std::string text =
+      absl::StrCat("{\"seeds\": ", sum.seeds, ", \"events\": ", sum.events,
+                   ", \"faults\": ", sum.faults,
+                   ", \"generations\": ", sum.generations, ", \"ends\": {");
+  for (const auto& [end, count] : sum.ends) {
+    absl::StrAppend(&text, end == sum.ends.begin()->first ? "" : ", ", "\"",
+                    end, "\": ", count);
+  }
+  absl::StrAppend(&text, "}, \"promises\": ", sum.reach.Json(), "}\n");
+  std::fputs(text.c_str(), stdout);
+}
+
 int Play(Wanted wanted) {
   const auto began = std::chrono::steady_clock::now();
   const std::clock_t cpu_began = std::clock();
@@ -134,21 +181,18 @@ int Play(Wanted wanted) {
                                          began)
         .count();
   };
-  uint64_t seeds = 0;
-  uint64_t events = 0;
-  uint64_t generations = 0;
-  uint64_t faults = 0;
-  std::map<std::string, uint64_t> ends;
+  Sum sum;
   for (uint64_t seed = wanted.from; seed < wanted.to; ++seed) {
     if (wanted.seconds > 0 && passed() >= wanted.seconds) break;
     wanted.options.seed = seed;
     SetReplay(wanted.options);
     const Outcome outcome = Simulation(wanted.options).Run();
-    ++seeds;
-    events += outcome.events;
-    generations += outcome.generations;
-    faults += outcome.faults;
-    ++ends[outcome.end];
+    ++sum.seeds;
+    sum.events += outcome.events;
+    sum.generations += outcome.generations;
+    sum.faults += outcome.faults;
+    ++sum.ends[outcome.end];
+    sum.reach.Add(outcome.tested);
     if (!outcome.ok) {
       std::printf("seed %llu: %s\n%s", static_cast<unsigned long long>(seed),
                   outcome.verdict.c_str(), replay);
@@ -156,24 +200,23 @@ int Play(Wanted wanted) {
     }
   }
   const double seconds = passed();
-  std::printf("%llu seeds green, %llu events, %llu faults, %llu generations\n",
-              static_cast<unsigned long long>(seeds),
-              static_cast<unsigned long long>(events),
-              static_cast<unsigned long long>(faults),
-              static_cast<unsigned long long>(generations));
-  for (const auto& [end, count] : ends) {
-    std::printf("  %8llu %s\n", static_cast<unsigned long long>(count),
-                end.c_str());
+  if (wanted.json) {
+    PrintJson(sum);
+  } else {
+    Print(sum);
+    if (wanted.many) std::fputs(sum.reach.Table().c_str(), stdout);
   }
-  if (wanted.many) {
+  if (wanted.many && !wanted.json) {
     // Of one core's time: others may use the machine as well.
     const double cpu = std::max(
         static_cast<double>(std::clock() - cpu_began) / CLOCKS_PER_SEC, 1e-3);
     std::printf("%.1f s, %.1f s of a core: %.0f seeds/s, %.0f events/s\n",
-                seconds, cpu, static_cast<double>(seeds) / cpu,
-                static_cast<double>(events) / cpu);
+                seconds, cpu, static_cast<double>(sum.seeds) / cpu,
+                static_cast<double>(sum.events) / cpu);
   }
-  return 0;
+  const std::string seldom = wanted.floors ? sum.reach.BelowFloor() : "";
+  std::fputs(seldom.c_str(), stderr);
+  return seldom.empty() ? 0 : 1;
 }
 
 int Main(const std::vector<std::string>& arguments) {
@@ -188,7 +231,8 @@ int Main(const std::vector<std::string>& arguments) {
   if (!wanted.has_value()) {
     std::fprintf(stderr,
                  "usage: rollcall_sim --seed S [--nodes N] [--trace]\n"
-                 "       rollcall_sim --seeds A:B [--nodes N] [--seconds T]\n"
+                 "       rollcall_sim --seeds A:B [--nodes N] [--seconds T] "
+                 "[--json] [--floors]\n"
                  "       rollcall_sim --journal FOLDER [--job ID]\n"
                  "       rollcall_sim --list\n");
     return 2;

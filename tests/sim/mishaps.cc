@@ -14,26 +14,33 @@ constexpr Nanos kAllHere = 10 * kSecond;
 
 }  // namespace
 
-Mishaps::Mishaps(World& world, Network& network, Daemon& daemon,
-                 Trainer& trainer, std::vector<std::unique_ptr<Node>>& nodes,
-                 Nanos calm_at, bool watched, uint32_t flappers)
+Mishaps::Mishaps(World& world, Network& network, Chronicle& chronicle,
+                 Daemon& daemon, Trainer& trainer,
+                 std::vector<std::unique_ptr<Node>>& nodes,
+                 const MishapSettings& settings)
     : world_(world),
       network_(network),
+      chronicle_(chronicle),
       daemon_(daemon),
       trainer_(trainer),
       nodes_(nodes),
-      calm_at_(calm_at),
-      watched_(watched),
-      flappers_(flappers),
+      settings_(settings),
       cut_epoch_(nodes.size()) {
   Chance& chance = world_.chance;
-  if (flappers_ > 0) {
+  if (settings_.flappers > 0) {
     renames_ = chance.OneIn(2);
+    if (chance.OneIn(2)) flaps_after_ = 1500 * kMilli;
+    return;
+  }
+  if (settings_.rolls_back) {
+    kinds_ = {Kind::kRollBack, Kind::kRankFails};
+    mean_ = chance.Skewed(kSecond, 12 * kSecond);
     return;
   }
   const uint64_t many = 1 + chance.Below(5);
   for (uint64_t i = 0; i < static_cast<uint64_t>(Kind::kCount); ++i) {
     const Kind kind = static_cast<Kind>(i);
+    if (kind == Kind::kRollBack) continue;
     // Those that end a run early are rarer.
     const bool ends = kind == Kind::kStop || kind == Kind::kLeave ||
                       kind == Kind::kEvict || kind == Kind::kDaemonForgets;
@@ -44,7 +51,7 @@ Mishaps::Mishaps(World& world, Network& network, Daemon& daemon,
 
 void Mishaps::Start() {
   const auto own = static_cast<uint32_t>(nodes_.size()) - 1;
-  for (uint32_t i = own - flappers_; i < own; ++i) {
+  for (uint32_t i = own - settings_.flappers; i < own; ++i) {
     world_.Schedule(world_.chance.Skewed(kMilli, 5 * kSecond),
                     Wake::Kind::kFlap, i);
   }
@@ -54,7 +61,7 @@ void Mishaps::Start() {
 }
 
 void Mishaps::OnMishap() {
-  if (world_.now() >= calm_at_) return;
+  if (world_.now() >= settings_.calm_at) return;
   ++count_;
   Do(kinds_[world_.chance.Below(kinds_.size())]);
   Start();
@@ -69,7 +76,7 @@ void Mishaps::OnFlap(uint32_t number) {
   if (!node.alive()) {
     if (renames_) node.Rename(absl::StrCat("flapper", ++names_));
     node.Start();
-    next = chance.Skewed(20 * kMilli, 4 * kSecond);
+    next = chance.Skewed(flaps_after_, 4 * kSecond);
   } else if (chance.OneIn(4) && world_.now() > kAllHere) {
     // Before that it could be the only one, with which the job ends.
     node.AskLeave(SIGTERM);
@@ -121,11 +128,16 @@ void Mishaps::Do(Kind kind) {
     }
     case Kind::kRankHangs: {
       if (chance.OneIn(4)) return node.ranks().HangStart();
-      const bool for_good = watched_ && chance.OneIn(2);
+      const bool for_good = settings_.watched && chance.OneIn(2);
       return node.HangRank(
           static_cast<uint32_t>(chance.Below(4)),
           for_good ? kNever : now + chance.Skewed(100 * kMilli, 30 * kSecond));
     }
+    case Kind::kRankSticks:
+      return node.StickRank(
+          static_cast<uint32_t>(chance.Below(4)),
+          std::max(now, std::min(now + chance.Skewed(kSecond, 60 * kSecond),
+                                 settings_.calm_at)));
     case Kind::kSlowPrepare:
       return node.DelayNext(chance.Skewed(kSecond, 20 * kSecond));
     case Kind::kRefusal:
@@ -134,12 +146,18 @@ void Mishaps::Do(Kind kind) {
       return daemon_.Crash(chance.Skewed(50 * kMilli, 15 * kSecond));
     case Kind::kDaemonForgets:
       return daemon_.LoseJournal(chance.Skewed(50 * kMilli, 5 * kSecond));
+    case Kind::kLaunchAgain:
+      return LaunchAgain();
+    case Kind::kRollBack:
+      return daemon_.RollBack(chance.Skewed(50 * kMilli, 2 * kSecond));
     case Kind::kJournalBreaks:
       return daemon_.BreakJournal(now + chance.Skewed(kMilli, 5 * kSecond));
     case Kind::kImpostor:
       return nodes_.back()->Start();
     case Kind::kGhost:
       return RaiseGhost();
+    case Kind::kOldDaemon:
+      return SpeakAsBefore(node);
     case Kind::kReset:
       return network_.Reset(node.settings().number);
     case Kind::kResetMost:
@@ -237,6 +255,45 @@ void Mishaps::RaiseGhost() {
     m.mutable_rank_exited()->set_code(99);
   });
   network_.Drop(stream, kUp, true);
+}
+
+// A daemon of an earlier time speaks, as one that was stopped long ago: what it
+// says is of an older generation than the agent has seen, or was said before.
+void Mishaps::SpeakAsBefore(const Node& node) {
+  if (!node.alive() || node.stream() == 0) return;
+  const auto tell = [&](auto fill) {
+    auto message = std::make_shared<v1::DaemonMessage>();
+    fill(*message);
+    network_.Send(node.stream(), kDown, ToAgent(std::move(message)));
+  };
+  const std::optional<v1::Commit> commit =
+      chronicle_.LatestCommit(node.record());
+  if (commit.has_value()) {
+    tell([&](v1::DaemonMessage& m) { *m.mutable_commit() = *commit; });
+  }
+  const std::optional<v1::Proposal> older =
+      chronicle_.OlderProposal(node.record());
+  if (!older.has_value()) return;
+  world_.Trace("an older daemon tells ", node.settings().name,
+               " of generation ", older->generation());
+  tell([&](v1::DaemonMessage& m) { *m.mutable_proposal() = *older; });
+  tell([&](v1::DaemonMessage& m) {
+    m.mutable_abort()->set_generation(older->generation());
+    m.mutable_abort()->set_code(v1::REASON_CODE_LOST_LEASE);
+    m.mutable_abort()->set_reason("an older world has ended");
+  });
+}
+
+// Agents of the first run that have not heard of its end are still there.
+void Mishaps::LaunchAgain() {
+  Chance& chance = world_.chance;
+  if (!daemon_.LaunchAgain(chance.Skewed(50 * kMilli, 5 * kSecond))) return;
+  trainer_.BeginAnew();
+  for (size_t i = 0; i + 1 < nodes_.size(); ++i) {
+    if (nodes_[i]->alive() || chance.OneIn(4)) continue;
+    world_.Schedule(world_.now() + chance.Skewed(kMilli, 5 * kSecond),
+                    Wake::Kind::kNodeStarts, static_cast<uint32_t>(i));
+  }
 }
 
 bool Mishaps::IsGhost(StreamId stream) const {

@@ -18,11 +18,23 @@
 
 namespace rollcall::sim {
 
+struct MishapSettings {
+  Nanos calm_at = 0;
+  // A rank that hangs is found, and need not go on by itself.
+  bool watched = false;
+  // The last of those nodes that bear a name of their own.
+  uint32_t flappers = 0;
+  // The daemon's journal is put back to an earlier time, now and then. Its
+  // memory is the agents': nothing else hides them from it, or makes them
+  // forget.
+  bool rolls_back = false;
+};
+
 class Mishaps {
  public:
-  Mishaps(World& world, Network& network, Daemon& daemon, Trainer& trainer,
-          std::vector<std::unique_ptr<Node>>& nodes, Nanos calm_at,
-          bool watched, uint32_t flappers);
+  Mishaps(World& world, Network& network, Chronicle& chronicle, Daemon& daemon,
+          Trainer& trainer, std::vector<std::unique_ptr<Node>>& nodes,
+          const MishapSettings& settings);
 
   // The first is asked for.
   void Start();
@@ -46,13 +58,17 @@ class Mishaps {
     kStall,
     kRankFails,
     kRankHangs,
+    kRankSticks,
     kSlowPrepare,
     kRefusal,
     kDaemonDies,
     kDaemonForgets,
+    kLaunchAgain,
+    kRollBack,
     kJournalBreaks,
     kImpostor,
     kGhost,
+    kOldDaemon,
     kReset,
     kResetMost,
     kCutDaemon,
@@ -68,20 +84,22 @@ class Mishaps {
   void Cut(uint32_t node);
   void CutFromDaemon(uint32_t node);
   void RaiseGhost();
+  void SpeakAsBefore(const Node& node);
+  void LaunchAgain();
   void RestartLater(uint32_t node);
   uint32_t Any();
 
   World& world_;
   Network& network_;
+  Chronicle& chronicle_;
   Daemon& daemon_;
   Trainer& trainer_;
   std::vector<std::unique_ptr<Node>>& nodes_;
-  const Nanos calm_at_;
-  // Who hangs is found, and need not go on by itself.
-  const bool watched_;
-  // The last of those nodes that bear a name of their own.
-  const uint32_t flappers_;
+  const MishapSettings settings_;
   bool renames_ = false;
+  // How long a flapper attends at least: in some runs long enough to be in a
+  // world each time.
+  Nanos flaps_after_ = 20 * kMilli;
   uint64_t names_ = 0;
   std::vector<Kind> kinds_;
   Nanos mean_;

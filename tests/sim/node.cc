@@ -156,6 +156,10 @@ void Node::Handle(StreamId stream, const AgentEvent& event) {
     }
     chronicle_.Hears(record_, from->message);
   }
+  const auto* asked = std::get_if<LeaveAsked>(&event);
+  if (asked != nullptr && record_.leave_signal == 0 && !record_.end) {
+    record_.leave_signal = asked->signal;
+  }
   Step(event);
 }
 
@@ -238,7 +242,7 @@ void Node::Do(const Report& report) {
 
 void Node::Do(const Exit& exit) {
   world_.Trace(settings_.name, " exits ", exit.code, ": ", exit.reason);
-  chronicle_.Exits(record_, ranks_.any());
+  chronicle_.Exits(record_, exit, ranks_.any());
   if (stream_ != 0) network_.Drop(stream_, kUp, true);
   stream_ = 0;
   exit_code_ = exit.code;
@@ -288,8 +292,13 @@ void Node::OnPrepared(uint64_t preparation) {
 void Node::Do(const StartRanks& start) {
   chronicle_.Starts(record_, start, ranks_.any_busy());
   step_told_ = 0;
-  ranks_.Start(start);
-  trainer_.Joins(settings_.number, start.world);
+  const bool here = !settings_.once || start.node_rank == 0;
+  ranks_.Start(start, here);
+  if (!here) return;
+  const size_t nodes = settings_.once
+                           ? size_t{1}
+                           : static_cast<size_t>(start.world.members_size());
+  trainer_.Joins(settings_.number, start.world.generation(), nodes);
 }
 
 void Node::OnRankActs(uint64_t deed) {
@@ -305,6 +314,10 @@ void Node::FailRank(uint32_t local_rank, int code, int signal) {
   world_.Trace(settings_.name, " loses local rank ", local_rank, ", code ",
                code, ", signal ", signal);
   ranks_.Fail(local_rank, code, signal);
+}
+
+void Node::StickRank(uint32_t local_rank, Nanos until) {
+  ranks_.Stick(local_rank, until);
 }
 
 void Node::HangRank(uint32_t local_rank, Nanos until) {

@@ -31,6 +31,8 @@ struct NodeSettings {
   uint32_t ranks = 1;
   bool linked = false;
   bool launcher = false;
+  // --once: the command runs on node rank 0 alone.
+  bool once = false;
   absl::Duration join_timeout;
 };
 
@@ -52,6 +54,8 @@ class Node {
   void FailRank(uint32_t local_rank, int code, int signal);
   // A rank stands still from now on, until then; kNever: for good.
   void HangRank(uint32_t local_rank, Nanos until);
+  // No signal ends it before then.
+  void StickRank(uint32_t local_rank, Nanos until);
   void AskLeave(int signal);
   // The next preparation fails, or takes that long.
   void RefuseNext() { refuse_next_ = true; }
@@ -79,6 +83,11 @@ class Node {
   const std::optional<int>& exit_code() const { return exit_code_; }
   const NodeSettings& settings() const { return settings_; }
   uint64_t incarnation() const { return incarnation_; }
+  // Which life of its agent it is, and what that has heard and done.
+  uint64_t life() const { return life_; }
+  const LifeRecord& record() const { return record_; }
+  // To the daemon; 0: there is none.
+  StreamId stream() const { return stream_; }
 
  private:
   struct Preparation {

@@ -23,7 +23,7 @@ Ranks::Ranks(World& world, uint32_t machine, uint32_t count, bool linked,
 
 // --- What the agent orders ---------------------------------------------------
 
-void Ranks::Start(const StartRanks& start) {
+void Ranks::Start(const StartRanks& start, bool here) {
   const uint64_t generation = start.world.generation();
   for (const RankLife& life : start.waiting) {
     Rank* rank = Find(life);
@@ -36,7 +36,10 @@ void Ranks::Start(const StartRanks& start) {
     rank = Rank();
     rank.number = ++numbers_;
     rank.born = rank.generation = generation;
-    if (linked_) {
+    if (!here) {
+      rank.ended = true;
+      Later(kMilli, {Deed::What::kNotRun, local_rank, rank.number});
+    } else if (linked_) {
       Later(world_.chance.Skewed(kMilli, 500 * kMilli),
             {Deed::What::kAttend, local_rank, rank.number});
     }
@@ -143,6 +146,16 @@ void Ranks::HangNow(uint32_t local_rank, uint64_t step, Nanos until) {
   Later(until - world_.now(), {Deed::What::kGoesOn, local_rank, rank.number});
 }
 
+void Ranks::Stick(uint32_t local_rank, Nanos until) {
+  local_rank %= static_cast<uint32_t>(ranks_.size());
+  Rank& rank = ranks_[local_rank];
+  if (rank.number == 0 || rank.ended || rank.hung != Hung::kNot) return;
+  rank.hung = Hung::kInKernel;
+  world_.Trace("local rank ", local_rank, " of machine ", machine_,
+               " cannot be killed");
+  Later(until - world_.now(), {Deed::What::kGoesOn, local_rank, rank.number});
+}
+
 void Ranks::Finish() {
   for (uint32_t i = 0; i < ranks_.size(); ++i) {
     if (ranks_[i].waits) continue;  // It goes on first, and ends then.
@@ -183,6 +196,8 @@ bool Ranks::Awaits(Deed::What what, Hung hung) {
       return true;
     case Deed::What::kEnd:
       return hung != Hung::kStopped;
+    case Deed::What::kDie:
+      return hung == Hung::kInKernel;
     default:
       return false;
   }
@@ -204,7 +219,10 @@ void Ranks::OnDeed(uint64_t number) {
                               rank.hung == Hung::kStopped,
                               "as it looks"});
     case Deed::What::kHere: {
-      if (rank.ended || rank.hung == Hung::kStopped) return;
+      if (rank.ended || rank.hung == Hung::kStopped ||
+          rank.hung == Hung::kInKernel) {
+        return;
+      }
       const bool behind = rank.hung == Hung::kBehind;
       return feed_(RankIsHere{deed.generation, deed.local_rank,
                               rank.completed + (behind ? 0 : 1),
@@ -229,6 +247,14 @@ void Ranks::OnDeed(uint64_t number) {
                  world_.now() >= rank.kill_at ? SIGKILL : SIGTERM);
     case Deed::What::kGone:
       return Gone(deed.local_rank);
+    case Deed::What::kNotRun: {
+      RankEnded ended;
+      ended.generation = rank.born;
+      ended.local_rank = deed.local_rank;
+      ended.not_run = true;
+      feed_(std::move(ended));
+      return Gone(deed.local_rank);
+    }
     case Deed::What::kTearDown:
       if (rank.ended || rank.stopping || rank.waits ||
           rank.generation != deed.generation) {

@@ -24,7 +24,8 @@ class Ranks {
 
   // --- What the agent orders -------------------------------------------------
 
-  void Start(const StartRanks& start);
+  // `here`: false where the job's command runs on another node alone (--once).
+  void Start(const StartRanks& start, bool here);
   void Abort(const AbortRanks& abort);
   void Stop(const StopRanks& stop);
   void Signal(const PassSignal& pass);
@@ -40,6 +41,9 @@ class Ranks {
   // The next one that is started stands still for a while before it attends or
   // does a step.
   void HangStart() { start_hangs_ = true; }
+  // Stands still in the kernel (a disk, a driver): no signal ends it before
+  // then.
+  void Stick(uint32_t local_rank, Nanos until);
   // The work is done: each exits 0.
   void Finish();
   // The agent is gone; its guard takes them along by then.
@@ -69,7 +73,7 @@ class Ranks {
   bool any_busy() const;
 
  private:
-  enum class Hung { kNot, kStopped, kBehind, kWithAll };
+  enum class Hung { kNot, kStopped, kBehind, kWithAll, kInKernel };
   struct Rank {
     // This life; 0: there is none.
     uint64_t number = 0;
@@ -97,7 +101,8 @@ class Ranks {
       kAtBoundary,
       kHere,
       kLooked,
-      kGoesOn
+      kGoesOn,
+      kNotRun
     };
     What what;
     uint32_t local_rank;

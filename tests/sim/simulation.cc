@@ -14,6 +14,8 @@ namespace {
 
 // Of a journal's world; more would be a long wait.
 constexpr uint32_t kNodesMost = 200;
+// Nodes of the few runs that have more than eight.
+constexpr uint32_t kLargeMost = 40;
 
 void SetDuration(Nanos nanos, google::protobuf::Duration* out) {
   ToProto(absl::Nanoseconds(nanos), out);
@@ -24,8 +26,11 @@ void SetDuration(Nanos nanos, google::protobuf::Duration* out) {
 Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
   Plan plan;
   plan.job = "demo";
-  plan.nodes = options.nodes != 0 ? options.nodes
-                                  : 1 + static_cast<uint32_t>(chance.Below(8));
+  const bool large = chance.OneIn(64);
+  plan.nodes =
+      1 + static_cast<uint32_t>(large ? 9 + chance.Below(kLargeMost - 9)
+                                      : chance.Below(8));
+  if (options.nodes != 0) plan.nodes = options.nodes;
   if (options.journal.has_value()) {
     const JournalState& state = options.journal->state;
     plan.job = options.journal->job;
@@ -106,9 +111,17 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
       8 * FromProto(job.lease()) + absl::Seconds(90));
   plan.overdue_at =
       plan.calm_at + longest + static_cast<Nanos>(plan.steps) * plan.period;
-  const bool flaps = plan.nodes > 1 && options.nodes == 0 &&
+  const bool flaps = plan.nodes > 1 && options.nodes == 0 && !large &&
                      !options.journal.has_value() && chance.OneIn(16);
   if (flaps) DrawFlappers(chance, plan);
+  plan.rolls_back = !flaps && !options.journal.has_value() && chance.OneIn(16);
+  if (plan.rolls_back) {
+    // No world without one of them: each says first what it has seen.
+    job.set_nodes_min(plan.nodes);
+    job.set_nodes_max(plan.nodes);
+  }
+  plan.once = !flaps && !options.journal.has_value() && chance.OneIn(16);
+  if (plan.once) plan.linked = 0;
   return plan;
 }
 
@@ -142,16 +155,16 @@ Clock Simulation::DrawClock(Chance& chance) {
 Simulation::Simulation(const SimulationOptions& options)
     : world_(options.seed, options.trace),
       plan_(Draw(world_.chance, options)),
-      chronicle_(world_, FromProto(plan_.daemon.job.lease()),
-                 FromProto(plan_.daemon.job.daemon_grace())),
+      chronicle_(world_, plan_.daemon.job),
       network_(world_, *this, plan_.machines),
       daemon_(world_, network_, chronicle_, plan_.daemon,
               DrawClock(world_.chance)),
       trainer_(world_, chronicle_, plan_.steps, plan_.period,
                plan_.flappers == 0),
       nodes_(plan_.machines),
-      mishaps_(world_, network_, daemon_, trainer_, nodes_, plan_.calm_at,
-               plan_.daemon.job.hang_timeout().seconds() > 0, plan_.flappers) {
+      mishaps_(world_, network_, chronicle_, daemon_, trainer_, nodes_,
+               {plan_.calm_at, plan_.daemon.job.hang_timeout().seconds() > 0,
+                plan_.flappers, plan_.rolls_back}) {
   std::vector<Node*> nodes;
   for (uint32_t i = 0; i < plan_.machines; ++i) {
     const NodeSettings settings = DrawNode(i);
@@ -178,6 +191,8 @@ NodeSettings Simulation::DrawNode(uint32_t number) {
   settings.linked =
       plan_.linked == 2 ? world_.chance.OneIn(2) : plan_.linked == 1;
   settings.launcher = number == 0 && world_.chance.OneIn(2);
+  settings.once = plan_.once;
+  if (plan_.once) settings.ranks = 1;
   settings.join_timeout = plan_.join_timeout;
   return settings;
 }
@@ -224,6 +239,8 @@ void Simulation::Dispatch(const Wake& wake) {
       return daemon_.Start();
     case Wake::Kind::kJournalMends:
       return daemon_.OnJournalMends();
+    case Wake::Kind::kTakeBack:
+      return daemon_.OnTakeBack(wake.tag);
     case Wake::Kind::kStep:
       return trainer_.OnStep(wake.tag);
     case Wake::Kind::kMends:
@@ -242,6 +259,7 @@ void Simulation::Dispatch(const Wake& wake) {
 void Simulation::BeCalm() {
   world_.Trace("calm");
   calm_ = true;
+  ended_before_calm_ = daemon_.end().has_value();
   mishaps_.Calm();
 }
 
@@ -257,8 +275,6 @@ void Simulation::JudgeProgress() {
   for (const auto& node : nodes_) {
     if (node->alive()) absl::StrAppend(&living, " ", node->settings().name);
   }
-  // A job that was set back waits for somebody to dial.
-  if (living.empty() && daemon_.set_back()) return;
   if (!daemon_.end().has_value()) {
     const Job* job = daemon_.job();
     chronicle_.Broken(
@@ -275,12 +291,7 @@ void Simulation::JudgeProgress() {
 
 // Whether it may end as it did: not for want of nodes that are there.
 void Simulation::JudgeEnd() {
-  uint32_t living = 0;
-  for (uint32_t i = 0; i < plan_.nodes; ++i) {
-    // The last machine bears this one's name.
-    const bool twin = i == plan_.nodes / 2 && nodes_.back()->alive();
-    living += nodes_[i]->alive() || twin;
-  }
+  const uint32_t living = NodesThatMayServe();
   const bool ended = daemon_.end().has_value();
   if (ended && plan_.flappers > 0 && !daemon_.end()->finished()) {
     chronicle_.Broken(Invariant::kTrainsOn,
@@ -291,7 +302,7 @@ void Simulation::JudgeEnd() {
   } else if (!ended && enough_since_ == kNever) {
     enough_since_ = world_.now();
   }
-  if (!ended || enough_since_ == kNever || chronicle_.bars() > 0 ||
+  if (!ended || enough_since_ == kNever ||
       daemon_.end()->code() != v1::REASON_CODE_JOIN_TIMEOUT) {
     return;
   }
@@ -301,6 +312,39 @@ void Simulation::JudgeEnd() {
   chronicle_.Broken(Invariant::kProgress,
                     absl::StrCat("it gave up though enough nodes lived: ",
                                  daemon_.end()->reason()));
+}
+
+// By different names, and not excluded.
+uint32_t Simulation::NodesThatMayServe() const {
+  uint32_t nodes = 0;
+  for (uint32_t i = 0; i < plan_.nodes; ++i) {
+    // The last machine bears this one's name.
+    const bool twin = i == plan_.nodes / 2 && nodes_.back()->alive();
+    nodes += (nodes_[i]->alive() || twin) &&
+             !chronicle_.IsExcluded(nodes_[i]->settings().name);
+  }
+  return nodes;
+}
+
+// When the job has just ended, in calm.
+void Simulation::NoteWhoAttends() {
+  const Job* job = daemon_.job();
+  if (job == nullptr) return;
+  for (const auto& node : nodes_) {
+    if (!node->alive() || node->stream() == 0) continue;
+    if (daemon_.Attends(node->stream())) {
+      attended_[node->settings().number] = node->life();
+    }
+  }
+}
+
+void Simulation::JudgeExits() {
+  for (const auto& [number, life] : attended_) {
+    const Node& node = *nodes_[number];
+    // An agent's exit counts its life up as well.
+    if (node.alive() || node.life() != life + 1) continue;
+    if (node.exit_code().has_value()) chronicle_.ExitedAfterEnd(node.record());
+  }
 }
 
 Outcome Simulation::Run() {
@@ -319,11 +363,16 @@ Outcome Simulation::Run() {
     if (calm_ && !judged_) {
       judged_ = daemon_.end().has_value();
       JudgeEnd();
+      if (judged_ && !ended_before_calm_) NoteWhoAttends();
     }
     if (wake.kind == Wake::Kind::kOverdue) break;
     if (calm_ && AllOver()) break;
   }
+  if (!chronicle_.broken()) JudgeExits();
+  if (plan_.flappers > 0) chronicle_.Tested(Invariant::kTrainsOn);
+  chronicle_.Tested(Invariant::kProgress);
   Outcome outcome;
+  outcome.tested = chronicle_.tested();
   outcome.ok = !chronicle_.broken();
   if (!outcome.ok) outcome.verdict = chronicle_.Verdict();
   if (daemon_.end().has_value()) {

@@ -8,6 +8,7 @@
 #define ROLLCALL_TESTS_SIM_SIMULATION_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +41,8 @@ struct Outcome {
   uint64_t events = 0;
   uint64_t generations = 0;
   uint64_t faults = 0;
+  // How often each promise was put to the test, in the order of kInvariants.
+  std::vector<uint64_t> tested;
 };
 
 // All that is drawn before the first event.
@@ -52,6 +55,8 @@ struct Plan {
   // So many of the nodes do nothing but join and be lost; without them there
   // are enough.
   uint32_t flappers = 0;
+  bool rolls_back = false;
+  bool once = false;
   DaemonSettings daemon;
   absl::Duration join_timeout;
   // Ranks are all plain, all linked, or (2) of either kind.
@@ -80,6 +85,9 @@ class Simulation : private Ends {
   void BeCalm();
   void JudgeProgress();
   void JudgeEnd();
+  void NoteWhoAttends();
+  void JudgeExits();
+  uint32_t NodesThatMayServe() const;
   bool AllOver() const;
 
   World world_;
@@ -92,6 +100,9 @@ class Simulation : private Ends {
   Mishaps mishaps_;
   bool calm_ = false;
   bool judged_ = false;
+  bool ended_before_calm_ = false;
+  // The lives, by machine, whose agents attended when the job ended in calm.
+  std::map<uint32_t, uint64_t> attended_;
   // Since when agents with enough different names have lived, all the time.
   Nanos enough_since_ = kNever;
 };

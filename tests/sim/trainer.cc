@@ -6,14 +6,13 @@
 
 namespace rollcall::sim {
 
-void Trainer::Joins(uint32_t machine, const v1::World& world) {
-  Generation& generation = generations_[world.generation()];
-  generation.nodes = static_cast<size_t>(world.members_size());
+void Trainer::Joins(uint32_t machine, uint64_t number, size_t nodes) {
+  Generation& generation = generations_[number];
+  generation.nodes = nodes;
   generation.machines.insert(machine);
   if (generation.machines.size() < generation.nodes) return;
   if (!saves_) done_ = 0;
-  world_.Schedule(world_.now() + period_, Wake::Kind::kStep, 0,
-                  world.generation());
+  world_.Schedule(world_.now() + period_, Wake::Kind::kStep, 0, number);
 }
 
 void Trainer::OnStep(uint64_t number) {

@@ -33,14 +33,16 @@ class Trainer {
   // All machines, in their order; they outlive the trainer.
   void SetNodes(std::vector<Node*> nodes) { nodes_ = std::move(nodes); }
 
-  // The ranks of one machine have started.
-  void Joins(uint32_t machine, const v1::World& world);
+  // The ranks of one machine have started; they run on so many.
+  void Joins(uint32_t machine, uint64_t generation, size_t nodes);
   void OnStep(uint64_t generation);
 
   // Machines that nobody else reaches.
   void CutPeers(uint32_t machine) { unreachable_.insert(machine); }
   void MendPeers(uint32_t machine) { unreachable_.erase(machine); }
 
+  // What was done is of no use to another run.
+  void BeginAnew() { done_ = 0; }
   uint64_t done() const { return done_; }
 
  private:

@@ -92,12 +92,13 @@ struct Wake {
     kStreamGone,    // who: -, tag: session
     kDaemonStarts,
     kJournalMends,
-    kStep,     // tag: generation
-    kMends,    // who: node, tag: epoch of the cut
-    kMishap,   // the next fault
-    kFlap,     // who: node
-    kCalm,     // no fault from here on
-    kOverdue,  // calm has lasted long enough for everything
+    kTakeBack,  // tag: life
+    kStep,      // tag: generation
+    kMends,     // who: node, tag: epoch of the cut
+    kMishap,    // the next fault
+    kFlap,      // who: node
+    kCalm,      // no fault from here on
+    kOverdue,   // calm has lasted long enough for everything
   };
 
   Nanos at;
