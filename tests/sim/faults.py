@@ -295,9 +295,19 @@ FAULTS = [
              '    if (restarts_charged_ > 0) --restarts_charged_;\n',
              ''),
     ]),
+    Fault('who refused a world is in the next one', 33, [
+        Edit('daemon/core/job.cc',
+             '  Bar(node, reason);\n  Reform(v1::REASON_CODE_REFUSED',
+             '  Reform(v1::REASON_CODE_REFUSED'),
+    ]),
+    Fault('a spare that has served exits 0', 34, [
+        Edit('daemon/core/job_end.cc',
+             'if (node.served_in != 0 || barred_.contains(',
+             'if (barred_.contains('),
+    ]),
+    # Once the cores have the fence, without its text:
+    # Fault('disjoint worlds run at once', 15, [Edit(FILE, TEXT, '')]),
 ]
-
-# What "the fence of disjoint worlds is off" needs is not in the cores yet.
 
 NOTHING = 'nothing'
 
