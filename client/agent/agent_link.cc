@@ -264,7 +264,7 @@ void Agent::AttendAnew(uint64_t incarnation, const std::string& why) {
   DropPreparation();
   EndGeneration(v1::REASON_CODE_LOST_LEASE, why, Keep::kNobody);
   // No world without this node need wait for its ranks any longer.
-  stopped_to_say_ = ended_generation_;
+  stopped_to_say_ = ended_generation_ > 0 ? generation_seen_ : 0;
 }
 
 // A daemon that lost its journal before this agent was in a world that ran: it
