@@ -38,8 +38,9 @@ class Fence {
 
   // Nothing is waited for: no world of the run was committed yet.
   Fence() = default;
-  // Of a world that has ended. `members`: those that had ranks to run, without
-  // those whose ranks had all exited 0 (the others went on without them).
+  // Of a world that has ended. `members`: those whose ranks may still run,
+  // without those whose ranks had all exited 0 or were never started (the
+  // others go on without them).
   Fence(uint64_t generation, std::vector<Member> members);
 
   // The agent attends with a new incarnation (Hello.previous_incarnation).

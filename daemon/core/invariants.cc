@@ -42,9 +42,8 @@ const std::vector<InvariantRow> kInvariants = {
     {Invariant::kOneGenerationANode, "one generation a node",
      "No node has ranks of two generations at once."},
     {Invariant::kOneGenerationSteps, "one generation steps",
-     "Once a generation has completed a step, no older one that shares a "
-     "machine with it does; one that shares none was cut off as a whole and "
-     "may go on until its lease with the daemon is noticed to be over."},
+     "Once a generation of a run has completed a step, no older one does, "
+     "unless a person has evicted a member of it."},
     {Invariant::kPreparedMeansGone, "prepared means gone",
      "Prepared is said only where no rank of an older generation lives."},
     {Invariant::kStartedOnce, "started once",

@@ -310,7 +310,7 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
   --unfinished_;
   MaybeFinish();
   if (phase_ != Phase::kRunning) return;
-  if (node.finished()) NoteFinished(node);
+  NoteEnded(node);
   AtBoundary(node);
   if (phase_ != Phase::kRunning) return;  // It was the last to come to it.
   if (next_waiting_ == absl::InfiniteFuture()) {

@@ -63,7 +63,8 @@ struct JournalState {
   // Whose ranks have all exited 0 in the last generation.
   std::optional<v1::FinishedNodes> finished;
   // The world that was committed last, once it has ended, until the next one
-  // is committed: its proposal, its seal, and whose ranks had all exited 0.
+  // is committed: its proposal, its seal, and whose ranks had all exited 0 or
+  // were never started.
   std::optional<v1::Proposal> ran_proposal;
   std::optional<v1::Seal> ran_seal;
   std::optional<v1::FinishedNodes> ran_finished;
@@ -517,6 +518,7 @@ class Job {
   // As Restore does.
   void Await(Node& node);
   void TakeUpFinished(const v1::FinishedNodes& finished);
+  void TakeUpEnded(uint32_t node_rank, bool idle);
   void TakeUpLeaving(const v1::Notice& leaving);
   Claimed* ClaimedBy(const Attend& attend);
   void Unclaim(SessionId session);
@@ -581,8 +583,9 @@ class Job {
   bool SettlementOpen() const;
   void MaybeSettle();
   void MaybeFinish();
-  void NoteFinished(const Node& node);
+  void NoteEnded(const Node& node);
   void MaybeJournalFinished();
+  void JournalFinished();
   void Fail(int exit_code, v1::ReasonCode code, const std::string& reason);
   void Finish(v1::End end);
   bool HasOtherCommand(const Node& node) const;
@@ -699,6 +702,8 @@ class Job {
   // Node ranks of those whose ranks have all exited 0, also where they have
   // left since; when that is journaled, if it has changed.
   std::set<uint32_t> finished_;
+  // Of those that have ended otherwise: some of their ranks were never started.
+  std::set<uint32_t> idle_;
   absl::Time finished_due_ = absl::InfiniteFuture();
   // Members that have not prepared, ended, stopped.
   size_t unprepared_ = 0;

@@ -18,19 +18,25 @@ constexpr size_t kFencedNamedMax = 4;
 
 }  // namespace
 
-// The world that runs is over: from here on it may be out of hearing.
+// The world that runs is over: from here on it may be out of hearing. Members
+// whose ranks are over, or were never started (--once), do not keep it from
+// training.
 void Job::FenceOff() {
   std::vector<Fence::Member> members;
   for (int row = 0; row < world_.members_size(); ++row) {
-    if (finished_.contains(static_cast<uint32_t>(row))) continue;
+    const uint32_t node_rank = static_cast<uint32_t>(row);
+    if (finished_.contains(node_rank) || idle_.contains(node_rank)) continue;
     const std::string& name = world_.members(row).node();
     const auto at = nodes_.find(name);
-    const bool known = at != nodes_.end() && at->second.served_in != 0;
+    const bool known =
+        at != nodes_.end() && at->second.served_in == generation_;
     members.push_back(
         {name, row < seal_->incarnations_size() ? seal_->incarnations(row) : 0,
          known ? at->second.heard_at : now_});
   }
   fence_ = Fence(generation_, std::move(members));
+  // With the end of the generation it would come too late.
+  if (finished_due_ != absl::InfiniteFuture()) JournalFinished();
 }
 
 // When the members were heard last is not journaled: now, at the latest.
@@ -43,6 +49,8 @@ void Job::RestoreFence(const JournalState& state) {
   if (state.ran_finished.has_value()) {
     finished.insert(state.ran_finished->node_ranks().begin(),
                     state.ran_finished->node_ranks().end());
+    finished.insert(state.ran_finished->idle_node_ranks().begin(),
+                    state.ran_finished->idle_node_ranks().end());
   }
   std::vector<Fence::Member> members;
   for (int row = 0; row < world->members_size(); ++row) {

@@ -231,6 +231,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
   unprepared_ = seated.size();
   ranks_over_ = 0;
   finished_.clear();
+  idle_.clear();
   last_reform_ = why_;
   last_reform_.set_generation(generation_);
   for (auto& [name, node] : nodes_) {

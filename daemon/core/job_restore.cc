@@ -184,17 +184,26 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
 void Job::TakeUpFinished(const v1::FinishedNodes& finished) {
   if (phase_ != Phase::kRunning) return;
   for (const uint32_t node_rank : finished.node_ranks()) {
-    if (node_rank >= static_cast<uint32_t>(world_.members_size())) continue;
-    const v1::Member& member = world_.members(static_cast<int>(node_rank));
-    Node& node = nodes_.at(member.node());
-    // Where all had finished, the run would have ended.
-    if (node.finished() || unfinished_ == 1) continue;
-    for (uint32_t i = 0; i < member.ranks(); ++i) node.done.insert(i);
-    ranks_over_ += member.ranks();
-    --unfinished_;
-    finished_.insert(node_rank);
-    node.broke_with_many = false;
+    TakeUpEnded(node_rank, /*idle=*/false);
   }
+  for (const uint32_t node_rank : finished.idle_node_ranks()) {
+    TakeUpEnded(node_rank, /*idle=*/true);
+  }
+}
+
+void Job::TakeUpEnded(uint32_t node_rank, bool idle) {
+  if (node_rank >= static_cast<uint32_t>(world_.members_size())) return;
+  const v1::Member& member = world_.members(static_cast<int>(node_rank));
+  Node& node = nodes_.at(member.node());
+  // Where all had ended, the run would have ended.
+  if (node.ended() || unfinished_ == 1) return;
+  for (uint32_t i = 0; i < member.ranks(); ++i) {
+    (idle ? node.not_run : node.done).insert(i);
+  }
+  ranks_over_ += member.ranks();
+  --unfinished_;
+  (idle ? idle_ : finished_).insert(node_rank);
+  if (!idle) node.broke_with_many = false;
 }
 
 // Known of old, and not back yet.

@@ -70,6 +70,7 @@ void Chronicle::BeforeStep(const Job& job, const Event& event, absl::Time now) {
     for (const std::string& name : evict->nodes) {
       evicted_[{job.run(), name}] = job.node_epochs().EpochOf(name) + 1;
       suspects_.erase(name);
+      NoteVouched(name);
     }
   }
   const auto* attend = std::get_if<Attend>(&event);
@@ -874,26 +875,44 @@ void Chronicle::DaemonDied() {
   seen_ = 0;
 }
 
+// A person says that the node is gone, and with it the worlds that had it.
+void Chronicle::NoteVouched(const std::string& name) {
+  for (const auto& [generation, told] : told_) {
+    if (told.seal.empty() || vouched_.contains(generation)) continue;
+    const auto world = DecodeWorld(told.world);
+    CHECK(world.ok());
+    for (const v1::Member& member : world->members()) {
+      if (member.node() == name) vouched_.insert(generation);
+    }
+  }
+}
+
 // What the members of the last world cannot prove, an adopting daemon cannot
 // know: an eviction since, with its ABORT still unsaid or unheard.
+// Of a run that has ended, members of an older world may be left that have not
+// heard of it.
 void Chronicle::ForgetEvictions() {
-  const Told* last = nullptr;
+  std::vector<const Told*> adoptable;
   for (const auto& [generation, told] : told_) {
-    if (!told.seal.empty()) last = &told;
+    if (told.seal.empty()) continue;
+    if (!end_journaled_) adoptable.clear();
+    adoptable.push_back(&told);
   }
-  if (last == nullptr) return evicted_.clear();
-  const auto world = DecodeWorld(last->world);
-  v1::Seal seal;
-  CHECK(world.ok() && seal.ParseFromString(last->seal));
-  std::erase_if(evicted_, [&](const auto& entry) {
-    const auto& [run_and_name, epoch] = entry;
-    for (int row = 0; row < world->members_size(); ++row) {
-      if (world->members(row).node() == run_and_name.second) {
-        return row >= seal.epochs_size() || seal.epochs(row) < epoch;
+  if (adoptable.empty()) return evicted_.clear();
+  for (const Told* told : adoptable) {
+    const auto world = DecodeWorld(told->world);
+    v1::Seal seal;
+    CHECK(world.ok() && seal.ParseFromString(told->seal));
+    std::erase_if(evicted_, [&](const auto& entry) {
+      const auto& [run_and_name, epoch] = entry;
+      for (int row = 0; row < world->members_size(); ++row) {
+        if (world->members(row).node() == run_and_name.second) {
+          return row >= seal.epochs_size() || seal.epochs(row) < epoch;
+        }
       }
-    }
-    return false;
-  });
+      return false;
+    });
+  }
 }
 
 void Chronicle::Forgotten() {

@@ -102,8 +102,8 @@ class Chronicle {
   // --- Ranks
   // ------------------------------------------------------------------
 
-  // All of these machines, and no others, completed a step together.
-  void Stepped(uint64_t generation, const std::set<uint32_t>& machines);
+  // All machines of the generation completed a step together.
+  void Stepped(uint64_t generation);
 
   // Whether a node gets no seat until it attends anew: it refused a world, or
   // its checks failed.
@@ -128,6 +128,7 @@ class Chronicle {
     uint32_t seat;
   };
 
+  void NoteVouched(const std::string& name);
   void FreeSeats(const Job& job, absl::Time now);
   void NoteLogged(const Log& log, absl::Time now);
   void NoteSuspects(const Job& job, const Event& event, absl::Time now);
@@ -174,7 +175,9 @@ class Chronicle {
   std::set<uint64_t> started_;
   std::map<uint64_t, std::pair<std::vector<std::string>, uint32_t>> minted_;
   std::map<std::string, uint64_t> ids_;
-  std::map<uint64_t, std::set<uint32_t>> stepped_;
+  std::set<uint64_t> stepped_;
+  // Those of which a person has evicted a member.
+  std::set<uint64_t> vouched_;
   // What linked ranks brought to a generation, each time a node said it.
   std::map<uint64_t, std::map<std::string, std::vector<v1::Prepared>>> brought_;
 

@@ -260,22 +260,19 @@ std::optional<v1::Commit> Chronicle::LatestCommit(
 // --- Ranks
 // --------------------------------------------------------------------
 
-void Chronicle::Stepped(uint64_t generation,
-                        const std::set<uint32_t>& machines) {
+void Chronicle::Stepped(uint64_t generation) {
   if (!stepped_.empty() && !stepped_.contains(generation)) {
     Tested(Invariant::kOneGenerationSteps);
   }
-  for (auto at = stepped_.upper_bound(generation); at != stepped_.end(); ++at) {
-    // Runs that daemons without memory began have nothing to do with it.
-    if (at->first / kGenerationsARun != generation / kGenerationsARun) break;
-    for (const uint32_t machine : machines) {
-      if (!at->second.contains(machine)) continue;
-      Broken(Invariant::kOneGenerationSteps,
-             absl::StrCat("generation ", generation, " steps after ", at->first,
-                          " did"));
-    }
+  const auto newer = stepped_.upper_bound(generation);
+  // Runs that daemons without memory began have nothing to do with it.
+  if (newer != stepped_.end() && !vouched_.contains(generation) &&
+      *newer / kGenerationsARun == generation / kGenerationsARun) {
+    Broken(Invariant::kOneGenerationSteps,
+           absl::StrCat("generation ", generation, " steps after ", *newer,
+                        " did"));
   }
-  stepped_.emplace(generation, machines);
+  stepped_.insert(generation);
 }
 
 }  // namespace rollcall::sim

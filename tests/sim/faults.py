@@ -305,8 +305,17 @@ FAULTS = [
              'if (node.served_in != 0 || barred_.contains(',
              'if (barred_.contains('),
     ]),
-    # Once the cores have the fence, without its text:
-    # Fault('disjoint worlds run at once', 15, [Edit(FILE, TEXT, '')]),
+    Fault('disjoint worlds run at once', 15, [
+        Edit('daemon/core/job_form.cc',
+             '  if (!IsFenced(seated)) Form(seated);',
+             '  Form(seated);'),
+    ]),
+    Fault('what was heard last is forgotten by the next daemon', 15, [
+        Edit('daemon/core/job_restore.cc',
+             '  if (restored.phase_ == Phase::kGathering) '
+             'restored.RestoreFence(state);\n',
+             ''),
+    ]),
 ]
 
 NOTHING = 'nothing'

@@ -107,6 +107,11 @@ void Mishaps::Do(Kind kind) {
         if (chance.OneIn(2)) Cut(i);
       }
       return;
+    case Kind::kRefuseHalf:
+      for (uint32_t i = 0; i < nodes_.size(); ++i) {
+        if (chance.OneIn(2)) Refuse(i);
+      }
+      return;
     case Kind::kFreeze:
       return node.Freeze(now + chance.Skewed(20 * kMilli, 20 * kSecond));
     case Kind::kStall:
@@ -207,6 +212,14 @@ void Mishaps::Cut(uint32_t node) {
   if (ways & 2) network_.Cut(node, kDown);
   if (chance.OneIn(2)) trainer_.CutPeers(node);
   world_.Schedule(world_.now() + chance.Skewed(20 * kMilli, 30 * kSecond),
+                  Wake::Kind::kMends, node, ++cut_epoch_[node]);
+}
+
+// Its streams are reset and then refused; its peers reach it.
+void Mishaps::Refuse(uint32_t node) {
+  world_.Trace("machine ", node, " is refused");
+  network_.Refuse(node);
+  world_.Schedule(world_.now() + world_.chance.Skewed(kSecond, 60 * kSecond),
                   Wake::Kind::kMends, node, ++cut_epoch_[node]);
 }
 

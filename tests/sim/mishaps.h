@@ -54,6 +54,7 @@ class Mishaps {
     kPowerLoss,
     kCut,
     kCutHalf,
+    kRefuseHalf,
     kFreeze,
     kStall,
     kRankFails,
@@ -82,6 +83,7 @@ class Mishaps {
 
   void Do(Kind kind);
   void Cut(uint32_t node);
+  void Refuse(uint32_t node);
   void CutFromDaemon(uint32_t node);
   void RaiseGhost();
   void SpeakAsBefore(const Node& node);

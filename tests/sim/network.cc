@@ -43,6 +43,11 @@ StreamId Network::Dial(uint32_t node, Nanos patience) {
   const StreamId id = streams_.size();
   streams_.back()->node = node;
   living_[node].push_back(id);
+  if (links_[node].refused && !IsCut(node)) {
+    world_.Schedule(world_.now() + Delay(links_[node]),
+                    Wake::Kind::kConnectFails, 0, id);
+    return id;
+  }
   if (IsCut(node)) {
     world_.Schedule(world_.now() + patience, Wake::Kind::kConnectFails, 0, id);
   }
@@ -158,8 +163,14 @@ void Network::Cut(uint32_t node, Way way) {
   }
 }
 
+void Network::Refuse(uint32_t node) {
+  links_[node].refused = true;
+  Reset(node);
+}
+
 void Network::Mend(uint32_t node) {
   Link& link = links_[node];
+  link.refused = false;
   if (!IsCut(node)) return;
   link.cut[kUp] = link.cut[kDown] = false;
   // What was sent meanwhile is sent again, each stream in its own time.

@@ -67,6 +67,9 @@ class Network {
   // --- What befalls the way between a node and the daemon -------------------
 
   void Cut(uint32_t node, Way way);
+  // A middlebox resets the node's streams and refuses new ones.
+  void Refuse(uint32_t node);
+  // Ends both.
   void Mend(uint32_t node);
   bool IsCut(uint32_t node) const;
   // A middlebox forgets all streams of a node: both ends get a reset.
@@ -96,6 +99,7 @@ class Network {
   };
   struct Link {
     bool cut[2] = {false, false};
+    bool refused = false;
     Nanos latency;
     Nanos jitter;
   };

@@ -46,6 +46,7 @@ void Node::Start() {
   hello.set_incarnation(incarnation_);
   hello.set_ranks(settings_.ranks);
   hello.set_launcher(settings_.launcher);
+  *hello.mutable_swept() = {lives_.begin(), lives_.end()};
   hello.mutable_token()->set_id("abc123");
   hello.mutable_token()->set_secret("0123456789abcdef");
   ++probes_;
@@ -75,6 +76,8 @@ void Node::Crash(bool power) {
   frozen_until_ = 0;
   ++life_;
   ++preparations_;
+  // What it had written down may be lost with it.
+  if (power && world_.chance.OneIn(2)) lives_.clear();
   if (power) return ranks_.Clear();
   // The guard takes them along, and there is nobody to tell.
   ranks_.EndBy(world_.now() + world_.chance.Between(0, kGuard));
@@ -216,6 +219,11 @@ void Node::Do(const Say& said) {
     MaybeRenumber(64);
     *say.message.mutable_hello()->mutable_facts() = Facts();
     hello_said_ = say.message.hello();
+    const uint64_t incarnation = hello_said_->incarnation();
+    if (lives_.empty() || lives_.back() != incarnation) {
+      lives_.push_back(incarnation);
+      if (lives_.size() > Limits::swept_max) lives_.pop_front();
+    }
   }
   chronicle_.Says(record_, say.message, ranks_.any_busy());
   if (world_.tracing() && !say.message.has_heartbeat()) {

@@ -10,6 +10,7 @@
 #define ROLLCALL_TESTS_SIM_NODE_H_
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
@@ -44,7 +45,10 @@ class Node {
   // --- What befalls it -------------------------------------------------------
 
   // By another name; where no agent lives.
-  void Rename(std::string name) { settings_.name = std::move(name); }
+  void Rename(std::string name) {
+    settings_.name = std::move(name);
+    lives_.clear();
+  }
   // A new life of its agent; nothing happens where one lives.
   void Start();
   // Its agent's process dies; `power`: the whole machine, silently.
@@ -144,6 +148,8 @@ class Node {
   std::optional<int> exit_code_;
   std::optional<v1::Hello> hello_said_;
   std::optional<v1::Hello> old_hello_;
+  // Incarnations of all lives by this name, as they were said.
+  std::deque<uint64_t> lives_;
 
   // The machine.
   Nanos frozen_until_ = 0;

@@ -35,7 +35,7 @@ void Trainer::OnStep(uint64_t number) {
   if (!stalls) {
     if (done_ < steps_) {
       ++done_;
-      chronicle_.Stepped(number, generation.machines);
+      chronicle_.Stepped(number);
       for (const uint32_t machine : generation.machines) {
         nodes_[machine]->ranks().Completed(done_);
       }

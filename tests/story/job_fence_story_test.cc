@@ -48,6 +48,18 @@ std::string FenceOf(JobStory& story) {
   return story.job().Status(story.now()).fence_reason();
 }
 
+// What the journal has once the world has ended.
+JournalState Ended(const JobStory& story) {
+  JournalState state = StateOf(story, /*committed=*/true);
+  state.ran_proposal = std::move(state.proposal);
+  state.ran_seal = std::move(state.seal);
+  state.ran_finished = std::move(state.finished);
+  state.proposal.reset();
+  state.seal.reset();
+  state.finished.reset();
+  return state;
+}
+
 TEST(Fence, NoWorldIsFormedBesideOneThatMayTrainOn) {
   JobStory story("1:2");
   story.Tell(BothBreak());
@@ -151,15 +163,36 @@ TEST(Fence, AMemberWhoseRanksHaveFinishedDoesNotOpenIt) {
   EXPECT_NE(FenceOf(story), "");
 }
 
-JournalState Ended(const JobStory& story) {
-  JournalState state = StateOf(story, /*committed=*/true);
-  state.ran_proposal = std::move(state.proposal);
-  state.ran_seal = std::move(state.seal);
-  state.ran_finished = std::move(state.finished);
-  state.proposal.reset();
-  state.seal.reset();
-  state.finished.reset();
-  return state;
+// --once: the command runs on a alone, so b takes nothing away from it.
+TEST(Fence, AMemberThatRanNothingDoesNotOpenIt) {
+  JobStory story("1:2");
+  v1::AgentMessage not_run;
+  not_run.mutable_rank_exited()->set_generation(1);
+  not_run.mutable_rank_exited()->set_not_run(true);
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.2, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.3, Says("b", not_run), ""},
+      {2.0, Breaks("a"), ""},
+      {2.9, Beats("b"), ""},
+      {3.1, Ticks(), "abort g1 LOST_STREAM"},
+      {3.2, Stops("b", 1), ""},
+  });
+  EXPECT_NE(FenceOf(story), "");
+  // The next daemon knows it as well.
+  v1::FinishedNodes over;
+  ASSERT_TRUE(
+      over.ParseFromString(story.journal().at(Journal::Kind::kFinished).body));
+  ASSERT_EQ(over.idle_node_ranks_size(), 1);
+  EXPECT_EQ(over.idle_node_ranks(0), 1u);
+  JobStory next(Job::Restore("j", Ended(story), Limits{}, absl::UnixEpoch()),
+                story);
+  next.Tell({{0.0, Attends("b", 1, {.run = "run1", .by_credential = true}), ""},
+             {1.1, Ticks(), ""},
+             {1.2, Stops("b", 1), ""}});
+  EXPECT_NE(FenceOf(next), "");
+  story.Tell({{3.3, Attends("a", 2, NextOf(1)), "form g2 a,b"}});
 }
 
 TEST(Fence, ADaemonThatIsStartedAgainKeepsIt) {
