@@ -32,6 +32,7 @@ constexpr char kLivesName[] = "/lives";
 constexpr size_t kPidsNamedMax = 8;
 // One that is younger and has no socket yet may be about to be locked.
 constexpr time_t kSweptAfterSeconds = 60;
+constexpr time_t kLivesKeptSeconds = 24 * 60 * 60;
 constexpr absl::Duration kSweepPatience = absl::Milliseconds(500);
 
 Fd Lock(const std::string& folder) {
@@ -45,7 +46,26 @@ bool LeftBehind(const std::string& folder) {
   return lstat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
          info.st_uid == getuid() &&
          (time(nullptr) - info.st_mtime > kSweptAfterSeconds ||
-          access((folder + kSocketName).c_str(), F_OK) == 0);
+          access((folder + kSocketName).c_str(), F_OK) == 0 ||
+          access((folder + kLivesName).c_str(), F_OK) == 0);
+}
+
+// Another node's lives, which its own next agent is to read: nothing else is
+// left of the folder. Not for ever: by then no daemon waits for them.
+bool KeepLives(const std::string& folder) {
+  struct stat info;
+  if (lstat((folder + kLivesName).c_str(), &info) != 0 ||
+      time(nullptr) - info.st_mtime > kLivesKeptSeconds) {
+    return false;
+  }
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator at(folder, ignored), end;
+       !ignored && at != end; at.increment(ignored)) {
+    if (at->path().filename() == kLivesName + 1) continue;
+    std::error_code failed;
+    std::filesystem::remove_all(at->path(), failed);
+  }
+  return true;
 }
 
 // What the processes of a node of this pid namespace are known by: a folder may
@@ -103,12 +123,29 @@ std::vector<uint64_t> LivesOf(const std::string& folder,
   return lives;
 }
 
+// One agent of a user sweeps at a time: of two that are started together, each
+// would find what the other one is looking at locked, as if its agent lived.
+// Where the file is another user's, nobody's turn is waited for.
+Fd AwaitTurn(const std::string& parent, const std::string& prefix) {
+  const std::string path = absl::StrCat(parent, "/", prefix, "sweep.lock");
+  Fd fd(open(path.c_str(), O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  struct stat info;
+  if (!fd.open() || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode) ||
+      info.st_uid != getuid()) {
+    return Fd();
+  }
+  while (flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  return fd;
+}
+
 // Removes what agents of this user left in `parent` that were killed, and ends
 // their ranks, should the guard have been killed too. Nothing of this may fail
-// the agent that happens to come by, but for what is left of its own node.
+// the agent that happens to come by, but for what is left of its own node:
+// `own_alone`, that and nothing else.
 void SweepLeftovers(const std::string& parent, const std::string& prefix,
                     const std::string& owner, absl::Duration patience,
-                    Leftovers& found) {
+                    bool own_alone, Leftovers& found) {
   std::error_code ignored;
   for (std::filesystem::directory_iterator at(parent, ignored), end;
        !ignored && at != end; at.increment(ignored)) {
@@ -118,12 +155,13 @@ void SweepLeftovers(const std::string& parent, const std::string& prefix,
     }
     const std::string folder = at->path().string();
     if (!LeftBehind(folder)) continue;
+    const std::vector<uint64_t> lives = LivesOf(folder, owner);
+    if (own_alone && lives.empty()) continue;
     const Fd lock = Lock(folder);
     if (!lock.open()) continue;
     Kin ranks;
     ranks.markers = {absl::StrCat("ROLLCALL_SOCKET=", folder, kSocketName)};
     const SweepResult result = Sweep(ranks, patience);
-    const std::vector<uint64_t> lives = LivesOf(folder, owner);
     if (!result.left.empty() || !result.denied.empty()) {
       if (lives.empty()) continue;
       found.left.insert(found.left.end(), result.left.begin(),
@@ -132,6 +170,7 @@ void SweepLeftovers(const std::string& parent, const std::string& prefix,
                           result.denied.end());
       continue;
     }
+    if (lives.empty() && KeepLives(folder)) continue;
     found.swept.insert(found.swept.end(), lives.begin(), lives.end());
     std::error_code failed;
     std::filesystem::remove_all(folder, failed);
@@ -172,18 +211,20 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
   }
   if (made == nullptr) return absl::UnavailableError(failure);
   // At first a moment; then, if it is worth waiting for, as long as it may.
-  for (const absl::Duration time : {kSweepPatience, patience}) {
+  for (const bool again : {false, true}) {
     Leftovers found;
     for (const Place& place : places) {
       if (place.parent.empty()) continue;
-      SweepLeftovers(place.parent, place.prefix, owner, time, found);
+      const Fd turn = again ? Fd() : AwaitTurn(place.parent, place.prefix);
+      SweepLeftovers(place.parent, place.prefix, owner,
+                     again ? patience : kSweepPatience, again, found);
     }
     made->swept_.insert(made->swept_.end(), found.swept.begin(),
                         found.swept.end());
     if (found.left.empty() && found.denied.empty()) break;
     const std::string text = LeftText(found);
     // Another user's do not die for our waiting.
-    if (!found.denied.empty() || time >= patience) {
+    if (!found.denied.empty() || again || patience <= kSweepPatience) {
       return absl::UnavailableError(text);
     }
     if (waits) waits(text);

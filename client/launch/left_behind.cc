@@ -60,7 +60,8 @@ absl::StatusOr<Found> LookAround(const std::string& folder) {
         "; end what may still run with `rollcall stop --state ", folder,
         "` and remove that file, or give this launcher another --state"));
   }
-  if (record->boot_id == BootId()) {
+  found.left.rebooted = record->boot_id != BootId();
+  if (!found.left.rebooted) {
     if (absl::Status s = FindProcesses(*record, found); !s.ok()) return s;
   }
   if (!found.left.daemon_lives) {

@@ -159,6 +159,11 @@ absl::StatusOr<StartPlan> PlanStart(const LeftBehind& left,
   plan.ephemeral = record.ephemeral;
   plan.port = record.port;
   plan.adopted = left.living_agents;
+  if (left.rebooted) {
+    for (const AgentRecord& agent : record.agents) {
+      plan.gone.push_back(agent.name);
+    }
+  }
   for (NamedAgent& agent : AllAgents(record.terms)) {
     const bool lives = std::find(plan.adopted.begin(), plan.adopted.end(),
                                  agent.name) != plan.adopted.end();

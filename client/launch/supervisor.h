@@ -57,6 +57,7 @@ class Supervisor {
   // Also when a daemon was started again.
   void DaemonListens();
   // Held back until the record is kept.
+  void GiveUpTheGone();
   void StartAgents();
   // Asked of a daemon that was there before us: its agents are not to begin
   // again.

@@ -138,6 +138,7 @@ void Supervisor::DaemonListens() {
   if (!wrote.ok()) story_.Say(wrote.message());
   const bool first = !agents_started_;
   agents_started_ = true;
+  if (first) GiveUpTheGone();
   if (first && !stop_ && !JobHasEnded()) StartAgents();
   KeepRecord();
   agents_.Release();
@@ -153,6 +154,22 @@ void Supervisor::DaemonListens() {
   }
   feed_.Begin(endpoint, address_);
   if (stop_) SendStop();
+}
+
+// They come back as new agents, by their tokens.
+void Supervisor::GiveUpTheGone() {
+  for (const std::string& name : plan_.gone) {
+    v1::EvictRequest request;
+    request.set_job(options_.job);
+    request.set_node(name);
+    request.set_reason("its machine was started again");
+    // Of one that was never admitted there is nothing to be given up.
+    const auto evicted = AdminClient(address_).Evict(request, kStatusTimeout);
+    if (evicted.ok() || absl::IsNotFound(evicted.status())) continue;
+    story_.Say(absl::StrCat("cannot tell the daemon that ", name,
+                            " ended with this machine: ",
+                            evicted.status().message()));
+  }
 }
 
 void Supervisor::StartAgents() {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "daemon/core/admission.h"
 #include "daemon/core/job.h"
 #include "daemon/core/world.h"
 

@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 
 import harness
@@ -379,10 +380,14 @@ class MoreThanTheLauncher(Adoption):
 
     def test_the_machine_was_started_anew(self):
         # The same numbers mean other processes then.
-        first, _ = self.gather("--local-workers", "1", ranks=2)
+        first, ranks = self.gather("--local-workers", "1", ranks=2)
         daemon, agents = self.pids()
         self.kill(first)
         self.kill_pids(daemon, *agents.values())
+        self.stage.await_gone(ranks, "the ranks of the killed agents")
+        # And what agents know of those before them lies on a tmpfs.
+        shutil.rmtree(self.stage.path("run"))
+        os.mkdir(self.stage.path("run"), 0o700)
         bystander = self.stage.start(["cat", self.gate.path])
         record = self.kept()
         record["boot_id"] = "of another boot"

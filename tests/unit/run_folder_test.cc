@@ -132,6 +132,30 @@ TEST_F(RunFolderTest, TellsWhichLivesOfItsNodeAreGone) {
   EXPECT_FALSE(std::filesystem::exists(dead));
 }
 
+// Two nodes of one machine, both of whose agents were killed.
+TEST_F(RunFolderTest, AnotherNodesLivesAreLeftToItsNextAgent) {
+  const std::string dead = LeftBehind("rollcall-0123abcd");
+  std::ofstream(dead + "/lives")
+      << "job node " << BootId() << " " << PidNamespace() << " a1\n";
+  {
+    const auto other = RunFolder::Make(parent_, "job", "other");
+    ASSERT_TRUE(other.ok()) << other.status();
+    EXPECT_TRUE((*other)->swept().empty());
+  }
+  EXPECT_FALSE(std::filesystem::exists(dead + "/gen-1"));
+  const auto node = RunFolder::Make(parent_, "job", "node");
+  ASSERT_TRUE(node.ok()) << node.status();
+  EXPECT_EQ((*node)->swept(), (std::vector<uint64_t>{0xa1}));
+  EXPECT_FALSE(std::filesystem::exists(dead));
+  // Nobody asks for it for ever.
+  const std::string old = LeftBehind("rollcall-4567abcd");
+  std::ofstream(old + "/lives") << "job gone - - a1\n";
+  const timeval long_ago[2] = {{1000, 0}, {1000, 0}};
+  ASSERT_EQ(utimes((old + "/lives").c_str(), long_ago), 0);
+  ASSERT_TRUE(RunFolder::Make(parent_, "job", "node").ok());
+  EXPECT_FALSE(std::filesystem::exists(old));
+}
+
 TEST_F(RunFolderTest, ItsOwnLivesAreRead) {
   std::string copy;
   {

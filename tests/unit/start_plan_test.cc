@@ -67,6 +67,24 @@ std::string Describe(const StartPlan& plan) {
                     }));
 }
 
+// Only they are known to have ended with all that they had started.
+TEST(StartPlan, AgentsOfAMachineThatWasStartedAgainAreGone) {
+  LeftBehind left = Left(false, {}, Run::kUnfinished);
+  left.record->agents = {{"here", true, {}}, {"local-1", false, {}}};
+  auto plan = PlanStart(left, Terms(), false);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->gone.empty());
+  left.rebooted = true;
+  plan = PlanStart(left, Terms(), false);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->gone, (std::vector<std::string>{"here", "local-1"}));
+  // Of another run nothing is to be told.
+  left.run = Run::kEnded;
+  plan = PlanStart(left, Terms(), false);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->gone.empty());
+}
+
 TEST(StartPlan, WhatIsFoundDecides) {
   LeftBehind nothing;
   nothing.folder = "/state";
