@@ -81,6 +81,7 @@ void RunStory::Heard(v1::JobStatus status, absl::Time now) {
   status_at_ = now;
   if (json_) PutJson(StatusJson(*status_));
   TellDifferences();
+  TellFence();
   if (status_->state() == v1::JOB_STATE_FAILED ||
       status_->state() == v1::JOB_STATE_LINGERING) {
     TellLingering();
@@ -108,6 +109,13 @@ void RunStory::TellDifferences() {
   line_.Clear();
   table.pop_back();
   line_.Print(table);
+}
+
+void RunStory::TellFence() {
+  const bool before = std::exchange(fenced_, status_->has_fence());
+  if (before || !fenced_ || json_ || quiet_) return;
+  line_.Clear();
+  line_.Print(status_->fence_reason());
 }
 
 void RunStory::TellLingering() {

@@ -57,6 +57,7 @@ class RunStory {
   void PutJson(const nlohmann::ordered_json& json);
   void TellLingering();
   void TellDifferences();
+  void TellFence();
 
   const std::string job_;
   const bool json_;
@@ -67,6 +68,7 @@ class RunStory {
   // What an earlier launcher has told is not told again.
   bool taken_back_ = false;
   bool told_failure_ = false;
+  bool fenced_ = false;
   // How many failed connections the waiting line names. It grows in steps of
   // two times, so that a log does not get a line for each.
   uint64_t told_failed_ = 0;
