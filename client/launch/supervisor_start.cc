@@ -166,9 +166,9 @@ void Supervisor::GiveUpTheGone() {
     // Of one that was never admitted there is nothing to be given up.
     const auto evicted = AdminClient(address_).Evict(request, kStatusTimeout);
     if (evicted.ok() || absl::IsNotFound(evicted.status())) continue;
-    story_.Say(absl::StrCat("cannot tell the daemon that ", name,
-                            " ended with this machine: ",
-                            evicted.status().message()));
+    story_.Say(
+        absl::StrCat("cannot tell the daemon that ", name,
+                     " ended with this machine: ", evicted.status().message()));
   }
 }
 
