@@ -192,12 +192,9 @@ void Loop::On(HelloCame& came) {
   if (at == sessions_.end() || at->second.closed) return;
   Session& session = at->second;
   const absl::Time now = MonotonicNow();
-  const absl::StatusOr<LiveJob*> back = jobs_.TakeBack(came.hello.job(), now);
-  if (!back.ok()) {
-    return CloseSession(session, came.session, back.status().code(),
-                        RefusalOf(back.status()));
+  if (const absl::Status back = TakeBack(came.hello.job(), now); !back.ok()) {
+    return CloseSession(session, came.session, back.code(), RefusalOf(back));
   }
-  if (*back != nullptr) Collect((*back)->job, (*back)->job.Start());
   // Before anything is made or forgotten for it.
   const LiveJob* known = jobs_.Find(came.hello.job());
   if (came.certificate_names.has_value()) {
@@ -563,15 +560,21 @@ void Loop::TakeBackJobs(absl::Time now) {
   take_back_at_ = absl::InfiniteFuture();
   const std::set<std::string> jobs = jobs_.set_back();
   for (const std::string& job : jobs) {
-    const absl::StatusOr<LiveJob*> back = jobs_.TakeBack(job, now);
-    if (!back.ok()) {
-      take_back_at_ = now + kTakeBackPause;
-    } else if (*back != nullptr) {
-      Collect((*back)->job, (*back)->job.Start());
-    } else {
-      TakeUpOnlyJob(now);
-    }
+    if (!TakeBack(job, now).ok()) take_back_at_ = now + kTakeBackPause;
   }
+}
+
+// Its end may have been written although the journal said that it was not.
+absl::Status Loop::TakeBack(const std::string& job, absl::Time now) {
+  if (!jobs_.set_back().contains(job)) return absl::OkStatus();
+  const absl::StatusOr<LiveJob*> back = jobs_.TakeBack(job, now);
+  if (!back.ok()) return back.status();
+  if (*back != nullptr) {
+    Collect((*back)->job, (*back)->job.Start());
+  } else {
+    TakeUpOnlyJob(now);
+  }
+  return absl::OkStatus();
 }
 
 void Loop::SetBackJobs(const std::map<std::string, absl::Status>& failed) {

@@ -270,6 +270,7 @@ class Loop {
   // By job, why its part could not be written.
   void SetBackJobs(const std::map<std::string, absl::Status>& failed);
   void TakeBackJobs(absl::Time now);
+  absl::Status TakeBack(const std::string& job, absl::Time now);
   void Beat(absl::Time now);
   void TakeUpOnlyJob(absl::Time now);
   void CarryOut(const Send& send);

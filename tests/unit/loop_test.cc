@@ -14,6 +14,7 @@
 
 #include "absl/time/clock.h"
 #include "daemon/core/durations.h"
+#include "daemon/journal/fold.h"
 #include "daemon/security/token.h"
 #include "tests/unit/heap.h"
 
@@ -132,6 +133,18 @@ class LoopTest : public testing::Test {
   void Say(SessionId id, v1::AgentMessage message) {
     const size_t bytes = message.ByteSizeLong();
     loop_->inbox().Post(MessageCame{id, std::move(message), bytes});
+  }
+  // Once all that was posted before has been dealt with, whatever came of it.
+  void AwaitBatch() {
+    std::promise<void> done;
+    StatusAsked asked;
+    asked.caller.token = token_;
+    asked.request.set_job(job_);
+    asked.reply = [&done](const absl::StatusOr<v1::JobStatus>&) {
+      done.set_value();
+    };
+    loop_->inbox().Post(std::move(asked));
+    done.get_future().get();
   }
   // Once all that was posted before has been dealt with.
   v1::JobStatus Status() {
@@ -324,6 +337,76 @@ TEST_F(JournaledLoopTest, AJobThatWasSetBackIsTakenBackByItself) {
   ASSERT_EQ(load.wait_for(std::chrono::seconds(60)), std::future_status::ready);
   EXPECT_EQ(load.get(), "large");
   loop_->Stop();
+}
+
+// Keeps all that it is given, and says of a run's end that it could not.
+class LyingJournal final : public JournalStore {
+ public:
+  absl::Status Append(absl::Span<const JournalEntry> entries,
+                      absl::Time written_at) override {
+    absl::Status said;
+    run_.written_at = written_at;
+    for (const JournalEntry& entry : entries) {
+      run_.job = entry.job;
+      run_.state.run = entry.run;
+      EXPECT_TRUE(Fold(entry.action, run_.state).ok());
+      if (entry.action.kind == Journal::Kind::kRunEnded) {
+        said = absl::UnavailableError("the disk does not answer");
+      }
+    }
+    return said;
+  }
+  absl::StatusOr<std::optional<JournaledRun>> Load(std::string_view) override {
+    return run_;
+  }
+  absl::StatusOr<std::vector<JournaledRun>> LoadAll() override {
+    return std::vector<JournaledRun>();
+  }
+  absl::StatusOr<std::vector<v1::TokenRecord>> LoadTokens() override {
+    return std::vector<v1::TokenRecord>();
+  }
+  absl::Status SaveTokens(absl::Span<const v1::TokenRecord>,
+                          absl::Span<const std::string>) override {
+    return absl::OkStatus();
+  }
+  absl::Status DropTokens() override { return absl::OkStatus(); }
+
+ private:
+  JournaledRun run_;
+};
+
+// Whoever takes it back first, a launcher's daemon ends with its job.
+TEST_F(LoopTest, AnEndThatWasWrittenAllTheSameIsTheEnd) {
+  LyingJournal journal;
+  Loop::Options options;
+  options.limits.lease = absl::Seconds(1);
+  options.only_job = "train";
+  options.only_settings.set_nodes_min(1);
+  options.only_settings.set_nodes_max(1);
+  options.credential_key = std::string(32, 'k');
+  options.tokens = {{token_, v1::ROLE_ADMIN, "admin"}};
+  loop_ = std::make_unique<Loop>(std::move(options), &journal, logger_);
+  Attend(1, b_, "b", 1);
+  v1::AgentMessage prepared;
+  prepared.mutable_prepared()->set_generation(1);
+  prepared.mutable_prepared()->set_master_port(1234);
+  Say(1, std::move(prepared));
+  v1::AgentMessage exited;
+  exited.mutable_rank_exited()->set_generation(1);
+  Say(1, std::move(exited));
+  ASSERT_TRUE(loop_->Start().ok());
+  AwaitBatch();
+  AwaitBatch();
+  EXPECT_TRUE(b_->ended());
+  // Sooner than the loop would by itself.
+  Attend(2, a_, "b", 1);
+  std::future<std::optional<v1::End>> over =
+      std::async(std::launch::async, [&] { return loop_->Wait(); });
+  EXPECT_EQ(over.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  loop_->Stop();
+  const std::optional<v1::End> end = over.get();
+  ASSERT_TRUE(end.has_value());
+  EXPECT_TRUE(end->finished());
 }
 
 }  // namespace
