@@ -395,9 +395,12 @@ class Script {
     const SessionId who = Who();
     v1::AgentMessage message;
     switch (op) {
-      case JobOp::kBeat:
-        message.mutable_heartbeat()->set_step(feed_.Number());
+      case JobOp::kBeat: {
+        const uint64_t step = feed_.Number();
+        message.mutable_heartbeat()->set_step(step);
+        message.mutable_heartbeat()->set_ranks_link(step % 2 == 1);
         break;
+      }
       case JobOp::kPrepared:
         message = Prepared(Generation());
         message.mutable_prepared()->set_master_port(feed_.Byte() * 257u);

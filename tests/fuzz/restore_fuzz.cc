@@ -6,6 +6,7 @@
 // of the Job's checks and that generations still only grow.
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "daemon/core/world.h"
 #include "tests/fuzz/job_script.h"
@@ -79,11 +80,17 @@ bool ReadJournal(Feed& feed, JournalState& journal) {
     return false;
   }
   if (!ReadColumn(feed, journal.seal)) return false;
-  // The bits: an end; who was to leave; the same as bytes; who has finished.
+  // The bits: an end; who was to leave; the same as bytes; who has finished;
+  // the world is the one that ran last, and has ended.
   const uint8_t what = feed.Byte();
   if ((what & 1) != 0 && !Parse(feed, journal.end)) return false;
   if ((what & 2) != 0) WriteLeaving(feed, journal.leaving.emplace());
   if ((what & 8) != 0 && !Parse(feed, journal.finished)) return false;
+  if ((what & 16) != 0) {
+    journal.ran_proposal = std::exchange(journal.proposal, std::nullopt);
+    journal.ran_seal = std::exchange(journal.seal, std::nullopt);
+    journal.ran_finished = std::exchange(journal.finished, std::nullopt);
+  }
   return (what & 4) == 0 || Parse(feed, journal.leaving);
 }
 

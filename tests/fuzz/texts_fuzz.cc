@@ -262,6 +262,9 @@ void Record(std::string_view bytes) {
   if (record.has_leaving()) run.state.leaving = record.leaving();
   if (record.has_finished()) run.state.finished = record.finished();
   if (record.has_end()) run.state.end = record.end();
+  if (record.has_ran_proposal()) run.state.ran_proposal = record.ran_proposal();
+  if (record.has_ran_seal()) run.state.ran_seal = record.ran_seal();
+  if (record.has_ran_finished()) run.state.ran_finished = record.ran_finished();
   Run(PackRun(run));
 }
 
