@@ -101,8 +101,11 @@ void Job::Unfence() {
 
 // Empty where no world waits.
 std::string Job::FenceText(absl::Time now) const {
-  if (phase_ != Phase::kGathering || fenced_until_ <= now) return "";
   const std::vector<Fence::Member>& members = fence_.members();
+  // It may have opened since it was asked last.
+  if (phase_ != Phase::kGathering || fenced_until_ <= now || members.empty()) {
+    return "";
+  }
   std::vector<std::string> names;
   for (size_t i = 0; i < members.size() && i < kFencedNamedMax; ++i) {
     names.push_back(members[i].node);

@@ -86,6 +86,24 @@ TEST(Fence, TheJoinTimeoutBeginsAgainWhereTheOthersGo) {
   EXPECT_EQ(story.job().end()->code(), v1::REASON_CODE_JOIN_TIMEOUT);
 }
 
+// The others wait a moment for more nodes: nobody is told of a fence then.
+TEST(Fence, OnceOpenItIsNoReason) {
+  JobStory story("1:3");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {1.1, Ticks(), "form g1 a"},
+      {1.2, Prepares("a", 1), "run g1"},
+      {2.0, Breaks("a"), ""},
+      {3.1, Ticks(), ""},
+      {3.2, Attends("c"), ""},
+      {4.3, Ticks(), ""},
+  });
+  EXPECT_NE(FenceOf(story), "");
+  story.Tell({{5.0, Attends("d"), ""}, {5.1, Evicts({"a"}), ""}});
+  EXPECT_EQ(FenceOf(story), "");
+  story.Tell({{6.1, Ticks(), "form g2 c,d"}});
+}
+
 TEST(Fence, AMemberThatIsHereOpensIt) {
   // Whoever it is: the old world lacks it.
   JobStory story("1:2");
