@@ -124,15 +124,21 @@ std::vector<uint64_t> LivesOf(const std::string& folder,
 }
 
 // One agent of a user sweeps at a time: of two that are started together, each
-// would find what the other one is looking at locked, as if its agent lived.
-// Where the file is another user's, nobody's turn is waited for.
+// would find what the other one is looking at locked, as if its agent lived. A
+// folder that is this user's alone is locked itself; elsewhere anybody could
+// hold it, so there a file is. Where that is another user's, nobody's turn is
+// waited for.
 Fd AwaitTurn(const std::string& parent, const std::string& prefix) {
-  const std::string path = absl::StrCat(parent, "/", prefix, "sweep.lock");
-  Fd fd(open(path.c_str(), O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  Fd fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   struct stat info;
-  if (!fd.open() || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode) ||
-      info.st_uid != getuid()) {
-    return Fd();
+  const auto ours = [&info](const Fd& fd) {
+    return fd.open() && fstat(fd.get(), &info) == 0 && info.st_uid == getuid();
+  };
+  if (!ours(fd) || (info.st_mode & 0077) != 0) {
+    const std::string file = absl::StrCat(parent, "/", prefix, "sweep.lock");
+    fd = Fd(
+        open(file.c_str(), O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!ours(fd) || !S_ISREG(info.st_mode)) return Fd();
   }
   while (flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {
   }
