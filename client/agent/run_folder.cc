@@ -19,10 +19,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "client/agent/sweep.h"
 #include "client/facts/system.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/digest.h"
+#include "daemon/server/clock.h"
 
 namespace rollcall {
 namespace {
@@ -34,6 +36,8 @@ constexpr size_t kPidsNamedMax = 8;
 constexpr time_t kSweptAfterSeconds = 60;
 constexpr time_t kLivesKeptSeconds = 24 * 60 * 60;
 constexpr absl::Duration kSweepPatience = absl::Milliseconds(500);
+constexpr absl::Duration kTurnPatience = absl::Seconds(5);
+constexpr absl::Duration kBetweenTries = absl::Milliseconds(10);
 
 Fd Lock(const std::string& folder) {
   Fd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -136,11 +140,18 @@ Fd AwaitTurn(const std::string& parent, const std::string& prefix) {
   };
   if (!ours(fd) || (info.st_mode & 0077) != 0) {
     const std::string file = absl::StrCat(parent, "/", prefix, "sweep.lock");
-    fd = Fd(
-        open(file.c_str(), O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    // Somebody else may have put a pipe there.
+    fd = Fd(open(file.c_str(),
+                 O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+                 0600));
     if (!ours(fd) || !S_ISREG(info.st_mode)) return Fd();
   }
-  while (flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {
+  // One that is stopped in its turn keeps nobody out.
+  const absl::Time deadline = MonotonicNow() + kTurnPatience;
+  while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return Fd();
+    if (MonotonicNow() >= deadline) return Fd();
+    absl::SleepFor(kBetweenTries);
   }
   return fd;
 }

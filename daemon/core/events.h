@@ -120,6 +120,7 @@ struct Journal {
     kLeaving = 6,     // body: Notice, who is to leave or that all are to end
     kNodeEpochs = 7,  // body: NodeEpochs, those that changed
     kFinished = 8,    // body: FinishedNodes, of the open generation
+    kFenceOpen = 9,   // no body: no world need wait for the last one
   };
   Kind kind;
   uint64_t generation;

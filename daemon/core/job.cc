@@ -194,7 +194,7 @@ void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
       !node.member()) {
     return;  // Of a superseded generation.
   }
-  if (fence_.Gone(LifeOf(node))) Changed();
+  NoteStopped(node);
   // Also of one who says it anew: a rank that waited may have died since.
   TakeUpStates(node, prepared);
   if (node.prepared) return;
@@ -241,10 +241,7 @@ void Job::OnRefused(Node& node, const v1::Refused& refused) {
 }
 
 void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
-  if (stopped.generation() >= fence_.generation() &&
-      fence_.Gone(LifeOf(node))) {
-    Changed();
-  }
+  if (stopped.generation() >= fence_.generation()) NoteStopped(node);
   if (Leaves(node) && barred_.contains(node.hello.node())) {
     return SendLeft(node);
   }

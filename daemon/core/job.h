@@ -382,9 +382,9 @@ class Job {
     return now_ < fence_asked_until_ && revision_ == fence_asked_at_revision_;
   }
   std::string FenceText(absl::Time now) const;
-  static NodeLife LifeOf(const Node& node) {
-    return {node.hello.node(), node.hello.incarnation()};
-  }
+  bool IsOfFenced(const Node& node) const;
+  void NoteStopped(const Node& node);
+  void FenceOpened();
   // Whether it ends if no node attends in time.
   bool MayEndUnattended() const {
     return ends_unattended_ && phase_ == Phase::kGathering && !HasRun() &&

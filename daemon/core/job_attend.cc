@@ -378,7 +378,7 @@ Job::Entered Job::Enter(const Attend& attend) {
                   attend.hello.incarnation());
   }
   for (const uint64_t incarnation : attend.hello.swept()) {
-    fence_.Gone(NodeLife{name, incarnation});
+    if (fence_.Gone(NodeLife{name, incarnation})) FenceOpened();
   }
   Node& node = nodes_[name];
   if (!redialed) last_call_.Arrived(node.attended_at, now_, limits_);

@@ -65,12 +65,37 @@ void Job::RestoreFence(const JournalState& state) {
   fence_ = Fence(world->generation(), std::move(members));
 }
 
+// Whether this agent had ranks in the last world. An incarnation is no secret:
+// a token proves nothing of it, but for what this daemon has seen itself.
+bool Job::IsOfFenced(const Node& node) const {
+  return (node.by_credential || node.served_in == fence_.generation()) &&
+         fence_.Has({node.hello.node(), node.hello.incarnation()});
+}
+
+// Its ranks of all earlier generations are gone.
+void Job::NoteStopped(const Node& node) {
+  if (!IsOfFenced(node)) return;
+  fence_.Gone(node.hello.node());
+  FenceOpened();
+}
+
+// The next daemon must not wait either.
+void Job::FenceOpened() {
+  // Nothing is journaled after the end.
+  if (phase_ == Phase::kEnded) return;
+  actions_.push_back(
+      Journal{Journal::Kind::kFenceOpen, fence_.generation(), ""});
+  Say(Log::Level::kInfo,
+      absl::StrCat("event=fence_open generation=", fence_.generation()));
+  Changed();
+}
+
 // Whether a world of these nodes must wait.
 bool Job::IsFenced(const std::vector<Seated>& seated) {
   const absl::Time opens = fence_.Opens(limits_.unheard());
   if (now_ >= opens ||
       std::any_of(seated.begin(), seated.end(), [&](const Seated& s) {
-        return fence_.Has(LifeOf(nodes_.at(s.node)));
+        return IsOfFenced(nodes_.at(s.node));
       })) {
     Unfence();
     return false;
@@ -111,6 +136,13 @@ std::string Job::FenceText(absl::Time now) const {
     names.push_back(members[i].node);
   }
   const bool one = members.size() == 1;
+  // An agent that has the name by now would go with it.
+  const auto absent = [&](const Fence::Member& member) {
+    const auto at = nodes_.find(member.node);
+    return at == nodes_.end() || at->second.session == 0;
+  };
+  auto advised = std::find_if(members.begin(), members.end(), absent);
+  if (advised == members.end()) advised = members.begin();
   // So coarse that the same is not said each second.
   const absl::Duration left = fenced_until_ - now;
   const absl::Duration unit =
@@ -121,11 +153,11 @@ std::string Job::FenceText(absl::Time now) const {
       members.size() > kFencedNamedMax
           ? absl::StrCat(" and ", members.size() - kFencedNamedMax, " more")
           : "",
-      ", which ", one ? "is" : "are",
-      " not heard, and no node of it is here: the next world waits until ",
+      ", whose agent", one ? " of that time is" : "s of that time are",
+      " not heard: the next world waits until ",
       one ? "it has" : "one of them has", " stopped, at most ",
       absl::FormatDuration(absl::Ceil(left, unit)),
-      "; if one is known to be gone, `rollcall evict ", members[0].node, "`");
+      "; if one is known to be gone, `rollcall evict ", advised->node, "`");
 }
 
 }  // namespace rollcall

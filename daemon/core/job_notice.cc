@@ -52,7 +52,7 @@ void Job::On(const EvictAsked& evict) {
       Say(Log::Level::kWarning,
           absl::StrCat("event=evict node=", name, " reason=", Quoted(reason)));
     }
-    if (fence_.Gone(name)) Changed();
+    if (fence_.Gone(name)) FenceOpened();
     // It is out: should it be admitted again, it is not asked to leave.
     if (phase_ != Phase::kEnded) ForgetLeaving(name);
   }

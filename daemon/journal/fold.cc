@@ -63,6 +63,9 @@ absl::Status Fold(const Journal& entry, JournalState& state) {
     case Journal::Kind::kFinished:
       parsed = state.finished.emplace().ParseFromString(entry.body);
       break;
+    case Journal::Kind::kFenceOpen:
+      DropRan(state);
+      break;
     case Journal::Kind::kNodeEpochs: {
       v1::NodeEpochs change;
       parsed = change.ParseFromString(entry.body);

@@ -340,6 +340,13 @@ absl::Status SqliteJournal::WriteState(const JournalEntry& entry,
               "AND run = ?2",
               entry.job, entry.run, body, written_us);
       break;
+    case Journal::Kind::kFenceOpen:
+      s = Run(database_,
+              "UPDATE runs SET ran_proposal = NULL, ran_seal = NULL, "
+              "ran_finished = NULL, written_us = ?3 WHERE job = ?1 AND run = "
+              "?2",
+              entry.job, entry.run, written_us);
+      break;
     case Journal::Kind::kNodeEpochs:
       if (!epochs.ParseFromString(action.body)) {
         return absl::InternalError("an entry of node epochs cannot be parsed");

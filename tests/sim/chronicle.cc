@@ -132,7 +132,8 @@ void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
       // node of the run that goes on. Who has finished is written a little
       // later, whatever happens then.
       if (retry_ && entry->kind != Journal::Kind::kNodeEpochs &&
-          entry->kind != Journal::Kind::kFinished) {
+          entry->kind != Journal::Kind::kFinished &&
+          entry->kind != Journal::Kind::kFenceOpen) {
         Broken(Invariant::kRetryIsNothing,
                absl::StrCat("generation ", entry->generation,
                             " begins or ends by a retry of ",

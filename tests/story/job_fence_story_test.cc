@@ -152,6 +152,29 @@ TEST(Fence, AnEvictedMemberOpensIt) {
   other.Tell({{4.0, Beats("c"), ""}, {4.1, Evicts({"d"}), ""}});
 }
 
+// An agent that has a member's name by now would be evicted as well.
+TEST(Fence, WhomToEvictIsOneThatIsNotHere) {
+  JobStory story("1:2");
+  story.Tell(BothBreak());
+  story.Tell({{4.0, Beats("c"), ""}, {5.0, Attends("a", 2), ""}});
+  EXPECT_TRUE(absl::StrContains(FenceOf(story), "rollcall evict b"))
+      << FenceOf(story);
+  story.Tell({{5.1, Evicts({"b"}), "form g2 a,c"}});
+  EXPECT_TRUE(story.journal().contains(Journal::Kind::kFenceOpen));
+}
+
+// An incarnation is no secret: status and the world commit have it.
+TEST(Fence, AnIncarnationWithoutItsCredentialDoesNotOpenIt) {
+  JobStory before("1:2");
+  before.Tell(BothBreak());
+  JobStory story(Job::Restore("j", Ended(before), Limits{}, absl::UnixEpoch()),
+                 before);
+  story.Tell({{0.0, Attends("a", 1), ""},
+              {1.1, Ticks(), ""},
+              {1.2, Stops("a", 1), ""}});
+  EXPECT_NE(FenceOf(story), "");
+}
+
 // Its ranks were gone before it was prepared for the next world.
 TEST(Fence, AMemberThatWasPreparedForTheNextWorldOpensIt) {
   JobStory story("1:2");

@@ -539,6 +539,46 @@ TEST_F(JournalTest, AFileThatDoesNotKnowWhoHasFinishedIsTakenUp) {
   EXPECT_FALSE((*run)->state.finished.has_value());
 }
 
+TEST_F(JournalTest, TheWorldThatRanLastIsKeptUntilNobodyWaitsForIt) {
+  v1::Proposal proposal;
+  proposal.set_generation(1);
+  v1::Seal seal;
+  seal.set_generation(1);
+  v1::FinishedNodes finished;
+  finished.add_idle_node_ranks(1);
+  const auto journal = MustOpen();
+  const auto state = [&] {
+    const auto run = journal->Load("j");
+    EXPECT_TRUE(run.ok() && run->has_value());
+    return (*run)->state;
+  };
+  const auto run_first = [&] {
+    MustAppend(*journal,
+               {Entry(Kind::kRunStarted, 0, Settings(3)),
+                Entry(Kind::kProposed, 1, proposal.SerializeAsString()),
+                Entry(Kind::kCommitted, 1, seal.SerializeAsString()),
+                Entry(Kind::kFinished, 1, finished.SerializeAsString()),
+                Entry(Kind::kEnded, 1, "")});
+  };
+  run_first();
+  // A proposal that comes to nothing does not take its place.
+  MustAppend(*journal,
+             {Entry(Kind::kProposed, 2, ""), Entry(Kind::kEnded, 2, "")});
+  ASSERT_TRUE(state().ran_proposal.has_value());
+  EXPECT_EQ(state().ran_proposal->generation(), 1u);
+  EXPECT_EQ(state().ran_seal->generation(), 1u);
+  EXPECT_EQ(state().ran_finished->idle_node_ranks(0), 1u);
+  EXPECT_FALSE(state().proposal.has_value());
+  MustAppend(*journal, {Entry(Kind::kFenceOpen, 1, "")});
+  EXPECT_FALSE(state().ran_proposal.has_value());
+  EXPECT_FALSE(state().ran_seal.has_value());
+  run_first();
+  MustAppend(*journal,
+             {Entry(Kind::kProposed, 2, ""), Entry(Kind::kCommitted, 2, "")});
+  EXPECT_FALSE(state().ran_proposal.has_value());
+  EXPECT_FALSE(state().ran_finished.has_value());
+}
+
 // A folder that is for something else is left as it is; one that is ours, or
 // for nothing yet, is closed to others.
 TEST_F(JournalTest, AFolderIsOursAloneOrNotOurs) {

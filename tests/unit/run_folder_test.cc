@@ -156,6 +156,13 @@ TEST_F(RunFolderTest, AnotherNodesLivesAreLeftToItsNextAgent) {
   EXPECT_FALSE(std::filesystem::exists(old));
 }
 
+// In a folder that others can write to, somebody else may have been first.
+TEST_F(RunFolderTest, APipeInPlaceOfTheLockKeepsNobodyOut) {
+  ASSERT_EQ(chmod(parent_.c_str(), 0777), 0);
+  ASSERT_EQ(mkfifo((parent_ + "/rollcall-sweep.lock").c_str(), 0666), 0);
+  EXPECT_TRUE(RunFolder::Make(parent_, "job", "node").ok());
+}
+
 TEST_F(RunFolderTest, ItsOwnLivesAreRead) {
   std::string copy;
   {
