@@ -127,11 +127,11 @@ std::vector<uint64_t> LivesOf(const std::string& folder,
   return lives;
 }
 
-// One agent of a user sweeps at a time: of two that are started together, each
-// would find what the other one is looking at locked, as if its agent lived. A
-// folder that is this user's alone is locked itself; elsewhere anybody could
-// hold it, so there a file is. Where that is another user's, nobody's turn is
-// waited for.
+// One agent of a user sweeps at a time: two agents that start together would
+// each find the folders that the other one sweeps locked, and take their agents
+// for living ones. The lock is on `parent` itself where this user alone can
+// open it, and on a file in it elsewhere. A lock file that belongs to another
+// user is ignored.
 Fd AwaitTurn(const std::string& parent, const std::string& prefix) {
   Fd fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   struct stat info;
@@ -140,13 +140,13 @@ Fd AwaitTurn(const std::string& parent, const std::string& prefix) {
   };
   if (!ours(fd) || (info.st_mode & 0077) != 0) {
     const std::string file = absl::StrCat(parent, "/", prefix, "sweep.lock");
-    // Somebody else may have put a pipe there.
+    // Without O_NONBLOCK, a FIFO that another user made would block the agent.
     fd = Fd(open(file.c_str(),
                  O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
                  0600));
     if (!ours(fd) || !S_ISREG(info.st_mode)) return Fd();
   }
-  // One that is stopped in its turn keeps nobody out.
+  // An agent that is stopped while it sweeps must not block the others.
   const absl::Time deadline = MonotonicNow() + kTurnPatience;
   while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return Fd();

@@ -156,7 +156,7 @@ void Supervisor::DaemonListens() {
   if (stop_) SendStop();
 }
 
-// They come back as new agents, by their tokens.
+// Their nodes attend again with new agents.
 void Supervisor::GiveUpTheGone() {
   for (const std::string& name : plan_.gone) {
     v1::EvictRequest request;

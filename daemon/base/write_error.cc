@@ -26,7 +26,7 @@ std::optional<FreeSpace> FreeSpaceOf(const std::string& folder) {
   struct statvfs found = {};
   if (statvfs(folder.c_str(), &found) != 0) return std::nullopt;
   FreeSpace space;
-  // What is reserved for root is not for us.
+  // f_bavail leaves out the blocks that are reserved for root.
   space.free_bytes = uint64_t{found.f_bavail} * found.f_frsize;
   space.size_bytes = uint64_t{found.f_blocks} * found.f_frsize;
   space.free_files = found.f_favail;

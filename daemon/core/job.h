@@ -702,7 +702,7 @@ class Job {
   // Node ranks of those whose ranks have all exited 0, also where they have
   // left since; when that is journaled, if it has changed.
   std::set<uint32_t> finished_;
-  // Of those that have ended otherwise: some of their ranks were never started.
+  // Node ranks of those that have ended with ranks that were never started.
   std::set<uint32_t> idle_;
   absl::Time finished_due_ = absl::InfiniteFuture();
   // Members that have not prepared, ended, stopped.

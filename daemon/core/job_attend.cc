@@ -407,8 +407,10 @@ Job::Entered Job::Enter(const Attend& attend) {
   } else {
     CHECK(node.deadline == absl::InfiniteFuture());
     reach_.Forget(name);
-    // The same agent, which was given up and attends anew, has served.
+    // The agent had ranks in a world before it was declared lost. A token does
+    // not prove that.
     const bool same_agent =
+        attend.hello.has_node_credential() &&
         attend.hello.previous_incarnation() != 0 &&
         attend.hello.previous_incarnation() == node.hello.incarnation();
     const uint64_t served_in = same_agent ? node.served_in : 0;

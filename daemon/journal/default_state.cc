@@ -55,7 +55,7 @@ std::string MakeStandard(const std::string& root) {
 // Why a fallback root that exists cannot be used; empty: it can.
 std::string CheckFallback(const std::string& root) {
   struct stat found;
-  // A link is somebody else's choice of a folder.
+  // A symbolic link may lead to a folder of another user's choice.
   if (lstat(root.c_str(), &found) != 0) {
     return absl::StrCat("cannot look at ", root, ": ", Why());
   }

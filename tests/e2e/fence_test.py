@@ -72,7 +72,7 @@ class Fence(Guarded):
         self.begin_behind()
         self.cut()
         self.let_through()
-        # One of them has stopped its ranks, whoever is in the next world.
+        # The next world forms once w1 or w2 has stopped its ranks.
         state = self.await_status(
             self.text, lambda s: s["state"] == "running", "the next world")
         self.assertEqual(state["generation"], 2)
