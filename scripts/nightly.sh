@@ -74,7 +74,7 @@ do_step() {
     faults) tests/sim/faults.py ;;
     churn) ROLLCALL_CHURN_S=600 e2e churn_test ;;
     kills) for _ in 1 2 3; do e2e kills_test || return 1; done ;;
-    repeat) scripts/repeat.sh 20 2 ;;
+    repeat) scripts/repeat.sh 5 1 ;;
     torch) scripts/packages.sh torch &&
       e2e checkpoint_test.InTransformers.test_loads_a_checkpoint ;;
     # Class by class: the module has a test that needs no machine, and with it
