@@ -58,7 +58,7 @@ cat <<END
 
 What to try next:
   build/release/bin/rollcall launch --local-workers 3 -- sh -c 'echo I am \$RANK'
-      what each rank gets: RANK, WORLD_SIZE, MASTER_ADDR... (README.md)
+      what each rank gets: RANK, WORLD_SIZE, MASTER_ADDR... (client/README.md)
   build/release/bin/rollcall launch --nodes 2 -- python3 train.py
       prints a join line to run on a second machine; any script that runs
       under torchrun runs under it

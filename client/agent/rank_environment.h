@@ -1,7 +1,7 @@
 // What each rank of this node gets: its environment and its files.
 //
 // Pure but for WriteRankFiles. The contract is torchrun's, complete, plus
-// ROLLCALL_*; see README.md's table.
+// ROLLCALL_*; see client/README.md's table.
 #ifndef ROLLCALL_CLIENT_AGENT_RANK_ENVIRONMENT_H_
 #define ROLLCALL_CLIENT_AGENT_RANK_ENVIRONMENT_H_
 
