@@ -133,13 +133,15 @@ class Memory(Guarded):
         os.chown(folder, user, user)
         with open(os.path.join(folder, "look.py"), "w", encoding="ascii") as f:
             f.write(LOOK)
+        # The clone may lie where this user may not look, as below /root.
+        rollcall = shutil.copy(harness.ROLLCALL, folder)
         fifo = os.path.join(folder, "daemon")
         os.mkfifo(fifo)
         os.chown(fifo, user, user)
         state = os.path.join(folder, "state")
         words = ["env", f"HOME={folder}", f"XDG_STATE_HOME={folder}",
                  f"TMPDIR={folder}", f"XDG_RUNTIME_DIR={folder}",
-                 harness.ROLLCALL, "launch", "--job", "look", "--state", state,
+                 rollcall, "launch", "--job", "look", "--state", state,
                  "--listen", "127.0.0.1:0", "--no-hosts", "--", PYTHON,
                  os.path.join(folder, "look.py"), fifo]
         if user:

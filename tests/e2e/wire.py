@@ -127,6 +127,11 @@ def hello(join, node, **changes):
     return field(1, body)
 
 
+def heartbeat():
+    """A serialized AgentMessage with the Heartbeat of a node without ranks."""
+    return field(2, b"")
+
+
 def world(join, run, nodes):
     """The bytes of a World of generation 1 and of its Seal, made up: a node of
     one rank for each name."""
