@@ -18,11 +18,11 @@ namespace rollcall {
 namespace {
 
 constexpr char kCurve[] = "prime256v1";
-// Eight bytes more than the group's order, so that no key is likelier than
-// another by more than 2^-64.
+// 8 bytes more than the group's order, so that the reduction favours no key by
+// more than 2^-64.
 constexpr size_t kDerivedBytes = 40;
 constexpr size_t kSerialBytes = 16;
-// RFC 5280, 4.1.2.5: a certificate without an end.
+// RFC 5280, 4.1.2.5: this notAfter means that the certificate does not expire.
 constexpr char kNotBefore[] = "20000101000000Z";
 constexpr char kNotAfter[] = "99991231235959Z";
 
@@ -70,7 +70,8 @@ std::string PemOf(X509* certificate) {
 
 Key MakeKey() { return Own(EVP_EC_gen(kCurve)); }
 
-// Overwrites the private number among parameters, which OpenSSL only frees.
+// Overwrites the private number in the parameters at the end of a scope;
+// OpenSSL only frees it.
 struct PrivateParam {
   OSSL_PARAM* params;
   ~PrivateParam() {
@@ -124,7 +125,7 @@ bool AddExtension(X509* certificate, X509* issuer, int nid,
          X509_add_ext(certificate, extension.get(), -1) == 1;
 }
 
-// What all certificates of ours have in common; unsigned.
+// What all our certificates have in common; not signed yet.
 Certificate Begin(EVP_PKEY* key, const char* name) {
   Certificate certificate(X509_new());
   if (!certificate ||
@@ -140,7 +141,7 @@ Certificate Begin(EVP_PKEY* key, const char* name) {
   const BigNumber number(
       BN_bin2bn(reinterpret_cast<const unsigned char*>(serial.data()),
                 static_cast<int>(serial.size()), nullptr));
-  // Positive, and not 20 bytes long.
+  // Positive, and within the 20 bytes that RFC 5280 allows.
   BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(certificate.get()));
   X509_NAME* subject = X509_get_subject_name(certificate.get());
   X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC,
@@ -162,8 +163,8 @@ Certificate MakeCaCertificate(EVP_PKEY* key) {
   return made ? std::move(ca) : nullptr;
 }
 
-// `DNS:a,IP:10.0.0.1`: names that break the grammar are left out, since this
-// text has one of its own.
+// `DNS:a,IP:10.0.0.1`. Names that are not valid are left out: a name with a
+// comma could add another entry.
 std::string AltNames(const std::vector<std::string>& names) {
   std::string text = "DNS:rollcall";
   for (const std::string& name : names) {
@@ -191,14 +192,15 @@ absl::StatusOr<Authority> Authority::FromSecret(const SharedSecret& secret) {
   const BigNumber number(
       BN_bin2bn(reinterpret_cast<const unsigned char*>(derived.data()),
                 static_cast<int>(derived.size()), nullptr));
-  const BigNumber least_off(BN_new());
+  const BigNumber order_minus_1(BN_new());
   BN_CTX* scratch = BN_CTX_new();
   // 1 to order - 1.
   const bool reduced =
-      group && number && least_off && scratch != nullptr &&
-      BN_copy(least_off.get(), EC_GROUP_get0_order(group.get())) != nullptr &&
-      BN_sub_word(least_off.get(), 1) == 1 &&
-      BN_nnmod(number.get(), number.get(), least_off.get(), scratch) == 1 &&
+      group && number && order_minus_1 && scratch != nullptr &&
+      BN_copy(order_minus_1.get(), EC_GROUP_get0_order(group.get())) !=
+          nullptr &&
+      BN_sub_word(order_minus_1.get(), 1) == 1 &&
+      BN_nnmod(number.get(), number.get(), order_minus_1.get(), scratch) == 1 &&
       BN_add_word(number.get(), 1) == 1;
   BN_CTX_free(scratch);
   Key key = reduced ? KeyOfNumber(number.get(), group.get()) : nullptr;

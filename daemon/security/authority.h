@@ -1,7 +1,7 @@
 // Authority: a daemon's own CA (ECDSA P-256), and the certificates it issues.
 //
-// The trust lies in the key alone: agents pin its digest. So its certificates
-// say nothing of time (a rented machine's clock may be anything) and a new one
+// The trust is in the key alone: agents pin its digest. Certificates are valid
+// from 2000 to 9999 (the clock of a rented machine may be wrong), and a new one
 // is issued at each start of the daemon.
 //
 // Immutable; any thread.
@@ -30,11 +30,11 @@ struct IssuedCertificate {
 
 class Authority {
  public:
-  // With a fresh key.
+  // With a new key.
   static absl::StatusOr<Authority> Make();
-  // With the key that every holder of the secret derives.
+  // With the key that is derived from the secret: the same for every holder.
   static absl::StatusOr<Authority> FromSecret(const SharedSecret& secret);
-  // INVALID_ARGUMENT: no PEM of a P-256 private key.
+  // INVALID_ARGUMENT: `pem` is not the PEM of a P-256 private key.
   static absl::StatusOr<Authority> FromKey(std::string_view pem);
 
   // The private key. A secret.
@@ -44,14 +44,15 @@ class Authority {
   // SHA-256 of its public key (SubjectPublicKeyInfo, DER): 32 bytes.
   const std::string& pin() const { return pin_; }
 
-  // A server's certificate with a fresh key, for these names and addresses.
+  // A server's certificate with a new key, for these names and addresses.
   absl::StatusOr<IssuedCertificate> Issue(
       const std::vector<std::string>& names) const;
 
  private:
   static absl::StatusOr<Authority> FromPkey(std::shared_ptr<EVP_PKEY> key);
 
-  // Shared: copies of an Authority are the same one.
+  // Shared: copies of an Authority have the same key, and EVP_PKEY is not
+  // copyable.
   std::shared_ptr<EVP_PKEY> key_;
   std::string certificate_;
   std::string pin_;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kChainBytesMax = 64 << 10;
 constexpr size_t kChainMax = 8;
-// A CA file may hold all that an organisation trusts.
+// A CA file may hold all CAs that an organisation trusts.
 constexpr size_t kCasMax = 512;
 
 using openssl::Bio;
@@ -29,15 +29,15 @@ using openssl::StoreContext;
 absl::Status NotOurs(const std::string& why) {
   ERR_clear_error();
   return absl::UnauthenticatedError(absl::StrCat(
-      "the daemon there is not the one that was named: ", why,
-      "; nothing was told to it. Take the join string that the launcher "
-      "printed last, whole, and look who answers at this address"));
+      "this is not the expected daemon: ", why,
+      "; nothing was sent to it. Use the whole join string that the launcher "
+      "printed last, and check which server answers at this address"));
 }
 
-std::vector<Certificate> ReadChain(std::string_view pem, size_t most) {
+std::vector<Certificate> ReadChain(std::string_view pem, size_t count_max) {
   std::vector<Certificate> chain;
   const Bio bio = Reading(pem);
-  while (chain.size() < most) {
+  while (chain.size() < count_max) {
     Certificate next(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
     if (!next) break;
     chain.push_back(std::move(next));
@@ -51,7 +51,7 @@ std::vector<Certificate> ReadShown(std::string_view pem) {
   return ReadChain(pem, kChainMax);
 }
 
-// A stack that does not own what is in it.
+// A stack that does not own its certificates.
 struct Untrusted {
   STACK_OF(X509) * stack = sk_X509_new_null();
   ~Untrusted() { sk_X509_free(stack); }
@@ -110,11 +110,11 @@ absl::Status VerifyIssued(std::string_view chain_pem, std::string_view ca_pem,
   if (context == nullptr ||
       X509_STORE_CTX_init(context.get(), store.get(), chain.front().get(),
                           between.stack) != 1) {
-    return NotOurs("its certificates cannot be looked at");
+    return NotOurs("its certificates cannot be read");
   }
   X509_STORE_CTX_set_default(context.get(), "ssl_server");
   X509_VERIFY_PARAM* wanted = X509_STORE_CTX_get0_param(context.get());
-  // OpenSSL takes an empty name for any.
+  // OpenSSL accepts every certificate if the name is empty.
   const bool named =
       !name.empty() &&
       (AdmitAddress(name).ok()
@@ -123,7 +123,7 @@ absl::Status VerifyIssued(std::string_view chain_pem, std::string_view ca_pem,
                  1);
   if (named && X509_verify_cert(context.get()) == 1) return absl::OkStatus();
   return NotOurs(absl::StrCat(
-      "its certificate is not one of --tls-ca's for ", name, " (",
+      "--tls-ca did not issue its certificate for ", name, " (",
       X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get())),
       ")"));
 }

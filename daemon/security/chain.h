@@ -1,5 +1,4 @@
-// Chain: whether the certificates that a daemon has shown are those of the
-// daemon that was meant.
+// Chain: verifies that a chain of certificates belongs to the expected daemon.
 //
 // Pure but for the clock in VerifyIssued; any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_CHAIN_H_
@@ -17,19 +16,19 @@ namespace rollcall {
 
 inline constexpr size_t kPinBytes = 32;
 
-// SHA-256 of a public key (SubjectPublicKeyInfo, DER): 32 bytes; empty: it
-// cannot be written so.
+// SHA-256 of a public key (SubjectPublicKeyInfo, DER): 32 bytes; empty if the
+// key cannot be encoded.
 std::string PinOf(EVP_PKEY* key);
 
-// Both take a chain in PEM, the server's certificate first.
-// UNAUTHENTICATED: it is not the one, and in what way.
+// Both functions take a chain in PEM, the server's certificate first.
+// UNAUTHENTICATED: it is not the expected daemon; the message says why.
 
-// Whether it leads to the CA whose public key has this pin. Names and times are
-// not looked at: the trust lies in the key.
+// Checks that the chain leads to the CA whose public key has this pin. Names
+// and times are not checked: the trust is in the key.
 absl::Status VerifyPinned(std::string_view chain_pem, std::string_view pin);
 
-// Whether a CA in `ca_pem` has issued it, as a server's, for `name` (a DNS name
-// or an address), and it is valid now.
+// Checks that a CA in `ca_pem` issued the certificate, for a server named
+// `name` (a DNS name or an address), and that it is valid now.
 absl::Status VerifyIssued(std::string_view chain_pem, std::string_view ca_pem,
                           const std::string& name);
 

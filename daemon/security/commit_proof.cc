@@ -18,7 +18,8 @@ std::string CommitProof(std::string_view key, std::string_view job,
                         std::string_view run, uint64_t generation,
                         std::string_view world_bytes,
                         std::string_view seal_bytes) {
-  // The grammar of these names has no '/'; the digests have one length.
+  // These names contain no '/', and the digests have a fixed length: no two
+  // inputs give the same text.
   return HmacSha256(key, absl::StrCat("commit proof v1/", std::string(job), "/",
                                       std::string(run), "/", generation, "/",
                                       Sha256(world_bytes), Sha256(seal_bytes)));

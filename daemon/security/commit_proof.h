@@ -1,8 +1,8 @@
-// Commit proofs: what lets a daemon that has lost its journal know again a
+// Commit proofs: with them a daemon that has lost its journal recognizes a
 // world that was committed with the same shared secret.
 //
-// A MAC over job, run, generation, world and seal; the seal says each member's
-// incarnation and epoch. Members carry it and cannot make one. Pure; any
+// A MAC over job, run, generation, world and seal; the seal has each member's
+// incarnation and epoch. Members carry the proof and cannot make one. Pure; any
 // thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_COMMIT_PROOF_H_
 #define ROLLCALL_DAEMON_SECURITY_COMMIT_PROOF_H_
@@ -16,7 +16,7 @@
 
 namespace rollcall {
 
-// 32 bytes, for nothing else.
+// 32 bytes, used for commit proofs only.
 std::string CommitProofKey(const SharedSecret& secret);
 
 // 32 bytes.
@@ -25,8 +25,8 @@ std::string CommitProof(std::string_view key, std::string_view job,
                         std::string_view world_bytes,
                         std::string_view seal_bytes);
 
-// Whether Hello.held has the proof of its world and seal, for its job, run and
-// running generation. With an empty key: never.
+// Whether the proof in Hello.held is valid for the Hello's world, seal, job,
+// run and running generation. False for an empty key.
 bool HoldsCommitProof(std::string_view key, const v1::Hello& hello);
 
 }  // namespace rollcall

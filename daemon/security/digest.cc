@@ -36,7 +36,6 @@ std::string RandomBytes(size_t bytes) {
   while (have < bytes) {
     const ssize_t got = getrandom(random.data() + have, bytes - have, 0);
     if (got < 0 && errno == EINTR) continue;
-    // Without randomness there is no secret to go on with.
     CHECK_GT(got, 0);
     have += static_cast<size_t>(got);
   }
@@ -53,7 +52,7 @@ std::string Sha256(std::string_view bytes) {
 std::string HmacSha256(std::string_view key, std::string_view bytes) {
   std::string digest(SHA256_DIGEST_LENGTH, '\0');
   unsigned int size = 0;
-  // Fails for want of memory alone.
+  // Fails only if there is no memory.
   CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
              Bytes(bytes), bytes.size(),
              reinterpret_cast<unsigned char*>(digest.data()),

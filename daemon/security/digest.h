@@ -1,8 +1,9 @@
-// Digest: random bytes, digests and derived keys; the few cryptographic words
-// that the rest is built of, all of them OpenSSL's.
+// Digest: random bytes, digests and derived keys; the few cryptographic
+// primitives that this folder uses, all from OpenSSL but for getrandom(2).
 //
-// Any thread. None of these fails but for want of memory or of the system's
-// generator, which ends the process: there is no secret to go on with.
+// Any thread. These fail only if memory or the system's random number generator
+// is not available; then the process ends, since it has no secret to go on
+// with.
 #ifndef ROLLCALL_DAEMON_SECURITY_DIGEST_H_
 #define ROLLCALL_DAEMON_SECURITY_DIGEST_H_
 
@@ -12,7 +13,7 @@
 
 namespace rollcall {
 
-// From the system's generator.
+// From the system's random number generator.
 std::string RandomBytes(size_t bytes);
 
 // 32 bytes.
@@ -21,13 +22,13 @@ std::string Sha256(std::string_view bytes);
 // HMAC-SHA-256: 32 bytes.
 std::string HmacSha256(std::string_view key, std::string_view bytes);
 
-// HKDF-SHA-256 (RFC 5869) with the salt "rollcall v1". `purpose` tells what is
-// derived: no two keys share one.
+// HKDF-SHA-256 (RFC 5869) with the salt "rollcall v1" and `purpose` as info.
+// Each key has a purpose of its own.
 std::string DeriveKey(std::string_view secret, std::string_view purpose,
                       size_t bytes);
 
-// In a time that depends on the lengths alone. An empty one is no secret, and
-// the same as nothing.
+// Compares in a time that depends on the lengths alone. An empty secret equals
+// nothing, not even another empty one.
 bool SameSecret(std::string_view a, std::string_view b);
 
 }  // namespace rollcall

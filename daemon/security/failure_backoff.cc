@@ -12,13 +12,13 @@ absl::Duration FailureBackoff::Failed(const std::string& address,
   }
   Entry& entry = entries_[address];
   if (entry.failures > 0) by_age_.erase({entry.last, address});
-  // Far more than it takes to reach the longest wait.
+  // Bounded far above what it takes to reach the longest delay.
   entry.failures = std::min(entry.failures + 1, 1000);
   entry.last = now;
   by_age_.emplace(now, address);
   const int beyond = entry.failures - kFree;
   if (beyond <= 0) return absl::ZeroDuration();
-  return std::min(kFirst * (1 << std::min(beyond - 1, 10)), kMost);
+  return std::min(kDelayMin * (1 << std::min(beyond - 1, 10)), kDelayMax);
 }
 
 int FailureBackoff::failures(const std::string& address) const {

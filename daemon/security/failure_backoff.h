@@ -1,12 +1,12 @@
-// FailureBackoff: how long somebody waits to be told that a token was wrong,
-// by the address that it came from.
+// FailureBackoff: how long the answer "wrong token" is delayed, by the address
+// that the token came from.
 //
-// The first few are told at once, since people mistype; then each waits twice
-// as long as the one before. A right token is never held up by the wrong ones
-// of others behind the same address. Pure; one thread at a time.
+// The first few failures are answered at once, since people mistype; after
+// that, each delay is twice the one before. A valid token is never delayed,
+// also where others behind the same address fail. Pure; one thread at a time.
 //
-// Bounded: at most `addresses_max` are remembered, the latest; an address that
-// has failed no more for a while is forgotten.
+// Bounded: the latest kAddressesMax addresses are remembered, each for
+// kForgotten after its last failure.
 #ifndef ROLLCALL_DAEMON_SECURITY_FAILURE_BACKOFF_H_
 #define ROLLCALL_DAEMON_SECURITY_FAILURE_BACKOFF_H_
 
@@ -22,17 +22,17 @@ namespace rollcall {
 
 class FailureBackoff {
  public:
+  // Failures that are answered without delay.
   static constexpr int kFree = 3;
-  static constexpr absl::Duration kFirst = absl::Milliseconds(100);
-  // Below what a client waits for an answer.
-  static constexpr absl::Duration kMost = absl::Seconds(3);
-  // After so long without a failure, an address begins anew.
+  static constexpr absl::Duration kDelayMin = absl::Milliseconds(100);
+  // Shorter than a client's timeout.
+  static constexpr absl::Duration kDelayMax = absl::Seconds(3);
   static constexpr absl::Duration kForgotten = absl::Minutes(1);
   static constexpr size_t kAddressesMax = 4096;
 
-  // A wrong token came from `address`. How long the answer waits.
+  // A wrong token came from `address`. Returns the delay of the answer.
   absl::Duration Failed(const std::string& address, absl::Time now);
-  // How many failures of this address in a row are remembered.
+  // Remembered failures of this address.
   int failures(const std::string& address) const;
   size_t addresses() const { return entries_.size(); }
 

@@ -18,7 +18,7 @@ std::string Take(const char* name) {
   char* value = getenv(name);
   if (value == nullptr) return "";
   std::string taken = value;
-  // The kernel shows this memory as the process's environment.
+  // The kernel shows this memory in /proc/PID/environ.
   memset(value, 'x', strlen(value));
   unsetenv(name);
   return taken;
@@ -26,7 +26,7 @@ std::string Take(const char* name) {
 
 absl::StatusOr<std::string> ReadStdin() {
   std::string text;
-  // Made in one piece, so that no part of a secret stays where it was.
+  // Reserved at once: growing would leave parts of a secret in freed memory.
   text.reserve(kStdinBytesMax + 2 * 4096);
   char block[4096];
   ssize_t got = 1;

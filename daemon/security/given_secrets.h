@@ -1,6 +1,6 @@
-// GivenSecrets: what opens a job, from where a user may put it: the
-// environment, a file, stdin; never to be seen in argv or in the environment of
-// a child.
+// GivenSecrets: reads a join string or a shared secret from where a user may
+// put it: the environment, a file, stdin. It never shows in argv or in the
+// environment of a child.
 #ifndef ROLLCALL_DAEMON_SECURITY_GIVEN_SECRETS_H_
 #define ROLLCALL_DAEMON_SECURITY_GIVEN_SECRETS_H_
 
@@ -13,7 +13,7 @@
 
 namespace rollcall {
 
-// Of the environment; empty where unset.
+// From the environment; empty if unset.
 struct GivenSecrets {
   std::string join;    // ROLLCALL_JOIN
   std::string secret;  // ROLLCALL_SECRET
@@ -25,21 +25,22 @@ struct GivenSecrets {
   }
 };
 
-// Takes them out of the environment and overwrites the memory where they stood,
-// so that neither a child nor /proc/PID/environ shows them. Before any thread
-// is there.
+// Removes them from the environment and overwrites their memory, so that
+// neither a child nor /proc/PID/environ shows them. Call it before there is a
+// second thread.
 GivenSecrets TakeSecrets();
 
-// Text of a file, or of stdin for `-`. INVALID_ARGUMENT: it cannot be read, or
-// is too large, or others can read or write the file; `flag` and file are
-// named. `warning`: as ReadPrivateFile.
+// The text of a file, or of stdin for `-`. INVALID_ARGUMENT: it cannot be read,
+// is too large, or others can read or write the file; the message names `flag`
+// and the file. `warning`: as in ReadPrivateFile.
 absl::StatusOr<std::string> ReadGiven(const std::string& flag,
                                       const std::string& file,
                                       std::string* warning = nullptr);
 
-// The secret that --secret-file or else ROLLCALL_SECRET holds; nothing: neither
-// is given. INVALID_ARGUMENT: it is none, or as ReadGiven. Leaves no copy of it
-// but the value. `warning`: as ReadPrivateFile.
+// The secret in --secret-file, or else in ROLLCALL_SECRET; nullopt if neither
+// is given. INVALID_ARGUMENT: the text is no shared secret, or as in ReadGiven.
+// Leaves no other copy of the secret in memory. `warning`: as in
+// ReadPrivateFile.
 absl::StatusOr<std::optional<SharedSecret>> GivenSecret(
     const std::string& file, const std::string& from_environment,
     std::string* warning = nullptr);

@@ -22,14 +22,15 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kKeyBytes = 32;
-// A CA file may hold all that an organisation trusts.
+// A CA file may hold all CAs that an organisation trusts.
 constexpr size_t kFileBytesMax = 4 << 20;
 
 absl::Status Trouble(const std::string& path, const std::string& what) {
   return absl::FailedPreconditionError(absl::StrCat(path, ": ", what));
 }
 
-// The text of a file, made by `make` where there is none.
+// The text of a file; if there is no such file, the text of `make` is written
+// to it.
 template <typename MakeText>
 absl::StatusOr<std::string> KeepFile(const std::string& path, MakeText make) {
   absl::StatusOr<std::string> text = ReadOwnFile(path);
@@ -52,7 +53,7 @@ absl::Status WriteSecretFile(const std::string& path, const std::string& text) {
   if (fd >= 0) close(fd);
   if (error == 0 && rename(beside.c_str(), path.c_str()) != 0) error = errno;
   if (error == 0) return absl::OkStatus();
-  // Before what it took is free again.
+  // Before unlink frees the space that the new file took.
   const std::string why = WriteErrorText(error, path);
   unlink(beside.c_str());
   return Trouble(path, absl::StrCat("cannot write it: ", why,
@@ -88,7 +89,8 @@ absl::Status CheckMode(int fd, const std::string& path, std::string* warning) {
   if (fstatvfs(fd, &mount) == 0 && (mount.f_flag & ST_RDONLY) != 0) {
     if (warning != nullptr) {
       *warning = absl::StrCat(path, ": ", found,
-                              "; taken, since it is on a read-only mount");
+                              "; used all the same, since it is on a "
+                              "read-only mount");
     }
     return absl::OkStatus();
   }
@@ -101,9 +103,9 @@ absl::Status CheckOwner(int fd, const std::string& path) {
     return Trouble(path, "expected a regular file, got something else");
   }
   if (file.st_uid == geteuid()) return absl::OkStatus();
-  return Trouble(path, absl::StrCat("expected a file of user ", geteuid(),
-                                    ", who runs this, got one of user ",
-                                    file.st_uid, "; remove it"));
+  return Trouble(
+      path, absl::StrCat("expected a file of this process's user ", geteuid(),
+                         ", got one of user ", file.st_uid, "; remove it"));
 }
 
 absl::StatusOr<std::string> ReadAll(int fd, const std::string& path) {
@@ -149,7 +151,7 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path,
 }
 
 absl::StatusOr<std::string> ReadOwnFile(const std::string& path) {
-  // O_NONBLOCK: a pipe in the file's place would block.
+  // O_NONBLOCK: opening a pipe of that name would block.
   const absl::StatusOr<int> fd = OpenToRead(path, O_NOFOLLOW | O_NONBLOCK);
   if (!fd.ok()) return fd.status();
   absl::Status fits = CheckOwner(*fd, path);
@@ -205,7 +207,9 @@ absl::StatusOr<Identity> Identity::Keep(const std::string& folder) {
   const bool fits =
       digits.size() == 2 * kKeyBytes &&
       digits.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
-  if (!fits) return Trouble(key_file, "expected 64 hex digits, got others");
+  if (!fits) {
+    return Trouble(key_file, "expected 64 hex digits, got something else");
+  }
   return Identity{*std::move(authority), FromHex(digits)};
 }
 

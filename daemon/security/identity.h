@@ -1,5 +1,5 @@
-// Identity: who a daemon is over all its lives: its CA and the key of the node
-// credentials it gives out.
+// Identity: what a daemon keeps over restarts: its CA and the key that it makes
+// node credentials with.
 //
 // Kept in its state folder (ca.key, credential.key; 0600), made there at the
 // first start; or derived from a shared secret, and then kept nowhere.
@@ -19,36 +19,37 @@ struct Identity {
   Authority authority;
   std::string credential_key;
 
-  // A fresh one that is kept nowhere.
+  // A new one that is kept nowhere.
   static absl::StatusOr<Identity> Make();
   static absl::StatusOr<Identity> FromSecret(const SharedSecret& secret);
-  // The one kept in `folder` (which exists and is private), made if there is
-  // none. FAILED_PRECONDITION: a file there cannot be read, written or
-  // understood; named. One process at a time.
+  // Reads the one in `folder` (which exists and is private), or makes it there.
+  // FAILED_PRECONDITION: a file cannot be read, written or parsed; the message
+  // names it. One process at a time.
   static absl::StatusOr<Identity> Keep(const std::string& folder);
 };
 
-// Writes `text` beside `path` and renames: whoever reads sees the old one or
-// the whole new one. Mode 0600. FAILED_PRECONDITION: it cannot be written.
+// Writes `text` to a new file and renames it to `path`: a reader sees the old
+// text or the whole new one. Mode 0600. FAILED_PRECONDITION: it cannot be
+// written.
 absl::Status WriteSecretFile(const std::string& path, const std::string& text);
 
-// At most 4 MiB; does not look at its mode. FAILED_PRECONDITION: it cannot be
-// read, or is larger; NOT_FOUND: it is not there.
+// Reads at most 4 MiB; does not check the file's mode. FAILED_PRECONDITION: it
+// cannot be read, or is larger; NOT_FOUND: there is no such file.
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
 
-// As ReadSecretFile, of a file that holds a secret: FAILED_PRECONDITION as well
-// where its group or others can read or write it. On a read-only mount, as
-// Kubernetes makes of a secret, nobody here can change its mode: it is read,
-// and `warning`, unless null, says what was found. A pipe or a terminal has no
-// mode that counts.
+// As ReadSecretFile, for a file that holds a secret: also FAILED_PRECONDITION
+// if its group or others can read or write it. On a read-only mount (as
+// Kubernetes mounts secrets) the mode cannot be changed: the file is read, and
+// `warning`, unless null, gets the mode that was found. The mode of a pipe or a
+// terminal is not checked.
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path,
                                             std::string* warning = nullptr);
-// As ReadPrivateFile, of a file that this program keeps in its own folder:
-// FAILED_PRECONDITION as well where it is a link, no regular file, or another
-// user's. root is refused another user's file, too.
+// As ReadPrivateFile, for a file that this program keeps in its own folder:
+// also FAILED_PRECONDITION if it is a link, is no regular file, or belongs to
+// another user. This holds for root too.
 absl::StatusOr<std::string> ReadOwnFile(const std::string& path);
-// Whether ReadPrivateFile would take a file by its mode; OK where it cannot be
-// opened, which its reader says better.
+// Checks the mode as ReadPrivateFile does. OK if the file cannot be opened:
+// reading it then gives the better message.
 absl::Status CheckPrivateFile(const std::string& path,
                               std::string* warning = nullptr);
 

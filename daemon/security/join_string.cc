@@ -21,15 +21,15 @@ constexpr size_t kCheckSumBytes = 4;
 constexpr int kEndpointsMax = 64;
 constexpr size_t kEndpointBytesMax = 300;
 
-// Finds a letter that was lost on the way before anybody is dialled.
+// Finds a missing or changed letter before the agent dials a daemon.
 std::string CheckSum(const std::string& bytes) {
   return Sha256(bytes).substr(0, kCheckSumBytes);
 }
 
 absl::Status NotAJoinString(const std::string& why) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "not a join string: ", why,
-      "; copy the whole of what `rollcall launch` printed after `join`"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("not a join string: ", why,
+                   "; copy all that `rollcall launch` printed after `join`"));
 }
 
 absl::Status CheckJoinString(const v1::JoinString& join) {
@@ -50,7 +50,7 @@ absl::Status CheckJoinString(const v1::JoinString& join) {
       return NotAJoinString(std::string(job.message()));
     }
   }
-  if (!IsToken(join.token())) return NotAJoinString("its token is not one");
+  if (!IsToken(join.token())) return NotAJoinString("its token is not valid");
   if (!join.ca_pin().empty() && join.ca_pin().size() != kPinBytes) {
     return NotAJoinString(absl::StrCat("expected a pin of ", kPinBytes,
                                        " bytes, got ", join.ca_pin().size()));
@@ -59,7 +59,7 @@ absl::Status CheckJoinString(const v1::JoinString& join) {
   for (const std::string& endpoint : join.endpoints()) {
     if (!IsLoopback(endpoint)) {
       return NotAJoinString(absl::StrCat(
-          "it is without TLS, which is for loopback alone, and names ",
+          "it has no TLS, which is allowed on loopback only, and names ",
           endpoint));
     }
   }
@@ -87,11 +87,12 @@ absl::StatusOr<v1::JoinString> DecodeJoinString(std::string_view string) {
     return NotAJoinString(
         other ? absl::StrCat("it is of version \"", text.substr(0, 4),
                              "\" and this rollcall knows \"", kPrefix,
-                             "\" only: use the same rollcall everywhere")
+                             "\" only: use the same rollcall on all nodes")
               : absl::StrCat("it does not begin with \"", kPrefix, "\""));
   }
   std::string bytes;
-  // Two texts of the same bytes: one of them was altered where it is not seen.
+  // Several base64 texts decode to the same bytes; only the one that we encode
+  // is accepted.
   if (!absl::WebSafeBase64Unescape(text, &bytes) ||
       absl::WebSafeBase64Escape(bytes) != text) {
     return NotAJoinString("what follows its prefix is not base64url");
@@ -101,7 +102,7 @@ absl::StatusOr<v1::JoinString> DecodeJoinString(std::string_view string) {
   const std::string sum = bytes.substr(size);
   bytes.resize(size);
   if (sum != CheckSum(bytes) || !join.ParseFromString(bytes)) {
-    return NotAJoinString("it is cut or altered");
+    return NotAJoinString("it is cut off or altered");
   }
   if (absl::Status fits = CheckJoinString(join); !fits.ok()) return fits;
   return join;
@@ -128,7 +129,7 @@ bool IsEndpoint(std::string_view endpoint) {
 
 bool IsLoopback(std::string_view text) {
   std::string host(text);
-  // A lone colon, or one after a bracket, begins the port.
+  // The port begins at a colon that is the only one or follows a bracket.
   const size_t colon = host.rfind(':');
   if (colon != std::string::npos &&
       (host.find(':') == colon || (colon > 0 && host[colon - 1] == ']'))) {

@@ -1,5 +1,5 @@
-// Join strings: what a worker needs to find a job, to know its daemon and to
-// enter, in one word: `rc1.` + base64url(JoinString + 4 bytes of its SHA-256).
+// Join strings: what a worker needs to find a job, verify its daemon and join,
+// as one string: `rc1.` + base64url(JoinString + 4 bytes of its SHA-256).
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_JOIN_STRING_H_
@@ -15,9 +15,9 @@ namespace rollcall {
 
 std::string EncodeJoinString(const v1::JoinString& join);
 
-// INVALID_ARGUMENT: not a join string, or one of another version; says which
-// part is wrong, never the secret. One that is without TLS names loopback
-// endpoints alone.
+// INVALID_ARGUMENT: not a join string, or one of another version; the message
+// says which part is wrong and never shows the secret. A join string without
+// TLS may name loopback endpoints only.
 absl::StatusOr<v1::JoinString> DecodeJoinString(std::string_view text);
 
 // HOST:PORT with a port of 1 to 65535; the host is a name, an IPv4 address or

@@ -54,7 +54,7 @@ absl::StatusOr<KeptTokens> KeptTokens::Renew(
 std::vector<SeededToken> KeptTokens::Seeds(
     const std::optional<SharedSecret>& secret,
     absl::Duration worker_lifetime) const {
-  // A launcher with a secret keeps the derived ones.
+  // A launcher with a secret keeps the derived tokens in its folder.
   const auto derived = [&secret](const v1::JoinToken& token, v1::Role role) {
     return secret.has_value() &&
            SameSecret(token.secret(), secret->Token(role).secret());
@@ -62,14 +62,14 @@ std::vector<SeededToken> KeptTokens::Seeds(
   const bool admin_kept = !derived(admin, v1::ROLE_ADMIN);
   const bool worker_kept = !derived(worker, v1::ROLE_WORKER);
   std::vector<SeededToken> seeds = {
-      {admin, v1::ROLE_ADMIN, "of the daemon's state folder", admin_kept,
+      {admin, v1::ROLE_ADMIN, "in the daemon's state folder", admin_kept,
        absl::InfiniteDuration()},
-      {worker, v1::ROLE_WORKER, "of the daemon's join string", worker_kept,
+      {worker, v1::ROLE_WORKER, "in the daemon's join string", worker_kept,
        worker_kept ? worker_lifetime : absl::InfiniteDuration()}};
   if (!secret.has_value()) return seeds;
   for (const v1::Role role :
        {v1::ROLE_ADMIN, v1::ROLE_WORKER, v1::ROLE_VIEWER}) {
-    seeds.push_back({secret->Token(role), role, "of the shared secret", false,
+    seeds.push_back({secret->Token(role), role, "from the shared secret", false,
                      absl::InfiniteDuration()});
   }
   return seeds;

@@ -1,8 +1,8 @@
-// KeptTokens: the two tokens that a daemon is started with, in its state
-// folder: `admin.token`, which opens everything to who may read the folder and
-// has no end, and `worker.token`, which goes out in join strings and is
-// replaced at half of its lifetime. 0600. JoinFiles: the join strings that
-// bring them.
+// KeptTokens: the two tokens in a daemon's state folder (mode 0600):
+// `admin.token`, which allows everything to a reader of the folder and does not
+// expire, and `worker.token`, which is given out in join strings and is
+// replaced at half of its lifetime. JoinFiles: the join strings that hold these
+// tokens.
 #ifndef ROLLCALL_DAEMON_SECURITY_KEPT_TOKENS_H_
 #define ROLLCALL_DAEMON_SECURITY_KEPT_TOKENS_H_
 
@@ -21,40 +21,40 @@ struct KeptTokens {
   v1::JoinToken admin;
   v1::JoinToken worker;
 
-  // Those in `folder` (which exists and is private), made where there are none.
-  // FAILED_PRECONDITION: a file cannot be read, written or understood; named.
+  // Reads those in `folder` (which exists and is private), or makes them there.
+  // FAILED_PRECONDITION: a file cannot be read, written or parsed; the message
+  // names it.
   static absl::StatusOr<KeptTokens> Keep(const std::string& folder);
-  // Fresh ones, or those that every holder of the secret knows; they take the
-  // place of what the folder had.
+  // Replaces those in `folder` by new ones, or by those derived from the
+  // secret.
   static absl::StatusOr<KeptTokens> Renew(
       const std::string& folder, const std::optional<SharedSecret>& secret);
 
-  // For ServerOptions::tokens. With a secret: all three roles' as well; what is
-  // derived from it has no end and is not replaced. `worker_lifetime`: as
-  // --token-ttl says.
+  // For ServerOptions::tokens. With a secret, the derived tokens of all three
+  // roles as well; these do not expire and are not replaced.
+  // `worker_lifetime`: from --token-ttl.
   std::vector<SeededToken> Seeds(const std::optional<SharedSecret>& secret,
                                  absl::Duration worker_lifetime) const;
 };
 
-// Writes one of them to its file, whole or not at all. FAILED_PRECONDITION: it
-// cannot be written.
+// Writes one token to its file, atomically. FAILED_PRECONDITION: it cannot be
+// written.
 absl::Status WriteKeptToken(const std::string& folder, v1::Role role,
                             const v1::JoinToken& token);
 
-// `worker.join` and `admin.join` in a folder (0600), for those who may read it,
-// and not for a log. Used by one thread at a time: Server::Start's, and then
-// the loop's.
+// Writes `worker.join` and `admin.join` to a folder (0600), for users who may
+// read it; they are never logged. One thread at a time: first that of
+// Server::Start, then the loop thread.
 class JoinFiles {
  public:
-  // `join`: what is known before the daemon listens. Empty folder: none are
-  // written.
+  // `join`: what is known before the daemon listens. Empty folder: Write does
+  // nothing.
   JoinFiles(std::string folder, v1::JoinString join)
       : folder_(std::move(folder)), join_(std::move(join)) {}
 
   void Listening(const std::vector<std::string>& endpoints,
                  const std::string& pin);
-  // After Listening. Whole or not at all. FAILED_PRECONDITION: it cannot be
-  // written.
+  // After Listening. Atomic. FAILED_PRECONDITION: it cannot be written.
   absl::Status Write(v1::Role role, const v1::JoinToken& token);
 
  private:
@@ -62,8 +62,8 @@ class JoinFiles {
   v1::JoinString join_;
 };
 
-// A duration such as 90s or 24h, 2 s at least; `never`: infinite.
-// INVALID_ARGUMENT: neither; `flag` is named.
+// A duration such as 90s or 24h, from 2 s to 8784 h; `never`: infinite.
+// INVALID_ARGUMENT: neither; the message names `flag`.
 absl::StatusOr<absl::Duration> ParseTokenTtl(const std::string& flag,
                                              const std::string& text);
 

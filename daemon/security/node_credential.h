@@ -1,11 +1,12 @@
-// Node credentials: what an agent shows instead of its token once it is in.
+// Node credentials: what an agent shows instead of its token once it is
+// admitted.
 //
 // A MAC over job, run, node, incarnation, whether it is the launcher's own
-// agent, the node's epoch and the credential's end, followed by those two. It
-// is good for one life of one node, needs no table, and is as good after a
-// restart of the daemon, whose key is kept with its state or derived from the
-// shared secret. Whether it has ended, and whether its epoch is still the
-// node's, is for the caller to say. Pure; any thread.
+// agent, the node's epoch and the credential's expiry, followed by the last
+// two. A credential is valid for one incarnation of one node, needs no table,
+// and stays valid after a restart of the daemon, whose key is kept with its
+// state or derived from the shared secret. The caller checks whether it has
+// expired and whether its epoch is still the node's. Pure; any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_NODE_CREDENTIAL_H_
 #define ROLLCALL_DAEMON_SECURITY_NODE_CREDENTIAL_H_
 
@@ -25,14 +26,14 @@ struct CredentialTerms {
   absl::Time ends_at;
 };
 
-// For the agent that said this Hello, in this run. 48 bytes.
+// For the agent that sent this Hello, in this run. 48 bytes.
 std::string NodeCredential(std::string_view key, std::string_view run,
                            const v1::Hello& hello,
                            const CredentialTerms& terms);
 
-// The terms that a Hello's node_credential was made for, where it is that of
-// the job, run, node, incarnation (the previous one, where the Hello names it)
-// and role that the Hello names; otherwise nothing.
+// The terms of a Hello's node_credential, if the credential was made for the
+// job, run, node, incarnation (the previous one, if the Hello names it) and
+// role that the Hello names; otherwise nullopt.
 std::optional<CredentialTerms> TermsOfCredential(std::string_view key,
                                                  const v1::Hello& hello);
 

@@ -1,4 +1,4 @@
-// OpenSSL's objects with an owner: each goes with its pointer.
+// OpenSSL's objects as unique_ptr with the right deleter.
 #ifndef ROLLCALL_DAEMON_SECURITY_OPENSSL_OWNED_H_
 #define ROLLCALL_DAEMON_SECURITY_OPENSSL_OWNED_H_
 
@@ -40,7 +40,7 @@ using StoreContext =
     std::unique_ptr<X509_STORE_CTX, Freer<X509_STORE_CTX_free>>;
 using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
 
-// Reads from `text`, which must outlive it.
+// A BIO that reads from `text`, which must outlive it.
 inline Bio Reading(std::string_view text) {
   return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }

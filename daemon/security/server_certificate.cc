@@ -23,7 +23,7 @@
 namespace rollcall {
 namespace {
 
-// How soon replaced files are seen.
+// How often the files are read again.
 constexpr unsigned int kRefreshSeconds = 2;
 
 using openssl::Certificate;

@@ -1,8 +1,7 @@
-// ServerCertificate: what a daemon shows at its door, as gRPC server
-// credentials.
+// ServerCertificate: a daemon's certificate as gRPC server credentials.
 //
 // Either issued by its own CA at each start, or files of the user's own PKI,
-// which are looked at every few seconds: who replaces them needs no restart.
+// which are read again every few seconds: replacing them needs no restart.
 // Thread rule: any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_SERVER_CERTIFICATE_H_
 #define ROLLCALL_DAEMON_SECURITY_SERVER_CERTIFICATE_H_
@@ -22,10 +21,10 @@ namespace rollcall {
 
 // Files of the user's own PKI, PEM; all of them or none.
 struct TlsFiles {
-  // The server's certificate and those between it and its CA, and its key.
+  // The server's certificate with the intermediate ones, and its key.
   std::string cert_file;
   std::string key_file;
-  // Who calls must show a certificate that this CA has issued.
+  // Callers must show a certificate that this CA has issued.
   std::string ca_file;
 
   bool empty() const {
@@ -37,31 +36,30 @@ std::shared_ptr<grpc::ServerCredentials> ServerCredentials(
     const IssuedCertificate& certificate);
 
 // FAILED_PRECONDITION: a file is missing, cannot be read, is no PEM, or key and
-// certificate do not belong together; named.
+// certificate do not belong together; the message names it.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentials(
     const TlsFiles& files);
 
-// As above, without making anything.
+// The checks of the above alone.
 absl::Status CheckTlsFiles(const TlsFiles& files);
 
-// The DNS names and addresses that a certificate (PEM file, the first one in
-// it) is for; wildcards are left out. Empty where it cannot be read.
+// The DNS names and addresses that the first certificate in a PEM file is for;
+// wildcards are left out. Empty if it cannot be read.
 std::vector<std::string> CertificateNames(const std::string& cert_file);
 
-// Of endpoints HOST:PORT, those that a certificate is for, and its DNS names
-// with `port`, which are for others to resolve; all of them where it names
-// none.
+// Those of `endpoints` (HOST:PORT) that the certificate is for, and the
+// certificate's DNS names with `port`, which other machines resolve; all of
+// `endpoints` if that gives none.
 std::vector<std::string> NamedEndpoints(
     const std::vector<std::string>& endpoints, const std::string& cert_file,
     int port);
 
-// What this machine is called and reached by: its host name, localhost and
-// all its addresses, loopback included, those that are worth giving to others
-// first.
+// The names and addresses of this machine: its host name, localhost and all its
+// addresses, loopback included; those that peers can use come first.
 std::vector<std::string> LocalNames();
 
 // This machine's interfaces with their addresses, whether they are up and which
-// is loopback; empty where the system does not tell.
+// is loopback; empty if the system does not list them.
 google::protobuf::RepeatedPtrField<v1::Interface> LocalInterfaces();
 
 }  // namespace rollcall

@@ -14,11 +14,12 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kBytesMade = 32;
-constexpr size_t kBytesLeast = 16;
+constexpr size_t kBytesMin = 16;
 constexpr size_t kTextBytesMax = 1 << 10;
 constexpr size_t kTokenSecretBytes = 16;
 
-// Too few of them are base64 as well, and would pass for more than they are.
+// Hex digits are valid base64 too, and as base64 too few of them would count as
+// enough bytes.
 bool IsHex(absl::string_view text) {
   return std::all_of(text.begin(), text.end(),
                      [](unsigned char c) { return absl::ascii_isxdigit(c); });
@@ -34,23 +35,23 @@ absl::StatusOr<SharedSecret> SharedSecret::Parse(std::string_view string) {
   const absl::string_view text = absl::StripAsciiWhitespace(
       absl::string_view(string.data(), string.size()));
   std::string bytes;
-  size_t least = kBytesLeast;
+  size_t bytes_min = kBytesMin;
   if (text.size() <= kTextBytesMax) {
     if (IsHex(text)) {
       if (text.size() % 2 == 0) bytes = FromHex(text);
     } else {
-      least = kBytesMade;
+      bytes_min = kBytesMade;
       if (!absl::WebSafeBase64Unescape(text, &bytes) &&
           !absl::Base64Unescape(text, &bytes)) {
         bytes.clear();
       }
     }
   }
-  if (bytes.size() < least) {
+  if (bytes.size() < bytes_min) {
     Wipe(bytes);
     return absl::InvalidArgumentError(
         "the shared secret: expected 32 or more hex digits, or base64 of 32 or "
-        "more random bytes, got something else or less; make one with "
+        "more random bytes, got something else or fewer; make one with "
         "`rollcall token secret`");
   }
   return SharedSecret(std::move(bytes));

@@ -2,8 +2,8 @@
 // and what is derived from it, the same on every machine: the key of the
 // daemon's CA, tokens, and the key of node credentials.
 //
-// Whoever holds it can be a worker, an admin and the daemon itself; it is for
-// places where one spec is written for all. Pure; any thread.
+// A holder can act as a worker, as an admin and as the daemon; it is for
+// deployments where one spec is written for all nodes. Pure; any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_SHARED_SECRET_H_
 #define ROLLCALL_DAEMON_SECURITY_SHARED_SECRET_H_
 
@@ -22,13 +22,14 @@ class SharedSecret {
   // 256 random bits as base64url: what `rollcall token secret` prints.
   static std::string MakeText();
 
-  // Hex of 32 digits or more, else base64 or base64url of 32 bytes or more, so
-  // that no passphrase passes for one: what the CA's public key, which
-  // everybody is shown, can be tried against must not be guessed. White space
-  // around it is left out. INVALID_ARGUMENT: neither; never shows what it was.
+  // Hex of 32 digits or more, else base64 or base64url of 32 bytes or more.
+  // A passphrase is not accepted: every client is shown the CA's public key,
+  // which is derived from the secret, and could test guesses against it.
+  // Surrounding white space is ignored. INVALID_ARGUMENT: neither; the message
+  // never shows the text.
   static absl::StatusOr<SharedSecret> Parse(std::string_view text);
 
-  // Overwrites it.
+  // Overwrites the secret.
   ~SharedSecret() { Wipe(bytes_); }
   SharedSecret(const SharedSecret&) = default;
   SharedSecret(SharedSecret&&) = default;
@@ -37,16 +38,18 @@ class SharedSecret {
     return *this;
   }
 
-  // As Parse takes it.
+  // As Parse accepts it.
   std::string Text() const;
-  // `purpose` as DeriveKey.
+  // See DeriveKey.
   std::string Derive(std::string_view purpose, size_t bytes) const;
-  // The token of this role that every holder knows.
+  // The derived token of this role, the same for every holder.
   v1::JoinToken Token(v1::Role role) const;
 
  private:
   explicit SharedSecret(std::string bytes) : bytes_(std::move(bytes)) {}
-  std::string bytes_;  // 16 or more: never within the string object itself.
+  // 16 or more, so they are on the heap (not in the string object), where Wipe
+  // reaches them after a move.
+  std::string bytes_;
 };
 
 }  // namespace rollcall

@@ -15,15 +15,15 @@ namespace rollcall {
 
 inline constexpr size_t kTokenBytesMax = 64;
 
-// A fresh token: a 6-character id and 16 random bytes from the system.
+// A new token: a 6-character id and 16 random bytes from the system.
 v1::JoinToken MakeToken();
 
-// 1 to 64 of [a-z0-9-], and a secret of 1 to 64 bytes.
+// Whether it has an id of 1 to 64 of [a-z0-9-], and a secret of 1 to 64 bytes.
 bool IsToken(const v1::JoinToken& token);
 
-// `ID.SECRETHEX`, as it stands in `authorization: Bearer` and in token files.
+// `ID.SECRETHEX`, as in `authorization: Bearer` and in token files.
 std::string TokenText(const v1::JoinToken& token);
-// INVALID_ARGUMENT: it is none; never shows what it was.
+// INVALID_ARGUMENT: not a token; the message never shows the text.
 absl::StatusOr<v1::JoinToken> ParseTokenText(std::string_view text);
 
 // `worker`, `viewer`, `admin`.

@@ -30,8 +30,8 @@ void SetEnd(absl::Time end, v1::TokenStatus& status) {
       absl::ToInt64Nanoseconds(end - absl::FromUnixSeconds(seconds))));
 }
 
-// How much a role may; each contains those below it.
-int Reach(v1::Role role) {
+// A role with a higher rank may do all that those below it may. 0: no role.
+int RoleRank(v1::Role role) {
   switch (role) {
     case v1::ROLE_VIEWER:
       return 1;
@@ -44,7 +44,8 @@ int Reach(v1::Role role) {
   }
 }
 
-v1::Role Least(TokenTable::For purpose) {
+// The lowest role that may do this.
+v1::Role RoleNeeded(TokenTable::For purpose) {
   switch (purpose) {
     case TokenTable::For::kAttend:
     case TokenTable::For::kReturn:
@@ -77,7 +78,7 @@ void TokenTable::Load(const std::vector<v1::TokenRecord>& records) {
 
 void TokenTable::Seed(const std::vector<SeededToken>& seeds, absl::Time now) {
   std::set<std::string> digests;
-  // Roles of kept tokens that are known: their files were not removed.
+  // Roles whose kept token is known, so its file was not removed.
   std::set<v1::Role> known;
   for (const SeededToken& seed : seeds) {
     const std::string digest = Sha256(seed.token.secret());
@@ -91,7 +92,7 @@ void TokenTable::Seed(const std::vector<SeededToken>& seeds, absl::Time now) {
   std::vector<std::string> over;
   for (const auto& [id, record] : records_) {
     if (!record.seeded() || digests.contains(record.secret_sha256())) continue;
-    // One that was revoked is remembered, so that its bearer is told.
+    // A revoked one is remembered, so that its holder is told why.
     const bool lives_on = record.replaced() &&
                           (record.status().revoked() || Valid(record, now)) &&
                           known.contains(record.status().role());
@@ -118,7 +119,7 @@ void TokenTable::SeedOne(const SeededToken& seeded, absl::Time now) {
       known->second.secret_sha256() != Sha256(seeded.token.secret())) {
     return Add(seeded, now);
   }
-  // Its successor was journaled and never reached the file.
+  // Its successor was journaled, but the daemon ended before it wrote the file.
   if (!known->second.replaced()) return;
   known->second.set_replaced(false);
   changed_.insert(known->first);
@@ -143,7 +144,7 @@ void TokenTable::Add(const SeededToken& seeded, absl::Time now) {
 absl::Time TokenTable::DueAt(const Kept& kept) const {
   const v1::TokenRecord& record = records_.at(kept.id);
   if (record.status().revoked()) return absl::InfinitePast();
-  // It has no end, or was journaled without one by an older daemon.
+  // It does not expire, or an older daemon journaled it without an expiry.
   if (!record.status().has_expires_at()) return absl::InfiniteFuture();
   return kept.lifetime == absl::InfiniteDuration()
              ? ExpiresAt(record)
@@ -170,7 +171,8 @@ std::optional<v1::Role> TokenTable::ReplaceDue(const v1::JoinToken& fresh,
 void TokenTable::Replace(v1::Role role, const v1::JoinToken& fresh,
                          absl::Time now) {
   Kept& kept = kept_.at(role);
-  // At most one of them is valid at a time; the others would only add up.
+  // Remove earlier ones of this role that have expired: at most one replaced
+  // token is valid at a time, and the table must not grow.
   std::vector<std::string> over;
   for (const auto& [id, record] : records_) {
     if (record.replaced() && record.status().role() == role &&
@@ -179,8 +181,8 @@ void TokenTable::Replace(v1::Role role, const v1::JoinToken& fresh,
     }
   }
   for (const std::string& id : over) Remove(id);
-  // Those that were revoked are kept while there is room. A table full of valid
-  // tokens takes one more, which the next replacement frees.
+  // Revoked ones are kept while there is room. A table full of valid tokens
+  // takes one more; the next replacement removes one.
   MakeRoom(now);
   records_.at(kept.id).set_replaced(true);
   changed_.insert(kept.id);
@@ -200,17 +202,18 @@ TokenVerdict TokenTable::Check(const v1::JoinToken& token, For purpose,
   const auto at = records_.find(token.id());
   static const v1::TokenRecord none;
   const v1::TokenRecord& record = at == records_.end() ? none : at->second;
-  // Digested and compared in any case: an id that exists takes no longer.
+  // Digested and compared in any case, so that the time does not tell whether
+  // the id exists.
   const bool same = SameSecret(Sha256(token.secret()), record.secret_sha256());
   if (!same || token.secret().empty()) {
     return Denied(v1::REFUSAL_CODE_UNAUTHENTICATED,
-                  "the token is not one of this daemon's; take the join string "
+                  "the token is not one of this daemon's; use the join string "
                   "that its launcher printed last");
   }
   const v1::TokenStatus& status = record.status();
   const auto gone = [&](v1::RefusalCode code, const char* how) {
     return Denied(code, absl::StrCat("token ", status.id(), " ", how,
-                                     "; an admin makes another one with "
+                                     "; an admin can make another one with "
                                      "`rollcall token create`"));
   };
   if (status.revoked()) {
@@ -219,21 +222,21 @@ TokenVerdict TokenTable::Check(const v1::JoinToken& token, For purpose,
   if (now >= ExpiresAt(record)) {
     return gone(v1::REFUSAL_CODE_TOKEN_EXPIRED, "has expired");
   }
-  if (Reach(status.role()) < Reach(Least(purpose))) {
-    return Denied(
-        v1::REFUSAL_CODE_ROLE,
-        absl::StrCat("token ", status.id(), " is for a ",
-                     RoleWord(status.role()), ", and this needs role ",
-                     RoleWord(Least(purpose)),
-                     "; an admin makes it with `rollcall token "
-                     "create --role ",
-                     RoleWord(Least(purpose)), "`"));
+  const v1::Role needed = RoleNeeded(purpose);
+  if (RoleRank(status.role()) < RoleRank(needed)) {
+    return Denied(v1::REFUSAL_CODE_ROLE,
+                  absl::StrCat("token ", status.id(), " has role ",
+                               RoleWord(status.role()),
+                               ", and this needs role ", RoleWord(needed),
+                               "; an admin can make such a token with "
+                               "`rollcall token create --role ",
+                               RoleWord(needed), "`"));
   }
   if (!status.job().empty() && !job.empty() && status.job() != job) {
     return Denied(v1::REFUSAL_CODE_OTHER_JOB,
                   absl::StrCat("token ", status.id(), " is for job ",
                                status.job(), ", not ", std::string(job),
-                               "; check --job, or take the join string"));
+                               "; check --job, or use the join string"));
   }
   const bool costs = purpose == For::kAttend || purpose == For::kLead;
   if (costs && status.has_uses_left() && status.uses_left() == 0) {
@@ -261,7 +264,7 @@ void TokenTable::Use(const std::string& id) {
 absl::Status TokenTable::Create(const v1::JoinToken& token,
                                 const v1::CreateTokenRequest& request,
                                 absl::Time now) {
-  if (Reach(request.role()) == 0) {
+  if (RoleRank(request.role()) == 0) {
     return Unfit("role", "worker, viewer or admin",
                  absl::StrCat(static_cast<int>(request.role())));
   }
@@ -272,12 +275,11 @@ absl::Status TokenTable::Create(const v1::JoinToken& token,
   absl::Status fits = AdmitPlainText("description", request.description(),
                                      kDescriptionBytesMax);
   if (!fits.ok()) return fits;
-  // The same id twice is one in a thousand million.
+  // Two random ids are equal once in a thousand million.
   if (records_.contains(token.id()) || !MakeRoom(now)) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "this daemon has ", Limits::tokens_max,
-        " tokens, the most there can be; revoke some with `rollcall token "
-        "revoke`"));
+        " tokens, the maximum; revoke some with `rollcall token revoke`"));
   }
   v1::TokenRecord record;
   record.set_secret_sha256(Sha256(token.secret()));
@@ -302,19 +304,19 @@ bool TokenTable::Valid(const v1::TokenRecord& record, absl::Time now) const {
 
 bool TokenTable::MakeRoom(absl::Time now) {
   if (records_.size() < Limits::tokens_max) return true;
-  // One that was revoked is remembered for as long as there are others; one
-  // that the daemon is started with always, since it would come again.
-  const std::string* least = nullptr;
+  // Revoked ones are removed last. Seeded ones are never removed, since the
+  // next start would add them again.
+  const std::string* victim = nullptr;
   bool revoked = true;
   for (const auto& [id, record] : records_) {
     const bool comes_again = record.seeded() && !record.replaced();
     if (Valid(record, now) || comes_again) continue;
-    if (least != nullptr && (!revoked || record.status().revoked())) continue;
-    least = &id;
+    if (victim != nullptr && (!revoked || record.status().revoked())) continue;
+    victim = &id;
     revoked = record.status().revoked();
   }
-  if (least == nullptr) return false;
-  Remove(std::string(*least));
+  if (victim == nullptr) return false;
+  Remove(std::string(*victim));
   return true;
 }
 
@@ -327,7 +329,7 @@ absl::StatusOr<v1::TokenRecord*> TokenTable::Find(const std::string& id,
   }
   return absl::NotFoundError(
       absl::StrCat("there is no token ", Printable(id, 64),
-                   " that is yours to revoke; see `rollcall token list`"));
+                   " that you may revoke; see `rollcall token list`"));
 }
 
 absl::Status TokenTable::Rotate(const std::string& id,
@@ -352,7 +354,7 @@ absl::Status TokenTable::Rotate(const std::string& id,
     if (absl::Status made = Create(fresh, request, now); !made.ok()) {
       return made;
     }
-    // Making room may have removed one that was revoked or had ended.
+    // Create may have removed `id` to make room, if it had expired.
     if (revoked || !records_.contains(id)) return absl::OkStatus();
   }
   return Revoke(id, bound_to, now);
@@ -373,8 +375,9 @@ absl::Status TokenTable::Revoke(const std::string& id,
   if (lasting_admin(record) && admins == 1) {
     return absl::FailedPreconditionError(
         absl::StrCat("token ", id,
-                     " is the last lasting one for an admin; make another "
-                     "one first, with `rollcall token create --role admin`"));
+                     " is the last admin token that does not expire; make "
+                     "another one first, with `rollcall token create --role "
+                     "admin`"));
   }
   record.mutable_status()->set_revoked(true);
   changed_.insert(id);

@@ -1,21 +1,24 @@
-// TokenTable: the tokens of one daemon: who may do what, until when, how often.
+// TokenTable: the tokens of one daemon: role, expiry, uses, revocation.
 //
-// Decides and keeps count; journals nothing itself (Changed) and reads no
-// clock. Holds digests of secrets, never a secret. Times are the wall clock's,
-// since they must mean the same after a restart.
+// Decides and counts; journals nothing itself (see Changed) and reads no clock.
+// Holds digests of secrets, never a secret. Times are wall clock times, since
+// they must mean the same after a restart.
 //
 // Thread rule: one thread at a time; in practice the loop thread.
 //
+// "Seeded": a token that the daemon is started with. "Kept": a seeded token
+// that is in a file of the state folder.
+//
 // Invariants:
-//   1. At most limits' tokens_max records, and the few that the daemon is
-//      started with. Those that are valid no more make
-//      room for new ones; a valid one never does.
-//   2. A revoked token is never valid again, however it is seeded.
-//   3. A token that a daemon was started with ends with that: started without
-//      it, the daemon does not know it any more. One that was replaced lives
-//      until its own end, as long as its successor is known.
-//   4. A kept token that ends is replaced at half of its lifetime; one that was
-//      revoked at once.
+//   1. At most Limits::tokens_max records, and the few seeded ones. A record
+//      that is no longer valid makes room for a new one; a valid one never
+//      does.
+//   2. A revoked token is never valid again, even if it is seeded again.
+//   3. A seeded token is forgotten when the daemon is started without it. One
+//      that was replaced stays valid until its own expiry, as long as its
+//      successor is known.
+//   4. A kept token that expires is replaced at half of its lifetime; a kept
+//      token that is revoked is replaced at once.
 #ifndef ROLLCALL_DAEMON_SECURITY_TOKEN_TABLE_H_
 #define ROLLCALL_DAEMON_SECURITY_TOKEN_TABLE_H_
 
@@ -40,25 +43,25 @@ struct SeededToken {
   v1::JoinToken token;
   v1::Role role = v1::ROLE_WORKER;
   std::string description;
-  // It lies in a file of the daemon's, which is rewritten where the token is
-  // replaced. One of a role at most.
+  // It is in a file of the daemon's, which is rewritten when the token is
+  // replaced. At most one per role.
   bool kept = false;
-  // From when it is first seeded. Only of a kept one.
+  // From the time when it is first seeded. Only for a kept one.
   absl::Duration lifetime = absl::InfiniteDuration();
 };
 
-// Writes a token that has taken the place of a kept one to where that lies.
+// Writes the token that has replaced a kept one to that one's file.
 using KeepToken =
     std::function<absl::Status(v1::Role role, const v1::JoinToken& token)>;
 
-// What was found of a token that somebody brought.
+// The result of checking a token that a client has shown.
 struct TokenVerdict {
   absl::Status status;
-  // UNSPECIFIED: it is good.
+  // UNSPECIFIED: it is valid.
   v1::RefusalCode code = v1::REFUSAL_CODE_UNSPECIFIED;
-  // The job that a good token is for; empty: any.
+  // The job that a valid token is for; empty: any.
   std::string job;
-  // Of a good token.
+  // Of a valid token.
   v1::Role role = v1::ROLE_UNSPECIFIED;
 
   bool ok() const { return status.ok(); }
@@ -66,21 +69,21 @@ struct TokenVerdict {
 
 class TokenTable {
  public:
-  // What a token is brought for.
+  // What a client wants to do with a token.
   enum class For {
     kAttend,  // Costs a use.
-    kReturn,  // As kAttend, and the use was paid before.
+    kReturn,  // As kAttend, but the use was counted before.
     kLead,    // To attend as the launcher's own agent; costs a use.
     kLook,
     kSteer,
   };
 
-  // What a journal had; before any Seed.
+  // Takes the records of the journal; before Seed.
   void Load(const std::vector<v1::TokenRecord>& records);
-  // Takes up the tokens that the daemon is started with, once. One that is
-  // known already, with the same secret, stays as it is; one that it was
-  // started with before and is not now is forgotten. A lifetime begins `now`; a
-  // known token keeps the end it has, and none if it has none.
+  // Takes the tokens that the daemon is started with, once. A token that is
+  // known already, with the same secret, stays as it is; a token that was
+  // seeded before and is not now is forgotten. The lifetime of a new one begins
+  // `now`; a known one keeps its expiry, also if it has none.
   void Seed(const std::vector<SeededToken>& seeds, absl::Time now);
 
   // Whether `token` allows this in `job` (empty: none was named).
@@ -89,37 +92,37 @@ class TokenTable {
   bool Knows(const std::string& id) const { return records_.contains(id); }
   // UNSPECIFIED: there is no such token.
   v1::Role RoleOf(const std::string& id) const;
-  // An agent got in with it.
+  // Counts one use: an agent was admitted with it.
   void Use(const std::string& id);
 
-  // Takes up a token that was just made, as `request` wants it.
-  // INVALID_ARGUMENT: role, lifetime or description break the grammar.
-  // RESOURCE_EXHAUSTED: all there may be are valid.
+  // Adds a token that was just made, with the properties in `request`.
+  // INVALID_ARGUMENT: role, lifetime or description are not valid.
+  // RESOURCE_EXHAUSTED: the table is full of valid tokens.
   absl::Status Create(const v1::JoinToken& token,
                       const v1::CreateTokenRequest& request, absl::Time now);
-  // `bound_to`: the job whose admin wants it; empty: the daemon's.
-  // NOT_FOUND: there is none, or not for that job alone. FAILED_PRECONDITION:
-  // nobody could make another one after it.
+  // `bound_to`: the job of the calling admin; empty: an admin of the daemon.
+  // NOT_FOUND: there is no such token, or it is not for that job alone.
+  // FAILED_PRECONDITION: it is the last admin token that does not expire.
   absl::Status Revoke(const std::string& id, const std::string& bound_to,
                       absl::Time now);
-  // Makes `fresh` like token `id`, with what is left of its time and uses, and
-  // revokes that. A kept one is replaced, with a whole lifetime. Errors as
-  // Revoke's and Create's; then nothing has changed.
+  // Adds `fresh` with the properties of token `id` and what is left of its
+  // lifetime and uses, and revokes `id`. A kept token is replaced, with a full
+  // lifetime. Errors as those of Revoke and Create; then nothing has changed.
   absl::Status Rotate(const std::string& id, const v1::JoinToken& fresh,
                       const std::string& bound_to, absl::Time now);
   // When the next kept token is to be replaced.
   absl::Time NextReplacement() const;
-  // Puts `fresh` in the place of a kept token that is due. Returns the role;
-  // nothing: none is due.
+  // Replaces one kept token that is due by `fresh`. Returns its role; nullopt:
+  // none is due.
   std::optional<v1::Role> ReplaceDue(const v1::JoinToken& fresh,
                                      absl::Time now);
-  // Of the kept token with this id; nothing: it is not a kept one.
+  // The role of the kept token with this id; nullopt: it is not a kept one.
   std::optional<v1::Role> KeptRole(const std::string& id) const;
-  // Those of `job` and those for any job; empty: all. By id.
+  // Tokens for `job` and tokens for any job; empty: all. By id.
   std::vector<v1::TokenStatus> List(const std::string& job) const;
 
-  // Records that are new or other than when last Saved, and ids that are gone:
-  // what a journal has to learn.
+  // What has to be journaled: records that were added or changed since the last
+  // Saved, and ids that were removed.
   struct Changes {
     std::vector<v1::TokenRecord> written;
     std::vector<std::string> removed;
@@ -129,7 +132,7 @@ class TokenTable {
   void Saved();
 
  private:
-  // A kept token as it was seeded, but for its secret.
+  // A kept token as it was seeded, without its secret.
   struct Kept {
     std::string id;
     std::string description;
@@ -141,7 +144,7 @@ class TokenTable {
   void Add(const SeededToken& seeded, absl::Time now);
   absl::Time DueAt(const Kept& kept) const;
   void Replace(v1::Role role, const v1::JoinToken& fresh, absl::Time now);
-  // NOT_FOUND: as Revoke says.
+  // NOT_FOUND: as in Revoke.
   absl::StatusOr<v1::TokenRecord*> Find(const std::string& id,
                                         const std::string& bound_to);
   void Remove(const std::string& id);

@@ -19,7 +19,7 @@ namespace {
 
 using Check = std::function<absl::Status(std::string_view chain)>;
 
-// The last step of the handshake, before any call begins.
+// gRPC calls this as the last step of the handshake, before any call begins.
 class DaemonVerifier final
     : public grpc::experimental::ExternalCertificateVerifier {
  public:
@@ -47,9 +47,9 @@ class DaemonVerifier final
   const std::shared_ptr<TrustVerdict> verdict_;
 };
 
-// A root certificate that trusts nothing: made once a process, and its key is
-// thrown away. Without a root provider gRPC reads the system's default roots
-// before it connects, although it verifies nothing by them here, and fails
+// A root certificate that trusts nothing: made once per process, its key is
+// discarded. Without a root provider gRPC reads the system's default roots
+// before it connects, although it verifies nothing with them here, and fails
 // every connection on a machine that has none (a bare container image).
 const std::string& UnusedRoot() {
   static const std::string* const root = [] {
@@ -59,7 +59,7 @@ const std::string& UnusedRoot() {
   return *root;
 }
 
-// `own`: what we show of ourselves; may be empty.
+// `own`: the client's own certificate; may be empty.
 void Use(grpc::experimental::TlsChannelCredentialsOptions& options, Check check,
          std::shared_ptr<TrustVerdict> verdict,
          const std::vector<grpc::experimental::IdentityKeyCertPair>& own) {
@@ -68,7 +68,7 @@ void Use(grpc::experimental::TlsChannelCredentialsOptions& options, Check check,
           UnusedRoot(), own));
   options.watch_root_certs();
   if (!own.empty()) options.watch_identity_key_cert_pairs();
-  // gRPC itself goes by files of CAs and by names; the verifier does it all.
+  // gRPC's own checks need CA files and names; our verifier does all checks.
   options.set_verify_server_certs(false);
   options.set_check_call_host(false);
   options.set_certificate_verifier(
@@ -108,8 +108,8 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentials(
         "OpenSSL cannot make a P-256 key and certificate; check the machine's "
         "OpenSSL configuration (OPENSSL_CONF)");
   }
-  // Options that become no credentials are never freed by gRPC: they are made
-  // last.
+  // gRPC never frees options from which no credentials are made, so they are
+  // made last.
   if (!trust.pin.empty()) {
     grpc::experimental::TlsChannelCredentialsOptions options;
     Use(options,
@@ -119,11 +119,11 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentials(
         std::move(verdict), {});
     return grpc::experimental::TlsCredentials(options);
   }
-  // gRPC would go by the system's CAs, and so by anybody's certificate.
+  // gRPC would use the system's CAs, and so accept anyone's certificate.
   if (trust.ca_file.empty()) {
     return absl::FailedPreconditionError(
-        "there is nothing to know the daemon by: give its join string, a "
-        "shared secret, or --tls-ca");
+        "nothing identifies the daemon: give its join string, a shared secret, "
+        "or --tls-ca");
   }
   std::string ca, cert, key;
   for (const absl::Status& read : {ReadInto(trust.ca_file, false, ca),

@@ -1,10 +1,9 @@
-// Trust: how a client knows that it talks to its daemon, as gRPC channel
-// credentials.
+// Trust: how a client verifies its daemon, as gRPC channel credentials.
 //
 // Four ways: a pin (the daemon's own CA, from a join string), a shared secret
-// (the same, the pin derived), files of the user's own PKI, or none at all on
-// loopback. The check is the end of the TLS handshake: no byte of a call, and
-// so no token, leaves before it has passed.
+// (the pin is derived from it), files of the user's own PKI, or none at all on
+// loopback. The check is the last step of the TLS handshake: no byte of a call,
+// and so no token, is sent before it has passed.
 //
 // Values; any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_TRUST_H_
@@ -26,22 +25,22 @@ struct Trust {
   // 32 bytes; empty: not by pin.
   std::string pin;
   // Of the user's own PKI: the CA that has issued the daemon's certificate,
-  // and the certificate that we show ourselves. Read anew for each connection,
+  // and the client's own certificate and key. Read again for each connection,
   // so that they can be replaced at any time.
   std::string ca_file;
   std::string cert_file;
   std::string key_file;
-  // The name that the daemon's certificate must have, where it is not the one
-  // that is dialled; empty: that one.
+  // The name that the daemon's certificate must have; empty: the host of the
+  // endpoint.
   std::string server_name;
-  // No TLS. Loopback only; whoever makes this value sees to that.
+  // No TLS. The caller ensures that it is used on loopback only.
   bool insecure = false;
 };
 
-// What a connection attempt has found out about who answers.
+// Why the latest connection attempt that failed verification was refused.
 class TrustVerdict {
  public:
-  // OK: nobody was turned away so far.
+  // OK: none has failed verification.
   absl::Status status() const {
     MutexLock lock(mutex_);
     return status_;
@@ -56,9 +55,9 @@ class TrustVerdict {
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-// For connections to `endpoint`, HOST:PORT. `verdict` (may be null) is told of
-// a daemon that is not the one. FAILED_PRECONDITION: a file cannot be read;
-// named.
+// For connections to `endpoint`, HOST:PORT. `verdict` (may be null) gets the
+// reason if another daemon answers. FAILED_PRECONDITION: a file cannot be read
+// (the message names it), or nothing in `trust` identifies the daemon.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentials(
     const Trust& trust, const std::string& endpoint,
     std::shared_ptr<TrustVerdict> verdict);

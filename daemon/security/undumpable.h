@@ -1,13 +1,14 @@
-// Undumpable: a process that holds secrets gives no other process of its user a
-// way to read its memory: no ptrace, no /proc/PID/mem or environ, no core file.
+// Undumpable: no other process of the same user can read the memory of a
+// process that holds secrets: no ptrace, no /proc/PID/mem or environ, no core
+// file.
 //
 // For agents, launchers, daemons and commands; never for ranks, which get the
-// defaults back: exec makes a process dumpable again, and the limit on core
-// files is restored by what starts them. For a user other than root the files
-// in /proc/PID then belong to root.
+// defaults back: exec makes a process dumpable again, and the process that
+// starts them restores the limit on core files. If the user is not root, the
+// files in /proc/PID then belong to root.
 //
-// MakeUndumpable: once, first in main, before there is a second thread or a
-// secret. The rest: any thread, after it.
+// MakeUndumpable: call it once, first in main, before there is a second thread
+// or a secret. The rest: any thread, after it.
 #ifndef ROLLCALL_DAEMON_SECURITY_UNDUMPABLE_H_
 #define ROLLCALL_DAEMON_SECURITY_UNDUMPABLE_H_
 
@@ -16,8 +17,8 @@
 
 namespace rollcall {
 
-// The limit on core files that this process was started with: set at the first
-// call, and the same from then on.
+// The limit on core files that this process was started with: read at the first
+// call, the same in later ones.
 inline const rlimit& CoreLimitAtStart() {
   static const rlimit at_start = [] {
     rlimit limit = {};
@@ -29,14 +30,14 @@ inline const rlimit& CoreLimitAtStart() {
 
 inline void MakeUndumpable() {
   rlimit none = CoreLimitAtStart();
-  // The hard limit stays, so that what is started here can have its own back.
+  // The hard limit stays, so that children can get their limit back.
   none.rlim_cur = 0;
   setrlimit(RLIMIT_CORE, &none);
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
-// While it lives, processes that are started inherit the limit on core files
-// that this one was started with. This process still leaves none.
+// While it exists, children inherit the limit on core files that this process
+// was started with. This process still leaves no core file.
 class CoreLimitForChildren {
  public:
   CoreLimitForChildren() {

@@ -29,7 +29,7 @@ unsigned char* Bytes(std::string& text) {
 
 Context MakeContext() {
   Context context(EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
-  CHECK(context != nullptr);  // Fails for want of memory alone.
+  CHECK(context != nullptr);  // Fails only if there is no memory.
   return context;
 }
 
@@ -49,8 +49,8 @@ std::string ValueSealer::Seal(std::string_view name,
   unsigned char* const out = Bytes(sealed) + kMagic.size() + kNonceBytes;
   const Context context = MakeContext();
   int size = 0;
-  // None of these fails on sizes that an int can hold; what is kept here is
-  // bounded by limits.h.
+  // None of these fails for sizes that an int can hold; limits.h bounds the
+  // values.
   const bool done =
       EVP_EncryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr,
                          Bytes(std::string_view(key_)),
@@ -71,8 +71,8 @@ absl::StatusOr<std::string> ValueSealer::Open(std::string_view name,
   if (sealed.size() < kBytesAdded ||
       sealed.substr(0, kMagic.size()) != kMagic) {
     return absl::FailedPreconditionError(
-        "expected a sealed value, got another: it was written by an older "
-        "rollcalld, or not by rollcall");
+        "expected a sealed value, got something else: an older rollcalld, or "
+        "another program, wrote it");
   }
   const std::string_view nonce = sealed.substr(kMagic.size(), kNonceBytes);
   const std::string_view text =
@@ -96,8 +96,8 @@ absl::StatusOr<std::string> ValueSealer::Open(std::string_view name,
   ERR_clear_error();
   return absl::FailedPreconditionError(
       "expected a value sealed for this key with the secret of these daemons, "
-      "got one that does not open: it was changed or moved in etcd, or another "
-      "secret sealed it");
+      "got one that cannot be opened: it was changed or moved in etcd, or "
+      "sealed with another secret");
 }
 
 }  // namespace rollcall

@@ -1,8 +1,8 @@
 // Wipe: overwrites a secret in memory before the memory is given back.
 //
-// For strings that hold a shared secret or a key derived from it. What a string
-// has left behind by growing is not reached: such a string is made in one
-// piece. Any thread, one at a time.
+// For strings that hold a shared secret or a key derived from it. It cannot
+// reach memory that a string left when it grew, so reserve such a string at its
+// full size. Any thread, one at a time.
 #ifndef ROLLCALL_DAEMON_SECURITY_WIPE_H_
 #define ROLLCALL_DAEMON_SECURITY_WIPE_H_
 
@@ -12,9 +12,9 @@
 
 namespace rollcall {
 
-// Leaves it empty.
+// Overwrites `secret` and leaves it empty.
 inline void Wipe(std::string& secret) {
-  // All of its memory, not only what it holds now.
+  // Its whole capacity, not only its current size.
   secret.resize(secret.capacity());
   OPENSSL_cleanse(secret.data(), secret.size());
   secret.clear();

@@ -43,7 +43,7 @@ class JoinLine(Guarded):
         flipped = lambda b: bytes([b[0] ^ 1]) + b[1:]
         first = "a" if join.token_id[0] != "a" else "b"
         return [
-            ("pin", other(pin=flipped(join.pin)), "not the one that was named"),
+            ("pin", other(pin=flipped(join.pin)), "not the expected daemon"),
             ("token's secret", other(secret=flipped(join.secret)), "token"),
             ("token's id", other(token_id=first + join.token_id[1:]), "token"),
             ("job", other(job="h" + join.job[1:]), "huarded"),

@@ -47,7 +47,7 @@ class Middle(Guarded):
             with self.subTest(what):
                 between = self.proxy(port, f"his{number}", certificate)
                 text = self.through(between)
-                self.assert_refused(self.stranger([text]), "nothing was told")
+                self.assert_refused(self.stranger([text]), "nothing was sent to it")
                 for words in (["status", text], ["stop", text],
                               ["token", "create", text]):
                     asked = self.rollcall(*words)
@@ -148,7 +148,7 @@ class Secret(Guarded):
         wrong = self.secret_file("wrong", self.new_secret())
         self.assert_refused(self.stranger(
             self.by_secret(self.endpoint, "--secret-file", wrong)),
-            "not the one that was named")
+            "not the expected daemon")
         asked = self.rollcall("status", *self.by_secret(
             self.endpoint, "--secret-file", wrong))
         self.assertEqual(asked.code, REFUSED, asked.text())
@@ -261,7 +261,7 @@ class Secret(Guarded):
         between = self.proxy(port, "his",
                              pki.Authority(folder, "own").issue("x"))
         words = self.by_secret(between.endpoint(), "--secret-file", self.file)
-        self.assert_refused(self.stranger(words), "nothing was told")
+        self.assert_refused(self.stranger(words), "nothing was sent to it")
         for verb in ("status", "stop"):
             asked = self.rollcall(verb, *words)
             self.assertEqual(asked.code, REFUSED, asked.text())
@@ -305,7 +305,7 @@ class Secret(Guarded):
         gate.open()
         for agent in agents:
             self.assert_code(agent, 0)
-            self.assertIsNone(agent.find("not the one that was named"))
+            self.assertIsNone(agent.find("not the expected daemon"))
             self.assertIsNone(agent.find("up-g2"))
         # The same words open it to the next run.
         runs = [self.stage.start(
@@ -398,7 +398,7 @@ class OwnPki(Guarded):
         # Nor does one believe a daemon of another CA's.
         self.assert_refused(self.stranger(
             [self.text], self.flags(foreign.issue("c"), foreign), "other"),
-            "nothing was told", "other")
+            "nothing was sent to it", "other")
         self.assertEqual(self.world(), before)
         self.assertTrue(self.client(self.ours.issue("client")))
         spare = self.stranger([self.text],
@@ -426,7 +426,7 @@ class OwnPki(Guarded):
         join.endpoints = [f"127.0.0.1:{join.port()}"]
         # Issued by the right CA, for somebody else.
         self.assert_refused(self.stranger([join.text()], flags),
-                            "nothing was told")
+                            "nothing was sent to it")
         named = self.stranger(
             [join.text()], [*flags, "--tls-server-name", "daemon.example"],
             "named")

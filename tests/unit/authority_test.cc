@@ -1,4 +1,4 @@
-// A daemon's own CA, and the check of what a daemon shows.
+// A daemon's own CA, and the check of the certificates that a daemon shows.
 #include "daemon/security/authority.h"
 
 #include <gtest/gtest.h>
@@ -65,13 +65,13 @@ TEST(Authority, AnothersChainIsAnothers) {
   const Authority theirs = MakeAuthority();
   const std::string stranger = Issue(theirs);
   ExpectStranger(VerifyPinned(stranger, ours.pin()));
-  // Our CA's certificate is public: anybody can show it beside his own.
+  // Our CA's certificate is public: anyone can add it to another chain.
   ExpectStranger(VerifyPinned(stranger + ours.certificate(), ours.pin()));
   ExpectStranger(
       VerifyPinned(LeafOf(stranger) + ours.certificate(), ours.pin()));
-  // And the other way round, the CA first.
+  // The same in the other order, the CA first.
   ExpectStranger(VerifyPinned(ours.certificate() + stranger, ours.pin()));
-  // A certificate of ours further down the chain speaks for nobody.
+  // Our certificate further down the chain proves nothing.
   ExpectStranger(VerifyPinned(stranger + Issue(ours), ours.pin()));
 }
 
@@ -93,7 +93,7 @@ TEST(Authority, AChainIsWholeOrNothing) {
       "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
       std::string("\0\xff\x7f", 3),
       ours.KeyPem(),
-      // Behind more than a chain may be.
+      // Behind more certificates than a chain may have.
       leaf + std::string(1 << 17, '\n') + ours.certificate(),
   };
   for (const std::string& text : texts) {
@@ -187,7 +187,7 @@ TEST(Authority, ItsCertificateIsForTheNamesItIsGiven) {
 
 TEST(VerifyIssued, LooksAtIssuerNameTimeAndUse) {
   const TestCa ours("ours");
-  // Of the same name, with another key.
+  // A CA of the same name, with another key.
   const TestCa twin("ours");
   const TestCa theirs("theirs");
   const auto wanted = [](auto change) {

@@ -26,7 +26,7 @@ TEST(FailureBackoff, EachWaitsTwiceAsLongAsTheOneBefore) {
       {2, "a", 0},
       {3, "a", 0.1},
       {4, "a", 0.2},
-      // Others do not pay for it.
+      // Other addresses are not delayed.
       {4, "b", 0},
       {5, "a", 0.4},
       {6, "a", 0.8},
@@ -34,7 +34,7 @@ TEST(FailureBackoff, EachWaitsTwiceAsLongAsTheOneBefore) {
       {8, "a", 3},
       {9, "a", 3},
       {67, "a", 3},
-      // A minute without a failure, to the moment.
+      // Exactly one minute without a failure.
       {126.5, "a", 3},
       {186.5, "a", 0},
       {187, "a", 0},
@@ -55,7 +55,7 @@ TEST(FailureBackoff, DoesNotOverflow) {
   FailureBackoff backoff;
   absl::Duration wait;
   for (int i = 0; i < 100'000; ++i) wait = backoff.Failed("a", At(1));
-  EXPECT_EQ(wait, FailureBackoff::kMost);
+  EXPECT_EQ(wait, FailureBackoff::kDelayMax);
   EXPECT_EQ(backoff.addresses(), 1u);
 }
 
@@ -77,7 +77,7 @@ TEST(FailureBackoff, AFullTableForgetsNobodyForOneItKnows) {
   for (size_t i = 0; i < many; ++i) {
     backoff.Failed(absl::StrCat("a", i), At(static_cast<double>(i) / 1e6));
   }
-  // The oldest of all fails again, and again.
+  // The oldest address fails again twice.
   for (int i = 2; i < 6; ++i) {
     backoff.Failed("a0", At(1));
     EXPECT_EQ(backoff.failures("a0"), i);

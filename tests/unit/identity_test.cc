@@ -46,7 +46,7 @@ TEST_F(IdentityTest, IsKeptOverItsLives) {
   const Identity second = MustKeep();
   EXPECT_EQ(second.authority.pin(), first.authority.pin());
   EXPECT_EQ(second.credential_key, first.credential_key);
-  // Another folder is another daemon.
+  // Another folder has another identity.
   fs::create_directory(folder_ + "/other");
   const absl::StatusOr<Identity> other = Identity::Keep(folder_ + "/other");
   ASSERT_TRUE(other.ok());
@@ -102,7 +102,7 @@ TEST_F(IdentityTest, AFolderThatIsNotThereIsNamed) {
   const absl::Status status = Identity::Keep(folder_ + "/none").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(status.ToString().find(folder_ + "/none"), std::string::npos);
-  // A folder where a file should be.
+  // A folder in place of the file.
   fs::create_directory(file("ca.key"));
   EXPECT_EQ(Identity::Keep(folder_).status().code(),
             absl::StatusCode::kFailedPrecondition);
@@ -134,13 +134,13 @@ TEST_F(IdentityTest, ASecretThatOthersCanReadOrWriteIsRefused) {
           << read.status();
     }
   }
-  // A link to it is as good as the file.
+  // A link to the file is followed.
   fs::create_symlink(path, file("link"));
   EXPECT_FALSE(ReadPrivateFile(file("link")).ok());
   ASSERT_EQ(chmod(path.c_str(), 0600), 0);
   EXPECT_TRUE(ReadPrivateFile(file("link")).ok());
   EXPECT_TRUE(absl::IsNotFound(ReadPrivateFile(file("none")).status()));
-  // A kept key is such a file.
+  // A kept key is checked as an own file.
   MustKeep();
   ASSERT_EQ(chmod(file("ca.key").c_str(), 0644), 0);
   EXPECT_FALSE(Identity::Keep(folder_).ok());
@@ -162,7 +162,7 @@ TEST_F(IdentityTest, AKeptSecretIsAFileOfThisUsersAlone) {
     fs::create_symlink(moved, path);
     refused();
     fs::remove(path);
-    // Does not wait for a writer.
+    // A pipe: the call does not wait for a writer.
     ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
     refused();
     fs::remove(path);
@@ -178,12 +178,12 @@ TEST_F(IdentityTest, ASecretFileIsReplacedWhole) {
   const std::string path = file("s");
   EXPECT_TRUE(absl::IsNotFound(ReadSecretFile(path).status()));
   ASSERT_TRUE(WriteSecretFile(path, "one").ok());
-  // What a writer that died has left does not stop the next one.
+  // The file that a killed writer left does not stop the next writer.
   Write("s.new", "half");
   ASSERT_TRUE(WriteSecretFile(path, "two").ok());
   EXPECT_EQ(*ReadSecretFile(path), "two");
   EXPECT_FALSE(fs::exists(path + ".new"));
-  // Not through a link that somebody has laid.
+  // It does not write through a link of the temporary name.
   Write("victim", "kept");
   fs::create_symlink(file("victim"), path + ".new");
   ASSERT_TRUE(WriteSecretFile(path, "three").ok());
@@ -198,7 +198,7 @@ TEST_F(IdentityTest, ASecretFileThatDoesNotFitSaysWhy) {
     const FileLimit limit(4);
     const absl::Status status = WriteSecretFile(path, "longer");
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    // Its first part was taken; what was not has the system's reason.
+    // The first part was written; the error of the rest is the system's.
     EXPECT_NE(status.message().find("File too large"), std::string::npos)
         << status;
     EXPECT_NE(status.message().find("--state"), std::string::npos) << status;

@@ -125,7 +125,7 @@ TEST(JoinString, EachLetterCounts) {
       std::string text = good;
       text[i] = other;
       const absl::StatusOr<v1::JoinString> decoded = DecodeJoinString(text);
-      // The last letter has bits that mean nothing.
+      // The last letter has unused bits.
       const bool same = i + 1 == good.size() && decoded.ok() &&
                         EncodeJoinString(*decoded) == good;
       EXPECT_TRUE(!decoded.ok() || same) << "letter " << i;

@@ -1,4 +1,4 @@
-// How a daemon's wire is closed, and to whom.
+// Which clients and daemons accept each other over TLS.
 #include <gtest/gtest.h>
 #include <openssl/bio.h>
 #include <openssl/pem.h>
@@ -48,8 +48,8 @@ std::string ChainShownBy(int port, const std::string& address = "127.0.0.1") {
 
 class TlsTest : public JournaledServerTest {
  protected:
-  // How an attempt to attend ends, and whether it was told that the daemon is
-  // not the one.
+  // The result of an attempt to attend, and whether it reported another daemon
+  // than the expected one.
   struct Attempt {
     bool welcome = false;
     bool stranger = false;
@@ -70,7 +70,7 @@ class TlsTest : public JournaledServerTest {
         verdict->status().code() == absl::StatusCode::kUnauthenticated;
     return attempt;
   }
-  // A daemon that would let anybody with our token in, and has heard nothing.
+  // A daemon that would admit any client with our token, and was sent nothing.
   void ExpectNothingTold() {
     EXPECT_EQ(StatusOf("train").nodes_size(), 0);
     EXPECT_TRUE(StatusOf("train").refused().empty());
@@ -96,7 +96,7 @@ class TlsTest : public JournaledServerTest {
     options.tls = {file(name + ".crt"), file(name + ".key"), file("ca.crt")};
     return options;
   }
-  // StartJob, and from then on as this client.
+  // Calls StartJob; later calls are made as this client.
   void StartWithFiles(const std::string& name, const std::string& client) {
     StartJob(3, WithFiles(name));
     trust_ = Files(client);
@@ -226,8 +226,7 @@ TEST_F(TlsTest, WithASecretADaemonWithoutADiskIsTheSameAgain) {
   server_.reset();
   Start(options);
   EXPECT_EQ(server_->pin(), pin);
-  // Its credential is genuine; the run that it speaks of is not known here, and
-  // may be adopted yet.
+  // Its credential is valid; its run is unknown here and may still be adopted.
   HandAgent other(Dial());
   v1::Hello first = HelloOf("b");
   first.mutable_settings()->set_nodes_max(2);
@@ -343,18 +342,18 @@ TEST_F(TlsTest, BothSidesMustBeOfTheCa) {
   StartWithFiles("daemon", "agent");
   EXPECT_TRUE(server_->pin().empty());
   EXPECT_TRUE(Attend(Files("agent"), "a").welcome);
-  // An agent of another CA is turned away by the daemon.
+  // The daemon refuses an agent with a certificate of another CA.
   const Attempt forger = Attend(Files("forger"), "b");
   EXPECT_FALSE(forger.welcome);
   EXPECT_FALSE(forger.stranger);
-  // One without a certificate as well.
+  // It also refuses one without a certificate.
   grpc::SslCredentialsOptions bare;
   bare.pem_root_certs = ca.certificate();
   HandAgent nobody(ChannelTo(port(), grpc::SslCredentials(bare)));
   nobody.SayHello(HelloOf("c"));
   EXPECT_FALSE(nobody.IsWelcome());
   EXPECT_EQ(nobody.End().error_code(), grpc::StatusCode::UNAVAILABLE);
-  // A daemon of another CA is turned away by the agent.
+  // The agent refuses a daemon with a certificate of another CA.
   EXPECT_TRUE(Attend(Files("agent", "stranger.crt"), "d").stranger);
   EXPECT_EQ(StatusOf("train").nodes_size(), 1);
   EXPECT_TRUE(StatusOf("train").refused().empty());
@@ -372,11 +371,11 @@ TEST_F(TlsTest, ANodeNameCanBeBoundToTheCertificate) {
   for (const bool bound : {false, true}) {
     ServerOptions options = WithFiles("daemon");
     options.tls_bind_names = bound;
-    // A name is used again with another certificate.
+    // Node names are used again at once, with other certificates.
     options.limits.reconnect_grace = absl::ZeroDuration();
     StartJob(9, options);
     trust_ = Files("agent");
-    // The common name (leaf) counts only where there is no DNS name.
+    // The common name (leaf) counts only if there is no DNS name.
     const struct {
       const char* certificate;
       const char* node;
@@ -448,7 +447,7 @@ TEST_F(TlsTest, ReplacedFilesAreServedWithoutARestart) {
     welcome = agent.IsWelcome();
   }
   EXPECT_TRUE(welcome);
-  // What was issued before counts no more, and who is in stays.
+  // Earlier certificates are no longer accepted; open streams stay.
   EXPECT_TRUE(Attend(Files("old_agent", "old.crt"), "b").stranger);
   EXPECT_FALSE(Attend(Files("old_agent"), "c").welcome);
   v1::AgentMessage beat;

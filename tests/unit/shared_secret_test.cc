@@ -79,8 +79,9 @@ TEST(SharedSecret, OneIsMadeThatIsOne) {
   EXPECT_EQ(seen.size(), 20u);
 }
 
-// HKDF-SHA-256 with the salt "rollcall v1", computed apart from OpenSSL: were
-// it to change, no holder of an old secret would know its daemon again.
+// HKDF-SHA-256 with the salt "rollcall v1", computed without OpenSSL. If it
+// changed, holders of an existing secret could not verify their daemon any
+// more.
 TEST(SharedSecret, DerivesWhatItAlwaysDid) {
   const absl::StatusOr<SharedSecret> secret = SharedSecret::Parse(kHexSecret);
   ASSERT_TRUE(secret.ok());
@@ -126,7 +127,7 @@ TEST(SharedSecret, EachRoleHasATokenOfItsOwn) {
             secret->Token(v1::ROLE_WORKER).secret());
 }
 
-// The first case of RFC 4231, and what SHA-256 says of "abc".
+// The first case of RFC 4231, and the SHA-256 of "abc".
 TEST(Digest, IsWhatTheStandardsSay) {
   EXPECT_EQ(Hex(Sha256("abc")),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

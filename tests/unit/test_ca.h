@@ -1,5 +1,5 @@
-// TestCa: a user's own PKI, as far as tests need one: a CA, and certificates of
-// it that are as right or as wrong as a test wants them.
+// TestCa: a user's own PKI for tests: a CA, and certificates of it, valid or
+// wrong in the way that a test needs.
 #ifndef ROLLCALL_TESTS_UNIT_TEST_CA_H_
 #define ROLLCALL_TESTS_UNIT_TEST_CA_H_
 
@@ -22,10 +22,10 @@ namespace rollcall {
 class TestCa {
  public:
   struct Wanted {
-    // As OpenSSL writes them: "DNS:a,IP:127.0.0.1".
+    // In OpenSSL's form: "DNS:a,IP:127.0.0.1".
     std::string names = "DNS:localhost,IP:127.0.0.1";
     std::string usage = "serverAuth,clientAuth";
-    // From now; both may lie in the past.
+    // Relative to now; both may be in the past.
     long begins_s = -3600;
     long ends_s = 3600;
   };
@@ -72,7 +72,7 @@ class TestCa {
     return Text(bio.get());
   }
 
-  // Signed by this CA, which is its own issuer while there is none yet.
+  // Signed by this CA; the CA's own certificate is self-signed.
   Certificate Make(EVP_PKEY* key, const std::string& name,
                    const std::string& constraints, const std::string& names,
                    const std::string& usage, const Wanted& wanted) const {
@@ -111,7 +111,7 @@ class TestCa {
   Certificate certificate_;
 };
 
-// Beside it and renamed, as whoever replaces a file in use does.
+// Writes a new file and renames it, as a user who replaces a file in use does.
 inline void ReplaceFile(const std::string& path, const std::string& text) {
   // A key that others can read is refused.
   std::ofstream(path + ".new").close();

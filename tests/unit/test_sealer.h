@@ -1,4 +1,4 @@
-// TestSealer: the seal of all values that a test's daemons keep in etcd.
+// TestSealer: the sealer of all values that a test's daemons keep in etcd.
 #ifndef ROLLCALL_TESTS_UNIT_TEST_SEALER_H_
 #define ROLLCALL_TESTS_UNIT_TEST_SEALER_H_
 

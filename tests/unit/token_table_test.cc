@@ -50,7 +50,7 @@ v1::RefusalCode CodeOf(const TokenTable& table, const v1::JoinToken& token,
 
 constexpr v1::RefusalCode kGood = v1::REFUSAL_CODE_UNSPECIFIED;
 
-// What a journal would hold after all that was told of the table.
+// What a journal would hold after all changes of the table.
 std::vector<v1::TokenRecord> Journaled(const TokenTable& table) {
   return table.Changed().written;
 }
@@ -131,7 +131,7 @@ TEST(TokenTable, ItsTimeEndsByTheClock) {
   };
   for (const auto& row : rows) {
     EXPECT_EQ(CodeOf(table, token, For::kAttend, "train", row.at), row.code);
-    // Who brings another secret is told nothing of it.
+    // A client with another secret learns nothing about the token.
     v1::JoinToken wrong = token;
     wrong.set_secret("guess");
     EXPECT_EQ(CodeOf(table, wrong, For::kAttend, "train", row.at),
@@ -152,7 +152,7 @@ TEST(TokenTable, UsesAreCounted) {
   const v1::JoinToken token = TokenOf("two");
   ASSERT_TRUE(table.Create(token, Wanted(v1::ROLE_WORKER, 0, 2), kNow).ok());
   EXPECT_EQ(table.List("")[0].uses_left(), 2u);
-  // Looking at it costs nothing.
+  // A check costs no use.
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(CodeOf(table, token, For::kAttend), kGood);
     EXPECT_EQ(CodeOf(table, token, For::kLook), kGood);
@@ -168,7 +168,7 @@ TEST(TokenTable, UsesAreCounted) {
   EXPECT_EQ(CodeOf(table, TokenOf("lead"), For::kLead),
             v1::REFUSAL_CODE_TOKEN_USED_UP);
   EXPECT_EQ(CodeOf(table, TokenOf("lead"), For::kSteer), kGood);
-  // Who is in comes back, and still sees.
+  // An admitted node may return, and may still read.
   EXPECT_EQ(CodeOf(table, token, For::kReturn), kGood);
   EXPECT_EQ(CodeOf(table, token, For::kLook), kGood);
   table.Use("two");
@@ -198,7 +198,7 @@ TEST(TokenTable, OneOfAJobIsForThatJob) {
             v1::REFUSAL_CODE_OTHER_JOB);
   EXPECT_EQ(table.Check(token, For::kLook, "eval", kNow).status.code(),
             absl::StatusCode::kPermissionDenied);
-  // Where none was named, it names its own.
+  // If the client named no job, the verdict names the token's.
   EXPECT_EQ(table.Check(token, For::kSteer, "", kNow).job, "train");
   table.Seed({Seeded("any", v1::ROLE_WORKER)}, kNow);
   EXPECT_EQ(table.Check(TokenOf("any"), For::kAttend, "eval", kNow).job, "");
@@ -215,7 +215,7 @@ TEST(TokenTable, WhatWasRevokedStaysRevoked) {
   }
   table.Seed({Seeded("worker", v1::ROLE_ADMIN)}, kNow);
   EXPECT_EQ(CodeOf(table, token, For::kLook), v1::REFUSAL_CODE_TOKEN_REVOKED);
-  // And in the next life.
+  // After a restart too.
   TokenTable next;
   next.Load(Journaled(table));
   next.Seed({Seeded("worker", v1::ROLE_WORKER)}, kNow);
@@ -241,7 +241,7 @@ TEST(TokenTable, AJournalGivesBackWhatItWas) {
   next.Use("a");
   EXPECT_EQ(CodeOf(next, TokenOf("a"), For::kAttend),
             v1::REFUSAL_CODE_TOKEN_USED_UP);
-  // The journal has a digest, and no secret.
+  // The journal has a digest, not the secret.
   const std::vector<v1::TokenRecord> records = Journaled(table);
   ASSERT_EQ(records.size(), 1u);
   EXPECT_EQ(records[0].secret_sha256(), Sha256("secret of a"));
@@ -270,8 +270,7 @@ TEST(TokenTable, ARevokedSeedIsNeverForgottenToMakeRoom) {
   TokenTable table;
   table.Seed({Seeded("worker", v1::ROLE_WORKER)}, kNow);
   ASSERT_TRUE(table.Revoke("worker", "", kNow).ok());
-  // An hour later all of them are over, and each new one takes the place of
-  // one.
+  // An hour later all have expired, and each new one replaces an expired one.
   for (size_t i = 0; i < 2 * Limits::tokens_max; ++i) {
     const absl::Time when =
         i < Limits::tokens_max ? kNow : kNow + absl::Hours(1);
@@ -304,7 +303,7 @@ TEST(TokenTable, TheLastLastingAdminCannotBeRevoked) {
   TokenTable table;
   table.Seed({Seeded("one", v1::ROLE_ADMIN), Seeded("worker", v1::ROLE_WORKER)},
              kNow);
-  // None of these can make another admin for ever.
+  // Neither of these is an admin token for all jobs that does not expire.
   ASSERT_TRUE(
       table.Create(TokenOf("brief"), Wanted(v1::ROLE_ADMIN, 60), kNow).ok());
   ASSERT_TRUE(table
@@ -408,7 +407,7 @@ TEST(TokenTable, IsBoundedAndOnlyTheInvalidMakeRoom) {
   };
   EXPECT_EQ(create("a", kNow), absl::StatusCode::kResourceExhausted);
   table.Saved();
-  // Each that is valid no more gives its place to one.
+  // Each token that is no longer valid makes room for one.
   table.Use("once");
   EXPECT_EQ(create("a", kNow), absl::StatusCode::kOk);
   EXPECT_EQ(create("b", kNow), absl::StatusCode::kResourceExhausted);
@@ -422,7 +421,7 @@ TEST(TokenTable, IsBoundedAndOnlyTheInvalidMakeRoom) {
   const TokenTable::Changes changes = table.Changed();
   EXPECT_EQ(changes.removed, (std::vector<std::string>{"brief", "once", "t7"}));
   EXPECT_EQ(changes.written.size(), 3u);
-  // A journal that holds more than there may be is cut.
+  // A journal with more records than the limit is cut.
   std::vector<v1::TokenRecord> many(Limits::tokens_max + 1);
   for (size_t i = 0; i < many.size(); ++i) {
     many[i].mutable_status()->set_id(absl::StrCat("t", i));
@@ -438,7 +437,7 @@ TEST(TokenTable, TellsWhatAJournalHasToLearn) {
   ASSERT_TRUE(
       table.Create(TokenOf("two"), Wanted(v1::ROLE_WORKER, 0, 3), kNow).ok());
   EXPECT_EQ(table.Changed().written.size(), 2u);
-  // Until it is saved, it is told again.
+  // Until Saved, Changed returns it again.
   EXPECT_EQ(table.Changed().written.size(), 2u);
   table.Saved();
   EXPECT_TRUE(table.Changed().empty());
@@ -451,7 +450,7 @@ TEST(TokenTable, TellsWhatAJournalHasToLearn) {
   EXPECT_TRUE(table.Changed().written[0].status().revoked());
 }
 
-// --- Kept tokens, which are replaced
+// --- Replacement of kept tokens
 
 constexpr absl::Duration kTtl = absl::Hours(24);
 
@@ -479,7 +478,7 @@ TEST(TokenTable, AKeptTokenHasAnEndAndIsReplacedAtHalfOfItsLife) {
             std::nullopt);
   EXPECT_EQ(table.ReplaceDue(TokenOf("w2"), half), v1::ROLE_WORKER);
   EXPECT_EQ(table.ReplaceDue(TokenOf("w3"), half), std::nullopt);
-  // The old one is good until its own end, the new one from then on.
+  // The old one is valid until its own expiry; the new one stays valid.
   EXPECT_EQ(CodeOf(table, TokenOf("w1"), For::kAttend, "train",
                    kNow + kTtl - absl::Seconds(1)),
             kGood);
@@ -508,7 +507,7 @@ TEST(TokenTable, AReplacedTokenOutlivesTheDaemonAndNotItsFile) {
   const absl::Time half = kNow + kTtl / 2;
   ASSERT_TRUE(table.ReplaceDue(TokenOf("w2"), half).has_value());
   const std::vector<v1::TokenRecord> journaled = Journaled(table);
-  // Started again: the file has the new one.
+  // After a restart the file has the new one.
   TokenTable next;
   next.Load(journaled);
   next.Seed({Kept("w2", v1::ROLE_WORKER)}, half + absl::Hours(1));
@@ -519,7 +518,7 @@ TEST(TokenTable, AReplacedTokenOutlivesTheDaemonAndNotItsFile) {
         << id;
   }
   EXPECT_EQ(next.NextReplacement(), half + kTtl / 2) << "it keeps its end";
-  // Its file was removed, and another one made.
+  // The file was removed and another one made.
   TokenTable removed;
   removed.Load(journaled);
   removed.Seed({Kept("w9", v1::ROLE_WORKER)}, half + absl::Hours(1));
@@ -529,7 +528,7 @@ TEST(TokenTable, AReplacedTokenOutlivesTheDaemonAndNotItsFile) {
               v1::REFUSAL_CODE_UNAUTHENTICATED)
         << id;
   }
-  // It was journaled and died before it reached the file.
+  // The daemon died after it journaled the token and before it wrote the file.
   TokenTable unwritten;
   unwritten.Load(journaled);
   unwritten.Seed({Kept("w1", v1::ROLE_WORKER)}, half + absl::Hours(1));

@@ -19,7 +19,7 @@ TEST(Token, IsFreshEachTime) {
     secrets.insert(token.secret());
   }
   EXPECT_EQ(secrets.size(), 100u);
-  // Thirty bits: two of a hundred are the same once in two hundred thousand.
+  // 30 bits: among 100 ids two are equal once in about 200,000 runs.
   EXPECT_GE(ids.size(), 99u);
 }
 
