@@ -12,11 +12,11 @@
 
 namespace rollcall {
 
-// Of 4 bytes (IPv4) or 16 (IPv6), in network order; of any other number: empty.
+// `bytes`: 4 (IPv4) or 16 (IPv6), in network order; any other number: empty.
 std::string AddressText(absl::string_view bytes);
 
-// Of a socket's address, without its port; one of IPv4 that an IPv6 socket has
-// as IPv4. Empty: it is neither.
+// The text of a socket address, without its port; an IPv4-mapped IPv6 address
+// is written as IPv4. Empty for other families.
 std::string AddressText(const sockaddr* address);
 inline std::string AddressText(const sockaddr_storage& address) {
   return AddressText(reinterpret_cast<const sockaddr*>(&address));

@@ -1,4 +1,4 @@
-// A number of bytes as a person reads it.
+// A number of bytes as text for people.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_BASE_BYTES_TEXT_H_

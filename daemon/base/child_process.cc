@@ -88,10 +88,10 @@ class SpawnSettings {
 
 absl::Status NoPipe() {
   return absl::ResourceExhaustedError(
-      absl::StrCat("no pipe can be made: ", std::strerror(errno)));
+      absl::StrCat("cannot make a pipe: ", std::strerror(errno)));
 }
 
-// Milliseconds for poll(2), rounded up; 0 where the time is over.
+// Milliseconds for poll(2), rounded up; 0 if the time is over.
 int PollTime(Clock::time_point until) {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
       until - Clock::now());
@@ -128,11 +128,11 @@ absl::StatusOr<ChildProcess> ChildProcess::Fork(
   const pid_t pid = fork();
   if (pid < 0) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("no process can be made: ", std::strerror(errno)));
+        absl::StrCat("cannot make a process: ", std::strerror(errno)));
   }
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1);  // It ended before the line above.
+    if (getppid() != parent) _exit(1);  // The parent ended before prctl.
     // A library that crashes leaves no core file.
     const rlimit none{0, 0};
     setrlimit(RLIMIT_CORE, &none);
@@ -170,7 +170,7 @@ absl::Status ChildProcess::Read(
       return absl::DeadlineExceededError(
           absl::StrCat("no answer within ", absl::FormatDuration(timeout)));
     }
-    // A negative descriptor is passed over.
+    // poll ignores a negative descriptor.
     pollfd ready[] = {{out_fd_, POLLIN, 0}, {cancel_fd, POLLIN, 0}};
     const int count = poll(ready, 2, wait);
     if (count < 0 && errno != EINTR) {
@@ -191,10 +191,10 @@ absl::Status ChildProcess::Read(
 }
 
 bool ChildProcess::AwaitEnd(absl::Duration patience) const {
-  // By number: glibc has a wrapper since 2.36 only.
+  // syscall(2): glibc has a wrapper since 2.36 only.
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
   if (fd < 0) {
-    // A kernel before 5.3: all that is left is to wait for as long as it takes.
+    // A kernel before 5.3 has no pidfd: wait without a limit.
     siginfo_t ignored;
     while (patience > absl::ZeroDuration() &&
            waitid(P_PID, static_cast<id_t>(pid_), &ignored, WEXITED | WNOWAIT) <
@@ -223,8 +223,8 @@ ChildProcess::Ending ChildProcess::End(absl::Duration grace) {
       return ending;
     }
   }
-  // Whatever it has started goes with it; before it is reaped, while the number
-  // is still its own.
+  // Kill the processes that it started too. This must come before waitpid:
+  // after that the kernel may give the number to another process group.
   if (leads_group_) kill(-pid_, SIGKILL);
   int status = 0;
   pid_t reaped = 0;

@@ -1,12 +1,12 @@
-// ChildProcess: a child that writes an answer to its stdout and is not trusted
-// to give one, nor to end.
+// ChildProcess: a child that writes an answer to its stdout. It may hang, crash
+// or answer nothing.
 //
-// It starts the child, reads with a deadline, kills and reaps. It does not know
-// what the answer means. A child that does not die of SIGKILL (it waits in the
-// kernel for a device) is left to init after a second: no call here blocks
-// longer than its deadline and that second.
+// This class starts the child, reads with a deadline, kills and reaps. It does
+// not parse the answer. A child that SIGKILL does not end (it waits in the
+// kernel for a device) is left to init after one second: no call here blocks
+// longer than its deadline plus that second.
 //
-// Thread rule: one thread at a time. Fork is for a process with one thread.
+// Thread rule: one thread at a time. Fork needs a process with one thread.
 #ifndef ROLLCALL_DAEMON_BASE_CHILD_PROCESS_H_
 #define ROLLCALL_DAEMON_BASE_CHILD_PROCESS_H_
 
@@ -24,18 +24,18 @@ namespace rollcall {
 
 class ChildProcess {
  public:
-  // Executes `path`. The child has default signals, a process group of its own
-  // (Ctrl-C on a terminal reaches the parent alone), stderr as the parent's,
-  // and a stdin that ends with the parent, however that ends.
+  // Executes `path`. The child has default signals, its own process group
+  // (Ctrl-C on a terminal reaches only the parent), the parent's stderr, and a
+  // stdin that closes when the parent ends, even by SIGKILL.
   // RESOURCE_EXHAUSTED: no process or pipe could be made. FAILED_PRECONDITION:
   // `path` cannot be executed.
   static absl::StatusOr<ChildProcess> Spawn(
       const std::string& path, const std::vector<std::string>& argv,
       const std::vector<std::string>& environment);
 
-  // Runs `run` in a copy of this process, with the descriptor that its answer
-  // goes to; the child ends with code 0 when `run` returns, and is killed when
-  // the parent's thread ends. RESOURCE_EXHAUSTED: as above.
+  // Runs `run` in a copy of this process; `run` writes its answer to `out_fd`.
+  // The child exits with code 0 when `run` returns, and is killed when the
+  // parent's thread ends. RESOURCE_EXHAUSTED: as above.
   static absl::StatusOr<ChildProcess> Fork(
       const std::function<void(int out_fd)>& run);
 
@@ -44,26 +44,26 @@ class ChildProcess {
   // Kills and reaps.
   ~ChildProcess();
 
-  // Appends what the child writes to `answer`: until `is_whole` says so, or,
-  // where it is empty, to the end of the stream. `cancel_fd`: ends the wait
-  // when it becomes readable; -1: none.
-  // DEADLINE_EXCEEDED, CANCELLED: as named. RESOURCE_EXHAUSTED: more than
-  // `bytes_max`. ABORTED: the stream ended before the answer was whole.
+  // Appends the child's output to `answer` until `is_whole` returns true; if
+  // `is_whole` is empty, until the end of the stream.
+  // DEADLINE_EXCEEDED: `timeout` is over. CANCELLED: `cancel_fd` (-1: none)
+  // became readable. RESOURCE_EXHAUSTED: more than `bytes_max`. ABORTED: the
+  // stream ended before the answer was whole.
   absl::Status Read(absl::Duration timeout, size_t bytes_max,
                     const std::function<bool(const std::string&)>& is_whole,
                     int cancel_fd, std::string& answer);
 
   struct Ending {
-    // False: SIGKILL did not end it within a second. It is left alone.
+    // False: SIGKILL did not end it within a second; it is left to init.
     bool reaped = false;
-    // As exit codes and signals are; 0 where not reaped.
+    // Exit code and signal number; 0 if not reaped.
     int code = 0;
     int signal = 0;
     // "with code 3", "by signal 11", "not even by SIGKILL within 1s".
     std::string Text() const;
   };
-  // Waits `grace` for the child to end by itself, then kills it, and reaps it.
-  // Once.
+  // Waits `grace` for the child to end by itself, then kills it. Reaps it. Only
+  // the first call has an effect.
   Ending End(absl::Duration grace = absl::ZeroDuration());
 
   pid_t pid() const { return pid_; }
@@ -74,7 +74,7 @@ class ChildProcess {
   ChildProcess(pid_t pid, int in_fd, int out_fd, bool leads_group)
       : pid_(pid), in_fd_(in_fd), out_fd_(out_fd), leads_group_(leads_group) {}
 
-  // Whether it has ended within `patience`.
+  // Whether the child ends within `patience`.
   bool AwaitEnd(absl::Duration patience) const;
 
   pid_t pid_;  // -1: reaped, or given up.

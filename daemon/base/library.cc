@@ -25,8 +25,8 @@ absl::Status Library::Symbol(const char* name, void** found) const {
   if (*found != nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(name_, " has no ", name,
-                   ": it is too old, or another "
-                   "library of that name"));
+                   ": it is too old, or another library "
+                   "of that name"));
 }
 
 }  // namespace rollcall

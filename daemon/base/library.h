@@ -1,7 +1,7 @@
-// Library: a shared library that is opened at run time, and what was looked
-// through where it is not there.
+// Library: a shared library that is opened at run time; the error names what
+// was tried.
 //
-// It stays open for the life of the process: NVIDIA's keep threads.
+// It stays open until the process ends: NVIDIA's libraries keep threads.
 #ifndef ROLLCALL_DAEMON_BASE_LIBRARY_H_
 #define ROLLCALL_DAEMON_BASE_LIBRARY_H_
 
@@ -16,11 +16,13 @@ namespace rollcall {
 
 class Library {
  public:
-  // The first of `names` (files, or what the loader looks up) that opens.
-  // NOT_FOUND: none does; the loader's word on each.
+  // Opens the first of `names` (paths, or names that the loader looks up) that
+  // can be opened. NOT_FOUND: none; the message has the loader's error for
+  // each.
   static absl::StatusOr<Library> Open(const std::vector<std::string>& names);
 
-  // `*function` becomes `name`'s. FAILED_PRECONDITION: it is not in there.
+  // Sets `*function` to the symbol `name`. FAILED_PRECONDITION: the library has
+  // no such symbol.
   template <typename Function>
   absl::Status Find(const char* name, Function** function) const {
     void* found = nullptr;

@@ -43,8 +43,8 @@ std::string WriteErrorText(int error, const std::string& folder,
       absl::StrCat(said, " (", folder, ": ", BytesText(space->free_bytes),
                    " of ", BytesText(space->size_bytes), " free");
   if (space->files_max > 0 && space->free_files == 0) {
-    absl::StrAppend(&text, ", no more than the ", space->files_max,
-                    " files that it holds");
+    absl::StrAppend(&text, ", and all of its ", space->files_max,
+                    " files are used");
   }
   return text + ")";
 }
@@ -58,7 +58,7 @@ int WriteWhole(int fd, absl::string_view text) {
   while (!text.empty()) {
     const ssize_t wrote = write(fd, text.data(), text.size());
     if (wrote < 0 && errno == EINTR) continue;
-    // A full disk takes the first part; the rest then says why it cannot.
+    // A full disk may take a part; the next write then gives the error.
     if (wrote <= 0) return wrote < 0 ? errno : EIO;
     text.remove_prefix(static_cast<size_t>(wrote));
   }

@@ -1,4 +1,4 @@
-// Why a file could not be written, as a person can act on it.
+// Why a file could not be written, in words that help the user to fix it.
 //
 // Any thread.
 #ifndef ROLLCALL_DAEMON_BASE_WRITE_ERROR_H_
@@ -13,26 +13,27 @@
 
 namespace rollcall {
 
-// What a file system has left for this user.
+// What a file system has free for this user.
 struct FreeSpace {
   uint64_t free_bytes = 0;
   uint64_t size_bytes = 0;
   uint64_t free_files = 0;
-  // 0: it does not count files.
+  // 0: the file system does not count files.
   uint64_t files_max = 0;
 };
 
-// Of the file system that a folder is on. nullopt: it cannot be asked.
+// For the file system that `folder` is on. nullopt: statvfs failed.
 std::optional<FreeSpace> FreeSpaceOf(const std::string& folder);
 
-// The system's words for an errno; where space is lacking, also how much of it
+// The system's text for an errno; if there is no space left, also how much
 // `folder` has: "No space left on device (/state: 0 B of 64 KiB free)". Pure.
 std::string WriteErrorText(int error, const std::string& folder,
                            const std::optional<FreeSpace>& space);
-// The same of a file, looking at its folder now.
+// The same for a file; asks the file system of its folder now.
 std::string WriteErrorText(int error, const std::string& file);
 
-// Writes all of it. 0, or an errno; what was written till then stays.
+// Writes all of `text`. Returns 0, or an errno; a part may then have been
+// written.
 int WriteWhole(int fd, absl::string_view text);
 
 }  // namespace rollcall

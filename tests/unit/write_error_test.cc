@@ -23,8 +23,8 @@ TEST(WriteErrorText, Table) {
   } kRows[] = {
       {ENOSPC, kFull, "No space left on device (/s: 0 B of 64 KiB free)"},
       {ENOSPC, kManyFiles,
-       "No space left on device (/s: 3 MiB of 9 MiB free, no more than "
-       "the 16 files that it holds)"},
+       "No space left on device (/s: 3 MiB of 9 MiB free, and all of its 16 "
+       "files are used)"},
       {ENOSPC, kNoCount, "No space left on device (/s: 512 B of 64 KiB free)"},
       {ENOSPC, std::nullopt, "No space left on device (/s)"},
       {EDQUOT, kNoCount, "Disk quota exceeded (/s: 512 B of 64 KiB free)"},
