@@ -23,14 +23,14 @@ struct Host {
   std::string driver = "570.1";
   std::string digest = std::string(32, '\xd1');
   uint64_t memlock = UINT64_MAX;
-  // Root, whom no limit binds.
+  // Root, which has no limit.
   bool may_lock = false;
   uint64_t shm = uint64_t{64} << 30;
   int clock = 0;
-  // Of a MissingFact.
+  // The name of a MissingFact.
   std::string missing = "";
   uint32_t counted_gpus = 0;
-  // How many ports without a cable come after the others.
+  // The number of ports without a cable, listed after the others.
   int unplugged = 0;
 };
 
@@ -68,7 +68,7 @@ v1::Facts FactsOf(const Host& host) {
 
 class Differences : public testing::Test {
  protected:
-  // `rules`: the first node's side is the right one in any case.
+  // `rules`: the first node's side counts as the right one in any case.
   void Compare(const std::vector<Host>& hosts, bool rules = false) {
     facts_.clear();
     nodes_.clear();
@@ -138,7 +138,7 @@ TEST_F(Differences, EachFactIsCompared) {
       {{.shm = 64 << 20}, "/dev/shm: enough on n0, n2; 64 MiB on n1"},
       {{.clock = 72}, "clock: right on n0, n2; 72 s ahead of the daemon on n1"},
       {{.clock = -30}, "clock: right on n0, n2; 30 s behind the daemon on n1"},
-      // Not as bytes, which are no text.
+      // A digest is bytes, not text, so it is not shown.
       {{.digest = std::string(32, '\xff')},
        "command: d1d1d1d1d1d1 on n0, n2; ffffffffffff on n1"},
   };
@@ -156,16 +156,16 @@ TEST_F(Differences, EachFactIsCompared) {
 TEST_F(Differences, WhatIsUnknownIsComparedWithNothing) {
   Compare({Host(), {.nccl = "", .driver = "", .digest = ""}});
   EXPECT_EQ(Texts(), "");
-  // Any size that is enough is as good as another.
+  // All sizes that are enough are equal.
   Compare({Host(), {.memlock = 1 << 30, .shm = 1 << 30, .clock = -19}});
   EXPECT_EQ(Texts(), "");
-  // Without RDMA nobody locks memory.
+  // Without RDMA no memory is locked.
   Compare({{.ports = 0}, {.ports = 0, .memlock = 1 << 16}});
   EXPECT_EQ(Texts(), "");
-  // A limit that does not bind.
+  // A limit that does not apply.
   Compare({Host(), {.memlock = 8 << 20, .may_lock = true}});
   EXPECT_EQ(Texts(), "");
-  // An interface without its MTU.
+  // An interface whose MTU is unknown.
   Compare({Host(), {.mtu = 0}});
   EXPECT_EQ(Texts(), "");
 }
@@ -181,10 +181,10 @@ TEST_F(Differences, WhatFailedIsNotNone) {
       {{.gpus = 0, .missing = "gpus"}, ""},
       {{.gpus = 0, .missing = "gpus", .counted_gpus = 8}, ""},
       {{.gpus = 0, .counted_gpus = 8}, ""},
-      // The driver did not get to the fourth GPU.
+      // The driver did not answer for the fourth GPU.
       {{.gpus = 3, .missing = "gpus.3"}, ""},
       {{.model = ""}, ""},
-      // What else is not known of a GPU or port does not count here.
+      // Other missing facts of a GPU or port do not count here.
       {{.gpus = 7, .missing = "gpus.retired_pages"},
        "GPUs: 8 x H100 on n0, n2; 7 x H100 on n1"},
       {{.gpus = 7, .missing = "gpus.0.retired_pages"},
@@ -213,7 +213,7 @@ TEST_F(Differences, PortsThatAreNotInUseAreToldAndNotCompared) {
             "active RDMA ports: 8 InfiniBand on n0, n1, n2; 7 InfiniBand; n3: "
             "mlx5_7:1 DOWN; n4: mlx5_7:1 INIT on n3, n4");
   EXPECT_EQ(Differing(), "n3,n4");
-  // Two that lack the same number of ports are of one side.
+  // Two nodes that lack the same number of ports are on one side.
   Compare({{.last = "DOWN"}, {.last = "INIT"}, Host()});
   EXPECT_EQ(Differing(), "n2");
 }
@@ -226,18 +226,18 @@ TEST_F(Differences, TheSideOfMostComesFirst) {
   Compare({{.nccl = "2.1"}, Host(), Host()}, true);
   EXPECT_EQ(Texts(), "NCCL version: 2.1 on n0; 2.28.9 on n1, n2");
   EXPECT_EQ(Differing(), "n1,n2");
-  // Of two equal ones nobody can say which is right.
+  // Of two equal sides neither is the right one.
   Compare({{.nccl = "2.1"}, Host()});
   EXPECT_EQ(Texts(), "NCCL version: 2.1 on n0; 2.28.9 on n1");
   EXPECT_EQ(Differing(), "");
   Compare({{.nccl = "2.1"}, Host()}, true);
   EXPECT_EQ(Differing(), "n1");
-  // One that differs in one fact from all is no measure for another fact.
+  // A node that differs from all in one fact is not the reference for others.
   Compare({{.nccl = "2.1"}, Host(), {.gpus = 4}, Host()});
   EXPECT_EQ(Differing(), "n0,n2");
   Compare({{.nccl = "2.1"}, {.gpus = 4}, {.driver = "1"}});
   EXPECT_EQ(Differing(), "n1,n2");
-  // Nor is one that does not know the fact.
+  // Neither is a node that does not know the fact.
   Compare({{.nccl = ""}, Host(), Host(), {.nccl = "2.1"}});
   EXPECT_EQ(Differing(), "n3");
 }
@@ -257,7 +257,7 @@ TEST_F(Differences, ANewcomerDiffersFromWhatTheMembersAgreeOn) {
             "NCCL version: 2.28.9 on n1; 2.1 on n2");
   EXPECT_EQ(judge({Host(), {.nccl = ""}}), "");
   EXPECT_EQ(judge({{.nccl = ""}, Host()}), "");
-  // They do not agree themselves.
+  // The members themselves differ.
   EXPECT_EQ(judge({Host(), {.nccl = "2.1"}, {.nccl = "2.2"}}), "");
   EXPECT_EQ(judge({Host(), {.clock = 90}}), "");
   EXPECT_EQ(judge({Host()}), "");

@@ -95,7 +95,7 @@ TEST(Fabric, WhatNcclGetsRightIsNotSet) {
   EXPECT_EQ(Plan({{"2.28.9", {kA, kB}},
                   {"2.28.9", {"mlx5_4 ib 400", "mlx5_5 ib 400"}}}),
             "n0 [mlx5_0,mlx5_1]; n1 [mlx5_4,mlx5_5]");
-  // Ports that are not active are none to NCCL.
+  // NCCL ignores ports that are not active.
   EXPECT_EQ(Plan({{"2.28.9", {kA, "mlx5_1 ib 400 DOWN"}},
                   {"2.28.9", {kA, "mlx5_1 ib 400 INIT"}}}),
             "n0 [mlx5_0]; n1 [mlx5_0]");
@@ -105,7 +105,7 @@ TEST(Fabric, WhatNcclGetsRightIsNotSet) {
 }
 
 TEST(Fabric, PortsOfAnotherSpeedAreLeftOut) {
-  // A storage port first: positions count all ports.
+  // A storage port comes first: positions count all ports.
   const char storage[] = "mlx5_0 ib 100";
   EXPECT_EQ(Plan({{"2.28.9", {storage, kB, "mlx5_2 ib 400"}},
                   {"2.28.9", {storage, kB, "mlx5_2 ib 400"}}}),
@@ -113,14 +113,14 @@ TEST(Fabric, PortsOfAnotherSpeedAreLeftOut) {
             "UCX_NET_DEVICES=mlx5_1:1,mlx5_2:1; "
             "n1 [mlx5_1,mlx5_2] NCCL_IB_HCA==mlx5_1:1,mlx5_2:1 "
             "UCX_NET_DEVICES=mlx5_1:1,mlx5_2:1");
-  // One fast port moves less than two slower ones.
+  // One fast port has less total speed than two slower ones.
   EXPECT_EQ(Plan({{"2.28.9", {"a0 ib 200", "a1 ib 200", "a2 ib 200", kA}},
                   {"2.28.9", {"a0 ib 200", "a1 ib 200", "a2 ib 200", kA}}}),
             "n0 [a0,a1,a2] NCCL_IB_HCA==a0:1,a1:1,a2:1 "
             "UCX_NET_DEVICES=a0:1,a1:1,a2:1; "
             "n1 [a0,a1,a2] NCCL_IB_HCA==a0:1,a1:1,a2:1 "
             "UCX_NET_DEVICES=a0:1,a1:1,a2:1");
-  // An Ethernet port for management, active and without use.
+  // An Ethernet port for management, active and not used.
   EXPECT_EQ(Plan({{"2.28.9", {kA, "mlx5_1 eth 25 gid 3 2 ::ffff:10.0.0.1"}},
                   {"2.28.9", {kA}}}),
             "n0 [mlx5_0] NCCL_IB_HCA==mlx5_0:1 UCX_NET_DEVICES=mlx5_0:1; "
@@ -132,11 +132,11 @@ TEST(Fabric, ARailThatOneNodeLacksIsLeftOutOnAll) {
                   {"2.28.9", {kA, "mlx5_1 ib 10 DOWN", "mlx5_2 ib 400"}}}),
             "n0 [mlx5_0,mlx5_2] NCCL_IB_HCA==mlx5_0:1,mlx5_2:1 "
             "UCX_NET_DEVICES=mlx5_0:1,mlx5_2:1; n1 [mlx5_0,mlx5_2]");
-  // Each lacks another one, and no position is left: as they are.
+  // Each node lacks another position, so none is common: no positions are used.
   EXPECT_EQ(Plan({{"2.28.9", {kA, "mlx5_1 ib 10 DOWN"}},
                   {"2.28.9", {"mlx5_0 ib 10 DOWN", kB}}}),
             "n0 [mlx5_0]; n1 [mlx5_1]");
-  // Machines of two makes: no positions to go by.
+  // Machines of two models: ports cannot be matched by position.
   EXPECT_EQ(Plan({{"2.28.9", {kA, kB}}, {"2.28.9", {"ib0 ib 400"}}}),
             "n0 [mlx5_0,mlx5_1]; n1 [ib0]");
 }
@@ -153,13 +153,13 @@ TEST(Fabric, WhereNotAllHaveOneNcclUsesSockets) {
       absl::StrCat("mlx5_0 eth 400 ", kV1, "gid 3 2 ::ffff:10.0.0.1");
   EXPECT_EQ(Plan({{"2.28.9", {kA}}, {"2.28.9", {roce}}}),
             "n0 [] NCCL_IB_DISABLE=1; n1 [] NCCL_IB_DISABLE=1");
-  // EFA is its plugin's.
+  // EFA is left to its plugin.
   EXPECT_EQ(Plan({{"2.28.9", {"rdmap0 Unspecified 100"}},
                   {"2.28.9", {"rdmap0 Unspecified 100"}}}),
             "n0 []; n1 []");
 }
 
-// A node that could not say what it has tells nothing about the others.
+// A node whose ports are unknown does not affect the plan of the others.
 TEST(Fabric, PortsThatAreNotKnownAreNotNone) {
   const Host timed_out = {"", {}, {}, "infiniband"};
   EXPECT_EQ(Plan({{"2.28.9", {kA, kB}}, timed_out, {"2.28.9", {kA, kB}}}),
@@ -169,13 +169,14 @@ TEST(Fabric, PortsThatAreNotKnownAreNotNone) {
   EXPECT_EQ(Plan({timed_out, timed_out}), "n0 []; n1 []");
   EXPECT_EQ(Plan({timed_out}), "n0 []");
   EXPECT_EQ(Plan({}), "");
-  // Without RDMA elsewhere there is nothing to warn of.
+  // If no other node has RDMA, there is no warning.
   EXPECT_EQ(Plan({{"2.28.9", {}}, timed_out, {"2.28.9", {}}}),
             "n0 []; n1 []; n2 []");
-  // Another node is known to have none.
+  // Another node has no port, and this is known.
   EXPECT_EQ(Plan({{"2.28.9", {kA}}, timed_out, {"2.28.9", {}}}),
             "n0 [] NCCL_IB_DISABLE=1; n1 []; n2 []");
-  // It is not known whether its port can be opened; and known that it cannot.
+  // First it is unknown whether its port can be opened; then it is known that
+  // it cannot.
   const std::vector<std::string> unusable = {"mlx5_0 ib 400 unusable"};
   EXPECT_EQ(Plan({{"2.28.9", {kA}},
                   {"2.28.9", {kA}},
@@ -198,7 +199,7 @@ TEST(Fabric, TheGidIndexOfEachNode) {
                                  {"2.19.3", {roce(5, "::ffff:10.0.0.2")}}};
   EXPECT_EQ(Plan(old),
             "n0 [mlx5_0] NCCL_IB_GID_INDEX=3; n1 [mlx5_0] NCCL_IB_GID_INDEX=5");
-  // Not known: as for an old one, which a new one takes as well.
+  // Unknown NCCL version: the settings for an old one, which a new one accepts.
   EXPECT_EQ(Plan({{"", {roce(3, "::ffff:10.0.0.1")}},
                   {"2.21.5", {roce(5, "::ffff:10.0.0.2")}}}),
             "n0 [mlx5_0] NCCL_IB_GID_INDEX=3; n1 [mlx5_0]");
@@ -236,7 +237,7 @@ TEST(Fabric, APortWithoutAnAddressOrAPeerIsNotChosen) {
             "n1 [mlx5_0] NCCL_IB_HCA==mlx5_0:1 UCX_NET_DEVICES=mlx5_0:1");
 }
 
-// A port with a VLAN of its own has RoCE v2 on both interfaces.
+// A port with a VLAN interface has RoCE v2 addresses on both interfaces.
 TEST(Fabric, TheAddressThatPeersReachIsTaken) {
   const auto port = [](const std::string& name, int vlan_index) {
     return absl::StrCat(name, " eth 400 gid 3 2 ::ffff:10.0.0.1 gid ",
@@ -254,8 +255,8 @@ TEST(Fabric, TheAddressThatPeersReachIsTaken) {
             "n0 [mlx5_0,mlx5_1] WARNING; n1 [mlx5_0,mlx5_1]");
 }
 
-// Where no RDMA port is reached by TCP, all are used, with a warning there.
-// The platform's own address (1:1 NAT) is on none.
+// If no RDMA port of a node is reached by TCP, all are used, with a warning.
+// The address that the platform names (1:1 NAT) is on no interface.
 TEST(Fabric, AnUnreachedAddressWithoutAnInterfaceSaysNothingOfPorts) {
   v1::Facts facts;
   AddPort(facts, "mlx5_0 eth 100 gid 3 2 ::ffff:10.0.0.1");

@@ -39,8 +39,9 @@ struct NodeRow {
   const char* interfaces;
   const char* observed;
   const char* advertised = "";
-  // Who was drawn to probe it and where each reached it: "n1=10.0.0.1,10.1.0.1
-  // n2= n3=?", of whom n3 has not reported; empty: nobody was.
+  // The probers that were drawn for it and where each reached it:
+  // "n1=10.0.0.1,10.1.0.1 n2= n3=?", where n3 has not reported; empty: no
+  // prober was drawn.
   const char* probed = "";
   bool launcher = false;
   bool stays = false;
@@ -86,7 +87,7 @@ std::string Plan(const std::vector<NodeRow>& rows,
   for (const PlannedNode& node : plan->nodes) {
     told.push_back(node.address);
     for (const v1::PlannedVariable& v : node.variables) {
-      if (v.name() == "GLOO_SOCKET_IFNAME") continue;  // A test of its own.
+      if (v.name() == "GLOO_SOCKET_IFNAME") continue;  // Has its own test.
       absl::StrAppend(&told.back(), "(", v.value(), ")");
     }
   }
@@ -103,12 +104,12 @@ TEST(NetworkPlan, AWorldOnOneMachineUsesLoopback) {
             "one machine: 127.0.0.1");
 }
 
-// Of nodes that nobody probes, the address by which each connects.
+// Nodes that are not probed get the address that each connects from.
 TEST(NetworkPlan, TakesTheAddressByWhichANodeConnects) {
   EXPECT_EQ(Plan({{"m1", "lo=127.0.0.1/8 eth0=10.0.0.1/24", "10.0.0.1"},
                   {"m2", "lo=127.0.0.1/8 eth0=10.0.0.2/24", "10.0.0.2"}}),
             "10.0.0.1 10.0.0.2");
-  // NCCL is kept from taking a bridge that looks the same everywhere.
+  // A setting keeps NCCL off a bridge that looks the same on all nodes.
   EXPECT_EQ(
       Plan({{"m1", "docker0=172.17.0.1/16 eth0=10.0.0.1/24", "10.0.0.1"},
             {"m2", "docker0=172.17.0.1/16 eth0=10.0.0.2/24", "10.0.0.2"}}),
@@ -117,7 +118,7 @@ TEST(NetworkPlan, TakesTheAddressByWhichANodeConnects) {
   EXPECT_EQ(Plan({{"m1", "a=192.168.1.1/24 b=172.20.0.1/24", "192.168.1.1"},
                   {"m2", "a=192.168.2.1/24 b=172.21.0.1/24", "172.21.0.1"}}),
             "192.168.1.1(=a) 172.21.0.1(=b)");
-  // IPv6 alone, with its link-local neighbour.
+  // IPv6 only, beside a link-local address.
   EXPECT_EQ(Plan({{"m1", "e=fe80::1/64 e=fd00::1/64", "fd00::1"},
                   {"m2", "e=fe80::2/64 e=fd00::2/64", "fd00:0::2"}}),
             "fd00::1(=e) fd00::2(=e)");
@@ -129,31 +130,31 @@ TEST(NetworkPlan, TakesTheAddressByWhichANodeConnects) {
 }
 
 TEST(NetworkPlan, TakesAddressesThatMostProbersReached) {
-  // The launcher's own connection comes from loopback.
+  // The launcher's agent connects from loopback.
   EXPECT_EQ(Plan({{"m1", "lo=127.0.0.1/8 e=10.0.0.1/24", "127.0.0.1", "",
                    "n1=10.0.0.1"},
                   {"m2", "lo=127.0.0.1/8 e=10.0.0.2/24", "10.0.0.2", "",
                    "n0=10.0.0.2"}}),
             "10.0.0.1 10.0.0.2");
-  // The one that all reach wins over the one by which some came.
+  // The address that all reach is preferred to the one that some connect from.
   EXPECT_EQ(Plan({{"m1", "a=192.168.1.1/24 b=10.0.0.1/24", "192.168.1.1", "",
                    "n1=10.0.0.1"},
                   {"m2", "a=192.168.2.1/24 b=10.0.0.2/24", "192.168.2.1", "",
                    "n0=10.0.0.2"}}),
             "10.0.0.1(=b) 10.0.0.2(=b)");
-  // Of several that all reach, one in a subnet that all share.
+  // Of several addresses that all reach: one in a subnet that all share.
   EXPECT_EQ(Plan({{"m1", "a=192.168.1.1/24 b=10.0.0.1/24", "192.168.1.1", "",
                    "n1=192.168.1.1,10.0.0.1"},
                   {"m2", "a=192.168.2.1/24 b=10.0.0.2/24", "192.168.2.1", "",
                    "n0=192.168.2.1,10.0.0.2"}}),
             "10.0.0.1(=b) 10.0.0.2(=b)");
-  // The platform's own word comes first where it is true.
+  // The address that the platform names comes first if it is proven.
   EXPECT_EQ(
       Plan({{"m1", "a=10.1.0.1/24", "10.1.0.1", "10.65.0.1",
              "n1=10.1.0.1,10.65.0.1"},
             {"m2", "a=10.1.0.2/24", "10.1.0.2", "10.65.0.2", "n0=10.1.0.2"}}),
       "10.65.0.1 10.1.0.2");
-  // Two machines with one private address each: probes tell.
+  // Two machines that have the same private address: probes decide.
   EXPECT_EQ(Plan({{"m1", "a=192.168.1.1/24 b=10.0.0.1/24", "192.168.1.1", "",
                    "n1=10.0.0.1"},
                   {"m2", "a=192.168.1.1/24 b=10.0.0.2/24", "192.168.1.1", "",
@@ -167,27 +168,27 @@ TEST(NetworkPlan, AnAddressWithoutProofIsNotTaken) {
     return absl::StrContains(
         told, absl::StrCat("no address that peers could use on ", node));
   };
-  // A claim alone, of another node's address or of any.
+  // An address that is only claimed: another node's, or any other.
   EXPECT_TRUE(lacks({{"m1", "a=10.0.0.1/24", "10.0.0.1"},
                      {"m2", "b=10.0.0.1/24", "10.0.0.9"}},
                     "n1"));
   EXPECT_TRUE(lacks({{"m1", "a=10.0.0.1/24", "10.0.0.1"},
                      {"m2", "b=203.0.113.66/24", "10.0.0.9"}},
                     "n1"));
-  // The platform's word alone.
+  // An address that only the platform names.
   EXPECT_EQ(Plan({{"m1", "a=10.1.0.1/24", "10.1.0.1", "10.65.0.1"},
                   {"m2", "a=10.1.0.2/24", "10.1.0.2"}}),
             "10.1.0.1 10.1.0.2");
-  // Where it connects from, if that is on no interface of its own.
+  // The address that it connects from, if that is on none of its interfaces.
   EXPECT_TRUE(lacks({{"m1", "a=10.0.0.1/24", "203.0.113.1"},
                      {"m2", "b=10.0.0.2/24", "10.0.0.2"}},
                     "n0"));
-  // Two machines that connect from one address: it proves nothing.
+  // Two machines that connect from one address: this proves nothing.
   EXPECT_TRUE(lacks({{"m1", "a=10.0.0.1/24", "10.0.0.1"},
                      {"m2", "b=10.0.0.1/24", "10.0.0.1"},
                      {"m3", "b=10.0.0.3/24", "10.0.0.3"}},
                     "n0"));
-  // One that vouches for another is outvoted.
+  // One prober that confirms a false address is outvoted.
   EXPECT_EQ(Plan({{"m1", "a=10.0.0.1/24", "10.0.0.1", "",
                    "n1=10.0.0.1 n2=10.0.0.1 n3=10.0.0.1"},
                   {"m2", "a=10.0.0.2/24", "10.0.0.2", "",
@@ -197,13 +198,13 @@ TEST(NetworkPlan, AnAddressWithoutProofIsNotTaken) {
                   {"m4", "a=10.0.0.4/24 a=10.0.0.1/24", "10.0.0.4", "",
                    "n0=10.0.0.4 n1=10.0.0.4 n2=10.0.0.4,10.0.0.1"}}),
             "10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4(=a)");
-  // The launcher's agent, where nobody could be asked.
+  // The launcher's agent, if no node was drawn to probe it.
   EXPECT_EQ(Plan({{"m1", "a=10.0.0.1/24", "127.0.0.1", "", "", true},
                   {"m2", "a=10.0.0.2/24", "10.0.0.2"}}),
             "10.0.0.1 10.0.0.2");
 }
 
-// Of three probers one vouches for an address of another node.
+// One of three probers confirms another node's address.
 TEST(NetworkPlan, AnAddressThatFewProbersReachedIsNotGivenOut) {
   const v1::Facts plain = FactsOf("m1", "a=10.0.0.1/24");
   const v1::Facts liar = FactsOf("m2", "a=10.0.0.4/24 b=10.0.0.1/24");
@@ -220,10 +221,10 @@ TEST(NetworkPlan, AnAddressThatFewProbersReachedIsNotGivenOut) {
   EXPECT_EQ(plan->nodes[1].addresses, std::vector<std::string>{"10.0.0.4"});
 }
 
-// Nodes that are no members vouch for each other.
+// Nodes that are not members confirm each other's addresses.
 TEST(NetworkPlan, SparesDoNotOutvoteMembers) {
-  // n2 says that it has an address that only spares reach, and n0 is reached by
-  // members at its first address, by spares at its second one.
+  // n2 claims an address that only spares reach. Members reach n0 at its first
+  // address, spares at its second one.
   const std::vector<NodeRow> rows = {
       {"m1", "a=10.0.0.1/24 b=10.1.0.1/24", "192.0.2.1", "",
        "n1=10.0.0.1 n2=10.0.0.1 s1=10.1.0.1 s2=10.1.0.1 s3=10.1.0.1", false,
@@ -254,14 +255,14 @@ TEST(NetworkPlan, NamesPairsThatCannotConnect) {
                                 "192.0.2.9"))
       << told;
   EXPECT_EQ(without, std::vector<std::string>{"n2"});
-  // A liar that says it reaches nobody goes itself.
+  // A node that falsely reports that it reaches no node is left out itself.
   without.clear();
   Plan({{"m1", "a=10.0.0.1/24", "10.0.0.1", "", "n1=10.0.0.1 n2="},
         {"m2", "a=10.0.0.2/24", "10.0.0.2", "", "n0=10.0.0.2 n2="},
         {"m3", "a=10.0.0.3/24", "10.0.0.3", "", "n0=10.0.0.3 n1=10.0.0.3"}},
        &without);
   EXPECT_EQ(without, std::vector<std::string>{"n2"});
-  // Of two that cannot connect, the one that is not in the world that runs.
+  // Of two that cannot connect, the one that is not in the running world.
   for (const bool first : {true, false}) {
     without.clear();
     Plan({{"m1", "a=10.0.0.1/24", "10.0.0.1", "", "n1=", false, first},
@@ -269,13 +270,13 @@ TEST(NetworkPlan, NamesPairsThatCannotConnect) {
          &without);
     EXPECT_EQ(without, std::vector<std::string>{first ? "n1" : "n0"});
   }
-  // Of two as bad, the one that complains.
+  // Of two with as many cuts, the prober.
   without.clear();
   Plan({{"m1", "a=10.0.0.1/24", "10.0.0.1", "", "n1="},
         {"m2", "a=10.0.0.2/24", "10.0.0.2", "", "n0=10.0.0.2"}},
        &without);
   EXPECT_EQ(without, std::vector<std::string>{"n1"});
-  // No address that both reach.
+  // There is no address that both reach.
   without.clear();
   const std::string split =
       Plan({{"m1", "a=10.0.0.1/24 b=10.1.0.1/24", "10.0.0.1", "",
@@ -287,7 +288,7 @@ TEST(NetworkPlan, NamesPairsThatCannotConnect) {
       << split;
 }
 
-// No firewall is to blame where nothing was tried.
+// The message blames no firewall if no probe was made.
 TEST(NetworkPlan, TellsAProberThatHasNotReportedFromOneThatReachesNobody) {
   std::vector<std::string> without;
   const std::string silent = Plan(
@@ -321,8 +322,8 @@ TEST(NetworkPlan, TriesTheLikeliestAddressesFirst) {
             "10.9.0.1 10.1.0.1 10.2.0.1 10.0.0.1 fd00::1");
 }
 
-// A host's own name may mean 127.0.1.1 to its resolver; Gloo would tell peers
-// so.
+// A host's own name may resolve to 127.0.1.1 there, and Gloo would advertise
+// that to peers.
 TEST(NetworkPlan, TellsGlooTheInterfaceThatPeersReach) {
   const v1::Facts one = FactsOf("m1", "docker0=172.17.0.1/16 eth0=10.0.0.1/24");
   const v1::Facts two = FactsOf("m2", "ens5=10.0.0.2/24");
@@ -338,7 +339,7 @@ TEST(NetworkPlan, TellsGlooTheInterfaceThatPeersReach) {
   EXPECT_EQ(told, (std::vector<std::string>{"eth0", "ens5"}));
 }
 
-// One interface with all of these addresses.
+// A node with one interface that has all these addresses.
 v1::Facts DualStack(const std::string& boot,
                     const std::vector<std::string>& addresses) {
   v1::Facts facts = FactsOf(boot, "eth0=10.0.0.1/24");
@@ -351,7 +352,7 @@ v1::Facts DualStack(const std::string& boot,
   return facts;
 }
 
-// NCCL would take the IPv4 address of that interface.
+// NCCL would use the IPv4 address of that interface.
 TEST(NetworkPlan, TellsNcclTheFamilyOfTheAddressThatPeersUse) {
   const v1::Facts both = DualStack("m1", {"10.0.0.1", "fd00::1"});
   const v1::Facts ipv6 = DualStack("m2", {"fe80::2", "fd00::2"});
@@ -373,7 +374,7 @@ TEST(NetworkPlan, TellsNcclTheFamilyOfTheAddressThatPeersUse) {
   }
   EXPECT_EQ(told, (std::vector<std::string>{
                       "fd00::1 AF_INET6: its peers use fd00::1, eth0 also has "
-                      "10.0.0.1, and NCCL would take that",
+                      "10.0.0.1, and NCCL would use that",
                       "fd00::2", "10.0.0.3"}));
 }
 
@@ -385,7 +386,7 @@ TEST(NetworkPlan, NamesTheNodesThatHaveNone) {
       << error;
 }
 
-// What each of many nodes is told has a bound.
+// The settings that go to each of many nodes are bounded.
 TEST(NetworkPlan, NamesSomeOfManyNodesAndAddresses) {
   std::string many;
   for (int i = 0; i < 60; ++i) {
@@ -406,7 +407,7 @@ TEST(NetworkPlan, KnowsBridgesOfOneMachine) {
   for (const char* other : {"br-ex", "br-lan", "br-0123456789xy", "eth0"}) {
     EXPECT_FALSE(IsLocalBridge(other)) << other;
   }
-  // Whatever its name: it is what the node reaches others by.
+  // Although it is named as a bridge: the node reaches others through it.
   EXPECT_EQ(Plan({{"m1", "cni7=10.0.0.1/24", "10.0.0.1"},
                   {"m2", "eth0=10.0.0.2/24", "10.0.0.2"}}),
             "10.0.0.1 10.0.0.2");
@@ -486,14 +487,15 @@ TEST(NetworkPlan, RdmaPortsThatPeersDoNotReachAreLeftOut) {
   EXPECT_EQ(Ports({"a", "b"}, {{"a", true}, {"b", true}}), "");
   EXPECT_EQ(Ports({"a", "b"}, {{"a", true}, {"b", false}}),
             "=m_a:1;WARNING;=m_a:1;WARNING;");
-  // Of many addresses some are not probed, which says nothing.
+  // If there are many addresses, some are not probed; nothing follows from
+  // that.
   EXPECT_EQ(Ports({"a", "b"}, {{"a", true}}), "");
-  // A fabric that carries RDMA and no TCP: a warning, and not NCCL's sockets.
+  // A fabric that carries RDMA but no TCP gets a warning; NCCL still uses it.
   EXPECT_EQ(Ports({"a", "b"}, {{"a", false}, {"b", false}}),
             "WARNING;WARNING;");
 }
 
-// An interface that is up, and by which no peer comes.
+// An interface that is up and that no peer reaches.
 TEST(NetworkPlan, InterfacesThatPeersDoNotReachAreNamed) {
   const v1::Facts one = FactsOf("m1", "eth0=10.0.0.1/24 lost0=10.66.0.1/24");
   const v1::Facts two = FactsOf("m2", "eth0=10.0.0.2/24 more0=10.67.0.2/24");
@@ -505,12 +507,12 @@ TEST(NetworkPlan, InterfacesThatPeersDoNotReachAreNamed) {
                                  {"b", &two, "10.0.0.2", false, &at_two}});
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->nodes[0].warning,
-            "its peers do not reach it at lost0 10.66.0.1 by TCP; if it is "
-            "meant for this job, check its cable, routes and firewall");
+            "its peers do not reach it at lost0 10.66.0.1 by TCP; if this "
+            "job needs it, check its cable, routes and firewall");
   EXPECT_EQ(plan->nodes[1].warning, "");
 }
 
-// Everybody gets every row.
+// Every node gets every row.
 TEST(NetworkPlan, SettingsThatAreTooLongAreLeftOut) {
   EXPECT_EQ(
       Ports({"a", "b", "c"}, {{"c", false}}, 200),

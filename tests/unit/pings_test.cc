@@ -72,7 +72,7 @@ v1::Pings PingsOfMany(size_t count,
 TEST(Pings, ThoseThatDoNotConnectComeFirstThenTheSlowest) {
   const v1::Pings pings = PingsOfMany(3, {{0, 2}});
   EXPECT_EQ(pings.nodes_size(), 3);
-  // Of the node that has not answered nothing is known.
+  // Nothing is known about the node that has not answered.
   ASSERT_EQ(pings.pings_size(), 4);
   EXPECT_EQ(pings.pairs(), 4u);
   EXPECT_EQ(pings.unreached(), 1u);

@@ -82,7 +82,7 @@ TEST(Probing, NeighboursAndSomeByChanceInALargeOne) {
       EXPECT_TRUE(targets.contains(nodes[(i + count - 1) % count].node));
       EXPECT_LE(targets.size(), Limits::probe_targets_max);
     }
-    // Two neighbours, and log2 N drawn in both directions.
+    // Two neighbours, and log2 N others, drawn in both directions.
     EXPECT_GT(pairs, count * 10);
     EXPECT_LT(pairs, count * 32);
   }
@@ -170,7 +170,7 @@ TEST(Probing, ANewLifeIsProbedAgainAndLeavesNothingBehind) {
   EXPECT_EQ(second.at("n0").targets_size(), 1);
   EXPECT_EQ(second.at("n2").targets_size(), 2);
   EXPECT_FALSE(probing.Of("n2")->at("n0").answered);
-  // Of the first round, and so of the life before.
+  // This answer is of the first round, and so of the previous incarnation.
   probing.Take("n0", AnswerTo(first, "n0"));
   EXPECT_TRUE(probing.Awaits("n0"));
   probing.Forget("n1");
@@ -216,8 +216,8 @@ TEST(Probing, AddressesBeyondTheBoundAreLeftOut) {
             static_cast<int>(Limits::probe_addresses_max));
 }
 
-// All pairs that were probed, of a small world and of a large one, and none
-// that was not: the probers of a node do not grow in number with each round.
+// All pairs that were probed before, in a small and in a large world, and no
+// others: the number of a node's probers does not grow with each round.
 TEST(Probing, AllIsAskedAgain) {
   for (const size_t count : {size_t{3}, size_t{100}}) {
     const std::vector<ProbeNode> nodes = Nodes(count);
@@ -257,7 +257,7 @@ TEST(Probing, WhatIsKnownStandsUntilItsProberReports) {
            report.found.begin()->second.reached;
   };
   EXPECT_TRUE(reached("n0"));
-  // Of the round before: it is no answer to this one.
+  // A report of the round before does not answer this one.
   probing.Take("n0", AnswerTo(first, "n0"));
   EXPECT_TRUE(probing.Awaits("n0"));
   v1::Probed nothing;
@@ -271,7 +271,8 @@ TEST(Probing, WhatIsKnownStandsUntilItsProberReports) {
   EXPECT_FALSE(probing.Needed(nodes));
 }
 
-// Of a node that is no longer waited for, nothing counts that it never said.
+// A node that is no longer waited for: pairs that it never reported do not
+// count.
 TEST(Probing, WhoIsExcusedIsAskedAgainWhereNothingIsKnown) {
   const std::vector<ProbeNode> nodes = Nodes(3);
   Probing probing;
@@ -296,11 +297,11 @@ TEST(Probing, SilenceOutlastsARoundOfOthers) {
   EXPECT_TRUE(probing.IsSilent("n2", at));
   EXPECT_FALSE(probing.IsSilent("n3", at));
   EXPECT_EQ(probing.Unheard(), (std::set<std::string>{"n0", "n1", "n2", "n3"}));
-  // Too late to count, and not silent any more.
+  // Too late to count, but the node is no longer silent.
   probing.Take("n2", AnswerTo(first, "n2"));
   EXPECT_FALSE(probing.IsSilent("n2", at));
   EXPECT_FALSE(probing.Of("n0")->contains("n2"));
-  // One that is asked again is awaited.
+  // A node that is asked again is awaited.
   Begin(probing, nodes);
   Begin(probing, {nodes[0], nodes[1]});
   Begin(probing, nodes);
@@ -324,7 +325,7 @@ TEST(Probing, TheAnswerOfOneAddressSaysNothingOfAnother) {
   }
 }
 
-// A character of more than one byte stands across the bound.
+// A character of several bytes crosses the bound.
 TEST(Probing, AnErrorIsCutBetweenCharacters) {
   Probing probing;
   const Asked asked = Begin(probing, Nodes(2));
@@ -336,7 +337,7 @@ TEST(Probing, AnErrorIsCutBetweenCharacters) {
   EXPECT_EQ(probing.Of("n1")->at("n0").found.at("10.0.0.1").error, most);
 }
 
-// Of a large world: its probers have left, all but one.
+// In a large world, all probers of a node but one have left.
 TEST(Probing, WhatOneProberIsLeftToSayIsNotEnough) {
   std::vector<ProbeNode> nodes = Nodes(100);
   Probing probing;

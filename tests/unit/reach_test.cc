@@ -21,7 +21,7 @@ TEST(Reach, ThoseThatWaitLongestAreProbedFirst) {
   reach.Came("z", At(1));
   reach.Came("a", At(2));
   reach.Came("b", At(2));
-  // A second time changes nothing.
+  // A second call changes nothing.
   reach.Came("z", At(3));
   EXPECT_EQ(reach.ToProbe(9, All), (Names{"z", "a", "b"}));
   EXPECT_EQ(reach.ToProbe(1, All), Names{"z"});
@@ -40,7 +40,7 @@ TEST(Reach, OneThatWasNotReachedWaits) {
   Reach reach;
   reach.Came("a", At(1));
   reach.Unreached("a", At(31));
-  // Whatever it does meanwhile.
+  // Also if it arrives again meanwhile.
   reach.Came("a", At(2));
   EXPECT_TRUE(reach.ToProbe(9, All).empty());
   EXPECT_EQ(reach.HeldUntil("a"), At(31));

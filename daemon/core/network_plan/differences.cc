@@ -20,17 +20,18 @@
 namespace rollcall {
 namespace {
 
-// Of one side; how many there are is said as well.
+// Nodes named of one side; the count of all is reported as well.
 constexpr size_t kNodesNamedMax = 8;
 constexpr int kSidesMax = 8;
-// Of one value: a node may name many GPU models.
+// Of one value's text: a node may have many GPU models.
 constexpr size_t kValueBytesMax = 200;
-// Of ports that are down, in a value.
+// Ports that are down, named in a value.
 constexpr size_t kIdlePortsNamedMax = 4;
-// From the agent's look at its clock to the daemon's, with a TLS handshake.
+// How long a Hello may take from the agent reading its clock to the daemon
+// reading its own; this includes a TLS handshake.
 constexpr absl::Duration kHelloTakesMax = absl::Seconds(20);
 
-// Empty: unknown, and compared with nothing.
+// Returns a node's value of a fact; empty: unknown, and not compared.
 using ValueOf = std::string (*)(const ComparedNode&);
 
 std::string Nccl(const ComparedNode& node) {
@@ -41,8 +42,8 @@ std::string Driver(const ComparedNode& node) {
   return node.facts->versions().driver();
 }
 
-// The driver was asked for all GPUs, or there is none; not so where one of them
-// did not answer ("gpus.3").
+// Whether the driver answered for all GPUs, or there is none; false if one of
+// them did not answer (missing fact "gpus.3").
 bool KnowsGpus(const v1::Facts& facts) {
   return std::none_of(facts.missing().begin(), facts.missing().end(),
                       [](const v1::MissingFact& missing) {
@@ -54,8 +55,8 @@ bool KnowsGpus(const v1::Facts& facts) {
                       });
 }
 
-// "8 x NVIDIA H100"; models by name, each with its count. GPUs that are only
-// counted are of no known model.
+// "8 x NVIDIA H100": models by name, each with its count. Empty if GPUs were
+// only counted: their model is unknown.
 std::string Gpus(const ComparedNode& node) {
   if (!KnowsGpus(*node.facts)) return "";
   std::map<std::string, size_t> models;
@@ -69,7 +70,7 @@ std::string Gpus(const ComparedNode& node) {
   return absl::StrJoin(words, ", ");
 }
 
-// "7 InfiniBand". A port that is not in use is no difference.
+// "7 InfiniBand". A port that is not active is not counted.
 std::string ActivePorts(const ComparedNode& node) {
   if (!KnowsPorts(*node.facts)) return "";
   std::map<std::string, size_t> layers;
@@ -83,7 +84,7 @@ std::string ActivePorts(const ComparedNode& node) {
   return words.empty() ? "none" : absl::StrJoin(words, ", ");
 }
 
-// "mlx5_3:1 DOWN": it may be the one that the others have.
+// "mlx5_3:1 DOWN": it may be the port that is active on the other nodes.
 std::string IdlePorts(const ComparedNode& node) {
   std::vector<std::string> idle;
   for (const v1::InfinibandPort& port : node.facts->infiniband()) {
@@ -119,7 +120,7 @@ std::string BytesText(uint64_t bytes) {
                            : absl::StrCat(bytes >> 20, " MiB");
 }
 
-// RDMA locks what it sends from.
+// Compared only where there is RDMA, which locks the memory of its buffers.
 std::string Memlock(const ComparedNode& node) {
   if (node.facts->infiniband().empty() || !node.facts->has_limits()) return "";
   const v1::SystemLimits& limits = node.facts->limits();
@@ -134,11 +135,11 @@ std::string Shm(const ComparedNode& node) {
   return size >= kShmMin ? "enough" : BytesText(size);
 }
 
-// In whole seconds: what is measured is less exact than that.
+// In whole seconds: the measurement is less exact than that.
 std::string Clock(const ComparedNode& node) {
   if (!node.clock_offset.has_value()) return "";
   const absl::Duration offset = *node.clock_offset;
-  // A Hello is on its way for long where thousands come at once.
+  // The lower bound is wide: a Hello takes long when thousands arrive at once.
   if (offset < Limits::clock_offset_max && offset > -kHelloTakesMax)
     return "right";
   return absl::StrCat(
@@ -162,11 +163,11 @@ std::string Shortened(std::string text) {
 struct Compared {
   const char* fact;
   ValueOf read;
-  // What comes of it, and what to do.
+  // The consequence, and what to do.
   const char* advice;
-  // Whether it can leave a node out of a strict job.
+  // Whether it can exclude a node from a strict job.
   bool strict = true;
-  // What else is told of a node whose value differs; not compared.
+  // More text about a node whose value differs; not compared.
   ValueOf detail = nullptr;
 
   std::string value_of(const ComparedNode& node) const {
@@ -179,11 +180,11 @@ constexpr std::array<Compared, 10> kCompared = {{
      "ranks of different NCCL versions hang or abort in their first "
      "collective; install one version on all nodes"},
     {"GPUs", Gpus,
-     "the smallest node sets the pace; give nodes of one kind, or "
+     "the slowest node sets the pace; use nodes of one kind, or give "
      "--nproc-per-node on each"},
     {"active RDMA ports", ActivePorts,
      "NCCL connects ports by position; bring the missing ports up, or leave "
-     "the node out",
+     "this node out",
      /*strict=*/true, IdlePorts},
     {"RDMA MTU", PortMtu,
      "large messages may be dropped between them; set one MTU on all ports "
@@ -194,14 +195,14 @@ constexpr std::array<Compared, 10> kCompared = {{
     {"NVIDIA driver", Driver,
      "a library may run on one node and fail on another; install one driver"},
     {"memlock limit", Memlock,
-     "RDMA fails where it cannot lock memory; raise it as `rollcall doctor` "
-     "says there"},
+     "RDMA fails where it cannot lock memory; raise the limit as `rollcall "
+     "doctor` on that node says"},
     {"/dev/shm", Shm,
-     "NCCL and data loaders fail where shared memory is short; enlarge it as "
-     "`rollcall doctor` says there"},
+     "NCCL and data loaders fail without enough shared memory; enlarge it as "
+     "`rollcall doctor` on that node says"},
     {"clock", Clock,
-     "certificates and tokens may count as ended, and logs cannot be lined "
-     "up; let chrony or systemd-timesyncd set it",
+     "certificates and tokens may count as expired, and log times cannot be "
+     "compared; let chrony or systemd-timesyncd set the clock",
      /*strict=*/false},
     {"command", Command,
      "the nodes run different commands; give each the same one after --"},
@@ -303,7 +304,7 @@ std::optional<v1::Difference> FindNewcomerDifference(
 }
 
 size_t MostCommonNode(const std::vector<ComparedNode>& nodes) {
-  // How often it is in a minority; and how many facts it knows.
+  // By node: how often it is in a minority, and how many facts it knows.
   std::map<std::string_view, std::pair<size_t, size_t>> counts;
   for (const Compared& compared : kCompared) {
     const std::vector<Side> sides = SidesOf(compared, nodes);

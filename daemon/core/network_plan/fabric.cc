@@ -18,10 +18,10 @@ namespace {
 constexpr std::string_view kInfiniband = "InfiniBand";
 constexpr std::string_view kEthernet = "Ethernet";
 constexpr std::string_view kRoceV2 = "RoCE v2";
-// Of many ports that are left out, in a reason.
+// Ports named in a reason, of many that are left out.
 constexpr size_t kPortsNamedMax = 4;
 
-// What two ports must have in common to be one rail.
+// Two ports must agree in this to be one rail.
 using PortKind = std::pair<std::string, uint32_t>;  // Link layer, Gb/s.
 
 PortKind KindOf(const v1::InfinibandPort& port) {
@@ -54,7 +54,7 @@ std::string Flaw(const FabricNode& node, const v1::InfinibandPort& port) {
   return absl::StrCat("its peers do not reach ", InterfaceOf(port, *gid));
 }
 
-// Of one node: the indices of its active ports without a flaw, by kind.
+// The indices of a node's active ports without a flaw, by kind.
 std::map<PortKind, std::vector<int>> UsableByKind(const FabricNode& node) {
   std::map<PortKind, std::vector<int>> usable;
   for (int i = 0; i < node.facts->infiniband_size(); ++i) {
@@ -66,9 +66,9 @@ std::map<PortKind, std::vector<int>> UsableByKind(const FabricNode& node) {
   return usable;
 }
 
-// Of the kinds that all nodes have, the one that moves most where a node has
-// the least of it; of equal ones InfiniBand. If the speeds alone differ, the
-// link layer that all share, with speed 0.
+// Of the kinds that all nodes have, the one with the highest total speed on the
+// node with the fewest such ports; of equal ones InfiniBand. If only the speeds
+// differ, the link layer that all share, with speed 0.
 std::optional<PortKind> SharedKind(
     const std::vector<std::map<PortKind, std::vector<int>>>& usable) {
   std::map<PortKind, std::pair<size_t, size_t>> shared;  // Nodes; fewest ports.
@@ -109,8 +109,8 @@ bool IsOfKind(const v1::InfinibandPort& port, const PortKind& kind) {
          (kind.second == 0 || port.rate_gbps() == kind.second);
 }
 
-// All ports of a link layer, in use or not: their positions are what NCCL's
-// rails are on machines of one make.
+// All ports of a link layer, active or not: on machines of one model, NCCL's
+// rails are their positions.
 std::vector<int> OfLayer(const v1::Facts& facts, const std::string& layer) {
   std::vector<int> ports;
   for (int i = 0; i < facts.infiniband_size(); ++i) {
@@ -119,8 +119,8 @@ std::vector<int> OfLayer(const v1::Facts& facts, const std::string& layer) {
   return ports;
 }
 
-// The positions that all nodes can use. Empty where their ports cannot be
-// matched by position.
+// The positions that all nodes can use. Empty if their ports cannot be matched
+// by position.
 std::vector<std::vector<int>> RailsByPosition(
     const std::vector<FabricNode>& nodes, const PortKind& kind) {
   std::vector<std::vector<int>> all;
@@ -168,7 +168,7 @@ std::string WhyNot(const FabricNode& node, const v1::InfinibandPort& port,
   return "has no active counterpart on every other node";
 }
 
-// Which ports to use, where that is not what NCCL takes by itself.
+// Names the ports to use, if NCCL's default is not these.
 void ChoosePorts(const FabricNode& node, const PortKind& kind,
                  FabricPorts& plan) {
   std::vector<std::string> left_out;
@@ -198,8 +198,9 @@ void ChoosePorts(const FabricNode& node, const PortKind& kind,
   plan.variables.push_back(Variable("UCX_NET_DEVICES", list, reason));
 }
 
-// NCCL's GID index: chosen by itself since 2.21 (RoCE v2, IPv4), 0 before.
-// (NCCL user guide, NCCL_IB_GID_INDEX and NCCL_IB_ADDR_FAMILY.)
+// Whether this NCCL chooses the GID index itself (RoCE v2, IPv4): since 2.21;
+// before that it uses 0. (NCCL user guide, NCCL_IB_GID_INDEX and
+// NCCL_IB_ADDR_FAMILY.)
 bool ChoosesGid(const std::string& nccl) {
   const std::vector<std::string> parts = absl::StrSplit(nccl, '.');
   int major = 0;
@@ -212,9 +213,10 @@ bool ChoosesGid(const std::string& nccl) {
 }
 
 void ChooseGid(const FabricNode& node, FabricPorts& plan) {
-  std::map<uint32_t, std::string> indices;  // And one port that has it.
+  std::map<uint32_t, std::string> indices;  // Each with one port that has it.
   size_t ipv4 = 0;
-  bool first = true;  // Of those that NCCL chooses from.
+  // Every port's GID is the one that NCCL would choose.
+  bool first = true;
   for (const int i : plan.rails) {
     const v1::InfinibandPort& port = node.facts->infiniband(i);
     const v1::Gid* gid = PeerGid(port, node.unreached);
@@ -228,21 +230,21 @@ void ChooseGid(const FabricNode& node, FabricPorts& plan) {
     if (ipv4 == 0) {
       plan.variables.push_back(
           Variable("NCCL_IB_ADDR_FAMILY", "AF_INET6",
-                   "its RoCE v2 ports have IPv6 addresses alone"));
+                   "its RoCE v2 ports have IPv6 addresses only"));
       return;
     }
     plan.warning =
-        "some RoCE ports have IPv4 addresses and some IPv6 alone; NCCL takes "
-        "one address family for all; give every port an address of one family";
+        "some RoCE ports have IPv4 addresses and some IPv6 only; NCCL uses one "
+        "address family for all; give every port an address of one family";
     return;
   }
   if (indices.size() == 1) {
     const std::string why =
         ChoosesGid(nccl)
             ? "its peers do not reach the interface of the first RoCE v2 "
-              "address, which NCCL would take"
-            : absl::StrCat("RoCE v2 is at this GID index here; NCCL ",
-                           nccl.empty() ? "before 2.21" : nccl, " takes 0");
+              "address, which NCCL would use"
+            : absl::StrCat("RoCE v2 has this GID index here; NCCL ",
+                           nccl.empty() ? "before 2.21" : nccl, " uses 0");
     plan.variables.push_back(Variable(
         "NCCL_IB_GID_INDEX", absl::StrCat(indices.begin()->first), why));
     return;
@@ -254,15 +256,15 @@ void ChooseGid(const FabricNode& node, FabricPorts& plan) {
   }
   plan.warning = absl::StrCat(
       "RoCE v2 ", first ? "" : "that peers reach ",
-      "is at different GID indices of its ports: ", absl::StrJoin(found, ", "),
-      first ? "; NCCL before 2.21 takes one for all; use a newer "
+      "has different GID indices on its ports: ", absl::StrJoin(found, ", "),
+      first ? "; NCCL before 2.21 uses one index for all; use a newer "
               "NCCL"
-            : "; NCCL takes one for all; make peers reach the "
+            : "; NCCL uses one index for all; make peers reach the "
               "first RoCE v2 address of every port");
 }
 
-// No fabric that all share: NCCL goes over sockets on all of them, or some
-// would wait for others on a device that these do not have.
+// The nodes share no fabric: NCCL must use sockets on all of them, or some
+// would wait for others on a device that those do not have.
 std::vector<FabricPorts> WithoutFabric(const std::vector<FabricNode>& nodes) {
   std::vector<FabricPorts> plan(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -275,7 +277,7 @@ std::vector<FabricPorts> WithoutFabric(const std::vector<FabricNode>& nodes) {
   return plan;
 }
 
-// Null: the node knows its ports.
+// The reason why a node's ports are unknown. Null: they are known.
 const v1::MissingFact* WhyPortsUnknown(const v1::Facts& facts) {
   const auto missing = std::find_if(
       facts.missing().begin(), facts.missing().end(),
@@ -283,7 +285,7 @@ const v1::MissingFact* WhyPortsUnknown(const v1::Facts& facts) {
   return missing == facts.missing().end() ? nullptr : &*missing;
 }
 
-// Of nodes that know their ports.
+// Plans the nodes whose ports are known.
 std::vector<FabricPorts> PlanKnown(const std::vector<FabricNode>& nodes) {
   std::vector<std::map<PortKind, std::vector<int>>> usable;
   for (const FabricNode& node : nodes) usable.push_back(UsableByKind(node));
@@ -314,7 +316,7 @@ std::vector<FabricPorts> PlanReached(const std::vector<FabricNode>& nodes) {
     if (KnowsPorts(*node.facts)) known.push_back(node);
   }
   std::vector<FabricPorts> plan(nodes.size());
-  // One node alone has nothing to be compared with.
+  // A single known node cannot be compared with others.
   if (known.size() < std::min<size_t>(nodes.size(), 2)) return plan;
   std::vector<FabricPorts> planned = PlanKnown(known);
   const bool fabric =
@@ -327,8 +329,9 @@ std::vector<FabricPorts> PlanReached(const std::vector<FabricNode>& nodes) {
       plan[i] = std::move(*next++);
     } else if (fabric) {
       plan[i].warning = absl::StrCat(
-          "the other nodes use RDMA, and its RDMA ports are not known: ",
-          unknown->reason(), "; `rollcall doctor` there may say more");
+          "the other nodes use RDMA, but the RDMA ports of this node are not "
+          "known: ",
+          unknown->reason(), "; `rollcall doctor` on it may say more");
     }
   }
   return plan;
@@ -379,7 +382,7 @@ std::vector<FabricPorts> PlanFabric(const std::vector<FabricNode>& nodes) {
       nodes.begin(), nodes.end(),
       [](const FabricNode& node) { return !node.unreached.empty(); });
   if (!none || !unreached) return plan;
-  // Probes go by TCP, which a fabric for RDMA alone may not carry.
+  // Probes use TCP, which a fabric for RDMA only may not carry.
   std::vector<FabricNode> all = nodes;
   for (FabricNode& node : all) node.unreached.clear();
   plan = PlanReached(all);
@@ -391,7 +394,7 @@ std::vector<FabricPorts> PlanFabric(const std::vector<FabricNode>& nodes) {
     if (!unreached_rail) continue;
     plan[i].warning = absl::StrCat(
         "other nodes do not reach its RDMA ports by TCP; if NCCL fails, set "
-        "NCCL_IB_DISABLE=1, or mend the network",
+        "NCCL_IB_DISABLE=1, or repair the network",
         plan[i].warning.empty() ? "" : "; ", plan[i].warning);
   }
   return plan;

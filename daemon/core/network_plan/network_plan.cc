@@ -18,7 +18,7 @@
 namespace rollcall {
 namespace {
 
-// Of many nodes, pairs or addresses that share a fault, in a message.
+// Nodes, pairs or addresses named in one message.
 constexpr size_t kCutsNamedMax = 8;
 
 // An address as bytes: 4 or 16 of them.
@@ -58,9 +58,9 @@ std::string Place(const v1::Facts& facts) {
   return absl::StrCat(facts.boot_id(), "/", facts.network_namespace());
 }
 
-// Addresses, as bytes, from which nodes connect that have them on an interface.
-// One from which nodes of two machines connect (they are behind one NAT) proves
-// nothing.
+// Addresses (as bytes) that a node connects from and has on an interface, with
+// the machines of these nodes. An address with two machines (they are behind
+// one NAT) proves nothing.
 using Observed = std::map<std::string, std::set<std::string>>;
 
 Observed ObservedOf(const std::vector<PlanNode>& nodes) {
@@ -83,8 +83,8 @@ bool Reached(const ProbeReport& report, const std::string& address) {
   return at != report.found.end() && at->second.reached;
 }
 
-// Names of the probers that count: nodes of the plan, and where some of them
-// are in the world that runs, those alone. Spares do not outvote members.
+// Names of the probers that count: the nodes of the plan; if some of them are
+// in the running world, only those. So spares cannot outvote members.
 using Voters = std::set<std::string_view>;
 
 Voters VotersOf(const std::vector<PlanNode>& nodes) {
@@ -95,7 +95,8 @@ Voters VotersOf(const std::vector<PlanNode>& nodes) {
   for (const PlanNode& node : nodes) {
     if (node.stays || !runs) voters.insert(node.node);
   }
-  // A node does not probe itself: in a world of one node, the newcomers vote.
+  // A node does not probe itself, so if only one member is left, all nodes of
+  // the plan vote.
   if (voters.size() < 2) {
     for (const PlanNode& node : nodes) voters.insert(node.node);
   }
@@ -107,8 +108,8 @@ struct Vote {
   size_t reached = 0;
 };
 
-// Of the probers that were drawn and count, how many got the node's own answer
-// there.
+// How many of the counting probers that were drawn for the node got the node's
+// own answer at `address`.
 Vote VoteOf(const PlanNode& node, const std::string& address,
             const Voters& voters) {
   Vote vote;
@@ -138,7 +139,8 @@ std::vector<Usable> UsableAddresses(const PlanNode& node) {
   std::vector<Usable> usable;
   for (const v1::Interface& interface : node.facts->interfaces()) {
     if (!interface.up() || interface.loopback()) continue;
-    // By its name; the one by which the node reaches others is none.
+    // A bridge by its name is not usable, unless the node itself reaches others
+    // through it.
     const bool used =
         interface.default_route() ||
         std::any_of(interface.addresses().begin(), interface.addresses().end(),
@@ -182,8 +184,8 @@ std::set<std::string> SharedSubnets(
   return shared;
 }
 
-// Of several shared subnets the one by which most nodes reached the daemon,
-// then IPv4 before IPv6, then the first in the first node's own order.
+// Of several shared subnets, the one from which most nodes connect to the
+// daemon, then IPv4 before IPv6, then the first in the first node's own order.
 std::string PreferredSubnet(const std::vector<PlanNode>& nodes,
                             const std::vector<std::vector<Usable>>& usable) {
   const std::set<std::string> shared = SharedSubnets(usable);
@@ -222,8 +224,9 @@ const Usable* Choose(const PlanNode& node, const std::vector<Usable>& usable,
   return chosen;
 }
 
-// NCCL takes the first interface it likes; with several it may like a wrong
-// one, and names differ between nodes.
+// Names the interface, if the node has several that NCCL may choose: NCCL uses
+// the first suitable one, which may be the wrong one, and names differ between
+// nodes.
 std::vector<v1::PlannedVariable> NcclInterface(const v1::Facts& facts,
                                                const std::string& interface) {
   size_t candidates = 0;
@@ -239,8 +242,8 @@ std::vector<v1::PlannedVariable> NcclInterface(const v1::Facts& facts,
   return {variable};
 }
 
-// Of an interface with addresses of both families NCCL takes the IPv4 one
-// (getifaddrs(3) lists it first), which the peers may not reach.
+// If an interface has addresses of both families, NCCL uses the IPv4 one
+// (getifaddrs(3) lists it first), which peers may not reach.
 std::vector<v1::PlannedVariable> NcclFamily(const v1::Facts& facts,
                                             const Usable& chosen) {
   if (chosen.ipv4) return {};
@@ -252,32 +255,34 @@ std::vector<v1::PlannedVariable> NcclFamily(const v1::Facts& facts,
       v1::PlannedVariable variable;
       variable.set_name("NCCL_SOCKET_FAMILY");
       variable.set_value("AF_INET6");
-      variable.set_reason(absl::StrCat(
-          "its peers use ", chosen.address, ", ", chosen.interface,
-          " also has ", a.address(), ", and NCCL would take that"));
+      variable.set_reason(
+          absl::StrCat("its peers use ", chosen.address, ", ", chosen.interface,
+                       " also has ", a.address(), ", and NCCL would use that"));
       return {variable};
     }
   }
   return {};
 }
 
-// Gloo advertises what the host's own name resolves to. Where /etc/hosts gives
-// it a loopback address as well (Debian's 127.0.1.1), resolvers that merge all
-// lines of a name may put that first, whatever block stands above it.
+// Gloo advertises the address that the host's own name resolves to. If
+// /etc/hosts also has a loopback address for it (Debian's 127.0.1.1), resolvers
+// that merge all lines of a name may put that address first, even if our lines
+// come before it.
 v1::PlannedVariable GlooInterface(const std::string& interface) {
   v1::PlannedVariable variable;
   variable.set_name("GLOO_SOCKET_IFNAME");
   variable.set_value(interface);
   variable.set_reason(absl::StrCat(
-      "the host's own name may mean loopback; its peers use ", interface));
+      "the host's own name may resolve to loopback; its peers use ",
+      interface));
   return variable;
 }
 
-// What the fabric's settings may add to a node's row.
+// How many bytes the fabric's settings may add to a node's row.
 constexpr size_t kFabricBytesMax = 2 << 10;
 
-// Interfaces that were probed and where nothing is proven. Of a node with many
-// addresses some are not probed: nothing is known of those.
+// Interfaces that were probed and have no proven address. If a node has many
+// addresses, some are not probed; nothing is known of those.
 std::set<std::string> Unreached(const PlanNode& node,
                                 const std::vector<Usable>& proven) {
   std::set<std::string> unreached;
@@ -304,8 +309,8 @@ std::string UnreachedText(const PlanNode& node,
   }
   if (at.empty()) return "";
   return absl::StrCat("its peers do not reach it at ", absl::StrJoin(at, ", "),
-                      " by TCP; if it is meant for this job, check its cable, "
-                      "routes and firewall");
+                      " by TCP; if this job needs it, check its cable, routes "
+                      "and firewall");
 }
 
 void AddFabric(const std::vector<PlanNode>& nodes,
@@ -325,7 +330,8 @@ void AddFabric(const std::vector<PlanNode>& nodes,
     for (const v1::PlannedVariable& variable : ports[i].variables) {
       bytes += variable.ByteSizeLong();
     }
-    // Names as long as no driver's are: they go into every node's table.
+    // No driver has such long device names. The settings go into every node's
+    // table, so they are bounded.
     if (bytes > kFabricBytesMax) {
       planned.warning = absl::StrCat(
           "its settings for RDMA take ", bytes, " bytes, more than ",
@@ -342,9 +348,9 @@ void AddFabric(const std::vector<PlanNode>& nodes,
   }
 }
 
-// NCCL takes processes with one hostname and one boot id for neighbours that
-// share memory. Sandboxes that hide the boot id, and machines all named
-// localhost, are not.
+// NCCL assumes that processes with the same hostname and boot id share memory.
+// This is wrong for sandboxes that hide the boot id and for several machines
+// named localhost.
 void AddHostIds(const std::vector<PlanNode>& nodes, NetworkPlan& plan) {
   const auto key = [](const v1::Facts& facts) {
     return std::pair(facts.hostname(), facts.boot_id());
@@ -361,7 +367,7 @@ void AddHostIds(const std::vector<PlanNode>& nodes, NetworkPlan& plan) {
     variable.set_value(nodes[i].node);
     variable.set_reason(absl::StrCat(
         "several nodes are named ", facts.hostname(),
-        " and show no boot id, so NCCL would take them for one machine"));
+        " and show no boot id, so NCCL would treat them as one machine"));
   }
 }
 
@@ -371,10 +377,10 @@ struct Cut {
   size_t target;
 };
 
-// The fewest nodes without which no cut is left, greedily: first the one with
-// most cuts, of two with as many the one that complains more. Nodes of the
-// world that runs go later, and the launcher's agent last, since it cannot be
-// left out.
+// A small set of nodes whose removal leaves no cut, chosen greedily: first the
+// node with the most cuts; of two with as many, the one that is the prober in
+// more of them. Nodes of the running world are chosen later, and the launcher's
+// agent last, since it cannot be left out.
 std::vector<std::string> WithoutCuts(const std::vector<PlanNode>& nodes,
                                      const std::vector<Cut>& cuts) {
   struct Count {
@@ -442,7 +448,7 @@ std::string CutText(const PlanNode& prober, const PlanNode& target) {
                       absl::StrJoin(at, ", "));
 }
 
-// Connects from an address that is on none of its interfaces.
+// Whether it connects from an address that is on none of its interfaces.
 bool IsBehindNat(const PlanNode& node) {
   const std::optional<std::string> seen = Bytes(node.observed_address);
   if (!seen || IsUnusable(node.observed_address)) return false;
@@ -473,7 +479,7 @@ absl::Status Unreachable(const std::vector<PlanNode>& nodes,
                          std::vector<std::string>* without) {
   if (without != nullptr) *without = WithoutCuts(nodes, cuts);
   std::vector<std::string> named;
-  // Targets of probers that tried.
+  // Targets of probers that have reported.
   std::set<size_t> concerned;
   for (const Cut& cut : cuts) {
     if (ReportOf(nodes[cut.prober], nodes[cut.target]).answered) {
@@ -495,8 +501,8 @@ absl::Status Unreachable(const std::vector<PlanNode>& nodes,
             "nodes"));
 }
 
-// Pairs that were probed and did not connect: at `addresses` (one a node), or,
-// where that is empty, at no address at all.
+// Pairs that were probed and did not connect at the target's entry of
+// `addresses` (one per node), or, if that is empty, at any address.
 std::vector<Cut> CutsOf(const std::vector<PlanNode>& nodes,
                         const std::vector<std::string>& addresses) {
   std::map<std::string_view, size_t> places;
@@ -549,15 +555,15 @@ absl::Status NoAddress(const std::vector<PlanNode>& nodes,
       count > without.size()
           ? absl::StrCat("; nor on ", count - without.size(), " more nodes")
           : "",
-      "; expected one on an interface that is up, neither loopback, "
-      "link-local nor a container bridge, where most of the other nodes reach "
-      "it or from which it connects"));
+      "; expected an address on an interface that is up, not loopback, not "
+      "link-local and not a container bridge, which most of the other nodes "
+      "reach or from which the node connects"));
 }
 
 }  // namespace
 
 bool IsLocalBridge(std::string_view interface) {
-  // Docker's own networks; OpenStack's br-ex and OpenWrt's br-lan are none.
+  // Docker's own networks. OpenStack's br-ex and OpenWrt's br-lan do not match.
   if (interface.starts_with("br-") && interface.size() == 15 &&
       interface.find_first_not_of("0123456789abcdef", 3) ==
           std::string_view::npos) {
@@ -582,7 +588,7 @@ bool IsUnusable(std::string_view address) {
            (byte(0) == 169 && byte(1) == 254);
   }
   // IPv4-mapped and IPv4-compatible addresses, loopback and the unspecified
-  // address: no interface that peers reach has one.
+  // address: peers cannot reach an interface by these.
   static const std::string kZeros(10, '\0');
   const bool mapped =
       bytes->starts_with(kZeros) && ((byte(10) == 0 && byte(11) == 0) ||

@@ -1,9 +1,9 @@
-// The network plan: which address of each node its peers use, and what NCCL
-// has to be told on it.
+// The network plan: which address of each node its peers use, and the NCCL
+// settings of each node.
 //
-// Pure: from facts, from where each connection to the daemon comes from, and
-// from what nodes found when they probed each other (see probing.h). RDMA ports
-// are fabric.h's.
+// Pure. Its inputs are facts, the source address of each node's connection to
+// the daemon, and the results of the nodes' probes of each other (see
+// probing.h). For RDMA ports see fabric.h.
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_NETWORK_PLAN_H_
 #define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_NETWORK_PLAN_H_
 
@@ -23,30 +23,30 @@ namespace rollcall {
 struct PlanNode {
   std::string node;
   const v1::Facts* facts;
-  // Where its connection to the daemon comes from.
+  // The source address of its connection to the daemon.
   std::string observed_address;
   // The agent of the launcher, on the daemon's own machine.
   bool launcher = false;
   // What its probers found; null: no node was selected to probe it.
   const std::map<std::string, ProbeReport>* probed = nullptr;
-  // It is in the world that runs: where two nodes cannot connect, the other one
-  // is left out.
+  // It is in the running world: if it and another node cannot connect, the
+  // other one is left out.
   bool stays = false;
 };
 
 struct PlannedNode {
   std::string address;
-  // The interface that has it; empty: none of the node's own.
+  // The interface that has it; empty: no interface of the node.
   std::string interface;
-  // All that are proven, in the node's own order.
+  // All proven addresses, in the node's own order.
   std::vector<std::string> addresses;
-  // Interfaces that were probed and where nothing is proven.
+  // Interfaces that were probed and have no proven address.
   std::set<std::string> unreached;
   // Indices into Facts.infiniband of the ports of the fabric, by rail.
   std::vector<int> rails;
   std::vector<v1::PlannedVariable> variables;
-  // What no variable can mend, and interfaces that peers do not reach; empty:
-  // nothing.
+  // Problems that no variable can solve, and interfaces that peers do not
+  // reach; empty: none.
   std::string warning;
 };
 
@@ -57,35 +57,38 @@ struct NetworkPlan {
   std::vector<PlannedNode> nodes;
 };
 
-// Interfaces that only exist inside one machine: docker0, br-<12 hex digits>
-// (Docker's), virbr0,
-// cni0, veth*, flannel*, cali*, podman*, lxc*, kube-*.
+// Interfaces that only exist inside one machine: docker*, br-<12 hex digits>
+// (Docker's), virbr*, cni*, veth*, flannel*, cali*, podman*, lxc*, lxdbr*,
+// kube-*, cilium*.
 bool IsLocalBridge(std::string_view interface);
 
 // Loopback, link-local, unspecified or multicast: no peer can use it.
 bool IsUnusable(std::string_view address);
 
-// Addresses of a node that peers might reach, the likeliest first: the
-// platform's word, that of its connection to the daemon, those of interfaces
-// with a default route, the others; IPv4 before IPv6. Not proven.
+// Addresses of a node that peers might reach, the likeliest first: the one that
+// the platform names, the source address of its connection to the daemon, those
+// of interfaces with a default route, the others; IPv4 before IPv6. Not proven.
 std::vector<std::string> CandidateAddresses(const PlanNode& node);
 
-// All of them are on one machine, in one network namespace. One node alone is.
+// Whether all nodes are on one machine, in one network namespace. True for a
+// single node.
 bool IsOneMachine(const std::vector<PlanNode>& nodes);
 
-// Picks one address per node: reached by most probers, then the platform's
-// word, then in a subnet that all nodes share, then that of its connection to
-// the daemon, IPv4 before IPv6. A world wholly on one machine uses 127.0.0.1.
+// Picks one address per node. It prefers, in this order: one that most probers
+// reached; the one that the platform names; one in a subnet that all nodes
+// share; the source address of the node's connection to the daemon; IPv4 before
+// IPv6. A world that is on one machine uses 127.0.0.1.
 //
-// Only a proven address counts: more than half of the probers that were drawn
-// for the node got the node's own answer there (probers of the plan, and of the
-// world that runs where there is one); or the node connects from it,
-// has it on an interface, and no other machine does both. The launcher's agent
-// needs no proof if no node was selected to probe it.
+// Only a proven address counts. An address is proven if more than half of the
+// probers that were drawn for the node got the node's own answer there (probers
+// that are nodes of the plan; of these only members of the running world, if
+// there are any). It is also proven if the node connects from it and has it on
+// an interface, and no other machine does both. The launcher's agent needs no
+// proof if no node was selected to probe it.
 //
-// FAILED_PRECONDITION: nodes without such an address, named with what they
-// have; or nodes that cannot reach each other, by pairs. `without`, where
-// given, gets the names of nodes without which a plan may succeed.
+// FAILED_PRECONDITION: some nodes have no such address (the message names them
+// and their addresses), or some pairs of nodes cannot reach each other. Then
+// `without`, if not null, gets nodes whose removal may make a plan possible.
 absl::StatusOr<NetworkPlan> PlanNetwork(
     const std::vector<PlanNode>& nodes,
     std::vector<std::string>* without = nullptr);

@@ -32,7 +32,7 @@ std::vector<PingFound> PingsFound(const v1::World& world,
     ranks[member.node()] = member.node_rank();
   }
   std::vector<PingFound> pings;
-  // Its members use an address that no other machine could probe.
+  // Its members use 127.0.0.1, which no other machine can probe.
   if (world.one_machine()) return pings;
   for (const v1::Member& target : world.members()) {
     const auto* by = probing.Of(target.node());
@@ -82,7 +82,7 @@ v1::Pings PingsOf(const v1::World& world, const Probing& probing,
     v1::Ping& ping = *pings.add_pings();
     ping.set_from(one.from);
     ping.set_to(one.to);
-    // A prober that reached it and does not say how fast: unknown.
+    // Unset if the prober reached it and reported no round trip time.
     if (one.finding->round_trip != absl::InfiniteDuration()) {
       ToProto(one.finding->round_trip, ping.mutable_round_trip());
     }

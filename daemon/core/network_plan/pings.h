@@ -1,6 +1,6 @@
 // Pings: the latest probes between the nodes of a world, for `status --pings`.
 //
-// Pure. Decides nothing.
+// Pure; for display only.
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_PINGS_H_
 #define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_PINGS_H_
 
@@ -11,9 +11,9 @@
 
 namespace rollcall {
 
-// What each member found at the address that the world gives each other one:
-// at most Limits::pings_shown_max entries, pairs that did not connect first,
-// then the slowest.
+// The result of each member's probe of each other member, at the address that
+// the world has for it. At most Limits::pings_shown_max entries: pairs that did
+// not connect first, then the slowest.
 v1::Pings PingsOf(const v1::World& world, const Probing& probing,
                   absl::Time now);
 

@@ -9,8 +9,9 @@
 namespace rollcall {
 namespace {
 
-// Numbers from a seed that nobody outside the daemon can guess: splitmix64
-// (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+// Pseudorandom numbers from a seed that cannot be guessed outside the daemon:
+// splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+// generators", 2014).
 class Numbers {
  public:
   explicit Numbers(const std::string& seed) {
@@ -29,7 +30,7 @@ class Numbers {
   uint64_t state_ = 0;
 };
 
-// Both directions, between `i` and its neighbours and log2 N others.
+// Draws both directions between `i` and its neighbours and log2 N others.
 void DrawPartners(size_t i, size_t count, Numbers& numbers,
                   std::set<std::pair<size_t, size_t>>& pairs) {
   const auto add = [&](size_t j) {
@@ -61,15 +62,15 @@ bool Probing::Knows(const ProbeNode& prober, const ProbeNode& target) const {
          by->second.incarnation == prober.incarnation;
 }
 
-// Half as many as it draws itself (see DrawPartners): probers leave, and what
-// the few that are left say proves nothing.
+// True if at least half as many probers are left as DrawPartners draws. Probers
+// leave, and the reports of very few prove nothing.
 bool Probing::Knows(const ProbeNode& node, size_t count) const {
   const auto at = targets_.find(node.node);
   return at != targets_.end() && at->second.incarnation == node.incarnation &&
          2 * at->second.by.size() >= static_cast<size_t>(std::bit_width(count));
 }
 
-// Those that a round is for. `draw`: null where only their number counts.
+// The pairs of the next round. `draw`: null if only their number matters.
 std::set<Probing::Pair> Probing::PairsOf(const std::vector<ProbeNode>& nodes,
                                          const Draw* draw, Pairs which) const {
   const bool again = which == Pairs::kAll;
@@ -122,11 +123,12 @@ bool Probing::Needed(const std::vector<ProbeNode>& nodes) const {
 }
 
 void Probing::ForgetOthers(const std::vector<ProbeNode>& nodes) {
-  std::map<std::string, uint64_t> lives;
-  for (const ProbeNode& node : nodes) lives[node.node] = node.incarnation;
+  std::map<std::string, uint64_t> incarnations;
+  for (const ProbeNode& node : nodes)
+    incarnations[node.node] = node.incarnation;
   const auto gone = [&](const std::string& node, uint64_t incarnation) {
-    const auto at = lives.find(node);
-    return at == lives.end() || at->second != incarnation;
+    const auto at = incarnations.find(node);
+    return at == incarnations.end() || at->second != incarnation;
   };
   std::erase_if(targets_, [&](const auto& entry) {
     return gone(entry.first, entry.second.incarnation);
@@ -178,7 +180,8 @@ std::vector<std::pair<std::string, v1::Probe>> Probing::Begin(
       asked.add_addresses(address);
     }
     known.by[nodes[prober].node].incarnation = nodes[prober].incarnation;
-    // Those that are probed answer, whether they probe or not.
+    // A target gets a Probe even if it probes no other node, since it must
+    // answer.
     probes[target];
   }
   std::vector<std::pair<std::string, v1::Probe>> asked;

@@ -45,7 +45,8 @@ bool Reach::WasToProbe(const std::string& node, absl::Time at) const {
 }
 
 std::vector<std::string> Reach::ToProbe(
-    size_t most, const std::function<bool(const std::string&)>& here) const {
+    size_t count_max,
+    const std::function<bool(const std::string&)>& here) const {
   std::vector<std::pair<absl::Time, std::string>> waiting;
   for (const auto& [node, entry] : entries_) {
     if (entry.since != absl::InfiniteFuture() && here(node)) {
@@ -55,7 +56,7 @@ std::vector<std::string> Reach::ToProbe(
   std::sort(waiting.begin(), waiting.end());
   std::vector<std::string> nodes;
   for (auto& [since, node] : waiting) {
-    if (nodes.size() == most) break;
+    if (nodes.size() == count_max) break;
     nodes.push_back(std::move(node));
   }
   return nodes;

@@ -1,9 +1,9 @@
 // Reach: which nodes get no seat yet because others have not reached them.
 //
-// No world that runs is ended for a node that cannot be reached: a newcomer is
-// probed first, and one that was not reached is probed again after a delay. It
-// sends nothing and judges no probe (see probing.h and network_plan.h); the
-// caller says what came of a round.
+// A running world must not end for a node that cannot be reached. So a newcomer
+// is probed first, and one that was not reached is probed again after a delay.
+// This value sends nothing and evaluates no probe (see probing.h and
+// network_plan.h); the caller tells it the result of a round.
 //
 // A node without an entry may have a seat. Pure. Thread rule: one thread at a
 // time.
@@ -22,36 +22,38 @@ namespace rollcall {
 
 class Reach {
  public:
-  // A node came to a world that runs: it is to be probed. Without effect on one
-  // that has an entry.
+  // A node arrived while a world runs: it must be probed. No effect if it has
+  // an entry.
   void Came(const std::string& node, absl::Time now);
 
-  // It was not reached, or has not answered: it is to be probed again at
+  // It was not reached, or has not answered: it must be probed again at
   // `until`.
   void Unreached(const std::string& node, absl::Time until);
 
   // It was reached, has gone, or gets no seat for another reason.
   void Forget(const std::string& node) { entries_.erase(node); }
 
-  // The nodes whose delay is over, each once: they are to be probed again.
+  // Returns the nodes whose delay is over, each once: they must be probed
+  // again.
   std::vector<std::string> Expire(absl::Time now);
 
-  // The world has ended. The next one is formed with nodes that were never
-  // probed, and probes them; those that were not reached before wait until
-  // `until`, which was not the time to find out.
+  // The world has ended. Nodes that were never probed may join the next one,
+  // which probes them as it forms. Nodes that were not reached before and wait
+  // to be probed again now wait until `until`: there was no time to probe them.
   void WorldEnded(absl::Time until);
 
   // Until when the node gets no seat. InfinitePast: it may have one;
-  // InfiniteFuture: until it was probed.
+  // InfiniteFuture: until it is probed.
   absl::Time HeldUntil(const std::string& node) const;
 
-  // The node was to be probed at that time already, and still is.
+  // Whether the node had to be probed at that time already, and still has to.
   bool WasToProbe(const std::string& node, absl::Time at) const;
 
-  // Nodes to be probed that are `here`, those that have waited longest first,
-  // at most `most`.
+  // Nodes that must be probed and for which `here` is true, those that have
+  // waited longest first, at most `count_max`.
   std::vector<std::string> ToProbe(
-      size_t most, const std::function<bool(const std::string&)>& here) const;
+      size_t count_max,
+      const std::function<bool(const std::string&)>& here) const;
 
   // When the first delay ends; InfiniteFuture: never.
   absl::Time NextDue() const;
@@ -60,10 +62,10 @@ class Reach {
 
  private:
   struct Entry {
-    // When it came to be probed; unset while it waits for `until`.
+    // Since when it must be probed; InfiniteFuture while it waits for `until`.
     absl::Time since = absl::InfiniteFuture();
     absl::Time until = absl::InfiniteFuture();
-    // It was not reached before.
+    // It was probed before and not reached.
     bool again = false;
   };
 

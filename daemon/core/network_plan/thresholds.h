@@ -1,5 +1,5 @@
-// What a node needs at least, where the doctor of one node and the comparison
-// of all ask for the same.
+// Minimum values of a node's resources that both the doctor (one node) and the
+// comparison of nodes use.
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_THRESHOLDS_H_
 #define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_THRESHOLDS_H_
 
@@ -7,12 +7,12 @@
 
 namespace rollcall {
 
-// Bytes. The kernel's default of RLIMIT_MEMLOCK: 8 MiB since Linux 5.16
+// The kernel's default of RLIMIT_MEMLOCK, in bytes: 8 MiB since Linux 5.16
 // (MLOCK_LIMIT in linux/resource.h), 64 KiB before. Too little for RDMA.
 inline constexpr uint64_t kMemlockDefault = 8 << 20;
 
-// Bytes of /dev/shm. NCCL's user guide ("Shared memory") has Docker start with
-// --shm-size=1g.
+// Bytes of /dev/shm. NCCL's user guide ("Shared memory") recommends
+// `docker run --shm-size=1g`.
 inline constexpr uint64_t kShmMin = uint64_t{1} << 30;
 
 }  // namespace rollcall
