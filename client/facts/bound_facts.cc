@@ -10,16 +10,16 @@
 namespace rollcall {
 namespace {
 
-// GIDs that a port keeps whatever they are: link-local ones come first, and
-// InfiniBand has no other.
+// The first GIDs of a port, which are always kept: the link-local ones come
+// first, and InfiniBand has no others.
 constexpr int kGidsKept = 2;
 constexpr int kMissingKept = 16;
 
-// What is left at the least fits.
+// These GIDs always fit.
 static_assert(kGidsKept * FactsLimits::devices_max <=
               FactsLimits::gids_of_node_max);
 
-// How little a peer would lose by not knowing the address; larger is less.
+// The higher, the less useful an address is to a peer.
 int Uselessness(const v1::Interface& interface, absl::string_view address) {
   if (absl::StartsWith(address, "fe80:") ||
       absl::StartsWith(address, "169.254.")) {
@@ -67,12 +67,12 @@ bool IsIpv4Mapped(const v1::Gid& gid) {
   return absl::StartsWith(gid.address(), "::ffff:");
 }
 
-// A connection may be made by it.
+// Whether a connection may use this GID.
 bool IsReachable(const v1::Gid& gid) {
   return !gid.net_device().empty() || IsIpv4Mapped(gid);
 }
 
-// What NCCL and UCX choose where there is one.
+// Whether NCCL and UCX prefer this GID.
 bool IsRoceV2OverIpv4(const v1::Gid& gid) {
   return IsIpv4Mapped(gid) && gid.type() == "RoCE v2";
 }

@@ -1,4 +1,4 @@
-// Cuts facts down to what a Hello may carry.
+// Removes facts that do not fit into a Hello.
 #ifndef ROLLCALL_CLIENT_FACTS_BOUND_FACTS_H_
 #define ROLLCALL_CLIENT_FACTS_BOUND_FACTS_H_
 
@@ -9,16 +9,18 @@
 
 namespace rollcall {
 
-// Bytes that are left for what an agent adds to its facts: its prober's port,
-// the address that the platform names, the time.
+// Bytes reserved for what an agent adds to its facts: its prober's port, the
+// address that the platform names, the time.
 inline constexpr size_t kFactsBytesAdded = 256;
 
-// Addresses first, the least useful ones at the front: link-local ones, those
-// of links that are down and of bridges. Then, until their count fits:
-// interfaces without an address, GIDs that no connection is made by, what is
-// near a GPU. Then, until the bytes fit: the same GIDs, interfaces and HCAs
-// near a GPU, GIDs but two a port, reasons of what is missing, and at last
-// interfaces, ports and GPUs from the end. Order is kept. Pure.
+// Removes, in this order, until the counts fit: addresses, the least useful
+// first (link-local ones, those of links that are down, those of bridges);
+// interfaces without an address; GIDs, those that no connection uses first; the
+// HCAs near a GPU, then its throttle reasons. Then, until the bytes fit: GIDs
+// that no connection uses, interfaces without an address, all HCAs near a GPU,
+// all but two GIDs per port, entries of `missing`, and at last interfaces,
+// ports, GPUs and folders from the end. The order of what is left does not
+// change. Pure.
 void BoundFacts(v1::Facts& facts,
                 size_t addresses_max = Limits::addresses_per_node_max,
                 size_t bytes_max = Limits::facts_bytes_max - kFactsBytesAdded);

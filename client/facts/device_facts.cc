@@ -31,13 +31,13 @@ extern char** environ;
 namespace rollcall {
 namespace {
 
-// What `facts` leaves of its time for itself.
+// The part of its timeout that `rollcall facts` keeps for its own work.
 constexpr absl::Duration kOwnTime = absl::Milliseconds(500);
 constexpr size_t kAnswerBytesMax = 1 << 20;
-// What a folder's fact is called: this and its path.
+// The name of a folder's fact: this prefix and its path.
 constexpr char kFolderFact[] = "folders.";
 constexpr char kTryByHand[] =
-    "`rollcall facts --json` on this node shows what it says";
+    "`rollcall facts --json` on this node shows its output";
 
 bool OtherRoot(const DeviceFactsOptions& options) {
   return options.sysroot != "/" && !options.sysroot.empty();
@@ -55,7 +55,7 @@ bool OpensLibrary(const std::string& name) {
   return dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr;
 }
 
-// Of what hung or crashed.
+// Adds a MissingFact for a part that hung or crashed.
 void AddNoAnswer(v1::Facts& facts, absl::string_view fact,
                  const std::string& reason) {
   v1::MissingFact missing;
@@ -66,7 +66,7 @@ void AddNoAnswer(v1::Facts& facts, absl::string_view fact,
   AddMissing(facts, missing);
 }
 
-// Adds a MissingFact for a part whose library hung or crashed.
+// The same for the answer of an isolated query, if it failed.
 void AddFailure(const IsolatedAnswer& answer, absl::string_view fact,
                 absl::string_view library, v1::Facts& facts) {
   if (answer.failure.empty()) return;
@@ -86,14 +86,14 @@ void Take(IsolatedAnswer& answer, v1::Facts& facts) {
   }
 }
 
-// The facts while libibverbs is still being asked. A device that was not
-// reached yet counts as unusable.
+// The facts while libibverbs is still being asked. A device that it was not
+// asked about yet counts as unusable.
 v1::Facts SoFar(const VerbsAnswer& verbs, v1::Facts facts) {
   MergeVerbs(
       verbs,
       [](const v1::InfinibandPort&) {
         return Unusable{Unusable::Why::kOther,
-                        "libibverbs did not get to this device"};
+                        "libibverbs was not asked about this device"};
       },
       facts);
   facts.clear_missing();
@@ -184,7 +184,7 @@ v1::Facts AskGpus(
     const DeviceFactsOptions& options,
     const std::function<void(const v1::Facts&, absl::string_view)>& report) {
   v1::Facts facts;
-  // Without a GPU there is nothing that NVML could add.
+  // Without a GPU there is nothing to ask NVML about.
   const bool shown = CountGpus(options.sysroot, facts);
   if (options.nvml_library.empty() && !shown) {
     SayWhyNoGpu(options.sysroot, facts);
@@ -265,8 +265,8 @@ v1::Facts GatherDeviceFacts(const DeviceFactsOptions& options) {
   }
   std::vector<IsolatedAnswer> answers = AskIsolated(queries, options.timeout);
   v1::Facts facts;
-  // First the parts that have failed: where too many facts are missing for a
-  // Hello, the last ones are left out.
+  // Failed parts come first: if too many facts are missing for a Hello, the
+  // last ones are left out.
   const std::string device = answers[0].step.empty()
                                  ? "infiniband"
                                  : absl::StrCat("infiniband.", answers[0].step);
@@ -391,7 +391,7 @@ v1::Facts AskDeviceFacts(const std::string& self,
         (!ending.reaped || ending.code != 0 || ending.signal != 0)) {
       status = absl::AbortedError(absl::StrCat("it ended ", ending.Text()));
     } else if (status.ok() && !facts.ParseFromString(answer)) {
-      status = absl::AbortedError("its answer makes no sense");
+      status = absl::AbortedError("its answer cannot be parsed");
     }
   }
   if (status.ok()) status = AdmitFacts(facts);

@@ -22,7 +22,7 @@ bool IsMissing(const v1::Facts& facts, absl::string_view fact) {
                      [&](const auto& one) { return one.fact() == fact; });
 }
 
-// With what is missing of it.
+// Copies the interfaces and the missing facts about them.
 void CopyNetwork(const v1::Facts& from, v1::Facts& to) {
   const auto is_of_it = [](const v1::MissingFact& one) {
     return absl::StartsWith(one.fact(), "interfaces");
@@ -52,7 +52,7 @@ v1::Facts GatherFacts(const std::string& sysroot) {
 void AddDeviceFacts(const v1::Facts& devices, v1::Facts& facts) {
   v1::Facts whole = facts;
   whole.MergeFrom(devices);
-  // Counted in both, each time after the variables that hide some.
+  // Both have a count of the GPUs that the environment leaves visible.
   whole.set_gpu_count(devices.gpu_count() > 0 ? devices.gpu_count()
                                               : facts.gpu_count());
   whole.clear_missing();

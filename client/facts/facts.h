@@ -1,8 +1,8 @@
-// Facts: what this node says of itself in its Hello.
+// Facts: what this node reports about itself in its Hello.
 //
-// Gathering never fails: what cannot be read stays unset, and `missing` says
-// why. No name is resolved, and nothing is sent to another machine. Each part
-// (network, infiniband, gpu, system) fills its own fields.
+// Gathering never fails: a fact that cannot be read stays unset, and `missing`
+// says why. No name is resolved, and nothing is sent to another machine. Each
+// part (network, infiniband, gpu, system) fills its own fields.
 //
 // Any thread. The result is within limits.h (addresses_per_node_max,
 // facts_bytes_max) and FactsLimits, and passes AdmitFacts.
@@ -17,33 +17,34 @@
 
 namespace rollcall {
 
-// Of the kernel alone, in this process: network, system, and how many GPUs the
-// driver shows. About a millisecond.
+// Facts from the kernel alone, in this process: network, system, and how many
+// GPUs the driver shows. Takes about a millisecond.
 v1::Facts GatherFacts(const std::string& sysroot = "/");
 
 struct NodeFactsOptions {
-  // The rollcall binary, which `rollcall facts` is run by.
+  // The binary to run `rollcall facts` with.
   std::string self = "/proc/self/exe";
-  // Of the command that the ranks run: which libraries it finds, which GPUs it
-  // sees.
+  // The environment of the ranks' command; it decides which libraries and GPUs
+  // the command finds.
   std::vector<std::string> environment;
   DeviceFactsOptions devices;
 };
 
-// All facts: the above and those of AskDeviceFacts, where this node has
-// devices. Takes at most devices.timeout and a second. With folders: for a
-// process with one thread.
+// All facts: the above and, if this node has devices, those of AskDeviceFacts.
+// Takes at most devices.timeout plus one second. With folders, the process must
+// have one thread.
 v1::Facts GatherNodeFacts(const NodeFactsOptions& options);
 
 // Adds the device facts to those of the kernel, and bounds the whole.
 void AddDeviceFacts(const v1::Facts& devices, v1::Facts& facts);
 
-// Puts the interfaces of `now`, and what is missing of them, in the place of
-// those that `facts` has. What the kernel did not tell stays as it was. Pure.
+// Replaces the interfaces in `facts`, and the missing facts about interfaces,
+// by those of `now`. What the kernel did not report this time stays as it was.
+// Pure.
 void TakeNetwork(const v1::Facts& now, v1::Facts& facts);
 
-// The same of all that checks found, which ask for no folder. Where a device
-// library hung or crashed, all devices stay as they were. Pure.
+// The same for all facts that the node checks gather; these ask for no folder.
+// If a device library hung or crashed, all devices stay as they were. Pure.
 void TakeChecked(const v1::Facts& checked, v1::Facts& facts);
 
 }  // namespace rollcall

@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint32_t kDevicesMax = 1024;
 
-// Entries of a folder that `wanted` takes; nullopt: no such folder.
+// The number of entries for which `wanted` is true; nullopt: no such folder.
 template <typename Wanted>
 std::optional<uint32_t> CountEntries(const std::string& folder, Wanted wanted) {
   DIR* dir = opendir(folder.c_str());
@@ -72,7 +72,7 @@ uint32_t CountVisibleGpus(uint32_t present,
   if (nvidia_visible.has_value()) {
     const absl::string_view list = absl::StripAsciiWhitespace(*nvidia_visible);
     if (list == "none") return 0;
-    // "void" and an empty list leave the container as the runtime made it.
+    // "void" and an empty list do not change which GPUs the container has.
     if (list != "all" && list != "void" && !list.empty()) {
       const uint32_t entries = std::count(list.begin(), list.end(), ',') + 1;
       present = std::min(present, entries);
@@ -135,7 +135,7 @@ void PlaceGpus(const std::string& root, v1::Facts& facts) {
 
 void CountListedGpus(v1::Facts& facts) {
   if (facts.gpu_count() > 0 || facts.gpus().empty()) return;
-  // Unless the variables hide them.
+  // The variables may hide some of them.
   facts.set_gpu_count(CountVisibleGpus(static_cast<uint32_t>(facts.gpus_size()),
                                        Variable("NVIDIA_VISIBLE_DEVICES"),
                                        Variable("CUDA_VISIBLE_DEVICES")));

@@ -35,7 +35,7 @@ namespace {
 constexpr size_t kNamesMax = 4096;
 constexpr size_t kLineBytesMax = 256;
 
-// Names in a folder, in natural order; none where it is not there.
+// Names in a folder, in natural order; none if there is no such folder.
 std::vector<std::string> FolderNames(const std::string& folder) {
   std::vector<std::string> names;
   DIR* dir = opendir(folder.c_str());
@@ -73,7 +73,7 @@ std::optional<uint32_t> ReadNumber(const std::string& path) {
   return read ? std::make_optional(number) : std::nullopt;
 }
 
-// The last part of where a link leads.
+// The last component of a link's target.
 std::string LinkName(const std::string& link) {
   char target[4096];
   const ssize_t size = readlink(link.c_str(), target, sizeof(target));
@@ -92,13 +92,14 @@ std::string PortFolder(const std::string& root,
                       port.port());
 }
 
-// Empty: no Hello may carry it.
+// `name`, or empty if a Hello may not carry it.
 std::string InterfaceName(const std::string& name) {
   return IsInterfaceName(name) ? name : "";
 }
 
-// The interface of a port below the device's own folder: IPoIB's where the link
-// layer is InfiniBand. dev_port counts ports from 0; older kernels: dev_id.
+// The interface of a port, in the device's own folder: the IPoIB interface if
+// the link layer is InfiniBand. dev_port counts ports from 0; older kernels
+// have dev_id.
 std::string DeviceInterface(const std::string& device,
                             const v1::InfinibandPort& port) {
   constexpr uint32_t kArphrdInfiniband = 32;  // linux/if_arp.h
@@ -119,8 +120,8 @@ std::string DeviceInterface(const std::string& device,
 v1::InfinibandPort ReadDevice(const std::string& device) {
   v1::InfinibandPort port;
   port.set_firmware(ReadLine(device + "/fw_ver"));
-  // rdma_rxe alone has `parent`, the interface that it is on; `device`, if it
-  // is there, is then that interface's hardware (rxe_verbs.c).
+  // Only rdma_rxe has `parent`, the interface that it is on; `device`, if there
+  // is one, is then that interface's hardware (rxe_verbs.c).
   if (const std::string parent = ReadLine(device + "/parent");
       !parent.empty()) {
     port.set_driver("rdma_rxe");
@@ -166,7 +167,7 @@ bool PortLess(const v1::InfinibandPort& a, const v1::InfinibandPort& b) {
   return a.port() < b.port();
 }
 
-// RoCE's first GID says which interface it is on.
+// The first GID of a RoCE port tells its interface.
 void SetNetDevice(v1::InfinibandPort& port) {
   if (port.link_layer() == "InfiniBand") return;
   for (const v1::Gid& gid : port.gids()) {
@@ -176,7 +177,7 @@ void SetNetDevice(v1::InfinibandPort& port) {
   }
 }
 
-// `verbs` has no field that it says nothing about.
+// Fields that libibverbs did not report are unset in `verbs`.
 void MergePort(const v1::InfinibandPort& verbs, v1::InfinibandPort& port) {
   port.MergeFrom(verbs);
   SetNetDevice(port);
@@ -192,7 +193,7 @@ std::string ProviderOf(absl::string_view driver) {
   return std::string(driver);
 }
 
-// The name of the device's uverbs node; empty: the kernel offers none.
+// The name of the device's uverbs node; empty: the kernel has none.
 std::string UverbsName(const std::string& root, const std::string& device) {
   const std::string folder =
       absl::StrCat(root == "/" ? "" : root, "/sys/class/infiniband_verbs/");
@@ -249,7 +250,7 @@ void AddUnreadFields(const std::string& root, const VerbsAnswer& verbs,
     if (port.phys_state().empty()) lack("phys_state", "/phys_state");
     if (port.link_layer().empty()) lack("link_layer", "/link_layer");
     if (port.rate_gbps() == 0) lack("rate_gbps", "/rate");
-    // No other value of a LID says that it was not read.
+    // A LID has no value that means "not read", so read the file again.
     if (port.link_layer() == "InfiniBand" &&
         !told.contains({port.device(), port.port()})) {
       if (!ReadNumber(folder + "/lid")) lack("lid", "/lid");
@@ -269,7 +270,7 @@ std::string StateWord(absl::string_view text) {
   uint32_t number = 0;
   if (!absl::SimpleAtoi(parts.first, &number)) return "";
   const absl::string_view word = absl::StripAsciiWhitespace(parts.second);
-  // "<unknown>" and "UNKNOWN" are the kernel's words for a number without one.
+  // The kernel writes "<unknown>" or "UNKNOWN" for a number that has no name.
   if (absl::StartsWith(word, "<") || word == "UNKNOWN") return "";
   return PlainText(word);
 }
@@ -331,7 +332,7 @@ void ReadGids(const std::string& root, v1::InfinibandPort& port) {
     v1::Gid& gid = *port.add_gids();
     gid.set_index(index);
     gid.set_address(address);
-    // One word for two types, which the link layer tells apart.
+    // One text for two types; the link layer tells which.
     const std::string type = ReadLine(folder + "/gid_attrs/types/" + name);
     gid.set_type(type != "IB/RoCE v1"                ? type
                  : port.link_layer() == "InfiniBand" ? "IB"
@@ -347,7 +348,8 @@ Unusable WhyNotOpened(const std::string& root, const std::string& device) {
   if (uverbs.empty()) return {};
   const std::string node = absl::StrCat("/dev/infiniband/", uverbs);
   const std::string path = root == "/" ? node : root + node;
-  // Only a try tells: a container's device cgroup refuses what the mode allows.
+  // Try to open it: a container's device cgroup may refuse what the mode
+  // allows.
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd >= 0) {
     close(fd);
@@ -362,10 +364,9 @@ Unusable WhyNotOpened(const std::string& root, const std::string& device) {
 
 Unusable WhyNotListed(const std::string& root, const v1::InfinibandPort& port) {
   if (UverbsName(root, port.device()).empty()) {
-    return {
-        Unusable::Why::kNoKernel,
-        absl::StrCat("/sys/class/infiniband_verbs has no entry for ",
-                     port.device(), ": the kernel offers it to no process")};
+    return {Unusable::Why::kNoKernel,
+            absl::StrCat("/sys/class/infiniband_verbs has no entry for ",
+                         port.device(), ": no process can open it")};
   }
   const Unusable node = WhyNotOpened(root, port.device());
   if (node.why != Unusable::Why::kUsable) return node;
@@ -410,7 +411,7 @@ std::string UnusableRemedy(Unusable::Why why, absl::string_view driver) {
 
 namespace {
 
-// As MergeVerbs promises.
+// Adds the MissingFacts that MergeVerbs documents.
 void AddUnusable(const std::map<std::string, Unusable>& unusable,
                  size_t devices, v1::Facts& facts) {
   if (unusable.empty()) return;
@@ -418,7 +419,7 @@ void AddUnusable(const std::map<std::string, Unusable>& unusable,
   const bool alike =
       unusable.size() == devices && devices > 1 &&
       std::all_of(unusable.begin(), unusable.end(), [&](const auto& other) {
-        // The text may name the device; only another failure must be the same.
+        // The text may name the device, so it is compared only for kOther.
         return other.second.why == first.why &&
                (first.why != Unusable::Why::kOther ||
                 other.second.text == first.text);
@@ -453,7 +454,7 @@ void MergeVerbs(
     asked.emplace(device.name, device.unusable);
     for (const v1::InfinibandPort& verbs : device.ports) {
       v1::InfinibandPort& port = ports[{device.name, verbs.port()}];
-      // Not in sysfs: nothing is known of its place.
+      // The port is not in sysfs, so its NUMA node is unknown.
       if (port.device().empty()) port.set_numa_node(-1);
       MergePort(verbs, port);
     }
@@ -510,7 +511,7 @@ void CheckEfaPlugin(const std::string& net_plugin,
   AddMissing(facts, kEfaPluginFact,
              absl::StrCat("NCCL reaches EFA through a plugin, and none of ",
                           absl::StrJoin(names, ", "), " can be opened"),
-             "install aws-ofi-nccl (the EFA installer brings it), with its "
+             "install aws-ofi-nccl (part of the EFA installer), with its "
              "folder in LD_LIBRARY_PATH");
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// Of all reports of one query: each is at most some 256 KiB.
+// Of all reports of one query; one report is at most some 256 KiB.
 constexpr size_t kReportsBytesMax = 64 << 20;
 constexpr size_t kStepBytesMax = 256;
 // How long a copy may take to end once it has closed its pipe.
@@ -42,16 +42,16 @@ void WriteWhole(int fd, const std::string& bytes) {
   }
 }
 
-// In the copy.
+// Runs in the copy.
 void RunQuery(const IsolatedQuery& query, int fd) {
-  // Libraries print; their words must not run into the parent's answer.
+  // Libraries print to stdout; their output must not mix with the parent's.
   dup2(STDERR_FILENO, STDOUT_FILENO);
   const v1::Facts facts =
       query.ask([fd](const v1::Facts& so_far, absl::string_view step) {
         WriteWhole(fd, EncodeReport(so_far, step, false));
       });
   WriteWhole(fd, EncodeReport(facts, "", true));
-  // Not by a library's own teardown, which may hang as well.
+  // Not exit(): a library's destructors may hang as well.
   _exit(0);
 }
 
@@ -66,7 +66,7 @@ bool Fits(const Running& running) {
   return running.bytes.size() <= kReportsBytesMax;
 }
 
-// Reads from all until each is at its end, or the time is over.
+// Reads from all until each pipe is closed, or the time is over.
 void ReadAll(std::vector<std::optional<Running>>& all,
              SteadyClock::time_point until) {
   std::string buffer(64 << 10, '\0');
@@ -125,7 +125,7 @@ IsolatedAnswer DecodeReports(absl::string_view bytes) {
     v1::Facts facts;
     if (!facts.ParseFromArray(bytes.data() + head.step_bytes,
                               static_cast<int>(head.facts_bytes))) {
-      answer.failure = "its answer makes no sense";
+      answer.failure = "its answer cannot be parsed";
       break;
     }
     answer.facts = std::move(facts);

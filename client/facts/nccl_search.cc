@@ -37,7 +37,7 @@ void AddCandidate(std::vector<std::string>& paths, std::string path) {
   }
 }
 
-// A folder's name as glob(3) takes it literally.
+// A folder's name, escaped for glob(3).
 std::string Literal(absl::string_view text) {
   std::string literal;
   for (const char c : text) {
@@ -47,7 +47,7 @@ std::string Literal(absl::string_view text) {
   return literal;
 }
 
-// NCCL as pip installs it below an environment's prefix.
+// Adds where pip installs NCCL below an environment's prefix.
 void AddPython(std::vector<std::string>& paths, const std::string& prefix) {
   for (const char* packages :
        {"/lib/python3*/site-packages", "/lib/python3*/dist-packages",
@@ -64,8 +64,8 @@ void AddPython(std::vector<std::string>& paths, const std::string& prefix) {
   }
 }
 
-// The prefixes of the python3 that PATH finds: as it is named there (a virtual
-// environment's link), and where it leads.
+// The prefixes of the python3 on PATH: of its path there (which may be a link
+// of a virtual environment), and of the link's target.
 void AddPythonOnPath(std::vector<std::string>& paths, const std::string& path) {
   for (absl::string_view folder : absl::StrSplit(path, ':')) {
     if (!absl::StartsWith(folder, "/")) continue;

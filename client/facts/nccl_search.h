@@ -1,4 +1,4 @@
-// Which NCCL a command would load. Looks only for names, opens and runs
+// Which NCCL a command would load. Looks only for file names; opens and runs
 // nothing.
 #ifndef ROLLCALL_CLIENT_FACTS_NCCL_SEARCH_H_
 #define ROLLCALL_CLIENT_FACTS_NCCL_SEARCH_H_
@@ -8,7 +8,7 @@
 
 namespace rollcall {
 
-// Files that a command with this environment ("NAME=value") may mean by NCCL,
+// NCCL libraries that a command with this environment ("NAME=value") may load,
 // in the order in which it would find them: LD_LIBRARY_PATH, the Python
 // environment (VIRTUAL_ENV, CONDA_PREFIX, python3 on PATH), CUDA_HOME,
 // /usr/local/cuda. Some may not exist.
@@ -20,8 +20,8 @@ std::vector<std::string> NcclLibraryCandidates(
 std::string FindNcclLibrary(const std::string& explicit_path,
                             const std::vector<std::string>& environment);
 
-// NCCL_VERSION_CODE as people write it: 22809 is 2.28.9, 2708 (before 2.9,
-// where the minor version had one digit) is 2.7.8. Empty: no version. Pure.
+// NCCL_VERSION_CODE as text: 22809 is 2.28.9, 2708 is 2.7.8 (before 2.9 the
+// minor version had one digit). Empty: no version. Pure.
 std::string NcclVersionText(int code);
 
 }  // namespace rollcall

@@ -24,14 +24,15 @@ namespace {
 
 constexpr size_t kLinksMax = 4096;
 constexpr size_t kAddressesMax = 16384;
-// Of one dump: some hundred thousand routes. The default route of IPv4 comes
-// first.
+// Bytes of one dump: enough for some hundred thousand routes. The default route
+// of IPv4 comes first.
 constexpr size_t kDumpBytesMax = 32 << 20;
-// Larger than any part of a dump: the kernel makes parts of what the reader
-// offers, at most 32 KiB (NLMSG_GOODSIZE and netlink_dump of af_netlink.c).
+// Larger than any part of a dump: the kernel makes parts as large as the
+// reader's buffer, but at most 32 KiB (NLMSG_GOODSIZE and netlink_dump of
+// af_netlink.c).
 constexpr size_t kPartBytes = 64 << 10;
 
-// A structure at the front of `bytes`; nullopt: there are too few.
+// The structure at the front of `bytes`; nullopt: there are too few bytes.
 template <typename T>
 std::optional<T> Front(absl::string_view bytes) {
   if (bytes.size() < sizeof(T)) return std::nullopt;
@@ -40,7 +41,7 @@ std::optional<T> Front(absl::string_view bytes) {
   return value;
 }
 
-// Takes `size` bytes and their padding to four off the front.
+// Removes `size` bytes and their padding to 4 from the front.
 void Skip(absl::string_view& bytes, size_t size) {
   const size_t aligned = (size + 3) & ~size_t{3};
   bytes.remove_prefix(std::min(aligned, bytes.size()));
@@ -69,7 +70,7 @@ class Attributes {
   T Number() const {
     return Front<T>(value_).value_or(T{});
   }
-  // Up to the zero that ends it.
+  // The payload up to its terminating zero.
   std::string Text() const {
     return std::string(value_.substr(0, value_.find('\0')));
   }
@@ -92,7 +93,7 @@ NetlinkEnd EachMessage(absl::string_view bytes, uint16_t wanted, Take take) {
         bytes.substr(sizeof(nlmsghdr), head->nlmsg_len - sizeof(nlmsghdr));
     if ((head->nlmsg_flags & NLM_F_DUMP_INTR) != 0) end.interrupted = true;
     if (head->nlmsg_type == NLMSG_DONE || head->nlmsg_type == NLMSG_ERROR) {
-      // Both begin with a negative errno; 0: all is well.
+      // Both begin with a negative errno; 0: no error.
       end.error = -Front<int>(payload).value_or(0);
       end.done = true;
       break;
@@ -111,7 +112,7 @@ std::string LinkKind(absl::string_view linkinfo) {
   return "";
 }
 
-// The interfaces of several next hops.
+// Adds the interfaces of a multipath route's next hops.
 void TakeNextHops(absl::string_view hops, std::set<int>& links) {
   while (const auto hop = Front<rtnexthop>(hops)) {
     if (hop->rtnh_len < sizeof(rtnexthop) || hop->rtnh_len > hops.size()) {
@@ -141,7 +142,7 @@ void TakeRoute(absl::string_view payload, std::set<int>& links) {
     if (attributes.type() == RTA_OIF) link = attributes.Number<int>();
     if (attributes.type() == RTA_MULTIPATH) hops = attributes.value();
   }
-  // A table that a rule points to for some sources alone is no default route.
+  // Another table applies only to some sources: its route is no default route.
   if (table != RT_TABLE_MAIN && table != RT_TABLE_DEFAULT) return;
   if (link > 0) links.insert(link);
   TakeNextHops(hops, links);
@@ -153,7 +154,7 @@ NetlinkEnd ParseLinks(absl::string_view bytes,
                       std::vector<NetworkLink>& links) {
   return EachMessage(bytes, RTM_NEWLINK, [&](absl::string_view payload) {
     const auto head = Front<ifinfomsg>(payload);
-    // AF_BRIDGE repeats a bridge's ports.
+    // Entries of AF_BRIDGE repeat a bridge's ports.
     if (!head || head->ifi_family != AF_UNSPEC || links.size() >= kLinksMax) {
       return;
     }
@@ -216,7 +217,7 @@ NetlinkEnd ParseAddresses(absl::string_view bytes,
           break;
       }
     }
-    // IFA_ADDRESS is the peer's on a point-to-point link.
+    // On a point-to-point link IFA_ADDRESS is the peer's address.
     if (own.empty()) own = address;
     const int bits = head->ifa_family == AF_INET ? 32 : 128;
     if (own.empty() || (flags & IFA_F_DADFAILED) != 0 ||
@@ -248,7 +249,7 @@ absl::Status DumpNetlink(
   const int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
   if (fd < 0) {
     return absl::UnavailableError(
-        absl::StrCat("a netlink socket: ", std::strerror(errno)));
+        absl::StrCat("cannot open a netlink socket: ", std::strerror(errno)));
   }
   struct Closer {
     int fd;
@@ -268,7 +269,7 @@ absl::Status DumpNetlink(
   request.body.rtgen_family = family;
   if (send(fd, &request, request.head.nlmsg_len, 0) < 0) {
     return absl::UnavailableError(
-        absl::StrCat("a netlink request: ", std::strerror(errno)));
+        absl::StrCat("cannot send a netlink request: ", std::strerror(errno)));
   }
   std::string part(kPartBytes, '\0');
   NetlinkEnd all;
@@ -277,10 +278,10 @@ absl::Status DumpNetlink(
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
       return absl::UnavailableError(absl::StrCat(
-          "a netlink answer: ", n < 0 ? std::strerror(errno) : "end of file"));
+          "no netlink answer: ", n < 0 ? std::strerror(errno) : "end of file"));
     }
     if (static_cast<size_t>(n) > part.size()) {
-      return absl::DataLossError("a netlink answer larger than is read");
+      return absl::DataLossError("the netlink answer is too large");
     }
     bytes += static_cast<size_t>(n);
     const NetlinkEnd end =
@@ -289,10 +290,10 @@ absl::Status DumpNetlink(
     all.interrupted |= end.interrupted;
     all.error = end.error;
   }
-  if (!all.done) return absl::DataLossError("a table larger than is read");
+  if (!all.done) return absl::DataLossError("the kernel's table is too large");
   if (all.error != 0) {
     return absl::UnavailableError(
-        absl::StrCat("a netlink dump: ", std::strerror(all.error)));
+        absl::StrCat("netlink dump failed: ", std::strerror(all.error)));
   }
   if (all.interrupted) return absl::AbortedError("the table kept changing");
   return absl::OkStatus();

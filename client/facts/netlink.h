@@ -1,9 +1,9 @@
-// What the kernel says of links, addresses and routes over rtnetlink.
+// Links, addresses and routes of the kernel, over rtnetlink.
 //
 // The three parsers are pure functions over the bytes of a dump (rtnetlink(7),
-// netlink(7)): a message or an attribute that claims more bytes than there are
-// ends its list, and what came before it counts. DumpNetlink asks the kernel;
-// nothing is sent to any network.
+// netlink(7)). A message or an attribute whose length exceeds the remaining
+// bytes ends its list; what came before it is kept. DumpNetlink asks the
+// kernel; nothing is sent to any network.
 //
 // Any thread.
 #ifndef ROLLCALL_CLIENT_FACTS_NETLINK_H_
@@ -42,7 +42,7 @@ struct NetworkAddress {
   v1::InterfaceAddress address;
 };
 
-// What a dump of one kind said. A caller adds the parts of a dump up.
+// The state after a part of a dump. The caller combines the parts.
 struct NetlinkEnd {
   // NLMSG_DONE has come.
   bool done = false;
@@ -52,24 +52,25 @@ struct NetlinkEnd {
   int error = 0;
 };
 
-// Append what `bytes`, whole messages as recv(2) returned them, say.
+// These append the entries in `bytes`: whole messages, as recv(2) returns them.
 NetlinkEnd ParseLinks(absl::string_view bytes, std::vector<NetworkLink>& links);
 // Addresses that another machine holds (duplicate address detection) are left
 // out.
 NetlinkEnd ParseAddresses(absl::string_view bytes,
                           std::vector<NetworkAddress>& addresses);
-// Indexes of the interfaces that default routes of the tables main and default
-// leave by. Routes that reject, and dead next hops, do not count.
+// Indexes of the interfaces of the default routes in the tables main and
+// default. Routes that reject, and dead next hops, do not count.
 NetlinkEnd ParseDefaultRoutes(absl::string_view bytes, std::set<int>& links);
 
-// The kind as the facts have it: the kernel's, and "ipoib" for the parent
-// interface of an InfiniBand port, which has none. Pure.
+// The kind for the facts: the kernel's, or "ipoib" for the parent interface of
+// an InfiniBand port, which has no kind. Pure.
 std::string DeviceType(const NetworkLink& link);
 
 // Asks for a dump (RTM_GETLINK, RTM_GETADDR, RTM_GETROUTE) of `family` and
-// hands its parts to `parse`, to the end. ABORTED: the table changed meanwhile;
-// ask again. DATA_LOSS: it is larger than is read; what was parsed counts.
-// UNAVAILABLE: the kernel refused, or did not answer within a second.
+// calls `parse` with each part. ABORTED: the table changed meanwhile; ask
+// again.
+// DATA_LOSS: it is too large; what was parsed is valid. UNAVAILABLE: the kernel
+// refused, or did not answer within a second.
 absl::Status DumpNetlink(
     uint16_t type, unsigned char family,
     const std::function<NetlinkEnd(absl::string_view)>& parse);

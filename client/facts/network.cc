@@ -23,8 +23,8 @@ namespace {
 
 constexpr int kTries = 3;
 
-// Asks again while the tables change under the dump. `clear` forgets what an
-// earlier try has brought.
+// Dumps again if the tables change during the dump. `clear` removes the results
+// of an earlier try.
 template <typename Parse, typename Clear>
 absl::Status DumpWhole(uint16_t type, Parse parse, Clear clear) {
   absl::Status status;
@@ -36,7 +36,7 @@ absl::Status DumpWhole(uint16_t type, Parse parse, Clear clear) {
   return status;
 }
 
-// Megabits a second; 0: unknown.
+// Megabits per second; 0: unknown.
 uint32_t SpeedMbps(int socket, const std::string& name) {
   ethtool_cmd command{};
   command.cmd = ETHTOOL_GSET;
@@ -45,7 +45,7 @@ uint32_t SpeedMbps(int socket, const std::string& name) {
   request.ifr_data = reinterpret_cast<char*>(&command);
   if (ioctl(socket, SIOCETHTOOL, &request) != 0) return 0;
   const uint32_t speed = ethtool_cmd_speed(&command);
-  // 0xffff is what older drivers say for "unknown".
+  // Older drivers report 0xffff for "unknown".
   return speed == UINT32_MAX || speed == UINT16_MAX ? 0 : speed;
 }
 
@@ -73,7 +73,7 @@ void AddInterfaces(const std::vector<NetworkLink>& links,
   for (const NetworkLink& link : links) {
     if (!IsInterfaceName(link.name)) {
       AddMissing(facts, "interfaces.name",
-                 "an interface's name has other bytes than printable ASCII",
+                 "an interface's name has bytes that are not printable ASCII",
                  "rename it with `ip link set ... name ...`");
       continue;
     }

@@ -1,7 +1,7 @@
 // The network part of the facts: interfaces, their addresses, default routes.
 //
-// Asks the kernel of this network namespace by rtnetlink, and drivers for their
-// speed by ethtool; reads no file, and sends nothing to any network.
+// Asks the kernel about this network namespace over rtnetlink, and drivers for
+// the link speed over ethtool; reads no file, and sends nothing to any network.
 #ifndef ROLLCALL_CLIENT_FACTS_NETWORK_H_
 #define ROLLCALL_CLIENT_FACTS_NETWORK_H_
 
@@ -15,16 +15,16 @@
 
 namespace rollcall {
 
-// Appends every interface with all of its IPv4 and IPv6 addresses, in the
-// kernel's order. At most `interfaces_max`; where that is too few, those with
-// addresses come first. What the kernel does not tell goes into `missing`.
-// About a millisecond; for as long as a driver needs that is being reset.
+// Appends every interface with all its IPv4 and IPv6 addresses, in the kernel's
+// order. At most `interfaces_max`; if there are more, those with addresses are
+// preferred. What the kernel does not report goes into `missing`. Takes about a
+// millisecond; longer while a driver is being reset.
 void GatherNetwork(v1::Facts& facts,
                    size_t interfaces_max = Limits::interfaces_per_node_max);
 
-// The same of what was dumped; without speeds. An interface whose name no
-// Hello may carry is left out, and goes into `missing`; of two that have one
-// name, as a dump that was disturbed may have them, the first counts. Pure.
+// The same from dumped tables; without speeds. An interface whose name a Hello
+// may not carry is left out, and goes into `missing`. A dump during a change
+// may have two interfaces of one name; then the first counts. Pure.
 void AddInterfaces(const std::vector<NetworkLink>& links,
                    const std::vector<NetworkAddress>& addresses,
                    const std::set<int>& default_routes, size_t interfaces_max,

@@ -18,7 +18,7 @@
 namespace rollcall {
 namespace {
 
-// nvml.h, API version 13: the values and layouts that are used here.
+// Values and layouts from nvml.h, API version 13.
 constexpr int kNvmlSuccess = 0;
 constexpr int kNvmlInvalidArgument = 2;
 constexpr int kNvmlNotSupported = 3;
@@ -59,7 +59,7 @@ struct NvmlMemory {
   unsigned long long used;
 };
 
-// nvmlGpuFabricInfo_t, and its second version, which begins with its number.
+// nvmlGpuFabricInfo_t; its second version begins with a version number.
 struct NvmlFabric {
   unsigned char cluster_uuid[16];
   int status;
@@ -78,7 +78,7 @@ struct NvmlFabricV2 {
 constexpr unsigned kFabricV2 = sizeof(NvmlFabricV2) | 2u << 24;
 static_assert(sizeof(NvmlFabricV2) == 36);
 
-// The library and what is said of its errors.
+// The library and the texts of its errors.
 class Nvml {
  public:
   explicit Nvml(Library library) : library_(std::move(library)) {
@@ -138,18 +138,18 @@ class GpuQuestions {
   }
 
  private:
-  // Whether it went well; otherwise the fact is missing.
+  // Whether the call succeeded; otherwise adds a MissingFact.
   bool Good(int error, absl::string_view call, absl::string_view fact) {
     if (error == kNvmlSuccess) return true;
     if (error == kNvmlNotSupported || lost_) return false;
     if (error == kNvmlGpuIsLost) {
-      // All other calls would fail as well: said once for the GPU.
+      // All other calls would fail as well: report it once for the GPU.
       lost_ = true;
       AddMissing(facts_, absl::StrCat("gpus.", gpu_.index()),
                  nvml_.Text(call, error), kLookForXid);
       return false;
     }
-    // What the library lacks, it lacks for all GPUs: said once.
+    // A call that the library lacks is missing for all GPUs: report it once.
     const std::string where = error == kNvmlFunctionNotFound
                                   ? "gpus."
                                   : absl::StrCat("gpus.", gpu_.index(), ".");
@@ -220,7 +220,7 @@ class GpuQuestions {
     const char* call = "nvmlDeviceGetRemappedRows";
     if (error == kNvmlNotSupported || error == kNvmlFunctionNotFound) {
       call = "nvmlDeviceGetRetiredPages";
-      // Only their number is asked for.
+      // Count 0 asks only for the number of pages.
       unsigned long long unused = 0;
       uncorrected = 0;
       error = nvml_.Call({call}, device_, kDoubleBitEccError, &uncorrected,
@@ -259,14 +259,14 @@ class GpuQuestions {
       int state = 0;
       const int error =
           nvml_.Call({"nvmlDeviceGetNvLinkState"}, device_, link, &state);
-      // Beyond the last link that this GPU has.
+      // The GPU has no link of this number or above.
       if (error == kNvmlInvalidArgument) break;
       if (error == kNvmlNotSupported) continue;
       if (!Good(error, "nvmlDeviceGetNvLinkState", "nvlinks")) return;
       ++links;
       if (state == kFeatureEnabled) ++active;
     }
-    // A PCIe card is known to have none.
+    // 0 is a known value: a PCIe card has no links.
     gpu_.set_nvlinks(links);
     gpu_.set_nvlinks_active(active);
   }
@@ -285,7 +285,7 @@ class GpuQuestions {
       fabric.state = versioned.state;
     } else if (error == kNvmlFunctionNotFound) {
       error = nvml_.Call({"nvmlDeviceGetGpuFabricInfo"}, device_, &fabric);
-      // A driver older than the fabric has neither.
+      // The driver is older than NVLink fabrics: no missing fact.
       if (error == kNvmlFunctionNotFound) return;
     }
     if (!Good(error, "nvmlDeviceGetGpuFabricInfo", "nvlink_domain")) return;
@@ -408,7 +408,7 @@ void AskNvml(const std::vector<std::string>& libraries,
 }
 
 std::vector<std::string> ThrottleReasons(uint64_t bits) {
-  // nvmlClocksEventReason* of nvml.h; the words are those of
+  // nvmlClocksEventReason* of nvml.h, by the names of
   // `nvidia-smi --query-gpu=clocks_event_reasons.*`.
   constexpr struct {
     uint64_t bit;

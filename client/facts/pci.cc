@@ -19,7 +19,7 @@
 namespace rollcall {
 namespace {
 
-// No chain of bridges is that long.
+// Longer than any real chain of bridges.
 constexpr size_t kDepthMax = 16;
 
 bool IsHex(absl::string_view text) {
@@ -37,18 +37,18 @@ bool IsPciAddress(absl::string_view text) {
          IsHex(parts[2].substr(0, 2)) && IsHex(parts[2].substr(3));
 }
 
-// Bridges that two paths go through alike.
+// The number of leading bridges that two paths share.
 size_t SharedBridges(absl::string_view a, absl::string_view b) {
   const std::vector<absl::string_view> left = absl::StrSplit(a, '/');
   const std::vector<absl::string_view> right = absl::StrSplit(b, '/');
-  // The last of each is the device itself.
+  // The last component of each path is the device itself.
   const size_t most = std::min(left.size(), right.size()) - 1;
   size_t shared = 0;
   while (shared < most && left[shared] == right[shared]) ++shared;
   return shared;
 }
 
-// 0: it cannot be read.
+// 0 if it cannot be read.
 uint32_t ReadId(const std::string& path) {
   uint32_t id = 0;
   const std::string text = ReadSmallFile(path, 32);

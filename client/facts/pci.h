@@ -1,4 +1,4 @@
-// Where devices sit on the PCI buses, and which RDMA devices a GPU is near.
+// Positions of devices on the PCI buses, and the RDMA devices near a GPU.
 #ifndef ROLLCALL_CLIENT_FACTS_PCI_H_
 #define ROLLCALL_CLIENT_FACTS_PCI_H_
 
@@ -28,24 +28,24 @@ struct PciIds {
   uint32_t class_code = 0;  // Class, subclass and interface: 0x020700.
 };
 
-// A device that carries RDMA once its driver is loaded: any InfiniBand
-// controller, a network controller of NVIDIA's (Mellanox), EFA. Pure.
+// Whether a device can do RDMA once its driver is loaded: any InfiniBand
+// controller, a network controller of NVIDIA (Mellanox), EFA. Pure.
 bool IsRdma(const PciIds& ids);
-// A display or 3D controller of NVIDIA's. Pure.
+// Whether a device is a display or 3D controller of NVIDIA. Pure.
 bool IsNvidiaGpu(const PciIds& ids);
 
-// The address of the first PCI device below `root` that `wanted` takes; empty:
-// there is none.
+// The address of the first PCI device below `root` for which `wanted` is true;
+// empty: there is none.
 std::string FindPciDevice(const std::string& root,
                           bool (*wanted)(const PciIds& ids));
 
-// PciPath of what `link`, a link in sysfs, leads to; empty: it is not there, or
-// no PCI device.
+// PciPath of the target of `link`, a link in sysfs; empty: there is no such
+// link, or its target is no PCI device.
 std::string ReadPciPath(const std::string& link);
 
-// Names of the devices of `ports` that share the longest run of bridges with a
-// GPU at `gpu_path`: those on its PCI switch. Where none shares one, those on
-// its memory node. Each once, in the order of `ports`. Pure.
+// Names of the devices of `ports` that share the most bridges with a GPU at
+// `gpu_path`: those on its PCI switch. If no device shares a bridge, those on
+// its NUMA node. Each once, in the order of `ports`. Pure.
 std::vector<std::string> NearHcas(
     absl::string_view gpu_path, int32_t gpu_numa_node,
     const google::protobuf::RepeatedPtrField<v1::InfinibandPort>& ports);

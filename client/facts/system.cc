@@ -49,7 +49,8 @@ uint64_t SoftLimit(__rlimit_resource_t resource, const char* fact,
                                          : limit.rlim_cur;
 }
 
-// CPUs that this process may run on, not those that the machine has.
+// The number of CPUs that this process may run on, which may be fewer than the
+// machine has.
 uint32_t UsableCpus() {
   cpu_set_t usable;
   CPU_ZERO(&usable);
@@ -60,7 +61,7 @@ uint32_t UsableCpus() {
   return static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-// One line of "Name:   123 kB"; nullopt: it is not there.
+// The value of the line "NAME:   123 kB"; nullopt: there is no such line.
 std::optional<uint64_t> MeminfoBytes(absl::string_view meminfo,
                                      absl::string_view name) {
   for (absl::string_view line : absl::StrSplit(meminfo, '\n')) {
@@ -97,7 +98,7 @@ void GatherLimits(v1::Facts& facts) {
   if (!limits.has_swap_used_bytes()) {
     AddMissing(facts, "limits.swap_used_bytes",
                meminfo.empty() ? WhyUnread("/proc/meminfo")
-                               : "/proc/meminfo does not tell of swap",
+                               : "/proc/meminfo has no lines about swap",
                meminfo.empty() ? kMountProc : "");
   }
   const std::string word = ChosenWord(ReadSmallFile(kHugepages, 256));
@@ -150,7 +151,7 @@ void ReadSwap(absl::string_view meminfo, v1::SystemLimits& limits) {
 }
 
 bool MayLockMemory(absl::string_view status, absl::string_view uid_map) {
-  // Only the initial user namespace maps all of them to themselves
+  // Only the initial user namespace maps all user ids to themselves
   // (user_namespaces(7)); a capability in another one does not lift the limit.
   const std::vector<absl::string_view> mapped =
       absl::StrSplit(uid_map, absl::ByAnyChar(" \n"), absl::SkipEmpty());
@@ -181,7 +182,8 @@ std::string ContainerKind(const ContainerSigns& signs) {
   if (signs.dockerenv || absl::StrContains(signs.cgroup, "/docker")) {
     return "docker";
   }
-  // The container interface of systemd.io: the manager's name.
+  // The name of the container manager, as systemd.io's container interface
+  // defines it.
   for (const std::string* word : {&signs.manager_word, &signs.variable}) {
     if (!word->empty()) return PlainText(*word, 64);
   }
@@ -191,7 +193,8 @@ std::string ContainerKind(const ContainerSigns& signs) {
 absl::StatusOr<v1::FolderSpace> ReadFolderSpace(const std::string& folder) {
   std::string path = folder;
   struct statvfs space {};
-  // A folder that is yet to be made: the file system of the nearest above.
+  // If the folder does not exist yet: the file system of the nearest existing
+  // parent.
   while (statvfs(path.empty() ? "/" : path.c_str(), &space) != 0) {
     const int error = errno;
     const size_t slash = path.find_last_of('/');

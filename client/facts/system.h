@@ -1,9 +1,9 @@
 // The system part of the facts: names, kernel, limits, memory, boot id, clock,
 // and whether this is a container.
 //
-// Reads files of the kernel and of this machine's own root; what cannot be read
-// is unset, and a MissingFact. Folders of a run are not looked at here, since a
-// network file system may not answer.
+// Reads files of the kernel and of this machine's root; a fact that cannot be
+// read is unset and has a MissingFact. The run's folders are not read here,
+// since a network file system may not answer.
 #ifndef ROLLCALL_CLIENT_FACTS_SYSTEM_H_
 #define ROLLCALL_CLIENT_FACTS_SYSTEM_H_
 
@@ -18,22 +18,22 @@ namespace rollcall {
 
 void GatherSystem(v1::Facts& facts);
 
-// Sets wall_clock to now: once more when a Hello is said, which may be long
+// Sets wall_clock to now. Called again when a Hello is sent, which may be long
 // after its facts were gathered.
 void SetWallClock(v1::Facts& facts);
 
 // Sets swap_bytes and swap_used_bytes from the text of /proc/meminfo; leaves
-// them unset where it says nothing of swap. Pure.
+// them unset if it has no lines about swap. Pure.
 void ReadSwap(absl::string_view meminfo, v1::SystemLimits& limits);
 
-// Whether RLIMIT_MEMLOCK does not bind this process: it has CAP_IPC_LOCK in the
-// machine's own user namespace. False where that cannot be read.
+// Whether RLIMIT_MEMLOCK does not apply to this process: it has CAP_IPC_LOCK in
+// the initial user namespace. False if that cannot be read.
 bool MayLockMemory();
 
-// The same by the texts of /proc/self/status and /proc/self/uid_map. Pure.
+// The same from the texts of /proc/self/status and /proc/self/uid_map. Pure.
 bool MayLockMemory(absl::string_view status, absl::string_view uid_map);
 
-// What a container shows of itself.
+// Signs that this process runs in a container.
 struct ContainerSigns {
   bool dockerenv = false;     // /.dockerenv
   bool containerenv = false;  // /run/.containerenv
@@ -49,9 +49,9 @@ struct ContainerSigns {
 // Pure.
 std::string ContainerKind(const ContainerSigns& signs);
 
-// Space of the file system that `folder` is on, or would be made on. The path
-// stays as given. NOT_FOUND and others: the system's reason. May block for as
-// long as a file system does not answer.
+// The space of the file system that `folder` is on, or would be created on. The
+// path stays as given. NOT_FOUND and others: the system's error. Blocks as long
+// as the file system does not answer.
 absl::StatusOr<v1::FolderSpace> ReadFolderSpace(const std::string& folder);
 
 // The machine's boot id, the same in all of its containers; empty: unknown.
@@ -63,11 +63,11 @@ uint64_t NamespaceInode(const char* name);
 // The word in brackets of "always [madvise] never"; empty: none. Pure.
 std::string ChosenWord(absl::string_view text);
 
-// Why a file has no value that is of use: it cannot be read, or what it says.
+// Why a file has no usable value: the read error, or its text.
 std::string WhyUnread(const std::string& path);
 
-// At most `bytes_max` bytes of a file, as the kernel's small text files are
-// read; empty where there is none.
+// At most `bytes_max` bytes of a file; for the small text files of the kernel.
+// Empty if it cannot be read.
 std::string ReadSmallFile(const std::string& path, size_t bytes_max = 64 << 10);
 
 }  // namespace rollcall

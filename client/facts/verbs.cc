@@ -25,16 +25,16 @@ namespace {
 using Why = Unusable::Why;
 
 constexpr int kDevicesListedMax = FactsLimits::devices_max;
-// No device that ranks use has more; representors of a switch do.
+// Devices that ranks use have fewer; only representors of a switch have more.
 constexpr int kPortsOfDeviceMax = 16;
 constexpr size_t kGidEntriesMax = 4096;
-// What is registered to try the limit on locked memory: about what one
-// connection of NCCL takes.
+// Memory that is registered to test the limit on locked memory: about what one
+// NCCL connection needs.
 constexpr size_t kLockedBytes = 16 << 20;
 
 // The functions of libibverbs, as its header declares them; null: it has no
-// such symbol. ibv_query_port and ibv_query_gid_ex are inline functions of the
-// header over the two with other names here.
+// such symbol. The header's ibv_query_port and ibv_query_gid_ex are inline
+// functions that call query_port and query_gid_ex below.
 struct VerbsFunctions {
   ibv_device** (*get_device_list)(int*) = nullptr;
   void (*free_device_list)(ibv_device**) = nullptr;
@@ -75,7 +75,8 @@ Unusable Lacks(absl::string_view library, absl::string_view symbol) {
   return {Why::kNoSymbol, absl::StrCat(library, " lacks the symbol ", symbol)};
 }
 
-// ibv_query_port as its header has it: a newer provider fills more.
+// As the inline ibv_query_port of the header: a newer provider fills more
+// fields.
 int QueryPort(const VerbsFunctions& f, ibv_context* context, uint8_t number,
               ibv_port_attr* attributes) {
   std::memset(attributes, 0, sizeof(*attributes));
@@ -102,7 +103,7 @@ std::optional<v1::Gid> FromEntry(const ibv_gid_entry& entry) {
                                                         : "");
   gid.set_address(GidTextOfBytes(entry.gid.raw));
   char name[IF_NAMESIZE] = "";
-  // Of another network namespace: it has no name here.
+  // An interface of another network namespace has no name here.
   if (entry.ndev_ifindex != 0 &&
       if_indextoname(entry.ndev_ifindex, name) != nullptr) {
     gid.set_net_device(PlainText(name, IF_NAMESIZE - 1));
@@ -115,8 +116,8 @@ void AddGid(const ibv_gid_entry& entry, v1::InfinibandPort& port) {
   if (auto gid = FromEntry(entry)) *port.add_gids() = *std::move(gid);
 }
 
-// All that are set, at once, or one by one; none where libibverbs does not tell
-// them.
+// Queries all GIDs that are set, at once or one by one; none if libibverbs has
+// neither call.
 void QueryGids(const VerbsFunctions& f, ibv_context* context,
                const std::vector<int>& table_sizes, VerbsDevice& device) {
   size_t entries_max = 0;
@@ -156,7 +157,7 @@ void QueryGids(const VerbsFunctions& f, ibv_context* context,
 void FillPort(const ibv_port_attr& attributes, v1::InfinibandPort& port) {
   port.set_state(VerbsState(attributes.state));
   port.set_phys_state(VerbsPhysicalState(attributes.phys_state));
-  // Providers older than RoCE leave it unspecified: it is unknown.
+  // Providers older than RoCE leave it unspecified; then it is unknown.
   if (attributes.link_layer == IBV_LINK_LAYER_INFINIBAND) {
     port.set_link_layer("InfiniBand");
     port.set_lid(attributes.lid);
@@ -175,8 +176,8 @@ uint64_t MemlockBytes() {
   return limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
 }
 
-// Registers memory as a training would. Only a try tells: what root may depends
-// on its capabilities.
+// Registers memory as a training would. The limit alone does not tell whether
+// that works: for root it depends on capabilities.
 Unusable TryMemlock(const VerbsFunctions& f, ibv_context* context) {
   const uint64_t limit = MemlockBytes();
   if (limit == UINT64_MAX || f.alloc_pd == nullptr || f.reg_mr == nullptr) {
@@ -205,7 +206,7 @@ Unusable TryMemlock(const VerbsFunctions& f, ibv_context* context) {
   return unusable;
 }
 
-// The ports of an open device; false: one of them could not be asked.
+// Queries the ports of an open device; not kUsable: a query failed.
 Unusable QueryPorts(const VerbsFunctions& f, ibv_context* context,
                     VerbsDevice& device) {
   ibv_device_attr attributes{};
@@ -224,7 +225,8 @@ Unusable QueryPorts(const VerbsFunctions& f, ibv_context* context,
     ibv_port_attr port_attributes;
     const int error =
         QueryPort(f, context, static_cast<uint8_t>(number), &port_attributes);
-    // Without ibv_query_device, the first port that is none ends them.
+    // Without ibv_query_device the number of ports is unknown: the first query
+    // that fails ends the list.
     if (error != 0 && !known && number > 1) break;
     if (error != 0) {
       return {Why::kOther, absl::StrCat("ibv_query_port of port ", number, ": ",
@@ -249,7 +251,7 @@ std::string DeviceName(const VerbsFunctions& f, ibv_device* device) {
   return PlainText(absl::string_view(name, strnlen(name, IBV_SYSFS_NAME_MAX)));
 }
 
-// `memlock`: what the try on the first device that opened has shown.
+// `memlock`: the result of TryMemlock on the first device that opened.
 void AskDevice(const VerbsFunctions& f, const std::string& library,
                ibv_device* handle, std::optional<Unusable>& memlock,
                VerbsDevice& device) {
@@ -305,7 +307,7 @@ VerbsAnswer AskVerbs(
         error == ENOSYS ? Why::kNoKernel : Why::kOther,
         absl::StrCat("ibv_get_device_list: ",
                      error == ENOSYS
-                         ? "this kernel offers no RDMA to processes (ENOSYS)"
+                         ? "this kernel has no RDMA for processes (ENOSYS)"
                          : std::strerror(error))};
     return answer;
   }
@@ -416,9 +418,9 @@ uint32_t VerbsMtuBytes(int mtu) {
 Unusable OpenFailure(int error, uint64_t memlock_bytes) {
   const std::string text =
       absl::StrCat("ibv_open_device: ",
-                   error == 0 ? "it gives no reason" : std::strerror(error));
+                   error == 0 ? "no errno was set" : std::strerror(error));
   if (error == EACCES || error == EPERM) return {Why::kNotPermitted, text};
-  // Without a limit, memory is short for another reason.
+  // If there is no limit, memory is short for another reason.
   if ((error == ENOMEM || error == EAGAIN) && memlock_bytes != UINT64_MAX) {
     return {Why::kMemlock,
             absl::StrCat(text, "; the limit on locked memory is ",

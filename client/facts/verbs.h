@@ -1,8 +1,8 @@
-// What libibverbs says of RDMA devices, opened at run time.
+// RDMA devices as libibverbs reports them; the library is opened at run time.
 //
-// Each symbol is looked up by itself; what an old library lacks is asked of the
-// kernel's files instead, or makes the device unusable. Layouts are those of
-// infiniband/verbs.h.
+// Each symbol is looked up separately. If an old library lacks one, the value
+// is read from the kernel's files instead, or the device is unusable. Layouts
+// are those of infiniband/verbs.h.
 //
 // One thread. The library is not closed again; it and its providers may hang or
 // crash: see device_facts.h.
@@ -24,23 +24,23 @@ struct Unusable {
   enum class Why {
     kUsable,
     kNoLibrary,     // libibverbs cannot be opened.
-    kNoSymbol,      // It lacks one that NCCL needs as well.
+    kNoSymbol,      // It lacks a symbol that NCCL needs as well.
     kNoKernel,      // ENOSYS: no module ib_uverbs, or no RDMA at all.
-    kNoNode,        // /dev/infiniband/uverbs* is not there.
-    kNotPermitted,  // It is there, and may not be opened.
+    kNoNode,        // /dev/infiniband/uverbs* does not exist.
+    kNotPermitted,  // No permission to open it.
     kNoProvider,    // No library for this device's driver.
-    kMemlock,       // Too little memory may be locked.
+    kMemlock,       // The limit on locked memory is too low.
     kOther,
   };
   Why why = Why::kUsable;
-  // What was tried, and what the system answered.
+  // What was tried, and the system's error.
   std::string text;
 };
 
 struct VerbsDevice {
   std::string name;
   Unusable unusable;
-  // Fields that libibverbs does not tell are unset.
+  // Fields that libibverbs does not report are unset.
   std::vector<v1::InfinibandPort> ports;
 };
 
@@ -50,10 +50,10 @@ struct VerbsAnswer {
   std::vector<VerbsDevice> devices;
 };
 
-// Opens `library` and asks all devices. `before` is called with the name of
-// each device before it is touched, and what is known by then. A device that
-// `why_not_opened` has a reason for is not opened: libibverbs waits 5 s for
-// udev where a node may not be opened, and then gives a reason that misleads
+// Opens `library` and asks about all devices. Before each device `before` is
+// called with the device's name and what is known so far. A device for which
+// `why_not_opened` gives a reason is not opened: if a node may not be opened,
+// libibverbs waits 5 s for udev and then reports a misleading reason
 // (util/open_cdev.c of rdma-core).
 VerbsAnswer AskVerbs(
     const std::string& library,
@@ -61,12 +61,12 @@ VerbsAnswer AskVerbs(
                              absl::string_view device)>& before,
     const std::function<Unusable(const std::string& device)>& why_not_opened);
 
-// Words and numbers of verbs.h as the facts have them. Pure.
+// Values of verbs.h as the facts have them. Pure.
 std::string VerbsState(int state);
 std::string VerbsPhysicalState(uint8_t state);
-// Lanes times their speed, in whole Gbit/s; 0: not known.
+// Number of lanes times lane speed, in whole Gbit/s; 0: unknown.
 uint32_t VerbsRateGbps(uint8_t width, uint8_t speed);
-// Bytes of an `ibv_mtu`; 0: not known.
+// Bytes of an `ibv_mtu`; 0: unknown.
 uint32_t VerbsMtuBytes(int mtu);
 // Why a device could not be opened, from errno. `memlock_bytes`: the limit.
 Unusable OpenFailure(int error, uint64_t memlock_bytes);

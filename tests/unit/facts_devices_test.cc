@@ -1,4 +1,4 @@
-// Its binary is its own `rollcall facts`: see main at the end.
+// This binary also acts as `rollcall facts`: see main at the end.
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -99,7 +99,7 @@ TEST(IsolatedQuery, OneThatHangsOrCrashesCostsNoOther) {
         raise(SIGABRT);
         return facts(0);
       }},
-      // More than a pipe holds, while the first is waited for.
+      // More than a pipe can hold, while the parent waits for the first query.
       {[&](const Report&) {
         v1::Facts made = facts(3);
         made.set_hostname(std::string(1 << 20, 'x'));
@@ -155,7 +155,7 @@ TEST(FactsArguments, ComeBackAsTheyWere) {
 
 TEST_F(DeviceFactsTest, AllFactsOfANodeWithEightOfEach) {
   options_.folders = {folder_.path(), "/dev/null/x"};
-  // What a library prints does not run into the answer.
+  // A library's output does not mix with the answer.
   setenv("FAKE_NVML", "chatter=1", 1);
   const v1::Facts facts = AskByCommand();
   ASSERT_EQ(facts.infiniband_size(), 8);
@@ -218,13 +218,13 @@ TEST_F(DeviceFactsTest, ALibraryThatFailsAtOnceLeavesWhatTheKernelSays) {
   EXPECT_TRUE(absl::StrContains(missing["gpus"], "signal 6"));
 }
 
-// The command itself: gone, silent, dead, or talking nonsense.
+// The command itself: missing, silent, crashed, or with a wrong answer.
 TEST_F(DeviceFactsTest, ACommandThatDoesNotAnswerIsAMissingFact) {
   struct {
     const char* answer;
     const char* reason;
   } const kRows[] = {
-      {"silent", "no answer within"},     {"garbage", "makes no sense"},
+      {"silent", "no answer within"},     {"garbage", "cannot be parsed"},
       {"crash", "by signal 6"},           {"code", "with code 3"},
       {"unfit", "facts.infiniband.port"}, {"endless", "more than"},
   };
@@ -263,7 +263,7 @@ TEST_F(DeviceFactsTest, AHelloGetsThemAll) {
   EXPECT_EQ(facts.versions().driver(), "580.65.06");
 }
 
-// On a busy node a library may be slow just then; the devices are there.
+// On a busy node a library may be too slow; the devices are still there.
 TEST_F(DeviceFactsTest, ACheckTakesNoDevicesAwayThatGaveNoAnswer) {
   NodeFactsOptions options;
   options.environment = Environment();
@@ -276,7 +276,7 @@ TEST_F(DeviceFactsTest, ACheckTakesNoDevicesAwayThatGaveNoAnswer) {
   checked.mutable_infiniband(3)->set_state("DOWN");
   checked.clear_interfaces();
   checked.add_interfaces()->set_name("new0");
-  // All of it is taken where all was found.
+  // If all facts were found, all are taken.
   v1::Facts facts = known;
   TakeChecked(checked, facts);
   EXPECT_EQ(facts.infiniband(3).state(), "DOWN");
@@ -318,7 +318,7 @@ TEST_F(DeviceFactsTest, ACheckTakesNoDevicesAwayThatGaveNoAnswer) {
 
 TEST_F(DeviceFactsTest, ANodeWithoutDevicesAsksNoLibrary) {
   NodeFactsOptions options;
-  // Would be named if it were run.
+  // If it were run, a missing fact would name it.
   options.self = "/nowhere/rollcall";
   options.devices.sysroot = folder_ / "empty";
   std::filesystem::create_directories(folder_ / "empty/sys/class");

@@ -1,5 +1,5 @@
-// For tests of device facts: a folder with a machine's sysfs, and what the fake
-// libraries are told.
+// For tests of device facts: a folder with a machine's sysfs, and the settings
+// of the fake libraries.
 #ifndef ROLLCALL_TESTS_UNIT_FACTS_FIXTURE_H_
 #define ROLLCALL_TESTS_UNIT_FACTS_FIXTURE_H_
 
@@ -23,13 +23,14 @@ class DeviceTest : public testing::Test {
   void SetUp() override { Forget(); }
   void TearDown() override { Forget(); }
 
-  // What the fake libraries were told.
+  // Clears the settings of the fake libraries.
   static void Forget() {
     unsetenv("FAKE_VERBS");
     unsetenv("FAKE_NVML");
   }
 
-  // A folder with the machine of tests/facts/<name>.txt, one for each `number`.
+  // Makes a folder with the machine of tests/facts/<name>.txt, one per
+  // `number`.
   std::string Machine(const std::string& name, size_t number = 0) {
     std::ifstream file(std::string(ROLLCALL_SYSFS_TEXTS) + "/" + name + ".txt");
     const std::string text{std::istreambuf_iterator<char>(file), {}};

@@ -22,7 +22,7 @@ using Why = Unusable::Why;
 
 class InfinibandTest : public DeviceTest {
  protected:
-  // The whole part, of a machine and the fake library.
+  // All InfiniBand facts of a simulated machine and the fake library.
   v1::Facts Ask(const std::string& root, const std::string& library) {
     DeviceFactsOptions options;
     options.sysroot = root;
@@ -76,7 +76,7 @@ TEST(InfinibandText, StateRateAndGid) {
       {"fe80:0000:0000:0000:a088:c203:0046:2f40\n", "fe80::a088:c203:46:2f40"},
       {"0000:0000:0000:0000:0000:ffff:0a00:0001", "::ffff:10.0.0.1"},
       {"0000:0000:0000:0000:0000:0000:0000:0000", ""},
-      // A prefix alone is an entry that is not set.
+      // An entry with only a prefix is not set.
       {"fe80:0000:0000:0000:0000:0000:0000:0000", ""},
       {"fe80", ""},
       {"", ""}};
@@ -237,7 +237,7 @@ TEST_F(InfinibandTest, APluginServesEfa) {
   EXPECT_EQ(facts.missing(0).fact(), "infiniband.efa_plugin");
 }
 
-// Files that are not there, that cannot be read, or that say nonsense.
+// Files that do not exist, cannot be read, or have wrong contents.
 TEST_F(InfinibandTest, SysfsMayLackAnything) {
   EXPECT_TRUE(ReadInfinibandPorts(folder_ / "nothing").empty());
   const std::string root = folder_ / "odd";
@@ -333,8 +333,8 @@ TEST_F(InfinibandTest, GidsComeByTheBestWayThereIs) {
   }
 }
 
-// Each symbol in turn: what a rank could not do without makes the devices
-// unusable, all others are asked of sysfs or left out.
+// Each symbol in turn: without one that ranks need, the devices are unusable;
+// for all others the value comes from sysfs or is left out.
 TEST_F(InfinibandTest, AnOldLibraryMayLackAnySymbol) {
   const std::string root = Machine("dgx_h100");
   const std::set<std::string> needed = {"ibv_get_device_list",
@@ -412,7 +412,7 @@ TEST_F(InfinibandTest, EachFailureIsToldApart) {
       const bool hit =
           all || absl::StrCat("infiniband.", port.device()) == row.fact;
       EXPECT_EQ(!port.unusable().empty(), hit) << row.name << port.device();
-      // sysfs' word stays, and is no guess.
+      // The value of sysfs stays.
       EXPECT_FALSE(port.state().empty()) << row.name;
     }
     ASSERT_EQ(facts.missing_size(), 1)
@@ -428,7 +428,7 @@ TEST_F(InfinibandTest, EachFailureIsToldApart) {
   }
 }
 
-// Calls whose failure costs a fact, and no device.
+// Calls whose failure loses a fact but no device.
 TEST_F(InfinibandTest, AFailureThatCostsNoDevice) {
   const std::string root = Machine("dgx_h100");
   for (const char* fate :
@@ -453,7 +453,7 @@ TEST_F(InfinibandTest, TooLittleLockedMemoryIsNamedWithItsLimit) {
   }
   setenv("FAKE_VERBS", "ibv_reg_mr=error:12", 1);
   const v1::Facts facts = Ask(Machine("dgx_h100"), Verbs());
-  // Where memory may be locked without end, nothing is tried.
+  // If locked memory is unlimited, nothing is tried.
   const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
   const bool lifted = setrlimit(RLIMIT_MEMLOCK, &unlimited) == 0;
   const v1::Facts fine = Ask(Machine("roce_a"), Verbs());
@@ -470,8 +470,7 @@ TEST_F(InfinibandTest, TooLittleLockedMemoryIsNamedWithItsLimit) {
   }
 }
 
-// Devices that sysfs does not show (a container without it) are listed all the
-// same.
+// Devices that sysfs does not show (in a container without it) are listed too.
 TEST_F(InfinibandTest, VerbsAloneIsEnough) {
   const v1::Facts facts = Ask(folder_ / "empty", Verbs());
   ASSERT_EQ(facts.infiniband_size(), 8);
@@ -481,11 +480,11 @@ TEST_F(InfinibandTest, VerbsAloneIsEnough) {
   EXPECT_EQ(facts.infiniband(7).numa_node(), -1);
 }
 
-// No port: unknown, or known to be none.
+// No port: it is unknown whether there is one, or known that there is none.
 TEST_F(InfinibandTest, AMachineWithoutAPortSaysWhyItIsUnknown) {
   struct {
     const char* name;
-    const char* made;  // Below the root; ends with '/': a folder.
+    const char* made;  // A path below the root; a folder if it ends with '/'.
     const char* reason;
   } const kRows[] = {
       {"no sysfs", "", "/sys/class is not there"},

@@ -84,8 +84,8 @@ TEST(Netlink, LinksAreReadWithAllThatTheySay) {
           Link(7, Named("br0") + Kind("bridge")) +
           Link(8, Named("ib0"), ARPHRD_INFINIBAND) +
           Link(9, Named("ib0.8001") + Kind("ipoib"), ARPHRD_INFINIBAND) +
-          // A bridge's port, told again; a link without a name; without an
-          // index; another kind of message.
+          // A bridge's port a second time; a link without a name; a link
+          // without an index; another kind of message.
           Link(2, Named("eth0"), ARPHRD_ETHER, 0, AF_BRIDGE) + Link(10, "") +
           Link(0, Named("odd")) + Message(RTM_NEWADDR, "") + Done(),
       links);
@@ -234,13 +234,13 @@ TEST(Netlink, DefaultRoutesAreThoseThatLeadOut) {
   }
 }
 
-// However a dump is cut, what came whole counts, and nothing is read beyond it
-// (asan).
+// If a dump is cut at any byte, the whole entries before it count, and nothing
+// is read beyond the end (asan).
 TEST(Netlink, ADumpMayBeCutAnywhere) {
   const std::string whole =
       Link(2, Named("eth0") + Kind("veth")) + Link(3, Named("eth1")) + Done();
   for (size_t size = 0; size <= whole.size(); ++size) {
-    // On the heap, with nothing behind it.
+    // On the heap, so that asan sees a read beyond its end.
     const std::vector<char> cut(whole.begin(), whole.begin() + size);
     std::vector<NetworkLink> links;
     const NetlinkEnd end =
@@ -248,8 +248,7 @@ TEST(Netlink, ADumpMayBeCutAnywhere) {
     EXPECT_LE(links.size(), 2u);
     EXPECT_EQ(end.done, size == whole.size()) << size;
   }
-  // An attribute that claims more than its message has, and one that claims
-  // less than its own head.
+  // An attribute longer than its message, and one shorter than its own header.
   for (const uint16_t claimed : {uint16_t{400}, uint16_t{3}, uint16_t{0}}) {
     std::string bad = Named("eth0");
     std::memcpy(bad.data(), &claimed, sizeof(claimed));
@@ -260,7 +259,7 @@ TEST(Netlink, ADumpMayBeCutAnywhere) {
     ASSERT_EQ(links.size(), 1u) << claimed;
     EXPECT_EQ(links[0].name, "eth1");
   }
-  // A message that claims less than its own head.
+  // A message shorter than its own header.
   std::string bad = Link(2, Named("eth0"));
   const uint32_t claimed = 8;
   std::memcpy(bad.data(), &claimed, sizeof(claimed));
@@ -338,7 +337,7 @@ TEST(Network, InterfacesAreMadeOfLinksAddressesAndRoutes) {
   EXPECT_EQ(few.interfaces(1).name(), "bond0");
 }
 
-// As where one is renamed and another one made while the kernel is asked.
+// As when one is renamed and another one made during the dump.
 TEST(Network, OfTwoInterfacesOfOneNameTheFirstCounts) {
   v1::Facts facts;
   AddInterfaces({MakeLink(1, "eth0", IFF_UP), MakeLink(2, "eth0", 0)},
@@ -349,7 +348,7 @@ TEST(Network, OfTwoInterfacesOfOneNameTheFirstCounts) {
   EXPECT_TRUE(AdmitFacts(facts).ok()) << AdmitFacts(facts);
 }
 
-// What the kernel says here, by way of another interface of it.
+// Compares with what the kernel of this machine reports by another interface.
 TEST(Network, TheKernelAnswersForThisNamespace) {
   v1::Facts facts;
   GatherNetwork(facts);
@@ -407,7 +406,7 @@ TEST(Network, WhatTheKernelDoesNotTellStaysAsItWas) {
            Row{"interfaces.addresses", "10.0.0.1", true, 100},
            Row{"interfaces.default_route", "10.0.0.2", true, 0},
            Row{"interfaces.speed_mbps", "10.0.0.2", false, 100},
-           // Of another interface.
+           // A missing fact about another interface.
            Row{"interfaces.name", "10.0.0.2", false, 0},
        }) {
     v1::Facts facts = known;

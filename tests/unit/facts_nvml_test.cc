@@ -66,7 +66,7 @@ TEST_F(NvmlTest, EightGpus) {
   EXPECT_EQ(facts.gpus(7).pci(), "0000:df:00.0");
 }
 
-// The field of each call, as `missing` names it.
+// Each call, with its field's name in `missing`.
 const std::pair<const char*, const char*> kFields[] = {
     {"nvmlDeviceGetName", "name"},
     {"nvmlDeviceGetUUID", "uuid"},
@@ -83,7 +83,7 @@ const std::pair<const char*, const char*> kFields[] = {
     {"nvmlDeviceGetCudaComputeCapability", "compute_capability"},
 };
 
-// What is left of a GPU without the field, to compare with.
+// Removes the field from a GPU, for comparison.
 std::string Rest(v1::Gpu gpu, const std::string& field) {
   const auto* descriptor = v1::Gpu::descriptor()->FindFieldByName(field);
   v1::Gpu::GetReflection()->ClearField(&gpu, descriptor);
@@ -110,7 +110,7 @@ TEST_F(NvmlTest, AnErrorOfOneCallCostsOneFact) {
     EXPECT_TRUE(
         absl::StrContains(facts.missing(0).reason(), "Unknown Error (999)"))
         << facts.missing(0).reason();
-    // A GPU that does not have it at all lacks nothing.
+    // A GPU that does not support it has no missing fact.
     setenv("FAKE_NVML", absl::StrCat(call, "@3=error:3").c_str(), 1);
     EXPECT_EQ(Ask(NvmlLibrary()).missing_size(), 0) << call;
   }
@@ -126,7 +126,7 @@ TEST_F(NvmlTest, AnOldLibraryMayLackAnySymbol) {
     ASSERT_EQ(facts.gpus_size(), 8) << call;
     EXPECT_EQ(facts.versions().cuda(), "13.0") << call;
     if (std::string(field) == "retired_pages") {
-      // Older GPUs retire pages, and older libraries know of no others.
+      // Older GPUs retire pages, and older libraries have only that call.
       EXPECT_EQ(facts.gpus(0).retired_pages(), 3u);
       EXPECT_EQ(facts.missing_size(), 0) << call;
       continue;
@@ -161,7 +161,7 @@ TEST_F(NvmlTest, WithoutItsFirstCallsThereAreNoGpus) {
   EXPECT_TRUE(absl::StrContains(none.missing(0).remedy(), "--gpus all"));
 }
 
-// A handle, a version or the errors' texts may lack alone.
+// Only a handle, a version or the errors' texts may be missing.
 TEST_F(NvmlTest, OtherCallsCostTheirOwnFacts) {
   const v1::Facts no_handle =
       Ask(Without(NvmlLibrary(), "nvmlDeviceGetHandleByIndex_v2"));
@@ -177,7 +177,7 @@ TEST_F(NvmlTest, OtherCallsCostTheirOwnFacts) {
   EXPECT_TRUE(absl::StrContains(Missing(lost)["gpus.6"], "GPU is lost (15)"));
   EXPECT_EQ(lost.missing_size(), 1);
 
-  // Lost behind its handle: said once, and the calls after it are left out.
+  // Lost after it gave a handle: reported once, and no further calls are made.
   setenv("FAKE_NVML", "nvmlDeviceGetPciInfo_v3@6=error:15", 1);
   const v1::Facts falling = Ask(NvmlLibrary());
   ASSERT_EQ(falling.gpus_size(), 8);
@@ -225,7 +225,7 @@ TEST_F(NvmlTest, GpusAreCountedWhereTheDriverShowsThem) {
   EXPECT_EQ(facts.gpu_count(), 2u);
   EXPECT_EQ(facts.gpus_size(), 8) << "the node has them all the same";
 
-  // WSL2: /dev/dxg alone, and how many, NVML knows.
+  // WSL2: there is only /dev/dxg, and NVML knows how many GPUs there are.
   const std::string wsl = folder_ / "wsl";
   std::filesystem::create_directories(wsl + "/dev");
   std::ofstream(wsl + "/dev/dxg") << "";

@@ -1,4 +1,4 @@
-// From a machine's sysfs to the settings that NCCL gets there.
+// From a machine's sysfs to the NCCL settings of the network plan.
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,8 +55,8 @@ class PlanOfMachines : public DeviceTest {
   std::vector<v1::Facts> facts_;
 };
 
-// NCCL's user guide asks for nothing there: all ports are of one fabric, and on
-// InfiniBand it finds the GID by itself.
+// NCCL's user guide needs no setting here: all ports are on one fabric, and on
+// InfiniBand NCCL finds the GID itself.
 TEST_F(PlanOfMachines, EightInfinibandPortsNeedNothing) {
   Add("dgx_h100", "2.28.9");
   Add("dgx_h100", "2.19.3");
@@ -80,7 +80,7 @@ TEST_F(PlanOfMachines, TwoContainersWithDifferentGidIndices) {
   Add("roce_a", "2.19.3");
   Add("roce_b", "2.19.3");
   EXPECT_EQ(Plan(), "NCCL_IB_GID_INDEX=3; NCCL_IB_GID_INDEX=7");
-  // The plan mends that: no difference.
+  // The plan has a setting for that: no difference is reported.
   EXPECT_EQ(Differing(), "");
   for (v1::Facts& facts : facts_) facts.mutable_versions()->set_nccl("2.28.9");
   EXPECT_EQ(Plan(), "; ");

@@ -140,7 +140,7 @@ TEST(System, AContainerIsKnownByItsSigns) {
       {with([](auto& s) { s.variable = "podman"; }), "podman"},
       {with([](auto& s) { s.singularity = true; }), "apptainer"},
       {with([](auto& s) { s.kubernetes = true; }), "kubernetes"},
-      // A pod that docker runs is a pod.
+      // A pod run by docker counts as a pod.
       {with([](auto& s) { s.kubernetes = s.dockerenv = true; }), "kubernetes"},
       {with([](auto& s) { s.cgroup = "0::/kubepods.slice/x\n"; }),
        "kubernetes"},
@@ -234,7 +234,7 @@ TEST(BoundFacts, DropsTheLeastUsefulAddressesFirst) {
   EXPECT_EQ(facts.interfaces(1).addresses(0).address(), "10.0.0.1");
 }
 
-// A bond is as good as what it is made of.
+// A bond is rated as its ports are.
 TEST(BoundFacts, KeepsTheAddressOfABondBesideManyOnLoopback) {
   v1::Facts facts;
   *facts.add_interfaces() = MakeInterface("lo", 8, "192.0.2.");
@@ -253,7 +253,7 @@ TEST(BoundFacts, StaysWithinItsBytes) {
         MakeInterface("veth" + std::to_string(i), i % 100 == 0, "10.0.0.");
   }
   BoundFacts(facts);
-  // What the agent adds.
+  // The bytes that the agent adds.
   facts.set_probe_port(65535);
   facts.set_advertised_address("2001:db8:ffff:ffff:ffff:ffff:255.255.255.255");
   SetWallClock(facts);
@@ -297,7 +297,7 @@ TEST(BoundFacts, KeepsToTheCountsOfSmallParts) {
   EXPECT_EQ(facts.gpus(4).throttle_reasons_size(), 1);
 }
 
-// 8 HCAs with a full table of GIDs each are more than a Hello may carry.
+// 8 HCAs with a full table of GIDs each do not fit into a Hello.
 v1::Facts ManyGids() {
   v1::Facts facts;
   *facts.add_interfaces() = MakeInterface("eth0", 4, "10.0.0.");
@@ -327,7 +327,7 @@ TEST(BoundFacts, CutsGidsBeforeAnythingElse) {
   EXPECT_LE(facts.ByteSizeLong(), Limits::facts_bytes_max);
   ASSERT_EQ(facts.infiniband_size(), 8);
   for (const auto& port : facts.infiniband()) {
-    // The first two, and the 8 of an interface or over IPv4, in order.
+    // The first two, and the 8 with an interface or an IPv4 address, in order.
     ASSERT_EQ(port.gids_size(), 10) << port.device();
     EXPECT_EQ(port.gids(0).index(), 0u);
     EXPECT_EQ(port.gids(1).index(), 1u);
@@ -340,7 +340,7 @@ TEST(BoundFacts, CutsGidsBeforeAnythingElse) {
 
 TEST(BoundFacts, CutsMoreTheLessThereIsRoom) {
   size_t bytes = Limits::facts_bytes_max;
-  // Each time with one byte less than the time before needed.
+  // Each time the limit is one byte less than the result before needed.
   const auto cut = [&] {
     v1::Facts facts = ManyGids();
     AddMissing(facts, "gpus", "x", "");
@@ -419,7 +419,7 @@ TEST(GatherFacts, IsQuick) {
         best, std::chrono::steady_clock::now() - start);
   }
   RecordProperty("best_us", static_cast<int>(best.count() / 1000));
-  // Far above the figure (under 1 ms), so that only a wait would exceed it.
+  // Far above the usual time (under 1 ms): only a blocking call takes longer.
   EXPECT_LT(best, std::chrono::milliseconds(50));
 }
 
