@@ -1,4 +1,4 @@
-// What the checks have in common, and the list of each group. Internal to this
+// What the checks share, and the list of checks of each group. Internal to this
 // folder.
 #ifndef ROLLCALL_CLIENT_DOCTOR_CHECKS_H_
 #define ROLLCALL_CLIENT_DOCTOR_CHECKS_H_
@@ -14,20 +14,20 @@
 
 namespace rollcall {
 
-// The subject of what concerns the node as a whole.
+// The subject of findings about the node as a whole.
 inline constexpr char kNode[] = "node";
 
-// The facts that the node could not find out. An entry that a check asked for
+// The facts that the node could not find out. An entry that a check looked up
 // is shown by that check; the others are shown by the check `facts`.
 class MissingFacts {
  public:
   explicit MissingFacts(const v1::Facts& facts)
       : facts_(facts), used_(facts.missing_size(), false) {}
 
-  // The entry for `fact`, or for what it is a part of ("gpus.0" for
+  // The entry for `fact`, or for a fact that contains it ("gpus.0" for
   // "gpus.0.retired_pages"); null: none.
   const v1::MissingFact* Find(absl::string_view fact);
-  // The first entry below `fact` or for it; null: none.
+  // The first entry for `fact` or a part of it; null: none.
   const v1::MissingFact* FindBelow(absl::string_view fact);
   std::vector<const v1::MissingFact*> Unused() const;
 
@@ -53,7 +53,7 @@ class FindingList {
   void Ok(std::string subject, std::string found);
   void NotApplicable(std::string found);
   void Unknown(std::string subject, std::string found, std::string mend = "");
-  // With the reason and the remedy of the entry, where there is one.
+  // With the entry's reason and remedy if `missing` is not null; else `found`.
   void Unknown(std::string subject, const v1::MissingFact* missing,
                std::string found);
 
@@ -72,11 +72,12 @@ std::vector<NamedCheck> SystemChecks();
 std::vector<NamedCheck> InfinibandChecks();
 std::vector<NamedCheck> GpuChecks();
 
-// libibverbs opens the device of this port, and registers no memory with it for
-// too low a limit: `unusable` is the reason of the fact infiniband.memlock.
+// Whether libibverbs can open the device of this port, but the limit on locked
+// memory is too low to register memory with it: `unusable` is the reason of the
+// fact infiniband.memlock.
 bool IsShortOfMemlock(const Examined& node, const v1::InfinibandPort& port);
 
-// The first few, and how many more there are.
+// The first few items, and how many more there are.
 std::string ListText(const std::vector<std::string>& items);
 
 }  // namespace rollcall

@@ -11,11 +11,10 @@
 namespace rollcall {
 namespace {
 
-// Items that are worth reading in one line.
+// Items shown in one line.
 constexpr size_t kListed = 8;
 
-// "gpus.0" is `whole` of "gpus.0.retired_pages" and of itself, and not of
-// "gpus.01".
+// "gpus.0.retired_pages" and "gpus.0" are part of "gpus.0"; "gpus.01" is not.
 bool IsPartOf(absl::string_view part, absl::string_view whole) {
   return absl::StartsWith(part, whole) &&
          (part.size() == whole.size() || part[whole.size()] == '.');
@@ -119,7 +118,7 @@ std::vector<Finding> Diagnose(const v1::Facts& facts,
       named.check(node, to);
     }
   }
-  // Last: what no check above asked for.
+  // Last: the missing facts that no check above looked up.
   FindingList rest("facts", findings);
   const auto unused = missing.Unused();
   for (const v1::MissingFact* fact : unused) {

@@ -1,14 +1,13 @@
-// The node doctor: judges what a node says of itself.
+// The node doctor: checks the facts of one node.
 //
-// Pure: facts in, findings out. It looks at nothing by itself, mends nothing,
-// and compares no nodes: what must agree between nodes is judged where the
-// facts of all of them are. What a check needs and the facts do not have (what
-// the node's name resolves to, whether a process can be started) comes in as
-// DoctorOptions.
+// Pure: facts in, findings out. It reads nothing from the system, repairs
+// nothing, and compares no nodes: the daemon, which has the facts of all nodes,
+// does that. What a check needs and the facts do not have (what the node's name
+// resolves to, whether a process can be started) comes in as DoctorOptions.
 //
-// Facts are what another program wrote: every size is taken as it is and no
-// value of theirs ends the process. The number of findings is bounded by that
-// of the facts' entries.
+// Facts are not trusted: any size or value in them is accepted, and none ends
+// the process. The number of findings is bounded by the number of entries in
+// the facts.
 //
 // Any thread.
 #ifndef ROLLCALL_CLIENT_DOCTOR_DOCTOR_H_
@@ -25,7 +24,7 @@
 
 namespace rollcall {
 
-// What the resolver said of the node's own host name.
+// The resolver's answer for the node's own host name.
 struct OwnName {
   enum class Kind {
     kUnclear,   // No answer in time, or a temporary failure.
@@ -38,13 +37,13 @@ struct OwnName {
   std::vector<std::string> addresses;
 };
 
-// Something that was tried on this node, and how it ended.
+// Something that was tried on this node, and its result.
 struct Trial {
   std::string check;
   std::string subject;
   // What went wrong; empty: it worked.
   std::string error;
-  // If it went wrong: as in Finding.
+  // If it failed: as in Finding.
   Severity severity = Severity::kFatal;
   std::string expected;
   std::string why;
@@ -53,36 +52,36 @@ struct Trial {
 
 // How far this node's clock is from its daemon's.
 struct DaemonClock {
-  // This node's clock minus the daemon's; unset: not known.
+  // This node's clock minus the daemon's; nullopt: unknown.
   std::optional<absl::Duration> offset;
-  // By how much `offset` may be wrong, at most, in either direction.
+  // The maximum error of `offset`, in either direction.
   absl::Duration error;
-  // Why `offset` is not known.
+  // Why `offset` is unknown.
   std::string unknown_reason;
 };
 
-// The daemon read its clock, `told`, at some moment between `asked` and
-// `answered` of this node's clock: the middle of the two is wrong by half of
-// their distance at most.
+// The daemon read its clock, `told`, at some time between `asked` and
+// `answered` of this node's clock. If we assume the middle of the two, the
+// error is at most half of their distance.
 DaemonClock CompareClocks(absl::Time asked, absl::Time told,
                           absl::Time answered);
 
 struct DoctorOptions {
-  // GPUs that the node had when its agent started; 0: not known.
+  // GPUs that the node had when its agent started; 0: unknown.
   uint32_t gpus_expected = 0;
-  // Unset: no daemon was asked.
+  // nullopt: no daemon was asked.
   std::optional<DaemonClock> clock;
-  // Unset: the resolver was not asked.
+  // nullopt: the resolver was not asked.
   std::optional<OwnName> own_name;
-  // RLIMIT_MEMLOCK does not bind this process (see MayLockMemory).
+  // RLIMIT_MEMLOCK does not apply to this process (see MayLockMemory).
   bool may_lock_memory = false;
-  // The agent is connected to its daemon, so one address is known to serve.
+  // The agent is connected to its daemon, so one of its addresses works.
   bool daemon_reached = false;
   std::vector<Trial> trials;
 };
 
-// All checks, in the order of their list; at least one finding for each, and
-// one for each trial.
+// Runs all checks, in the order of their lists. Returns at least one finding
+// for each, and one for each trial.
 std::vector<Finding> Diagnose(const v1::Facts& facts,
                               const DoctorOptions& options);
 

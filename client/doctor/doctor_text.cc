@@ -14,7 +14,7 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kTextBytesMax = 1 << 10;
-// Wider columns are not padded to.
+// Columns are padded to at most this width.
 constexpr size_t kColumnMax = 24;
 constexpr size_t kLineMax = 79;
 
@@ -56,8 +56,8 @@ std::string Rows(const std::vector<Finding>& shown) {
   return text;
 }
 
-// The text in lines of at most kLineMax, each after `indent` spaces; a longer
-// word has a line of its own.
+// The text in lines of at most kLineMax, each indented by `indent` spaces; a
+// longer word gets its own line.
 std::string Wrapped(const std::string& text, size_t indent) {
   std::string wrapped, line;
   const auto end_line = [&] {
@@ -75,7 +75,7 @@ std::string Wrapped(const std::string& text, size_t indent) {
   return wrapped;
 }
 
-// Each mend once, with all the subjects that need it.
+// Each way to fix something, once.
 std::string Mends(const std::vector<Finding>& shown) {
   std::vector<std::pair<std::string, std::string>> said;
   std::string text;
@@ -90,7 +90,7 @@ std::string Mends(const std::vector<Finding>& shown) {
                 2),
         Wrapped(Clean(finding.mend), 4));
   }
-  return text.empty() ? text : absl::StrCat("\nHow to mend it:\n", text);
+  return text.empty() ? text : absl::StrCat("\nHow to fix it:\n", text);
 }
 
 }  // namespace

@@ -1,19 +1,18 @@
 // Doctor text: findings as a table for people and as JSON for programs.
 //
-// Pure; any thread. Texts of devices and libraries are made fit for a terminal.
+// Pure; any thread. Texts from devices and libraries are cleaned for a
+// terminal.
 //
 // The JSON object:
 //   node       the node's host name
 //   verdict    severity of the worst finding: "ok", "unknown", "warning",
 //              "retryable", "fatal"
 //   exit_code  what `rollcall doctor` exits with: 0, 10, 10, 20, 30
-//   counts     {"fatal": N, "retryable": N, "warning": N, "unknown": N, "ok":
-//   N,
-//              "not applicable": N}
+//   counts     {"fatal": N, "retryable": N, "warning": N, "unknown": N,
+//              "ok": N, "not applicable": N}
 //   findings   all of them, worst first, each with: check, severity, subject,
-//              found, expected, why, mend (texts; empty: there is nothing to
-//              say). `check` and `severity` are stable, the other texts are for
-//              people.
+//              found, expected, why, mend (texts; may be empty). `check` and
+//              `severity` are stable, the other texts are for people.
 #ifndef ROLLCALL_CLIENT_DOCTOR_DOCTOR_TEXT_H_
 #define ROLLCALL_CLIENT_DOCTOR_DOCTOR_TEXT_H_
 
@@ -26,9 +25,9 @@
 
 namespace rollcall {
 
-// One aligned line a finding, worst first; below, how to mend each kind of
-// them; last, how many there are. `all`: also what is ok or did not apply.
-// Several lines, ending with a newline.
+// One aligned line per finding, worst first; then how to fix each kind of them;
+// last, the count of each severity. `all`: also show what is ok or not
+// applicable. Ends with a newline.
 std::string DoctorTable(const std::vector<Finding>& findings, bool all);
 
 nlohmann::ordered_json DoctorJson(absl::string_view node,

@@ -1,5 +1,5 @@
-// Finding: what one check of a node says about one thing: a device, an
-// interface, a folder or the node as a whole.
+// Finding: the result of one check for one subject: a device, an interface, a
+// folder or the node as a whole.
 //
 // Values only; any thread.
 #ifndef ROLLCALL_CLIENT_DOCTOR_FINDING_H_
@@ -13,19 +13,19 @@
 
 namespace rollcall {
 
-// In order: a later one outranks an earlier one.
+// In ascending order.
 enum class Severity {
-  // The node has nothing that the check could judge.
+  // The node has nothing to check.
   kNotApplicable,
   kOk,
   // The fact could not be found out. Never counted as ok.
   kUnknown,
-  // A run works, slower or with less than the node should have.
+  // A run works, but slower or with less than the node should have.
   kWarning,
-  // A run would fail or lose a device now, and what is wrong can end by itself
-  // or by a reset: try again.
+  // A run would fail or lose a device now, but the problem may end by itself or
+  // by a reset: try again.
   kRetryable,
-  // A person has to mend something before this node can run ranks.
+  // A person must fix something before this node can run ranks.
   kFatal,
 };
 
@@ -36,7 +36,7 @@ struct Finding {
   // "node", "eth0", "mlx5_0 port 1", "gpu 3", "/data".
   std::string subject;
   std::string found;
-  // These three are empty where nothing is wrong.
+  // These three are empty if nothing is wrong. `mend`: how to fix it.
   std::string expected;
   std::string why;
   std::string mend;
@@ -47,16 +47,16 @@ struct Finding {
 // "ok", "warning", "not applicable"...
 absl::string_view Word(Severity severity);
 
-// Of the worst one; kNotApplicable where there is none.
+// The severity of the worst one; kNotApplicable if there is none.
 Severity Worst(const std::vector<Finding>& findings);
 
 // 0; 10: a warning, or something unknown; 20: retryable; 30: fatal.
 int ExitCode(Severity worst);
 
-// Worst first; the order of equal ones is kept.
+// Sorts stably, worst first.
 std::vector<Finding> WorstFirst(std::vector<Finding> findings);
 
-// How many there are of each severity; all severities are there.
+// The count of each severity; has an entry for all severities.
 std::map<Severity, int> Count(const std::vector<Finding>& findings);
 
 }  // namespace rollcall

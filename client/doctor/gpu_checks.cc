@@ -19,11 +19,11 @@ using Gpu = v1::Gpu;
 
 constexpr char kNoGpu[] = "no NVIDIA GPU is known";
 
-// A GPU can remap 512 rows, eight in a bank; what is beyond that, or cannot be
-// remapped, qualifies it for a replacement (NVIDIA GPU Memory Error Management,
-// "RMA Policy"). An older one can retire 64 pages (the same, "Row Remapping"),
-// and DCGM's diagnostic fails it at 63 (DCGM_LIMIT_MAX_RETIRED_PAGES). Half of
-// the smaller figure as the time to plan the replacement is our choice.
+// A GPU can remap 512 rows, 8 per bank; with more, or if a row cannot be
+// remapped, it qualifies for replacement (NVIDIA GPU Memory Error Management,
+// "RMA Policy"). An older GPU can retire 64 pages (the same, "Row Remapping"),
+// and DCGM's diagnostic fails it at 63 (DCGM_LIMIT_MAX_RETIRED_PAGES). Our
+// choice: at half of the smaller figure it is time to plan the replacement.
 constexpr uint32_t kRetiredMany = 32;
 
 std::string Name(const Gpu& gpu) { return absl::StrCat("gpu ", gpu.index()); }
@@ -34,8 +34,8 @@ uint32_t CountGpus(const v1::Facts& facts) {
   return std::max(facts.gpu_count(), static_cast<uint32_t>(facts.gpus_size()));
 }
 
-// The entry for a fact of a GPU that is missing: of this GPU, or of all of them
-// where NVML lacks the call; null: none.
+// The entry for a missing fact of a GPU: of this GPU, or of all GPUs if NVML
+// lacks the call; null: none.
 const v1::MissingFact* Missing(const Examined& node, const Gpu& gpu,
                                const char* field) {
   const v1::MissingFact* own =
@@ -43,8 +43,8 @@ const v1::MissingFact* Missing(const Examined& node, const Gpu& gpu,
   return own != nullptr ? own : node.missing.Find(absl::StrCat("gpus.", field));
 }
 
-// Why NVML's list of GPUs is not whole: it gave none, or did not answer at the
-// GPU that would be next; null: it is whole.
+// Why NVML's list of GPUs is incomplete: there is no list, or NVML did not
+// answer for the next GPU; null: it is complete.
 const v1::MissingFact* WhyCut(const Examined& node) {
   const v1::MissingFact* all = node.missing.Find("gpus");
   return all != nullptr
@@ -63,7 +63,8 @@ std::vector<uint32_t> Version(absl::string_view text) {
   return numbers;
 }
 
-// True: the check is done, since no GPU can be looked at.
+// True if no GPU can be checked; then the finding is added and the check is
+// done.
 bool NoDetails(const Examined& node, FindingList& to) {
   if (node.facts.gpus_size() > 0) return false;
   if (CountGpus(node.facts) == 0) {
@@ -75,17 +76,17 @@ bool NoDetails(const Examined& node, FindingList& to) {
 }
 
 void CheckCount(const Examined& node, FindingList& to) {
-  // Those that the variables leave visible, as the kernel lists them.
+  // GPUs in the kernel's list that the environment variables leave visible.
   const uint32_t visible = node.facts.gpu_count();
   const auto opened = static_cast<uint32_t>(node.facts.gpus_size());
   const v1::MissingFact* cut = WhyCut(node);
   constexpr char kWhy[] =
-      "A GPU that has left the bus ends every rank on it; its driver says so "
-      "with an Xid, often 79.";
+      "If a GPU has left the bus, every rank on it ends; the driver then logs "
+      "an Xid, often 79.";
   constexpr char kMend[] =
-      "Look at dmesg for Xid errors, reset the GPU (`nvidia-smi --gpu-reset`) "
-      "or the machine; if it comes back, replace it.";
-  // WSL2 shows no GPU by files: without NVML's answer there is no count.
+      "Check dmesg for Xid errors, reset the GPU (`nvidia-smi --gpu-reset`) or "
+      "the machine; if the error comes back, replace the GPU.";
+  // WSL2 has no files of GPUs: without NVML's answer there is no count.
   const bool counted = visible > 0 || cut == nullptr;
   if (counted && visible < node.options.gpus_expected) {
     return to.Add(
@@ -98,15 +99,15 @@ void CheckCount(const Examined& node, FindingList& to) {
     const v1::MissingFact* missing = node.missing.Find(Fact(gpu));
     if (missing == nullptr || missing == cut) continue;
     lost = true;
-    // Where some are hidden from the ranks, it may be one of those.
+    // If some GPUs are hidden from the ranks, it may be one of those.
     to.Add(visible < opened ? Severity::kWarning : Severity::kFatal, Name(gpu),
            missing->reason(), "NVML opens it", kWhy, kMend);
   }
   if (cut != nullptr) return to.Unknown(kNode, cut, "");
   if (opened > 0 && opened < visible) {
-    return to.Add(Severity::kFatal, kNode,
-                  absl::StrCat("NVML opens ", opened, " GPUs"),
-                  absl::StrCat(visible, ", as the driver lists"), kWhy, kMend);
+    return to.Add(
+        Severity::kFatal, kNode, absl::StrCat("NVML opens ", opened, " GPUs"),
+        absl::StrCat(visible, ", as in the driver's list"), kWhy, kMend);
   }
   if (lost) return;
   if (CountGpus(node.facts) == 0) return to.NotApplicable("no NVIDIA GPU here");
@@ -124,19 +125,19 @@ void CheckNvml(const Examined& node, FindingList& to) {
                               : to.Unknown(kNode, missing, "");
   }
   if (missing == nullptr) return to.Unknown(kNode, "NVML was not asked");
-  // NVML's words for NVML_ERROR_LIB_RM_VERSION_MISMATCH. CUDA fails then, too.
+  // NVML's text for NVML_ERROR_LIB_RM_VERSION_MISMATCH. CUDA fails then, too.
   if (absl::StrContains(absl::AsciiStrToLower(missing->reason()),
                         "version mismatch")) {
     return to.Add(Severity::kFatal, kNode, missing->reason(),
                   "one version of driver and library",
-                  "The driver's kernel module and its libraries are of two "
+                  "The driver's kernel module and its libraries have different "
                   "versions: no GPU can be used.",
                   "Load the new kernel module (reboot), or start the container "
                   "again so that it gets the host's libraries.");
   }
   to.Add(
       Severity::kWarning, kNode, missing->reason(), "NVML answers",
-      "NCCL asks NVML for the GPUs and how they are joined, and does not "
+      "NCCL asks NVML for the GPUs and how they are connected, and cannot "
       "initialize without it.",
       !missing->remedy().empty()
           ? missing->remedy()
@@ -148,18 +149,18 @@ void CheckEcc(const Examined& node, FindingList& to) {
   if (NoDetails(node, to)) return;
   for (const Gpu& gpu : node.facts.gpus()) {
     if (gpu.ecc_errors_uncorrected() > 0) {
-      // NVIDIA GPU Memory Error Management: the process that met a contained
-      // error is ended, others run on without a reset; the reset remaps the
-      // row.
+      // NVIDIA GPU Memory Error Management: a process that hits a contained
+      // error is ended, other processes continue without a reset; the reset
+      // remaps the row.
       to.Add(
           Severity::kWarning, Name(gpu),
           absl::StrCat(gpu.ecc_errors_uncorrected(),
                        " uncorrected ECC errors since the driver was loaded"),
           "none",
-          "Each one ends the rank that meets it. Faulty rows are replaced "
-          "at the next reset.",
-          "Reset the GPU (`nvidia-smi --gpu-reset`) before the run; if it "
-          "comes back, run NVIDIA's field diagnostic.");
+          "Each one ends the rank that hits it. Faulty rows are replaced at "
+          "the next reset.",
+          "Reset the GPU (`nvidia-smi --gpu-reset`) before the run; if errors "
+          "come back, run NVIDIA's field diagnostic.");
     } else if (const auto* mode = Missing(node, gpu, "ecc")) {
       to.Unknown(Name(gpu), mode, "");
     } else if (const auto* count =
@@ -192,30 +193,30 @@ void CheckRetiredPages(const Examined& node, FindingList& to) {
           absl::StrCat(gpu.retired_pages(), " pages retired or rows remapped"),
           absl::StrCat("fewer than ", kRetiredMany),
           "Its memory wears out: at 63 retired pages NVIDIA's DCGM fails a "
-          "GPU, and one with a row that cannot be remapped is to be replaced.",
-          "Look at `nvidia-smi -q -d PAGE_RETIREMENT,ROW_REMAPPER`, and plan "
-          "the replacement.");
+          "GPU, and a GPU with a row that cannot be remapped must be replaced.",
+          "Check `nvidia-smi -q -d PAGE_RETIREMENT,ROW_REMAPPER`, and plan the "
+          "replacement.");
     }
   }
 }
 
-// NVML's reasons, as nvml.h names them (nvmlClocksEventReason...). `bad`: the
-// hardware protects itself; the others occur in normal work.
+// NVML's reasons, by their names in nvml.h (nvmlClocksEventReason...). `bad`:
+// the hardware protects itself; the others occur in normal operation.
 struct ThrottleReason {
   const char* name;
   bool bad;
   const char* mend;
 };
 constexpr char kCooling[] =
-    "Look at temperatures (`nvidia-smi -q -d TEMPERATURE`), fans, air flow and "
+    "Check temperatures (`nvidia-smi -q -d TEMPERATURE`), fans, air flow and "
     "the coolant.";
 constexpr char kPower[] =
-    "Look at the power supplies and their cables; the power brake is pulled "
+    "Check the power supplies and their cables; the power brake is a signal "
     "from outside the GPU.";
 constexpr ThrottleReason kThrottleReasons[] = {
     {"gpu_idle", false, ""},
     {"applications_clocks_setting", false, ""},
-    // The work needs all the power that the GPU may take.
+    // The work uses all the power that the GPU may draw.
     {"sw_power_cap", false, ""},
     {"sync_boost", false, ""},
     {"display_clock_setting", false, ""},
@@ -259,16 +260,17 @@ void CheckThrottle(const Examined& node, FindingList& to) {
   }
 }
 
-// Compares GPUs of one name: cards whose bridges use only some of their links
-// have the same number of active ones on each card.
+// Compares GPUs of one model: cards whose bridges use only some of their links
+// have the same number of active links on each card.
 void CheckNvlink(const Examined& node, FindingList& to) {
   if (NoDetails(node, to)) return;
   std::map<std::string, std::map<uint32_t, int>> like;
-  std::map<std::string, uint32_t> most;
+  std::map<std::string, uint32_t> active_max;
   for (const Gpu& gpu : node.facts.gpus()) {
     if (!gpu.has_nvlinks_active()) continue;
     ++like[gpu.name()][gpu.nvlinks_active()];
-    most[gpu.name()] = std::max(most[gpu.name()], gpu.nvlinks_active());
+    active_max[gpu.name()] =
+        std::max(active_max[gpu.name()], gpu.nvlinks_active());
   }
   for (const Gpu& gpu : node.facts.gpus()) {
     if (gpu.has_nvlinks() && gpu.nvlinks() == 0) {
@@ -284,7 +286,7 @@ void CheckNvlink(const Examined& node, FindingList& to) {
     const uint32_t active = gpu.nvlinks_active();
     const std::string found =
         absl::StrCat(active, " of ", gpu.nvlinks(), " NVLinks are active");
-    const bool fewer = active < most[gpu.name()];
+    const bool fewer = active < active_max[gpu.name()];
     const bool partly =
         active > 0 && active < gpu.nvlinks() && like[gpu.name()][active] == 1;
     if (!fewer && !partly) {
@@ -292,16 +294,15 @@ void CheckNvlink(const Examined& node, FindingList& to) {
       continue;
     }
     to.Add(Severity::kWarning, Name(gpu), found,
-           absl::StrCat(fewer ? most[gpu.name()] : gpu.nvlinks(), " of ",
+           absl::StrCat(fewer ? active_max[gpu.name()] : gpu.nvlinks(), " of ",
                         gpu.nvlinks()),
-           "NCCL sends by PCIe where a link is down, or does not find a ring "
-           "at all.",
-           "Look at `nvidia-smi nvlink --status` and at nvidia-fabricmanager, "
-           "then reset the GPU; a link that stays down is hardware.");
+           "If a link is down, NCCL uses PCIe, or finds no ring at all.",
+           "Check `nvidia-smi nvlink --status` and nvidia-fabricmanager, then "
+           "reset the GPU; a link that stays down is a hardware fault.");
   }
 }
 
-// The oldest driver that serves a CUDA of this major version: "Minor Version
+// The oldest driver for a CUDA of this major version: "Minor Version
 // Compatibility" of NVIDIA's CUDA Compatibility, table 1.
 struct CudaDriver {
   uint32_t cuda;
@@ -322,27 +323,27 @@ void CheckDriver(const Examined& node, FindingList& to) {
   if (drivers.empty() || cuda.empty()) {
     const char* fact = drivers.empty() ? "versions.driver" : "versions.cuda";
     return to.Unknown(kNode, node.missing.Find(fact),
-                      "the version of driver or CUDA is not known");
+                      "the version of the driver or of CUDA is not known");
   }
   const std::string found = absl::StrCat(
       "driver ", ListText({drivers.begin(), drivers.end()}), ", CUDA ", cuda);
   const std::vector<uint32_t> cuda_version = Version(cuda);
   const std::vector<uint32_t> version = Version(*drivers.begin());
   if (version.empty() || cuda_version.empty()) {
-    return to.Unknown(kNode, absl::StrCat(found, " make no sense"));
+    return to.Unknown(kNode, absl::StrCat(found, " cannot be parsed"));
   }
-  for (const CudaDriver& least : kCudaDrivers) {
-    if (cuda_version[0] != least.cuda || version[0] >= least.driver) continue;
+  for (const CudaDriver& oldest : kCudaDrivers) {
+    if (cuda_version[0] != oldest.cuda || version[0] >= oldest.driver) continue;
     return to.Add(Severity::kWarning, kNode, found,
-                  absl::StrCat("driver ", least.driver, " or later"),
+                  absl::StrCat("driver ", oldest.driver, " or later"),
                   "The libcuda.so.1 that ranks load is newer than the kernel's "
-                  "driver; that works with NVIDIA's cuda-compat on data center "
-                  "GPUs only.",
-                  "Update the driver, or take an image with an older CUDA.");
+                  "driver; that works only with NVIDIA's cuda-compat on data "
+                  "center GPUs.",
+                  "Update the driver, or use an image with an older CUDA.");
   }
   if (drivers.size() > 1) {
     return to.Add(Severity::kWarning, kNode, found, "one driver version",
-                  "The driver names two versions of itself.",
+                  "The driver reports two versions.",
                   "Load the installed driver (reboot).");
   }
   to.Ok(kNode, found);
@@ -350,7 +351,7 @@ void CheckDriver(const Examined& node, FindingList& to) {
 
 void CheckNccl(const Examined& node, FindingList& to) {
   const v1::MissingFact* missing = node.missing.Find("versions.nccl");
-  // Ranks that use no GPU use no NCCL.
+  // Ranks without a GPU do not use NCCL.
   if (CountGpus(node.facts) == 0) return to.NotApplicable(kNoGpu);
   const v1::Versions& versions = node.facts.versions();
   if (!versions.nccl().empty()) {
@@ -361,12 +362,12 @@ void CheckNccl(const Examined& node, FindingList& to) {
                                 : absl::StrCat(" in ", versions.nccl_path())));
   }
   if (missing == nullptr) {
-    return to.Unknown(kNode, "no libnccl was looked for");
+    return to.Unknown(kNode, "libnccl was not looked for");
   }
   to.Add(Severity::kWarning, kNode, missing->reason(), "a libnccl.so.2",
-         "rollcall cannot mint NCCL ids, and compares no version with the "
-         "other nodes. A command that brings NCCL along, as PyTorch's wheels "
-         "do, runs all the same.",
+         "rollcall cannot make NCCL ids, and cannot compare the version with "
+         "the other nodes. A command with its own NCCL, as in PyTorch's "
+         "wheels, still works.",
          !missing->remedy().empty()
              ? missing->remedy()
              : "Name the library with --nccl-lib, or install libnccl2.");
@@ -389,7 +390,7 @@ void CheckNcclVersion(const Examined& node, FindingList& to) {
   if (text.empty()) return to.NotApplicable("no NCCL is known");
   const std::vector<uint32_t> nccl = Version(text);
   if (nccl.empty()) {
-    return to.Unknown(kNode, absl::StrCat("NCCL ", text, " is no version"));
+    return to.Unknown(kNode, absl::StrCat("NCCL ", text, " is not a version"));
   }
   std::set<std::string> seen;
   for (const Gpu& gpu : node.facts.gpus()) {
@@ -412,7 +413,7 @@ void CheckNcclVersion(const Examined& node, FindingList& to) {
     to.Add(Severity::kWarning, Name(gpu), found,
            absl::StrCat("NCCL ", first->nccl[0], ".", first->nccl[1], ".",
                         first->nccl[2], " or later"),
-           "That NCCL was released before this GPU, and has no code for it.",
+           "This NCCL was released before this GPU, and has no code for it.",
            "Install a newer libnccl2, or an image with a newer CUDA.");
   }
 }

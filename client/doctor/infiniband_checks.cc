@@ -2,8 +2,8 @@
 //
 // The checks follow NCCL's user guide ("NIC-level diagnostics"): ports are
 // Active and not Down, Init or Armed, the physical state is LinkUp, all have
-// one link layer, and the rate is the expected one. The words are the kernel's
-// (sysfs.c of drivers/infiniband/core).
+// one link layer, and the rate is the expected one. States have the kernel's
+// names (sysfs.c of drivers/infiniband/core).
 #include <algorithm>
 #include <map>
 #include <set>
@@ -28,22 +28,22 @@ std::string Name(const Port& port) {
 
 bool IsActive(const Port& port) { return port.state() == "ACTIVE"; }
 
-// The entry for a port's fact that is missing: the field's value then says
-// nothing.
+// The entry for a missing fact of a port; the field's value then has no
+// meaning.
 const v1::MissingFact* Missing(const Examined& node, const Port& port,
                                const char* field) {
   return node.missing.Find(
       absl::StrCat("infiniband.", port.device(), ".", field));
 }
 
-// True: the check is done, since there is no port.
+// True if there is no port; then the finding is added and the check is done.
 bool NoPort(const Examined& node, FindingList& to) {
   if (node.facts.infiniband_size() > 0) return false;
   to.NotApplicable("no RDMA device is known");
   return true;
 }
 
-// The first check of them: it also says why no device is known.
+// The first of these checks; it also reports why no device is known.
 void CheckUsable(const Examined& node, FindingList& to) {
   if (node.facts.infiniband().empty()) {
     if (const auto* missing = node.missing.FindBelow("infiniband")) {
@@ -67,22 +67,22 @@ void CheckUsable(const Examined& node, FindingList& to) {
     to.Add(
         Severity::kWarning, Name(port), port.unusable(),
         memlock ? "memory can be registered" : "libibverbs opens the device",
-        memlock ? "NCCL opens the device, cannot register its buffers with it, "
-                  "and makes no communicator."
-                : "The kernel has the device and ranks cannot use it; NCCL "
+        memlock ? "NCCL opens the device, but cannot register its buffers with "
+                  "it, and makes no communicator."
+                : "The kernel has the device, but ranks cannot use it; NCCL "
                   "falls back to TCP without a message.",
         missing != nullptr && !missing->remedy().empty() ? missing->remedy()
         : node.facts.container().empty()
             ? "Install libibverbs1 and ibverbs-providers (older images: "
-              "libmlx5-1), and check that /dev/infiniband is there and may be "
-              "opened."
+              "libmlx5-1), and check that /dev/infiniband exists and this user "
+              "may open it."
             : "Start the container with --device=/dev/infiniband "
               "--cap-add=IPC_LOCK --ulimit memlock=-1, and install libibverbs1 "
               "and ibverbs-providers in its image (older ones: libmlx5-1).");
   }
 }
 
-// How a port that is not ACTIVE is brought up.
+// How to bring up a port that is not ACTIVE.
 std::string BringUp(const Port& port) {
   if (port.phys_state() == "Disabled") {
     return absl::StrCat(
@@ -92,8 +92,8 @@ std::string BringUp(const Port& port) {
             : "enable it with `ibportstate`, on the switch as well.");
   }
   if (port.state() == "INIT" || port.state() == "ARMED") {
-    return "The link is up and no subnet manager has set it up yet: is one "
-           "running (`sminfo`, opensm)?";
+    return "The link is up, but no subnet manager has configured it yet: is "
+           "one running (`sminfo`, opensm)?";
   }
   return "Check cable, transceiver and switch port (`ibstat`, `mlxlink`); "
          "Polling means that nothing answers at the other end.";
@@ -123,8 +123,8 @@ void CheckState(const Examined& node, FindingList& to) {
                          : absl::StrCat(" (", port.phys_state(), ")"),
                      ", ", active, " of ", ports.size(), " ports are ACTIVE"),
         "ACTIVE",
-        active == 0 ? "NCCL uses ACTIVE ports only, and falls back to TCP "
-                      "where there is none."
+        active == 0 ? "NCCL uses ACTIVE ports only, and falls back to TCP if "
+                      "there is none."
                     : "NCCL uses ACTIVE ports only: this node has less "
                       "bandwidth than its peers, and all wait for it.",
         BringUp(port));
@@ -135,7 +135,7 @@ void CheckPhysicalState(const Examined& node, FindingList& to) {
   if (NoPort(node, to)) return;
   bool judged = false;
   for (const Port& port : node.facts.infiniband()) {
-    // The check `hca-state` judges the others.
+    // The check `hca-state` reports the others.
     if (!IsActive(port)) continue;
     judged = true;
     if (port.phys_state() == "LinkUp") {
@@ -145,9 +145,9 @@ void CheckPhysicalState(const Examined& node, FindingList& to) {
                  "its physical state is not known");
     } else {
       to.Add(Severity::kWarning, Name(port), port.phys_state(), "LinkUp",
-             "A link that recovers from errors again and again stays ACTIVE "
-             "and stalls what it carries.",
-             "Change the cable or transceiver; look at the error counters "
+             "A link that keeps recovering from errors stays ACTIVE, but its "
+             "traffic stalls.",
+             "Change the cable or transceiver; check the error counters "
              "(`perfquery -x`, `mlxlink`).");
     }
   }
@@ -159,7 +159,7 @@ void CheckLinkLayer(const Examined& node, FindingList& to) {
   std::map<std::string, std::vector<std::string>> layers;
   std::vector<std::string> unknown;
   for (const Port& port : node.facts.infiniband()) {
-    // EFA has none that the kernel names.
+    // The kernel reports no link layer for EFA.
     if (!IsActive(port) || port.driver() == "efa") continue;
     if (port.link_layer().empty()) {
       to.Unknown(Name(port), Missing(node, port, "link_layer"),
@@ -180,8 +180,8 @@ void CheckLinkLayer(const Examined& node, FindingList& to) {
     texts.push_back(absl::StrCat(layer, ": ", ListText(ports)));
   }
   to.Add(Severity::kWarning, kNode, ListText(texts), "one link layer",
-         "NCCL refuses to join devices of two link layers to one connection, "
-         "and ports for storage carry gradients.",
+         "NCCL cannot use devices of two link layers in one connection, and "
+         "may send gradients through ports that are for storage.",
          "Name the ports to use, as in NCCL_IB_HCA==mlx5_0,mlx5_1.");
 }
 
@@ -205,10 +205,10 @@ void CheckRate(const Examined& node, FindingList& to) {
       to.Add(Severity::kWarning, Name(port), found,
              absl::StrCat(best[port.link_layer()],
                           " Gb/s, as the node's other ports"),
-             "A link that trained at a lower rate slows every step: each "
-             "collective waits for the slowest rail.",
+             "A link at a lower rate slows every step: each collective waits "
+             "for the slowest rail.",
              "Change the cable, or reset the port at the switch; if the card "
-             "is for another purpose, leave it out with NCCL_IB_HCA.");
+             "has another purpose, leave it out with NCCL_IB_HCA.");
     }
   }
   if (best.empty()) to.NotApplicable("no port is ACTIVE");
@@ -227,11 +227,11 @@ void CheckLid(const Examined& node, FindingList& to) {
     const std::string found =
         absl::StrCat("LID ", port.lid(), ", SM LID ", port.sm_lid());
     constexpr char kWhy[] =
-        "The subnet manager gives a port its LID, and without one no peer "
-        "finds it.";
+        "The subnet manager gives a port its LID; peers cannot find a port "
+        "without one.";
     constexpr char kMend[] =
         "Start a subnet manager on the fabric (opensm, or that of a managed "
-        "switch) and look at `sminfo`.";
+        "switch) and check `sminfo`.";
     if (missing != nullptr) {
       to.Unknown(Name(port), missing, "");
     } else if (port.lid() == 0) {
@@ -246,8 +246,8 @@ void CheckLid(const Examined& node, FindingList& to) {
   if (!judged) to.NotApplicable("no InfiniBand port is ACTIVE");
 }
 
-// NCCL takes GIDs of RoCE v2 unless NCCL_IB_ROCE_VERSION_NUM says otherwise
-// (user guide, default 2).
+// NCCL uses RoCE v2 GIDs unless NCCL_IB_ROCE_VERSION_NUM says otherwise (user
+// guide, default 2).
 void CheckRoceGid(const Examined& node, FindingList& to) {
   if (NoPort(node, to)) return;
   bool judged = false;
@@ -270,20 +270,20 @@ void CheckRoceGid(const Examined& node, FindingList& to) {
           Severity::kWarning, Name(port),
           port.gids().empty() ? "no GID" : "no RoCE v2 GID, RoCE v1 only",
           "a RoCE v2 GID",
-          "NCCL connects by RoCE v2 GIDs; ibv_modify_qp fails on a port "
+          "NCCL connects with RoCE v2 GIDs; ibv_modify_qp fails on a port "
           "without one.",
           absl::StrCat(
               "Give ",
               port.net_device().empty() ? "its interface" : port.net_device(),
               " an address and bring it up; in a container the interface "
-              "has to be in the container's network (--network host). Or "
-              "leave the port out with NCCL_IB_HCA."));
+              "must be in the container's network (--network host). Or leave "
+              "the port out with NCCL_IB_HCA."));
     }
   }
   if (!judged) to.NotApplicable("no RoCE port is ACTIVE");
 }
 
-// EFA is no network of NCCL's own: it needs aws-ofi-nccl's plugin.
+// NCCL itself does not support EFA: it needs aws-ofi-nccl's plugin.
 void CheckEfaPlugin(const Examined& node, FindingList& to) {
   const auto& ports = node.facts.infiniband();
   const bool efa = std::any_of(ports.begin(), ports.end(), [](const Port& p) {
@@ -303,8 +303,8 @@ void CheckEfaPlugin(const Examined& node, FindingList& to) {
         "aws-ofi-nccl's plugin",
         "Without its plugin NCCL does not use EFA, and falls back to TCP.",
         missing->remedy().empty()
-            ? "Install AWS's EFA installer or aws-ofi-nccl in the image, and "
-              "put its folder into LD_LIBRARY_PATH."
+            ? "Run AWS's EFA installer or install aws-ofi-nccl in the image, "
+              "and put its folder into LD_LIBRARY_PATH."
             : missing->remedy());
   }
 }

@@ -21,11 +21,11 @@ std::string On(const v1::InterfaceAddress& address,
 
 void CheckAddress(const Examined& node, FindingList& to) {
   if (node.options.daemon_reached) {
-    return to.NotApplicable("the daemon is reached");
+    return to.NotApplicable("this node is connected to the daemon");
   }
   const std::string& advertised = node.facts.advertised_address();
   if (!advertised.empty() && !IsUnusable(advertised)) {
-    return to.Ok(kNode, absl::StrCat(advertised, " of the platform"));
+    return to.Ok(kNode, absl::StrCat(advertised, ", named by the platform"));
   }
   std::vector<std::string> usable, others;
   for (const v1::Interface& interface : node.facts.interfaces()) {
@@ -47,19 +47,18 @@ void CheckAddress(const Examined& node, FindingList& to) {
       Severity::kFatal, kNode,
       others.empty() ? "no address" : absl::StrCat("only ", ListText(others)),
       "an address that peers can connect to",
-      "Loopback and link-local addresses and those of bridges inside this "
-      "machine reach no other node.",
+      "Other nodes cannot reach loopback and link-local addresses and those of "
+      "bridges inside this machine.",
       "Bring a network interface up and give it an address; in a container, "
       "use the host's network (--network host) or one that the nodes "
       "share.");
 }
 
-// Gloo, and other programs that look their own host name up, listen at the
-// address that they get, and tell it to their peers (pytorch issues 85300 and
-// 150532).
+// Gloo and other programs look up their own host name, listen at the address
+// that they get, and send it to their peers (pytorch issues 85300 and 150532).
 void CheckOwnName(const Examined& node, FindingList& to) {
   constexpr char kWhy[] =
-      "Gloo and other libraries look up the node's own name and give the "
+      "Gloo and other libraries look up the node's own name and send the "
       "address that they get to their peers.";
   constexpr char kMend[] =
       "Let rollcall manage /etc/hosts (no --no-hosts), or give the name one of "
@@ -69,7 +68,7 @@ void CheckOwnName(const Examined& node, FindingList& to) {
   const OwnName& own = *node.options.own_name;
   if (own.kind == OwnName::Kind::kUnclear) {
     return to.Unknown(own.name, "the resolver gave no clear answer in time",
-                      "Look at `getent ahosts` and at /etc/resolv.conf.");
+                      "Check `getent ahosts` and /etc/resolv.conf.");
   }
   if (own.kind == OwnName::Kind::kNotFound || own.addresses.empty()) {
     return to.Add(Severity::kWarning, own.name, "the name does not resolve",
@@ -105,8 +104,9 @@ void CheckOwnName(const Examined& node, FindingList& to) {
   to.Ok(own.name, absl::StrCat("resolves to ", ListText(usable)));
 }
 
-// An interface by which frames leave the machine. The kernel's words for kinds
-// that only exist inside it: see rtnl_link_ops.kind in its drivers.
+// Whether frames can leave the machine through this interface. The kinds that
+// only exist inside it have the kernel's names: rtnl_link_ops.kind in its
+// drivers.
 bool LeavesMachine(const v1::Interface& interface) {
   static const std::set<std::string> kInside = {"tun", "dummy", "ifb", "nlmon"};
   return !interface.loopback() && !IsLocalBridge(interface.name()) &&
@@ -117,7 +117,7 @@ void CheckCarrier(const Examined& node, FindingList& to) {
   bool judged = false;
   for (const v1::Interface& interface : node.facts.interfaces()) {
     if (!LeavesMachine(interface) || !interface.up()) continue;
-    // A bridge that nothing is attached to has no carrier.
+    // A bridge without ports has no carrier.
     if (interface.device_type() == "bridge" && interface.addresses().empty()) {
       continue;
     }
@@ -133,9 +133,9 @@ void CheckCarrier(const Examined& node, FindingList& to) {
                 : "up without carrier",
            "a link to the switch",
            port ? "The bond or bridge has lost this part of its bandwidth."
-                : "Nothing leaves by this interface, and it gets no address.",
+                : "This interface sends nothing, and gets no address.",
            absl::StrCat("Check cable, transceiver and switch port; if it is "
-                        "not in use, `ip link set ",
+                        "not used, `ip link set ",
                         interface.name(), " down`."));
   }
   if (!judged) {
@@ -146,7 +146,7 @@ void CheckCarrier(const Examined& node, FindingList& to) {
   }
 }
 
-// Interfaces of one kind and speed are taken to be of one purpose.
+// Assumes that interfaces of the same kind and speed have the same purpose.
 void CheckMtu(const Examined& node, FindingList& to) {
   static const std::set<std::string> kKinds = {"", "bond", "ipoib", "vlan"};
   std::map<std::pair<std::string, uint32_t>, std::vector<const v1::Interface*>>
@@ -178,11 +178,11 @@ void CheckMtu(const Examined& node, FindingList& to) {
       to.Add(Severity::kWarning, interface->name(), found,
              absl::StrCat(largest->mtu(), ", as ", largest->name()),
              "Interfaces of one kind and speed usually have one MTU; packets "
-             "larger than the smallest one on their way are dropped or split.",
+             "larger than the smallest MTU on their path are dropped or split.",
              absl::StrCat("`ip link set ", interface->name(), " mtu ",
                           largest->mtu(),
-                          "`, if its switch port takes that, and in the "
-                          "network's configuration."));
+                          "`, if its switch port supports that; set it in the "
+                          "network's configuration too."));
     }
   }
   if (!judged) to.NotApplicable("no two interfaces of one kind are up");

@@ -1,7 +1,7 @@
 // Limits, memory, clock, folders and /proc.
 //
-// Each threshold names its source; where there is none, it says that the figure
-// is our choice.
+// Each threshold names its source; if there is none, the comment says that the
+// figure is our choice.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -20,32 +20,32 @@ constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 
 constexpr uint64_t kMemlockOldDefault = 64 << 10;
 
-// Ray's "Best practices for deploying large clusters" asks for 65535 at least.
-// NCCL's user guide ("File Descriptors") counts over 32 Ki descriptors a
+// Ray's "Best practices for deploying large clusters" asks for at least 65535.
+// NCCL's user guide ("File Descriptors") counts over 32 Ki descriptors per
 // process for 144 ranks with 16 GIN contexts, and raises the limit to 131072.
 constexpr uint64_t kNofileMin = 65535;
 
 // Docker's own default is 64 MiB (docker run, --shm-size).
 constexpr uint64_t kShmDockerDefault = 64 << 20;
 
-// Pages of idle services that were swapped out once do no harm. Our choice:
-// what a few of them take.
+// Swapped-out pages of idle services do no harm. Our choice: what a few of them
+// need.
 constexpr uint64_t kSwapIdle = 64 << 20;
 
 // Kubernetes evicts pods when less than 10% of a node's file system is free
 // ("Node-pressure Eviction", nodefs.available<10%). On a large file system a
-// smaller share is enough. How much is our choice: room for a checkpoint of 7.5
-// billion parameters, which with Adam in mixed precision are 16 bytes each
-// (ZeRO, arXiv 1910.02054, section 3.1).
+// smaller share is enough. Our choice: space for a checkpoint of 7.5 billion
+// parameters, with Adam in mixed precision 16 bytes each (ZeRO, arXiv
+// 1910.02054, section 3.1).
 constexpr uint64_t kFreeShare = 10;
 constexpr uint64_t kFreeEnough = uint64_t{120} * 1000 * 1000 * 1000;
-// Below it a run cannot even write its world file, hostfile and ids. Our
-// choice, and that of the trials that write to a folder
-// (client/agent/node_trials).
+// With less a run cannot even write its world file, hostfile and ids. Our
+// choice; the trials that write to a folder (client/agent/node_trials) use the
+// same figure.
 constexpr uint64_t kFreeMin = 16 << 20;
 
-// Whether a port that NCCL would use by itself fails for this limit: it was
-// tried, or the limit is what kernels set by default.
+// Whether a port that NCCL uses by default fails with this limit: it was tried,
+// or the limit is not above the kernel's default.
 bool StopsNccl(const Examined& node, uint64_t limit) {
   const auto& ports = node.facts.infiniband();
   return std::any_of(
@@ -63,8 +63,8 @@ void CheckMemlock(const Examined& node, FindingList& to) {
   }
   const uint64_t limit = node.facts.limits().memlock_bytes();
   const std::string found = BytesText(limit);
-  // mlock(2): the limit does not bind a process with CAP_IPC_LOCK; RDMA drivers
-  // ask for the same capability.
+  // mlock(2): the limit does not apply to a process with CAP_IPC_LOCK; RDMA
+  // drivers check the same capability.
   if (limit == kUnlimited) return to.Ok(kNode, found);
   if (node.options.may_lock_memory) {
     return to.Ok(kNode, absl::StrCat(found, ", not binding (CAP_IPC_LOCK)"));
@@ -86,13 +86,14 @@ void CheckMemlock(const Examined& node, FindingList& to) {
       return to.Ok(kNode, absl::StrCat(found, ", no RDMA device here"));
     }
     return to.Add(Severity::kWarning, kNode, found,
-                  absl::StrCat(BytesText(kMemlockOldDefault), " at least"),
-                  "It is below the default of every kernel, and no RDMA "
-                  "device that this node gets could be used.",
+                  absl::StrCat("at least ", BytesText(kMemlockOldDefault)),
+                  "It is below the default of every kernel. If this node gets "
+                  "an RDMA device, it cannot be used.",
                   mend);
   }
-  // NCCL's user guide, "Troubleshooting NCCL errors" of InfiniBand: with too
-  // low a limit ibv_reg_mr and ibv_create_qp fail; it is to be unlimited.
+  // NCCL's user guide, "Troubleshooting NCCL errors" of InfiniBand: if the
+  // limit is too low, ibv_reg_mr and ibv_create_qp fail; it should be
+  // unlimited.
   to.Add(StopsNccl(node, limit) ? Severity::kFatal : Severity::kWarning, kNode,
          found, "unlimited",
          "NCCL registers its buffers with the RDMA device; above the limit "
@@ -111,11 +112,11 @@ void CheckNofile(const Examined& node, FindingList& to) {
       limit == kUnlimited ? "unlimited" : absl::StrCat(limit);
   if (limit >= kNofileMin) return to.Ok(kNode, found);
   to.Add(Severity::kWarning, kNode, found,
-         absl::StrCat(kNofileMin, " at least"),
+         absl::StrCat("at least ", kNofileMin),
          "NCCL and Gloo hold several descriptors for each peer; a large world "
-         "ends with \"too many open files\".",
-         absl::StrCat("`ulimit -n ", kNofileMin + 1,
-                      "` before rollcall starts; for good, `* - nofile "
+         "fails with \"too many open files\".",
+         absl::StrCat("Run `ulimit -n ", kNofileMin + 1,
+                      "` before rollcall starts; permanently: `* - nofile "
                       "131072` in /etc/security/limits.d/, LimitNOFILE= in a "
                       "service's unit, or --ulimit nofile= of a container."));
 }
@@ -130,12 +131,12 @@ void CheckShm(const Examined& node, FindingList& to) {
   std::string found = BytesText(size);
   if (size >= kShmMin) return to.Ok(kNode, found);
   if (size == kShmDockerDefault) found += ", Docker's default";
-  // NCCL's user guide ("Shared memory"): a segment of 4 MiB a connection; its
-  // initialization fails without room. PyTorch's README has loaders with
-  // workers use --ipc=host or --shm-size.
+  // NCCL's user guide ("Shared memory"): a segment of 4 MiB per connection;
+  // without space its initialization fails. PyTorch's README recommends
+  // --ipc=host or --shm-size for data loaders with workers.
   to.Add(
       Severity::kWarning, kNode, found,
-      absl::StrCat(BytesText(kShmMin), " at least"),
+      absl::StrCat("at least ", BytesText(kShmMin)),
       "NCCL and PyTorch's data loaders keep shared segments in /dev/shm; "
       "when it is full, they fail or die of SIGBUS.",
       node.facts.container().empty()
@@ -159,12 +160,12 @@ void CheckSwap(const Examined& node, FindingList& to) {
   const std::string found = absl::StrCat(BytesText(used), " used");
   if (used <= kSwapIdle) return to.Ok(kNode, found);
   to.Add(Severity::kWarning, kNode, found,
-         absl::StrCat(BytesText(kSwapIdle), " at most"),
-         "A rank whose pages come back from disk is slow, and every step "
-         "waits for the slowest rank. (Kubernetes' kubelet refuses to start "
-         "with swap by default.)",
-         "Find what uses the memory (`smem`, `top`), end it, then `swapoff -a "
-         "&& swapon -a`, or leave swap off.");
+         absl::StrCat("at most ", BytesText(kSwapIdle)),
+         "A rank whose pages are read back from disk is slow, and every step "
+         "waits for the slowest rank. (By default Kubernetes' kubelet refuses "
+         "to start with swap.)",
+         "Find what uses the memory (`smem`, `top`), end it, then run `swapoff "
+         "-a && swapon -a`, or leave swap off.");
 }
 
 void CheckHugepages(const Examined& node, FindingList& to) {
@@ -175,18 +176,18 @@ void CheckHugepages(const Examined& node, FindingList& to) {
   if (mode.empty()) return to.NotApplicable("the kernel has none");
   if (mode == "always" || mode == "madvise") return to.Ok(kNode, mode);
   if (mode != "never") return to.Unknown(kNode, mode);
-  // The words are those of the kernel's admin-guide/mm/transhuge. PyTorch's
+  // The modes are described in the kernel's admin-guide/mm/transhuge. PyTorch's
   // tutorial on tuning for AWS Graviton turns huge pages on with
-  // THP_MEM_ALLOC_ENABLE=1, which asks for them by madvise(2).
+  // THP_MEM_ALLOC_ENABLE=1, which requests them with madvise(2).
   to.Add(Severity::kWarning, kNode, mode, "madvise or always",
-         "Large host buffers then take 512 times as many page table entries; "
+         "Large host buffers then need 512 times as many page table entries; "
          "PyTorch's THP_MEM_ALLOC_ENABLE has no effect.",
-         "`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`.");
+         "Run `echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`.");
 }
 
 void CheckClock(const Examined& node, FindingList& to) {
   if (!node.options.clock) {
-    return to.NotApplicable("no daemon has told its time");
+    return to.NotApplicable("no daemon was asked for its time");
   }
   const DaemonClock& clock = *node.options.clock;
   if (!clock.offset) return to.Unknown(kNode, clock.unknown_reason);
@@ -200,13 +201,13 @@ void CheckClock(const Examined& node, FindingList& to) {
     return to.Ok(kNode, found);
   if (apart - clock.error <= Limits::clock_offset_max) {
     return to.Unknown(kNode, found,
-                      "Ask again when the daemon answers faster.");
+                      "Try again when the daemon answers faster.");
   }
   to.Add(
       Severity::kWarning, kNode, found,
-      absl::StrCat(absl::FormatDuration(Limits::clock_offset_max), " at most"),
-      "Logs of the nodes do not line up, checkpoints look older or newer "
-      "than they are, and certificates may not be valid yet.",
+      absl::StrCat("at most ", absl::FormatDuration(Limits::clock_offset_max)),
+      "Log times of the nodes cannot be compared, checkpoints look older or "
+      "newer than they are, and certificates may not be valid yet.",
       "Run chrony or systemd-timesyncd on every node (`chronyc tracking`, "
       "`timedatectl`).");
 }
@@ -231,8 +232,8 @@ void CheckFolders(const Examined& node, FindingList& to) {
                                            BytesText(folder.size_bytes()));
     if (free < kFreeMin) {
       to.Add(Severity::kRetryable, folder.path(), found,
-             absl::StrCat(BytesText(kFreeMin), " at least"),
-             "It is full: nothing can be written there.", kMend);
+             absl::StrCat("at least ", BytesText(kFreeMin)),
+             "It is full: no file can be written there.", kMend);
     } else if (free < folder.size_bytes() / 100 * kFreeShare &&
                free < kFreeEnough) {
       to.Add(Severity::kWarning, folder.path(), found,
@@ -254,12 +255,12 @@ void CheckProc(const Examined& node, FindingList& to) {
   const v1::MissingFact* no_space = node.missing.Find("network_namespace");
   if (boot_id || spaces) {
     return to.Unknown(kNode, boot_id ? no_space : no_boot_id,
-                      "a file of /proc is not there");
+                      "a file of /proc does not exist");
   }
   to.Add(Severity::kFatal, kNode, "/proc is not mounted", "a mounted /proc",
-         "rollcall starts itself through /proc/self/exe, and finds there what "
-         "ranks leave behind.",
-         "`mount -t proc proc /proc`.");
+         "rollcall starts itself through /proc/self/exe, and needs /proc to "
+         "find processes that ranks left running.",
+         "Run `mount -t proc proc /proc`.");
 }
 
 }  // namespace

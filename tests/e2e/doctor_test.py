@@ -77,7 +77,7 @@ class Doctor(E2E):
             self.assertEqual(self.the_only(at, "nofile")["severity"],
                              "ok" if limit == 65535 else "warning")
 
-    def test_the_table_names_what_is_wrong_and_how_to_mend_it(self):
+    def test_the_table_names_what_is_wrong_and_how_to_fix_it(self):
         told = self.stage.run(limited(["-n 128", "-l 16"]))
         self.assertGreaterEqual(told.code, 10)
         self.assertTrue(told.find(r"^SEVERITY +CHECK +SUBJECT +FOUND$", "out"))
@@ -85,7 +85,7 @@ class Doctor(E2E):
                                   "out"))
         self.assertTrue(told.find(r"^warning +memlock +node +16 KiB; expected",
                                   "out"))
-        self.assertTrue(told.find(r"^How to mend it:$", "out"))
+        self.assertTrue(told.find(r"^How to fix it:$", "out"))
         self.assertTrue(told.find(r"ulimit -n \d+", "out"))
         self.assertIsNone(told.find(r"^(ok|not applicable) "))
         told = self.stage.run([*DOCTOR, "--all"])

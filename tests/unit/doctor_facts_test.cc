@@ -1,6 +1,6 @@
-// What the doctor says of facts that the gatherer made, of machines below a
-// folder and of the fake libraries. The tables of doctor_test.cc have the
-// thresholds; these rows hold the names by which facts are missing.
+// The doctor's findings for gathered facts, from simulated machines and the
+// fake libraries. The tables of doctor_test.cc test the thresholds; these rows
+// test the names of missing facts.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -57,7 +57,7 @@ class DoctorFactsTest : public DeviceTest {
     options_.nvml_library = NvmlLibrary();
   }
 
-  // A machine of this text, and a sysfs in any case.
+  // A machine described by this text; it has a sysfs in any case.
   void UseMachine(const std::string& text) {
     options_.sysroot = folder_ / "machine";
     std::filesystem::create_directories(options_.sysroot + "/sys/class");
@@ -71,7 +71,7 @@ class DoctorFactsTest : public DeviceTest {
     std::ofstream(whole) << text << "\n";
   }
 
-  // As GatherNodeFacts, of devices alone.
+  // As GatherNodeFacts, for devices only.
   v1::Facts Gather() {
     const v1::Facts facts = HasDevices(options_) ? GatherDeviceFacts(options_)
                                                  : WithoutDevices(options_);
@@ -89,7 +89,7 @@ class DoctorFactsTest : public DeviceTest {
     return findings;
   }
 
-  // The worst finding of a check, which says `says` somewhere.
+  // The worst finding of a check; its text must contain `says`.
   void Expect(const char* check, Severity severity, const std::string& subject,
               const std::string& says) {
     ExpectOf(Gather(), check, severity, subject, says);
@@ -110,7 +110,7 @@ class DoctorFactsTest : public DeviceTest {
   DoctorOptions doctor_;
 };
 
-// NVML fails in one way, and the check that needs the answer says so.
+// NVML fails in one way, and the check that needs the answer reports it.
 TEST_F(DoctorFactsTest, WhatNvmlDoesNotTellIsNoOk) {
   struct {
     const char* check;
@@ -130,7 +130,7 @@ TEST_F(DoctorFactsTest, WhatNvmlDoesNotTellIsNoOk) {
        "gpu 0", "has no nvmlDeviceGetCudaComputeCapability"},
       {"gpu-retired-pages", "nvmlDeviceGetRemappedRows@3=error:999", "",
        kUnknown, "gpu 3", "Unknown Error"},
-      // ECC: the fake's GPU 0 has no error, and GPU N has N.
+      // ECC: the fake library's GPU N has N errors.
       {"gpu-ecc", "nvmlDeviceGetEccMode=error:999;gpus=1", "", kUnknown,
        "gpu 0", "nvmlDeviceGetEccMode"},
       {"gpu-ecc", "gpus=1", "nvmlDeviceGetEccMode", kUnknown, "gpu 0",
@@ -147,11 +147,11 @@ TEST_F(DoctorFactsTest, WhatNvmlDoesNotTellIsNoOk) {
     options_.nvml_library =
         *row.lacks == '\0' ? NvmlLibrary() : Without(NvmlLibrary(), row.lacks);
     v1::Facts facts = Gather();
-    // The check asks for the version before it looks at any GPU.
+    // The check needs the version before it checks any GPU.
     facts.mutable_versions()->set_nccl("2.28.9");
     ExpectOf(facts, row.check, row.severity, row.subject, row.says);
   }
-  // The errors of a GPU count whether or not its ECC mode is known.
+  // The errors of a GPU count even if its ECC mode is unknown.
   setenv("FAKE_NVML", "nvmlDeviceGetEccMode@3=error:999", 1);
   options_.nvml_library = NvmlLibrary();
   const std::vector<Finding> ecc = Of("gpu-ecc", Gather());
@@ -204,7 +204,7 @@ TEST_F(DoctorFactsTest, AGpuThatIsLostIsFatalAndASlowNvmlIsNot) {
       EXPECT_GT(Of("gpu-nvml", Gather()).front().severity, kOk);
     }
   }
-  // One of the two visible ones has gone from the driver's list.
+  // One of the two visible GPUs is no longer in the driver's list.
   setenv("FAKE_NVML", "gpus=7", 1);
   setenv("CUDA_VISIBLE_DEVICES", "6,7", 1);
   std::filesystem::remove_all(options_.sysroot +
@@ -235,7 +235,7 @@ TEST_F(DoctorFactsTest, NcclsPluginIsJudgedForEachEfaPort) {
       {"not there", "", "", "", kWarning, "aws-ofi-nccl"},
       // The loader waits in open() until the pipe has a writer.
       {"hangs", pipe, "", "", kWarning, "no answer within"},
-      // Whatever libibverbs does.
+      // In any case, whatever happens in libibverbs.
       {"there, and libibverbs is not", NvmlLibrary(), "/nowhere/verbs.so", "",
        kOk, "can be loaded"},
       {"not there, and libibverbs crashes", "", Verbs(),
@@ -256,7 +256,7 @@ TEST_F(DoctorFactsTest, NcclsPluginIsJudgedForEachEfaPort) {
       const std::string said = absl::StrCat(finding.found, " ", finding.mend);
       EXPECT_TRUE(absl::StrContains(said, row.says)) << said;
     }
-    // The reason is that check's alone.
+    // Only that check has the reason.
     EXPECT_EQ(
         Of("facts", facts).front().severity == kOk ||
             !absl::StrContains(Of("facts", facts).front().found, "plugin"),
@@ -264,7 +264,7 @@ TEST_F(DoctorFactsTest, NcclsPluginIsJudgedForEachEfaPort) {
   }
 }
 
-// The limit for which no memory can be registered is the one that is fatal.
+// Only a limit with which no memory can be registered is fatal.
 TEST_F(DoctorFactsTest, ALowMemlockIsFatalWhereADeviceCouldBeUsed) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_MEMLOCK, &before), 0);
@@ -313,7 +313,7 @@ TEST_F(DoctorFactsTest, ALowMemlockIsFatalWhereADeviceCouldBeUsed) {
   ExpectOf(facts, "memlock", kWarning, "node", "8 MiB");
 }
 
-// What a node is known not to have is no gap in what is known of it.
+// A device that a node is known not to have is not a missing fact.
 TEST_F(DoctorFactsTest, ANodeWithoutDevicesIsWell) {
   constexpr char kGpu[] =
       "gpu 0000:1b:00.0 pci=0000:15:01.0/0000:1b:00.0 "
@@ -340,7 +340,7 @@ TEST_F(DoctorFactsTest, ANodeWithoutDevicesIsWell) {
     options_.verbs_library = row.verbs ? Verbs() : "";
     options_.nvml_library = row.nvml ? NvmlLibrary() : "";
     setenv("FAKE_VERBS", row.fate, 1);
-    // As a PCIe card: no NVLink, and nothing counted that wears out.
+    // As on a PCIe card: no NVLink, no retired pages, no remapped rows.
     setenv("FAKE_NVML",
            "gpus=1;nvmlDeviceGetNvLinkState=error:3;rows=none;"
            "nvmlDeviceGetRetiredPages=error:3",
@@ -366,7 +366,7 @@ TEST_F(DoctorFactsTest, ANodeWithoutDevicesIsWell) {
   }
 }
 
-// A device on the PCI bus that no driver serves is not absent.
+// A device on the PCI bus without a driver does not count as absent.
 TEST_F(DoctorFactsTest, ADeviceWithoutADriverIsNamed) {
   struct {
     const char* name;
@@ -401,12 +401,12 @@ TEST_F(DoctorFactsTest, ADeviceWithoutADriverIsNamed) {
   Write("/sys/bus/pci/devices/0000:01:00.0/device", "0xefa1");
   Write("/sys/bus/pci/devices/0000:01:00.0/class", "0x020000");
   Expect("hca-usable", kUnknown, "node", "0000:01:00.0");
-  // Without sysfs nothing can be said.
+  // Without sysfs nothing is known.
   std::filesystem::remove_all(options_.sysroot + "/sys");
   Expect("hca-usable", kUnknown, "node", "/sys/class is not there");
 }
 
-// A file in sysfs that cannot be read: here a folder stands in its place.
+// A file in sysfs that cannot be read: here it is a folder.
 TEST_F(DoctorFactsTest, APortsFileThatCannotBeReadIsUnknown) {
   struct {
     const char* file;
@@ -443,7 +443,7 @@ TEST_F(DoctorFactsTest, APortsFileThatCannotBeReadIsUnknown) {
     ExpectOf(facts, row.check, kUnknown, row.subject,
              folder ? "Not a directory" : "Is a directory");
     EXPECT_EQ(Of("facts", facts).front().severity, kOk);
-    // Where libibverbs tells, the file is not needed.
+    // If libibverbs reports the value, the file is not needed.
     setenv("FAKE_VERBS", number == 7 ? "link=ethernet;devices=2" : "", 1);
     options_.verbs_library = Verbs();
     ExpectOf(Gather(), row.check, kOk, Of(row.check, Gather()).front().subject,

@@ -1,4 +1,4 @@
-// The doctor's checks: a table of facts, and what each check says of them.
+// The doctor's checks: a table of facts and the findings of each check.
 #include "client/doctor/doctor.h"
 
 #include <gtest/gtest.h>
@@ -140,9 +140,9 @@ struct Row {
   const char* what;
   std::function<void(v1::Facts&, DoctorOptions&)> change;
   Severity expected;
-  // Of the worst finding of this check; empty: any.
+  // The subject of the check's worst finding; empty: any.
   const char* subject = "";
-  // A part of what was found or of how to mend it.
+  // A part of the finding's text or of how to fix it.
   const char* says = "";
 };
 
@@ -834,7 +834,8 @@ TEST(Doctor, AHealthyNodeIsWellAndAnEmptyOneIsNot) {
   for (const char* layer : {"InfiniBand", "Ethernet"}) {
     EXPECT_EQ(Word(Worst(Diagnose(Healthy(layer), HealthyOptions()))), "ok");
   }
-  // Nothing that is not known counts as ok, but that nothing else is missing.
+  // Unknown facts never count as ok. Only `facts` is ok: no other fact is
+  // missing.
   for (const Finding& finding : Diagnose({}, {})) {
     EXPECT_EQ(finding.severity == Severity::kOk, finding.check == "facts")
         << finding.check;
@@ -853,7 +854,8 @@ TEST(Doctor, NamesTheDeadPortAndNoOther) {
   EXPECT_EQ(bad, 1);
 }
 
-// Each missing fact is shown once: by the check that needs it, or by `facts`.
+// Each missing fact is reported once: by the check that needs it, or by
+// `facts`.
 TEST(Doctor, ShowsEachMissingFact) {
   v1::Facts facts = Healthy();
   for (const char* fact :
@@ -884,7 +886,7 @@ TEST(Doctor, TheDaemonsClockIsComparedAtTheMiddleOfTheCall) {
   const absl::Duration trip = absl::Milliseconds(80);
   for (const absl::Duration offset :
        {absl::ZeroDuration(), absl::Seconds(30), -absl::Seconds(30)}) {
-    // Wherever on the way the daemon looked, the truth is within the error.
+    // Whenever the daemon read its clock, the true offset is within the error.
     for (const absl::Duration way : {absl::ZeroDuration(), trip / 2, trip}) {
       const DaemonClock clock =
           CompareClocks(asked, asked + way - offset, asked + trip);
@@ -894,9 +896,9 @@ TEST(Doctor, TheDaemonsClockIsComparedAtTheMiddleOfTheCall) {
       EXPECT_LE(absl::AbsDuration(*clock.offset - offset), clock.error);
     }
   }
-  // This node's clock was set back meanwhile.
+  // This node's clock was set back during the call.
   EXPECT_EQ(CompareClocks(asked + trip, asked, asked).error, trip / 2);
-  // A daemon may say anything.
+  // A daemon may send any time.
   EXPECT_EQ(*CompareClocks(asked, absl::InfiniteFuture(), asked).offset,
             -absl::InfiniteDuration());
 }

@@ -1,4 +1,4 @@
-// What the doctor prints, for people and for programs.
+// The doctor's output, for people and for programs.
 #include "client/doctor/doctor_text.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST(DoctorText, WorstFirstAndMendsOnce) {
                 "Gb/s",
                 "unknown    swap      node           not said",
                 "",
-                "How to mend it:",
+                "How to fix it:",
                 "  memlock: ibv_reg_mr fails.",
                 "    Raise that.",
                 "  hca-lid: No peer finds it.",
@@ -128,7 +128,7 @@ TEST(DoctorText, ExitCodes) {
   EXPECT_EQ(ExitCode(Worst({})), 0);
 }
 
-// A device or a library may say anything.
+// A device or a library may return any text.
 TEST(DoctorText, IsFitForATerminal) {
   const std::vector<Finding> findings = {{"a", Severity::kFatal, "mlx\x1b[2J",
                                           "two\nlines", "x\r", "y\x07",
