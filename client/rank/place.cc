@@ -22,8 +22,8 @@ absl::Status ReadNumber(const char* name, Number* number) {
   const absl::string_view text = Variable(name);
   if (absl::SimpleAtoi(text, number)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      name, "=\"", text, "\": expected a number, beside ROLLCALL_SOCKET; start",
-      " this process by `rollcall launch` or `rollcall join`"));
+      name, "=\"", text, "\": expected a number, as ROLLCALL_SOCKET is set; ",
+      "start this process by `rollcall launch` or `rollcall join`"));
 }
 
 }  // namespace
@@ -36,11 +36,11 @@ absl::StatusOr<RankPlace> RankPlace::FromEnvironment() {
         "ROLLCALL_SOCKET is not set: no rollcall agent started this process; "
         "start it as `rollcall launch -- COMMAND`");
   }
-  constexpr size_t kMost = sizeof(sockaddr_un::sun_path) - 1;
-  if (place.socket.size() > kMost) {
+  constexpr size_t kPathBytesMax = sizeof(sockaddr_un::sun_path) - 1;
+  if (place.socket.size() > kPathBytesMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("ROLLCALL_SOCKET has ", place.socket.size(),
-                     " bytes, a Unix socket's path at most ", kMost,
+                     " bytes, a Unix socket's path at most ", kPathBytesMax,
                      "; give the agent a shorter TMPDIR or XDG_RUNTIME_DIR"));
   }
   if (absl::Status s = ReadNumber("LOCAL_RANK", &place.local_rank); !s.ok()) {

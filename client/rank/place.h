@@ -1,8 +1,8 @@
-// RankPlace: where this process stands, as its agent told it in the
-// environment.
+// RankPlace: socket, local rank and generation of this process, from the
+// environment that its agent set.
 //
-// Pure but for getenv. Every error names the variable, what it holds and what
-// was expected.
+// Pure but for getenv. Every error names the variable, its value and what was
+// expected.
 #ifndef ROLLCALL_CLIENT_RANK_PLACE_H_
 #define ROLLCALL_CLIENT_RANK_PLACE_H_
 
@@ -19,7 +19,7 @@ struct RankPlace {
   uint64_t generation = 0;  // ROLLCALL_GENERATION
 
   // FAILED_PRECONDITION: ROLLCALL_SOCKET is not set; no agent started this
-  // process. INVALID_ARGUMENT: a variable cannot be what an agent has set.
+  // process. INVALID_ARGUMENT: a variable has a value that no agent sets.
   static absl::StatusOr<RankPlace> FromEnvironment();
 };
 

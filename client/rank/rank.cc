@@ -21,7 +21,8 @@ struct Rank::Wire {
                 const v1::RankHello& hello)
       : stub(channel), stream(stub, hello) {}
   ~Wire() { stream.Close(); }
-  // What ends a generation is heard at once, however long a step takes.
+  // Keeps gRPC's poller running, so that an abort arrives at once, even during
+  // a long step.
   const Wakeful wakeful;
 
   v1::Rank::Stub stub;
@@ -48,19 +49,20 @@ v1::RankHello Hello(const RankPlace& place, bool elastic) {
   return hello;
 }
 
-// An agent of another version must not make this process read past a vector.
+// A world from an agent of another version must not make this process read past
+// the end of a vector.
 absl::Status CheckWorld(const v1::RankWorld& world) {
   const v1::World& table = world.world();
   const int members = table.members_size();
   if (world.node_rank() >= static_cast<uint32_t>(members)) {
     return absl::InternalError(absl::StrCat(
         "the agent's world has ", members,
-        " nodes and puts this one at node rank ", world.node_rank()));
+        " nodes and gives this one node rank ", world.node_rank()));
   }
   if (world.rank() >= table.world_size()) {
     return absl::InternalError(
         absl::StrCat("the agent's world has ", table.world_size(),
-                     " ranks and puts this one at rank ", world.rank()));
+                     " ranks and gives this one rank ", world.rank()));
   }
   return absl::OkStatus();
 }
@@ -131,7 +133,7 @@ absl::StatusOr<std::vector<std::string>> Rank::Exchange(
   const grpc::Status status =
       wire_->stub.Exchange(&context, request, &response);
   if (!status.ok()) {
-    // Nobody here cancels: it is an agent that ends in order.
+    // This side never cancels, so the agent is ending in an orderly way.
     const absl::StatusCode code =
         status.error_code() == grpc::StatusCode::CANCELLED
             ? absl::StatusCode::kUnavailable

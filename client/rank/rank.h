@@ -1,25 +1,25 @@
-// Rank: what a training process links to be more than a plain command.
+// Rank: makes a training process a linked rank.
 //
-// It attends the agent that started it and is told its world; values are
-// exchanged with all ranks of that world through it (the store that a
-// collective library needs to find its peers); progress goes to the agent, and
-// aborts and notices come from it. It runs no collective, touches no GPU,
-// starts no process and installs no signal handler.
+// It attends the agent that started the process and gets its world from it. It
+// exchanges values with all ranks of that world (the store that a collective
+// library needs to find its peers), sends progress to the agent, and receives
+// aborts and notices. It runs no collective, uses no GPU, starts no process and
+// installs no signal handler.
 //
-// A rank that attends as elastic lives on over a change of world:
+// An elastic rank process stays alive over a change of world:
 //
 //   aborted()         the world has ended: tear the communicator down, then
-//   Stopped(...)      say what state is held, and
-//   NextWorld()       wait for the next world; world() is that one from then on
-//   noticed()         somebody asked for a boundary: agree with the other ranks
-//                     on a step in-band, stop after it, say
+//   Stopped(...)      report the state that this rank has, and
+//   NextWorld()       wait for the next world; then world() returns that one
+//   noticed()         a boundary was asked for: agree with the other ranks on a
+//                     step in-band, stop after it, call
 //   NoticeSeen(step)  and wait: AwaitAbort.
 //
-// One that is not is stopped by a signal, and its successor started anew.
+// A process that is not elastic is stopped by a signal, and a new one started.
 //
-// Thread rule: any thread may call any function, but for NextWorld, beside
-// which nobody may use what it replaces (world() and what is read from it).
-// What a training loop asks at each step (lost, aborted, noticed) is one atomic
+// Thread rule: any thread may call any function. While NextWorld runs, no other
+// thread may use what it replaces (world() and all that is read from it). What
+// a training loop asks at each step (lost, aborted, noticed) is one atomic
 // load.
 #ifndef ROLLCALL_CLIENT_RANK_RANK_H_
 #define ROLLCALL_CLIENT_RANK_RANK_H_
@@ -40,15 +40,15 @@
 namespace rollcall {
 
 struct RankOptions {
-  // For the first world.
+  // How long Attend waits for the first world.
   absl::Duration timeout = absl::Seconds(30);
-  // Stays alive over a change of world: see above.
+  // The process stays alive over a change of world: see above.
   bool elastic = false;
 };
 
-// Which collective of this world a rank has entered last, and which it has left
-// last, by their numbers (1, 2, ...): equal on all ranks that are equally far.
-// By them the one is found that the others wait for.
+// The numbers (1, 2, ...) of the collective of this world that a rank entered
+// last and of the one that it left last. A collective has the same number on
+// all ranks. With these the daemon finds the rank that the others wait for.
 struct RankCollectives {
   uint64_t entered = 0;
   uint64_t left = 0;
@@ -57,9 +57,9 @@ struct RankCollectives {
 class Rank {
  public:
   // Attends the agent that the environment names, and blocks until the world
-  // is known. FAILED_PRECONDITION: no agent started this process, which then
-  // is a world of its own. UNAVAILABLE: the agent is gone. ABORTED: a newer
-  // process has this place; end. Not to be retried but for UNAVAILABLE.
+  // is known. FAILED_PRECONDITION: no agent started this process; it is then a
+  // world of its own. UNAVAILABLE: the agent is gone; the only error that may
+  // be retried. ABORTED: a newer process has this local rank; end.
   static absl::StatusOr<std::unique_ptr<Rank>> Attend(
       const RankOptions& options = RankOptions());
   static absl::StatusOr<std::unique_ptr<Rank>> Attend(
@@ -82,41 +82,41 @@ class Rank {
   uint32_t ranks_here() const;
 
   // --- Values to and from all ranks -------------------------------------
-  // Gives `value` for `key` and returns the values of all ranks, by rank, once
-  // all have given theirs. Every rank must call it with the same key. Safe to
-  // retry with the same value. INVALID_ARGUMENT: over 4 KiB, or the key is not
-  // 1 to 128 bytes of printable ASCII. ABORTED: the generation has ended.
-  // DEADLINE_EXCEEDED: not all were in within `timeout`. UNAVAILABLE: the agent
-  // is gone.
+  // Gives `value` for `key`, waits until all ranks have given theirs, and
+  // returns all values, by rank. Every rank must call it with the same key.
+  // Safe to retry with the same value. INVALID_ARGUMENT: the value is over 4
+  // KiB, or the key is not 1 to 128 bytes of printable ASCII. ABORTED: the
+  // generation has ended. DEADLINE_EXCEEDED: not all ranks gave a value within
+  // `timeout`. UNAVAILABLE: the agent is gone.
   absl::StatusOr<std::vector<std::string>> Exchange(absl::string_view key,
                                                     absl::string_view value,
                                                     absl::Duration timeout);
 
   // --- To and from the agent --------------------------------------------
-  // Publishes that `step` is done. Never blocks; of several that wait, the
-  // latest goes out.
+  // Publishes that `step` is done. Never blocks; if several wait to be sent,
+  // only the latest is sent.
   void Progress(uint64_t step, double loss, double tokens_per_second);
 
-  // What the agent is told when it asks where this rank is, since it has made
-  // no progress for long. `where` is called on a thread of its own, and must
-  // not block: a rank whose training thread is stuck answers all the same. The
-  // last one given counts; nullptr: none. When this returns, the one before
-  // runs no more. Not to be called by `where`.
+  // Sets the function that answers when the agent asks where this rank is,
+  // since it has made no progress for long. `where` is called on a separate
+  // thread and must not block, so a rank whose training thread is stuck answers
+  // too. The function given last counts; nullptr: none. When this returns, the
+  // previous function no longer runs. `where` must not call this.
   void WhenAsked(std::function<RankCollectives()> where);
 
-  // The stream to the agent broke: nobody watches over this rank any more. End.
+  // The stream to the agent broke: no agent supervises this rank any more. End.
   bool lost() const;
   // The generation has ended.
   bool aborted() const;
-  // Somebody asked for a boundary in this generation; `notice` says why.
+  // A boundary was asked for in this generation; `notice` says why.
   bool noticed() const;
   std::optional<v1::RankNotice> notice() const;
   std::optional<v1::RankAbort> abort() const;
 
   // Calls `wake` once, from any thread, when this generation ends or the agent
-  // is lost; at once where that has been. It must not block: it is for what
-  // would wait otherwise (a collective). The last one given counts, and only
-  // until NextWorld; it may still run when another takes its place.
+  // is lost; at once if that has happened already. It must not block; use it to
+  // wake code that waits (a collective). The function given last counts, and
+  // only until NextWorld; the previous one may still run when it is replaced.
   void WhenOver(std::function<void()> wake);
 
   // Blocks until this generation ends. DEADLINE_EXCEEDED: not within `timeout`.
@@ -126,18 +126,19 @@ class Rank {
   absl::Status AwaitNotice();
 
   // --- From world to world (elastic) --------------------------------------
-  // Answers an abort: the communicator is torn down, and this is what is held.
+  // Answers an abort: the communicator is torn down; the arguments describe the
+  // state that this rank has.
   void Stopped(uint64_t completed_step, bool whole_state);
-  // Blocks for the next world. UNAVAILABLE: the agent is gone. INTERNAL: what
-  // it sent is no world. CANCELLED: CancelNextWorld.
+  // Blocks until there is a next world. UNAVAILABLE: the agent is gone.
+  // INTERNAL: the agent sent no valid world. CANCELLED: CancelNextWorld.
   absl::Status NextWorld();
   // Ends the wait for the next world, now or when it begins: this process is
   // about to end.
   void CancelNextWorld();
-  // Answers the notice: this rank stands at the boundary after `step`.
+  // Answers the notice: this rank is at the boundary after `step`.
   void NoticeSeen(uint64_t step);
-  // This process was asked to go (SIGTERM, SIGUSR1), and so its node is: a
-  // notice follows. Never blocks.
+  // This process was asked to leave (SIGTERM, SIGUSR1), so its node leaves too:
+  // a notice follows. Never blocks.
   void AskToLeave();
 
  private:

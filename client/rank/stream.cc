@@ -8,7 +8,7 @@
 namespace rollcall {
 namespace {
 
-// How long Close waits for the agent to end the stream of its own.
+// How long Close waits for the agent to end the stream.
 constexpr absl::Duration kGoodbye = absl::Milliseconds(200);
 
 absl::Status ToAbsl(const grpc::Status& status) {
@@ -50,7 +50,7 @@ absl::StatusOr<v1::RankWorld> RankStream::AwaitWorld(uint64_t after,
     }
     if (done_) return Ended();
     if (worlds_cancelled_) {
-      return absl::CancelledError("no other world is wanted");
+      return absl::CancelledError("the wait for the next world was cancelled");
     }
     if (MonotonicNow() >= until) {
       return absl::DeadlineExceededError(absl::StrCat(
@@ -116,7 +116,7 @@ void RankStream::WhenAsked(std::function<void(v1::RankHere&)> where) {
   where_ = std::move(where);
 }
 
-// On gRPC's thread, whatever the rank's own do.
+// Runs on a gRPC thread, so a rank whose own threads are stuck answers too.
 void RankStream::Answer(const v1::RankWhere& asked) {
   std::function<void(v1::RankHere&)> where;
   {
@@ -182,7 +182,7 @@ std::optional<v1::RankAbort> RankStream::abort() const {
   return abort_;
 }
 
-// Decides what the write side does next; the caller has just seen it idle.
+// Decides what the write side does next; it must be idle.
 RankStream::Next RankStream::NextWrite() {
   writing_ = true;
   if (!ended_ && !goodbye_) {
@@ -230,7 +230,7 @@ void RankStream::Take(const v1::AgentReply& reply) {
       break;
     case v1::AgentReply::kWhere:  // Answered without the lock.
     case v1::AgentReply::KIND_NOT_SET:
-      break;  // Of a newer agent; nothing that this rank must know.
+      break;  // From a newer agent: a kind that this rank can ignore.
   }
 }
 
@@ -256,7 +256,7 @@ void RankStream::OnReadDone(bool ok) {
 }
 
 void RankStream::OnWriteDone(bool) {
-  // A write that failed needs no word: the read fails as well.
+  // A failed write needs no handling: the read fails as well.
   Next next = Next::kNothing;
   {
     MutexLock lock(mutex_);

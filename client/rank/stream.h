@@ -1,11 +1,11 @@
 // RankStream: the one gRPC stream between a linked rank and its agent.
 //
-// Holds what the agent has said last (world, abort, notice) and sends what the
-// rank says; of each kind only the latest waits, so nothing here grows. It does
-// not redial: a stream that breaks means that the agent is gone.
+// Keeps the agent's latest messages (world, abort, notice) and sends those of
+// the rank; of each kind only the latest waits to be sent, so nothing grows. It
+// does not redial: a broken stream means that the agent is gone.
 //
-// Thread rule: any thread; reactions run on gRPC's threads. Close must have
-// returned before the object is destroyed, and be called once.
+// Thread rule: any thread; gRPC's callbacks run on gRPC's threads. Call Close
+// once; it must return before the object is destroyed.
 //
 // Invariants:
 //   1. At most one write is under way; `outgoing_` belongs to it.
@@ -37,25 +37,27 @@ class RankStream final
   // Opens the stream and sends the hello.
   RankStream(v1::Rank::Stub& stub, const v1::RankHello& hello);
 
-  // Blocks for a world of a later generation than `after`. DEADLINE_EXCEEDED
-  // after `timeout`; else the status that the agent, or the broken connection,
-  // ended the stream with.
+  // Blocks until there is a world of a later generation than `after`.
+  // DEADLINE_EXCEEDED after `timeout`; else the status with which the agent, or
+  // the broken connection, ended the stream.
   absl::StatusOr<v1::RankWorld> AwaitWorld(uint64_t after,
                                            absl::Duration timeout);
-  // Any thread: AwaitWorld returns CANCELLED, now and from now on.
+  // AwaitWorld returns CANCELLED, now and in later calls. Any thread.
   void CancelWorlds();
   // See Rank.
   absl::Status AwaitAbort(uint64_t generation, absl::Duration timeout);
   absl::Status AwaitNotice(uint64_t generation);
   void WhenOver(uint64_t generation, std::function<void()> wake);
 
-  // Fills in what is answered to a RankWhere; see Rank.
+  // `where` fills in the answer to a RankWhere; see Rank.
   void WhenAsked(std::function<void(v1::RankHere&)> where);
 
-  // Queues; never blocks. One of its kind that still waits is replaced.
+  // Queues the message; never blocks. Replaces one of its kind that still
+  // waits.
   void Send(v1::RankMessage message);
 
-  // Says goodbye, with what still waits, and returns when gRPC has let go.
+  // Sends what still waits, half-closes the stream, and returns when gRPC is
+  // done with this object.
   void Close();
 
   bool lost() const { return lost_.load(std::memory_order_acquire); }
@@ -72,25 +74,25 @@ class RankStream final
   void OnWritesDoneDone(bool ok) override;
   void OnDone(const grpc::Status& status) override;
 
-  // What is to be done after the lock is let go.
+  // What to do after the lock is released.
   enum class Next { kNothing, kWrite, kWritesDone, kRelease };
   Next NextWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Do(Next next);
   void Take(const v1::AgentReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Answers a RankWhere.
   void Answer(const v1::RankWhere& asked);
-  // Whom to wake, now that something has come.
+  // The function to call now, if the generation is over; else empty.
   std::function<void()> TakeWake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Over(uint64_t generation) const {
     return lost() || aborted() >= generation;
   }
-  // Waits for the next thing to come, or `until`.
+  // Waits for the next event, or until `until`.
   void WaitUntil(absl::Time until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   grpc::ClientContext context_;
-  v1::AgentReply incoming_;   // The read's under way.
-  v1::RankMessage outgoing_;  // The write's under way.
+  v1::AgentReply incoming_;   // Of the read under way.
+  v1::RankMessage outgoing_;  // Of the write under way.
 
   std::atomic<bool> lost_{false};
   std::atomic<uint64_t> noticed_{0};
@@ -101,7 +103,7 @@ class RankStream final
   std::optional<v1::RankWorld> world_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::RankNotice> notice_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::RankAbort> abort_ ABSL_GUARDED_BY(mutex_);
-  // By kind: what of it waits to be sent.
+  // By kind: the message that waits to be sent.
   std::map<v1::RankMessage::KindCase, v1::RankMessage> waiting_
       ABSL_GUARDED_BY(mutex_);
   std::function<void()> wake_ ABSL_GUARDED_BY(mutex_);

@@ -10,8 +10,8 @@
 
 namespace rollcall {
 
-// gRPC takes `unix:PATH` as a URI: it decodes %41 in PATH, and ends PATH at ?
-// or #. Any thread.
+// gRPC parses `unix:PATH` as a URI: it decodes %41 in PATH, and PATH ends at ?
+// or #. So other characters are encoded. Any thread.
 inline std::string UnixAddress(const std::string& path) {
   std::string address = "unix:";
   for (const char c : path) {

@@ -15,7 +15,7 @@ namespace {
 
 using Code = absl::StatusCode;
 
-// Yields until it holds: what another thread is about to do.
+// Yields until the condition holds; another thread is about to make it true.
 template <typename Condition>
 void AwaitTrue(Condition condition) {
   while (!condition()) std::this_thread::yield();
@@ -89,7 +89,7 @@ TEST(Rank, ExchangesWithAll) {
     all.push_back(std::async(std::launch::async, [&agent, r] {
       auto rank = Rank::Attend(agent.place(r));
       ASSERT_TRUE(rank.ok()) << rank.status();
-      for (const char* key : {"a", "b", "a"}) {  // Again: the same answer.
+      for (const char* key : {"a", "b", "a"}) {  // "a" again: same answer.
         auto values = (*rank)->Exchange(key, std::string(key) + char('0' + r),
                                         absl::Seconds(20));
         ASSERT_TRUE(values.ok()) << values.status();
@@ -126,7 +126,7 @@ TEST(Rank, TellsItsLatestProgress) {
   for (int step = 1; step <= 1000; ++step) {
     (*rank)->Progress(step, 2.5, 100);
   }
-  rank->reset();  // What still waits goes out first.
+  rank->reset();  // Messages that still wait are sent first.
   const v1::RankMessage last = agent.Await([](const v1::RankMessage& m) {
     return m.has_progress() && m.progress().step() == 1000;
   });
@@ -146,7 +146,7 @@ TEST(Rank, HearsAbortAndNotice) {
   AwaitTrue([&] { return (*rank)->noticed(); });
   EXPECT_EQ((*rank)->notice()->kind(), v1::NOTICE_KIND_PREEMPT);
   EXPECT_TRUE((*rank)->AwaitNotice().ok());
-  // It is the rank that knows when it stands at the boundary.
+  // Only the rank knows when it is at the boundary.
   (*rank)->NoticeSeen(12);
   const v1::RankMessage seen =
       agent.Await([](const v1::RankMessage& m) { return m.has_notice_seen(); });
@@ -202,7 +202,7 @@ TEST(Rank, LivesOnFromWorldToWorld) {
   EXPECT_FALSE((*rank)->aborted());
   EXPECT_FALSE((*rank)->abort().has_value());
   EXPECT_FALSE((*rank)->noticed());
-  // A notice of the old world is none of the new one.
+  // A notice of the old world does not count in the new one.
   reply.mutable_notice()->set_generation(FakeAgent::kGeneration);
   agent.Send(1, reply);
   reply.mutable_notice()->set_generation(kNext);
@@ -285,7 +285,7 @@ TEST(Rank, KnowsThatItsAgentIsGone) {
   ASSERT_TRUE(rank.ok()) << rank.status();
   agent.Die();
   AwaitTrue([&] { return (*rank)->lost(); });
-  (*rank)->Progress(1, 1, 1);  // Nobody listens; nothing happens.
+  (*rank)->Progress(1, 1, 1);  // The agent is gone; nothing happens.
 }
 
 }  // namespace
