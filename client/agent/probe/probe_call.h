@@ -1,8 +1,8 @@
-// Probe call: what goes over one connection between two probers, whose other
-// side may be anything that found the port.
+// Probe call: the bytes on one connection between two probers. The other side
+// is not trusted: any program may connect to the port.
 //
-// A caller sends its question, and is sent an answer of Limits::probe_bytes.
-// The bytes of the other side may be anything; how many are kept is bounded.
+// A caller sends its question and gets an answer of Limits::probe_bytes. The
+// other side may send any bytes; the number of bytes kept is bounded.
 //
 // No state; any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_PROBE_PROBE_CALL_H_
@@ -25,18 +25,18 @@ inline constexpr size_t kProbeQuestionBytes = 8 + Limits::probe_bytes;
 
 std::string ProbeQuestion(const v1::Probe& probe);
 
-// Whether a caller that has sent `heard` is to be answered. Never where the
-// round has no `ask` of the right size: every caller could guess it.
+// Whether to answer a caller that has sent `heard`. False if the round has no
+// `ask` of the right size, since every caller could guess it.
 bool IsProbeQuestion(const v1::Probe& probe, std::string_view heard);
 
-// Appends to `heard` what has come in on a socket that does not block, until it
-// has `bytes_max`. False: the other side has closed, or failed; `error` says
-// which.
+// Appends to `heard` what has arrived on a non-blocking socket, until it has
+// `bytes_max`. False: the other side has closed the connection or it failed;
+// `error` says which.
 bool ReceiveUpTo(int fd, size_t bytes_max, std::string& heard,
                  std::string& error);
 
-// The size of the address; 0: `text` is none (as AdmitAddress has it), or
-// `port` is none.
+// Writes the address to `out` and returns its size; 0: `text` is no address
+// (see AdmitAddress), or `port` is no port.
 socklen_t ParseProbeAddress(const std::string& text, uint32_t port,
                             sockaddr_storage& out);
 

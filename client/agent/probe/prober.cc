@@ -22,14 +22,16 @@ namespace rollcall {
 namespace {
 
 constexpr int kBacklog = 1024;
-// How long a caller is kept that asks nothing, or for a round that this node
-// has not heard of yet.
+// How long to keep a caller that sends no question, or asks for a round that
+// this node does not know yet.
 constexpr absl::Duration kCallerPatience = absl::Seconds(5);
 constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
 constexpr absl::Duration kTimeoutMax = absl::Minutes(1);
-// However fast others connect, what is under way goes on.
+// Bounds the accepts in one turn of the loop, so that fast callers do not
+// starve the dials.
 constexpr size_t kAcceptsARound = 64;
-// Up to probe_all_pairs_max nodes, every address of every other node at once.
+// In a world of up to probe_all_pairs_max nodes: every address of every other
+// node at once.
 constexpr size_t kAllPairs =
     (Limits::probe_all_pairs_max - 1) * Limits::probe_addresses_max;
 static_assert(Prober::kDialsMax >= kAllPairs);
@@ -37,7 +39,8 @@ static_assert(Prober::kCallersMax >= kAllPairs);
 
 std::string ErrorText(int error) { return std::strerror(error); }
 
-// On all addresses of both families, or of IPv4 where there is no other.
+// Listens on all addresses of both families, or of IPv4 only if there is no
+// IPv6.
 absl::StatusOr<Fd> Listen() {
   for (const int family : {AF_INET6, AF_INET}) {
     Fd fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -56,7 +59,7 @@ absl::StatusOr<Fd> Listen() {
     }
   }
   return absl::UnavailableError(
-      absl::StrCat("no port to answer probes on: ", ErrorText(errno)));
+      absl::StrCat("cannot listen for probes: ", ErrorText(errno)));
 }
 
 uint32_t PortOf(const Fd& fd) {
@@ -70,7 +73,7 @@ uint32_t PortOf(const Fd& fd) {
                    : reinterpret_cast<sockaddr_in&>(name).sin_port);
 }
 
-// A few bytes, which the socket's buffer always takes.
+// For a few bytes: the socket's buffer always has space for them.
 bool SendAll(const Fd& fd, const std::string& bytes) {
   return send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
          static_cast<ssize_t>(bytes.size());
@@ -175,8 +178,8 @@ void Prober::Begin(v1::Probe probe) {
   open_ = probe_.targets_size() > 0;
   const int targets = std::min<int>(
       probe_.targets_size(), static_cast<int>(Limits::probe_targets_max));
-  // The best address of each target first, so that addresses that nobody
-  // answers at keep no target from being tried.
+  // The best address of each target first, so that addresses without an answer
+  // do not keep other targets from being tried.
   for (int i = 0; i < static_cast<int>(Limits::probe_addresses_max); ++i) {
     for (int t = 0; t < targets; ++t) {
       const v1::ProbeTarget& target = probe_.targets(t);
@@ -188,7 +191,7 @@ void Prober::Begin(v1::Probe probe) {
       waiting_.push_back(std::move(dial));
     }
   }
-  // Those that asked before this node was told of the round.
+  // Answer callers that asked before this node knew of the round.
   for (auto caller = callers_.begin(); caller != callers_.end();) {
     caller = Answer(*caller) ? Close(caller) : std::next(caller);
   }
@@ -245,14 +248,14 @@ bool Prober::Advance(Dial& dial) {
     Finish(dial, "", ErrorText(errno));
     return true;
   }
-  const bool lives =
+  const bool open =
       ReceiveUpTo(dial.fd.get(), Limits::probe_bytes, dial.heard, error);
   if (dial.heard.size() == Limits::probe_bytes) {
     Finish(dial, dial.heard, "");
     return true;
   }
-  if (!lives) Finish(dial, "", error);
-  return !lives;
+  if (!open) Finish(dial, "", error);
+  return !open;
 }
 
 void Prober::Finish(const Dial& dial, const std::string& answer,
@@ -282,7 +285,7 @@ void Prober::EndRound() {
   done_(std::exchange(probed_, {}));
 }
 
-// Whether there may be another one.
+// Whether there may be another connection to accept.
 bool Prober::Accept() {
   sockaddr_storage from{};
   socklen_t size = sizeof(from);
@@ -291,28 +294,28 @@ bool Prober::Accept() {
   if (!fd.open()) {
     if (errno == EMFILE || errno == ENFILE) {
       accept_paused_ = callers_.empty();
-      if (!accept_paused_) CloseCallerOfMost();
+      if (!accept_paused_) CloseCallerOfBusiest();
       return !accept_paused_;
     }
     return errno == EINTR || errno == ECONNABORTED;
   }
   Caller caller{std::move(fd), MonotonicNow() + kCallerPatience,
                 AddressText(from), ""};
-  // Its question has often come with it.
+  // The question has often arrived already.
   if (Hear(caller)) return true;
-  if (callers_.size() >= kCallersMax) CloseCallerOfMost();
+  if (callers_.size() >= kCallersMax) CloseCallerOfBusiest();
   ++callers_from_[caller.from];
   callers_.push_back(std::move(caller));
   return true;
 }
 
-// The oldest of the address that has most.
-void Prober::CloseCallerOfMost() {
-  const auto most = std::max_element(
+// Closes the oldest caller of the address with the most callers.
+void Prober::CloseCallerOfBusiest() {
+  const auto busiest = std::max_element(
       callers_from_.begin(), callers_from_.end(),
       [](const auto& a, const auto& b) { return a.second < b.second; });
   Close(std::find_if(callers_.begin(), callers_.end(), [&](const Caller& each) {
-    return each.from == most->first;
+    return each.from == busiest->first;
   }));
 }
 
@@ -325,10 +328,11 @@ std::list<Prober::Caller>::iterator Prober::Close(
 
 bool Prober::Hear(Caller& caller) {
   std::string error;
-  // A byte more than a question, to see one that goes on or has gone.
-  const bool lives = ReceiveUpTo(caller.fd.get(), kProbeQuestionBytes + 1,
-                                 caller.heard, error);
-  return Answer(caller) || !lives || caller.heard.size() > kProbeQuestionBytes;
+  // One byte more than a question, to notice a caller that sends more or has
+  // closed.
+  const bool open = ReceiveUpTo(caller.fd.get(), kProbeQuestionBytes + 1,
+                                caller.heard, error);
+  return Answer(caller) || !open || caller.heard.size() > kProbeQuestionBytes;
 }
 
 bool Prober::Answer(const Caller& caller) const {
@@ -343,7 +347,7 @@ bool Prober::Answer(const Caller& caller) const {
 absl::Duration Prober::UntilNext(absl::Time now) const {
   absl::Time next = now + absl::Hours(1);
   if (open_) next = std::min(next, until_);
-  // In the order in which they came, each for as long.
+  // Callers are in order of arrival and are all kept for the same time.
   if (!callers_.empty()) next = std::min(next, callers_.front().until);
   if (accept_paused_) next = std::min(next, now + kAcceptPause);
   return std::max(next - now, absl::ZeroDuration());

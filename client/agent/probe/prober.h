@@ -1,13 +1,14 @@
-// Prober: tries to reach the addresses of other nodes, and answers theirs.
+// Prober: tries to reach the addresses of other nodes, and answers their
+// probes.
 //
-// It listens on a port of its own on all addresses. A prober connects, sends
-// 8 bytes "rollcall" and the 16 bytes `ask` of the round, and is sent the 16
+// It listens on its own port on all addresses. Another prober connects, sends
+// the 8 bytes "rollcall" and the 16 bytes `ask` of the round, and gets the 16
 // bytes that this node answers at the address where the connection arrived.
-// Anything else is not answered. It decides
-// nothing: what was found goes to the daemon.
+// Anything else is not answered. It decides nothing: its results go to the
+// daemon.
 //
-// Thread rule: Run from any thread. `begins` and `done` come from a thread of
-// its own; `done` must only post.
+// Thread rule: Run may be called from any thread. `begins` and `done` are
+// called on the prober's own thread; `done` must only post.
 #ifndef ROLLCALL_CLIENT_AGENT_PROBE_PROBER_H_
 #define ROLLCALL_CLIENT_AGENT_PROBE_PROBER_H_
 
@@ -34,14 +35,14 @@ class Prober {
  public:
   using Done = std::function<void(v1::Probed)>;
 
-  // Connections under way at once, in each direction: as many as all pairs
-  // need. Of those that come in, the oldest of the address that has most is
-  // closed to make room.
+  // Connections at once, in each direction: enough for a round of all pairs. If
+  // there are too many incoming ones, the oldest of the address with the most
+  // is closed to make room.
   static constexpr size_t kDialsMax = 512;
   static constexpr size_t kCallersMax = 512;
 
-  // `begins`: called before each round, and may take its time.
-  // UNAVAILABLE: no port can be had; the system's error text.
+  // `begins`: called before each round; it may block.
+  // UNAVAILABLE: no port is available; the message has the system's error.
   static absl::StatusOr<std::unique_ptr<Prober>> Start(
       std::function<void()> begins, Done done);
   ~Prober();
@@ -49,7 +50,8 @@ class Prober {
   uint32_t port() const { return port_; }
 
   // Answers to `probe.ask` from now on, and reports on its targets within
-  // `probe.timeout`. One that is still under way is dropped without a report.
+  // `probe.timeout`. A round that is still under way is dropped without a
+  // report.
   void Run(v1::Probe probe);
 
  private:
@@ -77,17 +79,17 @@ class Prober {
   void Loop();
   void Begin(v1::Probe probe);
   void FillDials();
-  // Whether the dial is over, with its result in `probed_`. It waits on where
-  // no descriptor is left and another dial will free one.
+  // Whether the dial is over, with its result in `probed_`. If no descriptor is
+  // left and another dial will free one, it keeps waiting.
   bool Open(Dial& dial);
   bool Advance(Dial& dial);
   void Finish(const Dial& dial, const std::string& answer,
               const std::string& error);
   void EndRound();
   bool Accept();
-  void CloseCallerOfMost();
+  void CloseCallerOfBusiest();
   std::list<Caller>::iterator Close(std::list<Caller>::iterator caller);
-  // Whether the caller is done with.
+  // Whether the caller can be closed.
   bool Hear(Caller& caller);
   bool Answer(const Caller& caller) const;
   absl::Duration UntilNext(absl::Time now) const;
@@ -102,15 +104,15 @@ class Prober {
   std::optional<v1::Probe> next_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // The thread's own.
+  // Used by the prober's thread only.
   v1::Probe probe_;
-  bool open_ = false;  // Its report is not made yet.
+  bool open_ = false;  // The report of the round is not sent yet.
   absl::Time until_;
   v1::Probed probed_;
   std::list<Dial> waiting_;
   std::list<Dial> dials_;
   std::list<Caller> callers_;
-  std::map<std::string, size_t> callers_from_;  // Address -> of `callers_`.
+  std::map<std::string, size_t> callers_from_;  // Address -> its callers.
   bool accept_paused_ = false;  // No descriptor is left to accept with.
   std::thread thread_;
 };
