@@ -1,11 +1,12 @@
-"""Elastic data-parallel training with PyTorch alone: loses no step to a notice.
+"""Elastic data-parallel training with only PyTorch: a notice loses no step.
 
     rollcall launch --nodes 2:4 -- python3 elastic_ddp.py DIR [STEPS]
 
-DIR is seen by every node (NFS, say). When rollcall asks for a boundary
-(ROLLCALL_NOTICE appears: a drain, a newcomer, a preemption), all ranks agree on
-a step, rank 0 saves it, and all end; started anew in the next world, of any
-size, they go on from it. Without rollcall it is a script as torchrun starts it.
+Every node must see DIR (on NFS, for example). When rollcall asks for a boundary
+(the file ROLLCALL_NOTICE appears: a drain, a newcomer, a preemption), all ranks
+agree on a step, rank 0 saves it, and all exit. They are started again in the
+next world, which may have another size, and continue from that step. The script
+also works with torchrun.
 """
 import os
 import signal
@@ -20,7 +21,7 @@ BATCH, SAVE_EVERY, REQUEUE = 64, 100, 75
 
 
 def save(path, state):
-    """Whole or not at all, whatever happens meanwhile."""
+    """Atomic: after a crash the file has the old or the new state."""
     torch.save(state, path + ".partial")
     with open(path + ".partial", "rb") as file:
         os.fsync(file.fileno())
@@ -28,21 +29,22 @@ def save(path, state):
 
 
 def tell(step):
-    """`rollcall status` shows it, and --hang-timeout watches it."""
+    """Reports the step, for `rollcall status` and --hang-timeout."""
     if "ROLLCALL_PROGRESS" in os.environ:
         with open(os.environ["ROLLCALL_PROGRESS"], "w") as file:
             file.write(str(step))
 
 
 def batch(step, rank, size):
-    """This rank's share of a step's samples, which depend on the step alone."""
+    """This rank's share of a step's samples, which depend only on the step."""
     points = torch.rand(BATCH, 4, generator=torch.Generator().manual_seed(step))
     share = points[rank * BATCH // size:(rank + 1) * BATCH // size]
     return share, share.sum(1, keepdim=True).sin()
 
 
 def main():
-    # The file says the same, and the step that is under way ends first.
+    # SIGTERM also means a notice; the file is enough, and this step must
+    # finish.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     notice = os.environ.get("ROLLCALL_NOTICE", "")
     device = torch.device("cpu")
@@ -64,7 +66,7 @@ def main():
     ddp = DistributedDataParallel(model)
     for step in range(first, STEPS + 1):
         inputs, targets = (t.to(device) for t in batch(step, rank, size))
-        # DDP takes the mean over ranks, whose shares may differ in size.
+        # DDP averages over ranks, and their shares may differ in size.
         loss = ((ddp(inputs) - targets) ** 2).sum() * size / BATCH
         optimizer.zero_grad()
         loss.backward()
@@ -79,7 +81,7 @@ def main():
         tell(step)
         print(f"step {step} loss {asked[0]:.6f} world {size}", flush=True)
         if stop and step < STEPS:
-            dist.barrier()  # Nobody goes before it is saved.
+            dist.barrier()  # No rank exits before the state is saved.
             sys.exit(REQUEUE)
 
 

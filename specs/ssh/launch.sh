@@ -1,19 +1,20 @@
 #!/bin/bash
-# One job over machines that ssh reaches, this one included.
+# Starts one job on this machine and on machines that ssh reaches.
 #
 #   HOSTS="node2 node3" ./launch.sh python3 train.py --flag
 #
-# Copy it and make it yours. `rollcall` must stand on every machine, and ssh
-# must log in without asking. Each worker gets the job's secret on its standard
-# input: it is in no argument list and in no file over there.
+# Copy this file and change it. `rollcall` must be installed on every machine,
+# and ssh must log in without a password prompt. Each worker gets the job's
+# secret on its standard input, so the secret is in no argument list and in no
+# file on the other machines.
 #
-#   HOSTS     the other machines, as ssh knows them (must be set)
-#   ADDRESS   of this machine, as they reach it      (its first address)
+#   HOSTS     the ssh names of the other machines    (must be set)
+#   ADDRESS   of this machine, for the others        (its first address)
 #   PORT      for the daemon                         (29400)
-#   NPROC     ranks on each machine                  (auto: one a GPU, else 1)
+#   NPROC     ranks on each machine                  (auto: one per GPU, else 1)
 #   JOB       the job's name                         (ssh)
 #   ROLLCALL  the program, on every machine          (rollcall)
-#   SSH       how a machine is reached               (ssh)
+#   SSH       the command to reach a machine         (ssh)
 set -eu
 : "${HOSTS:?HOSTS=\"node2 node3\" launch.sh CMD...}" "${1:?launch.sh CMD...}"
 address=${ADDRESS:-$(hostname -I | cut -d' ' -f1)}
@@ -28,7 +29,7 @@ secret=$(mktemp)
 workers=()
 cleanup() {
   rm -f "$secret"
-  # Of a run that ended as it should none is left.
+  # After a successful run all workers have ended already.
   kill ${workers[@]+"${workers[@]}"} 2>/dev/null || true
 }
 trap cleanup EXIT
@@ -37,7 +38,7 @@ trap cleanup EXIT
 nodes=1
 for host in $HOSTS; do
   nodes=$((nodes + 1))
-  # Quoted once more for the shell on the other side.
+  # Quoted once more, for the shell on the other machine.
   remote=$(printf '%q ' "$rollcall" join --name "$host" \
     --endpoint "$address:$port" --job "$job" --nproc-per-node "$nproc" \
     --secret-file - --join-timeout 2m -- "$@")
@@ -49,6 +50,6 @@ code=0
 "$rollcall" launch --job "$job" --nodes "$nodes" --nproc-per-node "$nproc" \
   --listen "0.0.0.0:$port" --secret-file "$secret" --join-timeout 2m -- "$@" ||
   code=$?
-# Each agent ends as the job did; their output comes to its end here.
+# All agents end with the job; wait for the rest of their output.
 [ "$code" = 0 ] && wait
 exit "$code"
