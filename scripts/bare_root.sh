@@ -6,8 +6,8 @@
 #               over TLS, in a root without ca-certificates
 #   quickstart  scripts/quickstart.sh on a clone of this tree's last commit
 #
-# Needs root. Everything lies in one temporary folder and one mount namespace;
-# both are removed at the end, however it ends.
+# Needs root. Everything is in one temporary folder and one mount namespace;
+# both are removed at the end, even after a failure.
 set -eu -o pipefail
 self=$(realpath "$0")
 cd "$(dirname "$self")/.."
@@ -26,7 +26,7 @@ if [ -z "${BARE_ROOT:-}" ]; then
   BARE_ROOT=$(mktemp -d "${TMPDIR:-/tmp}/rollcall-root.XXXXXX")
   export BARE_ROOT
   trap 'rm -rf --one-file-system "$BARE_ROOT"' EXIT
-  # The mounts go with the namespace, and its processes with the first one.
+  # The mounts end with the namespace, its processes with its first process.
   unshare --mount --pid --fork --kill-child "$self" "$release" "$what"
   exit
 fi
@@ -35,7 +35,7 @@ root=$BARE_ROOT
 mount --make-rprivate /
 mirror=$(apt-get indextargets --format '$(SITE)')
 mirror=${mirror%%$'\n'*}
-[ -n "$mirror" ] || die "apt knows no mirror; run apt-get update"
+[ -n "$mirror" ] || die "apt has no mirror; run apt-get update"
 echo "bare_root.sh: $release into $root"
 debootstrap --variant=minbase "$release" "$root" "$mirror" \
   >"$root.log" 2>&1 || { tail -20 "$root.log" >&2; die "debootstrap failed"; }
@@ -46,7 +46,7 @@ mount -t tmpfs tmpfs "$root/tmp"
 case $what in
   run)
     [ -x build/release/bin/rollcall ] ||
-      die "build/release/bin/rollcall is not there; scripts/build.sh release"
+      die "build/release/bin/rollcall is missing; run scripts/build.sh release"
     cp build/release/bin/rollcall "$root/usr/local/bin/"
     [ ! -e "$root/etc/ssl/certs/ca-certificates.crt" ] ||
       die "expected a root without ca-certificates"
@@ -55,9 +55,9 @@ case $what in
       --no-hosts --local-workers 2 -- sh -c "echo rank \$RANK of \$WORLD_SIZE"' \
       2>&1) || status=$?
     echo "$out"
-    [ $status = 0 ] || die "the run ended with $status"
+    [ $status = 0 ] || die "the run ended with exit code $status"
     for rank in 0 1 2; do
-      grep -q "rank $rank of 3" <<<"$out" || die "rank $rank said nothing"
+      grep -q "rank $rank of 3" <<<"$out" || die "no output from rank $rank"
     done ;;
   quickstart)
     mount --rbind /dev "$root/dev"

@@ -1,25 +1,27 @@
 #!/bin/bash
-# bench.sh [NAME...]: figures, each beside the peer it is compared with.
+# bench.sh [NAME...]: benchmarks, each compared with another program.
 #
-#   start     a whole command: rollcall, torchrun, mpirun
-#   nccl_id   from a world proposed to the NCCL id in hand on every node
-#   formation 1,024 and 4,096 nodes, plain and with TLS, beside bare gRPC: the
-#             time until their world is committed, the daemon's memory, its
-#             share of a processor while they send heartbeats
-#   facts     what one node with 8 HCAs and 8 GPUs takes to say what it is, and
-#             what the network plan of 1,024 such nodes takes
-#   probing   64 hosts in network namespaces: the round of probes before their
-#             world, beside the formation that it comes on top of
-#   takeover  the leader of three daemons on etcd is killed: until the next one
-#             has all agents, beside the lease of etcd's that it waits for
-#   loss      256 nodes, one is killed or falls silent: until the last survivor
-#             is told, beside bare gRPC
-#   elastic   a training loses a node, or wins one: until all have done a step,
-#             beside torchrun
-#   checkpoint  what a training's steps wait for checkpoints, beside one without
-#   train     the CPU's model: tokens a second, beside PyTorch
+#   start     time of a whole command: rollcall, torchrun, mpirun
+#   nccl_id   time from the proposal of a world until every node has the NCCL id
+#   formation 1,024 and 4,096 nodes, plain and with TLS, compared with bare
+#             gRPC: time until their world is committed, the daemon's memory, its
+#             CPU share while they send heartbeats
+#   facts     time to gather the facts of one node with 8 HCAs and 8 GPUs, and
+#             time of the network plan for 1,024 such nodes
+#   probing   64 hosts in network namespaces: time of the probe round before
+#             their world, compared with the rest of the formation
+#   takeover  the leader of three daemons on etcd is killed: time until the next
+#             leader has all agents, compared with the etcd lease that it waits
+#             for
+#   loss      256 nodes, one is killed or falls silent: time until the last
+#             survivor knows, compared with bare gRPC
+#   elastic   a training loses or gains a node: time until all ranks have done a
+#             step, compared with torchrun
+#   checkpoint  how long a training's steps wait for checkpoints, compared with
+#             a training without checkpoints
+#   train     the CPU's model: tokens per second, compared with PyTorch
 #
-# Without names: all of them. Nothing here fails for being slow.
+# Without names: all of them. A slow result is not a failure.
 set -eu
 cd "$(dirname "$0")/.."
 scripts/packages.sh test

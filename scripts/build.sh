@@ -1,6 +1,6 @@
 #!/bin/bash
 # build.sh PRESET [TARGET...]: configures and builds one preset, with progress.
-# Binaries land in build/PRESET/bin.
+# Binaries are in build/PRESET/bin.
 set -eu
 cd "$(dirname "$0")/.."
 preset=${1:?build.sh PRESET [TARGET...]}

@@ -1,12 +1,12 @@
 #!/bin/bash
-# check.sh: what a reviewer should not have to look for.
+# check.sh: the checks that a reviewer should not have to do by hand.
 #
 # Format (clang-format 14), clang's analysis and clang-tidy over all our code
 # with warnings as errors, and the unit tests and stories under the thread
 # sanitizer. Changes nothing.
 #
-#   check.sh verify-format   the format alone
-#   check.sh format          reformats
+#   check.sh verify-format   checks only the format
+#   check.sh format          reformats the code
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,10 +1,11 @@
 #!/bin/bash
-# fuzz.sh [SECONDS] [TARGET...]: each fuzz target for so long (600 s), two at a
-# time, from the corpus in tests/fuzz. Ends with a table, and not 0 if anything
-# was found; what breaks something stays below build/fuzz/fuzz.
+# fuzz.sh [SECONDS] [TARGET...]: runs each fuzz target for SECONDS (600), two at
+# a time, from the corpus in tests/fuzz. Prints a table at the end; the exit
+# status is not 0 if anything was found. Inputs that break something are kept
+# below build/fuzz/fuzz.
 #
-#   fuzz.sh --merge [SECONDS] [TARGET...]  and keeps what was learned, one file a
-#                                          target: corpus/TARGET.tar.gz
+#   fuzz.sh --merge [SECONDS] [TARGET...]  also stores what was learned, one
+#                                          file per target: corpus/TARGET.tar.gz
 #   fuzz.sh --seeds                        writes the seeds of the corpus
 #
 # Without targets: all of them.
@@ -39,11 +40,11 @@ scripts/packages.sh check
 scripts/build.sh fuzz
 
 work=$(mktemp -d)
-# Without jobs `kill` fails, and under set -e the trap would end with that.
+# `kill` fails if there are no jobs, and with set -e that would end the trap.
 trap 'trap - TERM; kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-# one TARGET: its run, with its log and its exit status kept.
+# one TARGET: runs it, and keeps its log and its exit status.
 one() {
   local status=0
   mkdir "$work/$1"
@@ -62,15 +63,15 @@ wait
 
 if [ -n "$merge" ]; then
   for target in "${targets[@]}"; do
-    # As few inputs as reach as many edges. How often an edge is passed is not
-    # counted: it would keep thousands.
+    # Keep the fewest inputs that reach the same edges. How often an edge is
+    # passed does not count: that would keep thousands of inputs.
     mkdir "$work/$target.merged" "$work/$target.before"
     [ ! -e "$corpus/$target.tar.gz" ] ||
       tar -xzf "$corpus/$target.tar.gz" -C "$work/$target.before"
     "$bin/fuzz_$target" -merge=1 -use_counters=0 "$work/$target.merged" \
       "$corpus/$target" "$work/$target.before" "$work/$target" \
       >"$work/$target.merge" 2>&1
-    # The seeds stay where they are, under their own names.
+    # The seeds are kept as files of their own, so remove them here.
     seeds=$(sha1sum "$corpus/$target"/* | cut -d' ' -f1)
     for input in "$work/$target.merged"/*; do
       ! grep -q "^$(sha1sum <"$input" | cut -d' ' -f1)$" <<<"$seeds" ||

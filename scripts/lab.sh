@@ -1,39 +1,41 @@
 #!/bin/bash
 # lab.sh: hosts on one machine, for tests and for trying things out.
 #
-#   lab.sh up N            N hosts, lab1..labN, on one bridge
+#   lab.sh up N            starts N hosts, lab1..labN, on one bridge
 #   lab.sh exec I CMD...   runs CMD on host I, with its exit code
-#   lab.sh pid I           the host's first process, as this machine numbers it
-#   lab.sh dir I           the folder of the host's own files (hosts, log)
+#   lab.sh pid I           prints the pid of the host's first process, as seen
+#                          from this machine
+#   lab.sh dir I           prints the folder of the host's files (hosts, log)
 #   lab.sh fault cut I     drops all frames of host I, both ways, silently
 #   lab.sh fault cut I J   drops frames from I to J only
-#   lab.sh fault loss I P  loses P percent of what host I sends
-#   lab.sh fault slow I K  lets K kilobits a second pass to host I
-#   lab.sh fault heal      takes all faults away
+#   lab.sh fault loss I P  drops P percent of the frames that host I sends
+#   lab.sh fault slow I K  limits the traffic to host I to K kilobits per second
+#   lab.sh fault heal      removes all faults
 #   lab.sh kill I          ends host I with everything on it: peers get a FIN
 #   lab.sh power I         cuts the link of host I, then ends it: peers get
-#                          silence
-#   lab.sh boot I          a host that has ended comes back: the same name,
+#                          no packet
+#   lab.sh boot I          starts a host again that has ended: the same name,
 #                          addresses, MAC and files, a new boot_id
-#   lab.sh freeze I        stops host I; its kernel still answers for it
-#   lab.sh thaw I          and lets it go on
-#   lab.sh down            ends all of it; never fails, may be repeated
+#   lab.sh freeze I        stops host I; its kernel still answers packets
+#   lab.sh thaw I          continues it
+#   lab.sh down            ends the lab; never fails, may be repeated
 #
 # A host has its own net, uts, pid and mount namespace, the addresses
-# 10.77.0.I and fd77::I, the hostname labI, an /etc/hosts of its own that is
+# 10.77.0.I and fd77::I, the hostname labI, its own /etc/hosts that is
 # bind-mounted as in a container (so a rename over it gives EBUSY), its own
-# boot_id, and its own empty /tmp, /run and /dev/shm. It knows no other host by
-# name. Everything else is this machine's, the project folder included.
+# boot_id, and its own empty /tmp, /run and /dev/shm. It has no names of other
+# hosts. Everything else is this machine's, including the project folder.
 #
-# Environment: LAB_NAME   several labs may stand at once       (lab)
-#              LAB_SHARE  paths under /tmp that hosts see, split by ':'
-#              LAB_IFACES interface names of the hosts, split by spaces (eth0)
+# Environment: LAB_NAME   name of the lab; several can run at once  (lab)
+#              LAB_SHARE  paths under /tmp that hosts see, separated by ':'
+#              LAB_IFACES interface names of the hosts, separated by spaces
+#                         (eth0)
 #              LAB_DOCKER 1: each host also has a docker0 with 172.17.0.1/16
 #
-# A host is frozen as a cgroup v2 where one can be made, else by SIGSTOP to all
-# that runs there, which its own processes could undo; freeze says which.
+# A host is frozen through its cgroup v2 if one can be made, else by SIGSTOP to
+# all its processes, which they could undo; freeze prints which.
 #
-# Without root it works in a user namespace, where the kernel allows that.
+# Without root it works in a user namespace, if the kernel allows that.
 set -u
 
 name=${LAB_NAME:-lab}
@@ -46,7 +48,7 @@ subnet6=fd77::
 say() { echo "lab.sh: $*" >&2; }
 die() { say "$*"; exit 1; }
 
-# The start time of a living process: with its number, what it is for good.
+# The start time of a running process: pid and start time together identify it.
 born() {
   local stat
   read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
@@ -56,7 +58,7 @@ born() {
   echo "${20}"
 }
 
-# Ends the process that a pid file names, if it is still that one.
+# Ends the process that a pid file names, if it still exists.
 end_of() {
   local pid at
   read -r pid at 2>/dev/null <"$1" || return 0
@@ -74,7 +76,7 @@ host_pid() {
   echo "$pid"
 }
 
-# Prints the folder of our own cgroup v2; fails where none is in sight.
+# Prints the folder of our own cgroup v2; fails if there is none.
 own_cgroup() {
   local fields mount path
   while read -r -a fields; do
@@ -84,7 +86,7 @@ own_cgroup() {
   [ -n "${mount:-}" ] && [ -d "$mount$path" ] && echo "${mount}${path%/}"
 }
 
-# A cgroup for each host in one for the lab, where that is allowed.
+# Makes a cgroup for the lab, which gets one for each host, if that is allowed.
 make_cgroup() {
   local folder
   folder=$(own_cgroup) || return 0
@@ -97,14 +99,15 @@ make_cgroup() {
   fi
 }
 
-# Moves this shell into the cgroup of host $1, where hosts have one.
+# Moves this shell into the cgroup of host $1, if hosts have one.
 enter_cgroup() {
   local folder
   read -r folder 2>/dev/null <"$root/cgroup" || return 0
   mkdir -p "$folder/lab$1" && echo "$BASHPID" >"$folder/lab$1/cgroup.procs"
 }
 
-# What died a moment ago still counts as a member for another.
+# A process that has just been killed is still a member for a moment, so try
+# again.
 remove_cgroup() {
   local folder try
   read -r folder 2>/dev/null <"$root/cgroup" || return 0
@@ -114,10 +117,10 @@ remove_cgroup() {
     [ -d "$folder" ] || return 0
     sleep 0.01
   done
-  say "$folder still has members"
+  say "$folder still has processes"
 }
 
-# nsenter's flag for the lab's user namespace, where there is one.
+# nsenter's flags for the lab's user namespace, if there is one.
 user_flag() { [ "$(id -u)" = 0 ] || echo "-U --preserve-credentials"; }
 
 in_switch() {
@@ -128,13 +131,13 @@ in_switch() {
 }
 
 # Runs as a host's first process, in its new namespaces but still with the old
-# mounts. $1: I, $2: its folder, $3: the pipe to say ready on, $4...: shared.
+# mounts. $1: I, $2: its folder, $3: the pipe to report on, $4...: shared paths.
 become_host() {
   local i=$1 own=$2 ready=$3 outer rest path
   shift 3
   exec 9>"$ready"
   trap "echo failed $i >&9" EXIT
-  # /proc is still the machine's: it tells our number there.
+  # /proc is still this machine's, so it has our pid as seen from there.
   read -r outer rest </proc/self/stat
   set -e
   mount --make-rprivate /
@@ -143,7 +146,7 @@ become_host() {
   mount --bind "$own/resolv.conf" /etc/resolv.conf
   [ ! -e /etc/nsswitch.conf ] ||
     mount --bind "$own/nsswitch.conf" /etc/nsswitch.conf
-  # A fresh /tmp into which the shared paths are mounted before it covers them.
+  # A new /tmp. The shared paths are mounted into it before it hides them.
   mkdir -p "$own/tmp"
   mount -t tmpfs -o mode=1777 tmpfs "$own/tmp"
   for path in "$@"; do
@@ -168,7 +171,7 @@ become_host() {
   trap - EXIT
   echo "$i $outer" >&9
   exec 9>&-
-  # bash reaps what it inherits; sleep alone would keep zombies.
+  # bash reaps orphans; sleep as the first process would leave zombies.
   while :; do sleep infinity & wait; done
 }
 
@@ -204,7 +207,7 @@ start_host() {
   mkdir -p "$own"
   [ -e "$own/hosts" ] || write_hosts "$i" "$own"
   : >"$own/resolv.conf"
-  # No DNS: a name that no file has does not exist.
+  # No DNS: only names in files exist.
   { sed '/^hosts:/d' /etc/nsswitch.conf 2>/dev/null
     echo 'hosts: files'; } >"$own/nsswitch.conf"
   printf '%08x-0000-4000-8000-%012x\n' $$ "$i" >"$own/boot_id"
@@ -232,7 +235,8 @@ connect_host() {
       $enter ip addr add 172.17.0.1/16 dev docker0 &&
       $enter ip link set docker0 up || return 1
   fi
-  # A fixed address, or peers keep a stale one for a host that comes back.
+  # A fixed MAC address: otherwise peers keep the old one of a host that is
+  # started again.
   in_switch ip link add "p$i" type veth \
     peer name "$iface" address "02:00:00:4d:00:$hex" netns "$pid" &&
     in_switch ip link set "p$i" master br0 up &&
@@ -242,9 +246,9 @@ connect_host() {
     $enter ip route add default via "$subnet4.254"
 }
 
-# The kernel keeps one table of neighbours for all namespaces, 1,024 at first
-# (net.ipv4.neigh.default.gc_thresh3), which hosts that all talk to each other
-# fill at 32. Entries that were made by hand do not count.
+# The kernel has one neighbour table for all namespaces, with 1,024 entries by
+# default (net.ipv4.neigh.default.gc_thresh3). 32 hosts that all talk to each
+# other fill it. Permanent entries do not count, so make these.
 know_neighbours() {
   local n=$1 i iface enter
   local names=(${LAB_IFACES:-eth0})
@@ -257,25 +261,25 @@ know_neighbours() {
     enter="nsenter -t $(host_pid "$i") $(user_flag) -n --"
     # shellcheck disable=SC2086
     sed "s/IFACE/$iface nud permanent/" "$root/neighbours" |
-      $enter ip -batch - || die "host $i learns no neighbours"
+      $enter ip -batch - || die "cannot set the neighbours of host $i"
   done
 }
 
-# Waits for host number $1 of $2 to stand, whichever it is.
+# Waits until one more host has started; it is number $1 of $2.
 await_host() {
   local i pid
   read -r -t 20 i pid <&7 && [ "$i" != failed ] || {
     sed 's/^/lab.sh: /' "$root"/lab*/log >&2
-    die "only $(($1 - 1)) of $2 hosts came up"
+    die "only $(($1 - 1)) of $2 hosts have started"
   }
   write_pid "$pid" "$root/lab$i/pid"
 }
 
 up() {
   local n=${1:-} i count
-  [[ $n =~ ^[1-9][0-9]?$ ]] || die "up wants a number of hosts, 1 to 99"
+  [[ $n =~ ^[1-9][0-9]?$ ]] || die "up: expected a number of hosts, 1 to 99"
   [ ! -e "$root/switch.pid" ] ||
-    die "lab '$name' stands already; lab.sh down ends it"
+    die "lab '$name' runs already; lab.sh down ends it"
   for count in unshare nsenter ip setsid; do
     command -v $count >/dev/null ||
       die "$count is not installed (packages util-linux and iproute2)"
@@ -297,8 +301,8 @@ up() {
   say "lab '$name': $n hosts, $subnet4.1 to $subnet4.$n"
 }
 
-# Ends host I with all that runs there, and returns once that is gone. Its end
-# of the link goes with its namespace, at some time.
+# Ends host I with all its processes, and returns when they have ended. The
+# kernel removes its end of the link later, with the namespace.
 end_host() {
   local pid folder try
   pid=$(host_pid "$1") || exit 1
@@ -323,7 +327,7 @@ boot() {
   [ -d "$root/lab$i" ] || die "lab '$name' never had a host $i"
   read -r pid at <"$root/lab$i/pid"
   [ "$(born "$pid")" != "$at" ] ||
-    die "host $i of lab '$name' stands"
+    die "host $i of lab '$name' runs already"
   in_switch ip link del "p$i" 2>/dev/null
   exec 7<>"$root/ready"
   start_host "$i"
@@ -331,7 +335,8 @@ boot() {
   connect_host "$i" "$(host_pid "$i")" || die "host $i has no network"
 }
 
-# Everything in the host's pid namespace, as this machine numbers it.
+# The pids of all processes in the host's pid namespace, as seen from this
+# machine.
 host_processes() {
   local space other
   space=$(readlink "/proc/$1/ns/pid")
@@ -362,7 +367,8 @@ thaw() {
   if read -r folder 2>/dev/null <"$root/cgroup"; then
     echo 0 >"$folder/lab$1/cgroup.freeze"
   else
-    # nsenter and unshare outside stop with what they wait for.
+    # nsenter and unshare, outside of the namespace, stop with the process that
+    # they wait for, so continue the parents too.
     for pid in $(host_processes "$pid"); do
       kill -CONT "$pid" "$(parent "$pid")" 2>/dev/null
     done
@@ -372,7 +378,7 @@ thaw() {
 
 run_on() {
   local pid
-  [ $# -ge 2 ] || die "exec wants a host's number and a command"
+  [ $# -ge 2 ] || die "exec: expected a host's number and a command"
   pid=$(host_pid "$1") || exit 1
   enter_cgroup "$1"
   shift
@@ -381,7 +387,7 @@ run_on() {
     sh -c 'cd "$1" 2>/dev/null; shift; exec "$@"' sh "$PWD" "$@"
 }
 
-# What does not pass waits, in a queue that is long enough.
+# Packets above the rate wait in a queue, which is long enough.
 slow() {
   in_switch tc qdisc replace dev "p${1:?}" root tbf rate "${2:?}kbit" \
     burst 1600 limit 1mb
@@ -414,7 +420,8 @@ fault() {
     loss) rule iifname "p$2" numgen random mod 100 '<' "$3" drop ;;
     slow) slow "${2:-}" "${3:-}" ;;
     heal) heal ;;
-    *) die "fault: cut I [J], loss I PERCENT, slow I KILOBITS or heal" ;;
+    *) die "fault: expected cut I [J], loss I PERCENT, slow I KILOBITS or" \
+         "heal" ;;
   esac
 }
 
@@ -423,7 +430,7 @@ down() {
   for file in "$root"/lab*/pid "$root"/switch.pid; do
     [ -e "$file" ] && end_of "$file"
   done
-  # What was started and never said its number dies with its unshare.
+  # A host that was started and has not reported its pid ends with its unshare.
   local job
   for job in $(jobs -p); do kill -9 "$job" 2>/dev/null; done
   remove_cgroup

@@ -1,29 +1,29 @@
 #!/bin/bash
-# nightly.sh [--fresh|--failed] [STEP...]: everything long, one step after the
-# other. Goes on after a failure and ends with a table; exit status 1 if a step
-# failed.
+# nightly.sh [--fresh|--failed] [STEP...]: all checks that take long, one step
+# after the other. Continues after a failure and prints a table at the end; exit
+# status 1 if a step failed.
 #
-# It can be stopped at any time: started again on the same commit it goes on with
-# the first step that has not ended. A step's log and result lie in
+# It can be stopped at any time: started again on the same commit, it continues
+# with the first step that has not ended. A step's log and result are in
 # build/nightly/COMMIT.
 #
-#   nightly.sh --failed   repeats the steps that failed, too
-#   nightly.sh --fresh    forgets what was done on this commit
-#   nightly.sh STEP...    these steps alone, whatever was done
-#   nightly.sh --list     the steps
+#   nightly.sh --failed   also repeats the steps that failed
+#   nightly.sh --fresh    forgets all results of this commit
+#   nightly.sh STEP...    runs only these steps, even if they have results
+#   nightly.sh --list     prints the steps
 #
 # A step that takes longer than six hours is ended and counts as failed.
 set -u -o pipefail
 cd "$(dirname "$0")/.."
 
-# Ten minutes of fuzzing a target, two at a time; a million simulated runs in
-# pieces, of seeds that differ from night to night.
+# Fuzzing: ten minutes per target, two targets at a time. Simulation: a million
+# runs in four parts, with other seeds each night.
 steps=(packages format test dev tsan tidy fuzz1 fuzz2 fuzz3 fuzz4 fuzz5
        soak1 soak2 soak3 soak4 faults churn kills repeat torch rdma_vm
        quickstart bookworm trixie trixie_quickstart)
 jobs=$(nproc)
 
-# 250,000 seeds; the first one is chosen once a commit.
+# 250,000 seeds; the first one is chosen once per commit.
 soak() {
   local first
   [ -e "$state/first_seed" ] || echo $((10000000 + RANDOM * 1000000)) \
@@ -32,9 +32,9 @@ soak() {
   scripts/soak.sh 250000 "$first"
 }
 
-# e2e TEST: an end-to-end module or test by itself, on the release binaries and
-# with a seed of its own. A test that is skipped counts as failed: what is asked
-# for here was made possible before.
+# e2e TEST: runs one end-to-end module or test, on the release binaries and with
+# its own seed. A skipped test counts as failed: its requirements were installed
+# before.
 e2e() {
   local seed=$RANDOM
   echo "nightly.sh: ROLLCALL_TEST_SEED=$seed"
@@ -45,7 +45,7 @@ e2e() {
 fresh_quickstart() {
   local clone status=0
   clone=$(mktemp -d)
-  # Expanded now: at the exit the function's variable is gone.
+  # Expanded now: when the trap runs, the function's variable no longer exists.
   # shellcheck disable=SC2064
   trap "rm -rf '$clone'" EXIT
   trap 'exit 1' TERM
@@ -77,8 +77,9 @@ do_step() {
     repeat) scripts/repeat.sh 5 1 ;;
     torch) scripts/packages.sh torch &&
       e2e checkpoint_test.InTransformers.test_loads_a_checkpoint ;;
-    # Class by class: the module has a test that needs no machine, and with it
-    # the skipped ones would pass.
+    # Class by class: the module also has a test that needs no virtual machine.
+    # If that one passed, a run of the module would hide that the others were
+    # skipped.
     rdma_vm) scripts/packages.sh rdma_vm &&
       e2e rdma_vm_test.OneMachine && e2e rdma_vm_test.TwoMachines ;;
     quickstart) fresh_quickstart ;;
@@ -127,14 +128,15 @@ table() {
   done
   return $failed
 }
-# A step is a process group of its own, so that all of it can be ended.
+# With job control each step has its own process group, so that all its
+# processes can be ended.
 set -m
 running= limit=
 stop() {
   [ -z "$limit" ] || kill -- "-$limit" 2>/dev/null
   [ -z "$running" ] || { kill -- "-$running" 2>/dev/null; wait "$running"; }
   table
-  echo "nightly.sh: stopped; started again it goes on"
+  echo "nightly.sh: stopped; start it again to continue"
   exit 130
 }
 trap stop INT TERM
@@ -146,7 +148,7 @@ for step in "${wanted[@]}"; do
   [ -z "$status" ] || { [ "$status" != 0 ] && [ -n "$again" ]; } || continue
   echo "nightly.sh: $step, at $(date +%H:%M:%S)"
   began=$SECONDS
-  # In the background, so that a signal is answered at once.
+  # In the background, so that the trap runs at once on a signal.
   (do_step "$step") >"$state/$step.log" 2>&1 </dev/null &
   running=$!
   (sleep 21600; kill -- "-$running") 2>/dev/null &
@@ -155,7 +157,7 @@ for step in "${wanted[@]}"; do
   echo "$? $((SECONDS - began))" >"$state/$step.result"
   running=
   kill -- "-$limit"
-  # Without the shell's own word on it.
+  # Hides the shell's message that the job was terminated.
   wait "$limit" 2>/dev/null
 done
 table

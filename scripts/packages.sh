@@ -1,22 +1,24 @@
 #!/bin/bash
-# packages.sh: what rollcall needs of Debian 12 or 13 (the names of `build` are the
-# same on Ubuntu 24.04, where it has not been tried; `check` needs Debian 12).
+# packages.sh: the packages that rollcall needs from Debian 12 or 13 (the names
+# of `build` are the same on Ubuntu 24.04, where this was not tried; `check`
+# needs Debian 12).
 #
 #   packages.sh build   installs what is missing to build it
-#   packages.sh test    and to test it and to measure it beside others
-#   packages.sh check   and to fuzz it, to check its format, to analyse it, and to
-#                       try it on other releases
+#   packages.sh test    also what is needed to test it and to compare it with
+#                       other programs
+#   packages.sh check   also what is needed to fuzz it, to check its format, to
+#                       analyse it, and to try it on other releases
 #   packages.sh torch   makes a Python environment outside of the clone, in
 #                       ROLLCALL_TORCH_VENV (default ~/.cache/rollcall/torch):
 #                       transformers from PyPI over Debian's torch, for one
 #                       end-to-end test
-#   packages.sh rdma_vm unpacks a kernel with soft-RoCE, qemu and what a small
-#                       virtual machine runs into ROLLCALL_RDMA_VM (default
+#   packages.sh rdma_vm unpacks a kernel with soft-RoCE, qemu and the programs
+#                       of a small virtual machine into ROLLCALL_RDMA_VM (default
 #                       ~/.cache/rollcall/rdma-vm), for the end-to-end tests on
 #                       a real verbs device; amd64 only. Installs nothing
 #   packages.sh list build|test|check|torch|rdma_vm   prints the names
 #
-# As root, or with sudo. Says what it does, and does nothing where nothing is
+# Needs root or sudo. Prints what it does, and does nothing if nothing is
 # missing.
 set -eu -o pipefail
 
@@ -34,11 +36,12 @@ tests=("${build[@]}" python3-torch openmpi-bin nftables openssl util-linux
 check=("${tests[@]}" clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14
        debootstrap)
 torch=(python3 python3-venv python3-torch python3-numpy)
-# For installed packages the test uses the files that are in place. The
-# kernel's package, which comes first, is needed in any case.
+# If a package is installed, the test uses its installed files. Only the
+# kernel's package (the first) is always unpacked.
 rdma_vm=(linux-image-amd64 qemu-system-x86 busybox-static ibverbs-utils
          ibverbs-providers iproute2)
-# What the machine may load of the kernel's package, which has 4,000 modules.
+# The files of the kernel's package that the machine may load; the package has
+# 4,000 modules.
 rdma_vm_kernel=(
   '*/boot/vmlinuz-*'
   '*/kernel/crypto/crc32_generic.ko*'
@@ -65,8 +68,8 @@ names() {
   esac
 }
 
-# prepare_apt PURPOSE: sets `apt` to an apt-get with the rights to install, and
-# updates the package lists. PURPOSE is said where the rights are missing.
+# prepare_apt PURPOSE: sets `apt` to an apt-get command that may install, and
+# updates the package lists. PURPOSE is used in the error message.
 prepare_apt() {
   local sudo=()
   if [ "$(id -u)" != 0 ]; then
@@ -81,7 +84,7 @@ prepare_apt() {
   "${apt[@]}" update
 }
 
-# The environment; does nothing where it is whole.
+# Makes the environment; does nothing if it is complete.
 make_torch_environment() {
   local folder=${ROLLCALL_TORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/torch}
   local python=$folder/bin/python3 versions
@@ -89,13 +92,13 @@ make_torch_environment() {
     echo "packages: $folder is there"
     return
   fi
-  # The last versions that go with torch 1 (Debian 12) and numpy 1.
+  # The newest versions that work with torch 1 (Debian 12) and numpy 1.
   case $(/usr/bin/python3 -c 'import torch; print(torch.__version__)') in
     1.*) versions=(transformers==4.30.2 'numpy<2') ;;
     *) versions=('transformers>=4.48,<5') ;;
   esac
   if [ -e "$folder" ] && [ ! -e "$folder/pyvenv.cfg" ]; then
-    echo "packages.sh: $folder is no Python environment; remove it, or set" \
+    echo "packages.sh: $folder is not a Python environment; remove it, or set" \
       "ROLLCALL_TORCH_VENV to another folder" >&2
     exit 1
   fi
@@ -105,13 +108,13 @@ make_torch_environment() {
   if ! { "$folder/bin/pip" install -q "${versions[@]}" &&
          "$python" -c 'import torch, transformers'; }; then
     rm -rf "$folder"
-    echo "packages.sh: $folder could not be made" >&2
+    echo "packages.sh: cannot make $folder" >&2
     exit 1
   fi
 }
 
-# The folder gets its name last, so that it is complete where it has it. Does
-# nothing where it is there.
+# Unpacks to a temporary folder and renames it, so that the folder is complete
+# if it exists. Does nothing if it exists.
 unpack_rdma_vm() {
   local folder=${ROLLCALL_RDMA_VM:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/rdma-vm}
   local kernel lacking names deb
@@ -125,7 +128,7 @@ unpack_rdma_vm() {
     exit 1
   fi
   [ "$(dpkg --print-architecture)" = amd64 ] || {
-    echo "packages.sh: the virtual machine is for amd64 alone" >&2
+    echo "packages.sh: the virtual machine is for amd64 only" >&2
     exit 1
   }
   prepare_apt "read the package lists"
@@ -171,7 +174,7 @@ for name in $wanted; do
     grep -q 'ok installed' || missing+=("$name")
 done
 if [ ${#missing[@]} = 0 ]; then
-  echo "packages: all there"
+  echo "packages: all are installed"
   [ "$1" != torch ] || make_torch_environment
   exit 0
 fi

@@ -1,9 +1,9 @@
 #!/bin/bash
-# quickstart.sh: from a fresh clone to a small model that four nodes train.
+# quickstart.sh: from a fresh clone to four nodes that train a small model.
 #
-# Installs what is missing (apt, with sudo where needed), builds the release
-# binaries, and lets one launcher and three local workers train on this
-# machine's license texts over the real wire. May be run again at any time.
+# Installs what is missing (apt, with sudo if needed), builds the release
+# binaries, and trains a model on this machine's license texts with one launcher
+# and three local workers, over real connections. Can be run again at any time.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -24,7 +24,7 @@ set -o pipefail
   --steps "$steps" --log-every 20 --log-all-ranks 2>&1 | tee "$log" |
   while IFS= read -r line; do
     echo "$line"
-    # Once, half-way: who is there.
+    # Once, half-way: show the nodes.
     if [ -z "${shown:-}" ] && [[ $line =~ \ step\ ([0-9]+)\  ]] &&
       [ $((BASH_REMATCH[1] * 2)) -ge "$steps" ]; then
       shown=1
@@ -36,9 +36,9 @@ set -o pipefail
 
 fail() { echo "quickstart.sh: $*" >&2; exit 1; }
 loss() { "$1" -1 <<<"$told" | sed -E 's/.* loss ([0-9.]+) .*/\1/'; }
-# Every rank tells its loss on lines of its own.
+# Every rank prints its loss on its own lines.
 told=$(grep -E ' step [0-9]+ loss [0-9.]+' "$log") ||
-  fail "the run ended well, but no rank told a loss; it said the above"
+  fail "the run succeeded, but no rank printed a loss; see the output above"
 lines=$(wc -l <<<"$told")
 worlds=$(grep -oE 'world [0-9]+ generation [0-9]+' <<<"$told" |
   sort | uniq -c)
@@ -47,23 +47,25 @@ echo
   fail "expected one world and one generation on each of $lines lines, got:" \
     $'\n'"$worlds"
 worlds=world${worlds#*world}
-echo "loss: $(loss head) at first, $(loss tail) at the end;" \
-  "every rank said: $worlds"
-# Who asked for a few steps only asked for no such loss.
+echo "loss: $(loss head) at the start, $(loss tail) at the end;" \
+  "every rank reported: $worlds"
+# After only a few steps the loss is still high.
 if [ "$steps" -ge 100 ]; then
   awk -v last="$(loss tail)" 'BEGIN { exit !(last < 3.0) }' ||
-    fail "expected a last loss below 3.0, got $(loss tail): it did not learn"
+    fail "expected a last loss below 3.0, got $(loss tail): the model did not" \
+      "learn"
 fi
 cat <<END
 
 What to try next:
   build/release/bin/rollcall launch --local-workers 3 -- sh -c 'echo I am \$RANK'
-      what each rank gets: RANK, WORLD_SIZE, MASTER_ADDR... (client/README.md)
+      shows what each rank gets: RANK, WORLD_SIZE, MASTER_ADDR...
+      (client/README.md)
   build/release/bin/rollcall launch --nodes 2 -- python3 train.py
-      prints a join line to run on a second machine; any script that runs
-      under torchrun runs under it
+      prints a join line to run on a second machine; any script that works
+      with torchrun works with it
   scripts/lab.sh up 4
-      four hosts on this one machine, to break things in
+      starts four hosts on this machine, to try out failures
   scripts/test.sh
-      all tests
+      runs all tests
 END

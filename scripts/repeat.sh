@@ -1,11 +1,11 @@
 #!/bin/bash
-# repeat.sh [UNIT [E2E [MODULE...]]]: looks for tests that fail now and then.
+# repeat.sh [UNIT [E2E [MODULE...]]]: looks for flaky tests.
 #
 # Runs each unit test binary of `asan` UNIT times (200) and each end-to-end
-# module on the release binaries E2E times (10), or the modules that are named.
-# Four unit test binaries, or two modules, run at once for each core: they are
-# each other's load. Each run has another seed where a test takes one. Prints a
-# line for each binary or module that failed and keeps the log of its first
+# module on the release binaries E2E times (10), or only the named modules.
+# Four unit test binaries, or two modules, run at once on each core, so that the
+# machine is loaded. Each run has another seed, for tests that take one. Prints
+# a line for each binary or module that failed and keeps the log of its first
 # failure below build/repeat; exit status 1 if any failed.
 set -u
 cd "$(dirname "$0")/.."
@@ -24,7 +24,7 @@ mkdir -p "$finds"
 scripts/build.sh asan unit_tests || exit
 scripts/build.sh release || exit
 
-# once NAME CMD...: one run. A failure is a line in NAME.failed.
+# once NAME CMD...: one run. A failure adds a line to NAME.failed.
 once() {
   local name=$1 log
   shift
@@ -39,8 +39,8 @@ unit_once() { once "$(basename "$1")" "$1" --gtest_brief=1 --gtest_shuffle; }
 e2e_once() { once "$1" python3 -B -m unittest -v "$1"; }
 export -f once unit_once e2e_once
 
-# repeat COUNT PARALLEL WHAT NAME...: each name COUNT times. Round by round, so
-# that a test meets different neighbours.
+# repeat COUNT PARALLEL WHAT NAME...: runs each name COUNT times. Round by
+# round, so that a test runs beside different tests.
 repeat() {
   local count=$1 parallel=$2 what=$3 i
   shift 3

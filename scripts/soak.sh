@@ -1,9 +1,9 @@
 #!/bin/bash
-# soak.sh [SEEDS] [FIRST]: plays the simulator for long: 1,000,000 runs, or SEEDS
-# of them, from seed FIRST on (1), a process a core. Shows at the end how often
-# all of them together put each promise to the test. Ends 1 at the first broken
-# promise of a process and prints how to replay it, and where a promise was
-# tested too seldom.
+# soak.sh [SEEDS] [FIRST]: a long simulation: SEEDS runs (1,000,000) from seed
+# FIRST (1) on, one process per core. Prints at the end how often all runs
+# together tested each promise. Exit status 1 if a promise was broken (each
+# process stops at its first one and prints how to replay it), or if a promise
+# was tested too seldom.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 seeds=${1:-1000000}
@@ -27,7 +27,7 @@ done
 failed=0
 for pid in "${running[@]}"; do wait "$pid" || failed=1; done
 running=()
-# What each of them says, and the tables of promises as one.
+# Prints the output of all processes, with their tables of promises added up.
 awk '
   $1 == "promise" { header = $0; in_table = 1; next }
   in_table && $1 ~ /^[0-9]+$/ && NF > 3 {

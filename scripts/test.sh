@@ -1,14 +1,16 @@
 #!/bin/bash
-# test.sh: everything, from packages to the last test. Ends 0 if all is well.
+# test.sh: everything, from packages to the last test. Exit status 0 if all
+# tests passed.
 #
-# Builds `asan` and runs what needs one process (unit tests, stories, the corpora
-# of the fuzz targets, 2,000 simulated runs) under the address and undefined
-# behaviour sanitizers; builds `release`, warnings as errors, and runs the
-# end-to-end tests, lab hosts included, and 20,000 simulated runs on what is
-# shipped. ctest's closing lines of both come last; they name what was skipped.
+# Builds `asan` and runs the tests in one process (unit tests, stories, the
+# corpora of the fuzz targets, 2,000 simulated runs) under the address and
+# undefined behaviour sanitizers. Builds `release`, with warnings as errors, and
+# runs the end-to-end tests, including those with lab hosts, and 20,000
+# simulated runs on the shipped binaries. At the end it prints ctest's closing
+# lines of both, which name the skipped tests.
 #
-#   ROLLCALL_TEST_WITHOUT_NAMESPACES=1  leaves out what needs lab hosts
-#   ROLLCALL_TEST_WITHOUT_TORCH=1       leaves out what needs python3-torch
+#   ROLLCALL_TEST_WITHOUT_NAMESPACES=1  leaves out tests that need lab hosts
+#   ROLLCALL_TEST_WITHOUT_TORCH=1       leaves out tests that need python3-torch
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 began=$SECONDS
@@ -19,7 +21,7 @@ summaries=$(mktemp)
 trap 'rm -f "$summaries"' EXIT
 failed=0
 
-# run PRESET JOBS CTEST-FLAGS...: its tests, with their closing lines kept.
+# run PRESET JOBS CTEST-FLAGS...: runs its tests and keeps the closing lines.
 run() {
   local preset=$1 jobs=$2 log
   shift 2
@@ -35,7 +37,7 @@ run() {
 scripts/build.sh asan unit_tests
 run asan "$jobs" -LE e2e
 scripts/build.sh release
-# End-to-end tests wait for most of their time.
+# End-to-end tests spend most of their time waiting.
 run release $((jobs + (jobs + 1) / 2))
 
 echo "--- all tests, after $((SECONDS - began)) s"
