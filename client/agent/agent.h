@@ -60,7 +60,7 @@ struct StreamDown {
   std::string endpoint;
   // Uniform in [0, 1), for the jitter of the next delay.
   double jitter = 0.5;
-  // Random, not 0: taken if a new incarnation is needed.
+  // Of a fresh nonce, not 0: taken if a new incarnation is needed.
   uint64_t fresh_incarnation = 1;
 };
 

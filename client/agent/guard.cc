@@ -24,6 +24,7 @@
 #include "client/agent/cgroup.h"
 #include "client/agent/edit_file.h"
 #include "client/agent/hosts_file.h"
+#include "client/agent/left_processes.h"
 
 namespace rollcall {
 namespace {
@@ -41,6 +42,12 @@ std::string SessionLine(const RankSession& session) {
 
 std::string CgroupLine(const std::string& folder) {
   return absl::StrCat("cgroup ", folder, "\n");
+}
+
+// The run folder, in which the socket lies that the marker names.
+std::string FolderOf(const std::string& marker) {
+  const std::string socket = marker.substr(marker.find('=') + 1);
+  return socket.substr(0, socket.rfind('/'));
 }
 
 // Empty: nothing, or a path that no line can hold.
@@ -278,7 +285,10 @@ int GuardMain() {
     }
   }
   if (orders.done()) return 0;
-  Sweep(orders.kin(), kPatience);
+  const SweepResult result = Sweep(orders.kin(), kPatience);
+  for (const std::string& marker : orders.kin().markers) {
+    RecordLeft(FolderOf(marker), result);
+  }
   for (const std::string& folder : orders.kin().cgroups) RemoveCgroup(folder);
   // Last: a rank may still need the names while it ends.
   RestoreHosts(orders.hosts());

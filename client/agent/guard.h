@@ -3,7 +3,8 @@
 //
 // The agent holds one end of a socket, the guard the other as its stdin, and
 // nobody else either: whatever becomes of the agent, the guard reads an end of
-// file, sweeps (sweep.h) and exits. It knows its charges from lines that the
+// file, sweeps (sweep.h), records what it could not end (left_processes.h) and
+// exits. It knows its charges from lines that the
 // agent wrote before they could run:
 //
 //   marker NAME=value    the environment entry that all of them carry

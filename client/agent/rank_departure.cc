@@ -108,8 +108,11 @@ Kin RankGroup::KinOf(const std::vector<Rank*>& ranks) const {
 void RankGroup::SweepOnce(const std::vector<Rank*>& going, absl::Time now) {
   DropLeavers();
   SweepResult result = Sweep(KinOf(going), kSweepPatience);
-  std::vector<pid_t> named = result.left.empty() ? result.denied : result.left;
-  if (!named.empty() && !std::exchange(warned_left_, true)) {
+  const std::vector<FoundProcess>& alive =
+      result.left.empty() ? result.denied : result.left;
+  if (!alive.empty() && !std::exchange(warned_left_, true)) {
+    std::vector<pid_t> named;
+    for (const FoundProcess& process : alive) named.push_back(process.pid);
     const size_t count = named.size();
     if (named.size() > kNamedMost) named.resize(kNamedMost);
     Warn(absl::StrCat(

@@ -14,13 +14,15 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "client/agent/left_processes.h"
 #include "client/agent/sweep.h"
+#include "client/agent/world_files.h"
 #include "client/facts/system.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/digest.h"
@@ -54,42 +56,42 @@ bool LeftBehind(const std::string& folder) {
           access((folder + kLivesName).c_str(), F_OK) == 0);
 }
 
-// Another node's lives, which its own next agent is to read: nothing else is
-// left of the folder. Not for ever: by then no daemon waits for them.
-bool KeepLives(const std::string& folder) {
-  struct stat info;
-  if (lstat((folder + kLivesName).c_str(), &info) != 0 ||
-      time(nullptr) - info.st_mtime > kLivesKeptSeconds) {
-    return false;
-  }
+// All but what the node's next agent is to read.
+void RemoveAllButRecords(const std::string& folder) {
   std::error_code ignored;
   for (std::filesystem::directory_iterator at(folder, ignored), end;
        !ignored && at != end; at.increment(ignored)) {
-    if (at->path().filename() == kLivesName + 1) continue;
+    const std::string name = at->path().filename().string();
+    if (name == kLivesName + 1 || name == kLeftName + 1) continue;
     std::error_code failed;
     std::filesystem::remove_all(at->path(), failed);
   }
-  return true;
 }
 
-// What the processes of a node of this pid namespace are known by: a folder may
-// outlive both, and may lie where another container sees it.
-std::string Where() {
-  std::error_code failed;
-  const auto pids = std::filesystem::read_symlink("/proc/self/ns/pid", failed);
-  return absl::StrCat(BootId(), " ", failed ? "?" : pids.string());
+// Another node's lives, which its own next agent is to read. Not for ever: a
+// day after its agent has ended or was swept, no daemon waits for them.
+bool KeepLives(const std::string& folder) {
+  if (access((folder + kLivesName).c_str(), F_OK) != 0) return false;
+  RemoveAllButRecords(folder);
+  struct stat info;
+  return lstat(folder.c_str(), &info) == 0 &&
+         time(nullptr) - info.st_mtime <= kLivesKeptSeconds;
 }
 
 struct Leftovers {
-  std::vector<uint64_t> swept;
-  // Numbers of processes of the same owner that are still there.
-  std::vector<pid_t> left;
-  std::vector<pid_t> denied;
+  std::vector<std::string> swept;
+  // Whose lives are in `swept`.
+  std::vector<std::string> folders;
+  // Processes of the same owner that are still there.
+  SweepResult alive;
 };
 
-std::string LeftText(const Leftovers& found) {
-  const bool denied = !found.denied.empty();
-  const std::vector<pid_t>& pids = denied ? found.denied : found.left;
+std::string LeftText(const SweepResult& alive) {
+  const bool denied = !alive.denied.empty();
+  std::vector<pid_t> pids;
+  for (const FoundProcess& process : denied ? alive.denied : alive.left) {
+    pids.push_back(process.pid);
+  }
   return absl::StrCat(
       "processes of this node's last agent are still here (pid ",
       absl::StrJoin(pids.begin(),
@@ -104,25 +106,25 @@ std::string LeftText(const Leftovers& found) {
                "/proc/PID/stack");
 }
 
-// The lives of this owner whose processes could be seen from here, if there
-// were any left: of this boot and pid namespace, or of an earlier boot.
-std::vector<uint64_t> LivesOf(const std::string& folder,
-                              const std::string& owner) {
-  std::vector<uint64_t> lives;
+// The nonces of this owner's lives whose processes could be seen from here, if
+// there were any left: of this boot and pid namespace, or of an earlier boot.
+std::vector<std::string> LivesOf(const std::string& folder,
+                                 const std::string& owner) {
+  std::vector<std::string> lives;
   std::ifstream file(folder + kLivesName);
-  const std::string here = Where();
+  const std::string here = PidScope();
   const std::string boot = BootId();
   for (std::string line; std::getline(file, line);) {
-    // job node boot pid-namespace incarnation
+    // job node boot pid-namespace nonce
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
-    uint64_t incarnation = 0;
     if (words.size() != 5 || absl::StrCat(words[0], " ", words[1]) != owner ||
-        !absl::SimpleHexAtoi(words[4], &incarnation) || incarnation == 0) {
+        words[4].size() != 2 * Limits::life_nonce_bytes ||
+        !std::all_of(words[4].begin(), words[4].end(), absl::ascii_isxdigit)) {
       continue;
     }
     const bool seen = absl::StrCat(words[2], " ", words[3]) == here;
     const bool earlier_boot = !boot.empty() && words[2] != boot;
-    if (seen || earlier_boot) lives.push_back(incarnation);
+    if (seen || earlier_boot) lives.push_back(absl::HexStringToBytes(words[4]));
   }
   return lives;
 }
@@ -157,7 +159,8 @@ Fd AwaitTurn(const std::string& parent, const std::string& prefix) {
 }
 
 // Removes what agents of this user left in `parent` that were killed, and ends
-// their ranks, should the guard have been killed too. Nothing of this may fail
+// their ranks, should the guard have been killed too. Folders of the owner's
+// lives stay until those are recorded elsewhere. Nothing of this may fail
 // the agent that happens to come by, but for what is left of its own node:
 // `own_alone`, that and nothing else.
 void SweepLeftovers(const std::string& parent, const std::string& prefix,
@@ -172,23 +175,30 @@ void SweepLeftovers(const std::string& parent, const std::string& prefix,
     }
     const std::string folder = at->path().string();
     if (!LeftBehind(folder)) continue;
-    const std::vector<uint64_t> lives = LivesOf(folder, owner);
+    const std::vector<std::string> lives = LivesOf(folder, owner);
     if (own_alone && lives.empty()) continue;
     const Fd lock = Lock(folder);
     if (!lock.open()) continue;
     Kin ranks;
     ranks.markers = {absl::StrCat("ROLLCALL_SOCKET=", folder, kSocketName)};
+    ranks.processes = ReadLeft(folder);
     const SweepResult result = Sweep(ranks, patience);
     if (!result.left.empty() || !result.denied.empty()) {
+      RecordLeft(folder, result);
       if (lives.empty()) continue;
-      found.left.insert(found.left.end(), result.left.begin(),
+      SweepResult& alive = found.alive;
+      alive.left.insert(alive.left.end(), result.left.begin(),
                         result.left.end());
-      found.denied.insert(found.denied.end(), result.denied.begin(),
+      alive.denied.insert(alive.denied.end(), result.denied.begin(),
                           result.denied.end());
       continue;
     }
-    if (lives.empty() && KeepLives(folder)) continue;
-    found.swept.insert(found.swept.end(), lives.begin(), lives.end());
+    if (!lives.empty()) {
+      found.swept.insert(found.swept.end(), lives.begin(), lives.end());
+      found.folders.push_back(folder);
+      continue;
+    }
+    if (KeepLives(folder)) continue;
     std::error_code failed;
     std::filesystem::remove_all(folder, failed);
   }
@@ -236,19 +246,19 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
       SweepLeftovers(place.parent, place.prefix, owner,
                      again ? patience : kSweepPatience, again, found);
     }
-    made->swept_.insert(made->swept_.end(), found.swept.begin(),
-                        found.swept.end());
-    if (found.left.empty() && found.denied.empty()) break;
-    const std::string text = LeftText(found);
+    made->Record(found.swept);
+    made->swept_ = made->lives_;
+    for (const std::string& folder : found.folders) {
+      std::error_code failed;
+      std::filesystem::remove_all(folder, failed);
+    }
+    if (found.alive.left.empty() && found.alive.denied.empty()) break;
+    const std::string text = LeftText(found.alive);
     // Another user's do not die for our waiting.
-    if (!found.denied.empty() || again || patience <= kSweepPatience) {
+    if (!found.alive.denied.empty() || again || patience <= kSweepPatience) {
       return absl::UnavailableError(text);
     }
     if (waits) waits(text);
-  }
-  const size_t most = Limits::swept_max;
-  if (made->swept_.size() > most) {
-    made->swept_.erase(made->swept_.begin(), made->swept_.end() - most);
   }
   return made;
 }
@@ -259,14 +269,35 @@ RunFolder::RunFolder(std::string path, Fd lock, std::string owner)
       owner_(std::move(owner)) {}
 
 RunFolder::~RunFolder() {
+  if (!lives_.empty()) {
+    RemoveAllButRecords(path_);
+    return;
+  }
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
 }
 
-void RunFolder::RecordLife(uint64_t incarnation) {
-  if (std::exchange(recorded_, incarnation) == incarnation) return;
-  std::ofstream file(path_ + kLivesName, std::ios::app);
-  file << absl::StrCat(owner_, " ", Where(), " ", absl::Hex(incarnation), "\n");
+void RunFolder::Record(const std::vector<std::string>& nonces) {
+  if (nonces.empty()) return;
+  lives_.insert(lives_.end(), nonces.begin(), nonces.end());
+  const size_t most = Limits::swept_max;
+  if (lives_.size() > most) lives_.erase(lives_.begin(), lives_.end() - most);
+  std::string text;
+  const std::string here = PidScope();
+  for (const std::string& nonce : lives_) {
+    absl::StrAppend(&text, owner_, " ", here, " ",
+                    absl::BytesToHexString(nonce), "\n");
+  }
+  WriteFileAtomically(path_ + kLivesName, text, 0600).IgnoreError();
+}
+
+void RunFolder::RecordLife(const std::string& nonce) {
+  if (lives_.empty() || lives_.back() != nonce) Record({nonce});
+}
+
+void RunFolder::ForgetLives() {
+  lives_.clear();
+  unlink((path_ + kLivesName).c_str());
 }
 
 std::string RunFolder::socket() const {

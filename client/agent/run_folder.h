@@ -4,14 +4,19 @@
 // Whoever makes one removes those of its own user whose agents are gone without
 // a word, and ends what ranks of theirs are left: each living agent holds a
 // lock on its folder. A folder whose ranks could not be ended stays, so that
-// the next agent tries again.
+// the next agent tries again; it then holds what they are found by.
+//
+// The nonces of the agent's lives are recorded in the folder. They outlive the
+// agent until the daemon has heard of its end: the node's next agent proves
+// with them that it has swept this one's ranks. It takes them over into its own
+// folder, so that at most one folder a node is left. Where no next agent comes,
+// any agent of this user removes them after a day.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_RUN_FOLDER_H_
 #define ROLLCALL_CLIENT_AGENT_RUN_FOLDER_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -41,31 +46,38 @@ class RunFolder {
       const std::string& node = "",
       absl::Duration patience = absl::ZeroDuration(),
       const std::function<void(const std::string&)>& waits = nullptr);
-  // Removes the folder and all in it.
+  // Removes the folder and all in it, but for lives that were not forgotten.
   ~RunFolder();
 
   const std::string& path() const { return path_; }
   // Fits a Unix socket's address.
   std::string socket() const;
-  // Incarnations of earlier agents of the same job and node, which are gone
-  // with all their ranks' processes. The newest last, at most
+  // Nonces of the lives of earlier agents of the same job and node, which are
+  // gone with all their ranks' processes. Secret. The newest last, at most
   // Limits::swept_max.
-  const std::vector<uint64_t>& swept() const { return swept_; }
-  // To be called before the agent says a Hello with it: should this agent be
-  // killed, the next one can say what it has swept. Errors are passed over: the
-  // next one says less.
-  void RecordLife(uint64_t incarnation);
+  const std::vector<std::string>& swept() const { return swept_; }
+  // To be called before the agent prepares for a world in this life, so that no
+  // world has a member whose life is not recorded. Safe to repeat. Errors are
+  // passed over: the next agent says less.
+  void RecordLife(const std::string& nonce);
+  // The daemon knows that this agent has ended, and what it has swept: the next
+  // one has nothing to say of either.
+  void ForgetLives();
   // Removes what one generation left.
   void Remove(uint64_t generation);
 
  private:
   RunFolder(std::string path, Fd lock, std::string owner);
+  // Records nonces of lives, and keeps the newest Limits::swept_max.
+  void Record(const std::vector<std::string>& nonces);
+
   const std::string path_;
   const Fd lock_;
-  // The job and the node, as RecordLife writes them.
+  // The job and the node, as Record writes them.
   const std::string owner_;
-  std::vector<uint64_t> swept_;
-  uint64_t recorded_ = 0;
+  std::vector<std::string> swept_;
+  // What is recorded: swept_ and this agent's own. Secret.
+  std::vector<std::string> lives_;
 };
 
 }  // namespace rollcall

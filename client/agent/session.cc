@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "client/agent/agent_lives.h"
 #include "client/agent/channel.h"
 #include "client/agent/daemon_stream.h"
 #include "client/agent/endpoint_round.h"
@@ -94,6 +95,7 @@ class Session {
   void SampleProgress();
   void WriteNotice(const std::vector<RankLife>& ranks, const char* kind,
                    absl::Duration deadline);
+  v1::Hello FirstHello() const;
   // Its port goes into the facts.
   std::unique_ptr<Prober> StartProber();
   void Post(AgentEvent event) { inbox_.PostAlways({0, std::move(event)}); }
@@ -101,6 +103,7 @@ class Session {
   // `network.facts`: the latest of this node.
   AgentOptions options_;
   v1::Facts told_;  // To the daemon, last.
+  AgentLives lives_;
   // Declared first, so that it outlives all that posts to it.
   Inbox<Incoming> inbox_{Limits::inbox_events_max};
   std::unique_ptr<RunFolder> folder_;
@@ -164,10 +167,11 @@ ProcessesOptions ForProcesses(const AgentOptions& options,
 
 Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
     : options_(std::move(options)),
+      lives_(options_.hello.job(), options_.hello.node()),
       folder_(std::move(folder)),
       rank_folders_(*folder_),
       prober_(StartProber()),
-      agent_(options_.hello, options_.join_timeout, options_.limits,
+      agent_(FirstHello(), options_.join_timeout, options_.limits,
              MonotonicNow(), options_.preempt_signal),
       preparation_(ForPreparation(options_),
                    [this](std::variant<PreparationDone, PreparationFailed> r) {
@@ -187,6 +191,14 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
               [this](ChecksDone e) { Post(std::move(e)); }),
       round_(options_.endpoints.size()),
       leader_(options_.endpoints, options_.trust.insecure) {}
+
+v1::Hello Session::FirstHello() const {
+  v1::Hello hello = options_.hello;
+  hello.set_incarnation(lives_.next());
+  *hello.mutable_swept_nonces() = {folder_->swept().begin(),
+                                   folder_->swept().end()};
+  return hello;
+}
 
 std::unique_ptr<Prober> Session::StartProber() {
   // Then all nodes are on this machine, and none is probed.
@@ -228,6 +240,8 @@ AgentResult Session::Run() {
     }
   }
   if (stream_ != nullptr) stream_->Close(kClosePatience);
+  // Otherwise the node's next agent says that these ranks are gone.
+  if (result_->end.has_value()) folder_->ForgetLives();
   for (const std::string& warning : preparation_.RestoreHosts()) {
     Do(Report{Report::Kind::kWarning, warning});
   }
@@ -253,8 +267,6 @@ StreamDown Session::Down(absl::Status status,
   down.status = std::move(status);
   down.refusal = std::move(refusal);
   down.jitter = random() / (static_cast<double>(random.max()) + 1);
-  down.fresh_incarnation =
-      (static_cast<uint64_t>(random()) << 32 | random()) | 1;
   return down;
 }
 
@@ -262,6 +274,7 @@ void Session::Judge(AgentEvent& event) {
   if (const auto* from = std::get_if<FromDaemon>(&event)) {
     if (from->message.has_welcome()) round_.Welcomed();
   } else if (auto* down = std::get_if<StreamDown>(&event)) {
+    down->fresh_incarnation = lives_.next();
     // While there is hope elsewhere, a stranger is as good as nobody.
     const bool hopeless = !to_leader_ && round_.Failed(down->stranger);
     if (!hopeless && down->stranger) {
@@ -326,7 +339,7 @@ void Session::Do(const Say& say) {
     TakeNetwork(now, facts);
     SetWallClock(facts);
     *message.mutable_hello()->mutable_facts() = facts;
-    folder_->RecordLife(message.hello().incarnation());
+    lives_.Said(message.hello().incarnation());
   }
   if (message.has_hello() || message.check_report().has_facts()) told_ = facts;
   stream_->Send(message);
@@ -362,6 +375,7 @@ void Session::Do(const HangUp&) {
 // --- Preparing and running --------------------------------------------------
 
 void Session::Do(const Prepare& prepare) {
+  folder_->RecordLife(lives_.nonce());
   preparation_.Prepare(prepare.world, prepare.node_rank, options_.network);
 }
 
@@ -554,8 +568,6 @@ AgentResult RunAgent(AgentOptions options) {
   if (!folder.ok()) {
     return {kExitRendezvous, std::string(folder.status().message()), {}};
   }
-  options.hello.mutable_swept()->Assign((*folder)->swept().begin(),
-                                        (*folder)->swept().end());
   return Session(std::move(options), *std::move(folder)).Run();
 }
 

@@ -27,7 +27,8 @@ struct AgentOptions {
   std::vector<std::string> endpoints;
   // How the daemon is known.
   Trust trust;
-  // Everything the agent says of itself but the facts, command_digest too.
+  // Everything the agent says of itself but the facts, the incarnation and what
+  // it has swept; command_digest too.
   v1::Hello hello;
   std::vector<std::string> command;
   // The agent's own environment, "NAME=value".

@@ -280,6 +280,12 @@ class Finder {
 
   bool Shows(const Stat& process) const {
     if (process.marked || in_cgroup_.contains(process.pid)) return true;
+    for (const FoundProcess& known : kin_.processes) {
+      if (known.pid == process.pid &&
+          known.start_ticks == process.start_ticks) {
+        return true;
+      }
+    }
     for (const RankSession& session : kin_.sessions) {
       if (InSession(all_, process, session)) return true;
     }
@@ -334,12 +340,14 @@ std::vector<FoundProcess> FindKin(const Kin& kin) { return Finder(kin).Find(); }
 SweepResult Sweep(const Kin& kin, absl::Duration patience) {
   const absl::Time deadline = MonotonicNow() + patience;
   SweepResult result;
-  std::set<pid_t> denied;
+  std::map<pid_t, FoundProcess> denied;
   for (const std::string& cgroup : kin.cgroups) KillCgroup(cgroup);
   for (int quiet = 0; quiet < kQuietScans;) {
     std::vector<FoundProcess> found = FindKin(kin);
     std::erase_if(found, [&](const FoundProcess& process) {
-      return denied.contains(process.pid);
+      const auto at = denied.find(process.pid);
+      return at != denied.end() &&
+             at->second.start_ticks == process.start_ticks;
     });
     if (found.empty()) {
       ++quiet;
@@ -347,9 +355,7 @@ SweepResult Sweep(const Kin& kin, absl::Duration patience) {
     }
     quiet = 0;
     if (MonotonicNow() >= deadline) {
-      for (const FoundProcess& process : found) {
-        result.left.push_back(process.pid);
-      }
+      result.left = std::move(found);
       break;
     }
     // All are shot before any death is awaited: fewer are left to fork.
@@ -358,13 +364,13 @@ SweepResult Sweep(const Kin& kin, absl::Duration patience) {
       Fd pidfd;
       const Shot shot = Kill(process, &pidfd);
       if (shot == Shot::kHit) ++result.ended;
-      if (shot == Shot::kDenied) denied.insert(process.pid);
+      if (shot == Shot::kDenied) denied[process.pid] = process;
       if (shot != Shot::kHit || !pidfd.open()) continue;
       if (pidfds.size() < kAwaitedMost) pidfds.push_back(std::move(pidfd));
     }
     AwaitEnds(pidfds, deadline);
   }
-  result.denied.assign(denied.begin(), denied.end());
+  for (const auto& [pid, process] : denied) result.denied.push_back(process);
   return result;
 }
 

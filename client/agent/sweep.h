@@ -2,10 +2,11 @@
 // wandered.
 //
 // A process belongs when it is in one of the ranks' sessions or cgroups, has a
-// marker of theirs in its environment, or descends from one that does. Nothing
-// else is ever killed: each is proven to be the process that was found (its
-// start time, behind a pidfd) right before the signal, so that a number that
-// was given to another process in between is not hit.
+// marker of theirs in its environment, was found by an earlier sweep, or
+// descends from one that does. Nothing else is ever killed: each is proven to
+// be the process that was found (its start time, behind a pidfd) right before
+// the signal, so that a number that was given to another process in between is
+// not hit.
 //
 // It does not reap, and does not ask politely: who may save first is decided by
 // the caller. A process that hides from all of this (another session, an
@@ -35,6 +36,12 @@ struct RankSession {
   uint64_t start_ticks = 0;
 };
 
+struct FoundProcess {
+  pid_t pid = 0;
+  pid_t group = 0;
+  uint64_t start_ticks = 0;
+};
+
 // By what the ranks' processes are known.
 struct Kin {
   // Exact environment entries, "NAME=value": any of them.
@@ -42,14 +49,10 @@ struct Kin {
   std::vector<RankSession> sessions;
   // Folders of cgroup v2.
   std::vector<std::string> cgroups;
+  // That an earlier sweep found and could not end. `group` does not count.
+  std::vector<FoundProcess> processes;
   // Never touched. The calling process and process 1 never are either.
   std::vector<pid_t> spared;
-};
-
-struct FoundProcess {
-  pid_t pid = 0;
-  pid_t group = 0;
-  uint64_t start_ticks = 0;
 };
 
 // All living processes that belong, ended ones (zombies) left out.
@@ -58,9 +61,9 @@ std::vector<FoundProcess> FindKin(const Kin& kin);
 struct SweepResult {
   size_t ended = 0;
   // Still alive when patience ended (stuck in the kernel).
-  std::vector<pid_t> left;
+  std::vector<FoundProcess> left;
   // Ours by their signs, but of another user: they cannot be killed.
-  std::vector<pid_t> denied;
+  std::vector<FoundProcess> denied;
 };
 
 // SIGKILLs all kin, waits for their end, and looks again until none is found or

@@ -22,19 +22,10 @@
 #include "client/launch/messages.h"
 #include "client/launch/spawn.h"
 #include "daemon/core/durations.h"
-#include "daemon/security/digest.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {
-
-uint64_t FreshIncarnation() {
-  uint64_t number = 0;
-  for (const char byte : RandomBytes(sizeof(number))) {
-    number = number << 8 | static_cast<unsigned char>(byte);
-  }
-  return number | 1;  // Zero is not valid.
-}
 
 WrittenFolders FoldersOf(const JoinFlags& flags) {
   char here[PATH_MAX] = {};
@@ -92,7 +83,6 @@ v1::Hello MakeHello(const JoinFlags& flags, const JobAddress& address,
   v1::Hello hello;
   hello.set_job(address.job);
   hello.set_node(node);
-  hello.set_incarnation(FreshIncarnation());
   *hello.mutable_token() = address.token;
   hello.set_ranks(RanksHere(flags.local.nproc_per_node, facts));
   hello.set_command_digest(CommandDigest(flags.command));

@@ -645,7 +645,14 @@ absl::Status AdmitHello(const v1::Hello& hello) {
   RETURN_IF_REFUSED(AdmitSettings(hello.settings()));
   RETURN_IF_REFUSED(
       AdmitGeneration("generation_seen", hello.generation_seen()));
-  RETURN_IF_REFUSED(AdmitCount("swept", hello.swept_size(), Limits::swept_max));
+  RETURN_IF_REFUSED(
+      AdmitCount("swept_nonces", hello.swept_nonces_size(), Limits::swept_max));
+  for (const std::string& nonce : hello.swept_nonces()) {
+    if (nonce.size() == Limits::life_nonce_bytes) continue;
+    return Unfit("length of swept_nonces",
+                 absl::StrCat(Limits::life_nonce_bytes, " bytes each"),
+                 nonce.size());
+  }
   return AdmitHeld(hello.held());
 }
 

@@ -44,6 +44,9 @@ struct Attend {
   // Address of the daemon's machine that its connection was made to, without
   // port; empty: not known.
   std::string arrived_at = {};
+  // Earlier lives of its node whose ranks are gone, as it has proved to know:
+  // what the shell has made of hello.swept_nonces.
+  std::vector<uint64_t> swept = {};
 };
 
 // A stream that had attended said something else than Hello. Admission has

@@ -25,7 +25,11 @@ void Fence::GoesOn(const NodeLife& from, uint64_t incarnation) {
 }
 
 bool Fence::Gone(const NodeLife& life) {
-  if (!Has(life)) return false;
+  const bool known =
+      std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
+        return member.incarnation != 0 && IsLifeOf(life, member);
+      });
+  if (!known) return false;
   members_.clear();
   return true;
 }

@@ -29,7 +29,8 @@ class Fence {
  public:
   struct Member {
     std::string node;
-    // 0: not known (a journal of an older daemon); the name decides.
+    // 0: not known (a journal of an older daemon); the name decides, but for
+    // which life is gone.
     uint64_t incarnation = 0;
     absl::Time heard_at;
     // What its agent calls itself since; 0: the same.

@@ -377,7 +377,7 @@ Job::Entered Job::Enter(const Attend& attend) {
     fence_.GoesOn({name, attend.hello.previous_incarnation()},
                   attend.hello.incarnation());
   }
-  for (const uint64_t incarnation : attend.hello.swept()) {
+  for (const uint64_t incarnation : attend.swept) {
     if (fence_.Gone(NodeLife{name, incarnation})) FenceOpened();
   }
   Node& node = nodes_[name];

@@ -301,6 +301,8 @@ struct Limits {
   static constexpr size_t answers_kept = 8;
   // Earlier lives that one Hello may say to have swept.
   static constexpr int swept_max = 16;
+  // The secret of each of them, see daemon/security/life_nonce.h.
+  static constexpr size_t life_nonce_bytes = 16;
   // Largest world that an agent brings along when it redials.
   static constexpr size_t held_world_bytes_max = 512 << 10;
   // Worlds of a run without a journal that agents bring: of its last

@@ -14,6 +14,7 @@
 #include "daemon/core/admission.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/commit_proof.h"
+#include "daemon/security/life_nonce.h"
 #include "daemon/security/node_credential.h"
 #include "daemon/security/token.h"
 #include "daemon/server/refusal.h"
@@ -113,6 +114,9 @@ std::optional<Denial> Access::PermitHello(const v1::Hello& hello,
                                           const LiveJob* live,
                                           const EndedJob* ended, absl::Time now,
                                           Shown& shown) {
+  for (const std::string& nonce : hello.swept_nonces()) {
+    shown.swept.push_back(IncarnationOf(hello.job(), hello.node(), nonce));
+  }
   return hello.has_node_credential()
              ? PermitCredential(hello, address, live, ended, now, shown)
              : PermitToken(hello, address, live, now);

@@ -55,6 +55,8 @@ struct Shown {
   uint64_t epoch = 0;
   // It holds a world that a daemon with the same shared secret committed.
   bool commit_proven = false;
+  // The incarnations of hello.swept_nonces.
+  std::vector<uint64_t> swept;
 };
 
 class Access {

@@ -242,14 +242,16 @@ void Loop::On(HelloCame& came) {
   session.address = came.observed_address;
   if (made) Collect((*live)->job, (*live)->job.Start());
   const v1::JoinToken token = came.hello.token();
+  // Secrets, which the job has no use for.
+  came.hello.clear_swept_nonces();
   const std::optional<absl::Duration> clock_offset =
       ClockOffset(came.hello.facts(), came.received_at);
   std::string arrived_at;
   if (options_.arrived_at) arrived_at = options_.arrived_at(came.peer);
-  Step(**live,
-       Attend{came.session, std::move(came.hello),
-              std::move(came.observed_address), shown.epoch,
-              shown.commit_proven, clock_offset, std::move(arrived_at)});
+  Step(**live, Attend{came.session, std::move(came.hello),
+                      std::move(came.observed_address), shown.epoch,
+                      shown.commit_proven, clock_offset, std::move(arrived_at),
+                      std::move(shown.swept)});
   // One that the job has refused costs nothing.
   if (!returns && (*live)->job.Attends(came.session)) access_.Used(token);
 }

@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import struct
 
 import wire
 from guarded import Guarded, Proxy
@@ -91,6 +92,47 @@ class Fence(Guarded):
             process.await_line(r"up-\d-g2")
         self.let_through()
         self.stage.await_gone(self.pids, "the ranks of generation 1")
+        self.ends()
+
+    def test_a_number_that_status_shows_opens_nothing(self):
+        """A worker with the member's name says that the member's ranks are
+        gone. It knows the incarnation, and not the nonce that it is made of."""
+        self.begin_behind()
+        self.cut()
+        number = struct.pack("<Q", nodes_by_name(
+            self.status(self.text))["w1"]["incarnation"])
+        join = wire.Join(self.text)
+        stranger = wire.Stranger(join.port(),
+                                 trust=wire.pinned(join.pin, join.port()))
+        self.addCleanup(stranger.close)
+        stranger.open().say(wire.hello(
+            join, "w1", swept_incarnations=number,
+            swept_nonces=number[::-1] + bytes(8)))
+        self.assertIsNotNone(stranger.welcome())
+        state = self.status(self.text)
+        self.assertEqual(state["state"], "gathering")
+        self.assertIn("fence_s", state)
+        self.assert_old_world_alone()
+        stranger.close()
+        self.let_through()
+        # Until w2 is back and has stopped its rank.
+        self.await_status(self.text, lambda s: s["state"] == "running",
+                          "the next world")
+        self.stage.await_gone(self.pids, "the ranks of generation 1")
+        self.ends()
+
+    def test_an_agent_that_ends_unheard_leaves_word_for_the_next(self):
+        """A service manager stops the agent and starts it again while it is
+        cut off."""
+        self.begin_behind()
+        self.cut()
+        self.cut_off[0].signal(signal.SIGTERM)
+        self.assert_code(self.cut_off[0], 128 + signal.SIGTERM)
+        self.stage.await_gone(self.pids[:1], "the rank of the ended agent")
+        self.join(self.text, ["--name", "w1"], self.command)
+        state = self.await_status(
+            self.text, lambda s: s["state"] == "running", "the next world")
+        self.assertEqual(state["generation"], 2)
         self.ends()
 
     def test_an_agent_that_is_started_again_says_what_it_has_swept(self):

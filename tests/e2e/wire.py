@@ -121,7 +121,8 @@ def hello(join, node, **changes):
     numbers = dict(job=1, run=2, node=3, incarnation=4, token=5,
                    node_credential=6, facts=7, ranks=8, command_digest=9,
                    settings=10, launcher=11, generation_seen=12, held=13,
-                   version=14, previous_incarnation=16)
+                   version=14, previous_incarnation=16, swept_incarnations=17,
+                   swept_nonces=18)
     body = b"".join(field(numbers[k], v) for k, v in values.items()
                     if v not in ("", None))
     return field(1, body)

@@ -1,6 +1,9 @@
 #include "tests/fuzz/job_rig.h"
 
+#include <cstdint>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/admission.h"
@@ -73,7 +76,14 @@ SessionId JobRig::Hello(v1::Hello hello, const std::string& address) {
   open_.insert(session);
   // The shell has found any proof good.
   const bool proven = !hello.held().proof().empty();
-  Step(Attend{session, std::move(hello), address, 0, proven});
+  // And knows of any nonce which life it is of.
+  std::vector<uint64_t> swept;
+  for (const std::string& nonce : hello.swept_nonces()) {
+    swept.push_back(static_cast<unsigned char>(nonce[0]));
+  }
+  hello.clear_swept_nonces();
+  Step(Attend{
+      session, std::move(hello), address, 0, proven, {}, {}, std::move(swept)});
   return session;
 }
 

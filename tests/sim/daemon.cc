@@ -8,6 +8,7 @@
 #include "daemon/core/admission.h"
 #include "daemon/core/check.h"
 #include "daemon/core/durations.h"
+#include "daemon/security/life_nonce.h"
 
 namespace rollcall::sim {
 namespace {
@@ -424,6 +425,10 @@ void Daemon::OnHello(Session& session, SessionId id, v1::Hello& hello) {
       hello.held().proof() ==
           ProofOf(hello.run(), hello.held().running_generation(),
                   hello.held().world(), hello.held().seal());
+  for (const std::string& nonce : hello.swept_nonces()) {
+    attend.swept.push_back(IncarnationOf(hello.job(), hello.node(), nonce));
+  }
+  hello.clear_swept_nonces();
   attend.hello = std::move(hello);
   Step(attend);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -42,11 +43,17 @@ void Node::Start() {
   v1::Hello hello;
   hello.set_job(settings_.job);
   hello.set_node(settings_.name);
-  incarnation_ = world_.chance.Next() | 1;
+  lives_.emplace(settings_.job, settings_.name, [this] {
+    const uint64_t number = world_.chance.Next();
+    std::string nonce(Limits::life_nonce_bytes, '\0');
+    std::memcpy(nonce.data(), &number, sizeof(number));
+    return nonce;
+  });
+  incarnation_ = lives_->next();
   hello.set_incarnation(incarnation_);
   hello.set_ranks(settings_.ranks);
   hello.set_launcher(settings_.launcher);
-  *hello.mutable_swept() = {lives_.begin(), lives_.end()};
+  *hello.mutable_swept_nonces() = {recorded_.begin(), recorded_.end()};
   hello.mutable_token()->set_id("abc123");
   hello.mutable_token()->set_secret("0123456789abcdef");
   ++probes_;
@@ -77,7 +84,7 @@ void Node::Crash(bool power) {
   ++life_;
   ++preparations_;
   // What it had written down may be lost with it.
-  if (power && world_.chance.OneIn(2)) lives_.clear();
+  if (power && world_.chance.OneIn(2)) recorded_.clear();
   if (power) return ranks_.Clear();
   // The guard takes them along, and there is nobody to tell.
   ranks_.EndBy(world_.now() + world_.chance.Between(0, kGuard));
@@ -125,7 +132,7 @@ StreamDown Node::Down(absl::Status status, std::optional<v1::Refusal> refusal) {
   down.status = std::move(status);
   down.refusal = std::move(refusal);
   down.jitter = world_.chance.Unit();
-  down.fresh_incarnation = world_.chance.Next() | 1;
+  down.fresh_incarnation = lives_->next();
   return down;
 }
 
@@ -219,11 +226,7 @@ void Node::Do(const Say& said) {
     MaybeRenumber(64);
     *say.message.mutable_hello()->mutable_facts() = Facts();
     hello_said_ = say.message.hello();
-    const uint64_t incarnation = hello_said_->incarnation();
-    if (lives_.empty() || lives_.back() != incarnation) {
-      lives_.push_back(incarnation);
-      if (lives_.size() > Limits::swept_max) lives_.pop_front();
-    }
+    lives_->Said(hello_said_->incarnation());
   }
   chronicle_.Says(record_, say.message, ranks_.any_busy());
   if (world_.tracing() && !say.message.has_heartbeat()) {
@@ -251,6 +254,7 @@ void Node::Do(const Report& report) {
 void Node::Do(const Exit& exit) {
   world_.Trace(settings_.name, " exits ", exit.code, ": ", exit.reason);
   chronicle_.Exits(record_, exit, ranks_.any());
+  if (exit.end.has_value()) recorded_.clear();
   if (stream_ != 0) network_.Drop(stream_, kUp, true);
   stream_ = 0;
   exit_code_ = exit.code;
@@ -263,6 +267,10 @@ void Node::Do(const Exit& exit) {
 
 void Node::Do(const Prepare& prepare) {
   chronicle_.Prepares(record_, prepare);
+  if (recorded_.empty() || recorded_.back() != lives_->nonce()) {
+    recorded_.push_back(lives_->nonce());
+    if (recorded_.size() > Limits::swept_max) recorded_.pop_front();
+  }
   preparation_ = Preparation{++preparations_, prepare.world.generation(),
                              prepare.node_rank == 0};
   Nanos takes = world_.chance.Skewed(kMilli, 200 * kMilli);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "client/agent/agent.h"
+#include "client/agent/agent_lives.h"
 #include "tests/sim/chronicle.h"
 #include "tests/sim/network.h"
 #include "tests/sim/ranks.h"
@@ -47,7 +48,7 @@ class Node {
   // By another name; where no agent lives.
   void Rename(std::string name) {
     settings_.name = std::move(name);
-    lives_.clear();
+    recorded_.clear();
   }
   // A new life of its agent; nothing happens where one lives.
   void Start();
@@ -148,8 +149,10 @@ class Node {
   std::optional<int> exit_code_;
   std::optional<v1::Hello> hello_said_;
   std::optional<v1::Hello> old_hello_;
-  // Incarnations of all lives by this name, as they were said.
-  std::deque<uint64_t> lives_;
+  // The nonces of this life.
+  std::optional<AgentLives> lives_;
+  // As in client/agent/run_folder: nonces of lives by this name.
+  std::deque<std::string> recorded_;
 
   // The machine.
   Nanos frozen_until_ = 0;

@@ -175,6 +175,22 @@ TEST(Fence, AnIncarnationWithoutItsCredentialDoesNotOpenIt) {
   EXPECT_NE(FenceOf(story), "");
 }
 
+// Nor does one that says by a token whose next life it is: it would have the
+// member's own incarnation, after a credential has led on from that.
+TEST(Fence, ATokenThatNamesAnEarlierLifeDoesNotOpenIt) {
+  JobStory story("1:2");
+  story.Tell(BothBreak());
+  HelloOptions forged;
+  forged.previous_incarnation = 2;
+  story.Tell({{4.0, Beats("c"), ""},
+              {5.0, Attends("a", 2, NextOf(1)), "form g2 a,c"},
+              {5.1, Breaks("a"), ""},
+              {6.2, Ticks(), "abort g2 LOST_STREAM"},
+              {6.3, Attends("a", 1, forged), ""},
+              {6.4, Stops("a", 1), ""}});
+  EXPECT_NE(FenceOf(story), "");
+}
+
 // Its ranks were gone before it was prepared for the next world.
 TEST(Fence, AMemberThatWasPreparedForTheNextWorldOpensIt) {
   JobStory story("1:2");

@@ -250,7 +250,6 @@ v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
   }
   hello.set_generation_seen(options.generation_seen);
   hello.set_previous_incarnation(options.previous_incarnation);
-  *hello.mutable_swept() = {options.swept.begin(), options.swept.end()};
   if (options.by_credential) {
     hello.set_node_credential("verified by the shell");
   } else {
@@ -325,6 +324,7 @@ Told Attends(std::string node, uint64_t incarnation, HelloOptions options) {
     attend.hello = HelloOf(node, incarnation, options);
     attend.observed_address = AddressOf(node);
     attend.epoch = options.epoch;
+    attend.swept = options.swept;
     const v1::Held& held = attend.hello.held();
     attend.commit_proven =
         !held.proof().empty() &&

@@ -98,7 +98,8 @@ struct HelloOptions {
   bool by_credential = false;
   uint64_t epoch = 0;
   uint64_t previous_incarnation = 0;
-  // Earlier lives of this node that it has ended.
+  // Earlier lives of this node that it has ended, and whose nonces it has
+  // shown.
   std::vector<uint64_t> swept = {};
   std::string token_id = "t1";
   // 0: it answers no probes.

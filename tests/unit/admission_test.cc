@@ -220,6 +220,18 @@ TEST(Admission, Hellos) {
       {"odd run", false, [](auto& h) { h.set_run("a b"); }},
       {"no node", false, [](auto& h) { h.clear_node(); }},
       {"incarnation 0", false, [](auto& h) { h.set_incarnation(0); }},
+      {"16 nonces of lives", true,
+       [](auto& h) {
+         for (int i = 0; i < 16; ++i) h.add_swept_nonces(std::string(16, 'n'));
+       }},
+      {"17 nonces of lives", false,
+       [](auto& h) {
+         for (int i = 0; i < 17; ++i) h.add_swept_nonces(std::string(16, 'n'));
+       }},
+      {"a short nonce", false,
+       [](auto& h) { h.add_swept_nonces(std::string(15, 'n')); }},
+      {"a long nonce", false,
+       [](auto& h) { h.add_swept_nonces(std::string(17, 'n')); }},
       {"no credential", true, [](auto& h) { h.clear_token(); }},
       {"no secret", false, [](auto& h) { h.mutable_token()->clear_secret(); }},
       {"long secret", false,
@@ -458,9 +470,8 @@ TEST(Admission, Hellos) {
       {"last call of nothing", true,
        [](auto& h) { h.mutable_settings()->mutable_last_call(); }},
       {"unknown grow", false,
-       [](auto& h) {
-         h.mutable_settings()->set_grow(static_cast<v1::Grow>(99));
-       }},
+       [](auto&
+              h) { h.mutable_settings()->set_grow(static_cast<v1::Grow>(99)); }},
       {"requeue code 256", false,
        [](auto& h) { h.mutable_settings()->set_requeue_exit_code(256); }},
       {"odd expected node", false,

@@ -72,7 +72,11 @@ TEST(Fence, HasTheLivesOfItsMembers) {
   fence.GoesOn({"a", 11}, 14);
   EXPECT_TRUE(fence.Has({"a", 14}));
   // A journal of an older daemon has names alone.
-  EXPECT_TRUE(Fence(1, {{"a", 0, At(0)}}).Has({"a", 12}));
+  Fence old(1, {{"a", 0, At(0)}});
+  EXPECT_TRUE(old.Has({"a", 12}));
+  // Any life could be said to be gone.
+  EXPECT_FALSE(old.Gone(NodeLife{"a", 12}));
+  EXPECT_FALSE(old.open());
 }
 
 TEST(Fence, WithoutAWorldNothingWaits) {

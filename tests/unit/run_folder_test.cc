@@ -9,15 +9,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/agent/guard.h"
 #include "client/facts/system.h"
+#include "daemon/core/limits.h"
 
 namespace rollcall {
 namespace {
@@ -111,32 +114,55 @@ std::string PidNamespace() {
   return std::filesystem::read_symlink("/proc/self/ns/pid").string();
 }
 
+bool IsZombie(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(") ");
+  return name_end == std::string::npos || text[name_end + 2] == 'Z';
+}
+
+// A nonce of 16 bytes, and the same in hex.
+std::string Nonce(char byte) {
+  return std::string(Limits::life_nonce_bytes, byte);
+}
+std::string Hex(char byte) { return absl::BytesToHexString(Nonce(byte)); }
+
 TEST_F(RunFolderTest, TellsWhichLivesOfItsNodeAreGone) {
   const std::string dead = LeftBehind("rollcall-0123abcd");
   const std::string here = BootId() + " " + PidNamespace();
   std::ofstream(dead + "/lives")
-      << "job node " << here << " a1\n"
-      << "job node " << here
-      << " b2\n"
+      << "job node " << here << " " << Hex('a') << "\n"
+      << "job node " << here << " " << Hex('b')
+      << "\n"
       // Others' processes may still run: they could not be seen from here.
-      << "job node " << BootId() << " pid:[1] c3\n"
-      << "job other " << here << " d4\n"
-      << "other node " << here << " e5\n"
-      << "job node an-earlier-boot pid:[1] f6\n"
-      << "job node " << here << " 0\n"
+      << "job node " << BootId() << " pid:[1] " << Hex('c') << "\n"
+      << "job other " << here << " " << Hex('d') << "\n"
+      << "other node " << here << " " << Hex('e') << "\n"
+      << "job node an-earlier-boot pid:[1] " << Hex('f')
+      << "\n"
+      // No nonces: too short, too long, no hex.
+      << "job node " << here << " a1\n"
+      << "job node " << here << " " << Hex('g') << "00\n"
+      << "job node " << here << " " << std::string(32, 'x') << "\n"
       << "no line of ours\n";
   std::ofstream(dead + "/agent.sock") << "";
   const auto folder = RunFolder::Make(parent_, "job", "node");
   ASSERT_TRUE(folder.ok()) << folder.status();
-  EXPECT_EQ((*folder)->swept(), (std::vector<uint64_t>{0xa1, 0xb2, 0xf6}));
+  EXPECT_EQ((*folder)->swept(),
+            (std::vector<std::string>{Nonce('a'), Nonce('b'), Nonce('f')}));
   EXPECT_FALSE(std::filesystem::exists(dead));
 }
 
 // Two nodes of one machine, both of whose agents were killed.
 TEST_F(RunFolderTest, AnotherNodesLivesAreLeftToItsNextAgent) {
   const std::string dead = LeftBehind("rollcall-0123abcd");
-  std::ofstream(dead + "/lives")
-      << "job node " << BootId() << " " << PidNamespace() << " a1\n";
+  std::ofstream(dead + "/lives") << "job node " << BootId() << " "
+                                 << PidNamespace() << " " << Hex('a') << "\n";
+  // It had recorded that long before it was killed.
+  const timeval long_ago[2] = {{1000, 0}, {1000, 0}};
+  ASSERT_EQ(utimes((dead + "/lives").c_str(), long_ago), 0);
+  ASSERT_EQ(utimes(dead.c_str(), long_ago), 0);
   {
     const auto other = RunFolder::Make(parent_, "job", "other");
     ASSERT_TRUE(other.ok()) << other.status();
@@ -145,13 +171,13 @@ TEST_F(RunFolderTest, AnotherNodesLivesAreLeftToItsNextAgent) {
   EXPECT_FALSE(std::filesystem::exists(dead + "/gen-1"));
   const auto node = RunFolder::Make(parent_, "job", "node");
   ASSERT_TRUE(node.ok()) << node.status();
-  EXPECT_EQ((*node)->swept(), (std::vector<uint64_t>{0xa1}));
+  EXPECT_EQ((*node)->swept(), (std::vector<std::string>{Nonce('a')}));
   EXPECT_FALSE(std::filesystem::exists(dead));
   // Nobody asks for it for ever.
-  const std::string old = LeftBehind("rollcall-4567abcd");
-  std::ofstream(old + "/lives") << "job gone - - a1\n";
-  const timeval long_ago[2] = {{1000, 0}, {1000, 0}};
-  ASSERT_EQ(utimes((old + "/lives").c_str(), long_ago), 0);
+  const std::string old = parent_ + "/rollcall-4567abcd";
+  std::filesystem::create_directory(old);
+  std::ofstream(old + "/lives") << "job gone - - " << Hex('a') << "\n";
+  ASSERT_EQ(utimes(old.c_str(), long_ago), 0);
   ASSERT_TRUE(RunFolder::Make(parent_, "job", "node").ok());
   EXPECT_FALSE(std::filesystem::exists(old));
 }
@@ -163,81 +189,183 @@ TEST_F(RunFolderTest, APipeInPlaceOfTheLockKeepsNobodyOut) {
   EXPECT_TRUE(RunFolder::Make(parent_, "job", "node").ok());
 }
 
-TEST_F(RunFolderTest, ItsOwnLivesAreRead) {
-  std::string copy;
-  {
-    const auto folder = RunFolder::Make(parent_, "job", "node");
-    ASSERT_TRUE(folder.ok());
-    (*folder)->RecordLife(7);
-    (*folder)->RecordLife(7);
-    (*folder)->RecordLife(8);
-    copy = parent_ + "/rollcall-0123abcd";
-    std::filesystem::create_directory(copy);
-    std::filesystem::copy((*folder)->path() + "/lives", copy + "/lives");
+// How an agent of job and node ends, and what its next one says.
+TEST_F(RunFolderTest, LivesOutliveTheirAgentUntilTheyAreForgotten) {
+  using Lives = std::vector<std::string>;
+  const struct {
+    const char* how;
+    std::function<void(RunFolder&)> ends;
+    Lives expect;
+  } kRows[] = {
+      {"it never prepared for a world", [](RunFolder&) {}, {}},
+      {"nobody knows of its end",
+       [](RunFolder& f) {
+         std::ofstream(f.path() + "/world.json") << "{}";
+         f.RecordLife(Nonce('a'));
+         f.RecordLife(Nonce('a'));
+         f.RecordLife(Nonce('b'));
+       },
+       {Nonce('a'), Nonce('b')}},
+      {"nor of the next one's", [](RunFolder&) {}, {Nonce('a'), Nonce('b')}},
+      {"nor of one that had a world",
+       [](RunFolder& f) { f.RecordLife(Nonce('c')); },
+       {Nonce('a'), Nonce('b'), Nonce('c')}},
+      {"too many",
+       [](RunFolder& f) {
+         for (int i = 0; i < Limits::swept_max - 1; ++i) {
+           f.RecordLife(Nonce(static_cast<char>('A' + i)));
+         }
+       },
+       {Nonce('c'), Nonce('A'), Nonce('B'), Nonce('C'), Nonce('D'), Nonce('E'),
+        Nonce('F'), Nonce('G'), Nonce('H'), Nonce('I'), Nonce('J'), Nonce('K'),
+        Nonce('L'), Nonce('M'), Nonce('N'), Nonce('O')}},
+      {"the daemon knows of its end",
+       [](RunFolder& f) { f.ForgetLives(); },
+       {}},
+  };
+  for (const auto& row : kRows) {
+    {
+      const auto folder = RunFolder::Make(parent_, "job", "node");
+      ASSERT_TRUE(folder.ok()) << folder.status();
+      row.ends(**folder);
+    }
+    // One folder at most, with one file that only its user can read.
+    size_t folders = 0;
+    for (const auto& at : std::filesystem::directory_iterator(parent_)) {
+      if (!at.is_directory()) continue;
+      ++folders;
+      for (const auto& in : std::filesystem::directory_iterator(at.path())) {
+        EXPECT_EQ(in.path().filename(), "lives") << row.how;
+        struct stat info;
+        ASSERT_EQ(stat(in.path().c_str(), &info), 0);
+        EXPECT_EQ(info.st_mode & 0777, 0600u) << row.how;
+      }
+    }
+    EXPECT_EQ(folders, row.expect.empty() ? 0u : 1u) << row.how;
+    const auto next = RunFolder::Make(parent_, "job", "node");
+    ASSERT_TRUE(next.ok()) << next.status();
+    EXPECT_EQ((*next)->swept(), row.expect) << row.how;
   }
-  std::ofstream(copy + "/agent.sock") << "";
-  const auto next = RunFolder::Make(parent_, "job", "node");
-  ASSERT_TRUE(next.ok());
-  EXPECT_EQ((*next)->swept(), (std::vector<uint64_t>{7, 8}));
 }
 
-// A rank's child that is another user's: as after sudo.
-TEST_F(RunFolderTest, WhatCannotBeEndedKeepsTheNextAgentOut) {
-  if (getuid() != 0) GTEST_SKIP() << "needs root, to have two users";
-  constexpr uid_t kNobody = 65534;
-  const std::string dead = parent_ + "/rollcall-0123abcd";
-  std::filesystem::create_directory(dead);
-  ASSERT_EQ(chown(parent_.c_str(), kNobody, kNobody), 0);
-  std::ofstream(dead + "/lives")
-      << "job node " << BootId() << " " << PidNamespace() << " a1\n";
-  std::ofstream(dead + "/agent.sock") << "";
-  ASSERT_EQ(chown(dead.c_str(), kNobody, kNobody), 0);
-  int ready[2];
-  ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
-  const pid_t parent = fork();
-  if (parent == 0) {
-    const pid_t child = fork();
-    if (child == 0) {
-      close(ready[1]);
-      for (;;) pause();
+// A rank's child that is another user's, as after sudo. Where its parent has
+// ended, nothing tells any more whose it was.
+class TwoUsersTest : public RunFolderTest {
+ protected:
+  static constexpr uid_t kNobody = 65534;
+
+  // A folder of nobody's as its agent left it that was killed, with a rank that
+  // has a child of root's.
+  void SetUp() override {
+    if (getuid() != 0) GTEST_SKIP() << "needs root, to have two users";
+    std::filesystem::create_directory(dead_);
+    ASSERT_EQ(chown(parent_.c_str(), kNobody, kNobody), 0);
+    std::ofstream(dead_ + "/lives")
+        << "job node " << BootId() << " " << PidNamespace() << " " << Hex('a')
+        << "\n";
+    std::ofstream(dead_ + "/agent.sock") << "";
+    ASSERT_EQ(chown(dead_.c_str(), kNobody, kNobody), 0);
+    int ready[2];
+    ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
+    rank_ = fork();
+    if (rank_ == 0) {
+      const pid_t child = fork();
+      if (child == 0) {
+        close(ready[1]);
+        for (;;) pause();
+      }
+      if (write(ready[1], &child, sizeof child) < 0) _exit(1);
+      if (setuid(kNobody) != 0) _exit(1);
+      std::string entry = marker_;
+      std::string words[] = {"sleep", "infinity"};
+      char* argv[] = {words[0].data(), words[1].data(), nullptr};
+      char* environment[] = {entry.data(), nullptr};
+      execve("/bin/sleep", argv, environment);
+      _exit(1);
     }
-    if (write(ready[1], &child, sizeof child) < 0) _exit(1);
-    if (setuid(kNobody) != 0) _exit(1);
-    std::string entry = "ROLLCALL_SOCKET=" + dead + "/agent.sock";
-    std::string words[] = {"sleep", "infinity"};
-    char* argv[] = {words[0].data(), words[1].data(), nullptr};
-    char* environment[] = {entry.data(), nullptr};
-    execve("/bin/sleep", argv, environment);
-    _exit(1);
+    ASSERT_EQ(read(ready[0], &child_, sizeof child_), ssize_t{sizeof child_});
+    close(ready[1]);
+    char none;
+    ASSERT_EQ(read(ready[0], &none, 1), 0);  // Closed by its exec.
+    close(ready[0]);
   }
-  pid_t child = -1;
-  ASSERT_EQ(read(ready[0], &child, sizeof child), ssize_t{sizeof child});
-  close(ready[1]);
-  char none;
-  ASSERT_EQ(read(ready[0], &none, 1), 0);  // Closed by its exec.
-  close(ready[0]);
-  const auto make_as_nobody = [&](const std::string& node) {
-    const pid_t maker = fork();
-    if (maker == 0) {
-      if (setuid(kNobody) != 0) _exit(9);
+  void TearDown() override {
+    EndChild();
+    if (rank_ <= 0) return;
+    kill(rank_, SIGKILL);
+    waitpid(rank_, nullptr, 0);
+  }
+
+  void EndChild() {
+    if (child_ <= 0) return;
+    kill(child_, SIGKILL);
+    // Its new parent may never reap it.
+    while (kill(child_, 0) == 0 && !IsZombie(child_)) {
+    }
+    child_ = -1;
+  }
+  void ExpectRankKilled() {
+    int status = 0;
+    EXPECT_EQ(waitpid(rank_, &status, 0), rank_);
+    EXPECT_EQ(WTERMSIG(status), SIGKILL);
+    rank_ = -1;
+  }
+  // What a process of nobody's returns.
+  static int AsNobody(const std::function<int()>& run) {
+    const pid_t pid = fork();
+    if (pid == 0) _exit(setuid(kNobody) == 0 ? run() : 9);
+    int status = -1;
+    EXPECT_EQ(waitpid(pid, &status, 0), pid);
+    return WEXITSTATUS(status);
+  }
+  // 0: it got its folder; 1: it was refused, and the child named.
+  int Make(const std::string& node) {
+    return AsNobody([&] {
       const auto folder =
           RunFolder::Make(parent_, "job", node, absl::Seconds(30));
       const bool named =
-          absl::StrContains(folder.status().message(), absl::StrCat(child));
-      _exit(folder.ok() ? 0 : named ? 1 : 2);
-    }
-    int status = -1;
-    EXPECT_EQ(waitpid(maker, &status, 0), maker);
-    return WEXITSTATUS(status);
-  };
-  EXPECT_EQ(make_as_nobody("node"), 1);
-  EXPECT_TRUE(std::filesystem::exists(dead));
-  kill(child, SIGKILL);
-  kill(parent, SIGKILL);
-  int status = 0;
-  waitpid(parent, &status, 0);
-  EXPECT_EQ(make_as_nobody("node"), 0);
-  EXPECT_FALSE(std::filesystem::exists(dead));
+          absl::StrContains(folder.status().message(), absl::StrCat(child_));
+      return folder.ok() ? 0 : named ? 1 : 2;
+    });
+  }
+
+  const std::string dead_ = parent_ + "/rollcall-0123abcd";
+  const std::string marker_ = "ROLLCALL_SOCKET=" + dead_ + "/agent.sock";
+  pid_t rank_ = -1;
+  pid_t child_ = -1;
+};
+
+TEST_F(TwoUsersTest, WhatCannotBeEndedKeepsTheNextAgentsOut) {
+  EXPECT_EQ(Make("node"), 1);
+  EXPECT_TRUE(std::filesystem::exists(dead_));
+  ExpectRankKilled();
+  EXPECT_EQ(Make("node"), 1);
+  // Another node's agent keeps what is known of it.
+  EXPECT_EQ(Make("other"), 0);
+  EXPECT_EQ(Make("node"), 1);
+  EXPECT_TRUE(std::filesystem::exists(dead_));
+  EndChild();
+  EXPECT_EQ(Make("node"), 0);
+  EXPECT_FALSE(std::filesystem::exists(dead_));
+}
+
+TEST_F(TwoUsersTest, TheGuardRecordsWhatItCannotEnd) {
+  int line[2];
+  ASSERT_EQ(pipe2(line, O_CLOEXEC), 0);
+  const std::string orders = "marker " + marker_ + "\n";
+  ASSERT_EQ(write(line[1], orders.data(), orders.size()),
+            static_cast<ssize_t>(orders.size()));
+  close(line[1]);
+  EXPECT_EQ(AsNobody([&] {
+              dup2(line[0], 0);
+              return GuardMain();
+            }),
+            0);
+  close(line[0]);
+  ExpectRankKilled();
+  EXPECT_EQ(Make("node"), 1);
+  EndChild();
+  EXPECT_EQ(Make("node"), 0);
 }
 
 }  // namespace

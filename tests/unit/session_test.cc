@@ -71,7 +71,6 @@ class SessionTest : public testing::Test {
     options.trust.pin = server_->pin();
     options.hello.set_job("exp");
     options.hello.set_node("n0");
-    options.hello.set_incarnation(7);
     *options.hello.mutable_token() = token_;
     options.hello.set_ranks(2);
     options.command = {"/bin/sh", "-c", script};

@@ -122,6 +122,18 @@ TEST_F(SweepTest, AReusedSessionNumberIsNotHit) {
   EXPECT_TRUE(life_.SomebodyLives());
 }
 
+TEST_F(SweepTest, FindsWhatAnEarlierSweepFound) {
+  const pid_t pid = Run("exec 9>$LIFE; echo up >&9; exec sleep 1000", {});
+  ASSERT_EQ(life_.Lines(1).size(), 1u);
+  // Its number was given to another process since.
+  EXPECT_EQ(Sweep({.processes = {{pid, 0, start_ticks_ - 1}}}, kPatience).ended,
+            0u);
+  EXPECT_TRUE(life_.SomebodyLives());
+  EXPECT_EQ(Sweep({.processes = {{pid, 0, start_ticks_}}}, kPatience).ended,
+            1u);
+  EXPECT_TRUE(life_.AllDead(0));
+}
+
 TEST_F(SweepTest, SparesWhomItIsTold) {
   const pid_t pid = Run("exec 9>$LIFE; echo up >&9; exec sleep 1000", {});
   ASSERT_EQ(life_.Lines(1).size(), 1u);
