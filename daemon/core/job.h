@@ -589,6 +589,7 @@ class Job {
   void Fail(int exit_code, v1::ReasonCode code, const std::string& reason);
   void Finish(v1::End end);
   bool HasOtherCommand(const Node& node) const;
+  std::string CommonCommand() const;
   v1::End EndFor(const Node& node) const;
   void SendEnd();
   void MaybeForget();
