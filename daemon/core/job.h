@@ -145,6 +145,9 @@ class Job {
   bool HasAdmitted(const std::string& node) const {
     return nodes_.contains(node) || node_epochs_.Has(node);
   }
+  // Whether a person who evicts this node means a former agent of its name: the
+  // next world waits for that one, and another agent has the name now.
+  bool EvictsFormer(const std::string& node) const;
   // Whether this stream attends.
   bool Attends(SessionId session) const { return sessions_.contains(session); }
   // Whether this agent, in this life, was let in by a token already and cannot
@@ -382,6 +385,8 @@ class Job {
     return now_ < fence_asked_until_ && revision_ == fence_asked_at_revision_;
   }
   std::string FenceText(absl::Time now) const;
+  bool IsFencedNow(absl::Time now) const;
+  bool IsTakenOver(const std::string& node) const;
   bool IsOfFenced(const Node& node) const;
   void NoteStopped(const Node& node);
   void FenceOpened();

@@ -68,8 +68,9 @@ void Chronicle::BeforeStep(const Job& job, const Event& event, absl::Time now) {
   const auto* evict = std::get_if<EvictAsked>(&event);
   if (evict != nullptr && !job.end().has_value()) {
     for (const std::string& name : evict->nodes) {
-      evicted_[{job.run(), name}] = job.node_epochs().EpochOf(name) + 1;
-      suspects_.erase(name);
+      const uint64_t epoch = job.node_epochs().EpochOf(name);
+      evicted_[{job.run(), name}] = evict->former ? epoch : epoch + 1;
+      if (!evict->former) suspects_.erase(name);
       NoteVouched(name);
     }
   }

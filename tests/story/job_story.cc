@@ -441,7 +441,9 @@ Told Drains(std::string node, double deadline_s) {
 
 Told Evicts(std::vector<std::string> nodes) {
   return [=](JobStory& story) {
-    return story.Step(EvictAsked{nodes, "asked"});
+    const bool former =
+        nodes.size() == 1 && story.job().EvictsFormer(nodes.front());
+    return story.Step(EvictAsked{nodes, "asked", former});
   };
 }
 

@@ -130,6 +130,7 @@ Told ExitsForGood(std::string node, uint64_t generation, int code);
 Told Stops(std::string node, uint64_t generation);
 Told Leaves(std::string node);
 Told Sees(std::string node, uint64_t notice, uint64_t generation = 1);
+// One node: as `rollcall evict` does, several: as `token revoke --cascade`.
 Told Evicts(std::vector<std::string> nodes);
 // 0: without a deadline.
 Told Drains(std::string node, double deadline_s = 0);
