@@ -80,7 +80,10 @@ void Agent::On(const AgentTick&) {
     next_heartbeat_ = now_ + heartbeat_;
     v1::AgentMessage message;
     v1::Heartbeat& heartbeat = *message.mutable_heartbeat();
-    heartbeat.set_ranks_link(ranks_link_);
+    if (start_took_.has_value()) {
+      heartbeat.set_ranks_link(true);
+      ToProto(*start_took_, heartbeat.mutable_start_took());
+    }
     if (running_.has_value()) {
       heartbeat.set_generation(running_->generation);
       heartbeat.set_step(running_->step);

@@ -392,6 +392,7 @@ class Agent {
     bool elastic = false;
     bool stopping = false;
     absl::Time kill_at = absl::InfiniteFuture();
+    absl::Time started_at;
     // It has linked or published a step.
     bool begun = false;
     // Told of the notice by the preempt signal.
@@ -457,7 +458,7 @@ class Agent {
   void OnEnd(const v1::End& end);
   void OnExchange(const v1::ExchangeOut& exchange);
   void OnWaiting(const v1::Waiting& waiting);
-  void OnRanksLink();
+  void OnRanksLink(const v1::RanksLink& link);
 
   // What a refused or broken stream means.
   void Refused(const StreamDown& down);
@@ -496,6 +497,8 @@ class Agent {
   void SayExited(const Living& rank, const RankEnded& ended);
   // The watchdog (agent_hang.cc).
   void Watch(uint32_t local_rank, Living& rank);
+  bool ExpectsStarts() const;
+  absl::Duration StartTimeout() const;
   void WatchStart(Living& rank);
   void NoteBegun(uint32_t local_rank, Living& rank);
   void Unwatch(uint32_t local_rank, Living& rank);
@@ -555,10 +558,11 @@ class Agent {
   uint64_t ended_generation_ = 0;
   // By local rank.
   std::map<uint32_t, Living> living_;
-  // A rank of this node has linked or published a step, in this run.
-  bool ranks_link_ = false;
-  // So has a rank of any node: the others are expected to do it as well.
-  bool job_links_ = false;
+  // The longest time that a rank of this node took from its start until it
+  // linked or published a step, in this run; unset: none has.
+  std::optional<absl::Duration> start_took_;
+  // So have ranks of most nodes of that world, and the others are expected to.
+  std::optional<v1::RanksLink> ranks_link_;
   std::optional<Notice> notice_;
   // A notice said that this node leaves.
   bool drained_ = false;

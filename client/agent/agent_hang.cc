@@ -8,8 +8,9 @@
 // of them does.
 //
 // A rank that has neither linked nor published a step has another clock, which
-// runs from its start (start_timeout), and only where ranks of this job are
-// known to do so: of a plain command no progress is ever expected.
+// runs from its start, and only in worlds of which the daemon has said that
+// ranks of most nodes do so (RanksLink): of a plain command no progress is ever
+// expected, and what this node's other ranks do says nothing.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/agent/agent.h"
 #include "daemon/core/admission.h"
+#include "daemon/core/durations.h"
 
 namespace rollcall {
 
@@ -27,28 +29,45 @@ void Agent::Watch(uint32_t local_rank, Living& rank) {
   rank.hangs_at = now_ + limits_.hang_timeout;
 }
 
-// It was started, and is expected to link or to publish a step, where others
-// do. Who switches the watchdog off means all of it.
+// In the world that runs. A user who switches the watchdog off means all of it.
+bool Agent::ExpectsStarts() const {
+  return ranks_link_.has_value() && running_.has_value() &&
+         (ranks_link_->generation() == 0 ||
+          ranks_link_->generation() == running_->generation) &&
+         !exit_.has_value() && limits_.hang_timeout > absl::ZeroDuration() &&
+         limits_.start_timeout > absl::ZeroDuration();
+}
+
+absl::Duration Agent::StartTimeout() const {
+  return ranks_link_.has_value() && ranks_link_->has_start_timeout()
+             ? FromProto(ranks_link_->start_timeout())
+             : limits_.start_timeout;
+}
+
+// It was started, and is expected to link or to publish a step. An older daemon
+// leaves out of its timeout what starts have taken.
 void Agent::WatchStart(Living& rank) {
-  if (!job_links_ || !running_.has_value() || rank.begun || rank.ended ||
-      rank.stopping || exit_.has_value() ||
-      limits_.hang_timeout <= absl::ZeroDuration() ||
-      limits_.start_timeout <= absl::ZeroDuration()) {
-    return;
-  }
-  rank.hangs_at = now_ + limits_.start_timeout;
+  if (!ExpectsStarts() || rank.begun || rank.ended || rank.stopping) return;
+  const absl::Time since =
+      ranks_link_->has_start_timeout() ? rank.started_at : now_;
+  rank.hangs_at = std::max(now_, since + StartTimeout());
 }
 
 void Agent::NoteBegun(uint32_t local_rank, Living& rank) {
   if (std::exchange(rank.begun, true)) return;
   Unwatch(local_rank, rank);
-  ranks_link_ = true;
-  OnRanksLink();
+  const absl::Duration took =
+      std::min(now_ - rank.started_at, Limits::wait_max);
+  start_took_ = std::max(took, start_took_.value_or(took));
 }
 
-// Nobody could be expected to link before this was known.
-void Agent::OnRanksLink() {
-  if (std::exchange(job_links_, true)) return;
+// Said again, the time stands.
+void Agent::OnRanksLink(const v1::RanksLink& link) {
+  if (ranks_link_.has_value() &&
+      ranks_link_->generation() == link.generation()) {
+    return;
+  }
+  ranks_link_ = link;
   for (auto& [local_rank, rank] : living_) WatchStart(rank);
 }
 
@@ -155,7 +174,7 @@ void Agent::SayStalledIfKnown(uint32_t local_rank, Living& rank) {
                                 absl::FormatDuration(limits_.hang_timeout),
                                 " after step ", stalled.step())
                  : absl::StrCat("neither linked nor published a step for ",
-                                absl::FormatDuration(limits_.start_timeout));
+                                absl::FormatDuration(StartTimeout()));
   Tell(
       Report::Kind::kWarning,
       absl::StrCat(

@@ -275,7 +275,7 @@ void Agent::AttendOtherRun(uint64_t incarnation) {
   hello_.clear_run();
   credential_.clear();
   generation_seen_ = 0;
-  job_links_ = false;
+  ranks_link_.reset();
 }
 
 }  // namespace rollcall

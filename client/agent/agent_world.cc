@@ -78,7 +78,7 @@ void Agent::On(const FromDaemon& from) {
       actions_.push_back(RunProbe{m.probe()});
       return;
     case v1::DaemonMessage::kRanksLink:
-      return OnRanksLink();
+      return OnRanksLink(m.ranks_link());
     // Of a newer daemon; this agent has nothing to do for it.
     case v1::DaemonMessage::KIND_NOT_SET:
       return;
@@ -241,6 +241,7 @@ void Agent::StartIfSettled() {
     const auto [at, fresh] = living_.try_emplace(local);
     if (fresh) {
       at->second.born = world.generation();
+      at->second.started_at = now_;
       WatchStart(at->second);
       start.fresh.push_back(local);
     } else {

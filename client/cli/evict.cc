@@ -19,13 +19,23 @@ int RunEvictCommand(const EvictFlags& flags) {
   auto evicted = AdminClient(*address).Evict(request, kCallTimeout);
   if (!evicted.ok()) return Fail(evicted.status());
   if (flags.json) {
-    const nlohmann::ordered_json json = {
-        {"job", address->job}, {"node", flags.node}, {"evicted", true}};
+    nlohmann::ordered_json json = {{"job", address->job},
+                                   {"node", flags.node},
+                                   {"evicted", !evicted->former()}};
+    if (evicted->former()) json["former_evicted"] = true;
     std::printf("%s\n", OneLine(json).c_str());
     return 0;
   }
   const std::string job =
       address->job.empty() ? "its job" : absl::StrCat("job ", address->job);
+  if (evicted->former()) {
+    std::printf(
+        "the former agent of node %s is evicted from %s, and the next world "
+        "no longer waits for it;\nthe agent that attends as %s now stays: to "
+        "evict that one as well, run the same command again\n",
+        flags.node.c_str(), job.c_str(), flags.node.c_str());
+    return 0;
+  }
   std::printf("node %s is evicted from %s; a valid token brings it back\n",
               flags.node.c_str(), job.c_str());
   return 0;

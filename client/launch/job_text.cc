@@ -381,15 +381,10 @@ std::string StatusTable(const v1::JobStatus& status) {
                     status.exit_code(), ")\n");
   }
   if (status.has_lingers()) {
-    std::vector<std::string> alive;
-    for (const v1::NodeStatus& node : status.nodes()) {
-      if (node.state() == v1::NODE_STATE_RUNNING) alive.push_back(node.node());
-    }
-    absl::StrAppend(&text, "ranks that still live on ", Names(alive),
-                    " are left as they are for another ",
-                    ShortDuration(FromProto(status.lingers())),
-                    "; `rollcall stop --job ", status.job(),
-                    "` ends them at once\n");
+    absl::StrAppend(
+        &text, LeftAliveText(status), " are left as they are for another ",
+        ShortDuration(FromProto(status.lingers())), "; `rollcall stop --job ",
+        status.job(), "` ends them at once\n");
   }
   std::vector<std::string> refused;
   for (const auto& [code, count] : std::map<std::string, uint64_t>(
@@ -516,6 +511,15 @@ std::string FailureText(const v1::End& end) {
     absl::StrAppend(&text, "\n", end.reason());
   }
   return text;
+}
+
+std::string LeftAliveText(const v1::JobStatus& status) {
+  std::vector<std::string> alive;
+  for (const v1::NodeStatus& node : status.nodes()) {
+    if (node.state() == v1::NODE_STATE_RUNNING) alive.push_back(node.node());
+  }
+  return absl::StrCat("ranks that still live", alive.empty() ? "" : " on ",
+                      Names(alive));
 }
 
 std::string ShortDuration(absl::Duration duration) {

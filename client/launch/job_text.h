@@ -52,6 +52,9 @@ std::string ReformText(const v1::JobStatus& status);
 // lines without a last newline.
 std::string FailureText(const v1::End& end);
 
+// Of a job that lingers: `ranks that still live on a, b`.
+std::string LeftAliveText(const v1::JobStatus& status);
+
 // `35 s`, `4 min 10 s`.
 std::string ShortDuration(absl::Duration duration);
 

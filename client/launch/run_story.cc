@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/launch/job_text.h"
+#include "daemon/core/durations.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
@@ -125,10 +126,11 @@ void RunStory::TellLingering() {
   if (!kept || quiet_ || told_failure_) return;
   told_failure_ = true;
   line_.Print(FailureText(EndIn(*status_)));
-  line_.Print(
-      absl::StrCat("ranks that still live and the daemon are left running for ",
-                   ShortDuration(linger_), "; Ctrl-C or `rollcall stop --job ",
-                   job_, "` ends them at once"));
+  line_.Print(absl::StrCat(
+      LeftAliveText(*status_), " and the daemon are left running for ",
+      ShortDuration(status_->has_lingers() ? FromProto(status_->lingers())
+                                           : linger_),
+      "; Ctrl-C or `rollcall stop --job ", job_, "` ends them at once"));
 }
 
 absl::Time RunStory::NextShow(absl::Time now) const {

@@ -575,6 +575,11 @@ absl::Status AdmitWorld(const v1::World& world) {
 namespace {
 
 // How members were admitted: a row for each, or none at all.
+absl::Status AdmitDigest(const char* field, const std::string& digest) {
+  if (digest.empty() || digest.size() == 32) return absl::OkStatus();
+  return Unfit(field, "0 or 32 bytes", digest.size());
+}
+
 absl::Status AdmitRows(const v1::Seal& seal, int members) {
   for (const int rows :
        {seal.incarnations_size(), seal.epochs_size(), seal.token_of_size()}) {
@@ -620,6 +625,8 @@ absl::Status AdmitSeal(const v1::Seal& seal, const v1::World& world) {
                  seal.state_source().rank());
   }
   RETURN_IF_REFUSED(AdmitRows(seal, world.members_size()));
+  RETURN_IF_REFUSED(
+      AdmitDigest("length of seal.command_digest", seal.command_digest()));
   return AdmitNcclIds(seal.nccl_ids());
 }
 
@@ -638,10 +645,8 @@ absl::Status AdmitHello(const v1::Hello& hello) {
     return Unfit("ranks", absl::StrCat("1 to ", Limits::ranks_per_node_max),
                  hello.ranks());
   }
-  if (!hello.command_digest().empty() && hello.command_digest().size() != 32) {
-    return Unfit("length of command_digest", "0 or 32 bytes",
-                 hello.command_digest().size());
-  }
+  RETURN_IF_REFUSED(
+      AdmitDigest("length of command_digest", hello.command_digest()));
   RETURN_IF_REFUSED(AdmitSettings(hello.settings()));
   RETURN_IF_REFUSED(
       AdmitGeneration("generation_seen", hello.generation_seen()));
@@ -666,6 +671,8 @@ absl::Status AdmitHeartbeat(const v1::Heartbeat& heartbeat) {
     }
   }
   RETURN_IF_REFUSED(AdmitCount("step", heartbeat.step(), Limits::step_max));
+  RETURN_IF_REFUSED(
+      AdmitDuration("start_took", heartbeat.start_took(), 0, Limits::wait_max));
   return AdmitGeneration("generation", heartbeat.generation());
 }
 

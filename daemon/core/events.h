@@ -84,6 +84,9 @@ struct DrainAsked {
 struct EvictAsked {
   std::vector<std::string> nodes;
   std::string reason;
+  // Not the agents that have these names now, but those that had them before:
+  // see Job::EvictsFormer.
+  bool former = false;
 };
 
 // Time has passed. `late` is how much later than it asked the loop came round;

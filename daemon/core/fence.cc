@@ -35,8 +35,7 @@ bool Fence::Gone(const NodeLife& life) {
 }
 
 bool Fence::Gone(const std::string& node) {
-  const auto named = [&](const Member& member) { return member.node == node; };
-  if (std::none_of(members_.begin(), members_.end(), named)) return false;
+  if (!HasNode(node)) return false;
   members_.clear();
   return true;
 }
@@ -45,6 +44,11 @@ bool Fence::Has(const NodeLife& life) const {
   return std::any_of(
       members_.begin(), members_.end(),
       [&](const Member& member) { return IsLifeOf(life, member); });
+}
+
+bool Fence::HasNode(const std::string& node) const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [&](const Member& member) { return member.node == node; });
 }
 
 absl::Time Fence::Opens(absl::Duration unheard) const {

@@ -54,6 +54,8 @@ class Fence {
 
   // Whether the life is a member's.
   bool Has(const NodeLife& life) const;
+  // Whether any life of the node is.
+  bool HasNode(const std::string& node) const;
   // Whether no world has to wait.
   bool open() const { return members_.empty(); }
   // When any world may be formed: `unheard` after the member that was heard

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/core/admission.h"
 #include "daemon/core/check.h"
+#include "daemon/core/durations.h"
 
 namespace rollcall {
 namespace {
@@ -55,7 +56,7 @@ void Job::On(const Said& said) {
       }
       // Of one that has been in a world alone: a spare has no ranks.
       if (m.heartbeat().ranks_link() && node->served_in != 0) {
-        NoteRanksLink(*node);
+        NoteStarted(*node, FromProto(m.heartbeat().start_took()));
       }
       // Of a member alone: a spare trains nothing.
       if (phase_ == Phase::kRunning && node->member() &&
@@ -258,7 +259,7 @@ void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
 
 // The highest that a rank of this member has published in the generation that
 // runs; 0: none.
-void Job::TakeStep(const Node& node, uint64_t step) {
+void Job::TakeStep(Node& node, uint64_t step) {
   if (step > 0) NoteStep(node);
   if (node.step <= highest_step_) return;
   highest_step_ = node.step;

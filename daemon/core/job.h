@@ -41,6 +41,7 @@
 #include "daemon/core/node_epochs.h"
 #include "daemon/core/ranking.h"
 #include "daemon/core/root_cause.h"
+#include "daemon/core/starts.h"
 #include "daemon/core/state_source.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
@@ -145,6 +146,9 @@ class Job {
   bool HasAdmitted(const std::string& node) const {
     return nodes_.contains(node) || node_epochs_.Has(node);
   }
+  // Whether a person who evicts this node means a former agent of its name: the
+  // next world waits for that one, and another agent has the name now.
+  bool EvictsFormer(const std::string& node) const;
   // Whether this stream attends.
   bool Attends(SessionId session) const { return sessions_.contains(session); }
   // Whether this agent, in this life, was let in by a token already and cannot
@@ -251,6 +255,8 @@ class Job {
     // Lost, or left for good: kept only so that it can be named.
     bool gone = false;
     uint64_t step = 0;
+    // Its ranks have linked or published a step, and took this long at most.
+    std::optional<absl::Duration> start_took;
     std::string reason;
 
     bool member() const { return node_rank >= 0; }
@@ -362,7 +368,7 @@ class Job {
   void TakeUpStates(Node& node, const v1::Prepared& prepared);
   void OnRefused(Node& node, const v1::Refused& refused);
   void OnStopped(Node& node, const v1::Stopped& stopped);
-  void TakeStep(const Node& node, uint64_t step);
+  void TakeStep(Node& node, uint64_t step);
   void TakePace(const v1::Pace& pace);
   bool HasRank(const Node& node, uint32_t local_rank);
   void OnRankExited(Node& node, const v1::RankExited& exited);
@@ -382,6 +388,8 @@ class Job {
     return now_ < fence_asked_until_ && revision_ == fence_asked_at_revision_;
   }
   std::string FenceText(absl::Time now) const;
+  bool IsFencedNow(absl::Time now) const;
+  bool IsTakenOver(const std::string& node) const;
   bool IsOfFenced(const Node& node) const;
   void NoteStopped(const Node& node);
   void FenceOpened();
@@ -547,9 +555,10 @@ class Job {
   uint32_t RankOf(const Node& node, uint32_t local_rank) const {
     return world_.members(node.node_rank).first_rank() + local_rank;
   }
-  void NoteRanksLink(const Node& node);
+  void BeginStarts();
+  void NoteStarted(Node& node, absl::Duration took = absl::ZeroDuration());
   void TellRanksLink(std::vector<SessionId> sessions);
-  void NoteStep(const Node& node);
+  void NoteStep(Node& node);
   void DropStall(uint32_t rank);
   void DropStallsOf(const Node& node);
   void DropStalls();
@@ -563,6 +572,7 @@ class Job {
   void EndHung();
   bool AllAreSaidToStand() const;
   bool AllStandAtOnePlace() const;
+  bool AMemberHasNotStarted() const;
   std::string WhereAllStand() const;
   std::string WhoHasNotBegun() const;
   bool AMemberMayStillTell(bool all) const;
@@ -589,6 +599,7 @@ class Job {
   void Fail(int exit_code, v1::ReasonCode code, const std::string& reason);
   void Finish(v1::End end);
   bool HasOtherCommand(const Node& node) const;
+  std::string CommonCommand() const;
   v1::End EndFor(const Node& node) const;
   void SendEnd();
   void MaybeForget();
@@ -740,9 +751,9 @@ class Job {
   std::map<uint32_t, Stall> stalls_;
   uint64_t last_stall_ = 0;
   absl::Time stalls_until_ = absl::InfiniteFuture();
-  // Ranks of this run link or publish steps, as all agents are told. Not
-  // journaled: after a restart heartbeats say it again.
-  bool ranks_link_ = false;
+  // Of the world that runs. Not journaled: after a restart heartbeats say it
+  // again.
+  Starts starts_;
   // The last generation of which a rank has published a step; 0: none.
   uint64_t stepped_in_ = 0;
   // The daemon was cut off since some were said, and until stalls_until_ may

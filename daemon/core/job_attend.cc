@@ -141,8 +141,10 @@ void Job::On(const Attend& attend) {
     *message.mutable_end() = EndFor(node);
     return ToNode(node, std::move(message));
   }
-  if (ranks_link_) TellRanksLink({node.session});
   TakeUp(node, attend.hello.held());
+  if (phase_ == Phase::kRunning && node.member() && starts_.expected()) {
+    TellRanksLink({node.session});
+  }
   if (probed_anew) ProbeAnew(node, moved);
 }
 

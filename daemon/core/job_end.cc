@@ -294,19 +294,24 @@ void Job::Finish(v1::End end) {
   Changed();
 }
 
-// Whether all members of the last world had one command and this node has
-// another; not, where one of them is forgotten. Where the launcher's own node
-// is a member, the job is what that ran.
-bool Job::HasOtherCommand(const Node& node) const {
+// The digest of the command that all members of the world have, as
+// Seal.command_digest.
+std::string Job::CommonCommand() const {
   std::set<std::string> commands;
   for (const v1::Member& member : world_.members()) {
-    const auto at = nodes_.find(member.node());
-    if (at == nodes_.end() || at->second.hello.launcher()) return false;
-    commands.insert(at->second.hello.command_digest());
+    const v1::Hello& hello = nodes_.at(member.node()).hello;
+    if (hello.launcher()) return "";
+    commands.insert(hello.command_digest());
   }
+  return commands.size() == 1 ? *commands.begin() : "";
+}
+
+// Whether all members of the last world ran one command and this node has
+// another.
+bool Job::HasOtherCommand(const Node& node) const {
   const std::string& own = node.hello.command_digest();
-  return !own.empty() && commands.size() == 1 && !commands.contains("") &&
-         !commands.contains(own);
+  return seal_.has_value() && !seal_->command_digest().empty() &&
+         !own.empty() && own != seal_->command_digest();
 }
 
 // A spare that was never used has nothing to answer for, unless others made a

@@ -72,6 +72,18 @@ bool Job::IsOfFenced(const Node& node) const {
          fence_.Has({node.hello.node(), node.hello.incarnation()});
 }
 
+// Whether another agent has the name of a member by now. (A row of the journal
+// may be either of them.)
+bool Job::IsTakenOver(const std::string& node) const {
+  const auto at = nodes_.find(node);
+  return fence_.HasNode(node) && at != nodes_.end() && !at->second.gone &&
+         at->second.hello.incarnation() != 0 && !IsOfFenced(at->second);
+}
+
+bool Job::EvictsFormer(const std::string& node) const {
+  return IsFencedNow(now_) && IsTakenOver(node);
+}
+
 // Its ranks of all earlier generations are gone.
 void Job::NoteStopped(const Node& node) {
   if (!IsOfFenced(node)) return;
@@ -124,19 +136,21 @@ void Job::Unfence() {
   fence_asked_until_ = absl::InfinitePast();
 }
 
+// Whether a world waits. The fence may have opened since it was asked last.
+bool Job::IsFencedNow(absl::Time now) const {
+  return phase_ == Phase::kGathering && fenced_until_ > now && !fence_.open();
+}
+
 // Empty where no world waits.
 std::string Job::FenceText(absl::Time now) const {
   const std::vector<Fence::Member>& members = fence_.members();
-  // It may have opened since it was asked last.
-  if (phase_ != Phase::kGathering || fenced_until_ <= now || members.empty()) {
-    return "";
-  }
+  if (!IsFencedNow(now)) return "";
   std::vector<std::string> names;
   for (size_t i = 0; i < members.size() && i < kFencedNamedMax; ++i) {
     names.push_back(members[i].node);
   }
   const bool one = members.size() == 1;
-  // An agent that has the name by now would go with it.
+  // Clearer than one whose name another agent has by now.
   const auto absent = [&](const Fence::Member& member) {
     const auto at = nodes_.find(member.node);
     return at == nodes_.end() || at->second.session == 0;

@@ -439,6 +439,7 @@ void Job::Commit() {
     *seal.mutable_state_source() = *std::move(source);
   }
   AddRows(seal);
+  seal.set_command_digest(CommonCommand());
   seal_ = seal;
   phase_ = Phase::kRunning;
   fence_ = Fence();
@@ -461,6 +462,7 @@ void Job::Commit() {
   actions_.push_back(Journal{Journal::Kind::kCommitted, generation_,
                              seal_->SerializeAsString()});
   actions_.push_back(Send{MemberSessions(), CommitMessage()});
+  BeginStarts();
   Say(Log::Level::kInfo,
       absl::StrCat(
           "event=run generation=", generation_, " world_size=",

@@ -8,9 +8,10 @@
 // attends.
 //
 // A rank that has not begun (neither linked nor published a step) is expected
-// to where ranks of this job do, which all agents are told. It counts for
-// nothing once a rank of its world has published a step: ranks that make steps
-// together wait for nobody, and not every rank of a job needs to publish.
+// to where ranks of most nodes have (Starts), which the members are told. It
+// counts for nothing once a rank of its world has published a step: ranks that
+// make steps together wait for nobody, and not every rank of a job needs to
+// publish.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -19,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/core/admission.h"
+#include "daemon/core/durations.h"
 #include "daemon/core/hang_verdict.h"
 #include "daemon/core/job.h"
 #include "daemon/core/root_cause.h"
@@ -64,7 +66,7 @@ void Job::OnRankStalled(Node& node, const v1::RankStalled& stalled) {
     return;
   }
   if (HasBegun(stalled)) {
-    NoteRanksLink(node);
+    NoteStarted(node);
   } else if (stepped_in_ == generation_ && !stalled.goes_on()) {
     return;
   }
@@ -85,24 +87,42 @@ void Job::OnRankStalled(Node& node, const v1::RankStalled& stalled) {
   MaybeEndHung();
 }
 
-void Job::NoteRanksLink(const Node& node) {
-  if (std::exchange(ranks_link_, true)) return;
-  SayOf(node, Log::Level::kInfo,
-        absl::StrCat(
-            "event=ranks-link node=", node.hello.node(),
-            " start_timeout=", absl::FormatDuration(limits_.start_timeout)));
-  TellRanksLink(AllSessions());
+// A world runs from now on.
+void Job::BeginStarts() {
+  std::vector<absl::Duration> took;
+  for (const auto& [name, node] : nodes_) {
+    if (node.member() && node.start_took) took.push_back(*node.start_took);
+  }
+  starts_ = Starts(static_cast<size_t>(world_.members_size()), std::move(took));
+  if (starts_.expected()) TellRanksLink(MemberSessions());
+}
+
+void Job::NoteStarted(Node& node, absl::Duration took) {
+  const bool known = node.start_took.has_value();
+  node.start_took = std::max(took, node.start_took.value_or(took));
+  if (known || phase_ != Phase::kRunning || !node.member()) return;
+  Changed();  // Its first step shows.
+  if (!starts_.Add(took)) return;
+  Say(Log::Level::kInfo,
+      absl::StrCat(
+          "event=ranks-link generation=", generation_,
+          " start_timeout=", absl::FormatDuration(limits_.start_timeout),
+          " starts_took=", absl::FormatDuration(starts_.more())));
+  TellRanksLink(MemberSessions());
 }
 
 void Job::TellRanksLink(std::vector<SessionId> sessions) {
+  if (limits_.start_timeout <= absl::ZeroDuration()) return;
   v1::DaemonMessage message;
-  message.mutable_ranks_link();
+  v1::RanksLink& link = *message.mutable_ranks_link();
+  link.set_generation(generation_);
+  ToProto(limits_.start_timeout + starts_.more(), link.mutable_start_timeout());
   actions_.push_back(Send{std::move(sessions), std::move(message)});
 }
 
 // The generation that runs has published one.
-void Job::NoteStep(const Node& node) {
-  NoteRanksLink(node);
+void Job::NoteStep(Node& node) {
+  NoteStarted(node);
   if (std::exchange(stepped_in_, generation_) == generation_) return;
   std::erase_if(stalls_,
                 [](const auto& entry) { return !HasBegun(entry.second.said); });
@@ -128,11 +148,25 @@ bool Job::AllAreSaidToStand() const {
   return stalls_.size() + ranks_over_ >= world_.world_size();
 }
 
+// Whether ranks of some member have never started, of whom nothing is said
+// where no start is expected.
+bool Job::AMemberHasNotStarted() const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& entry) {
+    const Node& node = entry.second;
+    return node.member() && !node.ended() && !node.start_took.has_value();
+  });
+}
+
 // Nobody is behind: what they wait for is none of them.
 bool Job::AllStandAtOnePlace() const {
-  if (stalls_.size() < 2) return false;
+  if (stalls_.empty()) return false;
   const bool all = AllAreSaidToStand();
   const v1::RankStalled& first = stalls_.begin()->second.said;
+  // One alone may as well have begun it.
+  if (stalls_.size() == 1 &&
+      (all || first.step() > 0 || !AMemberHasNotStarted())) {
+    return false;
+  }
   return std::all_of(stalls_.begin(), stalls_.end(), [&](const auto& entry) {
     const v1::RankStalled& said = entry.second.said;
     return said.answered() && !said.stopped() &&
@@ -184,7 +218,8 @@ std::string Job::WhoHasNotBegun() const {
   return absl::StrCat(how_many,
                       " ranks have neither linked nor published a step since "
                       "their start, and nothing tells them apart: ",
-                      FirstOf(std::move(names)));
+                      FirstOf(std::move(names)),
+                      "; if they need longer, --start-timeout gives it");
 }
 
 // Whether it is not known yet what the ranks of some member do: it is away, and

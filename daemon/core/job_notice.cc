@@ -42,6 +42,15 @@ void Job::On(const EvictAsked& evict) {
                                  : absl::StrCat("evicted: ", evict.reason);
   for (const std::string& name : evict.nodes) {
     if (phase_ == Phase::kEnded) return;
+    if (evict.former) {
+      // Its credential died when the other agent took the name.
+      Say(Log::Level::kWarning,
+          absl::StrCat("event=evict node=", name,
+                       " former=true reason=", Quoted(reason)));
+      if (fence_.Gone(name)) FenceOpened();
+      continue;
+    }
+    const bool taken_over = IsTakenOver(name);
     node_epochs_.Raise(name);
     // Of the run that this one was before it was adopted.
     if (former_epochs_.Has(name)) former_epochs_.Raise(name);
@@ -52,7 +61,8 @@ void Job::On(const EvictAsked& evict) {
       Say(Log::Level::kWarning,
           absl::StrCat("event=evict node=", name, " reason=", Quoted(reason)));
     }
-    if (fence_.Gone(name)) FenceOpened();
+    // Nothing is said of the agent that had the name before.
+    if (!taken_over && fence_.Gone(name)) FenceOpened();
     // It is out: should it be admitted again, it is not asked to leave.
     if (phase_ != Phase::kEnded) ForgetLeaving(name);
   }

@@ -170,6 +170,7 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
   proposal_ = proposal;
   seal_ = seal;
   running_since_ = now_;
+  BeginStarts();
   PingLater();
   next_waiting_ = absl::InfiniteFuture();
   unfinished_ = static_cast<size_t>(world_.members_size());

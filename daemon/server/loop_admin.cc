@@ -155,13 +155,16 @@ void Loop::On(EvictCame& came) {
         "job ", *job, " never admitted a node ", Quoted(came.request.node()),
         "; `rollcall status` names those that it has")));
   }
+  v1::EvictResponse response;
+  response.set_former(live->job.EvictsFormer(came.request.node()));
   Step(*live, EvictAsked{{came.request.node()},
-                         Printable(came.request.reason(), kReasonBytesMax)});
-  effects_.push_back(
-      {*job, Answer([reply = came.reply](const absl::Status& durable) {
-         if (!durable.ok()) return reply(durable);
-         reply(v1::EvictResponse());
-       })});
+                         Printable(came.request.reason(), kReasonBytesMax),
+                         response.former()});
+  effects_.push_back({*job, Answer([reply = came.reply,
+                                    response](const absl::Status& durable) {
+                        if (!durable.ok()) return reply(durable);
+                        reply(response);
+                      })});
 }
 
 void Loop::On(TokenWanted& wanted) {

@@ -135,6 +135,34 @@ class Fence(Guarded):
         self.assertEqual(state["generation"], 2)
         self.ends()
 
+    def test_a_person_evicts_the_former_agent_of_a_name_that_is_taken(self):
+        """Both members are cut off, and another machine, which cannot know what
+        became of them, joins with the name of one."""
+        self.begin_behind()
+        self.cut()
+        elsewhere = self.stage.path("elsewhere")
+        os.mkdir(elsewhere, 0o700)
+        again = self.join(self.text, ["--name", "w1"], self.command,
+                          {"XDG_RUNTIME_DIR": elsewhere})
+        self.await_status(
+            self.text, lambda s: nodes_by_name(s)["w1"]["state"] not in
+            ("lost", "suspect"), "the other w1")
+        self.assert_old_world_alone()
+        asked = self.rollcall("evict", "w1", "--job", self.job, "--json")
+        self.assertEqual(asked.code, 0, asked.text())
+        self.assertEqual(json.loads(asked.out()[0]), {
+            "job": self.job, "node": "w1", "evicted": False,
+            "former_evicted": True})
+        # It has not been evicted: it is in the next world.
+        again.await_line(r"up-\d-g2")
+        # The former one does not come back.
+        self.let_through()
+        self.stage.await_gone(self.pids, "the ranks of generation 1")
+        self.cut_off[0].wait()
+        self.assertNotEqual(self.cut_off[0].code, 0)
+        self.assertEqual(self.status(self.text)["generation"], 2)
+        self.ends()
+
     def test_an_agent_that_is_started_again_says_what_it_has_swept(self):
         """Both agents are killed, and a service manager starts one of them
         again, with its token. The daemon learns from it alone that the ranks

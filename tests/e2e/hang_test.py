@@ -36,17 +36,18 @@ print("up", os.getpid(), flush=True)
 if first:
     stands_still()
 """
-# Rank 0 publishes one step in the first world. But for that all stand still, as
-# in an import that never ends.
-STARTS = """
+# These ranks publish one step in the first world. But for that all stand still,
+# as in an import that never ends.
+STARTS_OF = """
 import os, signal
-if os.environ["RANK"] == "0" and os.environ["ROLLCALL_GENERATION"] == "1":
+if os.environ["RANK"] in "%s" and os.environ["ROLLCALL_GENERATION"] == "1":
     with open(os.environ["ROLLCALL_PROGRESS"], "w") as progress:
         progress.write("1\\n")
 print("up", os.getpid(), flush=True)
 while True:
     signal.pause()
 """
+STARTS, ONE_STARTS = STARTS_OF % "01", STARTS_OF % "0"
 # The same, and never publishes.
 PLAIN_STARTS = """
 import os, signal
@@ -169,10 +170,10 @@ class Hang(E2E):
             STARTS, ["--max-restarts", "1"])
         [first] = self.up(launcher)
         self.up(worker)
-        # It is known that a rank publishes steps; by rank 0 alone.
+        # It is known that ranks of both nodes publish steps.
         self.await_status(
-            join_text, lambda s: any(n["step"] > 0 for n in s["nodes"]),
-            "a step of the first world")
+            join_text, lambda s: all(n["step"] > 0 for n in s["nodes"]),
+            "a step of each node")
         os.kill(first, signal.SIGKILL)
         self.up(launcher, 2)
         self.up(worker, 2)
@@ -201,6 +202,24 @@ class Hang(E2E):
         for pid in pids:
             self.assertEqual(state_of(pid), "S")
         self.assertEqual(self.status(join_text)["generation"], 1)
+        for agent in (launcher, worker):
+            self.assertNotIn("makes no progress", agent.text())
+        self.agents = {"w0": launcher, "w1": worker}
+        self.end(launcher)
+
+    def test_one_node_that_publishes_makes_no_others_expected(self):
+        launcher, worker, join_text = self.two_that_start(ONE_STARTS)
+        [first] = self.up(launcher)
+        self.await_status(
+            join_text, lambda s: any(n["step"] > 0 for n in s["nodes"]),
+            "a step of the first world")
+        os.kill(first, signal.SIGKILL)
+        pids = [self.up(launcher, 2)[1], self.up(worker, 2)[1]]
+        # As above.
+        self.run_one_whose_ranks_never_start()
+        for pid in pids:
+            self.assertEqual(state_of(pid), "S")
+        self.assertEqual(self.status(join_text)["generation"], 2)
         for agent in (launcher, worker):
             self.assertNotIn("makes no progress", agent.text())
         self.agents = {"w0": launcher, "w1": worker}

@@ -115,7 +115,9 @@ void JobRig::Drain(const std::string& node, absl::Duration deadline,
 void JobRig::Evict(const std::string& node, std::string_view reason) {
   if (job_->end().has_value() || !job_->HasAdmitted(node)) return;
   const uint64_t before = job_->node_epochs().EpochOf(node);
-  Step(EvictAsked{{node}, Printable(reason, 256)});
+  const bool former = job_->EvictsFormer(node);
+  Step(EvictAsked{{node}, Printable(reason, 256), former});
+  if (former) return Expect(job_->Knows(node), "who has the name stays", node);
   Expect(job_->node_epochs().EpochOf(node) > before,
          "an evicted node's credential is dead", node);
   Expect(job_->end().has_value() || journal_.node_epochs.EpochOf(node) > before,

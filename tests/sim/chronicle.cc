@@ -68,8 +68,9 @@ void Chronicle::BeforeStep(const Job& job, const Event& event, absl::Time now) {
   const auto* evict = std::get_if<EvictAsked>(&event);
   if (evict != nullptr && !job.end().has_value()) {
     for (const std::string& name : evict->nodes) {
-      evicted_[{job.run(), name}] = job.node_epochs().EpochOf(name) + 1;
-      suspects_.erase(name);
+      const uint64_t epoch = job.node_epochs().EpochOf(name);
+      evicted_[{job.run(), name}] = evict->former ? epoch : epoch + 1;
+      if (!evict->former) suspects_.erase(name);
       NoteVouched(name);
     }
   }
@@ -358,9 +359,11 @@ void Chronicle::CheckHang(const v1::Reform& reform) {
   bool told = false;
   std::optional<StallPlace> first;   // Of all.
   std::optional<StallPlace> blamed;  // Of the node that is.
+  const bool expected = MostHaveStarted(reform.generation()) &&
+                        stepped_in_ != reform.generation();
   for (const auto& [record, stall] : stalls_) {
     if (record.generation != reform.generation()) continue;
-    if (stepped_in_ == record.generation && !stall.place.begun) continue;
+    if (!expected && !stall.place.begun) continue;
     const bool here = record.name == reform.node();
     told = told || here || reform.node().empty();
     if (!stall.Counts(now_, lease_)) continue;
@@ -378,6 +381,17 @@ void Chronicle::CheckHang(const v1::Reform& reform) {
                       innocent ? ", and another one is further behind" : ""));
 }
 
+bool Chronicle::MostHaveStarted(uint64_t generation) const {
+  const auto at = told_.find(generation);
+  if (at == told_.end()) return true;  // Of a journal that was given.
+  const auto world = DecodeWorld(at->second.world);
+  CHECK(world.ok());
+  const auto started = std::count_if(
+      world->members().begin(), world->members().end(),
+      [&](const v1::Member& m) { return have_started_.contains(m.node()); });
+  return started * 2 > world->members_size();
+}
+
 // Who stands still as far as this daemon has heard.
 void Chronicle::NoteStall(const Said& said) {
   const auto speaker = speakers_.find(said.session);
@@ -385,6 +399,9 @@ void Chronicle::NoteStall(const Said& said) {
   if (said.message.has_rank_exited()) {
     const v1::RankExited& exited = said.message.rank_exited();
     stalls_.erase({exited.generation(), speaker->second, exited.local_rank()});
+  }
+  if (said.message.heartbeat().ranks_link()) {
+    have_started_.insert(speaker->second);
   }
   if (said.message.heartbeat().step() > 0) {
     stepped_in_ = std::max(stepped_in_, said.message.heartbeat().generation());

@@ -148,6 +148,7 @@ class Chronicle {
   void CheckReplaced(const Job& job, const v1::Hello& hello);
   void NoteMembers(const Job& job, absl::Time now);
   void CheckHang(const v1::Reform& reform);
+  bool MostHaveStarted(uint64_t generation) const;
   void NoteWhoLeaves(const Job& job, absl::Time now);
   void CheckMajority(const std::string& name, absl::Time until, absl::Time now);
   void CheckStateSource(const std::string& who, const StartRanks& start);
@@ -227,6 +228,8 @@ class Chronicle {
   std::map<StallRecord, Stall> stalls_;
   // A step of it was said: who has not begun counts for nothing.
   uint64_t stepped_in_ = 0;
+  // Nodes that have said that ranks of theirs linked or published a step.
+  std::set<std::string> have_started_;
   // By the Hello of each stream of this daemon's life.
   std::map<SessionId, std::string> speakers_;
   std::map<std::string, std::set<uint64_t>> out_;  // Replaced or lost.

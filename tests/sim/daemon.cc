@@ -401,7 +401,9 @@ void Daemon::On(DrainAsked& drain) {
 
 void Daemon::On(EvictAsked& evict) {
   if (!job_.has_value() || job_->end().has_value()) return;
-  if (job_->HasAdmitted(evict.nodes.front())) Step(evict);
+  const std::string& node = evict.nodes.front();
+  evict.former = job_->EvictsFormer(node);
+  if (job_->HasAdmitted(node)) Step(evict);
 }
 
 // --- The roll call -----------------------------------------------------------

@@ -158,6 +158,14 @@ FAULTS = [
              '      begun(HasBegun(said)),',
              '      begun(!HasBegun(said)),'),
     ]),
+    Fault('one node makes a start expected of all', 28, [
+        Edit('daemon/core/starts.cc',
+             'if (took_.size() * 2 <= nodes_) return false;',
+             'if (took_.empty()) return false;'),
+        Edit('daemon/core/starts.cc',
+             'static_cast<std::ptrdiff_t>(nodes_ / 2);',
+             'static_cast<std::ptrdiff_t>(took_.size() / 2);'),
+    ]),
     Fault('ranks of an older world are blamed for a hang', 28, [
         Edit('daemon/core/job_form.cc',
              '  DropPending();\n'

@@ -99,6 +99,10 @@ std::string AgentStory::Text(const v1::AgentMessage& m) {
                           absl::StrJoin(m.exchange().values(), ","));
     case v1::AgentMessage::kHeartbeat:
       ranks_link_ = m.heartbeat().ranks_link();
+      start_took_s_ =
+          m.heartbeat().has_start_took()
+              ? absl::ToDoubleSeconds(FromProto(m.heartbeat().start_took()))
+              : -1;
       return absl::StrCat(
           "beat ", m.heartbeat().step(),
           m.heartbeat().has_pace()
@@ -229,6 +233,14 @@ FromDaemon RanksLink() {
   return from;
 }
 
+FromDaemon RanksLink(uint64_t generation, double timeout_s) {
+  FromDaemon from = RanksLink();
+  v1::RanksLink& link = *from.message.mutable_ranks_link();
+  link.set_generation(generation);
+  ToProto(absl::Seconds(timeout_s), link.mutable_start_timeout());
+  return from;
+}
+
 FromDaemon EndOf(int code, v1::ReasonCode reason) {
   FromDaemon from;
   from.message.mutable_end()->set_exit_code(code);
@@ -258,6 +270,22 @@ std::vector<AgentStory::Row> Running(uint64_t generation) {
       {0.3, CommitOf(generation),
        absl::StrCat("START ", generation, " port 23456")},
   };
+}
+
+std::vector<AgentStory::Row> RunningWith(const v1::JobSettings& settings) {
+  std::vector<AgentStory::Row> rows = Running(1);
+  FromDaemon welcome = Welcome();
+  welcome.message.mutable_welcome()->mutable_settings()->MergeFrom(settings);
+  rows[1].event = welcome;
+  return rows;
+}
+
+FromDaemon AbortFor(const std::string& node, uint32_t local_rank) {
+  FromDaemon from = AbortOf(1);
+  from.message.mutable_abort()->set_code(v1::REASON_CODE_HANG);
+  from.message.mutable_abort()->set_hung_node(node);
+  from.message.mutable_abort()->set_hung_local_rank(local_rank);
+  return from;
 }
 
 }  // namespace rollcall

@@ -30,6 +30,8 @@ class AgentStory {
   const v1::Hello& hello() const { return hello_; }
   // Of the last heartbeat: whether a rank of this node has linked.
   bool ranks_link() const { return ranks_link_; }
+  // The same: how long the slowest of them took for it.
+  double start_took_s() const { return start_took_s_; }
   Agent& agent() { return agent_; }
 
  private:
@@ -39,6 +41,7 @@ class AgentStory {
   Agent agent_;
   v1::Hello hello_;
   bool ranks_link_ = false;
+  double start_took_s_ = -1;
 };
 
 // --- Words of the stories ----------------------------------------------------
@@ -52,13 +55,19 @@ FromDaemon Proposal(uint64_t generation);
 FromDaemon CommitOf(uint64_t generation,
                     std::optional<uint32_t> source = std::nullopt);
 FromDaemon AbortOf(uint64_t generation);
+// As an older daemon says it.
 FromDaemon RanksLink();
+FromDaemon RanksLink(uint64_t generation, double timeout_s);
 FromDaemon EndOf(int code, v1::ReasonCode reason = v1::REASON_CODE_FINISHED);
 StreamDown Down(absl::StatusCode code = absl::StatusCode::kUnavailable,
                 v1::RefusalCode refusal = v1::REFUSAL_CODE_UNSPECIFIED);
 
 // From the roll call to a world that runs.
 std::vector<AgentStory::Row> Running(uint64_t generation);
+// The same for generation 1, with these limits of the job.
+std::vector<AgentStory::Row> RunningWith(const v1::JobSettings& settings);
+// This node's rank is to blame for a hang of generation 1.
+FromDaemon AbortFor(const std::string& node, uint32_t local_rank);
 
 }  // namespace rollcall
 

@@ -678,6 +678,33 @@ TEST(Grow, ASpareIsToldThatItsCommandNeverRan) {
   }
 }
 
+// What it was is in the commit: its members may be others by the end, or be
+// known by their rows alone.
+TEST(Grow, TheCommandIsThatOfTheWorldThatRan) {
+  const HelloOptions theirs{.command = 't'};
+  const HelloOptions ours{.command = 'o'};
+  JobStory story("2");
+  story.Tell({{0.0, Attends("x", 1, theirs), ""},
+              {0.0, Attends("y", 1, theirs), "form g1 x,y"},
+              {0.1, PreparesAll({"x", "y"}, 1), "run g1"},
+              {0.2, Exits("x", 1, 0), ""},
+              {0.3, Ticks(), ""},
+              {0.4, Breaks("x"), ""}});
+  JobStory after(
+      Job::Restore("demo", StateOf(story, true), Limits(), absl::UnixEpoch()),
+      story);
+  // Another agent has taken the name of one that had finished and left.
+  story.Tell({{1.5, Ticks(), ""},
+              {1.6, Attends("x", 2, ours), ""},
+              {1.7, Exits("y", 1, 0), "end 0 FINISHED; end 69 OTHER_COMMAND"}});
+  // The daemon was started again, and one member has not come back.
+  HelloOptions back = Holds(0, 1);
+  back.command = 't';
+  after.Tell({{0.5, Attends("y", 1, back), ""},
+              {0.6, Attends("a", 1, ours), ""},
+              {0.7, Exits("y", 1, 0), "end 0 FINISHED; end 69 OTHER_COMMAND"}});
+}
+
 // --- Addresses ---------------------------------------------------------------
 
 TEST(Addresses, ANodeTakesNoOtherNodesAddressAway) {

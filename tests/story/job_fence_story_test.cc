@@ -16,10 +16,6 @@ namespace {
 
 using Row = JobStory::Row;
 
-absl::Time At(double second) {
-  return absl::UnixEpoch() + absl::Seconds(second);
-}
-
 const double kUnheard = absl::ToDoubleSeconds(Limits{}.unheard());
 
 // One or two nodes; a and b run generation 1, c is a spare, and the streams of
@@ -152,7 +148,62 @@ TEST(Fence, AnEvictedMemberOpensIt) {
   other.Tell({{4.0, Beats("c"), ""}, {4.1, Evicts({"d"}), ""}});
 }
 
-// An agent that has a member's name by now would be evicted as well.
+// It has nothing to do with the ranks that are waited for, and nothing that the
+// former agent still has lets that one in.
+TEST(Fence, AFormerAgentIsEvictedAndNotTheOneThatHasItsNameNow) {
+  JobStory story("1:2");
+  story.Tell(BothBreak());
+  const uint64_t epoch = story.job().node_epochs().EpochOf("a");
+  story.Tell({{4.0, Beats("c"), ""},
+              {5.0, Attends("a", 2), ""},
+              {5.0, Attends("b", 2), ""}});
+  EXPECT_TRUE(absl::StrContains(FenceOf(story), "rollcall evict a"))
+      << FenceOf(story);
+  EXPECT_FALSE(story.job().EvictsFormer("c"));
+  story.Tell({{5.1, Evicts({"a"}), "form g2 a,b"}});
+  EXPECT_TRUE(story.journal().contains(Journal::Kind::kFenceOpen));
+  EXPECT_TRUE(story.job().node_epochs().WasRaisedPast("a", epoch));
+  HelloOptions former = Holds(0, 1);
+  EXPECT_FALSE(story.job().CredentialStands(HelloOf("a", 1, former)));
+  // Nobody waits any more: it is the agent that attends now.
+  story.Tell({{5.2, PreparesAll({"a", "b"}, 2), "run g2"},
+              {5.3, Evicts({"a"}),
+               "refuse a EVICTED; abort g2 EVICTED; "
+               "form g3 c,b"}});
+}
+
+// The former one may train on all the same.
+TEST(Fence, AnotherAgentOfAMembersNameThatIsEvictedDoesNotOpenIt) {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.2, PreparesAll({"a", "b"}, 1), "run g1"},
+      {2.0, Breaks("a"), ""},
+      {2.0, Breaks("b"), ""},
+      {3.1, Ticks(), ""},
+      {3.2, Attends("a", 2), ""},
+      {3.3, Evicts({"a"}), "refuse a EVICTED"},
+      {3.4, Attends("c"), ""},
+      {3.5, Attends("d"), ""},
+  });
+  EXPECT_NE(FenceOf(story), "");
+  // It is named, and nobody has the name.
+  story.Tell({{3.6, Evicts({"a"}), "form g2 c,d"}});
+}
+
+// So it is where a token is revoked: whoever came by it.
+TEST(Fence, ARevokedTokenEvictsTheAgentThatHasTheNameNow) {
+  JobStory story("1:2");
+  story.Tell(BothBreak());
+  story.Tell({{4.0, Beats("c"), ""},
+              {5.0, Attends("a", 2), ""},
+              {5.0, Attends("d"), ""},
+              {5.1, Evicts({"a", "d"}), "refuse a EVICTED; refuse d EVICTED"}});
+  EXPECT_NE(FenceOf(story), "");
+}
+
+// Clearer than one whose name another agent has by now.
 TEST(Fence, WhomToEvictIsOneThatIsNotHere) {
   JobStory story("1:2");
   story.Tell(BothBreak());

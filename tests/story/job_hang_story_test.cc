@@ -574,6 +574,32 @@ TEST(Start, WhoIsToBlame) {
   }
 }
 
+// Ranks of half of the nodes make no start expected of the others, and are not
+// to blame for waiting for them.
+TEST(Start, WhoWaitsForANodeThatHasNotStartedIsNotToBlame) {
+  for (const bool starts : {false, true}) {
+    JobStory story("2");
+    story.Tell({
+        {0.0, Attends("a"), ""},
+        {0.0, Attends("b"), "form g1 a,b"},
+        {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+        {1.0, BeatsLinked("a"), ""},
+        {1.0, starts ? BeatsLinked("b") : Beats("b"), ""},
+        {2.0, Stands("a", 1, kWaitsInFirst), ""},
+    });
+    TellBeats(story, {"a", "b"}, 10);
+    story.Tell({{12.0, Ticks(),
+                 starts ? "abort g1 HANG a/0; form g2 a,b"
+                        : "abort g1 HANG; form g2 a,b"}});
+    const std::string words =
+        Describe(story.job().Status(story.now()).root_cause());
+    EXPECT_EQ(words.find("1 of 2 ranks are in collective 1 and wait for "
+                         "others: rank 1 on b") == std::string::npos,
+              starts)
+        << words;
+  }
+}
+
 TEST(Start, ManyThatHaveNotBegunAreNotAllNamed) {
   JobStory story("1");
   HelloOptions six;
@@ -649,69 +675,6 @@ TEST(Start, ItCostsARestartAndTheLastOneIsTheEnd) {
       {700.3, Stops("a", 2), ""},
       {700.3, Stops("b", 2), "end 1 RESTART_BUDGET"},
   });
-}
-
-using Names = std::vector<std::string>;
-
-TEST(Start, ThatRanksLinkIsToldOnceAStream) {
-  JobStory story("3");
-  story.Tell(ThreeRun());
-  story.Tell({{0.5, Attends("d"), ""},
-              // It has been in no world: no rank of it can have linked.
-              {0.6, BeatsLinked("d"), ""},
-              {0.7, Stands("a", 1, kStarts), ""},
-              {0.8, GoesOn("a", 1), ""},
-              {1.0, Beats("a"), ""}});
-  EXPECT_EQ(story.TakeRanksLinkTold(), Names());
-  story.Tell({{2.0, BeatsLinked("b"), ""}});
-  EXPECT_EQ(story.TakeRanksLinkTold(), Names({"a", "b", "c", "d"}));
-  story.Tell({{2.1, BeatsLinked("c"), ""},
-              {2.2, BeatsLinked("b"), ""},
-              {2.3, Stands("a", 1, kWaits), ""}});
-  EXPECT_EQ(story.TakeRanksLinkTold(), Names());
-  story.Tell({{2.4, Breaks("c"), ""},
-              {2.5, Attends("c", 1, Holds(0, 1)), ""},
-              {2.6, Attends("e"), ""}});
-  EXPECT_EQ(story.TakeRanksLinkTold(), Names({"c", "e"}));
-  story.Tell({{2.7, Exits("a", 1, 3), "abort g1 RANK_EXIT; form g2 a,b,c"},
-              {2.8, PreparesAll({"a", "b", "c"}, 2), "run g2"},
-              {2.9, BeatsLinked("b"), ""},
-              {3.0, Attends("f"), ""}});
-  EXPECT_EQ(story.TakeRanksLinkTold(), Names({"f"}));
-}
-
-TEST(Start, RanksLinkWhereOneHasPublishedAStepOrAnswers) {
-  for (const Told& told : {Beats("b", 1), Stands("b", 1, kWaitsInFirst),
-                           Stands("b", 1, {.linked = false, .step = 7})}) {
-    JobStory story("3");
-    story.Tell(ThreeRun());
-    story.Tell({{1.0, told, ""}});
-    EXPECT_EQ(story.TakeRanksLinkTold(), Names({"a", "b", "c"}));
-  }
-}
-
-TEST(Start, ADaemonThatWasRestartedHearsItAgain) {
-  JobStory before("2:3");
-  before.Tell(ThreeRun());
-  before.Tell({{1.0, BeatsLinked("b"), ""}});
-  JobStory after(
-      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
-      before);
-  after.Tell({{0.1, Attends("a", 1, Holds(0, 1)), ""},
-              {0.1, Attends("b", 1, Holds(0, 1)), ""}});
-  EXPECT_EQ(after.TakeRanksLinkTold(), Names());
-  after.Tell(
-      {{0.2, BeatsLinked("b"), ""}, {0.3, Attends("c", 1, Holds(0, 1)), ""}});
-  EXPECT_EQ(after.TakeRanksLinkTold(), Names({"a", "b", "c"}));
-}
-
-TEST(Start, AnAgentWithAnotherLimitIsTold) {
-  HelloOptions options;
-  ToProto(absl::Seconds(3), options.settings.mutable_start_timeout());
-  JobStory story("2");
-  story.Tell({{0.0, Attends("a", 1, options), "refuse a SETTINGS"}});
-  ToProto(absl::Minutes(10), options.settings.mutable_start_timeout());
-  story.Tell({{0.1, Attends("a", 1, options), ""}});
 }
 
 TEST(Hang, AnAgentWithAnotherLimitIsTold) {

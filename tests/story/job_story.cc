@@ -215,6 +215,11 @@ std::string JobStory::Render(const std::vector<Action>& actions) {
         for (const SessionId to : send->to) {
           ranks_link_told_.push_back(names_[to]);
         }
+        if (generation_ != 0) {  // Of a restored one it is not known.
+          EXPECT_EQ(m.ranks_link().generation(), generation_);
+        }
+        start_timeout_s_ =
+            absl::ToDoubleSeconds(FromProto(m.ranks_link().start_timeout()));
       }
       std::string text = MessageText(m);
       if (m.has_probe()) {
@@ -351,10 +356,12 @@ Told Beats(std::string node, uint64_t step) {
   };
 }
 
-Told BeatsLinked(std::string node) {
+Told BeatsLinked(std::string node, double took_s) {
   return [=](JobStory& story) {
     v1::AgentMessage message;
     message.mutable_heartbeat()->set_ranks_link(true);
+    ToProto(absl::Seconds(took_s),
+            message.mutable_heartbeat()->mutable_start_took());
     message.mutable_heartbeat()->set_generation(story.generation());
     return Says(node, message)(story);
   };
@@ -441,7 +448,9 @@ Told Drains(std::string node, double deadline_s) {
 
 Told Evicts(std::vector<std::string> nodes) {
   return [=](JobStory& story) {
-    return story.Step(EvictAsked{nodes, "asked"});
+    const bool former =
+        nodes.size() == 1 && story.job().EvictsFormer(nodes.front());
+    return story.Step(EvictAsked{nodes, "asked", former});
   };
 }
 

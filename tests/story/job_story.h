@@ -58,6 +58,8 @@ class JobStory {
   std::vector<std::string> TakeRanksLinkTold() {
     return std::exchange(ranks_link_told_, {});
   }
+  // What the latest RanksLink said.
+  double start_timeout_s() const { return start_timeout_s_; }
   // The latest Probe of each node.
   const std::map<std::string, v1::Probe>& probes() const { return probes_; }
 
@@ -77,6 +79,7 @@ class JobStory {
   std::string logs_;
   std::map<std::string, v1::Probe> probes_;
   std::vector<std::string> ranks_link_told_;
+  double start_timeout_s_ = 0;
 };
 
 // --- Events, by the words of the protocol ------------------------------------
@@ -118,8 +121,8 @@ Told Says(std::string node, v1::AgentMessage message);
 Told Attends(std::string node, uint64_t incarnation = 1,
              HelloOptions options = {});
 Told Beats(std::string node, uint64_t step = 0);
-// A rank of it has linked.
-Told BeatsLinked(std::string node);
+// Its ranks have linked, and took that long for it.
+Told BeatsLinked(std::string node, double took_s = 0);
 Told Prepares(std::string node, uint64_t generation);
 Told PreparesAll(std::vector<std::string> nodes, uint64_t generation);
 Told Refuses(std::string node, uint64_t generation);
@@ -131,6 +134,7 @@ Told ExitsForGood(std::string node, uint64_t generation, int code);
 Told Stops(std::string node, uint64_t generation);
 Told Leaves(std::string node);
 Told Sees(std::string node, uint64_t notice, uint64_t generation = 1);
+// One node: as `rollcall evict` does, several: as `token revoke --cascade`.
 Told Evicts(std::vector<std::string> nodes);
 // 0: without a deadline.
 Told Drains(std::string node, double deadline_s = 0);

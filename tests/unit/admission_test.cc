@@ -516,6 +516,19 @@ TEST(Admission, Messages) {
        [](auto& m) { m.mutable_heartbeat()->set_step(Limits::step_max + 1); }},
       {"pace", true,
        [](auto& m) { m.mutable_heartbeat()->mutable_pace()->set_loss(2); }},
+      {"heartbeat, and how long a start took", true,
+       [](auto& m) {
+         m.mutable_heartbeat()->mutable_start_took()->set_seconds(7 * 86400);
+       }},
+      {"heartbeat, and a start of more than a week", false,
+       [](auto& m) {
+         m.mutable_heartbeat()->mutable_start_took()->set_seconds(7 * 86400 +
+                                                                  1);
+       }},
+      {"heartbeat, and a start of less than nothing", false,
+       [](auto& m) {
+         m.mutable_heartbeat()->mutable_start_took()->set_seconds(-1);
+       }},
       {"pace that is no number", false,
        [](auto& m) {
          m.mutable_heartbeat()->mutable_pace()->set_loss(std::nan(""));

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "client/launch/job_text.h"
+#include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {
@@ -62,6 +64,43 @@ TEST(RunStory, AKeptSceneIsToldOnce) {
   end.set_exit_code(3);
   end.set_reason("no more restarts");
   EXPECT_EQ(Told(story, [&] { story.Ended(end, 3, ""); }), "");
+}
+
+// While it lingers: for how much longer, and where ranks are left.
+TEST(RunStory, WhatIsLeftAliveIsTold) {
+  v1::JobStatus status = Failed(v1::REASON_CODE_RESTART_BUDGET);
+  status.set_state(v1::JOB_STATE_LINGERING);
+  status.mutable_lingers()->set_seconds(250);
+  for (const auto& [name, state] : {std::pair("n1", v1::NODE_STATE_RUNNING),
+                                    std::pair("n2", v1::NODE_STATE_FINISHED),
+                                    std::pair("n3", v1::NODE_STATE_RUNNING)}) {
+    v1::NodeStatus& node = *status.add_nodes();
+    node.set_node(name);
+    node.set_state(state);
+  }
+  RunStory story("demo", false, absl::Minutes(10));
+  const std::string told = Told(story, [&] { story.Heard(status, kNow); });
+  EXPECT_TRUE(absl::StrContains(told,
+                                "ranks that still live on n1, n3 and the "
+                                "daemon are left running for 4 min 10 s"))
+      << told;
+  // `status` says the same, with and without --json.
+  EXPECT_TRUE(absl::StrContains(StatusTable(status),
+                                "ranks that still live on n1, n3 are left as "
+                                "they are for another 4 min 10 s"))
+      << StatusTable(status);
+  EXPECT_TRUE(absl::StrContains(StatusTable(status), "lingering"));
+  const nlohmann::ordered_json json = StatusJson(status);
+  EXPECT_EQ(json["state"], "lingering");
+  EXPECT_EQ(json["lingers_s"], 250);
+  EXPECT_EQ(json["nodes"][0]["state"], "running");
+  EXPECT_EQ(json["nodes"][1]["state"], "finished");
+  // With it that is a line of the launcher's.
+  RunStory in_json("demo", true, absl::Minutes(10));
+  testing::internal::CaptureStdout();
+  Told(in_json, [&] { in_json.Heard(status, kNow); });
+  EXPECT_TRUE(absl::StrContains(testing::internal::GetCapturedStdout(),
+                                "\"lingers_s\":250.0"));
 }
 
 TEST(RunStory, NoSceneIsKeptWhereNobodyAsked) {

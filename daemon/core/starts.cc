@@ -1,0 +1,31 @@
+#include "daemon/core/starts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/core/limits.h"
+
+namespace rollcall {
+
+Starts::Starts(size_t nodes, std::vector<absl::Duration> took)
+    : nodes_(nodes), took_(std::move(took)) {
+  Judge();
+}
+
+bool Starts::Add(absl::Duration took) {
+  if (expected_) return false;
+  took_.push_back(took);
+  return Judge();
+}
+
+bool Starts::Judge() {
+  if (took_.size() * 2 <= nodes_) return false;
+  const auto most = took_.begin() + static_cast<std::ptrdiff_t>(nodes_ / 2);
+  std::nth_element(took_.begin(), most, took_.end());
+  more_ = std::min(*most, Limits::wait_max);
+  expected_ = true;
+  took_.clear();
+  return true;
+}
+
+}  // namespace rollcall
