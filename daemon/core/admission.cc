@@ -626,7 +626,7 @@ absl::Status AdmitSeal(const v1::Seal& seal, const v1::World& world) {
   }
   RETURN_IF_REFUSED(AdmitRows(seal, world.members_size()));
   RETURN_IF_REFUSED(
-      AdmitDigest("length of seal.command_digest", seal.command_digest()));
+      AdmitDigest("length of seal.common_digest", seal.common_digest()));
   return AdmitNcclIds(seal.nccl_ids());
 }
 

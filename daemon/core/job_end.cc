@@ -295,7 +295,7 @@ void Job::Finish(v1::End end) {
 }
 
 // The digest of the command that all members of the world have, as
-// Seal.command_digest.
+// Seal.common_digest.
 std::string Job::CommonCommand() const {
   std::set<std::string> commands;
   for (const v1::Member& member : world_.members()) {
@@ -310,8 +310,8 @@ std::string Job::CommonCommand() const {
 // another.
 bool Job::HasOtherCommand(const Node& node) const {
   const std::string& own = node.hello.command_digest();
-  return seal_.has_value() && !seal_->command_digest().empty() &&
-         !own.empty() && own != seal_->command_digest();
+  return seal_.has_value() && !seal_->common_digest().empty() &&
+         !own.empty() && own != seal_->common_digest();
 }
 
 // A spare that was never used has nothing to answer for, unless others made a

@@ -439,7 +439,7 @@ void Job::Commit() {
     *seal.mutable_state_source() = *std::move(source);
   }
   AddRows(seal);
-  seal.set_command_digest(CommonCommand());
+  seal.set_common_digest(CommonCommand());
   seal_ = seal;
   phase_ = Phase::kRunning;
   fence_ = Fence();
