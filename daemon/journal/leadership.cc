@@ -102,8 +102,13 @@ Leadership::~Leadership() {
 bool Leadership::Leads(const Reign& reign) const {
   // In this order: the time of a later Reign would come with its number.
   const int64_t until = leading_until_ns_;
-  return leading_ == reign.create_revision &&
-         absl::ToUnixNanos(LeaseNow()) < until;
+  int64_t leading = reign.create_revision;
+  if (leading_ != leading) return false;
+  if (absl::ToUnixNanos(LeaseNow()) < until) return true;
+  // The answer to a renewal may still be unread, as after a pause of the whole
+  // process. The caller acts on being a former leader, so it stays one.
+  leading_.compare_exchange_strong(leading, 0);
+  return false;
 }
 
 void Leadership::Abdicate(const Reign& reign, std::string why) {
@@ -189,6 +194,7 @@ std::string Leadership::Trouble(int64_t create_revision) {
       abdicated_->create_revision == create_revision) {
     return abdicated_->why;
   }
+  if (leading_ != create_revision) return "its lease was not renewed in time";
   if (look_) {
     look_ = false;
     const auto found = client_.Range(ReadOf(key_), KeyValueStore::kAttempt);

@@ -68,6 +68,7 @@ class Leadership {
   ~Leadership();
 
   // Whether the Reign of this create_revision is in force, by our own clock.
+  // False ends the Reign.
   bool Leads(const Reign& reign) const;
   // Gives up a Reign: a write of it has failed, or nobody knows whether it has.
   // The next one, if it comes to that, is another Reign.
@@ -129,7 +130,7 @@ class Leadership {
 
   // What Leads goes by: the Reign's create_revision, 0: none; and until when,
   // in nanoseconds of the lease's clock.
-  std::atomic<int64_t> leading_ = 0;
+  mutable std::atomic<int64_t> leading_ = 0;
   std::atomic<int64_t> leading_until_ns_ = 0;
 
   std::unique_ptr<Machine::Thread> thread_;

@@ -345,8 +345,14 @@ FAULTS = [
     ], group=True),
     Fault('a leader leads for ever', 35, [
         Edit('daemon/journal/leadership.cc',
-             'absl::ToUnixNanos(LeaseNow()) < until;',
-             'until > 0;'),
+             'if (absl::ToUnixNanos(LeaseNow()) < until) return true;',
+             'if (until > 0) return true;'),
+    ], group=True),
+    Fault('a term goes on that was seen to be over', 30, [
+        Edit('daemon/journal/leadership.cc',
+             '  leading_.compare_exchange_strong(leading, 0);\n'
+             '  return false;',
+             '  return false;'),
     ], group=True),
     Fault('a term lasts as long as its lease', 35, [
         Edit('daemon/journal/tenure.cc', 'sent + left * 9 / 10', 'sent + left'),

@@ -65,9 +65,7 @@ class Group::Seen final : public LoopObserver {
     journal_ = journal;
     compared_ = 0;
     group_.chronicle_.DaemonDied();
-    if (group_.record_revision_ != 0) {
-      group_.chronicle_.Restored(group_.durable_);
-    }
+    group_.chronicle_.Restored(group_.durable_);
     if (group_.durable_.end.has_value()) {
       group_.chronicle_.Tested(Invariant::kEndedStaysEnded);
     }
@@ -179,6 +177,11 @@ Group::~Group() {
 }
 
 void Group::Start(uint32_t daemon) {
+  // It gives its lease back, which may take a while.
+  if (processes_[daemon]->ending()) {
+    return world_.Schedule(world_.now() + 100 * kMilli,
+                           Wake::Kind::kDaemonStarts, daemon);
+  }
   Succession::Options options{kPrefix, sealer_, false, absl::Hours(24), {}, {}};
   options.endpoints = {EndpointOf(daemon)};
   options.loop.limits.lease = FromProto(settings_.job.lease());

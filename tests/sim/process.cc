@@ -182,7 +182,8 @@ void Process::OnThaw() {
 
 void Process::NoteReign(int64_t create_revision, std::function<bool()> leads) {
   reign_ = create_revision;
-  leads_ = std::move(leads);
+  // The Leadership goes before the process does.
+  leads_ = ending_ ? nullptr : std::move(leads);
 }
 
 // --- As a Machine ------------------------------------------------------------

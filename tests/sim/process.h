@@ -46,6 +46,7 @@ class Process final : public Machine {
   void StepWall(absl::Duration by) { wall_offset_ += by; }
   void Calm();
   bool up() const { return up_; }
+  bool ending() const { return ending_; }
   bool dead() const { return dead_; }
   uint32_t number() const { return number_; }
 

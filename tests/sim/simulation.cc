@@ -289,9 +289,14 @@ bool Simulation::AllOver() const {
   const bool nobody =
       std::none_of(nodes_.begin(), nodes_.end(),
                    [](const auto& node) { return node->alive(); });
-  // A group's daemons stay.
-  return nobody && daemon_.end().has_value() &&
+  // The daemons of a group stay.
+  return nobody && (daemon_.end().has_value() || NeverMade()) &&
          (plan_.daemons > 1 || !daemon_.HasJob());
+}
+
+// A group has a job only once an agent that reached it has brought one.
+bool Simulation::NeverMade() const {
+  return plan_.daemons > 1 && daemon_.journal().run.empty();
 }
 
 void Simulation::JudgeProgress() {
@@ -299,6 +304,7 @@ void Simulation::JudgeProgress() {
   for (const auto& node : nodes_) {
     if (node->alive()) absl::StrAppend(&living, " ", node->settings().name);
   }
+  if (NeverMade() && living.empty()) return;
   if (!daemon_.end().has_value()) {
     chronicle_.Broken(
         plan_.flappers > 0 ? Invariant::kTrainsOn : Invariant::kProgress,

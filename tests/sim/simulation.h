@@ -94,6 +94,7 @@ class Simulation : private Ends {
   void JudgeExits();
   uint32_t NodesThatMayServe() const;
   bool AllOver() const;
+  bool NeverMade() const;
 
   World world_;
   const Plan plan_;
