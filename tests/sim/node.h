@@ -150,7 +150,7 @@ class Node {
   LifeRecord record_;
   StreamId stream_ = 0;
   EndpointRound round_{1};
-  std::optional<NamedLeader> leader_;  // Set in each life.
+  std::optional<NamedLeader> leader_;                   // Set in each life.
   std::vector<std::pair<StreamId, AgentEvent>> inbox_;  // While frozen.
   Nanos tick_at_ = kNever;
   uint32_t subnet_ = 0;  // Of its address.

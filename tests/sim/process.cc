@@ -297,8 +297,7 @@ void Process::Hear(StreamId stream, uint32_t node, Parcel& parcel) {
     Session& session = sessions_[id];
     session = {stream, node, std::make_shared<Output>(*this, id)};
     by_stream_[stream] = id;
-    door_->Post(StreamOpened{id, session.output});
-    return;
+    return PostOrEnd(id, StreamOpened{id, session.output});
   }
   const auto at = by_stream_.find(stream);
   if (at == by_stream_.end()) return;
@@ -316,15 +315,22 @@ void Process::HearMessage(SessionId id, Session& session,
     CleanHello(*message.mutable_hello());
     const std::string address =
         message.hello().facts().interfaces(0).addresses(0).address();
-    door_->Post(HelloCame{id, std::move(*message.mutable_hello()), address,
-                          absl::StrCat(address, ":", session.stream),
-                          std::nullopt, WallNow()});
+    PostOrEnd(id, HelloCame{id, std::move(*message.mutable_hello()), address,
+                            absl::StrCat(address, ":", session.stream),
+                            std::nullopt, WallNow()});
     return;
   }
   CHECK(AdmitMessage(message).ok());
   CleanMessage(message);
   const size_t bytes = message.ByteSizeLong();
-  door_->Post(MessageCame{id, std::move(message), bytes});
+  PostOrEnd(id, MessageCame{id, std::move(message), bytes});
+}
+
+// As membership_service does.
+void Process::PostOrEnd(SessionId id, LoopInput input) {
+  if (door_->Post(std::move(input))) return;
+  Say(id, sim::Ended{absl::UnavailableError("full, or closed; dial again"),
+                     std::nullopt});
 }
 
 void Process::Post(LoopInput input) {

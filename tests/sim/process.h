@@ -112,6 +112,7 @@ class Process final : public Machine {
   void Main(const Succession::Options& options);
   void Hear(StreamId stream, uint32_t node, Parcel& parcel);
   void HearMessage(SessionId id, Session& session, v1::AgentMessage& message);
+  void PostOrEnd(SessionId session, LoopInput input);
   void Say(SessionId session, Parcel parcel);
   // What was said meanwhile goes out, in the order of the sessions: a loop has
   // them in no order that is the same each time.
