@@ -145,6 +145,8 @@ void Process::Ended() {
   }
   sessions_.clear();
   by_stream_.clear();
+  // The kernel resets those that it took, too.
+  for (const Held& held : held_) network_.Drop(held.stream, kDown, true);
   held_.clear();
   held_inputs_.clear();
   said_.clear();
