@@ -95,6 +95,20 @@ const std::vector<InvariantRow> kInvariants = {
      "An agent that attends when the job ends hears of it, and exits with the "
      "code and the reason of the End that it heard, which are the job's; a "
      "node that never served may exit 0."},
+    {Invariant::kFormerIsSilent, "former is silent",
+     "Of several daemons, one whose lease in the store has ended does not take "
+     "itself for the leader, and nothing that it decided as leader is sent or "
+     "written."},
+    {Invariant::kWrittenOnce, "written once",
+     "A write to a shared store that was sent more than once, or arrives late, "
+     "is carried out once at most."},
+    {Invariant::kLeaderKnows, "leader knows",
+     "A leader decides nothing before it knows all that the shared store has "
+     "of the run, its own writes included."},
+    {Invariant::kEndedStaysEnded, "ended stays ended",
+     "A run that has ended in the shared store is not begun again, by "
+     "whichever "
+     "daemon leads and whatever its clock says."},
 };
 
 }  // namespace rollcall

@@ -46,6 +46,10 @@ enum class Invariant {
   kToldItEnded,
   kExcludedIsOut,
   kExitsAsTold,
+  kFormerIsSilent,
+  kWrittenOnce,
+  kLeaderKnows,
+  kEndedStaysEnded,
 };
 
 struct InvariantRow {

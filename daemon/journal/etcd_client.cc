@@ -245,6 +245,13 @@ absl::StatusOr<absl::Duration> EtcdClient::KeepAlive(int64_t lease,
   return absl::Seconds(std::max<int64_t>(response.ttl(), 0));
 }
 
+std::unique_ptr<KeyValueWatch> EtcdClient::Watch(std::string_view key,
+                                                 int64_t from_revision,
+                                                 std::function<void()> tell) {
+  return std::make_unique<EtcdWatch>(*this, key, from_revision,
+                                     std::move(tell));
+}
+
 EtcdWatch::EtcdWatch(EtcdClient& client, std::string_view key,
                      int64_t from_revision, Tell tell)
     : tell_(std::move(tell)) {

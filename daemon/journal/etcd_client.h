@@ -24,6 +24,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "daemon/journal/key_value.h"
 #include "daemon/server/mutex.h"
 #include "etcd/etcd.grpc.pb.h"
 
@@ -44,33 +45,27 @@ struct EtcdAccess {
   std::string password;
 };
 
-class EtcdClient {
+class EtcdClient final : public KeyValueStore {
  public:
-  // What one answer may have: a page of the largest values.
-  static constexpr int kAnswerBytesMax = 32 << 20;
-  // How long one member is given before the next one is asked.
-  static constexpr absl::Duration kAttempt = absl::Milliseconds(500);
-
   // Nothing is dialled yet.
   explicit EtcdClient(EtcdAccess access);
 
-  // UNAUTHENTICATED: etcd takes neither the user's name and password nor the
-  // token that it gave for them; PERMISSION_DENIED: the user may not do this.
   // Each of these tries all members in turn, each twice at most, until one
-  // answers or `patience` has passed. UNAVAILABLE: none did; a call that
-  // changes something may have been carried out all the same, now or later.
-  // Other errors are etcd's own, and nothing was done.
+  // answers or `patience` has passed. UNAVAILABLE: none did.
   absl::StatusOr<etcdserverpb::RangeResponse> Range(
-      const etcdserverpb::RangeRequest& request, absl::Duration patience);
+      const etcdserverpb::RangeRequest& request,
+      absl::Duration patience) override;
   absl::StatusOr<etcdserverpb::TxnResponse> Txn(
-      const etcdserverpb::TxnRequest& request, absl::Duration patience);
+      const etcdserverpb::TxnRequest& request,
+      absl::Duration patience) override;
   absl::StatusOr<etcdserverpb::LeaseGrantResponse> Grant(
-      absl::Duration time_to_live, absl::Duration patience);
-  // OK where there is no such lease.
-  absl::Status Revoke(int64_t lease, absl::Duration patience);
-  // What is left of it; zero: it has ended.
+      absl::Duration time_to_live, absl::Duration patience) override;
+  absl::Status Revoke(int64_t lease, absl::Duration patience) override;
   absl::StatusOr<absl::Duration> KeepAlive(int64_t lease,
-                                           absl::Duration patience);
+                                           absl::Duration patience) override;
+  std::unique_ptr<KeyValueWatch> Watch(std::string_view key,
+                                       int64_t from_revision,
+                                       std::function<void()> tell) override;
 
  private:
   friend class EtcdWatch;
@@ -108,11 +103,12 @@ class EtcdClient {
 //
 // Thread rule: made and ended by one thread; `tell` is called on gRPC's
 // threads, must only post, and is called no more once the destructor is back.
-class EtcdWatch : private grpc::ClientBidiReactor<etcdserverpb::WatchRequest,
-                                                  etcdserverpb::WatchResponse> {
+class EtcdWatch final
+    : public KeyValueWatch,
+      private grpc::ClientBidiReactor<etcdserverpb::WatchRequest,
+                                      etcdserverpb::WatchResponse> {
  public:
-  // The key has changed, or the member says no more and another one is to be
-  // asked: either way it is time to read the key again. May be told many times.
+  // See KeyValueStore::Watch.
   using Tell = std::function<void()>;
 
   EtcdWatch(EtcdClient& client, std::string_view key, int64_t from_revision,

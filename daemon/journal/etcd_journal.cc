@@ -28,7 +28,7 @@ constexpr int kWriteAttempts = 10;
 // Their largest values fit one answer.
 constexpr int64_t kPageKeys = 16;
 static_assert(kPageKeys * Limits::etcd_value_bytes_max <
-              EtcdClient::kAnswerBytesMax);
+              KeyValueStore::kAnswerBytesMax);
 
 RequestOp Put(std::string key, std::string value) {
   RequestOp operation;
@@ -72,14 +72,14 @@ const KeyValue* Found(const TxnResponse& answer, int at) {
 
 }  // namespace
 
-EtcdJournal::EtcdJournal(EtcdClient& client, Options options)
+EtcdJournal::EtcdJournal(KeyValueStore& client, Options options)
     : client_(client),
       options_(std::move(options)),
       leader_key_(absl::StrCat(options_.prefix, kLeaderKey)),
       writes_key_(absl::StrCat(options_.prefix, kWritesKey)) {}
 
 absl::StatusOr<std::unique_ptr<EtcdJournal>> EtcdJournal::Open(
-    EtcdClient& client, Options options) {
+    KeyValueStore& client, Options options) {
   std::unique_ptr<EtcdJournal> journal(
       new EtcdJournal(client, std::move(options)));
   if (absl::Status read = journal->ReadRuns(); !read.ok()) return read;
@@ -337,7 +337,7 @@ absl::Status EtcdJournal::Lost(const std::string& why) {
 // ------------------------------------------------------------
 
 absl::StatusOr<std::string> KeepInEtcd(
-    EtcdClient& client, const ValueSealer& sealer, const std::string& key,
+    KeyValueStore& client, const ValueSealer& sealer, const std::string& key,
     const std::optional<std::string>& candidate, absl::Duration patience) {
   TxnRequest txn;
   Compare& compare = *txn.add_compare();

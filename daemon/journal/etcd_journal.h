@@ -26,8 +26,8 @@
 #include <string>
 #include <vector>
 
-#include "daemon/journal/etcd_client.h"
 #include "daemon/journal/journal.h"
+#include "daemon/journal/key_value.h"
 #include "daemon/journal/leadership.h"
 #include "daemon/security/value_sealer.h"
 
@@ -51,8 +51,8 @@ class EtcdJournal final : public JournalStore {
 
   // Reads all runs. `client` must outlive the journal. UNAVAILABLE: etcd does
   // not answer. FAILED_PRECONDITION: what lies there cannot be read.
-  static absl::StatusOr<std::unique_ptr<EtcdJournal>> Open(EtcdClient& client,
-                                                           Options options);
+  static absl::StatusOr<std::unique_ptr<EtcdJournal>> Open(
+      KeyValueStore& client, Options options);
 
   // As JournalStore says, and: ABORTED: the Reign is over. RESOURCE_EXHAUSTED:
   // a run does not fit etcd_value_bytes_max; nothing was written.
@@ -72,7 +72,7 @@ class EtcdJournal final : public JournalStore {
  private:
   using Runs = std::map<std::string, JournaledRun, std::less<>>;
 
-  EtcdJournal(EtcdClient& client, Options options);
+  EtcdJournal(KeyValueStore& client, Options options);
 
   absl::Status ReadRuns();
   // All keys of a prefix, page by page, as of one revision.
@@ -90,7 +90,7 @@ class EtcdJournal final : public JournalStore {
   etcdserverpb::RequestOp PutSealed(std::string key,
                                     const std::string& value) const;
 
-  EtcdClient& client_;
+  KeyValueStore& client_;
   const Options options_;
   const std::string leader_key_;
   const std::string writes_key_;
@@ -111,7 +111,7 @@ class EtcdJournal final : public JournalStore {
 // answer within `patience`. NOT_FOUND: there is no value, and no candidate.
 // FAILED_PRECONDITION: the value there does not open; the key is named.
 absl::StatusOr<std::string> KeepInEtcd(
-    EtcdClient& client, const ValueSealer& sealer, const std::string& key,
+    KeyValueStore& client, const ValueSealer& sealer, const std::string& key,
     const std::optional<std::string>& candidate, absl::Duration patience);
 
 }  // namespace rollcall

@@ -10,7 +10,7 @@
 namespace rollcall {
 namespace {
 
-absl::StatusOr<v1::JoinToken> KeepOne(EtcdClient& client,
+absl::StatusOr<v1::JoinToken> KeepOne(KeyValueStore& client,
                                       const ValueSealer& sealer,
                                       const std::string& key, bool make,
                                       absl::Duration patience) {
@@ -27,7 +27,7 @@ absl::StatusOr<v1::JoinToken> KeepOne(EtcdClient& client,
 
 }  // namespace
 
-absl::StatusOr<KeptTokens> KeepTokensInEtcd(EtcdClient& client,
+absl::StatusOr<KeptTokens> KeepTokensInEtcd(KeyValueStore& client,
                                             const ValueSealer& sealer,
                                             const std::string& prefix,
                                             bool make,

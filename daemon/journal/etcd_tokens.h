@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "daemon/journal/etcd_client.h"
+#include "daemon/journal/key_value.h"
 #include "daemon/security/kept_tokens.h"
 #include "daemon/security/value_sealer.h"
 
@@ -17,7 +17,7 @@ namespace rollcall {
 // daemon that asks. Safe to retry. UNAVAILABLE: etcd does not answer within
 // `patience` each. NOT_FOUND: one is not there, and may not be made.
 // FAILED_PRECONDITION: a value cannot be read; its key is named.
-absl::StatusOr<KeptTokens> KeepTokensInEtcd(EtcdClient& client,
+absl::StatusOr<KeptTokens> KeepTokensInEtcd(KeyValueStore& client,
                                             const ValueSealer& sealer,
                                             const std::string& prefix,
                                             bool make, absl::Duration patience);

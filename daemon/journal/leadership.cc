@@ -1,14 +1,11 @@
 #include "daemon/journal/leadership.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "daemon/server/clock.h"
 
 namespace rollcall {
 namespace {
@@ -30,13 +27,6 @@ constexpr absl::Duration kGiveBackPatience = absl::Milliseconds(300);
 constexpr size_t kEndpointsMax = 8;
 constexpr size_t kEndpointBytesMax = 300;
 constexpr size_t kInboxMost = 1024;
-
-// The lease's clock goes on while the machine sleeps, as etcd's does elsewhere.
-absl::Time LeaseNow() {
-  timespec now = {};
-  clock_gettime(CLOCK_BOOTTIME, &now);
-  return absl::TimeFromTimespec(now);
-}
 
 std::vector<std::string> EndpointsOf(const std::string& value) {
   std::vector<std::string> endpoints;
@@ -90,28 +80,35 @@ std::string WritesValue(int64_t lease, uint64_t number) {
   return absl::StrCat(lease, ":", number);
 }
 
-Leadership::Leadership(EtcdClient& client, const std::string& prefix,
+Leadership::Leadership(KeyValueStore& client, const std::string& prefix,
                        const std::vector<std::string>& endpoints,
-                       ValueSealer sealer, Callbacks callbacks)
+                       ValueSealer sealer, Callbacks callbacks,
+                       Machine& machine)
     : client_(client),
       key_(absl::StrCat(prefix, kLeaderKey)),
       writes_key_(absl::StrCat(prefix, kWritesKey)),
       value_(absl::StrJoin(endpoints, ",")),
       sealer_(std::move(sealer)),
       callbacks_(std::move(callbacks)),
-      inbox_(kInboxMost),
-      thread_([this] { Run(); }) {}
+      machine_(machine),
+      inbox_(kInboxMost, machine),
+      thread_(machine.Start([this] { Run(); })) {}
 
 Leadership::~Leadership() {
   inbox_.PostAlways(Quit{});
-  thread_.join();
+  thread_->Join();
 }
 
 bool Leadership::Leads(const Reign& reign) const {
   // In this order: the time of a later Reign would come with its number.
   const int64_t until = leading_until_ns_;
-  return leading_ == reign.create_revision &&
-         absl::ToUnixNanos(LeaseNow()) < until;
+  int64_t leading = reign.create_revision;
+  if (leading_ != leading) return false;
+  if (absl::ToUnixNanos(LeaseNow()) < until) return true;
+  // The answer to a renewal may still be unread, as after a pause of the whole
+  // process. The caller acts on being a former leader, so it stays one.
+  leading_.compare_exchange_strong(leading, 0);
+  return false;
 }
 
 void Leadership::Abdicate(const Reign& reign, std::string why) {
@@ -197,9 +194,10 @@ std::string Leadership::Trouble(int64_t create_revision) {
       abdicated_->create_revision == create_revision) {
     return abdicated_->why;
   }
+  if (leading_ != create_revision) return "its lease was not renewed in time";
   if (look_) {
     look_ = false;
-    const auto found = client_.Range(ReadOf(key_), EtcdClient::kAttempt);
+    const auto found = client_.Range(ReadOf(key_), KeyValueStore::kAttempt);
     if (found.ok() && (found->kvs_size() == 0 ||
                        found->kvs(0).create_revision() != create_revision)) {
       return "the leader's key in etcd is gone";
@@ -230,9 +228,8 @@ void Leadership::Watch(int64_t from_revision) {
   watch_.reset();
   look_ = false;
   const uint64_t number = ++watch_number_;
-  watch_ = std::make_unique<EtcdWatch>(
-      client_, key_, from_revision,
-      [this, number] { inbox_.Post(Look{number}); });
+  watch_ = client_.Watch(key_, from_revision,
+                         [this, number] { inbox_.Post(Look{number}); });
 }
 
 void Leadership::Await(absl::Duration most) {

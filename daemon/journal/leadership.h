@@ -24,15 +24,15 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <variant>
 #include <vector>
 
 #include "absl/time/time.h"
-#include "daemon/journal/etcd_client.h"
+#include "daemon/journal/key_value.h"
 #include "daemon/journal/tenure.h"
 #include "daemon/security/value_sealer.h"
 #include "daemon/server/inbox.h"
+#include "daemon/server/machine.h"
 
 namespace rollcall {
 
@@ -60,14 +60,15 @@ class Leadership {
 
   // `prefix`: of all keys, see EtcdPlace. `endpoints`: where this daemon is
   // reached. `sealer`: of the leader's value, so that nobody else can say where
-  // the leader is. `client` must outlive this.
-  Leadership(EtcdClient& client, const std::string& prefix,
+  // the leader is. `client` and `machine` must outlive this.
+  Leadership(KeyValueStore& client, const std::string& prefix,
              const std::vector<std::string>& endpoints, ValueSealer sealer,
-             Callbacks callbacks);
+             Callbacks callbacks, Machine& machine = RealMachine());
   // Gives the lead up, at once where etcd answers.
   ~Leadership();
 
   // Whether the Reign of this create_revision is in force, by our own clock.
+  // False ends the Reign.
   bool Leads(const Reign& reign) const;
   // Gives up a Reign: a write of it has failed, or nobody knows whether it has.
   // The next one, if it comes to that, is another Reign.
@@ -95,6 +96,7 @@ class Leadership {
   // False: the lease has ended, or could not be renewed in time.
   bool Renew();
 
+  absl::Time LeaseNow() const { return machine_.LeaseNow(); }
   void Watch(int64_t from_revision);
   // Takes what comes until `until`, and returns with the first of it.
   void Await(absl::Duration most);
@@ -102,13 +104,14 @@ class Leadership {
   // One attempt at it, where there is one.
   void GiveBackLease();
 
-  EtcdClient& client_;
+  KeyValueStore& client_;
   const std::string key_;
   const std::string writes_key_;
   // What is said under the key; sealed for each candidacy.
   const std::string value_;
   const ValueSealer sealer_;
   const Callbacks callbacks_;
+  Machine& machine_;
   Inbox<Input> inbox_;
 
   // Of the thread.
@@ -117,7 +120,7 @@ class Leadership {
   // business alone.
   int64_t lease_ = 0;
   absl::Time lease_ends_ = absl::InfinitePast();
-  std::unique_ptr<EtcdWatch> watch_;
+  std::unique_ptr<KeyValueWatch> watch_;
   uint64_t watch_number_ = 0;
   bool look_ = false;
   bool quit_ = false;
@@ -127,10 +130,10 @@ class Leadership {
 
   // What Leads goes by: the Reign's create_revision, 0: none; and until when,
   // in nanoseconds of the lease's clock.
-  std::atomic<int64_t> leading_ = 0;
+  mutable std::atomic<int64_t> leading_ = 0;
   std::atomic<int64_t> leading_until_ns_ = 0;
 
-  std::thread thread_;
+  std::unique_ptr<Machine::Thread> thread_;
 };
 
 // Names below a prefix. Under the second lies what every write of a Reign moves

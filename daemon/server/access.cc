@@ -48,12 +48,13 @@ std::string NetworkOf(const std::string& address) {
 }
 
 Access::Access(HandedKeys keys, std::vector<SeededToken> seeds, KeepToken keep,
-               JournalStore* journal, Logger& logger)
+               JournalStore* journal, Logger& logger, Machine& machine)
     : keys_(std::move(keys)),
       seeds_(keep ? std::move(seeds) : WithoutKept(std::move(seeds))),
       keep_(std::move(keep)),
       journal_(journal),
-      logger_(logger) {}
+      logger_(logger),
+      machine_(machine) {}
 
 absl::Status Access::Start(bool resume) {
   if (journal_ != nullptr && resume) {
@@ -64,12 +65,12 @@ absl::Status Access::Start(bool resume) {
   } else if (journal_ != nullptr) {
     if (absl::Status s = journal_->DropTokens(); !s.ok()) return s;
   }
-  tokens_.Seed(seeds_, absl::Now());
-  ReplaceTokens(absl::Now());
+  tokens_.Seed(seeds_, machine_.WallNow());
+  ReplaceTokens(machine_.WallNow());
   if (absl::Status saved = Journal(); !saved.ok()) return saved;
   // Before the daemon says that it listens, so that the files are read after. A
   // file that cannot be written is logged, and tried again.
-  WriteKept(absl::Now()).IgnoreError();
+  WriteKept(machine_.WallNow()).IgnoreError();
   return absl::OkStatus();
 }
 
@@ -77,7 +78,7 @@ std::optional<Denial> Access::Permit(Caller& caller, TokenTable::For purpose,
                                      const char* doing, std::string& job,
                                      absl::Time now) {
   const TokenVerdict verdict =
-      tokens_.Check(caller.token, purpose, job, absl::Now());
+      tokens_.Check(caller.token, purpose, job, machine_.WallNow());
   if (!verdict.ok()) {
     return Deny(verdict.status, verdict.code, caller.token.id(),
                 absl::StrCat("doing=", doing), caller.address, now);
@@ -135,7 +136,7 @@ std::optional<Denial> Access::PermitToken(const v1::Hello& hello,
           ? (returns ? TokenTable::For::kSteer : TokenTable::For::kLead)
           : (returns ? TokenTable::For::kReturn : TokenTable::For::kAttend);
   const TokenVerdict verdict =
-      tokens_.Check(hello.token(), purpose, hello.job(), absl::Now());
+      tokens_.Check(hello.token(), purpose, hello.job(), machine_.WallNow());
   if (!verdict.ok()) {
     return Deny(verdict.status, verdict.code, hello.token().id(), who, address,
                 now);
@@ -175,7 +176,7 @@ std::optional<Denial> Access::PermitCredential(const v1::Hello& hello,
                     hello.node(), " was given; attend with a token")),
                 v1::REFUSAL_CODE_CREDENTIAL);
   }
-  if (absl::Now() >= terms->ends_at) {
+  if (machine_.WallNow() >= terms->ends_at) {
     return deny(absl::UnauthenticatedError(absl::StrCat(
                     "the credential of node ", hello.node(), " ended at ",
                     absl::FormatTime(terms->ends_at, absl::UTCTimeZone()),
@@ -240,7 +241,7 @@ void Access::Used(const v1::JoinToken& token) {
 std::string Access::Credential(const std::string& run, const v1::Hello& hello,
                                uint64_t epoch) const {
   return NodeCredential(keys_.credential, run, hello,
-                        {epoch, absl::Now() + Limits().credential_ttl});
+                        {epoch, machine_.WallNow() + Limits().credential_ttl});
 }
 
 std::string Access::MakerOf(const v1::Hello& hello) const {

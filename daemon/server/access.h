@@ -21,6 +21,7 @@
 #include "daemon/security/token_table.h"
 #include "daemon/server/job_table.h"
 #include "daemon/server/logger.h"
+#include "daemon/server/machine.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -67,7 +68,8 @@ class Access {
   // `journal` may be null; it and `logger` must outlive this. `keep`: see
   // ServerOptions::keep_token; empty: no token is replaced.
   Access(HandedKeys keys, std::vector<SeededToken> seeds, KeepToken keep,
-         JournalStore* journal, Logger& logger);
+         JournalStore* journal, Logger& logger,
+         Machine& machine = RealMachine());
 
   // Before anything else. `resume`: with the tokens that the journal has;
   // otherwise it forgets them. Tokens that are due are replaced, their files
@@ -151,6 +153,7 @@ class Access {
   const KeepToken keep_;
   JournalStore* const journal_;
   Logger& logger_;
+  Machine& machine_;
   TokenTable tokens_;
   // Tokens that have taken a kept one's place and are not in its file yet, and
   // when the next try is due by the wall clock.

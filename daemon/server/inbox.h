@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "daemon/server/clock.h"
+#include "daemon/server/machine.h"
 #include "daemon/server/mutex.h"
 
 namespace rollcall {
@@ -19,7 +19,9 @@ namespace rollcall {
 template <typename T>
 class Inbox {
  public:
-  explicit Inbox(size_t most) : most_(most) {}
+  // `machine`: where its threads run; must outlive it.
+  explicit Inbox(size_t most, Machine& machine = RealMachine())
+      : most_(most), machine_(machine) {}
 
   // False: the inbox is full or closed, and the value is dropped. The caller
   // must end what it came from (a stream), so that nothing is lost unseen.
@@ -27,7 +29,7 @@ class Inbox {
     MutexLock lock(mutex_);
     if (closed_ || values_.size() >= most_) return false;
     values_.push_back(std::move(value));
-    ready_.NotifyOne();
+    machine_.Notify(ready_);
     return true;
   }
 
@@ -37,18 +39,18 @@ class Inbox {
     MutexLock lock(mutex_);
     if (closed_) return;
     values_.push_back(std::move(value));
-    ready_.NotifyOne();
+    machine_.Notify(ready_);
   }
 
   // Waits until there is something, or `timeout` has passed, and takes all.
   std::vector<T> Take(absl::Duration timeout) {
     std::vector<T> taken;
     MutexLock lock(mutex_);
-    const absl::Time until = MonotonicNow() + timeout;
+    const absl::Time until = machine_.Now() + timeout;
     while (values_.empty()) {
-      const absl::Duration left = until - MonotonicNow();
+      const absl::Duration left = until - machine_.Now();
       if (left <= absl::ZeroDuration()) break;
-      ready_.WaitFor(mutex_, left);
+      machine_.WaitFor(ready_, mutex_, left);
     }
     taken.swap(values_);
     return taken;
@@ -65,6 +67,7 @@ class Inbox {
 
  private:
   const size_t most_;
+  Machine& machine_;
   Mutex mutex_;
   CondVar ready_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;

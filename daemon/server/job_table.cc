@@ -78,14 +78,15 @@ v1::JobStatus StatusOfEnded(const JournaledRun& run) {
 
 JobTable::JobTable(const Limits& limits, std::string only_job,
                    v1::JobSettings only_settings, HandedKeys keys,
-                   JournalStore* journal, Logger& logger)
+                   JournalStore* journal, Logger& logger, Machine& machine)
     : limits_(limits),
       only_job_(std::move(only_job)),
       only_settings_(std::move(only_settings)),
       keys_(std::move(keys)),
       probe_key_(RandomBytes(kProbeKeyBytes)),
       journal_(journal),
-      logger_(logger) {}
+      logger_(logger),
+      machine_(machine) {}
 
 absl::Status JobTable::Restore(absl::Time now) {
   if (journal_ == nullptr) return absl::OkStatus();
@@ -124,7 +125,7 @@ void JobTable::TakeUp(const JournaledRun& run, absl::Time now) {
   }
   // A clock that was set back does not undo the end of a run.
   const absl::Duration age =
-      std::max(absl::Now() - run.written_at, absl::ZeroDuration());
+      std::max(machine_.WallNow() - run.written_at, absl::ZeroDuration());
   if (age >= kRemembered) return;
   Remember(run.job, EndedJob{StatusOfEnded(run), *run.state.end,
                              run.state.settings, now + kRemembered - age,
@@ -143,10 +144,11 @@ absl::Status JobTable::CheckTakeUp(const JournalState& state) const {
 
 JobKeys JobTable::KeysOf(const std::string& job) const {
   JobKeys keys;
-  keys.credential = [key = keys_.credential, ttl = limits_.credential_ttl](
-                        const std::string& run, const v1::Hello& hello,
-                        uint64_t epoch) {
-    return NodeCredential(key, run, hello, {epoch, absl::Now() + ttl});
+  keys.credential = [key = keys_.credential, ttl = limits_.credential_ttl,
+                     &machine = machine_](const std::string& run,
+                                          const v1::Hello& hello,
+                                          uint64_t epoch) {
+    return NodeCredential(key, run, hello, {epoch, machine.WallNow() + ttl});
   };
   keys.probe_secret = [key = probe_key_, job](uint64_t round,
                                               const std::string& word) {
@@ -321,7 +323,7 @@ void JobTable::Forget(const std::string& job, absl::Time now) {
                  *at->second.job.end(),
                  std::move(at->second.settings),
                  now + kRemembered,
-                 absl::Now(),
+                 machine_.WallNow(),
                  at->second.job.node_epochs()};
   // Whoever has not gone by now is waited for no longer.
   if (ended.status.state() == v1::JOB_STATE_LINGERING) {

@@ -20,6 +20,7 @@
 #include "daemon/core/limits.h"
 #include "daemon/journal/journal.h"
 #include "daemon/server/logger.h"
+#include "daemon/server/machine.h"
 
 namespace rollcall {
 
@@ -61,7 +62,8 @@ class JobTable {
   // settings. `journal` may be null; it and `logger` must outlive the table.
   JobTable(const Limits& limits, std::string only_job,
            v1::JobSettings only_settings, HandedKeys keys,
-           JournalStore* journal, Logger& logger);
+           JournalStore* journal, Logger& logger,
+           Machine& machine = RealMachine());
 
   // Takes up what the journal holds: unfinished runs, and the ends of others
   // within the last hour. A run that cannot go on is logged and left out.
@@ -131,6 +133,7 @@ class JobTable {
   const std::string probe_key_;
   JournalStore* const journal_;
   Logger& logger_;
+  Machine& machine_;
   std::map<std::string, LiveJob> live_;
   std::map<std::string, EndedJob> ended_;
   // Dropped, and to be read from the journal.

@@ -15,10 +15,10 @@ class Logger {
  public:
   // Writes lines of `least` and above.
   explicit Logger(Log::Level least);
-  ~Logger();
+  virtual ~Logger();
 
   // `line` is made printable and cut to a bound.
-  void Write(Log::Level level, const std::string& line);
+  virtual void Write(Log::Level level, const std::string& line);
 
  private:
   class Sink;

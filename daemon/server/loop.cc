@@ -6,7 +6,6 @@
 #include "daemon/core/admission.h"
 #include "daemon/core/durations.h"
 #include "daemon/server/broadcast.h"
-#include "daemon/server/clock.h"
 #include "daemon/server/refusal.h"
 
 namespace rollcall {
@@ -59,12 +58,13 @@ Loop::Loop(Options options, JournalStore* journal, Logger& logger)
     : options_(std::move(options)),
       journal_(journal),
       logger_(logger),
-      inbox_(Limits::inbox_events_max),
+      inbox_(Limits::inbox_events_max, *options_.machine),
       access_({options_.credential_key, options_.proof_key}, options_.tokens,
-              options_.keep_token, journal, logger),
+              options_.keep_token, journal, logger, *options_.machine),
       log_quota_(options_.limits.log),
       jobs_(options_.limits, options_.only_job, options_.only_settings,
-            {options_.credential_key, options_.proof_key}, journal, logger),
+            {options_.credential_key, options_.proof_key}, journal, logger,
+            *options_.machine),
       watches_(
           jobs_, options_.limits.watcher_patience,
           [this](v1::JobStatus status) { return WithBooks(std::move(status)); },
@@ -74,30 +74,34 @@ Loop::~Loop() { Stop(); }
 
 void Loop::Stop(absl::Status why) {
   if (why.ok()) why = GoingDown();
-  if (thread_.joinable()) {
+  if (thread_ != nullptr) {
     inbox_.PostAlways(Quit{why});
-    thread_.join();
+    thread_->Join();
+    thread_.reset();
   }
   // Of a loop that never ran.
   for (LoopInput& late : inbox_.Close()) Decline(late, why);
 }
 
 absl::Status Loop::Start() {
-  const absl::Time now = MonotonicNow();
+  const absl::Time now = Now();
   if (options_.resume) {
     if (absl::Status taken = jobs_.Restore(now); !taken.ok()) return taken;
   }
   if (absl::Status s = access_.Start(options_.resume); !s.ok()) return s;
-  for (auto& [name, live] : jobs_.live()) Collect(live.job, live.job.Start());
+  if (options_.observer != nullptr) {
+    options_.observer->Begins(journal_, options_.leads);
+  }
+  for (auto& [name, live] : jobs_.live()) StartTakenUp(live, now);
   TakeUpOnlyJob(now);
   // Before anybody is let in, so that a journal that cannot be written is an
   // error of the start and not of the first agent.
   if (journal_ != nullptr) {
-    absl::Status written = journal_->Append(entries_, absl::Now());
+    absl::Status written = journal_->Append(entries_, WallNow());
     if (!written.ok()) return written;
   }
   entries_.clear();
-  thread_ = std::thread([this] { Run(); });
+  thread_ = options_.machine->Start([this] { Run(); });
   return absl::OkStatus();
 }
 
@@ -110,23 +114,23 @@ std::optional<v1::End> Loop::Wait() {
 void Loop::Run() {
   Commit();
   while (!quit_) {
-    const absl::Time wake = NextWake(MonotonicNow());
-    TakeAll(wake - MonotonicNow());
-    if (MonotonicNow() - wake > kLate) TakeAll(absl::ZeroDuration());
-    Tick(MonotonicNow());
-    ExpireSessions(MonotonicNow());
-    RunDelayed(MonotonicNow());
-    TakeBackJobs(MonotonicNow());
-    Beat(MonotonicNow());
-    TellSuppressed(MonotonicNow());
-    if (MonotonicNow() >= over_at_) {
+    const absl::Time wake = NextWake(Now());
+    TakeAll(wake - Now());
+    if (Now() - wake > kLate) TakeAll(absl::ZeroDuration());
+    Tick(Now());
+    ExpireSessions(Now());
+    RunDelayed(Now());
+    TakeBackJobs(Now());
+    Beat(Now());
+    TellSuppressed(Now());
+    if (Now() >= over_at_) {
       over_at_ = absl::InfiniteFuture();
       MutexLock lock(mutex_);
       done_ = true;
       ended_.NotifyAll();
     }
     Commit();
-    if (!quit_) watches_.Publish(MonotonicNow());
+    if (!quit_) watches_.Publish(Now());
   }
   MutexLock lock(mutex_);
   done_ = true;
@@ -139,7 +143,7 @@ void Loop::TakeAll(absl::Duration timeout) {
   // question could be wrong by now.
   if (!Leads()) StandDown();
   for (LoopInput& input : inputs) {
-    Beat(MonotonicNow());
+    Beat(Now());
     if (quit_) {
       Decline(input, Leads() ? GoingDown() : NotLeader({}));
     } else {
@@ -168,7 +172,7 @@ absl::Time Loop::NextWake(absl::Time now) {
   if (options_.beat) wake = std::min(wake, beat_at_);
   if (!expiries_.empty()) wake = std::min(wake, expiries_.begin()->first);
   if (!delayed_.empty()) wake = std::min(wake, delayed_.begin()->first);
-  return std::min(wake, now + access_.TokensDueIn(absl::Now()));
+  return std::min(wake, now + access_.TokensDueIn(WallNow()));
 }
 
 // --- Streams -----------------------------------------------------------------
@@ -176,8 +180,7 @@ absl::Time Loop::NextWake(absl::Time now) {
 void Loop::On(StreamOpened& opened) {
   Session& session = sessions_[opened.session];
   session.stream = std::move(opened.stream);
-  SetExpiry(session, opened.session,
-            MonotonicNow() + options_.limits.hello_timeout);
+  SetExpiry(session, opened.session, Now() + options_.limits.hello_timeout);
   strangers_.insert(opened.session);
   if (strangers_.size() <= options_.limits.strangers_max) return;
   const SessionId oldest = *strangers_.begin();
@@ -191,7 +194,7 @@ void Loop::On(HelloCame& came) {
   const auto at = sessions_.find(came.session);
   if (at == sessions_.end() || at->second.closed) return;
   Session& session = at->second;
-  const absl::Time now = MonotonicNow();
+  const absl::Time now = Now();
   if (const absl::Status back = TakeBack(came.hello.job(), now); !back.ok()) {
     return CloseSession(session, came.session, back.code(), RefusalOf(back));
   }
@@ -280,7 +283,7 @@ void Loop::Later(absl::Duration wait, std::function<void()> what) {
   if (wait <= absl::ZeroDuration() || delayed_.size() >= kDelayedMax) {
     return what();
   }
-  delayed_.emplace(MonotonicNow() + wait, std::move(what));
+  delayed_.emplace(Now() + wait, std::move(what));
 }
 
 void Loop::RunDelayed(absl::Time now) {
@@ -316,7 +319,7 @@ void Loop::AnswerEnded(Session& session, SessionId id, const HelloCame& came,
       WelcomeOfEnded(ended, options_.limits, credential, came.observed_address),
       unread_));
   session.stream->Send(Encode(message, unread_));
-  SetExpiry(session, id, MonotonicNow() + options_.limits.lease);
+  SetExpiry(session, id, Now() + options_.limits.lease);
 }
 
 void Loop::On(MessageCame& came) {
@@ -455,7 +458,20 @@ void Loop::Tick(absl::Time now) {
 }
 
 void Loop::Step(LiveJob& live, const Event& event) {
-  Collect(live.job, live.job.Step(event, MonotonicNow()));
+  LoopObserver* const observer = options_.observer;
+  const absl::Time now = Now();
+  if (observer != nullptr) observer->BeforeStep(live.job, event, now);
+  std::vector<Action> actions = live.job.Step(event, now);
+  if (observer != nullptr) observer->AfterStep(live.job, event, now, actions);
+  Collect(live.job, std::move(actions));
+}
+
+void Loop::StartTakenUp(LiveJob& live, absl::Time now) {
+  std::vector<Action> actions = live.job.Start();
+  if (options_.observer != nullptr) {
+    options_.observer->TookUp(live.job, actions, now);
+  }
+  Collect(live.job, std::move(actions));
 }
 
 void Loop::Collect(const Job& job, std::vector<Action> actions) {
@@ -480,15 +496,15 @@ void Loop::Collect(const Job& job, std::vector<Action> actions) {
 void Loop::Commit() {
   if (quit_) return;
   if (journal_ != nullptr && !entries_.empty()) {
-    const absl::Status written = journal_->Append(entries_, absl::Now());
+    const absl::Status written = journal_->Append(entries_, WallNow());
     NoteJournal(written);
     if (!written.ok() && Leads()) AppendByJob(written);
   }
   entries_.clear();
   // A use that is not counted after a restart is no reason to stop a job; who
   // makes or revokes a token is told.
-  access_.ReplaceTokens(absl::Now());
-  const absl::Status saved = access_.Commit(absl::Now());
+  access_.ReplaceTokens(WallNow());
+  const absl::Status saved = access_.Commit(WallNow());
   if (!saved.ok() && tokens_saved_.ok()) {
     logger_.Write(Log::Level::kError,
                   absl::StrCat("event=tokens_not_saved reason=",
@@ -496,6 +512,7 @@ void Loop::Commit() {
   }
   tokens_saved_ = saved;
   if (!Leads()) return StandDown();
+  if (options_.observer != nullptr) options_.observer->Durable();
   std::vector<Effect> effects;
   effects.swap(effects_);
   effects_bytes_ = 0;
@@ -531,7 +548,7 @@ void Loop::AppendByJob(absl::Status why) {
     // A journal that is out of reach is so for all of them, and each try may
     // take its whole timeout.
     if (parts.size() > 1 && !absl::IsUnavailable(why)) {
-      const absl::Status written = journal_->Append(part, absl::Now());
+      const absl::Status written = journal_->Append(part, WallNow());
       if (written.ok()) continue;
       why = written;
     }
@@ -572,7 +589,7 @@ absl::Status Loop::TakeBack(const std::string& job, absl::Time now) {
   const absl::StatusOr<LiveJob*> back = jobs_.TakeBack(job, now);
   if (!back.ok()) return back.status();
   if (*back != nullptr) {
-    Collect((*back)->job, (*back)->job.Start());
+    StartTakenUp(**back, now);
   } else {
     TakeUpOnlyJob(now);
   }
@@ -597,7 +614,7 @@ void Loop::SetBackJobs(const std::map<std::string, absl::Status>& failed) {
     }
     jobs_.SetBack(job);
   }
-  take_back_at_ = MonotonicNow() + kTakeBackPause;
+  take_back_at_ = Now() + kTakeBackPause;
   std::vector<Effect> kept;
   for (Effect& effect : effects_) {
     if (!failed.contains(effect.job)) {
@@ -610,6 +627,7 @@ void Loop::SetBackJobs(const std::map<std::string, absl::Status>& failed) {
 }
 
 void Loop::CarryOut(const Send& send) {
+  if (options_.observer != nullptr) options_.observer->Sends(send.message);
   const grpc::ByteBuffer bytes = Encode(send.message, unread_);
   for (SessionId id : send.to) {
     const auto at = sessions_.find(id);
@@ -657,8 +675,7 @@ void Loop::CarryOut(const CloseStream& close) {
   if (at == sessions_.end() || at->second.closed) return;
   // Who tries again and again is answered later and later.
   if (close.refusal.code() == v1::REFUSAL_CODE_NAME_TAKEN) {
-    const absl::Duration wait =
-        access_.NameTaken(at->second.address, MonotonicNow());
+    const absl::Duration wait = access_.NameTaken(at->second.address, Now());
     return Later(wait, [this, close] {
       const auto again = sessions_.find(close.session);
       if (again == sessions_.end()) return;
@@ -670,8 +687,8 @@ void Loop::CarryOut(const CloseStream& close) {
 
 void Loop::CarryOut(const Log& log) {
   const bool written =
-      log.address.empty() || log_quota_.Take(log.node, NetworkOf(log.address),
-                                             log.address, MonotonicNow());
+      log.address.empty() ||
+      log_quota_.Take(log.node, NetworkOf(log.address), log.address, Now());
   if (written) logger_.Write(log.level, log.text);
 }
 
@@ -689,7 +706,7 @@ void Loop::TellSuppressed(absl::Time now) {
 // Its streams have been told the end; those still open after one lease are
 // closed.
 void Loop::ForgetJob(const std::string& job) {
-  const absl::Time now = MonotonicNow();
+  const absl::Time now = Now();
   jobs_.Forget(job, now);
   for (auto& [id, session] : sessions_) {
     if (session.job == job) {

@@ -20,7 +20,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -41,6 +40,8 @@
 #include "daemon/server/inbox.h"
 #include "daemon/server/job_table.h"
 #include "daemon/server/logger.h"
+#include "daemon/server/loop_observer.h"
+#include "daemon/server/machine.h"
 #include "daemon/server/mutex.h"
 #include "daemon/server/stream.h"
 #include "daemon/server/watch_list.h"
@@ -159,6 +160,10 @@ class Loop {
     // with the reason, and with OK once it was written again; must not block.
     // May be empty.
     std::function<void(const absl::Status&)> journal_changed;
+    // Where it runs; must outlive the loop.
+    Machine* machine = &RealMachine();
+    // May be null; must outlive the loop.
+    LoopObserver* observer = nullptr;
   };
   static constexpr absl::Duration kBeatEvery = absl::Seconds(2);
 
@@ -222,6 +227,8 @@ class Loop {
   void On(WatchGone& gone);
   void On(Quit& quit);
 
+  absl::Time Now() const { return options_.machine->Now(); }
+  absl::Time WallNow() const { return options_.machine->WallNow(); }
   bool Leads() const { return !options_.leads || options_.leads(); }
   // It leads no more: drops what the batch has gathered, and ends.
   void StandDown();
@@ -271,6 +278,8 @@ class Loop {
   void SetBackJobs(const std::map<std::string, absl::Status>& failed);
   void TakeBackJobs(absl::Time now);
   absl::Status TakeBack(const std::string& job, absl::Time now);
+  // A run goes on from the journal.
+  void StartTakenUp(LiveJob& live, absl::Time now);
   void Beat(absl::Time now);
   void TakeUpOnlyJob(absl::Time now);
   void CarryOut(const Send& send);
@@ -323,7 +332,7 @@ class Loop {
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<v1::End> end_ ABSL_GUARDED_BY(mutex_);
 
-  std::thread thread_;
+  std::unique_ptr<Machine::Thread> thread_;  // Null: it does not run.
 };
 
 }  // namespace rollcall

@@ -8,7 +8,6 @@
 #include "daemon/core/admission.h"
 #include "daemon/core/durations.h"
 #include "daemon/security/token.h"
-#include "daemon/server/clock.h"
 #include "daemon/server/loop.h"
 
 namespace rollcall {
@@ -27,7 +26,7 @@ template <typename AdminCall>
 bool Loop::Permit(AdminCall& call, TokenTable::For purpose, const char* doing) {
   std::string job = call.request.job();
   const std::optional<Denial> denial =
-      access_.Permit(call.caller, purpose, doing, job, MonotonicNow());
+      access_.Permit(call.caller, purpose, doing, job, Now());
   if (!denial.has_value()) {
     Known(call.caller);
     call.request.set_job(job);
@@ -54,7 +53,7 @@ v1::JobStatus Loop::WithBooks(v1::JobStatus status) const {
     (*status.mutable_refused())[code] = count;
   }
   if (options_.strangers) *status.mutable_strangers() = options_.strangers();
-  ToProto(absl::Now(), status.mutable_written_at());
+  ToProto(WallNow(), status.mutable_written_at());
   return status;
 }
 
@@ -73,11 +72,11 @@ void Loop::On(StatusAsked& asked) {
   }
   const absl::StatusOr<std::string> job = jobs_.Resolve(asked.request.job());
   if (!job.ok()) return asked.reply(job.status());
-  absl::StatusOr<v1::JobStatus> status = jobs_.Status(*job, MonotonicNow());
+  absl::StatusOr<v1::JobStatus> status = jobs_.Status(*job, Now());
   if (!status.ok()) return asked.reply(status);
   const LiveJob* live = jobs_.Find(*job);
   if (asked.request.pings() && live != nullptr) {
-    *status->mutable_pings() = live->job.Pings(MonotonicNow());
+    *status->mutable_pings() = live->job.Pings(Now());
   }
   asked.reply(WithBooks(*std::move(status)));
 }
@@ -89,8 +88,7 @@ void Loop::On(StopCame& came) {
   v1::StopResponse response;
   LiveJob* live = jobs_.Find(*job);
   if (live == nullptr) {
-    const absl::StatusOr<v1::JobStatus> ended =
-        jobs_.Status(*job, MonotonicNow());
+    const absl::StatusOr<v1::JobStatus> ended = jobs_.Status(*job, Now());
     if (!ended.ok()) return came.reply(ended.status());
     response.set_state(ended->state());
     return came.reply(response);
@@ -176,7 +174,7 @@ void Loop::On(TokenWanted& wanted) {
   if (wanted.request.job() == options_.only_job) wanted.request.clear_job();
   *response.mutable_token() = MakeToken();
   const absl::Status made =
-      access_.tokens().Create(response.token(), wanted.request, absl::Now());
+      access_.tokens().Create(response.token(), wanted.request, WallNow());
   if (!made.ok()) return wanted.reply(made);
   response.set_role(wanted.request.role());
   logger_.Write(
@@ -207,7 +205,7 @@ void Loop::On(TokenRevoked& revoked) {
   const std::string& id = revoked.request.id();
   const bool cascade = revoked.request.cascade();
   const absl::Status done =
-      access_.tokens().Revoke(id, revoked.caller.bound_to, absl::Now());
+      access_.tokens().Revoke(id, revoked.caller.bound_to, WallNow());
   // A token that the daemon no longer keeps may have admitted nodes all the
   // same.
   const bool evicts_all_the_same =
@@ -253,7 +251,7 @@ void Loop::On(TokenRotated& rotated) {
                                                  : rotated.request.job());
   *response.mutable_token() = MakeToken();
   const absl::Status done = access_.RotateToken(
-      id, response.token(), rotated.caller.bound_to, absl::Now());
+      id, response.token(), rotated.caller.bound_to, WallNow());
   if (!done.ok()) return rotated.reply(done);
   response.set_role(access_.tokens().RoleOf(response.token().id()));
   logger_.Write(
@@ -299,9 +297,8 @@ void Loop::Cascade(
 }
 
 void Loop::On(WatchOpened& opened) {
-  const std::optional<Denial> denial =
-      access_.Permit(opened.caller, TokenTable::For::kLook, "watch", opened.job,
-                     MonotonicNow());
+  const std::optional<Denial> denial = access_.Permit(
+      opened.caller, TokenTable::For::kLook, "watch", opened.job, Now());
   if (denial.has_value()) {
     return Later(denial->wait,
                  [watcher = std::move(opened.watcher),

@@ -200,15 +200,15 @@ class Server::Core {
       access.endpoints = options_.etcd->endpoints;
       Succession::Options succession{
           options_.etcd->Prefix(),
-          std::move(access),
           ValueSealer(options_.secret ? *options_.secret : *options_.etcd_key),
           options_.tokens_in_etcd,
           options_.token_ttl,
           {},
           LoopOptions()};
       if (options_.endpoints) succession.endpoints = options_.endpoints(port());
-      succession_ =
-          std::make_unique<Succession>(std::move(succession), door_, logger_);
+      etcd_ = std::make_unique<EtcdClient>(std::move(access));
+      succession_ = std::make_unique<Succession>(std::move(succession), *etcd_,
+                                                 door_, logger_);
       return absl::OkStatus();
     }
     loop_ = std::make_unique<Loop>(LoopOptions(), journal_.get(), logger_);
@@ -371,6 +371,8 @@ class Server::Core {
   const Wakeful wakeful_;
   Logger logger_;
   std::unique_ptr<JournalStore> journal_;
+  // Of the succession; it must outlive that.
+  std::unique_ptr<EtcdClient> etcd_;
   // Exactly one of the two is set.
   std::unique_ptr<Loop> loop_;
   std::unique_ptr<Succession> succession_;

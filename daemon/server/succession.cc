@@ -24,7 +24,7 @@ constexpr absl::Duration kPatience = absl::Seconds(5);
 constexpr absl::Duration kPause = absl::Seconds(2);
 
 // The key of node credentials, made by the first leader there is.
-absl::StatusOr<std::string> SharedKey(EtcdClient& client,
+absl::StatusOr<std::string> SharedKey(KeyValueStore& client,
                                       const ValueSealer& sealer,
                                       const std::string& prefix) {
   const absl::StatusOr<std::string> hex =
@@ -42,12 +42,13 @@ absl::StatusOr<std::string> SharedKey(EtcdClient& client,
 
 }  // namespace
 
-Succession::Succession(Options options, LoopDoor& door, Logger& logger)
+Succession::Succession(Options options, KeyValueStore& client, LoopDoor& door,
+                       Logger& logger)
     : options_(std::move(options)),
       door_(door),
       logger_(logger),
-      client_(options_.access),
-      inbox_(kInboxMost) {
+      client_(client),
+      inbox_(kInboxMost, *options_.loop.machine) {
   door_.Shut(NotLeader({}));
   leadership_ = std::make_unique<Leadership>(
       client_, options_.prefix, options_.endpoints, options_.sealer,
@@ -56,16 +57,18 @@ Succession::Succession(Options options, LoopDoor& door, Logger& logger)
           [this](const std::string& why) { inbox_.PostAlways(Deposed{why}); },
           [this](const std::vector<std::string>& endpoints) {
             inbox_.PostAlways(OtherLeads{endpoints});
-          }});
-  thread_ = std::thread([this] { Run(); });
+          }},
+      *options_.loop.machine);
+  thread_ = options_.loop.machine->Start([this] { Run(); });
 }
 
 Succession::~Succession() { Stop(); }
 
 void Succession::Stop() {
-  if (!thread_.joinable()) return;
+  if (thread_ == nullptr) return;
   inbox_.PostAlways(Quit{});
-  thread_.join();
+  thread_->Join();
+  thread_.reset();
   leadership_.reset();
 }
 

@@ -12,13 +12,12 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <variant>
 #include <vector>
 
-#include "daemon/journal/etcd_client.h"
 #include "daemon/journal/etcd_journal.h"
 #include "daemon/journal/etcd_tokens.h"
+#include "daemon/journal/key_value.h"
 #include "daemon/journal/leadership.h"
 #include "daemon/server/inbox.h"
 #include "daemon/server/logger.h"
@@ -32,7 +31,6 @@ class Succession {
   struct Options {
     // What all keys begin with.
     std::string prefix;
-    EtcdAccess access;
     ValueSealer sealer;
     // The tokens lie in etcd: they are read when it begins to lead, and now and
     // then while it stands by, and told to loop.keep_token.
@@ -47,8 +45,9 @@ class Succession {
     Loop::Options loop;
   };
 
-  // Begins to campaign. `door` and `logger` must outlive this.
-  Succession(Options options, LoopDoor& door, Logger& logger);
+  // Begins to campaign. `client`, `door` and `logger` must outlive this.
+  Succession(Options options, KeyValueStore& client, LoopDoor& door,
+             Logger& logger);
   // As Stop.
   ~Succession();
 
@@ -86,7 +85,7 @@ class Succession {
   const Options options_;
   LoopDoor& door_;
   Logger& logger_;
-  EtcdClient client_;
+  KeyValueStore& client_;
   Inbox<Input> inbox_;
   // As read last, and as keep_token was told.
   KeptTokens tokens_;
@@ -100,7 +99,8 @@ class Succession {
   bool quit_ = false;
   // Calls back into the inbox; asked by loops and journals.
   std::unique_ptr<Leadership> leadership_;
-  std::thread thread_;
+  // Null once it has stopped.
+  std::unique_ptr<Machine::Thread> thread_;
 };
 
 }  // namespace rollcall

@@ -74,7 +74,7 @@ Daemon::Daemon(World& world, Network& network, Chronicle& chronicle,
 
 // --- Lives -------------------------------------------------------------------
 
-void Daemon::Start() {
+void Daemon::Start(uint32_t) {
   if (up_ || over_) return;
   up_ = true;
   ++life_;
@@ -231,8 +231,6 @@ void Daemon::BreakJournal(Nanos until) {
   world_.Schedule(until, Wake::Kind::kJournalMends);
 }
 
-void Daemon::OnJournalMends() { journal_broken_ = false; }
-
 void Daemon::Calm() {
   journal_broken_ = false;
   stalls_over_ = true;
@@ -297,7 +295,29 @@ void Daemon::Post(Input input) {
   Iterate();
 }
 
-void Daemon::OnWake(uint64_t wish) {
+void Daemon::OnWake(const Wake& wake) {
+  switch (wake.kind) {
+    case Wake::Kind::kDaemonWakes:
+      return OnWish(wake.tag);
+    case Wake::Kind::kCommitted:
+      return OnCommitted(wake.tag);
+    case Wake::Kind::kStreamGone:
+      return OnStreamGone(wake.tag);
+    case Wake::Kind::kTakeBack:
+      return OnTakeBack(wake.tag);
+    case Wake::Kind::kJournalMends:
+      journal_broken_ = false;
+      return;
+    default:
+      return;
+  }
+}
+
+std::string Daemon::JobText() const {
+  return job_.has_value() ? v1::JobState_Name(job_->state()) : "not there";
+}
+
+void Daemon::OnWish(uint64_t wish) {
   if (wish != wish_) return;
   wish_at_ = kNever;
   Iterate();

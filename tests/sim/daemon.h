@@ -22,6 +22,7 @@
 #include "daemon/core/job.h"
 #include "daemon/journal/fold.h"
 #include "tests/sim/chronicle.h"
+#include "tests/sim/daemons.h"
 #include "tests/sim/network.h"
 #include "tests/sim/world.h"
 
@@ -39,51 +40,31 @@ struct DaemonSettings {
   Nanos commit_most = 5 * kMilli;
 };
 
-class Daemon {
+class Daemon final : public Daemons {
  public:
   Daemon(World& world, Network& network, Chronicle& chronicle,
          const DaemonSettings& settings, Clock clock);
 
-  // --- What befalls it -------------------------------------------------------
-
-  void Start();
-  void Crash(Nanos back_after);
-  // It dies and its journal is gone, the agents' worlds are not.
-  void LoseJournal(Nanos back_after);
-  // After the job's end somebody launches another run of the same name, with
-  // nothing of the first in its journal. False: the job goes on, or the daemon
-  // stays, or has forgotten a run already.
-  bool LaunchAgain(Nanos back_after);
-  // It dies, and its journal is one of an earlier time: a disk that was put
-  // back, a backup.
-  void RollBack(Nanos back_after);
+  void Start(uint32_t daemon) override;
+  void Crash(Nanos back_after) override;
+  void LoseJournal(Nanos back_after) override;
+  bool LaunchAgain(Nanos back_after) override;
+  void RollBack(Nanos back_after) override;
   // Its loop handles nothing until then.
-  void Stall(Nanos until);
-  void BreakJournal(Nanos until);
-  void AskStop(int exit_code, bool now);
-  void AskDrain(const std::string& node, absl::Duration deadline);
-  void AskEvict(const std::string& node);
-  // No fault from here on.
-  void Calm();
+  void Stall(Nanos until) override;
+  void BreakJournal(Nanos until) override;
+  void AskStop(int exit_code, bool now) override;
+  void AskDrain(const std::string& node, absl::Duration deadline) override;
+  void AskEvict(const std::string& node) override;
+  void Calm() override;
 
-  // --- From the network and the clock ----------------------------------------
+  bool Take(StreamId stream, uint32_t node, Parcel& parcel) override;
+  void OnWake(const Wake& wake) override;
 
-  bool Take(StreamId stream, uint32_t node, Parcel& parcel);
-  void OnWake(uint64_t wish);
-  void OnCommitted(uint64_t life);
-  void OnStreamGone(uint64_t session);
-  void OnJournalMends();
-  void OnTakeBack(uint64_t life);
-
-  // Its process lives.
-  bool up() const { return up_; }
-  // It has ended in order, and nobody starts it again.
-  bool over() const { return over_; }
-  const std::optional<v1::End>& end() const { return journal_.end; }
-  // Whether the stream's agent attends.
-  bool Attends(StreamId stream) const;
-  const Job* job() const { return job_.has_value() ? &*job_ : nullptr; }
-  const JournalState& journal() const { return journal_; }
+  bool Attends(StreamId stream) const override;
+  bool HasJob() const override { return job_.has_value(); }
+  std::string JobText() const override;
+  const JournalState& journal() const override { return journal_; }
 
  private:
   struct Session {
@@ -105,6 +86,10 @@ class Daemon {
   using Effect = std::variant<Send, CloseStream, Log, Forget>;
 
   absl::Time Local() const { return clock_.At(world_.now()); }
+  void OnWish(uint64_t wish);
+  void OnCommitted(uint64_t life);
+  void OnStreamGone(uint64_t session);
+  void OnTakeBack(uint64_t life);
   void Post(Input input);
   void Iterate();
   void On(Said& said);

@@ -10,6 +10,8 @@
 //                                                 runs that go on from what a
 //                                                 daemon journaled there: all
 //                                                 of its agents have died
+//   rollcall_sim --group ...                      as above, of several daemons
+//                                                 that share a store
 //   rollcall_sim --list                           the promises
 //
 // --json: all that is shown at the end of many runs as one JSON object in one
@@ -51,7 +53,8 @@ void SetReplay(const SimulationOptions& options) {
   const std::string text = absl::StrCat(
       "replay: rollcall_sim --seed ", options.seed,
       options.nodes != 0 ? absl::StrCat(" --nodes ", options.nodes) : "",
-      options.journal.has_value() ? " --journal FOLDER" : "", " --trace\n");
+      options.journal.has_value() ? " --journal FOLDER" : "",
+      options.group ? " --group" : "", " --trace\n");
   strncpy(replay, text.c_str(), sizeof(replay) - 1);
 }
 
@@ -78,8 +81,10 @@ std::optional<Wanted> Read(const std::vector<std::string>& arguments) {
   bool ok = !arguments.empty();
   for (size_t i = 0; i < arguments.size() && ok; ++i) {
     const std::string& flag = arguments[i];
-    if (flag == "--trace" || flag == "--json" || flag == "--floors") {
+    if (flag == "--trace" || flag == "--json" || flag == "--floors" ||
+        flag == "--group") {
       wanted.options.trace = wanted.options.trace || flag == "--trace";
+      wanted.options.group = wanted.options.group || flag == "--group";
       wanted.json = wanted.json || flag == "--json";
       wanted.floors = wanted.floors || flag == "--floors";
       continue;
@@ -112,6 +117,7 @@ std::optional<Wanted> Read(const std::vector<std::string>& arguments) {
     wanted.to = kSeedsOfAJournal;
     wanted.many = true;
   }
+  ok = ok && (!wanted.options.group || wanted.journal.empty());
   return ok ? std::optional<Wanted>(wanted) : std::nullopt;
 }
 
@@ -148,6 +154,8 @@ struct Sum {
   uint64_t faults = 0;
   std::map<std::string, uint64_t> ends;
   Reach reach;
+
+  explicit Sum(bool group) : reach(group) {}
 };
 
 void Print(const Sum& sum) {
@@ -181,7 +189,7 @@ int Play(Wanted wanted) {
                                          began)
         .count();
   };
-  Sum sum;
+  Sum sum(wanted.options.group);
   for (uint64_t seed = wanted.from; seed < wanted.to; ++seed) {
     if (wanted.seconds > 0 && passed() >= wanted.seconds) break;
     wanted.options.seed = seed;
@@ -234,6 +242,7 @@ int Main(const std::vector<std::string>& arguments) {
                  "       rollcall_sim --seeds A:B [--nodes N] [--seconds T] "
                  "[--json] [--floors]\n"
                  "       rollcall_sim --journal FOLDER [--job ID]\n"
+                 "       rollcall_sim --group --seed S | --seeds A:B ...\n"
                  "       rollcall_sim --list\n");
     return 2;
   }

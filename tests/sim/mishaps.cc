@@ -15,7 +15,7 @@ constexpr Nanos kAllHere = 10 * kSecond;
 }  // namespace
 
 Mishaps::Mishaps(World& world, Network& network, Chronicle& chronicle,
-                 Daemon& daemon, Trainer& trainer,
+                 Daemons& daemon, Trainer& trainer,
                  std::vector<std::unique_ptr<Node>>& nodes,
                  const MishapSettings& settings)
     : world_(world),
@@ -41,6 +41,11 @@ Mishaps::Mishaps(World& world, Network& network, Chronicle& chronicle,
   for (uint64_t i = 0; i < static_cast<uint64_t>(Kind::kCount); ++i) {
     const Kind kind = static_cast<Kind>(i);
     if (kind == Kind::kRollBack) continue;
+    if (settings_.group && (kind == Kind::kDaemonDies || kind == Kind::kStall ||
+                            kind == Kind::kJournalBreaks)) {
+      if (!chance.OneIn(3)) kinds_.push_back(kind);
+      continue;
+    }
     // Those that end a run early are rarer.
     const bool ends = kind == Kind::kStop || kind == Kind::kLeave ||
                       kind == Kind::kEvict || kind == Kind::kDaemonForgets;

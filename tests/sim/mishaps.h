@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "tests/sim/daemon.h"
+#include "tests/sim/daemons.h"
 #include "tests/sim/network.h"
 #include "tests/sim/node.h"
 #include "tests/sim/trainer.h"
@@ -28,11 +28,13 @@ struct MishapSettings {
   // memory is the agents': nothing else hides them from it, or makes them
   // forget.
   bool rolls_back = false;
+  // Several daemons share a store; each of their own faults is likely.
+  bool group = false;
 };
 
 class Mishaps {
  public:
-  Mishaps(World& world, Network& network, Chronicle& chronicle, Daemon& daemon,
+  Mishaps(World& world, Network& network, Chronicle& chronicle, Daemons& daemon,
           Trainer& trainer, std::vector<std::unique_ptr<Node>>& nodes,
           const MishapSettings& settings);
 
@@ -94,7 +96,7 @@ class Mishaps {
   World& world_;
   Network& network_;
   Chronicle& chronicle_;
-  Daemon& daemon_;
+  Daemons& daemon_;
   Trainer& trainer_;
   std::vector<std::unique_ptr<Node>>& nodes_;
   const MishapSettings settings_;

@@ -38,10 +38,11 @@ void Network::Arm(StreamId id, Way way, Nanos at) {
   world_.Schedule(at, Wake::Kind::kDeliver, way, id);
 }
 
-StreamId Network::Dial(uint32_t node, Nanos patience) {
+StreamId Network::Dial(uint32_t node, Nanos patience, uint32_t daemon) {
   streams_.push_back(std::make_unique<Stream>());
   const StreamId id = streams_.size();
   streams_.back()->node = node;
+  streams_.back()->daemon = daemon;
   living_[node].push_back(id);
   if (links_[node].refused && !IsCut(node)) {
     world_.Schedule(world_.now() + Delay(links_[node]),

@@ -1,4 +1,4 @@
-// Network: the streams between agents and their daemon, as TCP gives them.
+// Network: the streams between agents and their daemons, as TCP gives them.
 //
 // In one stream and one way, nothing overtakes; between streams, anything may.
 // A way that is cut keeps what is sent and delivers it after it is mended: both
@@ -57,7 +57,11 @@ class Network {
 
   // --- Streams, by whoever is at one of their ends --------------------------
 
-  StreamId Dial(uint32_t node, Nanos patience);
+  // `daemon`: which of several.
+  StreamId Dial(uint32_t node, Nanos patience, uint32_t daemon = 0);
+  uint32_t DaemonOf(StreamId stream) const {
+    return streams_[stream - 1]->daemon;
+  }
   void Send(StreamId stream, Way way, Parcel parcel);
   // The sender's end is no more. `told`: the other side hears of it (the
   // kernel of a process that dies tells; a machine without power does not).
@@ -93,6 +97,7 @@ class Network {
   };
   struct Stream {
     uint32_t node;
+    uint32_t daemon;
     bool established = false;
     bool open[2] = {true, false};  // The agent's end, the daemon's end.
     Pipe pipe[2];

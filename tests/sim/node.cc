@@ -9,6 +9,7 @@
 #include "daemon/core/check.h"
 #include "daemon/core/durations.h"
 #include "daemon/core/network_plan/probing.h"
+#include "tests/sim/daemons.h"
 
 namespace rollcall::sim {
 namespace {
@@ -54,6 +55,11 @@ void Node::Start() {
   hello.set_ranks(settings_.ranks);
   hello.set_launcher(settings_.launcher);
   *hello.mutable_swept_nonces() = {recorded_.begin(), recorded_.end()};
+  if (settings_.job_settings.has_value()) {
+    *hello.mutable_settings() = *settings_.job_settings;
+  }
+  round_ = EndpointRound(settings_.daemons);
+  leader_.emplace(std::vector<std::string>(), false);
   hello.mutable_token()->set_id("abc123");
   hello.mutable_token()->set_secret("0123456789abcdef");
   ++probes_;
@@ -131,6 +137,8 @@ StreamDown Node::Down(absl::Status status, std::optional<v1::Refusal> refusal) {
   StreamDown down;
   down.status = std::move(status);
   down.refusal = std::move(refusal);
+  if (down.refusal.has_value()) leader_->Hear(*down.refusal);
+  round_.Failed(false);
   down.jitter = world_.chance.Unit();
   down.fresh_incarnation = lives_->next();
   return down;
@@ -213,9 +221,16 @@ void Node::OnTick(uint64_t life) {
   TickIfDue();
 }
 
+// As client/agent/session does: where the leader was said to be, or the next.
+uint32_t Node::NextDaemon() {
+  const std::optional<std::string> named = leader_->Next();
+  if (!named.has_value()) return static_cast<uint32_t>(round_.Next());
+  return DaemonAt(*named);
+}
+
 void Node::Do(const Dial&) {
   if (stream_ != 0) network_.Drop(stream_, kUp, true);
-  stream_ = network_.Dial(settings_.number, kConnectPatience);
+  stream_ = network_.Dial(settings_.number, kConnectPatience, NextDaemon());
   // Hello goes out with the connection itself.
   Step(StreamUp{});
 }

@@ -18,6 +18,8 @@
 
 #include "client/agent/agent.h"
 #include "client/agent/agent_lives.h"
+#include "client/agent/endpoint_round.h"
+#include "client/agent/named_leader.h"
 #include "tests/sim/chronicle.h"
 #include "tests/sim/network.h"
 #include "tests/sim/ranks.h"
@@ -36,6 +38,10 @@ struct NodeSettings {
   // --once: the command runs on node rank 0 alone.
   bool once = false;
   absl::Duration join_timeout;
+  // Which of several daemons is dialled is found out by each life anew; with
+  // the job's settings, since such a daemon has them from its agents.
+  uint32_t daemons = 1;
+  std::optional<v1::JobSettings> job_settings;
 };
 
 class Node {
@@ -110,6 +116,7 @@ class Node {
   void Step(const AgentEvent& event);
   void TickIfDue();
   void AskForTick();
+  uint32_t NextDaemon();
   StreamDown Down(absl::Status status, std::optional<v1::Refusal> refusal);
 
   void Do(const Dial& dial);
@@ -143,6 +150,8 @@ class Node {
   std::optional<Agent> agent_;
   LifeRecord record_;
   StreamId stream_ = 0;
+  EndpointRound round_{1};
+  std::optional<NamedLeader> leader_;                   // Set in each life.
   std::vector<std::pair<StreamId, AgentEvent>> inbox_;  // While frozen.
   Nanos tick_at_ = kNever;
   uint32_t subnet_ = 0;  // Of its address.

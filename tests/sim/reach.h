@@ -15,7 +15,8 @@ namespace rollcall::sim {
 
 class Reach {
  public:
-  Reach();
+  // `group`: of runs of several daemons, which have floors of their own.
+  explicit Reach(bool group);
 
   // `tested`: of one run, in the order of kInvariants.
   void Add(const std::vector<uint64_t>& tested);
@@ -28,6 +29,7 @@ class Reach {
   std::string BelowFloor() const;
 
  private:
+  const bool group_;
   uint64_t runs_ = 0;
   std::vector<uint64_t> reached_;  // Runs.
   std::vector<uint64_t> times_;

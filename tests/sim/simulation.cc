@@ -8,6 +8,7 @@
 #include "daemon/core/check.h"
 #include "daemon/core/durations.h"
 #include "daemon/core/world.h"
+#include "tests/sim/group.h"
 
 namespace rollcall::sim {
 namespace {
@@ -111,6 +112,10 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
       8 * FromProto(job.lease()) + absl::Seconds(90));
   plan.overdue_at =
       plan.calm_at + longest + static_cast<Nanos>(plan.steps) * plan.period;
+  if (options.group) {
+    plan.daemons = 2 + static_cast<uint32_t>(chance.Below(2));
+    return plan;
+  }
   const bool flaps = plan.nodes > 1 && options.nodes == 0 && !large &&
                      !options.journal.has_value() && chance.OneIn(16);
   if (flaps) DrawFlappers(chance, plan);
@@ -157,14 +162,14 @@ Simulation::Simulation(const SimulationOptions& options)
       plan_(Draw(world_.chance, options)),
       chronicle_(world_, plan_.daemon.job),
       network_(world_, *this, plan_.machines),
-      daemon_(world_, network_, chronicle_, plan_.daemon,
-              DrawClock(world_.chance)),
+      daemons_(MakeDaemons()),
+      daemon_(*daemons_),
       trainer_(world_, chronicle_, plan_.steps, plan_.period,
                plan_.flappers == 0),
       nodes_(plan_.machines),
       mishaps_(world_, network_, chronicle_, daemon_, trainer_, nodes_,
                {plan_.calm_at, plan_.daemon.job.hang_timeout().seconds() > 0,
-                plan_.flappers, plan_.rolls_back}) {
+                plan_.flappers, plan_.rolls_back, plan_.daemons > 1}) {
   std::vector<Node*> nodes;
   for (uint32_t i = 0; i < plan_.machines; ++i) {
     const NodeSettings settings = DrawNode(i);
@@ -173,6 +178,19 @@ Simulation::Simulation(const SimulationOptions& options)
     nodes.push_back(nodes_[i].get());
   }
   trainer_.SetNodes(std::move(nodes));
+}
+
+std::unique_ptr<Daemons> Simulation::MakeDaemons() {
+  std::vector<Clock> clocks;
+  for (uint32_t i = 0; i < plan_.daemons; ++i) {
+    clocks.push_back(DrawClock(world_.chance));
+  }
+  if (plan_.daemons == 1) {
+    return std::make_unique<Daemon>(world_, network_, chronicle_, plan_.daemon,
+                                    clocks.front());
+  }
+  return std::make_unique<Group>(world_, network_, chronicle_, plan_.daemon,
+                                 clocks);
 }
 
 NodeSettings Simulation::DrawNode(uint32_t number) {
@@ -191,6 +209,11 @@ NodeSettings Simulation::DrawNode(uint32_t number) {
   settings.linked =
       plan_.linked == 2 ? world_.chance.OneIn(2) : plan_.linked == 1;
   settings.launcher = number == 0 && world_.chance.OneIn(2);
+  if (plan_.daemons > 1) {
+    settings.launcher = false;
+    settings.daemons = plan_.daemons;
+    settings.job_settings = plan_.daemon.job;
+  }
   settings.once = plan_.once;
   if (plan_.once) settings.ranks = 1;
   settings.join_timeout = plan_.join_timeout;
@@ -229,18 +252,17 @@ void Simulation::Dispatch(const Wake& wake) {
       return nodes_[wake.who]->OnProbed(wake.tag);
     case Wake::Kind::kNodeStarts:
       return nodes_[wake.who]->Start();
-    case Wake::Kind::kDaemonWakes:
-      return daemon_.OnWake(wake.tag);
-    case Wake::Kind::kCommitted:
-      return daemon_.OnCommitted(wake.tag);
-    case Wake::Kind::kStreamGone:
-      return daemon_.OnStreamGone(wake.tag);
     case Wake::Kind::kDaemonStarts:
-      return daemon_.Start();
+      return daemon_.Start(wake.who);
+    case Wake::Kind::kDaemonWakes:
+    case Wake::Kind::kCommitted:
+    case Wake::Kind::kStreamGone:
     case Wake::Kind::kJournalMends:
-      return daemon_.OnJournalMends();
     case Wake::Kind::kTakeBack:
-      return daemon_.OnTakeBack(wake.tag);
+    case Wake::Kind::kTask:
+    case Wake::Kind::kProcessThaws:
+    case Wake::Kind::kStoreActs:
+      return daemon_.OnWake(wake);
     case Wake::Kind::kStep:
       return trainer_.OnStep(wake.tag);
     case Wake::Kind::kMends:
@@ -267,7 +289,14 @@ bool Simulation::AllOver() const {
   const bool nobody =
       std::none_of(nodes_.begin(), nodes_.end(),
                    [](const auto& node) { return node->alive(); });
-  return nobody && daemon_.end().has_value() && daemon_.job() == nullptr;
+  // The daemons of a group stay.
+  return nobody && (daemon_.end().has_value() || NeverMade()) &&
+         (plan_.daemons > 1 || !daemon_.HasJob());
+}
+
+// A group has a job only once an agent that reached it has brought one.
+bool Simulation::NeverMade() const {
+  return plan_.daemons > 1 && daemon_.journal().run.empty();
 }
 
 void Simulation::JudgeProgress() {
@@ -275,14 +304,11 @@ void Simulation::JudgeProgress() {
   for (const auto& node : nodes_) {
     if (node->alive()) absl::StrAppend(&living, " ", node->settings().name);
   }
+  if (NeverMade() && living.empty()) return;
   if (!daemon_.end().has_value()) {
-    const Job* job = daemon_.job();
     chronicle_.Broken(
         plan_.flappers > 0 ? Invariant::kTrainsOn : Invariant::kProgress,
-        absl::StrCat(
-            "the job is ",
-            job == nullptr ? "not there" : v1::JobState_Name(job->state()),
-            "; agents:", living));
+        absl::StrCat("the job is ", daemon_.JobText(), "; agents:", living));
   } else if (!living.empty()) {
     chronicle_.Broken(Invariant::kProgress,
                       absl::StrCat("the job has ended, agents live:", living));
@@ -328,8 +354,7 @@ uint32_t Simulation::NodesThatMayServe() const {
 
 // When the job has just ended, in calm.
 void Simulation::NoteWhoAttends() {
-  const Job* job = daemon_.job();
-  if (job == nullptr) return;
+  if (!daemon_.HasJob()) return;
   for (const auto& node : nodes_) {
     if (!node->alive() || node->stream() == 0) continue;
     if (daemon_.Attends(node->stream())) {
@@ -352,8 +377,10 @@ Outcome Simulation::Run() {
     world_.Schedule(world_.chance.Skewed(kMilli, 5 * kSecond),
                     Wake::Kind::kNodeStarts, i);
   }
-  world_.Schedule(world_.chance.Skewed(kMilli, 3 * kSecond),
-                  Wake::Kind::kDaemonStarts);
+  for (uint32_t i = 0; i < plan_.daemons; ++i) {
+    world_.Schedule(world_.chance.Skewed(kMilli, 3 * kSecond),
+                    Wake::Kind::kDaemonStarts, i);
+  }
   world_.Schedule(plan_.calm_at, Wake::Kind::kCalm);
   world_.Schedule(plan_.overdue_at, Wake::Kind::kOverdue);
   mishaps_.Start();

@@ -17,6 +17,7 @@
 #include "daemon/journal/journal.h"
 #include "tests/sim/chronicle.h"
 #include "tests/sim/daemon.h"
+#include "tests/sim/daemons.h"
 #include "tests/sim/mishaps.h"
 #include "tests/sim/network.h"
 #include "tests/sim/node.h"
@@ -29,6 +30,8 @@ struct SimulationOptions {
   uint64_t seed = 0;
   // 0: drawn from the seed.
   uint32_t nodes = 0;
+  // Two or three daemons share a store.
+  bool group = false;
   bool trace = false;
   // Goes on from it, with the nodes of its world and its settings.
   std::optional<JournaledRun> journal;
@@ -57,6 +60,7 @@ struct Plan {
   uint32_t flappers = 0;
   bool rolls_back = false;
   bool once = false;
+  uint32_t daemons = 1;
   DaemonSettings daemon;
   absl::Duration join_timeout;
   // Ranks are all plain, all linked, or (2) of either kind.
@@ -76,6 +80,7 @@ class Simulation : private Ends {
   static Plan Draw(Chance& chance, const SimulationOptions& options);
   static void DrawFlappers(Chance& chance, Plan& plan);
   static Clock DrawClock(Chance& chance);
+  std::unique_ptr<Daemons> MakeDaemons();
   NodeSettings DrawNode(uint32_t number);
 
   bool ToDaemon(StreamId stream, uint32_t node, Parcel& parcel) override;
@@ -89,12 +94,14 @@ class Simulation : private Ends {
   void JudgeExits();
   uint32_t NodesThatMayServe() const;
   bool AllOver() const;
+  bool NeverMade() const;
 
   World world_;
   const Plan plan_;
   Chronicle chronicle_;
   Network network_;
-  Daemon daemon_;
+  const std::unique_ptr<Daemons> daemons_;
+  Daemons& daemon_;
   Trainer trainer_;
   std::vector<std::unique_ptr<Node>> nodes_;
   Mishaps mishaps_;

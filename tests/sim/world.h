@@ -89,16 +89,19 @@ struct Wake {
     kNodeStarts,    // who: node
     kDaemonWakes,   // tag: wish
     kCommitted,     // tag: life
-    kStreamGone,    // who: -, tag: session
-    kDaemonStarts,
+    kStreamGone,    // who: daemon, tag: session
+    kDaemonStarts,  // who: daemon
     kJournalMends,
-    kTakeBack,  // tag: life
-    kStep,      // tag: generation
-    kMends,     // who: node, tag: epoch of the cut
-    kMishap,    // the next fault
-    kFlap,      // who: node
-    kCalm,      // no fault from here on
-    kOverdue,   // calm has lasted long enough for everything
+    kTakeBack,      // tag: life
+    kTask,          // who: daemon, tag: wish
+    kProcessThaws,  // who: daemon
+    kStoreActs,     // tag: flight
+    kStep,          // tag: generation
+    kMends,         // who: node, tag: epoch of the cut
+    kMishap,        // the next fault
+    kFlap,          // who: node
+    kCalm,          // no fault from here on
+    kOverdue,       // calm has lasted long enough for everything
   };
 
   Nanos at;

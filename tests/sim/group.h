@@ -1,0 +1,93 @@
+// Group: two or three rollcalld that share a store, of which one leads, and
+// what their group promises together (daemon/core/invariants.h).
+//
+// It sees what lands in the store, what each loop decides and what it says, and
+// tells the Chronicle of the one that leads as of a daemon that is started
+// again and again.
+#ifndef ROLLCALL_TESTS_SIM_GROUP_H_
+#define ROLLCALL_TESTS_SIM_GROUP_H_
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "daemon/journal/journal.h"
+#include "daemon/security/value_sealer.h"
+#include "tests/sim/chronicle.h"
+#include "tests/sim/daemon.h"
+#include "tests/sim/daemons.h"
+#include "tests/sim/fibers.h"
+#include "tests/sim/network.h"
+#include "tests/sim/process.h"
+#include "tests/sim/store.h"
+#include "tests/sim/world.h"
+
+namespace rollcall::sim {
+
+class Group final : public Daemons, private Store::Watcher {
+ public:
+  Group(World& world, Network& network, Chronicle& chronicle,
+        const DaemonSettings& settings, const std::vector<Clock>& clocks);
+  ~Group() override;
+
+  void Start(uint32_t daemon) override;
+  // The leader most often.
+  void Crash(Nanos back_after) override;
+  // Not here: the store keeps all.
+  void LoseJournal(Nanos) override {}
+  bool LaunchAgain(Nanos) override { return false; }
+  void RollBack(Nanos) override {}
+  // It is stopped and goes on, or its wall clock is set.
+  void Stall(Nanos until) override;
+  // The store stands still, or one daemon does not reach it.
+  void BreakJournal(Nanos until) override;
+  void AskStop(int exit_code, bool now) override;
+  void AskDrain(const std::string& node, absl::Duration deadline) override;
+  void AskEvict(const std::string& node) override;
+  void Calm() override;
+
+  bool Take(StreamId stream, uint32_t node, Parcel& parcel) override;
+  void OnWake(const Wake& wake) override;
+
+  const JournalState& journal() const override { return durable_; }
+  bool Attends(StreamId stream) const override;
+  bool HasJob() const override { return Leader() != nullptr; }
+  std::string JobText() const override;
+
+ private:
+  class Seen;
+
+  void Landed(const Process& by, const etcdserverpb::TxnRequest& txn,
+              bool carried_out) override;
+  void LeaseEnds(const Process& of, int64_t lease) override;
+  // The run's record has changed in the store.
+  void NoteHistory();
+
+  Process* Leader() const;
+  Process& Victim();
+  template <typename Call, typename Request>
+  void Ask(Request request);
+
+  World& world_;
+  Network& network_;
+  Chronicle& chronicle_;
+  const DaemonSettings settings_;
+  const ValueSealer sealer_;
+  Fibers fibers_;
+  Store store_;
+  std::vector<std::unique_ptr<Process>> processes_;
+  std::vector<std::unique_ptr<Seen>> seen_;
+  // The run as the store has it, and of which revision that is.
+  JournalState durable_;
+  std::string record_;
+  int64_t record_revision_ = 0;
+  // Transactions that changed something.
+  std::set<std::string> carried_out_;
+  std::string job_state_ = "not there";
+};
+
+}  // namespace rollcall::sim
+
+#endif  // ROLLCALL_TESTS_SIM_GROUP_H_

@@ -1,0 +1,153 @@
+// Process: one rollcalld of several that share a store: the real Succession,
+// with its Leadership, its EtcdJournal and its Loop, on a simulated machine.
+//
+// Its threads are fibers: each runs until it waits, and time stands still
+// meanwhile. All of them can be paused (the process is stopped and goes on), or
+// end at once (it dies). For a process that dies each call and each wait comes
+// back at once and has no effect, so that its threads end by themselves.
+#ifndef ROLLCALL_TESTS_SIM_PROCESS_H_
+#define ROLLCALL_TESTS_SIM_PROCESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/journal/key_value.h"
+#include "daemon/server/loop_door.h"
+#include "daemon/server/machine.h"
+#include "daemon/server/succession.h"
+#include "tests/sim/fibers.h"
+#include "tests/sim/network.h"
+#include "tests/sim/store.h"
+#include "tests/sim/world.h"
+
+namespace rollcall::sim {
+
+class Process final : public Machine {
+ public:
+  Process(World& world, Network& network, Fibers& fibers, Store& store,
+          uint32_t number, Clock clock, absl::Duration wall_offset);
+  // Its threads have ended, or are never resumed.
+  ~Process() override = default;
+
+  // --- Its life --------------------------------------------------------------
+
+  // `options.loop.machine` is set here.
+  void Boot(Succession::Options options);
+  void Kill();
+  // As by SIGTERM; goes on for a while.
+  void EndInOrder();
+  void Pause(Nanos until);
+  void StepWall(absl::Duration by) { wall_offset_ += by; }
+  void Calm();
+  bool up() const { return up_; }
+  bool ending() const { return ending_; }
+  bool dead() const { return dead_; }
+  uint32_t number() const { return number_; }
+
+  // --- Its Reign, as its latest loop began with ------------------------------
+
+  void NoteReign(int64_t create_revision, std::function<bool()> leads);
+  int64_t reign() const { return reign_; }
+  // Whether it takes itself for the leader by that.
+  bool Leads() const { return !dead_ && leads_ && leads_(); }
+
+  // --- From the network and the clock ----------------------------------------
+
+  bool Take(StreamId stream, uint32_t node, Parcel& parcel);
+  // An admin call.
+  void Post(LoopInput input);
+  void OnTask(uint64_t wish);
+  void OnThaw();
+  void OnStreamGone(SessionId session);
+  bool Attends(StreamId stream) const;
+
+  // The fiber that runs, which is this process's, is never resumed.
+  void Halt() { fibers_.GiveWay(); }
+
+  // --- As a Machine ----------------------------------------------------------
+
+  absl::Time Now() override;
+  absl::Time LeaseNow() override { return Now(); }
+  absl::Time WallNow() override { return Now() + wall_offset_; }
+  std::unique_ptr<Thread> Start(std::function<void()> body) override;
+  void WaitFor(CondVar& condition, Mutex& mutex, absl::Duration most) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void Notify(CondVar& condition) override;
+
+ private:
+  class Output;
+  class Started;
+  struct Task {
+    std::unique_ptr<Fiber> fiber;
+    CondVar* waits_at = nullptr;
+    Task* joiner = nullptr;
+    // Its latest; older ones count for nothing.
+    uint64_t wish = 0;
+  };
+  struct Session {
+    StreamId stream;
+    uint32_t node;
+    std::shared_ptr<Stream> output;
+    bool welcomed = false;
+    bool closed = false;
+  };
+  struct Held {
+    StreamId stream;
+    uint32_t node;
+    Parcel parcel;
+  };
+
+  bool paused() const { return world_.now() < paused_until_; }
+  Task& Running();
+  Task& Add(std::function<void()> body);
+  void Run(Task& task);
+  void Park(Nanos until);
+  void Unpark(Task& task);
+  void Main(const Succession::Options& options);
+  void Hear(StreamId stream, uint32_t node, Parcel& parcel);
+  void HearMessage(SessionId id, Session& session, v1::AgentMessage& message);
+  void PostOrEnd(SessionId session, LoopInput input);
+  void Say(SessionId session, Parcel parcel);
+  // What was said meanwhile goes out, in the order of the sessions: a loop has
+  // them in no order that is the same each time.
+  void Flush();
+  void Ended();
+
+  World& world_;
+  Network& network_;
+  Fibers& fibers_;
+  const uint32_t number_;
+  const Clock clock_;
+  absl::Duration wall_offset_;
+  const std::unique_ptr<KeyValueStore> client_;
+
+  // One life.
+  bool up_ = false;
+  bool dead_ = false;
+  absl::Time dead_now_;
+  Nanos paused_until_ = 0;
+  std::vector<std::unique_ptr<Task>> tasks_;
+  uint64_t wishes_ = 0;
+  std::optional<LoopDoor> door_;
+  Mutex mutex_;
+  CondVar end_;
+  bool ending_ = false;
+  int64_t reign_ = 0;
+  std::function<bool()> leads_;
+  SessionId last_session_ = 0;
+  std::map<SessionId, Session> sessions_;
+  std::map<StreamId, SessionId> by_stream_;
+  std::vector<Held> held_;
+  std::vector<LoopInput> held_inputs_;
+  std::vector<std::pair<SessionId, Parcel>> said_;
+};
+
+}  // namespace rollcall::sim
+
+#endif  // ROLLCALL_TESTS_SIM_PROCESS_H_
