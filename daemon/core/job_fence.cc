@@ -103,7 +103,7 @@ bool Job::IsFenced(const std::vector<Seated>& seated) {
   if (std::exchange(fenced_until_, opens) != opens) {
     Say(Log::Level::kWarning,
         absl::StrCat("event=fenced generation=", fence_.generation(),
-                     " reason=", Quoted(FenceText(now_))));
+                     " reason=", Quoted(FenceText(opens - now_))));
     Changed();
   }
   // One that gets no seat for now may be a member.
@@ -124,27 +124,22 @@ void Job::Unfence() {
   fence_asked_until_ = absl::InfinitePast();
 }
 
-// Empty where no world waits.
-std::string Job::FenceText(absl::Time now) const {
-  const std::vector<Fence::Member>& members = fence_.members();
-  // It may have opened since it was asked last.
-  if (phase_ != Phase::kGathering || fenced_until_ <= now || members.empty()) {
-    return "";
+// It may have opened since it was asked last.
+absl::Duration Job::FenceLeft(absl::Time now) const {
+  if (phase_ != Phase::kGathering || fence_.open()) {
+    return absl::ZeroDuration();
   }
+  return std::max(fenced_until_ - now, absl::ZeroDuration());
+}
+
+std::string Job::FenceText(absl::Duration left) const {
+  const std::vector<Fence::Member>& members = fence_.members();
   std::vector<std::string> names;
   for (size_t i = 0; i < members.size() && i < kFencedNamedMax; ++i) {
     names.push_back(members[i].node);
   }
   const bool one = members.size() == 1;
-  // An agent that has the name by now would go with it.
-  const auto absent = [&](const Fence::Member& member) {
-    const auto at = nodes_.find(member.node);
-    return at == nodes_.end() || at->second.session == 0;
-  };
-  auto advised = std::find_if(members.begin(), members.end(), absent);
-  if (advised == members.end()) advised = members.begin();
-  // So coarse that the same is not said each second.
-  const absl::Duration left = fenced_until_ - now;
+  // A person needs it no finer, and the status changes less often.
   const absl::Duration unit =
       left > absl::Minutes(1) ? absl::Minutes(1) : absl::Seconds(10);
   return absl::StrCat(
@@ -157,7 +152,24 @@ std::string Job::FenceText(absl::Time now) const {
       " not heard: the next world waits until ",
       one ? "it has" : "one of them has", " stopped, at most ",
       absl::FormatDuration(absl::Ceil(left, unit)),
-      "; if one is known to be gone, `rollcall evict ", advised->node, "`");
+      "; if one is known to be gone, ", FenceAdvice());
+}
+
+// An agent that has the name by now goes with it, and with the launcher's own
+// the job.
+std::string Job::FenceAdvice() const {
+  std::string renamed;
+  for (const Fence::Member& member : fence_.members()) {
+    const auto at = nodes_.find(member.node);
+    if (at == nodes_.end() || at->second.session == 0) {
+      return absl::StrCat("`rollcall evict ", member.node, "`");
+    }
+    if (renamed.empty() && !at->second.hello.launcher()) renamed = member.node;
+  }
+  if (renamed.empty())
+    return "end the run by `rollcall stop` and launch it again";
+  return absl::StrCat("`rollcall evict ", renamed,
+                      "`, and start its agent again");
 }
 
 }  // namespace rollcall

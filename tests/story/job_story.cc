@@ -216,6 +216,14 @@ std::string JobStory::Render(const std::vector<Action>& actions) {
           ranks_link_told_.push_back(names_[to]);
         }
       }
+      if (m.has_waiting()) {
+        std::string nodes;
+        for (const SessionId to : send->to) {
+          absl::StrAppend(&nodes, nodes.empty() ? "" : ",", names_[to]);
+        }
+        waiting_told_.push_back(
+            absl::StrCat(nodes, ": ", m.waiting().reason()));
+      }
       std::string text = MessageText(m);
       if (m.has_probe()) {
         const std::string& node = names_[send->to.front()];
