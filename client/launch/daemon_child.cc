@@ -21,10 +21,11 @@
 namespace rollcall {
 namespace {
 
-constexpr size_t kDeathsMax = 5;
-constexpr absl::Duration kDeathsWithin = absl::Seconds(30);
 constexpr absl::Duration kServedWell = absl::Seconds(1);
-constexpr absl::Duration kRestartFirst = absl::Milliseconds(50);
+constexpr absl::Duration kRestartFirst = absl::Milliseconds(100);
+constexpr absl::Duration kRestartMost = absl::Seconds(5);
+// Doubled so often, the first pause is above the longest.
+constexpr int kDoublingsMax = 6;
 constexpr absl::Duration kBetweenLooks = absl::Seconds(5);
 constexpr int kSilentLooks = 3;
 constexpr absl::Duration kLookLate = absl::Seconds(1);
@@ -35,18 +36,22 @@ constexpr char kNews[] = "news ";
 
 }  // namespace
 
-std::optional<absl::Time> DaemonDeaths::Another(absl::Time now,
-                                                absl::Duration served) {
+std::optional<absl::Time> DaemonRestarts::Another(absl::Time now,
+                                                  absl::Duration served,
+                                                  bool hopeless) {
   if (served >= kServedWell) {
-    early_.clear();
+    unserved_since_ = now;
+    early_ = 0;
     return now;
   }
-  early_.push_back(now);
-  while (now - early_.front() > kDeathsWithin) early_.pop_front();
-  if (early_.size() >= kDeathsMax) return std::nullopt;
-  // The first time at once, then doubled.
-  if (early_.size() == 1) return now;
-  return now + kRestartFirst * (1 << (early_.size() - 1));
+  unserved_since_ = std::min(unserved_since_, now);
+  if (hopeless || now - unserved_since_ >= patience_) return std::nullopt;
+  ++early_;
+  // The first time at once.
+  if (early_ == 1) return now;
+  return now +
+         std::min(kRestartMost,
+                  kRestartFirst * (1 << std::min(early_ - 2, kDoublingsMax)));
 }
 
 void DaemonBeats::Begin(absl::Time now) {
@@ -93,7 +98,10 @@ void DaemonChild::Kill(int signal) const {
 
 absl::Status DaemonChild::Restart() {
   restart_at_ = absl::InfiniteFuture();
-  return Spawn(true);
+  listens_since_ = absl::InfiniteFuture();
+  absl::Status started = Spawn(true);
+  if (!started.ok()) failure_ = std::string(started.message());
+  return started;
 }
 
 absl::Status DaemonChild::Spawn(bool resume) {
@@ -107,7 +115,6 @@ absl::Status DaemonChild::Spawn(bool resume) {
   fd_ = fds[0];
   beat_fd_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   fcntl(fd_, F_SETFL, O_NONBLOCK);
-  listens_since_ = absl::InfiniteFuture();
   partial_.clear();
   failure_.clear();
 
@@ -208,7 +215,8 @@ bool DaemonChild::StandsStill(absl::Time now) {
   return beats_.StandsStill(now, heard);
 }
 
-bool DaemonChild::Died(absl::Time now, std::optional<v1::End> end) {
+bool DaemonChild::Died(absl::Time now, std::optional<v1::End> end,
+                       bool hopeless) {
   // What it said last is still in the pipe.
   if (fd_ >= 0) Read();
   CloseFd();
@@ -219,7 +227,7 @@ bool DaemonChild::Died(absl::Time now, std::optional<v1::End> end) {
   if (end_) return true;
   if (!listened_) return false;
   const std::optional<absl::Time> another =
-      deaths_.Another(now, now - std::min(now, listens_since_));
+      restarts_.Another(now, now - std::min(now, listens_since_), hopeless);
   restart_at_ = another.value_or(absl::InfiniteFuture());
   return another.has_value();
 }

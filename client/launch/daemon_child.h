@@ -17,7 +17,6 @@
 
 #include <sys/types.h>
 
-#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,23 +28,34 @@
 #include "client/launch/addresses.h"
 #include "client/launch/known_process.h"
 #include "client/launch/spawn.h"
+#include "daemon/core/limits.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
 
-// Whether a daemon that has died is worth another start, and when.
+// When a daemon that has died is started again, and when no longer.
 //
-// One that served for a while was killed by something from outside, and as
-// often as that may happen, it is started again at once. One that dies as soon
-// as it serves, or before, dies of what it finds there, its journal or what all
-// agents tell it at once: 5 such deaths in a row within 30 s are enough.
-class DaemonDeaths {
+// One that served for a while was killed from outside: it is started again at
+// once, however often. One that dies as soon as it serves, or before, finds
+// something that may pass: a full disk, a port that is taken, a file system
+// that does not answer. Ranks run on meanwhile, so it is started again after
+// pauses that grow to 5 s, until none has served for `patience`. Agents wait
+// for a daemon no longer than that.
+class DaemonRestarts {
  public:
-  // `served`: how long it has listened. When to start another; nothing: never.
-  std::optional<absl::Time> Another(absl::Time now, absl::Duration served);
+  explicit DaemonRestarts(absl::Duration patience) : patience_(patience) {}
+
+  // A daemon has died, or could not be started. `served`: how long it has
+  // listened. `hopeless`: the next one would fail as it did. When to start
+  // another; nothing: never.
+  std::optional<absl::Time> Another(absl::Time now, absl::Duration served,
+                                    bool hopeless);
 
  private:
-  std::deque<absl::Time> early_;  // The deaths since one served for a while.
+  const absl::Duration patience_;
+  // Since when none has served for a while; InfiniteFuture: the last one did.
+  absl::Time unserved_since_ = absl::InfiniteFuture();
+  int early_ = 0;  // Deaths since then.
 };
 
 // Whether a daemon that lives stands still: stopped, or stuck on a disk that
@@ -105,13 +115,14 @@ class DaemonChild {
 
   // It was reaped, or an adopted one has ended, and `end` is how the job did
   // where the pipe could not say it. Where the job has not ended it is to be
-  // started again, after restart_at; false: it has died too often, or none has
-  // ever listened.
-  bool Died(absl::Time now, std::optional<v1::End> end);
+  // started again, at restart_at; false: DaemonRestarts has no hope, or none
+  // has ever listened. `hopeless`: see there.
+  bool Died(absl::Time now, std::optional<v1::End> end, bool hopeless);
   // When Restart is due; InfiniteFuture: not.
   absl::Time restart_at() const { return restart_at_; }
   void CancelRestart() { restart_at_ = absl::InfiniteFuture(); }
-  // Goes on with the journaled run on the same port.
+  // Goes on with the journaled run on the same port. Where no process can be
+  // made it is as one that has died: Died is to be called.
   absl::Status Restart();
 
   // When StandsStill is to be asked.
@@ -128,6 +139,10 @@ class DaemonChild {
   // The one that runs is not our child: to be polled for its end; -1: it is.
   int exit_fd() const { return adopted_ ? adopted_->fd() : -1; }
   bool listened() const { return listened_; }
+  // The latest one has.
+  bool latest_listened() const {
+    return listens_since_ != absl::InfiniteFuture();
+  }
   // To be polled; -1: nothing to read.
   int fd() const { return fd_; }
   // 0: it has not listened yet.
@@ -160,7 +175,7 @@ class DaemonChild {
   std::string failure_;
   std::vector<std::string> news_;
   absl::Time restart_at_ = absl::InfiniteFuture();
-  DaemonDeaths deaths_;
+  DaemonRestarts restarts_{Limits{}.daemon_grace};
 };
 
 // The daemon's side of the pipe.

@@ -452,6 +452,10 @@ std::string WaitingText(const v1::JobStatus& status) {
                                          status.missing().end());
   const uint64_t count =
       std::max<uint64_t>(status.missing_count(), missing.size());
+  if (count == 0 && status.has_fence()) {
+    return absl::StrCat("waiting for the ranks of generation ",
+                        status.generation(), " to stop");
+  }
   if (count == 0) {
     return absl::StrCat(Word(status.state()), " generation ",
                         status.generation());

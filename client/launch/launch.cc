@@ -42,7 +42,7 @@ int Refuse(const absl::Status& status) {
 int RunLaunch(LaunchOptions options) {
   auto state = LaunchFolder::Open(options.state_dir);
   if (!state.ok()) return Refuse(state.status());
-  auto found = LookAround((*state)->path());
+  auto found = LookAround(**state);
   if (!found.ok()) return Refuse(found.status());
   // Before anything of a daemon that is not ours would be replaced. Given back
   // when our daemon is to take it.

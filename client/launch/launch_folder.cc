@@ -82,6 +82,12 @@ LaunchFolder::LaunchFolder(std::string path, int lock_fd)
 
 LaunchFolder::~LaunchFolder() { close(lock_fd_); }
 
+std::pair<uint64_t, uint64_t> LaunchFolder::lock_file() const {
+  struct stat file;
+  if (fstat(lock_fd_, &file) != 0) return {0, 0};
+  return {file.st_dev, file.st_ino};
+}
+
 absl::Status LaunchFolder::WriteRunning(const RunningJob& running) {
   nlohmann::ordered_json json = {{"job", running.job},
                                  {"endpoint", running.endpoint},

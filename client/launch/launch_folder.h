@@ -6,8 +6,10 @@
 #ifndef ROLLCALL_CLIENT_LAUNCH_LAUNCH_FOLDER_H_
 #define ROLLCALL_CLIENT_LAUNCH_LAUNCH_FOLDER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -43,6 +45,8 @@ class LaunchFolder {
 
   const std::string& path() const { return path_; }
   std::string daemon_log() const { return path_ + "/daemon.log"; }
+  // Device and inode of the lock file; zeros: not known.
+  std::pair<uint64_t, uint64_t> lock_file() const;
 
   absl::Status WriteRunning(const RunningJob& running);
 

@@ -55,6 +55,26 @@ bool ReadProcess(const Json& json, const char* key, ProcessId& to) {
          ReadNumber(json[key], "start", UINT64_MAX, to.start_ticks);
 }
 
+// A record of an older rollcall says less of it.
+bool ReadPlace(const Json& json, LaunchPlace& to) {
+  if (!Read(json, "boot_id", to.boot_id)) return false;
+  if (!json.contains("lock")) return true;
+  return json["lock"].is_object() &&
+         Read(json, "process_one", to.process_one) &&
+         ReadNumber(json["lock"], "device", UINT64_MAX, to.lock_device) &&
+         ReadNumber(json["lock"], "inode", UINT64_MAX, to.lock_inode);
+}
+
+bool ReadGone(const Json& json, std::vector<std::string>& to) {
+  if (!json.contains("gone")) return true;
+  if (!json["gone"].is_array()) return false;
+  for (const Json& name : json["gone"]) {
+    if (!name.is_string()) return false;
+    to.push_back(name);
+  }
+  return to.size() <= Limits::nodes_max;
+}
+
 bool ReadTerms(const Json& json, LaunchTerms& to) {
   if (!json.contains("settings") || !json["settings"].is_object() ||
       !json.contains("agent_flags") || !json["agent_flags"].is_array()) {
@@ -90,6 +110,19 @@ bool ReadAgents(const Json& json, std::vector<AgentRecord>& to) {
 
 }  // namespace
 
+LaunchEnd EndOf(const LaunchPlace& then, const LaunchPlace& now) {
+  if (then.boot_id != now.boot_id) return LaunchEnd::kReboot;
+  const bool same_lock = then.lock_inode != 0 &&
+                         then.lock_device == now.lock_device &&
+                         then.lock_inode == now.lock_inode;
+  // Whoever holds the lock now knows that the earlier launcher has ended, if it
+  // is one kernel that both asked.
+  if (then.process_one && same_lock && !now.boot_id.empty()) {
+    return LaunchEnd::kNamespace;
+  }
+  return LaunchEnd::kUnknown;
+}
+
 std::string FormatLaunchRecord(const LaunchRecord& record) {
   Json agents = Json::array();
   for (const AgentRecord& agent : record.agents) {
@@ -108,9 +141,14 @@ std::string FormatLaunchRecord(const LaunchRecord& record) {
                      {"command_sha256", record.terms.command_digest},
                      {"ephemeral", record.ephemeral},
                      {"port", record.port},
-                     {"boot_id", record.boot_id},
+                     {"boot_id", record.place.boot_id},
+                     {"process_one", record.place.process_one},
+                     {"lock",
+                      {{"device", record.place.lock_device},
+                       {"inode", record.place.lock_inode}}},
                      {"daemon", ToJson(record.daemon)},
-                     {"agents", std::move(agents)}};
+                     {"agents", std::move(agents)},
+                     {"gone", record.gone}};
   // Whatever bytes a flag holds: what is not text is not the same text again.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -130,9 +168,9 @@ absl::StatusOr<LaunchRecord> ParseLaunchRecord(const std::string& text) {
   if (!ReadTerms(json, record.terms) ||
       !Read(json, "ephemeral", record.ephemeral) ||
       !ReadNumber(json, "port", UINT16_MAX, record.port) ||
-      !Read(json, "boot_id", record.boot_id) ||
+      !ReadPlace(json, record.place) ||
       !ReadProcess(json, "daemon", record.daemon) ||
-      !ReadAgents(json, record.agents)) {
+      !ReadAgents(json, record.agents) || !ReadGone(json, record.gone)) {
     return absl::FailedPreconditionError("it is damaged");
   }
   return record;

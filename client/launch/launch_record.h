@@ -35,6 +35,25 @@ struct LaunchTerms {
   std::string command_digest;
 };
 
+// Where the processes of a launch live.
+struct LaunchPlace {
+  // Process ids mean something within one boot only.
+  std::string boot_id;
+  // The launcher is process 1 of its pid namespace (a container's entry
+  // point): when it ends, the kernel kills every process of the namespace, and
+  // no container is started again before they are dead. In a record, false as
+  // well where an earlier launch of the run may live elsewhere.
+  bool process_one = false;
+  // The state folder's lock file, which a launcher holds to its end. Within one
+  // boot the same numbers are the same file of the same mounted file system, so
+  // that a lock on it excludes all others. 0: not known.
+  uint64_t lock_device = 0;
+  uint64_t lock_inode = 0;
+};
+
+// Why none of a launch's processes can be alive. kUnknown: they may be.
+enum class LaunchEnd { kUnknown, kReboot, kNamespace };
+
 struct AgentRecord {
   std::string name;
   bool own = false;
@@ -47,11 +66,19 @@ struct LaunchRecord {
   bool ephemeral = false;
   // 0: the daemon had not listened yet.
   int port = 0;
-  // Process ids mean something within one boot only.
-  std::string boot_id;
+  LaunchPlace place;
   ProcessId daemon;
   std::vector<AgentRecord> agents;
+  // Names of agents of earlier launches that are gone, until the daemon is told
+  // and agents of this launch may have the names.
+  std::vector<std::string> gone;
 };
+
+// What is known of the processes of an earlier launch at `then`, by a launcher
+// at `now` that holds the lock. Another pid namespace alone proves nothing: the
+// earlier launcher may have been killed alone in a container that runs on.
+// Pure.
+LaunchEnd EndOf(const LaunchPlace& then, const LaunchPlace& now);
 
 // Pure. Parse: FAILED_PRECONDITION: it is none, or one of a newer rollcall.
 std::string FormatLaunchRecord(const LaunchRecord& record);

@@ -1,11 +1,13 @@
 #include "client/launch/left_behind.h"
 
+#include <unistd.h>
+
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/facts/system.h"
 #include "client/launch/kept_run.h"
-#include "client/launch/launch_folder.h"
 
 namespace rollcall {
 namespace {
@@ -46,7 +48,16 @@ absl::Status FindProcesses(const LaunchRecord& record, Found& found) {
 
 }  // namespace
 
-absl::StatusOr<Found> LookAround(const std::string& folder) {
+LaunchPlace ThisPlace(const LaunchFolder& held) {
+  LaunchPlace place;
+  place.boot_id = BootId();
+  place.process_one = getpid() == 1;
+  std::tie(place.lock_device, place.lock_inode) = held.lock_file();
+  return place;
+}
+
+absl::StatusOr<Found> LookAround(const LaunchFolder& held) {
+  const std::string& folder = held.path();
   Found found;
   found.left.folder = folder;
   auto record = ReadLaunchRecord(folder);
@@ -60,8 +71,9 @@ absl::StatusOr<Found> LookAround(const std::string& folder) {
         "; end what may still run with `rollcall stop --state ", folder,
         "` and remove that file, or give this launcher another --state"));
   }
-  found.left.rebooted = record->boot_id != BootId();
-  if (!found.left.rebooted) {
+  found.left.ended = EndOf(record->place, ThisPlace(held));
+  // Where all have ended, the same numbers are other processes.
+  if (found.left.ended == LaunchEnd::kUnknown) {
     if (absl::Status s = FindProcesses(*record, found); !s.ok()) return s;
   }
   if (!found.left.daemon_lives) {

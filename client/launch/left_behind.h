@@ -1,8 +1,7 @@
 // LookAround: what an earlier launcher has left in a state folder: its record,
 // its run, and which of its processes still live.
 //
-// Thread rule: any thread; blocks on the disk. The folder must be held
-// (LaunchFolder).
+// Thread rule: any thread; blocks on the disk.
 #ifndef ROLLCALL_CLIENT_LAUNCH_LEFT_BEHIND_H_
 #define ROLLCALL_CLIENT_LAUNCH_LEFT_BEHIND_H_
 
@@ -12,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/launch/known_process.h"
+#include "client/launch/launch_folder.h"
 #include "client/launch/start_plan.h"
 
 namespace rollcall {
@@ -23,10 +23,13 @@ struct Found {
   std::map<std::string, KnownProcess> agents;
 };
 
+// Where this process lives, which holds the folder.
+LaunchPlace ThisPlace(const LaunchFolder& held);
+
 // FAILED_PRECONDITION: the record or the journal cannot be understood, or a
 // daemon runs of which there is no record; says what to do. UNAVAILABLE: a
 // process cannot be watched, or the journal not be read.
-absl::StatusOr<Found> LookAround(const std::string& folder);
+absl::StatusOr<Found> LookAround(const LaunchFolder& held);
 
 }  // namespace rollcall
 

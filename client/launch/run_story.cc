@@ -113,8 +113,10 @@ void RunStory::TellDifferences() {
 }
 
 void RunStory::TellFence() {
-  const bool before = std::exchange(fenced_, status_->has_fence());
-  if (before || !fenced_ || json_ || quiet_) return;
+  // Not again for the time that is left.
+  const uint64_t fenced = status_->has_fence() ? 1 : 0;
+  const bool told = std::exchange(told_fence_, fenced) == fenced;
+  if (told || fenced == 0 || json_ || quiet_) return;
   line_.Clear();
   line_.Print(status_->fence_reason());
 }
@@ -152,18 +154,24 @@ void RunStory::Show(absl::Time now) {
     const absl::Duration waited =
         absl::Seconds(status_->waited().seconds()) + (now - status_at_);
     if (waited < absl::Seconds(1)) return;
+    const absl::Duration fence =
+        FromProto(status_->fence()) - (now - status_at_);
     const uint64_t failed = FailedConnections(*status_);
     if (failed > 0 && failed >= 2 * told_failed_) told_failed_ = failed;
-    line_.Show(absl::StrCat(WaitingText(*status_),
-                            told_failed_ == 0
-                                ? ""
-                                : absl::StrCat("; ", told_failed_,
-                                               told_failed_ == 1
-                                                   ? " connection arrived"
-                                                   : " connections arrived",
-                                               " and failed (`rollcall status` "
-                                               "says how)")),
-               absl::StrCat(" (", ShortDuration(waited), ")"));
+    line_.Show(
+        absl::StrCat(
+            WaitingText(*status_),
+            told_failed_ == 0
+                ? ""
+                : absl::StrCat("; ", told_failed_,
+                               told_failed_ == 1 ? " connection arrived"
+                                                 : " connections arrived",
+                               " and failed (`rollcall status` "
+                               "says how)")),
+        status_->has_fence()
+            ? absl::StrCat(", at most ",
+                           ShortDuration(std::max(fence, absl::ZeroDuration())))
+            : absl::StrCat(" (", ShortDuration(waited), ")"));
   } else if (now - stragglers_since_ >= kStragglersAfter) {
     line_.Show(StragglersText(*status_),
                absl::StrCat(" (", ShortDuration(now - stragglers_since_), ")"));

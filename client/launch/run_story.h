@@ -68,7 +68,8 @@ class RunStory {
   // What an earlier launcher has told is not told again.
   bool taken_back_ = false;
   bool told_failure_ = false;
-  bool fenced_ = false;
+  // The generation after which the next world waits; 0: none waits.
+  uint64_t told_fence_ = 0;
   // How many failed connections the waiting line names. It grows in steps of
   // two times, so that a log does not get a line for each.
   uint64_t told_failed_ = 0;

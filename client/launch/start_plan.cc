@@ -159,7 +159,9 @@ absl::StatusOr<StartPlan> PlanStart(const LeftBehind& left,
   plan.ephemeral = record.ephemeral;
   plan.port = record.port;
   plan.adopted = left.living_agents;
-  if (left.rebooted) {
+  plan.others_may_live = left.ended == LaunchEnd::kUnknown;
+  plan.gone = record.gone;
+  if (left.ended != LaunchEnd::kUnknown) {
     for (const AgentRecord& agent : record.agents) {
       plan.gone.push_back(agent.name);
     }

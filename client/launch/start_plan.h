@@ -23,8 +23,8 @@ struct LeftBehind {
   // Of those in the record.
   bool daemon_lives = false;
   std::vector<std::string> living_agents;
-  // The machine was started again since the record was written.
-  bool rebooted = false;
+  // Why nothing of that launch is left.
+  LaunchEnd ended = LaunchEnd::kUnknown;
   // What the journal says, as far as nobody else holds it.
   enum class Run { kNone, kUnfinished, kEnded };
   Run run = Run::kNone;
@@ -51,9 +51,12 @@ struct StartPlan {
   int port = 0;
   // Names of living agents that are taken back.
   std::vector<std::string> adopted;
-  // Names of agents that ended with the machine, and their ranks with them: no
-  // daemon can know that, and it would wait for their world.
+  // Names of agents that ended with their machine or container, and their ranks
+  // with them: no daemon can know that, and it would wait for their world.
   std::vector<std::string> gone;
+  // Agents of the run that an earlier launcher has started may live where they
+  // cannot be seen, with the names of those to be started.
+  bool others_may_live = false;
   // Those to be started, the launcher's own first.
   std::vector<NamedAgent> started;
   // Left over from what does not go on: to be ended first.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/launch/kept_run.h"
 #include "daemon/core/exit_codes.h"
+#include "daemon/core/limits.h"
 #include "daemon/server/clock.h"
 
 namespace rollcall {
@@ -69,11 +70,12 @@ void Supervisor::Wait() {
 void Supervisor::OnTimers() {
   const absl::Time now = MonotonicNow();
   if (now >= daemon_.restart_at()) {
-    if (absl::Status restarted = daemon_.Restart(); !restarted.ok()) {
-      GiveUp(std::string(restarted.message()));
-    } else {
+    if (daemon_.Restart().ok()) {
       KeepRecord();
       daemon_.Release();
+    } else {
+      const bool again = daemon_.Died(now, std::nullopt, false);
+      DaemonFailed("no daemon can be started", again, false);
     }
   }
   if (now >= daemon_.beats_due() && daemon_.StandsStill(now)) {
@@ -140,7 +142,12 @@ void Supervisor::DaemonDied(std::optional<int> wait_status) {
     const auto run = ReadKeptRun(state_->path(), options_.job);
     if (run.ok() && run->has_value()) end = (*run)->end;
   }
-  const bool fine = daemon_.Died(MonotonicNow(), std::move(end));
+  // Started again, it would be told the same: its flags or the folder's secrets
+  // are wrong.
+  const bool hopeless = wait_status && WIFEXITED(*wait_status) &&
+                        (WEXITSTATUS(*wait_status) == kExitUsage ||
+                         WEXITSTATUS(*wait_status) == kExitRefused);
+  const bool again = daemon_.Died(MonotonicNow(), std::move(end), hopeless);
   TellNews();
   if (daemon_.end()) {
     story_.Quiet();
@@ -155,12 +162,26 @@ void Supervisor::DaemonDied(std::optional<int> wait_status) {
   }
   if (!gave_up_.empty()) return;
   feed_.End();
-  const std::string how = absl::StrCat(
-      "the daemon ", wait_status ? DescribeExit(*wait_status) : "has died");
-  if (fine && interrupts_ <= 1 && !(stop_ && agents_.empty())) {
-    story_.Say(absl::StrCat(how, daemon_.failure().empty() ? "" : ": ",
-                            daemon_.failure(),
-                            "; it is started again, ranks run on"));
+  DaemonFailed(
+      absl::StrCat("the daemon ",
+                   wait_status ? DescribeExit(*wait_status) : "has died",
+                   daemon_.latest_listened() ? "" : " at its start"),
+      again, hopeless);
+}
+
+void Supervisor::DaemonFailed(const std::string& how, bool again,
+                              bool hopeless) {
+  const std::string grace = absl::FormatDuration(Limits{}.daemon_grace);
+  if (again && interrupts_ <= 1 && !(stop_ && agents_.empty())) {
+    if (daemon_.latest_listened()) {
+      story_.Say(absl::StrCat(how, "; it is started again, ranks run on"));
+    } else if (!std::exchange(told_unstartable_, true)) {
+      story_.Say(absl::StrCat(
+          how, DaemonsReason(),
+          "\nit is started again every few seconds until it can run, ranks run "
+          "on; after ",
+          grace, " without a daemon the run is given up"));
+    }
     return;
   }
   if (stop_ && daemon_.listened()) {
@@ -169,7 +190,9 @@ void Supervisor::DaemonDied(std::optional<int> wait_status) {
   }
   const std::string why = absl::StrCat(
       how,
-      daemon_.listened() ? ", too often to start it again" : " at its start",
+      !daemon_.listened() ? ""
+      : hopeless          ? ", and would again"
+                          : absl::StrCat(", and none has served for ", grace),
       DaemonsReason());
   if (plan_.kind == StartPlan::Kind::kResume && !daemon_.listened()) {
     left_ = true;

@@ -56,7 +56,7 @@ class Supervisor {
   void KeepRecord();
   // Also when a daemon was started again.
   void DaemonListens();
-  // Held back until the record is kept.
+  // Tells the daemon which agents of earlier launches are gone.
   void GiveUpTheGone();
   void StartAgents();
   // Asked of a daemon that was there before us: its agents are not to begin
@@ -74,6 +74,8 @@ class Supervisor {
   std::string DaemonsReason() const;
   // Nothing: it was not our child.
   void DaemonDied(std::optional<int> wait_status);
+  // It has died or could not be started again; `how` says which.
+  void DaemonFailed(const std::string& how, bool again, bool hopeless);
   void AgentEnded(const LocalAgents::Ended& agent);
   bool Done() const;
 
@@ -102,6 +104,10 @@ class Supervisor {
   LocalAgents agents_;
   bool agents_started_ = false;
   bool record_failed_ = false;
+  // From then on the names of those that are gone may be other agents'.
+  bool gone_told_ = false;
+  // That the daemon cannot be started for now; said once until it listens.
+  bool told_unstartable_ = false;
   // By its latest state; the daemon may stay for a while.
   bool job_ended_ = false;
   // A world has been proposed, or may have been to an earlier launcher's

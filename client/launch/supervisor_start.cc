@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/facts/system.h"
+#include "absl/strings/str_join.h"
 #include "client/launch/launch_record.h"
 #include "client/launch/supervisor.h"
 #include "daemon/core/durations.h"
@@ -85,6 +85,13 @@ void Supervisor::TakeBack(Found& found) {
   if (!ran_) return;
   const bool lives = plan_.kind == StartPlan::Kind::kAttach;
   story_.TakenBack(lives ? found.daemon->pid() : 0, plan_.adopted);
+  if (!plan_.gone.empty()) {
+    story_.Say(absl::StrCat(
+        "the machine or container of the earlier launcher was started again, "
+        "so all its processes have ended; the next world does not wait for the "
+        "ranks of ",
+        absl::StrJoin(plan_.gone, ", ")));
+  }
   for (const std::string& name : plan_.adopted) {
     agents_.Adopt(name, name == options_.node,
                   std::move(found.agents.at(name)));
@@ -113,9 +120,11 @@ void Supervisor::KeepRecord() {
   record.terms = plan_.terms;
   record.ephemeral = options_.ephemeral;
   record.port = daemon_.port();
-  record.boot_id = BootId();
+  record.place = ThisPlace(*state_);
+  if (plan_.others_may_live) record.place.process_one = false;
   record.daemon = daemon_.id();
   record.agents = agents_.Records();
+  if (!gone_told_) record.gone = plan_.gone;
   const absl::Status wrote = WriteLaunchRecord(state_->path(), record);
   if (!wrote.ok() && !record_failed_) {
     story_.Say(absl::StrCat(wrote.message(),
@@ -126,6 +135,9 @@ void Supervisor::KeepRecord() {
 }
 
 void Supervisor::DaemonListens() {
+  if (std::exchange(told_unstartable_, false)) {
+    story_.Say("the daemon listens again; the run goes on");
+  }
   const std::string endpoint = LocalEndpoint(options_.listen, daemon_.port());
   address_.endpoints = {endpoint};
   RefreshTokens();
@@ -162,14 +174,16 @@ void Supervisor::GiveUpTheGone() {
     v1::EvictRequest request;
     request.set_job(options_.job);
     request.set_node(name);
-    request.set_reason("its machine was started again");
+    request.set_reason("its machine or container was started again");
     // Of one that was never admitted there is nothing to be given up.
     const auto evicted = AdminClient(address_).Evict(request, kStatusTimeout);
     if (evicted.ok() || absl::IsNotFound(evicted.status())) continue;
-    story_.Say(
-        absl::StrCat("cannot tell the daemon that ", name,
-                     " ended with this machine: ", evicted.status().message()));
+    story_.Say(absl::StrCat("cannot tell the daemon that the former agent of ",
+                            name,
+                            " has ended, so the next world may wait for it: ",
+                            evicted.status().message()));
   }
+  gone_told_ = true;
 }
 
 void Supervisor::StartAgents() {

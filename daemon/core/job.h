@@ -387,8 +387,12 @@ class Job {
   bool IsStillFenced() const {
     return now_ < fence_asked_until_ && revision_ == fence_asked_at_revision_;
   }
-  std::string FenceText(absl::Time now) const;
-  bool IsFencedNow(absl::Time now) const;
+  // How long a world still waits at most; zero: none waits.
+  absl::Duration FenceLeft(absl::Time now) const;
+  // Why a world waits, for how long at most, and what a person can do.
+  std::string FenceText(absl::Duration left) const;
+  // Who is awaited, and why.
+  v1::Waiting GatheringWaiting() const;
   bool IsTakenOver(const std::string& node) const;
   bool IsOfFenced(const Node& node) const;
   void NoteStopped(const Node& node);

@@ -514,6 +514,11 @@ void Job::TakeUp(Node& node, const v1::Held& held) {
       return;
     }
   }
+  if (FenceLeft(now_) > absl::ZeroDuration() && !IsOfFenced(node)) {
+    // The others have heard it, and arrivals do not repeat it.
+    *message.mutable_waiting() = GatheringWaiting();
+    ToNode(node, message);
+  }
   if (phase_ == Phase::kRunning && !node.member()) {
     // So that who comes to a full world does not look hung.
     message.mutable_waiting()->set_spare(true);

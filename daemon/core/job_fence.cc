@@ -81,7 +81,7 @@ bool Job::IsTakenOver(const std::string& node) const {
 }
 
 bool Job::EvictsFormer(const std::string& node) const {
-  return IsFencedNow(now_) && IsTakenOver(node);
+  return FenceLeft(now_) > absl::ZeroDuration() && IsTakenOver(node);
 }
 
 // Its ranks of all earlier generations are gone.
@@ -115,7 +115,7 @@ bool Job::IsFenced(const std::vector<Seated>& seated) {
   if (std::exchange(fenced_until_, opens) != opens) {
     Say(Log::Level::kWarning,
         absl::StrCat("event=fenced generation=", fence_.generation(),
-                     " reason=", Quoted(FenceText(now_))));
+                     " reason=", Quoted(FenceText(opens - now_))));
     Changed();
   }
   // One that gets no seat for now may be a member.
@@ -136,15 +136,16 @@ void Job::Unfence() {
   fence_asked_until_ = absl::InfinitePast();
 }
 
-// Whether a world waits. The fence may have opened since it was asked last.
-bool Job::IsFencedNow(absl::Time now) const {
-  return phase_ == Phase::kGathering && fenced_until_ > now && !fence_.open();
+// It may have opened since it was asked last.
+absl::Duration Job::FenceLeft(absl::Time now) const {
+  if (phase_ != Phase::kGathering || fence_.open()) {
+    return absl::ZeroDuration();
+  }
+  return std::max(fenced_until_ - now, absl::ZeroDuration());
 }
 
-// Empty where no world waits.
-std::string Job::FenceText(absl::Time now) const {
+std::string Job::FenceText(absl::Duration left) const {
   const std::vector<Fence::Member>& members = fence_.members();
-  if (!IsFencedNow(now)) return "";
   std::vector<std::string> names;
   for (size_t i = 0; i < members.size() && i < kFencedNamedMax; ++i) {
     names.push_back(members[i].node);
@@ -157,8 +158,7 @@ std::string Job::FenceText(absl::Time now) const {
   };
   auto advised = std::find_if(members.begin(), members.end(), absent);
   if (advised == members.end()) advised = members.begin();
-  // So coarse that the same is not said each second.
-  const absl::Duration left = fenced_until_ - now;
+  // A person needs it no finer, and the status changes less often.
   const absl::Duration unit =
       left > absl::Minutes(1) ? absl::Minutes(1) : absl::Seconds(10);
   return absl::StrCat(

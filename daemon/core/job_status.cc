@@ -80,6 +80,23 @@ std::string Job::MissingText() const {
   return text;
 }
 
+v1::Waiting Job::GatheringWaiting() const {
+  v1::Waiting waiting;
+  waiting.set_nodes_min(nodes_min_);
+  waiting.set_nodes_max(nodes_max_);
+  waiting.set_present(static_cast<uint32_t>(Present()));
+  for (std::string& name : MissingNames()) {
+    *waiting.add_missing() = std::move(name);
+  }
+  const absl::Duration fence = FenceLeft(now_);
+  waiting.set_reason(fence > absl::ZeroDuration() ? FenceText(fence)
+                                                  : ProbesText());
+  if (waiting.reason().empty() && generation_ > 0) {
+    waiting.set_reason(why_.reason());
+  }
+  return waiting;
+}
+
 // At most once a second, and only what is new.
 void Job::TellWaiting() {
   v1::DaemonMessage message;
@@ -88,17 +105,15 @@ void Job::TellWaiting() {
   waiting.set_nodes_max(nodes_max_);
   waiting.set_present(static_cast<uint32_t>(Present()));
   std::vector<SessionId> to;
+  std::string said;
   if (phase_ == Phase::kGathering) {
     next_waiting_ = now_ + absl::Seconds(1);
-    for (std::string& name : MissingNames()) {
-      *waiting.add_missing() = std::move(name);
-    }
-    waiting.set_reason(FenceText(now_));
-    if (waiting.reason().empty()) waiting.set_reason(ProbesText());
-    if (waiting.reason().empty() && generation_ > 0) {
-      waiting.set_reason(why_.reason());
-    }
+    waiting = GatheringWaiting();
     to = AllSessions();
+    // Behind a fence neither the time that is left nor an arrival is news.
+    if (FenceLeft(now_) > absl::ZeroDuration()) {
+      said = FenceText(limits_.unheard());
+    }
   } else if (phase_ == Phase::kForming) {
     waiting.set_spare(true);
     for (const auto& [name, node] : nodes_) {
@@ -127,7 +142,7 @@ void Job::TellWaiting() {
     next_waiting_ = absl::InfiniteFuture();
     return;
   }
-  const std::string said = waiting.SerializeAsString();
+  if (said.empty()) said = waiting.SerializeAsString();
   if (phase_ != Phase::kForming && said == told_waiting_) return;
   told_waiting_ = said;
   ToProto(now_ - gathering_since_, waiting.mutable_waited());
@@ -200,9 +215,10 @@ v1::JobStatus Job::Status(absl::Time now) const {
     status.set_end_code(end_->code());
     status.set_end_reason(end_->reason());
   }
-  if (std::string fenced = FenceText(now); !fenced.empty()) {
-    ToProto(fenced_until_ - now, status.mutable_fence());
-    status.set_fence_reason(std::move(fenced));
+  const absl::Duration fence = FenceLeft(now);
+  if (fence > absl::ZeroDuration()) {
+    ToProto(fence, status.mutable_fence());
+    status.set_fence_reason(FenceText(fence));
   }
   if (Lingers()) {
     ToProto(std::max(lingers_until_ - now, absl::ZeroDuration()),

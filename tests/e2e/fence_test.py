@@ -55,8 +55,8 @@ class Fence(Guarded):
         self.assertRegex(state["fence_reason"], r"w1.*rollcall evict w1")
         shown = self.rollcall("status", "--job", self.job)
         self.assertRegex(shown.text(), "waits: generation 1 may still train")
-        self.launcher.await_line("generation 1 may still train on w1, w2",
-                                 "err")
+        for process in (self.launcher, *self.spares):
+            process.await_line("generation 1 may still train on w1, w2", "err")
         self.assert_old_world_alone()
 
     def assert_old_world_alone(self):

@@ -38,6 +38,31 @@ class FullDisk(Training):
         self.end([1, 2, 3])
         self.assert_one_world_at_a_time()
 
+    def test_a_daemon_that_dies_then_is_started_once_there_is_room(self):
+        state = self.stage.path("state1")
+        os.mkdir(state)
+        self.on_small_disk = state
+        self.begin([1, 2], ["--nodes", "2"], hosts=2)
+        fill = os.path.join(state, "fill")
+        self.lab.run(1, ["dd", "if=/dev/zero", "of=" + fill, "bs=4k"])
+        (daemon,) = [p for p in self.lab.processes(1)
+                     if harness.command_line(p)[1:2] == ["daemon"]]
+        os.kill(daemon, signal.SIGKILL)
+        # Why, and that it is no end.
+        self.launcher.await_line("No space left on device", "err")
+        self.launcher.await_line("started again every few seconds", "err")
+        # Ranks run on, for longer than five quick starts take.
+        self.lives_on(5)
+        self.await_more_steps(2)
+        self.assertIsNone(self.launcher.code)
+        told = [line for line in self.launcher.err()
+                if "started again every few seconds" in line]
+        self.assertEqual(len(told), 1, told)
+        self.lab.run(1, ["rm", fill])
+        self.launcher.await_line("the daemon listens again", "err")
+        self.await_state(lambda s: s["state"] == "running", "a run")
+        self.end_undisturbed([1, 2])
+
     def test_a_disk_without_room_for_a_start_is_named(self):
         """Whatever is the first that does not fit."""
         lab = harness.Lab(self.stage, 1)

@@ -72,6 +72,46 @@ TEST(Fence, NoWorldIsFormedBesideOneThatMayTrainOn) {
   EXPECT_EQ(FenceOf(story), "");
 }
 
+void TellBeatsAndTicks(JobStory& story, const std::vector<std::string>& nodes,
+                       double from, double until) {
+  std::vector<Row> rows;
+  for (double at = from; at <= until; at += 2) {
+    for (const std::string& node : nodes) rows.push_back({at, Beats(node), ""});
+    rows.push_back({at, Ticks(), ""});
+  }
+  story.Tell(rows);
+}
+
+// Once, whatever time is left, and again to a newcomer.
+TEST(Fence, ThoseWhoWaitAreToldWhyOnce) {
+  JobStory story("1:2");
+  story.Tell(BothBreak());
+  story.TakeWaitingTold();
+  TellBeatsAndTicks(story, {"c"}, 4, 200);
+  std::vector<std::string> told = story.TakeWaitingTold();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(
+      absl::StartsWith(told[0], "c: generation 1 may still train on a, b"))
+      << told[0];
+  EXPECT_TRUE(absl::StrContains(told[0], "at most 11m")) << told[0];
+  // One that comes later has not heard it.
+  story.Tell({{200.1, Attends("d"), ""}});
+  TellBeatsAndTicks(story, {"c", "d"}, 201, 300);
+  told = story.TakeWaitingTold();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(
+      absl::StartsWith(told[0], "d: generation 1 may still train on a, b"))
+      << told[0];
+  EXPECT_TRUE(absl::StrContains(told[0], "at most 8m")) << told[0];
+  // Whom to name as gone is news.
+  story.Tell({{300.1, Attends("a", 2), ""}});
+  TellBeatsAndTicks(story, {"a", "c", "d"}, 301, 400);
+  told = story.TakeWaitingTold();
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_TRUE(absl::StartsWith(told[0], "a: ")) << told[0];
+  EXPECT_TRUE(absl::StrContains(told[1], "rollcall evict b")) << told[1];
+}
+
 TEST(Fence, TheJoinTimeoutBeginsAgainWhereTheOthersGo) {
   JobStory story("1:2");
   story.Tell(BothBreak());
@@ -212,6 +252,27 @@ TEST(Fence, WhomToEvictIsOneThatIsNotHere) {
       << FenceOf(story);
   story.Tell({{5.1, Evicts({"b"}), "form g2 a,c"}});
   EXPECT_TRUE(story.journal().contains(Journal::Kind::kFenceOpen));
+}
+
+// With the launcher's own node the whole job would go.
+TEST(Fence, TheLaunchersOwnNodeIsTheLastToEvict) {
+  HelloOptions own;
+  own.launcher = true;
+  JobStory two("1:2");
+  two.Tell(BothBreak());
+  two.Tell({{4.0, Beats("c"), ""},
+            {5.0, Attends("a", 2, own), ""},
+            {5.1, Attends("b", 2), ""}});
+  EXPECT_TRUE(absl::StrContains(FenceOf(two), "evict b`, and start"))
+      << FenceOf(two);
+  JobStory one("1");
+  one.Tell({{0.0, Attends("a", 1, own), "form g1 a"},
+            {0.1, Prepares("a", 1), "run g1"},
+            {2.0, Breaks("a"), ""},
+            {3.1, Ticks(), ""},
+            {3.2, Attends("a", 2, own), ""}});
+  EXPECT_TRUE(absl::StrContains(FenceOf(one), "rollcall stop")) << FenceOf(one);
+  EXPECT_FALSE(absl::StrContains(FenceOf(one), "evict")) << FenceOf(one);
 }
 
 // An incarnation is no secret: status and the world commit have it.

@@ -221,6 +221,14 @@ std::string JobStory::Render(const std::vector<Action>& actions) {
         start_timeout_s_ =
             absl::ToDoubleSeconds(FromProto(m.ranks_link().start_timeout()));
       }
+      if (m.has_waiting()) {
+        std::string nodes;
+        for (const SessionId to : send->to) {
+          absl::StrAppend(&nodes, nodes.empty() ? "" : ",", names_[to]);
+        }
+        waiting_told_.push_back(
+            absl::StrCat(nodes, ": ", m.waiting().reason()));
+      }
       std::string text = MessageText(m);
       if (m.has_probe()) {
         const std::string& node = names_[send->to.front()];

@@ -63,6 +63,11 @@ class JobStory {
   // The latest Probe of each node.
   const std::map<std::string, v1::Probe>& probes() const { return probes_; }
 
+  // Why nodes were told that they wait, since the last call: `NODES: REASON`.
+  std::vector<std::string> TakeWaitingTold() {
+    return std::exchange(waiting_told_, {});
+  }
+
  private:
   std::string Render(const std::vector<Action>& actions);
 
@@ -80,6 +85,7 @@ class JobStory {
   std::map<std::string, v1::Probe> probes_;
   std::vector<std::string> ranks_link_told_;
   double start_timeout_s_ = 0;
+  std::vector<std::string> waiting_told_;
 };
 
 // --- Events, by the words of the protocol ------------------------------------

@@ -15,55 +15,70 @@ struct Death {
   double served_s;
   // Until it is started again; -1: it is not.
   double pause_s;
+  bool hopeless = false;
 };
 
 void Check(const std::vector<Death>& deaths) {
-  DaemonDeaths counted;
+  DaemonRestarts restarts(absl::Seconds(60));
   for (const Death& death : deaths) {
     const absl::Time now = absl::UnixEpoch() + absl::Seconds(death.at_s);
     const std::optional<absl::Time> another =
-        counted.Another(now, absl::Seconds(death.served_s));
+        restarts.Another(now, absl::Seconds(death.served_s), death.hopeless);
     EXPECT_EQ(another.has_value() ? absl::ToDoubleSeconds(*another - now) : -1,
               death.pause_s)
         << "died at " << death.at_s;
   }
 }
 
-TEST(DaemonDeathsTest, FiveThatNeverServedAreEnough) {
-  Check({{0, 0, 0}, {1, 0, 0.1}, {2, 0, 0.2}, {3, 0, 0.4}, {4, 0, -1}});
-  Check({{0, 0.99, 0},
-         {1, 0.99, 0.1},
-         {2, 0.99, 0.2},
-         {3, 0.99, 0.4},
-         {4, 0.99, -1}});
+TEST(DaemonRestartsTest, PausesGrowUntilNoneHasServedForSoLong) {
+  for (const double served_s : {0.0, 0.99}) {
+    Check({{0, served_s, 0},
+           {1, served_s, 0.1},
+           {2, served_s, 0.2},
+           {3, served_s, 0.4},
+           {4, served_s, 0.8},
+           {6, served_s, 1.6},
+           {9, served_s, 3.2},
+           {15, served_s, 5},
+           {20, served_s, 5},
+           {59.9, served_s, 5},
+           {60, served_s, -1}});
+  }
 }
 
-TEST(DaemonDeathsTest, OneThatServedIsStartedAgainHoweverOften) {
+// It counts from the death of the last one that served.
+TEST(DaemonRestartsTest, OneThatServedBeginsItAgain) {
+  Check({{0, 0, 0},
+         {1, 0, 0.1},
+         {2, 0, 0.2},
+         {59, 2, 0},
+         {60, 0, 0},
+         {61, 0, 0.1},
+         {118, 0, 0.2},
+         {119, 0, -1}});
+}
+
+TEST(DaemonRestartsTest, OneThatServedIsStartedAgainHoweverOften) {
   std::vector<Death> deaths;
   for (int i = 0; i < 1000; ++i) deaths.push_back({1.0 * i, 1, 0});
   Check(deaths);
 }
 
-TEST(DaemonDeathsTest, OneThatServedEndsARow) {
-  Check({{0, 0, 0},
-         {1, 0, 0.1},
-         {2, 0, 0.2},
-         {3, 0, 0.4},
-         {6, 2, 0},
-         {7, 0, 0},
-         {8, 0, 0.1},
-         {9, 0, 0.2},
-         {10, 0, 0.4},
-         {11, 0, -1}});
+TEST(DaemonRestartsTest, OneThatIsRefusedIsRefusedAgain) {
+  Check({{0, 3600, 0}, {1, 0, -1, true}});
+  Check({{0, 3600, 0}, {1, 0, 0}, {2, 0, -1, true}});
 }
 
-TEST(DaemonDeathsTest, RareOnesAreForgotten) {
-  Check({{0, 0, 0},
-         {20, 0, 0.1},
-         {40, 0, 0.1},
-         {60, 0, 0.1},
-         {80, 0, 0.1},
-         {200, 0, 0}});
+// Pauses do not overflow, however many there were.
+TEST(DaemonRestartsTest, ThePauseHasABound) {
+  DaemonRestarts restarts(absl::Hours(1000));
+  const absl::Time now = absl::UnixEpoch();
+  std::optional<absl::Time> another;
+  for (int i = 0; i < 100; ++i) {
+    another = restarts.Another(now, absl::ZeroDuration(), false);
+  }
+  ASSERT_TRUE(another.has_value());
+  EXPECT_EQ(*another - now, absl::Seconds(5));
 }
 
 struct Look {

@@ -11,16 +11,17 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/sweep.h"
-#include "client/facts/system.h"
 #include "client/launch/known_process.h"
 #include "client/launch/launch_folder.h"
 #include "client/launch/launch_record.h"
 #include "client/launch/left_behind.h"
 #include "client/launch/spawn.h"
 #include "daemon/journal/state_folder.h"
+#include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {
@@ -72,10 +73,11 @@ LaunchRecord Sample() {
   record.terms.command_digest = "abcd";
   record.ephemeral = true;
   record.port = 65535;
-  record.boot_id = "boot";
+  record.place = {"boot", true, 18446744073709551615u, 7};
   record.daemon = {12, 34};
   record.agents = {{"here", true, {56, 78}},
                    {"local-1", false, {90, 18446744073709551615u}}};
+  record.gone = {"there"};
   return record;
 }
 
@@ -88,6 +90,69 @@ TEST(LaunchRecord, ComesBackAsItWas) {
             Sample().terms.settings.SerializeAsString());
   EXPECT_EQ(again->agents[1].process.start_ticks, 18446744073709551615u);
   EXPECT_TRUE(again->agents[0].own);
+  EXPECT_TRUE(again->place.process_one);
+  EXPECT_EQ(again->place.lock_device, 18446744073709551615u);
+  EXPECT_EQ(again->place.lock_inode, 7u);
+  EXPECT_EQ(again->gone, std::vector<std::string>{"there"});
+}
+
+// It is read, and proves nothing of what it does not say.
+TEST(LaunchRecord, OneOfAnOlderRollcall) {
+  const std::string text = FormatLaunchRecord(Sample());
+  auto json = nlohmann::json::parse(text);
+  for (const char* key : {"process_one", "lock", "gone"}) json.erase(key);
+  const auto record = ParseLaunchRecord(json.dump());
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(EndOf(record->place, {"boot", true, 0, 0}), LaunchEnd::kUnknown);
+  EXPECT_TRUE(record->gone.empty());
+}
+
+TEST(LaunchRecord, WhenAllOfAnEarlierLaunchHasEnded) {
+  const struct {
+    const char* what;
+    LaunchPlace then;
+    LaunchPlace now;
+    LaunchEnd expect;
+  } kRows[] = {
+      {"a container that was started again",
+       {"b", true, 1, 2},
+       {"b", true, 1, 2},
+       LaunchEnd::kNamespace},
+      {"seen from outside of the container",
+       {"b", true, 1, 2},
+       {"b", false, 1, 2},
+       LaunchEnd::kNamespace},
+      // It may have been killed alone, wherever the next one is.
+      {"a launcher below a shell",
+       {"b", false, 1, 2},
+       {"b", false, 1, 2},
+       LaunchEnd::kUnknown},
+      {"a launcher below a shell, from another container",
+       {"b", false, 1, 2},
+       {"b", true, 1, 2},
+       LaunchEnd::kUnknown},
+      // The earlier launcher may hold the lock that it wrote down.
+      {"a copy of the folder",
+       {"b", true, 1, 2},
+       {"b", true, 1, 3},
+       LaunchEnd::kUnknown},
+      {"a file system that each container mounts for itself",
+       {"b", true, 1, 2},
+       {"b", true, 4, 2},
+       LaunchEnd::kUnknown},
+      {"a lock that could not be looked at",
+       {"b", true, 0, 0},
+       {"b", true, 0, 0},
+       LaunchEnd::kUnknown},
+      {"no boot id", {"", true, 1, 2}, {"", true, 1, 2}, LaunchEnd::kUnknown},
+      {"another boot",
+       {"b", false, 1, 2},
+       {"c", false, 1, 2},
+       LaunchEnd::kReboot},
+  };
+  for (const auto& row : kRows) {
+    EXPECT_EQ(EndOf(row.then, row.now), row.expect) << row.what;
+  }
 }
 
 TEST(LaunchRecord, WhatIsNoneIsSaidToBe) {
@@ -110,6 +175,9 @@ TEST(LaunchRecord, WhatIsNoneIsSaidToBe) {
       with("\"pid\":12", "\"pid\":\"12\""),
       with("\"local_workers\":1", "\"local_workers\":1.5"),
       with("\"own\":true", "\"own\":1"),
+      with("\"process_one\":true", "\"process_one\":1"),
+      with("\"inode\":7", "\"inode\":-7"),
+      with("\"gone\":[", "\"gone\":[7,"),
       with("\"GROW_NEVER\"", "\"GROW_LATER\""),
       with("\"agents\":[", "\"agents\":[7,"),
       with("\"version\":1", "\"version\":2"),
@@ -173,32 +241,47 @@ TEST(KnownProcess, ANumberAloneIsNobody) {
 
 TEST(LookAround, FindsWhoIsStillTheSame) {
   const OwnFolder folder;
+  const auto held = LaunchFolder::Open(folder.path());
+  ASSERT_TRUE(held.ok()) << held.status();
   Bystander daemon, agent;
   LaunchRecord record = Sample();
-  record.boot_id = BootId();
+  record.place = ThisPlace(**held);
+  EXPECT_NE(record.place.lock_inode, 0u);
+  EXPECT_FALSE(record.place.process_one);
   record.daemon = IdOf(daemon.pid());
   record.agents = {{"here", true, IdOf(agent.pid())},
                    {"local-1", false, {agent.pid(), 1}}};
   ASSERT_TRUE(WriteLaunchRecord(folder.path(), record).ok());
-  auto found = LookAround(folder.path());
+  const auto found = LookAround(**held);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_TRUE(found->left.daemon_lives);
   EXPECT_EQ(found->left.living_agents, std::vector<std::string>{"here"});
   EXPECT_EQ(found->agents.at("here").pid(), agent.pid());
+  EXPECT_EQ(found->left.ended, LaunchEnd::kUnknown);
 
-  // After a boot all numbers are others'.
-  record.boot_id = "another";
-  ASSERT_TRUE(WriteLaunchRecord(folder.path(), record).ok());
-  found = LookAround(folder.path());
-  ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_FALSE(found->left.daemon_lives);
-  EXPECT_TRUE(found->left.living_agents.empty());
-  EXPECT_EQ(found->left.run, LeftBehind::Run::kNone);
+  // All numbers are other processes' after a boot, or in another container.
+  LaunchRecord rebooted = record;
+  rebooted.place.boot_id = "another";
+  LaunchRecord contained = record;
+  contained.place.process_one = true;
+  for (const auto& [ended, expect] :
+       {std::pair(rebooted, LaunchEnd::kReboot),
+        std::pair(contained, LaunchEnd::kNamespace)}) {
+    ASSERT_TRUE(WriteLaunchRecord(folder.path(), ended).ok());
+    const auto none = LookAround(**held);
+    ASSERT_TRUE(none.ok()) << none.status();
+    EXPECT_EQ(none->left.ended, expect);
+    EXPECT_FALSE(none->left.daemon_lives);
+    EXPECT_TRUE(none->left.living_agents.empty());
+    EXPECT_EQ(none->left.run, LeftBehind::Run::kNone);
+  }
 }
 
 TEST(LookAround, NothingIsNothing) {
   const OwnFolder folder;
-  const auto found = LookAround(folder.path());
+  const auto held = LaunchFolder::Open(folder.path());
+  ASSERT_TRUE(held.ok()) << held.status();
+  const auto found = LookAround(**held);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_FALSE(found->left.record.has_value());
 }

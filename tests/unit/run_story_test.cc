@@ -129,6 +129,35 @@ TEST(RunStory, WhatAnEarlierLauncherToldIsNotToldAgain) {
       Told(story, [&] { story.Heard(running, kNow); }), "generation 5"));
 }
 
+// Why the next world waits, once; off a terminal not again for the time left.
+TEST(RunStory, AFenceIsToldOnce) {
+  RunStory story("demo", false, absl::ZeroDuration());
+  v1::JobStatus fenced = State(v1::JOB_STATE_GATHERING);
+  fenced.set_generation(1);
+  fenced.mutable_waited()->set_seconds(30);
+  fenced.mutable_fence()->set_seconds(600);
+  fenced.set_fence_reason("generation 1 may still train, at most 10m");
+  std::string told = Told(story, [&] {
+    story.Heard(fenced, kNow);
+    story.Show(kNow);
+  });
+  EXPECT_TRUE(absl::StrContains(told, "may still train, at most 10m")) << told;
+  EXPECT_TRUE(absl::StrContains(told, "ranks of generation 1 to stop")) << told;
+  fenced.mutable_fence()->set_seconds(540);
+  fenced.set_fence_reason("generation 1 may still train, at most 9m");
+  EXPECT_EQ(Told(story,
+                 [&] {
+                   story.Heard(fenced, kNow);
+                   story.Show(kNow);
+                 }),
+            "");
+  // The end of the next world was not seen.
+  fenced.set_generation(2);
+  fenced.set_fence_reason("generation 2 may still train, at most 10m");
+  told = Told(story, [&] { story.Heard(fenced, kNow); });
+  EXPECT_TRUE(absl::StrContains(told, "generation 2 may")) << told;
+}
+
 TEST(RunStory, HowToJoinIsToldWhereSomebodyIsMissing) {
   RunStory story("demo", false, absl::ZeroDuration());
   EXPECT_EQ(Told(story, [&] { Join(story, 0); }), "");

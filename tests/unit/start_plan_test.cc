@@ -67,22 +67,39 @@ std::string Describe(const StartPlan& plan) {
                     }));
 }
 
-// Only they are known to have ended with all that they had started.
-TEST(StartPlan, AgentsOfAMachineThatWasStartedAgainAreGone) {
+// Only then are they known to have ended with all that they had started.
+TEST(StartPlan, AgentsOfAMachineOrContainerThatEndedAreGone) {
   LeftBehind left = Left(false, {}, Run::kUnfinished);
   left.record->agents = {{"here", true, {}}, {"local-1", false, {}}};
   auto plan = PlanStart(left, Terms(), false);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(plan->gone.empty());
-  left.rebooted = true;
-  plan = PlanStart(left, Terms(), false);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->gone, (std::vector<std::string>{"here", "local-1"}));
+  EXPECT_TRUE(plan->others_may_live);
+  for (const LaunchEnd ended : {LaunchEnd::kReboot, LaunchEnd::kNamespace}) {
+    left.ended = ended;
+    plan = PlanStart(left, Terms(), false);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->gone, (std::vector<std::string>{"here", "local-1"}));
+    EXPECT_FALSE(plan->others_may_live);
+  }
   // Of another run nothing is to be told.
   left.run = Run::kEnded;
   plan = PlanStart(left, Terms(), false);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(plan->gone.empty());
+  EXPECT_FALSE(plan->others_may_live);
+}
+
+// The launcher that knew it was killed before its daemon listened.
+TEST(StartPlan, TheDaemonIsToldOfTheGoneByALaterLauncher) {
+  LeftBehind left = Left(false, {}, Run::kUnfinished);
+  left.record->gone = {"here", "local-1"};
+  for (const bool lives : {false, true}) {
+    left.daemon_lives = lives;
+    const auto plan = PlanStart(left, Terms(), false);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->gone, left.record->gone);
+  }
 }
 
 TEST(StartPlan, WhatIsFoundDecides) {
