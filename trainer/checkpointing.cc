@@ -15,8 +15,8 @@
 namespace rollcall {
 namespace {
 
-// Another process, a rank 0 before this one, may be saving: its end has no
-// event here.
+// Another process (an earlier rank 0) may be saving. This process gets no event
+// when that save ends, so it tries again after this time.
 constexpr absl::Duration kBetweenTries = absl::Milliseconds(100);
 
 void Report(const std::string& text) {
@@ -48,10 +48,10 @@ absl::StatusOr<std::optional<StoredState>> Checkpointing::Newest(
   if (!found->has_value()) return std::nullopt;
   const TrainState& state = (*found)->state;
   if (state.seed != options_.seed) {
-    return absl::FailedPreconditionError(
-        absl::StrCat((*found)->path, " was trained with --seed ", state.seed,
-                     ", this run has --seed ", options_.seed,
-                     ": give the same, or another folder as --checkpoints"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        (*found)->path, " was trained with --seed ", state.seed,
+        ", this run has --seed ", options_.seed,
+        ": give the same seed, or another folder as --checkpoints"));
   }
   StoredState stored;
   stored.state = state;
@@ -68,12 +68,12 @@ absl::Status Checkpointing::Writable() const {
   return absl::ErrnoToStatus(
       errno, absl::StrCat("--checkpoints ", store_->folder(),
                           ": expected a folder that this rank may write to; "
-                          "mend that or give another one"));
+                          "fix that or give another folder"));
 }
 
 void Checkpointing::GoesOnAfter(int64_t step, bool stored) {
   if (stored) saved_ = step;
-  // Steps that are taken anew are saved anew.
+  // Steps that are repeated are saved again.
   if (step >= std::max(begun_, saved_)) return;
   (void)Finish();
   begun_ = saved_ = -1;
@@ -121,8 +121,8 @@ absl::Status Checkpointing::SaveNow(TrainLoop& loop, absl::Time deadline) {
                     [&] { return saved_ == loop.steps_done(); });
 }
 
-absl::Status Checkpointing::SaveUnlessKept(TrainLoop& loop,
-                                           absl::Time deadline) {
+absl::Status Checkpointing::SaveUnlessStored(TrainLoop& loop,
+                                             absl::Time deadline) {
   return SaveUnless(loop, deadline,
                     [&] { return store_->HighestStep() >= loop.steps_done(); });
 }

@@ -1,9 +1,9 @@
-// Checkpointing: which checkpoint a run begins from, and when it writes one.
+// Checkpointing: which checkpoint a run starts from, and when it writes one.
 //
-// A save that is due while training copies the state and goes on behind it; one
-// at a boundary is on the disk before the rank says that it stands there. A
-// save that fails is told on stderr and costs nothing but that save: what was
-// safe stays so, and the next one is tried.
+// A periodic save copies the state, and training continues while the copy is
+// written. A save at a boundary is on the disk before the rank reports that it
+// has stopped there. A failed save is reported on stderr. It loses only that
+// save: older checkpoints stay, and the next save is tried as usual.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CHECKPOINTING_H_
@@ -31,30 +31,32 @@ class Checkpointing {
   static absl::StatusOr<std::unique_ptr<Checkpointing>> Open(
       const TrainOptions& options);
 
-  // The newest checkpoint that verifies, as an offer to TrainLoop::Enter; none:
-  // there is none. Says which ones were skipped, and why. FAILED_PRECONDITION:
-  // it is of another model, seed or version.
+  // Returns the newest checkpoint that verifies, for TrainLoop::Enter, or
+  // nullopt if there is none. Reports the checkpoints that it skipped, and why.
+  // FAILED_PRECONDITION: the checkpoint is of another model, seed or version.
   absl::StatusOr<std::optional<StoredState>> Newest(const GptConfig& model);
 
-  // Whether this process may write there: otherwise why not.
+  // OK if this process may write to the folder; otherwise the reason.
   absl::Status Writable() const;
 
-  // The run goes on after `step` in another world; `stored`: as it lies here.
+  // The run continues after `step` in another world. `stored`: the state came
+  // from this folder.
   void GoesOnAfter(int64_t step, bool stored);
 
-  // After a step of the loop: begins a save where one is due. Returns how long
-  // the caller was held up by it.
+  // To be called after each step of the loop. Begins a save when one is due.
+  // Returns for how long it blocked the caller.
   absl::Duration AfterStep(TrainLoop& loop);
 
-  // Saves the loop's step unless that was done, and waits until it is on the
-  // disk or `deadline` has passed.
+  // Saves the loop's current step unless it is saved already. Waits until it is
+  // on the disk or `deadline` has passed.
   absl::Status SaveNow(TrainLoop& loop, absl::Time deadline);
 
-  // The same, unless the folder holds this step or a later one already: several
-  // ranks may hold the same state, and one that is kept is enough.
-  absl::Status SaveUnlessKept(TrainLoop& loop, absl::Time deadline);
+  // The same, but saves nothing if the folder already holds this step or a
+  // later one: several ranks may hold the same state, and one saved copy is
+  // enough.
+  absl::Status SaveUnlessStored(TrainLoop& loop, absl::Time deadline);
 
-  // Waits for the save that goes on.
+  // Waits for the save in progress.
   absl::Status Finish();
 
  private:
@@ -64,14 +66,14 @@ class Checkpointing {
   absl::Status Begin(TrainLoop& loop);
   absl::Status SaveUnless(TrainLoop& loop, absl::Time deadline,
                           const std::function<bool()>& kept);
-  // Says what became of the save of `step`.
+  // Reports the result of the save of `step`.
   absl::Status Tell(const CheckpointSaver::Outcome& outcome, int64_t step);
 
   const TrainOptions& options_;
   const std::unique_ptr<CheckpointStore> store_;
   CheckpointSaver saver_;
-  int64_t begun_ = -1;  // The step whose save was begun last.
-  int64_t saved_ = -1;  // The last one that is on the disk.
+  int64_t begun_ = -1;  // The step of the latest save that was begun.
+  int64_t saved_ = -1;  // The latest step that is on the disk.
 };
 
 }  // namespace rollcall

@@ -24,8 +24,8 @@ std::string RankName(const v1::World& world, int which) {
 
 namespace {
 
-// Not the collectives' timeout: a daemon may be away for a while, a slow node
-// may start late, and whatever ends the generation wakes who waits.
+// Not the collectives' timeout: the daemon may be away for a while, and a slow
+// node may start late. The end of the generation ends this wait too.
 Exchange ExchangeOf(Rank* rank) {
   return [rank](const std::string& key, const std::string& value) {
     return rank->Exchange(key, value, Limits().daemon_grace);
@@ -38,10 +38,11 @@ std::shared_ptr<Interruption> InterruptedBy(Rank* rank) {
   return interruption;
 }
 
-// One that waited for NCCL while another waits for Gloo would wait for ever.
-// Asked whatever --device says, since another node's may say something else.
-// Where a rank has the state, those that are not like it go alone.
-absl::Status AllOfOneKind(Rank* rank, const RankDevice& device) {
+// A rank that waits in NCCL and a rank that waits in Gloo would wait forever.
+// This is checked whatever this node's --device says, since another node may
+// have another --device. If one rank is the source of the state, only the ranks
+// whose device kind differs from the source's fail for good.
+absl::Status CheckSameDevice(Rank* rank, const RankDevice& device) {
   const std::string mine = device.is_gpu() ? "a GPU" : "the CPU";
   const absl::StatusOr<std::vector<std::string>> all =
       ExchangeOf(rank)("device", mine);
@@ -57,7 +58,7 @@ absl::Status AllOfOneKind(Rank* rank, const RankDevice& device) {
         " is on ", mine, ", and ",
         RankName(rank->world().world(), static_cast<int>(i)), " on ", (*all)[i],
         device.reason().empty() ? "" : "; here: ", device.reason(),
-        "; mend that, or give all --device cpu");
+        "; fix that, or give every node --device cpu");
     return like_source ? absl::UnavailableError(what)
                        : absl::FailedPreconditionError(what);
   }
@@ -84,7 +85,7 @@ absl::StatusOr<std::unique_ptr<Collective>> OverNccl(
   if (device.nccl() == nullptr) {
     const absl::StatusOr<NcclLibrary> missing = NcclLibrary::Open("");
     return missing.ok() ? absl::FailedPreconditionError(
-                              "NCCL was not there when this rank began")
+                              "NCCL was not available when this rank started")
                         : missing.status();
   }
   const v1::Seal& seal = rank->world().seal();
@@ -112,7 +113,7 @@ absl::StatusOr<std::unique_ptr<Collective>> Connect(const TrainOptions& options,
   if (rank == nullptr || rank->world_size() == 1) {
     return std::make_unique<SingleCollective>();
   }
-  if (absl::Status s = AllOfOneKind(rank, device); !s.ok()) return s;
+  if (absl::Status s = CheckSameDevice(rank, device); !s.ok()) return s;
   return device.is_gpu() ? OverNccl(options, rank, device)
                          : OverGloo(options, rank);
 }

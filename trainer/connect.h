@@ -1,7 +1,8 @@
-// Connect: a rank's collective in the world that it is in.
+// Connect: builds a rank's collective in its current world.
 //
-// It finds the peers by the agent's Exchange, and ties the collective to the
-// world's end: what waits in it then is woken. It trains nothing.
+// It finds the peers through the agent's Exchange. It ties the collective to
+// the end of the world: that end wakes a blocked collective. It trains
+// nothing.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CONNECT_H_
@@ -18,14 +19,15 @@
 
 namespace rollcall {
 
-// "rank 2 on node-b", as messages name it.
+// "rank 2 on node-b", as messages name a rank.
 std::string RankName(const v1::World& world, int which);
 
-// Null `rank`, or a world of one: nothing is connected. On GPUs by NCCL, else
-// by Gloo. `rank` and `device` must live as long as the collective.
-// FAILED_PRECONDITION: some ranks have a GPU and others not, and which; to a
-// rank like the one that has the state, the others go: UNAVAILABLE. Errors: see
-// ConnectGloo and ConnectNccl; not to be retried within a generation.
+// `rank` null, or a world of one rank: connects nothing. Uses NCCL on GPUs,
+// Gloo otherwise. `rank` and `device` must outlive the collective.
+// FAILED_PRECONDITION: some ranks have a GPU and others do not; the message
+// names two of them. UNAVAILABLE: the same, on a rank whose device kind is that
+// of the rank with the state: the other ranks will leave. For other errors see
+// ConnectGloo and ConnectNccl. Not to be retried within a generation.
 absl::StatusOr<std::unique_ptr<Collective>> Connect(const TrainOptions& options,
                                                     Rank* rank,
                                                     RankDevice& device);

@@ -13,21 +13,21 @@
 namespace rollcall {
 namespace {
 
-std::atomic<int> came{0};  // The last one; 0: none.
+std::atomic<int> latest{0};  // The latest signal; 0: none yet.
 static_assert(std::atomic<int>::is_always_lock_free);
-// Readable once one has come; -1: there is no such thing.
-int event = -1;
+// An eventfd, readable once a signal has come. -1: it could not be created.
+int arrived = -1;
 
 void Signal(int fd) {
   const uint64_t one = 1;
-  // What is full is readable already.
+  // A full eventfd is readable already.
   [[maybe_unused]] const ssize_t ignored = write(fd, &one, sizeof one);
 }
 
 void OnSignal(int signal) {
   const int error = errno;
-  came.store(signal, std::memory_order_relaxed);
-  Signal(event);
+  latest.store(signal, std::memory_order_relaxed);
+  Signal(arrived);
   errno = error;
 }
 
@@ -40,7 +40,7 @@ void Handle(void (*handler)(int)) {
   }
 }
 
-// Until either is readable; whether it is the first one.
+// Waits until either is readable. Returns true if `first` is.
 bool AwaitEither(int first, int second) {
   pollfd polled[] = {{first, POLLIN, 0}, {second, POLLIN, 0}};
   while (poll(polled, 2, -1) < 0 && errno == EINTR) {
@@ -51,26 +51,27 @@ bool AwaitEither(int first, int second) {
 }  // namespace
 
 LeaveSignals::LeaveSignals() {
-  event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  arrived = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   Handle(OnSignal);
 }
 
 LeaveSignals::~LeaveSignals() {
   EndWait();
   Handle(SIG_DFL);
-  if (event >= 0) close(std::exchange(event, -1));
+  if (arrived >= 0) close(std::exchange(arrived, -1));
 }
 
 bool LeaveSignals::asked() const {
-  return came.load(std::memory_order_relaxed) != 0;
+  return latest.load(std::memory_order_relaxed) != 0;
 }
 
 void LeaveSignals::BeginWait(std::function<void()> wake) {
   end_wait_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  // Out of descriptors: as if none ever came; whoever sent it has a SIGKILL.
-  if (event < 0 || end_wait_ < 0) return;
+  // No file descriptors left: signals are then ignored during this wait. The
+  // sender can still send SIGKILL.
+  if (arrived < 0 || end_wait_ < 0) return;
   waiting_ = std::thread([wake = std::move(wake), end = end_wait_] {
-    if (AwaitEither(event, end)) wake();
+    if (AwaitEither(arrived, end)) wake();
   });
 }
 
@@ -84,7 +85,7 @@ void LeaveSignals::EndWait() {
 
 void LeaveSignals::Release() {
   Handle(SIG_DFL);
-  if (const int signal = came.load(std::memory_order_relaxed); signal != 0) {
+  if (const int signal = latest.load(std::memory_order_relaxed); signal != 0) {
     raise(signal);
   }
 }

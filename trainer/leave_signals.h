@@ -1,8 +1,8 @@
-// LeaveSignals: SIGTERM and SIGUSR1 as a wish that the training loop reads at
-// its next step, instead of an end in the middle of one.
+// LeaveSignals: turns SIGTERM and SIGUSR1 into a request that the training loop
+// reads at its next step, so that they do not end the process within a step.
 //
-// Thread rule: one of it a process, from one thread; the signals may come to
-// any.
+// Thread rule: one object per process, used from one thread. The signals may
+// arrive on any thread.
 #ifndef ROLLCALL_TRAINER_LEAVE_SIGNALS_H_
 #define ROLLCALL_TRAINER_LEAVE_SIGNALS_H_
 
@@ -13,26 +13,27 @@ namespace rollcall {
 
 class LeaveSignals {
  public:
-  // Takes them from now on.
+  // Installs the handlers.
   LeaveSignals();
   ~LeaveSignals();
   LeaveSignals(const LeaveSignals&) = delete;
   LeaveSignals& operator=(const LeaveSignals&) = delete;
 
-  // Whether one has come.
+  // True once a signal has come.
   bool asked() const;
 
-  // For a wait that has no step to end at: from BeginWait to EndWait, one that
-  // comes or has come calls `wake`, once, from another thread.
+  // For a wait that has no steps. From BeginWait to EndWait, a signal (also one
+  // that came earlier) calls `wake` once, from another thread.
   void BeginWait(std::function<void()> wake);
   void EndWait();
 
-  // They end this process from now on, and so does one that has come.
+  // Restores the default: the signals end this process from now on. If one has
+  // come already, it ends the process now.
   void Release();
 
  private:
   std::thread waiting_;
-  int end_wait_ = -1;  // An event that ends `waiting_`.
+  int end_wait_ = -1;  // An eventfd that ends `waiting_`.
 };
 
 }  // namespace rollcall

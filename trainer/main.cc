@@ -1,5 +1,5 @@
-// rollcall-train: attends its agent, where one started it, and trains, or
-// checks the ranks' network.
+// rollcall-train: attaches to its agent, if an agent started it, and then
+// trains, or checks the ranks' network.
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -16,12 +16,12 @@
 namespace rollcall {
 namespace {
 
-// Null: no agent started this process.
+// Returns null if no agent started this process.
 absl::StatusOr<std::unique_ptr<Rank>> AttendIfStartedByAgent() {
   const absl::StatusOr<RankPlace> place = RankPlace::FromEnvironment();
   if (absl::IsFailedPrecondition(place.status())) {
     std::fprintf(stderr,
-                 "rollcall-train: ROLLCALL_SOCKET is not set; going on as one "
+                 "rollcall-train: ROLLCALL_SOCKET is not set; running as one "
                  "rank alone\n");
     return nullptr;
   }
@@ -32,8 +32,9 @@ absl::StatusOr<std::unique_ptr<Rank>> AttendIfStartedByAgent() {
 }
 
 absl::StatusOr<int> Run(const TrainOptions& options) {
-  // From here on, so that none ends a rank alone that is about to attend, while
-  // its peers wait for it. A check has no step that it could end after.
+  // Installed before this rank attaches to its agent: a signal must not end it
+  // after its peers have started to wait for it. A check has no steps, so it
+  // keeps the default handlers.
   std::optional<LeaveSignals> signals;
   if (!options.check.enabled) signals.emplace();
   absl::StatusOr<std::unique_ptr<Rank>> rank = AttendIfStartedByAgent();
@@ -46,7 +47,7 @@ absl::StatusOr<int> Run(const TrainOptions& options) {
 }  // namespace rollcall
 
 int main(int argc, char** argv) {
-  // Gloo writes to connections that may have broken.
+  // Gloo writes to connections that may be broken.
   std::signal(SIGPIPE, SIG_IGN);
   rollcall::ChooseOpenBlasKernels(argv);
   rollcall::TrainOptions options;

@@ -13,29 +13,29 @@ namespace rollcall {
 namespace {
 
 constexpr int kUsage = 2;
-constexpr double kStepsMost = 1e9;
+constexpr double kStepsMax = 1e9;
 constexpr char kAbout[] =
     "Trains GPT-2 on text files or token shards, data-parallel over all ranks\n"
     "of the world that a rollcall agent started it in; alone without an agent.";
 
-// From `least` to `most`; unlike CLI::Range, no "nan" passes.
-CLI::Validator Within(double least, double most) {
+// Accepts `min` to `max`. Unlike CLI::Range, it rejects "nan".
+CLI::Validator Within(double min, double max) {
   return CLI::Validator(
-      [least, most](std::string& text) {
+      [min, max](std::string& text) {
         double value = 0;
-        if (CLI::detail::lexical_cast(text, value) && value >= least &&
-            value <= most) {
+        if (CLI::detail::lexical_cast(text, value) && value >= min &&
+            value <= max) {
           return std::string();
         }
-        return absl::StrFormat("got %s, expected %g to %g", text, least, most);
+        return absl::StrFormat("got %s, expected %g to %g", text, min, max);
       },
       "");
 }
 
 void AddModel(CLI::App& app, TrainOptions* o) {
-  app.add_option(
-         "--model", o->size,
-         "Size of the model: " + SizeNames() + "; the four below change it")
+  app.add_option("--model", o->size,
+                 "Size of the model: " + SizeNames() +
+                     "; the next four flags override it")
       ->type_name("NAME");
   app.add_option("--layers", o->model.layers, "Blocks of the model")
       ->type_name("N");
@@ -53,16 +53,16 @@ void AddTraining(CLI::App& app, TrainOptions* o) {
       ->type_name("FILE...");
   app.add_option("--steps", o->steps, "Steps to train, in all")
       ->type_name("N")
-      ->check(Within(1, kStepsMost));
+      ->check(Within(1, kStepsMax));
   app.add_option("--batch", o->batch, "Samples a step, split over all ranks")
       ->type_name("N")
-      ->check(Within(1, TrainOptions::kBatchMost));
+      ->check(Within(1, TrainOptions::kBatchMax));
   app.add_option("--lr", o->learning_rate, "Learning rate at its peak")
       ->type_name("N")
       ->check(Within(1e-9, 10));
   app.add_option("--warmup", o->warmup, "Steps until that peak")
       ->type_name("N")
-      ->check(Within(0, kStepsMost));
+      ->check(Within(0, kStepsMax));
   app.add_option("--seed", o->seed, "Of first weights and order of samples")
       ->type_name("N")
       ->check(Within(0, 0x1p63));
@@ -70,7 +70,7 @@ void AddTraining(CLI::App& app, TrainOptions* o) {
 
 void AddDevice(CLI::App& app, TrainOptions* o) {
   app.add_option("--device", o->device,
-                 "Where ranks compute: auto takes a GPU where there is one")
+                 "Where ranks compute: auto uses a GPU if there is one")
       ->type_name("auto|cpu|cuda")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, DeviceKind>{{"auto", DeviceKind::kAuto},
@@ -79,14 +79,13 @@ void AddDevice(CLI::App& app, TrainOptions* o) {
 }
 
 void AddCheckpoints(CLI::App& app, TrainOptions* o) {
-  app.add_option(
-         "--checkpoints", o->checkpoints,
-         "Folder that checkpoints are written to, and that a run begins "
-         "from if it holds one")
+  app.add_option("--checkpoints", o->checkpoints,
+                 "Folder for checkpoints; a run resumes from the newest one "
+                 "there")
       ->type_name("DIR");
   app.add_option("--save-every", o->save_every, "Steps between two checkpoints")
       ->type_name("N")
-      ->check(Within(1, kStepsMost));
+      ->check(Within(1, kStepsMax));
   app.add_option("--keep-last", o->keep_last, "Checkpoints to keep")
       ->type_name("N")
       ->check(Within(1, 1e6));
@@ -101,17 +100,17 @@ void AddCheckpoints(CLI::App& app, TrainOptions* o) {
 void AddReport(CLI::App& app, TrainOptions* o, double* timeout_s) {
   app.add_option("--log-every", o->log_every, "Steps between two lines")
       ->type_name("N")
-      ->check(Within(1, kStepsMost));
+      ->check(Within(1, kStepsMax));
   app.add_flag("--log-json", o->log_json, "Lines are JSON objects");
   app.add_flag("--log-all-ranks", o->all_ranks_log,
-               "Every rank says its steps, not rank 0 alone");
+               "Every rank logs its steps, not only rank 0");
   app.add_option("--collective-timeout", *timeout_s,
                  "Seconds that a peer may stay silent")
       ->type_name("N")
       ->check(Within(0.001, 86400));
 }
 
-// What the size says, where no flag says otherwise.
+// Applies the size's values where no flag overrides them.
 absl::Status ApplySize(const CLI::App& app, TrainOptions* o) {
   const absl::StatusOr<GptConfig> size = ConfigOf(o->size, kByteVocabulary);
   if (!size.ok()) {
@@ -146,7 +145,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv,
     return app.exit(error) == 0 ? 0 : kUsage;
   }
   options->collective_timeout = absl::Seconds(timeout_s);
-  absl::Status status = options->check.enabled ? check.Settle(&options->check)
+  absl::Status status = options->check.enabled ? check.Apply(&options->check)
                                                : ApplySize(app, options);
   if (status.ok() && options->data.empty() && !options->check.enabled) {
     status = absl::InvalidArgumentError(

@@ -1,4 +1,4 @@
-// TrainOptions: what the command line of rollcall-train says.
+// TrainOptions: the command line of rollcall-train, parsed.
 #ifndef ROLLCALL_TRAINER_OPTIONS_H_
 #define ROLLCALL_TRAINER_OPTIONS_H_
 
@@ -14,11 +14,12 @@
 
 namespace rollcall {
 
-// Which ranks write checkpoints. One is enough where all nodes see one folder;
-// with a folder a node, a node that comes back has one of its own.
+// Which ranks write checkpoints. Rank 0 is enough if all nodes see the same
+// folder. With one folder per node, a node that returns finds its own
+// checkpoint.
 enum class SavedBy { kRankZero, kEveryNode };
 
-// Where models live. kAuto: on a GPU where there is one.
+// Where the model lives. kAuto: on a GPU if there is one.
 enum class DeviceKind { kAuto, kCpu, kCuda };
 
 struct TrainOptions {
@@ -27,13 +28,13 @@ struct TrainOptions {
   GptConfig model;
   AdamWConfig optimizer;
   int64_t steps = 200;
-  int batch = 16;  // Of all ranks together.
+  int batch = 16;  // Samples per step, over all ranks.
   float learning_rate = 3e-3f;
   int64_t warmup = 20;
   uint64_t seed = 1;
   DeviceKind device = DeviceKind::kAuto;
 
-  std::string checkpoints;  // A folder; empty: none are written or read.
+  std::string checkpoints;  // A folder; empty: no checkpoints.
   int64_t save_every = 100;
   int keep_last = 3;
   SavedBy saved_by = SavedBy::kRankZero;
@@ -41,17 +42,17 @@ struct TrainOptions {
   int64_t log_every = 1;
   bool log_json = false;
   bool all_ranks_log = false;
-  // How long a peer may stay silent in a collective. Under an agent the job's
-  // --hang-timeout finds who stalls, and this is for when nobody does.
+  // For how long a peer may stay silent in a collective. Under an agent the
+  // job's --hang-timeout finds the stalled rank; this is the fallback.
   absl::Duration collective_timeout = absl::Minutes(30);
 
   CheckOptions check;
 
-  static constexpr int kBatchMost = 65536;
+  static constexpr int kBatchMax = 65536;
 };
 
-// Reads the command line. Returns the exit code where nothing is to be trained:
-// 0 after --help or --version, 2 after a message on stderr.
+// Parses the command line. Returns the exit code if the process has to exit
+// now: 0 after --help or --version, 2 after a message on stderr.
 std::optional<int> ParseOptions(int argc, const char* const* argv,
                                 TrainOptions* options);
 

@@ -16,9 +16,9 @@ namespace {
 
 constexpr absl::Duration kBetweenBars = absl::Milliseconds(100);
 constexpr int kColumns = 80;
-constexpr int kBarLeast = 10;
-constexpr int kBarMost = 40;
-// How much of the running mean the latest step makes up.
+constexpr int kBarMin = 10;
+constexpr int kBarMax = 40;
+// Weight of the latest step in the running mean.
 constexpr double kFresh = 0.1;
 
 nlohmann::ordered_json Finite(double value) {
@@ -76,10 +76,10 @@ std::string BarLine(const Progress& p, int columns) {
   if (p.left != absl::InfiniteDuration()) {
     absl::StrAppend(&text, "  ", LeftText(p.left), " left");
   }
-  // The last column stays free: a terminal may break the line there.
+  // The last column stays empty: a terminal may wrap there.
   const int room = columns - 3 - static_cast<int>(text.size());
-  if (room < kBarLeast) return text.substr(2, std::max(0, columns - 1));
-  const int width = std::min(room, kBarMost);
+  if (room < kBarMin) return text.substr(2, std::max(0, columns - 1));
+  const int width = std::min(room, kBarMax);
   const int filled = static_cast<int>(width * done);
   return absl::StrCat("[", std::string(filled, '#'),
                       std::string(width - filled, '-'), "]", text);
@@ -141,7 +141,7 @@ void ProgressReport::Draw(bool at_once) {
   const absl::Time now = MonotonicNow();
   if (!at_once && now < drawn_ + kBetweenBars) return;
   drawn_ = now;
-  // To the line's start, the text, and what stood behind it is erased.
+  // Return to the start of the line, write the text, erase the rest.
   std::fprintf(out_, "\r%s\x1b[K", BarLine(now_, Columns(out_)).c_str());
   line_open_ = now_.step != now_.steps;
   if (!line_open_) std::fputc('\n', out_);

@@ -1,8 +1,9 @@
-// ProgressReport: says how a training goes: a bar with the time that is left on
-// a terminal, otherwise a line a step, for a person or as JSON.
+// ProgressReport: prints the progress of a training: a progress bar with the
+// remaining time on a terminal, otherwise one line per step, as text or as
+// JSON.
 //
-// The texts are pure functions of what they tell; ProgressReport adds the
-// clock and the stream. It never blocks for longer than a write does.
+// The texts are pure functions of their arguments; ProgressReport adds the
+// clock and the stream. It never blocks for longer than one write.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_PROGRESS_REPORT_H_
@@ -19,32 +20,32 @@ namespace rollcall {
 
 struct Progress {
   int64_t step = 0;
-  int64_t steps = 0;  // In all.
+  int64_t steps = 0;  // Total.
   double loss = 0;
   float learning_rate = 0;
   double samples_per_second = 0;  // Of the whole world.
   double tokens_per_second = 0;
   int world_size = 1;
   uint64_t generation = 0;                         // 0: without an agent.
-  absl::Duration left = absl::InfiniteDuration();  // Infinite: not known yet.
+  absl::Duration left = absl::InfiniteDuration();  // Infinite: not known.
 };
 
 // `step 12 loss 3.21 104.5 samples/s lr 3.0e-03 world 3 generation 1`.
 std::string PlainLine(const Progress& progress);
-// One object: step, steps, loss, learning_rate, samples_per_second,
-// tokens_per_second, world_size, generation, eta_s (null: not known). What is
-// no finite number is null.
+// One JSON object: step, steps, loss, learning_rate, samples_per_second,
+// tokens_per_second, world_size, generation, eta_s (null: not known). A number
+// that is not finite is null.
 std::string JsonLine(const Progress& progress);
-// `[#####-----] 600/1200  50%  loss 3.21  1234 tokens/s  2 min left`, within
-// `columns`.
+// `[#####-----] 600/1200  50%  loss 3.21  1234 tokens/s  2 min left`, at most
+// `columns` wide.
 std::string BarLine(const Progress& progress, int columns);
 
 enum class ReportStyle { kPlain, kJson, kBar };
 
 struct ReportOptions {
   ReportStyle style = ReportStyle::kPlain;
-  int64_t every = 1;  // Steps between two lines; a bar moves in time instead.
-  // Says nothing, and measures all the same.
+  int64_t every = 1;  // Steps between two lines; a bar is redrawn by time.
+  // Prints nothing, but still measures.
   bool silent = false;
 };
 
@@ -57,12 +58,12 @@ class ProgressReport {
   ProgressReport(const ProgressReport&) = delete;
   ProgressReport& operator=(const ProgressReport&) = delete;
 
-  // What is known of the world and the run: all but what a step tells. The
-  // clock starts here, after `steps_done`.
+  // Sets what is known of the world and the run; Tell adds each step's values.
+  // Starts the clock, after step `steps_done`.
   void BeginWorld(const Progress& known, int64_t steps_done, int batch,
                   int context);
-  // After each step; the world's first and the run's last one are always told.
-  // Returns what is known now.
+  // To be called after each step. The first step of a world and the last step
+  // of a run are always printed. Returns the current values.
   const Progress& Tell(const StepResult& result);
 
  private:
@@ -76,13 +77,13 @@ class ProgressReport {
   int context_ = 1;
   int64_t first_ = 1;
   absl::Time since_;
-  // Running mean of a step's time; 0: none yet.
+  // Running mean of the seconds per step; 0: none yet.
   double step_s_ = 0;
   absl::Time drawn_ = absl::InfinitePast();
   bool line_open_ = false;
 };
 
-// A bar where `out` is a terminal, plain lines otherwise.
+// A bar if `out` is a terminal, plain lines otherwise.
 ReportStyle StyleFor(std::FILE* out);
 
 }  // namespace rollcall

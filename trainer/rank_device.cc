@@ -36,7 +36,7 @@ class GpuMemory final : public CheckMemory {
     return gpu_.Download(host.data(), room.data(), host.size() * sizeof(float),
                          "the check's values");
   }
-  absl::Status Settle() override { return gpu_.Synchronize("the check"); }
+  absl::Status Synchronize() override { return gpu_.Synchronize("the check"); }
   bool device() const override { return true; }
 
  private:
@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<RankDevice>> RankDevice::Choose(
   absl::StatusOr<NcclLibrary> nccl;
   if (status.ok()) {
     nccl = NcclLibrary::Open("");
-    // One rank alone needs none.
+    // A single rank needs no NCCL.
     const bool alone = rank == nullptr || rank->world_size() == 1;
     if (!nccl.ok() && !alone) status = nccl.status();
   }
@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<RankDevice>> RankDevice::Choose(
     chosen->reason_ = std::string(status.message());
     return chosen;
   }
-  // Before NCCL's first call.
+  // Must precede NCCL's first call.
   chosen->log_ = NcclLog::Catch();
   if (nccl.ok()) {
     chosen->nccl_ = std::make_unique<NcclLibrary>(*std::move(nccl));

@@ -1,8 +1,8 @@
-// RankDevice: where a rank's model lives, the CPU or a GPU, and what goes with
-// that: the backend that trains there, the collective that takes its memory,
-// and memory for the network's check.
+// RankDevice: the device on which a rank's model lives (the CPU or a GPU), with
+// its backend, its collective and its memory for the network check.
 //
-// Thread rule: main's thread, which must choose before it starts others.
+// Thread rule: the main thread, which must call Choose before it starts
+// others.
 #ifndef ROLLCALL_TRAINER_RANK_DEVICE_H_
 #define ROLLCALL_TRAINER_RANK_DEVICE_H_
 
@@ -23,19 +23,19 @@ namespace rollcall {
 
 class RankDevice {
  public:
-  // kAuto: a GPU where there is one and NCCL, else the CPU. kCuda:
-  // FAILED_PRECONDITION: what is missing, and how to get it. `rank` is null
-  // where there is no agent.
+  // kAuto: a GPU if there is one and NCCL is available, otherwise the CPU.
+  // kCuda: FAILED_PRECONDITION says what is missing and how to get it. `rank`
+  // is null if there is no agent.
   static absl::StatusOr<std::unique_ptr<RankDevice>> Choose(DeviceKind kind,
                                                             const Rank* rank);
 
   bool is_gpu() const { return gpu_ != nullptr; }
   // For a person: "the CPU", "GPU 0, NVIDIA H100 80GB HBM3, 79.6 GiB".
   std::string description() const;
-  // Why the CPU was taken though a GPU might have been; empty: it was not.
+  // Why the CPU was chosen although a GPU was wanted; empty otherwise.
   const std::string& reason() const { return reason_; }
 
-  // This object must outlive what these return.
+  // This object must outlive the objects that these return.
   absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
       const GptConfig& config, const AdamWConfig& optimizer);
   std::unique_ptr<CheckMemory> MakeCheckMemory();

@@ -1,4 +1,4 @@
-// StepResult: what a step has come to.
+// StepResult: the result of one training step.
 #ifndef ROLLCALL_TRAINER_STEP_RESULT_H_
 #define ROLLCALL_TRAINER_STEP_RESULT_H_
 
@@ -8,9 +8,10 @@ namespace rollcall {
 
 struct StepResult {
   int64_t step = 0;
-  double loss = 0;  // Mean over the whole batch, before the step's update.
+  double loss = 0;  // Mean over the whole batch, before the update.
   float learning_rate = 0;
-  // Some rank was told to stop at a step's end: all do, after this one.
+  // True: some rank was asked to stop at a boundary, so all ranks stop after
+  // this step.
   bool boundary = false;
 };
 

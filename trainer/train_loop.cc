@@ -24,7 +24,7 @@ uint64_t HashBytes(const void* bytes, size_t size) {
   return hash;
 }
 
-// All that must be equal on every rank; not which files are called what.
+// All settings that must be equal on every rank. File names may differ.
 std::string Settings(const TrainOptions& o) {
   return absl::StrFormat(
       "%d %d %d %d %d %d %a %d %d %a %a %a %a %a", o.model.layers,
@@ -50,14 +50,14 @@ absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(
     return absl::InvalidArgumentError(absl::StrCat(
         "--data holds ", dataset->tokens(), " ", dataset->unit(), ", or ",
         samples, " samples of --context ", options.model.context,
-        " and one more: expected at least the ", options.batch,
+        " plus one token: expected at least the ", options.batch,
         " of --batch, which one step takes"));
   }
   options.model.vocabulary = dataset->vocabulary();
   absl::StatusOr<std::unique_ptr<Backend>> backend =
       make(options.model, options.optimizer);
   if (!backend.ok()) return backend.status();
-  // A share of one sample is the least that any world will ask for.
+  // One sample is the smallest share that any world asks for.
   if (absl::Status s = (*backend)->Reserve(1); !s.ok()) return s;
   absl::StatusOr<uint64_t> data = dataset->Fingerprint();
   if (!data.ok()) return data.status();
@@ -81,9 +81,10 @@ absl::Status TrainLoop::Enter(Collective& collective,
                               const std::optional<StoredState>& stored) {
   collective_ = &collective;
   world_size_ = collective.size();
-  // Memory goes with the share of the batch, and that with the number of ranks.
+  // The memory depends on the rank's share of the batch, and so on the number
+  // of ranks.
   const uint64_t share =
-      Sampler::ShareSizeMost(options_.batch, collective.size());
+      Sampler::ShareSizeMax(options_.batch, collective.size());
   if (absl::Status s = backend_->Reserve(static_cast<int>(share)); !s.ok()) {
     return s;
   }
@@ -141,7 +142,7 @@ absl::Status TrainLoop::TakeOver(const TrainSource& source) {
   const bool mine = collective_->rank() == source.rank;
   if (mine && (!whole_ || steps_done_ != source.step)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "this rank was to give all others its state of step ", source.step,
+        "this rank was to send all others its state of step ", source.step,
         " and has ", whole_ ? "" : "half of ", "one of step ", steps_done_));
   }
   int64_t step = steps_done_;
@@ -153,8 +154,8 @@ absl::Status TrainLoop::TakeOver(const TrainSource& source) {
     absl::Status status = collective_->Broadcast(part, source.rank);
     if (!status.ok()) return status;
   }
-  // To a rank that is as far, what comes in is what it has, so that it could
-  // stand in for the source whenever this is cut off.
+  // A rank at the same step receives bytes equal to its own, so its state stays
+  // whole even if this broadcast is cut off.
   whole_ = whole_ && steps_done_ == source.step;
   for (const StatePart part : kStateParts) {
     const absl::Span<float> values = backend_->state(part);
@@ -171,7 +172,8 @@ absl::Status TrainLoop::TakeOver(const TrainSource& source) {
   return absl::OkStatus();
 }
 
-// The highest step that a rank has stored, of the lowest rank that has it.
+// Finds the highest step that any rank has stored. Of several such ranks, takes
+// the lowest.
 absl::StatusOr<std::optional<TrainSource>> TrainLoop::FindStored(
     const std::optional<StoredState>& stored) {
   int64_t mine = stored.has_value() ? stored->state.step : 0;
@@ -197,7 +199,7 @@ absl::Status TrainLoop::Load(const StoredState& stored) {
   backend_->powers() = stored.state.powers;
   steps_done_ = stored.state.step;
   loss_ = stored.state.loss;
-  // Of other data the place means nothing.
+  // A position in other data means nothing.
   position_ = stored.state.data_fingerprint == data_ ? stored.state.position
                                                      : DataPosition();
   whole_ = true;
@@ -235,7 +237,7 @@ absl::Status TrainLoop::CopyOut(StateTensors* tensors) {
   return absl::OkStatus();
 }
 
-// Each rank gives its fingerprints to all, so that all see the same.
+// Every rank gets all fingerprints, so all ranks find the same differences.
 absl::Status TrainLoop::Agree(const std::vector<Fingerprint>& fingerprints,
                               const std::optional<TrainSource>& source) {
   const size_t count = fingerprints.size();
@@ -247,13 +249,15 @@ absl::Status TrainLoop::Agree(const std::vector<Fingerprint>& fingerprints,
                                                Bytes(all.data(), all.size()));
   if (!status.ok()) return status;
   const int right = source.has_value() ? source->rank : 0;
-  // Which one of a rank's is another than it should be; count: none.
+  // Index of the first fingerprint in which `rank` differs from the right one;
+  // `count` if none does.
   const auto differs = [&](int rank) {
     size_t i = 0;
     while (i < count && all[rank * count + i] == all[right * count + i]) ++i;
     return i;
   };
-  // Where this rank is wrong that is said, else of the first that is.
+  // If this rank differs, name this rank; otherwise name the first rank that
+  // differs.
   int wrong = collective_->rank();
   if (differs(wrong) == count) wrong = 0;
   while (wrong < size && differs(wrong) == count) ++wrong;
@@ -290,8 +294,8 @@ absl::StatusOr<StepResult> TrainLoop::Step(bool stop) {
   absl::Status status = LoadShare();
   if (!status.ok()) return status;
 
-  // Of the mean over the whole batch, so that a plain sum over ranks is exact
-  // even where shares differ in size.
+  // The gradient of the mean over the whole batch: a plain sum over the ranks
+  // is then exact, also when shares differ in size.
   const double scale = 1.0 / (double(options_.batch) * options_.model.context);
   const absl::Span<float> gradients = backend_->gradients();
   status = backend_->LossAndGradients(
@@ -300,7 +304,7 @@ absl::StatusOr<StepResult> TrainLoop::Step(bool stop) {
         return collective_->BeginSum(
             gradients.subspan(bucket.begin, bucket.end - bucket.begin));
       });
-  // Those that were begun end before anything else does.
+  // Wait for the sums in progress before any error is handled.
   status.Update(collective_->Wait());
   if (!status.ok()) return status;
   const absl::StatusOr<Extras> extras = backend_->ReadExtras();

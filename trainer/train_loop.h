@@ -1,15 +1,16 @@
-// TrainLoop: the steps of a data-parallel training, as one rank takes them.
+// TrainLoop: the steps of a data-parallel training, as one rank executes them.
 //
-// A step: this rank's share of the batch from the sampler, loss and gradients
-// of the mean over the whole batch, the sum of both over all ranks, bucket by
-// bucket while the way back goes on, and the same update of the same weights
-// everywhere. Nothing is updated before the sum is whole, so a step that fails
-// is not done here, and ranks of a world that ends are at most one step apart.
+// One step: take this rank's share of the batch from the sampler; compute loss
+// and gradients of the mean over the whole batch; sum both over all ranks,
+// bucket by bucket, while the backward pass is still running; apply the same
+// update to the same weights on every rank. Nothing is updated before the sum
+// is complete. So a failed step is not done on this rank, and the ranks of a
+// world that ends are at most one step apart.
 //
-// It outlives worlds: Enter takes it into the next one, of any size, where all
-// ranks begin with the state of one of them.
+// A TrainLoop outlives worlds: Enter moves it to the next one, of any size,
+// where all ranks start from the state of one of them.
 //
-// It knows no agent and prints nothing: main.cc does both.
+// It knows no agent and prints nothing: training.cc does both.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_TRAIN_LOOP_H_
@@ -33,13 +34,13 @@
 
 namespace rollcall {
 
-// Whose state all ranks take over: which it must be of, too.
+// The rank whose state all others receive, and the step that it must be at.
 struct TrainSource {
   int rank = 0;
   int64_t step = 0;
 };
 
-// A state on this rank's disk, for when no rank has one in memory.
+// A state on this rank's disk, used if no rank has one in memory.
 struct StoredState {
   TrainState state;
   // Reads its tensors.
@@ -51,30 +52,31 @@ class TrainLoop {
   using MakeBackend = std::function<absl::StatusOr<std::unique_ptr<Backend>>(
       const GptConfig&, const AdamWConfig&)>;
 
-  // Opens the data, whose vocabulary is the model's. Errors name what a person
-  // must fix.
+  // Opens the data; its vocabulary becomes the model's. Errors name what a
+  // person must fix.
   static absl::StatusOr<std::unique_ptr<TrainLoop>> Create(
       TrainOptions options, const MakeBackend& make = MakeCpuBackend);
 
-  // Enters a world: sees that all ranks agree on settings and data, takes over
-  // the state of `source`; without one, the newest that any rank has `stored`;
-  // without that, begins at step 0; and sees that all have the same.
-  // `collective` must live until the next Enter. Errors: the collective's;
-  // FAILED_PRECONDITION: ranks disagree, and on what; where there is a source,
-  // only a rank that differs from it gets that, and to all others, which train
-  // on in a world without it, it is a peer that goes: UNAVAILABLE.
-  // RESOURCE_EXHAUSTED: memory; DATA_LOSS: what is stored cannot be read. After
-  // an error, enter another world.
+  // Enters a world. Checks that all ranks agree on settings and data. Then
+  // takes over the state of `source`; without a source, the newest state that
+  // any rank has `stored`; without that, starts at step 0. Finally checks that
+  // all ranks have the same state. `collective` must live until the next Enter.
+  // Errors: the collective's. FAILED_PRECONDITION: ranks disagree; the message
+  // says on what. If there is a source, only a rank that differs from it gets
+  // FAILED_PRECONDITION; all others get UNAVAILABLE, as for a lost peer, and
+  // train on in a world without that rank. RESOURCE_EXHAUSTED: memory.
+  // DATA_LOSS: the stored state cannot be read. After an error, enter another
+  // world.
   absl::Status Enter(Collective& collective,
                      const std::optional<TrainSource>& source,
                      const std::optional<StoredState>& stored = std::nullopt);
 
-  // Takes the next step. `stop`: this rank was told to come to a boundary. An
-  // error leaves the state as it was.
+  // Executes the next step. `stop`: this rank was asked to come to a boundary.
+  // An error leaves the state unchanged.
   absl::StatusOr<StepResult> Step(bool stop = false);
 
-  // Done so far, and whether the state is wholly that of this step: not while
-  // another rank's was half taken over.
+  // Steps done, and whether the state is complete: it is not while another
+  // rank's state was only partly received.
   int64_t steps_done() const { return steps_done_; }
   bool whole() const { return whole_; }
 
@@ -82,14 +84,14 @@ class TrainLoop {
   size_t parameters() const { return backend_->layout().size; }
   Backend& backend() { return *backend_; }
 
-  // Where it stands, and a copy of its tensors: what makes up a checkpoint.
+  // The training state and a copy of its tensors: together one checkpoint.
   TrainState state() const;
   absl::Status CopyOut(StateTensors* tensors);
 
  private:
-  // Something that must be equal on all ranks.
+  // A value that must be equal on all ranks.
   struct Fingerprint {
-    const char* otherwise;  // What is said if it is not.
+    const char* otherwise;  // The message if it is not.
     uint64_t value;
   };
 
@@ -108,7 +110,7 @@ class TrainLoop {
 
   const TrainOptions options_;
   const Dataset dataset_;
-  const uint64_t data_;  // Its fingerprint.
+  const uint64_t data_;  // Fingerprint of the data.
   const uint64_t samples_;
   const Sampler sampler_;
   const std::unique_ptr<Backend> backend_;

@@ -19,9 +19,9 @@ namespace {
 
 using ULL = unsigned long long;
 
-// For another rank's save; agents wait 15 s (stop_grace) by default before they
-// kill.
-constexpr absl::Duration kKeepPatience = absl::Seconds(10);
+// Time for another rank's save. By default an agent waits 15 s (stop_grace)
+// before it kills.
+constexpr absl::Duration kOtherSaveTimeout = absl::Seconds(10);
 
 ReportOptions ReportOf(const TrainOptions& options, int which) {
   ReportOptions report;
@@ -38,7 +38,7 @@ std::optional<TrainSource> SourceOf(const Rank* rank) {
                      static_cast<int64_t>(source.step())};
 }
 
-absl::Status StillWanted(const Rank* rank) {
+absl::Status WorldIsAlive(const Rank* rank) {
   if (rank == nullptr) return absl::OkStatus();
   if (rank->aborted()) return absl::AbortedError("the world has ended");
   if (rank->lost()) {
@@ -47,8 +47,8 @@ absl::Status StillWanted(const Rank* rank) {
   return absl::OkStatus();
 }
 
-// While it lives, an agent that asks where this rank is hears how far its
-// collectives are.
+// While this object lives, the rank can answer its agent which collective it
+// has entered and left last.
 class Located {
  public:
   Located(Rank* rank, const Collective& collective) : rank_(rank) {
@@ -82,7 +82,7 @@ class Training {
   absl::Status RunSteps(Collective& collective);
   absl::Status StopAtBoundary();
   absl::Status GoOnToNextWorld();
-  void KeepState();
+  void SaveState();
   bool noticed();
   bool Saves() const;
   Progress Known(const Collective& collective) const;
@@ -93,9 +93,9 @@ class Training {
   std::unique_ptr<RankDevice> device_;
   std::unique_ptr<TrainLoop> loop_;
   std::unique_ptr<Checkpointing> checkpointing_;
-  bool told_ = false;  // The agent was, of a signal.
+  bool told_ = false;  // The agent was told of a signal.
   bool stopped_ = false;
-  absl::Duration held_up_;  // In this world, by checkpoints.
+  absl::Duration held_up_;  // By checkpoints, in this world.
 };
 
 absl::StatusOr<int> Training::Run() {
@@ -103,7 +103,7 @@ absl::StatusOr<int> Training::Run() {
   for (;;) {
     const absl::Status status = TrainInWorld();
     if (status.ok()) return stopped_ ? kExitAskedToStop : 0;
-    if (rank_ == nullptr || !MayBeItsEnd(status, *rank_) ||
+    if (rank_ == nullptr || !MayBeWorldEnd(status, *rank_) ||
         !rank_->AwaitAbort(options_.collective_timeout).ok()) {
       return status;
     }
@@ -127,7 +127,7 @@ absl::Status Training::Prepare() {
       Checkpointing::Open(options_);
   if (!checkpointing.ok()) return checkpointing.status();
   checkpointing_ = *std::move(checkpointing);
-  // Now, not when the first one is due.
+  // Check this now, not when the first checkpoint is due.
   return Saves() ? checkpointing_->Writable() : absl::OkStatus();
 }
 
@@ -175,7 +175,7 @@ absl::Status Training::RunSteps(Collective& collective) {
   const absl::Time begun = MonotonicNow();
   held_up_ = absl::ZeroDuration();
   while (loop_->steps_done() < options_.steps) {
-    if (absl::Status s = StillWanted(rank_); !s.ok()) return s;
+    if (absl::Status s = WorldIsAlive(rank_); !s.ok()) return s;
     absl::StatusOr<StepResult> result = loop_->Step(noticed());
     if (!result.ok()) return result.status();
     const Progress& progress = report.Tell(*result);
@@ -190,15 +190,15 @@ absl::Status Training::RunSteps(Collective& collective) {
   if (!Saves()) return absl::OkStatus();
   const absl::Duration took = MonotonicNow() - begun;
   std::fprintf(stderr,
-               "rollcall-train: checkpoints held up its steps for %.3f s of "
+               "rollcall-train: checkpoints blocked its steps for %.3f s of "
                "%.1f s (%.2f%%)\n",
                absl::ToDoubleSeconds(held_up_), absl::ToDoubleSeconds(took),
                100 * absl::FDivDuration(held_up_, took));
-  // The last step, if it was none of those that are due.
+  // Save the last step, if no periodic save did.
   return checkpointing_->SaveNow(*loop_, absl::InfiniteFuture());
 }
 
-// Whether this rank was asked to come to a boundary.
+// Whether this rank was asked to stop at a boundary.
 bool Training::noticed() {
   if (rank_ == nullptr) return signals_.asked();
   const bool noticed = rank_->noticed();
@@ -219,24 +219,24 @@ bool Training::Saves() const {
 absl::Status Training::StopAtBoundary() {
   absl::Time deadline = absl::InfiniteFuture();
   if (rank_ != nullptr) {
-    // Known by the others' word, perhaps, before the agent's own.
+    // The other ranks' flag may arrive before the agent's own notice.
     if (absl::Status s = rank_->AwaitNotice(); !s.ok()) return s;
     const std::optional<v1::RankNotice> notice = rank_->notice();
-    // Everybody stays but for the newcomer: nothing is at stake.
+    // A newcomer joins and nobody leaves: no state can be lost.
     if (notice.has_value() && notice->kind() == v1::NOTICE_KIND_GROW) {
-      return StandAtBoundary(*rank_, loop_->steps_done());
+      return WaitAtBoundary(*rank_, loop_->steps_done());
     }
     if (notice.has_value() && notice->has_deadline()) {
       deadline = MonotonicNow() + absl::Seconds(notice->deadline().seconds());
     }
   }
   if (Saves()) {
-    // It was told, and is no reason to stay.
+    // A failed save was reported; it must not keep the rank here.
     (void)checkpointing_->SaveNow(*loop_, deadline);
   }
   std::fprintf(stderr, "rollcall-train: stopped after step %lld\n",
                static_cast<long long>(loop_->steps_done()));
-  if (rank_ != nullptr) return StandAtBoundary(*rank_, loop_->steps_done());
+  if (rank_ != nullptr) return WaitAtBoundary(*rank_, loop_->steps_done());
   stopped_ = true;
   return absl::OkStatus();
 }
@@ -249,26 +249,27 @@ absl::Status Training::GoOnToNextWorld() {
                static_cast<long long>(loop_->steps_done()),
                rank_->abort().value_or(v1::RankAbort()).reason().c_str());
   rank_->Stopped(loop_->steps_done(), loop_->whole());
-  // There is no step that a signal could wait for.
+  // There are no steps here at which the signal could be read.
   signals_.BeginWait([this] { rank_->CancelNextWorld(); });
   const absl::Status next = rank_->NextWorld();
   signals_.EndWait();
   if (absl::IsCancelled(next)) {
-    KeepState();
+    SaveState();
     signals_.Release();
   }
   told_ = false;
   return next;
 }
 
-// Nobody comes to a boundary any more: who holds a state and is stopped between
-// two worlds writes it down, unless another rank did.
-void Training::KeepState() {
+// A rank that is stopped between two worlds reaches no boundary any more. It
+// saves its state now, unless another rank has saved it.
+void Training::SaveState() {
   if (checkpointing_ == nullptr || !loop_->whole()) return;
   if (options_.saved_by == SavedBy::kEveryNode && rank_->local_rank() != 0) {
     return;
   }
-  (void)checkpointing_->SaveUnlessKept(*loop_, MonotonicNow() + kKeepPatience);
+  (void)checkpointing_->SaveUnlessStored(*loop_,
+                                         MonotonicNow() + kOtherSaveTimeout);
 }
 
 Progress Training::Known(const Collective& collective) const {

@@ -1,11 +1,10 @@
-// Training: one rank's part in a run, over all the worlds that it is in.
+// Training: one rank's part in a run, over all its worlds.
 //
-// In each world it connects with its peers, enters with the state that counts
-// (a rank's, a checkpoint's, or none), steps, says how it goes, writes
-// checkpoints where that is its part, and stops at a boundary when somebody
-// asked for one.
+// In each world the rank connects to its peers, enters with the right state
+// (another rank's, a checkpoint's, or none), trains, reports progress, writes
+// checkpoints if that is its task, and stops at a boundary when asked to.
 //
-// Thread rule: main's thread.
+// Thread rule: the main thread.
 #ifndef ROLLCALL_TRAINER_TRAINING_H_
 #define ROLLCALL_TRAINER_TRAINING_H_
 
@@ -16,15 +15,15 @@
 
 namespace rollcall {
 
-// What a rank without an agent exits with that was asked to stop before its
-// last step, and has saved where it could; sysexits' EX_TEMPFAIL. With an agent
-// the job's requeue code is the launcher's to give.
+// Exit code of a rank without an agent that was asked to stop before its last
+// step, after it saved if it could (EX_TEMPFAIL of sysexits). With an agent the
+// launcher gives the job's requeue code.
 inline constexpr int kExitAskedToStop = 75;
 
-// Trains to the last step. `rank` is null where no agent started this process:
-// a world of one. `signals` take its node along, or end a run without an agent
-// at its next step. Returns what to exit with: 0 or kExitAskedToStop. Errors
-// name what a person must fix.
+// Trains up to the last step. `rank` is null if no agent started this process:
+// a world of one rank. `signals` make the rank's node leave, or end a run
+// without an agent at its next step. Returns the exit code: 0 or
+// kExitAskedToStop. Errors name what a person must fix.
 absl::StatusOr<int> Train(const TrainOptions& options, Rank* rank,
                           LeaveSignals& signals);
 

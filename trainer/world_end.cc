@@ -2,15 +2,15 @@
 
 namespace rollcall {
 
-absl::Status StandAtBoundary(Rank& rank, int64_t step) {
-  // Known by the others' word, perhaps, before the agent's own.
+absl::Status WaitAtBoundary(Rank& rank, int64_t step) {
+  // The other ranks' flag may arrive before the agent's own notice.
   if (absl::Status s = rank.AwaitNotice(); !s.ok()) return s;
   rank.NoticeSeen(step);
   if (absl::Status s = rank.AwaitAbort(); !s.ok()) return s;
   return absl::AbortedError("the world has ended at a boundary");
 }
 
-bool MayBeItsEnd(const absl::Status& status, const Rank& rank) {
+bool MayBeWorldEnd(const absl::Status& status, const Rank& rank) {
   return rank.aborted() || absl::IsAborted(status) ||
          absl::IsUnavailable(status);
 }

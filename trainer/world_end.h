@@ -1,4 +1,4 @@
-// The end of a world, as a rank meets it that lives on.
+// How a rank that lives on handles the end of a world.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_WORLD_END_H_
@@ -11,13 +11,14 @@
 
 namespace rollcall {
 
-// All ranks have stopped after this step; what comes next is the daemon's.
-// Blocks until the generation ends. ABORTED: it has; else the agent is gone.
-absl::Status StandAtBoundary(Rank& rank, int64_t step);
+// To be called when all ranks have stopped after this step; the daemon decides
+// what comes next. Blocks until the generation ends. ABORTED: it has ended. Any
+// other error: the agent is gone.
+absl::Status WaitAtBoundary(Rank& rank, int64_t step);
 
-// Whether a failure in a world may be no more than its end. A peer that goes
-// takes its connections along before the agent has heard of it.
-bool MayBeItsEnd(const absl::Status& status, const Rank& rank);
+// Whether a failure in a world may be caused by the end of that world. When a
+// peer goes, its connections break before the agent hears of it.
+bool MayBeWorldEnd(const absl::Status& status, const Rank& rank);
 
 }  // namespace rollcall
 

@@ -1,10 +1,10 @@
-"""What a training's steps wait for its checkpoints: one every 100 steps.
+"""How long training steps wait for checkpoints, with one every 100 steps.
 
-rollcall-train alone, the nano model, and one four times as large whose steps are
-as short, which is harder. The share of time is what rollcall-train measures of
-itself: the copy of the state, and a save that is still going on. Beside it stands
-the same training without checkpoints, round by round: what writing in the
-background costs on top, on a machine with so few cores.
+rollcall-train with one rank: the nano model, and a model four times as large
+whose steps are as short, which is harder. The share of time is measured by
+rollcall-train itself: the copy of the state, and the wait for a running save. In
+the same rounds the same training runs without checkpoints: that shows the further
+cost of writing in the background on a machine with few cores.
 """
 import glob
 import os
@@ -24,11 +24,11 @@ TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
 ROUNDS = 3
 STEPS = 300
 WANTED = 2.0
-HELD = re.compile(r"held up its steps for (\S+) s of (\S+) s \((\S+)%\)")
+HELD = re.compile(r"blocked its steps for (\S+) s of (\S+) s \((\S+)%\)")
 
 
 def train(width, batch, folder):
-    """Steps a second, and the share of time that steps waited, in percent."""
+    """Steps per second, and the share of time that steps waited, in percent."""
     command = [os.path.join(BIN, "rollcall-train"), "--data", *TEXT, "--steps",
                str(STEPS), "--width", str(width), "--batch", str(batch),
                "--log-json", "--device", "cpu"]
@@ -38,7 +38,7 @@ def train(width, batch, folder):
     held = HELD.search(run.stderr)
     saved = len(re.findall(r"checkpoint \S+/step-", run.stderr))
     last = re.findall(r'"samples_per_second":([\d.]+)', run.stdout)
-    # Of the whole run: the mean of what it says of itself.
+    # Over the whole run: the mean of the reported values.
     speed = statistics.mean(float(x) for x in last[len(last) // 5:])
     return speed, float(held[3]) if held else 0.0, saved
 

@@ -1,9 +1,9 @@
-"""What train_steps does, in PyTorch.
+"""The work of train_steps, in PyTorch.
 
     torch_steps.py LAYERS HEADS WIDTH CONTEXT SEQUENCES STEPS THREADS FUSED
 
-OPENBLAS_NUM_THREADS is for its BLAS, THREADS for everything else in it. FUSED
-(0 or 1): how attention is written, since which is faster depends on the size.
+OPENBLAS_NUM_THREADS sets the threads of its BLAS, THREADS those of everything
+else. FUSED (0 or 1): how attention is written; which is faster depends on the size.
 """
 import os
 import sys

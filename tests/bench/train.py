@@ -1,9 +1,10 @@
-"""How fast the CPU's model trains: tokens a second, rollcall beside PyTorch.
+"""Training speed of the CPU model: tokens per second, rollcall and PyTorch.
 
-gpt2-nano, whole steps (loss, gradients, clipping, AdamW) on random bytes. All
-take turns in one run, so that what else the machine does meets all; medians.
-PyTorch is written in two ways, and the faster one counts; once with the BLAS as
-its package finds it, once told to use the kernels that rollcall-train takes.
+gpt2-nano, whole steps (loss, gradients, clipping, AdamW) on random bytes. The
+programs take turns in one run, so that other load on the machine affects all of
+them; the results are medians. PyTorch's attention is written in two ways, and the
+faster one counts. PyTorch runs once with its package's default BLAS kernels, and
+once with the kernels that rollcall-train uses.
 
     train.py [ROUNDS]
 """
@@ -19,11 +20,11 @@ PYTHON = "/usr/bin/python3"
 MODEL = "gpt2-nano"
 NANO = [3, 4, 128, 64]  # Layers, heads, width, context.
 BATCHES = [16, 64]
-TOKENS = 8192  # A round, at least.
+TOKENS = 8192  # Per round, at least.
 
 
 class Runner:
-    """One process that does a round of steps each time it is told."""
+    """A process that executes one round of steps per request."""
 
     def __init__(self, argv, threads, core=None):
         env = dict(os.environ, OPENBLAS_NUM_THREADS=str(threads))
@@ -54,7 +55,7 @@ class Runner:
 
 
 def best_core():
-    """What trainer/model/openblas.cc would choose."""
+    """The kernels that trainer/model/openblas.cc would choose."""
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
         flags = set(file.read().partition("flags")[2].partition("\n")[0]
                     .split())
@@ -82,7 +83,7 @@ def compare(batch, threads, rounds):
         for number in range(rounds + 1):
             for runner in runners.values():
                 runner.round()
-            if number == 0:  # Warm now.
+            if number == 0:  # Warm-up.
                 for runner in runners.values():
                     runner.rounds.clear()
     finally:

@@ -1,7 +1,8 @@
-// train_steps MODEL SEQUENCES STEPS: for each line on stdin, does so many steps
-// (gradients and update) on random bytes and says how many seconds they took.
+// train_steps MODEL SEQUENCES STEPS: for each line on stdin, executes STEPS
+// steps (gradients and update) on random bytes and prints the seconds that they
+// took.
 //
-// OPENBLAS_NUM_THREADS says with how many threads.
+// OPENBLAS_NUM_THREADS sets the number of threads.
 #include <cstdio>
 #include <iostream>
 #include <memory>

@@ -1,4 +1,4 @@
-"""rollcall-train --check: its table, its verdicts, and what becomes of them."""
+"""rollcall-train --check: its table, its verdicts, and how a job ends by them."""
 import json
 import os
 import re
@@ -8,7 +8,7 @@ from harness import E2E, Gate, Lab
 
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
 CHECK = [TRAIN, "--check"]
-# A machine that is busy with other tests has slow links.
+# Links are slow on a machine that is busy with other tests.
 CALM = ["--link-outlier", "1e9"]
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast",
                "sendrecv"]
@@ -22,14 +22,14 @@ def bus_factor(collective, ranks):
 
 class Check(E2E):
     def check(self, flags, check_flags, code, deadline_s=100):
-        """A check in four local nodes that ends with `code`."""
+        """Runs a check on four local nodes, which must exit with `code`."""
         launcher = self.launch(["--local-workers", "3", *flags],
                                [*CHECK, *CALM, *check_flags])
         self.assert_code(launcher, code, deadline_s)
         return launcher
 
     def said(self, process):
-        """Lines that ranks said on stdout, by rank."""
+        """The ranks' lines on stdout, by rank."""
         found = {}
         for line in process.out():
             match = re.match(r"\[[^/\]]+/(\d+)\] (.*)", line)
@@ -107,7 +107,7 @@ class Check(E2E):
             "transport": "Socket", "reasons": []})
 
     def assert_failed_for_good(self, launcher, says):
-        """Said once by each rank, and not tried again."""
+        """Each rank reports it once, and the job does not restart."""
         verdicts = [line for line in launcher.err() if re.match(
             r"\[\S+/\d\] rollcall-train: check: fatal: ", line)]
         self.assertEqual(len(verdicts), 4, verdicts)
@@ -129,7 +129,7 @@ class Check(E2E):
         launcher = self.check([], quick, 30)
         self.assert_failed_for_good(launcher,
                                     "the all-reduce of 4096 bytes has")
-        # A flag counts before the file.
+        # A flag overrides the file.
         self.check([], [*quick, "--min-busbw", "1e-9"], 0)
 
     def test_flags_that_differ(self):
@@ -164,7 +164,7 @@ class Check(E2E):
         self.assertEqual(without.code, 2, without.text())
 
     def test_a_node_that_goes_meanwhile(self):
-        # Each row takes the two seconds that it may.
+        # Each row uses its whole limit of two seconds.
         check = [*CHECK, *CALM, "--iters", "1000000", "--max-bytes", "8"]
         launcher = self.launch(["--nodes", "2:3"], check)
         join_string = self.join_string(launcher)
@@ -172,7 +172,7 @@ class Check(E2E):
                    for name in ("a", "b")]
         launcher.await_line(r"\] # rollcall-train --check: 3 ranks on 3 nodes")
         workers[1].signal(9)
-        # The two that are left check their world from its beginning.
+        # The remaining two check their world from the start.
         launcher.await_line(r"\] # rollcall-train --check: 2 ranks on 2 nodes")
         self.assert_code(launcher, 0, 100)
         self.assert_code(workers[0], 0)
@@ -193,13 +193,13 @@ class Unreachable(E2E):
                                    *check]) for host in (2, 3)]
         for agent in agents:
             agent.await_line(r"\] up")
-        # The daemon hears both; they do not hear each other any more.
+        # Both reach the daemon, but not each other any more.
         lab.cut_between([2], [3])
         gate.open()
         for process in (launcher, *agents):
             self.assert_code(process, 20)
         for agent in agents:
-            # It was tried again, as often as there were restarts.
+            # The job restarted as often as it may.
             agent.await_lines(
                 r"rollcall-train: check: retryable: the check could not be "
                 r"made", 1)
@@ -209,8 +209,8 @@ class Unreachable(E2E):
 class SlowLink(E2E):
     def test_the_node_with_the_bad_cable_is_named(self):
         lab = Lab(self.stage, 4)
-        # The bad cable makes it a hundred times slower; a busy machine may well
-        # make a good link four times slower, which is the default.
+        # The bad cable makes the link a hundred times slower. A busy machine
+        # may make a good link four times slower, which is the default.
         check = [*CHECK, "--max-bytes", "8", "--iters", "2", "--pings", "40",
                  "--link-outlier", "8"]
         launcher = lab.start(1, [

@@ -1,4 +1,4 @@
-"""rollcall-train's checkpoints: what is lost when a run is interrupted: nothing."""
+"""rollcall-train's checkpoints: an interrupted run loses nothing."""
 import filecmp
 import glob
 import json
@@ -24,7 +24,7 @@ SMALL = ["--layers", "2", "--heads", "2", "--width", "32", "--context", "32",
 
 
 def gpt2_shapes(config):
-    """Of each tensor of Hugging Face's GPT2Model, by its config.json."""
+    """The shape of each tensor of Hugging Face's GPT2Model, by its config.json."""
     width = config["n_embd"]
 
     def linear(name, inputs, outputs):
@@ -60,7 +60,7 @@ class Saving(E2E):
         return self.stage.start(self.command(steps, *more, **how))
 
     def told(self, process):
-        """What rank 0 said of each step, by step."""
+        """The line that rank 0 printed for each step, by step."""
         told = {}
         for line in process.out():
             if '{"step":' in line:
@@ -82,7 +82,7 @@ class Saving(E2E):
 
 
 class Checkpoints(Saving):
-    # --- The same to the bit -------------------------------------------------
+    # --- The same bits -------------------------------------------------------
 
     def test_interrupted_and_resumed_is_the_same_to_the_bit(self):
         flags = ["--local-workers", "2", "--max-restarts", "0"]
@@ -97,14 +97,14 @@ class Checkpoints(Saving):
         self.assert_code(resumed, 0)
         expect, got = self.losses(whole), self.losses(resumed)
         self.assertEqual(list(expect), list(range(1, 61)))
-        # Those that were left have kept what they held.
+        # The remaining ranks have kept their state.
         self.assertGreater(min(got), 10)
         self.assertEqual(list(got), list(range(min(got), 61)))
         self.assertEqual(got, {n: expect[n] for n in got})
-        # Before the interruption as well.
+        # Also before the interruption.
         self.assertEqual(self.losses(first),
                          {n: expect[n] for n in self.losses(first)})
-        # And so is what both have in the end.
+        # And so are both runs' final states.
         for name in ("model.safetensors", "optimizer.safetensors"):
             both = [os.path.join(folder, "step-00000060", name)
                     for folder in (self.folder, self.stage.path("whole"))]
@@ -114,15 +114,15 @@ class Checkpoints(Saving):
         flags = ["--local-workers", "2", "--max-restarts", "0"]
         first = self.launch(flags, self.command(40, "--save-every", "20"))
         self.assert_code(first, 0)
-        # As if it had been interrupted after step 20.
+        # As after an interruption at step 20.
         shutil.rmtree(os.path.join(self.folder, "step-00000040"))
         other = self.stage.path("other")
         shutil.copytree(self.folder, other)
         second = self.alone(40)
         self.assert_code(second, 0)
         self.assertEqual(list(self.losses(second)), list(range(21, 41)))
-        # Sums of one and of three round otherwise: near, not the same. In the
-        # same world it is the same to the bit.
+        # The sums of one rank and of three round differently, so the results
+        # are only close. In a world of the same size the bits are the same.
         expect = self.losses(first)
         for step, loss in self.losses(second).items():
             self.assertAlmostEqual(loss / expect[step], 1, delta=1e-4)
@@ -140,7 +140,7 @@ class Checkpoints(Saving):
             self.assert_code(again, 0)
             self.assertEqual(self.losses(again), {})
             self.assertEqual(self.saved(), ["step-00000020"])
-            # Nor is it written once more.
+            # It is not written again either.
             after = os.stat(manifest)
             self.assertEqual((after.st_ino, after.st_mtime_ns),
                              (before.st_ino, before.st_mtime_ns))
@@ -153,7 +153,7 @@ class Checkpoints(Saving):
             self.assertEqual(json.load(f)["loss"], self.losses(run)[5])
 
     def test_saved_by_the_first_rank_of_each_node(self):
-        # Each node has a folder of its own, named after it.
+        # Each node has its own folder, named after it.
         def command(steps):
             with_folder = self.command(steps, "--save-every", "10",
                                        "--saved-by", "node",
@@ -175,7 +175,7 @@ class Checkpoints(Saving):
             both = [os.path.join(folder, "step-00000020", name)
                     for folder in folders.values()]
             self.assertTrue(filecmp.cmp(*both, shallow=False), name)
-        # It goes on from them, on each node from its own.
+        # The run resumes from them, each node from its own folder.
         second = self.launch(flags, command(30))
         self.assert_code(second, 0)
         self.assertEqual(list(self.losses(second)), list(range(21, 31)))
@@ -196,7 +196,7 @@ class Checkpoints(Saving):
         self.assert_code(run, 0)
         self.assertEqual(self.saved(), ["step-00000040", "step-00000050"])
 
-    # --- As others read it ---------------------------------------------------
+    # --- Read by other programs ----------------------------------------------
 
     def test_tensor_files_are_as_published(self):
         self.assert_code(self.alone(5), 0)
@@ -243,7 +243,7 @@ class Checkpoints(Saving):
         self.assertEqual(stopped, set(last.values()))
         [step] = stopped
         self.assertEqual(self.saved(), [f"step-{step:08d}"])
-        # It goes on from there.
+        # The run resumes from there.
         again = self.alone(step + 2)
         self.assert_code(again, 0)
         self.assertEqual(list(self.losses(again)), [step + 1, step + 2])
@@ -260,17 +260,18 @@ class Checkpoints(Saving):
         launcher = self.launch(
             ["--local-workers", "2", "--nodes", "2:3", "--max-restarts", "9"],
             self.command(1_000_000, "--save-every", "50"))
-        # The victim may be the rank that printed this, a step before the others.
+        # The killed rank may be the one that printed this, a step before the
+        # others.
         launcher.await_line(r'"step":61,')
         victim = max(self.ranks(launcher))
         os.kill(victim, signal.SIGKILL)
         launcher.signal(signal.SIGUSR1)
         self.assert_code(launcher, 75)
-        # What the others held is kept, whatever the last one due was.
+        # The others' state is saved, whatever periodic save was last.
         self.assertGreaterEqual(int(self.saved()[-1][5:]), 60)
         again = self.alone(1)
         self.assert_code(again, 0)
-        # Whatever it came to, a whole one is there, and nothing is done twice.
+        # At any time there is a whole checkpoint, and no step is done twice.
         self.assertNotEqual(self.saved(), [])
         self.assertEqual(self.losses(again), {})
 
@@ -282,7 +283,7 @@ class Checkpoints(Saving):
         self.assertEqual(self.losses(launcher), {})
 
     def test_asked_while_a_rank_attends(self):
-        # One that a signal ended would be waited for by its peers.
+        # The peers would wait for a rank that a signal ended.
         path = self.stage.path("agent")
         with socket.socket(socket.AF_UNIX) as agent:
             agent.bind(path)
@@ -300,7 +301,7 @@ class Checkpoints(Saving):
         self.assertRegex(rank.text(), "could not attend its agent")
 
     def test_asked_in_the_middle_of_a_checkpoint(self):
-        # One after the other, so that one is being written whenever it comes.
+        # One save after the other, so that one is running at any time.
         run = self.launch(
             ["--local-workers", "1"],
             self.command(1_000_000, "--save-every", "1", width=256))
@@ -348,7 +349,7 @@ class Checkpoints(Saving):
         os.mkdir(self.folder)
         lab.run(1, ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs",
                     self.folder])
-        # One fits, a second one beside it does not.
+        # There is room for one checkpoint, not for two.
         run = lab.start(1, self.command(30, "--save-every", "10", width=128))
         self.assertEqual(run.wait(), 1)
         self.assertEqual(list(self.losses(run)), list(range(1, 31)))
@@ -394,13 +395,13 @@ class Checkpoints(Saving):
 
 
 class InTorch(WithTorch, Saving):
-    """PyTorch goes on from a checkpoint as rollcall-train does.
+    """PyTorch resumes from a checkpoint as rollcall-train does.
 
     Seen: the loss within 1e-7, what a step adds within 5e-6 of its norm.
     """
 
     def test_takes_the_same_step(self):
-        # Its samples are one batch, so that their order is of no matter.
+        # The samples are one batch, so their order does not matter.
         text = self.stage.path("text")
         with open(TEXT[0], "rb") as file:
             some = file.read(12 * 32 + 1)
@@ -426,7 +427,7 @@ class InTorch(WithTorch, Saving):
 
 
 class InTransformers(Saving):
-    """Hugging Face's transformers load a checkpoint, and find the same loss.
+    """Hugging Face's transformers load a checkpoint and compute the same loss.
 
     In a virtual environment that `scripts/packages.sh torch` makes; without it
     the test is skipped.
@@ -461,10 +462,10 @@ class InTransformers(Saving):
              "CUDA_VISIBLE_DEVICES": ""})
         self.assertEqual(found.code, 0, found.text())
         found = json.loads(found.out()[-1])
-        # Every tensor has a place there, and none of theirs is made up.
+        # Every tensor is used, and none of theirs is initialized at random.
         self.assertEqual(found["missing"], [])
         self.assertEqual(found["unexpected"], [])
-        # That of the step that was taken next, on the same tokens.
+        # The loss of the next step, on the same tokens.
         self.assertLess(abs(found["loss"] / self.losses(run)[21] - 1), 1e-5)
 
 

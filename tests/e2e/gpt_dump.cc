@@ -1,12 +1,12 @@
 // gpt_dump LAYERS HEADS WIDTH CONTEXT VOCABULARY SEQUENCES STEPS FOLDER: trains
-// the CPU's model on random tokens and writes down, as plain files, what
-// another implementation needs to do the same and to compare.
+// the CPU model on random tokens, and writes to plain files what another
+// implementation needs to do the same and to compare.
 //
-//   tensors          a line each: name, then its shape
+//   tensors          one line each: name, then shape
 //   weights, trained before step 1 and after the last; floats, in that order
 //   gradients        of step 1, before clipping
 //   tokens, targets  of all steps, 16-bit
-//   steps            a line each: learning rate, mean loss, gradients' norm
+//   steps            one line each: learning rate, mean loss, gradients' norm
 #include <unistd.h>
 
 #include <cstdio>
@@ -44,8 +44,8 @@ void Write(const std::string& path, const std::string& text) {
   if (!file.flush()) std::exit(1);
 }
 
-// Far from the first ones: there biases are 0 and gains 1, which hides what is
-// done with them.
+// Far from the initial weights: there biases are 0 and gains 1, which would
+// hide errors in their use.
 absl::Status MoveWeights(Backend& backend) {
   std::vector<float> weights(backend.layout().size);
   absl::Status status =

@@ -1,4 +1,4 @@
-"""Does in PyTorch what gpt_dump did and says how far they are apart, as JSON.
+"""Repeats gpt_dump's work in PyTorch and prints the differences as JSON.
 
     torch_compare.py HEADS FOLDER
 
@@ -58,9 +58,9 @@ def apart(got, expect):
 
 
 def settled(name, tensor):
-    """Without the keys' biases: softmax takes no notice of what is added to
-    all scores of a query, so that their gradient is rounding and nothing else,
-    of which Adam makes whole steps."""
+    """Drops the keys' biases. A constant that is added to all scores of a query
+    does not change the softmax, so the gradient of these biases is only rounding
+    error, from which Adam makes full-size steps."""
     if not name.endswith("attn.c_attn.bias"):
         return tensor
     queries, _, values = tensor.chunk(3)
@@ -73,7 +73,7 @@ def main():
     context = dump.shapes["wpe.weight"][0]
     layers = sum(name.endswith("ln_1.bias") for name in dump.shapes)
     model = Gpt2(layers, heads, width, context, vocabulary)
-    # Strict: the same names, the same shapes, none missing.
+    # strict: the same names and shapes, none missing.
     model.load_state_dict(dump.tensors("weights"), strict=True)
     optimizer = adamw(model)
     lines = [[float(n) for n in line.split()]

@@ -1,7 +1,7 @@
 """GPT-2 in PyTorch, the reference for rollcall-train's model.
 
 Parameters have the names and shapes of Hugging Face's GPT2Model; matrices are
-[in, out], as its Conv1D has them. No dropout. Knows no rollcall.
+[in, out], as in its Conv1D. No dropout. Does not use rollcall.
 """
 import math
 
@@ -31,7 +31,7 @@ class Attention(nn.Module):
         self.register_buffer("later", later, persistent=False)
         self.register_buffer("mask", torch.zeros(context, context)
                              .masked_fill(later, -math.inf), persistent=False)
-        self.fused = False  # Scale and mask within the product of queries.
+        self.fused = False  # Scale and mask within the product of queries and keys.
 
     def forward(self, x):
         batch, context, width = x.shape
@@ -95,7 +95,7 @@ class Gpt2(nn.Module):
 
 
 def adamw(model):
-    """With rollcall-train's settings: matrices decay, the rest does not."""
+    """rollcall-train's settings: weight decay for matrices only."""
     matrices = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() == 1]
     return torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1},

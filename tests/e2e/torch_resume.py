@@ -1,10 +1,10 @@
-"""Takes a checkpoint's next step in PyTorch, and says how far it is from the
-checkpoint that rollcall-train saved after it, as JSON.
+"""Executes a checkpoint's next step in PyTorch, and prints the difference from
+the checkpoint that rollcall-train saved after that step, as JSON.
 
     torch_resume.py CHECKPOINT NEXT_CHECKPOINT TEXT LEARNING_RATE
 
-`loss`: of that step, on all of the text at once. `updates`: for each tensor,
-the norm of the difference of what was added to it over the norm.
+`loss`: of that step, on the whole text at once. `updates`: for each tensor, the
+norm of the difference of its updates over the norm of the update.
 """
 import json
 import os
@@ -34,7 +34,7 @@ def main():
     model = Gpt2(config["n_layer"], config["n_head"], config["n_embd"],
                  context, config["vocab_size"])
     before = tensors(folder, "model.safetensors")
-    # Strict: the same names, the same shapes, none missing.
+    # strict: the same names and shapes, none missing.
     model.load_state_dict(before, strict=True)
     optimizer = adamw(model)
     moments = tensors(folder, "optimizer.safetensors")

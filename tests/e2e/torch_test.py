@@ -34,10 +34,10 @@ class Torch(WithTorch):
 
 
 class Gpt2(WithTorch):
-    """Loss, gradients and steps of the CPU's model are PyTorch's, up to how
-    floats round. What is compared: torch_compare.py.
+    """Loss, gradients and steps of the CPU model equal PyTorch's, except for
+    rounding. torch_compare.py does the comparison.
 
-    Seen: losses within 2e-7, gradients within 2e-6 of each tensor's norm,
+    Measured: losses within 2e-7, gradients within 2e-6 of each tensor's norm,
     weights after 8 steps within 2e-5.
     """
     LOSS, GRADIENT, NORM, WEIGHT, RATE = 1e-6, 1e-5, 1e-5, 1e-4, 1e-6
@@ -64,7 +64,7 @@ class Gpt2(WithTorch):
                            ("rates", self.RATE)):
             self.assertEqual(len(found[what]), self.STEPS)
             self.assertLess(max(found[what]), most, found)
-        # Gradients were clipped, and steps taken.
+        # Gradients were clipped, and the learning rate is right.
         self.assertGreater(found["values"][0][1], 1)
         self.assertLess(max(found["rates"]), self.RATE)
 

@@ -1,10 +1,10 @@
-// A checkpoint's files and training data that somebody has damaged, edited or
-// brought from elsewhere: tensor headers, manifests, training states, the
-// names in a store's folder, and the heads of data files.
+// Damaged, edited or foreign checkpoint files and training data: tensor
+// headers, manifests, training states, the names in a store's folder, and the
+// first bytes of data files.
 //
-// Oracle: nothing is thrown; what is refused is refused in printable words
-// with a bound; what is accepted comes back the same when it is written; and
-// what rollcall itself would write is accepted.
+// Oracle: nothing throws. A refusal has a printable message of bounded length.
+// Accepted input comes back the same when it is written. Everything that
+// rollcall itself would write is accepted.
 #include <algorithm>
 #include <string>
 #include <tuple>
@@ -25,13 +25,13 @@
 namespace rollcall {
 namespace {
 
-constexpr size_t kMessageBytesMost = 2000;
+constexpr size_t kMessageBytesMax = 2000;
 
 absl::string_view View(std::string_view text) {
   return {text.data(), text.size()};
 }
 
-// No file is larger than can be said.
+// No file is larger than a size can express.
 uint64_t Sum(uint64_t a, uint64_t b) {
   return a > ~uint64_t{0} - b ? ~uint64_t{0} : a + b;
 }
@@ -39,7 +39,7 @@ uint64_t Sum(uint64_t a, uint64_t b) {
 void ExpectRefusal(const absl::Status& status, absl::StatusCode code) {
   const std::string message(status.message());
   Expect(status.code() == code, "a refusal has its code", message);
-  Expect(message.size() <= kMessageBytesMost, "a message has a bound", message);
+  Expect(message.size() <= kMessageBytesMax, "a message has a bound", message);
   ExpectPrintable("why it is refused", message);
 }
 
@@ -61,7 +61,7 @@ bool Same(const std::vector<SafeTensor>& a, const std::vector<SafeTensor>& b) {
                     });
 }
 
-// Empty ones at one place may change places among each other.
+// Empty tensors at one offset may swap their order.
 std::vector<SafeTensor> Sorted(std::vector<SafeTensor> tensors) {
   std::sort(tensors.begin(), tensors.end(),
             [](const SafeTensor& a, const SafeTensor& b) {
@@ -71,7 +71,7 @@ std::vector<SafeTensor> Sorted(std::vector<SafeTensor> tensors) {
   return tensors;
 }
 
-// Written, they are read as what they are.
+// When written, they read back equal.
 void ExpectComeBack(const std::vector<SafeTensor>& tensors,
                     uint64_t data_bytes) {
   const std::string text = FormatSafeTensors(tensors);
@@ -101,14 +101,14 @@ void Header(uint64_t data_bytes, absl::string_view text) {
   ExpectComeBack(*tensors, data_bytes);
 }
 
-// A whole file by its first bytes, as one that is opened is read.
+// A whole file from its first bytes, read like a file on disk.
 void TensorFile(uint64_t more_bytes, std::string_view bytes) {
   const uint64_t file = Sum(bytes.size(), more_bytes);
   const auto length = SafeTensorsHeaderBytes(View(bytes), file);
   if (!length.ok()) {
     return ExpectRefusal(length.status(), absl::StatusCode::kDataLoss);
   }
-  Expect(*length <= kSafeTensorsHeaderMost &&
+  Expect(*length <= kSafeTensorsHeaderMax &&
              *length <= file - kSafeTensorsLengthBytes,
          "a header has a bound and lies within the file");
   if (bytes.size() - kSafeTensorsLengthBytes < *length) return;
@@ -116,7 +116,7 @@ void TensorFile(uint64_t more_bytes, std::string_view bytes) {
          View(bytes.substr(kSafeTensorsLengthBytes, *length)));
 }
 
-// Some that a file may have.
+// Some of the tensors that a file may have.
 void Tensors(Feed& feed) {
   std::vector<SafeTensor> tensors;
   uint64_t end = 0;
@@ -142,7 +142,7 @@ void Tensors(Feed& feed) {
 void ManifestText(absl::string_view text) {
   const auto manifest = ParseManifest(text);
   if (!manifest.ok()) return ExpectUnread(manifest.status());
-  Expect(manifest->files.size() <= Manifest::kFilesMost,
+  Expect(manifest->files.size() <= Manifest::kFilesMax,
          "a manifest has a bound");
   for (const ManifestFile& file : manifest->files) {
     Expect(file.name.find('/') == std::string::npos && file.name != "..",

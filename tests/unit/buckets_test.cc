@@ -19,33 +19,34 @@ namespace {
 struct Row {
   const char* what;
   GptConfig config;
-  size_t behind;
+  size_t extras;
   size_t bucket_bytes;
-  std::vector<int> blocks;  // What each bucket waits for.
+  std::vector<int> blocks;  // The block that each bucket waits for.
 };
 
-// Width 8: a block has 872 values (3,488 bytes), 2,048 + 8 context the tables.
+// Width 8: a block has 872 values (3,488 bytes), the tables 2,048 + 8 context.
 const Row kRows[] = {
     {"a bucket a block", {3, 1, 8, 4, 256}, 2, 1, {2, 1, 0, -1}},
     {"just a block's size", {3, 1, 8, 4, 256}, 0, 3488, {2, 1, 0, -1}},
-    // The last block reaches that with what is behind it, no other does.
+    // Only the last block reaches that size, with the final norm and the
+    // extras.
     {"a block and a bit", {3, 1, 8, 4, 256}, 2, 3489, {2, 0, -1}},
     {"two blocks", {4, 1, 8, 4, 256}, 2, 2 * 3488, {2, 0, -1}},
     {"two, one is left", {3, 1, 8, 4, 256}, 2, 2 * 3488, {1, -1}},
     {"one block", {1, 1, 8, 4, 256}, 2, 1, {0, -1}},
     {"one block, all in one", {1, 1, 8, 4, 256}, 2, 1 << 20, {-1}},
     {"a large vocabulary", {2, 1, 8, 4, 50257}, 2, 4000, {0, -1}},
-    {"nothing behind", {2, 1, 8, 4, 256}, 0, 1, {1, 0, -1}},
+    {"no extras", {2, 1, 8, 4, 256}, 0, 1, {1, 0, -1}},
 };
 
-TEST(Buckets, AreCutAsTabled) {
+TEST(Buckets, AreCutAsInTheTable) {
   for (const Row& row : kRows) {
     SCOPED_TRACE(row.what);
     const GptLayout layout(row.config);
     const std::vector<Bucket> buckets =
-        CutBuckets(layout, row.behind, row.bucket_bytes);
+        CutBuckets(layout, row.extras, row.bucket_bytes);
     std::vector<int> blocks;
-    size_t end = layout.size + row.behind;
+    size_t end = layout.size + row.extras;
     for (const Bucket& bucket : buckets) {
       blocks.push_back(bucket.block);
       EXPECT_EQ(bucket.end, end) << "a gap, or an overlap";
@@ -64,18 +65,18 @@ TEST(Buckets, AreCutAsTabled) {
   }
 }
 
-TEST(Buckets, OfPublishedSizesAreOfMegabytes) {
-  // 124M: a block a bucket (28 MB), then the tables.
+TEST(Buckets, OfPublishedSizesHaveMegabytes) {
+  // 124M: one bucket per block (28 MB), then the tables.
   const GptLayout layout(GptConfig{12, 12, 768, 1024, 50257});
   EXPECT_EQ(CutBuckets(layout, kExtras).size(), 13u);
-  // gpt2-nano is smaller than one.
+  // gpt2-nano is smaller than one bucket.
   EXPECT_EQ(CutBuckets(GptLayout(GptConfig()), kExtras).size(), 1u);
 }
 
-// A bucket that was called finished must be so: whoever reduces it meanwhile
-// would otherwise lose what is added later. Wide, so that there is more than
-// one.
-TEST(Buckets, AreNotTouchedOnceTheyAreFinished) {
+// A bucket that was reported as finished must not change: a collective that
+// reduces it would lose a later addition. The model is wide, so that there is
+// more than one bucket.
+TEST(Buckets, DoNotChangeOnceFinished) {
   const GptConfig config{3, 4, 320, 6, 256};
   absl::StatusOr<std::unique_ptr<Backend>> made =
       MakeCpuBackend(config, AdamWConfig());
@@ -121,7 +122,7 @@ TEST(Buckets, AreNotTouchedOnceTheyAreFinished) {
   }
 }
 
-TEST(Buckets, AnErrorOfTheirReceiverEndsTheCall) {
+TEST(Buckets, AnErrorOfTheReceiverEndsTheCall) {
   const GptConfig config{3, 4, 320, 6, 256};
   std::unique_ptr<Backend> backend = *MakeCpuBackend(config, AdamWConfig());
   ASSERT_TRUE(backend->Reserve(1).ok());

@@ -1,4 +1,4 @@
-// What a check is made of, as tables: figures, patterns, thresholds, flags.
+// The parts of a check, as tables: figures, patterns, thresholds, flags.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -34,10 +34,10 @@ TEST(Figures, Sizes) {
       {8, 100, 4, {8, 32, 100}},
       {4, 5, 1000, {4, 5}},
       {1, 8, 2, {1, 2, 4, 8}},
-      {kCheckBytesMost / 2,
-       kCheckBytesMost,
+      {kCheckBytesMax / 2,
+       kCheckBytesMax,
        1 << 20,
-       {kCheckBytesMost / 2, kCheckBytesMost}},
+       {kCheckBytesMax / 2, kCheckBytesMax}},
       {size_t{1} << 62, ~size_t{0}, 1 << 20, {size_t{1} << 62, ~size_t{0}}},
   };
   for (const auto& row : kRows) {
@@ -64,12 +64,12 @@ TEST(Figures, BusFactors) {
     EXPECT_DOUBLE_EQ(BusFactor(row.kind, row.ranks), row.expect)
         << NameOf(row.kind) << " of " << row.ranks;
   }
-  // 1 GB in a second, 4 KiB in 2 us.
+  // 1 GB in one second, 4 KiB in 2 us.
   EXPECT_DOUBLE_EQ(AlgorithmBandwidth(1'000'000'000, 1e6), 1);
   EXPECT_DOUBLE_EQ(AlgorithmBandwidth(4096, 2), 2.048);
 }
 
-// Size is of all ranks together, count of one, where each has a piece.
+// If each rank has a piece, size is that of all ranks and count that of one.
 TEST(Figures, RowSizes) {
   const struct {
     Kind kind;
@@ -97,7 +97,7 @@ TEST(Figures, RowSizes) {
 
 // --- Pattern ----------------------------------------------------------------
 
-TEST(Pattern, SumsAreThoseOfAllRanks) {
+TEST(Pattern, SumsCoverAllRanks) {
   for (const int ranks : {1, 2, 5, 64}) {
     Period sum(kPatternPeriod, 0);
     for (int rank = 0; rank < ranks; ++rank) {
@@ -115,7 +115,7 @@ TEST(Pattern, SumsAreThoseOfAllRanks) {
   EXPECT_NE(PatternOf(0, 7), PatternOf(0, 8));
 }
 
-TEST(Pattern, SeesWhatIsWrong) {
+TEST(Pattern, FindsWrongValues) {
   const Period period = PatternOf(3, 1);
   std::vector<float> values(5000);
   const auto wrong_after = [&](auto change, size_t first = 100) {
@@ -190,7 +190,7 @@ TEST(Thresholds, ReadFromJson) {
   }
 }
 
-TEST(Thresholds, AFlagCountsBeforeTheFile) {
+TEST(Thresholds, AFlagOverridesTheFile) {
   const Thresholds flags{std::nullopt, 5, std::nullopt, 3};
   const Thresholds file{RequiredNet::kSocket, 7, 9, std::nullopt};
   EXPECT_EQ(Merge(flags, file), (Thresholds{RequiredNet::kSocket, 5, 9, 3}));
@@ -213,11 +213,11 @@ Parsed Parse(std::vector<std::string> words) {
     parsed.status = absl::OutOfRangeError(error.what());
     return parsed;
   }
-  parsed.status = flags.Settle(&parsed.options);
+  parsed.status = flags.Apply(&parsed.options);
   return parsed;
 }
 
-TEST(CheckFlags, SayWhatIsWanted) {
+TEST(CheckFlags, AreParsed) {
   const Parsed none = Parse({"--check"});
   ASSERT_TRUE(none.status.ok()) << none.status;
   EXPECT_TRUE(none.options.enabled);
@@ -259,7 +259,7 @@ TEST(CheckFlags, SayWhatIsWanted) {
             (Thresholds{RequiredNet::kInfiniband, 1.5, 20, 8}));
 }
 
-TEST(CheckFlags, RefuseByName) {
+TEST(CheckFlags, RefuseAndNameTheFlag) {
   const std::vector<std::pair<std::string, std::string>> kRows = {
       {"--min-bytes", "0"},     {"--min-bytes", "3"},
       {"--min-bytes", "-8"},    {"--min-bytes", "8X"},
@@ -278,7 +278,7 @@ TEST(CheckFlags, RefuseByName) {
     EXPECT_EQ(parsed.status.code(), Code::kInvalidArgument) << flag << value;
     EXPECT_EQ(parsed.status.message().find(flag), 0u) << parsed.status;
   }
-  // Without --check they would do nothing.
+  // Without --check they would have no effect.
   EXPECT_EQ(Parse({"--iters", "3"}).status.code(), Code::kOutOfRange);
 }
 
@@ -306,7 +306,7 @@ TEST(CheckFlags, ThresholdsFromAFile) {
 
 // --- Links ------------------------------------------------------------------
 
-TEST(Links, NoRankIsAtTwoOfARound) {
+TEST(Links, NoRankHasTwoLinksInARound) {
   for (int ranks = 3; ranks < 12; ++ranks) {
     for (int from = 0; from < ranks; ++from) {
       const int next = (from + 1) % ranks;

@@ -1,4 +1,4 @@
-// What findings come to, as tables.
+// The verdict for given findings, as tables.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -9,8 +9,8 @@
 namespace rollcall {
 namespace {
 
-// Nodes a, b, ... of so many ranks each, whose links take 10 us, and an
-// all-reduce of 1 MB with a bus bandwidth of 2 GB/s.
+// Nodes a, b, ... with `ranks` ranks each. All links take 10 us; an all-reduce
+// of 1 MB has a bus bandwidth of 2 GB/s.
 Findings Found(int nodes, int ranks_each, const std::string& transport) {
   Findings found;
   found.ranks = nodes * ranks_each;
@@ -33,20 +33,21 @@ Findings Found(int nodes, int ranks_each, const std::string& transport) {
 }
 
 void ExpectVerdict(const Findings& found, const Thresholds& thresholds,
-                   Gravity gravity, const std::vector<std::string>& says = {}) {
+                   VerdictLevel level,
+                   const std::vector<std::string>& says = {}) {
   const Verdict verdict = Judge(found, thresholds);
   std::string reasons;
   for (const std::string& reason : verdict.reasons) reasons += reason + "\n";
-  EXPECT_EQ(verdict.gravity, gravity) << reasons;
-  EXPECT_EQ(verdict.reasons.empty(), gravity == Gravity::kOk) << reasons;
+  EXPECT_EQ(verdict.level, level) << reasons;
+  EXPECT_EQ(verdict.reasons.empty(), level == VerdictLevel::kOk) << reasons;
   for (const std::string& words : says) {
     EXPECT_NE(reasons.find(words), std::string::npos) << words << "\n"
                                                       << reasons;
   }
 }
 
-TEST(Verdict, TheNetThatIsUsed) {
-  constexpr auto kOk = Gravity::kOk, kFatal = Gravity::kFatal;
+TEST(Verdict, RequiredNet) {
+  constexpr auto kOk = VerdictLevel::kOk, kFatal = VerdictLevel::kFatal;
   const Thresholds none, any{RequiredNet::kAny, {}, {}, {}},
       ib{RequiredNet::kInfiniband, {}, {}, {}},
       socket{RequiredNet::kSocket, {}, {}, {}};
@@ -61,7 +62,7 @@ TEST(Verdict, TheNetThatIsUsed) {
   ExpectVerdict(fast, ib, kOk);
   ExpectVerdict(fast, socket, kFatal, {"rank 0 on a uses IB"});
 
-  // One node with InfiniBand, or a GPU, that went over TCP.
+  // One node with InfiniBand, or with a GPU, used TCP.
   for (const bool gpu : {false, true}) {
     Findings fell = Found(3, 1, "Socket");
     if (gpu) {
@@ -88,45 +89,46 @@ TEST(Verdict, TheNetThatIsUsed) {
 
 TEST(Verdict, BandwidthAndLatency) {
   const Findings found = Found(3, 1, "Socket");
-  ExpectVerdict(found, {{}, 1.9, {}, {}}, Gravity::kOk);
-  ExpectVerdict(found, {{}, 2.1, {}, {}}, Gravity::kFatal,
+  ExpectVerdict(found, {{}, 1.9, {}, {}}, VerdictLevel::kOk);
+  ExpectVerdict(found, {{}, 2.1, {}, {}}, VerdictLevel::kFatal,
                 {"1000000 bytes", "2 GB/s", "2.1"});
-  ExpectVerdict(found, {{}, {}, 10, {}}, Gravity::kOk);
-  ExpectVerdict(found, {{}, {}, 9, {}}, Gravity::kFatal,
+  ExpectVerdict(found, {{}, {}, 10, {}}, VerdictLevel::kOk);
+  ExpectVerdict(found, {{}, {}, 9, {}}, VerdictLevel::kFatal,
                 {"3 of 3 links take over 9 us"});
   Findings slow = found;
   slow.links[1].median_us = 25;
-  ExpectVerdict(slow, {{}, {}, 20, {}}, Gravity::kFatal,
+  ExpectVerdict(slow, {{}, {}, 20, {}}, VerdictLevel::kFatal,
                 {"1 of 3 links", "rank 1 on b - rank 2 on c (25.0 us)"});
   Findings unmeasured = found;
   unmeasured.links.clear();
   unmeasured.links_unmeasured = "no way back";
-  ExpectVerdict(unmeasured, {}, Gravity::kOk);
-  ExpectVerdict(unmeasured, {{}, {}, 20, {}}, Gravity::kFatal, {"no way back"});
+  ExpectVerdict(unmeasured, {}, VerdictLevel::kOk);
+  ExpectVerdict(unmeasured, {{}, {}, 20, {}}, VerdictLevel::kFatal,
+                {"no way back"});
 }
 
-TEST(Verdict, LinksThatStandOut) {
-  constexpr auto kWarning = Gravity::kWarning;
+TEST(Verdict, OutlierLinks) {
+  constexpr auto kWarning = VerdictLevel::kWarning;
   Findings found = Found(4, 1, "Socket");
   found.links[2].median_us = 39;
-  ExpectVerdict(found, {}, Gravity::kOk);
+  ExpectVerdict(found, {}, VerdictLevel::kOk);
   found.links[2].median_us = 41;
   ExpectVerdict(found, {}, kWarning, {"rank 2 on c - rank 3 on d (41.0 us)"});
-  ExpectVerdict(found, {{}, {}, {}, 5}, Gravity::kOk);
-  // Both links of one node: it is the node.
+  ExpectVerdict(found, {{}, {}, {}, 5}, VerdictLevel::kOk);
+  // Both slow links end at one node, so the node is named.
   found.links[1].median_us = 45;
   ExpectVerdict(found, {}, kWarning, {"look at c, its cable"});
-  // Microseconds apart: a scheduler's whim.
+  // A few microseconds are scheduling noise.
   Findings quick = Found(4, 1, "IB");
   for (LinkTime& link : quick.links) link.median_us = 2;
   quick.links[0].median_us = 20;
-  ExpectVerdict(quick, {}, Gravity::kOk);
+  ExpectVerdict(quick, {}, VerdictLevel::kOk);
   quick.links[0].median_us = 23;
   ExpectVerdict(quick, {}, kWarning, {"rank 0 on a - rank 1 on b"});
-  // Links within a node are no measure for those between nodes.
+  // Links within a node are not compared with links between nodes.
   Findings wide = Found(3, 8, "IB");
   for (const int between : {7, 15, 23}) wide.links[between].median_us = 100;
-  ExpectVerdict(wide, {}, Gravity::kOk);
+  ExpectVerdict(wide, {}, VerdictLevel::kOk);
   wide.links[15].median_us = 500;
   ExpectVerdict(wide, {}, kWarning,
                 {"between nodes", "rank 15 on b - rank 16 on c"});
@@ -135,22 +137,23 @@ TEST(Verdict, LinksThatStandOut) {
   ExpectVerdict(wide, {}, kWarning, {"within nodes", "rank 4 on a - rank 5"});
 }
 
-TEST(Verdict, WrongResultsAndBeingAlone) {
+TEST(Verdict, WrongResultsAndOneRank) {
   Findings found = Found(2, 1, "Socket");
   found.links[0].median_us = 1000;
   found.rows[1].wrong = {{1, {3, 77, 5, -1}}};
   const Verdict verdict = Judge(found, {});
-  EXPECT_EQ(verdict.gravity, Gravity::kFatal);
-  ExpectVerdict(found, {}, Gravity::kFatal,
+  EXPECT_EQ(verdict.level, VerdictLevel::kFatal);
+  ExpectVerdict(found, {}, VerdictLevel::kFatal,
                 {"all_reduce of 1000000 bytes", "3 wrong elements",
                  "rank 1 on b: element 77 is -1, expected 5"});
 
   Findings alone = Found(1, 1, "single");
-  ExpectVerdict(alone, {}, Gravity::kOk);
-  ExpectVerdict(alone, {RequiredNet::kAny, {}, {}, {}}, Gravity::kOk);
-  ExpectVerdict(alone, {RequiredNet::kSocket, {}, {}, {}}, Gravity::kFatal);
-  ExpectVerdict(alone, {{}, 1, {}, {}}, Gravity::kFatal);
-  ExpectVerdict(alone, {{}, {}, 1, {}}, Gravity::kFatal);
+  ExpectVerdict(alone, {}, VerdictLevel::kOk);
+  ExpectVerdict(alone, {RequiredNet::kAny, {}, {}, {}}, VerdictLevel::kOk);
+  ExpectVerdict(alone, {RequiredNet::kSocket, {}, {}, {}},
+                VerdictLevel::kFatal);
+  ExpectVerdict(alone, {{}, 1, {}, {}}, VerdictLevel::kFatal);
+  ExpectVerdict(alone, {{}, {}, 1, {}}, VerdictLevel::kFatal);
 }
 
 }  // namespace

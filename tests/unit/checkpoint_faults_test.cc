@@ -1,4 +1,4 @@
-// A save that is killed, or fails, at every call to the system in turn.
+// A save that is killed, or fails, at each of its system calls in turn.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -28,8 +28,8 @@ using Names = std::vector<std::string>;
 
 enum class Fault { kNone, kKillBefore, kKillAfter, kKillHalfWay, kFail };
 
-// The system's calls, of which the `which`th (from 1) meets with `fault`.
-// Nothing is synced in earnest: a process's end loses nothing of what it wrote.
+// The system's calls. The `which`th call (from 1) has the fault. Nothing is
+// really synced: a process that ends loses nothing of what it wrote.
 class Faulty {
  public:
   Faulty(Fault fault, int which) : fault_(fault), which_(which) {}
@@ -64,7 +64,7 @@ class Faulty {
     return calls;
   }
 
-  // From here on: what opened a store is none of a save's.
+  // Counted from here: the calls that opened the store are not part of a save.
   void Arm() {
     made_ = 0;
     armed_ = true;
@@ -101,10 +101,10 @@ class Faulty {
 
 struct Scenario {
   const char* name;
-  // What lies there before: these steps, and what becomes of the last one.
+  // The steps that were saved before, and the state of the last one.
   std::vector<int64_t> before;
   void (*spoil)(const std::string& last);
-  // And then this one is saved.
+  // The step that is saved next.
   int64_t step;
 };
 
@@ -135,7 +135,7 @@ class CheckpointFaults : public CheckpointFixture {
     EXPECT_TRUE(status.ok()) << status;
   }
 
-  // The folder as it is before the save.
+  // The folder before the save.
   void Begin() {
     std::filesystem::remove_all(Path("run"));
     Open(2);
@@ -151,7 +151,8 @@ class CheckpointFaults : public CheckpointFixture {
     return NewestStep(*store, &skipped);
   }
 
-  // Of the store's folder, without what is unfinished, which is of no use.
+  // The entries of the store's folder without unfinished ones, which are of no
+  // use.
   Names Finished() const {
     Names names = Entries();
     std::erase_if(names, [](const std::string& name) {
@@ -160,7 +161,7 @@ class CheckpointFaults : public CheckpointFixture {
     return names;
   }
 
-  // A process that saves and meets with `fault`; true: it was killed.
+  // Runs a process that saves and meets `fault`. True: it was killed.
   bool KilledAt(Fault fault, int which) {
     const pid_t child = fork();
     if (child == 0) {
@@ -182,8 +183,8 @@ class CheckpointFaults : public CheckpointFixture {
   const Scenario scenario_;
 };
 
-// A test of its own for each way to be killed: a process a call adds up where
-// there is much else to do.
+// One test per way to be killed: one process per call takes long on a busy
+// machine.
 class KilledSave : public CheckpointFaults,
                    public testing::WithParamInterface<
                        std::tuple<Scenario, std::pair<const char*, Fault>>> {
@@ -213,11 +214,11 @@ TEST_P(KilledSave, AtEveryCallInTurn) {
     Begin();
     const bool was_killed = KilledAt(std::get<1>(GetParam()).second, which);
     ASSERT_FALSE(HasFailure());
-    if (!was_killed) break;  // No more calls than that.
+    if (!was_killed) break;  // There are no more calls.
     ++killed;
     const int64_t found = Newest();
     EXPECT_TRUE(found == old || found == step) << found;
-    // And it goes on from there; what was left is swept.
+    // Training continues from there, and leftovers are removed.
     SaveQuietly(step);
     EXPECT_EQ(Newest(), step);
     SaveQuietly(1000);
@@ -273,7 +274,7 @@ TEST_P(FailedSave, AtEveryCallInTurn) {
   EXPECT_GT(refused, 15);
 }
 
-// Into a mount namespace of its own, where this user is root.
+// Enters its own mount namespace, in which this user is root.
 bool EnterOwnMounts() {
   const std::string uid = absl::StrCat("0 ", getuid(), " 1\n");
   if (unshare(CLONE_NEWNS) != 0) {
@@ -285,7 +286,7 @@ bool EnterOwnMounts() {
 
 class FullDisk : public CheckpointFixture {};
 
-TEST_F(FullDisk, IsTold) {
+TEST_F(FullDisk, IsReported) {
   std::filesystem::create_directory(Path("run"));
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -297,7 +298,7 @@ TEST_F(FullDisk, IsTold) {
     int refused = 0;
     auto store = Open();
     EXPECT_TRUE(Save(*store, 100).ok());
-    // A page more of room each time, until there is enough.
+    // One more page of room each time, until there is enough.
     for (int pages = 0; !HasFailure(); ++pages) {
       const std::string fill = Path("run/fill");
       const int file = open(fill.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -315,7 +316,7 @@ TEST_F(FullDisk, IsTold) {
       EXPECT_EQ(skipped, Names());
       if (saved.ok() && saved->warnings.empty()) break;
       if (saved.ok()) {
-        // No room for `latest` alone.
+        // Only `latest` did not fit.
         EXPECT_EQ(saved->warnings.size(), 1u);
         ExpectSays(saved->warnings[0], {"latest", "No space left"});
         std::filesystem::remove_all(saved->path);

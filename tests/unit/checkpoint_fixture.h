@@ -1,4 +1,4 @@
-// States to save: of a small model, each step's told apart from all others'.
+// Test states of a small model, different for each step.
 #ifndef ROLLCALL_TESTS_UNIT_CHECKPOINT_FIXTURE_H_
 #define ROLLCALL_TESTS_UNIT_CHECKPOINT_FIXTURE_H_
 
@@ -70,7 +70,8 @@ class CheckpointFixture : public Files {
     return store.Save(StateOf(step), TensorsOf(step)).status();
   }
 
-  // The step of the newest one, which must load as it was saved; -1: none.
+  // The step of the newest checkpoint, which must load as it was saved; -1:
+  // none.
   static int64_t NewestStep(const CheckpointStore& store,
                             std::vector<std::string>* skipped) {
     auto newest = store.Newest(Model(), skipped);
@@ -89,7 +90,7 @@ class CheckpointFixture : public Files {
     return step;
   }
 
-  // Of the store's folder, sorted, without its lock.
+  // The entries of the store's folder, sorted, without its lock.
   std::vector<std::string> Entries() const {
     std::vector<std::string> names;
     for (const auto& one : std::filesystem::directory_iterator(Path("run"))) {

@@ -18,7 +18,7 @@ using Names = std::vector<std::string>;
 
 class CheckpointSaverTest : public CheckpointFixture {
  protected:
-  // A store whose saves wait, at their first call, until they are let go.
+  // A store whose saves wait at their first call until the test releases them.
   std::unique_ptr<CheckpointStore> Gated() {
     DiskCalls calls = DiskCalls::System();
     auto real = calls.make_folder;
@@ -46,7 +46,7 @@ class CheckpointSaverTest : public CheckpointFixture {
   std::promise<void> begun_, go_;
 };
 
-TEST_F(CheckpointSaverTest, SavesBehindTheCallersBack) {
+TEST_F(CheckpointSaverTest, SavesInTheBackground) {
   auto store = Gated();
   CheckpointSaver saver(*store);
   EXPECT_FALSE(saver.Wait().has_value());
@@ -60,7 +60,7 @@ TEST_F(CheckpointSaverTest, SavesBehindTheCallersBack) {
   ASSERT_TRUE(outcome.has_value());
   ASSERT_TRUE(outcome->ok()) << outcome->status();
   EXPECT_EQ((*outcome)->path, Path("run/step-00000100"));
-  EXPECT_FALSE(saver.Ended().has_value());  // Told once.
+  EXPECT_FALSE(saver.Ended().has_value());  // Returned once.
   Names skipped;
   EXPECT_EQ(NewestStep(*store, &skipped), 100);
 }
@@ -77,7 +77,7 @@ TEST_F(CheckpointSaverTest, OneAtATimeAndNoneIsDropped) {
       return Fill(200)(room);
     });
   });
-  // The room is the first one's until that is saved.
+  // The buffers belong to the first save until it ends.
   EXPECT_FALSE(filled);
   go_.set_value();
   AwaitSave();
@@ -91,7 +91,7 @@ TEST_F(CheckpointSaverTest, OneAtATimeAndNoneIsDropped) {
   EXPECT_EQ(Entries(), (Names{"latest", "step-00000100", "step-00000200"}));
 }
 
-TEST_F(CheckpointSaverTest, ItsEndWaits) {
+TEST_F(CheckpointSaverTest, TheDestructorWaits) {
   auto store = Gated();
   {
     CheckpointSaver saver(*store);
@@ -103,7 +103,7 @@ TEST_F(CheckpointSaverTest, ItsEndWaits) {
   EXPECT_EQ(NewestStep(*store, &skipped), 100);
 }
 
-TEST_F(CheckpointSaverTest, ErrorsAreKeptAndToldOnce) {
+TEST_F(CheckpointSaverTest, ErrorsAreKeptAndReturnedOnce) {
   DiskCalls calls = DiskCalls::System();
   std::atomic<bool> full = true;
   auto real = calls.create;
@@ -123,7 +123,7 @@ TEST_F(CheckpointSaverTest, ErrorsAreKeptAndToldOnce) {
                            return absl::OkStatus();
                          })
                   .ok());
-  // A snapshot that fails saves nothing, and the error before it is not lost.
+  // A snapshot that fails saves nothing, and the earlier error is kept.
   EXPECT_EQ(saver
                 .Begin(StateOf(200),
                        [](StateTensors&) {

@@ -18,7 +18,7 @@ using Code = absl::StatusCode;
 using Names = std::vector<std::string>;
 using CheckpointTest = CheckpointFixture;
 
-TEST_F(CheckpointTest, ComesBackToTheBit) {
+TEST_F(CheckpointTest, ReadsBackTheSameBits) {
   auto store = Open();
   Names skipped;
   EXPECT_EQ(NewestStep(*store, &skipped), -1);
@@ -30,7 +30,7 @@ TEST_F(CheckpointTest, ComesBackToTheBit) {
   EXPECT_EQ(skipped, Names());
   EXPECT_EQ(Entries(), (Names{"latest", "step-00000100"}));
   EXPECT_EQ(Read(Path("run/latest")), "step-00000100\n");
-  // And by its own path, wherever that is.
+  // And by its own path.
   std::filesystem::rename(Path("run/step-00000100"), Path("moved"));
   auto found = VerifyCheckpoint(Path("moved"), Model());
   ASSERT_TRUE(found.ok()) << found.status();
@@ -50,12 +50,12 @@ TEST_F(CheckpointTest, KeepsTheLast) {
   EXPECT_EQ(NewestStep(*store, &skipped), 100000001);
 }
 
-TEST_F(CheckpointTest, RemovesNothingThatItDoesNotKnow) {
+TEST_F(CheckpointTest, RemovesNoUnknownEntry) {
   auto store = Open(1);
   ASSERT_TRUE(Save(*store, 100).ok());
   ASSERT_TRUE(Save(*store, 200).ok());
   ASSERT_EQ(Entries(), (Names{"latest", "step-00000200"}));
-  // Somebody's file in a checkpoint, a damaged one, and others' folders.
+  // A user's file in a checkpoint, a damaged checkpoint, and folders of others.
   Write("run/step-00000200/tokenizer.json", "{}");
   ASSERT_TRUE(Save(*store, 300).ok());
   Write("run/step-00000300/manifest.json", "");
@@ -71,7 +71,7 @@ TEST_F(CheckpointTest, RemovesNothingThatItDoesNotKnow) {
   EXPECT_EQ(Entries(),
             (Names{"latest", "notes", "step-00000001.old", "step-00000200",
                    "step-00000300", "step-00000400", "step-7"}));
-  // What is strange in an unfinished one stays too, and is told.
+  // Unknown files in an unfinished one stay too, and are reported.
   mkdir(Path("run/step-00000006.partial").c_str(), 0755);
   Write("run/step-00000006.partial/notes", "mine");
   saved = store->Save(StateOf(500), TensorsOf(500));
@@ -81,7 +81,7 @@ TEST_F(CheckpointTest, RemovesNothingThatItDoesNotKnow) {
   EXPECT_EQ(Read(Path("run/step-00000006.partial/notes")), "mine");
 }
 
-TEST_F(CheckpointTest, AStepIsSavedAnew) {
+TEST_F(CheckpointTest, AStepIsSavedAgain) {
   auto store = Open();
   ASSERT_TRUE(Save(*store, 100).ok());
   StateTensors other = TensorsOf(1);
@@ -98,7 +98,7 @@ TEST_F(CheckpointTest, AStepIsSavedAnew) {
   StateTensors loaded;
   ASSERT_TRUE(LoadCheckpoint(**newest, &loaded).ok());
   EXPECT_EQ(loaded.weights, other.weights);
-  // A damaged one is put aside.
+  // A damaged one is set aside.
   Write("run/step-00000100/config.json", "");
   ASSERT_TRUE(Save(*store, 100).ok());
   EXPECT_EQ(Entries(),
@@ -106,7 +106,7 @@ TEST_F(CheckpointTest, AStepIsSavedAnew) {
   EXPECT_EQ(NewestStep(*store, &skipped), 100);
 }
 
-TEST_F(CheckpointTest, BelievesTheListingAndNotLatest) {
+TEST_F(CheckpointTest, ReliesOnTheListingNotOnLatest) {
   auto store = Open();
   ASSERT_TRUE(Save(*store, 100).ok());
   ASSERT_TRUE(Save(*store, 200).ok());
@@ -160,7 +160,7 @@ class Damage : public CheckpointFixture {
     ExpectSays(skipped[0], {Newer(file)});
     ExpectSays(skipped[0], words);
   }
-  // The same text with one thing otherwise.
+  // The same text with one change.
   void Replace(const std::string& file, const std::string& from,
                const std::string& to) {
     const std::string text = Read(Newer(file));
@@ -174,7 +174,7 @@ class Damage : public CheckpointFixture {
 TEST_F(Damage, AFlippedBitAnywhere) {
   for (const std::string& file : AllFiles()) {
     const std::string whole = Read(Newer(file));
-    // Every byte of the small ones, with a bit that goes round.
+    // Every byte of the small files, each with another bit.
     const size_t stride = whole.size() > 4096 ? 61 : 1;
     for (size_t i = 0; i < whole.size(); i += stride) {
       std::string flipped = whole;
@@ -193,7 +193,7 @@ TEST_F(Damage, AFlippedBitAnywhere) {
 TEST_F(Damage, TruncatedLongerOrGone) {
   for (const std::string& file : AllFiles()) {
     const std::string whole = Read(Newer(file));
-    // The line's end of a manifest is in none of its hashes.
+    // A manifest's final newline is not covered by a hash.
     for (size_t size : {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{9},
                         whole.size() / 2, whole.size() - 2}) {
       ASSERT_EQ(truncate(Newer(file).c_str(), size), 0);
@@ -236,7 +236,7 @@ TEST_F(Damage, AManifestOfAnotherFolder) {
   Write("run/step-00000200/manifest.json",
         Read(Path("run/step-00000100/manifest.json")));
   ExpectSkipped("trainer_state.json");
-  // A whole one under a name that is not its own.
+  // A whole checkpoint under another step's name.
   std::filesystem::remove_all(Path("run/step-00000200"));
   std::filesystem::copy(Path("run/step-00000100"), Path("run/step-00000200"));
   Names skipped;
@@ -245,7 +245,7 @@ TEST_F(Damage, AManifestOfAnotherFolder) {
   ExpectSays(skipped[0], {"step-00000200: step", "expected 200", "found 100"});
 }
 
-// Files of another origin, with a manifest that fits them.
+// Files of another origin, with a manifest that matches them.
 TEST_F(Damage, ForeignTensors) {
   const std::string manifest = Read(Newer(kManifestFile));
   const std::string model = Read(Newer("model.safetensors"));
@@ -310,7 +310,7 @@ TEST_F(CheckpointTest, AFileThatChangesAfterItVerifiedDoesNotLoad) {
   ExpectSays(status.message(), {Path(path), "sha256"});
 }
 
-TEST_F(CheckpointTest, SaysWhatCannotBeOpenedOrSaved) {
+TEST_F(CheckpointTest, ReportsWhatCannotBeOpenedOrSaved) {
   const std::string file = Write("file", "");
   EXPECT_EQ(CheckpointStore::Open(file).status().code(),
             Code::kFailedPrecondition);
@@ -337,7 +337,7 @@ TEST_F(CheckpointTest, OneProcessSavesAtATime) {
   DiskCalls calls = DiskCalls::System();
   int met = 0;
   auto sync = calls.sync_folder;
-  // In the midst of a save, another one begins.
+  // A second save begins during a save.
   calls.sync_folder = [&](const std::string& path) {
     EXPECT_EQ(Save(*store, 100).code(), Code::kUnavailable);
     ++met;

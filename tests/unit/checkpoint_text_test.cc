@@ -49,7 +49,7 @@ TEST_F(CheckpointText, SafeTensorsLengths) {
     std::memcpy(text.data(), &length, 8);
     return text;
   };
-  const uint64_t kMost = kSafeTensorsHeaderMost;
+  const uint64_t kMax = kSafeTensorsHeaderMax;
   struct Row {
     std::string first;
     uint64_t file;
@@ -60,8 +60,8 @@ TEST_F(CheckpointText, SafeTensorsLengths) {
       {bytes(3), 10, false},
       {bytes(1), 10, false},
       {bytes(0), 8, false},
-      {bytes(kMost), ~0ull, true},
-      {bytes(kMost + 1), ~0ull, false},
+      {bytes(kMax), ~0ull, true},
+      {bytes(kMax + 1), ~0ull, false},
       {bytes(~0ull), 1000, false},
       {bytes(~0ull - 7), 1000, false},
       {std::string(7, '\0'), 7, false},
@@ -76,7 +76,7 @@ TEST_F(CheckpointText, SafeTensorsLengths) {
   }
 }
 
-TEST_F(CheckpointText, SafeTensorsThatAreNone) {
+TEST_F(CheckpointText, SafeTensorsThatAreInvalid) {
   const auto tensor = [](const std::string& dtype, const std::string& shape,
                          const std::string& offsets) {
     return absl::StrCat("{\"dtype\":\"", dtype, "\",\"shape\":[", shape,
@@ -133,7 +133,7 @@ TEST_F(CheckpointText, SafeTensorsThatAreNone) {
         << row.header.substr(0, 99);
     ExpectSays(parsed.status().message(), row.says);
   }
-  // In any order, and of any kind that there is.
+  // In any order, and of any known type.
   const auto parsed = ParseSafeTensors(
       "{\"a\":" + tensor("BF16", "2", "8,12") + ",\"b\":" + good +
           ",\"c\":" + tensor("I64", "0,7", "8,8") + "}  ",
@@ -144,7 +144,7 @@ TEST_F(CheckpointText, SafeTensorsThatAreNone) {
   EXPECT_EQ((*parsed)[2].name, "a");
 }
 
-TEST_F(CheckpointText, TrainStatesComeBackToTheBit) {
+TEST_F(CheckpointText, TrainStatesReadBackTheSameBits) {
   for (const double value :
        {0.1 + 0.2, 1e-300, -0.0, 5e-324, 1.7976931348623157e308, 2.0 / 3, 1.0,
         0x1.fffffffffffffp-3}) {
@@ -171,7 +171,7 @@ TEST_F(CheckpointText, TrainStatesComeBackToTheBit) {
   }
 }
 
-TEST_F(CheckpointText, TrainStatesThatAreNone) {
+TEST_F(CheckpointText, TrainStatesThatAreInvalid) {
   struct Row {
     const char *from, *to;
     Code code;
@@ -261,7 +261,7 @@ TEST_F(CheckpointText, Names) {
   EXPECT_EQ(FormatCheckpointName(1234567890), "step-1234567890");
   struct Row {
     const char* name;
-    int64_t step;  // -1: not one of ours.
+    int64_t step;  // -1: not one of the store's names.
     CheckpointKind kind = CheckpointKind::kWhole;
   };
   const Row kRows[] = {

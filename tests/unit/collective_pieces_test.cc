@@ -1,5 +1,5 @@
-// What goes from rank to rank in pieces: all-gather, reduce-scatter, send and
-// receive.
+// Collectives that move pieces from rank to rank: all-gather, reduce-scatter,
+// send and receive.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -14,7 +14,7 @@ namespace {
 constexpr int kWorlds[] = {2, 3, 5};
 constexpr size_t kSizes[] = {0, 1, 3, 4, 1000, (1 << 20) + 3};
 
-// A rank's own bytes; no two elements near each other are alike.
+// A rank's own bytes; elements near each other all differ.
 std::string BytesOf(int rank, size_t size) {
   std::string bytes(size, '\0');
   for (size_t i = 0; i < size; ++i) {
@@ -63,7 +63,7 @@ TEST(Gloo, ScattersSums) {
   }
 }
 
-TEST(Gloo, SendsBothWaysRound) {
+TEST(Gloo, SendsInBothDirections) {
   for (const int ranks : kWorlds) {
     ForEachConnected(ranks, [&](std::unique_ptr<Collective> gloo) {
       const int rank = gloo->rank();
@@ -84,14 +84,14 @@ TEST(Gloo, SendsBothWaysRound) {
   }
 }
 
-// Of two ranks both ways are one connection.
-TEST(Gloo, OneWayDoesNotTakeTheOthersMessage) {
+// With two ranks both directions use one connection.
+TEST(Gloo, DirectionsDoNotTakeEachOthersMessages) {
   for (const int ranks : {2, 3}) {
     ForEachConnected(ranks, [&](std::unique_ptr<Collective> gloo) {
       const int rank = gloo->rank();
       const absl::Span<char> none;
       for (int round = 0; round < 20; ++round) {
-        // From 0 to 1, and as long an answer.
+        // From 0 to 1, and an answer of the same length.
         std::string ping = "ping" + std::to_string(round);
         std::string got(ping.size(), ' ');
         absl::Status status =
@@ -116,8 +116,8 @@ TEST(Gloo, OneWayDoesNotTakeTheOthersMessage) {
   }
 }
 
-// All of them, one after the other, on the same connections.
-TEST(Gloo, NumbersWhatItEntersAndLeaves) {
+// All collectives, one after the other, on the same connections.
+TEST(Gloo, NumbersTheCollectivesThatItEntersAndLeaves) {
   ForEachConnected(3, [&](std::unique_ptr<Collective> gloo) {
     std::vector<float> values(5, 1.0f), all(15, 1.0f);
     std::string bytes(5, 'b'), wide(15, 'w');

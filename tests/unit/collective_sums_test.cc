@@ -1,5 +1,4 @@
-// Sums that were begun and go on beside the caller's work, and every way in
-// which they can end.
+// Sums that run while the caller works, and every way in which they can end.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -16,19 +15,19 @@ namespace {
 
 using Code = absl::StatusCode;
 
-TEST(BegunSums, AreThoseOfAllRanksInTheirOrder) {
+TEST(BegunSums, RunInOrderOverAllRanks) {
   for (const int ranks : {2, 3, 5}) {
     ForEachConnected(ranks, [&](std::unique_ptr<Collective> gloo) {
       const float rank = gloo->rank();
       const float ranks_sum = ranks * (ranks - 1) / 2;
-      // The sizes differ: one that took another's place would not end well.
+      // The sizes differ: a sum out of order would fail.
       const size_t kSizes[] = {1, 0, 4099, 2, 300001, 7};
       std::vector<std::vector<float>> begun;
       for (const size_t size : kSizes) begun.emplace_back(size, rank);
       for (std::vector<float>& values : begun) {
         ASSERT_TRUE(gloo->BeginSum(absl::MakeSpan(values)).ok());
       }
-      // Comes after all that were begun, and so has waited for them.
+      // Runs after all sums that were begun, so it has waited for them.
       std::vector<float> last(11, 2 * rank);
       absl::Status status =
           gloo->AllReduce(absl::MakeSpan(last), Reduction::kSum);
@@ -38,7 +37,7 @@ TEST(BegunSums, AreThoseOfAllRanksInTheirOrder) {
         EXPECT_EQ(values, std::vector<float>(values.size(), ranks_sum));
       }
       EXPECT_EQ(gloo->seen().entered, 7u);
-      // Another function's turn comes after one that was begun, too.
+      // Another function, too, waits for the sum that was begun.
       std::vector<float> more(1000, rank);
       ASSERT_TRUE(gloo->BeginSum(absl::MakeSpan(more)).ok());
       std::string bytes(3, static_cast<char>('a' + gloo->rank()));
@@ -62,8 +61,8 @@ TEST(BegunSums, FinishWaitsForThem) {
   });
 }
 
-// Of three ranks one takes no part, so that no sum can end by itself. Who is
-// through with `body` keeps its connections until the other is.
+// One of three ranks takes no part, so no sum can end by itself. A rank that
+// has finished `body` keeps its connections until the other has finished too.
 template <typename Body>
 void WithOneThatTakesNoPart(Body body) {
   LocalExchange exchange(3);
@@ -78,8 +77,7 @@ void WithOneThatTakesNoPart(Body body) {
   });
 }
 
-// Tells an end that came at once from one by the collective's own timeout of
-// 60 s.
+// Tells an immediate end from one by the collective's own timeout of 60 s.
 class Stopwatch {
  public:
   void ExpectShort() const {
@@ -92,7 +90,7 @@ class Stopwatch {
       std::chrono::steady_clock::now();
 };
 
-TEST(BegunSums, AnInterruptionEndsThoseUnderWay) {
+TEST(BegunSums, AnInterruptionEndsRunningOnes) {
   for (const size_t count : {size_t{3}, size_t{3000000}}) {
     WithOneThatTakesNoPart([count](std::unique_ptr<Collective>& gloo,
                                    Interruption& interruption) {
@@ -103,7 +101,7 @@ TEST(BegunSums, AnInterruptionEndsThoseUnderWay) {
       std::thread raiser([&] { interruption.Raise(); });
       EXPECT_EQ(gloo->Wait().code(), Code::kAborted);
       raiser.join();
-      // It stays so: nothing waits, and nothing is begun.
+      // It stays interrupted: nothing waits, and nothing can be begun.
       EXPECT_EQ(gloo->BeginSum(absl::MakeSpan(third)).code(), Code::kAborted);
       EXPECT_EQ(gloo->Wait().code(), Code::kAborted);
       EXPECT_EQ(gloo->AllReduce(absl::MakeSpan(third), Reduction::kSum).code(),
@@ -115,7 +113,7 @@ TEST(BegunSums, AnInterruptionEndsThoseUnderWay) {
   }
 }
 
-TEST(BegunSums, TheDestructorDoesNotWaitForWhoIsSilent) {
+TEST(BegunSums, TheDestructorDoesNotWaitForASilentRank) {
   for (const size_t count : {size_t{3}, size_t{3000000}}) {
     WithOneThatTakesNoPart(
         [count](std::unique_ptr<Collective>& gloo, Interruption&) {
@@ -129,7 +127,7 @@ TEST(BegunSums, TheDestructorDoesNotWaitForWhoIsSilent) {
   }
 }
 
-TEST(BegunSums, APeerThatGoesFailsThem) {
+TEST(BegunSums, ALostPeerFailsThem) {
   LocalExchange exchange(2);
   std::latch connected(2);
   ForEachRank(2, [&](int r) {
@@ -138,7 +136,7 @@ TEST(BegunSums, APeerThatGoesFailsThem) {
     ASSERT_TRUE(gloo.ok()) << gloo.status();
     if (r == 1) return;
     std::vector<float> values(1000000), more(3);
-    // It may have gone already, or before the second.
+    // The peer may be gone already, or go before the second sum.
     (void)gloo.value()->BeginSum(absl::MakeSpan(values));
     (void)gloo.value()->BeginSum(absl::MakeSpan(more));
     const absl::Status status = (*gloo)->Wait();
@@ -151,13 +149,13 @@ TEST(BegunSums, APeerThatGoesFailsThem) {
   });
 }
 
-TEST(BegunSums, TheDestructorWithOneUnderWayAndThePeerGone) {
+TEST(BegunSums, TheDestructorWithARunningOneAndALostPeer) {
   for (int i = 0; i < 5; ++i) {
     LocalExchange exchange(2);
     std::latch connected(2);
     ForEachRank(2, [&](int r) {
       auto gloo = ConnectGloo(LocalGloo(exchange, r, 2, absl::Seconds(60)));
-      // Neither may be gone while the other still connects.
+      // Neither may go while the other still connects.
       connected.arrive_and_wait();
       ASSERT_TRUE(gloo.ok()) << gloo.status();
       if (r == 1) return;

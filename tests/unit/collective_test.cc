@@ -27,7 +27,7 @@ TEST(BlobExchange, CarriesAnySize) {
     LocalExchange exchange(3);
     ForEachRank(3, [&](int r) {
       const auto blob = [size](int rank) {
-        // Sizes differ, so that some rank's rounds are empty.
+        // The sizes differ, so that some ranks have empty rounds.
         return std::string(size / (rank + 1), 'a' + rank);
       };
       auto all = ExchangeBlobs(exchange.For(r), "key", blob(r));
@@ -37,7 +37,7 @@ TEST(BlobExchange, CarriesAnySize) {
   }
 }
 
-TEST(BlobExchange, BelievesNoPeerUnchecked) {
+TEST(BlobExchange, ChecksWhatPeersSend) {
   const std::vector<std::string> kPieces = {
       "",           "0000000",
       "0000000x",   "00000001",
@@ -56,7 +56,7 @@ TEST(BlobExchange, BelievesNoPeerUnchecked) {
     return absl::AbortedError("the generation has ended");
   };
   EXPECT_EQ(ExchangeBlobs(fails, "key", "").status().code(), Code::kAborted);
-  EXPECT_EQ(ExchangeBlobs(fails, "key", std::string(kBlobBytesMost + 1, 'x'))
+  EXPECT_EQ(ExchangeBlobs(fails, "key", std::string(kBlobBytesMax + 1, 'x'))
                 .status()
                 .code(),
             Code::kInvalidArgument);
@@ -97,7 +97,7 @@ TEST(Gloo, ReducesToTheSameBitsEverywhere) {
   }
 }
 
-TEST(Gloo, NamesThePeerThatIsGone) {
+TEST(Gloo, NamesALostPeer) {
   LocalExchange exchange(2);
   std::promise<void> connected;
   std::shared_future<void> wait = connected.get_future().share();
@@ -105,7 +105,7 @@ TEST(Gloo, NamesThePeerThatIsGone) {
     auto gloo = ConnectGloo(LocalGloo(exchange, r, 2));
     if (r == 0) connected.set_value();
     ASSERT_TRUE(gloo.ok()) << gloo.status();
-    // Its connections break, but not while the other still connects.
+    // Its connections break, but only after the other has connected.
     if (r == 1) return wait.wait();
     std::vector<float> values(1000);
     const absl::Status status =
@@ -117,12 +117,12 @@ TEST(Gloo, NamesThePeerThatIsGone) {
   });
 }
 
-TEST(Gloo, TellsThatAPeerIsSilent) {
+TEST(Gloo, ReportsASilentPeer) {
   LocalExchange exchange(2);
   std::promise<void> timed_out;
   std::shared_future<void> wait = timed_out.get_future().share();
   ForEachRank(2, [&, wait](int r) {
-    // The connect has the same limit, and a loaded machine needs its time.
+    // The connect has the same limit, and a loaded machine needs time for it.
     auto gloo = ConnectGloo(LocalGloo(exchange, r, 2, absl::Seconds(3)));
     if (r == 1) return wait.wait();
     absl::Status status = gloo.status();
@@ -147,7 +147,7 @@ TEST(Gloo, ReportsWhyItCouldNotConnect) {
   };
   options.timeout = absl::Milliseconds(100);
   EXPECT_EQ(ConnectGloo(options).status().code(), Code::kUnavailable);
-  options.address = "203.0.113.77";  // Not this machine's.
+  options.address = "203.0.113.77";  // Not an address of this machine.
   EXPECT_EQ(ConnectGloo(options).status().code(), Code::kUnavailable);
 }
 
@@ -175,7 +175,7 @@ TEST(Gloo, BroadcastsFromAnyRank) {
   }
 }
 
-// Of three ranks, one never takes part; the others are interrupted.
+// One of three ranks never takes part; the others are interrupted.
 template <typename Wait>
 void ExpectInterrupted(Wait wait) {
   LocalExchange exchange(3);
@@ -186,7 +186,7 @@ void ExpectInterrupted(Wait wait) {
   std::atomic<int> waiting{0}, woken{0};
   std::thread raiser([&] {
     while (waiting < 2) std::this_thread::yield();
-    // Into their waits, or before: both must end.
+    // Interrupted during or before their waits: both must end.
     const auto began = std::chrono::steady_clock::now();
     interruptions[0]->Raise();
     interruptions[1]->Raise();
@@ -204,14 +204,14 @@ void ExpectInterrupted(Wait wait) {
     ++waiting;
     EXPECT_EQ(wait(**gloo).code(), Code::kAborted);
     ++woken;
-    // Nor does anything wait from then on.
+    // Later calls do not wait either.
     EXPECT_EQ(wait(**gloo).code(), Code::kAborted);
     end.wait();
   });
   raiser.join();
 }
 
-TEST(Gloo, AnInterruptionWakesWhoWaits) {
+TEST(Gloo, AnInterruptionWakesAWaitingRank) {
   for (size_t count : {size_t{3}, size_t{3000000}}) {
     ExpectInterrupted([count](Collective& collective) {
       std::vector<float> values(count);
@@ -224,8 +224,8 @@ TEST(Gloo, AnInterruptionWakesWhoWaits) {
   });
 }
 
-TEST(Gloo, AnInterruptionWakesWhoConnects) {
-  // The other gave its addresses and went.
+TEST(Gloo, AnInterruptionWakesAConnectingRank) {
+  // The other published its addresses and went away.
   auto interruption = std::make_shared<Interruption>();
   std::promise<void> met;
   LocalExchange exchange(2);
@@ -249,11 +249,11 @@ TEST(Gloo, AnInterruptionWakesWhoConnects) {
   });
   const auto code = ConnectGloo(options).status().code();
   raiser.join();
-  // Its listener may have gone before we called there.
+  // Its listener may be gone before this rank connects.
   EXPECT_TRUE(code == Code::kAborted || code == Code::kUnavailable);
 }
 
-TEST(Single, LeavesAllAsItIs) {
+TEST(Single, ChangesNothing) {
   SingleCollective single;
   std::vector<float> values = {1, 2};
   EXPECT_TRUE(single.AllReduce(absl::MakeSpan(values), Reduction::kSum).ok());

@@ -1,8 +1,8 @@
-// The CUDA backend as a whole on a device that is emulated on the CPU: its
-// kernels by emulation.h, its products by loops. What is not seen here is
-// cuBLASLt, CUDA's runtime and time.
+// The whole CUDA backend on a device that is emulated on the CPU: its kernels
+// by emulation.h, its products by loops. Not covered: cuBLASLt, CUDA's runtime
+// and speed.
 //
-// Tolerances are those of cuda_test.cc, which compares on a GPU.
+// The tolerances are those of cuda_test.cc, which runs on a GPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ namespace {
 constexpr double kLoss = 2e-3;
 constexpr double kGradient = 3e-2;
 
-// Products by loops; epilogues by the kernels that stand in for cuBLASLt's.
+// Products by loops; epilogues by the kernels that replace cuBLASLt's.
 class LoopProducts final : public Products {
  public:
   absl::Status Multiply(const Product& p) override {
@@ -36,12 +36,13 @@ class LoopProducts final : public Products {
       for (int64_t j = 0; j < p.n; ++j) {
         double sum = 0;
         for (int64_t l = 0; l < p.k; ++l) {
-          sum += double(cuda::ToFloat(p.transpose_a ? p.a[l * p.a_apart + i]
-                                                    : p.a[i * p.a_apart + l])) *
-                 cuda::ToFloat(p.transpose_b ? p.b[j * p.b_apart + l]
-                                             : p.b[l * p.b_apart + j]);
+          sum +=
+              double(cuda::ToFloat(p.transpose_a ? p.a[l * p.a_stride + i]
+                                                 : p.a[i * p.a_stride + l])) *
+              cuda::ToFloat(p.transpose_b ? p.b[j * p.b_stride + l]
+                                          : p.b[l * p.b_stride + j]);
         }
-        const int64_t at = i * p.out_apart + j;
+        const int64_t at = i * p.out_stride + j;
         if (p.floats) {
           if (p.add != nullptr) sum += static_cast<const float*>(p.add)[at];
           static_cast<float*>(p.out)[at] = static_cast<float>(sum);
@@ -58,12 +59,12 @@ class LoopProducts final : public Products {
   }
 };
 
-// Memory is the host's, and NaN in the beginning; there is `memory_most` of it.
+// Host memory, which starts as NaN; there are `memory_max` bytes of it.
 class EmulatedDevice final : public CudaDevice {
  public:
   ~EmulatedDevice() override { EXPECT_TRUE(pieces_.empty()); }
 
-  absl::StatusOr<size_t> FreeBytes() override { return memory_most - taken_; }
+  absl::StatusOr<size_t> FreeBytes() override { return memory_max - taken_; }
   absl::StatusOr<void*> Allocate(size_t bytes,
                                  absl::string_view purpose) override {
     if (fail_next) {
@@ -98,7 +99,7 @@ class EmulatedDevice final : public CudaDevice {
     return std::make_unique<LoopProducts>();
   }
   std::string description() const override { return "an emulated GPU"; }
-  size_t memory_bytes() const override { return memory_most; }
+  size_t memory_bytes() const override { return memory_max; }
 
   cuda::Stream compute() const override { return nullptr; }
   cuda::Stream communication() const override { return nullptr; }
@@ -115,7 +116,7 @@ class EmulatedDevice final : public CudaDevice {
     return absl::OkStatus();
   }
 
-  size_t memory_most = size_t{2} << 30;
+  size_t memory_max = size_t{2} << 30;
   bool fail_next = false;
 
  private:
@@ -145,7 +146,7 @@ struct Result {
   std::vector<float> gradients, weights;
 };
 
-// One step from where it stands.
+// One step from the current state.
 Result StepOn(Backend& backend, int sequences, int seed, bool stop = false) {
   Result result;
   const auto tokens = Draw(backend.config(), sequences, 2 * seed);
@@ -218,8 +219,8 @@ TEST_F(CudaBackendTest, EqualsTheCpuStepByStep) {
     EXPECT_NEAR(got.norm, want.norm, kGradient * want.norm);
     ExpectTensorsNear(cpu.layout(), got.gradients, want.gradients, kGradient);
     EXPECT_EQ(backend_->powers().beta2, cpu.powers().beta2);
-    // Adam's first steps go by signs: where a gradient is next to none they
-    // differ. Both go on from the same state.
+    // Adam's first steps depend on the gradients' signs, which differ where a
+    // gradient is almost zero. Both continue from the same state.
     for (const StatePart part : kStateParts) {
       std::vector<float> state(cpu.layout().size);
       ASSERT_TRUE(cpu.CopyOut(part, absl::MakeSpan(state)).ok());
@@ -263,7 +264,7 @@ TEST_F(CudaBackendTest, GradientsThatAreNotFiniteChangeNothing) {
   EXPECT_TRUE(before.weights == after);
 }
 
-TEST_F(CudaBackendTest, ErrorOfWhoTakesABucketEndsTheCall) {
+TEST_F(CudaBackendTest, ErrorOfTheReceiverEndsTheCall) {
   const auto tokens = Draw(Small(), 1, 1);
   int calls = 0;
   const absl::Status status =
@@ -275,7 +276,7 @@ TEST_F(CudaBackendTest, ErrorOfWhoTakesABucketEndsTheCall) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST_F(CudaBackendTest, AnotherBatchLeavesTheStateAsItIs) {
+TEST_F(CudaBackendTest, AnotherBatchKeepsTheState) {
   const Result before = StepOn(*backend_, 3, 1);
   ASSERT_TRUE(backend_->Reserve(1).ok());
   std::vector<float> after(before.weights.size());
@@ -292,7 +293,7 @@ TEST_F(CudaBackendTest, TooLargeABatchIsRefusedAndChangesNothing) {
     EXPECT_NE(status.message().find(word), std::string::npos) << status;
   }
   StepOn(*backend_, 3, 1);
-  // And where there seemed to be enough, but not in one piece.
+  // Also where there seemed to be enough memory, but not in one piece.
   device_.fail_next = true;
   EXPECT_TRUE(absl::IsResourceExhausted(backend_->Reserve(4)));
   StepOn(*backend_, 3, 2);
@@ -300,7 +301,7 @@ TEST_F(CudaBackendTest, TooLargeABatchIsRefusedAndChangesNothing) {
   StepOn(*backend_, 4, 3);
 }
 
-TEST(CudaBackendLimits, AreSaid) {
+TEST(CudaBackendLimits, AreReported) {
   EmulatedDevice device;
   GptConfig config = Small();
   config.width = 52;  // Heads of 26.
@@ -312,12 +313,12 @@ TEST(CudaBackendLimits, AreSaid) {
   config.width = 0;
   EXPECT_TRUE(absl::IsInvalidArgument(
       MakeCudaBackend(config, AdamWConfig(), device).status()));
-  device.memory_most = 1000;
+  device.memory_max = 1000;
   EXPECT_TRUE(absl::IsResourceExhausted(
       MakeCudaBackend(Small(), AdamWConfig(), device).status()));
 }
 
-// Logits in one piece, and in several, the last one smaller.
+// Logits in one chunk, and in several; the last one is smaller.
 TEST(GptPassesTest, ChunksOfLogitsMakeNoDifference) {
   const GptConfig config = Small();
   const GptLayout layout(config);

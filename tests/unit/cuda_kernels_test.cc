@@ -1,7 +1,7 @@
-// The CUDA backend's kernels, run by the emulation on the CPU, against
-// layers.h in double. What they are given is rounded to bf16 first, so that
-// only their own rounding is seen: kOnce for a result that is rounded once,
-// kTwice where a value in between is as well (attention's weights).
+// The CUDA backend's kernels, run by the emulation on the CPU, compared with
+// layers.h in double. The inputs are rounded to bf16 first, so that only the
+// kernels' own rounding shows: kOnce for a result that is rounded once, kTwice
+// if an intermediate value is rounded too (attention's weights).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ constexpr double kExact = 1e-5;  // fp32 throughout, in another order.
 constexpr double kOnce = 1.0 / 256;
 constexpr double kTwice = 2.5 / 256;
 
-// Both orders in which a block's threads may take turns.
+// Both orders in which a block's threads can take turns.
 class CudaKernels : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override { cuda::emulation::downwards = GetParam(); }
@@ -56,8 +56,8 @@ std::vector<float> Floats(const std::vector<Bf16>& values) {
   return {doubles.begin(), doubles.end()};
 }
 
-// As far as `got` is from `want`: as vectors, and at the worst place, where
-// what is small is seen against the typical value.
+// The distance between `got` and `want`: as vectors, and at the worst position,
+// where small values are compared with the typical value.
 template <typename T>
 void ExpectNear(const char* what, const std::vector<T>& got,
                 const std::vector<double>& want, double tolerance) {
@@ -85,7 +85,7 @@ std::vector<Token> DrawTokens(size_t count, int vocabulary, int seed) {
   return tokens;
 }
 
-TEST_P(CudaKernels, EmbeddingIsTheReferences) {
+TEST_P(CudaKernels, EmbeddingEqualsTheReference) {
   constexpr int kContext = 7, kSequences = 9, kWidth = 40, kWords = 11;
   constexpr int kCells = kContext * kSequences * kWidth;
   const auto tokens = DrawTokens(kContext * kSequences, kWords, 1);
@@ -100,7 +100,7 @@ TEST_P(CudaKernels, EmbeddingIsTheReferences) {
   ExpectNear("out", out, want, kOnce);
 
   const auto dout = Draw(kCells, 4);
-  // What the output matrix has left there stays.
+  // What the output matrix has stored there stays.
   std::vector<float> dtable(kWords * kWidth, 0.5f);
   std::vector<float> dpositions(kContext * kWidth, NAN);
   cuda::TokenIndex index;
@@ -122,17 +122,17 @@ void CheckLayerNorm(int rows, int width) {
   const auto in = Draw(rows * width, 1, 3);
   const auto gain = Draw(width, 2), bias = Draw(width, 3);
   std::vector<Bf16> out(in.size());
-  std::vector<float> mean(rows), deviation(rows);
-  cuda::LayerNormForward(nullptr, out.data(), mean.data(), deviation.data(),
+  std::vector<float> mean(rows), rstd(rows);
+  cuda::LayerNormForward(nullptr, out.data(), mean.data(), rstd.data(),
                          in.data(), Floats(gain).data(), Floats(bias).data(),
                          rows, width);
-  std::vector<double> want(in.size()), want_mean(rows), want_deviation(rows);
-  LayerNormForward(want.data(), want_mean.data(), want_deviation.data(),
+  std::vector<double> want(in.size()), want_mean(rows), want_rstd(rows);
+  LayerNormForward(want.data(), want_mean.data(), want_rstd.data(),
                    Doubles(in).data(), Doubles(gain).data(),
                    Doubles(bias).data(), rows, width);
   ExpectNear("out", out, want, kOnce);
   ExpectNear("mean", mean, want_mean, kExact);
-  ExpectNear("deviation", deviation, want_deviation, kExact);
+  ExpectNear("rstd", rstd, want_rstd, kExact);
 
   const auto dout = Draw(in.size(), 4), residual = Draw(in.size(), 5);
   std::vector<Bf16> din = residual;
@@ -140,20 +140,20 @@ void CheckLayerNorm(int rows, int width) {
   std::vector<float> parts(2 * cuda::Parts(rows) * width, NAN);
   cuda::LayerNormBackward(nullptr, din.data(), dgain.data(), dbias.data(),
                           parts.data(), dout.data(), in.data(),
-                          Floats(gain).data(), mean.data(), deviation.data(),
-                          rows, width);
+                          Floats(gain).data(), mean.data(), rstd.data(), rows,
+                          width);
   std::vector<double> want_din = Doubles(residual);
   std::vector<double> want_dgain(width), want_dbias(width);
   LayerNormBackward(want_din.data(), want_dgain.data(), want_dbias.data(),
                     Doubles(dout).data(), Doubles(in).data(),
-                    Doubles(gain).data(), want_mean.data(),
-                    want_deviation.data(), rows, width);
+                    Doubles(gain).data(), want_mean.data(), want_rstd.data(),
+                    rows, width);
   ExpectNear("din", din, want_din, kOnce);
   ExpectNear("dgain", dgain, want_dgain, kExact);
   ExpectNear("dbias", dbias, want_dbias, kExact);
 }
 
-TEST_P(CudaKernels, LayerNormIsTheReferences) {
+TEST_P(CudaKernels, LayerNormEqualsTheReference) {
   CheckLayerNorm(1, 8);
   CheckLayerNorm(5, 40);
   CheckLayerNorm(11, 264);                   // More than a warp's packs.
@@ -178,7 +178,7 @@ TEST_P(CudaKernels, BiasIsAddedAndItsGradientSummed) {
   ExpectNear("sum", sum, want_sum, kExact);
 }
 
-TEST_P(CudaKernels, GeluIsTheReferences) {
+TEST_P(CudaKernels, GeluEqualsTheReference) {
   constexpr int kCount = 3 * 256 * cuda::kPack + 24;
   const auto in = Draw(kCount, 1, 8), dout = Draw(kCount, 2);
   std::vector<Bf16> out(kCount), d = dout;
@@ -201,14 +201,14 @@ void CheckAttention(const AttentionShape& shape) {
                                   << heads << " heads of " << head);
   const int width = heads * head;
   const int rows = sequences * context;
-  // Large enough that the softmax has to choose.
+  // Large enough that the softmax is far from uniform.
   const auto qkv = Draw(3 * rows * width, 1, 2), dout = Draw(rows * width, 2);
   std::vector<Bf16> out(rows * width), dqkv(3 * rows * width, Bf16{0x7fff});
-  std::vector<float> logsum(rows * heads, NAN), dots(rows * heads, NAN);
-  cuda::AttentionForward(nullptr, out.data(), logsum.data(), qkv.data(),
-                         sequences, context, width, heads);
+  std::vector<float> lse(rows * heads, NAN), dots(rows * heads, NAN);
+  cuda::AttentionForward(nullptr, out.data(), lse.data(), qkv.data(), sequences,
+                         context, width, heads);
   cuda::AttentionBackward(nullptr, dqkv.data(), dots.data(), dout.data(),
-                          out.data(), qkv.data(), logsum.data(), sequences,
+                          out.data(), qkv.data(), lse.data(), sequences,
                           context, width, heads);
 
   std::vector<double> want(rows * width), want_dqkv(3 * rows * width);
@@ -223,11 +223,11 @@ void CheckAttention(const AttentionShape& shape) {
   ExpectNear("dqkv", dqkv, want_dqkv, kTwice);
 }
 
-TEST_P(CudaKernels, AttentionIsTheReferences) {
+TEST_P(CudaKernels, AttentionEqualsTheReference) {
   CheckAttention({1, 1, 1, 8});
   CheckAttention({2, 7, 3, 16});
-  CheckAttention({1, 64, 1, 32});   // Tiles are full...
-  CheckAttention({1, 65, 2, 24});   // ...and one row is over.
+  CheckAttention({1, 64, 1, 32});   // Tiles are full.
+  CheckAttention({1, 65, 2, 24});   // One row more.
   CheckAttention({1, 130, 1, 40});  // Three blocks of rows, heads of 64.
   CheckAttention({1, 33, 1, 72});   // Heads of 128.
 }
@@ -264,21 +264,21 @@ void CheckCrossEntropy(int rows, int vocabulary, float scale) {
       if (i < vocabulary) {
         got.push_back(value);
       } else {
-        ASSERT_EQ(value.bits, 0) << "behind the vocabulary, row " << r;
+        ASSERT_EQ(value.bits, 0) << "after the vocabulary, row " << r;
       }
     }
   }
   ExpectNear("dlogits", got, want, kOnce);
 }
 
-TEST_P(CudaKernels, CrossEntropyIsTheReferences) {
+TEST_P(CudaKernels, CrossEntropyEqualsTheReference) {
   CheckCrossEntropy(5, 11, 0.01f);
   CheckCrossEntropy(3, 256, 1);
-  CheckCrossEntropy(2, 5003, 1e-5f);  // More than the block's packs.
+  CheckCrossEntropy(2, 5003, 1e-5f);  // More than one pass of a block.
   CheckCrossEntropy(3, 300, 0);
 }
 
-TEST_P(CudaKernels, LossesAreSummedBehindTheGradients) {
+TEST_P(CudaKernels, LossesAreSummedAfterTheGradients) {
   std::vector<float> losses(1003);
   for (size_t i = 0; i < losses.size(); ++i) losses[i] = 1.0f / (i + 1);
   double sum = NAN, want = 0;
@@ -290,8 +290,8 @@ TEST_P(CudaKernels, LossesAreSummedBehindTheGradients) {
   EXPECT_EQ(extras[1], 1);
 }
 
-// Against the CPU's optimizer, tensors in pieces, over some steps.
-TEST_P(CudaKernels, UpdateIsTheReferences) {
+// Compared with the CPU's optimizer, with tensors in pieces, over some steps.
+TEST_P(CudaKernels, UpdateEqualsTheReference) {
   GptConfig config;
   config.layers = 1;
   config.heads = 1;
@@ -327,8 +327,8 @@ TEST_P(CudaKernels, UpdateIsTheReferences) {
   ExpectNear("second", second, Doubles(reference.state().second), kExact);
   EXPECT_EQ(powers.beta1, reference.state().powers.beta1);
 
-  std::vector<Bf16> anew(copy.size(), Bf16{0});
-  cuda::CopyWeights(nullptr, anew.data(), weights.data(), pieces.data(),
+  std::vector<Bf16> rewritten(copy.size(), Bf16{0});
+  cuda::CopyWeights(nullptr, rewritten.data(), weights.data(), pieces.data(),
                     pieces.size());
   const std::vector<size_t> at = cuda::CopyOffsets(layout);
   for (size_t t = 0; t < layout.tensors.size(); ++t) {
@@ -336,14 +336,14 @@ TEST_P(CudaKernels, UpdateIsTheReferences) {
     for (size_t i = 0; i < tensor.size; ++i) {
       const uint16_t bits = cuda::ToBf16(weights[tensor.offset + i]).bits;
       ASSERT_EQ(copy[at[t] + i].bits, bits) << tensor.name << " at " << i;
-      ASSERT_EQ(anew[at[t] + i].bits, bits) << tensor.name << " at " << i;
+      ASSERT_EQ(rewritten[at[t] + i].bits, bits) << tensor.name << " at " << i;
     }
   }
 }
 
-// --- What the emulation itself must show -------------------------------------
+// --- The emulation itself ----------------------------------------------------
 
-// Each thread takes its neighbour's number, with a barrier in between or not.
+// Each thread reads its neighbour's number, with or without a barrier.
 std::vector<int> Neighbours(bool barrier) {
   std::vector<int> got(64);
   cuda::emulation::Run(dim3(1), 64, 64 * sizeof(int), [&] {
@@ -356,14 +356,14 @@ std::vector<int> Neighbours(bool barrier) {
   return got;
 }
 
-TEST_P(CudaKernels, MissingBarrierIsSeen) {
+TEST_P(CudaKernels, MissingBarrierIsFound) {
   std::vector<int> want(64);
   for (int i = 0; i < 64; ++i) want[i] = (i + 1) % 64;
   EXPECT_EQ(Neighbours(true), want);
   EXPECT_NE(Neighbours(false), want);
 }
 
-TEST_P(CudaKernels, SharedMemoryIsNaNInTheBeginning) {
+TEST_P(CudaKernels, SharedMemoryStartsAsNaN) {
   int numbers = 0;
   cuda::emulation::Run(dim3(2), 32, 32 * sizeof(float), [&] {
     float* shared = reinterpret_cast<float*>(cuda::SharedMemory());
@@ -373,7 +373,7 @@ TEST_P(CudaKernels, SharedMemoryIsNaNInTheBeginning) {
   EXPECT_EQ(numbers, 0);
 }
 
-TEST(CudaEmulationDeathTest, BarrierThatSomeNeverReachIsSaid) {
+TEST(CudaEmulationDeathTest, BarrierThatSomeNeverReachIsReported) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(cuda::emulation::Run(dim3(1), 64, 0,
                                     [] {

@@ -1,8 +1,8 @@
-// The CUDA backend and NcclCollective on a GPU, against the CPU's. Without a
-// GPU each test is skipped and says why.
+// The CUDA backend and NcclCollective on a GPU, compared with the CPU's.
+// Without a GPU each test is skipped and says why.
 //
-// Tolerances: activations are of bf16 (8 bits), so that a loss is off by some
-// 0.1%, and a gradient by 3% of its length.
+// Tolerances: activations are bf16 (8 bits), so a loss is off by about 0.1%,
+// and a gradient by 3% of its length.
 #include "trainer/cuda/cuda.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@
 
 #if __has_include(<nccl.h>)
 #include <nccl.h>
-// What nccl_library.h declares by itself is what NCCL has.
+// The declarations in nccl_library.h match NCCL's header.
 static_assert(sizeof(ncclUniqueId) == sizeof(rollcall::nccl::UniqueId));
 static_assert(offsetof(ncclConfig_t, blocking) ==
               offsetof(rollcall::nccl::Config, blocking));
@@ -96,7 +96,7 @@ Result StepOn(Backend& backend, int sequences) {
   EXPECT_TRUE(
       backend.CopyOut(StatePart::kWeights, absl::MakeSpan(result.weights))
           .ok());
-  // The first moment after the first step is the gradient, clipped and scaled.
+  // After the first step the first moment is the gradient, clipped and scaled.
   result.gradients.resize(backend.layout().size);
   EXPECT_TRUE(
       backend.CopyOut(StatePart::kFirstMoment, absl::MakeSpan(result.gradients))
@@ -115,7 +115,7 @@ void ExpectEqualsCpu(const GptConfig& config, int sequences) {
   const Result want = StepOn(**cpu, sequences);
   EXPECT_NEAR(got.loss, want.loss, kLoss * want.loss);
   EXPECT_NEAR(got.norm, want.norm, kGradient * want.norm);
-  // Tensor by tensor: a small one would not be seen among all.
+  // Tensor by tensor: an error in a small one would not show in the whole.
   for (const Tensor& tensor : (*cpu)->layout().tensors) {
     double apart = 0, length = 0;
     for (size_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
@@ -132,7 +132,7 @@ void ExpectEqualsCpu(const GptConfig& config, int sequences) {
   ASSERT_TRUE(after.ok() && want_after.ok()) << after.status();
   EXPECT_NEAR(*after, *want_after, kLoss * *want_after);
 
-  // And the same to the bit when it is done again.
+  // A repetition gives the same bits.
   const Result again = StepOn(**cuda, sequences);
   EXPECT_EQ(again.loss, got.loss);
   EXPECT_TRUE(again.weights == got.weights);
@@ -178,8 +178,8 @@ TEST(CudaBackendTest, TooLargeABatchIsRefusedAndChangesNothing) {
   EXPECT_EQ(before.loss, after.loss);
 }
 
-// Tokens a second of GPT-2 (124M) as llm.c trains it; printed, not judged.
-TEST(CudaBackendTest, SpeedOfGpt2IsToldInTokensPerSecond) {
+// Tokens per second of GPT-2 (124M) in llm.c's setup; printed, not judged.
+TEST(CudaBackendTest, PrintsTokensPerSecondOfGpt2) {
   SKIP_WITHOUT_GPU();
   GptConfig config = Gpt2Like();
   config.layers = 12;
@@ -206,11 +206,12 @@ TEST(CudaBackendTest, SpeedOfGpt2IsToldInTokensPerSecond) {
             .ok());
     ASSERT_TRUE((*cuda)->Update(1e-4f).ok());
   }
-  // The last update is still under way.
+  // The last update is still running.
   ASSERT_TRUE((*cuda)->ReadExtras().ok());
   const double seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
   const double rate = double(tokens.size()) * kSteps / seconds;
-  // A product is two operations a weight on the way forward, four back.
+  // A product takes two operations per weight in the forward pass, four in the
+  // backward pass.
   std::printf("%s: gpt2, batch %d x %d: %.0f tokens/s, %.1f TFLOP/s\n",
               (*device)->description().c_str(), kSequences, config.context,
               rate, rate * 6 * (*cuda)->layout().size / 1e12);
@@ -218,7 +219,7 @@ TEST(CudaBackendTest, SpeedOfGpt2IsToldInTokensPerSecond) {
 
 // --- Two ranks on one GPU ----------------------------------------------------
 
-// A pair of pipes as the exchange of two processes.
+// Two pipes as the exchange between two processes.
 struct PairExchange {
   int read_fd, write_fd;
   int rank;
@@ -249,7 +250,7 @@ struct PairExchange {
 
 constexpr int kPairSteps = 3;
 
-// Losses of some steps with this share of the same batch of `sequences`.
+// Losses of some steps with this rank's share of one batch of `sequences`.
 absl::StatusOr<std::vector<float>> Train(Backend& backend,
                                          Collective* collective, int sequences,
                                          int first, int count) {
@@ -283,7 +284,7 @@ absl::StatusOr<std::vector<float>> Train(Backend& backend,
   return losses;
 }
 
-// One of two ranks, in a process of its own. Its losses go into `out`.
+// One of two ranks, in its own process. Writes its losses to `out`.
 absl::Status TrainAsRank(const PairExchange& exchange, int out) {
   setenv("NCCL_HOSTID", absl::StrCat("host-", exchange.rank).c_str(), 1);
   setenv("NCCL_SOCKET_IFNAME", "=lo", 1);
@@ -314,8 +315,8 @@ absl::Status TrainAsRank(const PairExchange& exchange, int out) {
              : absl::UnavailableError("nobody reads the losses");
 }
 
-// CUDA does not live through a fork: ranks are this binary anew, its
-// environment saying which.
+// CUDA does not survive a fork: each rank is a new process of this binary, and
+// its environment says which rank it is.
 TEST(CudaPairTest, RankOfAPair) {
   const char* which = std::getenv("ROLLCALL_TEST_PAIR");
   if (which == nullptr) GTEST_SKIP() << "for TwoRanksEqualOneWithTwiceTheBatch";

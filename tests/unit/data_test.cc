@@ -24,7 +24,7 @@ struct Stretch {
   int ranks;
 };
 
-// All samples of these steps, in turn, and where they end.
+// All samples of these steps, in order, and the position after them.
 std::vector<uint64_t> Taken(uint64_t samples,
                             const std::vector<Stretch>& stretches,
                             DataPosition* position) {
@@ -38,7 +38,7 @@ std::vector<uint64_t> Taken(uint64_t samples,
         EXPECT_EQ(share.size(),
                   Sampler::ShareSize(stretch.batch, r, stretch.ranks));
         EXPECT_LE(share.size(),
-                  Sampler::ShareSizeMost(stretch.batch, stretch.ranks));
+                  Sampler::ShareSizeMax(stretch.batch, stretch.ranks));
         taken += share.size();
         seen.insert(seen.end(), share.begin(), share.end());
       }
@@ -50,7 +50,7 @@ std::vector<uint64_t> Taken(uint64_t samples,
   return seen;
 }
 
-// Every whole epoch of `seen` holds every sample once.
+// Every complete epoch in `seen` has every sample once.
 void ExpectEpochs(uint64_t samples, const std::vector<uint64_t>& seen) {
   std::vector<uint64_t> all(samples);
   std::iota(all.begin(), all.end(), 0);
@@ -80,19 +80,19 @@ TEST(Sampler, GivesEverySampleOnceAnEpoch) {
   }
 }
 
-TEST(Sampler, NeitherBatchNorRanksNeedStay) {
+TEST(Sampler, BatchAndRanksMayChange) {
   DataPosition position;
   const auto seen =
       Taken(100, {{3, 7, 2}, {2, 16, 3}, {1, 64, 1}, {5, 11, 4}, {9, 13, 5}},
             &position);
   EXPECT_EQ(position, (DataPosition{2, 89}));
   ExpectEpochs(100, seen);
-  // What a step takes is the same for any number of ranks.
+  // The samples of a step do not depend on the number of ranks.
   DataPosition one, five;
   EXPECT_EQ(Taken(100, {{20, 9, 1}}, &one), Taken(100, {{20, 9, 5}}, &five));
 }
 
-TEST(Sampler, ACursorBeyondTheEpochCountsOn) {
+TEST(Sampler, ACursorBeyondTheEpochIsCarriedOver) {
   const Sampler sampler(9, 10, 4);
   EXPECT_EQ(sampler.Share({0, 23}, 0, 1), sampler.Share({2, 3}, 0, 1));
   EXPECT_EQ(sampler.After({0, 23}), (DataPosition{2, 7}));
@@ -112,7 +112,7 @@ TEST(Sampler, OrderIsDrawnFromSeedAndEpoch) {
   EXPECT_EQ(epoch(1, 0), epoch(1, 0));
   EXPECT_NE(epoch(1, 0), epoch(1, 1));
   EXPECT_NE(epoch(1, 0), epoch(2, 0));
-  // Neighbours are torn apart.
+  // Neighbours in the data are not neighbours in the order.
   const auto order = epoch(1, 0);
   int neighbours = 0;
   for (size_t i = 1; i < order.size(); ++i) {
@@ -131,7 +131,7 @@ TEST(Sampler, CountsSamplesWithTheirNextToken) {
 
 using DatasetTest = Files;
 
-// A shard as llm.c writes it.
+// A shard in llm.c's format.
 std::string Shard(const std::vector<uint16_t>& tokens,
                   std::vector<uint32_t> header = {20240520, 1}) {
   if (header.size() == 2) header.push_back(tokens.size());
@@ -141,7 +141,7 @@ std::string Shard(const std::vector<uint16_t>& tokens,
   return text;
 }
 
-TEST_F(DatasetTest, IsOneStringOfAllFiles) {
+TEST_F(DatasetTest, IsOneSequenceOfAllFiles) {
   auto dataset = Dataset::Open({Write("a", "abc"), Write("empty", ""),
                                 Write("b", "defg\xFF"), Write("c", "i")});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
@@ -177,7 +177,7 @@ TEST_F(DatasetTest, ReadsShards) {
   }
 }
 
-TEST_F(DatasetTest, RefusesWhatIsNoFile) {
+TEST_F(DatasetTest, RefusesNonFiles) {
   const std::string fifo = Path("fifo");
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_EQ(Dataset::Open({folder_}).status().code(), Code::kInvalidArgument);
@@ -186,7 +186,7 @@ TEST_F(DatasetTest, RefusesWhatIsNoFile) {
             Code::kNotFound);
 }
 
-TEST_F(DatasetTest, RefusesShardsThatAreNone) {
+TEST_F(DatasetTest, RefusesInvalidShards) {
   const std::string whole = Shard({1, 2, 3});
   struct Row {
     const char* name;
@@ -223,7 +223,7 @@ TEST_F(DatasetTest, RefusesShardsThatAreNone) {
   }
 }
 
-TEST_F(DatasetTest, KindsDoNotMix) {
+TEST_F(DatasetTest, KindsCannotBeMixed) {
   const std::string text = Write("text", "abc");
   const std::string shard = Write("shard", Shard({1}));
   for (const auto& [first, second] :

@@ -38,20 +38,20 @@ TEST(Layers, EmbedAddsTokenAndPosition) {
   ExpectNear(dpositions, {6, 8, 10, 12}, 0);
 }
 
-TEST(Layers, LayerNormHasMeanZeroAndDeviationOne) {
+TEST(Layers, LayerNormHasMeanZeroAndStandardDeviationOne) {
   const Doubles in = {1, 2, 3, 4, 5, 5, 5, 5};
   const Doubles gain = {1, 1, 2, 1}, bias = {0, 0, 0, 7};
-  Doubles out(8), mean(2), deviation(2);
-  LayerNormForward(out.data(), mean.data(), deviation.data(), in.data(),
-                   gain.data(), bias.data(), 2, 4);
+  Doubles out(8), mean(2), rstd(2);
+  LayerNormForward(out.data(), mean.data(), rstd.data(), in.data(), gain.data(),
+                   bias.data(), 2, 4);
   const double s = 1 / std::sqrt(1.25 + 1e-5);
   ExpectNear(out, {-1.5 * s, -0.5 * s, 2 * 0.5 * s, 1.5 * s + 7, 0, 0, 0, 7},
              1e-12);
   ExpectNear(mean, {2.5, 5}, 0);
 }
 
-TEST(Layers, GeluAsTabled) {
-  // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), by another calculator.
+TEST(Layers, GeluAsInTheTable) {
+  // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), computed separately.
   const Doubles in = {-1000, -3, -1, 0, 0.5, 1, 3, 1000};
   Doubles out(in.size()), tanhs(in.size());
   GeluForward(out.data(), tanhs.data(), in.data(), in.size());
@@ -73,8 +73,8 @@ TEST(Layers, CrossEntropyAndItsGradient) {
       1e-12);
 }
 
-TEST(Layers, AttentionWeighsWhatCameBefore) {
-  // One head of width 1, so that scores are plain products.
+TEST(Layers, AttentionWeighsEarlierPositions) {
+  // One head of width 1, so the scores are plain products.
   const Doubles qkv = {1, 0, 10, 1, std::log(3.0), 20};  // q k v, two rows
   Doubles out(2), weights(4);
   AttentionForward(out.data(), weights.data(), qkv.data(), 1, 2, 1, 1);
@@ -107,7 +107,7 @@ Batch RandomBatch(int size, uint64_t seed) {
   return batch;
 }
 
-// Larger than a first weight would be, so that every path counts.
+// Larger than initial weights, so that every path matters.
 template <typename T>
 void Randomize(absl::Span<T> weights) {
   Random random(5);
@@ -115,7 +115,7 @@ void Randomize(absl::Span<T> weights) {
     w = T(0.6) * (T(random.Next() >> 40) / (1 << 24) - T(0.5));
 }
 
-TEST(Gpt, GradientsAreThoseOfFiniteDifferences) {
+TEST(Gpt, GradientsMatchFiniteDifferences) {
   Gpt<double> gpt(Tiny(), kSequences);
   Randomize(gpt.weights());
   const Batch batch = RandomBatch(kSequences * 5, 3);
@@ -128,7 +128,7 @@ TEST(Gpt, GradientsAreThoseOfFiniteDifferences) {
   for (const Tensor& tensor : gpt.layout().tensors) {
     double largest = 0;
     for (size_t i = 0; i < tensor.size; ++i) {
-      // Of the token table, rows that occur and some that do not.
+      // Rows of the token table that occur, and some that do not.
       if (tensor.size > 500 && i % 7 != 0) continue;
       double& weight = gpt.weights()[tensor.offset + i];
       const double before = weight;
@@ -152,7 +152,7 @@ TEST(Gpt, FloatAgreesWithDouble) {
   Randomize(exact.weights());
   std::copy(exact.weights().begin(), exact.weights().end(),
             gpt.weights().begin());
-  // Fewer sequences than there is room for.
+  // Fewer sequences than there is memory for.
   const Batch batch = RandomBatch(2 * 5, 3);
   const double loss = exact.LossAndGradients(batch.tokens, batch.targets, 0.1);
   EXPECT_NEAR(gpt.LossAndGradients(batch.tokens, batch.targets, 0.1f), loss,
@@ -162,12 +162,13 @@ TEST(Gpt, FloatAgreesWithDouble) {
   }
 }
 
-TEST(Gpt, LooksAtNoLaterByte) {
+TEST(Gpt, UsesNoLaterByte) {
   Gpt<double> gpt(Tiny(), 1);
   Randomize(gpt.weights());
   Batch batch = RandomBatch(5, 3);
-  // With the last input changed, only the last position's loss may change: so
-  // the sum must change as much as that one does, whatever the others' targets.
+  // If only the last input changes, only the loss of the last position may
+  // change. So the sum must change by the same amount, whatever the other
+  // targets.
   const auto change = [&](const std::vector<Token>& targets) {
     Batch other = batch;
     other.tokens[4] ^= 1;
@@ -202,7 +203,7 @@ TEST(Parameters, AreThoseOfGpt2) {
   EXPECT_EQ(layout.size, end);
 }
 
-TEST(Parameters, BeginWithGpt2sDeviations) {
+TEST(Parameters, StartWithGpt2sStandardDeviations) {
   GptConfig config;
   const GptLayout layout(config);
   std::vector<float> weights(layout.size), again(layout.size);
@@ -249,8 +250,8 @@ TEST(GptConfig, IsChecked) {
   }
 }
 
-// One decaying value (the first of the token table) and one that does not (the
-// first norm's gain); all others have no gradient.
+// One decaying value (the first of the token table) and one that does not decay
+// (the first norm's gain). All others have no gradient.
 TEST(AdamW, AsComputedByHand) {
   const GptConfig config{1, 1, 1, 1};
   const GptLayout layout(config);
@@ -286,7 +287,7 @@ TEST(AdamW, AsComputedByHand) {
   }
 }
 
-TEST(AdamW, LeavesWeightsAloneWhereAGradientIsNotFinite) {
+TEST(AdamW, KeepsTheWeightsIfAGradientIsNotFinite) {
   const GptLayout layout(GptConfig{1, 1, 1, 1});
   AdamW adamw(AdamWConfig{}, layout);
   std::vector<float> weights(layout.size, 1), gradients(layout.size, 0.1f);

@@ -23,7 +23,7 @@ std::vector<float> Uniform(size_t count, float least, float most) {
   return values;
 }
 
-// Everything that a set computes, of this many rows of this width.
+// Everything that an instruction set computes, for `rows` rows of `width`.
 std::vector<float> All(const Loops<float>& loops, AdamWLoop adamw,
                        const std::vector<float>& from, int rows, int width) {
   const size_t n = size_t(rows) * width;
@@ -32,20 +32,20 @@ std::vector<float> All(const Loops<float>& loops, AdamWLoop adamw,
   const auto take = [&](const std::vector<float>& values) {
     out.insert(out.end(), values.begin(), values.end());
   };
-  std::vector<float> y(n), t(n), mean(rows), deviation(rows), sums(width, 1),
+  std::vector<float> y(n), t(n), mean(rows), rstd(rows), sums(width, 1),
       more(width, 2);
   loops.exponentials(y.data(), in, n);
   take(y);
-  loops.norm_forward(y.data(), mean.data(), deviation.data(), in, in + 1,
-                     in + 2, rows, width);
+  loops.norm_forward(y.data(), mean.data(), rstd.data(), in, in + 1, in + 2,
+                     rows, width);
   take(y);
   take(mean);
-  take(deviation);
-  loops.norm_backward(y.data(), in + 3, in, in + 4, mean.data(),
-                      deviation.data(), rows, width);
+  take(rstd);
+  loops.norm_backward(y.data(), in + 3, in, in + 4, mean.data(), rstd.data(),
+                      rows, width);
   take(y);
   loops.norm_backward_weights(sums.data(), more.data(), in + 3, in, mean.data(),
-                              deviation.data(), rows, width, width / 3, width);
+                              rstd.data(), rows, width, width / 3, width);
   loops.add_rows(sums.data(), in, rows, width, 0, width);
   take(sums);
   take(more);
@@ -104,9 +104,9 @@ TEST(Loops, AllInstructionSetsGiveTheSameBits) {
   if (others == 0) GTEST_SKIP() << "this processor has one set alone";
 }
 
-TEST(Loops, ExponentialIsRightToTwoParts) {
+TEST(Loops, ExponentialIsWithinTolerance) {
   const Loops<float>& loops = LoopsHere<float>();
-  // Every exponent, and what is beside where the next power begins.
+  // Every exponent, and the values around each power of two.
   std::vector<float> in;
   for (int n = -125; n <= 125; ++n) {
     for (const double part : {-0.5, -0.499999, -0.25, 0.0, 0.3, 0.499999}) {
@@ -131,7 +131,7 @@ TEST(Loops, ExponentialIsRightToTwoParts) {
   EXPECT_EQ(at[5], 0);
 }
 
-TEST(Loops, ABadValueIsNotHidden) {
+TEST(Loops, ANonFiniteValueReachesTheNorm) {
   // A gradient that is not finite must reach the norm, where it is found.
   const Loops<float>& loops = LoopsHere<float>();
   std::vector<float> in(20, 1), out(20);

@@ -1,5 +1,5 @@
-// NcclCollective against a NCCL and a device that do as they are told: what it
-// awaits, what ends it, and what it says.
+// NcclCollective against a scripted NCCL and device: what it waits for, what
+// ends it, and its messages.
 #include "trainer/cuda/nccl_collective.h"
 
 #include <gtest/gtest.h>
@@ -20,13 +20,13 @@
 namespace rollcall {
 namespace {
 
-// NCCL's functions are plain ones: what they see and answer is here.
+// NCCL's functions are plain functions, so their calls and answers are here.
 struct FakeNccl {
   std::vector<std::string> calls;
-  std::map<std::string, int> answers;  // Else success.
-  std::vector<int> states;             // Of async_error; then the last again.
+  std::map<std::string, int> answers;  // Otherwise success.
+  std::vector<int> states;             // Of async_error; the last repeats.
   int ids_given = 0;
-  std::promise<void> looked;  // At async_error, for the third time.
+  std::promise<void> looked;  // At the third call of async_error.
   int looks = 0;
 };
 FakeNccl* fake = nullptr;
@@ -73,7 +73,7 @@ NcclLibrary Fake() {
   n.abort = [](Communicator) { return Called("abort"); };
   n.group_start = [] { return Called("group_start"); };
   n.group_end = [] { return Called("group_end"); };
-  // Of two ranks that have the same.
+  // For two ranks with the same version.
   n.all_reduce = [](const void* in, void* out, size_t count, int, int reduction,
                     Communicator, cuda::Stream) {
     const auto* from = static_cast<const float*>(in);
@@ -110,8 +110,8 @@ NcclLibrary Fake() {
   return n;
 }
 
-// A device whose work is done after so many looks; all memory but `own` is the
-// host's.
+// A device whose work is done after `looks` polls. All memory except `own` is
+// host memory.
 class FakeStreams final : public Streams {
  public:
   cuda::Stream compute() const override { return nullptr; }
@@ -189,7 +189,7 @@ class NcclCollectiveTest : public testing::Test {
       std::make_shared<Interruption>();
 };
 
-TEST_F(NcclCollectiveTest, BeginsWhenNcclHasComeSoFar) {
+TEST_F(NcclCollectiveTest, BeginsWhenNcclIsReady) {
   nccl_.answers["init"] = nccl::kInProgress;
   nccl_.states = {nccl::kInProgress, nccl::kInProgress, nccl::kSuccess};
   const auto collective = ConnectNccl(Fake(), Options());
@@ -198,7 +198,7 @@ TEST_F(NcclCollectiveTest, BeginsWhenNcclHasComeSoFar) {
   EXPECT_EQ(Count("abort"), 0);
 }
 
-TEST_F(NcclCollectiveTest, InterruptionAbortsItInTheMiddleOfItsBegin) {
+TEST_F(NcclCollectiveTest, InterruptionAbortsTheInitialization) {
   nccl_.answers["init"] = nccl::kInProgress;
   nccl_.states = {nccl::kInProgress};
   std::thread other([this] {
@@ -213,7 +213,7 @@ TEST_F(NcclCollectiveTest, InterruptionAbortsItInTheMiddleOfItsBegin) {
   EXPECT_LT(MonotonicNow() - begin, absl::Seconds(5));
 }
 
-TEST_F(NcclCollectiveTest, SaysWhenNotAllRanksCame) {
+TEST_F(NcclCollectiveTest, ReportsMissingRanks) {
   nccl_.states = {nccl::kInProgress};
   NcclOptions options = Options();
   options.timeout = absl::Milliseconds(30);
@@ -229,7 +229,7 @@ TEST_F(NcclCollectiveTest, TakesOneIdForEach128Ranks) {
   EXPECT_EQ(Count("init_scalable 2"), 1);
 }
 
-TEST_F(NcclCollectiveTest, TakesTheWorldsIdsWhereItHasSome) {
+TEST_F(NcclCollectiveTest, UsesTheWorldsIdsIfThereAreAny) {
   NcclOptions options = Options();
   options.exchange = nullptr;
   options.ids = {std::string(128, 'x')};
@@ -261,7 +261,7 @@ TEST_F(NcclCollectiveTest, RefusesRanksOfAnotherVersion) {
   EXPECT_EQ(Count("init"), 0);
 }
 
-TEST_F(NcclCollectiveTest, SumsGoBehindTheComputeThatFillsThem) {
+TEST_F(NcclCollectiveTest, SumsFollowTheComputeThatFillsThem) {
   const auto collective = Connected();
   streams_.looks = 5;
   EXPECT_TRUE(collective->BeginSum(absl::MakeSpan(streams_.own)).ok());
@@ -277,14 +277,14 @@ TEST_F(NcclCollectiveTest, SumsGoBehindTheComputeThatFillsThem) {
   EXPECT_EQ(nccl_.calls.size(), 3u);
 }
 
-TEST_F(NcclCollectiveTest, InterruptionAbortsWhatTheDeviceWaitsFor) {
+TEST_F(NcclCollectiveTest, InterruptionAbortsADeviceWait) {
   const auto collective = Connected();
   streams_.looks = -1;
   ASSERT_TRUE(collective->BeginSum(absl::MakeSpan(streams_.own)).ok());
   interruption_->Raise();
   EXPECT_TRUE(absl::IsAborted(collective->Wait()));
   EXPECT_EQ(Count("abort"), 1);
-  // And no more goes over it.
+  // And it refuses further collectives.
   EXPECT_TRUE(absl::IsAborted(collective->Wait()));
   EXPECT_TRUE(
       absl::IsAborted(collective->BeginSum(absl::MakeSpan(streams_.own))));
@@ -292,7 +292,7 @@ TEST_F(NcclCollectiveTest, InterruptionAbortsWhatTheDeviceWaitsFor) {
   EXPECT_EQ(Count("abort"), 1);
 }
 
-TEST_F(NcclCollectiveTest, ErrorOnTheWayIsSaidInNcclsWords) {
+TEST_F(NcclCollectiveTest, AsyncErrorIsReportedWithNcclsText) {
   const auto collective = Connected();
   streams_.looks = -1;
   ASSERT_TRUE(collective->BeginSum(absl::MakeSpan(streams_.own)).ok());
@@ -304,7 +304,7 @@ TEST_F(NcclCollectiveTest, ErrorOnTheWayIsSaidInNcclsWords) {
   EXPECT_EQ(Count("abort"), 1);
 }
 
-TEST_F(NcclCollectiveTest, SilentPeerRunsIntoTheTimeout) {
+TEST_F(NcclCollectiveTest, SilentPeerTimesOut) {
   NcclOptions options = Options();
   options.timeout = absl::Milliseconds(30);
   auto collective = ConnectNccl(Fake(), std::move(options));
@@ -315,18 +315,18 @@ TEST_F(NcclCollectiveTest, SilentPeerRunsIntoTheTimeout) {
   EXPECT_EQ(Count("abort"), 1);
 }
 
-TEST_F(NcclCollectiveTest, OwnLongComputeIsNoSilence) {
+TEST_F(NcclCollectiveTest, LongComputeDoesNotTimeOut) {
   NcclOptions options = Options();
   options.timeout = absl::Milliseconds(20);
   auto collective = ConnectNccl(Fake(), std::move(options));
   ASSERT_TRUE(collective.ok());
-  streams_.looks = 100;  // Of a millisecond each, at most.
+  streams_.looks = 100;  // Of at most a millisecond each.
   streams_.compute_done = false;
   ASSERT_TRUE((*collective)->BeginSum(absl::MakeSpan(streams_.own)).ok());
   EXPECT_TRUE((*collective)->Wait().ok());
 }
 
-TEST_F(NcclCollectiveTest, HostsMemoryGoesThroughTheDevices) {
+TEST_F(NcclCollectiveTest, HostMemoryGoesThroughTheDevice) {
   const auto collective = Connected();
   std::vector<float> values = {1, 2, 3};
   EXPECT_TRUE(
@@ -352,7 +352,8 @@ TEST_F(NcclCollectiveTest, HostsMemoryGoesThroughTheDevices) {
       collective->SendReceive(std::string("abc"), absl::MakeSpan(in)).ok());
   EXPECT_EQ(Count("send 1"), 1);
   EXPECT_EQ(Count("receive 1"), 1);
-  // Two ranks: the one before is the next one. Nothing goes one way.
+  // With two ranks the previous one is also the next one. One direction is
+  // empty.
   EXPECT_TRUE(collective->SendReceiveBack({}, absl::MakeSpan(in)).ok());
   EXPECT_TRUE(collective->SendReceive(std::string("abc"), {}).ok());
   EXPECT_EQ(Count("send 1"), 3);
@@ -366,7 +367,7 @@ TEST_F(NcclCollectiveTest, RefusedCallEndsIt) {
   const absl::Status status =
       collective->SendReceive(std::string("abc"), absl::MakeSpan(in));
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
-  EXPECT_EQ(Count("group_end"), 1);  // What was opened is closed.
+  EXPECT_EQ(Count("group_end"), 1);  // The group that was opened is closed.
   EXPECT_EQ(Count("abort"), 1);
 }
 
@@ -395,7 +396,7 @@ TEST_F(NcclCollectiveTest, UnfinishedIsAborted) {
 
 // --- The libraries -----------------------------------------------------------
 
-TEST(NcclLibraryTest, MissingOneIsSaid) {
+TEST(NcclLibraryTest, MissingOneIsReported) {
   const absl::Status status =
       NcclLibrary::Open("/nowhere/libnccl.so.2").status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
@@ -410,7 +411,7 @@ TEST(NcclLibraryTest, AnotherLibraryIsNamed) {
   EXPECT_TRUE(absl::StrContains(status.message(), "ncclGetVersion")) << status;
 }
 
-TEST(LibraryTest, SaysOfEachNameWhyItDoesNotOpen) {
+TEST(LibraryTest, ReportsForEachNameWhyItDoesNotOpen) {
   const absl::Status status =
       Library::Open({"libnowhere-1.so", "libnowhere-2.so"}).status();
   EXPECT_TRUE(absl::IsNotFound(status));
@@ -418,8 +419,8 @@ TEST(LibraryTest, SaysOfEachNameWhyItDoesNotOpen) {
   EXPECT_TRUE(absl::StrContains(status.message(), "libnowhere-2.so"));
 }
 
-// The real one, where it is: what is declared of it must be in it.
-TEST(NcclLibraryTest, RealOneHasAllThatIsUsed) {
+// The real NCCL, if it is installed, must have everything that is declared.
+TEST(NcclLibraryTest, RealOneHasAllUsedFunctions) {
   const absl::StatusOr<NcclLibrary> library = NcclLibrary::Open("");
   if (!library.ok()) GTEST_SKIP() << library.status();
   EXPECT_GE(library->version, 21400);

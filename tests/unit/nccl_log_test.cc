@@ -1,5 +1,4 @@
-// What NCCL's log tells of the way that bytes take; lines as several versions
-// of it write them.
+// The transport in NCCL's log; the lines are from several versions of NCCL.
 #include "trainer/cuda/nccl_log.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +76,7 @@ TEST(NcclTransportsTest, AreReadFromItsLog) {
   }
 }
 
-TEST(NcclTransportsTest, StayFewWhateverTheLogSays) {
+TEST(NcclTransportsTest, AreBoundedForAnyLog) {
   NcclTransports transports;
   for (int i = 0; i < 1000; ++i) {
     transports.Read(absl::StrCat("NCCL INFO Channel 0 : 0 -> 1 via NET/", i,
@@ -99,7 +98,7 @@ class NcclLogTest : public testing::Test {
   }
 };
 
-// As NCCL does: it opens the file anew, by its name, and writes line by line.
+// Like NCCL: opens the file by its name and writes line by line.
 TEST_F(NcclLogTest, IsReadWhileItIsWritten) {
   const std::unique_ptr<NcclLog> log = NcclLog::Catch();
   ASSERT_NE(log, nullptr);
@@ -110,7 +109,7 @@ TEST_F(NcclLogTest, IsReadWhileItIsWritten) {
   EXPECT_EQ(log->Transport(), "NCCL");
   std::fputs("h:1:2 [0] NCCL INFO Using network IB\n", nccl);
   EXPECT_EQ(log->Transport(), "IB");
-  // More than is read at once, and in pieces.
+  // More than one read takes, in pieces.
   for (int i = 0; i < 5000; ++i) {
     std::fputs("h:1:2 [0] NCCL INFO Trees [0] 1/-1/-1->0->-1\n", nccl);
   }
@@ -124,7 +123,7 @@ TEST_F(NcclLogTest, IsReadWhileItIsWritten) {
   std::fclose(nccl);
 }
 
-TEST_F(NcclLogTest, OfTheUserIsLeftAlone) {
+TEST_F(NcclLogTest, OfTheUserIsNotTouched) {
   setenv("NCCL_DEBUG", "WARN", 1);
   EXPECT_EQ(NcclLog::Catch(), nullptr);
   EXPECT_STREQ(getenv("NCCL_DEBUG"), "WARN");

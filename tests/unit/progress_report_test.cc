@@ -43,7 +43,7 @@ TEST(ProgressText, Json) {
   EXPECT_EQ(json["eta_s"], 250);
 }
 
-TEST(ProgressText, JsonHasNoWordForWhatIsNoNumber) {
+TEST(ProgressText, JsonHasNullForANonFiniteNumber) {
   Progress progress = Halfway();
   progress.loss = std::nan("");
   progress.left = absl::InfiniteDuration();
@@ -67,7 +67,7 @@ TEST(ProgressText, Bar) {
        "[#########---------]  600/1200  50%  loss 3.2100  6688 tokens/s  3 "
        "ranks  "
        "4 min 10 s left"},
-      // Too narrow for a bar: what it would stand beside.
+      // Too narrow for a bar: only the text.
       {600, 60, "600/1200  50%  loss 3.2100  6688 tokens/s  3 ranks  4 min 1"},
       // Never full before the end.
       {1199, 120,
@@ -83,7 +83,7 @@ TEST(ProgressText, Bar) {
   }
 }
 
-TEST(ProgressText, BarOfOneAlone) {
+TEST(ProgressText, BarOfOneRank) {
   Progress progress = Halfway();
   progress.world_size = 1;
   progress.left = absl::Hours(3) + absl::Minutes(5);
@@ -93,7 +93,7 @@ TEST(ProgressText, BarOfOneAlone) {
       "min left");
 }
 
-// What is written when steps first + 1 to `last` are told.
+// The output when steps first + 1 to `last` are reported.
 std::string Told(const ReportOptions& options, int64_t first, int64_t last,
                  int64_t steps) {
   std::FILE* out = std::tmpfile();
@@ -125,7 +125,7 @@ std::string StepsIn(const std::string& text) {
   return steps;
 }
 
-TEST(ProgressReport, TellsTheFirstTheLastAndEveryFew) {
+TEST(ProgressReport, PrintsTheFirstTheLastAndEveryNth) {
   ReportOptions options;
   options.every = 10;
   EXPECT_EQ(StepsIn(Told(options, 0, 25, 25)), "1 10 20 25 ");
@@ -136,7 +136,7 @@ TEST(ProgressReport, TellsTheFirstTheLastAndEveryFew) {
   EXPECT_EQ(Told(options, 0, 25, 25), "");
 }
 
-TEST(ProgressReport, LeavesNoHalfLineBehindItsBar) {
+TEST(ProgressReport, EndsTheBarsLine) {
   ReportOptions options;
   options.style = ReportStyle::kBar;
   const std::string broken_off = Told(options, 0, 3, 10);

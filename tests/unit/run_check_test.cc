@@ -1,4 +1,4 @@
-// The whole of a check over Gloo, in one process.
+// A whole check over Gloo, in one process.
 #include "trainer/check/run_check.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ CheckOptions Quick() {
   return options;
 }
 
-// Spoils what one rank gets of one kind of collective.
+// Corrupts what one rank receives in one kind of collective.
 class Spoiled final : public Collective {
  public:
   Spoiled(std::unique_ptr<Collective> whole, Kind kind, int rank)
@@ -43,7 +43,7 @@ class Spoiled final : public Collective {
   int size() const override { return whole_->size(); }
   absl::Status AllReduce(absl::Span<float> values, Reduction r) override {
     absl::Status s = whole_->AllReduce(values, r);
-    // Those that agree on something are short.
+    // The short ones only serve to agree on something.
     if (values.size() > 100) Spoil(Kind::kAllReduce, values);
     return s;
   }
@@ -101,8 +101,8 @@ struct Checked {
   std::vector<std::string> said;
 };
 
-// Checks a world of so many ranks; `options(rank)` and `around(collective)`
-// are each rank's own.
+// Checks a world of `ranks` ranks; `options(rank)` and `around(collective)`
+// belong to each rank.
 template <typename OptionsOf, typename Around, typename WorldOf>
 Checked CheckOver(int ranks, OptionsOf options, Around around, WorldOf world) {
   Checked checked;
@@ -133,13 +133,13 @@ std::unique_ptr<Collective> AsItIs(std::unique_ptr<Collective> collective) {
 }
 CheckedWorld Nameless(int) { return {}; }
 
-TEST(RunCheck, FindsAllRightOverAnyNumberOfRanks) {
+TEST(RunCheck, PassesWithAnyNumberOfRanks) {
   for (const int ranks : {2, 3, 5}) {
     const Checked checked = CheckOver(
         ranks, [](int) { return Quick(); }, AsItIs, Nameless);
     for (const auto& verdict : checked.verdicts) {
       ASSERT_TRUE(verdict.ok()) << verdict.status();
-      EXPECT_EQ(verdict->gravity, Gravity::kOk);
+      EXPECT_EQ(verdict->level, VerdictLevel::kOk);
     }
     size_t rows = 0, links = 0;
     for (const std::string& line : checked.said) {
@@ -163,7 +163,7 @@ TEST(RunCheck, FindsAllRightOverAnyNumberOfRanks) {
   }
 }
 
-TEST(RunCheck, NamesWhatIsWrongOnAllRanks) {
+TEST(RunCheck, ReportsWrongValuesOnAllRanks) {
   for (const Kind kind : kAllCollectives) {
     const Checked checked = CheckOver(
         3,
@@ -178,7 +178,7 @@ TEST(RunCheck, NamesWhatIsWrongOnAllRanks) {
         Nameless);
     for (const auto& verdict : checked.verdicts) {
       ASSERT_TRUE(verdict.ok()) << verdict.status();
-      EXPECT_EQ(verdict->gravity, Gravity::kFatal);
+      EXPECT_EQ(verdict->level, VerdictLevel::kFatal);
       ASSERT_EQ(verdict->reasons.size(), 1u);
       EXPECT_EQ(verdict->reasons[0].find(
                     absl::StrCat(NameOf(kind),
@@ -201,7 +201,7 @@ TEST(RunCheck, NamesWhatIsWrongOnAllRanks) {
   }
 }
 
-TEST(RunCheck, RanksWithOtherFlagsAreToldSo) {
+TEST(RunCheck, ReportsDifferentFlags) {
   const Checked checked = CheckOver(
       3,
       [](int rank) {
@@ -229,7 +229,7 @@ TEST(RunCheck, ANoticeToOneStopsAllAtTheSameRow) {
   EXPECT_EQ(checked.said.size(), 1u);
 }
 
-TEST(RunCheck, AloneItMovesNothingAndSaysSo) {
+TEST(RunCheck, ReportsThatOneRankMovesNothing) {
   SingleCollective single;
   HostMemory memory;
   CheckOptions options = Quick();
@@ -238,12 +238,12 @@ TEST(RunCheck, AloneItMovesNothingAndSaysSo) {
   const auto say = [&](const std::string& line) { said.push_back(line); };
   absl::StatusOr<Verdict> verdict = RunCheck(options, single, memory, {}, say);
   ASSERT_TRUE(verdict.ok()) << verdict.status();
-  EXPECT_EQ(verdict->gravity, Gravity::kOk);
+  EXPECT_EQ(verdict->level, VerdictLevel::kOk);
   EXPECT_NE(said.front().find("transport single"), std::string::npos);
   EXPECT_EQ(said.back(), "# verdict: ok");
   options.thresholds.require_net = RequiredNet::kInfiniband;
   verdict = RunCheck(options, single, memory, {}, say);
-  EXPECT_EQ(verdict->gravity, Gravity::kFatal);
+  EXPECT_EQ(verdict->level, VerdictLevel::kFatal);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ TEST(Sizes, NanoIsTheDefault) {
   EXPECT_EQ(nano.vocabulary, config.vocabulary);
 }
 
-TEST(Sizes, RefusesWhatItDoesNotKnow) {
+TEST(Sizes, RefusesUnknownNames) {
   struct Row {
     const char* name;
     int vocabulary;

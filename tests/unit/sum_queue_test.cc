@@ -16,7 +16,7 @@ namespace {
 
 using Code = absl::StatusCode;
 
-TEST(SumQueue, CarriesOutAllInTheirOrder) {
+TEST(SumQueue, RunsAllInOrder) {
   std::vector<size_t> done;
   std::vector<float> values(100);
   {
@@ -63,7 +63,7 @@ TEST(SumQueue, BeginReturnsBeforeTheSumIsDone) {
   EXPECT_EQ(values[1], 20.0f);
 }
 
-TEST(SumQueue, AFailureDropsWhatIsBehindItForGood) {
+TEST(SumQueue, AFailureDropsAllLaterSums) {
   std::promise<void> go;
   std::atomic<int> calls{0};
   SumQueue queue([&, wait = go.get_future().share()](absl::Span<float>) {
@@ -81,7 +81,7 @@ TEST(SumQueue, AFailureDropsWhatIsBehindItForGood) {
   EXPECT_EQ(calls, 2) << "three were dropped, and the sixth was never begun";
 }
 
-TEST(SumQueue, TheDestructorWaitsForTheOneAtWorkAndDropsTheRest) {
+TEST(SumQueue, TheDestructorWaitsForTheRunningSumAndDropsTheRest) {
   std::promise<void> begun, go;
   std::atomic<int> calls{0};
   std::atomic<bool> done{false};
@@ -99,7 +99,7 @@ TEST(SumQueue, TheDestructorWaitsForTheOneAtWorkAndDropsTheRest) {
   begun.get_future().wait();
   auto ending = std::async(std::launch::async, [&] {
     queue.reset();
-    // Not true before the sum has returned.
+    // False until the sum has returned.
     return done.load();
   });
   EXPECT_EQ(ending.wait_for(std::chrono::milliseconds(50)),
@@ -109,8 +109,8 @@ TEST(SumQueue, TheDestructorWaitsForTheOneAtWorkAndDropsTheRest) {
   EXPECT_EQ(calls, 1) << "those that had not begun are dropped";
 }
 
-// The threads of this process that are not among `known`. One that is joined
-// may be listed for a moment more, so that a plain count could shrink.
+// This process's threads that are not in `known`. A joined thread may be listed
+// for a moment longer, so a plain count could shrink.
 std::set<std::string> ThreadsBeside(const std::set<std::string>& known) {
   std::set<std::string> found;
   for (const auto& entry :
@@ -121,11 +121,11 @@ std::set<std::string> ThreadsBeside(const std::set<std::string>& known) {
   return found;
 }
 
-TEST(SumQueue, NeverUsedItNeedsNoThread) {
+TEST(SumQueue, StartsNoThreadBeforeTheFirstSum) {
   int calls = 0;
-  // Its thread waits at first, so that it is there to be counted.
+  // Its thread waits at first, so that it can be counted.
   std::promise<void> go;
-  // The thread sanitizer starts one of its own with the first.
+  // The thread sanitizer starts a thread of its own with the first one.
   std::thread([] {}).join();
   const std::set<std::string> before = ThreadsBeside({});
   {

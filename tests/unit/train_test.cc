@@ -54,7 +54,7 @@ class TrainTest : public Files {
     course->weights.assign(weights.begin(), weights.end());
   }
 
-  // Runs `body(rank, collective)` on a thread a rank, over Gloo.
+  // Runs `body(rank, collective)` on one thread per rank, over Gloo.
   template <typename Body>
   static void ForEachRank(int ranks, Body body) {
     LocalExchange exchange(ranks);
@@ -92,7 +92,7 @@ TEST_F(TrainTest, WorldSizeDoesNotMatter) {
   SingleCollective single;
   Course alone;
   Train(options_, single, &alone);
-  for (int ranks : {2, 3, 8}) {  // Of eight, one has no sample.
+  for (int ranks : {2, 3, 8}) {  // Of eight ranks, one has no sample.
     std::vector<Course> courses(ranks);
     ForEachRank(ranks, [&](int r, Collective& collective) {
       Train(options_, collective, &courses[r]);
@@ -109,7 +109,7 @@ TEST_F(TrainTest, WorldSizeDoesNotMatter) {
 }
 
 // A world that ends for this rank right after a collective that the others have
-// got: the `calls`-th, or the `broadcasts`-th that is one.
+// completed: the `calls`-th, or the `broadcasts`-th broadcast.
 class EndsAfter final : public Collective {
  public:
   EndsAfter(Collective& collective, int calls, int broadcasts = -1)
@@ -122,7 +122,7 @@ class EndsAfter final : public Collective {
   absl::Status BeginSum(absl::Span<float> values) override {
     return collective_.BeginSum(values);
   }
-  // Of all that was begun: one a step.
+  // All sums that were begun: one per step.
   absl::Status Wait() override { return Counted(collective_.Wait()); }
   absl::Status AllGather(absl::Span<const char> mine,
                          absl::Span<char> all) override {
@@ -167,11 +167,11 @@ TEST_F(TrainTest, WorldsOfAnySizeTrainOn) {
     ASSERT_TRUE(loop.ok()) << loop.status();
     loops.push_back(*std::move(loop));
   };
-  // All take `steps`, or fewer where `behind` loses its world in the last.
+  // All execute `steps`, but the rank `behind` loses its world in the last one.
   const auto world = [&](std::optional<TrainSource> source, int steps,
                          int behind = -1) {
     ForEachRank(static_cast<int>(loops.size()), [&](int r, Collective& c) {
-      // Agreeing gathers twice, looking for what is stored once.
+      // Agreeing gathers twice, the search for stored states once.
       EndsAfter ends(c, r == behind ? 3 + steps : -1);
       TrainLoop& loop = *loops[r];
       const absl::Status entered = loop.Enter(ends, source);
@@ -198,7 +198,7 @@ TEST_F(TrainTest, WorldsOfAnySizeTrainOn) {
   loops.erase(loops.begin() + 1);     // A node is lost.
   world(TrainSource{1, 4}, 3);        // The other has the highest step.
   for (int i = 0; i < 3; ++i) add();  // Newcomers.
-  std::swap(loops[0], loops[4]);      // Who was first need not be.
+  std::swap(loops[0], loops[4]);      // The order of the ranks may change.
   world(TrainSource{4, 7}, 2);
   loops.erase(loops.begin(), loops.begin() + 4);
   TrainLoop& last = *loops[0];
@@ -208,7 +208,7 @@ TEST_F(TrainTest, WorldsOfAnySizeTrainOn) {
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_NEAR(result->loss, alone.losses[step - 1], 2e-4);
   }
-  // Nobody's state: from the beginning, to the bit.
+  // No rank has a state: starts from the beginning, with the same bits.
   ASSERT_TRUE(last.Enter(single, {}).ok());
   EXPECT_EQ(last.steps_done(), 0);
   auto first = last.Step();
@@ -216,7 +216,7 @@ TEST_F(TrainTest, WorldsOfAnySizeTrainOn) {
   EXPECT_EQ(first->loss, alone.losses[0]);
 }
 
-TEST_F(TrainTest, WhatOneIsToldAllStopAfter) {
+TEST_F(TrainTest, AllStopAfterTheSameStep) {
   ForEachRank(3, [&](int r, Collective& collective) {
     auto loop = TrainLoop::Create(options_);
     ASSERT_TRUE(loop.ok()) << loop.status();
@@ -229,7 +229,7 @@ TEST_F(TrainTest, WhatOneIsToldAllStopAfter) {
   });
 }
 
-TEST_F(TrainTest, ASourceThatHasNotWhatItShouldGivesNothing) {
+TEST_F(TrainTest, ASourceWithAnotherStateSendsNothing) {
   ForEachRank(2, [&](int r, Collective& collective) {
     auto loop = TrainLoop::Create(options_);
     ASSERT_TRUE(loop.ok()) << loop.status();
@@ -238,7 +238,7 @@ TEST_F(TrainTest, ASourceThatHasNotWhatItShouldGivesNothing) {
                 Code::kFailedPrecondition);
       return;
     }
-    // Half taken over, it is nobody's source.
+    // A state that was only half received is no source.
     EndsAfter ends(collective, 1);
     EXPECT_EQ((*loop)->Enter(ends, TrainSource{0, 3}).code(), Code::kAborted);
     SingleCollective single;
@@ -247,7 +247,7 @@ TEST_F(TrainTest, ASourceThatHasNotWhatItShouldGivesNothing) {
   });
 }
 
-TEST_F(TrainTest, TheLossGoesWithTheState) {
+TEST_F(TrainTest, TheLossIsPartOfTheState) {
   ForEachRank(2, [&](int r, Collective& collective) {
     auto loop = TrainLoop::Create(options_);
     ASSERT_TRUE(loop.ok()) << loop.status();
@@ -273,7 +273,7 @@ TEST_F(TrainTest, TheLossGoesWithTheState) {
   });
 }
 
-TEST_F(TrainTest, WhoIsAsFarAsTheSourceCanStandInForIt) {
+TEST_F(TrainTest, ARankAtTheSourcesStepCanReplaceIt) {
   SingleCollective single;
   Course alone;
   Train(options_, single, &alone);
@@ -286,7 +286,7 @@ TEST_F(TrainTest, WhoIsAsFarAsTheSourceCanStandInForIt) {
         ASSERT_TRUE((*loop)->Enter(single, {}).ok());
         ASSERT_TRUE((*loop)->Step().ok());
       }
-      // The source has gone in the middle of giving its state away.
+      // The source has gone while it sent its state.
       EndsAfter ends(collective, -1, broadcast);
       EXPECT_EQ((*loop)->Enter(ends, TrainSource{0, 1}).code(), Code::kAborted);
       if (r == 2) {
@@ -302,7 +302,7 @@ TEST_F(TrainTest, WhoIsAsFarAsTheSourceCanStandInForIt) {
   }
 }
 
-TEST_F(TrainTest, WhoIsNotLikeTheSourceGoesAlone) {
+TEST_F(TrainTest, OnlyARankThatDiffersFromTheSourceLeaves) {
   const std::string other = Write("other", std::string(1680, 'x'));
   ForEachRank(3, [&](int r, Collective& collective) {
     TrainOptions options = options_;
@@ -350,7 +350,7 @@ TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
   }
 }
 
-TEST_F(TrainTest, SaysWhatCannotBeTrained) {
+TEST_F(TrainTest, RefusesBadInput) {
   SingleCollective single;
   const auto code = [&](const TrainOptions& options) {
     auto loop = TrainLoop::Create(options);
@@ -358,7 +358,7 @@ TEST_F(TrainTest, SaysWhatCannotBeTrained) {
     return (*loop)->Enter(single, {}).code();
   };
   TrainOptions options = options_;
-  options.data = {Write("short", "0123456789abcdef")};  // No byte follows.
+  options.data = {Write("short", "0123456789abcdef")};  // No next byte.
   EXPECT_EQ(code(options), Code::kInvalidArgument);
   options.data = {"/none"};
   EXPECT_EQ(code(options), Code::kNotFound);

@@ -11,16 +11,16 @@
 namespace rollcall {
 namespace {
 
-constexpr size_t kFileBytesMost = 64 << 10;
+constexpr size_t kFileBytesMax = 64 << 10;
 
 absl::Status Refused(absl::string_view flag, absl::string_view text,
                      absl::string_view expected) {
-  constexpr size_t kShownMost = 60;
+  constexpr size_t kShownMax = 60;
   return absl::InvalidArgumentError(absl::StrCat(
-      flag, ": got \"", text.substr(0, kShownMost), "\", expected ", expected));
+      flag, ": got \"", text.substr(0, kShownMax), "\", expected ", expected));
 }
 
-// What was not typed stays as it is.
+// A flag that was not given keeps its default.
 absl::Status ReadSize(absl::string_view flag, const std::string& text,
                       size_t* to) {
   if (text.empty()) return absl::OkStatus();
@@ -33,13 +33,13 @@ absl::Status ReadSize(absl::string_view flag, const std::string& text,
 }
 
 template <typename T>
-absl::Status ReadCount(absl::string_view flag, const std::string& text, T least,
-                       T most, T* to) {
+absl::Status ReadCount(absl::string_view flag, const std::string& text, T min,
+                       T max, T* to) {
   if (text.empty()) return absl::OkStatus();
   T value = 0;
-  if (!absl::SimpleAtoi(text, &value) || value < least || value > most) {
+  if (!absl::SimpleAtoi(text, &value) || value < min || value > max) {
     return Refused(flag, text,
-                   absl::StrCat("a whole number, ", least, " to ", most));
+                   absl::StrCat("a whole number, ", min, " to ", max));
   }
   *to = value;
   return absl::OkStatus();
@@ -49,11 +49,11 @@ absl::Status ReadNumber(absl::string_view flag, const std::string& text,
                         std::optional<double>* to) {
   if (text.empty()) return absl::OkStatus();
   double value = 0;
-  if (!absl::SimpleAtod(text, &value) || !(value >= kThresholdLeast) ||
-      !(value <= kThresholdMost)) {
+  if (!absl::SimpleAtod(text, &value) || !(value >= kThresholdMin) ||
+      !(value <= kThresholdMax)) {
     return Refused(
         flag, text,
-        absl::StrCat("a number, ", kThresholdLeast, " to ", kThresholdMost));
+        absl::StrCat("a number, ", kThresholdMin, " to ", kThresholdMax));
   }
   *to = value;
   return absl::OkStatus();
@@ -61,11 +61,11 @@ absl::Status ReadNumber(absl::string_view flag, const std::string& text,
 
 absl::StatusOr<Thresholds> ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string text(kFileBytesMost + 1, '\0');
+  std::string text(kFileBytesMax + 1, '\0');
   if (!file.is_open() || !file.read(text.data(), text.size()).eof()) {
     if (file.is_open() && file.gcount() > 0) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "thresholds ", path, ": over ", kFileBytesMost, " bytes"));
+          "thresholds ", path, ": over ", kFileBytesMax, " bytes"));
     }
     return absl::NotFoundError(
         absl::StrCat("thresholds ", path, ": cannot be read"));
@@ -96,9 +96,9 @@ absl::StatusOr<size_t> ParseBytes(absl::string_view text) {
   }
   if (shift > 0) text.remove_suffix(1);
   size_t count = 0;
-  if (!absl::SimpleAtoi(text, &count) || count > kCheckBytesMost >> shift ||
-      count << shift < kCheckBytesLeast) {
-    return absl::InvalidArgumentError("no size");
+  if (!absl::SimpleAtoi(text, &count) || count > kCheckBytesMax >> shift ||
+      count << shift < kCheckBytesMin) {
+    return absl::InvalidArgumentError("not a size");
   }
   return count << shift;
 }
@@ -119,26 +119,28 @@ void CheckFlags::AddTo(CLI::App& app, CheckOptions* options) {
   add("--min-bytes", &min_bytes_, "SIZE", "8", "Smallest size");
   add("--max-bytes", &max_bytes_, "SIZE", "",
       "Largest size (default 64M on GPUs, else 8M)");
-  add("--step-factor", &step_factor_, "N", "4", "From one size to the next");
-  add("--iters", &iterations_, "N", "20", "Timed at each size");
-  add("--warmup-iters", &warmup_, "N", "5", "Not timed before those");
+  add("--step-factor", &step_factor_, "N", "4",
+      "Factor from one size to the next");
+  add("--iters", &iterations_, "N", "20", "Timed iterations at each size");
+  add("--warmup-iters", &warmup_, "N", "5", "Untimed iterations before those");
   add("--pings", &trips_, "N", "200", "Round trips on each link");
   add("--require-net", &require_net_, "NET", "",
-      "ib, socket or any: what the ranks must go over");
+      "Network that the ranks must use: ib, socket or any");
   add("--min-busbw", &min_busbw_, "GB/s", "",
-      "Of the largest all-reduce, at least");
+      "Minimum bus bandwidth of the largest all-reduce");
   add("--max-latency", &max_latency_, "US", "",
-      "Between neighbours on the ring, at most");
+      "Maximum latency between neighbours on the ring");
   add("--link-outlier", &link_outlier_, "N", "4",
-      "Times the median latency that make a link an outlier");
+      "A link over N times the median latency is an outlier");
   add("--thresholds", &thresholds_file_, "FILE", "",
-      "JSON object of the four above, by their names");
-  app.add_flag("--json", options->json, "One JSON object a line on stdout")
+      "JSON object with the four thresholds above");
+  app.add_flag("--json", options->json,
+               "Print one JSON object per line on stdout")
       ->group(kGroup)
       ->needs(check);
 }
 
-absl::Status CheckFlags::Settle(CheckOptions* o) const {
+absl::Status CheckFlags::Apply(CheckOptions* o) const {
   absl::Status results[] = {
       ReadSize("--min-bytes", min_bytes_, &o->min_bytes),
       ReadSize("--max-bytes", max_bytes_, &o->max_bytes),

@@ -1,7 +1,7 @@
-// CheckOptions: what `rollcall-train --check` is told, and how its flags are
-// read.
+// CheckOptions: the options of `rollcall-train --check`, and how its flags are
+// parsed.
 //
-// What it reads is a user's: nothing in it reaches a CHECK.
+// The input is a user's: nothing in it reaches a CHECK.
 #ifndef ROLLCALL_TRAINER_CHECK_CHECK_OPTIONS_H_
 #define ROLLCALL_TRAINER_CHECK_CHECK_OPTIONS_H_
 
@@ -22,7 +22,7 @@ namespace rollcall {
 struct CheckOptions {
   bool enabled = false;
   size_t min_bytes = 8;
-  // 0: what is usual for the memory, see DefaultMaxBytes.
+  // 0: the default for the kind of memory, see DefaultMaxBytes.
   size_t max_bytes = 0;
   size_t step_factor = 4;
   int warmup = 5;
@@ -32,24 +32,25 @@ struct CheckOptions {
   Thresholds thresholds;
 };
 
-inline constexpr size_t kCheckBytesLeast = 4;
-inline constexpr size_t kCheckBytesMost = size_t{64} << 30;
+inline constexpr size_t kCheckBytesMin = 4;
+inline constexpr size_t kCheckBytesMax = size_t{64} << 30;
 
 inline size_t DefaultMaxBytes(bool device) {
   return size_t{device ? 64u : 8u} << 20;
 }
 
-// "4096", "64K", "8M" or "1G", of 1024 each.
+// "4096", "64K", "8M" or "1G", in units of 1024.
 absl::StatusOr<size_t> ParseBytes(absl::string_view text);
 
-// The flags as they are typed, until they are all known.
+// Holds the texts of the flags until all are parsed.
 class CheckFlags {
  public:
   // This object must outlive the parsing.
   void AddTo(CLI::App& app, CheckOptions* options);
-  // After the parsing: reads what was typed, and the thresholds' file. A flag
-  // counts before the file. INVALID_ARGUMENT, NOT_FOUND: names flag and value.
-  absl::Status Settle(CheckOptions* options) const;
+  // To be called after parsing: converts the flags and reads the thresholds'
+  // file. A flag takes precedence over the file. INVALID_ARGUMENT, NOT_FOUND:
+  // the message names the flag and its value.
+  absl::Status Apply(CheckOptions* options) const;
 
  private:
   std::string min_bytes_, max_bytes_, step_factor_, iterations_, warmup_,

@@ -59,32 +59,33 @@ absl::StatusOr<Verdict> CheckInWorld(const TrainOptions& options, Rank* rank,
   absl::StatusOr<Verdict> verdict =
       RunCheck(options.check, **collective, *memory, WorldOf(rank), PrintLine);
   if (absl::IsCancelled(verdict.status()) && rank != nullptr) {
-    return StandAtBoundary(*rank, 0);
+    return WaitAtBoundary(*rank, 0);
   }
   if (!verdict.ok()) return verdict;
   if (absl::Status s = (*collective)->Finish(); !s.ok()) return s;
   return verdict;
 }
 
-// Peers that are not there may be, the next time; nothing else mends itself.
-Gravity GravityOf(const absl::Status& status) {
+// A missing peer may be there the next time; no other failure goes away by
+// itself.
+VerdictLevel LevelOf(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
                  absl::IsAborted(status)
-             ? Gravity::kRetryable
-             : Gravity::kFatal;
+             ? VerdictLevel::kRetryable
+             : VerdictLevel::kFatal;
 }
 
 Verdict CheckUntilDone(const TrainOptions& options, Rank* rank) {
   absl::StatusOr<std::unique_ptr<RankDevice>> device =
       RankDevice::Choose(options.device, rank);
   if (!device.ok()) {
-    return {Gravity::kFatal, {std::string(device.status().message())}};
+    return {VerdictLevel::kFatal, {std::string(device.status().message())}};
   }
   for (;;) {
     absl::StatusOr<Verdict> verdict = CheckInWorld(options, rank, **device);
     if (verdict.ok()) return *std::move(verdict);
     absl::Status status = verdict.status();
-    if (rank != nullptr && MayBeItsEnd(status, *rank) &&
+    if (rank != nullptr && MayBeWorldEnd(status, *rank) &&
         rank->AwaitAbort(options.collective_timeout).ok()) {
       std::fprintf(stderr,
                    "rollcall-train: generation %llu has ended during its "
@@ -95,14 +96,15 @@ Verdict CheckUntilDone(const TrainOptions& options, Rank* rank) {
       status = rank->NextWorld();
       if (status.ok()) continue;
     }
-    return {GravityOf(status),
-            {absl::StrCat("the check could not be made: ", status.ToString())}};
+    return {LevelOf(status),
+            {absl::StrCat("the check could not be completed: ",
+                          status.ToString())}};
   }
 }
 
-// Tells the agent why, and that the same ranks on the same nodes would come to
-// the same: nothing is to be started anew for that. Where it cannot, the reason
-// is on stderr, and the restarts are in vain.
+// Tells the agent the reason, and that the same ranks on the same nodes would
+// get the same result, so that it does not restart them. If the file cannot be
+// written, the reason is still on stderr, but the job restarts without need.
 void WriteErrorFile(const Verdict& verdict) {
   const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
   if (path == nullptr || *path == '\0') return;
@@ -118,13 +120,13 @@ int CheckInWorlds(const TrainOptions& options, Rank* rank) {
   const Verdict verdict = CheckUntilDone(options, rank);
   for (const std::string& reason : verdict.reasons) {
     std::fprintf(stderr, "rollcall-train: check: %s: %s\n",
-                 NameOf(verdict.gravity), reason.c_str());
+                 NameOf(verdict.level), reason.c_str());
   }
-  if (verdict.gravity == Gravity::kWarning ||
-      verdict.gravity == Gravity::kFatal) {
+  if (verdict.level == VerdictLevel::kWarning ||
+      verdict.level == VerdictLevel::kFatal) {
     WriteErrorFile(verdict);
   }
-  return static_cast<int>(verdict.gravity);
+  return static_cast<int>(verdict.level);
 }
 
 }  // namespace rollcall

@@ -1,5 +1,5 @@
-// CheckInWorlds: `rollcall-train --check`, from world to world until one has
-// been checked to its end.
+// CheckInWorlds: runs `rollcall-train --check` in one world after the other
+// until one check is complete.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CHECK_CHECK_WORLDS_H_
@@ -10,10 +10,10 @@
 
 namespace rollcall {
 
-// Null `rank`: alone. Checks the world that the rank is in; where it ends
-// meanwhile, the next one, from the beginning. Returns what the process is to
-// exit with, having said why: 0, 10 (a warning), 20 (worth another try), 30 (a
-// person must fix something).
+// `rank` null: a world of one rank. Checks the rank's current world. If that
+// world ends during the check, checks the next one, from the start. Prints the
+// reasons and returns the exit code: 0, 10 (a warning), 20 (worth another try),
+// 30 (a person must fix something).
 int CheckInWorlds(const TrainOptions& options, Rank* rank);
 
 }  // namespace rollcall

@@ -31,13 +31,13 @@ int RootOf(CollectiveKind kind) {
   return kind == CollectiveKind::kBroadcast ? 0 : -1;
 }
 
-std::vector<size_t> SizesBetween(size_t least, size_t most, size_t factor) {
+std::vector<size_t> SizesBetween(size_t min, size_t max, size_t factor) {
   std::vector<size_t> sizes;
-  for (size_t size = least; size < most; size *= factor) {
+  for (size_t size = min; size < max; size *= factor) {
     sizes.push_back(size);
-    if (size > most / factor) break;
+    if (size > max / factor) break;
   }
-  sizes.push_back(most);
+  sizes.push_back(max);
   return sizes;
 }
 
@@ -50,7 +50,7 @@ RowSize RowSizeOf(CollectiveKind kind, size_t bytes, int ranks) {
 }
 
 double AlgorithmBandwidth(size_t bytes, double time_us) {
-  constexpr double kPerGigabyteSecond = 1e3;  // Bytes a microsecond.
+  constexpr double kPerGigabyteSecond = 1e3;  // Bytes per microsecond.
   return static_cast<double>(bytes) / time_us / kPerGigabyteSecond;
 }
 

@@ -1,6 +1,5 @@
-// What a row of the check measures and how its bandwidths are defined: as
-// nccl-tests has them, so that figures can be held against figures known from
-// there.
+// What a row of the check measures, and how its bandwidths are defined: as in
+// nccl-tests, so that the figures can be compared with known ones.
 //
 // Pure.
 #ifndef ROLLCALL_TRAINER_CHECK_FIGURES_H_
@@ -23,29 +22,30 @@ inline constexpr CollectiveKind kAllCollectives[] = {
     CollectiveKind::kReduceScatter, CollectiveKind::kBroadcast,
     CollectiveKind::kSendReceive};
 
-// "all_reduce", "sendrecv": nccl-tests' programs, without their "_perf".
+// "all_reduce", "sendrecv": the names of nccl-tests' programs without "_perf".
 const char* NameOf(CollectiveKind kind);
 // "sum" or "none".
 const char* RedOpOf(CollectiveKind kind);
-// The root, -1 where there is none.
+// The root rank; -1 if the collective has none.
 int RootOf(CollectiveKind kind);
 
-// Sizes from `least` to `most`, each `factor` times the one before, and `most`
-// itself last. `least` is at least 1 and at most `most`; `factor` at least 2.
-std::vector<size_t> SizesBetween(size_t least, size_t most, size_t factor);
+// Sizes from `min` to `max`, each `factor` times the previous one; the last is
+// `max` itself. `min` is at least 1 and at most `max`; `factor` is at least 2.
+std::vector<size_t> SizesBetween(size_t min, size_t max, size_t factor);
 
-// A row's size and count columns. All-gather and reduce-scatter count what one
-// rank gives or gets; their size is that of all ranks together.
+// A row's size and count columns. For all-gather and reduce-scatter, count is
+// the elements of one rank, and size is that of all ranks together.
 struct RowSize {
   size_t bytes = 0;
   size_t count = 0;
 };
-// Of what fits into `bytes`; one element a rank at least.
+// The size that fits into `bytes`, with at least one element per rank.
 RowSize RowSizeOf(CollectiveKind kind, size_t bytes, int ranks);
 
-// GB/s (10^9 bytes a second) of so many bytes in so many microseconds.
+// GB/s (10^9 bytes per second) of `bytes` in `time_us` microseconds.
 double AlgorithmBandwidth(size_t bytes, double time_us);
-// What turns it into the bandwidth of the hardware that limits it.
+// The factor from algorithm bandwidth to the bandwidth of the hardware that
+// limits it.
 double BusFactor(CollectiveKind kind, int ranks);
 
 }  // namespace rollcall

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kPingBytes = 8;
 constexpr int kWarmup = 20;
 
-// What this rank is in a round.
+// This rank's part in a round.
 enum class Part { kIdle, kBegins, kAnswers };
 
 Part PartIn(int round, const Collective& collective) {
@@ -27,8 +27,8 @@ Part PartIn(int round, const Collective& collective) {
                                                                : Part::kIdle;
 }
 
-// One round trip, as this rank takes part in it. Who idles calls the same, with
-// nothing to send: all ranks call the same functions.
+// One round trip, for any part. An idle rank calls the same functions with
+// nothing to send, since all ranks must call the same functions.
 absl::Status Trip(Collective& collective, Part part, std::string* ping) {
   const absl::Span<char> none, word = absl::MakeSpan(*ping);
   const bool begins = part == Part::kBegins, answers = part == Part::kAnswers;
@@ -64,7 +64,7 @@ LinkTime Summarize(int from, std::vector<double> times_us) {
 }
 
 int RoundOfLink(int from, int ranks) {
-  // Round an odd ring two rounds do not do.
+  // A ring of odd size needs a third round.
   if (ranks % 2 == 1 && from == ranks - 1) return 2;
   return from % 2;
 }
@@ -76,7 +76,7 @@ absl::StatusOr<std::vector<LinkTime>> MeasureLinks(Collective& collective,
   if (ranks == 1) return links;
   LinkTime mine{collective.rank(), 0, 0};
   for (int round = 0; round < 3; ++round) {
-    // All begin a round together.
+    // All ranks begin a round together.
     float word = 0;
     absl::Status s =
         collective.AllReduce(absl::MakeSpan(&word, 1), Reduction::kMax);

@@ -1,11 +1,11 @@
-// MeasureLinks: how long a small message takes between neighbours on the ring
-// of all ranks, link by link, so that the one bad cable is seen.
+// MeasureLinks: measures the latency of a small message on each link between
+// neighbours on the ring of all ranks, so that one bad cable shows up.
 //
-// A round trip is made on a link while no rank is at two: links of the same
-// round share no rank. The time is half of it, on the one clock of the rank
-// that began it.
+// A rank takes part in one round trip at a time: the links of one round share
+// no rank. The latency is half the round trip, measured by the clock of the
+// rank that began it.
 //
-// Thread rule: one thread; all ranks of the world call it with the same count.
+// Thread rule: one thread. All ranks of the world call it with the same count.
 #ifndef ROLLCALL_TRAINER_CHECK_LINKS_H_
 #define ROLLCALL_TRAINER_CHECK_LINKS_H_
 
@@ -16,21 +16,22 @@
 
 namespace rollcall {
 
-// From rank `from` to the next one, and back.
+// The link from rank `from` to the next rank.
 struct LinkTime {
   int from = 0;
   double median_us = 0;
   double p99_us = 0;
 };
 
-// Of half round trips, which it sorts; not none.
+// The times are of half round trips. Sorts them; there must be at least one.
 LinkTime Summarize(int from, std::vector<double> times_us);
 
-// In which round the link from this rank is measured: 0 to 2.
+// The round in which the link from this rank is measured: 0 to 2.
 int RoundOfLink(int from, int ranks);
 
-// By rank, the same on all ranks; two ranks have one link, one has none.
-// UNIMPLEMENTED: this collective has no way back. Else the collective's errors.
+// The links by rank, the same on all ranks. Two ranks have one link, one rank
+// has none. UNIMPLEMENTED: this collective cannot send backward. Other errors
+// are the collective's.
 absl::StatusOr<std::vector<LinkTime>> MeasureLinks(Collective& collective,
                                                    int trips);
 

@@ -1,8 +1,8 @@
-// CheckMemory: where the check's values lie while they are sent and summed.
+// CheckMemory: the buffers that the check sends and sums.
 //
-// A collective of a device is to be measured on that device's memory, and is
-// done only when the device is. Here is the host's; whoever brings a device
-// brings its own.
+// A device's collective must be measured on that device's memory, and has
+// finished only when the device has. HostMemory is for the CPU; RankDevice has
+// the device's.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CHECK_MEMORY_H_
@@ -22,17 +22,17 @@ class CheckMemory {
  public:
   virtual ~CheckMemory() = default;
 
-  // Room for so many values, until the next call for this `which` (0 or 1).
-  // RESOURCE_EXHAUSTED: there is none.
+  // Returns a buffer for `values` values, valid until the next call for this
+  // `which` (0 or 1). RESOURCE_EXHAUSTED: not enough memory.
   virtual absl::StatusOr<absl::Span<float>> Room(int which, size_t values) = 0;
-  // Between the host's memory and that room; of equal sizes.
+  // Copy between host memory and a buffer of the same size.
   virtual absl::Status Put(absl::Span<const float> host,
                            absl::Span<float> room) = 0;
   virtual absl::Status Get(absl::Span<const float> room,
                            absl::Span<float> host) = 0;
-  // Until all that was asked of the device is done.
-  virtual absl::Status Settle() = 0;
-  // Whether it is a device's: what is usual to send is larger there.
+  // Waits until the device has finished all its work.
+  virtual absl::Status Synchronize() = 0;
+  // True for a device's memory, for which the default maximum size is larger.
   virtual bool device() const = 0;
 };
 
@@ -62,7 +62,7 @@ class HostMemory final : public CheckMemory {
     std::copy(room.begin(), room.end(), host.begin());
     return absl::OkStatus();
   }
-  absl::Status Settle() override { return absl::OkStatus(); }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
   bool device() const override { return false; }
 
  private:

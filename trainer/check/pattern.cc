@@ -5,13 +5,13 @@
 namespace rollcall {
 namespace {
 
-constexpr uint32_t kValueMost = 15;
+constexpr uint32_t kValueMax = 15;
 // The largest sum is a whole number that a float holds exactly.
-static_assert(uint64_t{kValueMost} * Limits::nodes_max *
+static_assert(uint64_t{kValueMax} * Limits::nodes_max *
                   Limits::ranks_per_node_max <
               uint64_t{1} << 24);
 
-// Scatters its input over 32 bits; which way is of no matter, as long as it is
+// Spreads its input over 32 bits. Any such function will do, as long as it is
 // the same on every machine.
 uint32_t Scatter(uint32_t x) {
   x = (x ^ (x >> 16)) * 0x7feb352du;
@@ -20,7 +20,7 @@ uint32_t Scatter(uint32_t x) {
 }
 
 uint32_t ValueAt(uint32_t rank, uint32_t seed, uint32_t phase) {
-  return Scatter(Scatter(Scatter(seed) + rank) + phase) & kValueMost;
+  return Scatter(Scatter(Scatter(seed) + rank) + phase) & kValueMax;
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // Pattern: values whose results are known exactly, so that a wrong element is
-// seen, whatever moved or summed it.
+// found, whatever moved or summed it.
 //
 // Each rank has small whole numbers, whose sum over the largest world is exact
 // in a float in any order. They repeat after a prime number of elements, so
-// that no shift by a chunk or a page goes unseen, and differ with the seed, so
-// that what an earlier row left behind does.
+// that a shift by a chunk or a page is found. They depend on the seed, so that
+// values left over from an earlier row are found.
 //
 // Pure.
 #ifndef ROLLCALL_TRAINER_CHECK_PATTERN_H_
@@ -26,20 +26,20 @@ inline constexpr size_t kPatternPeriod = 1021;
 Period PatternOf(int rank, uint32_t seed);
 Period PatternSum(int ranks, uint32_t seed);
 
-// `values` are those from element `first` on.
+// Fills `values` with the pattern from element `first` on.
 void FillPattern(const Period& period, size_t first, absl::Span<float> values);
 
-// No pattern has it: what was not written is seen.
+// No pattern contains it, so an element that was not written is found.
 inline constexpr float kUnwritten = -1;
 
 struct WrongValues {
   uint64_t count = 0;
-  // Of the first one.
+  // Of the first wrong element.
   uint64_t index = 0;
   float expected = 0, found = 0;
 };
-// Compares `values` with those from element `first` on, and adds to `wrong`
-// what differs.
+// Compares `values` with the pattern from element `first` on, and adds the
+// differences to `wrong`.
 void CompareWithPattern(const Period& period, size_t first,
                         absl::Span<const float> values, WrongValues* wrong);
 

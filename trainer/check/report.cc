@@ -12,8 +12,8 @@
 namespace rollcall {
 namespace {
 
-// Of more links, the slowest are listed.
-constexpr size_t kLinksMost = 64;
+// With more links than this, only the slowest are listed.
+constexpr size_t kLinksMax = 64;
 
 using Json = nlohmann::ordered_json;
 
@@ -30,12 +30,12 @@ const char* PlaceOf(CollectiveKind kind) {
 
 std::vector<LinkTime> ListedLinks(const Findings& findings) {
   std::vector<LinkTime> links = findings.links;
-  if (links.size() <= kLinksMost) return links;
-  std::nth_element(links.begin(), links.begin() + kLinksMost, links.end(),
+  if (links.size() <= kLinksMax) return links;
+  std::nth_element(links.begin(), links.begin() + kLinksMax, links.end(),
                    [](const LinkTime& a, const LinkTime& b) {
                      return a.median_us > b.median_us;
                    });
-  links.resize(kLinksMost);
+  links.resize(kLinksMax);
   std::sort(
       links.begin(), links.end(),
       [](const LinkTime& a, const LinkTime& b) { return a.from < b.from; });
@@ -144,8 +144,8 @@ void CheckReport::TellLinks(const Findings& findings) {
 
 void CheckReport::End(const Findings& findings, const Verdict& verdict) {
   if (json_) {
-    return say_(Line({{"verdict", NameOf(verdict.gravity)},
-                      {"exit_code", static_cast<int>(verdict.gravity)},
+    return say_(Line({{"verdict", NameOf(verdict.level)},
+                      {"exit_code", static_cast<int>(verdict.level)},
                       {"ranks", findings.ranks},
                       {"transport", TransportsOf(findings)},
                       {"reasons", verdict.reasons}}));
@@ -153,7 +153,7 @@ void CheckReport::End(const Findings& findings, const Verdict& verdict) {
   for (const std::string& reason : verdict.reasons) {
     say_(absl::StrCat("# ", reason));
   }
-  say_(absl::StrCat("# verdict: ", NameOf(verdict.gravity)));
+  say_(absl::StrCat("# verdict: ", NameOf(verdict.level)));
 }
 
 }  // namespace rollcall

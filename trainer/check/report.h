@@ -1,7 +1,7 @@
-// CheckReport: how a check's findings are said, as a table that people who know
-// nccl-tests can read, or as JSON, an object a line.
+// CheckReport: prints a check's findings, as a table in nccl-tests' format or
+// as JSON, one object per line.
 //
-// Pure but for `say`, which gets each line without its end.
+// Pure except for `say`, which gets each line without its line end.
 #ifndef ROLLCALL_TRAINER_CHECK_REPORT_H_
 #define ROLLCALL_TRAINER_CHECK_REPORT_H_
 
@@ -19,7 +19,7 @@ class CheckReport {
   using Say = std::function<void(const std::string& line)>;
   CheckReport(bool json, Say say) : json_(json), say_(std::move(say)) {}
 
-  // Who takes part, over what.
+  // Prints the ranks, the nodes and the transport.
   void Begin(const Findings& findings);
   void Tell(const Findings& findings, const Row& row);
   void TellLinks(const Findings& findings);
@@ -28,10 +28,10 @@ class CheckReport {
  private:
   const bool json_;
   const Say say_;
-  std::optional<CollectiveKind> told_;  // The kind that the table is at.
+  std::optional<CollectiveKind> told_;  // The kind of the table's latest row.
 };
 
-// "Socket"; where ranks differ, "IB on 6 ranks, Socket on 2".
+// "Socket"; if ranks differ, "IB on 6 ranks, Socket on 2".
 std::string TransportsOf(const Findings& findings);
 
 }  // namespace rollcall

@@ -10,7 +10,7 @@
 namespace rollcall {
 namespace {
 
-// What goes between the host and the collective's memory at once.
+// Values per copy between host memory and the collective's memory.
 constexpr size_t kBlock = 1 << 18;
 
 absl::Span<char> Bytes(absl::Span<float> values) {
@@ -18,7 +18,7 @@ absl::Span<char> Bytes(absl::Span<float> values) {
           values.size() * sizeof(float)};
 }
 
-// One collective at one size: its memory, and what it does with it.
+// One collective at one size: its buffers and how it runs.
 class Operation {
  public:
   Operation(Collective& collective, CheckMemory& memory, const RowPlan& plan)
@@ -41,12 +41,12 @@ class Operation {
     return absl::OkStatus();
   }
 
-  // So often; returns once it is done on this rank.
+  // Runs it `times` times. Returns once it has finished on this rank.
   absl::Status Run(int times) {
     for (int i = 0; i < times; ++i) {
       if (absl::Status s = RunOnce(); !s.ok()) return s;
     }
-    return memory_.Settle();
+    return memory_.Synchronize();
   }
 
   absl::Status Zero() {
@@ -55,8 +55,9 @@ class Operation {
     return Write(zeros, 0, out_);
   }
 
-  // Runs it once over a pattern: what of its result is wrong on this rank.
-  absl::StatusOr<WrongValues> Look() {
+  // Runs it once over a pattern. Returns the wrong values of its result on this
+  // rank.
+  absl::StatusOr<WrongValues> Verify() {
     const int rank = collective_.rank();
     absl::Status status =
         in_place() ? absl::OkStatus() : Write(Period{kUnwritten}, 0, out_);
@@ -152,39 +153,41 @@ class Operation {
   std::vector<float> block_;
 };
 
-// The largest of all ranks' values; all ranks leave it at about the same time.
-absl::StatusOr<double> Most(Collective& collective, double value) {
-  float most = static_cast<float>(value);
+// The maximum over all ranks. All ranks leave this call at about the same time.
+absl::StatusOr<double> MaxOverRanks(Collective& collective, double value) {
+  float max = static_cast<float>(value);
   absl::Status s =
-      collective.AllReduce(absl::MakeSpan(&most, 1), Reduction::kMax);
+      collective.AllReduce(absl::MakeSpan(&max, 1), Reduction::kMax);
   if (!s.ok()) return s;
-  return most;
+  return max;
 }
 
-// How long so many take on the slowest rank, one on average.
+// The time of one run on the slowest rank, averaged over `times` runs.
 absl::StatusOr<double> Time(Collective& collective, Operation& operation,
                             int times) {
-  if (absl::StatusOr<double> all = Most(collective, 0); !all.ok()) return all;
+  const absl::StatusOr<double> aligned = MaxOverRanks(collective, 0);
+  if (!aligned.ok()) return aligned;
   const absl::Time begun = MonotonicNow();
   if (absl::Status s = operation.Run(times); !s.ok()) return s;
-  // Where nothing is moved, a clock may not have ticked meanwhile.
+  // If nothing is moved, the clock may not have advanced.
   const absl::Duration took =
       std::max(MonotonicNow() - begun, absl::Nanoseconds(1));
-  return Most(collective, absl::ToDoubleMicroseconds(took) / times);
+  return MaxOverRanks(collective, absl::ToDoubleMicroseconds(took) / times);
 }
 
-// As many as the budget has room for by what one took; the same on all ranks,
-// since that is.
+// The number of runs that fit into the budget if one takes `one_us`. The same
+// on all ranks, since `one_us` is.
 int Affordable(const RowPlan& plan, double one_us) {
   const double room = absl::ToDoubleMicroseconds(plan.budget) / one_us;
   return room < plan.iterations ? std::max(1, static_cast<int>(room))
                                 : plan.iterations;
 }
 
-// Those that found something, of all ranks' findings.
+// The ranks that found wrong values, with their findings.
 absl::StatusOr<std::vector<WrongOnRank>> Gather(Collective& collective,
                                                 const WrongValues& mine) {
-  const absl::StatusOr<double> any = Most(collective, mine.count == 0 ? 0 : 1);
+  const absl::StatusOr<double> any =
+      MaxOverRanks(collective, mine.count == 0 ? 0 : 1);
   if (!any.ok()) return any.status();
   std::vector<WrongOnRank> found;
   if (*any == 0) return found;
@@ -215,7 +218,8 @@ absl::StatusOr<Row> MeasureRow(Collective& collective, CheckMemory& memory,
   Operation operation(collective, memory, plan);
   if (absl::Status s = operation.Prepare(); !s.ok()) return s;
   if (absl::Status s = operation.Zero(); !s.ok()) return s;
-  // The first one sets things up: it says nothing about the next.
+  // The first run sets up connections, so its time says nothing about the next
+  // ones.
   if (absl::Status s = operation.Run(1); !s.ok()) return s;
   const absl::StatusOr<double> one = Time(collective, operation, 1);
   if (!one.ok()) return one.status();
@@ -224,7 +228,7 @@ absl::StatusOr<Row> MeasureRow(Collective& collective, CheckMemory& memory,
   if (absl::Status s = operation.Run(warmup); !s.ok()) return s;
   const absl::StatusOr<double> time = Time(collective, operation, affordable);
   if (!time.ok()) return time.status();
-  const absl::StatusOr<WrongValues> wrong = operation.Look();
+  const absl::StatusOr<WrongValues> wrong = operation.Verify();
   if (!wrong.ok()) return wrong.status();
   Row row{plan.kind, plan.size, affordable, *time, {}};
   absl::StatusOr<std::vector<WrongOnRank>> found = Gather(collective, *wrong);

@@ -1,10 +1,10 @@
-// MeasureRow: one row of the check's table: a collective at one size, timed and
-// its result looked at.
+// MeasureRow: measures one row of the check's table: times a collective at one
+// size and verifies its result.
 //
-// What is timed moves zeros, since what is summed in place would grow without
-// end; what is looked at moves a pattern, into memory that held no part of it.
+// The timed runs move zeros, since a sum in place would grow without end. The
+// verified run moves a pattern, into memory that held no part of it.
 //
-// Thread rule: one thread; all ranks of the world call it with the same plan.
+// Thread rule: one thread. All ranks of the world call it with the same plan.
 #ifndef ROLLCALL_TRAINER_CHECK_ROWS_H_
 #define ROLLCALL_TRAINER_CHECK_ROWS_H_
 
@@ -24,13 +24,13 @@ struct RowPlan {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   RowSize size;
   int warmup = 1;
-  // As many as `budget` has room for, one at least.
+  // As many as fit into `budget`, at least one.
   int iterations = 20;
   absl::Duration budget = absl::Seconds(2);
   uint32_t seed = 0;
 };
 
-// What a rank found wrong.
+// The wrong values on one rank.
 struct WrongOnRank {
   int rank = 0;
   WrongValues values;
@@ -42,7 +42,7 @@ struct Row {
   RowSize size;
   int iterations = 0;
   double time_us = 0;              // The slowest rank's average.
-  std::vector<WrongOnRank> wrong;  // By rank; none: all is right.
+  std::vector<WrongOnRank> wrong;  // By rank; empty: all values are right.
 
   uint64_t wrong_count() const;
   double algbw_gbps() const { return AlgorithmBandwidth(size.bytes, time_us); }
@@ -51,7 +51,7 @@ struct Row {
   }
 };
 
-// Errors: the collective's, and the memory's.
+// Errors: the collective's and the memory's.
 absl::StatusOr<Row> MeasureRow(Collective& collective, CheckMemory& memory,
                                const RowPlan& plan);
 

@@ -31,10 +31,11 @@ uint64_t HashOf(const std::string& text) {
   return hash;
 }
 
-// Ranks with other options would call other functions, and wait for ever.
-absl::Status SeeThatAllHave(Collective& collective, const std::string& text) {
+// Ranks with different options would call different functions and wait forever.
+absl::Status CheckAllEqual(Collective& collective, const std::string& text) {
   const uint64_t hash = HashOf(text);
-  // Numbers that a float holds; the least by the most of the negative.
+  // Numbers that a float holds exactly. The minimum is the negated maximum of
+  // the negated values.
   std::vector<float> pieces;
   for (int shift = 0; shift < 64; shift += 16) {
     const float piece = (hash >> shift) & 0xffff;
@@ -66,7 +67,7 @@ absl::StatusOr<std::vector<std::string>> Transports(Collective& collective) {
   return transports;
 }
 
-// What one says, all hear.
+// True on all ranks if `mine` is true on any rank.
 absl::StatusOr<bool> Any(Collective& collective, bool mine) {
   float any = mine ? 1 : 0;
   absl::Status s =
@@ -87,7 +88,7 @@ absl::Status MeasureRows(const CheckOptions& options, size_t max_bytes,
       RowPlan plan;
       plan.kind = kind;
       plan.size = RowSizeOf(kind, bytes, collective.size());
-      // Small sizes may be too small for a world this large.
+      // In a large world, several small sizes may become the same size.
       if (plan.size.bytes == last) continue;
       last = plan.size.bytes;
       plan.warmup = options.warmup;
@@ -99,7 +100,7 @@ absl::Status MeasureRows(const CheckOptions& options, size_t max_bytes,
       findings->rows.push_back(*std::move(row));
       const absl::StatusOr<bool> noticed = Any(collective, world.noticed());
       if (!noticed.ok()) return noticed.status();
-      if (*noticed) return absl::CancelledError("somebody asked for an end");
+      if (*noticed) return absl::CancelledError("a rank was asked to stop");
     }
   }
   return absl::OkStatus();
@@ -129,7 +130,7 @@ absl::StatusOr<Verdict> RunCheck(const CheckOptions& options,
       options.max_bytes != 0
           ? options.max_bytes
           : std::max(options.min_bytes, DefaultMaxBytes(memory.device()));
-  absl::Status status = SeeThatAllHave(collective, TextOf(options, max_bytes));
+  absl::Status status = CheckAllEqual(collective, TextOf(options, max_bytes));
   if (!status.ok()) return status;
   Findings findings;
   findings.ranks = collective.size();
@@ -147,14 +148,14 @@ absl::StatusOr<Verdict> RunCheck(const CheckOptions& options,
   if (report != nullptr) report->TellLinks(findings);
   Verdict verdict = Judge(findings, options.thresholds);
   if (report != nullptr) report->End(findings, verdict);
-  // Who judges otherwise had a result that was wrong and looked right: the
-  // gravest counts, on all.
-  float gravest = static_cast<float>(verdict.gravity);
-  status = collective.AllReduce(absl::MakeSpan(&gravest, 1), Reduction::kMax);
+  // A rank can judge differently if its data were wrong but looked right. The
+  // most severe level counts on all ranks.
+  float highest = static_cast<float>(verdict.level);
+  status = collective.AllReduce(absl::MakeSpan(&highest, 1), Reduction::kMax);
   if (!status.ok()) return status;
-  if (gravest > static_cast<float>(verdict.gravity)) {
-    verdict.gravity = static_cast<Gravity>(static_cast<int>(gravest));
-    verdict.reasons.push_back("another rank has come to a graver verdict");
+  if (highest > static_cast<float>(verdict.level)) {
+    verdict.level = static_cast<VerdictLevel>(static_cast<int>(highest));
+    verdict.reasons.push_back("another rank reached a more severe verdict");
   }
   return verdict;
 }

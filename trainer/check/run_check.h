@@ -1,6 +1,6 @@
-// RunCheck: the check of one world, from its first row to its verdict.
+// RunCheck: checks one world, from the first row to the verdict.
 //
-// It attends no agent and ends no process: check_worlds.h does.
+// It attaches to no agent and ends no process: check_worlds.h does.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CHECK_RUN_CHECK_H_
@@ -18,18 +18,19 @@
 
 namespace rollcall {
 
-// The world that is checked, as the verdict names it.
+// The world under check, as the verdict names it.
 struct CheckedWorld {
   std::vector<CheckedNode> nodes;
   bool one_machine = true;
-  // Whether somebody asked for a boundary.
+  // Whether this rank was asked to stop at a boundary.
   std::function<bool()> noticed = [] { return false; };
 };
 
-// Every rank calls it with the same options and world; rank 0 says the report.
-// The verdict is the same on all ranks. FAILED_PRECONDITION: the ranks'
-// options differ. CANCELLED: some rank was noticed, and all have stopped at the
-// same row. Else the collective's errors: then this world cannot be checked.
+// Every rank calls it with the same options and world; rank 0 prints the
+// report. The verdict is the same on all ranks. FAILED_PRECONDITION: the ranks'
+// options differ. CANCELLED: some rank was asked to stop, and all ranks have
+// stopped at the same row. Otherwise the collective's errors: this world cannot
+// be checked.
 absl::StatusOr<Verdict> RunCheck(const CheckOptions& options,
                                  Collective& collective, CheckMemory& memory,
                                  const CheckedWorld& world,

@@ -14,12 +14,12 @@ absl::Status Wrong(absl::string_view name, absl::string_view what) {
       absl::StrCat("thresholds ", name, ": ", what));
 }
 
-// What a message shows of a value; never all of a long one.
+// A value as a message shows it; a long value is cut.
 std::string Shown(const Json& value) {
-  constexpr size_t kMost = 60;
-  // ASCII, so that it may be cut anywhere; what is no text is replaced.
+  constexpr size_t kMax = 60;
+  // ASCII, so that it can be cut anywhere; invalid text is replaced.
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > kMost) text = absl::StrCat(text.substr(0, kMost), "...");
+  if (text.size() > kMax) text = absl::StrCat(text.substr(0, kMax), "...");
   return text;
 }
 
@@ -34,10 +34,10 @@ absl::Status ReadNet(const Json& value, std::optional<RequiredNet>* to) {
 
 absl::Status ReadNumber(const Json& value, std::optional<double>* to) {
   const double number = value.is_number() ? value.get<double>() : -1;
-  if (!(number >= kThresholdLeast && number <= kThresholdMost)) {
+  if (!(number >= kThresholdMin && number <= kThresholdMax)) {
     return absl::InvalidArgumentError(
         absl::StrCat("got ", Shown(value), ", expected a number of ",
-                     kThresholdLeast, " to ", kThresholdMost));
+                     kThresholdMin, " to ", kThresholdMax));
   }
   *to = number;
   return absl::OkStatus();
@@ -67,7 +67,7 @@ absl::StatusOr<Thresholds> ParseThresholds(absl::string_view name,
                                            absl::string_view json) {
   const Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_object()) {
-    return Wrong(name, "not one JSON object, as {\"require-net\": \"ib\"} is");
+    return Wrong(name, "not one JSON object like {\"require-net\": \"ib\"}");
   }
   Thresholds thresholds;
   for (const auto& [key, value] : parsed.items()) {

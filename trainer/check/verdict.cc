@@ -12,10 +12,11 @@
 namespace rollcall {
 namespace {
 
-// So many are named of those that are alike.
-constexpr size_t kNamedMost = 8;
-// What no link is called an outlier for: a scheduler's hiccup.
-constexpr double kOutlierLeastUs = 20;
+// Of several similar findings, this many are named.
+constexpr size_t kNamedMax = 8;
+// A link is no outlier unless it is this much above the median: below that,
+// scheduling noise explains it.
+constexpr double kOutlierMinUs = 20;
 
 class Judgement {
  public:
@@ -36,11 +37,11 @@ class Judgement {
   }
 
  private:
-  void Say(Gravity gravity, std::string reason) {
-    verdict_.gravity = std::max(verdict_.gravity, gravity);
-    // Those that weigh as much keep their order.
+  void Say(VerdictLevel level, std::string reason) {
+    verdict_.level = std::max(verdict_.level, level);
+    // Reasons of the same level keep their order.
     auto at = verdict_.reasons.end();
-    if (gravity == Gravity::kFatal) {
+    if (level == VerdictLevel::kFatal) {
       at = verdict_.reasons.begin() + fatal_++;
     }
     verdict_.reasons.insert(at, std::move(reason));
@@ -50,7 +51,7 @@ class Judgement {
     for (const Row& row : findings_.rows) {
       if (row.wrong.empty()) continue;
       const WrongOnRank& first = row.wrong.front();
-      Say(Gravity::kFatal,
+      Say(VerdictLevel::kFatal,
           absl::StrFormat(
               "%s of %u bytes gave %u wrong elements on %u ranks; first on %s: "
               "element %u is %g, expected %g; see that node's memory, GPU and "
@@ -61,16 +62,16 @@ class Judgement {
     }
   }
 
-  // What is demanded of a network cannot be shown without one.
+  // A network requirement cannot be tested without a network.
   void JudgeAlone() {
     const bool demanded = thresholds_.require_net.value_or(RequiredNet::kAny) !=
                               RequiredNet::kAny ||
                           thresholds_.min_busbw_gbps ||
                           thresholds_.max_latency_us;
     if (!demanded) return;
-    Say(Gravity::kFatal,
-        "a world of one rank uses no network, so nothing that is demanded of "
-        "it can be shown; start the check on all nodes with rollcall launch");
+    Say(VerdictLevel::kFatal,
+        "a world of one rank uses no network, so no requirement on it can "
+        "be tested; start the check on all nodes with rollcall launch");
   }
 
   void JudgeNet() {
@@ -83,14 +84,14 @@ class Judgement {
       const std::string& used = findings_.transports[rank];
       if (used == wanted) continue;
       const CheckedNode* node = NodeOf(findings_, rank);
-      return Say(Gravity::kFatal,
+      return Say(VerdictLevel::kFatal,
                  absl::StrCat(RankIn(findings_, rank), " uses ", used,
-                              ", required is ", wanted, "; ", Ports(node), ": ",
+                              ", required: ", wanted, "; ", Ports(node), ": ",
                               NextStep(used, node)));
     }
   }
 
-  // A node that could do better went over TCP, and nobody asked for that.
+  // A node with a faster network fell back to TCP, and no flag allows that.
   void JudgeFallback() {
     if (findings_.one_machine) return;
     for (size_t rank = 0; rank < findings_.transports.size(); ++rank) {
@@ -100,11 +101,11 @@ class Judgement {
         continue;
       }
       return Say(
-          Gravity::kFatal,
+          VerdictLevel::kFatal,
           absl::StrCat(RankIn(findings_, rank),
-                       " fell back to TCP, which nobody asked for; ",
-                       Ports(node), ": ", NextStep("Socket", node),
-                       "; if TCP is what you want, say --require-net socket"));
+                       " fell back to TCP, which no flag allows; ", Ports(node),
+                       ": ", NextStep("Socket", node),
+                       "; if TCP is what you want, give --require-net socket"));
     }
   }
 
@@ -112,7 +113,7 @@ class Judgement {
     if (node == nullptr || node->ports.empty()) {
       return "that node reports no InfiniBand ports";
     }
-    const size_t shown = std::min(node->ports.size(), kNamedMost);
+    const size_t shown = std::min(node->ports.size(), kNamedMax);
     std::string text = absl::StrCat(
         "its InfiniBand ports: ",
         absl::StrJoin(node->ports.begin(), node->ports.begin() + shown, ", "));
@@ -127,8 +128,8 @@ class Judgement {
       return "see NCCL_NET and NCCL_IB_DISABLE in its environment";
     }
     if (node == nullptr || node->gpus == 0) {
-      return "ranks without a GPU always go over TCP; run it where the GPUs "
-             "are";
+      return "ranks without a GPU always use TCP; run it on nodes with "
+             "GPUs";
     }
     return "run it with NCCL_DEBUG=INFO to see why, and look at NCCL_IB_HCA, "
            "NCCL_IB_DISABLE and ulimit -l there";
@@ -146,7 +147,7 @@ class Judgement {
     const double found =
         largest == nullptr ? 0 : largest->busbw_gbps(findings_.ranks);
     if (found >= *thresholds_.min_busbw_gbps) return;
-    Say(Gravity::kFatal,
+    Say(VerdictLevel::kFatal,
         absl::StrFormat("the all-reduce of %u bytes has a bus bandwidth of "
                         "%.4g GB/s, at least %.4g is required; see the links' "
                         "latencies for the slowest, and that node's network "
@@ -158,16 +159,17 @@ class Judgement {
   void JudgeLatency() {
     if (!thresholds_.max_latency_us) return;
     if (!findings_.links_unmeasured.empty()) {
-      return Say(Gravity::kFatal,
-                 absl::StrCat("a latency is required, and none was measured: ",
-                              findings_.links_unmeasured));
+      return Say(VerdictLevel::kFatal,
+                 absl::StrCat(
+                     "a maximum latency is set, but no latency was measured: ",
+                     findings_.links_unmeasured));
     }
     std::vector<const LinkTime*> over;
     for (const LinkTime& link : findings_.links) {
       if (link.median_us > *thresholds_.max_latency_us) over.push_back(&link);
     }
     if (over.empty()) return;
-    Say(Gravity::kFatal,
+    Say(VerdictLevel::kFatal,
         absl::StrFormat("%u of %u links take over %.4g us: %s", over.size(),
                         findings_.links.size(), *thresholds_.max_latency_us,
                         Named(over)));
@@ -179,16 +181,16 @@ class Judgement {
     for (const bool between_nodes : {true, false}) {
       const SlowestLink slowest = FindSlowest(findings_, between_nodes);
       if (slowest.link == nullptr) continue;
-      const double most = std::max(factor * slowest.median_us,
-                                   slowest.median_us + kOutlierLeastUs);
+      const double limit = std::max(factor * slowest.median_us,
+                                    slowest.median_us + kOutlierMinUs);
       std::vector<const LinkTime*> over;
       for (const LinkTime& link : findings_.links) {
-        if (BetweenNodes(link) == between_nodes && link.median_us > most) {
+        if (BetweenNodes(link) == between_nodes && link.median_us > limit) {
           over.push_back(&link);
         }
       }
       if (over.empty()) continue;
-      Say(Gravity::kWarning,
+      Say(VerdictLevel::kWarning,
           absl::StrFormat("the median link %s nodes takes %.1f us; far above "
                           "it: %s%s",
                           between_nodes ? "between" : "within",
@@ -207,7 +209,7 @@ class Judgement {
                      [](const LinkTime* a, const LinkTime* b) {
                        return a->median_us > b->median_us;
                      });
-    const size_t shown = std::min(links.size(), kNamedMost);
+    const size_t shown = std::min(links.size(), kNamedMax);
     std::vector<std::string> names;
     for (size_t i = 0; i < shown; ++i) {
       names.push_back(absl::StrFormat(
@@ -219,7 +221,7 @@ class Judgement {
     return absl::StrJoin(names, ", ");
   }
 
-  // The one node that all of several slow links have in common.
+  // The node that several slow links have in common, if there is exactly one.
   std::string Suspect(const std::vector<const LinkTime*>& links) const {
     std::set<const CheckedNode*> common = Ends(*links[0]);
     for (const LinkTime* link : links) {
@@ -249,15 +251,15 @@ class Judgement {
 
 }  // namespace
 
-const char* NameOf(Gravity gravity) {
-  switch (gravity) {
-    case Gravity::kOk:
+const char* NameOf(VerdictLevel level) {
+  switch (level) {
+    case VerdictLevel::kOk:
       return "ok";
-    case Gravity::kWarning:
+    case VerdictLevel::kWarning:
       return "warning";
-    case Gravity::kRetryable:
+    case VerdictLevel::kRetryable:
       return "retryable";
-    case Gravity::kFatal:
+    case VerdictLevel::kFatal:
       return "fatal";
   }
   return "";
@@ -300,8 +302,8 @@ SlowestLink FindSlowest(const Findings& findings, bool between_nodes) {
     }
   }
   if (medians.empty()) return slowest;
-  // The lower one of two: of two links one may stand out, and of four both of
-  // one node's.
+  // The lower median: with two links, one of them can stand out; with four,
+  // both links of one node can.
   const auto middle = medians.begin() + (medians.size() - 1) / 2;
   std::nth_element(medians.begin(), middle, medians.end());
   slowest.median_us = *middle;

@@ -1,6 +1,7 @@
-// Judge: what a check's findings come to.
+// Judge: turns a check's findings into a verdict.
 //
-// Pure. All ranks have the same findings and thresholds, and so one verdict.
+// Pure. All ranks have the same findings and thresholds, so they get the same
+// verdict.
 #ifndef ROLLCALL_TRAINER_CHECK_VERDICT_H_
 #define ROLLCALL_TRAINER_CHECK_VERDICT_H_
 
@@ -13,7 +14,7 @@
 
 namespace rollcall {
 
-// A node's row of the world, as far as the verdict asks.
+// The part of a node's row of the world that the verdict needs.
 struct CheckedNode {
   std::string name;
   int first_rank = 0;
@@ -24,40 +25,46 @@ struct CheckedNode {
 
 struct Findings {
   int ranks = 1;
-  // By node rank, and so by first rank; empty: alone without an agent.
+  // By node rank, and so by first rank; empty: one rank without an agent.
   std::vector<CheckedNode> nodes;
-  // All nodes are one machine, whose network nothing leaves.
+  // All nodes are on one machine, so nothing uses its network.
   bool one_machine = true;
   std::vector<std::string> transports;  // By rank.
   std::vector<Row> rows;
   std::vector<LinkTime> links;
-  // Why there are no links to judge; empty: there are, or none is.
+  // Why no links were measured; empty if they were, or if there are none.
   std::string links_unmeasured;
 };
 
-enum class Gravity { kOk = 0, kWarning = 10, kRetryable = 20, kFatal = 30 };
-const char* NameOf(Gravity gravity);
+enum class VerdictLevel {
+  kOk = 0,
+  kWarning = 10,
+  kRetryable = 20,
+  kFatal = 30
+};
+const char* NameOf(VerdictLevel level);
 
 struct Verdict {
-  Gravity gravity = Gravity::kOk;
-  // A sentence each, the gravest first.
+  VerdictLevel level = VerdictLevel::kOk;
+  // One sentence each, the most severe first.
   std::vector<std::string> reasons;
 };
 
 Verdict Judge(const Findings& findings, const Thresholds& thresholds);
 
-// The node that a rank runs on, null where that is not known.
+// The node that a rank runs on; null if it is not known.
 const CheckedNode* NodeOf(const Findings& findings, int rank);
 // "rank 2 on node-b".
 std::string RankIn(const Findings& findings, int rank);
 // "rank 1 on a - rank 2 on b".
 std::string LinkIn(const Findings& findings, const LinkTime& link);
 
-// The slowest link, and how it is beside its like: links between nodes are not
-// compared with those within one. Null `link`: there is none.
+// The slowest link, and the median of similar links: links between nodes and
+// links within a node are not compared with each other. `link` is null if there
+// is none.
 struct SlowestLink {
   const LinkTime* link = nullptr;
-  double median_us = 0;  // Of all of its like.
+  double median_us = 0;  // Over all similar links.
   double times() const { return link->median_us / median_us; }
 };
 SlowestLink FindSlowest(const Findings& findings, bool between_nodes);

@@ -29,7 +29,7 @@ absl::Status InFile(const std::string& folder, const char* name,
                       absl::StrCat(folder, "/", name, ": ", status.message()));
 }
 
-// Writes one file by `fill`, and notes it.
+// Creates one file, calls `fill` to write it, and adds it to the manifest.
 template <typename Fill>
 absl::Status WriteFile(const DiskCalls& calls, const std::string& folder,
                        const char* name, Manifest* manifest, Fill fill) {
@@ -80,11 +80,10 @@ absl::StatusOr<TrainState> ReadTrainState(const std::string& folder,
   absl::StatusOr<HashedReader> file =
       HashedReader::Open(folder, *manifest.Find(kTrainState));
   if (!file.ok()) return file.status();
-  if (file->bytes() > TrainState::kTextBytesMost) {
+  if (file->bytes() > TrainState::kTextBytesMax) {
     return InFile(
         folder, kTrainState,
-        WrongField("bytes",
-                   absl::StrCat(TrainState::kTextBytesMost, " at most"),
+        WrongField("bytes", absl::StrCat(TrainState::kTextBytesMax, " at most"),
                    absl::StrCat(file->bytes())));
   }
   std::string text(file->bytes(), '\0');
@@ -101,8 +100,8 @@ absl::StatusOr<TrainState> ReadTrainState(const std::string& folder,
                  absl::StrCat(state->step)));
 }
 
-// Every file but trainer_state.json: its size, its hash, and of tensors their
-// names and shapes.
+// Verifies every file except trainer_state.json: size and hash, and for tensor
+// files the tensors' names and shapes.
 absl::Status VerifyFile(const std::string& folder, const ManifestFile& expected,
                         const GptLayout& layout) {
   absl::StatusOr<HashedReader> file = HashedReader::Open(folder, expected);
@@ -139,8 +138,8 @@ absl::Status StateTensors::Resize(size_t parameters) {
     second.resize(parameters);
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("a checkpoint of ", parameters, " parameters: expected ",
-                     parameters * 12, " bytes of memory, found less"));
+        absl::StrCat("a checkpoint of ", parameters, " parameters needs ",
+                     parameters * 12, " bytes of memory, which are not free"));
   }
   return absl::OkStatus();
 }
@@ -172,7 +171,7 @@ absl::StatusOr<Manifest> WriteCheckpoint(const DiskCalls& calls,
   if (!status.ok()) return status;
   status = WriteText(calls, folder, kTrainState, &manifest, text);
   if (!status.ok()) return status;
-  Manifest itself;  // Is not in itself.
+  Manifest itself;  // The manifest does not list itself.
   status = WriteText(calls, folder, kManifestFile, &itself,
                      FormatManifest(manifest));
   if (!status.ok()) return status;
@@ -185,7 +184,7 @@ absl::StatusOr<Manifest> WriteCheckpoint(const DiskCalls& calls,
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& folder) {
   const absl::StatusOr<std::string> text = ReadWholeFile(
-      absl::StrCat(folder, "/", kManifestFile), Manifest::kTextBytesMost);
+      absl::StrCat(folder, "/", kManifestFile), Manifest::kTextBytesMax);
   if (!text.ok()) return text.status();
   absl::StatusOr<Manifest> manifest = ParseManifest(*text);
   if (manifest.ok()) return manifest;

@@ -1,12 +1,12 @@
-// A checkpoint: one folder, its files and what they must be.
+// A checkpoint: one folder, its files, and what they must contain.
 //
 //   model.safetensors      weights: Hugging Face's names and shapes of GPT-2
-//   config.json            and what transformers must know to load them
+//   config.json            what transformers must know to load them
 //   optimizer.safetensors  moments: `exp_avg.NAME` and `exp_avg_sq.NAME`
 //   trainer_state.json     TrainState
 //   manifest.json          size and SHA-256 of each of these; written last
 //
-// Where folders lie and how they come and go is CheckpointStore's.
+// CheckpointStore creates, replaces and removes the folders.
 //
 // Thread rule: any thread.
 #ifndef ROLLCALL_TRAINER_CHECKPOINT_CHECKPOINT_H_
@@ -25,51 +25,53 @@
 namespace rollcall {
 
 inline constexpr char kManifestFile[] = "manifest.json";
-// All others, which a manifest must have.
+// All other files; a manifest must list them.
 inline constexpr const char* kCheckpointFiles[] = {
     "model.safetensors", "config.json", "optimizer.safetensors",
     "trainer_state.json"};
 
-// On the host, each of GptLayout::size floats in the layout's order.
+// In host memory, each of GptLayout::size floats in the layout's order.
 struct StateTensors {
   std::vector<float> weights;
   std::vector<float> first, second;  // The optimizer's moments.
 
-  // RESOURCE_EXHAUSTED: memory. What they have already stays.
+  // RESOURCE_EXHAUSTED: memory. The current contents stay.
   absl::Status Resize(size_t parameters);
 };
 
-// One that verified: every file had the size and hash that its manifest says.
+// A checkpoint that verified: every file had the size and hash of its manifest.
 struct FoundCheckpoint {
-  std::string path;  // Its folder.
+  std::string path;  // The folder.
   TrainState state;
   Manifest manifest;
 };
 
-// Writes all files into `folder`, which is there and empty; on the disk when it
-// returns. INVALID_ARGUMENT: a state that cannot be read back, or tensors of a
-// size that is not the model's; otherwise the file and the system's reason.
+// Writes all files into `folder`, which exists and is empty. They are on the
+// disk when it returns. INVALID_ARGUMENT: a state that could not be read back,
+// or tensors whose size is not the model's. Otherwise the file and the system's
+// reason.
 absl::StatusOr<Manifest> WriteCheckpoint(const DiskCalls& calls,
                                          const std::string& folder,
                                          const TrainState& state,
                                          const StateTensors& tensors);
 
-// Its manifest.json alone.
+// Reads manifest.json only.
 absl::StatusOr<Manifest> ReadManifest(const std::string& folder);
 
-// NOT_FOUND: there is none. DATA_LOSS: it does not verify: file, field,
-// expected, found. FAILED_PRECONDITION: written by a newer rollcall.
+// NOT_FOUND: there is none. DATA_LOSS: it does not verify: the message names
+// the file, the field, what was expected and what was found.
+// FAILED_PRECONDITION: a newer rollcall wrote it.
 absl::StatusOr<FoundCheckpoint> VerifyCheckpoint(const std::string& folder);
 
-// The same, and FAILED_PRECONDITION: it is of another model than `expected`,
-// and in which field.
+// The same, and FAILED_PRECONDITION if it is of another model than `expected`;
+// the message names the field.
 absl::StatusOr<FoundCheckpoint> VerifyCheckpoint(const std::string& folder,
                                                  const GptConfig& expected);
 absl::Status CheckModel(const FoundCheckpoint& found,
                         const GptConfig& expected);
 
-// Reads the tensors and sees once more that they are what the manifest says.
-// After an error `tensors` hold nothing of use. RESOURCE_EXHAUSTED: memory.
+// Reads the tensors, and verifies again that they match the manifest. After an
+// error the contents of `tensors` are undefined. RESOURCE_EXHAUSTED: memory.
 absl::Status LoadCheckpoint(const FoundCheckpoint& found,
                             StateTensors* tensors);
 

@@ -1,4 +1,4 @@
-// What the entries of a checkpoint store's folder are called.
+// The names of the entries in a checkpoint store's folder.
 //
 // Pure.
 #ifndef ROLLCALL_TRAINER_CHECKPOINT_CHECKPOINT_NAMES_H_
@@ -19,11 +19,12 @@ struct CheckpointName {
   CheckpointKind kind = CheckpointKind::kWhole;
 };
 
-// Eight digits, or as many as it takes: by number, not by name, they sort.
+// Eight digits, or more if the step needs them: so entries must be sorted by
+// number, not by name.
 std::string FormatCheckpointName(int64_t step,
                                  CheckpointKind kind = CheckpointKind::kWhole);
 
-// None: not one of ours.
+// nullopt: not one of the store's names.
 std::optional<CheckpointName> ParseCheckpointName(absl::string_view name);
 
 }  // namespace rollcall

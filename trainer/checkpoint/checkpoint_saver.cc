@@ -11,10 +11,10 @@
 namespace rollcall {
 namespace {
 
-// Of the calling thread, in processor time and at the disk. Neither is needed
-// for anything but that a step is disturbed less.
-void StepBack() {
-  // As <linux/ioprio.h> has them, which not every machine that builds this has.
+// Lowers the calling thread's priority, for the processor and for the disk. A
+// failure only means that steps are disturbed more.
+void LowerPriority() {
+  // Values of <linux/ioprio.h>, which not every build machine has.
   constexpr int kWhoProcess = 1;
   constexpr int kBestEffort = 2;
   constexpr int kClassShift = 13;
@@ -58,7 +58,7 @@ absl::StatusOr<CheckpointSaver::Begun> CheckpointSaver::Begin(
 
   MutexLock lock(mutex_);
   if (!status.ok()) {
-    outcome_ = std::move(begun.before);  // Still to be told.
+    outcome_ = std::move(begun.before);  // Not reported yet.
     return status;
   }
   saving_ = true;
@@ -78,7 +78,7 @@ std::optional<CheckpointSaver::Outcome> CheckpointSaver::Wait() {
 }
 
 void CheckpointSaver::Run() {
-  StepBack();
+  LowerPriority();
   for (;;) {
     {
       MutexLock lock(mutex_);

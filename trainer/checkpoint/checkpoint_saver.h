@@ -1,10 +1,10 @@
-// CheckpointSaver: saves checkpoints on a thread of its own, so that a step
-// waits for a copy of the state and for nothing else.
+// CheckpointSaver: saves checkpoints on its own thread, so that a training step
+// waits only for a copy of the state.
 //
-// One save at a time, in the order of their beginning, and none is dropped: who
-// begins one while another goes on waits for that.
+// One save runs at a time, in the order in which they were begun, and none is
+// dropped: Begin waits for the save in progress.
 //
-// Its thread asks the system for the lowest priority in reading and writing.
+// The thread asks the system for the lowest I/O priority.
 //
 // Thread rule: Begin, Ended and Wait from one thread.
 #ifndef ROLLCALL_TRAINER_CHECKPOINT_CHECKPOINT_SAVER_H_
@@ -25,35 +25,35 @@ namespace rollcall {
 
 class CheckpointSaver {
  public:
-  // What a save has come to.
+  // The result of a save.
   using Outcome = absl::StatusOr<SavedCheckpoint>;
 
   struct Begun {
     absl::Duration waited;  // For the save before this one.
     absl::Duration copied;  // The snapshot's time.
-    // Of the save before this one, if nobody was told yet.
+    // The result of the save before this one, if it was not returned yet.
     std::optional<Outcome> before;
   };
 
-  // `store` must outlive it, and is its alone.
+  // `store` must outlive it; nothing else may use it.
   explicit CheckpointSaver(CheckpointStore& store);
-  // Waits for the save that goes on.
+  // Waits for the save in progress.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
-  // Calls `fill` here and now with room that keeps its memory from save to
-  // save, and saves what it left there in the background. An error is `fill`'s,
-  // and nothing is saved.
+  // Calls `fill` now, on this thread, with buffers that are reused from save to
+  // save; then saves their contents in the background. Returns the error of
+  // `fill`; nothing is saved then.
   absl::StatusOr<Begun> Begin(
       const TrainState& state,
       const std::function<absl::Status(StateTensors&)>& fill);
 
-  // What the last save has come to, told once; none: it goes on, was told, or
-  // there was none. Does not wait.
+  // The result of the last save, returned once. nullopt: the save is still
+  // running, its result was returned, or there was no save. Does not wait.
   std::optional<Outcome> Ended();
 
-  // The same, once no save goes on.
+  // The same, but waits for the save in progress.
   std::optional<Outcome> Wait();
 
  private:
@@ -61,7 +61,7 @@ class CheckpointSaver {
   void AwaitIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   CheckpointStore& store_;
-  // Between Begin and the end of the save the thread's, then the caller's.
+  // From Begin to the end of the save the thread's, otherwise the caller's.
   TrainState state_;
   StateTensors room_;
 
@@ -70,7 +70,7 @@ class CheckpointSaver {
   bool saving_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<Outcome> outcome_ ABSL_GUARDED_BY(mutex_);
-  std::thread thread_;  // Last: it uses all of the above.
+  std::thread thread_;  // Last: it uses all members above.
 };
 
 }  // namespace rollcall

@@ -74,7 +74,8 @@ struct Entry {
   CheckpointName means;
 };
 
-// Those that are ours: the newest first, and of one step the whole one.
+// The store's own entries: the newest step first; of one step, the whole one
+// first.
 std::vector<Entry> Sorted(const std::vector<std::string>& names) {
   std::vector<Entry> entries;
   for (const std::string& name : names) {
@@ -90,14 +91,14 @@ std::vector<Entry> Sorted(const std::vector<std::string>& names) {
   return entries;
 }
 
-// Says what is wrong with `latest`, which is believed in nothing.
+// Warns if `latest` is wrong. Nothing relies on its contents.
 void CheckLatest(const std::string& folder,
                  const std::vector<std::string>& names,
                  std::vector<std::string>* skipped) {
   const std::string path = absl::StrCat(folder, "/", kLatest);
   if (!Exists(path)) return;
-  constexpr size_t kBytesMost = 256;
-  const absl::StatusOr<std::string> text = ReadWholeFile(path, kBytesMost);
+  constexpr size_t kBytesMax = 256;
+  const absl::StatusOr<std::string> text = ReadWholeFile(path, kBytesMax);
   if (!text.ok()) {
     skipped->push_back(std::string(text.status().message()));
     return;
@@ -132,7 +133,7 @@ absl::StatusOr<std::unique_ptr<CheckpointStore>> CheckpointStore::Open(
                      ": expected a folder, found something else; give "
                      "another one for checkpoints"));
   }
-  // Who may not write here may read all the same.
+  // A process that may not write here may still read.
   const int lock = open(absl::StrCat(folder, "/", kLock).c_str(),
                         O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   return std::unique_ptr<CheckpointStore>(
@@ -186,13 +187,13 @@ absl::StatusOr<SavedCheckpoint> CheckpointStore::Save(
                         absl::StrCat("checkpoint of step ", state.step, ": ",
                                      status.message()));
   };
-  // Where a file system has no locks, nobody else is kept out.
+  // On a file system without locks, other processes are not excluded.
   if (lock_ >= 0 && flock(lock_, LOCK_EX | LOCK_NB) != 0 &&
       errno == EWOULDBLOCK) {
     return failed(absl::UnavailableError(absl::StrCat(
         folder_,
-        ": another process is saving there; give each run a folder "
-        "of its own, or wait for it")));
+        ": another process is saving there; give each run its own folder, "
+        "or wait for it")));
   }
   const auto unlock = absl::MakeCleanup([this] {
     if (lock_ >= 0) flock(lock_, LOCK_UN);
@@ -219,11 +220,11 @@ absl::StatusOr<SavedCheckpoint> CheckpointStore::Save(
 absl::StatusOr<Manifest> CheckpointStore::Write(
     const std::string& partial, const TrainState& state,
     const StateTensors& tensors) const {
-  // One that was left unfinished.
+  // Left by an unfinished save.
   if (Exists(partial)) {
     if (absl::Status s = RemovePartial(partial); !s.ok()) return s;
   }
-  // One that an earlier save of this step had replaced when it was cut off.
+  // Replaced by an earlier save of this step that did not finish.
   const std::string replaced =
       FormatCheckpointName(state.step, CheckpointKind::kReplaced);
   if (LooksWhole(FormatCheckpointName(state.step)) && LooksWhole(replaced)) {
@@ -328,8 +329,8 @@ bool CheckpointStore::LooksWhole(const std::string& name) const {
   return true;
 }
 
-// First it gets the name of something unfinished, so that it is never half of
-// what its name says.
+// It is renamed to an unfinished one first, so that a folder with a whole one's
+// name is never half removed.
 absl::Status CheckpointStore::RemoveWhole(const std::string& name,
                                           int64_t step) const {
   const std::string partial =
@@ -343,7 +344,7 @@ absl::Status CheckpointStore::RemoveWhole(const std::string& name,
   return RemovePartial(partial);
 }
 
-// What is not ours stays, and its folder with it.
+// Unknown files stay, and so does their folder.
 absl::Status CheckpointStore::RemovePartial(const std::string& path) const {
   const absl::StatusOr<std::vector<std::string>> names = List(path);
   if (!names.ok()) return names.status();

@@ -1,21 +1,21 @@
-// CheckpointStore: the folder that a run's checkpoints lie in.
+// CheckpointStore: the folder that holds a run's checkpoints.
 //
 //   step-00000100/          one checkpoint (checkpoint.h)
-//   step-00000200.partial/  one that is being written, or was not finished
-//   step-00000100.replaced/ one whose step was saved anew, for a moment
-//   step-00000200.damaged/  one that did not verify, put aside and kept
-//   latest                  the name of the one that was saved last
+//   step-00000200.partial/  being written, or unfinished
+//   step-00000100.replaced/ the old one while its step is saved again
+//   step-00000200.damaged/  did not verify; set aside and kept
+//   latest                  the name of the checkpoint that was saved last
 //   .lock                   held by the process that saves
 //
-// Invariants, whenever the process or the machine stops: a folder called
-// step-NUMBER was complete on the disk before it got that name; there is at all
-// times a whole one once there was one; what the store does not know, or cannot
-// verify, it never removes.
+// Invariants, whenever the process or the machine stops: a folder named
+// step-NUMBER was complete on the disk before it got that name. Once there was
+// a whole checkpoint, there always is one. The store never removes an entry
+// that it does not know or cannot verify.
 //
-// It does not decide when to save, and keeps nothing of what it has loaded.
+// It does not decide when to save, and does not keep what it has loaded.
 //
-// Thread rule: one thread at a time. One process at a time saves into a folder;
-// any number may read.
+// Thread rule: one thread at a time. One process at a time saves into a
+// folder; any number may read.
 #ifndef ROLLCALL_TRAINER_CHECKPOINT_CHECKPOINT_STORE_H_
 #define ROLLCALL_TRAINER_CHECKPOINT_CHECKPOINT_STORE_H_
 
@@ -36,8 +36,8 @@ namespace rollcall {
 struct SavedCheckpoint {
   std::string path;
   uint64_t bytes = 0;
-  // What went wrong once it was safe: `latest` not switched, an old one not
-  // removed. For the log; nothing is lost.
+  // Failures after the checkpoint was safe: `latest` not switched, an old one
+  // not removed. For the log; nothing is lost.
   std::vector<std::string> warnings;
 };
 
@@ -45,8 +45,8 @@ class CheckpointStore {
  public:
   static constexpr int kKeepLast = 3;
 
-  // Makes `folder`, and what is missing above it. FAILED_PRECONDITION: it is
-  // something else; otherwise the system's reason. `keep_last` is at least 1.
+  // Creates `folder` and its missing parents. FAILED_PRECONDITION: the path is
+  // not a folder. Otherwise the system's reason. `keep_last` is at least 1.
   static absl::StatusOr<std::unique_ptr<CheckpointStore>> Open(
       const std::string& folder, int keep_last = kKeepLast,
       DiskCalls calls = DiskCalls::System());
@@ -54,24 +54,25 @@ class CheckpointStore {
   CheckpointStore(const CheckpointStore&) = delete;
   CheckpointStore& operator=(const CheckpointStore&) = delete;
 
-  // Writes one, and when it is safe removes whole ones beyond `keep_last` and
-  // what was left unfinished. A checkpoint of the same step is replaced.
-  // After an error all is as it was before, and the message names file, step
-  // and the system's reason; safe to retry. RESOURCE_EXHAUSTED: the disk is
-  // full. UNAVAILABLE: another process is saving there. INVALID_ARGUMENT:
-  // tensors of a size that is not the model's.
+  // Writes a checkpoint. Once it is safe, removes unfinished ones and all whole
+  // ones except the newest `keep_last`. Replaces a checkpoint of the same step.
+  // After an error everything is as before, and the message names the file, the
+  // step and the system's reason; safe to retry. RESOURCE_EXHAUSTED: the disk
+  // is full. UNAVAILABLE: another process is saving there. INVALID_ARGUMENT:
+  // the size of the tensors is not the model's.
   absl::StatusOr<SavedCheckpoint> Save(const TrainState& state,
                                        const StateTensors& tensors);
 
-  // The one of the highest step that verifies; none: there is none. Adds a line
-  // to `skipped` for each newer one that does not: its file, the field, what
-  // was expected and what was found. FAILED_PRECONDITION: the newest that
-  // verifies is of another model than `expected`, and in which field.
+  // The checkpoint of the highest step that verifies; nullopt: there is none.
+  // Adds a line to `skipped` for each newer one that does not verify: file,
+  // field, what was expected and what was found. FAILED_PRECONDITION: the
+  // newest one that verifies is of another model than `expected`; the message
+  // names the field.
   absl::StatusOr<std::optional<FoundCheckpoint>> Newest(
       const GptConfig& expected, std::vector<std::string>* skipped) const;
 
-  // Of the folders that have a whole one's name; 0: there is none. It is not
-  // verified.
+  // The highest step of all folders with a whole one's name; 0: there is none.
+  // Not verified.
   int64_t HighestStep() const;
 
   const std::string& folder() const { return folder_; }
@@ -85,16 +86,15 @@ class CheckpointStore {
   absl::StatusOr<Manifest> Write(const std::string& partial,
                                  const TrainState& state,
                                  const StateTensors& tensors) const;
-  // Makes room under `name`: where what was there lies now, or none.
+  // Makes `name` free. Returns the new name of what was there, or "".
   absl::StatusOr<std::string> SetAside(const std::string& name) const;
   absl::Status PutInPlace(const std::string& partial,
                           const std::string& name) const;
   absl::Status SwitchLatest(const std::string& name) const;
-  // What was left unfinished, and whole ones beyond keep_last_, but not
-  // `saved`.
+  // Removes unfinished ones, and whole ones beyond keep_last_, but not `saved`.
   void Sweep(const std::string& saved,
              std::vector<std::string>* warnings) const;
-  // Whether it is a checkpoint by its looks, with nothing else in its folder.
+  // Whether it looks like a checkpoint, with nothing else in its folder.
   bool LooksWhole(const std::string& name) const;
   absl::Status RemoveWhole(const std::string& name, int64_t step) const;
   absl::Status RemovePartial(const std::string& path) const;
@@ -102,7 +102,7 @@ class CheckpointStore {
   const std::string folder_;
   const int keep_last_;
   const DiskCalls calls_;
-  const int lock_;  // A descriptor; below 0: it could not be had.
+  const int lock_;  // A file descriptor; below 0: it could not be opened.
 };
 
 }  // namespace rollcall

@@ -17,7 +17,7 @@ int SyncFolder(const std::string& path) {
   const int error = errno;
   close(folder);
   errno = error;
-  // Some file systems have nothing to sync in a folder.
+  // Some file systems cannot sync a folder and need not.
   return result != 0 && error == EINVAL ? 0 : result;
 }
 

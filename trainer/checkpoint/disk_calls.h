@@ -1,7 +1,7 @@
-// DiskCalls: the system calls by which a checkpoint changes a disk, so that a
-// test can end the process at, or in the midst of, any of them.
+// DiskCalls: the system calls by which a checkpoint changes the disk, so that a
+// test can end the process at, or within, any of them.
 //
-// Each does what its namesake of the system does, errno included. Files are
+// Each does what the system call of that name does, errno included. Files are
 // read without it: reading changes nothing.
 #ifndef ROLLCALL_TRAINER_CHECKPOINT_DISK_CALLS_H_
 #define ROLLCALL_TRAINER_CHECKPOINT_DISK_CALLS_H_
@@ -16,11 +16,11 @@ namespace rollcall {
 
 struct DiskCalls {
   std::function<int(const std::string& path)> make_folder;
-  // An empty new file, to be written; a descriptor.
+  // Creates an empty file for writing. Returns a file descriptor.
   std::function<int(const std::string& path)> create;
   std::function<ssize_t(int file, const void* bytes, size_t size)> write;
   std::function<int(int file)> sync;
-  // The folder's entries, that is.
+  // Syncs the folder's entries.
   std::function<int(const std::string& path)> sync_folder;
   std::function<int(const std::string& from, const std::string& to)> rename;
   std::function<int(const std::string& path)> remove_file;

@@ -5,7 +5,7 @@
 namespace rollcall {
 
 std::string FormatGpt2Config(const GptConfig& config) {
-  // The token that ends a text, in GPT-2's vocabulary alone.
+  // The end-of-text token, only in GPT-2's vocabulary.
   constexpr int kEndOfText = 50256;
   nlohmann::ordered_json json = {
       {"model_type", "gpt2"},

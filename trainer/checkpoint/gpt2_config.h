@@ -1,5 +1,5 @@
-// What transformers must know of a model to load it: config.json, in the form
-// of its GPT2Config. Written for others; nothing here reads it.
+// config.json, in the form of transformers' GPT2Config: what transformers needs
+// to load the model. Nothing in rollcall reads it.
 #ifndef ROLLCALL_TRAINER_CHECKPOINT_GPT2_CONFIG_H_
 #define ROLLCALL_TRAINER_CHECKPOINT_GPT2_CONFIG_H_
 

@@ -14,15 +14,15 @@
 namespace rollcall {
 namespace {
 
-// A piece goes through the hash while it is in a cache, and a disk that is full
-// is noticed early.
+// Pieces of this size are hashed while they are in a cache, and a full disk is
+// noticed early.
 constexpr size_t kPieceBytes = 4 << 20;
 
 absl::Status SystemSays(const std::string& path, const char* doing) {
   return absl::ErrnoToStatus(errno, absl::StrCat(path, ": ", doing));
 }
 
-// A regular file, opened for reading; not waiting, if it is a FIFO.
+// Opens a regular file for reading; does not wait if it is a FIFO.
 absl::StatusOr<int> OpenToRead(const std::string& path, uint64_t* bytes) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return SystemSays(path, "cannot be opened");
@@ -117,7 +117,7 @@ absl::Status HashedWriter::Write(absl::string_view bytes) {
     const ssize_t wrote =
         calls_.write(file_, bytes.data(), std::min(bytes.size(), kPieceBytes));
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote == 0) errno = EIO;  // Which it says of no file that is sound.
+    if (wrote == 0) errno = EIO;  // No error and no progress.
     if (wrote <= 0) {
       return SystemSays(
           path_,
@@ -132,7 +132,7 @@ absl::Status HashedWriter::Write(absl::string_view bytes) {
 
 absl::StatusOr<ManifestFile> HashedWriter::Finish() {
   if (calls_.sync(file_) != 0) return SystemSays(path_, "cannot be synced");
-  // A network's file system may say only now that the disk is full.
+  // A network file system may report only now that the disk is full.
   if (close(std::exchange(file_, -1)) != 0) {
     return SystemSays(path_, "cannot be closed");
   }
@@ -207,15 +207,15 @@ absl::Status HashedReader::Finish() {
 }
 
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
-                                          size_t bytes_most) {
+                                          size_t bytes_max) {
   uint64_t bytes = 0;
   const absl::StatusOr<int> file = OpenToRead(path, &bytes);
   if (!file.ok()) return file.status();
   absl::Status status;
   std::string text;
-  if (bytes > bytes_most) {
+  if (bytes > bytes_max) {
     status = absl::DataLossError(absl::StrCat(
-        path, ": bytes: expected ", bytes_most, " at most, found ", bytes));
+        path, ": bytes: expected ", bytes_max, " at most, found ", bytes));
   } else {
     text.resize(bytes);
     status = ReadAll(*file, path, text.data(), bytes);

@@ -1,5 +1,5 @@
-// One file of a checkpoint, written or read from start to end, with the hash of
-// what went by.
+// One file of a checkpoint, written or read from start to end, and hashed on
+// the way.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CHECKPOINT_HASHED_FILE_H_
@@ -19,12 +19,13 @@
 
 namespace rollcall {
 
-// SHA-256 of bytes that come piece by piece.
+// SHA-256 of bytes that are added piece by piece.
 class Sha256Stream {
  public:
   Sha256Stream();
   void Add(absl::string_view bytes);
-  // 64 digits; once. RESOURCE_EXHAUSTED: OpenSSL has had no memory.
+  // 64 hex digits; to be called once. RESOURCE_EXHAUSTED: OpenSSL had no
+  // memory.
   absl::StatusOr<std::string> Finish();
 
  private:
@@ -35,11 +36,11 @@ class Sha256Stream {
   bool good_;
 };
 
-// Errors name the path and the system's reason; the file then stays as it is,
-// for the caller to remove.
+// Errors name the path and the system's reason. After an error the file stays;
+// the caller removes it.
 class HashedWriter {
  public:
-  // The file is FOLDER/NAME; what was there is gone.
+  // Creates FOLDER/NAME, and truncates an existing file.
   static absl::StatusOr<HashedWriter> Create(const DiskCalls& calls,
                                              const std::string& folder,
                                              const std::string& name);
@@ -48,7 +49,7 @@ class HashedWriter {
   ~HashedWriter();
 
   absl::Status Write(absl::string_view bytes);
-  // On the disk when it returns.
+  // The file is on the disk when it returns.
   absl::StatusOr<ManifestFile> Finish();
 
  private:
@@ -62,20 +63,20 @@ class HashedWriter {
   Sha256Stream hash_;
 };
 
-// Errors name the path. DATA_LOSS: the file is not what `expected` says, and in
-// which field; or the system's reason.
+// Errors name the path. DATA_LOSS: the file does not match `expected`; the
+// message names the field. Otherwise the system's reason.
 class HashedReader {
  public:
-  // Has its size looked at.
+  // Opens the file and checks its size.
   static absl::StatusOr<HashedReader> Open(const std::string& folder,
                                            const ManifestFile& expected);
   HashedReader(HashedReader&& other) noexcept;
   HashedReader& operator=(HashedReader&&) = delete;
   ~HashedReader();
 
-  // The next bytes, all of them.
+  // Reads exactly the next `bytes` bytes.
   absl::Status Read(char* to, size_t bytes);
-  // Reads what is left, and compares the hash.
+  // Reads the rest and compares the hash.
   absl::Status Finish();
 
   const std::string& path() const { return path_; }
@@ -92,10 +93,10 @@ class HashedReader {
   Sha256Stream hash_;
 };
 
-// A whole small file. DATA_LOSS: longer than `bytes_most`; otherwise the
+// Reads a whole small file. DATA_LOSS: longer than `bytes_max`. Otherwise the
 // system's reason.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
-                                          size_t bytes_most);
+                                          size_t bytes_max);
 
 }  // namespace rollcall
 

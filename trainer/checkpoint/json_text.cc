@@ -11,10 +11,10 @@
 namespace rollcall {
 namespace {
 
-constexpr int kDepthMost = 8;
+constexpr int kDepthMax = 8;
 
-// Of brackets that are not in a string. Looked at first: a parser's memory
-// grows with every bracket that it is given.
+// Counts brackets outside of strings. This runs before the parser, whose memory
+// grows with every bracket.
 bool TooDeep(absl::string_view text) {
   int depth = 0;
   bool in_string = false;
@@ -29,7 +29,7 @@ bool TooDeep(absl::string_view text) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{' || c == '[') {
-      if (++depth > kDepthMost) return true;
+      if (++depth > kDepthMax) return true;
     } else if (c == '}' || c == ']') {
       --depth;
     }
@@ -46,8 +46,8 @@ std::string Shown(const Json& json) {
 
 absl::StatusOr<Json> ParseJson(absl::string_view text) {
   if (TooDeep(text)) {
-    return absl::DataLossError(absl::StrCat(
-        "expected JSON, nested ", kDepthMost, " deep at most; found deeper"));
+    return absl::DataLossError(absl::StrCat("expected JSON, nested ", kDepthMax,
+                                            " deep at most; found deeper"));
   }
   std::vector<std::set<std::string>> keys;
   std::string twice;
@@ -73,9 +73,9 @@ absl::StatusOr<Json> ParseJson(absl::string_view text) {
 }
 
 std::string Quoted(absl::string_view text) {
-  constexpr size_t kBytesMost = 80;
-  return absl::StrCat(absl::CEscape(text.substr(0, kBytesMost)),
-                      text.size() > kBytesMost ? "..." : "");
+  constexpr size_t kBytesMax = 80;
+  return absl::StrCat(absl::CEscape(text.substr(0, kBytesMax)),
+                      text.size() > kBytesMax ? "..." : "");
 }
 
 absl::Status WrongField(absl::string_view field, absl::string_view expected,
@@ -117,24 +117,22 @@ absl::Status JsonFields::TakeVersion(int known) {
                    "; a newer rollcall wrote it: go on with that one"));
 }
 
-int64_t JsonFields::TakeInteger(const char* field, int64_t least,
-                                int64_t most) {
-  const std::string expected =
-      absl::StrCat("a number of ", least, " to ", most);
+int64_t JsonFields::TakeInteger(const char* field, int64_t min, int64_t max) {
+  const std::string expected = absl::StrCat("a number of ", min, " to ", max);
   const Json* json = Find(field, expected.c_str());
-  if (json == nullptr) return least;
+  if (json == nullptr) return min;
   if (json->is_number_unsigned()) {
     const uint64_t value = json->get<uint64_t>();
-    if (most >= 0 && value <= static_cast<uint64_t>(most) &&
-        static_cast<int64_t>(value) >= least) {
+    if (max >= 0 && value <= static_cast<uint64_t>(max) &&
+        static_cast<int64_t>(value) >= min) {
       return static_cast<int64_t>(value);
     }
   } else if (json->is_number_integer()) {
     const int64_t value = json->get<int64_t>();
-    if (value >= least && value <= most) return value;
+    if (value >= min && value <= max) return value;
   }
   Wrong(field, expected, Shown(*json));
-  return least;
+  return min;
 }
 
 void JsonFields::Take(const char* field, uint64_t& to) {
@@ -161,7 +159,8 @@ void JsonFields::Take(const char* field, float& to) {
   double value = 0;
   Take(field, value);
   if (!status_.ok()) return;
-  // What is beyond a float has no business here, and no defined conversion.
+  // A value beyond the range of a float is invalid, and its conversion would be
+  // undefined behaviour.
   if (std::abs(value) > 3.4028234663852886e38) {
     Wrong(field, "a number that a float holds", absl::StrCat(value));
   } else {
@@ -169,14 +168,14 @@ void JsonFields::Take(const char* field, float& to) {
   }
 }
 
-void JsonFields::Take(const char* field, size_t bytes_most, std::string& to) {
+void JsonFields::Take(const char* field, size_t bytes_max, std::string& to) {
   const Json* json = Find(field, "a text");
   if (json == nullptr) return;
   if (json->is_string() &&
-      json->get_ref<const std::string&>().size() <= bytes_most) {
+      json->get_ref<const std::string&>().size() <= bytes_max) {
     to = json->get_ref<const std::string&>();
   } else {
-    Wrong(field, absl::StrCat("a text of ", bytes_most, " bytes at most"),
+    Wrong(field, absl::StrCat("a text of ", bytes_max, " bytes at most"),
           Shown(*json));
   }
 }
@@ -188,12 +187,12 @@ const Json* JsonFields::TakeObject(const char* field) {
   return nullptr;
 }
 
-const Json* JsonFields::TakeArray(const char* field, size_t most) {
+const Json* JsonFields::TakeArray(const char* field, size_t max) {
   const Json* json = Find(field, "a list");
   if (json == nullptr) return nullptr;
-  if (json->is_array() && json->size() <= most) return json;
+  if (json->is_array() && json->size() <= max) return json;
   Wrong(
-      field, absl::StrCat("a list of ", most, " at most"),
+      field, absl::StrCat("a list of ", max, " at most"),
       json->is_array() ? absl::StrCat("one of ", json->size()) : Shown(*json));
   return nullptr;
 }

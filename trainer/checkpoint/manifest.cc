@@ -9,9 +9,9 @@
 namespace rollcall {
 namespace {
 
-constexpr size_t kNameBytesMost = 255;
+constexpr size_t kNameBytesMax = 255;
 
-// Of a file in the same folder, and no other place.
+// Whether this is the name of a file in the same folder.
 bool IsFileName(absl::string_view name) {
   if (name.empty() || name == "." || name == "..") return false;
   for (const char c : name) {
@@ -29,7 +29,7 @@ absl::StatusOr<ManifestFile> ParseFile(const Json& json, size_t which) {
   const std::string prefix = absl::StrCat("files[", which, "].");
   ManifestFile file;
   JsonFields fields(json, prefix);
-  fields.Take("name", kNameBytesMost, file.name);
+  fields.Take("name", kNameBytesMax, file.name);
   fields.Take("bytes", 0, INT64_MAX, file.bytes);
   fields.Take("sha256", 64, file.sha256);
   if (absl::Status s = fields.Finish(); !s.ok()) return s;
@@ -76,7 +76,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
     return s;
   }
   fields.Take("step", 0, INT64_MAX, manifest.step);
-  const Json* files = fields.TakeArray("files", Manifest::kFilesMost);
+  const Json* files = fields.TakeArray("files", Manifest::kFilesMax);
   if (absl::Status s = fields.Finish(); !s.ok()) return s;
   for (const Json& one : *files) {
     absl::StatusOr<ManifestFile> file = ParseFile(one, manifest.files.size());

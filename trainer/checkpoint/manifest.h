@@ -1,4 +1,4 @@
-// Manifest: which files make up a checkpoint, and what each must be to the bit.
+// Manifest: the files of a checkpoint, with their exact sizes and hashes.
 //
 // Pure: text in, text out.
 #ifndef ROLLCALL_TRAINER_CHECKPOINT_MANIFEST_H_
@@ -14,27 +14,27 @@
 namespace rollcall {
 
 struct ManifestFile {
-  std::string name;  // Of a file in the checkpoint's folder.
+  std::string name;  // In the checkpoint's folder.
   uint64_t bytes = 0;
-  std::string sha256;  // 64 digits, in lower case.
+  std::string sha256;  // 64 hex digits, lower case.
 };
 
 struct Manifest {
   int64_t step = 0;
   std::vector<ManifestFile> files;
 
-  // Null: there is none of that name.
+  // Null: there is no file of that name.
   const ManifestFile* Find(absl::string_view name) const;
 
   static constexpr int kVersion = 1;
-  static constexpr size_t kFilesMost = 64;
-  static constexpr size_t kTextBytesMost = 64 << 10;
+  static constexpr size_t kFilesMax = 64;
+  static constexpr size_t kTextBytesMax = 64 << 10;
 };
 
 std::string FormatManifest(const Manifest& manifest);
 
-// FAILED_PRECONDITION: of a newer version, which is named. DATA_LOSS: it is
-// none, or damaged: the field, what was expected and what was found.
+// FAILED_PRECONDITION: written by a newer version, which is named. DATA_LOSS:
+// not a manifest, or damaged: the field, what was expected and what was found.
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text);
 
 }  // namespace rollcall

@@ -12,7 +12,7 @@ namespace rollcall {
 namespace {
 
 constexpr char kMetadata[] = "__metadata__";
-constexpr size_t kDimensionsMost = 16;
+constexpr size_t kDimensionsMax = 16;
 
 struct Dtype {
   const char* name;
@@ -23,7 +23,7 @@ constexpr Dtype kDtypes[] = {
     {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
     {"U32", 4},  {"F32", 4}, {"F64", 8}, {"I64", 8},     {"U64", 8}};
 
-// Of one element; 0: there is no such kind.
+// Bytes per element; 0: unknown dtype.
 uint64_t ElementBytes(const std::string& dtype) {
   for (const Dtype& known : kDtypes) {
     if (dtype == known.name) return known.bytes;
@@ -31,7 +31,7 @@ uint64_t ElementBytes(const std::string& dtype) {
   return 0;
 }
 
-// Of all elements; false: more than 64 bits hold.
+// Bytes of all elements; false: more than 64 bits can hold.
 bool ShapeBytes(const std::vector<uint64_t>& shape, uint64_t element,
                 uint64_t* bytes) {
   *bytes = element;
@@ -42,8 +42,8 @@ bool ShapeBytes(const std::vector<uint64_t>& shape, uint64_t element,
 }
 
 void TakeNumbers(JsonFields& fields, const std::string& prefix,
-                 const char* field, size_t most, std::vector<uint64_t>& to) {
-  const Json* list = fields.TakeArray(field, most);
+                 const char* field, size_t max, std::vector<uint64_t>& to) {
+  const Json* list = fields.TakeArray(field, max);
   if (list == nullptr) return;
   for (const Json& number : *list) {
     if (!number.is_number_unsigned()) {
@@ -63,7 +63,7 @@ absl::StatusOr<SafeTensor> ParseTensor(const std::string& name,
   std::vector<uint64_t> offsets;
   JsonFields fields(json, prefix);
   fields.Take("dtype", 16, tensor.dtype);
-  TakeNumbers(fields, prefix, "shape", kDimensionsMost, tensor.shape);
+  TakeNumbers(fields, prefix, "shape", kDimensionsMax, tensor.shape);
   TakeNumbers(fields, prefix, "data_offsets", 2, offsets);
   if (absl::Status s = fields.Finish(); !s.ok()) return s;
 
@@ -104,7 +104,7 @@ absl::Status CheckMetadata(const Json& json) {
   return absl::OkStatus();
 }
 
-// End to end from the first byte to the last.
+// The tensors' data must be contiguous, from the first byte to the last.
 absl::Status CheckPlaces(const std::vector<SafeTensor>& tensors,
                          uint64_t data_bytes) {
   uint64_t end = 0;
@@ -128,7 +128,7 @@ std::string FormatSafeTensors(absl::Span<const SafeTensor> tensors) {
   nlohmann::ordered_json header;
   header[kMetadata] = {{"format", "pt"}};
   for (const SafeTensor& tensor : tensors) {
-    // One after the other, since a search for each would take their square.
+    // Appended directly: a search for each key would take quadratic time.
     header.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(
         tensor.name,
         nlohmann::ordered_json{{"dtype", tensor.dtype},
@@ -155,12 +155,12 @@ absl::StatusOr<uint64_t> SafeTensorsHeaderBytes(absl::string_view first,
   for (int i = 7; i >= 0; --i) {
     length = length << 8 | static_cast<unsigned char>(first[i]);
   }
-  const uint64_t most =
-      std::min(kSafeTensorsHeaderMost, file_bytes - kSafeTensorsLengthBytes);
-  if (length < 2 || length > most) {
+  const uint64_t max =
+      std::min(kSafeTensorsHeaderMax, file_bytes - kSafeTensorsLengthBytes);
+  if (length < 2 || length > max) {
     return WrongField(
         "header length",
-        absl::StrCat("2 to ", most, " in a file of ", file_bytes, " bytes"),
+        absl::StrCat("2 to ", max, " in a file of ", file_bytes, " bytes"),
         absl::StrCat(length));
   }
   return length;
@@ -188,7 +188,7 @@ absl::StatusOr<std::vector<SafeTensor>> ParseSafeTensors(
     if (!tensor.ok()) return tensor.status();
     tensors.push_back(*std::move(tensor));
   }
-  // An empty one lies before the one that begins at the same place.
+  // An empty tensor comes before the one that begins at the same offset.
   std::sort(tensors.begin(), tensors.end(),
             [](const SafeTensor& a, const SafeTensor& b) {
               return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

@@ -14,7 +14,7 @@ namespace rollcall {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "values are written as they lie in memory");
+              "values are written in memory's byte order");
 
 absl::Status InFile(const HashedReader& file, const absl::Status& status) {
   return absl::Status(status.code(),
@@ -37,7 +37,7 @@ absl::Status CheckTensor(const SafeTensor& found, const Tensor& expected) {
                     absl::StrCat("[", absl::StrJoin(found.shape, ", "), "]"));
 }
 
-// Of a tensor of the file: which array it belongs to, and where there.
+// For a tensor of the file: its array, and the tensor within that array.
 struct Place {
   size_t array;
   const Tensor* tensor;
@@ -102,7 +102,7 @@ absl::Status WriteTensors(const GptLayout& layout,
   absl::Status status = file.Write(FormatSafeTensors(tensors));
   for (const TensorArray<const float>& array : arrays) {
     if (!status.ok()) return status;
-    // The layout's tensors lie end to end, as the file's do.
+    // The layout's tensors are contiguous, like those of the file.
     status = file.Write({reinterpret_cast<const char*>(array.values.data()),
                          array.values.size() * sizeof(float)});
   }

@@ -1,5 +1,5 @@
-// Flat arrays of a model's size as a safetensors file, and back: one array for
-// the weights, two for the optimizer's moments.
+// Writes flat arrays of the model's size as a safetensors file, and reads them
+// back: one array for the weights, two for the optimizer's moments.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CHECKPOINT_TENSOR_FILE_H_
@@ -15,26 +15,26 @@
 
 namespace rollcall {
 
-// One array; its tensors are called `prefix` and the layout's name.
+// One array. The names of its tensors are `prefix` + the layout's names.
 template <typename Float>
 struct TensorArray {
   std::string prefix;
-  absl::Span<Float> values;  // Layout::size of them; to read a header: none.
+  absl::Span<Float> values;  // Layout::size of them; empty: header only.
 };
 
-// All of the file, up to Finish.
+// Writes the whole file; the caller calls Finish.
 absl::Status WriteTensors(const GptLayout& layout,
                           absl::Span<const TensorArray<const float>> arrays,
                           HashedWriter& file);
 
-// Reads the header alone and sees that it has exactly these tensors, in F32 and
-// of the layout's shapes. DATA_LOSS: which tensor, which field, what was
+// Reads only the header and checks that it has exactly these tensors, in F32
+// and with the layout's shapes. DATA_LOSS: the tensor, the field, what was
 // expected and what was found.
 absl::Status CheckTensors(const GptLayout& layout,
                           const std::vector<std::string>& prefixes,
                           HashedReader& file);
 
-// The same, and then the values, in whatever order they lie.
+// The same, and reads the values, in any order.
 absl::Status ReadTensors(const GptLayout& layout,
                          absl::Span<const TensorArray<float>> arrays,
                          HashedReader& file);

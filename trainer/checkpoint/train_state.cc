@@ -10,12 +10,12 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// More than any run has, and far from where sums overflow.
-constexpr int64_t kCountMost = int64_t{1} << 53;
-constexpr size_t kBackendBytesMost = 64;
+// More than any run has, and small enough that sums do not overflow.
+constexpr int64_t kCountMax = int64_t{1} << 53;
+constexpr size_t kBackendBytesMax = 64;
 
-// A float as the double that it is: written with as many digits as read back
-// to the bit.
+// A float as a double: it is then written with enough digits to read back the
+// same bits.
 OrderedJson Exact(float value) { return static_cast<double>(value); }
 
 OrderedJson Format(const GptConfig& model) {
@@ -36,11 +36,11 @@ OrderedJson Format(const AdamWConfig& optimizer) {
 
 absl::Status Parse(const Json& json, GptConfig* model) {
   JsonFields fields(json, "model.");
-  fields.Take("layers", 1, GptConfig::kLayersMost, model->layers);
-  fields.Take("heads", 1, GptConfig::kWidthMost, model->heads);
-  fields.Take("width", 1, GptConfig::kWidthMost, model->width);
-  fields.Take("context", 1, GptConfig::kContextMost, model->context);
-  fields.Take("vocabulary", 1, GptConfig::kVocabularyMost, model->vocabulary);
+  fields.Take("layers", 1, GptConfig::kLayersMax, model->layers);
+  fields.Take("heads", 1, GptConfig::kWidthMax, model->heads);
+  fields.Take("width", 1, GptConfig::kWidthMax, model->width);
+  fields.Take("context", 1, GptConfig::kContextMax, model->context);
+  fields.Take("vocabulary", 1, GptConfig::kVocabularyMax, model->vocabulary);
   if (absl::Status s = fields.Finish(); !s.ok()) return s;
   if (model->width % model->heads == 0) return absl::OkStatus();
   return WrongField("model.width", absl::StrCat("a multiple of ", model->heads),
@@ -59,8 +59,8 @@ absl::Status Parse(const Json& json, AdamWConfig* optimizer) {
 
 absl::Status Parse(const Json& json, DataPosition* position) {
   JsonFields fields(json, "position.");
-  fields.Take("epoch", 0, kCountMost, position->epoch);
-  fields.Take("cursor", 0, kCountMost, position->cursor);
+  fields.Take("epoch", 0, kCountMax, position->epoch);
+  fields.Take("cursor", 0, kCountMax, position->cursor);
   return fields.Finish();
 }
 
@@ -108,20 +108,20 @@ absl::StatusOr<TrainState> ParseTrainState(absl::string_view text) {
   JsonFields fields(*json);
   absl::Status status = fields.TakeVersion(TrainState::kVersion);
   if (!status.ok()) return status;
-  fields.Take("step", 0, kCountMost, s.step);
+  fields.Take("step", 0, kCountMax, s.step);
   fields.Take("loss", s.loss);
   TakeWithin(fields, "position", &s.position);
   TakeWithin(fields, "powers", &s.powers);
   TakeWithin(fields, "model", &s.model);
   TakeWithin(fields, "optimizer", &s.optimizer);
   fields.Take("seed", s.seed);
-  fields.Take("batch", 1, kCountMost, s.batch);
+  fields.Take("batch", 1, kCountMax, s.batch);
   fields.Take("learning_rate", s.learning_rate);
-  fields.Take("warmup", 0, kCountMost, s.warmup);
-  fields.Take("steps", 1, kCountMost, s.steps);
+  fields.Take("warmup", 0, kCountMax, s.warmup);
+  fields.Take("steps", 1, kCountMax, s.steps);
   fields.Take("data_fingerprint", s.data_fingerprint);
-  fields.Take("world_size", 1, kCountMost, s.world_size);
-  fields.Take("backend", kBackendBytesMost, s.backend);
+  fields.Take("world_size", 1, kCountMax, s.world_size);
+  fields.Take("backend", kBackendBytesMax, s.backend);
   if (status = fields.Finish(); !status.ok()) return status;
   return s;
 }

@@ -1,7 +1,7 @@
-// TrainState: where a training stands, but for its tensors: what a checkpoint's
-// trainer_state.json says.
+// TrainState: the state of a training without its tensors: the contents of a
+// checkpoint's trainer_state.json.
 //
-// Pure: text in, text out. Numbers read back to the bit.
+// Pure: text in, text out. Numbers read back with the same bits.
 #ifndef ROLLCALL_TRAINER_CHECKPOINT_TRAIN_STATE_H_
 #define ROLLCALL_TRAINER_CHECKPOINT_TRAIN_STATE_H_
 
@@ -23,15 +23,14 @@ struct TrainState {
   DataPosition position;
   AdamWPowers powers;
 
-  // What the run was told. A resumed one need not be told the same, but for
-  // the model.
+  // The run's options. A resumed run may have others, except for the model.
   GptConfig model;
   AdamWConfig optimizer;
   uint64_t seed = 0;
   int64_t batch = 1;
   float learning_rate = 0;
   int64_t warmup = 0;
-  int64_t steps = 1;  // In all.
+  int64_t steps = 1;  // Total.
   uint64_t data_fingerprint = 0;
 
   // Where it was saved; nothing depends on it.
@@ -39,17 +38,17 @@ struct TrainState {
   std::string backend;  // As Backend::name().
 
   static constexpr int kVersion = 1;
-  static constexpr size_t kTextBytesMost = 64 << 10;
+  static constexpr size_t kTextBytesMax = 64 << 10;
 };
 
 std::string FormatTrainState(const TrainState& state);
 
-// FAILED_PRECONDITION: of a newer version, which is named. DATA_LOSS: it is
-// none, or damaged: the field, what was expected and what was found.
+// FAILED_PRECONDITION: written by a newer version, which is named. DATA_LOSS:
+// not a training state, or damaged: the field, what was expected and what was
+// found.
 absl::StatusOr<TrainState> ParseTrainState(absl::string_view text);
 
-// FAILED_PRECONDITION names the first field in which `found` is another model
-// than `expected`.
+// FAILED_PRECONDITION: the models differ; the message names the first field.
 absl::Status SameModel(const GptConfig& expected, const GptConfig& found);
 
 }  // namespace rollcall

@@ -12,12 +12,12 @@ namespace {
 
 constexpr size_t kPiece = Limits::exchange_value_bytes_max;
 constexpr size_t kHeader =
-    8;  // The blob's size in hex, before its first piece.
+    8;  // Length of the blob's size in hex, before its first piece.
 
 absl::Status NotABlob(absl::string_view key, size_t rank) {
   return absl::InternalError(absl::StrCat(
       "exchange of \"", key, "\": what rank ", rank,
-      " gave is not a piece of a blob of at most ", kBlobBytesMost, " bytes"));
+      " gave is not a piece of a blob of at most ", kBlobBytesMax, " bytes"));
 }
 
 // The sizes, header included, that the first pieces announce.
@@ -28,7 +28,7 @@ absl::StatusOr<std::vector<size_t>> ReadSizes(
     uint32_t bytes = 0;
     if (first[r].size() < kHeader ||
         !absl::SimpleHexAtoi(first[r].substr(0, kHeader), &bytes) ||
-        bytes > kBlobBytesMost) {
+        bytes > kBlobBytesMax) {
       return NotABlob(key, r);
     }
     sizes[r] = kHeader + bytes;
@@ -41,10 +41,10 @@ absl::StatusOr<std::vector<size_t>> ReadSizes(
 absl::StatusOr<std::vector<std::string>> ExchangeBlobs(const Exchange& exchange,
                                                        absl::string_view key,
                                                        absl::string_view blob) {
-  if (blob.size() > kBlobBytesMost) {
+  if (blob.size() > kBlobBytesMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("exchange of \"", key, "\": ", blob.size(),
-                     " bytes, expected at most ", kBlobBytesMost));
+                     " bytes, expected at most ", kBlobBytesMax));
   }
   const std::string mine =
       absl::StrCat(absl::StrFormat("%08x", blob.size()), blob);

@@ -1,7 +1,8 @@
-// ExchangeBlobs: an exchange of values of any size, over one that takes small
-// ones: cut into pieces, as many rounds as the longest needs.
+// ExchangeBlobs: an exchange of values of any size, built on an exchange of
+// small values. Each value is cut into pieces; the number of rounds is that of
+// the longest value.
 //
-// What peers send is bounded and checked before it is believed.
+// Everything that peers send is bounded and checked.
 #ifndef ROLLCALL_TRAINER_COLLECTIVE_BLOB_EXCHANGE_H_
 #define ROLLCALL_TRAINER_COLLECTIVE_BLOB_EXCHANGE_H_
 
@@ -14,16 +15,16 @@
 
 namespace rollcall {
 
-// Gives a value of up to 4 KiB for a key and gets those of all ranks, by rank,
-// once all are in (Rank::Exchange with its timeout bound).
+// Gives a value of up to 4 KiB for a key. Returns the values of all ranks, by
+// rank, once all have arrived (Rank::Exchange with its timeout bound).
 using Exchange = std::function<absl::StatusOr<std::vector<std::string>>(
     const std::string& key, const std::string& value)>;
 
-inline constexpr size_t kBlobBytesMost = 16 << 20;
+inline constexpr size_t kBlobBytesMax = 16 << 20;
 
-// Every rank must call it with the same key; the rounds are KEY/0, KEY/1, ...
-// Errors: the exchange's own; INVALID_ARGUMENT: `blob` is over kBlobBytesMost;
-// INTERNAL: a rank gave what is not a piece of a blob.
+// Every rank must call it with the same key; the rounds use the keys KEY/0,
+// KEY/1, ... Errors: the exchange's own; INVALID_ARGUMENT: `blob` is over
+// kBlobBytesMax; INTERNAL: a rank sent something that is not a piece of a blob.
 absl::StatusOr<std::vector<std::string>> ExchangeBlobs(const Exchange& exchange,
                                                        absl::string_view key,
                                                        absl::string_view blob);

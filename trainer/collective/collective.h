@@ -1,13 +1,14 @@
-// Collective: what the ranks of one world compute together.
+// Collective: communication among the ranks of one world.
 //
 // Every rank must call the same functions in the same order with the same
-// sizes. A function that fails leaves the communicator unusable, and what it
-// was given half changed: the caller ends, or gets another world. ABORTED: the
-// world is over (interruption.h); UNAVAILABLE: a peer is gone;
-// DEADLINE_EXCEEDED: one stayed silent. The latter two name it as far as it is
-// known.
+// sizes. After a failure the communicator is unusable and the buffers may be
+// partly changed: the caller exits, or enters another world. ABORTED: the
+// world is over (interruption.h). UNAVAILABLE: a peer is gone.
+// DEADLINE_EXCEEDED: a peer stayed silent. The latter two name the peer if it
+// is known.
 //
-// Memory is the host's; a collective of a device takes that device's as well.
+// Buffers are in host memory; a device's collective also takes that device's
+// memory.
 //
 // Thread rule: one thread at a time.
 #ifndef ROLLCALL_TRAINER_COLLECTIVE_COLLECTIVE_H_
@@ -23,9 +24,9 @@ namespace rollcall {
 
 enum class Reduction { kSum, kMax };
 
-// Which collective this rank has entered and left last, by their numbers in
-// this world (1, 2, ...): equal on all ranks that are equally far. Told to
-// whoever looks for the one that stalls.
+// The collectives that this rank has entered and left last, by their numbers in
+// this world (1, 2, ...). The numbers are equal on ranks that are equally far.
+// Used to find the rank that stalls.
 struct CollectiveSeen {
   uint64_t entered = 0;
   uint64_t left = 0;
@@ -38,50 +39,53 @@ class Collective {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Replaces `values` on every rank by their reduction over all ranks; the
-  // result is the same to the bit everywhere.
+  // Replaces `values` on every rank with their reduction over all ranks. The
+  // result is bitwise equal on all ranks.
   virtual absl::Status AllReduce(absl::Span<float> values,
                                  Reduction reduction) = 0;
 
-  // Begins a sum of that kind and returns; `values` must stay, untouched, until
-  // Wait. Those that were begun are carried out in their order, before any
-  // other function's work.
+  // Begins a sum over all ranks and returns. `values` must stay untouched until
+  // Wait. Sums run in the order in which they were begun, before the work of
+  // any later call.
   virtual absl::Status BeginSum(absl::Span<float> values) = 0;
-  // Waits for all that were begun (a device's: until its stream may go on).
+  // Waits for all sums that were begun. On a device: until its stream may go
+  // on.
   virtual absl::Status Wait() = 0;
 
-  // Replaces `bytes` on every rank by those of rank `root`.
+  // Replaces `bytes` on every rank with those of rank `root`.
   virtual absl::Status Broadcast(absl::Span<char> bytes, int root) = 0;
 
-  // `all` holds size() pieces of mine.size(), by rank, on every rank.
+  // `all` receives size() pieces of mine.size() bytes, by rank, on every rank.
   virtual absl::Status AllGather(absl::Span<const char> mine,
                                  absl::Span<char> all) = 0;
-  // `all` holds size() pieces of mine.size(): `mine` becomes the sum of the
-  // piece of this rank over all ranks. `all` may be used as room.
+  // `all` holds size() pieces of mine.size() values. `mine` becomes the sum
+  // over all ranks of this rank's piece. `all` may be overwritten.
   virtual absl::Status ReduceScatter(absl::Span<float> all,
                                      absl::Span<float> mine) = 0;
-  // Sends `out` to the next rank and receives `in` from the one before, at
-  // once; the last one's next is rank 0. Either may be empty, where it is at
-  // the other end.
+  // Sends `out` to the next rank and receives `in` from the previous one, at
+  // the same time; after the last rank comes rank 0. Either may be empty if it
+  // is empty on the other end too.
   virtual absl::Status SendReceive(absl::Span<const char> out,
                                    absl::Span<char> in) = 0;
-  // The other way round: `out` to the rank before, `in` from the next one.
-  // UNIMPLEMENTED: this kind of collective has no way back; it stays usable.
+  // The same in the other direction: `out` to the previous rank, `in` from the
+  // next one. UNIMPLEMENTED: this collective cannot send backward; it stays
+  // usable.
   virtual absl::Status SendReceiveBack(absl::Span<const char> out,
                                        absl::Span<char> in) {
     (void)out, (void)in;
     return absl::UnimplementedError(transport() +
-                                    " has no way back to the rank before");
+                                    " cannot send to the previous rank");
   }
 
-  // Over what its bytes really go, for a person: "Socket", "IB", "single".
+  // The transport that the bytes really use, for a person: "Socket", "IB",
+  // "single".
   virtual std::string transport() const = 0;
 
-  // Any thread.
+  // From any thread.
   virtual CollectiveSeen seen() const = 0;
 
-  // All ranks have got everything that they wait for: none still needs another
-  // one's connection. The last call.
+  // The last call. When it returns, every rank has received everything it waits
+  // for, so no rank still needs another rank's connection.
   virtual absl::Status Finish() = 0;
 };
 

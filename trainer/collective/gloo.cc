@@ -12,7 +12,8 @@
 namespace rollcall {
 namespace {
 
-// A broadcast goes round in pieces, so that all links are busy at once.
+// A broadcast passes along the ring in pieces, so that all links are busy at
+// the same time.
 constexpr size_t kPieceBytes = 256 << 10;
 
 template <typename T>
@@ -39,7 +40,7 @@ class GlooCollective final : public Collective {
         summing_([this](absl::Span<float> values) { return Sum(values); }) {}
   ~GlooCollective() override {
     if (options_.interruption) options_.interruption->Wakes(nullptr);
-    // What was begun and not waited for is wanted no more.
+    // Sums that were begun but not waited for are dropped.
     ring_->Interrupt();
   }
 
@@ -53,8 +54,8 @@ class GlooCollective final : public Collective {
   }
   absl::Status Wait() override { return summing_.Wait(); }
 
-  // Each chunk is reduced once, by one rank after the other, and what the last
-  // of them has is passed on. So all get equal bits.
+  // Each chunk is reduced once, rank by rank. The last of those ranks has the
+  // result and passes it on, so all ranks get equal bits.
   absl::Status AllReduce(absl::Span<float> values,
                          Reduction reduction) override {
     if (absl::Status s = Wait(); !s.ok()) return s;
@@ -64,10 +65,10 @@ class GlooCollective final : public Collective {
   absl::Status Broadcast(absl::Span<char> bytes, int root) override {
     if (absl::Status s = Wait(); !s.ok()) return s;
     Enter();
-    // How far from the root on the way round.
+    // Distance from the root along the ring.
     const int distance = (rank() - root + size()) % size();
     const bool receives = distance > 0, sends = distance < size() - 1;
-    // What comes in is passed on while the next comes in.
+    // Each piece is passed on while the next one comes in.
     absl::Span<char> out;
     for (size_t at = 0; at < bytes.size() || !out.empty(); at += kPieceBytes) {
       const absl::Span<char> piece = at < bytes.size()
@@ -127,8 +128,8 @@ class GlooCollective final : public Collective {
 
   absl::Status Finish() override {
     if (absl::Status s = Wait(); !s.ok()) return s;
-    // By the exchange, not by Gloo: a barrier over the connections would leave
-    // its own last messages open to being cut off.
+    // Uses the exchange, not Gloo: the last messages of a barrier over the
+    // connections could themselves be cut off.
     return options_.exchange("gloo/finish", "").status();
   }
 
@@ -147,8 +148,8 @@ class GlooCollective final : public Collective {
     return Leave();
   }
 
-  // Chunk by chunk round the ring, each adding its own; in the end this rank
-  // has chunk `last` of all of them.
+  // Passes chunks along the ring; each rank adds its own values. At the end
+  // this rank has the sum of chunk `last`.
   absl::Status ReduceRound(absl::Span<float> values, Reduction reduction,
                            int last) {
     incoming_.resize(values.size() / size() + 1);
@@ -164,8 +165,8 @@ class GlooCollective final : public Collective {
     return absl::OkStatus();
   }
 
-  // Chunk by chunk round the ring, beginning with chunk `first`, which this
-  // rank has whole.
+  // Passes complete chunks along the ring, starting with chunk `first`, which
+  // this rank has.
   template <typename T>
   absl::Status PassRound(absl::Span<T> values, int first) {
     for (int step = 0; step < size() - 1; ++step) {
@@ -176,7 +177,7 @@ class GlooCollective final : public Collective {
     return absl::OkStatus();
   }
 
-  // Chunk `which`, counted round the ring.
+  // Chunk `which`, counted modulo the ring's size.
   template <typename T>
   absl::Span<T> Chunk(absl::Span<T> values, int which) const {
     const size_t n = size();
@@ -203,7 +204,7 @@ class GlooCollective final : public Collective {
   std::vector<float> incoming_;
   std::atomic<uint64_t> entered_{0};
   std::atomic<uint64_t> left_{0};
-  SumQueue summing_;  // The last: its thread uses all of the above.
+  SumQueue summing_;  // Last: its thread uses all members above.
 };
 
 }  // namespace

@@ -1,13 +1,13 @@
-// GlooCollective: the ranks' CPU collective, round a ring of TCP connections
-// between their nodes' addresses, by Gloo; the ranks find each other through an
+// GlooCollective: the ranks' CPU collective, over a ring of TCP connections
+// between their nodes' addresses, by Gloo. The ranks find each other through an
 // Exchange.
 //
-// Gloo listens on one port a neighbour while it connects, and trusts whoever
-// connects: neither is authenticated, as with NCCL. A peer that dies is noticed
-// when its connections break; one that is stopped, after `timeout`; an
-// interruption, at once.
+// While it connects, Gloo listens on one port per neighbour and accepts any
+// connection: it has no authentication, like NCCL. A dead peer is noticed when
+// its connections break, a stopped peer after `timeout`, an interruption at
+// once.
 //
-// Thread rule: one thread at a time. Gloo's exceptions end here.
+// Thread rule: one thread at a time. Gloo's exceptions are caught here.
 #ifndef ROLLCALL_TRAINER_COLLECTIVE_GLOO_H_
 #define ROLLCALL_TRAINER_COLLECTIVE_GLOO_H_
 
@@ -26,19 +26,19 @@ namespace rollcall {
 struct GlooOptions {
   int rank = 0;
   int size = 1;
-  // This node's address as its peers reach it; never a name, which a hosts
-  // file may turn into loopback.
+  // This node's address as its peers reach it. Never a name: a hosts file may
+  // map a name to loopback.
   std::string address;
   absl::Duration timeout = absl::Seconds(30);
   Exchange exchange;
-  // How a message names a rank, for example "rank 2 on node-b".
+  // How messages name a rank, for example "rank 2 on node-b".
   std::function<std::string(int rank)> name;
-  // Ends what waits; may be null. Shared with whoever raises it.
+  // Ends blocked calls; may be null. Shared with the thread that raises it.
   std::shared_ptr<Interruption> interruption;
 };
 
 // Connects each rank with its neighbours. `size` is at least 2. UNAVAILABLE: a
-// peer could not be reached; ABORTED: interrupted; else the exchange's own
+// peer could not be reached. ABORTED: interrupted. Otherwise the exchange's own
 // error. Not to be retried within a generation.
 absl::StatusOr<std::unique_ptr<Collective>> ConnectGloo(GlooOptions options);
 

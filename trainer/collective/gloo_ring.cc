@@ -18,8 +18,8 @@
 namespace rollcall {
 namespace {
 
-// Gloo's messages begin with the place in its sources.
-absl::string_view WithoutPlace(absl::string_view message) {
+// Gloo's messages begin with a source location.
+absl::string_view WithoutLocation(absl::string_view message) {
   if (!absl::StartsWith(message, "[/") && !absl::StartsWith(message, "[.")) {
     return message;
   }
@@ -53,14 +53,16 @@ absl::Status GlooRing::Connect() {
       context_->createPair(peer);
     }
     std::vector<char> to_left, to_right;
-    if (absl::Status s = Meet(&to_left, &to_right); !s.ok()) return s;
+    absl::Status status = ExchangeAddresses(&to_left, &to_right);
+    if (!status.ok()) return status;
     {
       MutexLock lock(mutex_);
       if (interrupted_) return absl::AbortedError("the world has ended");
       connecting_ = true;
     }
-    // Both ends must be at it at once: every second one to its right first, or
-    // all would wait for the next one round the ring.
+    // Both ends must connect at the same time. Ranks with an even number
+    // connect to the right first, the others to the left: otherwise all would
+    // wait for the next rank along the ring.
     const bool right_first = options_.rank % 2 == 0;
     for (const bool to_the_right : {right_first, !right_first}) {
       if (!to_the_right && left() == right()) continue;
@@ -69,11 +71,12 @@ absl::Status GlooRing::Connect() {
     }
   } catch (const std::exception& e) {
     if (absl::Status s = Interrupted(); !s.ok()) return s;
-    return absl::UnavailableError(absl::StrCat(
-        options_.name(options_.rank), " at ", options_.address,
-        " could not connect to ", options_.name(right()), " and ",
-        options_.name(left()), ": ", WithoutPlace(e.what()),
-        "; see that the nodes reach each other's addresses on all ports"));
+    return absl::UnavailableError(
+        absl::StrCat(options_.name(options_.rank), " at ", options_.address,
+                     " could not connect to ", options_.name(right()), " and ",
+                     options_.name(left()), ": ", WithoutLocation(e.what()),
+                     "; make sure that the nodes reach each other's addresses "
+                     "on all ports"));
   }
   MutexLock lock(mutex_);
   connecting_ = false;
@@ -81,10 +84,10 @@ absl::Status GlooRing::Connect() {
   return absl::OkStatus();
 }
 
-// Each rank gives the address that its left neighbour finds it by, and then
-// that of its right one: of two ranks both are the same.
-absl::Status GlooRing::Meet(std::vector<char>* to_left,
-                            std::vector<char>* to_right) {
+// Each rank publishes the address for its left neighbour, then the one for its
+// right neighbour. With two ranks both neighbours are the same rank.
+absl::Status GlooRing::ExchangeAddresses(std::vector<char>* to_left,
+                                         std::vector<char>* to_right) {
   const std::vector<char> for_left =
       context_->getPair(left())->address().bytes();
   const std::vector<char> for_right =
@@ -100,7 +103,7 @@ absl::Status GlooRing::Meet(std::vector<char>* to_left,
       continue;
     }
     return absl::UnavailableError(absl::StrCat(
-        options_.name(peer), " gave no addresses that ",
+        options_.name(peer), " sent no addresses that ",
         options_.name(options_.rank),
         " understands; run the same rollcall-train on every node"));
   }
@@ -126,7 +129,7 @@ absl::Status GlooRing::PassOn(Way& way, absl::Span<const char> out,
     Buffer sending, receiving;
     std::vector<Buffer> held;
     if (!out.empty()) {
-      // Gloo takes no pointer to what it must not write; it only reads this.
+      // Gloo takes no const pointer; it only reads this buffer.
       sending = context_->createUnboundBuffer(const_cast<char*>(out.data()),
                                               out.size());
       held.push_back(sending);
@@ -149,10 +152,10 @@ absl::Status GlooRing::PassOn(Way& way, absl::Span<const char> out,
 }
 
 absl::Status GlooRing::Hold(const std::vector<Buffer>& buffers) {
-  std::vector<Buffer> before;  // Let go without the lock.
+  std::vector<Buffer> before;  // Destroyed after the lock is released.
   MutexLock lock(mutex_);
-  // Whoever wakes holds them too, and while one lives what comes in is written
-  // to memory that the caller is about to take back.
+  // Interrupt may still hold these buffers. While one of them lives, incoming
+  // data is written to memory that the caller is about to reuse.
   while (waking_ > 0) woken_.Wait(mutex_);
   before.swap(held_);
   if (interrupted_) return absl::AbortedError("the world has ended");
@@ -191,7 +194,7 @@ void GlooRing::Interrupt() {
     try {
       context_->getPair(peer)->close();
     } catch (const std::exception&) {
-      // It has failed of itself, and so woken who waited.
+      // The buffer has failed by itself, which woke its waiter.
     }
   }
 }
@@ -202,28 +205,28 @@ absl::Status GlooRing::Failure(absl::string_view what) {
   if (!gone.empty()) {
     return absl::UnavailableError(absl::StrCat(
         self, ": the connection to ", absl::StrJoin(gone, " and to "),
-        " broke (", WithoutPlace(what), "); see that rank's output"));
+        " broke (", WithoutLocation(what), "); see that rank's output"));
   }
   return absl::DeadlineExceededError(absl::StrCat(
       self, ": no answer within ", absl::FormatDuration(options_.timeout),
       " though the connections to ", options_.name(left()), " and ",
-      options_.name(right()), " stand (", WithoutPlace(what),
+      options_.name(right()), " stand (", WithoutLocation(what),
       "); a rank is stopped or far behind: see --collective-timeout"));
 }
 
-// Neighbours whose connection had broken before this failure. Gloo tells by
-// refusing to queue on it; that the other now queues a word that nobody reads
-// is no harm, since a failure ends the ring.
+// Neighbours whose connection broke before this failure. A broken connection
+// refuses to queue a message. On an intact one this queues a message that
+// nobody reads, which does no harm: a failure ends the ring.
 std::vector<std::string> GlooRing::GonePeers() {
   std::vector<std::string> gone;
   char word = 0;
   auto buffer = context_->createUnboundBuffer(&word, sizeof(word));
-  constexpr uint64_t kNobodysTag = ~uint64_t{0};
+  constexpr uint64_t kUnreadTag = ~uint64_t{0};
   for (const int peer : std::set<int>{left(), right()}) {
     try {
-      context_->getPair(peer)->send(buffer.get(), kNobodysTag, 0, sizeof(word));
+      context_->getPair(peer)->send(buffer.get(), kUnreadTag, 0, sizeof(word));
     } catch (const std::exception& e) {
-      // After a timeout Gloo closes all pairs of its own.
+      // After a timeout Gloo closes all its own pairs.
       if (absl::StrContains(e.what(), "Application timeout")) continue;
       gone.push_back(options_.name(peer));
     }

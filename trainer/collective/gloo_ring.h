@@ -1,12 +1,13 @@
-// GlooRing: a rank's connections to its two neighbours on the ring of all
-// ranks, by Gloo, and waits on them that another thread can end.
+// GlooRing: a rank's connections, by Gloo, to its two neighbours on the ring of
+// all ranks. Another thread can end its waits.
 //
-// Gloo's own collectives cannot be woken: closing connections leaves a waiter
-// where it is. Here every wait is on a buffer that is known, so that Interrupt
-// reaches it; while connecting, closing the connections does.
+// Gloo's own collectives cannot be woken: closing the connections does not
+// wake a waiter. Here every wait is on a known buffer, so that Interrupt can
+// reach it. While connecting, Interrupt closes the connections, which does end
+// that wait.
 //
-// Thread rule: Interrupt from any thread; all else from one. Gloo's exceptions
-// end here.
+// Thread rule: Interrupt from any thread; everything else from one thread.
+// Gloo's exceptions are caught here.
 #ifndef ROLLCALL_TRAINER_COLLECTIVE_GLOO_RING_H_
 #define ROLLCALL_TRAINER_COLLECTIVE_GLOO_RING_H_
 
@@ -30,32 +31,34 @@ namespace rollcall {
 
 class GlooRing {
  public:
-  // Shared with whoever may interrupt it. `options.size` is at least 2.
+  // Shared with the thread that may interrupt it. `options.size` is at least 2.
   static std::shared_ptr<GlooRing> Make(const GlooOptions& options);
   ~GlooRing();
 
-  // Finds the neighbours by the exchange and connects. Errors: see ConnectGloo.
+  // Finds the neighbours through the exchange and connects. Errors: see
+  // ConnectGloo.
   absl::Status Connect();
 
-  // Sends `out` to the right and receives `in` from the left, at once; either
-  // may be empty, on both sides. Errors: see Collective; then no more is to be
-  // passed.
+  // Sends `out` to the right and receives `in` from the left, at the same time;
+  // either may be empty, on both sides. Errors: see Collective; after an error
+  // nothing more may be passed.
   absl::Status Pass(absl::Span<const char> out, absl::Span<char> in);
-  // The same to the left, from the right.
+  // The same in the other direction: to the left, from the right.
   absl::Status PassBack(absl::Span<const char> out, absl::Span<char> in);
 
-  // Ends what waits here, now and from now on, with ABORTED.
+  // Ends blocked calls, now and from now on, with ABORTED.
   void Interrupt();
 
  private:
   using Buffer = std::shared_ptr<gloo::transport::UnboundBuffer>;
 
-  // One way round. Its messages' tags, told from the other way's, which may
-  // go over the same connection.
+  // One direction. Each count matches its counterpart on the other side. The
+  // messages have their own tags, since both directions may
+  // use the same connection.
   struct Way {
     int to, from;
     uint64_t tags;
-    uint64_t sent = 0, received = 0;  // Each is the other side's counterpart.
+    uint64_t sent = 0, received = 0;
   };
 
   explicit GlooRing(const GlooOptions& options);
@@ -65,9 +68,10 @@ class GlooRing {
     return (options_.rank + options_.size - 1) % options_.size;
   }
   int right() const { return (options_.rank + 1) % options_.size; }
-  // What the neighbours' connections are reached by, or why they are not known.
-  absl::Status Meet(std::vector<char>* to_left, std::vector<char>* to_right);
-  // Makes the waits on these ones that Interrupt ends.
+  // Exchanges the addresses for the neighbours' connections.
+  absl::Status ExchangeAddresses(std::vector<char>* to_left,
+                                 std::vector<char>* to_right);
+  // Registers the buffers whose waits Interrupt must end.
   absl::Status Hold(const std::vector<Buffer>& buffers);
   absl::Status Interrupted() const;
   absl::Status Failure(absl::string_view what);
@@ -80,10 +84,11 @@ class GlooRing {
 
   mutable Mutex mutex_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
-  // While connecting; those that are passed afterwards.
+  // True while connecting; then `held_` has the buffers in use.
   bool connecting_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Buffer> held_ ABSL_GUARDED_BY(mutex_);
-  // How many are at waking those, and the word that one is done.
+  // How many threads are waking those buffers, and the condition that one is
+  // done.
   int waking_ ABSL_GUARDED_BY(mutex_) = 0;
   CondVar woken_;
 };

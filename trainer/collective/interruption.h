@@ -1,8 +1,8 @@
-// Interruption: the one word that ends what a rank waits for in its peers'
-// hands: the world is over.
+// Interruption: tells a rank that waits for its peers that the world is over.
 //
-// Raised once, by whoever hears of it (a gRPC thread); seen by the training
-// thread as one atomic load, and told to what it is blocked in.
+// It is raised once, by the thread that hears of the end (a gRPC thread). The
+// training thread reads it as one atomic load; a blocked call registers a
+// function that wakes it.
 //
 // Thread rule: any thread.
 #ifndef ROLLCALL_TRAINER_COLLECTIVE_INTERRUPTION_H_
@@ -30,8 +30,9 @@ class Interruption {
     if (wake) wake();
   }
 
-  // `wake` is called when it is raised, at once where it has been. It must own
-  // what it touches: it may still run when another takes its place.
+  // Registers `wake`, to be called when this is raised, or now if it has been
+  // raised already. `wake` must own what it touches: it may still run after
+  // another function has replaced it.
   void Wakes(std::function<void()> wake) {
     bool now = false;
     {

@@ -1,4 +1,4 @@
-// SingleCollective: the world of one rank, where all is reduced already.
+// SingleCollective: a world of one rank, in which nothing has to be sent.
 #ifndef ROLLCALL_TRAINER_COLLECTIVE_SINGLE_H_
 #define ROLLCALL_TRAINER_COLLECTIVE_SINGLE_H_
 

@@ -1,11 +1,11 @@
-// SumQueue: sums that go on beside the caller's own work, one after the other
-// on one thread.
+// SumQueue: sums that run one after the other on a second thread, while the
+// caller works on.
 //
-// After one has failed, those behind it are dropped, and so are all later ones:
-// the collective is of no more use.
+// After a failed sum all queued and all later sums are dropped: the collective
+// is unusable.
 //
-// Thread rule: Begin and Wait from one thread. The destructor waits for the one
-// at work; whoever may end that early does so before.
+// Thread rule: Begin and Wait from one thread. The destructor waits for the
+// running sum; to end that early, interrupt it first.
 #ifndef ROLLCALL_TRAINER_COLLECTIVE_SUM_QUEUE_H_
 #define ROLLCALL_TRAINER_COLLECTIVE_SUM_QUEUE_H_
 
@@ -22,13 +22,13 @@ namespace rollcall {
 class SumQueue {
  public:
   using Sum = std::function<absl::Status(absl::Span<float>)>;
-  // The thread begins with the first Begin.
+  // The thread starts at the first Begin.
   explicit SumQueue(Sum sum);
   ~SumQueue();
 
-  // Returns at once. Errors: of one before.
+  // Returns at once. Errors: those of an earlier sum.
   absl::Status Begin(absl::Span<float> values);
-  // Until all are done, or one has failed.
+  // Waits until all sums are done or one has failed.
   absl::Status Wait();
 
  private:

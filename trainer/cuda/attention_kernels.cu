@@ -1,11 +1,11 @@
-// Causal attention by tiles: scores live in shared memory for as long as a tile
-// is worked on, and the way back makes them anew from each row's logarithm of
-// its softmax sum.
+// Causal attention by tiles. Scores exist only in shared memory, only while a
+// tile is processed. The backward pass recomputes them from each row's lse, the
+// logarithm of its softmax sum.
 //
-// A block takes kRows rows of one head of one sequence, a warp a strip of 16 of
-// them; products of tiles go over the tensor cores (wmma, 16 x 16 x 16). What a
-// warp writes into shared memory between two barriers of the block only it
-// reads. A head's share is padded with zeros to kHead.
+// One block processes kRows rows of one head of one sequence; each warp has a
+// strip of 16 rows. Tile products use the tensor cores (wmma, 16 x 16 x 16).
+// Between two block barriers, only the warp that writes a part of shared
+// memory reads it. A head's columns are padded with zeros to kHead.
 #include <cmath>
 
 #include "trainer/cuda/kernel_language.h"
@@ -16,7 +16,7 @@ namespace {
 constexpr int kRows = 64;
 constexpr int kStrip = 16;
 constexpr int kThreads = kRows / kStrip * kWarp;
-constexpr int kStep = 16;  // The sides of a wmma tile.
+constexpr int kStep = 16;  // The side of a wmma tile.
 
 template <typename Layout>
 using TileA =
@@ -26,16 +26,14 @@ using TileB =
     wmma::fragment<wmma::matrix_b, kStep, kStep, kStep, Element, Layout>;
 using TileC = wmma::fragment<wmma::accumulator, kStep, kStep, kStep, float>;
 
-// Rows of shared tiles are a little longer than what they hold, so that those
-// of one column lie in different banks.
+// Rows are padded, so that the elements of a column are in different banks.
 __host__ __device__ constexpr int Padded(int columns) { return columns + 8; }
 
-// Where a head of a sequence is, and how far its rows are apart.
+// The offsets of a head of a sequence, and its row strides.
 struct Head {
-  int64_t first;  // Its first row's place in qkv; keys and values lie `width`
-                  // and 2 `width` behind.
-  int64_t out;    // In rows of `width`.
-  int64_t logsum;
+  int64_t first;  // In qkv; keys and values follow at `width` and 2 `width`.
+  int64_t out;    // Its rows are `width` apart.
+  int64_t lse;
   int context, width, head;
   float scale;
 
@@ -43,8 +41,8 @@ struct Head {
   __device__ int64_t out_row(int r) const { return out + int64_t{r} * width; }
 };
 
-// Blocks are sequences x heads x pieces of the context: in this order, since
-// CUDA takes 65,535 of the latter two.
+// The grid is sequences x heads x pieces of the context, in this order: CUDA
+// limits the latter two to 65,535.
 __device__ inline Head HeadOf(int context, int width, int heads) {
   const int64_t s = blockIdx.x;
   const int h = blockIdx.y;
@@ -54,12 +52,12 @@ __device__ inline Head HeadOf(int context, int width, int heads) {
   at.head = width / heads;
   at.first = s * context * 3 * width + h * at.head;
   at.out = s * context * width + h * at.head;
-  at.logsum = (s * heads + h) * context;
+  at.lse = (s * heads + h) * context;
   at.scale = 1 / sqrtf(static_cast<float>(at.head));
   return at;
 }
 
-// Takes `count` of what the shared memory still has.
+// Takes `count` elements from the rest of the shared memory.
 template <typename T>
 __device__ T* Take(unsigned char*& shared, int count) {
   T* taken = reinterpret_cast<T*>(shared);
@@ -67,8 +65,8 @@ __device__ T* Take(unsigned char*& shared, int count) {
   return taken;
 }
 
-// rows first, first + 1, ... of a head into a shared tile; zeros beyond the
-// context and beyond the head's share. `from` is row 0, `stride` the distance.
+// Loads rows first, first + 1, ... of a head (row 0 is `from`) into a shared
+// tile; zeros beyond the context and beyond the head's columns.
 template <int kHead>
 __device__ void LoadTile(Bf16* tile, const Bf16* from, int64_t stride,
                          int first, int rows, const Head& at) {
@@ -123,22 +121,22 @@ __device__ void Mix(TileC* sums, const Bf16* weights, const Bf16* tile) {
   }
 }
 
-// A warp's sums out to rows `first`, ... of a head. `strip` is the warp's room
-// for 16 x 16, its rows `apart`.
+// Writes a warp's sums to rows `first`, ... of a head. `strip` is the warp's 16
+// x 16 buffer, with rows `strip_stride` apart.
 template <int kHead>
 __device__ void StoreStrip(Bf16* to, int64_t stride, int first, TileC* sums,
-                           float* strip, int apart, const Head& at) {
+                           float* strip, int strip_stride, const Head& at) {
   const int lane = threadIdx.x % kWarp;
   const int row = lane / 2;
   const int column = lane % 2 * kPack;
   for (int d = 0; d < kHead / kStep; ++d) {
     __syncwarp();
-    wmma::store_matrix_sync(strip, sums[d], apart, wmma::mem_row_major);
+    wmma::store_matrix_sync(strip, sums[d], strip_stride, wmma::mem_row_major);
     __syncwarp();
     if (first + row >= at.context || d * kStep + column >= at.head) continue;
     Packed pack;
     for (int i = 0; i < kPack; ++i) {
-      pack.at[i] = ToBf16(strip[row * apart + column + i]);
+      pack.at[i] = ToBf16(strip[row * strip_stride + column + i]);
     }
     StorePack(to + (first + row) * stride + d * kStep + column, pack);
   }
@@ -157,38 +155,39 @@ constexpr size_t ForwardBytes() {
 
 // One row's running softmax, held by the two lanes that share the row.
 struct Running {
-  float most = -INFINITY;
+  float max = -INFINITY;
   float sum = 0;
 };
 
-// Turns a lane's half of a row of scores into weights, and returns by how much
-// what was summed before must shrink. `keys`: so many are to be seen from here.
+// Online softmax: turns a lane's half of a row of scores into weights, and
+// returns the factor by which the earlier sums must shrink. `keys`: how many
+// keys from here on the query can see.
 template <int kColumns>
-__device__ float Soften(Bf16* weights, const float* scores, int keys,
-                        float scale, Running& running) {
+__device__ float OnlineSoftmax(Bf16* weights, const float* scores, int keys,
+                               float scale, Running& running) {
   constexpr int kHalf = kColumns / 2;
   const int begin = threadIdx.x % 2 * kHalf;
-  float most = running.most;
+  float max = running.max;
   for (int c = begin; c < begin + kHalf; ++c) {
-    if (c < keys) most = Most()(most, scores[c] * scale);
+    if (c < keys) max = Max()(max, scores[c] * scale);
   }
-  most = Most()(most, __shfl_xor_sync(kAllLanes, most, 1));
+  max = Max()(max, __shfl_xor_sync(kAllLanes, max, 1));
   float sum = 0;
   for (int c = begin; c < begin + kHalf; ++c) {
-    const float p = c < keys ? expf(scores[c] * scale - most) : 0.0f;
+    const float p = c < keys ? expf(scores[c] * scale - max) : 0.0f;
     weights[c] = ToBf16(p);
     sum += p;
   }
   sum += __shfl_xor_sync(kAllLanes, sum, 1);
-  const float shrink = expf(running.most - most);
+  const float shrink = expf(running.max - max);
   running.sum = running.sum * shrink + sum;
-  running.most = most;
+  running.max = max;
   return shrink;
 }
 
-// Multiplies each row of the sums with its factor. Which rows a lane's elements
-// belong to is not told by wmma: `row_of` was loaded from a tile that holds its
-// own row numbers.
+// Multiplies each row of the sums by its factor. wmma does not say to which
+// rows a lane's elements belong, so `row_of` was loaded from a tile that holds
+// its own row numbers.
 template <int kHead>
 __device__ void ScaleRows(TileC* sums, const TileC& row_of,
                           const float* factors) {
@@ -199,7 +198,7 @@ __device__ void ScaleRows(TileC* sums, const TileC& row_of,
 }
 
 template <int kHead>
-__global__ void ForwardKernel(Bf16* out, float* logsum, const Bf16* qkv,
+__global__ void ForwardKernel(Bf16* out, float* lse, const Bf16* qkv,
                               int context, int width, int heads) {
   constexpr int kColumns = kForwardColumns;
   unsigned char* shared = SharedMemory();
@@ -212,7 +211,7 @@ __global__ void ForwardKernel(Bf16* out, float* logsum, const Bf16* qkv,
   float* factors = Take<float>(shared, kRows);
 
   const Head at = HeadOf(context, width, heads);
-  // Who sees most keys begins first.
+  // Blocks with the most visible keys start first.
   const int first = (gridDim.z - 1 - blockIdx.z) * kRows;
   const int strip = threadIdx.x / kWarp * kStrip;
   const int lane = threadIdx.x % kWarp;
@@ -231,7 +230,7 @@ __global__ void ForwardKernel(Bf16* out, float* logsum, const Bf16* qkv,
   for (TileC& sum : sums) wmma::fill_fragment(sum, 0.0f);
 
   Running running;
-  // Keys beyond the last row of this block are seen by none of its rows.
+  // No row of this block sees keys beyond the block's last row.
   for (int key = 0; key < first + kRows && key < context; key += kColumns) {
     __syncthreads();
     LoadTile<kHead>(k, qkv + at.row(0) + width, 3 * width, key, kColumns, at);
@@ -240,7 +239,7 @@ __global__ void ForwardKernel(Bf16* out, float* logsum, const Bf16* qkv,
     __syncthreads();
     Scores<kHead, kColumns>(scores, q + strip * Padded(kHead), k);
     __syncwarp();
-    const float shrink = Soften<kColumns>(
+    const float shrink = OnlineSoftmax<kColumns>(
         weights + own, scores + own, first + row - key + 1, at.scale, running);
     if (lane % 2 == 0) factors[row] = shrink;
     __syncwarp();
@@ -251,7 +250,7 @@ __global__ void ForwardKernel(Bf16* out, float* logsum, const Bf16* qkv,
   if (lane % 2 == 0) {
     factors[row] = 1 / running.sum;
     if (first + row < context) {
-      logsum[at.logsum + first + row] = running.most + logf(running.sum);
+      lse[at.lse + first + row] = running.max + logf(running.sum);
     }
   }
   __syncwarp();
@@ -271,8 +270,8 @@ constexpr size_t BackwardBytes() {
          sizeof(float) * 2 * kBackwardColumns;
 }
 
-// dots[row] = dout . out of a head: what each row's softmax takes off its
-// gradient. A warp takes a row of a head.
+// dots[row] = dout . out of a head: the term that the softmax's gradient
+// subtracts in each row. One warp per row of a head.
 __global__ void DotsKernel(float* dots, const Bf16* dout, const Bf16* out,
                            int context, int width, int heads) {
   const Head at = HeadOf(context, width, heads);
@@ -284,16 +283,16 @@ __global__ void DotsKernel(float* dots, const Bf16* dout, const Bf16* out,
         ToFloat(dout[at.out_row(row) + c]) * ToFloat(out[at.out_row(row) + c]);
   }
   sum = WarpSum(sum);
-  if (threadIdx.x % kWarp == 0) dots[at.logsum + row] = sum;
+  if (threadIdx.x % kWarp == 0) dots[at.lse + row] = sum;
 }
 
-// The shared memory of a block on its way back: two tiles that stay, two that
-// change, and each warp's strips.
+// The shared memory of a block in the backward pass: two tiles that stay, two
+// that change, and each warp's strips.
 struct Room {
   Bf16 *kept1, *kept2, *passing1, *passing2;
   float *scores, *dweights;
   Bf16 *weights, *dscores;
-  float *logsums, *dots;
+  float *lses, *dots;
 };
 
 template <int kHead>
@@ -310,26 +309,26 @@ __device__ Room TakeRoom(int strip) {
   room.dweights = Take<float>(shared, kRows * Padded(kColumns)) + skip;
   room.weights = Take<Bf16>(shared, kRows * Padded(kColumns)) + skip;
   room.dscores = Take<Bf16>(shared, kRows * Padded(kColumns)) + skip;
-  room.logsums = Take<float>(shared, kColumns);
+  room.lses = Take<float>(shared, kColumns);
   room.dots = Take<float>(shared, kColumns);
   return room;
 }
 
-// One softmax weight again from its score, and its score's gradient; nothing
-// where the query does not see the key.
-__device__ inline void Again(Bf16* weight, Bf16* dscore, bool seen, float score,
-                             float dweight, float scale, float logsum,
-                             float dot) {
-  const float p = seen ? expf(score * scale - logsum) : 0.0f;
+// Recomputes one softmax weight from its score, and the gradient of the score;
+// zero if the query does not see the key.
+__device__ inline void Recompute(Bf16* weight, Bf16* dscore, bool seen,
+                                 float score, float dweight, float scale,
+                                 float lse, float dot) {
+  const float p = seen ? expf(score * scale - lse) : 0.0f;
   *weight = ToBf16(p);
   *dscore = ToBf16(p * (dweight - dot) * scale);
 }
 
-// A block takes kRows keys, passes by all queries that see them, and has their
-// gradients and those of the values. All is transposed: strips are of keys.
+// One block takes kRows keys, goes over all queries that see them, and computes
+// the gradients of keys and values. All is transposed: strips are of keys.
 template <int kHead>
 __global__ void KeysBackwardKernel(Bf16* dqkv, const Bf16* dout,
-                                   const Bf16* qkv, const float* logsum,
+                                   const Bf16* qkv, const float* lse,
                                    const float* dots, int context, int width,
                                    int heads) {
   constexpr int kColumns = kBackwardColumns;
@@ -358,8 +357,8 @@ __global__ void KeysBackwardKernel(Bf16* dqkv, const Bf16* dout,
                     at);
     for (int i = threadIdx.x; i < kColumns; i += kThreads) {
       const bool there = query + i < context;
-      room.logsums[i] = there ? logsum[at.logsum + query + i] : 0.0f;
-      room.dots[i] = there ? dots[at.logsum + query + i] : 0.0f;
+      room.lses[i] = there ? lse[at.lse + query + i] : 0.0f;
+      room.dots[i] = there ? dots[at.lse + query + i] : 0.0f;
     }
     __syncthreads();
     Scores<kHead, kColumns>(room.scores, room.kept1 + strip * Padded(kHead),
@@ -369,9 +368,9 @@ __global__ void KeysBackwardKernel(Bf16* dqkv, const Bf16* dout,
     __syncwarp();
     for (int c = lane % 2 * kHalf; c < (lane % 2 + 1) * kHalf; ++c) {
       const bool seen = key <= query + c && query + c < context;
-      Again(room.weights + own + c, room.dscores + own + c, seen,
-            room.scores[own + c], room.dweights[own + c], at.scale,
-            room.logsums[c], room.dots[c]);
+      Recompute(room.weights + own + c, room.dscores + own + c, seen,
+                room.scores[own + c], room.dweights[own + c], at.scale,
+                room.lses[c], room.dots[c]);
     }
     __syncwarp();
     Mix<kHead, kColumns>(dv, room.weights, room.passing2);
@@ -383,17 +382,17 @@ __global__ void KeysBackwardKernel(Bf16* dqkv, const Bf16* dout,
                     room.scores, Padded(kColumns), at);
 }
 
-// A block takes kRows queries, passes by all keys that they see, and has the
-// queries' gradients.
+// One block takes kRows queries, goes over all keys that they see, and computes
+// the queries' gradients.
 template <int kHead>
 __global__ void QueriesBackwardKernel(Bf16* dqkv, const Bf16* dout,
-                                      const Bf16* qkv, const float* logsum,
+                                      const Bf16* qkv, const float* lse,
                                       const float* dots, int context, int width,
                                       int heads) {
   constexpr int kColumns = kBackwardColumns;
   constexpr int kHalf = kColumns / 2;
   const Head at = HeadOf(context, width, heads);
-  // Who sees most keys begins first.
+  // Blocks with the most visible keys start first.
   const int first = (gridDim.z - 1 - blockIdx.z) * kRows;
   const int strip = threadIdx.x / kWarp * kStrip;
   const int lane = threadIdx.x % kWarp;
@@ -403,8 +402,8 @@ __global__ void QueriesBackwardKernel(Bf16* dqkv, const Bf16* dout,
   LoadTile<kHead>(room.kept1, qkv + at.row(0), 3 * width, first, kRows, at);
   LoadTile<kHead>(room.kept2, dout + at.out_row(0), width, first, kRows, at);
   const bool there = query < context;
-  const float my_logsum = there ? logsum[at.logsum + query] : 0.0f;
-  const float my_dot = there ? dots[at.logsum + query] : 0.0f;
+  const float my_lse = there ? lse[at.lse + query] : 0.0f;
+  const float my_dot = there ? dots[at.lse + query] : 0.0f;
   TileC dq[kHead / kStep];
   for (TileC& sum : dq) wmma::fill_fragment(sum, 0.0f);
 
@@ -421,9 +420,9 @@ __global__ void QueriesBackwardKernel(Bf16* dqkv, const Bf16* dout,
                             room.passing2);
     __syncwarp();
     for (int c = lane % 2 * kHalf; c < (lane % 2 + 1) * kHalf; ++c) {
-      Again(room.weights + own + c, room.dscores + own + c,
-            there && key + c <= query, room.scores[own + c],
-            room.dweights[own + c], at.scale, my_logsum, my_dot);
+      Recompute(room.weights + own + c, room.dscores + own + c,
+                there && key + c <= query, room.scores[own + c],
+                room.dweights[own + c], at.scale, my_lse, my_dot);
     }
     __syncwarp();
     Mix<kHead, kColumns>(dq, room.dscores, room.passing1);
@@ -443,46 +442,44 @@ struct Shape {
 };
 
 template <int kHead>
-int Forward(Stream stream, Bf16* out, float* logsum, const Bf16* qkv,
+int Forward(Stream stream, Bf16* out, float* lse, const Bf16* qkv,
             const Shape& shape) {
   return Launch(stream, shape.blocks(kRows), kThreads, ForwardBytes<kHead>(),
-                ForwardKernel<kHead>, out, logsum, qkv, shape.context,
-                shape.width, shape.heads);
+                ForwardKernel<kHead>, out, lse, qkv, shape.context, shape.width,
+                shape.heads);
 }
 
 template <int kHead>
 int Backward(Stream stream, Bf16* dqkv, const float* dots, const Bf16* dout,
-             const Bf16* qkv, const float* logsum, const Shape& shape) {
-  const int error =
-      Launch(stream, shape.blocks(kRows), kThreads, BackwardBytes<kHead>(),
-             KeysBackwardKernel<kHead>, dqkv, dout, qkv, logsum, dots,
-             shape.context, shape.width, shape.heads);
-  if (error != 0) return error;
-  return Launch(stream, shape.blocks(kRows), kThreads, BackwardBytes<kHead>(),
-                QueriesBackwardKernel<kHead>, dqkv, dout, qkv, logsum, dots,
-                shape.context, shape.width, shape.heads);
+             const Bf16* qkv, const float* lse, const Shape& shape) {
+  const auto launch = [&](auto* kernel) {
+    return Launch(stream, shape.blocks(kRows), kThreads, BackwardBytes<kHead>(),
+                  kernel, dqkv, dout, qkv, lse, dots, shape.context,
+                  shape.width, shape.heads);
+  };
+  const int error = launch(KeysBackwardKernel<kHead>);
+  return error != 0 ? error : launch(QueriesBackwardKernel<kHead>);
 }
 
-Shape ShapeOf(int64_t sequences, int64_t context, int64_t width,
-              int64_t heads) {
-  return {sequences, static_cast<int>(context), static_cast<int>(width),
+Shape ShapeOf(int64_t batch, int64_t context, int64_t width, int64_t heads) {
+  return {batch, static_cast<int>(context), static_cast<int>(width),
           static_cast<int>(heads)};
 }
 
 }  // namespace
 
-int AttentionForward(Stream stream, Bf16* out, float* logsum, const Bf16* qkv,
+int AttentionForward(Stream stream, Bf16* out, float* lse, const Bf16* qkv,
                      int64_t sequences, int64_t context, int64_t width,
                      int64_t heads) {
   const Shape shape = ShapeOf(sequences, context, width, heads);
   const int64_t head = width / heads;
-  if (head <= 32) return Forward<32>(stream, out, logsum, qkv, shape);
-  if (head <= 64) return Forward<64>(stream, out, logsum, qkv, shape);
-  return Forward<kHeadMost>(stream, out, logsum, qkv, shape);
+  if (head <= 32) return Forward<32>(stream, out, lse, qkv, shape);
+  if (head <= 64) return Forward<64>(stream, out, lse, qkv, shape);
+  return Forward<kHeadMax>(stream, out, lse, qkv, shape);
 }
 
 int AttentionBackward(Stream stream, Bf16* dqkv, float* dots, const Bf16* dout,
-                      const Bf16* out, const Bf16* qkv, const float* logsum,
+                      const Bf16* out, const Bf16* qkv, const float* lse,
                       int64_t sequences, int64_t context, int64_t width,
                       int64_t heads) {
   const Shape shape = ShapeOf(sequences, context, width, heads);
@@ -492,12 +489,12 @@ int AttentionBackward(Stream stream, Bf16* dqkv, float* dots, const Bf16* dout,
   if (error != 0) return error;
   const int64_t head = width / heads;
   if (head <= 32) {
-    return Backward<32>(stream, dqkv, dots, dout, qkv, logsum, shape);
+    return Backward<32>(stream, dqkv, dots, dout, qkv, lse, shape);
   }
   if (head <= 64) {
-    return Backward<64>(stream, dqkv, dots, dout, qkv, logsum, shape);
+    return Backward<64>(stream, dqkv, dots, dout, qkv, lse, shape);
   }
-  return Backward<kHeadMost>(stream, dqkv, dots, dout, qkv, logsum, shape);
+  return Backward<kHeadMax>(stream, dqkv, dots, dout, qkv, lse, shape);
 }
 
 }  // namespace rollcall::cuda

@@ -10,15 +10,15 @@
 namespace rollcall {
 namespace {
 
-// Kinds of products that are remembered: a model has some twenty for each size
-// of a batch.
-constexpr size_t kPlansMost = 256;
-constexpr int64_t kAlignMost = 256;
+// Limit of cached plans: a model has some twenty kinds of products per batch
+// size.
+constexpr size_t kPlansMax = 256;
+constexpr int64_t kAlignMax = 256;
 
 int64_t Alignment(const void* pointer) {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   int64_t alignment = 1;
-  while (alignment < kAlignMost && address % (2 * alignment) == 0) {
+  while (alignment < kAlignMax && address % (2 * alignment) == 0) {
     alignment *= 2;
   }
   return alignment;
@@ -47,10 +47,10 @@ absl::StatusOr<BlasLibrary> BlasLibrary::Open() {
       CudaLibraryNames({"libcublasLt.so.13", "libcublasLt.so.12"}));
   if (!library.ok()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "there is no cuBLASLt, which computes the products: ",
+        "cuBLASLt, which computes matrix products, was not found: ",
         library.status().message(),
-        "; install it (libcublas of the CUDA toolkit, or pip's nvidia-cublas), "
-        "and name its folder in LD_LIBRARY_PATH"));
+        "; install it (libcublas of the CUDA toolkit, or nvidia-cublas from "
+        "PyPI), and add its folder to LD_LIBRARY_PATH"));
   }
   BlasLibrary b{};
   absl::Status status;
@@ -105,9 +105,9 @@ Blas::Key Blas::KeyOf(const Product& p) {
   return {p.m,
           p.n,
           p.k,
-          p.a_apart,
-          p.b_apart,
-          p.out_apart,
+          p.a_stride,
+          p.b_stride,
+          p.out_stride,
           p.transpose_a,
           p.transpose_b,
           p.floats,
@@ -127,7 +127,7 @@ void Blas::Drop(Plan& plan) {
   }
 }
 
-// The bias and what GELU was given are part of the operation's description.
+// The bias and the GELU input are part of the operation's description.
 absl::Status Blas::SetPointers(const Product& p, const Plan& plan) {
   absl::Status status;
   const auto set = [&](cublasLtMatmulDescAttributes_t which,
@@ -143,8 +143,8 @@ absl::Status Blas::SetPointers(const Product& p, const Plan& plan) {
   return status;
 }
 
-// Matrices are by rows here and by columns there: all is transposed, so that
-// the factors change places.
+// Matrices are row-major here and column-major in cuBLASLt, so everything is
+// transposed and the two factors are swapped.
 absl::Status Blas::MakePlan(const Product& p, Plan* plan) {
   absl::Status status =
       Check(library_.operation_create(&plan->operation, CUBLAS_COMPUTE_32F,
@@ -161,21 +161,21 @@ absl::Status Blas::MakePlan(const Product& p, Plan* plan) {
   set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, ToCublas(p.epilogue));
   if (p.before != nullptr) {
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.out_apart);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.out_stride);
   }
   status.Update(SetPointers(p, *plan));
   const auto layout = [&](cublasLtMatrixLayout_t* made, cudaDataType_t type,
-                          int64_t rows, int64_t columns, int64_t apart) {
+                          int64_t rows, int64_t columns, int64_t stride) {
     status.Update(
-        Check(library_.layout_create(made, type, rows, columns, apart),
+        Check(library_.layout_create(made, type, rows, columns, stride),
               "cublasLtMatrixLayoutCreate", p));
   };
   layout(&plan->first, CUDA_R_16BF, p.transpose_b ? p.k : p.n,
-         p.transpose_b ? p.n : p.k, p.b_apart);
+         p.transpose_b ? p.n : p.k, p.b_stride);
   layout(&plan->second, CUDA_R_16BF, p.transpose_a ? p.m : p.k,
-         p.transpose_a ? p.k : p.m, p.a_apart);
+         p.transpose_a ? p.k : p.m, p.a_stride);
   layout(&plan->out, p.floats ? CUDA_R_32F : CUDA_R_16BF, p.n, p.m,
-         p.out_apart);
+         p.out_stride);
   if (!status.ok()) return status;
   return Choose(p, plan);
 }
@@ -221,7 +221,7 @@ absl::Status Blas::Choose(const Product& p, Plan* plan) {
 absl::StatusOr<Blas::Plan*> Blas::PlanFor(const Product& product) {
   const Key key = KeyOf(product);
   if (auto it = plans_.find(key); it != plans_.end()) return &it->second;
-  if (plans_.size() >= kPlansMost) {
+  if (plans_.size() >= kPlansMax) {
     for (auto& [other, plan] : plans_) Drop(plan);
     plans_.clear();
   }

@@ -1,8 +1,8 @@
 // Blas: products of bf16 matrices by cuBLASLt.
 //
-// cuBLASLt is opened at run time. Which of its algorithms computes a product is
-// asked once for each kind; where it has none with the epilogue that is wanted
-// (bias, GELU), the product goes without, and a kernel of ours follows.
+// cuBLASLt is opened at run time. It is asked once per kind of product for an
+// algorithm. If it has none with the wanted epilogue (bias, GELU), the product
+// is computed without it, and one of our kernels applies it.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CUDA_BLAS_H_
@@ -21,9 +21,9 @@
 
 namespace rollcall {
 
-// What is used of cuBLASLt.
+// The functions of cuBLASLt that are used.
 struct BlasLibrary {
-  // FAILED_PRECONDITION: it is not there, or lacks something.
+  // FAILED_PRECONDITION: the library or one of the functions is missing.
   static absl::StatusOr<BlasLibrary> Open();
 
   decltype(cublasLtCreate)* create;
@@ -43,7 +43,7 @@ struct BlasLibrary {
 
 class Blas final : public Products {
  public:
-  // `workspace` is the device's, of kWorkspaceBytes. Errors: BlasLibrary's.
+  // `workspace` is device memory of kWorkspaceBytes. Errors: BlasLibrary's.
   static absl::StatusOr<std::unique_ptr<Blas>> Create(cuda::Stream stream,
                                                       void* workspace);
   ~Blas() override;

@@ -1,10 +1,10 @@
-// CudaDevice: the GPU that a rank uses; and the Backend that trains on it.
+// CudaDevice: the GPU that a rank uses, and the Backend that trains on it.
 //
-// A build without CUDA has the same functions, which then say so. Nothing of
-// CUDA is needed to start: driver, cuBLASLt and NCCL are looked for when they
-// are asked for.
+// A build without CUDA has the same functions; they return an error. The
+// program starts without any part of CUDA: driver, cuBLASLt and NCCL are
+// opened when they are needed.
 //
-// Thread rule: one thread, the one that chose the device.
+// Thread rule: one thread, the one that called Choose.
 #ifndef ROLLCALL_TRAINER_CUDA_CUDA_H_
 #define ROLLCALL_TRAINER_CUDA_CUDA_H_
 
@@ -21,31 +21,31 @@
 
 namespace rollcall {
 
-// OK: a GPU that the kernels run on is there, and so is cuBLASLt. Else
+// OK: there is a GPU that the kernels run on, and cuBLASLt. Otherwise
 // FAILED_PRECONDITION: what is missing, and how to get it.
 absl::Status CudaAvailable();
 
 class CudaDevice : public Streams {
  public:
-  // The rank's GPU: that of its number on its node; where there are fewer, they
-  // are shared in turn. Errors: CudaAvailable's.
+  // Chooses the GPU with the rank's local number. If the node has fewer GPUs
+  // than ranks, ranks share them round-robin. Errors: CudaAvailable's.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Choose(int local_rank);
 
-  // --- For what lives on it: in the order of compute() --------------------
+  // --- Memory and work, in the order of compute() -------------------------
   virtual absl::StatusOr<size_t> FreeBytes() = 0;
-  // RESOURCE_EXHAUSTED: there is not so much. Free waits for all work.
+  // RESOURCE_EXHAUSTED: not enough memory. Free waits for all work.
   virtual absl::StatusOr<void*> Allocate(size_t bytes,
                                          absl::string_view purpose) = 0;
   virtual void Free(void* memory) = 0;
   // When it returns, `host` has been read.
   virtual absl::Status Upload(void* device, const void* host, size_t bytes,
                               absl::string_view purpose) = 0;
-  // When it returns, `host` has been written, and all work before it is done.
+  // When it returns, `host` has been written and all earlier work is done.
   virtual absl::Status Download(void* host, const void* device, size_t bytes,
                                 absl::string_view purpose) = 0;
-  // Until all work is done.
+  // Waits for all work.
   virtual absl::Status Synchronize(absl::string_view purpose) = 0;
-  // `workspace` is the device's, of kWorkspaceBytes.
+  // `workspace` is device memory of kWorkspaceBytes.
   virtual absl::StatusOr<std::unique_ptr<Products>> MakeProducts(
       void* workspace) = 0;
 
@@ -54,9 +54,9 @@ class CudaDevice : public Streams {
   virtual size_t memory_bytes() const = 0;
 };
 
-// A GPT on `device`, which must outlive it: bf16 activations and products, fp32
-// sums, master weights and gradients. INVALID_ARGUMENT: `config` is not valid,
-// or its heads are of a width that the kernels do not take.
+// A GPT on `device`, which must outlive it: activations and products in bf16;
+// sums, master weights and gradients in fp32. INVALID_ARGUMENT: `config` is not
+// valid, or the kernels do not support the width of its heads.
 // RESOURCE_EXHAUSTED: weights and moments alone are too large.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(
     const GptConfig& config, const AdamWConfig& optimizer, CudaDevice& device);

@@ -19,19 +19,19 @@ namespace {
 
 constexpr double kGb = 1e9;
 
-// What the driver, the kernels and NCCL may still take.
+// Memory left free for the driver, the kernels and NCCL.
 constexpr size_t kSpareBytes = size_t{256} << 20;
 
 absl::Status CheckShape(const GptConfig& config) {
   if (absl::Status s = config.Validate(); !s.ok()) return s;
   const int head = config.width / config.heads;
-  if (head % cuda::kPack == 0 && head <= cuda::kHeadMost) {
+  if (head % cuda::kPack == 0 && head <= cuda::kHeadMax) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrFormat(
       "--width %d with --heads %d gives each head %d: on a GPU expected a "
       "multiple of %d, up to %d",
-      config.width, config.heads, head, cuda::kPack, cuda::kHeadMost));
+      config.width, config.heads, head, cuda::kPack, cuda::kHeadMax));
 }
 
 class CudaBackend final : public Backend {
@@ -46,7 +46,7 @@ class CudaBackend final : public Backend {
         stream_(device.compute()) {}
 
   ~CudaBackend() override {
-    // Memory goes only when nothing works on it any more.
+    // Memory is freed only when no work uses it any more.
     device_.Synchronize("the end").IgnoreError();
   }
 
@@ -63,7 +63,7 @@ class CudaBackend final : public Backend {
     state_memory_ = *std::move(memory);
     Arena arena(state_memory_.get());
     state_.Place(layout_, pieces.size(), arena);
-    // The bf16 copy's rows behind the vocabulary stay zero forever.
+    // The bf16 copy's rows after the vocabulary stay zero.
     status = Zero(state_memory_.get(), counted.bytes());
     status.Update(Upload(state_.pieces, pieces.data(), pieces.size()));
     status.Update(device_.Synchronize("the model's state"));
@@ -96,7 +96,7 @@ class CudaBackend final : public Backend {
     absl::StatusOr<DeviceMemory> memory =
         DeviceMemory::Take(device_, counted.bytes(), "a batch's activations");
     if (!memory.ok()) {
-      // In pieces, perhaps: what was there before fits again.
+      // The free memory may be in pieces; the old size fits again.
       absl::StatusOr<DeviceMemory> again =
           DeviceMemory::Take(device_, before, "a batch's activations");
       if (again.ok()) activation_memory_ = *std::move(again);
@@ -243,8 +243,7 @@ class CudaBackend final : public Backend {
     return static_cast<int64_t>(tokens.size());
   }
 
-  // A share of the batch may be empty: its gradients are zero, and its word
-  // counts.
+  // An empty share of the batch has zero gradients, but its stop flag counts.
   absl::Status NoGradients(bool stop) {
     absl::Status status =
         Zero(state_.gradients, (layout_.size + kExtras) * sizeof(float));
@@ -255,7 +254,7 @@ class CudaBackend final : public Backend {
     return status;
   }
 
-  // RESOURCE_EXHAUSTED: `bytes` are not there, `freed` being given back first.
+  // RESOURCE_EXHAUSTED: `bytes` are not available, after `freed` is given back.
   absl::Status Afford(size_t bytes, size_t freed, int sequences) {
     const absl::StatusOr<size_t> free = device_.FreeBytes();
     if (!free.ok()) return free.status();
@@ -265,8 +264,8 @@ class CudaBackend final : public Backend {
                                  : absl::StrCat("activations of ", sequences,
                                                 " samples a rank need");
     return absl::ResourceExhaustedError(absl::StrFormat(
-        "%s %.1f GB and %.1f GB spare, %s has %.1f GB free; lower %s--context "
-        "or --width, or take more ranks",
+        "%s %.1f GB and %.1f GB reserve, %s has %.1f GB free; lower "
+        "%s--context or --width, or take more ranks",
         what, bytes / kGb, kSpareBytes / kGb, device_.description(),
         (*free + freed) / kGb, sequences == 0 ? "" : "--batch, "));
   }

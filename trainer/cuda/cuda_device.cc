@@ -14,7 +14,7 @@
 namespace rollcall {
 namespace {
 
-constexpr int kComputeLeast = 8;  // Ampere: bf16 in its tensor cores.
+constexpr int kComputeMin = 8;  // Ampere: bf16 tensor cores.
 
 std::string Visible() {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -23,12 +23,12 @@ std::string Visible() {
              : absl::StrCat("CUDA_VISIBLE_DEVICES is \"", visible, "\"");
 }
 
-// In words what the runtime only numbers: which piece is missing.
+// Says which piece is missing, where the runtime has only an error number.
 absl::Status NoDevices(cudaError_t error) {
   const absl::StatusOr<Library> driver = Library::Open({"libcuda.so.1"});
   if (!driver.ok()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "there is no NVIDIA driver: ", driver.status().message(),
+        "no NVIDIA driver was found: ", driver.status().message(),
         "; install one (in a container: start it with its GPUs, docker run "
         "--gpus all), or train with --device cpu"));
   }
@@ -83,26 +83,26 @@ class Gpu final : public CudaDevice {
     if (!status_.ok()) return status_;
     name_ = properties.name;
     memory_bytes_ = properties.totalGlobalMem;
-    if (properties.major < kComputeLeast) {
+    if (properties.major < kComputeMin) {
       return absl::FailedPreconditionError(absl::StrFormat(
           "GPU %d, %s, is of compute capability %d.%d: expected %d.0 or newer, "
           "for products in bf16; train with --device cpu",
-          device, name_, properties.major, properties.minor, kComputeLeast));
+          device, name_, properties.major, properties.minor, kComputeMin));
     }
-    // The host sleeps while it waits for the device; where that is not to be
-    // had, it spins.
+    // The host sleeps while it waits for the device. If the driver does not
+    // support that, the host spins.
     if (cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync) != cudaSuccess) {
       cudaGetLastError();
     }
-    int least = 0;
-    int most = 0;
-    check(cudaDeviceGetStreamPriorityRange(&least, &most),
+    int lowest = 0;
+    int highest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&lowest, &highest),
           "cudaDeviceGetStreamPriorityRange");
     check(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking),
           "cudaStreamCreateWithFlags");
-    // What goes to peers goes first: they wait for it.
+    // Work for peers goes first, since they wait for it.
     check(cudaStreamCreateWithPriority(&communication_, cudaStreamNonBlocking,
-                                       most),
+                                       highest),
           "cudaStreamCreateWithPriority");
     for (cudaEvent_t* event : {&compute_mark_, &communication_mark_}) {
       check(cudaEventCreateWithFlags(event, cudaEventDisableTiming),
@@ -130,14 +130,14 @@ class Gpu final : public CudaDevice {
     void* memory = nullptr;
     const int error = cudaMalloc(&memory, bytes);
     if (error == cudaSuccess) return memory;
-    cudaGetLastError();  // Not to be found by the next launch.
+    cudaGetLastError();  // So that the next launch does not report this error.
     return CudaStatus(error, "cudaMalloc", purpose);
   }
   void Free(void* memory) override { cudaFree(memory); }
 
   absl::Status Upload(void* device, const void* host, size_t bytes,
                       absl::string_view purpose) override {
-    // From memory that is not pinned: staged before it returns.
+    // The memory is not pinned, so CUDA stages it before the call returns.
     return CudaStatus(
         cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, compute_),
         "cudaMemcpyAsync", purpose);

@@ -1,4 +1,4 @@
-// Where CUDA's libraries may lie.
+// Where CUDA's libraries may be found.
 #ifndef ROLLCALL_TRAINER_CUDA_CUDA_LIBRARY_NAMES_H_
 #define ROLLCALL_TRAINER_CUDA_CUDA_LIBRARY_NAMES_H_
 
@@ -7,7 +7,8 @@
 
 namespace rollcall {
 
-// `sonames` as the loader finds them (LD_LIBRARY_PATH), then in CUDA's folders.
+// Returns `sonames` as the loader finds them (LD_LIBRARY_PATH), then the paths
+// in CUDA's folders.
 std::vector<std::string> CudaLibraryNames(
     const std::vector<std::string>& sonames);
 

@@ -1,5 +1,5 @@
-// CudaStatus: an error of CUDA's runtime in words: what was called, for what,
-// and what CUDA says.
+// CudaStatus: an error of CUDA's runtime as a message: the call, its purpose,
+// and CUDA's text.
 #ifndef ROLLCALL_TRAINER_CUDA_CUDA_STATUS_H_
 #define ROLLCALL_TRAINER_CUDA_CUDA_STATUS_H_
 
@@ -10,8 +10,8 @@
 
 namespace rollcall {
 
-// RESOURCE_EXHAUSTED: memory; INTERNAL: all else, after which the device is of
-// no more use to this process.
+// RESOURCE_EXHAUSTED: memory. INTERNAL: any other error, after which this
+// process cannot use the device any more.
 inline absl::Status CudaStatus(int code, absl::string_view call,
                                absl::string_view purpose) {
   if (code == cudaSuccess) return absl::OkStatus();

@@ -1,4 +1,4 @@
-// DeviceMemory: one piece of a GPU's memory, which goes back at the end.
+// DeviceMemory: owns one allocation of GPU memory.
 #ifndef ROLLCALL_TRAINER_CUDA_DEVICE_MEMORY_H_
 #define ROLLCALL_TRAINER_CUDA_DEVICE_MEMORY_H_
 
@@ -13,7 +13,7 @@ namespace rollcall {
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  // `device` must outlive it. RESOURCE_EXHAUSTED: there is not so much.
+  // `device` must outlive it. RESOURCE_EXHAUSTED: not enough memory.
   static absl::StatusOr<DeviceMemory> Take(CudaDevice& device, size_t bytes,
                                            absl::string_view purpose) {
     const absl::StatusOr<void*> memory = device.Allocate(bytes, purpose);

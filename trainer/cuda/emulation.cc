@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kStackBytes = 256 << 10;
 constexpr int kWarp = 32;
 
-// How many have come to a barrier, and how often all of them have.
+// How many fibers have reached a barrier, and how often all of them have.
 struct Barrier {
   int expected = 0;
   int here = 0;
@@ -34,7 +34,7 @@ struct Fiber {
   void* sanitizer = nullptr;
 };
 
-// The block that runs: its fibers, and who has come to which barrier.
+// The running block: its fibers, and who has reached which barrier.
 struct Block {
   std::vector<Fiber> fibers;
   Barrier all;
@@ -51,7 +51,7 @@ Block* running = nullptr;
 
 Fiber& Current() { return running->fibers[place.thread.x]; }
 
-// What a sanitizer must know of a change of stacks.
+// Tells a sanitizer of a switch of stacks.
 void BeforeSwitch([[maybe_unused]] void** own, [[maybe_unused]] const void* to,
                   [[maybe_unused]] size_t bytes,
                   [[maybe_unused]] void* to_fiber) {
@@ -108,7 +108,7 @@ void Resume(int thread) {
 }
 
 void RunBlock(Block& block, int threads, size_t shared) {
-  // All ones are NaN, as float, double and bf16 alike.
+  // All bits set is NaN as float, double and bf16.
   std::vector<unsigned char> memory(shared + 32, 0xff);
   const size_t skip = (32 - reinterpret_cast<uintptr_t>(memory.data()) % 32);
   memory.resize(skip % 32 + shared, 0xff);
@@ -135,7 +135,7 @@ void RunBlock(Block& block, int threads, size_t shared) {
     if (living > 0 && block.moves == moves) {
       std::fprintf(stderr,
                    "block %u %u %u: %d threads wait at a barrier that the "
-                   "others do not come to\n",
+                   "others do not reach\n",
                    place.block.x, place.block.y, place.block.z, living);
       std::abort();
     }

@@ -1,14 +1,14 @@
-// As much of CUDA as the kernels use, on the CPU: for tests of their
+// The part of CUDA that the kernels use, on the CPU: for tests of their
 // arithmetic, barriers and bounds on machines without a GPU.
 //
-// A block's threads are fibers that take turns: each runs until a barrier (of
-// its block or its warp) that the others have not reached. They take turns
-// upwards or downwards (emulation::downwards), so that where a barrier is
-// missing, one of the two orders shows it. Shared memory is as large as asked
-// for, to the byte, and holds NaN in the beginning. bf16 rounds as the device
-// does; products of tiles are summed in fp32, in their order.
+// A block's threads are fibers that take turns: each runs up to a barrier (of
+// its block or its warp) that the others have not reached. They run in
+// ascending or descending order (emulation::downwards): if a barrier is
+// missing, one of the two orders shows it. Shared memory has exactly the
+// requested size and starts as NaN. bf16 rounds as on the device. Tile
+// products are summed in fp32, in order.
 //
-// It knows nothing of time, of streams or of memory that is the device's.
+// Time, streams and separate device memory are not emulated.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CUDA_EMULATION_H_
@@ -35,7 +35,7 @@ namespace rollcall::cuda {
 
 namespace emulation {
 
-// Of the fiber that runs; one thread runs them all.
+// The state of the running fiber; one thread runs all fibers.
 struct Place {
   dim3 grid, block, threads, thread;
   unsigned char* shared = nullptr;
@@ -47,10 +47,10 @@ inline bool downwards = false;
 // message if a block's threads wait for each other forever.
 void Run(dim3 blocks, int threads, size_t shared,
          const std::function<void()>& body);
-// Until all of the block's threads, or all of this one's warp, are here.
+// Wait until all threads of the block, or of this warp, are here.
 void AwaitBlock();
 void AwaitWarp();
-// This warp's common memory: 8 bytes a lane.
+// This warp's common memory: 8 bytes per lane.
 unsigned char* WarpRoom();
 
 }  // namespace emulation
@@ -106,8 +106,8 @@ inline const char* TextOf(int) { return "no error is emulated"; }
 
 using Element = Bf16;
 
-// Every lane holds the whole of a tile, which is as good as any other way to
-// share it out: kernels may not know which elements are theirs.
+// Every lane holds a whole tile. Any distribution over the lanes is valid,
+// since kernels may not depend on it.
 namespace wmma {
 
 struct matrix_a;
@@ -120,7 +120,7 @@ enum layout_t { mem_row_major, mem_col_major };
 template <typename Use, int m, int n, int k, typename T, typename Layout = void>
 struct fragment {
   static constexpr int num_elements = 256;
-  float x[num_elements];  // By rows.
+  float x[num_elements];  // Row-major.
 };
 
 template <typename Use, int m, int n, int k, typename T, typename Layout>
@@ -130,28 +130,28 @@ void fill_fragment(fragment<Use, m, n, k, T, Layout>& to, float value) {
 
 template <typename Use, int m, int n, int k>
 void load_matrix_sync(fragment<Use, m, n, k, Bf16, row_major>& to,
-                      const Bf16* from, unsigned apart) {
+                      const Bf16* from, unsigned stride) {
   for (int i = 0; i < 256; ++i) {
-    to.x[i] = ToFloat(from[i / 16 * apart + i % 16]);
+    to.x[i] = ToFloat(from[i / 16 * stride + i % 16]);
   }
 }
 template <typename Use, int m, int n, int k>
 void load_matrix_sync(fragment<Use, m, n, k, Bf16, col_major>& to,
-                      const Bf16* from, unsigned apart) {
+                      const Bf16* from, unsigned stride) {
   for (int i = 0; i < 256; ++i) {
-    to.x[i] = ToFloat(from[i % 16 * apart + i / 16]);
+    to.x[i] = ToFloat(from[i % 16 * stride + i / 16]);
   }
 }
 template <int m, int n, int k>
 void load_matrix_sync(fragment<accumulator, m, n, k, float>& to,
-                      const float* from, unsigned apart, layout_t) {
-  for (int i = 0; i < 256; ++i) to.x[i] = from[i / 16 * apart + i % 16];
+                      const float* from, unsigned stride, layout_t) {
+  for (int i = 0; i < 256; ++i) to.x[i] = from[i / 16 * stride + i % 16];
 }
 template <int m, int n, int k>
 void store_matrix_sync(float* to,
                        const fragment<accumulator, m, n, k, float>& from,
-                       unsigned apart, layout_t) {
-  for (int i = 0; i < 256; ++i) to[i / 16 * apart + i % 16] = from.x[i];
+                       unsigned stride, layout_t) {
+  for (int i = 0; i < 256; ++i) to[i / 16 * stride + i % 16] = from.x[i];
 }
 
 template <typename A, typename B, typename C>

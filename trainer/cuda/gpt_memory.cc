@@ -8,7 +8,7 @@
 namespace rollcall {
 namespace {
 
-// Larger chunks of logits make products of no better shape.
+// Larger chunks of logits would not make the products' shapes better.
 constexpr int64_t kChunkBytes = 256 << 20;
 
 }  // namespace
@@ -40,20 +40,21 @@ void GptActivations::Place(const GptConfig& config, int64_t rows,
   arena.Take(&embedded, narrow);
   blocks.resize(config.layers);
   for (Block& b : blocks) {
-    for (cuda::Bf16** v : {&b.norm1, &b.norm2, &b.mixed, &b.middle, &b.out}) {
+    for (cuda::Bf16** v :
+         {&b.norm1, &b.norm2, &b.attention_out, &b.residual, &b.out}) {
       arena.Take(v, narrow);
     }
     arena.Take(&b.qkv, 3 * narrow);
     for (cuda::Bf16** v : {&b.up, &b.active}) arena.Take(v, 4 * narrow);
-    for (float** v : {&b.mean1, &b.deviation1, &b.mean2, &b.deviation2}) {
+    for (float** v : {&b.mean1, &b.rstd1, &b.mean2, &b.rstd2}) {
       arena.Take(v, rows);
     }
-    arena.Take(&b.logsum, rows * config.heads);
+    arena.Take(&b.lse, rows * config.heads);
   }
-  for (cuda::Bf16** v : {&norm, &dresidual, &dnarrow, &dmiddle}) {
+  for (cuda::Bf16** v : {&norm, &dresidual, &dnarrow, &dattention_out}) {
     arena.Take(v, narrow);
   }
-  for (float** v : {&mean, &deviation, &losses}) arena.Take(v, rows);
+  for (float** v : {&mean, &rstd, &losses}) arena.Take(v, rows);
   arena.Take(&logits, chunk * padded);
   arena.Take(&dwide, 4 * narrow);
   arena.Take(&dots, rows * config.heads);

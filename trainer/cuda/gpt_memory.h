@@ -1,8 +1,7 @@
-// What a GPT keeps in a GPU's memory: its state, and the activations of a
-// batch.
+// The GPU memory of a GPT: its state, and the activations of a batch.
 //
-// Pure but for Arena's pointers, which may be none: the same function counts
-// and places.
+// Pure, except for Arena's pointers, which may be null: the same function
+// counts and assigns.
 #ifndef ROLLCALL_TRAINER_CUDA_GPT_MEMORY_H_
 #define ROLLCALL_TRAINER_CUDA_GPT_MEMORY_H_
 
@@ -15,8 +14,8 @@
 
 namespace rollcall {
 
-// Gives out arrays, aligned, one behind the other. Without memory it counts
-// what the same calls will need.
+// Hands out aligned arrays, one after the other. Without memory it counts how
+// much the same calls need.
 class Arena {
  public:
   explicit Arena(char* memory = nullptr) : memory_(memory) {}
@@ -36,29 +35,29 @@ class Arena {
   size_t bytes_ = 0;
 };
 
-// Whatever the batch.
+// The part that does not depend on the batch.
 struct GptState {
   float *weights, *first, *second, *gradients;
-  cuda::Bf16* copy;  // The weights' (CopyOffsets).
+  cuda::Bf16* copy;  // Of the weights (CopyOffsets).
   cuda::Piece* pieces;
   double* square_parts;
-  double* sum;           // Of squares, or of losses.
-  float* unread_extras;  // Of a loss that is not trained on.
-  char* workspace;       // Blas's.
+  double* sum;           // Of squares or losses.
+  float* unread_extras;  // Of a loss without a backward pass.
+  char* workspace;       // Of Blas.
 
   void Place(const GptLayout& layout, size_t pieces_count, Arena& arena);
 };
 
-// Of `rows` positions. Logits, the largest of all, are made and used up in
-// chunks of rows.
+// The activations of `rows` positions. Logits are the largest array: they are
+// computed and consumed in chunks of rows.
 struct GptActivations {
-  // What a block keeps of its way forward: rows x the width named.
+  // What a block keeps from the forward pass: rows x the width named.
   struct Block {
-    cuda::Bf16 *norm1, *norm2, *mixed, *middle, *out;  // width
-    cuda::Bf16* qkv;                                   // 3 width
-    cuda::Bf16 *up, *active;                           // 4 width
-    float *mean1, *deviation1, *mean2, *deviation2;    // 1
-    float* logsum;                                     // heads
+    cuda::Bf16 *norm1, *norm2, *attention_out, *residual, *out;  // width
+    cuda::Bf16* qkv;                                             // 3 width
+    cuda::Bf16 *up, *active;                                     // 4 width
+    float *mean1, *rstd1, *mean2, *rstd2;                        // 1
+    float* lse;                                                  // heads
   };
 
   uint16_t *tokens, *targets;
@@ -67,11 +66,11 @@ struct GptActivations {
   cuda::Bf16* embedded;
   std::vector<Block> blocks;
   cuda::Bf16* norm;
-  float *mean, *deviation;
+  float *mean, *rstd;
   cuda::Bf16* logits;  // chunk x padded vocabulary
   float* losses;
-  // On the way back.
-  cuda::Bf16 *dresidual, *dnarrow, *dmiddle, *dwide;
+  // For the backward pass.
+  cuda::Bf16 *dresidual, *dnarrow, *dattention_out, *dwide;
   float *dots, *parts;
   int64_t chunk = 0;
 

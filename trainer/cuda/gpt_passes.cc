@@ -36,8 +36,8 @@ void GptPasses::Multiply(const Product& product) {
 
 // --- Forward -----------------------------------------------------------------
 
-// out = in * weight + bias (+ residual); or GELU of that, what it was given
-// being kept.
+// out = in * weight + bias (+ residual), or GELU of that; then the input of
+// GELU is kept in `before_gelu`.
 void GptPasses::Linear(Bf16* out, const Bf16* in, size_t weight, size_t bias,
                        int64_t rows, int64_t from, int64_t to,
                        const Bf16* residual, Bf16* before_gelu) {
@@ -46,11 +46,11 @@ void GptPasses::Linear(Bf16* out, const Bf16* in, size_t weight, size_t bias,
   p.n = to;
   p.k = from;
   p.a = in;
-  p.a_apart = from;
+  p.a_stride = from;
   p.b = C(weight);
-  p.b_apart = to;
+  p.b_stride = to;
   p.out = out;
-  p.out_apart = to;
+  p.out_stride = to;
   p.add = residual;
   p.bias = C(bias);
   p.before = before_gelu;
@@ -68,7 +68,7 @@ void GptPasses::Forward(const GptActivations& a, int64_t rows) {
     ForwardBlock(a, layout_.blocks[i], x, a.blocks[i], rows);
     x = a.blocks[i].out;
   }
-  Do(cuda::LayerNormForward(stream_, a.norm, a.mean, a.deviation, x,
+  Do(cuda::LayerNormForward(stream_, a.norm, a.mean, a.rstd, x,
                             W(layout_.norm_gain), W(layout_.norm_bias), rows,
                             config_.width),
      "a layer norm");
@@ -78,27 +78,27 @@ void GptPasses::ForwardBlock(const GptActivations&, const BlockLayout& at,
                              const Bf16* in, const GptActivations::Block& b,
                              int64_t rows) {
   const int64_t c = config_.width;
-  Do(cuda::LayerNormForward(stream_, b.norm1, b.mean1, b.deviation1, in,
+  Do(cuda::LayerNormForward(stream_, b.norm1, b.mean1, b.rstd1, in,
                             W(at.norm1_gain), W(at.norm1_bias), rows, c),
      "a layer norm");
   Linear(b.qkv, b.norm1, at.qkv_weight, at.qkv_bias, rows, c, 3 * c, nullptr,
          nullptr);
-  Do(cuda::AttentionForward(stream_, b.mixed, b.logsum, b.qkv,
+  Do(cuda::AttentionForward(stream_, b.attention_out, b.lse, b.qkv,
                             rows / config_.context, config_.context, c,
                             config_.heads),
      "attention");
-  Linear(b.middle, b.mixed, at.merge_weight, at.merge_bias, rows, c, c, in,
-         nullptr);
-  Do(cuda::LayerNormForward(stream_, b.norm2, b.mean2, b.deviation2, b.middle,
+  Linear(b.residual, b.attention_out, at.merge_weight, at.merge_bias, rows, c,
+         c, in, nullptr);
+  Do(cuda::LayerNormForward(stream_, b.norm2, b.mean2, b.rstd2, b.residual,
                             W(at.norm2_gain), W(at.norm2_bias), rows, c),
      "a layer norm");
   Linear(b.active, b.norm2, at.up_weight, at.up_bias, rows, c, 4 * c, nullptr,
          b.up);
   Linear(b.out, b.active, at.down_weight, at.down_bias, rows, 4 * c, c,
-         b.middle, nullptr);
+         b.residual, nullptr);
 }
 
-// Those of rows first, ... and their losses; they become gradients.
+// The logits of rows first, ... and their losses. The logits become gradients.
 void GptPasses::Logits(const GptActivations& a, int64_t first, int64_t rows,
                        float scale) {
   Product p;
@@ -106,12 +106,12 @@ void GptPasses::Logits(const GptActivations& a, int64_t first, int64_t rows,
   p.n = padded_;
   p.k = config_.width;
   p.a = a.norm + first * config_.width;
-  p.a_apart = config_.width;
+  p.a_stride = config_.width;
   p.b = C(layout_.token_table);
-  p.b_apart = config_.width;
+  p.b_stride = config_.width;
   p.transpose_b = true;
   p.out = a.logits;
-  p.out_apart = padded_;
+  p.out_stride = padded_;
   Multiply(p);
   Do(cuda::CrossEntropy(stream_, a.logits, a.losses + first, a.targets + first,
                         scale, rows, config_.vocabulary, padded_),
@@ -132,7 +132,7 @@ absl::Status GptPasses::Loss(const GptActivations& a, int64_t rows) {
 // --- Backward ----------------------------------------------------------------
 
 // The output matrix is the token table: this is the first part of its gradient,
-// from all chunks one after the other.
+// summed over all chunks in order.
 void GptPasses::LogitsBackward(const GptActivations& a, int64_t first,
                                int64_t rows) {
   const int64_t c = config_.width;
@@ -141,30 +141,30 @@ void GptPasses::LogitsBackward(const GptActivations& a, int64_t first,
   dnorm.n = c;
   dnorm.k = padded_;
   dnorm.a = a.logits;
-  dnorm.a_apart = padded_;
+  dnorm.a_stride = padded_;
   dnorm.b = C(layout_.token_table);
-  dnorm.b_apart = c;
+  dnorm.b_stride = c;
   dnorm.out = a.dnarrow + first * c;
-  dnorm.out_apart = c;
+  dnorm.out_stride = c;
   Multiply(dnorm);
   Product dtable;
   dtable.m = config_.vocabulary;
   dtable.n = c;
   dtable.k = rows;
   dtable.a = a.logits;
-  dtable.a_apart = padded_;
+  dtable.a_stride = padded_;
   dtable.transpose_a = true;
   dtable.b = a.norm + first * c;
-  dtable.b_apart = c;
+  dtable.b_stride = c;
   dtable.floats = true;
   dtable.out = G(layout_.token_table);
-  dtable.out_apart = c;
+  dtable.out_stride = c;
   if (first > 0) dtable.add = dtable.out;
   Multiply(dtable);
 }
 
-// din = dout * weight^T, through GELU where `before_gelu` says what it was
-// given; and the gradients of weight and bias.
+// din = dout * weight^T, through GELU if `before_gelu` has the input of GELU;
+// and the gradients of weight and bias.
 void GptPasses::LinearBackward(const GptActivations& a, Bf16* din,
                                const Bf16* dout, const Bf16* in, size_t weight,
                                size_t bias, int64_t rows, int64_t from,
@@ -174,12 +174,12 @@ void GptPasses::LinearBackward(const GptActivations& a, Bf16* din,
   d.n = from;
   d.k = to;
   d.a = dout;
-  d.a_apart = to;
+  d.a_stride = to;
   d.b = C(weight);
-  d.b_apart = to;
+  d.b_stride = to;
   d.transpose_b = true;
   d.out = din;
-  d.out_apart = from;
+  d.out_stride = from;
   d.before = before_gelu;
   d.epilogue =
       before_gelu == nullptr ? Epilogue::kNone : Epilogue::kGeluBackward;
@@ -189,20 +189,20 @@ void GptPasses::LinearBackward(const GptActivations& a, Bf16* din,
   dweight.n = to;
   dweight.k = rows;
   dweight.a = in;
-  dweight.a_apart = from;
+  dweight.a_stride = from;
   dweight.transpose_a = true;
   dweight.b = dout;
-  dweight.b_apart = to;
+  dweight.b_stride = to;
   dweight.floats = true;
   dweight.out = G(weight);
-  dweight.out_apart = to;
+  dweight.out_stride = to;
   Multiply(dweight);
   Do(cuda::BiasBackward(stream_, G(bias), a.parts, dout, rows, to),
      "a bias's gradient");
 }
 
-// a.dresidual holds the gradient of the block's output and becomes that of its
-// input.
+// On entry a.dresidual holds the gradient of the block's output, on return that
+// of its input.
 void GptPasses::BackwardBlock(const GptActivations& a, const BlockLayout& at,
                               const Bf16* in, const GptActivations::Block& b,
                               int64_t rows) {
@@ -212,20 +212,20 @@ void GptPasses::BackwardBlock(const GptActivations& a, const BlockLayout& at,
   LinearBackward(a, a.dnarrow, a.dwide, b.norm2, at.up_weight, at.up_bias, rows,
                  c, 4 * c, nullptr);
   Do(cuda::LayerNormBackward(stream_, a.dresidual, G(at.norm2_gain),
-                             G(at.norm2_bias), a.parts, a.dnarrow, b.middle,
-                             W(at.norm2_gain), b.mean2, b.deviation2, rows, c),
+                             G(at.norm2_bias), a.parts, a.dnarrow, b.residual,
+                             W(at.norm2_gain), b.mean2, b.rstd2, rows, c),
      "a layer norm's gradient");
-  LinearBackward(a, a.dmiddle, a.dresidual, b.mixed, at.merge_weight,
-                 at.merge_bias, rows, c, c, nullptr);
-  Do(cuda::AttentionBackward(stream_, a.dwide, a.dots, a.dmiddle, b.mixed,
-                             b.qkv, b.logsum, rows / config_.context,
-                             config_.context, c, config_.heads),
+  LinearBackward(a, a.dattention_out, a.dresidual, b.attention_out,
+                 at.merge_weight, at.merge_bias, rows, c, c, nullptr);
+  Do(cuda::AttentionBackward(
+         stream_, a.dwide, a.dots, a.dattention_out, b.attention_out, b.qkv,
+         b.lse, rows / config_.context, config_.context, c, config_.heads),
      "attention's gradient");
   LinearBackward(a, a.dnarrow, a.dwide, b.norm1, at.qkv_weight, at.qkv_bias,
                  rows, c, 3 * c, nullptr);
   Do(cuda::LayerNormBackward(stream_, a.dresidual, G(at.norm1_gain),
                              G(at.norm1_bias), a.parts, a.dnarrow, in,
-                             W(at.norm1_gain), b.mean1, b.deviation1, rows, c),
+                             W(at.norm1_gain), b.mean1, b.rstd1, rows, c),
      "a layer norm's gradient");
 }
 
@@ -247,7 +247,7 @@ absl::Status GptPasses::LossAndGradients(const GptActivations& a,
   Do(cuda::LayerNormBackward(stream_, a.dresidual, G(layout_.norm_gain),
                              G(layout_.norm_bias), a.parts, a.dnarrow,
                              a.blocks.back().out, W(layout_.norm_gain), a.mean,
-                             a.deviation, rows, c),
+                             a.rstd, rows, c),
      "a layer norm's gradient");
   for (int i = config_.layers - 1; i >= 0; --i) {
     const Bf16* in = i > 0 ? a.blocks[i - 1].out : a.embedded;

@@ -1,9 +1,9 @@
-// GptPasses: a GPT's way forward and back on a GPU, as work put into a stream,
-// layer by layer. gpt.cc is the same on the CPU; what rounds where is said
-// there in T, and here by what is bf16.
+// GptPasses: the forward and backward pass of a GPT on a GPU, as work put into
+// a stream, layer by layer. gpt.cc does the same on the CPU. The types show
+// where values are rounded to bf16.
 //
-// It owns no memory and waits for nothing. The first error of any work is kept,
-// and what comes after it does nothing that counts.
+// It owns no memory and does not wait. It keeps the first error; the results
+// after an error are invalid.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CUDA_GPT_PASSES_H_
@@ -22,17 +22,18 @@ namespace rollcall {
 
 class GptPasses {
  public:
-  // All must outlive it. `state` and `activations` are placed.
+  // All arguments must outlive it. `state` and `activations` are placed.
   GptPasses(const GptConfig& config, const GptLayout& layout,
             const GptState& state, cuda::Stream stream, Products& products);
 
-  // `tokens`, `targets`, and on the way back `order` and `places` (of `words`
-  // different tokens) of `a` are filled. Leaves the sum of losses in state.sum.
+  // `tokens` and `targets` of `a` are filled, and for the backward pass also
+  // `order` and `places` (for `words` different tokens). Stores the sum of
+  // losses in state.sum.
   absl::Status Loss(const GptActivations& a, int64_t rows);
 
-  // And d(scale * that sum)/d(weights) in state.gradients, extras behind them.
-  // `block_done(i)`: the work that finishes what is of block i and later ones
-  // is in the stream. Its error ends the call.
+  // Also stores d(scale * loss)/d(weights) in state.gradients, followed by the
+  // extras. `block_done(i)`: the work that finishes block i and all later ones
+  // is in the stream. An error of it ends the call.
   struct Step {
     int64_t rows = 0;
     int64_t words = 0;
@@ -43,8 +44,8 @@ class GptPasses {
   absl::Status LossAndGradients(const GptActivations& a, const Step& step);
 
  private:
-  // bf16 copy, fp32 master and gradient of what stands at `offset` in the
-  // layout.
+  // The bf16 copy, the fp32 master and the gradient of the tensor at `offset`
+  // in the layout.
   const cuda::Bf16* C(size_t offset) const;
   const float* W(size_t offset) const { return state_.weights + offset; }
   float* G(size_t offset) const { return state_.gradients + offset; }

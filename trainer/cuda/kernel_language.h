@@ -1,7 +1,7 @@
-// What the kernels are written in: CUDA where nvcc compiles them, emulation.h
-// where any C++ compiler does.
+// The language of the kernels: CUDA when nvcc compiles them, emulation.h when
+// any other C++ compiler does.
 //
-// It adds to CUDA only what both must spell alike: conversions of Bf16, a
+// It adds only what both must spell in the same way: conversions of Bf16, a
 // block's shared memory as one array, sums over a warp and a block, and a
 // launch that is a plain call.
 #ifndef ROLLCALL_TRAINER_CUDA_KERNEL_LANGUAGE_H_
@@ -16,7 +16,7 @@
 namespace rollcall::cuda {
 
 namespace wmma = nvcuda::wmma;
-using Element = __nv_bfloat16;  // Of a tile of a matrix product.
+using Element = __nv_bfloat16;  // Of a wmma tile.
 
 __device__ inline unsigned char* SharedMemory() {
   extern __shared__ __align__(32) unsigned char shared_memory[];
@@ -29,7 +29,7 @@ __device__ inline Bf16 ToBf16(float value) {
   return {__bfloat16_as_ushort(__float2bfloat16_rn(value))};
 }
 
-// Starts kernel(arguments...) with `shared` bytes of shared memory a block.
+// Starts kernel(arguments...) with `shared` bytes of shared memory per block.
 template <typename... Parameters, typename... Arguments>
 int Launch(Stream stream, dim3 blocks, int threads, size_t shared,
            void (*kernel)(Parameters...), Arguments... arguments) {
@@ -86,15 +86,16 @@ struct Sum {
     return a + b;
   }
 };
-struct Most {
+struct Max {
   template <typename T>
   __device__ T operator()(T a, T b) const {
     return a > b ? a : b;
   }
 };
 
-// Of all threads' values, to all of them, in an order that is always the same.
-// `room` is shared and holds one value a warp; blocks are of whole warps.
+// Folds all threads' values, always in the same order; every thread gets the
+// result. `room` is shared and holds one value per warp. Blocks consist of
+// whole warps.
 template <typename T, typename Fold>
 __device__ T BlockFold(T value, T* room, Fold fold) {
   for (int lane = kWarp / 2; lane > 0; lane /= 2) {

@@ -1,4 +1,4 @@
-// Embedding, layer norm, bias and GELU: row-wise work, and sums down columns.
+// Embedding, layer norm, bias and GELU: work per row, and sums over columns.
 #include <cmath>
 
 #include "trainer/cuda/kernel_language.h"
@@ -7,8 +7,8 @@ namespace rollcall::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kColumns = 32;  // Of a block that sums down columns...
-constexpr int kLanes = 8;     // ...with this many threads a column.
+constexpr int kColumns = 32;  // Per block that sums over columns...
+constexpr int kLanes = 8;     // ...with this many threads per column.
 
 // --- Embedding ---------------------------------------------------------------
 
@@ -27,8 +27,8 @@ __global__ void EmbedForwardKernel(Bf16* out, const uint16_t* tokens,
   StorePack(out + row * width + column, sum);
 }
 
-// A block for each token that is there and each kColumns of the width: its
-// threads of one column share the token's rows, and thread 0 of them adds up.
+// One block for each token of the batch and each kColumns of the width. Its
+// threads of one column share the token's rows; thread 0 of them adds up.
 __global__ void EmbedTokensKernel(float* dtoken_table,
                                   const TokenPlaces* places,
                                   const int32_t* order, const Bf16* dout,
@@ -62,11 +62,11 @@ __global__ void EmbedPositionsKernel(float* dposition_table, const Bf16* dout,
 
 // --- Layer norm --------------------------------------------------------------
 
-// A warp takes a row; so do all below that speak of a lane.
-__global__ void NormForwardKernel(Bf16* out, float* mean,
-                                  float* inverse_deviation, const Bf16* in,
-                                  const float* gain, const float* bias,
-                                  int64_t rows, int64_t width) {
+// One warp per row, here and in all kernels below that use a lane.
+__global__ void NormForwardKernel(Bf16* out, float* mean, float* rstd,
+                                  const Bf16* in, const float* gain,
+                                  const float* bias, int64_t rows,
+                                  int64_t width) {
   const int lane = threadIdx.x % kWarp;
   const int64_t row = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp;
   if (row >= rows) return;
@@ -96,20 +96,20 @@ __global__ void NormForwardKernel(Bf16* out, float* mean,
   }
   if (lane > 0) return;
   mean[row] = m;
-  inverse_deviation[row] = s;
+  rstd[row] = s;
 }
 
-// As LayerNormBackward of layers.cc has it: din += s (g - mean(g) - n mean(g
-// n)), g = dout * gain.
+// As LayerNormBackward of layers.cc: din += s (g - mean(g) - n mean(g n)), g =
+// dout * gain.
 __global__ void NormInputKernel(Bf16* din, const Bf16* dout, const Bf16* in,
                                 const float* gain, const float* mean,
-                                const float* inverse_deviation, int64_t rows,
+                                const float* rstd, int64_t rows,
                                 int64_t width) {
   const int lane = threadIdx.x % kWarp;
   const int64_t row = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp;
   if (row >= rows) return;
   const float m = mean[row];
-  const float s = inverse_deviation[row];
+  const float s = rstd[row];
   float g_sum = 0;
   float gn_sum = 0;
   for (int64_t c = lane * kPack; c < width; c += kWarp * kPack) {
@@ -136,9 +136,10 @@ __global__ void NormInputKernel(Bf16* din, const Bf16* dout, const Bf16* in,
   }
 }
 
-// --- Sums down columns -------------------------------------------------------
+// --- Sums over columns -------------------------------------------------------
 
-// What is summed: the gradients themselves, or times the normalised input.
+// The values to sum: the gradients, or the gradients times the normalized
+// input.
 struct Plain {
   const Bf16* dout;
   __device__ float operator()(int64_t, int64_t at) const {
@@ -149,14 +150,13 @@ struct Normalised {
   const Bf16* dout;
   const Bf16* in;
   const float* mean;
-  const float* inverse_deviation;
+  const float* rstd;
   __device__ float operator()(int64_t row, int64_t at) const {
-    return ToFloat(dout[at]) * (ToFloat(in[at]) - mean[row]) *
-           inverse_deviation[row];
+    return ToFloat(dout[at]) * (ToFloat(in[at]) - mean[row]) * rstd[row];
   }
 };
 
-// A block for each kColumns columns and each kRowsAPart rows.
+// One block for each kColumns columns and each kRowsAPart rows.
 template <typename Value>
 __global__ void ColumnPartsKernel(float* parts, Value value, int64_t rows,
                                   int64_t width) {
@@ -271,27 +271,24 @@ int EmbedBackward(Stream stream, float* dtoken_table, float* dposition_table,
                 stride);
 }
 
-int LayerNormForward(Stream stream, Bf16* out, float* mean,
-                     float* inverse_deviation, const Bf16* in,
-                     const float* gain, const float* bias, int64_t rows,
-                     int64_t width) {
+int LayerNormForward(Stream stream, Bf16* out, float* mean, float* rstd,
+                     const Bf16* in, const float* gain, const float* bias,
+                     int64_t rows, int64_t width) {
   return Launch(stream, dim3(Blocks(rows, kThreads / kWarp)), kThreads, 0,
-                NormForwardKernel, out, mean, inverse_deviation, in, gain, bias,
-                rows, width);
+                NormForwardKernel, out, mean, rstd, in, gain, bias, rows,
+                width);
 }
 
 int LayerNormBackward(Stream stream, Bf16* din, float* dgain, float* dbias,
                       float* parts, const Bf16* dout, const Bf16* in,
-                      const float* gain, const float* mean,
-                      const float* inverse_deviation, int64_t rows,
-                      int64_t width) {
-  int error = Launch(stream, dim3(Blocks(rows, kThreads / kWarp)), kThreads, 0,
-                     NormInputKernel, din, dout, in, gain, mean,
-                     inverse_deviation, rows, width);
+                      const float* gain, const float* mean, const float* rstd,
+                      int64_t rows, int64_t width) {
+  int error =
+      Launch(stream, dim3(Blocks(rows, kThreads / kWarp)), kThreads, 0,
+             NormInputKernel, din, dout, in, gain, mean, rstd, rows, width);
   if (error != 0) return error;
-  error =
-      SumColumns(stream, dgain, parts,
-                 Normalised{dout, in, mean, inverse_deviation}, rows, width);
+  error = SumColumns(stream, dgain, parts, Normalised{dout, in, mean, rstd},
+                     rows, width);
   if (error != 0) return error;
   return SumColumns(stream, dbias, parts + Parts(rows) * width, Plain{dout},
                     rows, width);

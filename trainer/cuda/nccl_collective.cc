@@ -12,11 +12,11 @@
 namespace rollcall {
 namespace {
 
-// How long it sleeps between two looks: twice as long each time.
-constexpr absl::Duration kPauseLeast = absl::Microseconds(20);
-constexpr absl::Duration kPauseMost = absl::Milliseconds(1);
+// Time between two polls: doubles each time.
+constexpr absl::Duration kPauseMin = absl::Microseconds(20);
+constexpr absl::Duration kPauseMax = absl::Milliseconds(1);
 
-// A sleep that an interruption ends. Shared with whoever raises it.
+// A sleep that an interruption ends. Shared with the thread that raises it.
 class Nap {
  public:
   void Take(absl::Duration time) {
@@ -61,7 +61,7 @@ class NcclCollective final : public Collective {
                              static_cast<int>(ids.size()), ids.data(), &config)
                        : library_.init(&communicator_, options_.size, ids[0],
                                        options_.rank, &config);
-    return Settle(code, "the beginning");
+    return AwaitNccl(code, "the initialization");
   }
 
   int rank() const override { return options_.rank; }
@@ -72,7 +72,7 @@ class NcclCollective final : public Collective {
     const int nccl_reduction =
         reduction == Reduction::kSum ? nccl::kSum : nccl::kMax;
     Pieces pieces{{}, Bytes(values)};
-    return Whole("an all-reduce", pieces, [&](const char*, char* at) {
+    return Run("an all-reduce", pieces, [&](const char*, char* at) {
       return library_.all_reduce(at, at, values.size(), nccl::kFloat,
                                  nccl_reduction, communicator_,
                                  streams_.communication());
@@ -83,7 +83,7 @@ class NcclCollective final : public Collective {
     if (!failed_.ok()) return failed_;
     ++entered_;
     if (!streams_.IsOnDevice(values.data())) {
-      // Rare, and small: as any other collective, and as much in order.
+      // Rare and small: done like any other collective, in the same order.
       --entered_;
       return AllReduce(values, Reduction::kSum);
     }
@@ -92,7 +92,7 @@ class NcclCollective final : public Collective {
     const int code = library_.all_reduce(
         values.data(), values.data(), values.size(), nccl::kFloat, nccl::kSum,
         communicator_, streams_.communication());
-    return Settle(code, "a sum");
+    return AwaitNccl(code, "a sum");
   }
 
   absl::Status Wait() override {
@@ -107,7 +107,7 @@ class NcclCollective final : public Collective {
 
   absl::Status Broadcast(absl::Span<char> bytes, int root) override {
     Pieces pieces{{}, bytes};
-    return Whole("a broadcast", pieces, [&](const char*, char* at) {
+    return Run("a broadcast", pieces, [&](const char*, char* at) {
       return library_.broadcast(at, at, bytes.size(), nccl::kChar, root,
                                 communicator_, streams_.communication());
     });
@@ -116,7 +116,7 @@ class NcclCollective final : public Collective {
   absl::Status AllGather(absl::Span<const char> mine,
                          absl::Span<char> all) override {
     Pieces pieces{mine, all};
-    return Whole("an all-gather", pieces, [&](const char* from, char* to) {
+    return Run("an all-gather", pieces, [&](const char* from, char* to) {
       return library_.all_gather(from, to, mine.size(), nccl::kChar,
                                  communicator_, streams_.communication());
     });
@@ -125,7 +125,7 @@ class NcclCollective final : public Collective {
   absl::Status ReduceScatter(absl::Span<float> all,
                              absl::Span<float> mine) override {
     Pieces pieces{Bytes(all), Bytes(mine)};
-    return Whole("a reduce-scatter", pieces, [&](const char* from, char* to) {
+    return Run("a reduce-scatter", pieces, [&](const char* from, char* to) {
       return library_.reduce_scatter(from, to, mine.size(), nccl::kFloat,
                                      nccl::kSum, communicator_,
                                      streams_.communication());
@@ -154,7 +154,8 @@ class NcclCollective final : public Collective {
 
   absl::Status Finish() override {
     if (absl::Status s = Wait(); !s.ok()) return s;
-    absl::Status status = Settle(library_.finalize(communicator_), "the end");
+    absl::Status status =
+        AwaitNccl(library_.finalize(communicator_), "the end");
     if (!status.ok()) return status;
     library_.destroy(std::exchange(communicator_, nullptr));
     failed_ = absl::FailedPreconditionError("the collective has finished");
@@ -162,7 +163,7 @@ class NcclCollective final : public Collective {
   }
 
  private:
-  // What a collective reads and what it leaves; the first is empty where they
+  // The buffers that a collective reads and writes; the first is empty if they
   // are the same.
   struct Pieces {
     absl::Span<const char> from;
@@ -182,7 +183,7 @@ class NcclCollective final : public Collective {
   absl::Status Pass(absl::Span<const char> out, int to_rank,
                     absl::Span<char> in, int from_rank) {
     Pieces pieces{out, in};
-    return Whole("a send and receive", pieces, [&](const char* from, char* to) {
+    return Run("a send and receive", pieces, [&](const char* from, char* to) {
       int code = library_.group_start();
       if (code != nccl::kSuccess) return code;
       code = library_.send(from, out.size(), nccl::kChar, to_rank,
@@ -198,11 +199,10 @@ class NcclCollective final : public Collective {
     });
   }
 
-  // One collective from its beginning to its end, after all that was begun;
-  // `start` puts it into the stream and returns NCCL's code.
+  // Runs one collective to its end, after everything that was begun. `start`
+  // puts it into the stream and returns NCCL's code.
   template <typename Start>
-  absl::Status Whole(const char* what, const Pieces& pieces,
-                     const Start& start) {
+  absl::Status Run(const char* what, const Pieces& pieces, const Start& start) {
     if (absl::Status s = Wait(); !s.ok()) return s;
     ++entered_;
     const void* const known =
@@ -220,7 +220,7 @@ class NcclCollective final : public Collective {
                         const Start& start) {
     absl::Status status = streams_.CommunicationAfterCompute();
     if (!status.ok()) return Fail(status);
-    if (status = Settle(start(from, to), what); !status.ok()) return status;
+    if (status = AwaitNccl(start(from, to), what); !status.ok()) return status;
     status = streams_.ComputeAfterCommunication();
     if (!status.ok()) return Fail(status);
     return AwaitDevice(what);
@@ -229,13 +229,13 @@ class NcclCollective final : public Collective {
   template <typename Start>
   absl::Status ThroughRoom(const char* what, const Pieces& pieces,
                            const Start& start) {
-    // The second one begins where any type of NCCL's may.
+    // The second buffer has an alignment that suits every type of NCCL.
     constexpr size_t kAlign = 256;
     const size_t skip = (pieces.from.size() + kAlign - 1) / kAlign * kAlign;
     const absl::StatusOr<char*> room = streams_.Room(skip + pieces.to.size());
     if (!room.ok()) return Fail(room.status());
     char* const to = *room + skip;
-    // In place where there is one piece: then that is what is read.
+    // If there is only one buffer, it is also the input.
     absl::Status status = pieces.from.empty()
                               ? streams_.CopyIn(to, pieces.to)
                               : streams_.CopyIn(*room, pieces.from);
@@ -246,25 +246,25 @@ class NcclCollective final : public Collective {
     return status.ok() ? status : Fail(status);
   }
 
-  // Until NCCL has taken in what it was told: at the beginning, at the end, and
-  // at the first use of a connection it does that beside the caller.
-  absl::Status Settle(int code, const char* what) {
+  // Polls until NCCL has accepted the call: at initialization, at the end, and
+  // at the first use of a connection NCCL works in the background.
+  absl::Status AwaitNccl(int code, const char* what) {
     if (code != nccl::kSuccess && code != nccl::kInProgress) {
-      return Refused(code, what);
+      return NcclError(code, what);
     }
     Watch watch(options_.timeout);
     for (;;) {
       int state = nccl::kSuccess;
       code = library_.async_error(communicator_, &state);
-      if (code != nccl::kSuccess) return Refused(code, what);
+      if (code != nccl::kSuccess) return NcclError(code, what);
       if (state == nccl::kSuccess) return absl::OkStatus();
-      if (state != nccl::kInProgress) return Refused(state, what);
-      if (absl::Status s = Patience(watch, what); !s.ok()) return s;
+      if (state != nccl::kInProgress) return NcclError(state, what);
+      if (absl::Status s = Pause(watch, what); !s.ok()) return s;
     }
   }
 
-  // Until the device has done all that is in the stream for peers. The time
-  // counts from when it has come to that itself.
+  // Polls until the device has done all work in the stream for peers. The
+  // timeout starts when the device reaches that work.
   absl::Status AwaitDevice(const char* what) {
     Watch watch(options_.timeout);
     bool own_done = false;
@@ -274,9 +274,9 @@ class NcclCollective final : public Collective {
       if (*done) return absl::OkStatus();
       int state = nccl::kSuccess;
       const int code = library_.async_error(communicator_, &state);
-      if (code != nccl::kSuccess) return Refused(code, what);
+      if (code != nccl::kSuccess) return NcclError(code, what);
       if (state != nccl::kSuccess && state != nccl::kInProgress) {
-        return Refused(state, what);
+        return NcclError(state, what);
       }
       if (!own_done) {
         const absl::StatusOr<bool> own = streams_.ComputeIsDone();
@@ -284,7 +284,7 @@ class NcclCollective final : public Collective {
         own_done = *own;
         watch.deadline = MonotonicNow() + options_.timeout;
       }
-      if (absl::Status s = Patience(watch, what); !s.ok()) return s;
+      if (absl::Status s = Pause(watch, what); !s.ok()) return s;
     }
   }
 
@@ -292,11 +292,11 @@ class NcclCollective final : public Collective {
     explicit Watch(absl::Duration timeout)
         : deadline(MonotonicNow() + timeout) {}
     absl::Time deadline;
-    absl::Duration pause = kPauseLeast;
+    absl::Duration pause = kPauseMin;
   };
 
-  // Sleeps a little; or says why there is nothing more to wait for.
-  absl::Status Patience(Watch& watch, const char* what) {
+  // Sleeps a little, or returns the reason to stop waiting.
+  absl::Status Pause(Watch& watch, const char* what) {
     if (options_.interruption != nullptr && options_.interruption->raised()) {
       return Fail(absl::AbortedError(
           absl::StrCat(what, ": interrupted, the world is over")));
@@ -305,16 +305,16 @@ class NcclCollective final : public Collective {
       return Fail(absl::DeadlineExceededError(absl::StrCat(
           "NCCL: ", what, " of ", options_.size,
           " ranks: ", absl::FormatDuration(options_.timeout),
-          " without an end; NCCL does not say which rank stays silent")));
+          " without completion; NCCL does not say which rank is silent")));
     }
     nap_->Take(watch.pause);
-    watch.pause = std::min(2 * watch.pause, kPauseMost);
+    watch.pause = std::min(2 * watch.pause, kPauseMax);
     return absl::OkStatus();
   }
 
-  // NCCL's word for it. A peer that is gone it seldom names; its last error
-  // does where it knows.
-  absl::Status Refused(int code, const char* what) {
+  // NCCL's error as a status. NCCL seldom names a lost peer; its last error
+  // does if NCCL knows.
+  absl::Status NcclError(int code, const char* what) {
     if (options_.interruption != nullptr && options_.interruption->raised()) {
       return Fail(absl::AbortedError(
           absl::StrCat(what, ": interrupted, the world is over")));
@@ -328,7 +328,7 @@ class NcclCollective final : public Collective {
         code == nccl::kRemoteError ? "; a peer has failed first" : "")));
   }
 
-  // The communicator is of no more use: what the device still does for it ends.
+  // The communicator is unusable: its work on the device ends.
   absl::Status Fail(absl::Status why) {
     failed_ = why;
     Abort();

@@ -1,12 +1,13 @@
 // NcclCollective: the ranks' GPU collective, by NCCL.
 //
-// The communicator does not block: while it begins and ends, and while the
-// device is at work for it, the host looks for NCCL's errors and for an
-// interruption, which aborts it wherever it is. NCCL offers nothing to wait on:
-// so it looks every millisecond, or sooner, and an interruption wakes it.
+// The communicator does not block. While it is initialized or finalized, and
+// while the device works for it, the host polls for NCCL's errors and for an
+// interruption. An interruption aborts the communicator in any state. NCCL has
+// no event to wait for, so the host polls every millisecond or more often; an
+// interruption wakes it.
 //
-// Memory may be the device's or the host's; the latter goes through a piece of
-// the device's.
+// Buffers may be in device or host memory; host data goes through a device
+// buffer.
 //
 // NCCL's own connections are neither authenticated nor encrypted.
 //
@@ -34,18 +35,18 @@ namespace rollcall {
 struct NcclOptions {
   int rank = 0;
   int size = 1;
-  // Ids of this generation alone, 128 bytes each, and the version of NCCL that
-  // minted them (Seal). None: ranks 0, 128, 256, ... mint one each, and pass it
-  // on by `exchange`.
+  // Ids for this generation only, 128 bytes each, and the version of the NCCL
+  // that made them (Seal). Empty: ranks 0, 128, 256, ... make one each and
+  // publish it by `exchange`.
   std::vector<std::string> ids;
   uint32_t ids_version = 0;
   Exchange exchange;
-  // For the begin, the end, and for each wait once this rank's own device has
-  // got there.
+  // For initialization, for the end, and for each wait, once this rank's own
+  // device has reached it.
   absl::Duration timeout = absl::Seconds(30);
-  // How a message names a rank, for example "rank 2 on node-b".
+  // How messages name a rank, for example "rank 2 on node-b".
   std::function<std::string(int rank)> name;
-  // Ends what waits; may be null. Shared with whoever raises it.
+  // Ends blocked calls; may be null. Shared with the thread that raises it.
   std::shared_ptr<Interruption> interruption;
   // Must outlive the collective.
   Streams* streams = nullptr;
@@ -53,10 +54,11 @@ struct NcclOptions {
   NcclLog* log = nullptr;
 };
 
-// Begins a communicator of all ranks. FAILED_PRECONDITION: ranks have different
-// versions of NCCL, both named; UNAVAILABLE: NCCL failed, in its own words;
-// DEADLINE_EXCEEDED: not all ranks came; ABORTED: interrupted; else the
-// exchange's own error. Not to be retried within a generation.
+// Initializes a communicator of all ranks. FAILED_PRECONDITION: ranks have
+// different versions of NCCL; both are named. UNAVAILABLE: NCCL failed; the
+// message has NCCL's text. DEADLINE_EXCEEDED: not all ranks came. ABORTED:
+// interrupted. Otherwise the exchange's own error. Not to be retried within a
+// generation.
 absl::StatusOr<std::unique_ptr<Collective>> ConnectNccl(
     const NcclLibrary& library, NcclOptions options);
 

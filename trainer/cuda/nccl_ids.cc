@@ -15,14 +15,15 @@ absl::Status OtherVersion(absl::string_view who, uint32_t theirs,
                           const NcclLibrary& mine) {
   return absl::FailedPreconditionError(absl::StrCat(
       who, " has NCCL ", theirs, ", this rank ", mine.version, " (", mine.name,
-      "): their first messages differ; install the same on every node"));
+      "): their bootstrap messages differ; install the same version on every "
+      "node"));
 }
 
 absl::StatusOr<nccl::UniqueId> IdFrom(absl::string_view bytes,
                                       absl::string_view who) {
   nccl::UniqueId id;
   if (bytes.size() != sizeof(id.bytes)) {
-    return absl::InternalError(absl::StrCat(who, " gave an NCCL id of ",
+    return absl::InternalError(absl::StrCat(who, " sent an NCCL id of ",
                                             bytes.size(), " bytes, expected ",
                                             sizeof(id.bytes)));
   }
@@ -30,7 +31,7 @@ absl::StatusOr<nccl::UniqueId> IdFrom(absl::string_view bytes,
   return id;
 }
 
-// What a rank gives to all others: its version, and its id if it mints one.
+// What a rank sends to all others: its version, and its id if it makes one.
 absl::StatusOr<std::string> Mine(const NcclLibrary& library, int rank) {
   const auto version = static_cast<uint32_t>(library.version);
   std::string value(reinterpret_cast<const char*>(&version), sizeof(version));
@@ -52,8 +53,8 @@ absl::StatusOr<std::vector<nccl::UniqueId>> AgreeOnNcclIds(
   std::vector<nccl::UniqueId> ids;
   if (!options.ids.empty()) {
     if (options.ids_version != static_cast<uint32_t>(library.version)) {
-      return OtherVersion("whoever minted the world's ids", options.ids_version,
-                          library);
+      return OtherVersion("the process that made the world's ids",
+                          options.ids_version, library);
     }
     for (const std::string& bytes : options.ids) {
       const absl::StatusOr<nccl::UniqueId> id = IdFrom(bytes, "the world");
@@ -71,7 +72,7 @@ absl::StatusOr<std::vector<nccl::UniqueId>> AgreeOnNcclIds(
     const std::string who = options.name(static_cast<int>(rank));
     uint32_t version = 0;
     if (value.size() < sizeof(version)) {
-      return absl::InternalError(absl::StrCat(who, " gave no version of NCCL"));
+      return absl::InternalError(absl::StrCat(who, " sent no version of NCCL"));
     }
     std::memcpy(&version, value.data(), sizeof(version));
     value.remove_prefix(sizeof(version));

@@ -1,7 +1,8 @@
-// AgreeOnNcclIds: the ids that all ranks of a world begin NCCL with.
+// AgreeOnNcclIds: the ids with which all ranks of a world initialize NCCL.
 //
-// One for each 128 ranks: whoever mints one is the root of that many, and must
-// live until they have begun. An id is a secret, and good for one communicator.
+// One id per 128 ranks. The rank that makes an id is the root of those ranks
+// and must live until they are initialized. An id is a secret and is valid for
+// one communicator.
 #ifndef ROLLCALL_TRAINER_CUDA_NCCL_IDS_H_
 #define ROLLCALL_TRAINER_CUDA_NCCL_IDS_H_
 

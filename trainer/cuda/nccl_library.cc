@@ -11,8 +11,9 @@ extern char** environ;
 namespace rollcall {
 namespace {
 
-// Communicators that do not block, and can be aborted while they begin.
-constexpr int kVersionLeast = 21400;
+// From this version on, communicators can be non-blocking and can be aborted
+// during initialization.
+constexpr int kVersionMin = 21400;
 
 }  // namespace
 
@@ -25,9 +26,9 @@ absl::StatusOr<NcclLibrary> NcclLibrary::Open(const std::string& path) {
       Library::Open({FindNcclLibrary(path, environment)});
   if (!library.ok()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "there is no NCCL, by which GPUs of several ranks work together: ",
+        "NCCL, which several ranks need on GPUs, was not found: ",
         library.status().message(),
-        "; install it (libnccl2, or pip's nvidia-nccl), name its folder in "
+        "; install it (libnccl2, or nvidia-nccl from PyPI), add its folder to "
         "LD_LIBRARY_PATH, or train with --device cpu"));
   }
   NcclLibrary n;
@@ -52,11 +53,10 @@ absl::StatusOr<NcclLibrary> NcclLibrary::Open(const std::string& path) {
   status.Update(library->Find("ncclRecv", &n.receive));
   if (!status.ok()) return status;
   library->Find("ncclCommInitRankScalable", &n.init_scalable).IgnoreError();
-  if (n.get_version(&n.version) != nccl::kSuccess ||
-      n.version < kVersionLeast) {
+  if (n.get_version(&n.version) != nccl::kSuccess || n.version < kVersionMin) {
     return absl::FailedPreconditionError(
-        absl::StrCat(n.name, " is NCCL ", n.version, ": expected ",
-                     kVersionLeast, " (2.14) or newer"));
+        absl::StrCat(n.name, " is NCCL ", n.version, ": expected ", kVersionMin,
+                     " (2.14) or newer"));
   }
   return n;
 }

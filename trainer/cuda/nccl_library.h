@@ -1,5 +1,5 @@
-// NcclLibrary: what is used of NCCL, declared here, so that its header is not
-// needed to build; opened at run time.
+// NcclLibrary: the functions of NCCL that are used. They are declared here, so
+// that the build does not need NCCL's header, and opened at run time.
 #ifndef ROLLCALL_TRAINER_CUDA_NCCL_LIBRARY_H_
 #define ROLLCALL_TRAINER_CUDA_NCCL_LIBRARY_H_
 
@@ -20,7 +20,7 @@ struct UniqueId {
   char bytes[128];
 };
 
-// Results, types and reductions by their numbers in nccl.h.
+// Results, types and reductions, with their numbers in nccl.h.
 inline constexpr int kSuccess = 0;
 inline constexpr int kRemoteError = 6;
 inline constexpr int kInProgress = 7;
@@ -29,8 +29,8 @@ inline constexpr int kFloat = 7;
 inline constexpr int kSum = 0;
 inline constexpr int kMax = 2;
 
-// As much of ncclConfig_t as NCCL 2.14 had; the library takes `size` bytes of
-// it and its own defaults for the rest.
+// The part of ncclConfig_t that NCCL 2.14 had. The library reads `size` bytes
+// of it and uses its own defaults for the rest.
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
@@ -41,8 +41,8 @@ struct Config {
 }  // namespace nccl
 
 struct NcclLibrary {
-  // The first that is there: `path` if not empty, then where an agent would
-  // look for it. FAILED_PRECONDITION: it is not there, or too old.
+  // Opens the first library found: `path` if not empty, then the places where
+  // an agent would look. FAILED_PRECONDITION: not found, or too old.
   static absl::StatusOr<NcclLibrary> Open(const std::string& path);
 
   using Communicator = nccl::Communicator*;
@@ -56,7 +56,7 @@ struct NcclLibrary {
   const char* (*last_error)(Communicator) = nullptr;
   int (*init)(Communicator*, int ranks, nccl::UniqueId, int rank,
               nccl::Config*) = nullptr;
-  // Null before 2.23: then one id is all it takes.
+  // Null before 2.23: then there is only one id.
   int (*init_scalable)(Communicator*, int ranks, int rank, int ids,
                        nccl::UniqueId*, nccl::Config*) = nullptr;
   int (*async_error)(Communicator, int*) = nullptr;

@@ -16,18 +16,18 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kReadBytes = 64 << 10;
-// Of one kind of thing each; a log that names more is none of NCCL's.
-constexpr size_t kUsedMost = 16;
-constexpr size_t kNameMost = 64;
+// Maximum number of transports; a log that names more is not NCCL's.
+constexpr size_t kUsedMax = 16;
+constexpr size_t kNameMax = 64;
 
 // "Socket/0", "IB/3/GDRDMA", "AWS Libfabric/0/GDRDMA".
 std::string NetworkOf(absl::string_view way) {
   const absl::string_view name = way.substr(0, way.find('/'));
-  return absl::StrCat(name.substr(0, kNameMost),
+  return absl::StrCat(name.substr(0, kNameMax),
                       absl::StrContains(way, "GDRDMA") ? "/GDRDMA" : "");
 }
 
-// The way that a channel takes; empty: none that is known.
+// The transport of a channel; empty: unknown.
 std::string WayOf(absl::string_view way) {
   if (absl::ConsumePrefix(&way, "NET/")) return NetworkOf(way);
   if (absl::StartsWith(way, "P2P")) return "P2P";
@@ -57,7 +57,7 @@ size_t NcclTransports::Read(absl::string_view text) {
     if (info == line.npos) continue;
     line.remove_prefix(info + kInfo.size());
     if (absl::ConsumePrefix(&line, kNetwork)) {
-      network = std::string(line.substr(0, kNameMost));
+      network = std::string(line.substr(0, kNameMax));
       continue;
     }
     std::string way;
@@ -67,7 +67,7 @@ size_t NcclTransports::Read(absl::string_view text) {
     } else if (absl::StartsWith(line, "Connected NVLS")) {
       way = "NVLS";
     }
-    if (!way.empty() && used.size() < kUsedMost) used.insert(way);
+    if (!way.empty() && used.size() < kUsedMax) used.insert(way);
   }
   return taken;
 }
@@ -105,11 +105,11 @@ void NcclLog::ReadOn() {
     const ssize_t got = pread(fd_, buffer.data(), buffer.size(), read_);
     if (got <= 0) return;
     size_t taken = transports_.Read({buffer.data(), static_cast<size_t>(got)});
-    // A line as long as that is none.
+    // A line as long as the buffer is not a log line of NCCL.
     if (taken == 0 && static_cast<size_t>(got) == buffer.size()) taken = got;
     if (taken == 0) return;
     read_ += static_cast<int64_t>(taken);
-    // What has been read takes no memory any more; NCCL writes on behind it.
+    // Frees the memory of what was read; NCCL appends after it.
     fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, read_);
   }
 }

@@ -1,8 +1,8 @@
-// NcclLog: what NCCL says of itself, caught in memory; and what it tells of the
-// way that bytes take.
+// NcclLog: catches NCCL's log in memory and finds in it which transport NCCL
+// uses.
 //
-// NCCL tells nobody by its functions which network it chose: only its log does.
-// It reads where to write that once in a process, at its first call.
+// NCCL has no function that tells which network it chose; only its log does.
+// NCCL reads the log's path once per process, at its first call.
 #ifndef ROLLCALL_TRAINER_CUDA_NCCL_LOG_H_
 #define ROLLCALL_TRAINER_CUDA_NCCL_LOG_H_
 
@@ -15,36 +15,37 @@
 
 namespace rollcall {
 
-// What was read so far. Pure.
+// What the log has said so far. Pure.
 struct NcclTransports {
-  // Chosen for other nodes, whether or not there are any: "Socket", "IB", or a
-  // plugin's name. Empty: not told yet.
+  // The network for other nodes, whether or not there are any: "Socket", "IB",
+  // or a plugin's name. Empty: not logged yet.
   std::string network;
-  // That channels are connected by: "Socket", "IB", "IB/GDRDMA" (straight from
+  // The transports of the channels: "Socket", "IB", "IB/GDRDMA" (directly from
   // the GPU), "P2P", "SHM", "NVLS", "CollNet".
   std::set<std::string> used;
 
-  // Takes in more of the log; a last line without its end is left for the next
-  // time. Returns how much was taken.
+  // Parses more of the log. An incomplete last line is left for the next call.
+  // Returns the number of bytes parsed.
   size_t Read(absl::string_view text);
-  // Networks first: "IB/GDRDMA+P2P". Before any channel is connected, the
-  // network that was chosen; "NCCL" before that.
+  // Networks first: "IB/GDRDMA+P2P". Before any channel is connected: the
+  // chosen network. Before that: "NCCL".
   std::string ToString() const;
 };
 
 class NcclLog {
  public:
-  // Before NCCL's first call, and before other threads read the environment.
-  // Null where NCCL_DEBUG is set: its log is the user's; or where the system
-  // has no such memory.
+  // Must precede NCCL's first call, and other threads that read the
+  // environment. Null if NCCL_DEBUG is set (the log is then the user's), or if
+  // the system has no such memory.
   static std::unique_ptr<NcclLog> Catch();
   ~NcclLog();
   NcclLog(const NcclLog&) = delete;
   NcclLog& operator=(const NcclLog&) = delete;
 
-  // By all that NCCL has said in this process up to now. One thread at a time.
+  // The transport, from everything that NCCL has logged in this process so far.
+  // One thread at a time.
   std::string Transport();
-  // Forgets, for a new communicator.
+  // Forgets the transports, for a new communicator.
   void Forget() { transports_ = {}; }
 
  private:

@@ -1,8 +1,8 @@
-// Products: products of bf16 matrices on a GPU, summed in fp32: all that a GPT
-// is made of beside kernels.h.
+// Products: products of bf16 matrices on a GPU, summed in fp32. With kernels.h
+// they make up a GPT.
 //
-// An interface, so that the way that they are put together can be tried without
-// a GPU; Blas is the real one.
+// An interface, so that the passes can be tested without a GPU; Blas is the
+// real implementation.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CUDA_PRODUCTS_H_
@@ -16,23 +16,23 @@
 
 namespace rollcall {
 
-// What follows a product, before it is rounded.
+// What is applied to a product before it is rounded.
 enum class Epilogue {
   kNone,
   kBias,
-  kBiasGelu,      // Keeps what GELU was given in `before`.
-  kGeluBackward,  // Times GELU's slope at `before`.
+  kBiasGelu,      // Keeps the input of GELU in `before`.
+  kGeluBackward,  // Times the slope of GELU at `before`.
 };
 
-// out[m,n] = op(a)[m,k] * op(b)[k,n] (+ add), all by rows, `..._apart` being
-// the distance between rows as stored. `out` is of bf16, or of floats; `add` is
-// like it and may be it. Where there is an epilogue, rows of `out` and `before`
+// out[m,n] = op(a)[m,k] * op(b)[k,n] (+ add), all row-major; `..._stride` is
+// the distance between rows as stored. `out` is bf16 or floats; `add` has the
+// type of `out` and may be `out`. With an epilogue, rows of `out` and `before`
 // are n apart.
 struct Product {
   int64_t m = 0, n = 0, k = 0;
   const cuda::Bf16* a = nullptr;
   const cuda::Bf16* b = nullptr;
-  int64_t a_apart = 0, b_apart = 0, out_apart = 0;
+  int64_t a_stride = 0, b_stride = 0, out_stride = 0;
   bool transpose_a = false, transpose_b = false;
   bool floats = false;
   void* out = nullptr;
@@ -42,23 +42,24 @@ struct Product {
   cuda::Bf16* before = nullptr;
 };
 
-// Of the device's memory, for whoever computes them.
+// Device memory for the implementation.
 inline constexpr size_t kWorkspaceBytes = 32 << 20;
 
 class Products {
  public:
   virtual ~Products() = default;
 
-  // Puts it into the stream. UNIMPLEMENTED: there is no way to compute it;
+  // Puts the product into the stream. UNIMPLEMENTED: it cannot be computed.
   // INTERNAL: it failed.
   virtual absl::Status Multiply(const Product& product) = 0;
 };
 
-// The product without its epilogue, by `products`, and that by kernels.
+// Computes the product without its epilogue by `products`, and the epilogue by
+// kernels.
 absl::Status MultiplyInSteps(Products& products, cuda::Stream stream,
                              const Product& product);
 
-// INTERNAL: a kernel did not start, for what, and why.
+// INTERNAL: a kernel did not start; the message has its purpose and the error.
 absl::Status KernelStatus(int error, absl::string_view purpose);
 
 }  // namespace rollcall

@@ -1,8 +1,8 @@
 // Streams: what a collective needs of a GPU: two queues of work (one for the
-// model, one for what goes to peers), the order between them, and copies.
+// model, one for communication), the order between them, and copies.
 //
-// It says nothing of what the work is. The CUDA device implements it; a test
-// has one of its own.
+// It does not know what the work is. The CUDA device implements it; a test has
+// its own implementation.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CUDA_STREAMS_H_
@@ -24,21 +24,22 @@ class Streams {
   virtual cuda::Stream compute() const = 0;
   virtual cuda::Stream communication() const = 0;
 
-  // What is in `compute` now comes before what `communication` gets from now
-  // on; and the other way round. The host does not wait.
+  // The work in `compute` now precedes later work in `communication`, and the
+  // reverse for the second function. The host does not wait.
   virtual absl::Status CommunicationAfterCompute() = 0;
   virtual absl::Status ComputeAfterCommunication() = 0;
 
-  // Whether what `compute` had at the last CommunicationAfterCompute is done,
-  // and what `communication` had at the last ComputeAfterCommunication. Errors
-  // of that work.
+  // Whether the work that `compute` had at the last CommunicationAfterCompute
+  // is done; the same for `communication` at the last
+  // ComputeAfterCommunication. Errors are those of that work.
   virtual absl::StatusOr<bool> ComputeIsDone() = 0;
   virtual absl::StatusOr<bool> CommunicationIsDone() = 0;
 
   virtual bool IsOnDevice(const void* memory) const = 0;
-  // The device's, at least so large, until the next call. RESOURCE_EXHAUSTED.
+  // Device memory of at least `bytes`, valid until the next call.
+  // RESOURCE_EXHAUSTED: not enough memory.
   virtual absl::StatusOr<char*> Room(size_t bytes) = 0;
-  // In `communication`, waited for.
+  // Copies in `communication`; waits for the copy.
   virtual absl::Status CopyIn(char* device, absl::Span<const char> host) = 0;
   virtual absl::Status CopyOut(absl::Span<char> host, const char* device) = 0;
 };

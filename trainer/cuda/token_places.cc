@@ -15,10 +15,10 @@ size_t Up(size_t value, size_t step) {
 }  // namespace
 
 void TokenIndex::Sort(absl::Span<const Token> tokens) {
-  std::vector<int32_t> count(GptConfig::kVocabularyMost + 1);
+  std::vector<int32_t> count(GptConfig::kVocabularyMax + 1);
   for (Token t : tokens) ++count[t + 1];
   places.clear();
-  for (int t = 0; t < GptConfig::kVocabularyMost; ++t) {
+  for (int t = 0; t < GptConfig::kVocabularyMax; ++t) {
     const int32_t begin = count[t];
     const int32_t end = begin + count[t + 1];
     if (end > begin) places.push_back({t, begin, end});
@@ -51,13 +51,13 @@ std::vector<size_t> CopyOffsets(const GptLayout& layout) {
 
 size_t CopySize(const GptLayout& layout) { return CopyOffsets(layout).back(); }
 
-std::vector<Piece> CutPieces(const GptLayout& layout, uint32_t most) {
+std::vector<Piece> CutPieces(const GptLayout& layout, uint32_t max) {
   const std::vector<size_t> offsets = CopyOffsets(layout);
   std::vector<Piece> pieces;
   for (size_t t = 0; t < layout.tensors.size(); ++t) {
     const Tensor& tensor = layout.tensors[t];
-    for (size_t at = 0; at < tensor.size; at += most) {
-      const size_t count = std::min<size_t>(most, tensor.size - at);
+    for (size_t at = 0; at < tensor.size; at += max) {
+      const size_t count = std::min<size_t>(max, tensor.size - at);
       pieces.push_back({tensor.offset + at, offsets[t] + at,
                         static_cast<uint32_t>(count),
                         tensor.decays() ? 1u : 0u});

@@ -1,5 +1,5 @@
-// Tables that the kernels work by, made on the host: where each token stands,
-// and tensors cut into pieces.
+// Tables for the kernels, made on the host: the positions of each token, and
+// tensors cut into pieces.
 //
 // Pure.
 #ifndef ROLLCALL_TRAINER_CUDA_TOKEN_PLACES_H_
@@ -16,8 +16,8 @@
 
 namespace rollcall::cuda {
 
-// The rows of each token, in their order: so that its gradient is summed by
-// one block, always alike.
+// The rows of each token, in order: one block sums a token's gradient, always
+// in the same order.
 struct TokenIndex {
   std::vector<TokenPlaces> places;
   std::vector<int32_t> order;
@@ -25,21 +25,20 @@ struct TokenIndex {
   void Sort(absl::Span<const Token> tokens);
 };
 
-// Rows of the token table in the bf16 copy: so many that products with it have
-// sides which tensor cores like. Those behind the vocabulary stay zero.
+// Rows of the token table in the bf16 copy: padded so that products with it
+// suit the tensor cores. The rows after the vocabulary stay zero.
 int PaddedVocabulary(int vocabulary);
 
-// Where each tensor begins in the bf16 copy, aligned as products want it, and
-// how many elements that has in all.
+// The offset of each tensor in the bf16 copy, aligned for products; and the
+// number of elements in total.
 std::vector<size_t> CopyOffsets(const GptLayout& layout);
 size_t CopySize(const GptLayout& layout);
 
-// All tensors in pieces of up to `most`.
-std::vector<Piece> CutPieces(const GptLayout& layout,
-                             uint32_t most = kPieceMost);
+// All tensors in pieces of up to `max`.
+std::vector<Piece> CutPieces(const GptLayout& layout, uint32_t max = kPieceMax);
 
-// What the next update computes with, `norm` being that of the gradients;
-// moves `powers` on, as AdamW::Step does.
+// The numbers of the next update; `norm` is the norm of the gradients. Advances
+// `powers`, as AdamW::Step does.
 AdamWNumbers NextNumbers(const AdamWConfig& config, double norm,
                          float learning_rate, AdamWPowers& powers);
 

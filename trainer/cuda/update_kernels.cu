@@ -1,4 +1,4 @@
-// The loss, and the update; and what is said of errors.
+// The loss, the update, and the texts of errors.
 #include <cmath>
 
 #include "trainer/cuda/kernel_language.h"
@@ -9,35 +9,36 @@ namespace {
 constexpr int kThreads = 256;
 constexpr size_t kFoldBytes = kThreads / kWarp * sizeof(double);
 
-// A block takes a row: once for its largest logit and the sum of exponentials,
-// each thread of its share and then all of the block, once for the gradient.
+// One block per row. The first pass finds the largest logit and the sum of
+// exponentials: each thread over its share, then the whole block. The second
+// pass computes the gradient.
 __global__ void CrossEntropyKernel(Bf16* logits, float* losses,
                                    const uint16_t* targets, float scale,
                                    int64_t vocabulary, int64_t padded) {
   float* room = reinterpret_cast<float*>(SharedMemory());
   Bf16* row = logits + blockIdx.x * padded;
   const int target = targets[blockIdx.x];
-  // Read before any thread writes: there is a barrier in between.
+  // Read before any thread writes; a barrier is in between.
   const float chosen = ToFloat(row[target]);
-  float most = -INFINITY;
+  float max = -INFINITY;
   float sum = 0;
   for (int64_t c = threadIdx.x * kPack; c < vocabulary; c += kThreads * kPack) {
     const Packed pack = LoadPack(row + c);
     for (int i = 0; i < kPack && c + i < vocabulary; ++i) {
       const float x = ToFloat(pack.at[i]);
-      if (x > most) {
-        sum = sum * expf(most - x) + 1;
-        most = x;
+      if (x > max) {
+        sum = sum * expf(max - x) + 1;
+        max = x;
       } else {
-        sum += expf(x - most);
+        sum += expf(x - max);
       }
     }
   }
-  const float all_most = BlockFold(most, room, Most());
-  // A thread without a share has -inf and 0; NaN stays NaN.
-  const float share = most == -INFINITY ? sum : sum * expf(most - all_most);
+  const float all_max = BlockFold(max, room, Max());
+  // A thread without a share has -inf and 0. NaN stays NaN.
+  const float share = max == -INFINITY ? sum : sum * expf(max - all_max);
   const float all = BlockFold(share, room, Sum());
-  if (threadIdx.x == 0) losses[blockIdx.x] = logf(all) + all_most - chosen;
+  if (threadIdx.x == 0) losses[blockIdx.x] = logf(all) + all_max - chosen;
   if (scale == 0) return;
   const float factor = scale / all;
   for (int64_t c = threadIdx.x * kPack; c < padded; c += kThreads * kPack) {
@@ -45,7 +46,7 @@ __global__ void CrossEntropyKernel(Bf16* logits, float* losses,
     for (int i = 0; i < kPack; ++i) {
       float d = 0;
       if (c + i < vocabulary) {
-        d = expf(ToFloat(pack.at[i]) - all_most) * factor;
+        d = expf(ToFloat(pack.at[i]) - all_max) * factor;
         if (c + i == target) d -= scale;
       }
       pack.at[i] = ToBf16(d);
@@ -87,7 +88,7 @@ __global__ void AddSquaresKernel(double* sum, const double* parts, int count) {
   if (threadIdx.x == 0) *sum = all;
 }
 
-// As AdamW::Step of adamw.cc has it.
+// As AdamW::Step of adamw.cc.
 __global__ void AdamWKernel(float* weights, Bf16* copy, float* first,
                             float* second, const float* gradients,
                             const Piece* pieces, AdamWNumbers n) {
@@ -139,7 +140,8 @@ int SumLosses(Stream stream, double* sum, float* extras, const float* losses,
 
 int SumSquares(Stream stream, double* sum, double* parts, const float* values,
                int64_t count) {
-  // By the count alone: the order of the sum is the same on every device.
+  // Depends only on the count, so the order of the sum is the same on every
+  // device.
   constexpr int64_t kEach = 8 * kThreads;
   const unsigned wanted = Blocks(count, kEach);
   const unsigned blocks = wanted < kSquareParts ? wanted : kSquareParts;

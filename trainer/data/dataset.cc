@@ -19,11 +19,11 @@ namespace rollcall {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "tokens are read as they lie in a shard");
+              "tokens are read in the byte order of a shard");
 
-// A regular file, open, or why not.
+// Opens a regular file, or says why that failed.
 absl::StatusOr<int> OpenFile(const std::string& path, uint64_t* bytes) {
-  // Not blocking, so that a FIFO is told and not waited for.
+  // Non-blocking, so that a FIFO is reported and not waited for.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     return absl::ErrnoToStatus(
@@ -160,7 +160,7 @@ absl::Status Dataset::ReadTokens(const File& file, uint64_t first,
         at + (wrong - out.begin()) * sizeof(Token), ": token: expected below ",
         kShardVocabulary, ", found ", *wrong));
   }
-  // Widened from the back half of where they go.
+  // The bytes are read into the second half of `out` and widened from there.
   char* const bytes = reinterpret_cast<char*>(out.data()) + out.size();
   absl::Status status = ReadBytes(file.descriptor, file.path, file.bytes, first,
                                   bytes, out.size());

@@ -1,16 +1,16 @@
-// Dataset: files as one long string of tokens, end to end.
+// Dataset: files as one sequence of tokens, in the order of the files.
 //
-// Either any files, whose bytes are the tokens, or token shards as llm.c writes
-// them, of GPT-2's vocabulary: a header of 256 numbers of 32 bits (20240520,
-// version 1, the count of tokens, zeros), then 16 bits a token, all of it
-// little-endian. A shard is known by its first number, whatever it is called;
-// the two kinds do not mix.
+// The files are either arbitrary files, whose bytes are the tokens, or token
+// shards in llm.c's format with GPT-2's vocabulary: a header of 256 numbers of
+// 32 bits (20240520, version 1, the count of tokens, zeros), then 16 bits per
+// token, all little-endian. A shard is recognized by its first number, not by
+// its name. The two kinds cannot be mixed.
 //
-// Files are opened once, stay in the system's page cache alone, and are read
-// where a sample needs them. By pread and not through a mapping: of a file that
-// has shrunk a mapping gives zeros to the end of the page and then SIGBUS,
-// whenever its size was looked at, but pread says how much there was. A file's
-// size is what it was when it was opened.
+// Files are opened once, are cached only in the system's page cache, and are
+// read at the positions that a sample needs. They are read by pread, not
+// mapped: if a file has shrunk, a mapping gives zeros up to the end of the
+// page and then SIGBUS, however recently the size was checked, while pread
+// returns how much it read. A file's size is its size when it was opened.
 //
 // Thread rule: Read and Fingerprint from any thread.
 #ifndef ROLLCALL_TRAINER_DATA_DATASET_H_
@@ -31,10 +31,10 @@ namespace rollcall {
 
 class Dataset {
  public:
-  // In the order given. NOT_FOUND, PERMISSION_DENIED, ...: as the system says.
-  // INVALID_ARGUMENT: no regular file, a shard that is damaged or of a kind
-  // that is not read here, or files of both kinds; which file, which field,
-  // what was expected and what was found.
+  // Opens the files in this order. NOT_FOUND, PERMISSION_DENIED, ...: the
+  // system's error. INVALID_ARGUMENT: not a regular file, a shard that is
+  // damaged or of an unsupported kind, or files of both kinds; the message
+  // names the file, the field, what was expected and what was found.
   static absl::StatusOr<Dataset> Open(const std::vector<std::string>& paths);
 
   Dataset(Dataset&& other) noexcept;
@@ -42,17 +42,18 @@ class Dataset {
   ~Dataset();
 
   uint64_t tokens() const { return tokens_; }
-  // Every token is below it.
+  // Every token is below this number.
   int vocabulary() const;
   absl::string_view unit() const;  // "bytes" or "tokens".
 
-  // Fills `out` from the token at `offset`, which together must lie within
-  // tokens(). DATA_LOSS: a file has become shorter, cannot be read, or holds a
-  // token that is not of the vocabulary; which file, and where.
+  // Fills `out` with the tokens from `offset` on; the range must lie within
+  // tokens(). DATA_LOSS: a file has shrunk, cannot be read, or holds a token
+  // outside the vocabulary; the message names the file and the position.
   absl::Status Read(uint64_t offset, absl::Span<Token> out) const;
 
-  // A number that two datasets of the same files share, and others hardly: of
-  // sizes and of the bytes at each file's start and end.
+  // A number that is equal for datasets of the same files, and almost certainly
+  // different for others. Computed from the sizes and from the bytes at the
+  // start and end of each file.
   absl::StatusOr<uint64_t> Fingerprint() const;
 
  private:
@@ -60,7 +61,7 @@ class Dataset {
     std::string path;
     int descriptor;
     uint64_t bytes;
-    uint64_t begin;   // Of its first token in the dataset.
+    uint64_t begin;   // Of its first token, in the dataset.
     uint64_t tokens;  // In this file.
   };
 

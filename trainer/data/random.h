@@ -7,8 +7,7 @@
 
 namespace rollcall {
 
-// A bijection of 64 bits in which every bit of the input moves half of the
-// output's.
+// A bijection on 64 bits. Each input bit changes about half of the output bits.
 inline uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;

@@ -8,7 +8,8 @@
 namespace rollcall {
 namespace {
 
-// Where `rank`'s share of a batch begins: shares differ by one at most.
+// Where the share of `rank` in a batch begins. Shares differ by one sample at
+// most.
 uint64_t ShareBegin(uint64_t batch, int rank, int ranks) {
   return batch * rank / ranks;
 }
@@ -32,7 +33,7 @@ uint64_t Sampler::ShareSize(uint64_t batch, int rank, int ranks) {
   return ShareBegin(batch, rank + 1, ranks) - ShareBegin(batch, rank, ranks);
 }
 
-uint64_t Sampler::ShareSizeMost(uint64_t batch, int ranks) {
+uint64_t Sampler::ShareSizeMax(uint64_t batch, int ranks) {
   return (batch + ranks - 1) / ranks;
 }
 
@@ -59,8 +60,8 @@ DataPosition Sampler::Ahead(const DataPosition& position,
 }
 
 // A Feistel network permutes the smallest square power of two that holds all
-// samples; what falls outside is sent through again until it falls inside, at
-// most some four times on average.
+// samples. A result outside the samples is permuted again until it is inside:
+// about four times on average at most.
 uint64_t Sampler::At(uint64_t epoch, uint64_t position) const {
   CHECK_LT(position, samples_);
   constexpr int kRounds = 4;

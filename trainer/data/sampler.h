@@ -1,15 +1,16 @@
-// Sampler: which samples a step takes, and which of them are this rank's.
+// Sampler: the samples of a step, and which of them are this rank's.
 //
 // A dataset of n tokens has floor((n - 1) / context) samples: sample i is the
-// `context` tokens from i * context, each to be followed by the next one. Every
-// epoch is a permutation of all samples, drawn from seed and epoch. A step
-// takes the next `batch` samples of the stream of all epochs, one after the
-// other, and cuts them into one contiguous share a rank. Where in the stream it
-// begins is the caller's to keep. So every sample comes once an epoch, however
-// many ranks or samples a step has meanwhile.
+// `context` tokens from i * context on, each with the token after it as its
+// target. Every epoch is a permutation of all samples, drawn from the seed and
+// the epoch. The epochs, one after the other, are one stream. A step takes the
+// next `batch` samples of the stream and cuts them into one contiguous share
+// per rank. The caller keeps the position in the stream. So every sample comes
+// once per epoch, even if the number of ranks or the batch changes within the
+// epoch.
 //
-// Pure: a function of its arguments; nothing is kept, however large the
-// dataset.
+// Pure: a function of its arguments. It stores nothing per sample, so its
+// memory does not depend on the dataset's size.
 #ifndef ROLLCALL_TRAINER_DATA_SAMPLER_H_
 #define ROLLCALL_TRAINER_DATA_SAMPLER_H_
 
@@ -18,8 +19,7 @@
 
 namespace rollcall {
 
-// How far a training has come in its data: `cursor` samples of `epoch` are
-// taken.
+// How far a training is in its data: `cursor` samples of `epoch` are done.
 struct DataPosition {
   uint64_t epoch = 0;
   uint64_t cursor = 0;
@@ -32,16 +32,16 @@ class Sampler {
   // `samples` and `batch` are at least 1.
   Sampler(uint64_t seed, uint64_t samples, uint64_t batch);
 
-  // Of a dataset; 0: it is too short for any.
+  // Number of samples in a dataset; 0: it is too short for one.
   static uint64_t CountSamples(uint64_t tokens, uint64_t context);
 
-  // How many samples of a batch are `rank`'s, and at most any rank's.
+  // How many samples of a batch are `rank`'s, and the maximum over all ranks.
   static uint64_t ShareSize(uint64_t batch, int rank, int ranks);
-  static uint64_t ShareSizeMost(uint64_t batch, int ranks);
+  static uint64_t ShareSizeMax(uint64_t batch, int ranks);
 
-  // The samples of `rank` in the step that begins at `position`: of the batch
-  // from there, which goes on into the next epoch where that one ends. A cursor
-  // beyond the epoch's end counts on from there.
+  // The samples of `rank` in the step that begins at `position`. A batch that
+  // reaches the end of an epoch continues in the next one. A cursor beyond the
+  // end of its epoch is carried over into the next epochs.
   std::vector<uint64_t> Share(const DataPosition& position, int rank,
                               int ranks) const;
   // Where the next step begins.

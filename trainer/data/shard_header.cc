@@ -9,7 +9,7 @@ namespace {
 constexpr uint32_t kMagic = 20240520;
 constexpr uint32_t kVersion = 1;
 
-// What else llm.c begins with a number of this kind.
+// Other llm.c files that begin with a number of this kind.
 struct Foreign {
   uint32_t magic;
   const char* what;
@@ -50,7 +50,7 @@ absl::StatusOr<DataHeader> ReadDataHeader(absl::string_view head,
     return Refused("magic",
                    absl::StrCat(kMagic,
                                 ", as its name ends in .bin (a file "
-                                "of text must be called otherwise)"),
+                                "of text must have another name)"),
                    head.size() >= 4 ? absl::StrCat(magic)
                                     : absl::StrCat(head.size(), " bytes"));
   }

@@ -1,7 +1,7 @@
-// What a data file is, by its first bytes: any bytes, or a token shard as llm.c
-// writes them.
+// The kind of a data file, from its first bytes: arbitrary bytes, or a token
+// shard in llm.c's format.
 //
-// Pure, and made for whatever bytes there are.
+// Pure, and safe for arbitrary input.
 #ifndef ROLLCALL_TRAINER_DATA_SHARD_HEADER_H_
 #define ROLLCALL_TRAINER_DATA_SHARD_HEADER_H_
 
@@ -23,10 +23,10 @@ struct DataHeader {
   uint64_t tokens = 0;
 };
 
-// `head` are the first kShardHeaderBytes of a file of `bytes`, or all of it if
-// it is shorter; `named_shard`: its name ends as a shard's does, so that it
-// must be one. INVALID_ARGUMENT: a file of llm.c's that holds something else,
-// or a shard that is damaged; the field, what was expected and what was found.
+// `head` is the first kShardHeaderBytes of a file of `bytes`, or the whole file
+// if it is shorter. `named_shard`: the file's name ends like a shard's, so the
+// file must be one. INVALID_ARGUMENT: another kind of llm.c file, or a damaged
+// shard; the message names the field, what was expected and what was found.
 absl::StatusOr<DataHeader> ReadDataHeader(absl::string_view head,
                                           uint64_t bytes, bool named_shard);
 

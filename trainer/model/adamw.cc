@@ -10,10 +10,12 @@
 namespace rollcall {
 namespace {
 
-// What a thread takes at once; sums of squares are made of sums of pieces.
+// Values per thread at a time. The sum of squares is a sum over pieces of this
+// size, so that it does not depend on the number of threads.
 constexpr size_t kPiece = 16384;
 
-// Of 0 to pi, by its series: libraries' cosines differ in the last bit.
+// For x from 0 to pi, by the Taylor series: libraries' cosines differ in the
+// last bit.
 double Cosine(double x) {
   double term = 1;
   double sum = 1;
@@ -38,10 +40,10 @@ void AdamW::Reset() {
   state_.powers = AdamWPowers();
 }
 
-double AdamW::Norm(absl::Span<const float> gradients, Crew& crew) const {
+double AdamW::Norm(absl::Span<const float> gradients, ThreadPool& pool) const {
   const size_t pieces = (gradients.size() + kPiece - 1) / kPiece;
   std::vector<double> squares(pieces);
-  crew.Split(pieces, 1, [&](int64_t begin, int64_t end, int) {
+  pool.Split(pieces, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       const absl::Span<const float> piece =
           gradients.subspan(i * kPiece, kPiece);
@@ -52,14 +54,14 @@ double AdamW::Norm(absl::Span<const float> gradients, Crew& crew) const {
 }
 
 double AdamW::Step(absl::Span<float> weights, absl::Span<const float> gradients,
-                   float learning_rate, Crew* crew) {
+                   float learning_rate, ThreadPool* pool) {
   std::vector<float>& first = state_.first;
   std::vector<float>& second = state_.second;
   CHECK_EQ(weights.size(), first.size());
   CHECK_EQ(gradients.size(), first.size());
-  Crew alone;
-  if (crew == nullptr) crew = &alone;
-  const double norm = Norm(gradients, *crew);
+  ThreadPool alone;
+  if (pool == nullptr) pool = &alone;
+  const double norm = Norm(gradients, *pool);
   if (!std::isfinite(norm)) return norm;
 
   state_.powers.beta1 *= config_.beta1;
@@ -76,7 +78,7 @@ double AdamW::Step(absl::Span<float> weights, absl::Span<const float> gradients,
   for (const Tensor& tensor : tensors_) {
     factors.keep =
         tensor.decays() ? 1 - learning_rate * config_.weight_decay : 1.0f;
-    crew->Split(tensor.size, kPiece, [&](int64_t begin, int64_t end, int) {
+    pool->Split(tensor.size, kPiece, [&](int64_t begin, int64_t end, int) {
       const size_t at = tensor.offset + begin;
       AdamWLoopHere()(weights.data() + at, first.data() + at,
                       second.data() + at, gradients.data() + at, end - begin,

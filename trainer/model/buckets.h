@@ -1,5 +1,6 @@
 // Buckets: the flat gradients cut into contiguous pieces, in the order in which
-// the way back finishes them: last blocks first, the tables at the end.
+// the backward pass finishes them: the last blocks first, the embedding tables
+// at the end.
 //
 // Pure.
 #ifndef ROLLCALL_TRAINER_MODEL_BUCKETS_H_
@@ -12,8 +13,8 @@
 
 namespace rollcall {
 
-// In elements of the flat array. Whole once block `block`, and so all later
-// ones, are; kTables: once everything is.
+// In elements of the flat array. The bucket is complete when block `block` and
+// all later blocks are done; kTables: when everything is.
 struct Bucket {
   static constexpr int kTables = -1;
 
@@ -22,14 +23,14 @@ struct Bucket {
   int block = kTables;
 };
 
-// At least this large but for the last one; small ones cost a round trip each
-// (PyTorch's DistributedDataParallel takes 25 MB).
+// Minimum size of every bucket but the last: each small one costs a round trip
+// (PyTorch's DistributedDataParallel uses 25 MB).
 inline constexpr size_t kBucketBytes = 4 << 20;
 
-// All of layout.size + behind, without gaps; the first ends at the end. The
-// last block's gradients end with those of the last norm and what is behind
-// them.
-std::vector<Bucket> CutBuckets(const GptLayout& layout, size_t behind,
+// Covers all of layout.size + `extras` without gaps; the first bucket ends at
+// the end. The last block's bucket also holds the gradients of the final norm
+// and the extras.
+std::vector<Bucket> CutBuckets(const GptLayout& layout, size_t extras,
                                size_t bucket_bytes = kBucketBytes);
 
 }  // namespace rollcall

@@ -12,12 +12,12 @@ namespace rollcall {
 namespace {
 
 absl::Status CheckMemory(const GptConfig& config, int sequences) {
-  // Model and the optimizer's moments.
+  // Model and optimizer moments.
   const double needed = Gpt<float>::MemoryBytes(config, sequences) +
                         2.0 * sizeof(float) * GptLayout(config).size;
   const double there =
       double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
-  // One rank alone: that several share a machine is not looked at.
+  // For this rank alone; other ranks on the same machine are not counted.
   if (needed <= there) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
       "the model with %d samples a rank needs %.1f GB, this machine has %.1f "
@@ -72,7 +72,7 @@ class CpuBackend final : public Backend {
       }
     };
     Gpt<float>::Watch watch;
-    watch.on_way_back = [&](double loss) {
+    watch.before_backward = [&](double loss) {
       model_->gradients()[layout_.size] = static_cast<float>(loss * scale);
       model_->gradients()[layout_.size + 1] = stop ? 1 : 0;
     };
@@ -90,7 +90,7 @@ class CpuBackend final : public Backend {
   absl::StatusOr<double> Update(float learning_rate) override {
     return optimizer_.Step(model_->weights(),
                            model_->gradients().first(layout_.size),
-                           learning_rate, &model_->crew());
+                           learning_rate, &model_->pool());
   }
 
   absl::StatusOr<double> Loss(absl::Span<const Token> tokens,

@@ -1,5 +1,5 @@
-// Gemm: the one matrix product that everything here is made of, by OpenBLAS,
-// for float (training) and double (where a test needs the digits).
+// Gemm: the matrix product that the model is built on, by OpenBLAS, for float
+// (training) and double (tests that need the precision).
 //
 // Row-major: C[m,n] = alpha * op(A)[m,k] * op(B)[k,n] + beta * C. `lda`, `ldb`
 // and `ldc` are the distances between rows as stored.

@@ -9,33 +9,34 @@
 namespace rollcall {
 
 template <typename T>
-Gpt<T>::Gpt(const GptConfig& config, int sequences_max, size_t behind)
+Gpt<T>::Gpt(const GptConfig& config, int sequences_max, size_t extras)
     : config_(config),
       layout_(config),
       rows_max_(sequences_max * config.context),
       weights_(layout_.size),
-      gradients_(layout_.size + behind),
+      gradients_(layout_.size + extras),
       blocks_(config.layers) {
   CHECK(config.Validate().ok());
   const size_t rows = rows_max_;
   const size_t narrow = rows * config.width;
   embedded_.resize(narrow);
   for (Block& b : blocks_) {
-    for (auto* v : {&b.norm1, &b.mixed, &b.middle, &b.norm2, &b.out}) {
+    for (auto* v :
+         {&b.norm1, &b.attention_out, &b.residual, &b.norm2, &b.out}) {
       v->resize(narrow);
     }
-    for (auto* v : {&b.mean1, &b.deviation1, &b.mean2, &b.deviation2}) {
+    for (auto* v : {&b.mean1, &b.rstd1, &b.mean2, &b.rstd2}) {
       v->resize(rows);
     }
     b.qkv.resize(3 * narrow);
-    b.attention.resize(rows * config.heads * config.context);
+    b.attention_weights.resize(rows * config.heads * config.context);
     for (auto* v : {&b.up, &b.tanhs, &b.active}) v->resize(4 * narrow);
   }
-  for (auto* v : {&norm_, &dresidual_, &dnarrow_, &dmiddle_}) {
+  for (auto* v : {&norm_, &dresidual_, &dnarrow_, &dattention_out_}) {
     v->resize(narrow);
   }
   mean_.resize(rows);
-  deviation_.resize(rows);
+  rstd_.resize(rows);
   logits_.resize(rows * config_.vocabulary);
   dwide_.resize(4 * narrow);
 }
@@ -68,7 +69,7 @@ double Gpt<T>::Loss(absl::Span<const Token> tokens,
   TakeThreads();
   Forward(tokens.data(), rows);
   return CrossEntropy(logits_.data(), targets.data(), T(0), rows,
-                      config_.vocabulary, &crew_);
+                      config_.vocabulary, &pool_);
 }
 
 template <typename T>
@@ -77,26 +78,26 @@ double Gpt<T>::LossAndGradients(absl::Span<const Token> tokens,
                                 const Watch& watch) {
   const int rows = Rows(tokens, targets);
   TakeThreads();
-  crew_.Split(gradients_.size(), 16384, [&](int64_t begin, int64_t end, int) {
+  pool_.Split(gradients_.size(), 16384, [&](int64_t begin, int64_t end, int) {
     std::fill(gradients_.begin() + begin, gradients_.begin() + end, T(0));
   });
   if (rows == 0) {
-    if (watch.on_way_back) watch.on_way_back(0);
+    if (watch.before_backward) watch.before_backward(0);
     if (watch.block_done) watch.block_done(0);
     return 0;
   }
   Forward(tokens.data(), rows);
   const double loss = CrossEntropy(logits_.data(), targets.data(), scale, rows,
-                                   config_.vocabulary, &crew_);
-  if (watch.on_way_back) watch.on_way_back(loss);
+                                   config_.vocabulary, &pool_);
+  if (watch.before_backward) watch.before_backward(loss);
   Backward(tokens.data(), rows, watch);
   return loss;
 }
 
 template <typename T>
 void Gpt<T>::TakeThreads() {
-  crew_.Resize(openblas_get_num_threads());
-  dscores_.resize(AttentionScratch(config_.context, crew_.threads()));
+  pool_.Resize(openblas_get_num_threads());
+  dscores_.resize(AttentionScratch(config_.context, pool_.threads()));
 }
 
 template <typename T>
@@ -109,8 +110,8 @@ void Gpt<T>::Forward(const Token* tokens, int rows) {
     ForwardBlock(layout_.blocks[i], x, blocks_[i], rows);
     x = blocks_[i].out.data();
   }
-  LayerNormForward(norm_.data(), mean_.data(), deviation_.data(), x,
-                   W(layout_.norm_gain), W(layout_.norm_bias), rows, c, &crew_);
+  LayerNormForward(norm_.data(), mean_.data(), rstd_.data(), x,
+                   W(layout_.norm_gain), W(layout_.norm_bias), rows, c, &pool_);
   Gemm(Transpose::kNo, Transpose::kYes, rows, config_.vocabulary, c, T(1),
        norm_.data(), c, W(layout_.token_table), c, T(0), logits_.data(),
        config_.vocabulary);
@@ -121,31 +122,31 @@ void Gpt<T>::ForwardBlock(const BlockLayout& at, const T* in, Block& b,
                           int rows) {
   const int c = config_.width;
   const size_t narrow = size_t(rows) * c;
-  LayerNormForward(b.norm1.data(), b.mean1.data(), b.deviation1.data(), in,
-                   W(at.norm1_gain), W(at.norm1_bias), rows, c, &crew_);
+  LayerNormForward(b.norm1.data(), b.mean1.data(), b.rstd1.data(), in,
+                   W(at.norm1_gain), W(at.norm1_bias), rows, c, &pool_);
   LinearForward(b.qkv.data(), b.norm1.data(), W(at.qkv_weight), W(at.qkv_bias),
-                rows, c, 3 * c, nullptr, &crew_);
-  AttentionForward(b.mixed.data(), b.attention.data(), b.qkv.data(),
-                   rows / config_.context, config_.context, c, config_.heads,
-                   &crew_);
-  LinearForward(b.middle.data(), b.mixed.data(), W(at.merge_weight),
-                W(at.merge_bias), rows, c, c, in, &crew_);
+                rows, c, 3 * c, nullptr, &pool_);
+  AttentionForward(b.attention_out.data(), b.attention_weights.data(),
+                   b.qkv.data(), rows / config_.context, config_.context, c,
+                   config_.heads, &pool_);
+  LinearForward(b.residual.data(), b.attention_out.data(), W(at.merge_weight),
+                W(at.merge_bias), rows, c, c, in, &pool_);
 
-  LayerNormForward(b.norm2.data(), b.mean2.data(), b.deviation2.data(),
-                   b.middle.data(), W(at.norm2_gain), W(at.norm2_bias), rows, c,
-                   &crew_);
+  LayerNormForward(b.norm2.data(), b.mean2.data(), b.rstd2.data(),
+                   b.residual.data(), W(at.norm2_gain), W(at.norm2_bias), rows,
+                   c, &pool_);
   LinearForward(b.up.data(), b.norm2.data(), W(at.up_weight), W(at.up_bias),
-                rows, c, 4 * c, nullptr, &crew_);
-  GeluForward(b.active.data(), b.tanhs.data(), b.up.data(), 4 * narrow, &crew_);
+                rows, c, 4 * c, nullptr, &pool_);
+  GeluForward(b.active.data(), b.tanhs.data(), b.up.data(), 4 * narrow, &pool_);
   LinearForward(b.out.data(), b.active.data(), W(at.down_weight),
-                W(at.down_bias), rows, 4 * c, c, b.middle.data(), &crew_);
+                W(at.down_bias), rows, 4 * c, c, b.residual.data(), &pool_);
 }
 
 template <typename T>
 void Gpt<T>::Backward(const Token* tokens, int rows, const Watch& watch) {
   const int c = config_.width;
   const int v = config_.vocabulary;
-  // The output matrix is the token table: its gradient has two parts.
+  // The output matrix is the token table, so its gradient has two parts.
   Gemm(Transpose::kNo, Transpose::kNo, rows, c, v, T(1), logits_.data(), v,
        W(layout_.token_table), c, T(0), dnarrow_.data(), c);
   Gemm(Transpose::kYes, Transpose::kNo, v, c, rows, T(1), logits_.data(), v,
@@ -154,7 +155,7 @@ void Gpt<T>::Backward(const Token* tokens, int rows, const Watch& watch) {
   LayerNormBackward(dresidual_.data(), G(layout_.norm_gain),
                     G(layout_.norm_bias), dnarrow_.data(),
                     blocks_.back().out.data(), W(layout_.norm_gain),
-                    mean_.data(), deviation_.data(), rows, c, &crew_);
+                    mean_.data(), rstd_.data(), rows, c, &pool_);
   for (int i = config_.layers - 1; i >= 0; --i) {
     const T* in = i > 0 ? blocks_[i - 1].out.data() : embedded_.data();
     BackwardBlock(layout_.blocks[i], in, blocks_[i], rows);
@@ -164,35 +165,36 @@ void Gpt<T>::Backward(const Token* tokens, int rows, const Watch& watch) {
                 dresidual_.data(), rows, config_.context, c);
 }
 
-// dresidual_ holds the gradient of the block's output and becomes that of its
-// input: the residual path passes it on, the layers add theirs.
+// On entry dresidual_ holds the gradient of the block's output, on return that
+// of its input: the residual path passes it on, and the layers add theirs.
 template <typename T>
 void Gpt<T>::BackwardBlock(const BlockLayout& at, const T* in, Block& b,
                            int rows) {
   const int c = config_.width;
   const size_t narrow = size_t(rows) * c;
-  T* residual = dresidual_.data();
-  LinearBackward(dwide_.data(), G(at.down_weight), G(at.down_bias), residual,
-                 b.active.data(), W(at.down_weight), rows, 4 * c, c, &crew_);
-  GeluBackward(dwide_.data(), b.up.data(), b.tanhs.data(), 4 * narrow, &crew_);
+  T* dresidual = dresidual_.data();
+  LinearBackward(dwide_.data(), G(at.down_weight), G(at.down_bias), dresidual,
+                 b.active.data(), W(at.down_weight), rows, 4 * c, c, &pool_);
+  GeluBackward(dwide_.data(), b.up.data(), b.tanhs.data(), 4 * narrow, &pool_);
   LinearBackward(dnarrow_.data(), G(at.up_weight), G(at.up_bias), dwide_.data(),
-                 b.norm2.data(), W(at.up_weight), rows, c, 4 * c, &crew_);
-  LayerNormBackward(residual, G(at.norm2_gain), G(at.norm2_bias),
-                    dnarrow_.data(), b.middle.data(), W(at.norm2_gain),
-                    b.mean2.data(), b.deviation2.data(), rows, c, &crew_);
+                 b.norm2.data(), W(at.up_weight), rows, c, 4 * c, &pool_);
+  LayerNormBackward(dresidual, G(at.norm2_gain), G(at.norm2_bias),
+                    dnarrow_.data(), b.residual.data(), W(at.norm2_gain),
+                    b.mean2.data(), b.rstd2.data(), rows, c, &pool_);
 
-  LinearBackward(dmiddle_.data(), G(at.merge_weight), G(at.merge_bias),
-                 residual, b.mixed.data(), W(at.merge_weight), rows, c, c,
-                 &crew_);
-  AttentionBackward(dwide_.data(), dscores_.data(), dmiddle_.data(),
-                    b.qkv.data(), b.attention.data(), rows / config_.context,
-                    config_.context, c, config_.heads, &crew_);
+  LinearBackward(dattention_out_.data(), G(at.merge_weight), G(at.merge_bias),
+                 dresidual, b.attention_out.data(), W(at.merge_weight), rows, c,
+                 c, &pool_);
+  AttentionBackward(dwide_.data(), dscores_.data(), dattention_out_.data(),
+                    b.qkv.data(), b.attention_weights.data(),
+                    rows / config_.context, config_.context, c, config_.heads,
+                    &pool_);
   LinearBackward(dnarrow_.data(), G(at.qkv_weight), G(at.qkv_bias),
                  dwide_.data(), b.norm1.data(), W(at.qkv_weight), rows, c,
-                 3 * c, &crew_);
-  LayerNormBackward(residual, G(at.norm1_gain), G(at.norm1_bias),
+                 3 * c, &pool_);
+  LayerNormBackward(dresidual, G(at.norm1_gain), G(at.norm1_bias),
                     dnarrow_.data(), in, W(at.norm1_gain), b.mean1.data(),
-                    b.deviation1.data(), rows, c, &crew_);
+                    b.rstd1.data(), rows, c, &pool_);
 }
 
 template class Gpt<float>;

@@ -1,12 +1,11 @@
-// Gpt: a GPT on the CPU: weights, gradients, and the way from tokens
-// to both loss and gradients.
+// Gpt: a GPT on the CPU: weights, gradients, forward and backward pass.
 //
-// Pre-norm blocks, GELU by tanh, learned positions, the output matrix tied to
-// the token table, as GPT-2. It draws no samples, takes no step and talks to no
-// peer: the training loop does.
+// GPT-2's architecture: pre-norm blocks, GELU by tanh, learned positions, the
+// output matrix tied to the token table. It draws no samples, applies no
+// update and talks to no peer: the training loop does.
 //
-// Thread rule: one thread, which has others of its own: as many as OpenBLAS is
-// told to use. For float (training) and double (tests).
+// Thread rule: one thread. It has worker threads of its own, as many as
+// OpenBLAS is set to use. For float (training) and double (tests).
 #ifndef ROLLCALL_TRAINER_MODEL_GPT_H_
 #define ROLLCALL_TRAINER_MODEL_GPT_H_
 
@@ -16,41 +15,41 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "trainer/model/crew.h"
 #include "trainer/model/parameters.h"
+#include "trainer/model/thread_pool.h"
 
 namespace rollcall {
 
 template <typename T>
 class Gpt {
  public:
-  // `config` must be valid. Takes memory for batches of up to `sequences_max`
-  // sequences: MemoryBytes of it. `behind`: values behind the gradients.
-  Gpt(const GptConfig& config, int sequences_max, size_t behind = 0);
+  // `config` must be valid. Allocates MemoryBytes for batches of up to
+  // `sequences_max` sequences. `extras`: number of values after the gradients.
+  Gpt(const GptConfig& config, int sequences_max, size_t extras = 0);
 
-  // In double, since a careless configuration exceeds every integer.
+  // A double, since a careless configuration exceeds every integer type.
   static double MemoryBytes(const GptConfig& config, int sequences_max);
 
   const GptConfig& config() const { return config_; }
   const GptLayout& layout() const { return layout_; }
   absl::Span<T> weights() { return absl::MakeSpan(weights_); }
-  // Of layout().size values, and `behind` more that are the caller's.
+  // layout().size values, followed by `extras` values that belong to the
+  // caller.
   absl::Span<T> gradients() { return absl::MakeSpan(gradients_); }
   // The threads that the last call used.
-  Crew& crew() { return crew_; }
+  ThreadPool& pool() { return pool_; }
 
   // The loss of each position's next token, summed over `tokens`, which holds
-  // whole sequences of `context`; `targets` are the tokens that follow. All are
+  // whole sequences of `context`. `targets` are the tokens that follow. All are
   // below the vocabulary.
   double Loss(absl::Span<const Token> tokens, absl::Span<const Token> targets);
 
-  // The same, and leaves d(scale * that sum)/d(weights) in gradients().
-  // `on_way_back` is called with the loss before the way back begins, and
-  // `block_done` with i when no more is added to block i's gradients or to
-  // those of later ones and of the last norm; i = 0 comes before those of the
-  // tables.
+  // The same, and stores d(scale * loss)/d(weights) in gradients(). Calls
+  // `before_backward` with the loss before the backward pass, and `block_done`
+  // with i when the gradients of block i, of all later blocks and of the final
+  // norm are complete. i = 0 comes before the tables' gradients.
   struct Watch {
-    std::function<void(double loss)> on_way_back;
+    std::function<void(double loss)> before_backward;
     std::function<void(int block)> block_done;
   };
   double LossAndGradients(absl::Span<const Token> tokens,
@@ -58,21 +57,21 @@ class Gpt {
                           const Watch& watch = Watch());
 
  private:
-  // What one block keeps of its way forward; `rows` x the width named.
+  // What one block keeps from the forward pass: `rows` x the width named.
   struct Block {
-    std::vector<T> norm1, mean1, deviation1;  // width, 1, 1
-    std::vector<T> qkv;                       // 3 width
-    std::vector<T> attention;                 // heads x context
-    std::vector<T> mixed;                     // width
-    std::vector<T> middle;                    // width: after attention
-    std::vector<T> norm2, mean2, deviation2;  // width, 1, 1
-    std::vector<T> up, tanhs, active;         // 4 width
-    std::vector<T> out;                       // width
+    std::vector<T> norm1, mean1, rstd1;  // width, 1, 1
+    std::vector<T> qkv;                  // 3 width
+    std::vector<T> attention_weights;    // heads x context
+    std::vector<T> attention_out;        // width
+    std::vector<T> residual;             // width: after attention
+    std::vector<T> norm2, mean2, rstd2;  // width, 1, 1
+    std::vector<T> up, tanhs, active;    // 4 width
+    std::vector<T> out;                  // width
   };
 
   int Rows(absl::Span<const Token> tokens,
            absl::Span<const Token> targets) const;
-  // As many as products have.
+  // As many as OpenBLAS uses.
   void TakeThreads();
   void Forward(const Token* tokens, int rows);
   void ForwardBlock(const BlockLayout& at, const T* in, Block& block, int rows);
@@ -85,16 +84,17 @@ class Gpt {
   const GptConfig config_;
   const GptLayout layout_;
   const int rows_max_;
-  Crew crew_;
+  ThreadPool pool_;
   std::vector<T> weights_, gradients_;
 
   std::vector<T> embedded_;
   std::vector<Block> blocks_;
-  std::vector<T> norm_, mean_, deviation_;
+  std::vector<T> norm_, mean_, rstd_;
   std::vector<T> logits_;  // Becomes their gradient.
 
-  // On the way back: the residual's gradient, and room for the layers'.
-  std::vector<T> dresidual_, dnarrow_, dmiddle_, dwide_, dscores_;
+  // For the backward pass: the residual's gradient, and buffers for the layers'
+  // gradients.
+  std::vector<T> dresidual_, dnarrow_, dattention_out_, dwide_, dscores_;
 };
 
 }  // namespace rollcall

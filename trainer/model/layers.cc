@@ -13,16 +13,16 @@ namespace {
 constexpr Transpose kNo = Transpose::kNo;
 constexpr Transpose kYes = Transpose::kYes;
 
-// The least that is worth a thread's while, of each way to cut. Columns keep
-// whole lines of the cache to one thread.
+// Minimum work per thread, for each way to cut a loop. kColumns gives whole
+// cache lines to one thread.
 constexpr int64_t kRows = 16;
 constexpr int64_t kColumns = 32;
 constexpr int64_t kValues = 4096;
 
 template <typename F>
-void Split(Crew* crew, int64_t count, int64_t grain, const F& work) {
-  if (crew != nullptr) {
-    crew->Split(count, grain, work);
+void Split(ThreadPool* pool, int64_t count, int64_t grain, const F& work) {
+  if (pool != nullptr) {
+    pool->Split(count, grain, work);
   } else if (count > 0) {
     work(0, count, 0);
   }
@@ -58,39 +58,37 @@ void EmbedBackward(T* dtoken_table, T* dposition_table, const Token* tokens,
 }
 
 template <typename T>
-void LayerNormForward(T* out, T* mean, T* inverse_deviation, const T* in,
-                      const T* gain, const T* bias, int64_t rows, int64_t width,
-                      Crew* crew) {
-  Split(crew, rows, kRows, [&](int64_t begin, int64_t end, int) {
+void LayerNormForward(T* out, T* mean, T* rstd, const T* in, const T* gain,
+                      const T* bias, int64_t rows, int64_t width,
+                      ThreadPool* pool) {
+  Split(pool, rows, kRows, [&](int64_t begin, int64_t end, int) {
     const int64_t at = begin * width;
-    LoopsHere<T>().norm_forward(out + at, mean + begin,
-                                inverse_deviation + begin, in + at, gain, bias,
-                                end - begin, width);
+    LoopsHere<T>().norm_forward(out + at, mean + begin, rstd + begin, in + at,
+                                gain, bias, end - begin, width);
   });
 }
 
 template <typename T>
 void LayerNormBackward(T* din, T* dgain, T* dbias, const T* dout, const T* in,
-                       const T* gain, const T* mean, const T* inverse_deviation,
-                       int64_t rows, int64_t width, Crew* crew) {
-  Split(crew, rows, kRows, [&](int64_t begin, int64_t end, int) {
+                       const T* gain, const T* mean, const T* rstd,
+                       int64_t rows, int64_t width, ThreadPool* pool) {
+  Split(pool, rows, kRows, [&](int64_t begin, int64_t end, int) {
     const int64_t at = begin * width;
     LoopsHere<T>().norm_backward(din + at, dout + at, in + at, gain,
-                                 mean + begin, inverse_deviation + begin,
-                                 end - begin, width);
+                                 mean + begin, rstd + begin, end - begin,
+                                 width);
   });
-  Split(crew, width, kColumns, [&](int64_t begin, int64_t end, int) {
-    LoopsHere<T>().norm_backward_weights(dgain, dbias, dout, in, mean,
-                                         inverse_deviation, rows, width, begin,
-                                         end);
+  Split(pool, width, kColumns, [&](int64_t begin, int64_t end, int) {
+    LoopsHere<T>().norm_backward_weights(dgain, dbias, dout, in, mean, rstd,
+                                         rows, width, begin, end);
   });
 }
 
 template <typename T>
 void LinearForward(T* out, const T* in, const T* weight, const T* bias,
                    int64_t rows, int64_t from, int64_t to,
-                   std::type_identity_t<const T*> more, Crew* crew) {
-  Split(crew, rows, kRows, [&](int64_t begin, int64_t end, int) {
+                   std::type_identity_t<const T*> more, ThreadPool* pool) {
+  Split(pool, rows, kRows, [&](int64_t begin, int64_t end, int) {
     LoopsHere<T>().fill_rows(out + begin * to, bias,
                              more == nullptr ? nullptr : more + begin * to,
                              end - begin, to);
@@ -101,17 +99,18 @@ void LinearForward(T* out, const T* in, const T* weight, const T* bias,
 template <typename T>
 void LinearBackward(T* din, T* dweight, T* dbias, const T* dout, const T* in,
                     const T* weight, int64_t rows, int64_t from, int64_t to,
-                    Crew* crew) {
+                    ThreadPool* pool) {
   Gemm(kNo, kYes, rows, from, to, T(1), dout, to, weight, to, T(0), din, from);
   Gemm(kYes, kNo, from, to, rows, T(1), in, from, dout, to, T(1), dweight, to);
-  Split(crew, to, kColumns, [&](int64_t begin, int64_t end, int) {
+  Split(pool, to, kColumns, [&](int64_t begin, int64_t end, int) {
     LoopsHere<T>().add_rows(dbias, dout, rows, to, begin, end);
   });
 }
 
 template <typename T>
-void GeluForward(T* out, T* tanhs, const T* in, int64_t count, Crew* crew) {
-  Split(crew, count, kValues, [&](int64_t begin, int64_t end, int) {
+void GeluForward(T* out, T* tanhs, const T* in, int64_t count,
+                 ThreadPool* pool) {
+  Split(pool, count, kValues, [&](int64_t begin, int64_t end, int) {
     LoopsHere<T>().gelu_forward(out + begin, tanhs + begin, in + begin,
                                 end - begin);
   });
@@ -119,8 +118,8 @@ void GeluForward(T* out, T* tanhs, const T* in, int64_t count, Crew* crew) {
 
 template <typename T>
 void GeluBackward(T* d, const T* in, const T* tanhs, int64_t count,
-                  Crew* crew) {
-  Split(crew, count, kValues, [&](int64_t begin, int64_t end, int) {
+                  ThreadPool* pool) {
+  Split(pool, count, kValues, [&](int64_t begin, int64_t end, int) {
     LoopsHere<T>().gelu_backward(d + begin, in + begin, tanhs + begin,
                                  end - begin);
   });
@@ -130,21 +129,21 @@ void GeluBackward(T* d, const T* in, const T* tanhs, int64_t count,
 
 namespace {
 
-// Whether heads are shared out, each done by one thread. Otherwise they are
-// large enough for each product to be done by all.
+// True: each head is computed by one thread. False: the heads are large enough
+// to share each product among all threads.
 bool HeadsAreSmall(int64_t context) { return context <= kAttentionAlone; }
 
 // One head of one sequence.
 template <typename T>
 void HeadForward(T* out, T* w, const T* q, int64_t context, int64_t width,
-                 int64_t head, Crew* crew) {
+                 int64_t head, ThreadPool* pool) {
   const int64_t row = 3 * width;
   const T* k = q + width;
   const T* v = k + width;
   const T scale = 1 / std::sqrt(T(head));
   Gemm(kNo, kYes, context, context, head, scale, q, row, k, row, T(0), w,
        context);
-  Split(crew, context, kRows, [&](int64_t begin, int64_t end, int) {
+  Split(pool, context, kRows, [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t) {
       LoopsHere<T>().softmax(w + t * context, t + 1, context);
     }
@@ -155,7 +154,8 @@ void HeadForward(T* out, T* w, const T* q, int64_t context, int64_t width,
 
 template <typename T>
 void HeadBackward(T* dq, T* scratch, const T* dy, const T* q, const T* w,
-                  int64_t context, int64_t width, int64_t head, Crew* crew) {
+                  int64_t context, int64_t width, int64_t head,
+                  ThreadPool* pool) {
   const int64_t row = 3 * width;
   const T* k = q + width;
   const T* v = k + width;
@@ -166,8 +166,9 @@ void HeadBackward(T* dq, T* scratch, const T* dy, const T* q, const T* w,
        row);
   Gemm(kNo, kYes, context, context, head, T(1), dy, width, v, row, T(0),
        scratch, context);
-  // Through the softmax; where w is zero (above the diagonal) so is this.
-  Split(crew, context, kRows, [&](int64_t begin, int64_t end, int) {
+  // Through the softmax. Where w is zero (above the diagonal) the result is
+  // zero too.
+  Split(pool, context, kRows, [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t) {
       LoopsHere<T>().softmax_backward(scratch + t * context, w + t * context,
                                       t + 1, context);
@@ -184,17 +185,17 @@ void HeadBackward(T* dq, T* scratch, const T* dy, const T* q, const T* w,
 template <typename T>
 void AttentionForward(T* out, T* weights, const T* qkv, int64_t sequences,
                       int64_t context, int64_t width, int64_t heads,
-                      Crew* crew) {
+                      ThreadPool* pool) {
   const int64_t head = width / heads;
   const bool small = HeadsAreSmall(context);
-  Split(small ? crew : nullptr, sequences * heads, 1,
+  Split(small ? pool : nullptr, sequences * heads, 1,
         [&](int64_t begin, int64_t end, int) {
           for (int64_t i = begin; i < end; ++i) {
             const int64_t at = i / heads * context * width;
             const int64_t column = i % heads * head;
             HeadForward(out + at + column, weights + i * context * context,
                         qkv + 3 * at + column, context, width, head,
-                        small ? nullptr : crew);
+                        small ? nullptr : pool);
           }
         });
 }
@@ -202,10 +203,10 @@ void AttentionForward(T* out, T* weights, const T* qkv, int64_t sequences,
 template <typename T>
 void AttentionBackward(T* dqkv, T* scratch, const T* dout, const T* qkv,
                        const T* weights, int64_t sequences, int64_t context,
-                       int64_t width, int64_t heads, Crew* crew) {
+                       int64_t width, int64_t heads, ThreadPool* pool) {
   const int64_t head = width / heads;
   const bool small = HeadsAreSmall(context);
-  Split(small ? crew : nullptr, sequences * heads, 1,
+  Split(small ? pool : nullptr, sequences * heads, 1,
         [&](int64_t begin, int64_t end, int part) {
           for (int64_t i = begin; i < end; ++i) {
             const int64_t at = i / heads * context * width;
@@ -213,7 +214,7 @@ void AttentionBackward(T* dqkv, T* scratch, const T* dout, const T* qkv,
             HeadBackward(dqkv + 3 * at + column,
                          scratch + part * context * context, dout + at + column,
                          qkv + 3 * at + column, weights + i * context * context,
-                         context, width, head, small ? nullptr : crew);
+                         context, width, head, small ? nullptr : pool);
           }
         });
 }
@@ -224,10 +225,10 @@ size_t AttentionScratch(int64_t context, int threads) {
 
 template <typename T>
 double CrossEntropy(T* logits, const Token* targets, T scale, int64_t rows,
-                    int64_t vocabulary, Crew* crew) {
-  // Summed in the rows' order, whoever computes them.
+                    int64_t vocabulary, ThreadPool* pool) {
+  // Summed in the order of the rows, whichever thread computed them.
   std::vector<double> losses(rows);
-  Split(crew, rows, kRows, [&](int64_t begin, int64_t end, int) {
+  Split(pool, rows, kRows, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
       losses[r] = LoopsHere<T>().cross_entropy(logits + r * vocabulary,
                                                targets[r], scale, vocabulary);
@@ -242,22 +243,23 @@ double CrossEntropy(T* logits, const Token* targets, T scale, int64_t rows,
   template void EmbedBackward<T>(T*, T*, const Token*, const T*, int64_t,      \
                                  int64_t, int64_t);                            \
   template void LayerNormForward<T>(T*, T*, T*, const T*, const T*, const T*,  \
-                                    int64_t, int64_t, Crew*);                  \
+                                    int64_t, int64_t, ThreadPool*);            \
   template void LayerNormBackward<T>(T*, T*, T*, const T*, const T*, const T*, \
                                      const T*, const T*, int64_t, int64_t,     \
-                                     Crew*);                                   \
+                                     ThreadPool*);                             \
   template void LinearForward<T>(T*, const T*, const T*, const T*, int64_t,    \
-                                 int64_t, int64_t, const T*, Crew*);           \
+                                 int64_t, int64_t, const T*, ThreadPool*);     \
   template void LinearBackward<T>(T*, T*, T*, const T*, const T*, const T*,    \
-                                  int64_t, int64_t, int64_t, Crew*);           \
-  template void GeluForward<T>(T*, T*, const T*, int64_t, Crew*);              \
-  template void GeluBackward<T>(T*, const T*, const T*, int64_t, Crew*);       \
+                                  int64_t, int64_t, int64_t, ThreadPool*);     \
+  template void GeluForward<T>(T*, T*, const T*, int64_t, ThreadPool*);        \
+  template void GeluBackward<T>(T*, const T*, const T*, int64_t, ThreadPool*); \
   template void AttentionForward<T>(T*, T*, const T*, int64_t, int64_t,        \
-                                    int64_t, int64_t, Crew*);                  \
+                                    int64_t, int64_t, ThreadPool*);            \
   template void AttentionBackward<T>(T*, T*, const T*, const T*, const T*,     \
                                      int64_t, int64_t, int64_t, int64_t,       \
-                                     Crew*);                                   \
-  template double CrossEntropy<T>(T*, const Token*, T, int64_t, int64_t, Crew*);
+                                     ThreadPool*);                             \
+  template double CrossEntropy<T>(T*, const Token*, T, int64_t, int64_t,       \
+                                  ThreadPool*);
 
 ROLLCALL_INSTANCES(float)
 ROLLCALL_INSTANCES(double)

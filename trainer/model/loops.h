@@ -1,13 +1,14 @@
-// Loops: what a GPT does besides matrix products, over plain arrays, as fast as
-// this processor's vectors allow.
+// Loops: everything in a GPT except matrix products, over plain arrays, as fast
+// as this processor's vectors allow.
 //
-// One code (loops_body.h) is built for several instruction sets, and the best
-// that the processor has is taken. All give the same bits: sums go over kLanes
-// partial ones whatever the width of a vector, no operation is fused, and the
-// exponential is our own, of correctly rounded operations only (for float; for
-// double it is the library's). Layers and AdamW say what each is for.
+// The same source (loops_body.h) is built for several instruction sets, and
+// the best one that the processor has is used. All give the same bits: sums
+// use kLanes partial sums whatever the width of a vector, no operation is
+// fused, and the exponential is our own, made of correctly rounded operations
+// only (for float; for double it is the library's). layers.h and adamw.h
+// describe what each loop is for.
 //
-// Pure, any thread. For float (training) and double (tests).
+// Pure; any thread. For float (training) and double (tests).
 #ifndef ROLLCALL_TRAINER_MODEL_LOOPS_H_
 #define ROLLCALL_TRAINER_MODEL_LOOPS_H_
 
@@ -18,20 +19,18 @@ namespace rollcall {
 template <typename T>
 struct Loops {
   // Row by row; as LayerNormForward.
-  void (*norm_forward)(T* out, T* mean, T* inverse_deviation, const T* in,
-                       const T* gain, const T* bias, int64_t rows,
-                       int64_t width);
+  void (*norm_forward)(T* out, T* mean, T* rstd, const T* in, const T* gain,
+                       const T* bias, int64_t rows, int64_t width);
   // Adds to din.
   void (*norm_backward)(T* din, const T* dout, const T* in, const T* gain,
-                        const T* mean, const T* inverse_deviation, int64_t rows,
+                        const T* mean, const T* rstd, int64_t rows,
                         int64_t width);
-  // Adds to dgain and dbias, of the columns from `begin` to `end` alone.
+  // Adds to dgain and dbias, only in the columns from `begin` to `end`.
   void (*norm_backward_weights)(T* dgain, T* dbias, const T* dout, const T* in,
-                                const T* mean, const T* inverse_deviation,
-                                int64_t rows, int64_t width, int64_t begin,
-                                int64_t end);
+                                const T* mean, const T* rstd, int64_t rows,
+                                int64_t width, int64_t begin, int64_t end);
 
-  // out[r] = bias, plus more[r] where that is not null.
+  // out[r] = bias, plus more[r] if `more` is not null.
   void (*fill_rows)(T* out, const T* bias, const T* more, int64_t rows,
                     int64_t width);
   // sums[i] += in[r][i] over all rows, for the columns from `begin` to `end`.
@@ -41,27 +40,27 @@ struct Loops {
   void (*gelu_forward)(T* out, T* tanhs, const T* in, int64_t count);
   void (*gelu_backward)(T* d, const T* in, const T* tanhs, int64_t count);
 
-  // In place: the softmax of the first `count` values, and zeros from there to
+  // In place: the softmax of the first `count` values, then zeros up to
   // `width`.
   void (*softmax)(T* row, int64_t count, int64_t width);
-  // In place: d, the gradient of `weights` = softmax(...), becomes that of what
-  // went in; zeros from `count` to `width`.
+  // In place: on entry `d` is the gradient of `weights` = softmax(input), on
+  // return the gradient of the input; zeros from `count` to `width`.
   void (*softmax_backward)(T* d, const T* weights, int64_t count,
                            int64_t width);
-  // As CrossEntropy, of one row.
+  // As CrossEntropy, for one row.
   double (*cross_entropy)(T* row, uint16_t target, T scale, int64_t vocabulary);
 
-  // exp(in[i]); tests look at it alone.
+  // exp(in[i]), for tests.
   void (*exponentials)(T* out, const T* in, int64_t count);
 
-  // The sum of squares, exact to a double's rounding.
+  // The sum of squares, exact up to a double's rounding.
   double (*squares)(const T* values, int64_t count);
 };
 
-// Of AdamW: what one step does to each value.
+// AdamW: the factors of one step.
 struct AdamWFactors {
-  float shrink;        // Of gradients, so that their norm is clipped.
-  float beta1, beta2;  // Of the moments.
+  float shrink;        // For the gradients, to clip their norm.
+  float beta1, beta2;  // For the moments.
   float bias1, bias2;  // 1 / (1 - beta^step).
   float epsilon;
   float learning_rate;
@@ -76,7 +75,7 @@ const Loops<T>& LoopsHere();
 AdamWLoop AdamWLoopHere();
 
 // By instruction set, best first: for tests, which compare them. Null: this
-// processor has not got it.
+// processor does not have it.
 inline constexpr int kLoopSets = 3;
 template <typename T>
 const Loops<T>* LoopsOf(int set);

@@ -1,8 +1,8 @@
-// The loops of loops.h, for whatever instruction set this is compiled for.
-// Included by loops_*.cc alone, each with its own name in ROLLCALL_LOOPS.
+// The loops of loops.h, for the instruction set that this file is compiled for.
+// Only loops_*.cc include it, each with its own names in ROLLCALL_LOOPS.
 //
 // It includes nothing with inline functions: those would be built for that
-// instruction set too, and the linker might take them for the whole program.
+// instruction set too, and the linker might use them in the whole program.
 #include "trainer/model/loops.h"
 
 namespace rollcall {
@@ -17,7 +17,7 @@ struct VectorOf {
 template <typename T>
 using Vector = typename VectorOf<T>::Type;
 
-// X is either T, or Vector<T>.
+// X is T or Vector<T>.
 template <typename X, typename T>
 inline X Get(const T* from) {
   X x;
@@ -35,7 +35,7 @@ inline X Larger(const X& a, const X& b) {
   return a > b ? a : b;
 }
 
-// f<X>(i) for all i in [begin, end), by vectors as far as they go.
+// f<X>(i) for all i in [begin, end): whole vectors first, then single values.
 template <typename T, typename F>
 inline void Each(int64_t begin, int64_t end, const F& f) {
   int64_t i = begin;
@@ -45,7 +45,7 @@ inline void Each(int64_t begin, int64_t end, const F& f) {
   for (; i < end; ++i) f.template operator()<T>(i);
 }
 
-// f<X>(i) over all i, first lane by lane and then over the lanes.
+// Reduces f<X>(i) over all i, first per lane and then over the lanes.
 template <typename T, typename F, typename Merge>
 inline T Reduce(int64_t count, T empty, const F& f, const Merge& merge) {
   Vector<T> all = empty - Vector<T>{};
@@ -84,18 +84,18 @@ inline Vector<double> Exp(const Vector<double>& x) {
 typedef uint32_t Bits __attribute__((vector_size(kLanes * sizeof(float))));
 
 // exp(x) = 2^n exp(r) with |r| <= ln(2) / 2, where eight terms of the series
-// are exact to a tenth of the last bit; what rounding adds stays below 2e-7 of
-// the value. 0 below -87, where floats lose digits; as at 88 above that.
+// are exact to a tenth of the last bit. Rounding adds less than 2e-7 of the
+// value. 0 below -87, where floats lose precision; above 88 the value at 88.
 template <typename X, typename U>
 inline X ExpFloat(const X& in) {
-  constexpr float kLeast = -87, kMost = 88;
-  constexpr float kRound = 0x1.8p23f;  // Added: the fraction is rounded off.
-  const X least = kLeast - X{}, most = kMost - X{};
-  X x = in < least ? least : in;
-  x = x > most ? most : x;
+  constexpr float kMin = -87, kMax = 88;
+  constexpr float kRound = 0x1.8p23f;  // Adding it rounds off the fraction.
+  const X min = kMin - X{}, max = kMax - X{};
+  X x = in < min ? min : in;
+  x = x > max ? max : x;
   const X shifted = x * 0x1.715476p0f + kRound;
   const X n = shifted - kRound;
-  // ln 2 in two parts; n times the first is exact.
+  // ln 2 in two parts; the product of n and the first part is exact.
   const X r = (x - n * 0x1.62e4p-1f) - n * 1.42860682e-6f;
   X sum = r * (1 / 5040.0f) + 1 / 720.0f;
   sum = sum * r + 1 / 120.0f;
@@ -109,7 +109,7 @@ inline X ExpFloat(const X& in) {
   bits = (bits << 23) + (127u << 23);  // 2^n.
   X power;
   __builtin_memcpy(&power, &bits, sizeof(power));
-  return in < least ? X{} : sum * power;
+  return in < min ? X{} : sum * power;
 }
 inline float Exp(float x) { return ExpFloat<float, uint32_t>(x); }
 inline Vector<float> Exp(const Vector<float>& x) {
@@ -125,8 +125,8 @@ void Exponentials(T* out, const T* in, int64_t count) {
 // --- Layer norm ------------------------------------------------------------
 
 template <typename T>
-void NormForward(T* out, T* mean, T* inverse_deviation, const T* in,
-                 const T* gain, const T* bias, int64_t rows, int64_t width) {
+void NormForward(T* out, T* mean, T* rstd, const T* in, const T* gain,
+                 const T* bias, int64_t rows, int64_t width) {
   constexpr T kEpsilon = T(1e-5);
   for (int64_t r = 0; r < rows; ++r) {
     const T* x = in + r * width;
@@ -151,22 +151,21 @@ void NormForward(T* out, T* mean, T* inverse_deviation, const T* in,
           X((Get<X>(x + i) - m) * s * Get<X>(gain + i) + Get<X>(bias + i)));
     });
     mean[r] = m;
-    inverse_deviation[r] = s;
+    rstd[r] = s;
   }
 }
 
-// With n the normalised input, dx = s (g - mean(g) - n mean(g n)), where
-// g = dy * gain.
+// With n the normalized input and g = dy * gain: dx = s (g - mean(g) - n mean(g
+// n)).
 template <typename T>
 void NormBackward(T* din, const T* dout, const T* in, const T* gain,
-                  const T* mean, const T* inverse_deviation, int64_t rows,
-                  int64_t width) {
+                  const T* mean, const T* rstd, int64_t rows, int64_t width) {
   for (int64_t r = 0; r < rows; ++r) {
     const T* x = in + r * width;
     const T* dy = dout + r * width;
     T* dx = din + r * width;
     const T m = mean[r];
-    const T s = inverse_deviation[r];
+    const T s = rstd[r];
     const T g_mean = Sum<T>(width,
                             [&]<typename X>(int64_t i) {
                               return X(Get<X>(dy + i) * Get<X>(gain + i));
@@ -188,16 +187,14 @@ void NormBackward(T* din, const T* dout, const T* in, const T* gain,
 
 template <typename T>
 void NormBackwardWeights(T* dgain, T* dbias, const T* dout, const T* in,
-                         const T* mean, const T* inverse_deviation,
-                         int64_t rows, int64_t width, int64_t begin,
-                         int64_t end) {
+                         const T* mean, const T* rstd, int64_t rows,
+                         int64_t width, int64_t begin, int64_t end) {
   Each<T>(begin, end, [&]<typename X>(int64_t i) {
     X gain = Get<X>(dgain + i);
     X bias = Get<X>(dbias + i);
     for (int64_t r = 0; r < rows; ++r) {
       const X dy = Get<X>(dout + r * width + i);
-      gain +=
-          dy * ((Get<X>(in + r * width + i) - mean[r]) * inverse_deviation[r]);
+      gain += dy * ((Get<X>(in + r * width + i) - mean[r]) * rstd[r]);
       bias += dy;
     }
     Put(dgain + i, gain);
@@ -205,7 +202,7 @@ void NormBackwardWeights(T* dgain, T* dbias, const T* dout, const T* in,
   });
 }
 
-// --- Of products -----------------------------------------------------------
+// --- Rows around matrix products -------------------------------------------
 
 template <typename T>
 void FillRows(T* out, const T* bias, const T* more, int64_t rows,
@@ -242,13 +239,13 @@ constexpr T kGeluCubic = T(0.044715);
 
 template <typename T>
 void GeluForward(T* out, T* tanhs, const T* in, int64_t count) {
-  // tanh is 1 to the last bit there; the exponential stays finite.
-  constexpr T kMost = T(20);
+  // tanh is 1 to the last bit from here on, and the exponential stays finite.
+  constexpr T kMax = T(20);
   Each<T>(0, count, [&]<typename X>(int64_t i) {
     const X x = Get<X>(in + i);
     X u = kGeluScale<T> * (x + kGeluCubic<T> * x * x * x);
-    u = Larger(u, X(-kMost - X{}));
-    u = -Larger(X(-u), X(-kMost - X{}));
+    u = Larger(u, X(-kMax - X{}));
+    u = -Larger(X(-u), X(-kMax - X{}));
     const X e = Exp(X(u + u));
     const X t = (e - T(1)) / (e + T(1));
     Put(tanhs + i, t);
@@ -276,11 +273,11 @@ inline T Largest(const T* row, int64_t count) {
       [](const auto& a, const auto& b) { return Larger(a, b); });
 }
 
-// In place; returns their sum.
+// In place: exp(value - max). Returns the sum.
 template <typename T>
-inline T ExponentialsFrom(T* row, T most, int64_t count) {
+inline T ExponentialsFrom(T* row, T max, int64_t count) {
   return Sum<T>(count, [&]<typename X>(int64_t i) {
-    const X e = Exp(X(Get<X>(row + i) - most));
+    const X e = Exp(X(Get<X>(row + i) - max));
     Put(row + i, e);
     return e;
   });
@@ -318,12 +315,12 @@ void SoftmaxBackward(T* d, const T* weights, int64_t count, int64_t width) {
 
 template <typename T>
 double CrossEntropyRow(T* row, uint16_t target, T scale, int64_t vocabulary) {
-  const T most = Largest(row, vocabulary);
+  const T max = Largest(row, vocabulary);
   const T wanted = row[target];
-  const T sum = ExponentialsFrom(row, most, vocabulary);
+  const T sum = ExponentialsFrom(row, max, vocabulary);
   Multiply(row, scale / sum, vocabulary);
   row[target] -= scale;
-  return __builtin_log(double(sum)) + most - wanted;
+  return __builtin_log(double(sum)) + max - wanted;
 }
 
 // --- AdamW -----------------------------------------------------------------
@@ -331,7 +328,7 @@ double CrossEntropyRow(T* row, uint16_t target, T scale, int64_t vocabulary) {
 template <typename T>
 double Squares(const T* values, int64_t count) {
   double sum = 0;
-  // In pieces, whose floats are widened at once.
+  // In pieces, each converted to double at once.
   constexpr int64_t kPiece = int64_t{16} * kLanes;
   for (int64_t from = 0; from < count; from += kPiece) {
     double wide[kPiece];
@@ -349,7 +346,8 @@ void AdamWStep(float* weights, float* first, float* second,
                const float* gradients, int64_t count,
                const AdamWFactors& factors) {
   const AdamWFactors f = factors;
-  // Plain: the compiler has square roots of vectors, and we have not.
+  // A plain loop: the compiler vectorizes square roots, our vector type has
+  // none.
   for (int64_t i = 0; i < count; ++i) {
     const float g = gradients[i] * f.shrink;
     first[i] = f.beta1 * first[i] + (1 - f.beta1) * g;

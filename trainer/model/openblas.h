@@ -1,21 +1,22 @@
-// What OpenBLAS must be told before it is fast: which of its kernels to use and
-// with how many threads. The environment's word (OPENBLAS_*, OMP_*) comes
-// first.
+// OpenBLAS settings: which of its kernels to use, and with how many threads.
+// Environment variables (OPENBLAS_*, OMP_*) take precedence.
 //
-// Thread rule: main's thread, before any other is started.
+// Thread rule: the main thread, before any other thread starts.
 #ifndef ROLLCALL_TRAINER_MODEL_OPENBLAS_H_
 #define ROLLCALL_TRAINER_MODEL_OPENBLAS_H_
 
 namespace rollcall {
 
-// A processor newer than the library gets its oldest kernels, several times
-// slower than what the processor can run. The choice falls as the library is
-// loaded, before main: so, where it fell badly, this starts the program again
-// in place (the same process, the same arguments) with the right one in
-// OPENBLAS_CORETYPE. Does nothing where it fell well or that fails.
+// On a processor that is newer than the library, OpenBLAS chooses its oldest
+// kernels, several times slower than what the processor can run. It chooses
+// when the library is loaded, before main. So after a bad choice this function
+// executes the program again in place (same process, same arguments) with the
+// right choice in OPENBLAS_CORETYPE. Does nothing if the choice was good, or if
+// that fails.
 void ChooseOpenBlasKernels(char** argv);
 
-// Ranks that share a machine would each start a thread a core otherwise.
+// One thread per rank if several ranks share a machine: otherwise each rank
+// would start one thread per core.
 void ShareCores(int ranks_here);
 
 }  // namespace rollcall

@@ -12,14 +12,15 @@
 namespace rollcall {
 namespace {
 
-absl::Status InRange(const char* name, int value, int most) {
-  if (value >= 1 && value <= most) return absl::OkStatus();
+absl::Status InRange(const char* name, int value, int max) {
+  if (value >= 1 && value <= max) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--", name, " ", value, ": expected 1 to ", most));
+      absl::StrCat("--", name, " ", value, ": expected 1 to ", max));
 }
 
-// Close to a normal number of deviation 1: twelve uniform ones summed. Exact in
-// float arithmetic's terms: an integer below 2^36, shifted and scaled.
+// Approximately normal with standard deviation 1: the sum of twelve uniform
+// numbers. Exact in float arithmetic: an integer below 2^36, shifted and
+// scaled.
 float Normal(Random& random) {
   int64_t sum = 0;
   for (int i = 0; i < 6; ++i) {
@@ -35,10 +36,10 @@ float Normal(Random& random) {
 
 absl::Status GptConfig::Validate() const {
   for (absl::Status s :
-       {InRange("layers", layers, kLayersMost),
-        InRange("width", width, kWidthMost), InRange("heads", heads, width),
-        InRange("context", context, kContextMost),
-        InRange("vocabulary", vocabulary, kVocabularyMost)}) {
+       {InRange("layers", layers, kLayersMax),
+        InRange("width", width, kWidthMax), InRange("heads", heads, width),
+        InRange("context", context, kContextMax),
+        InRange("vocabulary", vocabulary, kVocabularyMax)}) {
     if (!s.ok()) return s;
   }
   if (width % heads != 0) {

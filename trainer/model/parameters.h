@@ -1,5 +1,5 @@
-// The tensors of a GPT in one flat array: their names, shapes and places, and
-// their first values.
+// The tensors of a GPT in one flat array: names, shapes, offsets and initial
+// values.
 //
 // Names, shapes and orientation are those of Hugging Face's GPT-2
 // (`wte.weight`, `h.0.attn.c_attn.weight` as [in, out], ...). Pure.
@@ -27,12 +27,13 @@ struct GptConfig {
 
   int vocabulary = 256;
 
-  static constexpr int kVocabularyMost = 65536;  // What a Token can be.
-  static constexpr int kLayersMost = 256;
-  static constexpr int kWidthMost = 16384;
-  static constexpr int kContextMost = 8192;
+  static constexpr int kVocabularyMax = 65536;  // The values of a Token.
+  static constexpr int kLayersMax = 256;
+  static constexpr int kWidthMax = 16384;
+  static constexpr int kContextMax = 8192;
 
-  // INVALID_ARGUMENT names the field, what it is and what was expected.
+  // INVALID_ARGUMENT: the message names the field, its value and the valid
+  // range.
   absl::Status Validate() const;
 };
 
@@ -42,11 +43,11 @@ struct Tensor {
   size_t offset = 0;  // Into the flat array, in elements.
   size_t size = 0;
 
-  // Matrices decay; gains and biases do not.
+  // Weight decay applies to matrices, not to gains and biases.
   bool decays() const { return shape.size() > 1; }
 };
 
-// Places of one block's tensors in the flat array.
+// Offsets of one block's tensors in the flat array.
 struct BlockLayout {
   size_t norm1_gain, norm1_bias;
   size_t qkv_weight, qkv_bias;
@@ -61,7 +62,7 @@ struct GptLayout {
   explicit GptLayout(const GptConfig& config);
 
   std::vector<Tensor> tensors;  // In the order of the flat array.
-  size_t size = 0;              // Elements in all.
+  size_t size = 0;              // Total, in elements.
   size_t token_table, position_table;
   std::vector<BlockLayout> blocks;
   size_t norm_gain, norm_bias;
@@ -70,10 +71,10 @@ struct GptLayout {
   size_t Add(std::string name, std::vector<int> shape);
 };
 
-// First values from the seed: deviations as GPT-2's (0.02; projections into the
-// residual smaller by the square root of their number), gains 1, biases 0. By
-// integer arithmetic and exact products only, so that every machine gets the
-// same bits, whichever mathematical library it has.
+// Initial values from the seed, with GPT-2's standard deviations (0.02;
+// projections into the residual smaller by the square root of their number),
+// gains 1, biases 0. Uses only integer arithmetic and exact products, so that
+// every machine gets the same bits with any math library.
 void InitializeWeights(const GptConfig& config, const GptLayout& layout,
                        uint64_t seed, absl::Span<float> weights);
 

@@ -1,5 +1,5 @@
-// The sizes of GPT-2 by their names: gpt2-nano, which a CPU trains in a minute,
-// and those that were published.
+// The sizes of GPT-2 by name: gpt2-nano, which a CPU trains in a minute, and
+// the published ones.
 //
 // Pure.
 #ifndef ROLLCALL_TRAINER_MODEL_SIZES_H_
@@ -19,7 +19,7 @@ inline constexpr int kGpt2Vocabulary = 50257;  // Tokens of GPT-2's BPE.
 // "gpt2-nano, gpt2, gpt2-medium or gpt2-large".
 std::string SizeNames();
 
-// A configuration that is valid. INVALID_ARGUMENT: no size has this name, or
+// Returns a valid configuration. INVALID_ARGUMENT: no size has this name, or
 // the vocabulary is neither of the two above; never to be retried.
 absl::StatusOr<GptConfig> ConfigOf(absl::string_view name, int vocabulary);
 

@@ -1,4 +1,4 @@
-#include "trainer/model/crew.h"
+#include "trainer/model/thread_pool.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace rollcall {
 namespace {
 
-TEST(Crew, DoesEveryPieceOnce) {
+TEST(ThreadPool, ExecutesEveryPieceOnce) {
   struct Row {
     int threads;
     int64_t count, grain;
@@ -21,14 +21,14 @@ TEST(Crew, DoesEveryPieceOnce) {
   const Row kRows[] = {{1, 10, 1},  {2, 0, 1},   {2, 1, 1},   {2, 10, 1},
                        {3, 10, 4},  {3, 2, 1},   {4, 9, 4},   {5, 1000, 16},
                        {2, 16, 16}, {8, 17, 16}, {3, 12, 100}};
-  Crew crew;
+  ThreadPool pool;
   for (const Row& row : kRows) {
     SCOPED_TRACE(
         absl::StrCat(row.threads, " threads, ", row.count, " by ", row.grain));
-    crew.Resize(row.threads);
-    EXPECT_EQ(crew.threads(), row.threads);
+    pool.Resize(row.threads);
+    EXPECT_EQ(pool.threads(), row.threads);
     std::vector<int> done(row.count), parts(row.threads);
-    crew.Split(row.count, row.grain, [&](int64_t begin, int64_t end, int part) {
+    pool.Split(row.count, row.grain, [&](int64_t begin, int64_t end, int part) {
       EXPECT_EQ(begin % row.grain, 0);
       EXPECT_LT(begin, end);
       ++parts[part];
@@ -39,12 +39,12 @@ TEST(Crew, DoesEveryPieceOnce) {
   }
 }
 
-TEST(Crew, GoesFromRoundToRound) {
-  Crew crew;
-  crew.Resize(3);
+TEST(ThreadPool, RunsManyRounds) {
+  ThreadPool pool;
+  pool.Resize(3);
   std::vector<int64_t> values(100);
   for (int round = 0; round < 1000; ++round) {
-    crew.Split(values.size(), 10, [&](int64_t begin, int64_t end, int) {
+    pool.Split(values.size(), 10, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) values[i] += i;
     });
   }
@@ -65,8 +65,8 @@ std::vector<float> Uniform(size_t count, uint64_t seed) {
 constexpr int64_t kContext = 20, kHeads = 5, kWidth = 165, kSequences = 7;
 constexpr int64_t kRows = kSequences * kContext;
 
-// What every layer writes.
-std::vector<float> Layers(Crew* crew) {
+// Everything that the layers write.
+std::vector<float> Layers(ThreadPool* pool) {
   std::vector<float> all;
   const auto room = [](size_t count) { return std::vector<float>(count); };
   const auto take = [&](const std::vector<float>& values) {
@@ -76,54 +76,53 @@ std::vector<float> Layers(Crew* crew) {
   const std::vector<float> in = Uniform(3 * narrow, 1);
   const std::vector<float> d = Uniform(3 * narrow, 2);
   const std::vector<float> gain = Uniform(3 * kWidth, 3);
-  auto y = room(narrow), mean = room(kRows), deviation = room(kRows);
-  LayerNormForward(y.data(), mean.data(), deviation.data(), in.data(),
-                   gain.data(), gain.data() + 1, kRows, kWidth, crew);
+  auto y = room(narrow), mean = room(kRows), rstd = room(kRows);
+  LayerNormForward(y.data(), mean.data(), rstd.data(), in.data(), gain.data(),
+                   gain.data() + 1, kRows, kWidth, pool);
   take(y);
   auto dgain = room(kWidth), dbias = room(kWidth);
   LayerNormBackward(y.data(), dgain.data(), dbias.data(), d.data(), in.data(),
-                    gain.data(), mean.data(), deviation.data(), kRows, kWidth,
-                    crew);
+                    gain.data(), mean.data(), rstd.data(), kRows, kWidth, pool);
   take(y);
   take(dgain);
   take(dbias);
   auto tanhs = room(narrow);
-  GeluForward(y.data(), tanhs.data(), in.data(), narrow, crew);
+  GeluForward(y.data(), tanhs.data(), in.data(), narrow, pool);
   take(y);
-  GeluBackward(y.data(), in.data(), tanhs.data(), narrow, crew);
+  GeluBackward(y.data(), in.data(), tanhs.data(), narrow, pool);
   take(y);
   auto weights = room(kSequences * kHeads * kContext * kContext);
   AttentionForward(y.data(), weights.data(), in.data(), kSequences, kContext,
-                   kWidth, kHeads, crew);
+                   kWidth, kHeads, pool);
   take(y);
   auto dqkv = room(3 * narrow);
   auto scratch =
-      room(AttentionScratch(kContext, crew == nullptr ? 1 : crew->threads()));
+      room(AttentionScratch(kContext, pool == nullptr ? 1 : pool->threads()));
   AttentionBackward(dqkv.data(), scratch.data(), d.data(), in.data(),
-                    weights.data(), kSequences, kContext, kWidth, kHeads, crew);
+                    weights.data(), kSequences, kContext, kWidth, kHeads, pool);
   take(dqkv);
   std::vector<float> logits = in;
   const std::vector<Token> targets(kRows, 3);
   take({static_cast<float>(CrossEntropy(logits.data(), targets.data(), 0.5f,
-                                        kRows, 3 * kWidth, crew))});
+                                        kRows, 3 * kWidth, pool))});
   take(logits);
   std::vector<float> matrix = Uniform(kWidth * kWidth, 4);
   LinearForward(y.data(), in.data(), matrix.data(), gain.data(), kRows, kWidth,
-                kWidth, d.data(), crew);
+                kWidth, d.data(), pool);
   take(y);
   auto dmatrix = room(kWidth * kWidth);
   LinearBackward(y.data(), dmatrix.data(), dbias.data(), d.data(), in.data(),
-                 matrix.data(), kRows, kWidth, kWidth, crew);
+                 matrix.data(), kRows, kWidth, kWidth, pool);
   take(dbias);
   return all;
 }
 
-TEST(Crew, LayersGiveTheSameBitsForAnyNumber) {
+TEST(ThreadPool, LayersGiveTheSameBitsForAnyNumber) {
   const std::vector<float> expect = Layers(nullptr);
   for (const int threads : {1, 2, 3, 5}) {
-    Crew crew;
-    crew.Resize(threads);
-    const std::vector<float> got = Layers(&crew);
+    ThreadPool pool;
+    pool.Resize(threads);
+    const std::vector<float> got = Layers(&pool);
     ASSERT_EQ(got.size(), expect.size());
     for (size_t i = 0; i < got.size(); ++i) {
       ASSERT_EQ(std::memcmp(&got[i], &expect[i], sizeof(float)), 0)
@@ -132,25 +131,25 @@ TEST(Crew, LayersGiveTheSameBitsForAnyNumber) {
   }
 }
 
-TEST(Crew, AdamWGivesTheSameBitsForAnyNumber) {
+TEST(ThreadPool, AdamWGivesTheSameBitsForAnyNumber) {
   const GptConfig config{2, 2, 40, 8, 3000};
   const GptLayout layout(config);
-  const auto run = [&](Crew* crew) {
+  const auto run = [&](ThreadPool* pool) {
     AdamW adamw(AdamWConfig(), layout);
     std::vector<float> weights = Uniform(layout.size, 5);
     double norm = 0;
     for (const uint64_t step : {1, 2, 3}) {
       const std::vector<float> gradients = Uniform(layout.size, 5 + step);
-      norm += adamw.Step(absl::MakeSpan(weights), gradients, 0.01f, crew);
+      norm += adamw.Step(absl::MakeSpan(weights), gradients, 0.01f, pool);
     }
     weights.push_back(static_cast<float>(norm));
     return weights;
   };
   const std::vector<float> expect = run(nullptr);
   for (const int threads : {1, 2, 3, 5}) {
-    Crew crew;
-    crew.Resize(threads);
-    EXPECT_EQ(run(&crew), expect) << threads << " threads";
+    ThreadPool pool;
+    pool.Resize(threads);
+    EXPECT_EQ(run(&pool), expect) << threads << " threads";
   }
 }
 

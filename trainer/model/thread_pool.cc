@@ -1,4 +1,4 @@
-#include "trainer/model/crew.h"
+#include "trainer/model/thread_pool.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 namespace rollcall {
 
-void Crew::Resize(int threads) {
+void ThreadPool::Resize(int threads) {
   CHECK_GE(threads, 1);
   if (threads == this->threads()) return;
   ending_ = true;
@@ -16,11 +16,11 @@ void Crew::Resize(int threads) {
   others_.clear();
   ending_ = false;
   for (int part = 1; part < threads; ++part) {
-    others_.emplace_back([this, seen = round_.load()] { Attend(seen); });
+    others_.emplace_back([this, seen = round_.load()] { RunWorker(seen); });
   }
 }
 
-void Crew::Split(int64_t count, int64_t grain, Work work) {
+void ThreadPool::Split(int64_t count, int64_t grain, Work work) {
   const int64_t grains = (count + grain - 1) / grain;
   if (others_.empty() || grains <= 1) {
     if (count > 0) work(0, count, 0);
@@ -40,7 +40,7 @@ void Crew::Split(int64_t count, int64_t grain, Work work) {
   }
 }
 
-void Crew::Attend(uint32_t seen) {
+void ThreadPool::RunWorker(uint32_t seen) {
   for (;;) {
     round_.wait(seen, std::memory_order_acquire);
     seen = round_.load(std::memory_order_acquire);
@@ -49,7 +49,7 @@ void Crew::Attend(uint32_t seen) {
   }
 }
 
-void Crew::TakePieces() {
+void ThreadPool::TakePieces() {
   uint32_t free = free_.load(std::memory_order_acquire);
   while (free > 0) {
     if (!free_.compare_exchange_weak(free, free - 1, std::memory_order_acq_rel,
