@@ -23,7 +23,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "daemon/core/admission.h"
+#include "daemon/base/printable.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/core/network_plan/join_endpoints.h"
 #include "daemon/journal/default_state.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/server/clock.h"
+#include "daemon/base/clock.h"
 
 namespace rollcall {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "client/rank/rank.h"
-#include "trainer/check/check_worlds.h"
+#include "trainer/check_worlds.h"
 #include "trainer/leave_signals.h"
 #include "trainer/model/openblas.h"
 #include "trainer/options.h"

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "daemon/server/clock.h"
+#include "daemon/base/clock.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {

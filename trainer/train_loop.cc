@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "trainer/data/random.h"
+#include "trainer/model/random.h"
 
 namespace rollcall {
 namespace {

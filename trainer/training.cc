@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "daemon/server/clock.h"
+#include "daemon/base/clock.h"
 #include "trainer/checkpointing.h"
 #include "trainer/connect.h"
 #include "trainer/model/openblas.h"

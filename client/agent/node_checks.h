@@ -18,9 +18,9 @@
 #include <thread>
 #include <vector>
 
-#include "client/agent/agent.h"
+#include "client/agent/core/agent.h"
 #include "client/facts/facts.h"
-#include "daemon/server/mutex.h"
+#include "daemon/base/mutex.h"
 
 namespace rollcall {
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/agent/exit_watch.h"
-#include "client/agent/fd.h"
+#include "client/agent/processes/exit_watch.h"
+#include "daemon/base/fd.h"
 
 namespace rollcall {
 namespace {

@@ -11,13 +11,13 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "client/agent/hosts_file.h"
-#include "client/agent/master_port.h"
-#include "client/agent/nccl_mint.h"
-#include "client/agent/rank_environment.h"
-#include "daemon/core/check.h"
+#include "client/agent/hosts/hosts_file.h"
+#include "client/agent/nccl/nccl_mint.h"
+#include "client/agent/node_files/master_port.h"
+#include "client/agent/node_files/rank_environment.h"
+#include "daemon/base/check.h"
+#include "daemon/base/mutex.h"
 #include "daemon/core/limits.h"
-#include "daemon/server/mutex.h"
 
 namespace rollcall {
 namespace {

@@ -20,9 +20,9 @@
 #include <variant>
 #include <vector>
 
-#include "client/agent/agent.h"
-#include "client/agent/hosts_resolver.h"
-#include "client/agent/network_settings.h"
+#include "client/agent/core/agent.h"
+#include "client/agent/hosts/hosts_resolver.h"
+#include "client/agent/nccl/network_settings.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "client/agent/agent.h"
-#include "client/agent/network_settings.h"
+#include "client/agent/core/agent.h"
+#include "client/agent/nccl/network_settings.h"
 #include "client/facts/facts.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/trust.h"

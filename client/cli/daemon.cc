@@ -15,13 +15,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/agent/signal_pipe.h"
 #include "client/cli/commands.h"
 #include "client/cli/place.h"
 #include "client/launch/daemon_child.h"
 #include "client/launch/launch_folder.h"
 #include "client/launch/launch_wire.h"
 #include "client/launch/spawn.h"
+#include "daemon/base/signal_pipe.h"
 #include "daemon/security/given_secrets.h"
 #include "daemon/security/kept_tokens.h"
 #include "daemon/server/server.h"

@@ -15,7 +15,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/agent/hosts_resolver.h"
+#include "client/admin/admin_client.h"
+#include "client/admin/job_text.h"
+#include "client/agent/hosts/hosts_resolver.h"
 #include "client/agent/node_trials.h"
 #include "client/cli/commands.h"
 #include "client/cli/place.h"
@@ -24,9 +26,7 @@
 #include "client/facts/isolated_query.h"
 #include "client/facts/missing.h"
 #include "client/facts/system.h"
-#include "client/launch/admin_client.h"
-#include "client/launch/job_text.h"
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {

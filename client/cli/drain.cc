@@ -2,11 +2,11 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "client/admin/admin_client.h"
+#include "client/admin/job_text.h"
 #include "client/cli/commands.h"
 #include "client/cli/place.h"
-#include "client/launch/admin_client.h"
-#include "client/launch/job_text.h"
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {

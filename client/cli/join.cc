@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/admin/job_text.h"
+#include "client/admin/live_line.h"
+#include "client/admin/messages.h"
 #include "client/agent/session.h"
 #include "client/cli/commands.h"
 #include "client/cli/digest.h"
@@ -17,11 +20,8 @@
 #include "client/doctor/doctor.h"
 #include "client/doctor/doctor_text.h"
 #include "client/facts/facts.h"
-#include "client/launch/job_text.h"
-#include "client/launch/live_line.h"
-#include "client/launch/messages.h"
 #include "client/launch/spawn.h"
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {

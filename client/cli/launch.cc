@@ -12,7 +12,7 @@
 #include "client/cli/place.h"
 #include "client/launch/launch_folder.h"
 #include "client/launch/start_plan.h"
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
 #include "daemon/core/limits.h"
 #include "daemon/journal/etcd_place.h"
 #include "daemon/security/digest.h"

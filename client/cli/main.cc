@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <variant>
 
-#include "client/agent/guard.h"
-#include "client/agent/nccl.h"
+#include "client/agent/nccl/nccl.h"
+#include "client/agent/processes/guard.h"
 #include "client/cli/commands.h"
 #include "daemon/security/undumpable.h"
 #include "google/protobuf/stubs/logging.h"

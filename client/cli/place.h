@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/admin/admin_client.h"
 #include "client/cli/flags.h"
-#include "client/launch/admin_client.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

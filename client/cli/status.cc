@@ -6,11 +6,11 @@
 #include <variant>
 
 #include "absl/time/clock.h"
+#include "client/admin/admin_client.h"
+#include "client/admin/job_text.h"
 #include "client/cli/commands.h"
 #include "client/cli/place.h"
-#include "client/launch/admin_client.h"
-#include "client/launch/job_text.h"
-#include "daemon/server/mutex.h"
+#include "daemon/base/mutex.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {

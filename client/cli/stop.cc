@@ -1,8 +1,8 @@
 // `rollcall stop`: ends a job, from anywhere.
 #include "absl/strings/str_cat.h"
+#include "client/admin/admin_client.h"
 #include "client/cli/commands.h"
 #include "client/cli/place.h"
-#include "client/launch/admin_client.h"
 
 namespace rollcall {
 int RunStopCommand(const StopFlags& flags) {

@@ -1,8 +1,8 @@
 // `rollcall version`.
 #include <cstdio>
 
+#include "client/admin/job_text.h"
 #include "client/cli/commands.h"
-#include "client/launch/job_text.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {

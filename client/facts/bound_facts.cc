@@ -4,7 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 #include "daemon/core/network_plan/network_plan.h"
 
 namespace rollcall {

@@ -23,7 +23,7 @@
 #include "client/facts/verbs.h"
 #include "daemon/base/child_process.h"
 #include "daemon/base/library.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 #include "google/protobuf/repeated_field.h"
 
 extern char** environ;

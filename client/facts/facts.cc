@@ -11,7 +11,7 @@
 #include "client/facts/missing.h"
 #include "client/facts/network.h"
 #include "client/facts/system.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 #include "google/protobuf/repeated_field.h"
 
 namespace rollcall {

@@ -26,7 +26,7 @@
 #include "client/facts/pci.h"
 #include "client/facts/system.h"
 #include "daemon/base/address_text.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 #include "daemon/core/ranking.h"
 
 namespace rollcall {

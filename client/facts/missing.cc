@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 
 namespace rollcall {
 

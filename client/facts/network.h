@@ -30,7 +30,7 @@ void AddInterfaces(const std::vector<NetworkLink>& links,
                    const std::set<int>& default_routes, size_t interfaces_max,
                    v1::Facts& facts);
 
-// Whether a Hello may carry the name (daemon/core/admission.h). Pure.
+// Whether a Hello may carry the name (daemon/core/admission/admission.h). Pure.
 bool IsInterfaceName(absl::string_view name);
 
 }  // namespace rollcall

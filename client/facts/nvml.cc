@@ -13,7 +13,7 @@
 #include "client/facts/missing.h"
 #include "client/facts/pci.h"
 #include "daemon/base/library.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 
 namespace rollcall {
 namespace {

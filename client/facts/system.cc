@@ -26,7 +26,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/facts/missing.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 
 namespace rollcall {
 namespace {

@@ -17,7 +17,7 @@
 #include "client/facts/infiniband.h"
 #include "client/facts/missing.h"
 #include "daemon/base/library.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 
 namespace rollcall {
 namespace {

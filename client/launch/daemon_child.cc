@@ -15,8 +15,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "daemon/core/hex.h"
-#include "daemon/server/clock.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/hex.h"
 
 namespace rollcall {
 namespace {

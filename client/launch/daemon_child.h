@@ -25,7 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "client/launch/addresses.h"
+#include "client/admin/addresses.h"
 #include "client/launch/known_process.h"
 #include "client/launch/spawn.h"
 #include "daemon/core/limits.h"

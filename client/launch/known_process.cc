@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
-#include "client/agent/sweep.h"
+#include "client/agent/processes/sweep.h"
 
 namespace rollcall {
 

@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "client/agent/fd.h"
+#include "daemon/base/fd.h"
 
 namespace rollcall {
 

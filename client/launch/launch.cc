@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "client/admin/live_line.h"
+#include "client/admin/messages.h"
 #include "client/launch/launch_folder.h"
 #include "client/launch/launch_record.h"
 #include "client/launch/left_behind.h"
-#include "client/launch/live_line.h"
-#include "client/launch/messages.h"
 #include "client/launch/start_plan.h"
 #include "client/launch/supervisor.h"
 #include "daemon/core/exit_codes.h"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "client/launch/addresses.h"
+#include "client/admin/addresses.h"
 #include "client/launch/launch_wire.h"
 #include "rollcall/v1/membership.pb.h"
 

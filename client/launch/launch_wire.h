@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/launch/addresses.h"
+#include "client/admin/addresses.h"
 #include "daemon/security/kept_tokens.h"
 #include "daemon/security/server_certificate.h"
 #include "daemon/security/shared_secret.h"

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/launch/job_text.h"
-#include "daemon/core/durations.h"
+#include "client/admin/job_text.h"
+#include "daemon/base/durations.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {

@@ -14,8 +14,8 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "client/launch/live_line.h"
-#include "client/launch/messages.h"
+#include "client/admin/live_line.h"
+#include "client/admin/messages.h"
 #include "nlohmann/json_fwd.hpp"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"

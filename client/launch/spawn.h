@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/agent/fd.h"
+#include "daemon/base/fd.h"
 
 namespace rollcall {
 

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
 
 namespace rollcall {
 namespace {

@@ -10,9 +10,9 @@
 #include <optional>
 #include <string>
 
-#include "client/agent/fd.h"
-#include "client/launch/admin_client.h"
-#include "daemon/server/mutex.h"
+#include "client/admin/admin_client.h"
+#include "daemon/base/fd.h"
+#include "daemon/base/mutex.h"
 #include "rollcall/v1/admin.pb.h"
 
 namespace rollcall {

@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/launch/kept_run.h"
+#include "daemon/base/clock.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/core/limits.h"
-#include "daemon/server/clock.h"
 
 namespace rollcall {
 namespace {

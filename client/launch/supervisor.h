@@ -17,8 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "client/agent/signal_pipe.h"
-#include "client/launch/admin_client.h"
+#include "client/admin/admin_client.h"
 #include "client/launch/daemon_child.h"
 #include "client/launch/launch.h"
 #include "client/launch/launch_folder.h"
@@ -29,6 +28,7 @@
 #include "client/launch/spawn.h"
 #include "client/launch/start_plan.h"
 #include "client/launch/status_feed.h"
+#include "daemon/base/signal_pipe.h"
 #include "rollcall/v1/admin.pb.h"
 
 namespace rollcall {

@@ -5,12 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/launch/supervisor.h"
-#include "daemon/core/durations.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/durations.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/security/identity.h"
 #include "daemon/security/kept_tokens.h"
 #include "daemon/security/token.h"
-#include "daemon/server/clock.h"
 
 namespace rollcall {
 namespace {

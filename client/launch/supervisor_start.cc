@@ -11,9 +11,9 @@
 #include "absl/strings/str_join.h"
 #include "client/launch/launch_record.h"
 #include "client/launch/supervisor.h"
-#include "daemon/core/durations.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/durations.h"
 #include "daemon/core/exit_codes.h"
-#include "daemon/server/clock.h"
 
 namespace rollcall {
 namespace {

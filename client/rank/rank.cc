@@ -9,9 +9,9 @@
 #include "absl/time/clock.h"
 #include "client/rank/stream.h"
 #include "client/rank/unix_address.h"
+#include "daemon/base/grpc/grpc_defaults.h"
+#include "daemon/base/grpc/wakeful.h"
 #include "daemon/core/limits.h"
-#include "daemon/server/grpc_defaults.h"
-#include "daemon/server/wakeful.h"
 #include "rollcall/v1/rank.grpc.pb.h"
 
 namespace rollcall {

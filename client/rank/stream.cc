@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/server/clock.h"
+#include "daemon/base/clock.h"
 
 namespace rollcall {
 namespace {

@@ -26,7 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "daemon/server/mutex.h"
+#include "daemon/base/mutex.h"
 #include "rollcall/v1/rank.grpc.pb.h"
 
 namespace rollcall {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "daemon/core/check.h"
+#include "daemon/base/check.h"
 
 namespace rollcall {
 namespace {

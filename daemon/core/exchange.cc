@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/check.h"
+#include "daemon/base/check.h"
 
 namespace rollcall {
 namespace {

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "absl/strings/ascii.h"
-#include "daemon/core/check.h"
+#include "daemon/base/check.h"
 
 namespace rollcall {
 namespace {

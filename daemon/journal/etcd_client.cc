@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "daemon/core/admission.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/grpc/grpc_defaults.h"
+#include "daemon/base/printable.h"
 #include "daemon/security/wipe.h"
-#include "daemon/server/clock.h"
-#include "daemon/server/grpc_defaults.h"
 
 namespace rollcall {
 namespace {

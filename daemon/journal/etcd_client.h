@@ -24,8 +24,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "daemon/base/mutex.h"
 #include "daemon/journal/key_value.h"
-#include "daemon/server/mutex.h"
 #include "etcd/etcd.grpc.pb.h"
 
 namespace rollcall {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 #include "daemon/core/limits.h"
 #include "daemon/journal/fold.h"
 #include "daemon/journal/run_record.h"

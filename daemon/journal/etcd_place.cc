@@ -5,7 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "daemon/core/admission.h"
+#include "daemon/base/printable.h"
+#include "daemon/core/admission/admission.h"
 
 namespace rollcall {
 namespace {

@@ -28,11 +28,11 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "daemon/base/inbox.h"
+#include "daemon/base/machine.h"
 #include "daemon/journal/key_value.h"
 #include "daemon/journal/tenure.h"
 #include "daemon/security/value_sealer.h"
-#include "daemon/server/inbox.h"
-#include "daemon/server/machine.h"
 
 namespace rollcall {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/admission.h"
-#include "daemon/core/grammar.h"
+#include "daemon/core/admission/admission.h"
+#include "daemon/core/admission/grammar.h"
 #include "daemon/security/digest.h"
 #include "daemon/security/openssl_owned.h"
 #include "daemon/security/wipe.h"

@@ -8,7 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 #include "daemon/security/digest.h"
 #include "daemon/security/openssl_owned.h"
 

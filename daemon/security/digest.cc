@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <memory>
 
-#include "daemon/core/check.h"
+#include "daemon/base/check.h"
 
 namespace rollcall {
 namespace {

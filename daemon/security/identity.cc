@@ -14,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "daemon/base/hex.h"
 #include "daemon/base/write_error.h"
-#include "daemon/core/hex.h"
 #include "daemon/security/digest.h"
 
 namespace rollcall {

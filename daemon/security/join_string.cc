@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 #include "daemon/security/chain.h"
 #include "daemon/security/digest.h"
 #include "daemon/security/token.h"

@@ -1,7 +1,7 @@
 #include "daemon/security/kept_tokens.h"
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/admission.h"
+#include "daemon/base/printable.h"
 #include "daemon/security/digest.h"
 #include "daemon/security/identity.h"
 #include "daemon/security/join_string.h"

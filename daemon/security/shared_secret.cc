@@ -6,7 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/core/hex.h"
+#include "daemon/base/hex.h"
 #include "daemon/security/digest.h"
 #include "daemon/security/token.h"
 

@@ -3,8 +3,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/core/admission.h"
-#include "daemon/core/hex.h"
+#include "daemon/base/hex.h"
+#include "daemon/base/printable.h"
 #include "daemon/security/digest.h"
 
 namespace rollcall {

@@ -5,9 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/admission.h"
-#include "daemon/core/durations.h"
-#include "daemon/core/grammar.h"
+#include "daemon/base/durations.h"
+#include "daemon/base/printable.h"
+#include "daemon/core/admission/admission.h"
+#include "daemon/core/admission/grammar.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/digest.h"
 #include "daemon/security/token.h"

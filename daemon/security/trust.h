@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "daemon/server/mutex.h"
+#include "daemon/base/mutex.h"
 
 namespace rollcall {
 

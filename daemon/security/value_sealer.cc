@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "daemon/core/check.h"
+#include "daemon/base/check.h"
 #include "daemon/security/digest.h"
 
 namespace rollcall {

@@ -8,12 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "daemon/core/admission.h"
+#include "daemon/base/mutex.h"
+#include "daemon/base/printable.h"
+#include "daemon/core/admission/admission.h"
 #include "daemon/security/token.h"
-#include "daemon/server/guests.h"
+#include "daemon/server/front_door/guests.h"
+#include "daemon/server/front_door/peer_address.h"
+#include "daemon/server/loop/refusal.h"
 #include "daemon/server/membership_service.h"
-#include "daemon/server/mutex.h"
-#include "daemon/server/refusal.h"
 
 namespace rollcall {
 namespace {

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <string>
 
-#include "daemon/server/loop_door.h"
+#include "daemon/server/leader/loop_door.h"
 #include "rollcall/v1/admin.grpc.pb.h"
 
 namespace rollcall {

@@ -15,19 +15,13 @@
 
 #include <atomic>
 #include <cstddef>
-#include <string>
-#include <string_view>
 
-#include "daemon/core/events.h"
+#include "daemon/core/job/events.h"
 #include "daemon/core/limits.h"
-#include "daemon/server/loop_door.h"
+#include "daemon/server/leader/loop_door.h"
 #include "rollcall/v1/membership.grpc.pb.h"
 
 namespace rollcall {
-
-// The address in gRPC's name of a peer, without scheme, port and zone, an IPv4
-// address also where it came mapped into IPv6; empty: none.
-std::string AddressOfPeer(std::string_view peer);
 
 class MembershipService final
     : public v1::Membership::WithRawCallbackMethod_Attend<

@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <set>
 
+#include "daemon/base/mutex.h"
 #include "daemon/security/authority.h"
 #include "daemon/security/server_certificate.h"
-#include "daemon/server/broadcast.h"
-#include "daemon/server/mutex.h"
+#include "daemon/server/loop/broadcast.h"
 #include "rollcall/v1/membership.grpc.pb.h"
 
 namespace rollcall::bench {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/base/clock.h"
 #include "daemon/core/network_plan/probing.h"
-#include "daemon/server/clock.h"
 #include "rollcall/v1/membership.grpc.pb.h"
 #include "tests/bench/hello.h"
 

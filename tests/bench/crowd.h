@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "daemon/base/grpc/wakeful.h"
+#include "daemon/base/mutex.h"
 #include "daemon/security/trust.h"
-#include "daemon/server/mutex.h"
-#include "daemon/server/wakeful.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall::bench {

@@ -16,8 +16,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "daemon/base/clock.h"
 #include "daemon/core/limits.h"
-#include "daemon/server/clock.h"
 #include "tests/bench/crowd.h"
 #include "tests/bench/served_daemon.h"
 

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "daemon/core/check.h"
-#include "daemon/server/clock.h"
-#include "trainer/data/random.h"
+#include "daemon/base/check.h"
+#include "daemon/base/clock.h"
 #include "trainer/model/backend.h"
 #include "trainer/model/openblas.h"
+#include "trainer/model/random.h"
 #include "trainer/model/sizes.h"
 
 namespace rollcall {

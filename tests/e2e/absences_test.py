@@ -33,22 +33,37 @@ TOP_LEVEL = {
 # Each floor and those below it.
 FLOORS = ["proto", "daemon", "client", "trainer"]
 
-# (folder, folder that it uses): each closes an include cycle between folders.
-# The list may only get shorter: a new cycle is to be broken, not listed.
-KNOWN_CYCLES = {
-    ("client/agent/probe", "client/agent"):
-        "Fd; it belongs below both",
-    ("daemon/core/network_plan", "daemon/core"):
-        "limits and durations; they belong below both",
-    ("daemon/journal", "daemon/server"):
-        "Mutex, the clock and gRPC's defaults; they belong below both",
-    ("daemon/security", "daemon/server"):
-        "Mutex; it belongs below both",
-    ("trainer/check", "trainer"):
-        "options and worlds of the check's own command",
-    ("trainer/model", "trainer/data"):
-        "the numbers of a seed; they belong below both",
-}
+# (folder, folders that it may use): with their subfolders, itself always. Each
+# row names rows above it alone. A subfolder with a row of its own is bound by
+# that one.
+USES = [
+    ("daemon/base", []),
+    ("daemon/core", ["daemon/base"]),
+    ("daemon/security", ["daemon/base", "daemon/core"]),
+    ("daemon/journal", ["daemon/base", "daemon/core", "daemon/security"]),
+    ("daemon/server", ["daemon/base", "daemon/core", "daemon/journal",
+                       "daemon/security"]),
+    ("daemon", ["daemon/base", "daemon/core", "daemon/journal",
+                "daemon/security", "daemon/server"]),
+    ("client/facts", ["daemon/base", "daemon/core"]),
+    ("client/doctor", ["client/facts", "daemon/base", "daemon/core"]),
+    ("client/rank", ["daemon/base", "daemon/core"]),
+    ("client/agent/core", ["daemon/base", "daemon/core"]),
+    ("client/agent", ["client/agent/core", "client/doctor", "client/facts",
+                      "client/rank", "daemon/base", "daemon/core",
+                      "daemon/security", "daemon/server"]),
+    ("client/admin", ["client/agent", "daemon/base", "daemon/core",
+                      "daemon/security"]),
+    ("client/launch", ["client/admin", "client/agent", "client/facts",
+                       "daemon/base", "daemon/core", "daemon/journal",
+                       "daemon/security"]),
+    ("client/cli", ["client/admin", "client/agent", "client/doctor",
+                    "client/facts", "client/launch", "daemon/base",
+                    "daemon/core", "daemon/journal", "daemon/security",
+                    "daemon/server"]),
+    ("trainer", ["client/rank", "client/agent/nccl", "daemon/base",
+                 "daemon/core"]),
+]
 
 # What the pure cores may not include, not even through another header of ours.
 # <csignal> names signals and <arpa/inet.h> parses addresses: both are allowed,
@@ -76,7 +91,7 @@ SLEEPS = re.compile(
 SLEEPS_JUSTIFIED = {
     "trainer/checkpointing.cc":
         "another process saves in a folder, maybe on another machine",
-    "client/agent/run_folder.cc":
+    "client/agent/node_files/run_folder.cc":
         "another agent's lock has no end that could be awaited with a bound",
 }
 
@@ -89,7 +104,7 @@ BARE_CHANNEL = re.compile(
     r"grpc::ChannelArguments(\(\)| \w+;)|grpc::CreateChannel\(")
 BARE_SERVER = re.compile(r"grpc::ServerBuilder \w+;(?!\s*(SetDefaults|"
                          r"Configure)\()")
-DEFAULTS = "daemon/server/grpc_defaults.h"
+DEFAULTS = "daemon/base/grpc/grpc_defaults.h"
 
 # A literal port where something listens or dials. 0 asks for a free one.
 FIXED_PORT = re.compile(
@@ -119,13 +134,15 @@ PORTS_JUSTIFIED = {
 
 # Files that look at what came in from outside: nothing there may abort.
 INPUT = re.compile(
-    r"^daemon/core/(admission|grammar|printable|job|exchange|network_plan/)"
+    r"^daemon/base/(lines|printable)"
+    r"|^daemon/core/(admission/|job/|exchange|network_plan/)"
     r"|^daemon/security/|^daemon/journal/"
-    r"|^daemon/server/(membership_service|admin_service|succession)"
-    r"|^client/(facts|doctor|cli|launch|rank)/"
-    r"|^client/agent/(agent[._]|hosts|lines|named_leader|nccl|network_settings|"
-    r"rank_(attend|service|folders)|world_files|stack_dump|daemon_stream|edit_file|"
-    r"error_file)"
+    r"|^daemon/server/(membership_service|admin_service|leader/succession"
+    r"|front_door/peer_address)"
+    r"|^client/(facts|doctor|admin|cli|launch|rank)/"
+    r"|^client/agent/(core/agent|hosts/|link/(daemon_stream|named_leader)|nccl/nccl\."
+    r"|nccl/network_settings|node_files/(rank_folders|world_files)|rank_service/"
+    r"|processes/(error_file|stack_dump))"
     r"|^trainer/data/(dataset|shard_header)"
     r"|^trainer/(options|checkpoint/|collective/|cuda/nccl|"
     r"check/(check_options|thresholds))")
@@ -151,71 +168,74 @@ CHECKS_JUSTIFIED = {
         "offset and size come from our sampler",
     ("trainer/data/dataset.cc", "CHECK_LE(offset, tokens_ - out.size());"):
         "offset and size come from our sampler",
-    ("client/agent/agent.cc", "CHECK_NE(hello.incarnation(), 0u);"):
+    ("client/agent/core/agent.cc", "CHECK_NE(hello.incarnation(), 0u);"):
         "drawn by ourselves, never zero",
-    ("client/agent/agent.cc", "CHECK_GE(now, now_);"):
+    ("client/agent/core/agent.cc", "CHECK_GE(now, now_);"):
         "our shell's monotonic clock",
-    ("daemon/core/job_restore.cc", "CHECK_GE(nodes_min_, 1u);"):
+    ("daemon/core/job/job_restore.cc", "CHECK_GE(nodes_min_, 1u);"):
         "settings are checked at admission, a journal's by CheckJournal",
-    ("daemon/core/job_restore.cc", "CHECK_LE(nodes_min_, nodes_max_);"):
+    ("daemon/core/job/job_restore.cc", "CHECK_LE(nodes_min_, nodes_max_);"):
         "settings are checked at admission, a journal's by CheckJournal",
-    ("daemon/core/job_restore.cc", "CHECK_LE(nodes_max_, Limits::nodes_max);"):
+    ("daemon/core/job/job_restore.cc",
+     "CHECK_LE(nodes_max_, Limits::nodes_max);"):
         "settings are checked at admission, a journal's by CheckJournal",
-    ("daemon/core/job_restore.cc", "CHECK(!state.end.has_value());"):
+    ("daemon/core/job/job_restore.cc", "CHECK(!state.end.has_value());"):
         "CheckJournal, which comes before, refuses a run that has ended",
-    ("daemon/core/job.cc", "CHECK_GE(now, now_);"):
+    ("daemon/core/job/job.cc", "CHECK_GE(now, now_);"):
         "our shell's monotonic clock",
-    ("daemon/core/job.cc", "CHECK_LE(barred_.size(), sessions_.size());"):
+    ("daemon/core/job/job.cc", "CHECK_LE(barred_.size(), sessions_.size());"):
         "an invariant of ours, whatever the input was",
-    ("daemon/core/job.cc", "CHECK_LE(nodes_.size(), kKnownMax);"):
+    ("daemon/core/job/job.cc", "CHECK_LE(nodes_.size(), kKnownMax);"):
         "an invariant of ours, whatever the input was",
-    ("daemon/core/job.cc", "CHECK_LE(deadlines_.size(), nodes_.size());"):
+    ("daemon/core/job/job.cc", "CHECK_LE(deadlines_.size(), nodes_.size());"):
         "an invariant of ours, whatever the input was",
-    ("daemon/core/job.cc", "CHECK_LE(causes_.size(), Limits::causes_max);"):
+    ("daemon/core/job/job.cc",
+     "CHECK_LE(causes_.size(), Limits::causes_max);"):
         "an invariant of ours, whatever the input was",
-    ("daemon/core/job.cc",
+    ("daemon/core/job/job.cc",
      "CHECK((node.session == 0) || sessions_.contains(node.session));"):
         "an invariant of ours, whatever the input was",
-    ("daemon/core/job.cc", "CHECK(seats.insert(node.seat).second);"):
+    ("daemon/core/job/job.cc", "CHECK(seats.insert(node.seat).second);"):
         "seats are given by ourselves",
-    ("daemon/core/job.cc",
+    ("daemon/core/job/job.cc",
      "CHECK_LT(static_cast<uint32_t>(node.seat), nodes_max_);"):
         "seats are given by ourselves",
-    ("daemon/core/job.cc", "CHECK_EQ(world_.generation(), generation_);"):
+    ("daemon/core/job/job.cc", "CHECK_EQ(world_.generation(), generation_);"):
         "both were just set by ourselves",
-    ("daemon/core/job.cc", "CHECK_LE(leaving_.size(), nodes_.size());"):
+    ("daemon/core/job/job.cc", "CHECK_LE(leaving_.size(), nodes_.size());"):
         "only known nodes are put there, and go from both together",
-    ("daemon/core/job.cc", "CHECK_LE(reach_.size(), nodes_.size());"):
+    ("daemon/core/job/job.cc", "CHECK_LE(reach_.size(), nodes_.size());"):
         "its entries are nodes of nodes_, and go when a node is gone",
-    ("daemon/core/job.cc", "CHECK_LE(checking_.size(), nodes_.size());"):
+    ("daemon/core/job/job.cc", "CHECK_LE(checking_.size(), nodes_.size());"):
         "only living nodes are asked, and one that parts is struck off",
-    ("daemon/core/job.cc", "CHECK_LE(stalls_.size(), world_.world_size());"):
+    ("daemon/core/job/job.cc",
+     "CHECK_LE(stalls_.size(), world_.world_size());"):
         "by rank of the world, for local ranks that its nodes have",
-    ("daemon/core/job.cc",
+    ("daemon/core/job/job.cc",
      "CHECK_LE(newcomers_.names(), Limits::newcomer_names_max);"):
         "a further name is counted with the others",
-    ("daemon/core/job.cc", "CHECK_LE(silent_, nodes_.size());"):
+    ("daemon/core/job/job.cc", "CHECK_LE(silent_, nodes_.size());"):
         "counts a flag of the members, which are known nodes",
-    ("daemon/core/job.cc",
+    ("daemon/core/job/job.cc",
      "CHECK_LE(claimants_.size(), Limits::nodes_max);"):
         "a claim beyond that is refused",
-    ("daemon/core/job.cc",
+    ("daemon/core/job/job.cc",
      "CHECK_LE(claimed_.size(), Limits::claimed_worlds_max);"):
         "a claim of one more world is refused",
-    ("daemon/core/job_notice.cc", "CHECK(phase_ == Phase::kRunning);"):
+    ("daemon/core/job/job_notice.cc", "CHECK(phase_ == Phase::kRunning);"):
         "all who ask look at the phase first, which is ours",
-    ("daemon/core/job_notice.cc", "CHECK_GT(pending_->missing, 0u);"):
+    ("daemon/core/job/job_notice.cc", "CHECK_GT(pending_->missing, 0u);"):
         "counts the members not at the boundary; each leaves it once",
-    ("daemon/core/job_silence.cc", "CHECK_GT(silent_, 0u);"):
+    ("daemon/core/job/job_silence.cc", "CHECK_GT(silent_, 0u);"):
         "counts a flag of ours, cleared with the count and never without",
-    ("daemon/core/job_attend.cc",
+    ("daemon/core/job/job_attend.cc",
      "CHECK(node.deadline == absl::InfiniteFuture());"):
         "a node that attends anew is an absent one or none: judged before",
-    ("daemon/core/job_end.cc", "CHECK(phase_ != Phase::kEnded);"):
+    ("daemon/core/job/job_end.cc", "CHECK(phase_ != Phase::kEnded);"):
         "a job's phase is ours; a message after its end gets a Refusal",
-    ("daemon/core/job_form.cc", "CHECK(!names.empty());"):
+    ("daemon/core/job/job_form.cc", "CHECK(!names.empty());"):
         "called while somebody is unprepared, and not otherwise",
-    ("daemon/core/job_form.cc",
+    ("daemon/core/job/job_form.cc",
      "CHECK(phase_ == Phase::kForming || phase_ == Phase::kRunning);"):
         "a job's phase is ours",
     ("daemon/core/exchange.cc", "CHECK_LT(node_rank, ranks_.size());"):
@@ -276,8 +296,8 @@ def includes(text):
 # --- The rules ----------------------------------------------------------------
 
 def is_pure(path):
-    return re.match(r"daemon/core/.*\.(h|cc)$|client/agent/agent"
-                    r"(_[a-z]+)?\.(h|cc)$", path) is not None
+    return re.match(r"(daemon|client/agent)/core/.*\.(h|cc)$",
+                    path) is not None
 
 
 def impure_includes(files):
@@ -291,9 +311,11 @@ def impure_includes(files):
             way = "".join(f" <- {c}" for c in reversed(chain))
             if IMPURE.search(name):
                 found.append(f"{where}: <{name}> in a pure core{way}")
-            elif name in files and name not in seen:
-                seen.add(name)
-                walk(name, chain + [where], seen)
+            # And what stands behind a header of ours.
+            for one in (name, re.sub(r"\.h$", ".cc", name)):
+                if one in files and one not in seen:
+                    seen.add(one)
+                    walk(one, chain + [where], seen)
     for path in sorted(files):
         if is_pure(path):
             walk(path, [], {path})
@@ -340,37 +362,59 @@ def folder_uses(files):
     return uses
 
 
-def way(uses, start, end, left_out):
+def way(uses, start, end):
     """The folders of a shortest way from one to the other; none: []."""
     ways, seen = [[start]], {start}
     for at in ways:
         for other in sorted(uses.get(at[-1], {})):
-            if other == end and (at[-1], other) not in left_out:
+            if other == end:
                 return at + [other]
-            if other not in seen and (at[-1], other) not in left_out:
+            if other not in seen:
                 seen.add(other)
                 ways.append(at + [other])
     return []
 
 
-def folder_cycles(files, known=None):
-    """No include cycle between folders, but for those that are known; and each
-    of these still closes one."""
-    known = KNOWN_CYCLES if known is None else known
+def folder_cycles(files):
+    """No include cycle between folders."""
     uses, found, told = folder_uses(files), [], set()
     for folder in sorted(uses):
-        cycle = way(uses, folder, folder, known)
+        cycle = way(uses, folder, folder)
         if cycle and frozenset(cycle) not in told:
             told.add(frozenset(cycle))
             found.append(f"{uses[cycle[0]][cycle[1]]}: folders include each "
                          f"other: {' -> '.join(cycle)}")
-    for folder, other in sorted(known):
-        rest = set(known) - {(folder, other)}
-        if (other not in uses.get(folder, {})
-                or not way(uses, other, folder, rest)):
-            found.append(f"{folder}:1: includes nothing of {other} any more, "
-                         "or without a cycle; strike it out")
     return found
+
+
+def lies_in(folder, other):
+    return folder == other or folder.startswith(other + "/")
+
+
+def forbidden_uses(files, table=None):
+    """Each folder uses what USES allows; a folder without a row has to get
+    one."""
+    table, found = USES if table is None else table, []
+    for folder, uses in sorted(folder_uses(files).items()):
+        rows = [row for row in table if lies_in(folder, row[0])]
+        if not rows:
+            found.append(f"{folder}:1: no row of USES says what it may use")
+            continue
+        own, allowed = max(rows, key=lambda row: len(row[0]))
+        for other, where in sorted(uses.items()):
+            if not any(lies_in(other, one) for one in [own] + allowed):
+                found.append(f"{where}: {own} may not use {other}")
+    return found
+
+
+def more_than_absl(files):
+    """daemon/base includes neither gRPC nor messages of ours; its subfolder
+    grpc, a library of its own, may."""
+    return [f"{path}:{line}: <{name}>: daemon/base links absl only"
+            for path, text in sorted(files.items())
+            if os.path.dirname(path) == "daemon/base"
+            for line, name in includes(text)
+            if re.match(r"grpc|rollcall/|etcd/|daemon/base/grpc/", name)]
 
 
 def sleeps(files):
@@ -531,6 +575,12 @@ class Absences(unittest.TestCase):
         self.assertIn("client/doctor", folder_uses(files)["client/cli"])
         self.check(folder_cycles(files))
 
+    def test_folders_use_what_the_design_allows(self):
+        self.check(forbidden_uses(tree()))
+
+    def test_base_links_absl_only(self):
+        self.check(more_than_absl(tree()))
+
     def test_nothing_sleeps(self):
         self.check(sleeps(tree()))
 
@@ -641,9 +691,14 @@ class EachRuleCanFail(unittest.TestCase):
             "daemon/server/y.h": "#include <mutex>\n#include <vector>\n"}),
             "daemon/server/y.h:1", "daemon/server/y.h:1")
         self.assert_finds(impure_includes({
-            "client/agent/agent.h": "\n#include <grpcpp/grpcpp.h>\n",
+            "client/agent/core/agent.h": "\n#include <grpcpp/grpcpp.h>\n",
             "client/agent/session.h": "#include <thread>\n"}),
-            "client/agent/agent.h:2")
+            "client/agent/core/agent.h:2")
+        self.assert_finds(impure_includes({
+            "daemon/core/x.cc": '#include "daemon/base/y.h"\n',
+            "daemon/base/y.h": "",
+            "daemon/base/y.cc": "#include <unistd.h>\n"}),
+            "daemon/base/y.cc:1")
         self.assert_finds(calls_in_cores({
             "daemon/core/x.cc": "// absl::Now()\nauto t = absl::Now();\n"}),
             "daemon/core/x.cc:2")
@@ -655,25 +710,45 @@ class EachRuleCanFail(unittest.TestCase):
             "client/b.cc:2", "daemon/a.cc:1")
 
     def test_folder_cycles(self):
-        three = {"client/a/x.cc": '#include "client/b/y.h"\n',
-                 "client/b/y.h": '\n#include "client/c/z.h"\n',
-                 "client/c/z.h": '#include <vector>\n'
-                                 '#include "client/a/x.h"\n',
-                 "client/d/w.cc": '#include "client/a/x.h"\n'}
-        self.assert_finds(folder_cycles(three, {}), "client/a/x.cc:1")
-        back = {("client/c", "client/a"): "known"}
-        self.assert_finds(folder_cycles(three, back))
-        # One that is gone, or that closes no cycle, is to be struck out.
-        self.assert_finds(
-            folder_cycles(three, {**back, ("client/d", "client/a"): "",
-                                  ("client/d", "client/b"): ""}),
-            "client/d:1", "client/d:1")
+        self.assert_finds(folder_cycles({
+            "client/a/x.cc": '#include "client/b/y.h"\n',
+            "client/b/y.h": '\n#include "client/c/z.h"\n',
+            "client/c/z.h": '#include <vector>\n'
+                            '#include "client/a/x.h"\n',
+            "client/d/w.cc": '#include "client/a/x.h"\n'}),
+            "client/a/x.cc:1")
         # A parent and its child, and a folder that is no one's.
         self.assert_finds(folder_cycles({
             "daemon/a/x.h": '#include "daemon/a/b/y.h"\n',
             "daemon/a/b/y.h": '#include "daemon/a/x.h"\n'
-                              '#include "rollcall/v1/a.pb.h"\n'}, {}),
+                              '#include "rollcall/v1/a.pb.h"\n'}),
             "daemon/a/x.h:1")
+
+    def test_forbidden_uses(self):
+        table = [("daemon/a", []), ("daemon/b", ["daemon/a"]),
+                 ("daemon/b/pure", [])]
+        self.assert_finds(forbidden_uses({
+            "daemon/a/x.h": '#include "daemon/b/y.h"\n',
+            "daemon/b/y.h": '#include "daemon/a/x.h"\n'
+                            '#include "daemon/b/pure/z.h"\n',
+            "daemon/b/pure/z.h": '\n#include "daemon/a/x.h"\n',
+            "daemon/bb/w.h": ''}, table),
+            "daemon/a/x.h:1", "daemon/b/pure/z.h:2", "daemon/bb:1")
+        # Rows name what stands above them.
+        above = []
+        for folder, allowed in USES:
+            for one in allowed:
+                self.assertTrue([row for row in above if lies_in(one, row)],
+                                f"{folder}: {one}")
+            above.append(folder)
+
+    def test_base(self):
+        self.assert_finds(more_than_absl({
+            "daemon/base/x.h": "#include <grpcpp/grpcpp.h>\n"
+                               '#include "absl/time/time.h"\n',
+            "daemon/base/y.cc": '#include "rollcall/v1/admin.pb.h"\n',
+            "daemon/base/grpc/z.cc": "#include <grpcpp/grpcpp.h>\n"}),
+            "daemon/base/x.h:1", "daemon/base/y.cc:1")
 
     def test_sleeps(self):
         self.assert_finds(sleeps({
@@ -707,13 +782,13 @@ class EachRuleCanFail(unittest.TestCase):
 
     def test_aborts(self):
         self.assert_finds(aborts_on_input({
-            "daemon/core/admission.cc": "CHECK(x);\n// CHECK(y)\n",
-            "daemon/core/world.cc": "CHECK(x);\n",
-            "daemon/core/job.cc": "CHECK(x);\n  CHECK_GE(now, now_);\n",
-            "client/agent/agent.cc": "m.abort();\nm->abort();\n",
+            "daemon/core/admission/admission.cc": "CHECK(x);\n// CHECK(y)\n",
+            "daemon/core/formation/world.cc": "CHECK(x);\n",
+            "daemon/core/job/job.cc": "CHECK(x);\n  CHECK_GE(now, now_);\n",
+            "client/agent/core/agent.cc": "m.abort();\nm->abort();\n",
             "client/facts/gpu.cc": "\n  abort();\n"}),
-            "client/facts/gpu.cc:2", "daemon/core/admission.cc:1",
-            "daemon/core/job.cc:1")
+            "client/facts/gpu.cc:2", "daemon/core/admission/admission.cc:1",
+            "daemon/core/job/job.cc:1")
 
     def test_orders(self):
         self.assert_finds(orders({

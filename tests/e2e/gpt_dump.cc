@@ -20,9 +20,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "trainer/data/random.h"
 #include "trainer/model/backend.h"
 #include "trainer/model/openblas.h"
+#include "trainer/model/random.h"
 
 namespace rollcall {
 namespace {

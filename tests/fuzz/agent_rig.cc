@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "client/agent/rank_environment.h"
-#include "client/agent/world_files.h"
-#include "daemon/core/admission.h"
-#include "daemon/core/grammar.h"
+#include "client/agent/node_files/rank_environment.h"
+#include "client/agent/node_files/world_files.h"
+#include "daemon/core/admission/admission.h"
+#include "daemon/core/admission/grammar.h"
 #include "tests/fuzz/oracle.h"
 
 namespace rollcall {

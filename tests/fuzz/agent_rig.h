@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "client/agent/agent.h"
+#include "client/agent/core/agent.h"
 
 namespace rollcall {
 

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "client/agent/lines.h"
+#include "daemon/base/lines.h"
 #include "tests/fuzz/feed.h"
 #include "tests/fuzz/oracle.h"
 #include "trainer/checkpoint/checkpoint_names.h"

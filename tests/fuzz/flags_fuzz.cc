@@ -9,7 +9,7 @@
 
 #include "client/cli/flags.h"
 #include "client/cli/words.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 #include "daemon/core/limits.h"
 #include "tests/fuzz/feed.h"
 #include "tests/fuzz/oracle.h"

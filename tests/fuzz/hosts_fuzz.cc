@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/agent/hosts_text.h"
+#include "client/agent/hosts/hosts_text.h"
 #include "tests/fuzz/feed.h"
 #include "tests/fuzz/oracle.h"
 

@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/admission.h"
-#include "daemon/core/world.h"
+#include "daemon/base/printable.h"
+#include "daemon/core/admission/admission.h"
+#include "daemon/core/formation/world.h"
 #include "daemon/journal/fold.h"
 #include "tests/fuzz/oracle.h"
 

@@ -25,7 +25,7 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 
 namespace rollcall {
 

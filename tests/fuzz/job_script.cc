@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
 #include "daemon/core/network_plan/probing.h"
 
 namespace rollcall {

@@ -9,8 +9,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
-#include "client/launch/addresses.h"
-#include "daemon/core/admission.h"
+#include "client/admin/addresses.h"
+#include "daemon/core/admission/admission.h"
 #include "daemon/security/join_string.h"
 #include "daemon/security/token.h"
 #include "tests/fuzz/feed.h"

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "absl/strings/escaping.h"
-#include "daemon/core/admission.h"
+#include "daemon/base/printable.h"
 
 namespace rollcall {
 namespace {

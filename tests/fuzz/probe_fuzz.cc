@@ -14,9 +14,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "client/agent/fd.h"
 #include "client/agent/probe/probe_call.h"
-#include "daemon/core/admission.h"
+#include "daemon/base/fd.h"
+#include "daemon/core/admission/admission.h"
 #include "tests/fuzz/feed.h"
 #include "tests/fuzz/oracle.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "daemon/core/world.h"
+#include "daemon/core/formation/world.h"
 #include "tests/fuzz/job_script.h"
 
 namespace rollcall {

@@ -12,7 +12,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "daemon/core/world.h"
+#include "daemon/core/formation/world.h"
 #include "daemon/security/authority.h"
 #include "daemon/security/join_string.h"
 #include "daemon/security/shared_secret.h"

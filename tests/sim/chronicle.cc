@@ -6,9 +6,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/core/check.h"
-#include "daemon/core/durations.h"
-#include "daemon/core/world.h"
+#include "daemon/base/check.h"
+#include "daemon/base/durations.h"
+#include "daemon/core/formation/world.h"
 
 namespace rollcall::sim {
 namespace {

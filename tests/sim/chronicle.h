@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "client/agent/agent.h"
-#include "daemon/core/events.h"
+#include "client/agent/core/agent.h"
 #include "daemon/core/invariants.h"
-#include "daemon/core/job.h"
+#include "daemon/core/job/events.h"
+#include "daemon/core/job/job.h"
 #include "tests/sim/world.h"
 
 namespace rollcall::sim {

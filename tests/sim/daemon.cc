@@ -5,9 +5,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/core/admission.h"
-#include "daemon/core/check.h"
-#include "daemon/core/durations.h"
+#include "daemon/base/check.h"
+#include "daemon/base/durations.h"
+#include "daemon/core/admission/admission.h"
 #include "daemon/security/life_nonce.h"
 
 namespace rollcall::sim {

@@ -19,7 +19,7 @@
 #include <variant>
 #include <vector>
 
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "daemon/journal/fold.h"
 #include "tests/sim/chronicle.h"
 #include "tests/sim/daemons.h"

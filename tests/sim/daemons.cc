@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "daemon/core/check.h"
+#include "daemon/base/check.h"
 
 namespace rollcall::sim {
 namespace {

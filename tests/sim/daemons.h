@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "tests/sim/network.h"
 #include "tests/sim/world.h"
 

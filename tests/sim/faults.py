@@ -62,34 +62,34 @@ class Fault(typing.NamedTuple):
 
 FAULTS = [
     Fault('lease off by one', 20, [
-        Edit('daemon/core/job.cc',
+        Edit('daemon/core/job/job.cc',
              'while (!deadlines_.empty() && '
              'deadlines_.begin()->first <= now_) {',
              'while (!deadlines_.empty() && '
              'deadlines_.begin()->first < now_) {'),
     ]),
     Fault('lease a heartbeat too long', 19, [
-        Edit('daemon/core/job.cc',
+        Edit('daemon/core/job/job.cc',
              '  node.lease_until = now_ + limits_.lease;\n',
              '  node.lease_until = now_ + limits_.lease + '
              'limits_.heartbeat();\n'),
     ]),
     Fault('replaced incarnation accepted', 12, [
-        Edit('daemon/core/job_attend.cc',
+        Edit('daemon/core/job/job_attend.cc',
              'if (node.gone && same && phase_ != Phase::kEnded) {',
              'if (node.gone && same && phase_ == Phase::kEnded) {'),
-        Edit('daemon/core/job_attend.cc',
+        Edit('daemon/core/job/job_attend.cc',
              'if (from == 0) return node.hello.incarnation() == '
              'hello.incarnation();',
              'if (from == 0) return true;'),
     ]),
     Fault('replaced agent accepted after a restart', 12, [
-        Edit('daemon/core/job_attend.cc',
+        Edit('daemon/core/job/job_attend.cc',
              '    node_epochs_.Raise(name);\n',
              ''),
     ]),
     Fault('retry forms a world', 11, [
-        Edit('daemon/core/job_attend.cc',
+        Edit('daemon/core/job/job_attend.cc',
              '  SendWelcome(node);\n'
              '  if (phase_',
              '  SendWelcome(node);\n'
@@ -100,40 +100,40 @@ FAULTS = [
              '  if (phase_'),
     ]),
     Fault('word before journal', 8, [
-        Edit('daemon/core/job_form.cc',
+        Edit('daemon/core/job/job_form.cc',
              '  actions_.push_back(Send{MemberSessions(), '
              'CommitMessage()});',
              '  actions_.insert(actions_.begin(),\n'
              '                  Send{MemberSessions(), CommitMessage()});'),
     ]),
     Fault('commit never journaled', 8, [
-        Edit('daemon/core/job_form.cc',
+        Edit('daemon/core/job/job_form.cc',
              '  actions_.push_back(Journal{Journal::Kind::kCommitted, '
              'generation_,\n'
              '                             seal_->SerializeAsString()});\n',
              ''),
     ]),
     Fault('one seat given twice', 3, [
-        Edit('daemon/core/world.cc',
+        Edit('daemon/core/formation/world.cc',
              'member.set_seat(nodes[i].seat);',
              'member.set_seat(nodes[i].seat / 2);'),
     ]),
     Fault('seats forgotten', 4, [
-        Edit('daemon/core/job_form.cc',
+        Edit('daemon/core/job/job_form.cc',
              'return {node.hello.node(), node.seat, node.hello.launcher(),',
              'return {node.hello.node(), -1, node.hello.launcher(),'),
     ]),
     Fault('ids of the last generation', 6, [
-        Edit('daemon/core/job_form.cc',
+        Edit('daemon/core/job/job_form.cc',
              '  first_prepared_.Clear();\n',
              ''),
-        Edit('daemon/core/job.cc',
+        Edit('daemon/core/job/job.cc',
              '    first_prepared_ = prepared;',
              '    if (first_prepared_.master_port() == 0) '
              'first_prepared_ = prepared;'),
     ]),
     Fault('generation used again after a restart', 7, [
-        Edit('daemon/core/job_restore.cc',
+        Edit('daemon/core/job/job_restore.cc',
              'restored.generation_ = state.generation;',
              'restored.generation_ = state.seal.has_value() || '
              '!state.generation\n'
@@ -141,17 +141,17 @@ FAULTS = [
              '                             : state.generation - 1;'),
     ]),
     Fault('committed generation dropped at a restart', 7, [
-        Edit('daemon/core/job_restore.cc',
+        Edit('daemon/core/job/job_restore.cc',
              'restored.TakeUpWorld(*world, *state.proposal, state.seal);',
              'restored.TakeUpWorld(*world, *state.proposal, std::nullopt);'),
     ]),
     Fault('late loop blames its agents', 19, [
-        Edit('daemon/core/job.cc',
+        Edit('daemon/core/job/job.cc',
              'if (tick.late > kLate) {',
              'if (tick.late > absl::Hours(1)) {'),
     ]),
     Fault('a rank that goes on is blamed all the same', 28, [
-        Edit('daemon/core/job_hang.cc',
+        Edit('daemon/core/job/job_hang.cc',
              'if (stalled.goes_on()) return DropStall(rank);',
              'if (stalled.goes_on()) return;'),
     ]),
@@ -174,57 +174,57 @@ FAULTS = [
              'static_cast<std::ptrdiff_t>(took_.size() / 2);'),
     ]),
     Fault('ranks of an older world are blamed for a hang', 28, [
-        Edit('daemon/core/job_form.cc',
+        Edit('daemon/core/job/job_form.cc',
              '  DropPending();\n'
              '  DropStalls();\n',
              '  DropPending();\n'),
     ]),
     Fault('refused stranger changes the status', 10, [
-        Edit('daemon/core/job_attend.cc',
+        Edit('daemon/core/job/job_attend.cc',
              '  const bool replaced = !hello.run().empty();\n',
              '  const bool replaced = !hello.run().empty();\n'
              '  ++revision_;\n'),
     ]),
     Fault('prepared while old ranks live', 16, [
-        Edit('client/agent/agent_world.cc',
+        Edit('client/agent/core/agent_world.cc',
              'preparing_->seal.has_value() || !Settled() ||',
              'preparing_->seal.has_value() ||'),
     ]),
     Fault('an exit that no stream has told is lost', 30, [
-        Edit('client/agent/agent_link.cc',
+        Edit('client/agent/core/agent_link.cc',
              '  SayExits();\n',
              ''),
     ]),
     Fault('majority silence taken for death', 23, [
-        Edit('daemon/core/job.cc',
+        Edit('daemon/core/job/job.cc',
              'if (!isolated_ && MostAreSilent()) TakeItselfForCutOff();',
              'if (false) TakeItselfForCutOff();'),
     ]),
     Fault('a drained node keeps its place', 25, [
-        Edit('daemon/core/job_notice.cc',
+        Edit('daemon/core/job/job_notice.cc',
              'if (node.session != 0 && !barred_.contains(name)) {',
              'if (false) {'),
     ]),
     Fault('a drain is forgotten by the next daemon', 25, [
-        Edit('daemon/core/job_restore.cc',
+        Edit('daemon/core/job/job_restore.cc',
              'if (state.leaving.has_value()) '
              'restored.TakeUpLeaving(*state.leaving);',
              ''),
     ]),
     Fault('the credential of an evicted node stands', 26, [
-        Edit('daemon/core/job_notice.cc',
+        Edit('daemon/core/job/job_notice.cc',
              '    node_epochs_.Raise(name);\n'
              '    // Of the run',
              '    // Of the run'),
     ]),
     Fault('an adopted run forgets who was evicted', 26, [
-        Edit('daemon/core/job_adopt.cc',
+        Edit('daemon/core/job/job_adopt.cc',
              '  node_epochs_.RaiseFloor(seal.epoch_highest() + '
              'kEpochsUnseen);\n',
              ''),
     ]),
     Fault('a drain costs a restart', 27, [
-        Edit('daemon/core/job_notice.cc',
+        Edit('daemon/core/job/job_notice.cc',
              '  const bool grows = notice.kind() == '
              'v1::NOTICE_KIND_GROW;\n',
              '  const bool grows = notice.kind() == '
@@ -237,7 +237,7 @@ FAULTS = [
              'step < claims[*choice.source].step'),
     ]),
     Fault('a notice without a bound', 30, [
-        Edit('daemon/core/job_notice.cc',
+        Edit('daemon/core/job/job_notice.cc',
              '  pending_->until = now_ + limits_.stop_grace + '
              'limits_.lease;\n',
              ''),
@@ -253,80 +253,80 @@ FAULTS = [
              '  const Count& count = own ? at->second : Count();\n'),
     ]),
     Fault('a failure is settled for ever', 20, [
-        Edit('daemon/core/job_end.cc',
+        Edit('daemon/core/job/job_end.cc',
              'if (unstopped_ > 0 && now_ < settlement_->until) return;',
              'if (unstopped_ > 0) return;'),
     ]),
     # --- What must outlive a daemon, a stream and a node's absence ------------
     Fault('a run is adopted by half of its members or fewer', 31, [
-        Edit('daemon/core/job_adopt.cc',
+        Edit('daemon/core/job/job_adopt.cc',
              'if (chosen != nullptr && chosen->most()) Adopt(*chosen);',
              'if (chosen != nullptr) Adopt(*chosen);'),
     ]),
     Fault('the generation that an agent has seen is not noted', 7, [
-        Edit('daemon/core/job_attend.cc',
+        Edit('daemon/core/job/job_attend.cc',
              '  NoteGenerationSeen(attend.hello);\n',
              ''),
     ]),
     Fault('who comes back is not told that its world has ended', 32, [
-        Edit('daemon/core/job_attend.cc',
+        Edit('daemon/core/job/job_attend.cc',
              'held.running_generation(), " has ended"));\n'
              '    ToNode(node, message);\n',
              'held.running_generation(), " has ended"));\n'),
     ]),
     Fault('a world is formed without a member whose stream broke', 19, [
-        Edit('daemon/core/job_form.cc',
+        Edit('daemon/core/job/job_form.cc',
              'if (SeatedSuspect() || ProbesUnderWay()) return;',
              'if (ProbesUnderWay()) return;'),
-        Edit('daemon/core/job.cc',
+        Edit('daemon/core/job/job.cc',
              'if (SeatedSuspect() || !claimants_.empty()) break;',
              'if (!claimants_.empty()) break;'),
     ]),
     Fault('who is excluded gets a seat', (25, 33), [
-        Edit('daemon/core/job_form.cc',
+        Edit('daemon/core/job/job_form.cc',
              '  if (node.session != 0) '
              'barred_.insert(node.hello.node());\n',
              ''),
     ]),
     Fault('an agent takes an older proposal', 5, [
-        Edit('client/agent/agent_world.cc',
+        Edit('client/agent/core/agent_world.cc',
              '  if (proposal.generation() <= generation_seen_) return;',
              '  if (proposal.generation() == generation_seen_) return;'),
     ]),
     Fault('an agent takes an older abort', 5, [
-        Edit('client/agent/agent_world.cc',
+        Edit('client/agent/core/agent_world.cc',
              '  if (abort.generation() < generation_seen_) return;\n',
              ''),
     ]),
     Fault('who leaves is not journaled', 25, [
-        Edit('daemon/core/job_notice.cc',
+        Edit('daemon/core/job/job_notice.cc',
              '  actions_.push_back(Journal{Journal::Kind::kLeaving, '
              'generation_,\n'
              '                             notice.SerializeAsString()});\n',
              ''),
     ]),
     Fault('a restart is charged for a lost node', 27, [
-        Edit('daemon/core/job_end.cc',
+        Edit('daemon/core/job/job_end.cc',
              '    if (restarts_charged_ > 0) --restarts_charged_;\n',
              ''),
     ]),
     Fault('who refused a world is in the next one', 33, [
-        Edit('daemon/core/job.cc',
+        Edit('daemon/core/job/job.cc',
              '  Bar(node, reason);\n  Reform(v1::REASON_CODE_REFUSED',
              '  Reform(v1::REASON_CODE_REFUSED'),
     ]),
     Fault('a spare that has served exits 0', 34, [
-        Edit('daemon/core/job_end.cc',
+        Edit('daemon/core/job/job_end.cc',
              'if (node.served_in != 0 || barred_.contains(',
              'if (barred_.contains('),
     ]),
     Fault('disjoint worlds run at once', 15, [
-        Edit('daemon/core/job_form.cc',
+        Edit('daemon/core/job/job_form.cc',
              '  if (!IsFenced(seated)) Form(seated);',
              '  Form(seated);'),
     ]),
     Fault('what was heard last is forgotten by the next daemon', 15, [
-        Edit('daemon/core/job_restore.cc',
+        Edit('daemon/core/job/job_restore.cc',
              '  if (restored.phase_ == Phase::kGathering) '
              'restored.RestoreFence(state);\n',
              ''),
@@ -376,13 +376,13 @@ FAULTS = [
              '  Compare compare;'),
     ], group=True),
     Fault('what was decided in a term is sent after it', 35, [
-        Edit('daemon/server/loop.cc',
+        Edit('daemon/server/loop/loop.cc',
              '  if (!Leads()) return StandDown();\n'
              '  if (options_.observer',
              '  if (options_.observer'),
     ], group=True),
     Fault('a successor goes by its own clock to forget a run that ended', 38, [
-        Edit('daemon/server/job_table.cc',
+        Edit('daemon/server/loop/job_table.cc',
              '  if (age >= kRemembered) return;',
              '  if (age >= absl::Seconds(10)) return;'),
     ], group=True),

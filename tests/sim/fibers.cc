@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "daemon/core/check.h"
+#include "daemon/base/check.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>

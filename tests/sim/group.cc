@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/check.h"
-#include "daemon/core/durations.h"
+#include "daemon/base/check.h"
+#include "daemon/base/durations.h"
 #include "daemon/journal/run_record.h"
 
 namespace rollcall::sim {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/check.h"
-#include "daemon/core/durations.h"
+#include "daemon/base/check.h"
+#include "daemon/base/durations.h"
 #include "daemon/core/network_plan/probing.h"
 #include "tests/sim/daemons.h"
 

@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include "client/agent/agent.h"
-#include "client/agent/agent_lives.h"
-#include "client/agent/endpoint_round.h"
-#include "client/agent/named_leader.h"
+#include "client/agent/core/agent.h"
+#include "client/agent/core/endpoint_round.h"
+#include "client/agent/link/agent_lives.h"
+#include "client/agent/link/named_leader.h"
 #include "tests/sim/chronicle.h"
 #include "tests/sim/network.h"
 #include "tests/sim/ranks.h"
@@ -160,7 +160,7 @@ class Node {
   std::optional<v1::Hello> old_hello_;
   // The nonces of this life.
   std::optional<AgentLives> lives_;
-  // As in client/agent/run_folder: nonces of lives by this name.
+  // As in client/agent/node_files/run_folder: nonces of lives by this name.
   std::deque<std::string> recorded_;
 
   // The machine.

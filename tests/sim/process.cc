@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/admission.h"
-#include "daemon/core/check.h"
-#include "daemon/server/logger.h"
-#include "daemon/server/world_codec.h"
+#include "daemon/base/check.h"
+#include "daemon/core/admission/admission.h"
+#include "daemon/server/loop/logger.h"
+#include "daemon/server/loop/world_codec.h"
 
 namespace rollcall::sim {
 namespace {

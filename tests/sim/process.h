@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/base/machine.h"
 #include "daemon/journal/key_value.h"
-#include "daemon/server/loop_door.h"
-#include "daemon/server/machine.h"
-#include "daemon/server/succession.h"
+#include "daemon/server/leader/loop_door.h"
+#include "daemon/server/leader/succession.h"
 #include "tests/sim/fibers.h"
 #include "tests/sim/network.h"
 #include "tests/sim/store.h"

@@ -11,7 +11,7 @@
 #include <functional>
 #include <vector>
 
-#include "client/agent/agent.h"
+#include "client/agent/core/agent.h"
 #include "tests/sim/world.h"
 
 namespace rollcall::sim {

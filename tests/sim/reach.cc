@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "daemon/core/check.h"
+#include "daemon/base/check.h"
 #include "daemon/core/invariants.h"
 
 namespace rollcall::sim {

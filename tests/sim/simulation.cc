@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/check.h"
-#include "daemon/core/durations.h"
-#include "daemon/core/world.h"
+#include "daemon/base/check.h"
+#include "daemon/base/durations.h"
+#include "daemon/core/formation/world.h"
 #include "tests/sim/group.h"
 
 namespace rollcall::sim {

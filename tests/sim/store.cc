@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/check.h"
+#include "daemon/base/check.h"
 #include "tests/sim/process.h"
 
 namespace rollcall::sim {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "daemon/core/check.h"
+#include "daemon/base/check.h"
 
 namespace rollcall::sim {
 namespace {

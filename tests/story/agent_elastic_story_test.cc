@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
 #include "tests/story/agent_story.h"
 
 namespace rollcall {

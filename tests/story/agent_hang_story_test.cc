@@ -1,7 +1,7 @@
 // The watchdog: whose clock runs, what is looked at, and what is told.
 #include <gtest/gtest.h>
 
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
 #include "tests/story/agent_story.h"
 
 namespace rollcall {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
 #include "tests/story/agent_story.h"
 
 namespace rollcall {

@@ -2,8 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "daemon/core/durations.h"
-#include "daemon/core/world.h"
+#include "daemon/base/durations.h"
+#include "daemon/core/formation/world.h"
 
 namespace rollcall {
 namespace {

@@ -6,7 +6,7 @@
 #include <csignal>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/world.h"
+#include "daemon/core/formation/world.h"
 
 namespace rollcall {
 namespace {

@@ -10,8 +10,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "daemon/core/admission.h"
-#include "daemon/core/world.h"
+#include "daemon/base/printable.h"
+#include "daemon/core/formation/world.h"
 #include "tests/story/job_story.h"
 
 namespace rollcall {

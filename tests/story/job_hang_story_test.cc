@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
 #include "daemon/core/root_cause.h"
 #include "tests/story/job_story.h"
 

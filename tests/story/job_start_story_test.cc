@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
 #include "tests/story/job_story.h"
 
 namespace rollcall {

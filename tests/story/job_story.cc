@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
+#include "daemon/core/formation/world.h"
 #include "daemon/core/network_plan/probing.h"
-#include "daemon/core/world.h"
 
 namespace rollcall {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/base/printable.h"
 #include "google/protobuf/message.h"
 #include "google/protobuf/unknown_field_set.h"
 

@@ -1,6 +1,6 @@
 // What a person reads of a connection that did not come about. The left side is
 // what gRPC 1.51 was seen to say.
-#include "client/agent/call_status.h"
+#include "client/agent/link/call_status.h"
 
 #include <gtest/gtest.h>
 

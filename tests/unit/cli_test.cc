@@ -7,12 +7,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/admin/addresses.h"
+#include "client/admin/job_text.h"
 #include "client/cli/flags.h"
 #include "client/cli/place.h"
 #include "client/cli/words.h"
 #include "client/cli/written_folders.h"
-#include "client/launch/addresses.h"
-#include "client/launch/job_text.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {

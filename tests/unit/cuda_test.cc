@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "daemon/server/clock.h"
+#include "daemon/base/clock.h"
 #include "trainer/cuda/nccl_collective.h"
 #include "trainer/cuda/token_places.h"
 

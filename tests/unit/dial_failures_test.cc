@@ -1,5 +1,5 @@
 // What an agent says of a daemon that it cannot reach: a table.
-#include "client/agent/dial_failures.h"
+#include "client/agent/core/dial_failures.h"
 
 #include <gtest/gtest.h>
 

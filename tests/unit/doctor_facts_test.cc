@@ -18,7 +18,7 @@
 #include "client/doctor/doctor.h"
 #include "client/facts/device_facts.h"
 #include "client/facts/facts.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 #include "tests/unit/facts_fixture.h"
 
 namespace rollcall {

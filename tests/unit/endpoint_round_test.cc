@@ -1,4 +1,4 @@
-#include "client/agent/endpoint_round.h"
+#include "client/agent/core/endpoint_round.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/agent/named_leader.h"
+#include "client/agent/link/named_leader.h"
 
 namespace rollcall {
 namespace {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/base/mutex.h"
 #include "daemon/journal/etcd_client.h"
 #include "daemon/journal/etcd_journal.h"
 #include "daemon/journal/leadership.h"
-#include "daemon/server/mutex.h"
 #include "etcd/etcd.grpc.pb.h"
 #include "tests/unit/real_etcd.h"
 #include "tests/unit/test_sealer.h"

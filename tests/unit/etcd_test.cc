@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/base/inbox.h"
 #include "daemon/core/limits.h"
 #include "daemon/journal/etcd_client.h"
 #include "daemon/journal/etcd_journal.h"
@@ -17,7 +18,6 @@
 #include "daemon/journal/leadership.h"
 #include "daemon/journal/run_record.h"
 #include "daemon/journal/tenure.h"
-#include "daemon/server/inbox.h"
 #include "tests/unit/real_etcd.h"
 #include "tests/unit/test_sealer.h"
 

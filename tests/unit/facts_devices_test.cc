@@ -10,7 +10,7 @@
 #include "client/facts/device_facts.h"
 #include "client/facts/facts.h"
 #include "client/facts/isolated_query.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 #include "daemon/core/limits.h"
 #include "tests/unit/facts_fixture.h"
 

@@ -12,7 +12,7 @@
 #include "client/facts/infiniband.h"
 #include "client/facts/pci.h"
 #include "client/facts/verbs.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 #include "tests/unit/facts_fixture.h"
 
 namespace rollcall {

@@ -16,7 +16,7 @@
 #include "client/facts/missing.h"
 #include "client/facts/netlink.h"
 #include "client/facts/network.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 
 namespace rollcall {
 namespace {

@@ -5,7 +5,7 @@
 #include "client/facts/device_facts.h"
 #include "client/facts/gpu.h"
 #include "client/facts/nvml.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 #include "tests/unit/facts_fixture.h"
 
 namespace rollcall {

@@ -15,7 +15,7 @@
 #include "client/facts/missing.h"
 #include "client/facts/nccl_search.h"
 #include "client/facts/system.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 
 namespace rollcall {
 namespace {

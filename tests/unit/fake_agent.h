@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "client/rank/place.h"
-#include "daemon/server/mutex.h"
+#include "daemon/base/mutex.h"
 #include "rollcall/v1/rank.grpc.pb.h"
 
 namespace rollcall {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "trainer/data/random.h"
 #include "trainer/model/adamw.h"
 #include "trainer/model/layers.h"
+#include "trainer/model/random.h"
 
 namespace rollcall {
 namespace {

@@ -1,6 +1,6 @@
 // The test binary plays all parts: the test, an agent that will be killed
 // ("agent"), and that agent's guard ("guard"); see main.
-#include "client/agent/guard.h"
+#include "client/agent/processes/guard.h"
 
 #include <poll.h>
 #include <sched.h>
@@ -20,11 +20,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/agent/edit_file.h"
-#include "client/agent/file_lock.h"
-#include "client/agent/hosts_file.h"
-#include "client/agent/processes.h"
-#include "daemon/server/clock.h"
+#include "client/agent/hosts/edit_file.h"
+#include "client/agent/hosts/hosts_file.h"
+#include "client/agent/processes/processes.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/file_lock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/living.h"
 

@@ -1,5 +1,5 @@
 // Guests with real sockets on loopback: who is shown out, who may stay.
-#include "daemon/server/guests.h"
+#include "daemon/server/front_door/guests.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-#include "client/agent/hosts_file.h"
+#include "client/agent/hosts/hosts_file.h"
 
 #include <fcntl.h>
 #include <grp.h>
@@ -19,7 +19,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/agent/hosts_text.h"
+#include "client/agent/hosts/hosts_text.h"
 
 namespace rollcall {
 namespace {

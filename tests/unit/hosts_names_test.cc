@@ -1,4 +1,4 @@
-#include "client/agent/hosts_names.h"
+#include "client/agent/hosts/hosts_names.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/agent/hosts_resolver.h"
-#include "daemon/server/mutex.h"
+#include "client/agent/hosts/hosts_resolver.h"
+#include "daemon/base/mutex.h"
 
 namespace rollcall {
 namespace {

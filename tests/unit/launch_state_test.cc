@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/agent/sweep.h"
+#include "client/agent/processes/sweep.h"
 #include "client/launch/known_process.h"
 #include "client/launch/launch_folder.h"
 #include "client/launch/launch_record.h"

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/server/listener.h"
+#include "daemon/server/front_door/listener.h"
 #include "rollcall/v1/admin.grpc.pb.h"
 #include "tests/unit/door_client.h"
 

@@ -1,7 +1,7 @@
 // The front door on real sockets, on loopback and ports that the kernel picks.
 // What is timed here is only awaited; the times themselves are the
 // Doorkeeper's, tested without a clock.
-#include "daemon/server/listener.h"
+#include "daemon/server/front_door/listener.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/server/clock.h"
+#include "daemon/base/clock.h"
 #include "tests/unit/door_client.h"
 
 namespace rollcall {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "client/agent/fd.h"
+#include "daemon/base/fd.h"
 
 namespace rollcall {
 

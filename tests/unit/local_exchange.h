@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/server/mutex.h"
+#include "daemon/base/mutex.h"
 #include "trainer/collective/blob_exchange.h"
 
 namespace rollcall {

@@ -1,6 +1,6 @@
 // The loop with streams that are no streams: what it keeps for agents that do
 // not read, and whom it ends where its journal fails.
-#include "daemon/server/loop.h"
+#include "daemon/server/loop/loop.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
 #include "daemon/journal/fold.h"
 #include "daemon/security/token.h"
 #include "tests/unit/heap.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "trainer/data/random.h"
+#include "trainer/model/random.h"
 
 namespace rollcall {
 namespace {

@@ -1,4 +1,4 @@
-#include "client/agent/master_port.h"
+#include "client/agent/node_files/master_port.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
 // What a process says while nobody reads.
-#include "client/launch/messages.h"
+#include "client/admin/messages.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "client/agent/fd.h"
-#include "client/launch/live_line.h"
+#include "client/admin/live_line.h"
+#include "daemon/base/fd.h"
 
 namespace rollcall {
 namespace {

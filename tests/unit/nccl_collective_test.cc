@@ -14,8 +14,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/library.h"
-#include "daemon/server/clock.h"
 
 namespace rollcall {
 namespace {

@@ -1,5 +1,5 @@
 // Its binary is its own `mint-nccl-id`: see main at the end.
-#include "client/agent/nccl.h"
+#include "client/agent/nccl/nccl.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -18,9 +18,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/agent/nccl_mint.h"
+#include "client/agent/nccl/nccl_mint.h"
+#include "daemon/base/clock.h"
 #include "daemon/core/limits.h"
-#include "daemon/server/clock.h"
 
 extern char** environ;
 

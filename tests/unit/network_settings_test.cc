@@ -1,4 +1,4 @@
-#include "client/agent/network_settings.h"
+#include "client/agent/nccl/network_settings.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

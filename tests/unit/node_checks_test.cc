@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/agent/rank_folders.h"
+#include "client/agent/node_files/rank_folders.h"
 #include "daemon/core/limits.h"
 #include "tests/unit/living.h"
 

@@ -1,4 +1,4 @@
-#include "client/agent/output.h"
+#include "client/agent/processes/output.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "client/agent/error_file.h"
-#include "client/agent/log_file.h"
+#include "client/agent/processes/error_file.h"
+#include "client/agent/processes/log_file.h"
 #include "daemon/core/limits.h"
 #include "gtest/gtest.h"
 #include "tests/unit/living.h"

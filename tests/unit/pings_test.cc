@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {

@@ -12,12 +12,12 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "client/agent/edit_file.h"
-#include "client/agent/hosts_text.h"
-#include "client/agent/master_port.h"
-#include "client/agent/nccl.h"
-#include "daemon/server/clock.h"
-#include "daemon/server/inbox.h"
+#include "client/agent/hosts/edit_file.h"
+#include "client/agent/hosts/hosts_text.h"
+#include "client/agent/nccl/nccl.h"
+#include "client/agent/node_files/master_port.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/inbox.h"
 
 extern char** environ;
 

@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
+#include "daemon/base/inbox.h"
 #include "daemon/core/limits.h"
-#include "daemon/server/inbox.h"
 
 namespace rollcall {
 namespace {

@@ -1,5 +1,5 @@
 // The test binary is its own guard: see main.
-#include "client/agent/processes.h"
+#include "client/agent/processes/processes.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -19,12 +19,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/agent/guard.h"
-#include "client/agent/lines.h"
-#include "client/agent/missing_library.h"
+#include "client/agent/processes/guard.h"
+#include "client/agent/processes/missing_library.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/lines.h"
+#include "daemon/base/mutex.h"
 #include "daemon/core/limits.h"
-#include "daemon/server/clock.h"
-#include "daemon/server/mutex.h"
 #include "gtest/gtest.h"
 #include "tests/unit/living.h"
 

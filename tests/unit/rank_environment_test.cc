@@ -1,4 +1,4 @@
-#include "client/agent/rank_environment.h"
+#include "client/agent/node_files/rank_environment.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "client/agent/world_files.h"
+#include "client/agent/node_files/world_files.h"
 
 namespace rollcall {
 namespace {

@@ -1,5 +1,5 @@
 // The rank service over its real Unix socket.
-#include "client/agent/rank_service.h"
+#include "client/agent/rank_service/rank_service.h"
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/rank/unix_address.h"
+#include "daemon/base/inbox.h"
 #include "daemon/core/limits.h"
-#include "daemon/server/inbox.h"
 #include "rollcall/v1/rank.grpc.pb.h"
 
 namespace rollcall {

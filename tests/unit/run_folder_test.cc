@@ -1,4 +1,4 @@
-#include "client/agent/run_folder.h"
+#include "client/agent/node_files/run_folder.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/agent/guard.h"
+#include "client/agent/processes/guard.h"
 #include "client/facts/system.h"
 #include "daemon/core/limits.h"
 

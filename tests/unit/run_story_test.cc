@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "client/launch/job_text.h"
+#include "client/admin/job_text.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {

@@ -15,8 +15,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/server/clock.h"
-#include "daemon/server/mutex.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/mutex.h"
 #include "tests/unit/access_fixture.h"
 
 namespace rollcall {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/server/world_codec.h"
+#include "daemon/server/loop/world_codec.h"
 #include "tests/unit/access_fixture.h"
 
 namespace rollcall {

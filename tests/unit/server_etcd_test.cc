@@ -9,11 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "daemon/base/inbox.h"
 #include "daemon/journal/etcd_client.h"
 #include "daemon/journal/etcd_journal.h"
 #include "daemon/journal/etcd_tokens.h"
 #include "daemon/journal/leadership.h"
-#include "daemon/server/inbox.h"
 #include "tests/unit/real_etcd.h"
 #include "tests/unit/server_fixture.h"
 #include "tests/unit/test_sealer.h"

@@ -18,7 +18,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/server/clock.h"
+#include "daemon/base/clock.h"
+#include "daemon/server/front_door/peer_address.h"
 #include "daemon/server/membership_service.h"
 #include "tests/unit/server_fixture.h"
 

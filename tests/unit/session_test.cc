@@ -19,9 +19,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/agent/channel.h"
-#include "client/agent/guard.h"
-#include "client/agent/nccl.h"
+#include "client/agent/link/channel.h"
+#include "client/agent/nccl/nccl.h"
+#include "client/agent/processes/guard.h"
 #include "daemon/security/token.h"
 #include "daemon/server/server.h"
 #include "rollcall/v1/admin.grpc.pb.h"

@@ -1,4 +1,4 @@
-#include "client/agent/stack_dump.h"
+#include "client/agent/processes/stack_dump.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/server/clock.h"
+#include "daemon/base/clock.h"
 
 namespace rollcall {
 namespace {

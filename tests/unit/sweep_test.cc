@@ -1,4 +1,4 @@
-#include "client/agent/sweep.h"
+#include "client/agent/processes/sweep.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "client/agent/cgroup.h"
-#include "client/agent/exit_watch.h"
-#include "client/agent/fork_exec.h"
+#include "client/agent/processes/cgroup.h"
+#include "client/agent/processes/exit_watch.h"
+#include "client/agent/processes/fork_exec.h"
 #include "gtest/gtest.h"
 #include "tests/unit/living.h"
 

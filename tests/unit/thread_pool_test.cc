@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "trainer/data/random.h"
 #include "trainer/model/adamw.h"
 #include "trainer/model/layers.h"
+#include "trainer/model/random.h"
 
 namespace rollcall {
 namespace {

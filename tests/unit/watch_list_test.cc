@@ -1,5 +1,5 @@
 // Who may watch, and who is ended since he does not read.
-#include "daemon/server/watch_list.h"
+#include "daemon/server/loop/watch_list.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-#include "daemon/server/world_codec.h"
+#include "daemon/server/loop/world_codec.h"
 
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/world.h"
+#include "daemon/core/formation/world.h"
 
 namespace rollcall {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/core/world.h"
+#include "daemon/core/formation/world.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "daemon/core/admission.h"
-#include "daemon/core/job.h"
+#include "daemon/core/admission/admission.h"
+#include "daemon/core/job/job.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {

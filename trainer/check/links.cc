@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "daemon/server/clock.h"
+#include "daemon/base/clock.h"
 
 namespace rollcall {
 namespace {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <string>
 
-#include "daemon/server/clock.h"
+#include "daemon/base/clock.h"
 
 namespace rollcall {
 namespace {

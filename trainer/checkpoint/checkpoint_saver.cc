@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "daemon/server/clock.h"
+#include "daemon/base/clock.h"
 
 namespace rollcall {
 namespace {

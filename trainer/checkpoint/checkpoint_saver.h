@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "daemon/server/mutex.h"
+#include "daemon/base/mutex.h"
 #include "trainer/checkpoint/checkpoint_store.h"
 
 namespace rollcall {

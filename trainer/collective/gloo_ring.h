@@ -18,7 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "daemon/server/mutex.h"
+#include "daemon/base/mutex.h"
 #include "trainer/collective/gloo.h"
 
 namespace gloo::transport {

@@ -12,7 +12,7 @@
 #include <functional>
 #include <utility>
 
-#include "daemon/server/mutex.h"
+#include "daemon/base/mutex.h"
 
 namespace rollcall {
 

@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "daemon/server/mutex.h"
+#include "daemon/base/mutex.h"
 
 namespace rollcall {
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "daemon/core/check.h"
+#include "daemon/base/check.h"
 #include "trainer/cuda/cuda.h"
 #include "trainer/cuda/device_memory.h"
 #include "trainer/cuda/gpt_memory.h"

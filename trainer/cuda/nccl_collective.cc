@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/server/clock.h"
-#include "daemon/server/mutex.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/mutex.h"
 #include "trainer/cuda/nccl_ids.h"
 
 namespace rollcall {

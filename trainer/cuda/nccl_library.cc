@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/agent/nccl.h"
+#include "client/agent/nccl/nccl.h"
 #include "daemon/base/library.h"
 
 extern char** environ;

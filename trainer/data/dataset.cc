@@ -12,8 +12,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/core/check.h"
-#include "trainer/data/random.h"
+#include "daemon/base/check.h"
+#include "trainer/model/random.h"
 
 namespace rollcall {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "daemon/core/check.h"
-#include "trainer/data/random.h"
+#include "daemon/base/check.h"
+#include "trainer/model/random.h"
 
 namespace rollcall {
 namespace {

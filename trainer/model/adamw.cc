@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "daemon/core/check.h"
+#include "daemon/base/check.h"
 #include "trainer/model/loops.h"
 
 namespace rollcall {

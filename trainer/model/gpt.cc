@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "daemon/core/check.h"
+#include "daemon/base/check.h"
 #include "trainer/model/gemm.h"
 #include "trainer/model/layers.h"
 

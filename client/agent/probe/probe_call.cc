@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/admission.h"
+#include "daemon/core/admission/admission.h"
 
 namespace rollcall {
 namespace {

@@ -25,8 +25,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/agent/fd.h"
-#include "daemon/server/mutex.h"
+#include "daemon/base/fd.h"
+#include "daemon/base/mutex.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "daemon/core/admission.h"
-#include "daemon/core/durations.h"
+#include "daemon/base/durations.h"
+#include "daemon/base/printable.h"
 
 namespace rollcall {
 namespace {

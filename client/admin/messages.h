@@ -1,0 +1,55 @@
+// Messages: what this process itself says on stdout and stderr.
+//
+// A thread of its own writes it (OutputWriter), so that a terminal that is held
+// (Ctrl-S) or a pipe that nobody reads delays nothing. What waits is bounded:
+// beyond that messages are left out, and their number is said once there is
+// room again. The destructor waits a little for the reader, as OutputWriter's.
+//
+// Thread rule: one thread.
+#ifndef ROLLCALL_CLIENT_ADMIN_MESSAGES_H_
+#define ROLLCALL_CLIENT_ADMIN_MESSAGES_H_
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "client/agent/processes/output.h"
+
+namespace rollcall {
+
+class Messages {
+ public:
+  // Any others than this process's own are borrowed.
+  explicit Messages(int out = STDOUT_FILENO, int err = STDERR_FILENO)
+      : out_(OutputTarget::Standing(out)), err_(OutputTarget::Standing(err)) {}
+  ~Messages() { SayWhatIsMissing(); }
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
+
+  // Bytes for people, and data. Each is written in one piece, so that lines of
+  // several processes do not mix. Never blocks.
+  void Say(std::string bytes) { Write(err_, std::move(bytes)); }
+  void Put(std::string bytes) { Write(out_, std::move(bytes)); }
+
+  // All of it has been written.
+  bool written() const { return writer_.empty(); }
+  // Waits until it is; false: the reader has not read it within `patience`.
+  bool Flush(absl::Duration patience) { return writer_.Flush(patience); }
+
+ private:
+  void Write(const std::shared_ptr<OutputTarget>& to, std::string bytes);
+  void SayWhatIsMissing();
+
+  OutputWriter writer_{nullptr};
+  const std::shared_ptr<OutputTarget> out_;
+  const std::shared_ptr<OutputTarget> err_;
+  // Since the last that was written.
+  size_t left_out_ = 0;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_ADMIN_MESSAGES_H_

@@ -1,0 +1,275 @@
+#include "client/agent/core/agent.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/base/check.h"
+#include "daemon/base/durations.h"
+#include "daemon/core/exit_codes.h"
+
+namespace rollcall {
+namespace {
+
+// What a daemon admits is a little more.
+constexpr absl::Duration kDeadlineMost = absl::Hours(24 * 365);
+
+// A loop that comes round later than this was held up, and its ranks may have
+// been with it: its lateness is not theirs.
+constexpr absl::Duration kLate = absl::Milliseconds(50);
+
+}  // namespace
+
+Agent::Agent(const v1::Hello& hello, absl::Duration join_timeout,
+             const Limits& limits, absl::Time now, int preempt_signal)
+    : hello_(hello),
+      limits_(limits),
+      now_(now),
+      redial_at_(now),
+      redial_delay_(limits.redial_first),
+      give_up_at_(now + join_timeout),
+      dial_failures_(now),
+      heartbeat_(limits.heartbeat()),
+      preempt_signal_(preempt_signal) {
+  CHECK_NE(hello.incarnation(), 0u);
+}
+
+std::vector<AgentAction> Agent::Start() {
+  link_ = Link::kDialing;
+  return {Dial{}};
+}
+
+std::vector<AgentAction> Agent::Step(const AgentEvent& event, absl::Time now) {
+  CHECK_GE(now, now_);  // The shell broke its promise: our bug, not an input.
+  // Since the last step: what is handled in one go was held up once.
+  const absl::Duration late = now - std::max(NextDeadline(), now_);
+  now_ = now;
+  actions_.clear();
+  if (exited_) return {};
+  if (late > kLate) Forgive(late);
+  std::visit([this](const auto& e) { On(e); }, event);
+  MaybeExit();
+  return std::move(actions_);
+}
+
+absl::Time Agent::NextDeadline() const {
+  if (exited_) return absl::InfiniteFuture();
+  absl::Time next = std::min({leave_by_, linger_until_, NextHang()});
+  if (notice_.has_value() && !notice_->over) {
+    next = std::min(next, notice_->kill_at);
+  }
+  for (const auto& [local_rank, rank] : living_) {
+    next = std::min(next, rank.answer_by);
+  }
+  if (link_ == Link::kDown && !exit_.has_value()) {
+    next = std::min(next, redial_at_);
+  }
+  if (link_ == Link::kAttending) next = std::min(next, next_heartbeat_);
+  if (link_ != Link::kAttending && !exit_.has_value()) {
+    next = std::min({next, give_up_at_, dial_failures_.silent_until()});
+  }
+  return next;
+}
+
+// --- Time and the end --------------------------------------------------------
+
+void Agent::On(const AgentTick&) {
+  if (link_ == Link::kAttending && now_ >= next_heartbeat_) {
+    next_heartbeat_ = now_ + heartbeat_;
+    v1::AgentMessage message;
+    v1::Heartbeat& heartbeat = *message.mutable_heartbeat();
+    if (start_took_.has_value()) {
+      heartbeat.set_ranks_link(true);
+      ToProto(*start_took_, heartbeat.mutable_start_took());
+    }
+    if (running_.has_value()) {
+      heartbeat.set_generation(running_->generation);
+      heartbeat.set_step(running_->step);
+      if (running_->pace.has_value()) {
+        *heartbeat.mutable_pace() = *running_->pace;
+      }
+    }
+    Tell(std::move(message));
+  }
+  StopWhoDidNotAnswer();
+  KillWhoseNoticeIsOver();
+  LookForHangs();
+  if (now_ >= linger_until_) {
+    linger_until_ = absl::InfiniteFuture();
+    EndGeneration(exit_->end->code(), exit_->reason, Keep::kNobody);
+  }
+  if (now_ >= leave_by_) {
+    leave_by_ = absl::InfiniteFuture();
+    Leave(128 + leave_signal_, "asked to leave; the daemon did not answer");
+  }
+  if (exit_.has_value()) return;
+  if (link_ != Link::kAttending && now_ >= give_up_at_) {
+    return Leave(kExitRendezvous,
+                 absl::StrCat(welcomed_ ? "the daemon did not come back"
+                                        : "could not attend the job",
+                              " in time; last: ",
+                              last_error_.empty() ? "no answer" : last_error_));
+  }
+  TellSilence();
+  if (link_ == Link::kDown && now_ >= redial_at_) {
+    link_ = Link::kDialing;
+    actions_.push_back(Dial{});
+  }
+}
+
+void Agent::OnWaiting(const v1::Waiting& waiting) {
+  std::string text;
+  if (waiting.spare()) {
+    text = waiting.reason().empty()
+               ? "spare: all seats are taken; waiting for one"
+               : absl::StrCat("spare: ", waiting.reason());
+    // The world goes on without the ranks that wait here.
+    if (!running_.has_value() && !preparing_.has_value()) {
+      Stop(limits_.stop_grace);
+    }
+  } else {
+    text = absl::StrCat(
+        waiting.present(), " of ", waiting.nodes_min(),
+        waiting.nodes_max() != waiting.nodes_min()
+            ? absl::StrCat(":", waiting.nodes_max())
+            : "",
+        " nodes attend",
+        waiting.missing().empty()
+            ? ""
+            : absl::StrCat("; waiting for ",
+                           absl::StrJoin(waiting.missing(), ", ")),
+        waiting.reason().empty() ? ""
+                                 : absl::StrCat(" (", waiting.reason(), ")"));
+  }
+  Tell(Report::Kind::kWaiting, std::move(text));
+}
+
+void Agent::On(const LeaveAsked& leave) {
+  // Who signals a whole node means its ranks and its agent with one wish.
+  if (std::exchange(rank_asked_, false) &&
+      linger_until_ == absl::InfiniteFuture()) {
+    leave_signal_ = leave.signal;
+    return;
+  }
+  if (leave_signal_ != 0 || exit_.has_value()) {
+    // Asked twice: at once.
+    linger_until_ = absl::InfiniteFuture();
+    Stop(absl::ZeroDuration());
+    if (!exit_.has_value()) {
+      Leave(128 + leave.signal, absl::StrCat("signal ", leave.signal));
+    }
+    return;
+  }
+  leave_signal_ = leave.signal;
+  if (link_ != Link::kAttending) {
+    return Leave(128 + leave.signal, absl::StrCat("signal ", leave.signal));
+  }
+  // The ranks come to a boundary, then they are stopped, and the daemon must
+  // have heard of both.
+  leave_by_ = now_ + limits_.notice_time + limits_.stop_grace + limits_.lease +
+              absl::Seconds(2);
+  SayLeaving();
+}
+
+void Agent::SayLeaving() {
+  v1::AgentMessage message;
+  message.mutable_leaving()->set_reason(absl::StrCat("signal ", leave_signal_));
+  // Whatever a daemon had it be.
+  ToProto(std::clamp(limits_.notice_time, absl::ZeroDuration(), kDeadlineMost),
+          message.mutable_leaving()->mutable_deadline());
+  Tell(std::move(message));
+}
+
+void Agent::On(const RankAskedToLeave& asked) {
+  const auto at = living_.find(asked.local_rank);
+  // What our own signals made it say is nobody's wish.
+  if (at == living_.end() || !running_.has_value() || at->second.signalled ||
+      at->second.stopping || leave_signal_ != 0 || exit_.has_value()) {
+    return;
+  }
+  On(LeaveAsked{SIGTERM});
+  rank_asked_ = true;
+}
+
+void Agent::On(const ChecksDone& done) {
+  v1::AgentMessage message;
+  *message.mutable_check_report() = done.report;
+  Tell(std::move(message));
+}
+
+void Agent::On(const ProbeDone& done) {
+  v1::AgentMessage message;
+  *message.mutable_probed() = done.probed;
+  Tell(std::move(message));
+}
+
+void Agent::On(const SignalCame& came) {
+  std::vector<RankLife> lives;
+  for (const auto& [local_rank, rank] : living_) {
+    if (!rank.ended) lives.push_back({rank.born, local_rank});
+  }
+  if (!lives.empty()) {
+    actions_.push_back(PassSignal{std::move(lives), came.signal});
+  }
+}
+
+void Agent::OnEnd(const v1::End& end) {
+  if (end.now()) {
+    linger_until_ = absl::InfiniteFuture();
+    Stop(absl::ZeroDuration());
+  }
+  if (exit_.has_value() && exit_->end.has_value()) return;
+  exit_.reset();
+  // A person who pressed Ctrl-C gets what shells expect.
+  const bool interrupted =
+      leave_signal_ == SIGINT && end.code() == v1::REASON_CODE_LEAVING;
+  const int code = interrupted ? 128 + SIGINT : end.exit_code();
+  const absl::Duration linger = FromProto(end.linger());
+  if (end.now() || living_.empty() || linger <= absl::ZeroDuration()) {
+    return Leave(code, end.reason(), end);
+  }
+  leave_by_ = absl::InfiniteFuture();
+  exit_ = Exit{code, end.reason(), end};
+  linger_until_ = now_ + linger;
+  UnwatchAll();
+  DropPreparation();
+  Tell(Report::Kind::kState,
+       absl::StrCat("the job has ended: ", end.reason(),
+                    "; ranks that still live are left as they are for ",
+                    absl::FormatDuration(linger), ", or until a signal comes"));
+}
+
+void Agent::Leave(int code, const std::string& reason,
+                  std::optional<v1::End> end) {
+  if (exit_.has_value()) return;
+  leave_by_ = absl::InfiniteFuture();
+  const v1::ReasonCode why =
+      end.has_value() ? end->code() : v1::REASON_CODE_UNSPECIFIED;
+  exit_ = Exit{code, reason, std::move(end)};
+  DropPreparation();
+  EndGeneration(why, reason, Keep::kNobody);
+}
+
+void Agent::MaybeExit() {
+  if (!exit_.has_value() || !living_.empty() || exited_) return;
+  exited_ = true;
+  if (exit_->end.has_value() && link_ == Link::kAttending) {
+    v1::AgentMessage message;
+    message.mutable_end_seen()->set_generation(generation_seen_);
+    Tell(std::move(message));
+  }
+  actions_.push_back(*exit_);
+}
+
+void Agent::Tell(v1::AgentMessage message) {
+  // What is not said now is part of the next Hello, or is said again after it.
+  if (link_ == Link::kAttending) actions_.push_back(Say{std::move(message)});
+}
+
+void Agent::Tell(Report::Kind kind, std::string text) {
+  actions_.push_back(Report{kind, std::move(text)});
+}
+
+}  // namespace rollcall

@@ -1,0 +1,586 @@
+// Agent: what one node does in a run, as a value that is stepped.
+//
+// The counterpart of daemon/core/job: it attends, prepares for proposals,
+// starts and stops ranks, and ends. It does no I/O, reads no clock, draws no
+// random number and starts no thread; its shell (client/agent/session) tells it
+// what happened and carries out what it returns, in order.
+//
+// Thread rule: one thread at a time.
+//
+// Invariants:
+//   1. It never acts on a generation older than one it has seen.
+//   2. It says Prepared(g), and Stopped(g), only when no rank lives here but
+//      linked ones that have torn their communicator down and wait.
+//   3. Ranks of g are started, and those that wait are given its world, once,
+//      after Commit(g), and only if Prepared(g) was said.
+//   4. Exit comes last, and only when no rank lives.
+#ifndef ROLLCALL_CLIENT_AGENT_CORE_AGENT_H_
+#define ROLLCALL_CLIENT_AGENT_CORE_AGENT_H_
+
+#include <csignal>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "client/agent/core/dial_failures.h"
+#include "daemon/core/limits.h"
+#include "rollcall/v1/membership.pb.h"
+#include "rollcall/v1/rank.pb.h"
+
+namespace rollcall {
+
+// One life of a local rank: the process that was started for `generation`. A
+// linked rank keeps it over later generations.
+struct RankLife {
+  uint64_t generation = 0;
+  uint32_t local_rank = 0;
+
+  bool operator==(const RankLife&) const = default;
+};
+
+// --- Events -----------------------------------------------------------------
+
+// The stream is open: Hello may be said.
+struct StreamUp {};
+
+// The stream (or the attempt to open it) has ended. `refusal` is set where the
+// status carried one.
+struct StreamDown {
+  absl::Status status;
+  std::optional<v1::Refusal> refusal;
+  // Somebody answered who is not the daemon.
+  bool stranger = false;
+  // The one that was dialled; empty: none.
+  std::string endpoint;
+  // Uniform in [0, 1), for the jitter of the next delay.
+  double jitter = 0.5;
+  // Of a fresh nonce, not 0: taken if a new incarnation is needed.
+  uint64_t fresh_incarnation = 1;
+};
+
+struct FromDaemon {
+  v1::DaemonMessage message;
+};
+
+// The answer to Prepare: everything on this node is in place.
+struct PreparationDone {
+  uint64_t generation;
+  uint32_t master_port = 0;  // Node rank 0 only.
+  std::vector<std::string> nccl_ids;
+  uint32_t nccl_version = 0;
+  std::string nccl_absent;
+  std::vector<std::string> warnings;
+};
+
+struct PreparationFailed {
+  uint64_t generation;
+  std::string reason;
+};
+
+// A rank's process has ended and been reaped.
+struct RankEnded {
+  uint64_t generation;  // That it was started for: see RankLife.
+  uint32_t local_rank = 0;
+  int code = 0;
+  int signal = 0;
+  std::string stderr_tail;
+  std::string error_file;
+  bool permanent = false;  // See ErrorReport.
+  bool not_run = false;    // --once: it was never to be started here.
+};
+
+// The answer to StopRanks: these have ended, and nothing that they started is
+// left. Also told by itself once the last rank has ended and been swept after.
+struct RanksGone {
+  std::vector<RankLife> ranks;
+};
+
+// A linked rank attends, in the world of `generation`.
+struct RankAttended {
+  uint64_t generation;
+  uint32_t local_rank;
+  bool elastic = false;
+};
+
+// Its stream has ended, and no newer one took its place: a plain rank now.
+struct RankUnlinked {
+  uint32_t local_rank;
+};
+
+// Answer to AbortRanks: it has torn its communicator down and waits.
+struct RankWaits {
+  uint64_t generation;
+  uint32_t local_rank;
+  uint64_t completed_step = 0;
+  bool whole_state = false;
+};
+
+// It stands at the boundary that a notice asked for.
+struct RankAtBoundary {
+  uint64_t generation;
+  uint32_t local_rank;
+};
+
+// A linked rank gives a value for a key (Rank.Exchange).
+struct RankExchanged {
+  uint64_t generation;
+  uint32_t local_rank;
+  std::string key;
+  std::string value;
+};
+
+// A rank has published a step, or touched its progress file: the highest in it
+// so far; and how it goes, where it is the node's first rank and has said that.
+struct RankProgressed {
+  uint64_t generation;
+  uint64_t step;
+  uint32_t local_rank = 0;
+  std::optional<v1::Pace> pace = std::nullopt;
+};
+
+// A linked rank's answer to LookAtRank: where it is, as far as it counts.
+struct RankIsHere {
+  uint64_t generation;
+  uint32_t local_rank;
+  std::optional<uint64_t> collective_entered;
+  std::optional<uint64_t> collective_left;
+};
+
+// The answer to LookAtRank, about its processes. Their stacks are in its log.
+struct RankLooked {
+  RankLife life;
+  bool stopped = false;
+  std::string text;
+};
+
+// This agent is to go: SIGTERM, SIGUSR1 or SIGINT. A second one: at once.
+struct LeaveAsked {
+  int signal;
+};
+
+// A linked rank got a signal that asks it to go: the node does, once.
+struct RankAskedToLeave {
+  uint32_t local_rank;
+};
+
+// The answer to RunChecks.
+struct ChecksDone {
+  v1::CheckReport report;
+};
+
+// The answer to RunProbe.
+struct ProbeDone {
+  v1::Probed probed;
+};
+
+// A signal that means nothing to the agent and may mean something to its ranks
+// (SIGUSR2).
+struct SignalCame {
+  int signal;
+};
+
+struct AgentTick {};
+
+using AgentEvent = std::variant<
+    StreamUp, StreamDown, FromDaemon, PreparationDone, PreparationFailed,
+    RankEnded, RanksGone, RankAttended, RankUnlinked, RankWaits, RankAtBoundary,
+    RankExchanged, RankProgressed, RankIsHere, RankLooked, LeaveAsked,
+    RankAskedToLeave, ChecksDone, ProbeDone, SignalCame, AgentTick>;
+
+// --- Actions ----------------------------------------------------------------
+
+// Open a stream to the daemon (resolve its name anew). Answered by StreamUp or
+// StreamDown. At most one is under way.
+struct Dial {};
+
+struct Say {
+  v1::AgentMessage message;
+};
+
+// End the stream from this side; StreamDown follows.
+struct HangUp {};
+
+// Get this node ready for a generation: port (node rank 0), hosts file, world
+// files, NCCL ids (node rank 0). Answered by PreparationDone or
+// PreparationFailed with the same generation.
+struct Prepare {
+  v1::World world;
+  uint32_t node_rank;
+};
+
+// Take back what Prepare did (port, ids, files); the hosts block stays until
+// the next Prepare replaces it or Exit takes it out.
+struct Undo {
+  uint64_t generation;
+};
+
+// Gives the node's ranks a world: those that wait for one get it, the others
+// are started as processes.
+struct StartRanks {
+  v1::World world;
+  v1::Seal seal;
+  uint32_t node_rank;
+  // Local ranks, in order; together all of the node's.
+  std::vector<uint32_t> fresh;
+  std::vector<RankLife> waiting;
+};
+
+// The generation has ended: linked ranks that wait for its keys get ABORTED,
+// and all that attend are told to tear down. Elastic ones answer with
+// RankWaits; the others are stopped besides.
+struct AbortRanks {
+  uint64_t generation;
+  v1::ReasonCode code;
+  std::string reason;
+};
+
+// SIGTERM to each one's process group, SIGKILL after `grace`, then sweep what
+// they left. Repeated with a shorter grace: the shorter one counts.
+struct StopRanks {
+  std::vector<RankLife> ranks;
+  absl::Duration grace;
+};
+
+// To their process groups.
+struct PassSignal {
+  std::vector<RankLife> ranks;
+  int signal;
+};
+
+// Linked ranks are told, also those that attend later in its generation, and
+// the notice file appears.
+struct TellNotice {
+  v1::RankNotice notice;
+  // For the file, where the notice itself has none.
+  absl::Duration deadline;
+};
+
+// A rank has made no progress for long. Linked ones are asked where they are
+// (RankIsHere, where they answer); the stacks of all its processes go to its
+// log (RankLooked, always).
+struct LookAtRank {
+  RankLife life;
+  uint64_t generation;
+};
+
+// The node's own checks, between generations; answered by ChecksDone.
+struct RunChecks {
+  uint64_t request;
+};
+
+// Try to reach other nodes, and answer those that probe this one, until the
+// next RunProbe. Answered by ProbeDone where there are targets.
+struct RunProbe {
+  v1::Probe probe;
+};
+
+// All values of a key, or why there are none, for the linked ranks that wait
+// for it.
+struct AnswerExchange {
+  v1::ExchangeOut exchange;
+};
+
+// Linked ranks that still wait for keys of this generation get ABORTED.
+struct FailExchanges {
+  uint64_t generation;
+  std::string reason;
+};
+
+// For the person or the log: waiting (live line), or one state change.
+struct Report {
+  // kUnreachable: why no daemon lets us in, see DialFailures.
+  enum class Kind { kState, kWaiting, kUnreachable, kWarning, kError };
+  Kind kind;
+  std::string text;
+};
+
+// Restore the hosts file, remove the files and exit. `end` is set where the
+// daemon said how the run ended.
+struct Exit {
+  int code;
+  std::string reason;
+  std::optional<v1::End> end;
+};
+
+using AgentAction =
+    std::variant<Dial, Say, HangUp, Prepare, Undo, StartRanks, AbortRanks,
+                 StopRanks, PassSignal, TellNotice, LookAtRank, RunChecks,
+                 RunProbe, AnswerExchange, FailExchanges, Report, Exit>;
+
+// --- The value --------------------------------------------------------------
+
+class Agent {
+ public:
+  // `hello`: all that does not change between streams (job, node, token, ranks,
+  // settings, launcher, incarnation); the shell adds the facts of the moment.
+  // `join_timeout`: how long to redial
+  // a daemon that has never welcomed us. `preempt_signal`: how a notice reaches
+  // a plain rank.
+  Agent(const v1::Hello& hello, absl::Duration join_timeout,
+        const Limits& limits, absl::Time now, int preempt_signal = SIGTERM);
+
+  // The first actions: dials.
+  std::vector<AgentAction> Start();
+
+  // Applies one event. `now` never goes backwards. Never blocks, never fails.
+  std::vector<AgentAction> Step(const AgentEvent& event, absl::Time now);
+
+  // When the next AgentTick is due at the latest.
+  absl::Time NextDeadline() const;
+
+ private:
+  enum class Link {
+    kDown,      // Until redial_at_.
+    kDialing,   // Dial is under way, or Hello awaits its Welcome.
+    kAttending  // Welcomed.
+  };
+
+  // A generation from its Proposal to its Commit.
+  struct Preparing {
+    v1::World world;
+    std::string world_bytes;
+    uint32_t node_rank = 0;
+    std::optional<v1::Prepared> done;
+    bool said = false;
+    // Said at all: `said` is taken back where it has to be said anew.
+    bool promised = false;
+    // Committed, and a rank that was to wait has ended: started when what it
+    // left is gone.
+    std::string seal_bytes;
+    std::string proof;
+    std::optional<v1::Seal> seal;
+    // The latest that came in between.
+    std::optional<v1::Notice> notice;
+  };
+
+  // A generation from its Commit to its end.
+  struct Running {
+    uint64_t generation = 0;
+    uint32_t ranks = 0;
+    uint32_t first_rank = 0;
+    int world_size = 0;
+    std::string world_bytes;
+    std::string seal_bytes;
+    std::string proof;
+    std::vector<v1::RankExited> exits;
+    uint64_t step = 0;
+    std::optional<v1::Pace> pace;  // Of rank 0, where it runs here.
+  };
+
+  // A rank that stands still, and what is known of it so far.
+  struct Stall {
+    v1::RankStalled message;
+    // It answers by then, or not at all; infinite: that is known.
+    absl::Time answer_by = absl::InfiniteFuture();
+    bool looked = false;
+    bool said = false;  // On this stream.
+
+    bool known() const { return looked && answer_by == absl::InfiniteFuture(); }
+  };
+
+  // A rank's process, until what it left is gone.
+  struct Living {
+    uint64_t born = 0;  // The generation that it was started for.
+    bool ended = false;
+    bool linked = false;
+    bool elastic = false;
+    bool stopping = false;
+    absl::Time kill_at = absl::InfiniteFuture();
+    absl::Time started_at;
+    // It has linked or published a step.
+    bool begun = false;
+    // Told of the notice by the preempt signal.
+    bool signalled = false;
+    bool at_boundary = false;
+    // An abort is to be answered by then.
+    absl::Time answer_by = absl::InfiniteFuture();
+    std::optional<v1::RankState> waits;
+    // Its highest step in the generation that runs.
+    uint64_t step = 0;
+    // It stands still unless it makes progress by then; infinite: nobody
+    // expects any of it.
+    absl::Time hangs_at = absl::InfiniteFuture();
+    std::optional<Stall> stall;
+  };
+
+  // The latest notice for the generation that runs.
+  struct Notice {
+    uint64_t number = 0;
+    // Plain ranks are killed then.
+    absl::Time kill_at = absl::InfiniteFuture();
+    bool over = false;  // They have been.
+    bool said = false;  // NoticeSeen.
+  };
+
+  // Whom the end of a generation takes along.
+  enum class Keep { kElastic, kNobody };
+
+  // Values of one key from this node's ranks.
+  struct Exchange {
+    std::vector<std::optional<std::string>> values;
+    bool said = false;
+  };
+
+  void On(const StreamUp& up);
+  void On(const StreamDown& down);
+  void On(const FromDaemon& from);
+  void On(const PreparationDone& done);
+  void On(const PreparationFailed& failed);
+  void On(const RankEnded& ended);
+  void On(const RanksGone& gone);
+  void On(const RankAttended& attended);
+  void On(const RankUnlinked& unlinked);
+  void On(const RankWaits& waits);
+  void On(const RankAtBoundary& at);
+  void On(const RankExchanged& exchanged);
+  void On(const RankProgressed& progressed);
+  void On(const RankIsHere& here);
+  void On(const RankLooked& looked);
+  void On(const LeaveAsked& leave);
+  void On(const RankAskedToLeave& asked);
+  void On(const ChecksDone& done);
+  void On(const ProbeDone& done);
+  void On(const SignalCame& came);
+  void On(const AgentTick& tick);
+
+  void TakeCredential(const std::string& credential);
+  void OnWelcome(const v1::Welcome& welcome);
+  void OnProposal(const v1::Proposal& proposal);
+  void OnCommit(const v1::Commit& commit);
+  void OnAbort(const v1::Abort& abort);
+  void OnNotice(const v1::Notice& notice);
+  void OnEnd(const v1::End& end);
+  void OnExchange(const v1::ExchangeOut& exchange);
+  void OnWaiting(const v1::Waiting& waiting);
+  void OnRanksLink(const v1::RanksLink& link);
+
+  // What a refused or broken stream means.
+  void Refused(const StreamDown& down);
+  void NameTaken(const std::string& text);
+  void AttendAnew(uint64_t incarnation, const std::string& why);
+  void AttendOtherRun(uint64_t incarnation);
+  // It was in a world that was committed.
+  bool HasRun() const { return running_.has_value() || ended_generation_ > 0; }
+  void Redial(double jitter);
+  void TellTurnedAway(const StreamDown& down);
+  void TellUnreachable(const StreamDown& down);
+  void TellSilence();
+
+  v1::Held HeldNow() const;
+  void SayExchange(const std::string& key, Exchange& exchange);
+  void SayAnswered();
+  void SayExits();
+  void RefuseExchange(const std::string& key, absl::StatusCode code,
+                      const std::string& why);
+  void Refuse(uint64_t generation, const std::string& reason);
+  void SayRefused();
+  void SayPreparedIfReady();
+  void SayStoppedIfSettled();
+  void SayNoticeSeenIfThere();
+  void SayLeaving();
+  void DropPreparation();
+  std::optional<uint32_t> LostSource() const;
+  void StartIfSettled();
+  // Nobody lives here but ranks that wait for a world.
+  bool Settled() const;
+  Living* Find(uint64_t born, uint32_t local_rank);
+  // In the generation that runs.
+  Living* Attending(uint64_t generation, uint32_t local_rank);
+  // Whether the end of a rank is of no interest to the daemon.
+  bool OnOrder(const Living& rank, const RankEnded& ended) const;
+  void SayExited(const Living& rank, const RankEnded& ended);
+  // The watchdog (agent_hang.cc).
+  void Watch(uint32_t local_rank, Living& rank);
+  bool ExpectsStarts() const;
+  absl::Duration StartTimeout() const;
+  void WatchStart(Living& rank);
+  void NoteBegun(uint32_t local_rank, Living& rank);
+  void Unwatch(uint32_t local_rank, Living& rank);
+  void UnwatchAll();
+  void LookForHangs();
+  void SayStalledIfKnown(uint32_t local_rank, Living& rank);
+  void SayStallsAgain();
+  void Forgive(absl::Duration late);
+  absl::Time NextHang() const;
+  void KillTheHung(uint32_t local_rank);
+
+  void KillWhoseNoticeIsOver();
+  void StopWhoDidNotAnswer();
+  // The committed generation is over here.
+  void EndGeneration(v1::ReasonCode code, const std::string& reason, Keep keep);
+  void Stop(absl::Duration grace, Keep keep = Keep::kNobody);
+  // Of those that live, whom `which` takes.
+  void StopThose(absl::Duration grace,
+                 const std::function<bool(const Living&)>& which);
+  // Stops what lives, then exits.
+  void Leave(int code, const std::string& reason,
+             std::optional<v1::End> end = std::nullopt);
+  void MaybeExit();
+  void Tell(v1::AgentMessage message);
+  void Tell(Report::Kind kind, std::string text);
+
+  v1::Hello hello_;
+  Limits limits_;
+  absl::Time now_;
+  std::vector<AgentAction> actions_;
+
+  // What Welcome gave, and the incarnation that it was given to; empty: none.
+  std::string credential_;
+  uint64_t credential_of_ = 0;
+
+  Link link_ = Link::kDown;
+  absl::Time redial_at_;
+  absl::Duration redial_delay_;
+  // One that stands by has answered since the last Welcome.
+  bool leader_sought_ = false;
+  absl::Time give_up_at_;  // While not attending.
+  bool welcomed_ = false;  // Ever.
+  std::string last_error_;
+  // Why the daemon itself last ended a stream that attended, told once.
+  std::string turned_away_;
+  DialFailures dial_failures_;
+  absl::Time name_taken_until_ = absl::InfiniteFuture();
+  absl::Duration heartbeat_;
+  absl::Time next_heartbeat_ = absl::InfiniteFuture();
+
+  uint64_t generation_seen_ = 0;
+  std::optional<Preparing> preparing_;
+  // What was said of the latest proposal: the stream may have been down.
+  std::optional<v1::Refused> refused_;
+  std::optional<Running> running_;
+  // The last one that has ended here; 0: none.
+  uint64_t ended_generation_ = 0;
+  // By local rank.
+  std::map<uint32_t, Living> living_;
+  // The longest time that a rank of this node took from its start until it
+  // linked or published a step, in this run; unset: none has.
+  std::optional<absl::Duration> start_took_;
+  // So have ranks of most nodes of that world, and the others are expected to.
+  std::optional<v1::RanksLink> ranks_link_;
+  std::optional<Notice> notice_;
+  // A notice said that this node leaves.
+  bool drained_ = false;
+  uint64_t stopped_to_say_ = 0;
+  bool stopped_said_ = false;  // On this stream.
+  std::map<std::string, Exchange> exchanges_;
+  std::vector<v1::ExchangeOut> answered_;  // The latest last.
+
+  const int preempt_signal_;
+  int leave_signal_ = 0;
+  bool rank_asked_ = false;  // For that, and nobody else yet.
+  absl::Time leave_by_ = absl::InfiniteFuture();
+  std::optional<Exit> exit_;
+  // The scene is left as it is until then.
+  absl::Time linger_until_ = absl::InfiniteFuture();
+  bool exited_ = false;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_CORE_AGENT_H_

@@ -1,0 +1,215 @@
+// Agent: the watchdog. Who stands still, and what is said of it.
+//
+// A rank's clock runs from the moment at which progress may be expected of it:
+// for one that attends as elastic from the beginning of its world, for others
+// from their first progress. It stops where the rank stands at a boundary, has
+// ended, has left its agent, or is between two worlds. Who it was that began a
+// hang is the daemon's to say: all ranks of a world stand still soon after one
+// of them does.
+//
+// A rank that has neither linked nor published a step has another clock, which
+// runs from its start, and only in worlds of which the daemon has said that
+// ranks of most nodes do so (RanksLink): of a plain command no progress is ever
+// expected, and what this node's other ranks do says nothing.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/agent/core/agent.h"
+#include "daemon/base/durations.h"
+#include "daemon/base/printable.h"
+
+namespace rollcall {
+
+// It has made progress, or may be expected to from now on.
+void Agent::Watch(uint32_t local_rank, Living& rank) {
+  Unwatch(local_rank, rank);
+  if (limits_.hang_timeout <= absl::ZeroDuration() || exit_.has_value()) return;
+  rank.hangs_at = now_ + limits_.hang_timeout;
+}
+
+// In the world that runs. A user who switches the watchdog off means all of it.
+bool Agent::ExpectsStarts() const {
+  return ranks_link_.has_value() && running_.has_value() &&
+         (ranks_link_->generation() == 0 ||
+          ranks_link_->generation() == running_->generation) &&
+         !exit_.has_value() && limits_.hang_timeout > absl::ZeroDuration() &&
+         limits_.start_timeout > absl::ZeroDuration();
+}
+
+absl::Duration Agent::StartTimeout() const {
+  return ranks_link_.has_value() && ranks_link_->has_start_timeout()
+             ? FromProto(ranks_link_->start_timeout())
+             : limits_.start_timeout;
+}
+
+// It was started, and is expected to link or to publish a step. An older daemon
+// leaves out of its timeout what starts have taken.
+void Agent::WatchStart(Living& rank) {
+  if (!ExpectsStarts() || rank.begun || rank.ended || rank.stopping) return;
+  const absl::Time since =
+      ranks_link_->has_start_timeout() ? rank.started_at : now_;
+  rank.hangs_at = std::max(now_, since + StartTimeout());
+}
+
+void Agent::NoteBegun(uint32_t local_rank, Living& rank) {
+  if (std::exchange(rank.begun, true)) return;
+  Unwatch(local_rank, rank);
+  const absl::Duration took =
+      std::min(now_ - rank.started_at, Limits::wait_max);
+  start_took_ = std::max(took, start_took_.value_or(took));
+}
+
+// Said again, the time stands.
+void Agent::OnRanksLink(const v1::RanksLink& link) {
+  if (ranks_link_.has_value() &&
+      ranks_link_->generation() == link.generation()) {
+    return;
+  }
+  ranks_link_ = link;
+  for (auto& [local_rank, rank] : living_) WatchStart(rank);
+}
+
+void Agent::Unwatch(uint32_t local_rank, Living& rank) {
+  rank.hangs_at = absl::InfiniteFuture();
+  const std::optional<Stall> stall = std::exchange(rank.stall, std::nullopt);
+  if (!stall.has_value() || !stall->said || !running_.has_value() ||
+      exit_.has_value()) {
+    return;
+  }
+  v1::AgentMessage message;
+  v1::RankStalled& stalled = *message.mutable_rank_stalled();
+  stalled.set_generation(running_->generation);
+  stalled.set_local_rank(local_rank);
+  stalled.set_goes_on(true);
+  Tell(std::move(message));
+  Tell(Report::Kind::kState,
+       absl::StrCat("local rank ", local_rank, " goes on"));
+}
+
+void Agent::UnwatchAll() {
+  for (auto& [local_rank, rank] : living_) Unwatch(local_rank, rank);
+}
+
+// A loop that was held up has not heard its ranks.
+void Agent::Forgive(absl::Duration late) {
+  for (auto& [local_rank, rank] : living_) {
+    rank.hangs_at += late;
+    if (rank.stall.has_value()) rank.stall->answer_by += late;
+  }
+}
+
+absl::Time Agent::NextHang() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [local_rank, rank] : living_) {
+    next = std::min(
+        next, rank.stall.has_value() ? rank.stall->answer_by : rank.hangs_at);
+  }
+  return next;
+}
+
+void Agent::LookForHangs() {
+  if (!running_.has_value()) return;
+  for (auto& [local_rank, rank] : living_) {
+    if (rank.stall.has_value()) {
+      if (now_ < rank.stall->answer_by) continue;
+      rank.stall->answer_by = absl::InfiniteFuture();
+      rank.stall->message.set_answered(false);
+      SayStalledIfKnown(local_rank, rank);
+    } else if (now_ >= rank.hangs_at) {
+      rank.stall = Stall();
+      Stall& stall = *rank.stall;
+      stall.message.set_generation(running_->generation);
+      stall.message.set_local_rank(local_rank);
+      stall.message.set_step(rank.step);
+      if (rank.linked) stall.answer_by = now_ + limits_.where_patience;
+      actions_.push_back(
+          LookAtRank{{rank.born, local_rank}, running_->generation});
+    }
+  }
+}
+
+void Agent::On(const RankIsHere& here) {
+  Living* rank = Attending(here.generation, here.local_rank);
+  if (rank == nullptr || !rank->stall.has_value() ||
+      rank->stall->answer_by == absl::InfiniteFuture()) {
+    return;
+  }
+  rank->stall->answer_by = absl::InfiniteFuture();
+  v1::RankStalled& message = rank->stall->message;
+  message.set_answered(true);
+  if (here.collective_entered.has_value()) {
+    // A program may count as it likes, and its agent must not suffer from it.
+    const uint64_t entered = *here.collective_entered;
+    message.set_collective_entered(entered);
+    message.set_collective_left(
+        std::min(entered, here.collective_left.value_or(0)));
+  }
+  SayStalledIfKnown(here.local_rank, *rank);
+}
+
+void Agent::On(const RankLooked& looked) {
+  Living* rank = Find(looked.life.generation, looked.life.local_rank);
+  if (rank == nullptr || !rank->stall.has_value()) return;
+  rank->stall->looked = true;
+  rank->stall->message.set_stopped(looked.stopped);
+  rank->stall->message.set_text(
+      Printable(looked.text, Limits::stall_text_bytes_max));
+  SayStalledIfKnown(looked.life.local_rank, *rank);
+}
+
+void Agent::SayStalledIfKnown(uint32_t local_rank, Living& rank) {
+  if (!rank.stall.has_value() || !rank.stall->known() || rank.stall->said ||
+      link_ != Link::kAttending) {
+    return;
+  }
+  rank.stall->said = true;
+  const v1::RankStalled& stalled = rank.stall->message;
+  v1::AgentMessage message;
+  *message.mutable_rank_stalled() = stalled;
+  Tell(std::move(message));
+  const std::string what =
+      rank.begun ? absl::StrCat("made no progress for ",
+                                absl::FormatDuration(limits_.hang_timeout),
+                                " after step ", stalled.step())
+                 : absl::StrCat("neither linked nor published a step for ",
+                                absl::FormatDuration(StartTimeout()));
+  Tell(
+      Report::Kind::kWarning,
+      absl::StrCat(
+          "local rank ", local_rank, " has ", what,
+          stalled.stopped() ? "; it is stopped" : "",
+          stalled.has_answered() && !stalled.answered() ? "; it does not answer"
+                                                        : "",
+          stalled.has_collective_entered()
+              ? absl::StrCat("; entered collective ",
+                             stalled.collective_entered(), ", left ",
+                             stalled.collective_left())
+              : "",
+          stalled.text().empty() ? "" : absl::StrCat("; ", stalled.text()),
+          "; its stacks are in its stderr"));
+}
+
+// On a new stream. A rank that has begun and not come to a first step may have
+// waited for the daemon all the while, and gets its time once more.
+void Agent::SayStallsAgain() {
+  for (auto& [local_rank, rank] : living_) {
+    if (rank.stall.has_value()) rank.stall->said = false;
+    if (rank.hangs_at != absl::InfiniteFuture() && rank.begun &&
+        rank.step == 0) {
+      Watch(local_rank, rank);
+    }
+    SayStalledIfKnown(local_rank, rank);
+  }
+}
+
+// It is to blame, and answers nothing; so nothing is waited for.
+void Agent::KillTheHung(uint32_t local_rank) {
+  const auto at = living_.find(local_rank);
+  if (at == living_.end() || at->second.ended) return;
+  StopThose(absl::ZeroDuration(),
+            [&at](const Living& rank) { return &rank == &at->second; });
+}
+
+}  // namespace rollcall

@@ -1,0 +1,281 @@
+// Agent: the link to the daemon, and what its refusals mean.
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/agent/core/agent.h"
+#include "daemon/base/durations.h"
+#include "daemon/base/printable.h"
+#include "daemon/core/exit_codes.h"
+
+namespace rollcall {
+namespace {
+
+// More is no credential of a daemon's, and not worth keeping.
+constexpr size_t kCredentialBytesMax = 64;
+constexpr size_t kRefusalBytesMax = 4 << 10;
+
+}  // namespace
+
+void Agent::On(const StreamUp&) {
+  v1::AgentMessage message;
+  v1::Hello& hello = *message.mutable_hello();
+  hello = hello_;
+  if (!credential_.empty()) {
+    hello.set_node_credential(credential_);
+    if (credential_of_ != hello.incarnation()) {
+      hello.set_previous_incarnation(credential_of_);
+    }
+  }
+  hello.set_generation_seen(generation_seen_);
+  *hello.mutable_held() = HeldNow();
+  actions_.push_back(Say{std::move(message)});
+}
+
+v1::Held Agent::HeldNow() const {
+  v1::Held held;
+  if (preparing_.has_value() && preparing_->done.has_value()) {
+    held.set_prepared_generation(preparing_->world.generation());
+  }
+  if (!running_.has_value()) return held;
+  held.set_running_generation(running_->generation);
+  if (running_->world_bytes.size() + running_->seal_bytes.size() <=
+      Limits::held_world_bytes_max) {
+    held.set_world(running_->world_bytes);
+    held.set_seal(running_->seal_bytes);
+    held.set_proof(running_->proof);
+  }
+  return held;
+}
+
+void Agent::TakeCredential(const std::string& credential) {
+  if (credential.size() > kCredentialBytesMax) return;
+  credential_ = credential;
+  credential_of_ = hello_.incarnation();
+}
+
+void Agent::OnWelcome(const v1::Welcome& welcome) {
+  if (link_ == Link::kAttending) return;
+  link_ = Link::kAttending;
+  hello_.set_run(welcome.run());
+  TakeCredential(welcome.node_credential());
+  limits_.lease = FromProto(welcome.lease());
+  limits_.daemon_grace = FromProto(welcome.daemon_grace());
+  limits_.stop_grace = FromProto(welcome.stop_grace());
+  if (welcome.settings().has_notice_time()) {
+    limits_.notice_time = FromProto(welcome.settings().notice_time());
+  }
+  if (welcome.settings().has_hang_timeout()) {
+    limits_.hang_timeout = FromProto(welcome.settings().hang_timeout());
+  }
+  if (welcome.settings().has_start_timeout()) {
+    limits_.start_timeout = FromProto(welcome.settings().start_timeout());
+  }
+  heartbeat_ =
+      std::max(FromProto(welcome.heartbeat_interval()), absl::Milliseconds(10));
+  next_heartbeat_ = now_ + heartbeat_;
+  redial_delay_ = limits_.redial_first;
+  leader_sought_ = false;
+  name_taken_until_ = absl::InfiniteFuture();
+  last_error_.clear();
+  dial_failures_.LetIn();
+  if (welcomed_) {
+    Tell(Report::Kind::kState, "attending again");
+  }
+  welcomed_ = true;
+  if (preparing_.has_value()) preparing_->said = false;
+  SayPreparedIfReady();
+  SayRefused();
+  stopped_said_ = false;
+  SayStoppedIfSettled();
+  SayExits();
+  SayStallsAgain();
+  if (notice_.has_value()) notice_->said = false;
+  SayNoticeSeenIfThere();
+  for (auto& [key, exchange] : exchanges_) {
+    if (exchange.said) SayExchange(key, exchange);
+  }
+  SayAnswered();
+  if (leave_signal_ != 0) SayLeaving();
+}
+
+// A Hello says nothing of them, and a daemon that was restarted knows of none.
+void Agent::SayExits() {
+  if (!running_.has_value()) return;
+  for (const v1::RankExited& exited : running_->exits) {
+    v1::AgentMessage message;
+    *message.mutable_rank_exited() = exited;
+    Tell(std::move(message));
+  }
+}
+
+void Agent::On(const StreamDown& down) {
+  const bool attended = link_ == Link::kAttending;
+  link_ = Link::kDown;
+  next_heartbeat_ = absl::InfiniteFuture();
+  if (exit_.has_value()) return;
+  if (attended) {
+    give_up_at_ = now_ + limits_.daemon_grace;
+    dial_failures_.Lost(now_);
+  }
+  last_error_ =
+      Printable(down.refusal.has_value() && !down.refusal->text().empty()
+                    ? std::string_view(down.refusal->text())
+                    : std::string_view(down.status.message().data(),
+                                       down.status.message().size()),
+                kRefusalBytesMax);
+  if (attended && !down.refusal.has_value()) {
+    Tell(Report::Kind::kWarning,
+         absl::StrCat("lost the daemon (", last_error_, "); redialling for ",
+                      absl::FormatDuration(limits_.daemon_grace),
+                      !living_.empty() ? ", the ranks run on" : ""));
+  }
+  if (attended) TellTurnedAway(down);
+  Refused(down);
+  if (exit_.has_value()) return;
+  TellUnreachable(down);
+  Redial(down.jitter);
+}
+
+// A daemon that cannot go on for now, with its disk full, say, does so again
+// and again until somebody helps it.
+void Agent::TellTurnedAway(const StreamDown& down) {
+  if (!down.refusal.has_value()) {
+    turned_away_.clear();
+  } else if (down.refusal->code() == v1::REFUSAL_CODE_UNSPECIFIED &&
+             last_error_ != turned_away_) {
+    turned_away_ = last_error_;
+    Tell(Report::Kind::kWarning,
+         absl::StrCat("the daemon cannot go on: ", last_error_,
+                      "; redialling for ",
+                      absl::FormatDuration(limits_.daemon_grace)));
+  }
+}
+
+void Agent::TellUnreachable(const StreamDown& down) {
+  if (!dial_failures_.Failed(down.endpoint, last_error_, now_)) return;
+  const bool refused = down.refusal.has_value() || down.stranger;
+  Tell(Report::Kind::kUnreachable,
+       absl::StrCat(refused     ? "not let in yet: "
+                    : welcomed_ ? "the daemon does not answer: "
+                                : "no daemon answers yet: ",
+                    last_error_));
+}
+
+void Agent::TellSilence() {
+  if (link_ == Link::kAttending || now_ < dial_failures_.silent_until()) return;
+  dial_failures_.SaidNothing(now_);
+  Tell(Report::Kind::kUnreachable,
+       absl::StrCat(
+           welcomed_ ? "the daemon does not answer" : "no daemon answers yet",
+           ": no answer and no error so far; a name server or a "
+           "firewall may be in the way"));
+}
+
+void Agent::Redial(double jitter) {
+  // Half of the delay is certain, half is chance: nobody comes in step.
+  redial_at_ = std::min(
+      now_ + redial_delay_ * (0.5 + 0.5 * std::clamp(jitter, 0.0, 1.0)),
+      give_up_at_);
+  redial_delay_ =
+      std::min(redial_delay_ * 2, leader_sought_ ? 2 * limits_.redial_leader
+                                                 : limits_.redial_most);
+}
+
+void Agent::Refused(const StreamDown& down) {
+  const v1::RefusalCode code = down.refusal.has_value()
+                                   ? down.refusal->code()
+                                   : v1::REFUSAL_CODE_UNSPECIFIED;
+  switch (code) {
+    case v1::REFUSAL_CODE_LOST:
+      return AttendAnew(down.fresh_incarnation, last_error_);
+    case v1::REFUSAL_CODE_NAME_TAKEN:
+      return NameTaken(last_error_);
+    case v1::REFUSAL_CODE_CREDENTIAL:
+      // A daemon that has lost its key takes the token again.
+      if (credential_.empty()) return Leave(kExitRefused, last_error_);
+      credential_.clear();
+      return;
+    case v1::REFUSAL_CODE_UNAUTHENTICATED:
+    case v1::REFUSAL_CODE_TOKEN_EXPIRED:
+    case v1::REFUSAL_CODE_TOKEN_REVOKED:
+    case v1::REFUSAL_CODE_TOKEN_USED_UP:
+    case v1::REFUSAL_CODE_ROLE:
+    case v1::REFUSAL_CODE_OTHER_JOB:
+      return Leave(kExitRefused, last_error_);
+    // A drained node whose End was lost with the stream is done.
+    case v1::REFUSAL_CODE_EVICTED:
+      return Leave(drained_ ? 0 : kExitRefused, last_error_);
+    case v1::REFUSAL_CODE_SETTINGS:
+      return Leave(kExitUsage, last_error_);
+    case v1::REFUSAL_CODE_OTHER_RUN:
+      if (!HasRun()) return AttendOtherRun(down.fresh_incarnation);
+      return Leave(kExitRendezvous, last_error_);
+    case v1::REFUSAL_CODE_REPLACED:
+    case v1::REFUSAL_CODE_INVALID:
+    case v1::REFUSAL_CODE_LIMIT:
+      return Leave(kExitRendezvous, last_error_);
+    // Another daemon leads, or is about to: it is found soon, or not at all.
+    case v1::REFUSAL_CODE_NOT_LEADER:
+      leader_sought_ = true;
+      redial_delay_ = std::min(redial_delay_, limits_.redial_leader);
+      return;
+    // The job may be made later, a slow reader may catch up, and a stream that
+    // was taken for the older one was ours all the same.
+    case v1::REFUSAL_CODE_REDIALED:
+    case v1::REFUSAL_CODE_NO_JOB:
+    case v1::REFUSAL_CODE_SLOW:
+      return;
+    default:
+      break;
+  }
+  switch (down.status.code()) {
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kPermissionDenied:
+      return Leave(kExitRefused, last_error_);
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:
+      return Leave(kExitRendezvous, last_error_);
+    default:
+      return;  // Redial.
+  }
+}
+
+// The name's owner may be this node's own last life, whose lease still runs.
+void Agent::NameTaken(const std::string& text) {
+  if (name_taken_until_ == absl::InfiniteFuture()) {
+    name_taken_until_ = now_ + limits_.lease + absl::Seconds(1);
+    Tell(Report::Kind::kWarning,
+         absl::StrCat(text, "; trying for ",
+                      absl::FormatDuration(limits_.lease + absl::Seconds(1)),
+                      " in case it is gone"));
+  } else if (now_ >= name_taken_until_) {
+    Leave(kExitRefused, text);
+  }
+}
+
+void Agent::AttendAnew(uint64_t incarnation, const std::string& why) {
+  Tell(Report::Kind::kWarning, absl::StrCat(why, "; attending anew"));
+  hello_.set_incarnation(incarnation);
+  refused_.reset();
+  DropPreparation();
+  EndGeneration(v1::REASON_CODE_LOST_LEASE, why, Keep::kNobody);
+  // No world without this node need wait for its ranks any longer.
+  stopped_to_say_ = ended_generation_ > 0 ? generation_seen_ : 0;
+}
+
+// A daemon that lost its journal before this agent was in a world that ran: it
+// has nothing to go on with, and its token still stands.
+void Agent::AttendOtherRun(uint64_t incarnation) {
+  AttendAnew(incarnation, last_error_);
+  stopped_to_say_ = 0;
+  hello_.clear_run();
+  credential_.clear();
+  generation_seen_ = 0;
+  ranks_link_.reset();
+}
+
+}  // namespace rollcall

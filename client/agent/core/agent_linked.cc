@@ -1,0 +1,154 @@
+// Agent: linked ranks, which live on from world to world, and notices.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/agent/core/agent.h"
+#include "daemon/base/durations.h"
+
+namespace rollcall {
+
+Agent::Living* Agent::Attending(uint64_t generation, uint32_t local_rank) {
+  const auto at = living_.find(local_rank);
+  if (at == living_.end() || at->second.ended || at->second.stopping ||
+      !running_.has_value() || running_->generation != generation) {
+    return nullptr;
+  }
+  return &at->second;
+}
+
+void Agent::On(const RankAttended& attended) {
+  Living* rank = Attending(attended.generation, attended.local_rank);
+  if (rank == nullptr) return;  // It is being stopped as a plain one.
+  NoteBegun(attended.local_rank, *rank);
+  rank->linked = true;
+  rank->elastic = attended.elastic;
+  // Others may have much to do before their first step.
+  if (attended.elastic) Watch(attended.local_rank, *rank);
+}
+
+void Agent::On(const RankUnlinked& unlinked) {
+  const auto at = living_.find(unlinked.local_rank);
+  if (at == living_.end()) return;
+  Living& rank = at->second;
+  rank.linked = rank.elastic = false;
+  // It may have much to do after its last step.
+  Unwatch(unlinked.local_rank, rank);
+  if (running_.has_value() || rank.ended || rank.stopping) return;
+  // Nobody can give it a world any more. Mostly its end is on its way.
+  if (rank.waits.has_value() && preparing_.has_value()) {
+    preparing_->said = false;
+  }
+  StopThose(limits_.stop_grace,
+            [&rank](const Living& other) { return &other == &rank; });
+}
+
+void Agent::On(const RankWaits& waits) {
+  const auto at = living_.find(waits.local_rank);
+  if (at == living_.end() || running_.has_value() ||
+      waits.generation != ended_generation_) {
+    return;
+  }
+  Living& rank = at->second;
+  if (!rank.elastic || rank.ended || rank.stopping || rank.waits.has_value()) {
+    return;
+  }
+  rank.answer_by = absl::InfiniteFuture();
+  rank.at_boundary = false;
+  v1::RankState& state = rank.waits.emplace();
+  state.set_local_rank(waits.local_rank);
+  state.set_completed_step(waits.completed_step);
+  state.set_whole_state(waits.whole_state);
+  SayStoppedIfSettled();
+  SayPreparedIfReady();
+  StartIfSettled();
+}
+
+void Agent::StopWhoDidNotAnswer() {
+  StopThose(absl::ZeroDuration(),
+            [this](const Living& rank) { return now_ >= rank.answer_by; });
+}
+
+// --- Notices -----------------------------------------------------------------
+
+void Agent::OnNotice(const v1::Notice& notice) {
+  drained_ |= std::count(notice.nodes().begin(), notice.nodes().end(),
+                         hello_.node()) > 0;
+  if (preparing_.has_value() && preparing_->seal.has_value() &&
+      notice.generation() == preparing_->world.generation()) {
+    preparing_->notice = notice;
+    return;
+  }
+  if (!running_.has_value() || notice.generation() != running_->generation) {
+    return;
+  }
+  if (notice_.has_value() && notice.notice() <= notice_->number) {
+    if (notice.notice() == notice_->number) notice_->said = false;
+    return SayNoticeSeenIfThere();
+  }
+  notice_ = Notice();
+  notice_->number = notice.notice();
+  const absl::Duration deadline = notice.has_deadline()
+                                      ? FromProto(notice.deadline())
+                                      : limits_.notice_time;
+  TellNotice tell;
+  tell.notice.set_notice(notice.notice());
+  tell.notice.set_kind(notice.kind());
+  tell.notice.set_reason(notice.reason());
+  tell.notice.set_generation(notice.generation());
+  if (notice.has_deadline()) {
+    *tell.notice.mutable_deadline() = notice.deadline();
+  }
+  tell.deadline = deadline;
+  Tell(Report::Kind::kState,
+       absl::StrCat("notice ", notice.notice(), ": ", notice.reason()));
+  actions_.push_back(std::move(tell));
+
+  // Those that were signalled before are on their way.
+  std::vector<RankLife> signalled;
+  for (auto& [local_rank, rank] : living_) {
+    if (rank.ended || rank.elastic) continue;
+    notice_->kill_at = now_ + deadline;
+    if (rank.linked || std::exchange(rank.signalled, true)) continue;
+    signalled.push_back({rank.born, local_rank});
+  }
+  if (!signalled.empty()) {
+    actions_.push_back(PassSignal{std::move(signalled), preempt_signal_});
+  }
+  SayNoticeSeenIfThere();
+}
+
+void Agent::On(const RankAtBoundary& at) {
+  Living* rank = Attending(at.generation, at.local_rank);
+  if (rank == nullptr || !rank->linked) return;
+  rank->at_boundary = true;
+  Unwatch(at.local_rank, *rank);
+  SayNoticeSeenIfThere();
+}
+
+void Agent::SayNoticeSeenIfThere() {
+  if (!notice_.has_value() || notice_->said || link_ != Link::kAttending) {
+    return;
+  }
+  const bool all =
+      std::all_of(living_.begin(), living_.end(), [](const auto& entry) {
+        return entry.second.ended || entry.second.at_boundary;
+      });
+  if (!all) return;
+  notice_->said = true;
+  v1::AgentMessage message;
+  message.mutable_notice_seen()->set_notice(notice_->number);
+  message.mutable_notice_seen()->set_generation(running_->generation);
+  Tell(std::move(message));
+}
+
+void Agent::KillWhoseNoticeIsOver() {
+  if (!notice_.has_value() || notice_->over || now_ < notice_->kill_at) return;
+  notice_->over = true;
+  StopThose(absl::ZeroDuration(), [](const Living& rank) {
+    return (rank.signalled || !rank.elastic) && !rank.ended &&
+           !rank.at_boundary;
+  });
+}
+
+}  // namespace rollcall

@@ -1,0 +1,150 @@
+#include "client/agent/hosts/hosts_file.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/facts/system.h"
+#include "daemon/core/admission/admission.h"
+
+namespace rollcall {
+namespace {
+
+struct ProcessState {
+  char state = '?';
+  uint64_t start_ticks = 0;
+};
+
+std::optional<ProcessState> ReadProcessState(int64_t pid) {
+  const std::string text =
+      ReadSmallFile(absl::StrCat("/proc/", pid, "/stat"), 4096);
+  // The second field is the program's name in parentheses, and may hold any
+  // byte; the last closing one ends it.
+  const size_t end = text.rfind(") ");
+  if (end == std::string::npos) return std::nullopt;
+  const std::vector<absl::string_view> fields = absl::StrSplit(
+      absl::string_view(text).substr(end + 2), ' ', absl::SkipEmpty());
+  constexpr size_t kStart = 22 - 3;
+  ProcessState state;
+  if (fields.size() <= kStart || fields[0].empty() ||
+      !absl::SimpleAtoi(fields[kStart], &state.start_ticks)) {
+    return std::nullopt;
+  }
+  state.state = fields[0][0];
+  return state;
+}
+
+std::string Hostname() {
+  char name[256] = "";
+  if (gethostname(name, sizeof(name) - 1) != 0) return "";
+  return name;
+}
+
+// The run stands in marker lines, so it must be one plain word.
+absl::Status CheckRun(const std::string& run) {
+  const bool plain = !run.empty() && run.size() <= 128 &&
+                     std::all_of(run.begin(), run.end(), [](unsigned char c) {
+                       return absl::ascii_isalnum(c) || c == '-';
+                     });
+  if (plain) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "hosts file: run: expected 1 to 128 of [A-Za-z0-9-]");
+}
+
+}  // namespace
+
+HostsOwner ThisOwner(const std::string& node) {
+  HostsOwner owner;
+  owner.pid = getpid();
+  owner.boot_id = BootId();
+  owner.pid_namespace = NamespaceInode("pid");
+  owner.node = node;
+  if (const auto state = ReadProcessState(owner.pid); state.has_value()) {
+    owner.start_ticks = state->start_ticks;
+  }
+  return owner;
+}
+
+bool HostsOwnerLives(const HostsOwner& owner) {
+  const std::string boot_id = BootId();
+  if (!boot_id.empty() && owner.boot_id != boot_id) return false;
+  if (owner.pid_namespace != NamespaceInode("pid")) return true;
+  if (owner.pid <= 0) return false;
+  if (const auto state = ReadProcessState(owner.pid); state.has_value()) {
+    return state->start_ticks == owner.start_ticks && state->state != 'Z' &&
+           state->state != 'X';
+  }
+  // Gone, or hidden from us (hidepid).
+  return kill(static_cast<pid_t>(owner.pid), 0) == 0 || errno != ESRCH;
+}
+
+HostsFile::HostsFile(std::string path, EditFileOptions options)
+    : path_(std::move(path)), options_(std::move(options)) {}
+
+absl::Status HostsFile::Write(const v1::World& world, uint32_t node_rank,
+                              const HostsNames& names, const HostsOwner& owner,
+                              std::vector<std::string>* warnings) {
+  if (absl::Status status = AdmitJobId(world.job()); !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = AdmitNodeName(owner.node); !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = CheckRun(world.run()); !status.ok()) return status;
+  HostsChange change;
+  const absl::Status status =
+      EditFile(path_, options_, [&](const std::string& text, bool exists) {
+        change = WriteHostsBlock(text, !exists, world, node_rank, Hostname(),
+                                 names, owner, HostsOwnerLives);
+        return EditedText{change.text, false};
+      });
+  warnings->insert(warnings->end(), change.warnings.begin(),
+                   change.warnings.end());
+  return status;
+}
+
+std::set<std::string> HostsFile::NamesOf(const std::string& job) const {
+  return NamesInBlock(ReadSmallFile(path_, options_.bytes_max), job);
+}
+
+absl::Status HostsFile::Remove(const std::string& job, const std::string& run,
+                               const HostsOwner& owner,
+                               std::vector<std::string>* warnings) {
+  return TakeOut(
+      [&](const std::string& text) {
+        return RemoveHostsBlock(text, job, run, owner, HostsOwnerLives);
+      },
+      warnings);
+}
+
+absl::Status HostsFile::RemoveOwner(const HostsOwner& owner,
+                                    std::vector<std::string>* warnings) {
+  return TakeOut(
+      [&](const std::string& text) {
+        return RemoveHostsOwner(text, owner, HostsOwnerLives);
+      },
+      warnings);
+}
+
+absl::Status HostsFile::TakeOut(const MakeChange& make,
+                                std::vector<std::string>* warnings) {
+  HostsChange change;
+  const absl::Status status =
+      EditFile(path_, options_, [&](const std::string& text, bool exists) {
+        change = make(text);
+        return EditedText{change.text, exists && change.remove_file};
+      });
+  warnings->insert(warnings->end(), change.warnings.begin(),
+                   change.warnings.end());
+  return status;
+}
+
+}  // namespace rollcall

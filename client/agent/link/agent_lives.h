@@ -1,0 +1,48 @@
+// AgentLives: the nonces of an agent's lives (daemon/security/life_nonce.h): of
+// the one it is in, and of the one it begins when it is told to attend with a
+// new incarnation. The agent itself, which is pure, knows incarnations alone.
+//
+// Thread rule: one thread.
+#ifndef ROLLCALL_CLIENT_AGENT_LINK_AGENT_LIVES_H_
+#define ROLLCALL_CLIENT_AGENT_LINK_AGENT_LIVES_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "daemon/security/life_nonce.h"
+
+namespace rollcall {
+
+class AgentLives {
+ public:
+  // `draw` makes the nonces.
+  AgentLives(std::string job, std::string node,
+             std::function<std::string()> draw = DrawLifeNonce)
+      : job_(std::move(job)),
+        node_(std::move(node)),
+        draw_(std::move(draw)),
+        next_nonce_(draw_()) {}
+
+  // For StreamDown::fresh_incarnation; also of the first life. The same until
+  // it is said.
+  uint64_t next() const { return IncarnationOf(job_, node_, next_nonce_); }
+  // The agent says a Hello with this incarnation.
+  void Said(uint64_t incarnation) {
+    if (incarnation == next()) nonce_ = std::exchange(next_nonce_, draw_());
+  }
+  // Of the life in which the latest Hello was said. Secret.
+  const std::string& nonce() const { return nonce_; }
+
+ private:
+  const std::string job_;
+  const std::string node_;
+  const std::function<std::string()> draw_;
+  std::string nonce_;
+  std::string next_nonce_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_LINK_AGENT_LIVES_H_

@@ -1,0 +1,145 @@
+#include "client/agent/link/daemon_stream.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/agent/link/call_status.h"
+#include "daemon/base/clock.h"
+#include "daemon/core/limits.h"
+#include "daemon/server/loop/world_codec.h"
+
+namespace rollcall {
+namespace {
+
+// The agent says little; more than this waits only where nobody reads.
+constexpr size_t kQueuedMessagesMax = 4096;
+
+}  // namespace
+
+DaemonStream::DaemonStream(std::string endpoint,
+                           std::shared_ptr<grpc::Channel> channel,
+                           std::shared_ptr<TrustVerdict> verdict,
+                           Callbacks callbacks)
+    : endpoint_(std::move(endpoint)),
+      verdict_(std::move(verdict)),
+      callbacks_(std::move(callbacks)),
+      channel_(std::move(channel)),
+      stub_(v1::Membership::NewStub(channel_)) {
+  stub_->async()->Attend(&context_, this);
+  AddHold();  // Given back when reading has ended and nothing is written.
+  StartRead(&incoming_);
+  StartCall();
+}
+
+DaemonStream::~DaemonStream() {
+  HangUp();
+  MutexLock lock(mutex_);
+  while (!done_) changed_.Wait(mutex_);
+}
+
+void DaemonStream::Send(v1::AgentMessage message) {
+  bool start = false;
+  bool too_slow = false;
+  {
+    MutexLock lock(mutex_);
+    if (ended_ || closing_) return;
+    too_slow = queue_.size() >= kQueuedMessagesMax;
+    if (!too_slow) {
+      queue_.push_back(std::move(message));
+      start = !writing_;
+      writing_ = true;
+    }
+  }
+  if (too_slow) HangUp();
+  if (start) StartNext();
+}
+
+void DaemonStream::HangUp() { context_.TryCancel(); }
+
+void DaemonStream::Close(absl::Duration patience) {
+  bool start = false;
+  {
+    MutexLock lock(mutex_);
+    if (ended_) return;
+    closing_ = true;
+    start = !writing_;
+    writing_ = true;
+  }
+  if (start) StartNext();
+  const absl::Time until = MonotonicNow() + patience;
+  MutexLock lock(mutex_);
+  while (!done_ && MonotonicNow() < until) {
+    changed_.WaitFor(mutex_, until - MonotonicNow());
+  }
+}
+
+void DaemonStream::StartNext() {
+  const v1::AgentMessage* next = nullptr;
+  {
+    MutexLock lock(mutex_);
+    if (!queue_.empty()) next = &queue_.front();  // Stays until written.
+    if (next == nullptr) half_closed_ = true;
+  }
+  if (next != nullptr) {
+    StartWrite(next);
+  } else {
+    StartWritesDone();
+  }
+}
+
+void DaemonStream::OperationDone() {
+  bool more = false;
+  bool release = false;
+  {
+    MutexLock lock(mutex_);
+    if (!queue_.empty()) queue_.pop_front();
+    more = !ended_ && !half_closed_ && (!queue_.empty() || closing_);
+    writing_ = more;
+    release = ended_;
+  }
+  if (more) StartNext();
+  if (release) RemoveHold();
+}
+
+void DaemonStream::OnReadDone(bool ok) {
+  if (ok) {
+    // One that does not expand is refused by the core, which finds no world.
+    if (incoming_.has_proposal()) {
+      ExpandWorld(*incoming_.mutable_proposal()).IgnoreError();
+    }
+    if (!callbacks_.message(std::move(incoming_))) HangUp();
+    incoming_.Clear();
+    StartRead(&incoming_);
+    return;
+  }
+  bool release = false;
+  {
+    MutexLock lock(mutex_);
+    ended_ = true;
+    release = !writing_;
+  }
+  if (release) RemoveHold();
+}
+
+void DaemonStream::OnWriteDone(bool) { OperationDone(); }
+void DaemonStream::OnWritesDoneDone(bool) { OperationDone(); }
+
+void DaemonStream::OnDone(const grpc::Status& status) {
+  std::optional<v1::Refusal> refusal;
+  if (!status.error_details().empty()) {
+    refusal.emplace();
+    if (!refusal->ParseFromString(status.error_details())) refusal.reset();
+  }
+  const absl::Status verdict = verdict_->status();
+  const bool stranger = !status.ok() && !verdict.ok();
+  callbacks_.down(
+      stranger ? absl::Status(verdict.code(),
+                              absl::StrCat(endpoint_, ": ", verdict.message()))
+               : CallStatus(endpoint_, status),
+      std::move(refusal), stranger);
+  MutexLock lock(mutex_);
+  done_ = true;
+  changed_.NotifyAll();
+}
+
+}  // namespace rollcall

@@ -1,0 +1,60 @@
+// NcclMint: the child process whose NCCL ids a generation uses.
+//
+// Starts `mint-nccl-id`, reads its answer, and holds it for as long as the ids
+// are in use: a root listens there until all ranks have checked in. The child's
+// stdin is a pipe whose other end only this process has, so the child ends with
+// this process, however that ends.
+//
+// Thread rule: one thread at a time.
+#ifndef ROLLCALL_CLIENT_AGENT_NCCL_NCCL_MINT_H_
+#define ROLLCALL_CLIENT_AGENT_NCCL_NCCL_MINT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/agent/nccl/nccl.h"
+#include "daemon/base/child_process.h"
+
+namespace rollcall {
+
+class NcclMint {
+ public:
+  struct Options {
+    // The rollcall binary.
+    std::string self = "/proc/self/exe";
+    std::string library;
+    // The child's whole environment, but for NCCL_COMM_ID and LD_PRELOAD,
+    // which it does not get.
+    std::vector<std::string> environment;
+    uint32_t count = 1;
+  };
+
+  // Starts the child and does not wait for it. RESOURCE_EXHAUSTED: no process
+  // or pipe could be made. FAILED_PRECONDITION: `self` cannot be executed.
+  static absl::StatusOr<std::unique_ptr<NcclMint>> Start(
+      const Options& options);
+
+  // Waits for its answer; called once. `cancel_fd`: ends the wait when it
+  // becomes readable (CANCELLED); -1: none. DEADLINE_EXCEEDED: not in time.
+  // Otherwise as ParseMintedIds; a child that died is named with how.
+  absl::StatusOr<NcclIds> Await(absl::Duration timeout, int cancel_fd);
+
+  pid_t pid() const { return child_.pid(); }
+
+ private:
+  NcclMint(ChildProcess child, uint32_t count)
+      : child_(std::move(child)), count_(count) {}
+
+  // Killed and reaped at the end.
+  ChildProcess child_;
+  const uint32_t count_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_NCCL_NCCL_MINT_H_

@@ -1,0 +1,65 @@
+// MasterPort: the port that rank 0 will listen on, held until it starts.
+//
+// Bound, never listened on, on the wildcard addresses of IPv4 and IPv6, so that
+// no other program takes it between the proposal and the start of rank 0. It
+// lies outside the kernel's ephemeral range, from which outgoing connections
+// (NCCL's own among them) get their ports at any moment.
+//
+// Thread rule: one thread at a time.
+#ifndef ROLLCALL_CLIENT_AGENT_NODE_FILES_MASTER_PORT_H_
+#define ROLLCALL_CLIENT_AGENT_NODE_FILES_MASTER_PORT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace rollcall {
+
+// First and last, both included.
+struct PortRange {
+  uint32_t first;
+  uint32_t last;
+  bool operator==(const PortRange&) const = default;
+};
+
+// The kernel's ephemeral range, from the text of
+// /proc/sys/net/ipv4/ip_local_port_range; its default where that makes no
+// sense. Pure.
+PortRange ParseEphemeralRange(absl::string_view text);
+PortRange ReadEphemeralRange();
+
+// Where to look, in order: from 20000 up to the ephemeral range, above it,
+// unprivileged ports below; with a range that covers all, inside it. Pure.
+std::vector<PortRange> MasterPortRanges(const PortRange& ephemeral);
+
+class MasterPort {
+ public:
+  // Binds the first free port of `ranges`, in each starting at a point that
+  // `random` picks. RESOURCE_EXHAUSTED: none is free.
+  static absl::StatusOr<MasterPort> Hold(const std::vector<PortRange>& ranges,
+                                         uint32_t random);
+
+  // Gives it back.
+  ~MasterPort();
+  MasterPort(MasterPort&& other) noexcept;
+  MasterPort& operator=(MasterPort&& other) noexcept;
+  MasterPort(const MasterPort&) = delete;
+  MasterPort& operator=(const MasterPort&) = delete;
+
+  uint32_t port() const { return port_; }
+
+ private:
+  MasterPort(int ipv4, int ipv6, uint32_t port);
+
+  // -1: the machine does not have that family.
+  int ipv4_;
+  int ipv6_;
+  uint32_t port_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_NODE_FILES_MASTER_PORT_H_

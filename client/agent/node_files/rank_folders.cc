@@ -1,0 +1,98 @@
+#include "client/agent/node_files/rank_folders.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/agent/node_files/world_files.h"
+#include "daemon/base/fd.h"
+#include "daemon/core/limits.h"
+#include "nlohmann/json.hpp"
+
+namespace rollcall {
+
+// Takes up what a rank has written into its progress file since. False:
+// nothing.
+bool RankFolders::Read(Progress& progress) {
+  // A rank may have put anything there: nothing but a file is read, and no
+  // more of it than a number needs.
+  const Fd fd(open(progress.file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info;
+  if (!fd.open() || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return false;
+  }
+  const int64_t written_ns =
+      int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+  if (written_ns == progress.written_ns && info.st_size == progress.size) {
+    return false;
+  }
+  progress.written_ns = written_ns;
+  progress.size = info.st_size;
+  char text[32];
+  const ssize_t size = read(fd.get(), text, sizeof(text));
+  std::string word(text, static_cast<size_t>(std::max<ssize_t>(size, 0)));
+  word = word.substr(0, word.find_first_of(" \t\r\n"));
+  uint64_t step = 0;
+  if (absl::SimpleAtoi(word, &step) && step <= Limits::step_max) {
+    progress.step = std::max(progress.step, step);
+  }
+  return true;
+}
+
+void RankFolders::Begin(uint64_t generation, const RankFiles& files,
+                        const std::vector<RankLife>& waiting) {
+  std::set<uint64_t> kept;
+  for (const RankLife& life : waiting) kept.insert(life.generation);
+  for (auto at = notice_files_.begin(); at != notice_files_.end();) {
+    if (kept.contains(at->first)) {
+      // Of a notice that its ranks have come to.
+      unlink(at->second.c_str());
+      ++at;
+    } else {
+      folder_.Remove(at->first);
+      at = notice_files_.erase(at);
+    }
+  }
+  generation_ = generation;
+  progress_.clear();
+  for (const std::string& file : files.progress_files) {
+    progress_.push_back({file});
+  }
+  notice_files_[generation] = files.notice_file;
+}
+
+std::vector<RankProgressed> RankFolders::Sample() {
+  std::vector<RankProgressed> progressed;
+  for (uint32_t i = 0; i < progress_.size(); ++i) {
+    if (Read(progress_[i])) {
+      progressed.push_back({generation_, progress_[i].step, i});
+    }
+  }
+  return progressed;
+}
+
+absl::Status RankFolders::WriteNotice(const std::vector<RankLife>& ranks,
+                                      const std::string& kind,
+                                      absl::Duration deadline) {
+  const nlohmann::ordered_json notice = {
+      {"kind", kind},
+      {"deadline", absl::ToUnixSeconds(absl::Now() + deadline)}};
+  absl::Status first;
+  for (const auto& entry : notice_files_) {
+    const bool theirs = std::any_of(
+        ranks.begin(), ranks.end(),
+        [&](const RankLife& life) { return life.generation == entry.first; });
+    if (!ranks.empty() && !theirs) continue;
+    first.Update(WriteFileAtomically(entry.second,
+                                     absl::StrCat(notice.dump(), "\n"), 0644));
+  }
+  return first;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,313 @@
+#include "client/agent/node_files/run_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "client/agent/node_files/world_files.h"
+#include "client/agent/processes/left_processes.h"
+#include "client/agent/processes/sweep.h"
+#include "client/facts/system.h"
+#include "daemon/base/clock.h"
+#include "daemon/core/limits.h"
+#include "daemon/security/digest.h"
+
+namespace rollcall {
+namespace {
+
+constexpr char kSocketName[] = "/agent.sock";
+constexpr char kLivesName[] = "/lives";
+constexpr size_t kPidsNamedMax = 8;
+// One that is younger and has no socket yet may be about to be locked.
+constexpr time_t kSweptAfterSeconds = 60;
+constexpr time_t kLivesKeptSeconds = 24 * 60 * 60;
+constexpr absl::Duration kSweepPatience = absl::Milliseconds(500);
+constexpr absl::Duration kTurnPatience = absl::Seconds(5);
+constexpr absl::Duration kBetweenTries = absl::Milliseconds(10);
+
+Fd Lock(const std::string& folder) {
+  Fd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd.open() || flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return Fd();
+  return fd;
+}
+
+bool LeftBehind(const std::string& folder) {
+  struct stat info;
+  return lstat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
+         info.st_uid == getuid() &&
+         (time(nullptr) - info.st_mtime > kSweptAfterSeconds ||
+          access((folder + kSocketName).c_str(), F_OK) == 0 ||
+          access((folder + kLivesName).c_str(), F_OK) == 0);
+}
+
+// All but what the node's next agent is to read.
+void RemoveAllButRecords(const std::string& folder) {
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator at(folder, ignored), end;
+       !ignored && at != end; at.increment(ignored)) {
+    const std::string name = at->path().filename().string();
+    if (name == kLivesName + 1 || name == kLeftName + 1) continue;
+    std::error_code failed;
+    std::filesystem::remove_all(at->path(), failed);
+  }
+}
+
+// Another node's lives, which its own next agent is to read. Not for ever: a
+// day after its agent has ended or was swept, no daemon waits for them.
+bool KeepLives(const std::string& folder) {
+  if (access((folder + kLivesName).c_str(), F_OK) != 0) return false;
+  RemoveAllButRecords(folder);
+  struct stat info;
+  return lstat(folder.c_str(), &info) == 0 &&
+         time(nullptr) - info.st_mtime <= kLivesKeptSeconds;
+}
+
+struct Leftovers {
+  std::vector<std::string> swept;
+  // Whose lives are in `swept`.
+  std::vector<std::string> folders;
+  // Processes of the same owner that are still there.
+  SweepResult alive;
+};
+
+std::string LeftText(const SweepResult& alive) {
+  const bool denied = !alive.denied.empty();
+  std::vector<pid_t> pids;
+  for (const FoundProcess& process : denied ? alive.denied : alive.left) {
+    pids.push_back(process.pid);
+  }
+  return absl::StrCat(
+      "processes of this node's last agent are still here (pid ",
+      absl::StrJoin(pids.begin(),
+                    pids.begin() + std::min(pids.size(), kPidsNamedMax), ", "),
+      pids.size() > kPidsNamedMax
+          ? absl::StrCat(" and ", pids.size() - kPidsNamedMax, " more")
+          : "",
+      denied ? "): they belong to another user; end them, or have their user "
+               "do it"
+             : "): they were killed and do not die, as where a disk or a "
+               "device does not answer the kernel; see what they wait for in "
+               "/proc/PID/stack");
+}
+
+// The nonces of this owner's lives whose processes could be seen from here, if
+// there were any left: of this boot and pid namespace, or of an earlier boot.
+std::vector<std::string> LivesOf(const std::string& folder,
+                                 const std::string& owner) {
+  std::vector<std::string> lives;
+  std::ifstream file(folder + kLivesName);
+  const std::string here = PidScope();
+  const std::string boot = BootId();
+  for (std::string line; std::getline(file, line);) {
+    // job node boot pid-namespace nonce
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    if (words.size() != 5 || absl::StrCat(words[0], " ", words[1]) != owner ||
+        words[4].size() != 2 * Limits::life_nonce_bytes ||
+        !std::all_of(words[4].begin(), words[4].end(), absl::ascii_isxdigit)) {
+      continue;
+    }
+    const bool seen = absl::StrCat(words[2], " ", words[3]) == here;
+    const bool earlier_boot = !boot.empty() && words[2] != boot;
+    if (seen || earlier_boot) lives.push_back(absl::HexStringToBytes(words[4]));
+  }
+  return lives;
+}
+
+// One agent of a user sweeps at a time: two agents that start together would
+// each find the folders that the other one sweeps locked, and take their agents
+// for living ones. The lock is on `parent` itself where this user alone can
+// open it, and on a file in it elsewhere. A lock file that belongs to another
+// user is ignored.
+Fd AwaitTurn(const std::string& parent, const std::string& prefix) {
+  Fd fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat info;
+  const auto ours = [&info](const Fd& fd) {
+    return fd.open() && fstat(fd.get(), &info) == 0 && info.st_uid == getuid();
+  };
+  if (!ours(fd) || (info.st_mode & 0077) != 0) {
+    const std::string file = absl::StrCat(parent, "/", prefix, "sweep.lock");
+    // Without O_NONBLOCK, a FIFO that another user made would block the agent.
+    fd = Fd(open(file.c_str(),
+                 O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+                 0600));
+    if (!ours(fd) || !S_ISREG(info.st_mode)) return Fd();
+  }
+  // An agent that is stopped while it sweeps must not block the others.
+  const absl::Time deadline = MonotonicNow() + kTurnPatience;
+  while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return Fd();
+    if (MonotonicNow() >= deadline) return Fd();
+    absl::SleepFor(kBetweenTries);
+  }
+  return fd;
+}
+
+// Removes what agents of this user left in `parent` that were killed, and ends
+// their ranks, should the guard have been killed too. Folders of the owner's
+// lives stay until those are recorded elsewhere. Nothing of this may fail
+// the agent that happens to come by, but for what is left of its own node:
+// `own_alone`, that and nothing else.
+void SweepLeftovers(const std::string& parent, const std::string& prefix,
+                    const std::string& owner, absl::Duration patience,
+                    bool own_alone, Leftovers& found) {
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator at(parent, ignored), end;
+       !ignored && at != end; at.increment(ignored)) {
+    const std::string name = at->path().filename().string();
+    if (name.rfind(prefix, 0) != 0 || name.size() != prefix.size() + 8) {
+      continue;
+    }
+    const std::string folder = at->path().string();
+    if (!LeftBehind(folder)) continue;
+    const std::vector<std::string> lives = LivesOf(folder, owner);
+    if (own_alone && lives.empty()) continue;
+    const Fd lock = Lock(folder);
+    if (!lock.open()) continue;
+    Kin ranks;
+    ranks.markers = {absl::StrCat("ROLLCALL_SOCKET=", folder, kSocketName)};
+    ranks.processes = ReadLeft(folder);
+    const SweepResult result = Sweep(ranks, patience);
+    if (!result.left.empty() || !result.denied.empty()) {
+      RecordLeft(folder, result);
+      if (lives.empty()) continue;
+      SweepResult& alive = found.alive;
+      alive.left.insert(alive.left.end(), result.left.begin(),
+                        result.left.end());
+      alive.denied.insert(alive.denied.end(), result.denied.begin(),
+                          result.denied.end());
+      continue;
+    }
+    if (!lives.empty()) {
+      found.swept.insert(found.swept.end(), lives.begin(), lives.end());
+      found.folders.push_back(folder);
+      continue;
+    }
+    if (KeepLives(folder)) continue;
+    std::error_code failed;
+    std::filesystem::remove_all(folder, failed);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
+    const std::string& runtime_dir, const std::string& job,
+    const std::string& node, absl::Duration patience,
+    const std::function<void(const std::string&)>& waits) {
+  const std::string random = absl::BytesToHexString(RandomBytes(4));
+  const std::string owner = absl::StrCat(job, " ", node);
+  struct Place {
+    std::string parent;
+    std::string prefix;
+  };
+  const Place places[] = {{runtime_dir, "rollcall-"},
+                          {"/tmp", absl::StrCat("rollcall-", getuid(), "-")}};
+  std::string failure;
+  std::unique_ptr<RunFolder> made;
+  for (const Place& place : places) {
+    const std::string path =
+        absl::StrCat(place.parent, "/", place.prefix, random);
+    if (place.parent.empty() ||
+        path.size() + sizeof(kSocketName) - 1 > kSocketPathBytesMax) {
+      continue;
+    }
+    // Fails where somebody has put something there first.
+    if (mkdir(path.c_str(), 0700) == 0) {
+      made.reset(new RunFolder(path, Lock(path), owner));
+      break;
+    }
+    failure =
+        absl::StrCat("cannot make the folder ", path, ": ", strerror(errno),
+                     "; set XDG_RUNTIME_DIR to one that can be written");
+  }
+  if (made == nullptr) return absl::UnavailableError(failure);
+  // At first a moment; then, if it is worth waiting for, as long as it may.
+  for (const bool again : {false, true}) {
+    Leftovers found;
+    for (const Place& place : places) {
+      if (place.parent.empty()) continue;
+      const Fd turn = again ? Fd() : AwaitTurn(place.parent, place.prefix);
+      SweepLeftovers(place.parent, place.prefix, owner,
+                     again ? patience : kSweepPatience, again, found);
+    }
+    made->Record(found.swept);
+    made->swept_ = made->lives_;
+    for (const std::string& folder : found.folders) {
+      std::error_code failed;
+      std::filesystem::remove_all(folder, failed);
+    }
+    if (found.alive.left.empty() && found.alive.denied.empty()) break;
+    const std::string text = LeftText(found.alive);
+    // Another user's do not die for our waiting.
+    if (!found.alive.denied.empty() || again || patience <= kSweepPatience) {
+      return absl::UnavailableError(text);
+    }
+    if (waits) waits(text);
+  }
+  return made;
+}
+
+RunFolder::RunFolder(std::string path, Fd lock, std::string owner)
+    : path_(std::move(path)),
+      lock_(std::move(lock)),
+      owner_(std::move(owner)) {}
+
+RunFolder::~RunFolder() {
+  if (!lives_.empty()) {
+    RemoveAllButRecords(path_);
+    return;
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+void RunFolder::Record(const std::vector<std::string>& nonces) {
+  if (nonces.empty()) return;
+  lives_.insert(lives_.end(), nonces.begin(), nonces.end());
+  const size_t most = Limits::swept_max;
+  if (lives_.size() > most) lives_.erase(lives_.begin(), lives_.end() - most);
+  std::string text;
+  const std::string here = PidScope();
+  for (const std::string& nonce : lives_) {
+    absl::StrAppend(&text, owner_, " ", here, " ",
+                    absl::BytesToHexString(nonce), "\n");
+  }
+  WriteFileAtomically(path_ + kLivesName, text, 0600).IgnoreError();
+}
+
+void RunFolder::RecordLife(const std::string& nonce) {
+  if (lives_.empty() || lives_.back() != nonce) Record({nonce});
+}
+
+void RunFolder::ForgetLives() {
+  lives_.clear();
+  unlink((path_ + kLivesName).c_str());
+}
+
+std::string RunFolder::socket() const {
+  return absl::StrCat(path_, kSocketName);
+}
+
+void RunFolder::Remove(uint64_t generation) {
+  std::error_code ignored;
+  std::filesystem::remove_all(absl::StrCat(path_, "/gen-", generation),
+                              ignored);
+}
+
+}  // namespace rollcall

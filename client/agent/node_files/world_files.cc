@@ -1,0 +1,144 @@
+#include "client/agent/node_files/world_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+namespace rollcall {
+namespace {
+
+// Keeps the fields in the order in which they are documented.
+using Json = nlohmann::ordered_json;
+
+Json PortJson(const v1::MemberPort& port) {
+  Json gid = nullptr;
+  if (port.has_gid()) {
+    gid = {{"index", port.gid().index()},
+           {"type", port.gid().type()},
+           {"address", port.gid().address()}};
+  }
+  Json rail = nullptr;
+  if (port.has_rail()) rail = port.rail();
+  return {{"device", port.device()},
+          {"port", port.port()},
+          {"active", port.active()},
+          {"link_layer", port.link_layer()},
+          {"rate_gbps", port.rate_gbps()},
+          {"lid", port.lid()},
+          {"gid", gid},
+          {"rail", rail}};
+}
+
+Json MemberJson(const v1::Member& member) {
+  Json addresses = Json::array();
+  for (const std::string& address : member.addresses()) {
+    addresses.push_back(address);
+  }
+  Json infiniband = Json::array();
+  for (const v1::MemberPort& port : member.ports()) {
+    infiniband.push_back(PortJson(port));
+  }
+  Json gpus = Json::array();
+  for (const v1::MemberGpus& of_model : member.gpus()) {
+    gpus.push_back({{"model", of_model.model()}, {"count", of_model.count()}});
+  }
+  return {{"node", member.node()},
+          {"hostname",
+           member.hostname().empty() ? member.node() : member.hostname()},
+          {"node_rank", member.node_rank()},
+          {"address", member.address()},
+          {"addresses", addresses},
+          {"first_rank", member.first_rank()},
+          {"ranks", member.ranks()},
+          {"infiniband", infiniband},
+          {"gpus", gpus}};
+}
+
+absl::Status Failed(const std::string& path, int error) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": ", std::strerror(error)));
+}
+
+// 0 or an errno.
+int Fill(int fd, const std::string& text, mode_t mode) {
+  // Exactly `mode`, whatever the umask.
+  if (fchmod(fd, mode) != 0) return errno;
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t n = write(fd, text.data() + at, text.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? errno : EIO;
+    at += static_cast<size_t>(n);
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string WorldJson(const v1::World& world, const v1::Seal& seal) {
+  Json nodes = Json::array();
+  for (const v1::Member& member : world.members()) {
+    nodes.push_back(MemberJson(member));
+  }
+  const Json json = {{"job", world.job()},
+                     {"run", world.run()},
+                     {"generation", world.generation()},
+                     {"world_size", world.world_size()},
+                     {"master_addr", seal.master_address()},
+                     {"master_port", seal.master_port()},
+                     {"nodes", nodes}};
+  // A peer's text may be no UTF-8; that must not throw.
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string HostfileText(const v1::World& world) {
+  std::vector<std::string> order;
+  std::map<std::string, uint32_t> slots;
+  for (const v1::Member& member : world.members()) {
+    const auto [at, is_new] = slots.emplace(member.address(), 0);
+    if (is_new) order.push_back(member.address());
+    at->second += member.ranks();
+  }
+  std::string text;
+  for (const std::string& address : order) {
+    absl::StrAppend(&text, address, " slots=", slots[address], "\n");
+  }
+  return text;
+}
+
+std::string NcclIdText(const v1::Seal& seal) {
+  std::string text;
+  for (const std::string& id : seal.nccl_ids()) {
+    absl::StrAppend(&text, absl::BytesToHexString(id), "\n");
+  }
+  return text;
+}
+
+absl::Status WriteFileAtomically(const std::string& path,
+                                 const std::string& text, mode_t mode) {
+  const std::string temporary = path + ".new";
+  // What an earlier life left.
+  unlink(temporary.c_str());
+  const int fd =
+      open(temporary.c_str(),
+           O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode & 0600);
+  if (fd < 0) return Failed(temporary, errno);
+  const int error = Fill(fd, text, mode);
+  close(fd);
+  if (error == 0 && rename(temporary.c_str(), path.c_str()) == 0) {
+    return absl::OkStatus();
+  }
+  const int why = error != 0 ? error : errno;
+  unlink(temporary.c_str());
+  return Failed(path, why);
+}
+
+}  // namespace rollcall

@@ -1,0 +1,67 @@
+#include "client/agent/processes/exit_watch.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <system_error>
+#include <thread>
+
+namespace rollcall {
+namespace {
+
+bool AwaitExit(pid_t pid, int more_flags, siginfo_t* info) {
+  while (true) {
+    *info = {};
+    if (waitid(P_PID, pid, info, WEXITED | more_flags) == 0) return true;
+    if (errno != EINTR) return false;
+  }
+}
+
+void TellExit(pid_t pid, std::shared_ptr<Fd> told) {
+  siginfo_t info;
+  AwaitExit(pid, WNOWAIT, &info);
+  const uint64_t one = 1;
+  (void)!write(told->get(), &one, sizeof one);
+}
+
+}  // namespace
+
+ExitWatch::ExitWatch(pid_t pid, Means means) {
+  if (means == Means::kPidfd) {
+    fd_ = Fd(syscall(SYS_pidfd_open, pid, 0));
+    if (fd_.open()) return;
+  }
+  fd_ = Fd(eventfd(0, EFD_CLOEXEC));
+  if (!fd_.open()) return;
+  // A descriptor of its own: it may outlive us where the child does.
+  auto told = std::make_shared<Fd>(fcntl(fd_.get(), F_DUPFD_CLOEXEC, 3));
+  try {
+    if (told->open()) std::thread(TellExit, pid, told).detach();
+  } catch (const std::system_error&) {
+    told->Close();
+  }
+  if (!told->open()) fd_.Close();
+}
+
+ExitStatus PeekExit(pid_t pid) {
+  siginfo_t info;
+  // Somebody else has reaped it: how it ended is not known, and unknown is not
+  // success.
+  if (!AwaitExit(pid, WNOWAIT, &info)) return {255, 0};
+  if (info.si_code == CLD_EXITED) return {info.si_status, 0};
+  return {0, info.si_status};
+}
+
+void Reap(pid_t pid) {
+  siginfo_t info;
+  AwaitExit(pid, WNOHANG, &info);
+}
+
+}  // namespace rollcall

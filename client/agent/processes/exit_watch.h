@@ -1,0 +1,49 @@
+// ExitWatch: a descriptor that becomes readable when one child has ended, and
+// leaves it unreaped.
+//
+// A pidfd where the kernel has them, else a thread that waits. Either way for
+// one child by its number alone, so other children of the process are never
+// touched.
+//
+// Thread rule: one thread at a time. The child must not be reaped while its
+// watch lives.
+#ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_EXIT_WATCH_H_
+#define ROLLCALL_CLIENT_AGENT_PROCESSES_EXIT_WATCH_H_
+
+#include <sys/types.h>
+
+#include "daemon/base/fd.h"
+
+namespace rollcall {
+
+// How a child ended: at most one of the two is not 0.
+struct ExitStatus {
+  int code = 0;
+  int signal = 0;
+};
+
+class ExitWatch {
+ public:
+  enum class Means { kPidfd, kThread };
+
+  // kPidfd falls back to kThread by itself.
+  explicit ExitWatch(pid_t pid, Means means = Means::kPidfd);
+  ExitWatch(const ExitWatch&) = delete;
+  ExitWatch& operator=(const ExitWatch&) = delete;
+
+  // Level-triggered; -1: out of descriptors, the end will not be told.
+  int fd() const { return fd_.get(); }
+
+ private:
+  Fd fd_;
+};
+
+// How child `pid` ended, without reaping it. Blocks until it has ended.
+ExitStatus PeekExit(pid_t pid);
+
+// Reaps it if it has ended; never blocks.
+void Reap(pid_t pid);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_PROCESSES_EXIT_WATCH_H_

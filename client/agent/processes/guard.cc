@@ -1,0 +1,298 @@
+#include "client/agent/processes/guard.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "client/agent/hosts/edit_file.h"
+#include "client/agent/hosts/hosts_file.h"
+#include "client/agent/processes/cgroup.h"
+#include "client/agent/processes/left_processes.h"
+
+namespace rollcall {
+namespace {
+
+// More than the agent ever writes in one line.
+constexpr size_t kCommandBytesMax = 16 << 10;
+constexpr size_t kChargesMost = 1024;
+constexpr int kGuardFdsMax = 4096;
+// A process stuck in the kernel may need this long to die of its SIGKILL.
+constexpr absl::Duration kPatience = absl::Minutes(1);
+
+std::string SessionLine(const RankSession& session) {
+  return absl::StrCat("session ", session.id, " ", session.start_ticks, "\n");
+}
+
+std::string CgroupLine(const std::string& folder) {
+  return absl::StrCat("cgroup ", folder, "\n");
+}
+
+// The run folder, in which the socket lies that the marker names.
+std::string FolderOf(const std::string& marker) {
+  const std::string socket = marker.substr(marker.find('=') + 1);
+  return socket.substr(0, socket.rfind('/'));
+}
+
+// Empty: nothing, or a path that no line can hold.
+std::string HostsLines(const HostsCharge& hosts) {
+  if (hosts.path.empty() || absl::StrContains(hosts.path, '\n')) return "";
+  return absl::StrCat("owner ", FormatHostsOwner(hosts.owner), "\nhosts ",
+                      hosts.path, "\n");
+}
+
+// The agent's environment without ROLLCALL_*; borrowed from environ.
+std::vector<char*> GuardEnvironment() {
+  std::vector<char*> entries;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    if (!absl::StartsWith(*entry, "ROLLCALL_")) entries.push_back(*entry);
+  }
+  entries.push_back(nullptr);
+  return entries;
+}
+
+// Returns 0 or what went wrong.
+int Spawn(const std::string& self, int stdin_fd, pid_t* pid) {
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_init(&files);
+  // Blocked from its first instruction on: a signal that arrives before it can
+  // ignore it would end it, and nobody would watch over the ranks.
+  sigset_t all;
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &all);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  // A session of its own: what a terminal sends the agent does not reach it.
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID |
+                                            POSIX_SPAWN_SETSIGMASK |
+                                            POSIX_SPAWN_SETSIGDEF);
+  posix_spawn_file_actions_adddup2(&files, stdin_fd, 0);
+  // Not the agent's: who reads those waits for their end.
+  posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+  char name[] = "rollcall";
+  char command[] = "guard";
+  char* const argv[] = {name, command, nullptr};
+  const int error = posix_spawn(pid, self.c_str(), &files, &attributes, argv,
+                                GuardEnvironment().data());
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  return error;
+}
+
+// By the rule of an agent that ends: the last owner that lives takes a block
+// out. Nobody is there to be told of a failure; the next rollcall process that
+// edits the file tries again.
+void RestoreHosts(const HostsCharge& hosts) {
+  if (hosts.path.empty()) return;
+  EditFileOptions options;
+  options.lock_timeout = kPatience;
+  std::vector<std::string> unheard;
+  (void)HostsFile(hosts.path, options).RemoveOwner(hosts.owner, &unheard);
+}
+
+// False: nobody reads, or the socket is full; errno says which.
+bool SendAll(int fd, const std::string& text) {
+  size_t sent = 0;
+  while (sent < text.size()) {
+    const ssize_t n = send(fd, text.data() + sent, text.size() - sent,
+                           MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    sent += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+}  // namespace
+
+Guard::Guard(std::string self, std::string marker, HostsCharge hosts)
+    : self_(std::move(self)), hosts_(std::move(hosts)) {
+  kin_.markers.push_back(std::move(marker));
+}
+
+Guard::~Guard() {
+  if (!running()) return;
+  Tell("done\n");
+  shutdown(line_.get(), SHUT_WR);
+  // Its end closes its side. One that was stopped would never come to it.
+  pollfd polled{line_.get(), POLLIN, 0};
+  while (poll(&polled, 1, 1000) < 0 && errno == EINTR) {
+  }
+  End();
+}
+
+absl::Status Guard::Start() {
+  End();
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("the guard of the ranks: socketpair: ", strerror(errno)));
+  }
+  Fd ours(ends[0]), theirs(ends[1]);
+  ours.LeaveStandard();
+  theirs.LeaveStandard();
+  // It finds its orders on its line when it comes up: an agent that is killed
+  // right after this spawn has told all.
+  std::string all =
+      absl::StrCat("marker ", kin_.markers[0], "\n", HostsLines(hosts_));
+  for (const RankSession& session : kin_.sessions) {
+    absl::StrAppend(&all, SessionLine(session));
+  }
+  for (const std::string& folder : kin_.cgroups) {
+    absl::StrAppend(&all, CgroupLine(folder));
+  }
+  if (!SendAll(ours.get(), all)) {
+    return absl::UnavailableError(
+        absl::StrCat("the guard of the ranks: send: ", strerror(errno)));
+  }
+  pid_t pid = 0;
+  const int error = Spawn(self_, theirs.get(), &pid);
+  if (error != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("the guard of the ranks could not be started as \"", self_,
+                     " guard\": ", strerror(error)));
+  }
+  pid_ = pid;
+  line_ = std::move(ours);
+  return absl::OkStatus();
+}
+
+void Guard::AddSession(const RankSession& session) {
+  kin_.sessions.push_back(session);
+  Tell(SessionLine(session));
+}
+
+void Guard::AddCgroup(const std::string& folder) {
+  kin_.cgroups.push_back(folder);
+  Tell(CgroupLine(folder));
+}
+
+void Guard::Forget(const Kin& gone) {
+  std::string all;
+  for (const RankSession& session : gone.sessions) {
+    absl::StrAppend(&all, "forget ", session.id, "\n");
+    std::erase_if(kin_.sessions, [&](const RankSession& known) {
+      return known.id == session.id;
+    });
+  }
+  for (const std::string& folder : gone.cgroups) {
+    absl::StrAppend(&all, "forget ", folder, "\n");
+    std::erase(kin_.cgroups, folder);
+  }
+  Tell(all);
+}
+
+void Guard::Tell(const std::string& text) {
+  if (!line_.open() || SendAll(line_.get(), text)) return;
+  // Dead, or stopped for so long that its socket is full: the next one is told
+  // all of it again.
+  if (pid_ > 0) kill(pid_, SIGKILL);
+}
+
+void Guard::End() {
+  if (!running()) return;
+  // Before its line is closed, so that it does not take that for our death.
+  kill(pid_, SIGKILL);
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  line_.Close();
+  pid_ = 0;
+}
+
+void GuardOrders::Read(absl::string_view line) {
+  const std::vector<absl::string_view> words =
+      absl::StrSplit(line, absl::MaxSplits(' ', 1));
+  const absl::string_view order = words[0];
+  const absl::string_view rest = words.size() > 1 ? words[1] : "";
+  if (order == "done") {
+    done_ = true;
+  } else if (order == "marker") {
+    kin_.markers.assign(1, std::string(rest));
+  } else if (order == "session") {
+    const std::vector<absl::string_view> numbers = absl::StrSplit(rest, ' ');
+    RankSession session;
+    if (numbers.size() == 2 && kin_.sessions.size() < kChargesMost &&
+        absl::SimpleAtoi(numbers[0], &session.id) && session.id > 1 &&
+        absl::SimpleAtoi(numbers[1], &session.start_ticks)) {
+      kin_.sessions.push_back(session);
+    }
+  } else if (order == "cgroup") {
+    if (absl::StartsWith(rest, "/") && kin_.cgroups.size() < kChargesMost) {
+      kin_.cgroups.emplace_back(rest);
+    }
+  } else if (order == "owner") {
+    if (auto owner = ParseHostsOwner(rest); owner.has_value()) {
+      hosts_.owner = *std::move(owner);
+    }
+  } else if (order == "hosts") {
+    if (absl::StartsWith(rest, "/")) hosts_.path = std::string(rest);
+  } else if (order == "forget") {
+    pid_t id = 0;
+    const bool session = absl::SimpleAtoi(rest, &id);
+    std::erase_if(kin_.sessions,
+                  [&](const RankSession& s) { return session && s.id == id; });
+    std::erase(kin_.cgroups, rest);
+  }
+}
+
+int GuardMain() {
+  for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1,
+                            SIGUSR2, SIGALRM, SIGTSTP}) {
+    signal(ignored, SIG_IGN);
+  }
+  setsid();  // Already a leader where the agent started it.
+  // A name of its own: who ends all processes named rollcall should still have
+  // the ranks ended.
+  prctl(PR_SET_NAME, "rc-guard");
+  if (chdir("/") != 0) return 1;
+  if (syscall(SYS_close_range, 3U, ~0U, 0U) != 0) {
+    for (int fd = 3; fd < kGuardFdsMax; ++fd) close(fd);
+  }
+
+  GuardOrders orders;
+  std::string line;
+  char piece[4096];
+  while (true) {
+    const ssize_t got = read(0, piece, sizeof piece);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    for (const char c : absl::string_view(piece, got)) {
+      if (c == '\n') {
+        orders.Read(line);
+        line.clear();
+      } else if (line.size() < kCommandBytesMax) {
+        line += c;
+      }
+    }
+  }
+  if (orders.done()) return 0;
+  const SweepResult result = Sweep(orders.kin(), kPatience);
+  for (const std::string& marker : orders.kin().markers) {
+    RecordLeft(FolderOf(marker), result);
+  }
+  for (const std::string& folder : orders.kin().cgroups) RemoveCgroup(folder);
+  // Last: a rank may still need the names while it ends.
+  RestoreHosts(orders.hosts());
+  return 0;
+}
+
+}  // namespace rollcall

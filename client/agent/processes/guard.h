@@ -1,0 +1,109 @@
+// The guard: a process beside the ranks that ends them when the agent has died,
+// and then takes the agent's names out of the hosts file.
+//
+// The agent holds one end of a socket, the guard the other as its stdin, and
+// nobody else either: whatever becomes of the agent, the guard reads an end of
+// file, sweeps (sweep.h), records what it could not end (left_processes.h) and
+// exits. It knows its charges from lines that the
+// agent wrote before they could run:
+//
+//   marker NAME=value    the environment entry that all of them carry
+//   session SID START    a rank's session and its leader's start time
+//   cgroup FOLDER        a cgroup of theirs
+//   forget SID|FOLDER    one that is gone
+//   owner FIELDS         the agent, as owner lines of a hosts file name it
+//   hosts PATH           the hosts file that the agent writes to
+//   done                 the agent ends in order: nothing to do
+//
+// The marker goes this way and never through argv, since it is the address of
+// a socket that only the ranks should know.
+//
+// Thread rule: Guard: one thread at a time. GuardMain: the whole process.
+//
+// Invariants:
+//   1. A rank runs its command only after the guard's socket holds its session.
+//   2. The guard's environment holds no ROLLCALL_* entry, so no sweep takes it
+//      for a rank's child by its marker.
+#ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_GUARD_H_
+#define ROLLCALL_CLIENT_AGENT_PROCESSES_GUARD_H_
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "client/agent/hosts/hosts_text.h"
+#include "client/agent/processes/sweep.h"
+#include "daemon/base/fd.h"
+
+namespace rollcall {
+
+// What an agent may leave in a hosts file.
+struct HostsCharge {
+  // Absolute; empty: the agent writes to none.
+  std::string path;
+  HostsOwner owner;
+};
+
+// The agent's side.
+class Guard {
+ public:
+  // `self`: the binary whose first argument `guard` calls GuardMain.
+  Guard(std::string self, std::string marker, HostsCharge hosts = {});
+  // Says `done`, and waits for its end.
+  ~Guard();
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
+  // Starts it, or starts another where it has died, and tells it everything.
+  // UNAVAILABLE: no process could be made; retry later.
+  absl::Status Start();
+
+  // From now on, and again to each guard that follows. A guard that has died or
+  // does not read is ended here; `watched` then tells.
+  void AddSession(const RankSession& session);
+  void AddCgroup(const std::string& folder);
+  void Forget(const Kin& gone);
+
+  bool running() const { return pid_ > 0; }
+  pid_t pid() const { return pid_; }
+  // Becomes readable (end of file) when the guard has died; -1: none runs.
+  int watched() const { return line_.get(); }
+  // Buries a guard that has died, or is to.
+  void End();
+
+ private:
+  void Tell(const std::string& text);
+
+  const std::string self_;
+  const HostsCharge hosts_;
+  Kin kin_;
+  pid_t pid_ = 0;
+  Fd line_;
+};
+
+// What the guard has been told so far. Pure.
+class GuardOrders {
+ public:
+  // One line without its end; what it does not understand it leaves.
+  void Read(absl::string_view line);
+
+  const Kin& kin() const { return kin_; }
+  const HostsCharge& hosts() const { return hosts_; }
+  bool done() const { return done_; }
+
+ private:
+  Kin kin_;
+  HostsCharge hosts_;
+  bool done_ = false;
+};
+
+// The hidden command `rollcall guard`: to be called first in main, before flags
+// are read. Reads its stdin to the end; returns the exit code.
+int GuardMain();
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_PROCESSES_GUARD_H_

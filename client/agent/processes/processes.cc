@@ -1,0 +1,237 @@
+#include "client/agent/processes/processes.h"
+
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <future>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/agent/hosts/hosts_file.h"
+#include "client/agent/processes/guard.h"
+#include "client/agent/processes/output.h"
+#include "client/agent/processes/rank_group.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/fd.h"
+#include "daemon/base/inbox.h"
+#include "daemon/base/mutex.h"
+#include "daemon/base/poller.h"
+
+namespace rollcall {
+namespace {
+
+// Tokens of the keeper's own descriptors; ranks' are far below.
+constexpr uint64_t kWakeToken = UINT64_MAX;
+constexpr uint64_t kGuardToken = UINT64_MAX - 1;
+
+// Between two guards, when they keep dying.
+constexpr absl::Duration kGuardPauseFirst = absl::Milliseconds(50);
+constexpr absl::Duration kGuardPauseMost = absl::Seconds(5);
+
+void Ring(const Fd& bell) {
+  const uint64_t one = 1;
+  (void)!write(bell.get(), &one, sizeof one);
+}
+
+void Silence(const Fd& bell) {
+  uint64_t rung = 0;
+  (void)!read(bell.get(), &rung, sizeof rung);
+}
+
+}  // namespace
+
+// The thread that owns all ranks: it forks them, waits for them and stops them.
+// What the outside wants of it comes as orders.
+class Processes::Keeper {
+ public:
+  using Order = std::function<void(Keeper&)>;
+
+  Keeper(ProcessesOptions options, Callbacks callbacks);
+  ~Keeper();
+
+  void Give(Order order) {
+    orders_.PostAlways(std::move(order));
+    Ring(*bell_);
+  }
+
+  absl::Status Start(uint64_t generation,
+                     const std::vector<RankCommand>& ranks);
+  RankGroup& group() { return *group_; }
+  void Quit() { quitting_ = true; }
+
+ private:
+  void Run();
+  void Advance();
+  absl::Status CallGuard();
+  void BuryGuard();
+
+  const ProcessesOptions options_;
+  const Callbacks callbacks_;
+  // Shared with the writer's thread, which may outlive us.
+  const std::shared_ptr<Fd> bell_;
+  Inbox<Order> orders_;
+  OutputWriter writer_;
+
+  // The keeper thread's own.
+  Poller poller_;
+  Guard guard_;
+  std::unique_ptr<RankGroup> group_;
+  bool quitting_ = false;
+  absl::Duration guard_pause_ = kGuardPauseFirst;
+  absl::Time guard_started_ = absl::InfinitePast();
+  absl::Time guard_due_ = absl::InfinitePast();
+
+  std::thread thread_;
+};
+
+Processes::Keeper::Keeper(ProcessesOptions options, Callbacks callbacks)
+    : options_(std::move(options)),
+      callbacks_(std::move(callbacks)),
+      bell_(std::make_shared<Fd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
+      orders_(/*most=*/64),
+      writer_([bell = bell_] { Ring(*bell); }),
+      guard_(options_.self, options_.marker,
+             {options_.hosts_file, ThisOwner(options_.node)}),
+      group_(std::make_unique<RankGroup>(
+          RankGroup::House{options_, callbacks_, poller_, writer_, guard_})) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+Processes::Keeper::~Keeper() {
+  Give([](Keeper& keeper) { keeper.Quit(); });
+  thread_.join();
+}
+
+void Processes::Keeper::Run() {
+  // Signals are for the threads that handle them.
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  poller_.Add(bell_->get(), kWakeToken);
+  while (!quitting_) {
+    Advance();
+    const absl::Time now = MonotonicNow();
+    const absl::Time next = std::min(guard_due_, group_->NextDeadline());
+    for (const uint64_t token : poller_.Wait(next - now)) {
+      if (token == kWakeToken) {
+        Silence(*bell_);
+      } else if (token == kGuardToken) {
+        BuryGuard();
+      } else {
+        group_->OnReadable(token, MonotonicNow());
+      }
+    }
+    for (Order& order : orders_.Take(absl::ZeroDuration())) order(*this);
+  }
+  group_.reset();
+  poller_.Remove(guard_.watched());
+}
+
+void Processes::Keeper::Advance() {
+  const absl::Time now = MonotonicNow();
+  if (now >= guard_due_) {
+    const absl::Status status = CallGuard();
+    if (!status.ok()) {
+      writer_.Write(
+          OutputTarget::Standing(2),
+          absl::StrCat("rollcall: ", status.message(), "; trying again\n"));
+    }
+  }
+  group_->Advance(now);
+}
+
+// Starts a guard, or sets the time for the next attempt.
+absl::Status Processes::Keeper::CallGuard() {
+  const absl::Time now = MonotonicNow();
+  const absl::Status status = guard_.Start();
+  guard_started_ = now;
+  guard_due_ = absl::InfiniteFuture();
+  if (status.ok()) {
+    poller_.Add(guard_.watched(), kGuardToken);
+  } else {
+    guard_due_ = now + guard_pause_;
+    guard_pause_ = std::min(guard_pause_ * 2, kGuardPauseMost);
+  }
+  return status;
+}
+
+void Processes::Keeper::BuryGuard() {
+  poller_.Remove(guard_.watched());
+  guard_.End();
+  const absl::Time now = MonotonicNow();
+  if (now - guard_started_ >= kGuardPauseMost) guard_pause_ = kGuardPauseFirst;
+  guard_due_ = std::max(now, guard_started_ + guard_pause_);
+  guard_pause_ = std::min(guard_pause_ * 2, kGuardPauseMost);
+}
+
+absl::Status Processes::Keeper::Start(uint64_t generation,
+                                      const std::vector<RankCommand>& ranks) {
+  // Nobody runs without a guard.
+  if (!guard_.running()) {
+    if (const absl::Status status = CallGuard(); !status.ok()) return status;
+  }
+  return group_->Start(generation, ranks);
+}
+
+Processes::Processes(ProcessesOptions options, Callbacks callbacks) {
+  // With SIGCHLD ignored, as some parents leave it, the kernel would throw the
+  // ranks' exit codes away.
+  struct sigaction action {};
+  if (sigaction(SIGCHLD, nullptr, &action) == 0 &&
+      (action.sa_handler == SIG_IGN || (action.sa_flags & SA_NOCLDWAIT) != 0)) {
+    struct sigaction standard {};
+    standard.sa_handler = SIG_DFL;
+    sigaction(SIGCHLD, &standard, nullptr);
+  }
+  keeper_ = std::make_unique<Keeper>(std::move(options), std::move(callbacks));
+}
+
+Processes::~Processes() = default;
+
+absl::Status Processes::Start(uint64_t generation,
+                              const std::vector<RankCommand>& ranks) {
+  // Shared, since the keeper is still inside set_value when we go on.
+  const auto answer = std::make_shared<std::promise<absl::Status>>();
+  keeper_->Give([answer, generation, &ranks](Keeper& keeper) {
+    answer->set_value(keeper.Start(generation, ranks));
+  });
+  return answer->get_future().get();
+}
+
+void Processes::Stop(std::vector<RankLife> ranks, absl::Duration grace) {
+  keeper_->Give([ranks = std::move(ranks), grace](Keeper& keeper) {
+    keeper.group().Stop(ranks, grace, MonotonicNow());
+  });
+}
+
+void Processes::Signal(std::vector<RankLife> ranks, int signal) {
+  keeper_->Give([ranks = std::move(ranks), signal](Keeper& keeper) {
+    keeper.group().Signal(ranks, signal);
+  });
+}
+
+RankSession Processes::SessionOf(const RankLife& life) {
+  // Shared as in Start.
+  const auto answer = std::make_shared<std::promise<RankSession>>();
+  keeper_->Give([answer, life](Keeper& keeper) {
+    answer->set_value(keeper.group().SessionOf(life));
+  });
+  return answer->get_future().get();
+}
+
+void Processes::Say(RankLife life, std::string text) {
+  keeper_->Give([life, text = std::move(text)](Keeper& keeper) {
+    keeper.group().Say(life, text, MonotonicNow());
+  });
+}
+
+void Processes::Rename(uint32_t local_rank, uint32_t rank) {
+  keeper_->Give(
+      [=](Keeper& keeper) { keeper.group().Rename(local_rank, rank); });
+}
+
+}  // namespace rollcall

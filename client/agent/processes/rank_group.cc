@@ -1,0 +1,303 @@
+#include "client/agent/processes/rank_group.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/agent/processes/error_file.h"
+#include "client/agent/processes/missing_library.h"
+#include "daemon/core/limits.h"
+
+namespace rollcall {
+namespace {
+
+// What the dynamic loader ends a process with, and a shell that finds no
+// command.
+constexpr int kExitOfLoader = 127;
+
+}  // namespace
+
+RankGroup::RankGroup(const House& house)
+    : house_(house),
+      stdout_(OutputTarget::Standing(house.options.output_to_stderr ? 2 : 1)),
+      stderr_(OutputTarget::Standing(2)) {}
+
+// --- Starting ----------------------------------------------------------------
+
+absl::Status RankGroup::Start(uint64_t generation,
+                              const std::vector<RankCommand>& commands) {
+  if (ranks_.size() + commands.size() > Limits::ranks_per_node_max) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a node has at most ", Limits::ranks_per_node_max, " ranks and got ",
+        ranks_.size() + commands.size(), "; lower --nproc-per-node"));
+  }
+  for (const RankCommand& command : commands) {
+    for (const auto& [number, rank] : ranks_) {
+      if (rank.life.local_rank != command.local_rank) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat("generation ", generation, " cannot start: local rank ",
+                       command.local_rank, " of generation ",
+                       rank.life.generation, " still lives here"));
+    }
+  }
+  Ranks forked;
+  for (const RankCommand& command : commands) {
+    if (absl::Status s = Fork(generation, command, forked); !s.ok()) {
+      Abandon(forked);
+      return s;
+    }
+  }
+  for (const auto& [number, rank] : forked) {
+    if (rank.cgroup) house_.guard.AddCgroup(rank.cgroup->folder());
+    house_.guard.AddSession({rank.process.pid, rank.process.start_ticks});
+  }
+  for (auto& [number, rank] : forked) Release(rank.process);
+  ranks_.merge(forked);
+  return absl::OkStatus();
+}
+
+absl::Status RankGroup::Fork(uint64_t generation, const RankCommand& command,
+                             Ranks& forked) {
+  Rank rank;
+  rank.life = {generation, command.local_rank};
+  rank.command = command;
+  rank.cgroup = RankCgroup::Make(absl::StrCat(
+      "rollcall-", getpid(), "-gen-", generation, "-", command.local_rank));
+  absl::StatusOr<ForkedRank> process =
+      ForkRank(command.argv, command.environment,
+               rank.cgroup ? rank.cgroup->entrance() : -1);
+  if (!process.ok()) {
+    if (rank.cgroup) RemoveCgroup(rank.cgroup->folder());
+    return process.status();
+  }
+  rank.process = *std::move(process);
+  const uint64_t number = ++numbers_;
+  return Watch(number, forked.emplace(number, std::move(rank)).first->second);
+}
+
+absl::Status RankGroup::Watch(uint64_t number, Rank& rank) {
+  rank.watch = std::make_unique<ExitWatch>(rank.process.pid);
+  rank.out = MakeStream(rank, std::move(rank.process.out), false);
+  rank.err = MakeStream(rank, std::move(rank.process.err), true);
+  if (rank.watch->fd() < 0 ||
+      !house_.poller.Add(rank.watch->fd(), number * 4 + kExit) ||
+      (!paused_ && (!house_.poller.Add(rank.out->fd(), number * 4 + kOut) ||
+                    !house_.poller.Add(rank.err->fd(), number * 4 + kErr)))) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no descriptor is left to watch rank ", rank.command.rank,
+                     "; raise ulimit -n"));
+  }
+  return absl::OkStatus();
+}
+
+std::unique_ptr<RankPipe> RankGroup::MakeStream(const Rank& rank, Fd pipe,
+                                                bool is_err) {
+  std::shared_ptr<OutputTarget> log;
+  if (!house_.options.log_dir.empty()) {
+    log = OutputTarget::File(
+        absl::StrCat(house_.options.log_dir, "/gen-", rank.life.generation,
+                     "/rank-", rank.command.rank, is_err ? ".err" : ".out"));
+  }
+  return std::make_unique<RankPipe>(
+      std::move(pipe),
+      absl::StrCat("[", house_.options.node, "/", rank.command.rank, "] "),
+      house_.writer, is_err ? stderr_ : stdout_, std::move(log));
+}
+
+// A start that failed halfway: nobody has been let go yet.
+void RankGroup::Abandon(Ranks& forked) {
+  const absl::Time now = absl::InfinitePast();
+  for (auto& [number, rank] : forked) rank.process.gate.Close();
+  for (auto& [number, rank] : forked) kill(rank.process.pid, SIGKILL);
+  for (auto& [number, rank] : forked) {
+    PeekExit(rank.process.pid);
+    Settle(rank, now);
+  }
+}
+
+RankGroup::~RankGroup() {
+  std::vector<Rank*> left;
+  for (auto& [number, rank] : ranks_) {
+    if (rank.swept()) continue;
+    SignalGroup(rank, SIGKILL);
+    left.push_back(&rank);
+  }
+  if (left.empty()) return;
+  Sweep(KinOf(left), absl::Milliseconds(500));
+  for (Rank* rank : left) Settle(*rank, absl::InfinitePast());
+}
+
+// --- While they run ----------------------------------------------------------
+
+RankGroup::Rank* RankGroup::Find(const RankLife& life) {
+  for (auto& [number, rank] : ranks_) {
+    if (rank.life == life) return &rank;
+  }
+  return nullptr;
+}
+
+void RankGroup::Stop(const std::vector<RankLife>& ranks, absl::Duration grace,
+                     absl::Time now) {
+  RanksGone gone;
+  for (const RankLife& life : ranks) {
+    Rank* rank = Find(life);
+    if (rank == nullptr) {
+      gone.ranks.push_back(life);
+      continue;
+    }
+    rank->kill_at = std::min(rank->kill_at, now + grace);
+    if (std::exchange(rank->stopping, true) || rank->swept()) continue;
+    SignalGroup(*rank, SIGTERM);
+    // One that is stopped would take its SIGTERM only after its grace.
+    SignalGroup(*rank, SIGCONT);
+    // There are more to go now.
+    phase_ = Phase::kRunning;
+    sweep_at_ = absl::InfiniteFuture();
+  }
+  if (!gone.ranks.empty()) house_.callbacks.gone(std::move(gone));
+}
+
+void RankGroup::Signal(const std::vector<RankLife>& ranks, int signal) {
+  for (const RankLife& life : ranks) {
+    const Rank* rank = Find(life);
+    if (rank != nullptr && !rank->ended) SignalGroup(*rank, signal);
+  }
+}
+
+void RankGroup::Rename(uint32_t local_rank, uint32_t rank) {
+  for (auto& [number, known] : ranks_) {
+    if (known.life.local_rank != local_rank) continue;
+    const std::string prefix =
+        absl::StrCat("[", house_.options.node, "/", rank, "] ");
+    known.out->SetPrefix(prefix);
+    known.err->SetPrefix(prefix);
+  }
+}
+
+RankSession RankGroup::SessionOf(const RankLife& life) {
+  const Rank* rank = Find(life);
+  if (rank == nullptr || rank->swept()) return {};
+  return {rank->process.pid, rank->process.start_ticks};
+}
+
+void RankGroup::Say(const RankLife& life, const std::string& text,
+                    absl::Time now) {
+  Rank* rank = Find(life);
+  if (rank == nullptr) return;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    rank->err->Say(std::string(line), now);
+  }
+}
+
+void RankGroup::SignalGroup(const Rank& rank, int signal) {
+  if (rank.swept()) return;  // Reaped: the number is not ours.
+  // One that has only just been forked does not lead a group yet.
+  if (kill(-rank.process.pid, signal) != 0 && errno == ESRCH) {
+    kill(rank.process.pid, signal);
+  }
+}
+
+void RankGroup::OnReadable(uint64_t token, absl::Time now) {
+  const uint64_t number = token / 4;
+  const Kind kind = static_cast<Kind>(token % 4);
+  if (kind == kLeaver) {
+    if (number >= leavers_.size() || !leavers_[number].open()) return;
+    house_.poller.Remove(leavers_[number].get());
+    leavers_[number].Close();
+    --leavers_living_;
+    return;
+  }
+  const auto at = ranks_.find(number);
+  if (at == ranks_.end()) return;
+  Rank& rank = at->second;
+  if (kind == kExit) OnExit(rank, now);
+  if (kind == kOut) ReadStream(*rank.out, now);
+  if (kind == kErr) ReadStream(*rank.err, now);
+}
+
+void RankGroup::ReadStream(RankPipe& stream, absl::Time now) {
+  if (stream.fd() >= 0 && !stream.Read(now)) CloseStream(stream);
+}
+
+void RankGroup::CloseStream(RankPipe& stream) {
+  house_.poller.Remove(stream.fd());
+  stream.Close();
+}
+
+void RankGroup::OnExit(Rank& rank, absl::Time now) {
+  if (std::exchange(rank.ended, true)) return;
+  house_.poller.Remove(rank.watch->fd());
+  ExitStatus status = PeekExit(rank.process.pid);
+  rank.out->Drain(now);
+  rank.err->Drain(now);
+  if (const int error = ExecError(rank.process); error != 0) {
+    const ExecFailure failure =
+        ExplainExecError(error, rank.command.argv, rank.command.environment);
+    status = {failure.code, 0};
+    rank.err->Say(failure.reason, now);
+  } else if (status.code == kExitOfLoader) {
+    const std::string advice = MissingLibraryAdvice(rank.err->TailText());
+    if (!advice.empty()) rank.err->Say(advice, now);
+  }
+  RankEnded ended;
+  ended.generation = rank.life.generation;
+  ended.local_rank = rank.life.local_rank;
+  ended.code = status.code;
+  ended.signal = status.signal;
+  ended.stderr_tail = rank.err->TailText();
+  if (status.code != 0 || status.signal != 0) {
+    ErrorReport report = ReadErrorFile(rank.command.error_file);
+    ended.error_file = std::move(report.message);
+    ended.permanent = report.permanent;
+  }
+  house_.callbacks.ended(std::move(ended));
+}
+
+void RankGroup::SetPaused(bool paused) {
+  paused_ = paused;
+  for (auto& [number, rank] : ranks_) {
+    for (const Kind kind : {kOut, kErr}) {
+      const int fd = (kind == kOut ? rank.out : rank.err)->fd();
+      if (fd < 0) continue;
+      if (paused) {
+        house_.poller.Remove(fd);
+      } else {
+        house_.poller.Add(fd, number * 4 + kind);
+      }
+    }
+  }
+}
+
+void RankGroup::Advance(absl::Time now) {
+  if (const bool full = house_.writer.full(); full != paused_) SetPaused(full);
+  for (auto& [number, rank] : ranks_) {
+    if (now < rank.kill_at || std::exchange(rank.killed, true)) continue;
+    SignalGroup(rank, SIGKILL);
+  }
+  Depart(now);
+  TellGone(now);
+}
+
+absl::Time RankGroup::NextDeadline() const {
+  absl::Time next =
+      phase_ == Phase::kSweeping ? sweep_at_ : absl::InfiniteFuture();
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.swept()) {
+      next = std::min(next, *rank.written_by);
+    } else if (!rank.killed) {
+      next = std::min(next, rank.kill_at);
+    }
+  }
+  return next;
+}
+
+void RankGroup::Warn(const std::string& text) {
+  house_.writer.Write(stderr_, absl::StrCat("rollcall: ", text, "\n"));
+}
+
+}  // namespace rollcall

@@ -1,0 +1,144 @@
+// RankGroup: the ranks that live on this node, from fork to the sweep.
+//
+// A part of Processes: it is told what its poller saw and what time it is, and
+// says who is gone. It never waits, but for a sweep (half a second at most).
+//
+// Ranks come in batches and may go one by one. Those that have ended and were
+// told to stop are swept together, by what they alone are known by (session,
+// cgroup, marker), while others live on; those that nobody told wait for the
+// last to end, and then by the marker that all share besides.
+//
+// A rank that has ended stays unreaped until it has been swept: so long, its
+// number names it and its session alone, and a signal to its process group can
+// hit nobody else.
+//
+// Thread rule: one thread, which outlives the ranks (fork_exec.h).
+#ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_RANK_GROUP_H_
+#define ROLLCALL_CLIENT_AGENT_PROCESSES_RANK_GROUP_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/agent/processes/cgroup.h"
+#include "client/agent/processes/exit_watch.h"
+#include "client/agent/processes/fork_exec.h"
+#include "client/agent/processes/guard.h"
+#include "client/agent/processes/output.h"
+#include "client/agent/processes/processes.h"
+#include "daemon/base/poller.h"
+
+namespace rollcall {
+
+class RankGroup {
+ public:
+  // What it works with; all of it outlives the group.
+  struct House {
+    const ProcessesOptions& options;
+    const Processes::Callbacks& callbacks;
+    Poller& poller;
+    OutputWriter& writer;
+    Guard& guard;
+  };
+
+  explicit RankGroup(const House& house);
+  // Kills what is left and sweeps once, telling nobody.
+  ~RankGroup();
+
+  // Forks all, tells the guard, and only then lets them go: all or none. See
+  // Processes.
+  absl::Status Start(uint64_t generation,
+                     const std::vector<RankCommand>& commands);
+
+  // See Processes. Whoever is not here is gone.
+  void Stop(const std::vector<RankLife>& ranks, absl::Duration grace,
+            absl::Time now);
+  void Signal(const std::vector<RankLife>& ranks, int signal);
+  void Rename(uint32_t local_rank, uint32_t rank);
+  RankSession SessionOf(const RankLife& life);
+  void Say(const RankLife& life, const std::string& text, absl::Time now);
+
+  // The poller saw this token.
+  void OnReadable(uint64_t token, absl::Time now);
+
+  // Does what is due. To be called after every wait.
+  void Advance(absl::Time now);
+  absl::Time NextDeadline() const;
+
+ private:
+  struct Rank {
+    RankLife life;
+    RankCommand command;
+    ForkedRank process;
+    std::optional<RankCgroup> cgroup;
+    std::unique_ptr<ExitWatch> watch;
+    std::unique_ptr<RankPipe> out;
+    std::unique_ptr<RankPipe> err;
+    bool ended = false;
+    bool stopping = false;
+    bool killed = false;
+    absl::Time kill_at = absl::InfiniteFuture();
+    // Reaped; its last output is on its way until then at the latest.
+    std::optional<absl::Time> written_by;
+
+    bool swept() const { return written_by.has_value(); }
+  };
+  using Ranks = std::map<uint64_t, Rank>;
+
+  // How far those are that are to go and have all ended.
+  enum class Phase {
+    kRunning,   // Leaders live.
+    kLeaving,   // They have ended; others of their groups have their grace.
+    kSweeping,  // What is left is being killed.
+  };
+
+  // Tokens: number * 4 + kind.
+  enum Kind : uint64_t { kExit, kOut, kErr, kLeaver };
+
+  absl::Status Fork(uint64_t generation, const RankCommand& command,
+                    Ranks& forked);
+  absl::Status Watch(uint64_t number, Rank& rank);
+  void Abandon(Ranks& forked);
+  std::unique_ptr<RankPipe> MakeStream(const Rank& rank, Fd pipe, bool is_err);
+  Rank* Find(const RankLife& life);
+  bool AnyLives() const;
+  // Those that are to go: told to, or all, once none lives.
+  std::vector<Rank*> Going();
+  void OnExit(Rank& rank, absl::Time now);
+  void ReadStream(RankPipe& stream, absl::Time now);
+  void CloseStream(RankPipe& stream);
+  void SetPaused(bool paused);
+  void SignalGroup(const Rank& rank, int signal);
+  void Depart(absl::Time now);
+  bool AwaitLeavers(const std::vector<Rank*>& going);
+  void DropLeavers();
+  void SweepOnce(const std::vector<Rank*>& going, absl::Time now);
+  void Settle(Rank& rank, absl::Time now);
+  void TellGone(absl::Time now);
+  void Warn(const std::string& text);
+  Kin KinOf(const std::vector<Rank*>& ranks) const;
+
+  const House house_;
+  const std::shared_ptr<OutputTarget> stdout_;
+  const std::shared_ptr<OutputTarget> stderr_;
+  // By a number of their own, which is never used again.
+  Ranks ranks_;
+  uint64_t numbers_ = 0;
+  Phase phase_ = Phase::kRunning;
+  bool paused_ = false;
+  bool warned_left_ = false;
+  absl::Time sweep_at_ = absl::InfiniteFuture();
+  // Processes of the ranks' groups that are still using their grace.
+  std::vector<Fd> leavers_;
+  size_t leavers_living_ = 0;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_PROCESSES_RANK_GROUP_H_

@@ -1,0 +1,37 @@
+// SignalThread: the signals that an agent lives with, as events, from a thread
+// of its own.
+//
+// SIGTERM, SIGINT, SIGUSR1 and SIGHUP ask it to leave; SIGUSR2 is for its
+// ranks.
+//
+// Thread rule: one of it at a time; `post` comes from its thread and must only
+// post.
+#ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_SIGNAL_THREAD_H_
+#define ROLLCALL_CLIENT_AGENT_PROCESSES_SIGNAL_THREAD_H_
+
+#include <functional>
+#include <thread>
+
+#include "client/agent/core/agent.h"
+#include "daemon/base/fd.h"
+#include "daemon/base/signal_pipe.h"
+
+namespace rollcall {
+
+class SignalThread {
+ public:
+  explicit SignalThread(std::function<void(AgentEvent)> post);
+  ~SignalThread();
+
+ private:
+  void Run();
+
+  const std::function<void(AgentEvent)> post_;
+  SignalPipe signals_;
+  const Fd end_;
+  std::thread thread_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_PROCESSES_SIGNAL_THREAD_H_

@@ -1,0 +1,315 @@
+#include "client/agent/processes/stack_dump.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "client/agent/processes/exit_watch.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/printable.h"
+
+namespace rollcall {
+namespace {
+
+constexpr size_t kProcessesMost = 8;
+constexpr size_t kThreadsMost = 64;
+// Of one tool's words.
+constexpr size_t kOutputBytesMost = 64 << 10;
+constexpr char kPath[] =
+    "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin";
+
+// The beginning of a small file of /proc, without the line's end.
+std::string ReadProc(const std::string& path) {
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) return "";
+  char text[2048];
+  const ssize_t size = read(file.get(), text, sizeof text);
+  return std::string(absl::StripTrailingAsciiWhitespace(absl::string_view(
+      text, static_cast<size_t>(std::max<ssize_t>(size, 0)))));
+}
+
+// Of /proc/.../stat; '?': there is none.
+char StateOf(const std::string& folder) {
+  const std::string stat = ReadProc(absl::StrCat(folder, "/stat"));
+  const size_t name_end = stat.rfind(") ");
+  return name_end == std::string::npos || name_end + 2 >= stat.size()
+             ? '?'
+             : stat[name_end + 2];
+}
+
+bool IsStopped(char state) { return state == 'T' || state == 't'; }
+
+std::string InWords(char state) {
+  switch (state) {
+    case 'R':
+      return "runs";
+    case 'S':
+      return "sleeps";
+    case 'D':
+      return "is stuck in the kernel";
+    case 'T':
+      return "is stopped by a signal";
+    case 't':
+      return "is stopped by a debugger";
+    case 'Z':
+      return "has ended";
+    default:
+      return "is gone";
+  }
+}
+
+std::vector<pid_t> ThreadsOf(pid_t pid) {
+  std::vector<pid_t> threads;
+  DIR* const tasks = opendir(absl::StrCat("/proc/", pid, "/task").c_str());
+  if (tasks == nullptr) return threads;
+  while (const dirent* entry = readdir(tasks)) {
+    pid_t thread = 0;
+    if (absl::SimpleAtoi(entry->d_name, &thread)) threads.push_back(thread);
+  }
+  closedir(tasks);
+  return threads;
+}
+
+// What the kernel tells of one process; `state` of its main thread.
+std::string KernelsWord(pid_t pid, char state,
+                        const std::vector<pid_t>& threads) {
+  std::string text = absl::StrCat(
+      "process ", pid, " (", ReadProc(absl::StrCat("/proc/", pid, "/comm")),
+      ") ", InWords(state), ", ", threads.size(), " threads:\n");
+  for (size_t i = 0; i < std::min(threads.size(), kThreadsMost); ++i) {
+    const std::string folder =
+        absl::StrCat("/proc/", pid, "/task/", threads[i]);
+    const std::string call = ReadProc(absl::StrCat(folder, "/syscall"));
+    const std::string stack = ReadProc(absl::StrCat(folder, "/stack"));
+    absl::StrAppend(&text, "  ", threads[i], " ",
+                    ReadProc(absl::StrCat(folder, "/comm")), ": ",
+                    std::string(1, StateOf(folder)), ", waits in ",
+                    ReadProc(absl::StrCat(folder, "/wchan")), ", system call ",
+                    call.substr(0, call.find(' ')), "\n");
+    if (!stack.empty()) absl::StrAppend(&text, stack, "\n");
+  }
+  if (threads.size() > kThreadsMost) {
+    absl::StrAppend(&text, "  and ", threads.size() - kThreadsMost, " more\n");
+  }
+  return text;
+}
+
+struct Tool {
+  std::vector<std::string> argv;
+};
+
+bool IsThere(const std::string& name) {
+  for (const char* folder : {"/usr/local/bin/", "/usr/bin/", "/bin/"}) {
+    if (access(absl::StrCat(folder, name).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+// The one that tells most of this process; nothing: none is here.
+std::optional<Tool> ChooseTool(pid_t pid) {
+  char exe[256];
+  const ssize_t size =
+      readlink(absl::StrCat("/proc/", pid, "/exe").c_str(), exe, sizeof exe);
+  const absl::string_view path(exe,
+                               static_cast<size_t>(std::max<ssize_t>(size, 0)));
+  const std::string number = absl::StrCat(pid);
+  if (absl::StrContains(path, "/python") && IsThere("py-spy")) {
+    return Tool{{"py-spy", "dump", "--pid", number}};
+  }
+  if (IsThere("eu-stack")) return Tool{{"eu-stack", "-p", number}};
+  if (IsThere("gdb")) {
+    // No arguments of functions: they may be anything's secrets.
+    return Tool{{"gdb", "-nx", "-batch", "-iex", "set auto-load off", "-iex",
+                 "set print frame-arguments none", "-p", number, "-ex",
+                 "thread apply all backtrace 32"}};
+  }
+  return std::nullopt;
+}
+
+// Its output, and how it failed if it did. Ended when time is up.
+std::string RunTool(const Tool& tool, absl::Time until, int quit) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return absl::StrCat("no pipe: ", strerror(errno), "\n");
+  }
+  Fd out(ends[0]), in(ends[1]);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&files, in.get(), 1);
+  posix_spawn_file_actions_adddup2(&files, in.get(), 2);
+  posix_spawnattr_t how;
+  posix_spawnattr_init(&how);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&how, &none);
+  posix_spawnattr_setsigdefault(&how, &all);
+  posix_spawnattr_setpgroup(&how, 0);
+  posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK |
+                                     POSIX_SPAWN_SETSIGDEF |
+                                     POSIX_SPAWN_SETPGROUP);
+  std::vector<char*> argv;
+  for (const std::string& word : tool.argv) {
+    argv.push_back(const_cast<char*>(word.c_str()));
+  }
+  argv.push_back(nullptr);
+  // Nothing else: such tools fetch symbols from the network where a variable
+  // tells them to.
+  std::string path = absl::StrCat("PATH=", kPath), locale = "LC_ALL=C";
+  char* environment[] = {path.data(), locale.data(), nullptr};
+  pid_t pid = 0;
+  const int error =
+      posix_spawnp(&pid, argv[0], &files, &how, argv.data(), environment);
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&how);
+  in.Close();
+  if (error != 0) return absl::StrCat(strerror(error), "\n");
+
+  std::string text;
+  bool cut = false;
+  for (;;) {
+    const int64_t left_ms = absl::ToInt64Milliseconds(until - MonotonicNow());
+    pollfd polled[2] = {{out.get(), POLLIN, 0}, {quit, POLLIN, 0}};
+    const int ready = poll(polled, quit >= 0 ? 2 : 1,
+                           static_cast<int>(std::max<int64_t>(left_ms, 0)));
+    if (ready < 0 && errno == EINTR) continue;
+    cut = ready == 0 || (quit >= 0 && polled[1].revents != 0);
+    if (cut || ready < 0) break;
+    char piece[4096];
+    const ssize_t got = read(out.get(), piece, sizeof piece);
+    if (got <= 0) break;
+    text.append(piece, std::min(static_cast<size_t>(got),
+                                kOutputBytesMost - text.size()));
+  }
+  // It has closed its output, or has had its time: its end is near in any case.
+  kill(-pid, SIGKILL);
+  PeekExit(pid);
+  Reap(pid);
+  if (cut) absl::StrAppend(&text, "(cut off: it took too long)\n");
+  return text;
+}
+
+// A tool that was killed may leave what it held stopped.
+void LetGo(pid_t pid, char state_before) {
+  const char state = StateOf(absl::StrCat("/proc/", pid));
+  if (IsStopped(state) && !IsStopped(state_before)) kill(pid, SIGCONT);
+}
+
+}  // namespace
+
+StackDump DumpStacks(const std::vector<pid_t>& pids, absl::Duration patience,
+                     int quit) {
+  const absl::Time until = MonotonicNow() + patience;
+  StackDump dump;
+  std::vector<char> states;
+  // All of the kernel's words first: they are quick, and cost nobody anything.
+  for (size_t i = 0; i < std::min(pids.size(), kProcessesMost); ++i) {
+    const std::string folder = absl::StrCat("/proc/", pids[i]);
+    const char state = StateOf(folder);
+    const std::vector<pid_t> threads = ThreadsOf(pids[i]);
+    states.push_back(state);
+    dump.stopped = dump.stopped || IsStopped(state);
+    absl::StrAppend(&dump.text, KernelsWord(pids[i], state, threads));
+    if (i > 0 && !IsStopped(state)) continue;
+    const std::string where = ReadProc(absl::StrCat(folder, "/wchan"));
+    dump.summary = absl::StrCat(
+        "process ", pids[i], " ", InWords(state),
+        where.empty() || where == "0" ? "" : absl::StrCat(" in ", where));
+  }
+  if (pids.size() > kProcessesMost) {
+    absl::StrAppend(&dump.text, "and ", pids.size() - kProcessesMost,
+                    " more processes\n");
+  }
+  if (pids.empty()) dump.summary = dump.text = "none of its processes lives";
+  bool none = false;
+  for (size_t i = 0; i < states.size() && !none; ++i) {
+    const std::optional<Tool> tool = ChooseTool(pids[i]);
+    none = !tool.has_value();
+    if (none) continue;
+    absl::StrAppend(&dump.text, absl::StrJoin(tool->argv, " "), ":\n",
+                    RunTool(*tool, until, quit));
+    LetGo(pids[i], states[i]);
+  }
+  if (none) {
+    absl::StrAppend(&dump.text,
+                    "no stacks of the program itself: neither eu-stack nor gdb "
+                    "is on this machine; install the package elfutils\n");
+  }
+  absl::StripTrailingAsciiWhitespace(&dump.text);
+  dump.text = Printable(dump.text, kProcessesMost * 2 * kOutputBytesMost,
+                        /*multiline=*/true);
+  return dump;
+}
+
+StackDumps::StackDumps(absl::Duration patience, Done done)
+    : patience_(patience),
+      done_(std::move(done)),
+      quit_(eventfd(0, EFD_CLOEXEC)) {}
+
+StackDumps::~StackDumps() {
+  const uint64_t one = 1;
+  (void)!write(quit_.get(), &one, sizeof one);
+  for (Look& look : looks_) look.thread.join();
+}
+
+// Those that have ended.
+void StackDumps::Reap() {
+  for (auto at = looks_.begin(); at != looks_.end();) {
+    pollfd polled{at->ended.get(), POLLIN, 0};
+    if (poll(&polled, 1, 0) > 0) {
+      at->thread.join();
+      at = looks_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+}
+
+void StackDumps::Take(const RankLife& life, const RankSession& session,
+                      pid_t linked) {
+  Reap();
+  if (looks_.size() >= Limits::ranks_per_node_max) {
+    return done_(life, {false, "", "too many ranks are being looked at"});
+  }
+  Look& look = looks_.emplace_back();
+  look.ended = Fd(eventfd(0, EFD_CLOEXEC));
+  look.thread = std::thread([this, life, session, linked,
+                             ended = look.ended.get(), quit = quit_.get()] {
+    std::vector<pid_t> pids;
+    if (session.id != 0) {
+      for (const FoundProcess& found : FindKin({{}, {session}, {}, {}})) {
+        pids.push_back(found.pid);
+      }
+    }
+    // What it says it is may be a number of another namespace, or anybody's.
+    const auto named = std::find(pids.begin(), pids.end(), linked);
+    if (named != pids.end()) std::rotate(pids.begin(), named, named + 1);
+    StackDump dump = DumpStacks(pids, patience_, quit);
+    dump.text = absl::StrCat("rollcall: local rank ", life.local_rank,
+                             " makes no progress; this is where it stands:\n",
+                             dump.text);
+    done_(life, std::move(dump));
+    const uint64_t one = 1;
+    (void)!write(ended, &one, sizeof one);
+  });
+}
+
+}  // namespace rollcall

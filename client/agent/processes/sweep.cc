@@ -1,0 +1,377 @@
+#include "client/agent/processes/sweep.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "client/agent/processes/cgroup.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/fd.h"
+
+namespace rollcall {
+namespace {
+
+// An environment larger than this is not read to its end.
+constexpr size_t kEnvironBytesMost = 8 << 20;
+// How often and how far apart one is looked at that has no environment for the
+// moment: on a busy machine a program's first pages may take their time, and so
+// may the return of a large process's memory.
+constexpr int kBareTries = 200;
+constexpr int kBarePauseMs = 1;
+// How many scans in a row must find nobody: one may miss a process that is
+// passing itself on from child to child.
+constexpr int kQuietScans = 2;
+constexpr int kWalksMost = 16;
+// How many deaths are awaited at a time: bounds the descriptors in use.
+constexpr size_t kAwaitedMost = 128;
+
+struct Stat {
+  pid_t pid = 0;
+  char state = 0;
+  pid_t parent = 0;
+  pid_t group = 0;
+  pid_t session = 0;
+  long threads = 0;
+  unsigned flags = 0;
+  uint64_t start_ticks = 0;
+  // Where its environment ends; 0: it has none yet, or we may not know.
+  uint64_t environment_end = 0;
+  // Not from the file: it carries the marker.
+  bool marked = false;
+
+  // PF_KTHREAD: it never had an environment.
+  bool OfTheKernel() const { return (flags & 0x00200000) != 0; }
+
+  // A leader that has ended while its threads go on looks like a zombie.
+  bool Alive() const {
+    if (state == 'X' || state == 'x') return false;
+    return state != 'Z' || threads > 1;
+  }
+};
+
+// Calls `more` with each piece of a file until it returns false.
+template <typename More>
+bool ReadPieces(const std::string& path, size_t most, More more) {
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) return false;
+  char piece[16 << 10];
+  for (size_t total = 0; total < most;) {
+    const ssize_t got = read(file.get(), piece, sizeof piece);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return got == 0;
+    total += got;
+    if (!more(std::string_view(piece, got))) return true;
+  }
+  return true;
+}
+
+std::optional<Stat> ReadStat(pid_t pid) {
+  std::string text;
+  if (!ReadPieces(absl::StrCat("/proc/", pid, "/stat"), 4096,
+                  [&](std::string_view piece) {
+                    text.append(piece);
+                    return true;
+                  })) {
+    return std::nullopt;
+  }
+  // The name in parentheses may hold anything, parentheses too.
+  const size_t name_end = text.rfind(") ");
+  if (name_end == std::string::npos) return std::nullopt;
+  Stat stat;
+  stat.pid = pid;
+  int field = 3;
+  const char* at = text.c_str() + name_end + 2;
+  const char* const end = text.c_str() + text.size();
+  while (at < end && field <= 51) {
+    const char* stop = std::find(at, end, ' ');
+    const auto number = [&](auto& value) { std::from_chars(at, stop, value); };
+    switch (field) {
+      case 3:
+        stat.state = *at;
+        break;
+      case 4:
+        number(stat.parent);
+        break;
+      case 5:
+        number(stat.group);
+        break;
+      case 6:
+        number(stat.session);
+        break;
+      case 9:
+        number(stat.flags);
+        break;
+      case 20:
+        number(stat.threads);
+        break;
+      case 22:
+        number(stat.start_ticks);
+        break;
+      case 51:
+        number(stat.environment_end);
+        break;
+    }
+    ++field;
+    at = stop + 1;
+  }
+  if (field <= 22) return std::nullopt;
+  return stat;
+}
+
+using Markers = std::set<std::string>;
+
+// Whether any of the entries is in an environment, and what that was like.
+enum class Environment { kMarked, kOther, kEmpty, kUnreadable };
+Environment ReadEnvironment(pid_t pid, const Markers& markers, size_t longest) {
+  bool found = false;
+  bool empty = true;
+  // The current entry, no longer than one that differs for its length.
+  std::string entry;
+  const bool read = ReadPieces(absl::StrCat("/proc/", pid, "/environ"),
+                               kEnvironBytesMost, [&](std::string_view piece) {
+                                 empty = false;
+                                 for (const char c : piece) {
+                                   if (c == '\0') {
+                                     found |= markers.contains(entry);
+                                     entry.clear();
+                                   } else if (entry.size() <= longest) {
+                                     entry += c;
+                                   }
+                                 }
+                                 return !found;
+                               });
+  if (found || markers.contains(entry)) return Environment::kMarked;
+  // Without memory it is ESRCH in some kernels.
+  if (!read && errno != ESRCH) return Environment::kUnreadable;
+  return empty ? Environment::kEmpty : Environment::kOther;
+}
+
+// In the middle of an exec, or of its end, a process has none for a moment, and
+// still has its files and its children.
+bool LacksMemory(pid_t pid) {
+  const std::optional<Stat> stat = ReadStat(pid);
+  return stat && stat->Alive() && stat->environment_end == 0;
+}
+
+bool HasMarker(const Stat& process, const Markers& markers) {
+  if (markers.empty() || process.OfTheKernel() || !process.Alive()) {
+    return false;
+  }
+  size_t longest = 0;
+  for (const std::string& marker : markers) {
+    longest = std::max(longest, marker.size());
+  }
+  bool settled = false;
+  for (int i = 0; i < kBareTries; ++i) {
+    const Environment seen = ReadEnvironment(process.pid, markers, longest);
+    if (seen != Environment::kEmpty) return seen == Environment::kMarked;
+    // What was read may be of the program before: once more, in that case.
+    if (settled) return false;
+    settled = !LacksMemory(process.pid);
+    if (!settled) poll(nullptr, 0, kBarePauseMs);
+  }
+  return false;
+}
+
+// Calls `meet` with each number in /proc.
+template <typename Meet>
+void WalkProc(Meet meet) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> proc(opendir("/proc"), closedir);
+  while (const dirent* entry = proc ? readdir(proc.get()) : nullptr) {
+    pid_t pid = 0;
+    if (absl::SimpleAtoi(entry->d_name, &pid) && pid > 0) meet(pid);
+  }
+}
+
+// Walks until nobody new is met: the list is taken before its processes are
+// read, and one that has ended by then may have left a child.
+std::map<pid_t, Stat> AllProcesses(const Markers& markers, uint64_t earliest) {
+  std::map<pid_t, Stat> all;
+  std::set<pid_t> met;
+  bool grown = true;
+  for (int walk = 0; grown && walk < kWalksMost; ++walk) {
+    grown = false;
+    WalkProc([&](pid_t pid) {
+      if (!met.insert(pid).second) return;
+      grown = true;
+      auto stat = ReadStat(pid);
+      if (!stat) return;
+      stat->marked = stat->start_ticks >= earliest && HasMarker(*stat, markers);
+      all.emplace(pid, *stat);
+    });
+  }
+  return all;
+}
+
+// No rank started before; spares most environments the reading.
+uint64_t EarliestStart(const Kin& kin) {
+  if (kin.sessions.empty()) return 0;
+  uint64_t earliest = UINT64_MAX;
+  for (const RankSession& session : kin.sessions) {
+    earliest = std::min(earliest, session.start_ticks);
+  }
+  return earliest;
+}
+
+bool InSession(const std::map<pid_t, Stat>& all, const Stat& process,
+               const RankSession& session) {
+  if (process.session != session.id) return false;
+  if (process.start_ticks < session.start_ticks) return false;
+  // The number may have gone to another leader since.
+  const auto leader = all.find(session.id);
+  return leader == all.end() ||
+         leader->second.start_ticks == session.start_ticks;
+}
+
+class Finder {
+ public:
+  explicit Finder(const Kin& kin)
+      : kin_(kin),
+        all_(AllProcesses(Markers(kin.markers.begin(), kin.markers.end()),
+                          EarliestStart(kin))) {
+    for (const std::string& cgroup : kin.cgroups) {
+      for (const pid_t pid : CgroupMembers(cgroup)) in_cgroup_.insert(pid);
+    }
+  }
+
+  std::vector<FoundProcess> Find() {
+    std::set<pid_t> ours;
+    for (const auto& [pid, stat] : all_) {
+      if (!Spared(pid) && Shows(stat)) ours.insert(pid);
+    }
+    // Children of ours are ours, to any depth.
+    for (bool grown = !ours.empty(); grown;) {
+      grown = false;
+      for (const auto& [pid, stat] : all_) {
+        if (ours.contains(stat.parent) && !Spared(pid)) {
+          grown |= ours.insert(pid).second;
+        }
+      }
+    }
+    std::vector<FoundProcess> found;
+    for (const pid_t pid : ours) {
+      const Stat& stat = all_.at(pid);
+      if (stat.Alive()) found.push_back({pid, stat.group, stat.start_ticks});
+    }
+    return found;
+  }
+
+ private:
+  bool Spared(pid_t pid) const {
+    return pid == 1 || pid == getpid() ||
+           std::find(kin_.spared.begin(), kin_.spared.end(), pid) !=
+               kin_.spared.end();
+  }
+
+  bool Shows(const Stat& process) const {
+    if (process.marked || in_cgroup_.contains(process.pid)) return true;
+    for (const FoundProcess& known : kin_.processes) {
+      if (known.pid == process.pid &&
+          known.start_ticks == process.start_ticks) {
+        return true;
+      }
+    }
+    for (const RankSession& session : kin_.sessions) {
+      if (InSession(all_, process, session)) return true;
+    }
+    return false;
+  }
+
+  const Kin& kin_;
+  const std::map<pid_t, Stat> all_;
+  std::set<pid_t> in_cgroup_;
+};
+
+// Kills one found process if it still is that process. The pidfd, where there
+// is one, becomes readable at its end.
+enum class Shot { kHit, kGone, kDenied };
+Shot Kill(const FoundProcess& process, Fd* pidfd) {
+  *pidfd = Fd(syscall(SYS_pidfd_open, process.pid, 0));
+  if (!pidfd->open() && errno == ESRCH) return Shot::kGone;
+  if (StartTicks(process.pid) != process.start_ticks) return Shot::kGone;
+  const int failed = pidfd->open() ? syscall(SYS_pidfd_send_signal,
+                                             pidfd->get(), SIGKILL, nullptr, 0)
+                                   : kill(process.pid, SIGKILL);
+  if (failed == 0) return Shot::kHit;
+  return errno == EPERM ? Shot::kDenied : Shot::kGone;
+}
+
+// Waits until all have ended or the deadline has passed.
+void AwaitEnds(const std::vector<Fd>& pidfds, absl::Time deadline) {
+  std::vector<pollfd> polled;
+  // A kernel without pidfds has no event for the end of another's child.
+  if (pidfds.empty()) poll(nullptr, 0, 2);
+  for (const Fd& fd : pidfds) polled.push_back({fd.get(), POLLIN, 0});
+  while (!polled.empty()) {
+    const absl::Duration left = deadline - MonotonicNow();
+    if (left <= absl::ZeroDuration()) return;
+    const int ms = static_cast<int>(absl::ToInt64Milliseconds(
+                       std::min(left, absl::Seconds(60)))) +
+                   1;
+    if (poll(polled.data(), polled.size(), ms) < 0 && errno != EINTR) return;
+    std::erase_if(polled, [](const pollfd& p) { return p.revents != 0; });
+  }
+}
+
+}  // namespace
+
+uint64_t StartTicks(pid_t pid) {
+  const auto stat = ReadStat(pid);
+  return stat ? stat->start_ticks : 0;
+}
+
+std::vector<FoundProcess> FindKin(const Kin& kin) { return Finder(kin).Find(); }
+
+SweepResult Sweep(const Kin& kin, absl::Duration patience) {
+  const absl::Time deadline = MonotonicNow() + patience;
+  SweepResult result;
+  std::map<pid_t, FoundProcess> denied;
+  for (const std::string& cgroup : kin.cgroups) KillCgroup(cgroup);
+  for (int quiet = 0; quiet < kQuietScans;) {
+    std::vector<FoundProcess> found = FindKin(kin);
+    std::erase_if(found, [&](const FoundProcess& process) {
+      const auto at = denied.find(process.pid);
+      return at != denied.end() &&
+             at->second.start_ticks == process.start_ticks;
+    });
+    if (found.empty()) {
+      ++quiet;
+      continue;
+    }
+    quiet = 0;
+    if (MonotonicNow() >= deadline) {
+      result.left = std::move(found);
+      break;
+    }
+    // All are shot before any death is awaited: fewer are left to fork.
+    std::vector<Fd> pidfds;
+    for (const FoundProcess& process : found) {
+      Fd pidfd;
+      const Shot shot = Kill(process, &pidfd);
+      if (shot == Shot::kHit) ++result.ended;
+      if (shot == Shot::kDenied) denied[process.pid] = process;
+      if (shot != Shot::kHit || !pidfd.open()) continue;
+      if (pidfds.size() < kAwaitedMost) pidfds.push_back(std::move(pidfd));
+    }
+    AwaitEnds(pidfds, deadline);
+  }
+  for (const auto& [pid, process] : denied) result.denied.push_back(process);
+  return result;
+}
+
+}  // namespace rollcall

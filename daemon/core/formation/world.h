@@ -1,0 +1,34 @@
+// Worlds as values: built from who is seated, encoded the same way everywhere.
+#ifndef ROLLCALL_DAEMON_CORE_FORMATION_WORLD_H_
+#define ROLLCALL_DAEMON_CORE_FORMATION_WORLD_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/core/network_plan/network_plan.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+struct WorldNode {
+  const v1::Hello* hello;
+  uint32_t seat;
+};
+
+// The endpoint table: node ranks in the order given, ranks contiguous and
+// dense. `header` gives job, run, generation and the restart counts.
+v1::World BuildWorld(const v1::World& header,
+                     const std::vector<WorldNode>& nodes,
+                     const NetworkPlan& plan);
+
+// Deterministic: equal worlds have equal bytes.
+std::string EncodeWorld(const v1::World& world);
+
+// INVALID_ARGUMENT: not a world, one that admission refuses, one whose ranks
+// are not dense, or one that has a node or a seat twice.
+absl::StatusOr<v1::World> DecodeWorld(const std::string& bytes);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_FORMATION_WORLD_H_

@@ -1,0 +1,560 @@
+#include "daemon/core/job/job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/base/check.h"
+#include "daemon/base/durations.h"
+#include "daemon/base/printable.h"
+
+namespace rollcall {
+namespace {
+
+// A loop that comes round later than this was held up (swap, a stopped
+// process): its lateness is not the agents' silence.
+constexpr absl::Duration kLate = absl::Milliseconds(50);
+
+}  // namespace
+
+std::vector<Action> Job::Step(const Event& event, absl::Time now) {
+  CHECK_GE(now, now_);  // The shell broke its promise: our bug, not an input.
+  now_ = now;
+  actions_.clear();
+  std::visit([this](const auto& e) { On(e); }, event);
+  MaybeTellLeaving();
+  MaybeJournalFinished();
+  MaybeCommit();
+  TakeBackUnreached();
+  MaybeProbe();
+  MaybeGrow();
+  MaybeForm();
+  MaybeEndUnattended();
+  MaybeForget();
+  JournalNodeEpochs();
+  CheckInvariants();
+  return std::move(actions_);
+}
+
+// --- Events -----------------------------------------------------------------
+
+void Job::On(const Said& said) {
+  Node* node = NodeOf(said.session);
+  if (node == nullptr) return;  // Of a stream that was ended meanwhile.
+  node->confirmed = true;
+  if (phase_ != Phase::kEnded) Renew(*node);
+  const v1::AgentMessage& m = said.message;
+  switch (m.kind_case()) {
+    case v1::AgentMessage::kHeartbeat:
+      RenewCredential(*node);
+      // An agent says what stands before its first heartbeat of a stream.
+      node->tells_until = absl::InfinitePast();
+      node->step = std::max(node->step, m.heartbeat().step());
+      if (node->node_rank == 0 && m.heartbeat().has_pace() &&
+          m.heartbeat().generation() == generation_) {
+        TakePace(m.heartbeat().pace());
+      }
+      // Of one that has been in a world alone: a spare has no ranks.
+      if (m.heartbeat().ranks_link() && node->served_in != 0) {
+        NoteStarted(*node, FromProto(m.heartbeat().start_took()));
+      }
+      // Of a member alone: a spare trains nothing.
+      if (phase_ == Phase::kRunning && node->member() &&
+          m.heartbeat().generation() == generation_) {
+        TakeStep(*node, m.heartbeat().step());
+      }
+      return;
+    case v1::AgentMessage::kPrepared:
+      return OnPrepared(*node, m.prepared());
+    case v1::AgentMessage::kRefused:
+      return OnRefused(*node, m.refused());
+    case v1::AgentMessage::kStopped:
+      return OnStopped(*node, m.stopped());
+    case v1::AgentMessage::kRankExited:
+      return OnRankExited(*node, m.rank_exited());
+    case v1::AgentMessage::kLeaving:
+      return OnLeaving(*node, m.leaving());
+    case v1::AgentMessage::kExchange:
+      return OnExchange(*node, m.exchange());
+    case v1::AgentMessage::kEndSeen:
+      if (phase_ == Phase::kEnded) Detach(*node);
+      return;
+    case v1::AgentMessage::kNoticeSeen:
+      return OnNoticeSeen(*node, m.notice_seen());
+    case v1::AgentMessage::kCheckReport:
+      return OnCheckReport(*node, m.check_report());
+    case v1::AgentMessage::kRankStalled:
+      return OnRankStalled(*node, m.rank_stalled());
+    case v1::AgentMessage::kProbed:
+      return OnProbed(*node, m.probed());
+    case v1::AgentMessage::kHello:
+    case v1::AgentMessage::KIND_NOT_SET:
+      Close(said.session, absl::StatusCode::kInvalidArgument,
+            v1::REFUSAL_CODE_INVALID,
+            "expected one Hello, first and only; got another message of "
+            "that kind");
+      return;
+  }
+}
+
+void Job::On(const StreamClosed& closed) {
+  Unclaim(closed.session);
+  Node* node = NodeOf(closed.session);
+  if (node == nullptr) return;
+  // Its world goes on without it, or there is none.
+  const bool leaving = Leaves(*node) && (barred_.contains(node->hello.node()) ||
+                                         !node->member() || node->finished());
+  Detach(*node);
+  Changed();
+  if (leaving) {
+    Part(*node, v1::NODE_STATE_DRAINING, node->reason);
+    return;
+  }
+  suspects_.insert(node->hello.node());
+  node->suspect_since = now_;
+  if (phase_ == Phase::kEnded) return;
+  node->state = v1::NODE_STATE_SUSPECT;
+  node->reason = "its stream broke";
+  SetDeadline(*node, std::min(node->deadline, now_ + limits_.reconnect_grace));
+  NoteBreak(*node);
+  SayOf(*node, Log::Level::kWarning,
+        absl::StrCat("event=suspect node=", node->hello.node(),
+                     " reason=", Quoted(node->reason)));
+}
+
+void Job::On(const StopAsked& stop) {
+  if (phase_ == Phase::kEnded) {
+    // A job that lingers ends when a person stops it.
+    const bool kept = end_->has_linger();
+    if (!(stop.now || kept) || end_->now()) return;
+    end_->set_now(true);
+    return SendEnd();
+  }
+  v1::End end;
+  end.set_now(stop.now);
+  end.set_exit_code(stop.exit_code);
+  end.set_code(stop.code);
+  end.set_reason(stop.reason);
+  if (stop.now || phase_ != Phase::kRunning || AllSilent()) {
+    return Finish(std::move(end));
+  }
+  // Ranks may save first, all at the same step.
+  const bool asked = end_then_.has_value();
+  end_then_ = std::move(end);
+  JournalLeaving();
+  // All may have been asked already, and given longer.
+  if (!asked || !pending_.has_value() ||
+      now_ + limits_.notice_time < pending_->until) {
+    Ask(v1::NOTICE_KIND_PREEMPT, limits_.notice_time, stop.reason);
+  }
+}
+
+void Job::On(const Tick& tick) {
+  if (tick.late > kLate) {
+    std::vector<Node*> waiting;
+    for (const auto& [deadline, name] : deadlines_) {
+      waiting.push_back(&nodes_.at(name));
+    }
+    for (Node* node : waiting) {
+      SetDeadline(*node, node->deadline + tick.late);
+      node->lease_until += tick.late;
+    }
+    if (isolated_) isolated_until_ += tick.late;
+    stalls_until_ += tick.late;
+  }
+  if (isolated_ && now_ >= isolated_until_) LoseTheSilent();
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now_) {
+    if (!isolated_ && MostAreSilent()) TakeItselfForCutOff();
+    // While the daemon is isolated, silence is not held against a node.
+    if (isolated_) break;
+    Node& node = nodes_.at(deadlines_.begin()->second);
+    if (node.session != 0) {
+      Lose(node, v1::REASON_CODE_LOST_LEASE,
+           absl::StrCat("silent for ", absl::FormatDuration(limits_.lease)));
+    } else {
+      Lose(node, v1::REASON_CODE_LOST_STREAM,
+           absl::StrCat(node.reason, " and did not come back"));
+    }
+  }
+  if (phase_ == Phase::kForming && now_ >= prepare_deadline_ && !isolated_ &&
+      unprepared_ > 0) {
+    DropLaggards();
+  }
+  if (MayEndAtBoundary() && now_ >= BoundaryEnds()) EndAtBoundary();
+  if (now_ >= claims_until_) EndClaims();
+  MaybeSettle();
+  MaybeEndHung();
+  if (now_ >= next_waiting_) TellWaiting();
+}
+
+// --- What members say --------------------------------------------------------
+
+void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
+  TakeBackLate(node);
+  if (phase_ != Phase::kForming || prepared.generation() != generation_ ||
+      !node.member()) {
+    return;  // Of a superseded generation.
+  }
+  NoteStopped(node);
+  // Also of one who says it anew: a rank that waited may have died since.
+  TakeUpStates(node, prepared);
+  if (node.prepared) return;
+  for (const std::string& warning : prepared.warnings()) {
+    SayOf(node, Log::Level::kWarning,
+          absl::StrCat("event=warning node=", node.hello.node(),
+                       " text=", Quoted(warning)));
+  }
+  if (node.node_rank == 0) {
+    if (prepared.master_port() == 0) {
+      v1::Refused refused;
+      refused.set_generation(generation_);
+      refused.set_reason("it is node rank 0 and brought no MASTER_PORT");
+      return OnRefused(node, refused);
+    }
+    first_prepared_ = prepared;
+  }
+  node.prepared = true;
+  --unprepared_;
+}
+
+void Job::TakeUpStates(Node& node, const v1::Prepared& prepared) {
+  node.state_held.reset();
+  for (const v1::RankState& state : prepared.states()) {
+    if (!state.whole_state() || state.local_rank() >= node.hello.ranks()) {
+      continue;
+    }
+    if (!node.state_held.has_value() ||
+        state.completed_step() > node.state_held->completed_step()) {
+      node.state_held = state;
+    }
+  }
+}
+
+void Job::OnRefused(Node& node, const v1::Refused& refused) {
+  if (phase_ != Phase::kForming || refused.generation() != generation_ ||
+      !node.member()) {
+    return;
+  }
+  const std::string reason =
+      absl::StrCat("refused generation ", generation_, ": ", refused.reason());
+  Bar(node, reason);
+  Reform(v1::REASON_CODE_REFUSED, reason, node.hello.node());
+}
+
+void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
+  if (stopped.generation() >= fence_.generation()) NoteStopped(node);
+  if (Leaves(node) && barred_.contains(node.hello.node())) {
+    return SendLeft(node);
+  }
+  TakeBackLate(node);
+  if (stopped.generation() != generation_ || !node.member() || node.stopped) {
+    return;
+  }
+  node.stopped = true;
+  if (phase_ == Phase::kSettling) {
+    --unstopped_;
+    MaybeSettle();
+  }
+}
+
+// The highest that a rank of this member has published in the generation that
+// runs; 0: none.
+void Job::TakeStep(Node& node, uint64_t step) {
+  if (step > 0) NoteStep(node);
+  if (node.step <= highest_step_) return;
+  highest_step_ = node.step;
+  if (!progressed_) Changed();
+  progressed_ = true;
+}
+
+// Of a world that stands still the same is said again and again.
+void Job::TakePace(const v1::Pace& pace) {
+  const bool same = pace_.has_value() && pace_->loss() == pace.loss() &&
+                    pace_->tokens_per_second() == pace.tokens_per_second();
+  pace_ = pace;
+  if (!same) Changed();
+}
+
+// The stream of who names a rank that its node does not have is ended.
+bool Job::HasRank(const Node& node, uint32_t local_rank) {
+  if (local_rank < node.hello.ranks()) return true;
+  Close(node.session, absl::StatusCode::kInvalidArgument,
+        v1::REFUSAL_CODE_INVALID,
+        absl::StrCat("local rank ", local_rank, " of a node with ",
+                     node.hello.ranks(), " ranks"));
+  return false;
+}
+
+void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
+  if (!HasRank(node, exited.local_rank())) return;
+  // The agent ended it, or it ended because a notice asked for it. Where there
+  // was none, it ended by itself, whatever its agent says.
+  if (exited.stopped_by_agent() && !NothingIsAsked(exited.generation())) {
+    return OnEndedForNotice(node, exited);
+  }
+  const bool failed =
+      exited.code() != 0 || exited.signal() != 0 || exited.hang();
+  if (failed) return RankFailed(node, exited);
+  if (phase_ != Phase::kRunning || exited.generation() != generation_ ||
+      !node.member() || node.over(exited.local_rank())) {
+    return;
+  }
+  (exited.not_run() ? node.not_run : node.done).insert(exited.local_rank());
+  ++ranks_over_;
+  DropStall(RankOf(node, exited.local_rank()));
+  if (!node.ended()) return;
+  node.state = StateByPhase(node);
+  Changed();
+  --unfinished_;
+  MaybeFinish();
+  if (phase_ != Phase::kRunning) return;
+  NoteEnded(node);
+  AtBoundary(node);
+  if (phase_ != Phase::kRunning) return;  // It was the last to come to it.
+  if (next_waiting_ == absl::InfiniteFuture()) {
+    next_waiting_ = now_ + absl::Minutes(1);
+  }
+}
+
+void Job::OnExchange(Node& node, const v1::ExchangeIn& in) {
+  if (phase_ != Phase::kRunning || !node.member() ||
+      in.generation() != generation_) {
+    return;  // Its ranks are told by the Abort that is on its way.
+  }
+  const absl::StatusOr<Exchanges::Result> result =
+      exchanges_.In(static_cast<uint32_t>(node.node_rank), in);
+  if (!result.ok()) {
+    // The ranks' mistake, not the agent's: their call fails, nothing else.
+    v1::DaemonMessage message;
+    v1::ExchangeOut& out = *message.mutable_exchange();
+    out.set_generation(generation_);
+    out.set_key(in.key());
+    out.set_code(static_cast<uint32_t>(result.status().code()));
+    out.set_error(std::string(result.status().message()));
+    return ToNode(node, std::move(message));
+  }
+  if (result->out == nullptr) return;
+  v1::DaemonMessage message;
+  *message.mutable_exchange() = *result->out;
+  actions_.push_back(Send{result->complete
+                              ? MemberSessions()
+                              : std::vector<SessionId>{node.session},
+                          std::move(message)});
+}
+
+// --- Bookkeeping -------------------------------------------------------------
+
+Job::Node* Job::NodeOf(SessionId session) {
+  const auto at = sessions_.find(session);
+  return at == sessions_.end() ? nullptr : &nodes_.at(at->second);
+}
+
+void Job::SetDeadline(Node& node, absl::Time deadline) {
+  const std::string& name = node.hello.node();
+  if (node.deadline != absl::InfiniteFuture()) {
+    deadlines_.erase({node.deadline, name});
+  }
+  node.deadline = deadline;
+  if (deadline != absl::InfiniteFuture()) deadlines_.emplace(deadline, name);
+}
+
+// It was heard.
+void Job::Renew(Node& node) {
+  node.heard_at = now_;
+  node.lease_until = now_ + limits_.lease;
+  SetDeadline(node, node.lease_until);
+  HeardFrom(node);
+}
+
+// Nobody is there to be asked for anything.
+bool Job::AllSilent() const {
+  return std::none_of(nodes_.begin(), nodes_.end(), [](const auto& entry) {
+    return entry.second.member() && entry.second.session != 0;
+  });
+}
+
+// Its stream is no longer its voice.
+void Job::Detach(Node& node) {
+  sessions_.erase(node.session);
+  barred_.erase(node.hello.node());
+  node.late = false;
+  ForgetProbes(node.hello.node());
+  node.session = 0;
+}
+
+// The node is given up; its entry stays for a while, so that it can be named.
+void Job::Part(Node& node, v1::NodeState state, const std::string& reason,
+               bool evicted) {
+  const std::string name = node.hello.node();
+  if (!Leaves(node) && !evicted) CountLoss(node);
+  if (node.session != 0) Detach(node);
+  SetDeadline(node, absl::InfiniteFuture());
+  suspects_.erase(name);
+  checking_.erase(name);
+  reach_.Forget(name);
+  node.check = 0;
+  node.gone = true;
+  // Only its name and what became of it are shown from here on.
+  node.hello.clear_facts();
+  // It was asked to leave for good, whatever it is that ends it now.
+  if (Leaves(node) && phase_ != Phase::kEnded) node_epochs_.Raise(name);
+  // One that is lost is still to go, should it come back.
+  if (state == v1::NODE_STATE_DRAINING) ForgetLeaving(name);
+  node.state = state;
+  node.reason = reason;
+  node.seat = -1;
+  node.node_rank = -1;
+  HeardFrom(node);
+  Changed();
+  gone_order_.push_back(name);
+  while (gone_order_.size() > Limits::lost_names_max) {
+    const auto oldest = nodes_.find(gone_order_.front());
+    if (oldest != nodes_.end() && oldest->second.gone) {
+      ForgetLeaving(oldest->first);
+      nodes_.erase(oldest);
+    }
+    gone_order_.pop_front();
+  }
+}
+
+std::vector<SessionId> Job::MemberSessions() const {
+  std::vector<SessionId> sessions;
+  for (const v1::Member& member : world_.members()) {
+    const auto at = nodes_.find(member.node());
+    if (at != nodes_.end() && at->second.member() && at->second.session != 0) {
+      sessions.push_back(at->second.session);
+    }
+  }
+  return sessions;
+}
+
+std::vector<SessionId> Job::AllSessions() const {
+  std::vector<SessionId> sessions;
+  for (const auto& [session, name] : sessions_) sessions.push_back(session);
+  return sessions;
+}
+
+void Job::ToNode(const Node& node, v1::DaemonMessage message) {
+  if (node.session == 0) return;
+  actions_.push_back(Send{{node.session}, std::move(message)});
+}
+
+void Job::Close(SessionId session, absl::StatusCode code,
+                v1::RefusalCode refusal, const std::string& text,
+                const std::string& other) {
+  CloseStream close;
+  close.session = session;
+  close.code = code;
+  close.refusal.set_code(refusal);
+  close.refusal.set_text(text);
+  close.refusal.set_other_address(other);
+  actions_.push_back(std::move(close));
+}
+
+void Job::Say(Log::Level level, std::string text) {
+  actions_.push_back(Log{level, absl::StrCat("job=", job_, " ", text)});
+}
+
+void Job::SayOf(const Node& node, Log::Level level, const std::string& text) {
+  actions_.push_back(Log{level, absl::StrCat("job=", job_, " ", text),
+                         node.observed_address,
+                         absl::StrCat(job_, "/", node.hello.node())});
+}
+
+absl::Time Job::NextDeadline() const {
+  absl::Time next = std::min(
+      {next_waiting_, claims_until_, grow_at_, leaving_due_, finished_due_});
+  if (MayEndAtBoundary()) next = std::min(next, BoundaryEnds());
+  if (MayEndHung()) next = std::min(next, stalls_until_);
+  // Nobody is given up by the clock meanwhile, and nothing is formed.
+  if (isolated_ && phase_ != Phase::kEnded) {
+    if (phase_ == Phase::kSettling) next = std::min(next, settlement_->until);
+    return std::min(next, isolated_until_);
+  }
+  if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
+  if (MayProbeUnreached()) {
+    next = std::min(next, reach_.NextDue() - SoonerProbed());
+  }
+  if (MayEndUnattended()) {
+    next = std::min(next, unattended_since_ + limits_.reattach_grace);
+  }
+  switch (phase_) {
+    case Phase::kGathering:
+      // Their own deadlines come first.
+      if (SeatedSuspect() || !claimants_.empty()) break;
+      if (ProbesUnderWay()) {
+        next = std::min(
+            next, probing_.Open(now_) ? probing_.until() : probe_again_at_);
+        break;
+      }
+      if (Able() < nodes_min_) {
+        next = std::min(next, join_until_);
+        break;
+      }
+      if (fence_asked_until_ > now_) next = std::min(next, fence_asked_until_);
+      if (fence_asked_until_ <= now_ || last_call_.Ends(limits_) > now_) {
+        next = std::min(next, last_call_.Ends(limits_));
+      }
+      break;
+    case Phase::kForming:
+      if (unprepared_ > 0) next = std::min(next, prepare_deadline_);
+      for (const std::string& name : checking_) {
+        const absl::Time until = nodes_.at(name).checked_until;
+        if (unprepared_ == 0 && until > now_) next = std::min(next, until);
+      }
+      break;
+    case Phase::kRunning:
+      next = std::min({next, probe_at_, ping_at_});
+      break;
+    case Phase::kSettling:
+      next = std::min(next, settlement_->until);
+      break;
+    case Phase::kEnded:
+      return forgotten_ ? absl::InfiniteFuture() : LingersUntil();
+  }
+  return next;
+}
+
+// With the actions of the Step that changed them.
+void Job::JournalNodeEpochs() {
+  // Nothing is journaled after the end.
+  if (phase_ == Phase::kEnded) return;
+  node_epochs_.MaybePrune([this](const std::string& name) {
+    const auto at = nodes_.find(name);
+    return at != nodes_.end() && !at->second.gone;
+  });
+  if (const auto changes = node_epochs_.TakeChanges()) {
+    actions_.push_back(Journal{Journal::Kind::kNodeEpochs, generation_,
+                               changes->SerializeAsString()});
+  }
+}
+
+// Of what each Step touches; of the whole where a world was made.
+void Job::CheckInvariants() const {
+  CHECK_LE(barred_.size(), sessions_.size());
+  CHECK_LE(nodes_.size(), kKnownMax);
+  CHECK_LE(deadlines_.size(), nodes_.size());
+  CHECK_LE(causes_.size(), Limits::causes_max);
+  CHECK_LE(leaving_.size(), nodes_.size());
+  CHECK_LE(checking_.size(), nodes_.size());
+  CHECK_LE(silent_, nodes_.size());
+  CHECK_LE(stalls_.size(), world_.world_size());
+  CHECK_LE(reach_.size(), nodes_.size());
+  CHECK_LE(newcomers_.names(), Limits::newcomer_names_max);
+  CHECK_LE(claimants_.size(), Limits::nodes_max);
+  CHECK_LE(claimed_.size(), Limits::claimed_worlds_max);
+  if (phase_ != Phase::kForming ||
+      unprepared_ != static_cast<size_t>(world_.members_size())) {
+    return;
+  }
+  std::set<int> seats;
+  for (const auto& [name, node] : nodes_) {
+    CHECK((node.session == 0) || sessions_.contains(node.session));
+    if (node.seat < 0) continue;
+    CHECK(seats.insert(node.seat).second);
+    CHECK_LT(static_cast<uint32_t>(node.seat), nodes_max_);
+  }
+  CHECK_EQ(world_.generation(), generation_);
+}
+
+}  // namespace rollcall

@@ -1,0 +1,816 @@
+// Job: one run of one job, as a value that is stepped.
+//
+// This is the whole protocol of the daemon's side: the roll call, the forming
+// of worlds in two phases (propose, commit), what happens when something is
+// lost, and the end. It does no I/O, reads no clock, draws no random number and
+// starts no thread: the shell (daemon/server/loop) tells it what happened and
+// when, and carries out what it returns.
+//
+// Thread rule: one thread at a time; in practice the loop thread only.
+//
+// What holds whatever happens is in daemon/core/invariants.h, and the simulator
+// holds it against whole runs. Of that, checked here after each Step:
+//   1. Generations only grow, and no generation is proposed twice.
+//   2. A proposal is journaled before it is sent, and so is a commit: in the
+//      returned actions the Journal stands before the Send.
+//   3. No seat is held by two nodes; node ranks are dense; ranks are dense.
+//   4. A node has at most one living stream.
+//   5. Every map is bounded by limits.h.
+#ifndef ROLLCALL_DAEMON_CORE_JOB_JOB_H_
+#define ROLLCALL_DAEMON_CORE_JOB_JOB_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "daemon/core/arrivals.h"
+#include "daemon/core/exchange.h"
+#include "daemon/core/fence.h"
+#include "daemon/core/job/events.h"
+#include "daemon/core/limits.h"
+#include "daemon/core/membership/node_epochs.h"
+#include "daemon/core/network_plan/network_plan.h"
+#include "daemon/core/network_plan/reach.h"
+#include "daemon/core/ranking.h"
+#include "daemon/core/root_cause.h"
+#include "daemon/core/starts.h"
+#include "daemon/core/state_source.h"
+#include "rollcall/v1/admin.pb.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// What a journal says of the job's last run; see Journal::Kind.
+struct JournalState {
+  std::string run;
+  v1::JobSettings settings;
+  // Highest generation that was ever proposed, or may have been by a daemon
+  // whose memory was lost; 0: none.
+  uint64_t generation = 0;
+  // The last generation, where it was proposed and has not ended.
+  std::optional<v1::Proposal> proposal;
+  // Its seal, where it was committed.
+  std::optional<v1::Seal> seal;
+  // Who is to leave and is still here, or that all are to end.
+  std::optional<v1::Notice> leaving;
+  // Whose ranks have all exited 0 in the last generation.
+  std::optional<v1::FinishedNodes> finished;
+  // The world that was committed last, once it has ended, until the next one
+  // is committed: its proposal, its seal, and whose ranks had all exited 0 or
+  // were never started.
+  std::optional<v1::Proposal> ran_proposal;
+  std::optional<v1::Seal> ran_seal;
+  std::optional<v1::FinishedNodes> ran_finished;
+  // The run has ended.
+  std::optional<v1::End> end;
+  uint32_t restarts_charged = 0;
+  NodeEpochs node_epochs;
+};
+
+class Job {
+ public:
+  // A new run. `run` is a random id. `settings`: unset fields get limits.h's
+  // defaults; nodes_min and nodes_max must be set, 1 <= min <= max.
+  Job(std::string job, std::string run, const v1::JobSettings& settings,
+      const Limits& limits, absl::Time now);
+
+  // Whether Restore may be given this. INVALID_ARGUMENT: the run has ended, or
+  // its settings or its generation are none that a daemon has journaled.
+  static absl::Status CheckJournal(const JournalState& state);
+
+  // Goes on with a run from its journal, which CheckJournal has passed. A world
+  // in it that cannot be is left out, and the members are formed anew.
+  static Job Restore(std::string job, const JournalState& state,
+                     const Limits& limits, absl::Time now);
+
+  // To be carried out once, before the first Step: journals a new run.
+  std::vector<Action> Start();
+
+  // Applies one event. `now` never goes backwards. Never blocks, never fails.
+  std::vector<Action> Step(const Event& event, absl::Time now);
+
+  // When the next Tick is due at the latest; InfiniteFuture: never.
+  absl::Time NextDeadline() const;
+
+  // A snapshot for `status`.
+  v1::JobStatus Status(absl::Time now) const;
+
+  // What its nodes found of each other last, for `status --pings`.
+  v1::Pings Pings(absl::Time now) const;
+
+  // Grows with every change that Status shows, heartbeats apart.
+  uint64_t revision() const { return revision_; }
+  // Whether the incarnation whose credential this Hello shows may still speak
+  // for its node: not if another one has taken its place.
+  bool CredentialStands(const v1::Hello& hello) const;
+  // The epochs that credentials of this run must have; the run is one for which
+  // IsRun holds.
+  const NodeEpochs& EpochsOf(const std::string& run) const {
+    return run == run_ ? node_epochs_ : former_epochs_;
+  }
+  const NodeEpochs& node_epochs() const { return node_epochs_; }
+  // Names of the nodes that this token admitted, gone ones included.
+  std::vector<std::string> AdmittedBy(const std::string& token_id) const {
+    return node_epochs_.AdmittedBy(token_id);
+  }
+  // Whether this run may still become the one that its agents are in: the
+  // daemon has no memory of the job and has formed no world.
+  bool MayAdopt() const { return adoptable_; }
+  // Before the first Step. Without it, Welcomes bring no credential and commits
+  // no proof.
+  void UseKeys(JobKeys keys) { keys_ = std::move(keys); }
+  // To be called before the first Step, where no journal knows of the job and
+  // the daemon has a shared secret.
+  void AllowAdoption() { adoptable_ = true; }
+  // To be called before the first Step, where a Hello made the job: as long as
+  // it has never run, it ends when no node has attended for reattach_grace.
+  void EndUnattended() { ends_unattended_ = true; }
+  // Whether a world of this run was committed, or may have been.
+  bool HasRun() const { return last_world_ != 0 || !knows_all_worlds_; }
+  // Whether this is what an agent of this run calls it.
+  bool IsRun(const std::string& run) const {
+    return run == run_ || (!former_run_.empty() && run == former_run_);
+  }
+  // Whether the job has a node of this name that is not gone.
+  bool Knows(const std::string& node) const;
+  // Whether the job has admitted a node of this name, gone or not, and
+  // remembers it: EvictAsked may name it.
+  bool HasAdmitted(const std::string& node) const {
+    return nodes_.contains(node) || node_epochs_.Has(node);
+  }
+  // Whether a person who evicts this node means a former agent of its name: the
+  // next world waits for that one, and another agent has the name now.
+  bool EvictsFormer(const std::string& node) const;
+  // Whether this stream attends.
+  bool Attends(SessionId session) const { return sessions_.contains(session); }
+  // Whether this agent, in this life, was let in by a token already and cannot
+  // know it: it has said nothing since its Welcome, which may have been lost on
+  // the way.
+  bool AwaitsWord(const v1::Hello& hello) const;
+  // Whether an agent of this life is in and has its credential.
+  bool HasCredential(const v1::Hello& hello) const;
+
+  const std::string& name() const { return job_; }
+  const std::string& run() const { return run_; }
+  v1::JobState state() const;
+  // Set once the job has ended.
+  const std::optional<v1::End>& end() const { return end_; }
+
+ private:
+  enum class Phase {
+    kGathering,  // Not enough, or waiting for a last call.
+    kForming,    // Proposed; members prepare.
+    kRunning,    // Committed.
+    kSettling,   // A failure beyond the budget: which was the first?
+    kEnded,
+  };
+
+  struct Node {
+    v1::Hello hello;
+    // What it told of itself while its world ran.
+    std::optional<v1::Facts> told_facts;
+    // How often what was probed of it became out of date since its last world.
+    int reprobes = 0;
+    std::string observed_address;
+    std::string arrived_at;  // See Attend.
+    // See Attend.
+    std::optional<absl::Duration> clock_offset;
+    // It has said something since its Welcome, and so has its credential.
+    bool confirmed = false;
+    // It attended with a credential, so it needs none from its Welcome.
+    bool by_credential = false;
+    // When it was given its latest one.
+    absl::Time credential_at = absl::InfinitePast();
+    // Of one that was restored: the incarnation that its world was committed
+    // with; 0: not known.
+    uint64_t incarnation_committed = 0;
+    // The incarnation whose credential it came with, where it attended anew.
+    uint64_t attended_from = 0;
+    // 0: no living stream.
+    SessionId session = 0;
+    // When this life attended first; InfinitePast: before this daemon began.
+    absl::Time attended_at = absl::InfinitePast();
+    // When a world with it was committed first; InfiniteFuture: not yet.
+    absl::Time joined_at = absl::InfiniteFuture();
+    // The world was ended to take it in, and the next one is not formed yet.
+    bool called = false;
+    // When it is lost unless it is heard before; in deadlines_ as well.
+    absl::Time deadline = absl::InfiniteFuture();
+    // When it was heard last; of a restored one, since when it is waited for.
+    absl::Time heard_at = absl::InfinitePast();
+    // When its lease ends, whatever its stream does.
+    absl::Time lease_until = absl::InfiniteFuture();
+    // It came back by a new stream, and until then, or until its next
+    // heartbeat, may still say again which of its ranks stand still.
+    absl::Time tells_until = absl::InfinitePast();
+    // When its stream broke last.
+    absl::Time suspect_since = absl::InfinitePast();
+    // When its stream broke last, where that was counted.
+    absl::Time broke_at = absl::InfinitePast();
+    // Its stream broke together with many others.
+    bool broke_with_many = false;
+    // Silent while the daemon takes itself to be cut off.
+    bool silent = false;
+    v1::NodeState state = v1::NODE_STATE_ATTENDING;
+    int seat = -1;
+    // In the current world; -1: not a member.
+    int node_rank = -1;
+    bool prepared = false;
+    bool stopped = false;
+    // Its ranks stand at the boundary that pending_ asks for.
+    bool at_boundary = false;
+    // Its linked rank with the highest step, where one holds the whole state.
+    std::optional<v1::RankState> state_held;
+    bool quarantined = false;
+    // It has no seat because it did not prepare in time.
+    bool late = false;
+    // It has no seat because its facts differ from those of the others, for the
+    // rest of this life.
+    bool differs = false;
+    // Why it is quarantined or differs.
+    std::string excluded_for;
+    // What was said of its plan last.
+    std::string plan_warning;
+    // For its checks, whoever is to blame.
+    bool unfit = false;
+    // Failures in a row that it was to blame for.
+    uint32_t blames = 0;
+    // The request of its checks, and until when they are waited for.
+    uint64_t check = 0;
+    absl::Time checked_until = absl::InfinitePast();
+    // Local ranks of the current generation that exited 0.
+    std::set<uint32_t> done;
+    // Those that were never to be started (--once).
+    std::set<uint32_t> not_run;
+    // Generation of the last world that ran with it; 0: none.
+    uint64_t served_in = 0;
+    // Lost, or left for good: kept only so that it can be named.
+    bool gone = false;
+    uint64_t step = 0;
+    // Its ranks have linked or published a step, and took this long at most.
+    std::optional<absl::Duration> start_took;
+    std::string reason;
+
+    bool member() const { return node_rank >= 0; }
+    bool over(uint32_t local_rank) const {
+      return done.contains(local_rank) || not_run.contains(local_rank);
+    }
+    // Its work is done.
+    bool finished() const { return done.size() == hello.ranks(); }
+    // The job's end waits for none of its ranks.
+    bool ended() const { return done.size() + not_run.size() == hello.ranks(); }
+  };
+
+  // Of a node that gets no seat.
+  static constexpr char kSilentText[] =
+      "it has not answered a probe of addresses";
+
+  // Nodes that are here, and those that are kept so that they can be named.
+  static constexpr size_t kKnownMax =
+      Limits::nodes_max + Limits::lost_names_max;
+
+  // What all ranks were asked for (v1::Notice), until they have come to it.
+  struct Pending {
+    v1::Notice notice;
+    absl::Time until = absl::InfiniteFuture();
+    absl::Time told = absl::InfinitePast();
+    // It has changed since.
+    bool untold = false;
+    // Members that have not come to the boundary.
+    size_t missing = 0;
+    // Ranks that were killed at its deadline, and their nodes.
+    std::map<uint32_t, std::string> killed;
+  };
+
+  // A member's stream that broke; `counted`: among too many at once.
+  struct Break {
+    absl::Time at;
+    std::string node;
+    bool counted;
+  };
+
+  // A world that agents claim to run in, once for all of them.
+  struct Claimed {
+    std::string world_bytes;
+    std::string seal_bytes;
+    v1::World world;
+    v1::Seal seal;
+    // What each of these nodes has said, but for the world.
+    std::map<std::string, Attend> by;
+
+    bool most() const {
+      return by.size() * 2 > static_cast<size_t>(world.members_size());
+    }
+  };
+
+  // A generation that a failure ended: within one lease a heavier cause may
+  // still turn up and take the blame.
+  struct Settlement {
+    uint64_t generation = 0;
+    v1::World world;
+    v1::RootCause cause;
+    bool charged = false;
+    absl::Time until;
+  };
+
+  // A rank of the generation that runs and stands still.
+  struct Stall {
+    int node_rank = 0;
+    v1::RankStalled said;
+    // Grows with each rank that is said to.
+    uint64_t number = 0;
+  };
+
+  void On(const Attend& attend);
+  void On(const Said& said);
+  void On(const StreamClosed& closed);
+  void On(const StopAsked& stop);
+  void On(const DrainAsked& drain);
+  void On(const EvictAsked& evict);
+  void On(const Tick& tick);
+
+  // Attending (job_attend.cc).
+  bool RefuseAttend(const Attend& attend);
+  bool DisplaceASpare(const Attend& attend);
+  bool RefuseName(const Attend& attend, const Node& node);
+  absl::Duration NameGrace(const Node& node) const;
+  bool ProvesToBeItsAgent(const Node& node, const v1::Hello& hello) const;
+  bool AwaitsItsAgent(const Node& node, const v1::Hello& hello) const;
+  void SayRefused(const Attend& attend, const std::string& text);
+  bool Continues(const Node& node, const v1::Hello& hello) const;
+  bool ContinuesRestored(const Node& node, const v1::Hello& hello) const;
+  void NoteGenerationSeen(const v1::Hello& hello);
+  struct Entered {
+    Node& node;
+    bool redialed = false;
+    bool moved = false;  // It has other addresses than before.
+    bool probed_anew = false;
+  };
+  Entered Enter(const Attend& attend);
+  void TakeUp(Node& node, const v1::Held& held);
+  void JournalNodeEpochs();
+  // What it shows next time; "" without keys.
+  std::string CredentialFor(Node& node);
+  // Gives an agent that is heard its next credential, if that is due.
+  void RenewCredential(Node& node);
+  void SendWelcome(Node& node);
+
+  // What members say (job.cc).
+  void OnPrepared(Node& node, const v1::Prepared& prepared);
+  void TakeUpStates(Node& node, const v1::Prepared& prepared);
+  void OnRefused(Node& node, const v1::Refused& refused);
+  void OnStopped(Node& node, const v1::Stopped& stopped);
+  void TakeStep(Node& node, uint64_t step);
+  void TakePace(const v1::Pace& pace);
+  bool HasRank(const Node& node, uint32_t local_rank);
+  void OnRankExited(Node& node, const v1::RankExited& exited);
+  void OnExchange(Node& node, const v1::ExchangeIn& in);
+
+  // Forming (job_form.cc).
+  void Gather(bool at_once);
+  void MaybeForm();
+  bool SeatedSuspect() const;
+  // What keeps a world of other nodes waiting (job_fence.cc).
+  void FenceOff();
+  void RestoreFence(const JournalState& state);
+  bool IsFenced(const std::vector<Seated>& seated);
+  void Unfence();
+  // As IsFenced answered, without asking it again for each heartbeat.
+  bool IsStillFenced() const {
+    return now_ < fence_asked_until_ && revision_ == fence_asked_at_revision_;
+  }
+  // How long a world still waits at most; zero: none waits.
+  absl::Duration FenceLeft(absl::Time now) const;
+  // Why a world waits, for how long at most, and what a person can do.
+  std::string FenceText(absl::Duration left) const;
+  // Who is awaited, and why.
+  v1::Waiting GatheringWaiting() const;
+  bool IsTakenOver(const std::string& node) const;
+  bool IsOfFenced(const Node& node) const;
+  void NoteStopped(const Node& node);
+  void FenceOpened();
+  // Whether it ends if no node attends in time.
+  bool MayEndUnattended() const {
+    return ends_unattended_ && phase_ == Phase::kGathering && !HasRun() &&
+           !isolated_ && claimants_.empty();
+  }
+  void MaybeEndUnattended();
+  static Candidate CandidateOf(const Node& node);
+  std::vector<Candidate> Candidates() const;
+  bool IsHeld(const Node& node) const { return now_ < HeldUntil(node); }
+  absl::Time HeldUntil(const Node& node) const;
+  void Form(const std::vector<Seated>& seated);
+  std::vector<PlanNode> PlanNodes(const std::vector<Seated>& seated) const;
+  bool CanDoWithout(const std::vector<std::string>& names) const;
+  void Propose(const std::vector<Seated>& seated, v1::World world);
+  bool JudgeDifferences(const std::vector<PlanNode>& nodes,
+                        const NetworkPlan& plan);
+  void BarForDiffering(Node& node, const std::string& text);
+  void JudgeNewcomer(Node& node);
+  void WarnOfPlan(const std::vector<PlanNode>& nodes, const NetworkPlan& plan);
+  void Bar(Node& node, const std::string& reason);
+  void DropLaggards();
+  void TakeBackLate(Node& node);
+  void MaybeCommit();
+  void Commit();
+  void AddRows(v1::Seal& seal) const;
+  v1::DaemonMessage CommitMessage() const;
+  void Reform(v1::ReasonCode code, const std::string& reason,
+              const std::string& node);
+  // `tell`: its members abort; otherwise their ranks are left as they are.
+  void EndGeneration(v1::ReasonCode code, const std::string& reason,
+                     const std::string& node, bool tell = true);
+  void TellAbort();
+  StateClaim::From OriginOf(const Node& node) const;
+  std::optional<v1::StateSource> FindStateSource();
+
+  // Probes before a world is formed and while it runs (job_probe.cc).
+  bool AwaitProbes(const std::vector<PlanNode>& nodes,
+                   Probing::Pairs which = Probing::Pairs::kUnknown);
+  void ForgetProbes(const std::string& name);
+  enum class FactsChange { kNone, kPorts, kAddresses };
+  FactsChange TakeFacts(Node& node, const v1::Facts& facts);
+  void TakeToldFacts();
+  void HoldUnreached(const std::string& name);
+  void ProbeAnew(Node& node, bool moved);
+  void ProbeSoon();
+  void PingLater();
+  void MaybeProbe();
+  bool OpenRound(bool ping);
+  // Where most nodes connect to the daemon; empty: over loopback.
+  std::string DaemonAddress() const;
+  std::vector<ProbeNode> ProbeNodes(const std::vector<PlanNode>& nodes) const;
+  void JudgeRound();
+  void SetReached(Node& node);
+  void SetUnreached(Node& node, const std::string& why);
+  // Nodes that were not reached are probed again in these phases.
+  bool MayProbeUnreached() const {
+    return phase_ == Phase::kGathering || phase_ == Phase::kRunning;
+  }
+  absl::Duration SoonerProbed() const;
+  void TakeBackUnreached();
+  void EndProbes();
+  bool ProbesUnderWay() const {
+    return probing_.Open(now_) || now_ < probe_again_at_;
+  }
+  bool MayProbeAgain(const std::vector<std::string>& nodes);
+  bool IsSilentProber(const std::string& name) const;
+  // Present, but for silent probers.
+  size_t Able() const;
+  std::vector<Candidate> WithoutLatecomers(
+      std::vector<Candidate> candidates) const;
+  void OnProbed(Node& node, const v1::Probed& probed);
+  std::string ProbesText() const;
+
+  // Who leaves, who comes, and what all ranks are asked for (job_notice.cc).
+  void OnLeaving(Node& node, const v1::Leaving& leaving);
+  void OnNoticeSeen(Node& node, const v1::NoticeSeen& seen);
+  void AskToLeave(Node& node, absl::Duration deadline,
+                  const std::string& reason);
+  void LeaveAtOnce(Node& node, const std::string& reason);
+  bool TooFewWithout(const std::string& node) const;
+  v1::End RequeueEnd(const std::string& reason) const;
+  // `again`: by a node that has asked before.
+  void Ask(v1::NoticeKind kind, absl::Duration deadline,
+           const std::string& reason, bool again = false);
+  v1::DaemonMessage NoticeNow(absl::Time now) const;
+  bool NothingIsAsked(uint64_t generation) const;
+  void OnEndedForNotice(const Node& node, const v1::RankExited& exited);
+  void AskAmidAChange();
+  void TellNotice();
+  void TellNoticeSoon();
+  void BoundPending();
+  void AtBoundary(Node& node);
+  void EndAtBoundary();
+  // A daemon that is cut off aborts nobody by the clock, but for the job's end.
+  bool MayEndAtBoundary() const {
+    return pending_.has_value() && (!isolated_ || end_then_.has_value());
+  }
+  absl::Time BoundaryEnds() const;
+  std::string KilledText() const;
+  void DropPending();
+  bool Leaves(const Node& node) const {
+    return leaving_.contains(node.hello.node());
+  }
+  void LeavingChanged();
+  void JournalLeaving();
+  void MaybeTellLeaving();
+  void ForgetLeaving(const std::string& name);
+  void SendLeft(const Node& node);
+  absl::Time NewcomerDue() const;
+  void GrowSoon(Node& node);
+  void MaybeGrow();
+  std::string CallNewcomers();
+  void CountLoss(Node& node);
+  void SayHold(Node& node);
+
+  // Silence (job_silence.cc).
+  void NoteBreak(Node& node);
+  void LeaveToItsLease(Node& node);
+  bool IsSilent(const Node& node) const;
+  bool MostAreSilent() const;
+  void TakeItselfForCutOff();
+  void HeardFrom(Node& node);
+  void MaybeReunite();
+  void EndIsolation();
+  void LoseTheSilent();
+
+  // A run that this daemon has no memory of (job_adopt.cc).
+  bool Claims(const Attend& attend);
+  void MaybeAdopt(bool time_is_over);
+  void SetEpochs(const Claimed& chosen);
+  // As Restore does.
+  void Await(Node& node);
+  void TakeUpFinished(const v1::FinishedNodes& finished);
+  void TakeUpEnded(uint32_t node_rank, bool idle);
+  void TakeUpLeaving(const v1::Notice& leaving);
+  Claimed* ClaimedBy(const Attend& attend);
+  void Unclaim(SessionId session);
+  std::vector<Attend> TakeClaims();
+  void Adopt(const Claimed& chosen);
+  void EndClaims();
+  void RefuseClaims();
+  // The members as a journal or their own agents tell them: all are waited
+  // for. `seal`: it was committed, and so it runs.
+  void TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
+                   const std::optional<v1::Seal>& seal);
+
+  // Who is to blame, and what that means for it (job_blame.cc).
+  void BlameNode(const v1::RootCause& cause, uint32_t times);
+  void AskForChecks(Node& node);
+  void OnCheckReport(Node& node, const v1::CheckReport& report);
+  bool ChecksPending() const;
+  void QuarantineTheBlamed();
+  void Quarantine(Node& node, const std::string& reason);
+  void PardonTheBlamed();
+  void Pardon(Node& node);
+  void MadeProgress();
+
+  // Ranks that live and stand still (job_hang.cc).
+  void OnRankStalled(Node& node, const v1::RankStalled& stalled);
+  uint32_t RankOf(const Node& node, uint32_t local_rank) const {
+    return world_.members(node.node_rank).first_rank() + local_rank;
+  }
+  void BeginStarts();
+  void NoteStarted(Node& node, absl::Duration took = absl::ZeroDuration());
+  void TellRanksLink(std::vector<SessionId> sessions);
+  void NoteStep(Node& node);
+  void DropStall(uint32_t rank);
+  void DropStallsOf(const Node& node);
+  void DropStalls();
+  // A boundary with a deadline ends the generation anyway, and a daemon that is
+  // cut off has not heard of everybody.
+  bool MayEndHung() const {
+    return phase_ == Phase::kRunning && !stalls_.empty() && !isolated_ &&
+           !(pending_.has_value() && pending_->until != absl::InfiniteFuture());
+  }
+  void MaybeEndHung();
+  void EndHung();
+  bool AllAreSaidToStand() const;
+  bool AllStandAtOnePlace() const;
+  bool AMemberHasNotStarted() const;
+  std::string WhereAllStand() const;
+  std::string WhoHasNotBegun() const;
+  bool AMemberMayStillTell(bool all) const;
+  // `believed_max`: the collective up to which claims are believed.
+  std::string WhereItStands(const Stall& stall, uint64_t believed_max) const;
+
+  // Failing and ending (job_end.cc).
+  void RankFailed(Node& node, const v1::RankExited& exited);
+  // `permanent`: it would again, so that no restart is spent on it.
+  void GenerationFailed(const v1::RootCause& cause, bool permanent = false);
+  void Lose(Node& node, v1::ReasonCode code, const std::string& reason);
+  // Ends the stream of a node that is lost.
+  void CloseLost(const Node& node, v1::ReasonCode code,
+                 const std::string& reason);
+  void BlameLostNode(const Node& node, v1::ReasonCode code,
+                     const std::string& reason);
+  void BlameInReform(const v1::RootCause& cause);
+  bool SettlementOpen() const;
+  void MaybeSettle();
+  void MaybeFinish();
+  void NoteEnded(const Node& node);
+  void MaybeJournalFinished();
+  void JournalFinished();
+  void Fail(int exit_code, v1::ReasonCode code, const std::string& reason);
+  void Finish(v1::End end);
+  bool HasOtherCommand(const Node& node) const;
+  std::string CommonCommand() const;
+  v1::End EndFor(const Node& node) const;
+  void SendEnd();
+  void MaybeForget();
+  // When an ended job waits no more for who has not heard of its end.
+  bool Lingers() const {
+    return end_.has_value() && end_->has_linger() && !end_->now() &&
+           !sessions_.empty();
+  }
+  absl::Time LingersUntil() const {
+    return sessions_.empty() ? std::min(linger_until_, redial_until_)
+                             : linger_until_;
+  }
+
+  // Bookkeeping (job.cc), and what status shows (job_status.cc).
+  Node* NodeOf(SessionId session);
+  void SetDeadline(Node& node, absl::Time deadline);
+  void Renew(Node& node);
+  bool AllSilent() const;
+  void Detach(Node& node);
+  // `evicted`: by a person, which is not held against newcomers.
+  void Part(Node& node, v1::NodeState state, const std::string& reason,
+            bool evicted = false);
+  v1::NodeState StateByPhase(const Node& node) const;
+  void RememberCause(const v1::RootCause& cause);
+  std::vector<SessionId> MemberSessions() const;
+  std::vector<SessionId> AllSessions() const;
+  size_t Present() const { return sessions_.size() - barred_.size(); }
+  std::vector<std::string> MissingNames() const;
+  std::string MissingText() const;
+  void TellWaiting();
+  void ToNode(const Node& node, v1::DaemonMessage message);
+  void Close(SessionId session, absl::StatusCode code, v1::RefusalCode refusal,
+             const std::string& text, const std::string& other = "");
+  void Say(Log::Level level, std::string text);
+  // A line that what this node says causes, however often it says it.
+  void SayOf(const Node& node, Log::Level level, const std::string& text);
+  void Changed() { ++revision_; }
+  void CheckInvariants() const;
+
+  std::string job_;
+  std::string run_;
+  v1::JobSettings settings_;
+  Limits limits_;
+  JobKeys keys_;
+  uint32_t nodes_min_ = 1;
+  uint32_t nodes_max_ = 1;
+
+  absl::Time now_;
+  std::vector<Action> actions_;
+  uint64_t revision_ = 1;
+
+  Phase phase_ = Phase::kGathering;
+  std::map<std::string, Node> nodes_;
+  NodeEpochs node_epochs_;
+  // Of the run that this one was before it was adopted; not journaled.
+  NodeEpochs former_epochs_;
+  // Living streams, by node name.
+  std::map<SessionId, std::string> sessions_;
+  // With a stream but no claim to a seat: refused, silent, draining.
+  std::set<std::string> barred_;
+  // Without a stream and not yet given up.
+  std::set<std::string> suspects_;
+  std::set<std::pair<absl::Time, std::string>> deadlines_;
+  std::deque<std::string> gone_order_;  // Oldest first; may repeat a name.
+
+  // Gathering.
+  absl::Time gathering_since_;
+  // When it is given up for want of nodes; it stands still behind a fence.
+  absl::Time join_until_ = absl::InfiniteFuture();
+  // Of the last world that was committed and has ended.
+  Fence fence_;
+  // Until when it keeps the next world waiting; InfinitePast: it does not. That
+  // holds until fence_asked_until_, unless the job changes before.
+  absl::Time fenced_until_ = absl::InfinitePast();
+  absl::Time fence_asked_until_ = absl::InfinitePast();
+  uint64_t fence_asked_at_revision_ = 0;
+  LastCall last_call_;
+  bool ends_unattended_ = false;
+  // Since when no node has attended or was about to come back.
+  absl::Time unattended_since_;
+  bool reform_now_ = false;
+  Probing probing_;
+  // When the latest round of this gathering, or of the world that runs, was
+  // opened.
+  absl::Time probed_at_ = absl::InfinitePast();
+  // Rounds of this gathering after which no world could be planned.
+  int failed_rounds_ = 0;
+  absl::Time probe_again_at_ = absl::InfinitePast();
+  // While a world runs: when newcomers are probed, and when all nodes are.
+  absl::Time probe_at_ = absl::InfiniteFuture();
+  absl::Time probe_not_before_ = absl::InfinitePast();
+  absl::Time ping_at_ = absl::InfiniteFuture();
+  Reach reach_;
+  // The nodes of the latest round of this gathering; while a world runs, the
+  // newcomers of the latest round until they are judged.
+  std::set<std::string> round_;
+  absl::Time next_waiting_ = absl::InfiniteFuture();
+  std::string told_waiting_;
+  // Of the formation that found some last.
+  std::vector<v1::Difference> differences_;
+
+  // The current generation.
+  uint64_t generation_ = 0;
+  uint64_t generation_seen_ = 0;
+  v1::World world_;
+  v1::Proposal proposal_;
+  std::optional<v1::Seal> seal_;
+  v1::Prepared first_prepared_;  // Of node rank 0.
+  // Ranks that have exited 0, or were never started.
+  size_t ranks_over_ = 0;
+  // Node ranks of those whose ranks have all exited 0, also where they have
+  // left since; when that is journaled, if it has changed.
+  std::set<uint32_t> finished_;
+  // Node ranks of those that have ended with ranks that were never started.
+  std::set<uint32_t> idle_;
+  absl::Time finished_due_ = absl::InfiniteFuture();
+  // Members that have not prepared, ended, stopped.
+  size_t unprepared_ = 0;
+  size_t unfinished_ = 0;
+  size_t unstopped_ = 0;
+  absl::Time prepare_deadline_ = absl::InfiniteFuture();
+  absl::Time running_since_ = absl::InfiniteFuture();
+  // Why the next generation is formed; becomes last_reform_ with it.
+  v1::Reform why_;
+  Exchanges exchanges_;
+  v1::Reform last_reform_;
+
+  // What is asked of all ranks, and who is to leave for good.
+  std::optional<Pending> pending_;
+  // The world that runs was committed by an earlier daemon: a journal or its
+  // members have told it, and its ranks may stand by a notice that this daemon
+  // does not know.
+  bool world_taken_up_ = false;
+  uint64_t last_notice_ = 0;
+  std::set<std::string> leaving_;
+  // Those that are not journaled yet, or of whom the ranks have not heard, wait
+  // for others: a scheduler may take a thousand nodes at once.
+  bool leaving_unwritten_ = false;
+  absl::Time leaving_due_ = absl::InfiniteFuture();
+  absl::Time leaving_written_ = absl::InfinitePast();
+  // How the job ends at the boundary, where all are to end.
+  std::optional<v1::End> end_then_;
+  // When newcomers are taken in, unless the world is full.
+  absl::Time grow_at_ = absl::InfiniteFuture();
+  Newcomers newcomers_;
+
+  // Ranks that stand still, by their number in the world, and when it is judged
+  // which of them began it.
+  std::map<uint32_t, Stall> stalls_;
+  uint64_t last_stall_ = 0;
+  absl::Time stalls_until_ = absl::InfiniteFuture();
+  // Of the world that runs. Not journaled: after a restart heartbeats say it
+  // again.
+  Starts starts_;
+  // The last generation of which a rank has published a step; 0: none.
+  uint64_t stepped_in_ = 0;
+  // The daemon was cut off since some were said, and until stalls_until_ may
+  // hear what has become of them.
+  bool stalls_may_be_old_ = false;
+  // The local rank that is to blame, while its generation is being ended.
+  std::optional<uint32_t> hung_;
+
+  // Members whose streams broke within the last second, each once.
+  std::deque<Break> breaks_;
+  bool isolated_ = false;
+  absl::Time isolated_until_ = absl::InfiniteFuture();
+  size_t silent_ = 0;
+  // This daemon has seen every world of the run. After a restart or an adoption
+  // it has not: a node may have been in a world that the journal no longer has.
+  bool knows_all_worlds_ = true;
+  // Generation of the last world that ran; 0: none that this daemon knows.
+  uint64_t last_world_ = 0;
+
+  // Agents of a run that this daemon does not know, and until when they are
+  // waited for.
+  bool adoptable_ = false;
+  std::vector<Claimed> claimed_;
+  // Their streams, and the nodes that they speak for.
+  std::map<SessionId, std::string> claimants_;
+  absl::Time claims_until_ = absl::InfiniteFuture();
+  // What this run was called before it was adopted.
+  std::string former_run_;
+
+  // Nodes whose checks are waited for.
+  std::set<std::string> checking_;
+  // Somebody was blamed since it was last looked at.
+  bool may_quarantine_ = false;
+  uint64_t last_check_ = 0;
+
+  // The budget.
+  uint32_t restarts_charged_ = 0;
+  uint64_t highest_step_ = 0;
+  std::optional<v1::Pace> pace_;
+  bool progressed_ = false;
+  std::optional<Settlement> settlement_;
+  std::vector<v1::RootCause> causes_;
+
+  std::optional<v1::End> end_;
+  // Until when agents that attend are waited for, and those whose streams are
+  // broken where nobody else is left.
+  absl::Time linger_until_ = absl::InfiniteFuture();
+  // Until then agents leave ranks that live as they are.
+  absl::Time lingers_until_ = absl::InfinitePast();
+  absl::Time redial_until_ = absl::InfiniteFuture();
+  bool forgotten_ = false;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_JOB_JOB_H_

@@ -1,0 +1,164 @@
+// Job: what blame means for a node: its checks between two generations, and the
+// quarantine of one that fails them or is to blame again and again.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/base/printable.h"
+#include "daemon/core/job/job.h"
+
+namespace rollcall {
+
+// Whoever made progress since is forgiven, and so is the budget.
+void Job::MadeProgress() {
+  restarts_charged_ = 0;
+  for (auto& [name, node] : nodes_) node.blames = 0;
+}
+
+// `times`: 1, or 0 to take it back, since another one began it.
+void Job::BlameNode(const v1::RootCause& cause, uint32_t times) {
+  if (cause.rank() < 0) return;
+  const auto at = nodes_.find(cause.node());
+  if (at == nodes_.end() || at->second.gone) return;
+  Node& node = at->second;
+  if (times > 0) {
+    node.blames += times;
+    may_quarantine_ = true;
+    return AskForChecks(node);
+  }
+  if (node.blames > 0) --node.blames;
+  const bool stays =
+      node.blames >= limits_.blames_in_a_row || node.unfit || Leaves(node);
+  if (!node.quarantined || stays) return;
+  Pardon(node);
+  if (phase_ == Phase::kRunning && node.session != 0) GrowSoon(node);
+}
+
+void Job::AskForChecks(Node& node) {
+  // Nobody is seated again in a job that has ended.
+  if (node.session == 0 || phase_ == Phase::kEnded) return;
+  node.check = ++last_check_;
+  node.checked_until = now_ + limits_.check_timeout;
+  checking_.insert(node.hello.node());
+  v1::DaemonMessage message;
+  message.mutable_check_request()->set_request(node.check);
+  ToNode(node, std::move(message));
+}
+
+void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
+  if (node.check == 0 || report.request() != node.check) {
+    const bool moved = report.has_facts() && TakeFacts(node, report.facts()) ==
+                                                 FactsChange::kAddresses;
+    if (moved) ProbeAnew(node, moved);
+    return;
+  }
+  node.check = 0;
+  checking_.erase(node.hello.node());
+  const bool changed = report.has_facts() &&
+                       TakeFacts(node, report.facts()) != FactsChange::kNone;
+  std::vector<std::string> fatal;
+  for (const v1::CheckFinding& finding : report.findings()) {
+    if (finding.severity() == v1::CheckFinding::SEVERITY_OK) continue;
+    const std::string text =
+        absl::StrCat(finding.check(), ": ", finding.text());
+    if (finding.severity() == v1::CheckFinding::SEVERITY_FATAL) {
+      fatal.push_back(text);
+      continue;
+    }
+    SayOf(node, Log::Level::kWarning,
+          absl::StrCat("event=warning node=", node.hello.node(),
+                       " text=", Quoted(text)));
+  }
+  const std::string name = node.hello.node();
+  if (fatal.empty()) {
+    if (changed && phase_ == Phase::kForming && node.member()) {
+      Reform(v1::REASON_CODE_FACTS_CHANGED,
+             absl::StrCat(name, " has other addresses or RDMA ports than ",
+                          "before it failed"),
+             name);
+    }
+    return;
+  }
+  node.unfit = true;
+  const std::string reason =
+      absl::StrCat("its checks failed: ", absl::StrJoin(fatal, "; "));
+  const bool in_world =
+      node.member() && (phase_ == Phase::kForming || phase_ == Phase::kRunning);
+  Quarantine(node, reason);
+  if (!in_world) return;
+  Reform(v1::REASON_CODE_QUARANTINED, absl::StrCat(name, ": ", reason), name);
+}
+
+// Whether a failed node has still to say how it is.
+bool Job::ChecksPending() const {
+  return std::any_of(checking_.begin(), checking_.end(),
+                     [&](const std::string& name) {
+                       return now_ < nodes_.at(name).checked_until;
+                     });
+}
+
+// Only as far as enough others are left: a program that fails everywhere is
+// not its nodes' fault, and the budget ends it.
+void Job::QuarantineTheBlamed() {
+  if (!may_quarantine_ || Present() <= nodes_min_) return;
+  std::vector<std::string> blamed;
+  for (const auto& [name, node] : nodes_) {
+    if (node.session != 0 && node.blames >= limits_.blames_in_a_row &&
+        !barred_.contains(name)) {
+      blamed.push_back(name);
+    }
+  }
+  for (const std::string& name : blamed) {
+    if (Present() <= nodes_min_) return;
+    Node& node = nodes_.at(name);
+    Quarantine(
+        node, absl::StrCat("to blame for ", node.blames, " failures in a row"));
+  }
+  may_quarantine_ = false;
+}
+
+// A world with a node that was to blame may fail again, for which the budget
+// counts; no world at all has failed already.
+void Job::PardonTheBlamed() {
+  std::vector<Node*> blamed;
+  for (const std::string& name : barred_) {
+    Node& node = nodes_.at(name);
+    if (node.quarantined && !node.unfit && node.session != 0 && !Leaves(node)) {
+      blamed.push_back(&node);
+    }
+  }
+  std::stable_sort(
+      blamed.begin(), blamed.end(),
+      [](const Node* a, const Node* b) { return a->blames < b->blames; });
+  for (Node* node : blamed) {
+    if (Present() >= nodes_min_) return;
+    Pardon(*node);
+    Say(Log::Level::kWarning,
+        absl::StrCat("event=pardoned node=", node->hello.node(), " blames=",
+                     node->blames, " reason=\"without it fewer than ",
+                     nodes_min_, " nodes are left\""));
+  }
+}
+
+void Job::Pardon(Node& node) {
+  node.quarantined = false;
+  barred_.erase(node.hello.node());
+  node.state = StateByPhase(node);
+  node.reason.clear();
+  Changed();
+}
+
+void Job::Quarantine(Node& node, const std::string& reason) {
+  Bar(node, reason);
+  node.excluded_for = node.reason;
+  node.quarantined = true;
+  node.state = v1::NODE_STATE_QUARANTINED;
+  Say(Log::Level::kError,
+      absl::StrCat("event=quarantined node=", node.hello.node(),
+                   " reason=", Quoted(reason),
+                   " next=\"mend it and start its agent again\""));
+}
+
+}  // namespace rollcall

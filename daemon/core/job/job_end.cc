@@ -1,0 +1,360 @@
+// Job: what is lost or fails, who is to blame, and the end.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/base/check.h"
+#include "daemon/base/durations.h"
+#include "daemon/base/printable.h"
+#include "daemon/core/exit_codes.h"
+#include "daemon/core/job/job.h"
+#include "daemon/core/root_cause.h"
+
+namespace rollcall {
+namespace {
+
+// A plain command that writes no progress has made some by running this long.
+constexpr absl::Duration kRunCountsAsProgress = absl::Minutes(10);
+constexpr absl::Duration kFinishedTogether = absl::Milliseconds(100);
+
+const v1::Member* MemberNamed(const v1::World& world, const std::string& node) {
+  for (const v1::Member& member : world.members()) {
+    if (member.node() == node) return &member;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool Job::SettlementOpen() const {
+  return settlement_.has_value() && now_ <= settlement_->until;
+}
+
+void Job::RankFailed(Node& node, const v1::RankExited& exited) {
+  const std::string name = node.hello.node();
+  if (SettlementOpen() && exited.generation() == settlement_->generation) {
+    const v1::Member* member = MemberNamed(settlement_->world, name);
+    if (member == nullptr) return;
+    const v1::RootCause cause =
+        CauseOfRank(name, member->first_rank() + exited.local_rank(), exited);
+    if (Weight(cause) <= Weight(settlement_->cause)) return;
+    BlameNode(settlement_->cause, 0);
+    BlameNode(cause, 1);
+    settlement_->cause = cause;
+    if (!causes_.empty()) causes_.back() = cause;
+    return BlameInReform(cause);
+  }
+  if (phase_ != Phase::kRunning || exited.generation() != generation_ ||
+      !node.member()) {
+    return;
+  }
+  const uint32_t first = world_.members(node.node_rank).first_rank();
+  const v1::RootCause cause =
+      CauseOfRank(name, first + exited.local_rank(), exited);
+  if (progressed_ || now_ - running_since_ >= kRunCountsAsProgress) {
+    MadeProgress();
+  }
+  GenerationFailed(cause, exited.permanent());
+}
+
+// The generation that runs ends by a failure of its ranks.
+void Job::GenerationFailed(const v1::RootCause& cause, bool permanent) {
+  // What cannot be executed will not be the next time either; of others the
+  // rank knows.
+  const bool restart = restarts_charged_ < limits_.max_restarts &&
+                       cause.code() != v1::REASON_CODE_NOT_STARTED &&
+                       !permanent;
+  settlement_ =
+      Settlement{generation_, world_, cause, restart, now_ + limits_.lease};
+  RememberCause(cause);
+  if (restart) {
+    ++restarts_charged_;
+    Reform(cause.code(), Describe(cause), cause.node());
+    return BlameNode(cause, 1);
+  }
+  EndGeneration(cause.code(), Describe(cause), cause.node(),
+                limits_.linger == absl::ZeroDuration());
+  phase_ = Phase::kSettling;
+  unstopped_ = 0;
+  for (const v1::Member& member : world_.members()) {
+    const auto at = nodes_.find(member.node());
+    unstopped_ += at != nodes_.end() && at->second.member();
+  }
+}
+
+// Nobody can stop faster than all; nobody is waited for longer than a lease.
+void Job::MaybeSettle() {
+  if (phase_ != Phase::kSettling) return;
+  if (unstopped_ > 0 && now_ < settlement_->until) return;
+  const v1::RootCause& cause = settlement_->cause;
+  // Somebody wanted the end anyway.
+  if (end_then_.has_value()) return Finish(*end_then_);
+  if (IsLostNode(cause)) {
+    // A lost node began it, which costs nothing: go on without it.
+    why_.set_code(cause.code());
+    why_.set_reason(Describe(cause));
+    why_.set_node(cause.node());
+    // Whose ranks were left as they are, for the end that it is not.
+    if (limits_.linger > absl::ZeroDuration()) TellAbort();
+    return Gather(/*at_once=*/true);
+  }
+  Fail(ExitCodeOf(cause),
+       limits_.max_restarts > 0 && restarts_charged_ >= limits_.max_restarts
+           ? v1::REASON_CODE_RESTART_BUDGET
+           : cause.code(),
+       restarts_charged_ > 0
+           ? absl::StrCat(Describe(cause), "; ", restarts_charged_,
+                          " restarts of ", limits_.max_restarts, " are used up")
+           : Describe(cause));
+}
+
+void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
+  const std::string name = node.hello.node();
+  const bool member = node.member();
+  const bool finished = member && node.finished();
+  const bool stopped = node.stopped;
+  SayOf(node, Log::Level::kWarning,
+        absl::StrCat("event=lost node=", name, " code=",
+                     v1::ReasonCode_Name(code), " reason=", Quoted(reason)));
+  BlameLostNode(node, code, reason);
+  CloseLost(node, code, reason);
+  Part(node, v1::NODE_STATE_LOST, reason, code == v1::REASON_CODE_EVICTED);
+  if (!member) return;
+  const std::string text = absl::StrCat("node ", name, " was lost: ", reason);
+  switch (phase_) {
+    case Phase::kForming:
+      return Reform(code, text, name);
+    case Phase::kRunning:
+      // Its work is done and cannot be undone by its going.
+      if (finished) return;
+      settlement_ = Settlement{generation_, world_,
+                               CauseOfLostNode(name, code, reason, generation_),
+                               /*charged=*/false, now_ + limits_.lease};
+      RememberCause(settlement_->cause);
+      return Reform(code, text, name);
+    case Phase::kSettling:
+      if (!stopped) --unstopped_;
+      return MaybeSettle();
+    case Phase::kGathering:
+    case Phase::kEnded:
+      return;
+  }
+}
+
+void Job::CloseLost(const Node& node, v1::ReasonCode code,
+                    const std::string& reason) {
+  if (node.session == 0) return;
+  const std::string& name = node.hello.node();
+  if (code == v1::REASON_CODE_EVICTED) {
+    return Close(
+        node.session, absl::StatusCode::kPermissionDenied,
+        v1::REFUSAL_CODE_EVICTED,
+        absl::StrCat("node ", name, " was evicted from job ", job_, " (",
+                     reason, "); to bring it back, join with a valid token"));
+  }
+  // Only the launcher's agent takes the place of one that lives.
+  if (code == v1::REASON_CODE_REPLACED) {
+    return Close(node.session, absl::StatusCode::kAlreadyExists,
+                 v1::REFUSAL_CODE_NAME_TAKEN,
+                 absl::StrCat("node name ", name, " is the launcher's: ",
+                              reason, "; give this one another --name"));
+  }
+  Close(node.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST,
+        absl::StrCat("node ", name, " was given up: ", reason,
+                     "; attend with a new incarnation"));
+}
+
+// A node lost within a lease of a rank's failure is what began it.
+void Job::BlameLostNode(const Node& node, v1::ReasonCode code,
+                        const std::string& reason) {
+  if (!SettlementOpen() || IsLostNode(settlement_->cause)) return;
+  const std::string& name = node.hello.node();
+  if (MemberNamed(settlement_->world, name) == nullptr) return;
+  BlameNode(settlement_->cause, 0);
+  settlement_->cause =
+      CauseOfLostNode(name, code, reason, settlement_->generation);
+  if (!causes_.empty()) causes_.back() = settlement_->cause;
+  if (settlement_->charged) {
+    settlement_->charged = false;
+    if (restarts_charged_ > 0) --restarts_charged_;
+  }
+  BlameInReform(settlement_->cause);
+}
+
+// The next generation is formed because of this, and not of what came first.
+void Job::BlameInReform(const v1::RootCause& cause) {
+  if (why_.generation() != cause.generation()) return;
+  why_.set_code(cause.code());
+  why_.set_reason(Describe(cause));
+  why_.set_node(cause.node());
+  why_.set_restarts_charged(restarts_charged_);
+  // It may be formed already, and proposed.
+  if (last_reform_.generation() == cause.generation() + 1 &&
+      generation_ == last_reform_.generation()) {
+    last_reform_ = why_;
+    last_reform_.set_generation(generation_);
+  }
+  Changed();
+}
+
+void Job::RememberCause(const v1::RootCause& cause) {
+  if (causes_.size() == Limits::causes_max) causes_.erase(causes_.begin());
+  causes_.push_back(cause);
+}
+
+void Job::MaybeFinish() {
+  if (unfinished_ > 0) return;
+  v1::End end;
+  end.set_finished(true);
+  end.set_code(v1::REASON_CODE_FINISHED);
+  end.set_reason("all ranks exited 0");
+  Finish(std::move(end));
+}
+
+// A daemon that is started again must not wait for it.
+void Job::NoteEnded(const Node& node) {
+  (node.finished() ? finished_ : idle_)
+      .insert(static_cast<uint32_t>(node.node_rank));
+  // Many finish at once.
+  finished_due_ = std::min(finished_due_, now_ + kFinishedTogether);
+}
+
+void Job::MaybeJournalFinished() {
+  if (now_ >= finished_due_) JournalFinished();
+}
+
+void Job::JournalFinished() {
+  finished_due_ = absl::InfiniteFuture();
+  v1::FinishedNodes finished;
+  for (const uint32_t node_rank : finished_) {
+    finished.add_node_ranks(node_rank);
+  }
+  for (const uint32_t node_rank : idle_) {
+    finished.add_idle_node_ranks(node_rank);
+  }
+  actions_.push_back(Journal{Journal::Kind::kFinished, generation_,
+                             finished.SerializeAsString()});
+}
+
+void Job::Fail(int exit_code, v1::ReasonCode code, const std::string& reason) {
+  v1::End end;
+  end.set_exit_code(exit_code);
+  end.set_code(code);
+  end.set_reason(reason);
+  if (phase_ == Phase::kSettling && limits_.linger > absl::ZeroDuration()) {
+    ToProto(limits_.linger, end.mutable_linger());
+  }
+  if (!causes_.empty()) *end.mutable_root_cause() = causes_.back();
+  for (const v1::RootCause& cause : causes_) *end.add_causes() = cause;
+  Finish(std::move(end));
+}
+
+void Job::Finish(v1::End end) {
+  CHECK(phase_ != Phase::kEnded);
+  const bool ranks_live =
+      phase_ == Phase::kRunning && end.code() != v1::REASON_CODE_FINISHED;
+  end_ = std::move(end);
+  phase_ = Phase::kEnded;
+  next_waiting_ = absl::InfiniteFuture();
+  deadlines_.clear();
+  for (auto& [name, node] : nodes_) {
+    node.deadline = absl::InfiniteFuture();
+    if (!node.gone && node.state != v1::NODE_STATE_SPARE) {
+      node.state = v1::NODE_STATE_FINISHED;
+    }
+  }
+  redial_until_ = now_ + limits_.lease;
+  linger_until_ =
+      redial_until_ + (ranks_live ? limits_.stop_grace : absl::ZeroDuration());
+  if (end_->has_linger()) {
+    lingers_until_ = now_ + FromProto(end_->linger());
+    linger_until_ += FromProto(end_->linger()) + limits_.stop_grace;
+  }
+  pending_.reset();
+  DropStalls();
+  grow_at_ = absl::InfiniteFuture();
+  leaving_due_ = absl::InfiniteFuture();
+  leaving_unwritten_ = false;
+  finished_due_ = absl::InfiniteFuture();
+  isolated_ = false;
+  isolated_until_ = absl::InfiniteFuture();
+  // No other run goes on in the place of one that has ended.
+  RefuseClaims();
+  actions_.push_back(Journal{Journal::Kind::kRunEnded, generation_,
+                             end_->SerializeAsString()});
+  SendEnd();
+  Say(end_->finished() ? Log::Level::kInfo : Log::Level::kError,
+      absl::StrCat("event=end exit_code=", end_->exit_code(),
+                   " code=", v1::ReasonCode_Name(end_->code()),
+                   " reason=", Quoted(end_->reason())));
+  Changed();
+}
+
+// The digest of the command that all members of the world have, as
+// Seal.common_digest.
+std::string Job::CommonCommand() const {
+  std::set<std::string> commands;
+  for (const v1::Member& member : world_.members()) {
+    const v1::Hello& hello = nodes_.at(member.node()).hello;
+    if (hello.launcher()) return "";
+    commands.insert(hello.command_digest());
+  }
+  return commands.size() == 1 ? *commands.begin() : "";
+}
+
+// Whether all members of the last world ran one command and this node has
+// another.
+bool Job::HasOtherCommand(const Node& node) const {
+  const std::string& own = node.hello.command_digest();
+  return seal_.has_value() && !seal_->common_digest().empty() && !own.empty() &&
+         own != seal_->common_digest();
+}
+
+// A spare that was never used has nothing to answer for, unless others made a
+// job of theirs of the name: then what it was started for has not been done.
+v1::End Job::EndFor(const Node& node) const {
+  v1::End end = *end_;
+  if (node.served_in != 0 || barred_.contains(node.hello.node())) return end;
+  // In a world that this daemon has not seen: it was started again since.
+  if (!knows_all_worlds_ && node.hello.generation_seen() != 0) return end;
+  if (end.finished() && HasOtherCommand(node)) {
+    end.set_finished(false);
+    end.set_exit_code(kExitRendezvous);
+    end.set_code(v1::REASON_CODE_OTHER_COMMAND);
+    end.set_reason(
+        "the job finished with another command than this node's, which never "
+        "ran; start it under another --job");
+  } else if (node.state == v1::NODE_STATE_SPARE) {
+    end.set_exit_code(0);
+  }
+  return end;
+}
+
+void Job::SendEnd() {
+  // Two Ends of one job differ where their exit codes do; the job's own first.
+  std::map<std::pair<bool, int>, std::vector<SessionId>> to;
+  v1::DaemonMessage message;
+  for (const auto& [session, name] : sessions_) {
+    const int exit_code = EndFor(nodes_.at(name)).exit_code();
+    to[{exit_code != end_->exit_code(), exit_code}].push_back(session);
+  }
+  for (auto& [kind, sessions] : to) {
+    *message.mutable_end() = EndFor(nodes_.at(sessions_.at(sessions.front())));
+    actions_.push_back(Send{std::move(sessions), message});
+  }
+}
+
+// Who has not heard of the end may still ask for it, for a while.
+void Job::MaybeForget() {
+  if (phase_ != Phase::kEnded || forgotten_) return;
+  const bool all_know = sessions_.empty() && suspects_.empty();
+  if (!all_know && now_ < LingersUntil()) return;
+  forgotten_ = true;
+  actions_.push_back(Forget{});
+}
+
+}  // namespace rollcall

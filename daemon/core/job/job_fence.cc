@@ -1,0 +1,177 @@
+// Job: what keeps a world of other nodes waiting for the last one.
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/base/printable.h"
+#include "daemon/core/formation/world.h"
+#include "daemon/core/job/job.h"
+
+namespace rollcall {
+namespace {
+
+// Of many members, in a message.
+constexpr size_t kFencedNamedMax = 4;
+
+}  // namespace
+
+// The world that runs is over: from here on it may be out of hearing. Members
+// whose ranks are over, or were never started (--once), do not keep it from
+// training.
+void Job::FenceOff() {
+  std::vector<Fence::Member> members;
+  for (int row = 0; row < world_.members_size(); ++row) {
+    const uint32_t node_rank = static_cast<uint32_t>(row);
+    if (finished_.contains(node_rank) || idle_.contains(node_rank)) continue;
+    const std::string& name = world_.members(row).node();
+    const auto at = nodes_.find(name);
+    const bool known =
+        at != nodes_.end() && at->second.served_in == generation_;
+    members.push_back(
+        {name, row < seal_->incarnations_size() ? seal_->incarnations(row) : 0,
+         known ? at->second.heard_at : now_});
+  }
+  fence_ = Fence(generation_, std::move(members));
+  // With the end of the generation it would come too late.
+  if (finished_due_ != absl::InfiniteFuture()) JournalFinished();
+}
+
+// When the members were heard last is not journaled: now, at the latest.
+void Job::RestoreFence(const JournalState& state) {
+  if (!state.ran_proposal.has_value() || !state.ran_seal.has_value()) return;
+  const absl::StatusOr<v1::World> world =
+      DecodeWorld(state.ran_proposal->world());
+  if (!world.ok()) return;
+  std::set<uint32_t> finished;
+  if (state.ran_finished.has_value()) {
+    finished.insert(state.ran_finished->node_ranks().begin(),
+                    state.ran_finished->node_ranks().end());
+    finished.insert(state.ran_finished->idle_node_ranks().begin(),
+                    state.ran_finished->idle_node_ranks().end());
+  }
+  std::vector<Fence::Member> members;
+  for (int row = 0; row < world->members_size(); ++row) {
+    if (finished.contains(static_cast<uint32_t>(row))) continue;
+    members.push_back({world->members(row).node(),
+                       row < state.ran_seal->incarnations_size()
+                           ? state.ran_seal->incarnations(row)
+                           : 0,
+                       now_});
+  }
+  fence_ = Fence(world->generation(), std::move(members));
+}
+
+// Whether this agent had ranks in the last world. An incarnation is no secret:
+// a token proves nothing of it, but for what this daemon has seen itself.
+bool Job::IsOfFenced(const Node& node) const {
+  return (node.by_credential || node.served_in == fence_.generation()) &&
+         fence_.Has({node.hello.node(), node.hello.incarnation()});
+}
+
+// Whether another agent has the name of a member by now. (A row of the journal
+// may be either of them.)
+bool Job::IsTakenOver(const std::string& node) const {
+  const auto at = nodes_.find(node);
+  return fence_.HasNode(node) && at != nodes_.end() && !at->second.gone &&
+         at->second.hello.incarnation() != 0 && !IsOfFenced(at->second);
+}
+
+bool Job::EvictsFormer(const std::string& node) const {
+  return FenceLeft(now_) > absl::ZeroDuration() && IsTakenOver(node);
+}
+
+// Its ranks of all earlier generations are gone.
+void Job::NoteStopped(const Node& node) {
+  if (!IsOfFenced(node)) return;
+  fence_.Gone(node.hello.node());
+  FenceOpened();
+}
+
+// The next daemon must not wait either.
+void Job::FenceOpened() {
+  // Nothing is journaled after the end.
+  if (phase_ == Phase::kEnded) return;
+  actions_.push_back(
+      Journal{Journal::Kind::kFenceOpen, fence_.generation(), ""});
+  Say(Log::Level::kInfo,
+      absl::StrCat("event=fence_open generation=", fence_.generation()));
+  Changed();
+}
+
+// Whether a world of these nodes must wait.
+bool Job::IsFenced(const std::vector<Seated>& seated) {
+  const absl::Time opens = fence_.Opens(limits_.unheard());
+  if (now_ >= opens ||
+      std::any_of(seated.begin(), seated.end(), [&](const Seated& s) {
+        return IsOfFenced(nodes_.at(s.node));
+      })) {
+    Unfence();
+    return false;
+  }
+  if (std::exchange(fenced_until_, opens) != opens) {
+    Say(Log::Level::kWarning,
+        absl::StrCat("event=fenced generation=", fence_.generation(),
+                     " reason=", Quoted(FenceText(opens - now_))));
+    Changed();
+  }
+  // One that gets no seat for now may be a member.
+  fence_asked_until_ = opens;
+  for (const auto& [session, name] : sessions_) {
+    const absl::Time held = HeldUntil(nodes_.at(name));
+    if (held > now_) fence_asked_until_ = std::min(fence_asked_until_, held);
+  }
+  fence_asked_at_revision_ = revision_;
+  return true;
+}
+
+// Meanwhile enough nodes were here: --join-timeout has not begun.
+void Job::Unfence() {
+  if (fenced_until_ == absl::InfinitePast()) return;
+  join_until_ = now_ + limits_.join_timeout;
+  fenced_until_ = absl::InfinitePast();
+  fence_asked_until_ = absl::InfinitePast();
+}
+
+// It may have opened since it was asked last.
+absl::Duration Job::FenceLeft(absl::Time now) const {
+  if (phase_ != Phase::kGathering || fence_.open()) {
+    return absl::ZeroDuration();
+  }
+  return std::max(fenced_until_ - now, absl::ZeroDuration());
+}
+
+std::string Job::FenceText(absl::Duration left) const {
+  const std::vector<Fence::Member>& members = fence_.members();
+  std::vector<std::string> names;
+  for (size_t i = 0; i < members.size() && i < kFencedNamedMax; ++i) {
+    names.push_back(members[i].node);
+  }
+  const bool one = members.size() == 1;
+  // Clearer than one whose name another agent has by now.
+  const auto absent = [&](const Fence::Member& member) {
+    const auto at = nodes_.find(member.node);
+    return at == nodes_.end() || at->second.session == 0;
+  };
+  auto advised = std::find_if(members.begin(), members.end(), absent);
+  if (advised == members.end()) advised = members.begin();
+  // A person needs it no finer, and the status changes less often.
+  const absl::Duration unit =
+      left > absl::Minutes(1) ? absl::Minutes(1) : absl::Seconds(10);
+  return absl::StrCat(
+      "generation ", fence_.generation(), " may still train on ",
+      absl::StrJoin(names, ", "),
+      members.size() > kFencedNamedMax
+          ? absl::StrCat(" and ", members.size() - kFencedNamedMax, " more")
+          : "",
+      ", whose agent", one ? " of that time is" : "s of that time are",
+      " not heard: the next world waits until ",
+      one ? "it has" : "one of them has", " stopped, at most ",
+      absl::FormatDuration(absl::Ceil(left, unit)),
+      "; if one is known to be gone, `rollcall evict ", advised->node, "`");
+}
+
+}  // namespace rollcall

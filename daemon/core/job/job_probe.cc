@@ -1,0 +1,492 @@
+// Job: nodes probe each other before a world is formed, and while it runs.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/base/durations.h"
+#include "daemon/base/printable.h"
+#include "daemon/core/job/job.h"
+#include "daemon/core/network_plan/network_plan.h"
+
+namespace rollcall {
+namespace {
+
+// Probers report within this part of the round, so that the report arrives
+// before its end.
+constexpr double kProbersPart = 0.75;
+// A connection may fail once for many reasons, and ends no job: so many rounds,
+// and a pause before the next one.
+constexpr int kProbeRounds = 3;
+// How often what was probed of a node may be out of date before a world runs.
+constexpr int kReprobesMax = 3;
+constexpr absl::Duration kProbePause = absl::Seconds(1);
+// From one round to the next while a world runs, for each node: a plan takes
+// some 50 microseconds a node (scripts/bench.sh facts), and nodes may attend
+// and leave as often as they like.
+constexpr absl::Duration kRoundPause = absl::Microseconds(500);
+// Of many nodes that share a fault, in a message.
+constexpr size_t kProbersNamedMax = 8;
+
+// The platform's word, where no interface has that address (1:1 NAT).
+std::string TranslatedAddress(const v1::Facts& facts) {
+  for (const v1::Interface& interface : facts.interfaces()) {
+    for (const v1::InterfaceAddress& a : interface.addresses()) {
+      if (a.address() == facts.advertised_address()) return "";
+    }
+  }
+  return facts.advertised_address();
+}
+
+// All that a probe of the node depends on: where it is, and at which addresses
+// others may reach it. Containers come and go beside those.
+std::set<std::string> ProbedPart(const PlanNode& node) {
+  const v1::Facts& facts = *node.facts;
+  std::set<std::string> part = {
+      absl::StrCat("port ", facts.probe_port()),
+      absl::StrCat("platform ", facts.advertised_address()),
+      absl::StrCat("machine ", facts.boot_id(), " ",
+                   facts.network_namespace())};
+  const std::vector<std::string> addresses = CandidateAddresses(node);
+  const std::set<std::string> candidates(addresses.begin(), addresses.end());
+  for (const v1::Interface& interface : facts.interfaces()) {
+    for (const v1::InterfaceAddress& at : interface.addresses()) {
+      if (!candidates.contains(at.address())) continue;
+      part.insert(absl::StrCat(interface.name(), " ", at.address()));
+    }
+  }
+  return part;
+}
+
+bool SamePorts(const v1::Facts& a, const v1::Facts& b) {
+  return std::equal(
+      a.infiniband().begin(), a.infiniband().end(), b.infiniband().begin(),
+      b.infiniband().end(),
+      [](const v1::InfinibandPort& one, const v1::InfinibandPort& other) {
+        return one.SerializeAsString() == other.SerializeAsString();
+      });
+}
+
+}  // namespace
+
+std::vector<ProbeNode> Job::ProbeNodes(
+    const std::vector<PlanNode>& nodes) const {
+  std::vector<ProbeNode> probed;
+  for (const PlanNode& node : nodes) {
+    probed.push_back({node.node, nodes_.at(node.node).hello.incarnation(),
+                      CandidateAddresses(node), node.facts->probe_port(),
+                      TranslatedAddress(*node.facts)});
+  }
+  return probed;
+}
+
+// Opens a round if one is needed. Returns whether the world has to wait for
+// one.
+bool Job::AwaitProbes(const std::vector<PlanNode>& nodes,
+                      Probing::Pairs which) {
+  if (IsOneMachine(nodes) || !keys_.probe_secret) return false;
+  if (probing_.Open(now_)) return true;
+  const std::vector<ProbeNode> probed = ProbeNodes(nodes);
+  const bool again = which == Probing::Pairs::kAll;
+  if (!again && !probing_.Needed(probed)) return false;
+  probed_at_ = now_;
+  if (phase_ == Phase::kGathering) {
+    round_.clear();
+    for (const PlanNode& node : nodes) round_.insert(node.node);
+  }
+  auto asked = probing_.Begin(probed, keys_.probe_secret, now_,
+                              limits_.probe_timeout, which);
+  if (!again) {
+    Say(Log::Level::kInfo, absl::StrCat("event=probe nodes=", asked.size()));
+  }
+  for (auto& [name, probe] : asked) {
+    ToProto(limits_.probe_timeout * kProbersPart, probe.mutable_timeout());
+    v1::DaemonMessage message;
+    *message.mutable_probe() = std::move(probe);
+    ToNode(nodes_.at(name), std::move(message));
+  }
+  Changed();
+  return probing_.Open(now_);
+}
+
+// It is probed after a delay; or after none, where a world needs it. One that
+// is barred stays so.
+void Job::HoldUnreached(const std::string& name) {
+  if (barred_.contains(name)) return;
+  reach_.Unreached(name, now_ + limits_.unreached_delay);
+}
+
+// What of it was probed is out of date. A node of which that is so again and
+// again would be probed again and again, and keep all others waiting.
+void Job::ProbeAnew(Node& node, bool moved) {
+  if (phase_ == Phase::kEnded) return;
+  const std::string name = node.hello.node();
+  const bool proposed = phase_ == Phase::kForming && node.member();
+  if (++node.reprobes > kReprobesMax && !node.hello.launcher() &&
+      !barred_.contains(name)) {
+    Bar(node,
+        absl::StrCat("its agent came back while it was probed, or with other "
+                     "addresses, ",
+                     node.reprobes, " times; it is probed again later"));
+    reach_.Unreached(name, now_ + limits_.unreached_delay);
+  } else if (moved) {
+    HoldUnreached(name);
+    if (node.reason.empty()) node.reason = "its new addresses are to be probed";
+  }
+  if (!moved || !proposed) return;
+  Reform(v1::REASON_CODE_FACTS_CHANGED,
+         absl::StrCat(name, " has other addresses than before"), name);
+}
+
+// The question or the answer may be lost with the stream.
+void Job::ForgetProbes(const std::string& name) {
+  const bool silent = IsSilentProber(name);
+  if (!silent && !probing_.Awaits(name)) return;
+  if (phase_ == Phase::kRunning && nodes_.at(name).member()) {
+    probing_.Excuse(name);
+  } else {
+    probing_.Forget(name);
+    // Otherwise a node whose stream breaks again and again would be probed
+    // again and again.
+    if (silent || phase_ == Phase::kRunning) HoldUnreached(name);
+  }
+  if (phase_ != Phase::kRunning) return;
+  // Others may wait for the verdict.
+  if (!probing_.Open(now_)) probe_at_ = std::min(probe_at_, now_);
+}
+
+// What an agent that goes on says of its node now, and what has changed that
+// worlds are planned with. What was found from and of the addresses that it had
+// says nothing of new ones. Of a member of the world that runs it is taken when
+// that ends: until then others reach it where they did.
+Job::FactsChange Job::TakeFacts(Node& node, const v1::Facts& facts) {
+  const v1::Facts& known = node.hello.facts();
+  const auto part = [&](const v1::Facts& of) {
+    return ProbedPart(PlanNode{node.hello.node(), &of, node.observed_address});
+  };
+  const FactsChange change = part(known) != part(facts)
+                                 ? FactsChange::kAddresses
+                             : SamePorts(known, facts) ? FactsChange::kNone
+                                                       : FactsChange::kPorts;
+  if (phase_ == Phase::kRunning && node.member() &&
+      node.hello.incarnation() != 0) {
+    const v1::Facts& last =
+        node.told_facts.has_value() ? *node.told_facts : known;
+    if (change == FactsChange::kAddresses && part(last) != part(facts)) {
+      SayOf(node, Log::Level::kWarning,
+            absl::StrCat("event=moved node=", node.hello.node(), " text=",
+                         Quoted("it has other addresses; the world "
+                                "that runs goes on with the old")));
+    }
+    node.told_facts = facts;
+    return FactsChange::kNone;
+  }
+  node.told_facts.reset();
+  if (change == FactsChange::kAddresses) {
+    ForgetProbes(node.hello.node());
+    probing_.Forget(node.hello.node());
+  }
+  *node.hello.mutable_facts() = facts;
+  return change;
+}
+
+// The world that ran is over.
+void Job::TakeToldFacts() {
+  for (auto& [name, node] : nodes_) {
+    if (!node.told_facts.has_value()) continue;
+    const v1::Facts facts = *std::exchange(node.told_facts, std::nullopt);
+    TakeFacts(node, facts);
+  }
+}
+
+// --- While a world runs ------------------------------------------------------
+
+// More nodes may come within last_call, unless this one has filled the world.
+void Job::ProbeSoon() {
+  const bool fills = Present() == nodes_max_ &&
+                     static_cast<uint32_t>(world_.members_size()) < nodes_max_;
+  const absl::Time soon = fills ? now_ : now_ + limits_.last_call;
+  probe_at_ = std::min(probe_at_, std::max(soon, probe_not_before_));
+}
+
+void Job::PingLater() {
+  if (limits_.ping_interval <= absl::ZeroDuration()) return;
+  ping_at_ = now_ + std::max(limits_.ping_interval, limits_.probe_timeout);
+}
+
+// Newcomers are probed before a world is ended for them, and a few spares, so
+// that a seat that becomes free is taken without a round of probes.
+void Job::MaybeProbe() {
+  if (phase_ != Phase::kRunning || isolated_) return;
+  const bool ping = now_ >= ping_at_;
+  if (now_ < probe_at_ && !ping) return;
+  absl::Time wait = absl::InfinitePast();
+  if (probing_.Open(now_)) {
+    wait = probing_.until();
+  } else if (SeatedSuspect()) {
+    wait = now_ + std::max(limits_.reconnect_grace, absl::Seconds(1));
+  } else {
+    JudgeRound();
+    if (now_ < probe_not_before_) wait = probe_not_before_;
+  }
+  if (wait > now_) {
+    probe_at_ = wait;
+    ping_at_ = std::max(ping_at_, wait);
+    return;
+  }
+  if (ping) PingLater();
+  probe_at_ = OpenRound(ping) ? probing_.until() : absl::InfiniteFuture();
+}
+
+// Probes the newcomers that have waited longest: as many as there are free
+// seats, and spares_probed more. Returns whether the round is open.
+bool Job::OpenRound(bool ping) {
+  std::vector<Seated> members;
+  std::vector<Seated> proven;
+  for (const auto& [name, node] : nodes_) {
+    if (node.session == 0 || barred_.contains(name)) continue;
+    if (node.member()) {
+      members.push_back({name, 0});
+    } else if (!Leaves(node) && !IsSilentProber(name) &&
+               reach_.HeldUntil(name) == absl::InfinitePast()) {
+      proven.push_back({name, 0});
+    }
+  }
+  const size_t places =
+      nodes_max_ + Limits::spares_probed -
+      std::min<size_t>(nodes_max_, static_cast<size_t>(world_.members_size()));
+  if (proven.size() > places) proven.resize(places);
+  const std::vector<std::string> to_probe =
+      reach_.ToProbe(places - proven.size(), [&](const auto& name) {
+        const Node& node = nodes_.at(name);
+        return node.session != 0 && !node.member() && !barred_.contains(name);
+      });
+  round_ = {to_probe.begin(), to_probe.end()};
+  if (round_.empty() && !ping) return false;
+  probed_at_ = now_;
+  probe_not_before_ = now_ + static_cast<int64_t>(Present()) * kRoundPause;
+  std::vector<Seated> all = std::move(members);
+  all.insert(all.end(), proven.begin(), proven.end());
+  for (const std::string& name : round_) all.push_back({name, 0});
+  if (AwaitProbes(PlanNodes(all),
+                  ping ? Probing::Pairs::kAll : Probing::Pairs::kUnknown)) {
+    return true;
+  }
+  JudgeRound();
+  return false;
+}
+
+// Finds the newcomers of the latest round that all members reach.
+void Job::JudgeRound() {
+  if (round_.empty()) return;
+  std::vector<Seated> names;
+  for (const auto& [name, node] : nodes_) {
+    if (node.member() && node.session != 0) names.push_back({name, 0});
+  }
+  const size_t members = names.size();
+  for (const std::string& name : std::exchange(round_, {})) {
+    // It may have left, or begun another life.
+    if (!reach_.WasToProbe(name, probed_at_)) continue;
+    Node& node = nodes_.at(name);
+    if (IsSilentProber(name)) {
+      SetUnreached(node, kSilentText);
+    } else if (node.session != 0 && !node.member() && !barred_.contains(name)) {
+      names.push_back({name, 0});
+    }
+  }
+  std::vector<PlanNode> nodes = PlanNodes(names);
+  while (nodes.size() > members) {
+    std::vector<std::string> without;
+    const absl::StatusOr<NetworkPlan> plan = PlanNetwork(nodes, &without);
+    if (plan.ok()) break;
+    const bool newcomers_named = std::any_of(
+        without.begin(), without.end(),
+        [&](const auto& name) { return !nodes_.at(name).member(); });
+    // No newcomer helps where members do not reach each other. The next round
+    // looks into that as well.
+    if (!newcomers_named) {
+      for (const std::string& name : without) probing_.Forget(name);
+    }
+    const std::string reason =
+        newcomers_named
+            ? std::string(plan.status().message())
+            : absl::StrCat("it waits, since nodes of the world that runs do ",
+                           "not reach each other: ", plan.status().message());
+    const size_t left_out = std::erase_if(nodes, [&](const PlanNode& node) {
+      const bool named =
+          std::find(without.begin(), without.end(), node.node) != without.end();
+      if (node.stays || (newcomers_named && !named)) return false;
+      SetUnreached(nodes_.at(node.node), reason);
+      return true;
+    });
+    // Of who is left, nothing can be said.
+    if (left_out == 0) return;
+  }
+  for (const PlanNode& node : nodes) {
+    if (!node.stays) SetReached(nodes_.at(node.node));
+  }
+}
+
+// Its addresses are proven, as far as they can be now.
+void Job::SetReached(Node& node) {
+  reach_.Forget(node.hello.node());
+  grow_at_ = std::min(grow_at_, now_);
+  if (node.reason.empty() || Leaves(node)) return;
+  node.reason.clear();
+  SayHold(node);
+  Changed();
+}
+
+void Job::SetUnreached(Node& node, const std::string& why) {
+  const std::string reason = Printable(why, Limits::node_reason_bytes_max);
+  reach_.Unreached(node.hello.node(), now_ + limits_.unreached_delay);
+  if (std::exchange(node.reason, reason) == reason) return;
+  SayOf(node, Log::Level::kWarning,
+        absl::StrCat("event=unreached node=", node.hello.node(),
+                     " reason=", Quoted(reason)));
+  v1::DaemonMessage message;
+  message.mutable_waiting()->set_spare(true);
+  message.mutable_waiting()->set_reason(reason);
+  ToNode(node, std::move(message));
+  Changed();
+}
+
+// By how much earlier nodes are probed again that were not reached.
+absl::Duration Job::SoonerProbed() const {
+  const bool awaited = phase_ == Phase::kGathering && Able() < nodes_min_;
+  return awaited ? limits_.unreached_delay - limits_.unreached_delay_waiting
+                 : absl::ZeroDuration();
+}
+
+// Nodes that were not reached are probed again, in case that was mended.
+void Job::TakeBackUnreached() {
+  if (!MayProbeUnreached() || isolated_) return;
+  for (const std::string& name : reach_.Expire(now_ + SoonerProbed())) {
+    Node& node = nodes_.at(name);
+    probing_.Forget(name);
+    const bool only_unreached =
+        !node.quarantined && !node.differs && !Leaves(node);
+    if (only_unreached && barred_.erase(name) > 0) {
+      node.state = StateByPhase(node);
+    }
+    if (phase_ == Phase::kRunning) {
+      probe_at_ = std::min(probe_at_, std::max(now_, probe_not_before_));
+    } else {
+      reach_.Forget(name);
+    }
+    Changed();
+  }
+}
+
+// The world has ended, and the next one waits for no round that was opened
+// while it ran.
+void Job::EndProbes() {
+  probe_at_ = absl::InfiniteFuture();
+  ping_at_ = absl::InfiniteFuture();
+  probe_not_before_ = absl::InfinitePast();
+  const bool open = probing_.Open(now_);
+  for (const std::string& name : probing_.Unheard()) {
+    const bool asked = open && probing_.Awaits(name);
+    if (asked || nodes_.at(name).member()) probing_.Excuse(name);
+  }
+  // The few reports of a round that was not ended prove nothing.
+  if (open) {
+    for (const std::string& name : round_) probing_.Forget(name);
+  }
+  round_.clear();
+  reach_.WorldEnded(now_ + limits_.unreached_delay);
+}
+
+// --- Before a world is formed ------------------------------------------------
+
+// A node that has not answered within its round gets no seat until it does.
+bool Job::IsSilentProber(const std::string& name) const {
+  return probing_.IsSilent(name, now_);
+}
+
+size_t Job::Able() const {
+  size_t silent = 0;
+  for (const std::string& name : probing_.Unheard()) {
+    silent += IsSilentProber(name) && nodes_.at(name).session != 0 &&
+              !barred_.contains(name);
+  }
+  return Present() - silent;
+}
+
+// Nodes that had no part in the latest round would need another one, and so
+// could put off a world for as long as nodes keep attending. They are taken in
+// afterwards, if there are enough without them.
+std::vector<Candidate> Job::WithoutLatecomers(
+    std::vector<Candidate> candidates) const {
+  std::vector<Candidate> early;
+  for (const Candidate& candidate : candidates) {
+    if (round_.contains(candidate.node) &&
+        nodes_.at(candidate.node).attended_at <= probed_at_) {
+      early.push_back(candidate);
+    }
+  }
+  return early.size() >= nodes_min_ ? early : candidates;
+}
+
+// What was found of these nodes is looked into once more, unless that was done
+// often enough or nothing was.
+bool Job::MayProbeAgain(const std::vector<std::string>& nodes) {
+  if (failed_rounds_ + 1 >= kProbeRounds) return false;
+  // While the ranks of a world wait, newcomers that it can do without get one
+  // try.
+  if (generation_ > 0 && Able() >= nodes_min_ + nodes.size() &&
+      std::all_of(nodes.begin(), nodes.end(), [&](const std::string& name) {
+        return nodes_.at(name).served_in == 0;
+      })) {
+    return false;
+  }
+  bool probed = false;
+  for (const std::string& name : nodes) {
+    probed = probed || probing_.Of(name) != nullptr;
+    probing_.Forget(name);
+  }
+  if (!probed) return false;
+  ++failed_rounds_;
+  probe_again_at_ = now_ + kProbePause;
+  return true;
+}
+
+void Job::OnProbed(Node& node, const v1::Probed& probed) {
+  const std::string& name = node.hello.node();
+  const bool late = IsSilentProber(name);
+  if (!late && !probing_.Awaits(name)) return;
+  probing_.Take(name, probed);
+  if (probing_.Awaits(name)) return;
+  if (phase_ == Phase::kRunning) {
+    if (!probing_.Open(now_)) probe_at_ = std::min(probe_at_, now_);
+    // What others found of it is out of date.
+    if (late && !node.member() && !barred_.contains(name)) {
+      reach_.Unreached(name, now_ + limits_.last_call);
+    }
+  } else if (late) {
+    // It may have a seat again, at once where too few others are there, and is
+    // probed again: others may have found it silent.
+    probing_.Forget(name);
+    if (!node.member()) HoldUnreached(name);
+    node.reason.clear();
+  }
+  Changed();
+}
+
+// For those who wait: why nothing is formed. Empty: not for a round of probes.
+std::string Job::ProbesText() const {
+  const std::set<std::string> unheard = probing_.Unheard();
+  if (unheard.empty()) return "";
+  std::vector<std::string> names;
+  for (const std::string& name : unheard) {
+    if (names.size() == kProbersNamedMax) break;
+    names.push_back(name);
+  }
+  const size_t more = unheard.size() - names.size();
+  return absl::StrCat("probing addresses; no answer yet from ",
+                      absl::StrJoin(names, ", "),
+                      more > 0 ? absl::StrCat(" and ", more, " more") : "");
+}
+
+}  // namespace rollcall

@@ -1,0 +1,565 @@
+#include "daemon/server/front_door/guests.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/base/address_text.h"
+#include "daemon/base/check.h"
+#include "daemon/base/clock.h"
+#include "daemon/server/front_door/listening_socket.h"
+#include "daemon/server/front_door/peer_address.h"
+
+namespace rollcall {
+namespace {
+
+constexpr uint64_t kWake = std::numeric_limits<uint64_t>::max();
+constexpr int kReceiveBytes = 64 << 10;
+constexpr size_t kEventsARound = 256;
+
+// As PeerKey writes it.
+std::string KeyOf(const sockaddr_storage& peer) {
+  const in_port_t port =
+      peer.ss_family == AF_INET
+          ? reinterpret_cast<const sockaddr_in&>(peer).sin_port
+          : reinterpret_cast<const sockaddr_in6&>(peer).sin6_port;
+  return absl::StrCat(AddressText(peer), ":", ntohs(port));
+}
+
+// By the kernel's count, so that nobody's reading is in the way.
+uint64_t BytesReceived(int fd) {
+  tcp_info info = {};
+  socklen_t size = sizeof info;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
+  return info.tcpi_bytes_received;
+}
+
+// Names a socket for as long as the system runs; 0: not known, or no socket.
+uint64_t CookieOf(int fd) {
+  uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) != 0) return 0;
+  return cookie;
+}
+
+// Resets the connection, whoever holds its socket, and throws away what it has
+// received: after a shutdown that could still be read, and the peer would wait
+// for as long as gRPC does not look.
+void Reset(int fd) {
+  const sockaddr nobody = {AF_UNSPEC, {}};
+  connect(fd, &nobody, sizeof nobody);
+}
+
+// The same of a descriptor that gRPC may have closed meanwhile, and whose
+// number may be another file's: a descriptor of our own keeps it what it is.
+void ResetServed(int served_fd, uint64_t cookie) {
+  const int fd = fcntl(served_fd, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return;
+  if (cookie != 0 && CookieOf(fd) == cookie) Reset(fd);
+  close(fd);
+}
+
+absl::Status TooManyAgents(size_t agents_max) {
+  return absl::UnavailableError(absl::StrCat(
+      "this daemon has ", agents_max,
+      " connections of agents, the most there can be; where its limit of open "
+      "files is the reason, raise that (ulimit -n) where it runs; dial again "
+      "later"));
+}
+
+}  // namespace
+
+Guests::Wake::~Wake() { close(fd); }
+
+void Guests::Wake::Up() const {
+  const uint64_t one = 1;
+  (void)!write(fd, &one, sizeof one);
+}
+
+void Guests::Wake::Ended(Id id) {
+  bool first = false;
+  {
+    MutexLock lock(mutex);
+    first = ended.empty();
+    ended.push_back(id);
+  }
+  if (first) Up();
+}
+
+std::string PeerKey(std::string_view peer) {
+  const std::string address = AddressOfPeer(peer);
+  if (address.empty()) return "";
+  return absl::StrCat(address, std::string(peer.substr(peer.rfind(':'))));
+}
+
+absl::StatusOr<std::unique_ptr<Guests>> Guests::Make(
+    const DoorLimits& limits, std::function<void(DoorId)> released) {
+  const int epoll = epoll_create1(EPOLL_CLOEXEC);
+  const int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  event.data.u64 = kWake;
+  if (epoll >= 0 && wake >= 0 &&
+      epoll_ctl(epoll, EPOLL_CTL_ADD, wake, &event) == 0) {
+    return std::unique_ptr<Guests>(
+        new Guests(limits, std::move(released), epoll, wake));
+  }
+  const int error = errno;
+  if (epoll >= 0) close(epoll);
+  if (wake >= 0) close(wake);
+  return absl::UnavailableError(
+      absl::StrCat("cannot watch connections: ", std::strerror(error),
+                   "; raise the limit of open files (ulimit -n)"));
+}
+
+Guests::Guests(const DoorLimits& limits, std::function<void(DoorId)> released,
+               int epoll, int wake)
+    : limits_(limits),
+      released_(std::move(released)),
+      epoll_(epoll),
+      wake_(std::make_shared<Wake>(wake)) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+Guests::~Guests() {
+  Stop();
+  close(epoll_);
+}
+
+void Guests::Stop() {
+  if (!thread_.joinable()) return;
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  wake_->Up();
+  thread_.join();
+  MutexLock lock(mutex_);
+  while (!guests_.empty()) Forget(guests_.begin()->first);
+  gone_.clear();
+}
+
+bool Guests::Arrive(int fd, DoorId door_id) {
+  Guest guest;
+  sockaddr_storage peer = {};
+  socklen_t size = sizeof peer;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) {
+    return false;  // It is gone.
+  }
+  guest.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  guest.served_fd = fd;
+  guest.cookie = CookieOf(fd);
+  guest.door_id = door_id;
+  guest.key = KeyOf(peer);
+  guest.network = DoorAddressOf(peer);
+  guest.until = MonotonicNow() + limits_.guest_patience;
+  if (guest.fd < 0) return false;
+  // An agent says little; what waits unread must not be much either.
+  const int received = kReceiveBytes;
+  setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &received, sizeof received);
+  bool first = false;
+  {
+    MutexLock lock(mutex_);
+    const Id id = ++newest_;
+    epoll_event event = {};
+    // Edge-triggered: told of each arrival. Of one that gRPC has read by then,
+    // epoll tells because the socket can be written to.
+    event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+    event.data.u64 = id;
+    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
+      close(guest.fd);
+      return false;
+    }
+    first = waiting_.empty();
+    waiting_.insert(id);
+    // The connection that had this address and port is gone, or is one to
+    // another address of this daemon; it is known by its id alone from now on.
+    by_key_[guest.key] = id;
+    by_door_id_[door_id] = id;
+    networks_[guest.network].guests.insert(id);
+    guests_.emplace(id, std::move(guest));
+  }
+  // Nobody's time was running until now.
+  if (first) wake_->Up();
+  return true;
+}
+
+void Guests::Called(const std::string& key) {
+  {
+    MutexLock lock(mutex_);
+    const auto at = by_key_.find(key);
+    if (at == by_key_.end()) return;
+    Guest& guest = guests_.at(at->second);
+    ++guest.calls;
+    if (!guest.viewer.empty()) return;
+    if (guest.calls > static_cast<uint64_t>(limits_.guest_calls_max))
+      ShowOut(at->second);
+  }
+  Tell();
+}
+
+absl::StatusOr<AgentStream> Guests::Attend(const std::string& key,
+                                           const AgentRight& right) {
+  absl::StatusOr<AgentStream> stream;
+  {
+    MutexLock lock(mutex_);
+    TakeEnded();
+    stream = LetAttend(key, right);
+  }
+  Tell();
+  return stream;
+}
+
+absl::StatusOr<AgentStream> Guests::LetAttend(const std::string& key,
+                                              const AgentRight& right) {
+  const auto named = by_key_.find(key);
+  // It has gone, or has authenticated as an admin.
+  if (named == by_key_.end()) {
+    return std::make_shared<std::atomic<uint64_t>>(0);
+  }
+  const Id id = named->second;
+  Guest& guest = guests_.at(id);
+  if (!guest.agent.has_value()) {
+    if (agents_ >= limits_.agents_max && !MakeRoomForAgent(right)) {
+      return TooManyAgents(limits_.agents_max);
+    }
+    Leave(id, guest);
+    LeaveViewers(id, guest);
+    guest.bytes = 0;
+    ++agents_;
+    guest.agent.emplace();
+    guest.agent->heard = std::make_shared<std::atomic<uint64_t>>(0);
+    guest.agent->received_before = BytesReceived(guest.fd);
+    close(std::exchange(guest.fd, -1));
+  }
+  Agent& agent = *guest.agent;
+  if (agent.attends) {
+    return absl::UnavailableError(
+        "this connection has an agent's stream already; dial again with "
+        "another connection");
+  }
+  agent.attends = true;
+  agent.right = right;
+  idle_.erase({guest.until, id});
+  Share& share = shares_[right.token];
+  (right.returns ? share.returned : share.came).insert(id);
+  return AgentStream(agent.heard.get(),
+                     [heard = agent.heard, wake = wake_,
+                      id](std::atomic<uint64_t>*) { wake->Ended(id); });
+}
+
+bool Guests::MakeRoomForAgent(const AgentRight& right) {
+  if (!idle_.empty()) {
+    Disconnect(idle_.begin()->second);
+    return true;
+  }
+  auto most = shares_.end();
+  for (auto at = shares_.begin(); at != shares_.end(); ++at) {
+    if (at->first.empty()) continue;
+    if (most == shares_.end() || at->second.size() > most->second.size()) {
+      most = at;
+    }
+  }
+  if (most == shares_.end()) return false;
+  const Share& share = most->second;
+  const bool too_large = share.size() > limits_.agents_max / 2;
+  if (!right.returns && (most->first == right.token || !too_large)) {
+    return false;
+  }
+  Disconnect(share.came.empty() ? *share.returned.begin()
+                                : *share.came.rbegin());
+  return true;
+}
+
+void Guests::TakeEnded() {
+  std::vector<Id> ended;
+  {
+    MutexLock lock(wake_->mutex);
+    ended.swap(wake_->ended);
+  }
+  for (const Id id : ended) {
+    const auto at = guests_.find(id);
+    if (at == guests_.end()) continue;
+    Guest& guest = at->second;
+    guest.agent->attends = false;
+    LeaveShare(id, *guest.agent);
+    guest.until = MonotonicNow() + limits_.agent_grace;
+    idle_.emplace(guest.until, id);
+  }
+}
+
+void Guests::LeaveShare(Id id, const Agent& agent) {
+  const auto at = shares_.find(agent.right.token);
+  if (at == shares_.end()) return;
+  at->second.came.erase(id);
+  at->second.returned.erase(id);
+  if (at->second.size() == 0) shares_.erase(at);
+}
+
+void Guests::Know(const std::string& key, const std::string& viewer) {
+  {
+    MutexLock lock(mutex_);
+    const auto at = by_key_.find(key);
+    if (at == by_key_.end()) return;
+    const Id id = at->second;
+    Guest& guest = guests_.at(id);
+    if (viewer.empty()) {
+      Forget(id);
+    } else if (guest.viewer.empty() && !guest.agent.has_value()) {
+      Leave(id, guest);
+      guest.viewer = viewer;
+      std::set<Id>& others = viewers_[viewer];
+      others.insert(id);
+      ++viewing_;
+      if (others.size() > limits_.viewer_connections_max) ShowOut(id);
+      MakeRoomForViewers();
+    }
+  }
+  Tell();
+}
+
+std::string Guests::ArrivedAt(const std::string& key) const {
+  MutexLock lock(mutex_);
+  const auto at = by_key_.find(key);
+  if (at == by_key_.end()) return "";
+  const Guest& guest = guests_.at(at->second);
+  sockaddr_storage here = {};
+  socklen_t size = sizeof here;
+  const bool known =
+      getsockname(guest.served_fd, reinterpret_cast<sockaddr*>(&here), &size) ==
+      0;
+  // Another file may have the number by now.
+  if (!known || CookieOf(guest.served_fd) != guest.cookie) return "";
+  return AddressText(here);
+}
+
+void Guests::Displace(DoorId door_id) {
+  {
+    MutexLock lock(mutex_);
+    const auto at = by_door_id_.find(door_id);
+    if (at != by_door_id_.end()) ShowOut(at->second);
+  }
+  Tell();
+}
+
+uint64_t Guests::shown_out() const {
+  MutexLock lock(mutex_);
+  return shown_out_;
+}
+
+uint64_t Guests::hung_up() const {
+  MutexLock lock(mutex_);
+  return hung_up_;
+}
+
+size_t Guests::size() const {
+  MutexLock lock(mutex_);
+  return waiting_.size();
+}
+
+void Guests::Tell() {
+  std::vector<DoorId> gone;
+  {
+    MutexLock lock(mutex_);
+    gone.swap(gone_);
+  }
+  for (const DoorId id : gone) released_(id);
+}
+
+void Guests::Run() {
+  std::array<epoll_event, kEventsARound> events;
+  for (;;) {
+    const int ready = epoll_wait(epoll_, events.data(),
+                                 static_cast<int>(events.size()), TimeoutMs());
+    CHECK(ready >= 0 || errno == EINTR);
+    uint64_t woken = 0;
+    (void)!read(wake_->fd, &woken, sizeof woken);
+    {
+      MutexLock lock(mutex_);
+      if (stopping_) return;
+      TakeEnded();
+      for (int i = 0; i < ready; ++i) {
+        if (events[i].data.u64 != kWake) {
+          Look(events[i].data.u64, events[i].events);
+        }
+      }
+    }
+    ShowOutLate(MonotonicNow());
+    Tell();
+  }
+}
+
+int Guests::TimeoutMs() const {
+  MutexLock lock(mutex_);
+  absl::Time next = absl::InfiniteFuture();
+  if (!waiting_.empty()) next = guests_.at(*waiting_.begin()).until;
+  if (!idle_.empty()) next = std::min(next, idle_.begin()->first);
+  if (next == absl::InfiniteFuture()) return -1;
+  const absl::Duration left =
+      std::clamp(next - MonotonicNow(), absl::ZeroDuration(), absl::Minutes(1));
+  return static_cast<int>(
+      absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))));
+}
+
+void Guests::Look(Id id, uint32_t events) {
+  const auto at = guests_.find(id);
+  if (at == guests_.end()) return;
+  Guest& guest = at->second;
+  // It has hung up, or gRPC has.
+  if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
+    if (waiting_.contains(id) && guest.calls == 0) ++hung_up_;
+    return Forget(id);
+  }
+  if (guest.agent.has_value()) return LookAtAgent(id, guest);
+  const size_t bytes = BytesReceived(guest.fd);
+  if (!guest.viewer.empty()) {
+    guest.bytes = bytes;
+    if (bytes > limits_.viewer_bytes_max) ShowOut(id);
+    return;
+  }
+  Count(guest, bytes);
+  const size_t most = guest.calls == 0 ? limits_.guest_bytes_before_call
+                                       : limits_.guest_bytes_max;
+  if (bytes > most) return ShowOut(id);
+  MakeRoom();
+}
+
+void Guests::LookAtAgent(Id id, Guest& guest) {
+  Agent& agent = *guest.agent;
+  const size_t received = BytesReceived(guest.served_fd);
+  // Of another file, if that has the number by now.
+  if (CookieOf(guest.served_fd) != guest.cookie) return;
+  const uint64_t heard = *agent.heard;
+  // A message of one stream says nothing of what a second call holds.
+  if (heard != agent.heard_before && guest.calls <= 1) {
+    agent.heard_before = heard;
+    agent.received_before = received;
+  }
+  const size_t bytes = received - agent.received_before;
+  agents_bytes_ += bytes - guest.bytes;
+  guest.bytes = bytes;
+  if (bytes > limits_.agent_bytes_max) return ShowOut(id);
+  MakeRoomForMessages();
+}
+
+void Guests::ShowOutLate(absl::Time now) {
+  MutexLock lock(mutex_);
+  while (!idle_.empty() && idle_.begin()->first <= now) {
+    Disconnect(idle_.begin()->second);
+  }
+  while (!waiting_.empty() && guests_.at(*waiting_.begin()).until <= now) {
+    ShowOut(*waiting_.begin());
+  }
+}
+
+void Guests::ShowOut(Id id) {
+  ++shown_out_;
+  Disconnect(id);
+}
+
+void Guests::Disconnect(Id id) {
+  const Guest& guest = guests_.at(id);
+  if (guest.fd >= 0) {
+    Reset(guest.fd);
+  } else {
+    ResetServed(guest.served_fd, guest.cookie);
+  }
+  Forget(id);
+}
+
+void Guests::Count(Guest& guest, size_t bytes) {
+  size_t& network = networks_.at(guest.network).bytes;
+  network += bytes - guest.bytes;
+  bytes_ += bytes - guest.bytes;
+  guest.bytes = bytes;
+}
+
+void Guests::MakeRoom() {
+  while (bytes_ > limits_.guests_bytes_max && !networks_.empty()) {
+    const auto loudest = std::max_element(
+        networks_.begin(), networks_.end(), [](const auto& a, const auto& b) {
+          return a.second.bytes < b.second.bytes;
+        });
+    ShowOut(*loudest->second.guests.rbegin());
+  }
+}
+
+void Guests::MakeRoomForMessages() {
+  while (agents_bytes_ > limits_.agents_bytes_max) {
+    const auto most = std::max_element(
+        guests_.begin(), guests_.end(), [](const auto& a, const auto& b) {
+          const auto held = [](const Guest& of) {
+            return of.agent.has_value() ? of.bytes : 0;
+          };
+          return held(a.second) < held(b.second);
+        });
+    ShowOut(most->first);
+  }
+}
+
+void Guests::MakeRoomForViewers() {
+  while (viewing_ > limits_.viewers_max) {
+    const auto most = std::max_element(
+        viewers_.begin(), viewers_.end(), [](const auto& a, const auto& b) {
+          return a.second.size() < b.second.size();
+        });
+    ShowOut(*most->second.rbegin());
+  }
+}
+
+void Guests::Leave(Id id, Guest& guest) {
+  if (waiting_.erase(id) == 0) return;
+  Count(guest, 0);
+  by_door_id_.erase(guest.door_id);
+  const auto network = networks_.find(guest.network);
+  network->second.guests.erase(id);
+  if (network->second.guests.empty()) networks_.erase(network);
+  gone_.push_back(guest.door_id);
+}
+
+void Guests::Forget(Id id) {
+  const auto at = guests_.find(id);
+  if (at == guests_.end()) return;
+  Guest& guest = at->second;
+  Leave(id, guest);
+  const auto named = by_key_.find(guest.key);
+  if (named != by_key_.end() && named->second == id) by_key_.erase(named);
+  LeaveViewers(id, guest);
+  if (guest.agent.has_value()) {
+    --agents_;
+    agents_bytes_ -= guest.bytes;
+    idle_.erase({guest.until, id});
+    LeaveShare(id, *guest.agent);
+  }
+  // The socket may live on with gRPC. Where that has closed it, and another
+  // file has its number, there is nothing to do: no other one is added to the
+  // watch meanwhile, since that takes the lock.
+  if (CookieOf(guest.served_fd) == guest.cookie) {
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, guest.served_fd, nullptr);
+  }
+  if (guest.fd >= 0) close(guest.fd);
+  guests_.erase(at);
+}
+
+void Guests::LeaveViewers(Id id, Guest& guest) {
+  const auto others = viewers_.find(guest.viewer);
+  if (others == viewers_.end()) return;
+  viewing_ -= others->second.erase(id);
+  if (others->second.empty()) viewers_.erase(others);
+  guest.viewer.clear();
+}
+
+}  // namespace rollcall

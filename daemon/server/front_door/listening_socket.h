@@ -1,0 +1,55 @@
+// ListeningSocket: one TCP socket that listens; closed at its end.
+//
+// ListenOn opens what ADDRESS:PORT means. It accepts nothing. Thread rule: that
+// of an int.
+#ifndef ROLLCALL_DAEMON_SERVER_FRONT_DOOR_LISTENING_SOCKET_H_
+#define ROLLCALL_DAEMON_SERVER_FRONT_DOOR_LISTENING_SOCKET_H_
+
+#include <sys/socket.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/core/doorkeeper.h"
+#include "daemon/core/limits.h"
+
+namespace rollcall {
+
+class ListeningSocket {
+ public:
+  // Takes `fd`, which listens.
+  explicit ListeningSocket(int fd);
+  ListeningSocket(ListeningSocket&& other) noexcept;
+  ListeningSocket& operator=(ListeningSocket&& other) = delete;
+  ~ListeningSocket();
+
+  int fd() const { return fd_; }
+  int port() const { return port_; }
+  // "127.0.0.1:29400" or "[::1]:29400".
+  const std::string& address() const { return address_; }
+
+ private:
+  int fd_;
+  int port_ = 0;
+  std::string address_;
+};
+
+// Listens on ADDRESS:PORT: an IPv4 address, an IPv6 one in brackets, or a name,
+// which means every address that it resolves to and this machine has, all with
+// one port. Port 0: a free one. "[::]" takes IPv4 as well, and is 0.0.0.0 where
+// the machine has no IPv6. The sockets block nobody, are closed on exec, and
+// never share their port with another process.
+//
+// INVALID_ARGUMENT: not ADDRESS:PORT. UNAVAILABLE: the name does not resolve,
+// or the system refuses; the message says why and what to try. May be called
+// again then. Blocks while a name is resolved.
+absl::StatusOr<std::vector<ListeningSocket>> ListenOn(const std::string& listen,
+                                                      const DoorLimits& limits);
+
+// What a peer, of IPv4 or IPv6, is counted as.
+DoorAddress DoorAddressOf(const sockaddr_storage& peer);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_FRONT_DOOR_LISTENING_SOCKET_H_

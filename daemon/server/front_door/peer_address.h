@@ -1,0 +1,18 @@
+// PeerAddress: whose connection it is, by address.
+//
+// Pure; any thread.
+#ifndef ROLLCALL_DAEMON_SERVER_FRONT_DOOR_PEER_ADDRESS_H_
+#define ROLLCALL_DAEMON_SERVER_FRONT_DOOR_PEER_ADDRESS_H_
+
+#include <string>
+#include <string_view>
+
+namespace rollcall {
+
+// The address in gRPC's name of a peer, without scheme, port and zone, an IPv4
+// address also where it came mapped into IPv6; empty: none.
+std::string AddressOfPeer(std::string_view peer);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_FRONT_DOOR_PEER_ADDRESS_H_

@@ -1,0 +1,54 @@
+// CallQuota: how many calls each token has under way, with a bound.
+//
+// Thread rule: Take from any thread; what it returned may be dropped on any.
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_CALL_QUOTA_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_CALL_QUOTA_H_
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "daemon/base/mutex.h"
+
+namespace rollcall {
+
+class CallQuota {
+ public:
+  // Counts as one call until its last copy is gone; null: too many.
+  using Hold = std::shared_ptr<const void>;
+
+  explicit CallQuota(size_t most) : most_(most) {}
+
+  // One more call by this token.
+  Hold Take(const std::string& token) {
+    {
+      MutexLock lock(counts_->mutex);
+      size_t& count = counts_->by_token[token];
+      if (count >= most_) return nullptr;
+      ++count;
+    }
+    return Hold(new std::string(token),
+                [counts = counts_](const std::string* of) {
+                  const std::unique_ptr<const std::string> owned(of);
+                  MutexLock lock(counts->mutex);
+                  const auto at = counts->by_token.find(*of);
+                  if (--at->second == 0) counts->by_token.erase(at);
+                });
+  }
+
+ private:
+  struct Counts {
+    Mutex mutex;
+    // Tokens with a call under way, and with how many.
+    std::map<std::string, size_t> by_token ABSL_GUARDED_BY(mutex);
+  };
+
+  const size_t most_;
+  // Shared with the calls, which may outlive this.
+  const std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_CALL_QUOTA_H_

@@ -1,0 +1,312 @@
+// Loop: the admin calls. Each is permitted first, and answered once.
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "daemon/base/durations.h"
+#include "daemon/base/printable.h"
+#include "daemon/security/token.h"
+#include "daemon/server/loop/loop.h"
+
+namespace rollcall {
+namespace {
+
+constexpr size_t kReasonBytesMax = 512;
+
+uint64_t CountOf(const v1::Strangers& strangers) {
+  return strangers.silent() + strangers.garbage() + strangers.crowded() +
+         strangers.unknown() + strangers.hung_up();
+}
+
+}  // namespace
+
+template <typename AdminCall>
+bool Loop::Permit(AdminCall& call, TokenTable::For purpose, const char* doing) {
+  std::string job = call.request.job();
+  const std::optional<Denial> denial =
+      access_.Permit(call.caller, purpose, doing, job, Now());
+  if (!denial.has_value()) {
+    Known(call.caller);
+    call.request.set_job(job);
+    return true;
+  }
+  Later(denial->wait, [reply = std::move(call.reply), status = denial->status] {
+    reply(status);
+  });
+  return false;
+}
+
+void Loop::Known(const Caller& caller) {
+  if (!options_.known) return;
+  options_.known(caller.peer, caller.admin ? "" : caller.token.id());
+}
+
+uint64_t Loop::FailedConnections() const {
+  if (!options_.strangers) return 0;
+  return CountOf(options_.strangers());
+}
+
+v1::JobStatus Loop::WithBooks(v1::JobStatus status) const {
+  for (const auto& [code, count] : access_.refused()) {
+    (*status.mutable_refused())[code] = count;
+  }
+  if (options_.strangers) *status.mutable_strangers() = options_.strangers();
+  ToProto(WallNow(), status.mutable_written_at());
+  return status;
+}
+
+void Loop::On(StatusAsked& asked) {
+  if (!Permit(asked, TokenTable::For::kLook, "status")) return;
+  if (!asked.caller.admin) {
+    CallQuota::Hold hold = status_calls_.Take(asked.caller.token.id());
+    if (hold == nullptr) {
+      return asked.reply(absl::ResourceExhaustedError(absl::StrCat(
+          "token ", asked.caller.token.id(), " has ",
+          Limits::status_calls_per_viewer_max,
+          " status calls under way, the most there can be; read their answers "
+          "first")));
+    }
+    if (asked.keep) asked.keep(std::move(hold));
+  }
+  const absl::StatusOr<std::string> job = jobs_.Resolve(asked.request.job());
+  if (!job.ok()) return asked.reply(job.status());
+  absl::StatusOr<v1::JobStatus> status = jobs_.Status(*job, Now());
+  if (!status.ok()) return asked.reply(status);
+  const LiveJob* live = jobs_.Find(*job);
+  if (asked.request.pings() && live != nullptr) {
+    *status->mutable_pings() = live->job.Pings(Now());
+  }
+  asked.reply(WithBooks(*std::move(status)));
+}
+
+void Loop::On(StopCame& came) {
+  if (!Permit(came, TokenTable::For::kSteer, "stop")) return;
+  const absl::StatusOr<std::string> job = jobs_.Resolve(came.request.job());
+  if (!job.ok()) return came.reply(job.status());
+  v1::StopResponse response;
+  LiveJob* live = jobs_.Find(*job);
+  if (live == nullptr) {
+    const absl::StatusOr<v1::JobStatus> ended = jobs_.Status(*job, Now());
+    if (!ended.ok()) return came.reply(ended.status());
+    response.set_state(ended->state());
+    return came.reply(response);
+  }
+  Step(*live, StopAsked{came.request.exit_code(), v1::REASON_CODE_STOPPED,
+                        came.request.reason().empty() ? "stopped by request"
+                                                      : came.request.reason(),
+                        came.request.now()});
+  response.set_state(live->job.state());
+  // Who is told that a job ends can rely on it.
+  effects_.push_back({*job, Answer([response, reply = std::move(came.reply)](
+                                       const absl::Status& durable) {
+                        if (durable.ok()) return reply(response);
+                        reply(durable);
+                      })});
+}
+
+void Loop::On(DrainCame& came) {
+  if (!Permit(came, TokenTable::For::kSteer, "drain")) return;
+  const absl::StatusOr<std::string> job = jobs_.Resolve(came.request.job());
+  if (!job.ok()) return came.reply(job.status());
+  LiveJob* live = jobs_.Find(*job);
+  if (live == nullptr || !live->job.Knows(came.request.node())) {
+    return came.reply(absl::NotFoundError(
+        absl::StrCat("job ", *job, " has no node ", Quoted(came.request.node()),
+                     "; `rollcall status` names those that it has")));
+  }
+  DrainAsked drain;
+  drain.node = came.request.node();
+  drain.reason = Printable(came.request.reason(), kReasonBytesMax);
+  if (came.request.has_deadline()) {
+    drain.deadline = FromProto(came.request.deadline());
+    if (drain.deadline < absl::ZeroDuration() ||
+        drain.deadline > Limits::wait_max) {
+      return came.reply(absl::InvalidArgumentError(absl::StrCat(
+          "deadline: expected 0 to ", absl::FormatDuration(Limits::wait_max),
+          ", got ", absl::FormatDuration(drain.deadline))));
+    }
+  }
+  Step(*live, drain);
+  effects_.push_back(
+      {*job, Answer([reply = came.reply](const absl::Status& durable) {
+         if (!durable.ok()) return reply(durable);
+         reply(v1::DrainResponse());
+       })});
+}
+
+void Loop::On(EvictCame& came) {
+  if (!Permit(came, TokenTable::For::kSteer, "evict")) return;
+  const absl::StatusOr<std::string> job = jobs_.Resolve(came.request.job());
+  if (!job.ok()) return came.reply(job.status());
+  LiveJob* live = jobs_.Find(*job);
+  const bool over = live == nullptr ? jobs_.FindEnded(*job) != nullptr
+                                    : live->job.end().has_value();
+  if (over) {
+    return came.reply(absl::FailedPreconditionError(absl::StrCat(
+        "job ", *job, " has ended: there is nothing to evict node ",
+        Quoted(came.request.node()), " from")));
+  }
+  if (live == nullptr || !live->job.HasAdmitted(came.request.node())) {
+    return came.reply(absl::NotFoundError(absl::StrCat(
+        "job ", *job, " never admitted a node ", Quoted(came.request.node()),
+        "; `rollcall status` names those that it has")));
+  }
+  v1::EvictResponse response;
+  response.set_former(live->job.EvictsFormer(came.request.node()));
+  Step(*live, EvictAsked{{came.request.node()},
+                         Printable(came.request.reason(), kReasonBytesMax),
+                         response.former()});
+  effects_.push_back({*job, Answer([reply = came.reply,
+                                    response](const absl::Status& durable) {
+                        if (!durable.ok()) return reply(durable);
+                        reply(response);
+                      })});
+}
+
+void Loop::On(TokenWanted& wanted) {
+  if (!Permit(wanted, TokenTable::For::kSteer, "token_create")) return;
+  v1::CreateTokenResponse response;
+  response.set_job(wanted.request.job().empty() ? options_.only_job
+                                                : wanted.request.job());
+  // The daemon's only job is any job of it.
+  if (wanted.request.job() == options_.only_job) wanted.request.clear_job();
+  *response.mutable_token() = MakeToken();
+  const absl::Status made =
+      access_.tokens().Create(response.token(), wanted.request, WallNow());
+  if (!made.ok()) return wanted.reply(made);
+  response.set_role(wanted.request.role());
+  logger_.Write(
+      Log::Level::kInfo,
+      absl::StrCat("event=token_created token=", response.token().id(),
+                   " role=", RoleWord(wanted.request.role()),
+                   " job=", response.job(), " address=", wanted.caller.address,
+                   " by=", wanted.caller.token.id()));
+  effects_.push_back(
+      {"", Answer([this, response,
+                   reply = std::move(wanted.reply)](const absl::Status&) {
+         if (!tokens_saved_.ok()) return reply(tokens_saved_);
+         reply(response);
+       })});
+}
+
+void Loop::On(TokensAsked& asked) {
+  if (!Permit(asked, TokenTable::For::kSteer, "token_list")) return;
+  v1::ListTokensResponse response;
+  for (v1::TokenStatus& token : access_.tokens().List(asked.request.job())) {
+    *response.add_tokens() = std::move(token);
+  }
+  asked.reply(response);
+}
+
+void Loop::On(TokenRevoked& revoked) {
+  if (!Permit(revoked, TokenTable::For::kSteer, "token_revoke")) return;
+  const std::string& id = revoked.request.id();
+  const bool cascade = revoked.request.cascade();
+  const absl::Status done =
+      access_.tokens().Revoke(id, revoked.caller.bound_to, WallNow());
+  // A token that the daemon no longer keeps may have admitted nodes all the
+  // same.
+  const bool evicts_all_the_same =
+      cascade && absl::IsNotFound(done) && !access_.tokens().Knows(id);
+  if (!done.ok() && !evicts_all_the_same) return revoked.reply(done);
+  if (!done.ok()) {
+    return Cascade(id, revoked.caller.bound_to,
+                   [done, reply = std::move(revoked.reply)](
+                       const absl::StatusOr<std::vector<std::string>>& names) {
+                     if (!names.ok()) return reply(names.status());
+                     if (names->empty()) return reply(done);
+                     v1::RevokeTokenResponse response;
+                     for (const std::string& name : *names) {
+                       response.add_evicted(name);
+                     }
+                     reply(response);
+                   });
+  }
+  logger_.Write(Log::Level::kInfo,
+                absl::StrCat("event=token_revoked token=", id,
+                             " address=", revoked.caller.address,
+                             " by=", revoked.caller.token.id()));
+  const auto answer =
+      [this, reply = std::move(revoked.reply)](
+          const absl::StatusOr<std::vector<std::string>>& names) {
+        if (!tokens_saved_.ok()) return reply(tokens_saved_);
+        if (!names.ok()) return reply(names.status());
+        v1::RevokeTokenResponse response;
+        for (const std::string& name : *names) response.add_evicted(name);
+        reply(response);
+      };
+  if (cascade) return Cascade(id, revoked.caller.bound_to, answer);
+  effects_.push_back({"", Answer([answer](const absl::Status&) {
+                        answer(std::vector<std::string>());
+                      })});
+}
+
+void Loop::On(TokenRotated& rotated) {
+  if (!Permit(rotated, TokenTable::For::kSteer, "token_rotate")) return;
+  const std::string& id = rotated.request.id();
+  v1::CreateTokenResponse response;
+  response.set_job(rotated.request.job().empty() ? options_.only_job
+                                                 : rotated.request.job());
+  *response.mutable_token() = MakeToken();
+  const absl::Status done = access_.RotateToken(
+      id, response.token(), rotated.caller.bound_to, WallNow());
+  if (!done.ok()) return rotated.reply(done);
+  response.set_role(access_.tokens().RoleOf(response.token().id()));
+  logger_.Write(
+      Log::Level::kInfo,
+      absl::StrCat("event=token_rotated token=", response.token().id(),
+                   " revoked=", id, " address=", rotated.caller.address,
+                   " by=", rotated.caller.token.id()));
+  effects_.push_back(
+      {"", Answer([this, response,
+                   reply = std::move(rotated.reply)](const absl::Status&) {
+         if (!tokens_saved_.ok()) return reply(tokens_saved_);
+         reply(response);
+       })});
+}
+
+void Loop::Cascade(
+    const std::string& token_id, const std::string& only,
+    std::function<void(const absl::StatusOr<std::vector<std::string>>&)>
+        answer) {
+  // Shared: each job's part may become durable or not, and the last effect of
+  // the batch tells of all of them.
+  struct Outcome {
+    absl::Status durable;
+    std::vector<std::string> names;
+  };
+  const auto outcome = std::make_shared<Outcome>();
+  for (auto& [name, live] : jobs_.live()) {
+    if ((!only.empty() && name != only) || live.job.end().has_value()) continue;
+    std::vector<std::string> nodes = live.job.AdmittedBy(token_id);
+    if (nodes.empty()) continue;
+    outcome->names.insert(outcome->names.end(), nodes.begin(), nodes.end());
+    Step(live, EvictAsked{std::move(nodes),
+                          absl::StrCat("token ", token_id, " was revoked")});
+    effects_.push_back({name, Answer([outcome](const absl::Status& durable) {
+                          outcome->durable.Update(durable);
+                        })});
+  }
+  effects_.push_back(
+      {"", Answer([outcome, answer = std::move(answer)](const absl::Status&) {
+         if (!outcome->durable.ok()) return answer(outcome->durable);
+         answer(outcome->names);
+       })});
+}
+
+void Loop::On(WatchOpened& opened) {
+  const std::optional<Denial> denial = access_.Permit(
+      opened.caller, TokenTable::For::kLook, "watch", opened.job, Now());
+  if (denial.has_value()) {
+    return Later(denial->wait,
+                 [watcher = std::move(opened.watcher),
+                  status = denial->status] { watcher->End(status); });
+  }
+  Known(opened.caller);
+  watches_.Add(opened.id, opened.job, std::move(opened.watcher),
+               opened.caller.admin ? "" : opened.caller.token.id());
+}
+
+}  // namespace rollcall

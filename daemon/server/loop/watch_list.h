@@ -1,0 +1,85 @@
+// WatchList: who watches which job, and when each is due to be told: at a
+// change, at most five times a second.
+//
+// Thread rule: the loop thread alone.
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_WATCH_LIST_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_WATCH_LIST_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "daemon/server/loop/job_table.h"
+#include "daemon/server/loop/stream.h"
+
+namespace rollcall {
+
+class WatchList {
+ public:
+  static constexpr absl::Duration kInterval = absl::Milliseconds(200);
+  // How often the watchers of a job that gathers are told of connections that
+  // failed meanwhile.
+  static constexpr absl::Duration kFailedInterval = absl::Seconds(1);
+
+  // `jobs` must outlive the list. `patience`: how long a watcher may leave a
+  // status unread while newer ones come. `finish`: what each status goes
+  // through before it is told. `failed`: how many connections have failed so
+  // far.
+  WatchList(JobTable& jobs, absl::Duration patience,
+            std::function<v1::JobStatus(v1::JobStatus)> finish,
+            std::function<uint64_t()> failed)
+      : jobs_(jobs),
+        patience_(patience),
+        finish_(std::move(finish)),
+        failed_(std::move(failed)) {}
+
+  // Ends the watcher where the job is unknown or there are too many, in all or
+  // of this viewer (the id of a token; empty: an admin, who is only counted).
+  void Add(uint64_t id, const std::string& job,
+           std::shared_ptr<Watcher> watcher, const std::string& viewer);
+  void Remove(uint64_t id) { watches_.erase(id); }
+
+  // Tells all that are due; who has heard of the end is let go.
+  void Publish(absl::Time now);
+  // When Publish has something to do next.
+  absl::Time NextDue() const;
+  void EndAll(const absl::Status& status);
+
+ private:
+  struct Watch {
+    std::string job;
+    // Shared with the call, which may end at any time.
+    std::shared_ptr<Watcher> watcher;
+    std::string viewer;
+    uint64_t told_revision = 0;
+    uint64_t told_failed = 0;
+    absl::Time due = absl::InfinitePast();
+    // When it was last compared with the failed connections.
+    absl::Time looked_at = absl::InfinitePast();
+    // Since when it has left a status unread.
+    absl::Time behind_since = absl::InfiniteFuture();
+  };
+
+  bool HasNews(const Watch& watch) const;
+  // Whether it has been behind for all of its patience and still is.
+  bool IsStalled(Watch& watch, absl::Time now) const;
+  // When HasNews may change without an event; InfiniteFuture: it does not.
+  absl::Time LooksAgain(const Watch& watch) const;
+  absl::Status AdmitOneMore(const std::string& viewer) const;
+  void Tell(Watch& watch, std::shared_ptr<const v1::JobStatus> status,
+            bool last, absl::Time now);
+
+  JobTable& jobs_;
+  const absl::Duration patience_;
+  const std::function<v1::JobStatus(v1::JobStatus)> finish_;
+  const std::function<uint64_t()> failed_;
+  std::map<uint64_t, Watch> watches_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_WATCH_LIST_H_

@@ -1,0 +1,22 @@
+// The endpoint table on the wire: compressed once by the daemon, expanded by
+// each agent. Names and addresses repeat, so a row costs some 16 bytes.
+//
+// Pure; any thread.
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_WORLD_CODEC_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_WORLD_CODEC_H_
+
+#include "absl/status/status.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// Compresses the world in place; one that would not get smaller stays as it is.
+void CompressWorld(v1::Proposal& proposal);
+
+// The inverse. INVALID_ARGUMENT: an unknown compression, a size over
+// Limits::world_bytes_max, or bytes that do not expand to what was announced.
+absl::Status ExpandWorld(v1::Proposal& proposal);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_WORLD_CODEC_H_
