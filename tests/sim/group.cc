@@ -66,9 +66,8 @@ class Group::Seen final : public LoopObserver {
     compared_ = 0;
     group_.chronicle_.DaemonDied();
     group_.chronicle_.Restored(group_.durable_);
-    if (group_.durable_.end.has_value()) {
-      group_.chronicle_.Tested(Invariant::kEndedStaysEnded);
-    }
+    group_.ends_ = group_.durable_.end.has_value();
+    if (group_.ends_) group_.chronicle_.Tested(Invariant::kEndedStaysEnded);
     fresh_ = true;
   }
 
@@ -97,6 +96,7 @@ class Group::Seen final : public LoopObserver {
     if (process_.dead()) return;
     group_.chronicle_.AfterStep(job, event, now, actions);
     group_.job_state_ = v1::JobState_Name(job.state());
+    group_.ends_ = group_.ends_ || job.end().has_value();
     if (group_.chronicle_.broken()) process_.Halt();
   }
 
@@ -287,7 +287,7 @@ bool Group::Take(StreamId stream, uint32_t node, Parcel& parcel) {
   if (message != nullptr && (*message)->has_hello()) {
     v1::Hello& hello = *(*message)->mutable_hello();
     // Nobody who is new begins another run once this one has ended.
-    if (durable_.end.has_value() && hello.run().empty()) {
+    if (ends_ && hello.run().empty()) {
       hello.mutable_settings()->clear_nodes_min();
       hello.mutable_settings()->clear_nodes_max();
     }

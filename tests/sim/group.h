@@ -85,6 +85,8 @@ class Group final : public Daemons, private Store::Watcher {
   int64_t record_revision_ = 0;
   // Transactions that changed something.
   std::set<std::string> carried_out_;
+  // It has ended, or is about to.
+  bool ends_ = false;
   std::string job_state_ = "not there";
 };
 

@@ -97,6 +97,11 @@ void Process::Boot(Succession::Options options) {
   up_ = true;
   door_.emplace();
   options.loop.machine = this;
+  options.loop.random = [this](size_t bytes) {
+    std::string random(bytes, '\0');
+    for (char& byte : random) byte = static_cast<char>(world_.chance.Next());
+    return random;
+  };
   Add([this, options = std::move(options)] { Main(options); });
 }
 

@@ -55,8 +55,44 @@ constexpr uint64_t kFloors[] = {
 };
 // The same of kGroupRunsOfAFloor runs of several daemons.
 constexpr uint64_t kGroupFloors[] = {
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    49,     // one world
+    3100,   // same bytes
+    1100,   // dense
+    2800,   // sticky
+    130,    // no older
+    2800,   // fresh ids
+    1200,   // survives
+    4300,   // journal first
+    650,    // journal restores
+    3100,   // refused is nothing
+    380,    // retry is nothing
+    26,     // replaced is out
+    14000,  // bounded
+    2100,   // one generation a node
+    600,    // one generation steps
+    2800,   // prepared means gone
+    88,     // started once
+    1900,   // exit is last
+    710,    // lease holds
+    6700,   // nothing left due
+    0,      // admitted
+    1400,   // reasons
+    120,    // majority
+    1300,   // state goes on
+    150,    // leaves for good
+    0,      // evicted is out
+    140,    // budget
+    14,     // a hang is told
+    0,      // trains on
+    1000,   // progress
+    0,      // adopted by most
+    73,     // told it ended
+    98,     // excluded is out
+    2400,   // exits as told
+    540,    // former is silent
+    800,    // written once
+    7900,   // leader knows
+    170,    // ended stays ended
 };
 
 }  // namespace

@@ -78,15 +78,17 @@ v1::JobStatus StatusOfEnded(const JournaledRun& run) {
 
 JobTable::JobTable(const Limits& limits, std::string only_job,
                    v1::JobSettings only_settings, HandedKeys keys,
-                   JournalStore* journal, Logger& logger, Machine& machine)
+                   JournalStore* journal, Logger& logger, Machine& machine,
+                   std::function<std::string(size_t)> random)
     : limits_(limits),
       only_job_(std::move(only_job)),
       only_settings_(std::move(only_settings)),
       keys_(std::move(keys)),
-      probe_key_(RandomBytes(kProbeKeyBytes)),
+      probe_key_(random(kProbeKeyBytes)),
       journal_(journal),
       logger_(logger),
-      machine_(machine) {}
+      machine_(machine),
+      random_(std::move(random)) {}
 
 absl::Status JobTable::Restore(absl::Time now) {
   if (journal_ == nullptr) return absl::OkStatus();
@@ -168,7 +170,7 @@ JobKeys JobTable::KeysOf(const std::string& job) const {
 LiveJob& JobTable::Make(const std::string& job, const v1::JobSettings& settings,
                         absl::Time now, bool known) {
   ended_.erase(job);
-  const std::string run = absl::BytesToHexString(RandomBytes(kRunBytes));
+  const std::string run = absl::BytesToHexString(random_(kRunBytes));
   LiveJob& made =
       live_
           .insert_or_assign(

@@ -8,6 +8,7 @@
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_JOB_TABLE_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_JOB_TABLE_H_
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -20,6 +21,7 @@
 #include "daemon/core/job/job.h"
 #include "daemon/core/limits.h"
 #include "daemon/journal/journal.h"
+#include "daemon/security/digest.h"
 #include "daemon/server/loop/logger.h"
 
 namespace rollcall {
@@ -63,7 +65,8 @@ class JobTable {
   JobTable(const Limits& limits, std::string only_job,
            v1::JobSettings only_settings, HandedKeys keys,
            JournalStore* journal, Logger& logger,
-           Machine& machine = RealMachine());
+           Machine& machine = RealMachine(),
+           std::function<std::string(size_t)> random = RandomBytes);
 
   // Takes up what the journal holds: unfinished runs, and the ends of others
   // within the last hour. A run that cannot go on is logged and left out.
@@ -134,6 +137,7 @@ class JobTable {
   JournalStore* const journal_;
   Logger& logger_;
   Machine& machine_;
+  const std::function<std::string(size_t)> random_;
   std::map<std::string, LiveJob> live_;
   std::map<std::string, EndedJob> ended_;
   // Dropped, and to be read from the journal.

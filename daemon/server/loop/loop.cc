@@ -64,7 +64,7 @@ Loop::Loop(Options options, JournalStore* journal, Logger& logger)
       log_quota_(options_.limits.log),
       jobs_(options_.limits, options_.only_job, options_.only_settings,
             {options_.credential_key, options_.proof_key}, journal, logger,
-            *options_.machine),
+            *options_.machine, options_.random),
       watches_(
           jobs_, options_.limits.watcher_patience,
           [this](v1::JobStatus status) { return WithBooks(std::move(status)); },

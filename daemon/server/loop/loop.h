@@ -35,6 +35,7 @@
 #include "daemon/core/limits.h"
 #include "daemon/core/log_quota.h"
 #include "daemon/journal/journal.h"
+#include "daemon/security/digest.h"
 #include "daemon/security/token_table.h"
 #include "daemon/server/loop/access.h"
 #include "daemon/server/loop/agent_stream.h"
@@ -160,6 +161,8 @@ class Loop {
     // with the reason, and with OK once it was written again; must not block.
     // May be empty.
     std::function<void(const absl::Status&)> journal_changed;
+    // So many bytes, of run ids and keys, that nobody can guess.
+    std::function<std::string(size_t)> random = RandomBytes;
     // Where it runs; must outlive the loop.
     Machine* machine = &RealMachine();
     // May be null; must outlive the loop.
