@@ -208,7 +208,7 @@ TEST_F(DatasetTest, RefusesInvalidShards) {
       {"long", whole + "x", {"size", "expected 1030 bytes", "found 1031"}},
       {"short", whole.substr(0, 1023), {"header", "1024 bytes", "found 1023"}},
       {"four", whole.substr(0, 4), {"header", "1024 bytes", "found 4"}},
-      {"text.bin", "once upon", {"magic", "20240520", "called otherwise"}},
+      {"text.bin", "once upon", {"magic", "20240520", "another name"}},
       {"empty.bin", "", {"magic", "found 0 bytes"}},
   };
   for (const Row& row : kRows) {
