@@ -40,9 +40,14 @@ class FenceTest : public AccessTest {
     EXPECT_TRUE(a.IsWelcome());
     return StatusOf("train").has_fence();
   }
+  void AwaitFence() {
+    while (!StatusOf("train").has_fence()) {
+    }
+  }
   void AwaitLossOfA() {
     for (;;) {
-      for (const v1::NodeStatus& node : StatusOf("train").nodes()) {
+      const v1::JobStatus status = StatusOf("train");
+      for (const v1::NodeStatus& node : status.nodes()) {
         if (node.node() == "a" && node.state() == v1::NODE_STATE_LOST) return;
       }
     }
@@ -71,8 +76,7 @@ TEST_F(FenceTest, OpensForAMembersNonceAndNotForItsIncarnation) {
   const std::string nonce = DrawLifeNonce();
   HandAgent b(Dial());
   BeginWorld(b, nonce);
-  AwaitLossOfA();
-  ASSERT_TRUE(StatusOf("train").has_fence());
+  AwaitFence();
   // Of the number, which status shows.
   const std::string low_first = Bytes(member_);
   const std::string high_first(low_first.rbegin(), low_first.rend());
@@ -97,7 +101,7 @@ TEST_F(FenceTest, AnotherNodesNonceIsNone) {
   const std::string nonce = DrawLifeNonce();
   HandAgent b(Dial());
   BeginWorld(b, nonce);
-  AwaitLossOfA();
+  AwaitFence();
   v1::Hello other = HelloOf("c");
   other.add_swept_nonces(nonce);
   HandAgent c(Dial());
