@@ -159,14 +159,14 @@ TEST(AdmitSeal, IsThatOfItsWorld) {
   good.set_master_address("10.7.0.1");
   good.set_master_port(23456);
   good.add_nccl_ids(std::string(Limits::nccl_id_bytes, 'i'));
-  good.set_command_digest(std::string(32, 'd'));
+  good.set_common_digest(std::string(32, 'd'));
   EXPECT_TRUE(AdmitSeal(good, world).ok()) << AdmitSeal(good, world);
   const std::vector<std::function<void(v1::Seal&)>> changes = {
       [](auto& s) { s.set_generation(4); },
       [](auto& s) { s.set_master_address("10.7.0.2"); },
       [](auto& s) { s.set_master_port(65536); },
       [](auto& s) { s.add_nccl_ids("short"); },
-      [](auto& s) { s.set_command_digest("short"); },
+      [](auto& s) { s.set_common_digest("short"); },
   };
   for (size_t i = 0; i < changes.size(); ++i) {
     v1::Seal seal = good;
