@@ -65,7 +65,7 @@ void ThresholdsFile(std::string_view text) {
   }
   for (const auto& number :
        {read->min_busbw_gbps, read->max_latency_us, read->link_outlier}) {
-    Expect(!number || (*number >= kThresholdLeast && *number <= kThresholdMost),
+    Expect(!number || (*number >= kThresholdMin && *number <= kThresholdMax),
            "a threshold lies between its bounds", text);
   }
 }

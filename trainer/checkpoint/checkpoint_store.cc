@@ -110,7 +110,7 @@ void CheckLatest(const std::string& folder,
   }
   skipped->push_back(absl::StrCat(
       path, ": expected the name of a checkpoint in this folder, found \"",
-      Quoted(name), "\""));
+      Excerpt(name), "\""));
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ bool TooDeep(absl::string_view text) {
 
 std::string Shown(const Json& json) {
   if (json.is_structured()) return json.is_array() ? "a list" : "an object";
-  return Quoted(json.dump(-1, ' ', true, Json::error_handler_t::replace));
+  return Excerpt(json.dump(-1, ' ', true, Json::error_handler_t::replace));
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ absl::StatusOr<Json> ParseJson(absl::string_view text) {
     if (event == Json::parse_event_t::key) {
       const auto& key = parsed.get_ref<const std::string&>();
       if (!keys.back().insert(key).second && twice.empty()) {
-        twice = Quoted(key);
+        twice = Excerpt(key);
       }
     }
     return true;
@@ -66,13 +66,13 @@ absl::StatusOr<Json> ParseJson(absl::string_view text) {
   if (json.is_discarded()) {
     return absl::DataLossError(
         absl::StrCat("expected JSON, found ",
-                     text.empty() ? "nothing" : Quoted(text.substr(0, 40))));
+                     text.empty() ? "nothing" : Excerpt(text.substr(0, 40))));
   }
   if (!twice.empty()) return WrongField(twice, "once", "twice");
   return json;
 }
 
-std::string Quoted(absl::string_view text) {
+std::string Excerpt(absl::string_view text) {
   constexpr size_t kBytesMax = 80;
   return absl::StrCat(absl::CEscape(text.substr(0, kBytesMax)),
                       text.size() > kBytesMax ? "..." : "");

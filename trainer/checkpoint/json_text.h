@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 absl::StatusOr<Json> ParseJson(absl::string_view text);
 
 // For messages: text of a file, on one line and not too long.
-std::string Quoted(absl::string_view text);
+std::string Excerpt(absl::string_view text);
 
 // DATA_LOSS: "FIELD: expected ..., found ...".
 absl::Status WrongField(absl::string_view field, absl::string_view expected,

@@ -35,11 +35,11 @@ absl::StatusOr<ManifestFile> ParseFile(const Json& json, size_t which) {
   if (absl::Status s = fields.Finish(); !s.ok()) return s;
   if (!IsFileName(file.name)) {
     return WrongField(prefix + "name", "the name of a file in this folder",
-                      Quoted(file.name));
+                      Excerpt(file.name));
   }
   if (!IsSha256(file.sha256)) {
     return WrongField(prefix + "sha256", "64 digits of 0-9 and a-f",
-                      Quoted(file.sha256));
+                      Excerpt(file.sha256));
   }
   return file;
 }
@@ -82,7 +82,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
     absl::StatusOr<ManifestFile> file = ParseFile(one, manifest.files.size());
     if (!file.ok()) return file.status();
     if (manifest.Find(file->name) != nullptr) {
-      return WrongField(Quoted(file->name), "once in files", "twice");
+      return WrongField(Excerpt(file->name), "once in files", "twice");
     }
     manifest.files.push_back(*std::move(file));
   }

@@ -57,7 +57,7 @@ void TakeNumbers(JsonFields& fields, const std::string& prefix,
 
 absl::StatusOr<SafeTensor> ParseTensor(const std::string& name,
                                        const Json& json, uint64_t data_bytes) {
-  const std::string prefix = absl::StrCat("tensor ", Quoted(name), ".");
+  const std::string prefix = absl::StrCat("tensor ", Excerpt(name), ".");
   SafeTensor tensor;
   tensor.name = name;
   std::vector<uint64_t> offsets;
@@ -70,7 +70,7 @@ absl::StatusOr<SafeTensor> ParseTensor(const std::string& name,
   const uint64_t element = ElementBytes(tensor.dtype);
   if (element == 0) {
     return WrongField(prefix + "dtype", "one that is known",
-                      Quoted(tensor.dtype));
+                      Excerpt(tensor.dtype));
   }
   const std::string found = absl::StrJoin(offsets, " to ");
   if (offsets.size() != 2 || offsets[0] > offsets[1] ||
@@ -111,7 +111,7 @@ absl::Status CheckPlaces(const std::vector<SafeTensor>& tensors,
   for (const SafeTensor& tensor : tensors) {
     if (tensor.begin != end) {
       return WrongField(
-          absl::StrCat("tensor ", Quoted(tensor.name), ".data_offsets"),
+          absl::StrCat("tensor ", Excerpt(tensor.name), ".data_offsets"),
           absl::StrCat("data from ", end, " on, where those before end"),
           absl::StrCat(tensor.begin));
     }
@@ -170,7 +170,7 @@ absl::StatusOr<std::vector<SafeTensor>> ParseSafeTensors(
     absl::string_view header, uint64_t data_bytes) {
   if (header.empty() || header[0] != '{') {
     return WrongField("header", "JSON that begins with {",
-                      Quoted(header.substr(0, 8)));
+                      Excerpt(header.substr(0, 8)));
   }
   const absl::StatusOr<Json> json = ParseJson(header);
   if (!json.ok()) {

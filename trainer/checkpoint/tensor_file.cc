@@ -22,7 +22,7 @@ absl::Status InFile(const HashedReader& file, const absl::Status& status) {
 }
 
 absl::Status CheckTensor(const SafeTensor& found, const Tensor& expected) {
-  const std::string name = absl::StrCat("tensor ", Quoted(found.name));
+  const std::string name = absl::StrCat("tensor ", Excerpt(found.name));
   if (found.dtype != "F32") {
     return WrongField(name + ".dtype", "F32", found.dtype);
   }
@@ -71,7 +71,7 @@ absl::StatusOr<std::vector<Place>> ReadHeader(
     const auto expected = missing.find(one.name);
     if (expected == missing.end()) {
       return InFile(file, WrongField("header", "this model's tensors alone",
-                                     Quoted(one.name)));
+                                     Excerpt(one.name)));
     }
     status = CheckTensor(one, *expected->second.tensor);
     if (!status.ok()) return InFile(file, status);
