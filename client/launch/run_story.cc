@@ -114,7 +114,7 @@ void RunStory::TellDifferences() {
 
 void RunStory::TellFence() {
   // Not again for the time that is left.
-  const uint64_t fenced = status_->has_fence() ? 1 : 0;
+  const uint64_t fenced = status_->has_fence() ? status_->generation() : 0;
   const bool told = std::exchange(told_fence_, fenced) == fenced;
   if (told || fenced == 0 || json_ || quiet_) return;
   line_.Clear();
