@@ -1049,7 +1049,8 @@ Told BeatsWith(std::string node, uint64_t step, double loss) {
 TEST(Status, ThePaceOfRankZeroIsNewsOnlyWhenItIs) {
   JobStory story("3");
   story.Tell(ThreeRun());
-  story.Tell({{1.0, BeatsWith("a", 5, 1.5), ""}});
+  story.Tell(
+      {{1.0, BeatsWith("a", 5, 1.5), ""}, {1.0, BeatsWith("b", 5, 9.0), ""}});
   v1::JobStatus status = story.job().Status(story.now());
   EXPECT_EQ(status.pace().loss(), 1.5);
   const uint64_t revision = status.revision();
