@@ -87,8 +87,8 @@ TEST(DumpStacks, AStoppedOneIsStoppedAndStaysSo) {
       DumpStacks({other.pid(), process.pid()}, absl::Seconds(20));
   EXPECT_TRUE(dump.stopped);
   EXPECT_TRUE(Has(dump.summary, "is stopped by a signal")) << dump.summary;
-  // Neither the look nor its end has woken it. For a moment after the look it is
-  // on its way back into its stop.
+  // Neither the look nor its end has woken it. For a moment after the look it
+  // is on its way back into its stop.
   while (!DumpStacks({process.pid()}, absl::ZeroDuration()).stopped) {
   }
 }
