@@ -235,8 +235,13 @@ void Chronicle::CheckToldItEnded(const Job& job, const Attend& attend,
       continue;
     }
     const v1::DaemonMessage& m = send->message;
-    if (m.has_end() ||
-        (m.has_abort() && m.abort().generation() >= generation)) {
+    if (m.has_end()) return;
+    if (m.has_abort() && m.abort().generation() >= generation) {
+      // For this node alone: one that had finished was lost, and the world runs
+      // on without it.
+      if (runs && !member && status.generation() == m.abort().generation()) {
+        ++outsiders_[generation];
+      }
       return;
     }
   }
@@ -797,8 +802,11 @@ void Chronicle::Sent(const v1::DaemonMessage& m, const JournalState& durable) {
              absl::StrCat("generation ", generation, " has two seals"));
     }
   } else if (m.has_abort()) {
-    if (durable.proposal.has_value() &&
-        durable.proposal->generation() == m.abort().generation()) {
+    const auto outsiders = outsiders_.find(m.abort().generation());
+    if (outsiders != outsiders_.end() && outsiders->second > 0) {
+      --outsiders->second;
+    } else if (durable.proposal.has_value() &&
+               durable.proposal->generation() == m.abort().generation()) {
       Broken(Invariant::kJournalFirst,
              absl::StrCat("generation ", m.abort().generation(),
                           " is aborted and durably open"));
@@ -889,6 +897,7 @@ void Chronicle::DaemonDied() {
   suspects_.clear();
   excluded_.clear();
   claims_.clear();
+  outsiders_.clear();
   charge_.reset();
   seen_ = 0;
 }

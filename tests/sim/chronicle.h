@@ -268,6 +268,9 @@ class Chronicle {
     uint64_t incarnation;
   };
   std::map<SessionId, Claim> claims_;
+  // By generation: how many ABORTs of it, not sent yet, are for nodes that are
+  // no members of it any more.
+  std::map<uint64_t, uint64_t> outsiders_;
   // The latest failure that a restart was charged for: while it is settled, a
   // member that is lost gives it back.
   struct Charge {

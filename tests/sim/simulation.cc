@@ -368,7 +368,11 @@ void Simulation::JudgeExits() {
     const Node& node = *nodes_[number];
     // An agent's exit counts its life up as well.
     if (node.alive() || node.life() != life + 1) continue;
-    if (node.exit_code().has_value()) chronicle_.ExitedAfterEnd(node.record());
+    if (!node.exit_code().has_value()) continue;
+    // One that was asked to leave waits only so long for the daemon's answer.
+    const int leave_signal = node.record().leave_signal;
+    if (leave_signal != 0 && *node.exit_code() == 128 + leave_signal) continue;
+    chronicle_.ExitedAfterEnd(node.record());
   }
 }
 
