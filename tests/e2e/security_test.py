@@ -517,6 +517,8 @@ class OneWorkersToken(Shown):
             ["touch", self.stage.path("ran")])
         self.text = self.join_string(self.launcher)
         self.join_words = wire.Join(self.text)
+        self.await_status(self.text, lambda s: len(s["nodes"]) == 1,
+                          "the launcher's own node")
 
     def claim(self, run, proof=b"", **more):
         """Three nodes that say they are a world of their own, whose ranks have

@@ -362,6 +362,11 @@ FAULTS = [
              '  return false;',
              '  return false;'),
     ], group=True),
+    Fault('a next term begins before the end of the last one is dealt with', 30, [
+        Edit('daemon/server/leader/succession.cc',
+             '    inputs_.push_back(std::move(input));\n',
+             '    inputs_.push_front(std::move(input));\n'),
+    ], group=True),
     Fault('a term lasts as long as its lease', 35, [
         Edit('daemon/journal/tenure.cc', 'sent + left * 9 / 10', 'sent + left'),
     ], group=True),

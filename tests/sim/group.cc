@@ -341,6 +341,10 @@ void Group::Landed(const Process& by, const etcdserverpb::TxnRequest& txn,
                        leader == nullptr ? 0 : leader->lease));
     }
   }
+  if (stands && carried_out) {
+    world_.Trace("store: daemon ", by.number(), " leads, revision ",
+                 leader->create_revision);
+  }
   if (!Changes(txn)) return;
   const std::string bytes = txn.SerializeAsString();
   const bool again = carried_out_.contains(bytes);
@@ -357,10 +361,10 @@ void Group::Landed(const Process& by, const etcdserverpb::TxnRequest& txn,
 
 void Group::LeaseEnds(const Process& of, int64_t lease) {
   const Store::Entry* leader = store_.Find(KeyOf(kLeaderKey));
-  if (leader == nullptr || leader->lease != lease ||
-      of.reign() != leader->create_revision || !of.up()) {
-    return;
-  }
+  if (leader == nullptr || leader->lease != lease) return;
+  world_.Trace("store: daemon ", of.number(), " leads no more, revision ",
+               leader->create_revision);
+  if (of.reign() != leader->create_revision || !of.up()) return;
   chronicle_.Tested(Invariant::kFormerIsSilent);
   if (!of.Leads()) return;
   chronicle_.Broken(Invariant::kFormerIsSilent,

@@ -74,16 +74,23 @@ void Succession::Stop() {
 
 void Succession::Run() {
   while (!quit_) {
-    const std::vector<Input> inputs = inbox_.Take(ReadTokensIn());
+    Take(ReadTokensIn());
     // The leader may have replaced them. It alone makes new ones: one that a
     // standby made would be refused by the leader.
-    if (inputs.empty() && loop_ == nullptr) {
+    if (inputs_.empty() && loop_ == nullptr) {
       TellUnread(ReadTokens(/*make=*/false));
     }
-    for (const Input& input : inputs) {
+    while (!inputs_.empty() && !quit_) {
+      const Input input = std::move(inputs_.front());
+      inputs_.pop_front();
       std::visit([this](const auto& one) { On(one); }, input);
-      if (quit_) break;
     }
+  }
+}
+
+void Succession::Take(absl::Duration patience) {
+  for (Input& input : inbox_.Take(patience)) {
+    inputs_.push_back(std::move(input));
   }
 }
 
@@ -101,12 +108,9 @@ void Succession::On(const Reign& reign) {
                 absl::StrCat("event=not_taken_up reason=",
                              Quoted(std::string(taken.message()))));
   EndLoop(NotLeader({}));
-  std::vector<Input> meanwhile = inbox_.Take(kPause);
+  // In their order: the end of this Reign comes before the next one.
+  if (inputs_.empty()) Take(kPause);
   leadership_->Abdicate(reign, "what etcd holds could not be taken up");
-  for (Input& input : meanwhile) {
-    // Nothing of this Reign's is left to be dealt with.
-    std::visit([this](const auto& one) { On(one); }, input);
-  }
 }
 
 absl::Status Succession::TakeUp(const Reign& reign) {

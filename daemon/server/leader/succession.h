@@ -9,6 +9,7 @@
 #ifndef ROLLCALL_DAEMON_SERVER_LEADER_SUCCESSION_H_
 #define ROLLCALL_DAEMON_SERVER_LEADER_SUCCESSION_H_
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -66,6 +67,8 @@ class Succession {
   using Input = std::variant<Reign, Deposed, OtherLeads, Quit>;
 
   void Run();
+  // Waits for inputs, and puts them behind those that wait.
+  void Take(absl::Duration patience);
   void On(const Reign& reign);
   void On(const Deposed& deposed);
   void On(const OtherLeads& other);
@@ -87,6 +90,7 @@ class Succession {
   Logger& logger_;
   KeyValueStore& client_;
   Inbox<Input> inbox_;
+  std::deque<Input> inputs_;  // Taken, and not dealt with.
   // As read last, and as keep_token was told.
   KeptTokens tokens_;
   KeptTokens told_;
