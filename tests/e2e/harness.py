@@ -305,10 +305,12 @@ class Stage:
         """Reads from everybody until `condition()` holds; its value."""
         until = time.monotonic() + deadline_s
         while True:
+            # Read before the condition, so that one that waits for a moment no
+            # later than the deadline holds by then.
+            left = until - time.monotonic()
             value = condition()
             if value:
                 return value
-            left = until - time.monotonic()
             if left <= 0:
                 self.fail(f"waited {deadline_s:g} s in vain for {what}")
             for key, _ in self.selector.select(left):
