@@ -38,7 +38,10 @@ class TheLab(E2E):
     def test_down_leaves_nothing(self):
         lab = Lab(self.stage, 2)
         folder = os.path.dirname(os.path.dirname(lab.hosts_file(1)))
-        lab.start(1, ["sh", "-c", "setsid sleep infinity & cat"])
+        inside = lab.start(1, ["sh", "-c", "setsid sleep infinity & echo up;"
+                               " exec cat"])
+        # Before, it is not in the host: lab.sh still looks for the host.
+        inside.await_line("^up$")
         lab.down()
         self.assertFalse(os.path.exists(folder))
         self.assert_no_orphans()
