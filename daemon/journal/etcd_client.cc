@@ -1,6 +1,7 @@
 #include "daemon/journal/etcd_client.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -18,6 +19,10 @@ namespace {
 constexpr size_t kErrorBytesMax = 512;
 // Metadata that carry etcd's token.
 constexpr char kTokenKey[] = "token";
+// How long a member may take to check a password, which it does on purpose with
+// much work: bcrypt at etcd's default cost, 10, takes 0.06 s of an idle core,
+// and a machine whose cores are busy takes many times that.
+constexpr absl::Duration kAuthentication = absl::Seconds(3);
 // A member that is back is found within this.
 constexpr int kReconnectMostMs = 500;
 // A member that is frozen still acknowledges; its pings go unanswered.
@@ -68,6 +73,14 @@ bool TokenIsOver(const grpc::Status& status) {
           absl::StrContains(status.error_message(), "auth store is old"));
 }
 
+// Of a call that may take `longest`, and that is of no use after `until` on the
+// monotonic clock.
+std::chrono::system_clock::time_point DeadlineOf(absl::Duration longest,
+                                                 absl::Time until) {
+  return absl::ToChronoTime(absl::Now() +
+                            std::min(longest, until - MonotonicNow()));
+}
+
 }  // namespace
 
 EtcdClient::EtcdClient(EtcdAccess access)
@@ -95,8 +108,8 @@ absl::Status EtcdClient::Try(absl::Duration patience, const OneCall& call) {
     Member& member = members_[at % members_.size()];
     // One that cannot be reached says so at once; where that goes for all, the
     // second time each is given a while to come back.
-    const grpc::Status status = CallMember(member, std::min(left, kAttempt),
-                                           tried >= members_.size(), call);
+    const grpc::Status status =
+        CallMember(member, until, tried >= members_.size(), call);
     if (status.ok()) return absl::OkStatus();
     last = absl::StrCat(member.endpoint, ": ",
                         Printable(status.error_message(), kErrorBytesMax));
@@ -112,30 +125,30 @@ absl::Status EtcdClient::Try(absl::Duration patience, const OneCall& call) {
       "no member of etcd answers, or it has no majority (", last, ")"));
 }
 
-grpc::Status EtcdClient::CallMember(Member& member, absl::Duration patience,
+grpc::Status EtcdClient::CallMember(Member& member, absl::Time until,
                                     bool wait_for_ready, const OneCall& call) {
   std::string token = Token();
   for (bool again = false;; again = true) {
     if (!user_.empty() && token.empty()) {
       const grpc::Status known =
-          Authenticate(member, patience, wait_for_ready, token);
+          Authenticate(member, until, wait_for_ready, token);
       if (!known.ok()) return known;
       token = Token();
     }
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + patience));
+    context.set_deadline(DeadlineOf(kAttempt, until));
     context.set_wait_for_ready(wait_for_ready);
     if (!token.empty()) context.AddMetadata(kTokenKey, token);
     const grpc::Status status = call(member, context);
     if (user_.empty() || again || !TokenIsOver(status)) return status;
     const grpc::Status known =
-        Authenticate(member, patience, wait_for_ready, token);
+        Authenticate(member, until, wait_for_ready, token);
     if (!known.ok()) return known;
     token = Token();
   }
 }
 
-grpc::Status EtcdClient::Authenticate(Member& member, absl::Duration patience,
+grpc::Status EtcdClient::Authenticate(Member& member, absl::Time until,
                                       bool wait_for_ready,
                                       const std::string& old) {
   {
@@ -143,7 +156,7 @@ grpc::Status EtcdClient::Authenticate(Member& member, absl::Duration patience,
     if (token_ != old) return grpc::Status::OK;
   }
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + patience));
+  context.set_deadline(DeadlineOf(kAuthentication, until));
   context.set_wait_for_ready(wait_for_ready);
   etcdserverpb::AuthenticateRequest request;
   request.set_name(user_);

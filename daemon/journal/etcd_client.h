@@ -81,11 +81,11 @@ class EtcdClient final : public KeyValueStore {
   using OneCall = std::function<grpc::Status(Member&, grpc::ClientContext&)>;
 
   absl::Status Try(absl::Duration patience, const OneCall& call);
-  // One call of one member, as the user.
-  grpc::Status CallMember(Member& member, absl::Duration patience,
-                          bool wait_for_ready, const OneCall& call);
+  // One call of one member, as the user. `until`: on the monotonic clock.
+  grpc::Status CallMember(Member& member, absl::Time until, bool wait_for_ready,
+                          const OneCall& call);
   // Takes a new token unless another thread has replaced `old` meanwhile.
-  grpc::Status Authenticate(Member& member, absl::Duration patience,
+  grpc::Status Authenticate(Member& member, absl::Time until,
                             bool wait_for_ready, const std::string& old);
   // Empty: none was given yet, or none is needed.
   std::string Token() const;

@@ -30,7 +30,7 @@ class KeyValueStore {
  public:
   // What one answer may have: a page of the largest values.
   static constexpr int kAnswerBytesMax = 32 << 20;
-  // How long one member is given before the next one is asked.
+  // How long one member is given for a call before the next one is asked.
   static constexpr absl::Duration kAttempt = absl::Milliseconds(500);
 
   virtual ~KeyValueStore() = default;

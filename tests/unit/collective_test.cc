@@ -186,13 +186,11 @@ void ExpectInterrupted(Wait wait) {
   std::atomic<int> waiting{0}, woken{0};
   std::thread raiser([&] {
     while (waiting < 2) std::this_thread::yield();
-    // Interrupted during or before their waits: both must end.
-    const auto began = std::chrono::steady_clock::now();
+    // Interrupted during or before their waits: both must end, for the third
+    // rank stays until they have.
     interruptions[0]->Raise();
     interruptions[1]->Raise();
     while (woken < 2) std::this_thread::yield();
-    EXPECT_LT(std::chrono::steady_clock::now() - began,
-              std::chrono::seconds(1));
     over.set_value();
   });
   ForEachRank(3, [&, end](int r) {

@@ -1,5 +1,6 @@
 // How a real etcd is reached: with TLS on both sides, and as a user of its own
 // authentication.
+#include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/client_unary_call.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/journal/etcd_client.h"
+#include "etcd/etcd.grpc.pb.h"
 #include "tests/unit/real_etcd.h"
 #include "tests/unit/test_ca.h"
 
@@ -22,6 +24,50 @@ etcdserverpb::RangeRequest ReadOf(const std::string& key) {
   etcdserverpb::RangeRequest read;
   read.set_key(key);
   return read;
+}
+
+// Notes the deadline of its last authentication.
+class NotesDeadlines final : public etcdserverpb::Auth::Service,
+                             public etcdserverpb::KV::Service {
+ public:
+  absl::Time authenticate;
+
+ private:
+  grpc::Status Authenticate(
+      grpc::ServerContext* context, const etcdserverpb::AuthenticateRequest*,
+      etcdserverpb::AuthenticateResponse* answer) override {
+    authenticate = absl::FromChrono(context->deadline());
+    answer->set_token("t");
+    return grpc::Status::OK;
+  }
+  grpc::Status Range(grpc::ServerContext*, const etcdserverpb::RangeRequest*,
+                     etcdserverpb::RangeResponse*) override {
+    return grpc::Status::OK;
+  }
+};
+
+TEST(EtcdAuthentication, HasMoreTimeThanACall) {
+  NotesDeadlines member;
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                           &port);
+  builder.RegisterService(static_cast<etcdserverpb::Auth::Service*>(&member));
+  builder.RegisterService(static_cast<etcdserverpb::KV::Service*>(&member));
+  const auto server = builder.BuildAndStart();
+  EtcdClient client(
+      {{absl::StrCat("127.0.0.1:", port)}, "", "", "", "user", "word"});
+
+  const absl::Time began = absl::Now();
+  ASSERT_TRUE(client.Range(ReadOf("x"), kDeadline).ok());
+  // etcd checks a password with much work, and a busy machine is slow at it.
+  EXPECT_GE(member.authenticate, began + 4 * KeyValueStore::kAttempt);
+
+  // What the caller waits for bounds it.
+  EtcdClient brief(
+      {{absl::StrCat("127.0.0.1:", port)}, "", "", "", "user", "word"});
+  EXPECT_TRUE(brief.Range(ReadOf("x"), absl::Seconds(2)).ok());
+  EXPECT_LT(member.authenticate, absl::Now() + absl::Milliseconds(2500));
 }
 
 class EtcdAccessTest : public testing::Test {

@@ -1,15 +1,19 @@
 #include "trainer/collective/sum_queue.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <optional>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace rollcall {
 namespace {
@@ -81,6 +85,16 @@ TEST(SumQueue, AFailureDropsAllLaterSums) {
   EXPECT_EQ(calls, 2) << "three were dropped, and the sixth was never begun";
 }
 
+// Returns once this thread of this process sleeps.
+void AwaitSleep(pid_t thread) {
+  const std::string path = absl::StrCat("/proc/self/task/", thread, "/stat");
+  for (std::string line;; std::this_thread::yield()) {
+    std::getline(std::ifstream(path), line);
+    // The state is the word after the name, which stands in brackets.
+    if (line.substr(line.rfind(')'), 3) == ") S") return;
+  }
+}
+
 TEST(SumQueue, TheDestructorWaitsForTheRunningSumAndDropsTheRest) {
   std::promise<void> begun, go;
   std::atomic<int> calls{0};
@@ -97,12 +111,15 @@ TEST(SumQueue, TheDestructorWaitsForTheRunningSumAndDropsTheRest) {
     EXPECT_TRUE(queue->Begin(absl::MakeSpan(&value, 1)).ok());
   }
   begun.get_future().wait();
+  std::promise<pid_t> destroying;
   auto ending = std::async(std::launch::async, [&] {
+    destroying.set_value(gettid());
     queue.reset();
     // False until the sum has returned.
     return done.load();
   });
-  EXPECT_EQ(ending.wait_for(std::chrono::milliseconds(50)),
+  AwaitSleep(destroying.get_future().get());
+  EXPECT_EQ(ending.wait_for(std::chrono::seconds(0)),
             std::future_status::timeout);
   go.set_value();
   EXPECT_TRUE(ending.get()) << "the destructor did not wait";
