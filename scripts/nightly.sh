@@ -29,7 +29,7 @@ soak() {
   [ -e "$state/first_seed" ] || echo $((10000000 + RANDOM * 1000000)) \
     >"$state/first_seed"
   first=$(($(cat "$state/first_seed") + ($1 - 1) * 250000))
-  scripts/soak.sh 250000 "$first"
+  scripts/soak.sh 250000 "$first" && scripts/soak.sh 5000 "$first" --group
 }
 
 # e2e TEST: runs one end-to-end module or test, on the release binaries and with

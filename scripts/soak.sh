@@ -1,6 +1,7 @@
 #!/bin/bash
-# soak.sh [SEEDS] [FIRST]: a long simulation: SEEDS runs (1,000,000) from seed
-# FIRST (1) on, one process per core. Prints at the end how often all runs
+# soak.sh [SEEDS] [FIRST] [OPTION...]: a long simulation: SEEDS runs (1,000,000)
+# from seed FIRST (1) on, one process per core, with these options of
+# rollcall_sim (--group: several daemons and a simulated etcd). Prints at the end how often all runs
 # together tested each promise. Exit status 1 if a promise was broken (each
 # process stops at its first one and prints how to replay it), or if a promise
 # was tested too seldom.
@@ -8,6 +9,7 @@ set -eu -o pipefail
 cd "$(dirname "$0")/.."
 seeds=${1:-1000000}
 first=${2:-1}
+options=("${@:3}")
 case $seeds$first in
   *[!0-9]*) echo "soak.sh: expected numbers, got '$*'" >&2; exit 2 ;;
 esac
@@ -20,7 +22,7 @@ shown=$(mktemp -d)
 trap 'kill "${running[@]}" 2>/dev/null || :; rm -rf "$shown"' EXIT
 for ((from = first; from < first + seeds; from += share)); do
   to=$((from + share < first + seeds ? from + share : first + seeds))
-  build/release/bin/rollcall_sim --seeds "$from:$to" --floors \
+  build/release/bin/rollcall_sim --seeds "$from:$to" --floors "${options[@]}" \
     >"$shown/$from" &
   running+=($!)
 done

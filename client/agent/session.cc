@@ -64,7 +64,6 @@ class Session {
   void Carry(const std::vector<AgentAction>& actions);
   void Do(const Dial&);
   void Do(const Say& say);
-  void Do(const HangUp&);
   void Do(const Prepare& prepare);
   void Do(const Undo& undo);
   void Do(const StartRanks& start);
@@ -366,10 +365,6 @@ void Session::TellNewFacts() {
   ChecksDone changed;
   *changed.report.mutable_facts() = options_.network.facts;
   Step(changed);
-}
-
-void Session::Do(const HangUp&) {
-  if (stream_ != nullptr) stream_->HangUp();
 }
 
 // --- Preparing and running --------------------------------------------------

@@ -322,8 +322,8 @@ void AddDrain(CLI::App& app, Target& to) {
   drain
       ->add_option("--deadline", to.drain_deadline,
                    "when its ranks are killed at the latest (default: linked "
-                   "ranks have until\ntheir next boundary, others the stop "
-                   "grace)")
+                   "ranks have until\ntheir next boundary, others the job's "
+                   "--notice-time)")
       ->type_name("TIME");
   drain->add_option("--reason", to.drain.reason, "why, for log and status")
       ->type_name("TEXT");

@@ -64,7 +64,7 @@ absl::StatusOr<Exchanges::Result> Exchanges::In(uint32_t node_rank,
   if (const auto kept = kept_by_key_.find(in.key());
       kept != kept_by_key_.end()) {
     if (!SameValues(*kept->second, first, in)) return OtherValue(in.key());
-    return Result{.repeated = true, .out = &*kept->second};
+    return Result{.out = &*kept->second};
   }
   const auto known = open_.find(in.key());
   if (known != open_.end()) {

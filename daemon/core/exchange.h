@@ -25,11 +25,10 @@ class Exchanges {
   void Begin(uint64_t generation, std::vector<uint32_t> ranks);
 
   struct Result {
-    // Complete now: goes to all nodes.
+    // Complete now: `out` goes to all nodes. Otherwise it was complete before,
+    // and goes to the one who asked again.
     bool complete = false;
-    // Was complete before: goes to the one who asked again.
-    bool repeated = false;
-    // Set in both cases; valid until the next call.
+    // Not set while values are missing; valid until the next call.
     const v1::ExchangeOut* out = nullptr;
   };
 

@@ -89,8 +89,9 @@ const std::vector<InvariantRow> kInvariants = {
     {Invariant::kToldItEnded, "told it ended",
      "An agent that comes back with a world that has ended is told so."},
     {Invariant::kExcludedIsOut, "excluded is out",
-     "A node that refused a world, or whose checks failed, is in no later one "
-     "before it attends anew."},
+     "A node whose checks failed is in no later world before it attends anew; "
+     "one that refused a world gets a seat again after 5 s at the earliest, "
+     "three times, and then not before it attends anew."},
     {Invariant::kExitsAsTold, "exits as told",
      "An agent that attends when the job ends hears of it, and exits with the "
      "code and the reason of the End that it heard, which are the job's; a "

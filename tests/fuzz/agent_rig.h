@@ -68,7 +68,6 @@ class AgentRig {
   void Carry(const std::vector<AgentAction>& actions);
   void Take(const Dial& dial);
   void Take(const Say& say);
-  void Take(const HangUp& hang_up);
   void Take(const Prepare& prepare);
   void Take(const Undo& undo);
   void Take(const StartRanks& start);

@@ -326,7 +326,6 @@ class Script {
     const uint8_t how = feed_.Byte();
     if (how >= 0x80) exited.set_signal(how & 0x0F);
     if (how < 0x40) exited.set_code(how);
-    exited.set_hang(how == 0x40);
     exited.set_stopped_by_agent(how == 0x41);
     if ((how & 0x20) != 0) exited.set_stderr_tail(feed_.String());
     if ((how & 0x10) != 0) exited.set_error_file(feed_.String());

@@ -205,6 +205,7 @@ void Chronicle::CheckAdoption(const v1::Proposal& proposal) {
   }
   claims_.clear();
   excluded_.clear();
+  refusals_.clear();
   const auto members = static_cast<size_t>(world->members_size());
   if (by.size() * 2 > members) return;
   Broken(Invariant::kAdoptedByMost,
@@ -316,13 +317,27 @@ uint64_t Chronicle::HighestTold(uint64_t generation) const {
   return at->first / kGenerationsARun == run ? at->first : 0;
 }
 
+// It may serve again after a while, three times.
+void Chronicle::NoteRefused(const std::string& node, absl::Time now) {
+  Refusals& refusals = refusals_[node];
+  const uint64_t incarnation = in_[node];
+  if (std::exchange(refusals.incarnation, incarnation) != incarnation) {
+    refusals.count = 0;
+  }
+  if (++refusals.count > 3) {
+    excluded_.try_emplace(node);
+  } else {
+    refusals.out_until = now + Limits{}.unreached_delay_waiting;
+  }
+}
+
 void Chronicle::OnGenerationEnded(const Journal& entry, absl::Time now) {
   v1::Reform reform;
   CHECK(reform.ParseFromString(entry.body));
-  if (reform.code() == v1::REASON_CODE_REFUSED ||
-      reform.code() == v1::REASON_CODE_QUARANTINED) {
+  if (reform.code() == v1::REASON_CODE_QUARANTINED) {
     excluded_.try_emplace(reform.node());
   }
+  if (reform.code() == v1::REASON_CODE_REFUSED) NoteRefused(reform.node(), now);
   if (!suspects_.empty()) Tested(Invariant::kLeaseHolds);
   Tested(Invariant::kReasons);
   if (reform.code() == v1::REASON_CODE_UNSPECIFIED || reform.reason().empty()) {
@@ -499,7 +514,9 @@ void Chronicle::CheckMembers(const v1::World& world, absl::Time now) {
              absl::StrCat("node ", member.node(), ", incarnation ", incarnation,
                           ", is in generation ", world.generation()));
     }
-    if (excluded_.contains(member.node())) {
+    const auto refused = refusals_.find(member.node());
+    if (excluded_.contains(member.node()) ||
+        (refused != refusals_.end() && now < refused->second.out_until)) {
       Broken(Invariant::kExcludedIsOut,
              absl::StrCat("node ", member.node(), " is in generation ",
                           world.generation()));
@@ -511,7 +528,9 @@ void Chronicle::CheckMembers(const v1::World& world, absl::Time now) {
       Tested(Invariant::kLeavesForGood);
     }
   }
-  if (!excluded_.empty()) Tested(Invariant::kExcludedIsOut);
+  if (!excluded_.empty() || !refusals_.empty()) {
+    Tested(Invariant::kExcludedIsOut);
+  }
   for (const auto& [name, until] : suspects_) {
     if (now >= until || members.contains(name) || !seats_.contains(name)) {
       continue;
@@ -638,6 +657,10 @@ void Chronicle::CheckRefused(const Job& job, const Attend& attend,
     const auto excluded = excluded_.find(name);
     if (excluded != excluded_.end() && excluded->second != incarnation) {
       excluded_.erase(excluded);
+    }
+    const auto refused = refusals_.find(name);
+    if (refused != refusals_.end()) {
+      refused->second.out_until = absl::InfinitePast();
     }
     if (attend.hello.run() == job.run()) {
       seen_ = std::max(seen_, attend.hello.generation_seen());
@@ -896,6 +919,7 @@ void Chronicle::DaemonDied() {
                 [](const auto& entry) { return !entry.second.durable; });
   suspects_.clear();
   excluded_.clear();
+  refusals_.clear();
   claims_.clear();
   outsiders_.clear();
   charge_.reset();

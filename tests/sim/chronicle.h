@@ -105,8 +105,8 @@ class Chronicle {
   // All machines of the generation completed a step together.
   void Stepped(uint64_t generation);
 
-  // Whether a node gets no seat until it attends anew: it refused a world, or
-  // its checks failed.
+  // Whether a node gets no seat until it attends anew: it refused several
+  // worlds, or its checks failed.
   bool IsExcluded(const std::string& name) const {
     return excluded_.contains(name);
   }
@@ -142,6 +142,7 @@ class Chronicle {
   void OnJournal(const Journal& entry, absl::Time now);
   // The highest that anybody was told of the same run.
   uint64_t HighestTold(uint64_t generation) const;
+  void NoteRefused(const std::string& node, absl::Time now);
   void OnGenerationEnded(const Journal& entry, absl::Time now);
   void NoteStall(const Said& said);
   void ForgetEvictions();
@@ -257,6 +258,14 @@ class Chronicle {
   // Those that get no seat until they attend anew: as another incarnation than
   // this; 0: also as the same.
   std::map<std::string, uint64_t> excluded_;
+  // Worlds that each agent has refused since the daemon began, and until when
+  // it gets no seat for that.
+  struct Refusals {
+    uint64_t incarnation = 0;
+    int count = 0;
+    absl::Time out_until = absl::InfinitePast();
+  };
+  std::map<std::string, Refusals> refusals_;
   // Members whose stream broke, and until when they are waited for.
   std::map<std::string, absl::Time> suspects_;
   // The highest generation that agents let in have said that they saw.

@@ -8,6 +8,7 @@
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
 #include "daemon/core/admission/admission.h"
+#include "daemon/core/membership/welcome.h"
 #include "daemon/security/life_nonce.h"
 
 namespace rollcall::sim {
@@ -513,15 +514,8 @@ void Daemon::AnswerEnded(Session& session, SessionId id,
                                 v1::REFUSAL_CODE_OTHER_RUN, "another run");
     return CloseSession(id, denied.status.code(), *denied.refusal);
   }
-  auto welcome = std::make_shared<v1::DaemonMessage>();
-  welcome->mutable_welcome()->set_run(journal_.run);
-  *welcome->mutable_welcome()->mutable_lease() = settings_.job.lease();
-  ToProto(FromProto(settings_.job.lease()) / 3,
-          welcome->mutable_welcome()->mutable_heartbeat_interval());
-  *welcome->mutable_welcome()->mutable_daemon_grace() =
-      settings_.job.daemon_grace();
-  *welcome->mutable_welcome()->mutable_stop_grace() =
-      settings_.job.stop_grace();
+  auto welcome = std::make_shared<v1::DaemonMessage>(
+      WelcomeOf(journal_.run, settings_.job, /*credential=*/""));
   auto end = std::make_shared<v1::DaemonMessage>();
   *end->mutable_end() = *journal_.end;
   network_.Send(session.stream, kDown, ToAgent(std::move(welcome)));

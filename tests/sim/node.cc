@@ -256,12 +256,6 @@ void Node::Do(const Say& said) {
   network_.Send(stream_, kUp, std::make_unique<v1::AgentMessage>(say.message));
 }
 
-void Node::Do(const HangUp&) {
-  if (stream_ == 0) return;
-  network_.Drop(stream_, kUp, true);
-  Feed(stream_, Down(absl::CancelledError("hung up"), {}));
-}
-
 void Node::Do(const Report& report) {
   if (world_.tracing()) world_.Trace(settings_.name, ": ", report.text);
 }

@@ -121,7 +121,6 @@ class Node {
 
   void Do(const Dial& dial);
   void Do(const Say& say);
-  void Do(const HangUp& hang_up);
   void Do(const Prepare& prepare);
   void Do(const Undo& undo);
   void Do(const StartRanks& start);

@@ -107,6 +107,82 @@ TEST(Blame, ProgressForgives) {
   });
 }
 
+// A world of one rank that fails after eleven minutes, and once more.
+JobStory FailsLate(const Told& beats, const std::string& expect) {
+  JobStory story("1", 1);
+  story.Tell(
+      {{0.0, Attends("a"), "form g1 a"}, {0.1, Prepares("a", 1), "run g1"}});
+  std::vector<JobStory::Row> rows;
+  for (double at = 2; at < 660; at += 2) rows.push_back({at, beats, ""});
+  story.Tell(rows);
+  story.Tell({{661.0, Exits("a", 1, 3), "abort g1 RANK_EXIT; form g2 a"},
+              {661.1, Prepares("a", 2), "run g2"}});
+  rows.clear();
+  for (double at = 662; at < 1330; at += 2) rows.push_back({at, beats, ""});
+  story.Tell(rows);
+  story.Tell({{1331.0, Exits("a", 2, 3), expect}});
+  return story;
+}
+
+TEST(Blame, TenMinutesAreProgressOfAPlainCommandAlone) {
+  FailsLate(Beats("a"), "abort g2 RANK_EXIT; form g3 a");
+  // Ranks that link make steps, and these have made none.
+  FailsLate(BeatsLinked("a"), "abort g2 RANK_EXIT")
+      .Tell({{1331.1, Stops("a", 2), "end 3 RESTART_BUDGET"}});
+}
+
+TEST(Blame, OneNodesWordIsNotTheProgressOfAll) {
+  JobStory story("3", 1);
+  story.Tell(ThreeRun());
+  story.Tell({
+      // Absurd, and each later step would be lower.
+      {0.3, Beats("c", uint64_t{1} << 53), ""},
+      {0.4, Exits("b", 1, 3), "abort g1 RANK_EXIT; form g2 a,b,c"},
+      {0.5, PreparesAll({"a", "b", "c"}, 2), "run g2"},
+      {0.6, Beats("a", 10), ""},
+      {0.6, Beats("b", 10), ""},
+      {0.7, Exits("b", 2, 3), "abort g2 RANK_EXIT; form g3 a,b,c"},
+      {0.8, PreparesAll({"a", "b", "c"}, 3), "run g3"},
+      // The others have come no further.
+      {0.9, Beats("c", (uint64_t{1} << 53) + 1), ""},
+      {1.0, Exits("b", 3, 3), "abort g3 RANK_EXIT"},
+  });
+}
+
+TEST(Blame, ANodeThatFailsSpeaksForNoProgress) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {0.3, Attends("d"), ""},
+      {0.4, Beats("b", 10), ""},
+      {0.5, Exits("b", 1, 3), "abort g1 RANK_EXIT; form g2 a,b,c"},
+      {0.6, PreparesAll({"a", "b", "c"}, 2), "run g2"},
+      {0.7, Beats("b", 20), ""},
+      {0.8, Exits("b", 2, 3), "abort g2 RANK_EXIT; form g3 a,d,c"},
+  });
+}
+
+TEST(Blame, AnEvictionSavesNoJobThatHasFailed) {
+  JobStory story("2:3", 0);
+  story.Tell(ThreeRun());
+  story.Tell({
+      {0.3, Exits("b", 1, 7), "abort g1 RANK_EXIT"},
+      {0.4, Evicts({"c"}), "refuse c EVICTED"},
+      {0.5, Stops("a", 1), ""},
+      {0.5, Stops("b", 1), "end 7 RANK_EXIT"},
+  });
+  // One whose stream was broken is lost, whoever says so.
+  JobStory lost("2:3", 0);
+  lost.Tell(ThreeRun());
+  lost.Tell({
+      {0.2, Breaks("c"), ""},
+      {0.3, Exits("b", 1, 7), "abort g1 RANK_EXIT"},
+      {0.4, Evicts({"c"}), ""},
+      {0.5, Stops("a", 1), ""},
+      {0.5, Stops("b", 1), "form g2 a,b"},
+  });
+}
+
 TEST(Blame, OnTheNodeThatBeganIt) {
   JobStory story("2:3");
   story.Tell(ThreeRun());
@@ -227,6 +303,41 @@ TEST(Linger, TheSceneOfAFailureIsKept) {
   EXPECT_EQ(RowOf(status(), "a").state(), v1::NODE_STATE_FINISHED);
   EXPECT_EQ(status().lingers().seconds(), 50);
   story.Tell({{70.0, Ticks(), ""}, {86.0, Ticks(), "forget"}});
+}
+
+TEST(Linger, WhoComesBackBeforeTheEndIsNotToldToStop) {
+  v1::JobSettings settings;
+  settings.set_nodes_min(2);
+  settings.set_nodes_max(2);
+  settings.set_max_restarts(0);
+  settings.mutable_linger()->set_seconds(60);
+  JobStory story(Job("demo", "run1", settings, Limits(), absl::UnixEpoch()),
+                 JobStory("2"));
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), "form g1 a,b"},
+      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+      {0.3, Exits("a", 1, 7), ""},
+      {0.4, Breaks("b"), ""},
+      {0.5, Attends("b", 1, Holds(1, 1)), ""},
+  });
+}
+
+TEST(Linger, WhoHearsOfItLateHasWhatIsLeft) {
+  JobStory story = LingeringFailure();
+  story.Tell({{10.0, Breaks("b"), ""}});
+  Attend late;
+  late.session = story.NewSession("b");
+  late.hello = HelloOf("b", 1, Holds(1, 1));
+  late.observed_address = AddressOf("b");
+  int64_t left_s = -1;
+  for (const Action& action :
+       story.job().Step(late, absl::UnixEpoch() + absl::Seconds(55))) {
+    const auto* send = std::get_if<Send>(&action);
+    if (send == nullptr || !send->message.has_end()) continue;
+    left_s = send->message.end().linger().seconds();
+  }
+  EXPECT_EQ(left_s, 10);  // The job ended at 5.3.
 }
 
 TEST(Linger, WhereALostNodeBeganItItIsNoEnd) {

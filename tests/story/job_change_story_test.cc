@@ -165,6 +165,20 @@ TEST(Drain, WhoIsKilledAtTheDeadlineIsNamed) {
       "(--notice-time gives them more)"));
 }
 
+TEST(Drain, WhoHasNotComeToTheBoundaryIsNamed) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {1.0, Drains("b", 2), "notice 1 DRAIN b"},
+      {2.0, Sees("a", 1), ""},
+      {4.0, Ticks(), "abort g1 LEAVING; form g2 a,c"},
+  });
+  EXPECT_TRUE(absl::StrContains(
+      story.job().Status(story.now()).last_reform().reason(),
+      "; at no step boundary when the time to save was over: b, c "
+      "(--notice-time gives them more)"));
+}
+
 TEST(Drain, SeveralAtOnceMakeOneNoticeAndOneGeneration) {
   JobStory story("1:3");
   story.Tell(ThreeRun());
@@ -505,6 +519,20 @@ TEST(Grow, WhoComesAfterSomebodyIsDoneStaysASpare) {
               {2.0, Exits("a", 1, 0), ""},
               {2.1, Attends("c"), ""},
               {3.1, Ticks(), ""}});
+}
+
+TEST(Grow, WorkThatIsDoneIsNotBegunAgainWhereItsNodeHasLeft) {
+  JobStory story("2:4");
+  story.Tell({{0.0, Attends("a"), ""},
+              {0.0, Attends("b"), ""},
+              {0.0, Attends("c"), ""},
+              {1.0, Ticks(), "form g1 a,b,c"},
+              {1.1, PreparesAll({"a", "b", "c"}, 1), "run g1"},
+              {2.0, Exits("a", 1, 0), ""},
+              {2.1, Breaks("a"), ""},
+              {3.1, Ticks(), ""},
+              {3.2, Attends("d"), ""},
+              {4.5, Ticks(), ""}});
 }
 
 TEST(Grow, AWorldThatIsDoneMeanwhileIsNotBegunAnew) {

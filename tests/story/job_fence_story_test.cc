@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "daemon/core/limits.h"
 #include "tests/story/job_story.h"
 
@@ -54,6 +55,24 @@ JournalState Ended(const JobStory& story) {
   state.seal.reset();
   state.finished.reset();
   return state;
+}
+
+TEST(Fence, TheReasonDoesNotGrowBehindIt) {
+  JobStory story("1:4");
+  std::vector<Row> rows = BothBreak();
+  rows[1].expect = "";
+  rows.insert(rows.begin() + 2, {1.0, Ticks(), "form g1 a,b"});
+  for (Row& row : rows) row.at += row.at > 0 && row.at < 1 ? 1 : 0;
+  story.Tell(rows);
+  // A new name comes each second: more than a minute after enough were here.
+  for (int second = 4; second < 100; ++second) {
+    const double at = second;
+    story.Tell({{at, Attends(absl::StrCat("d", second)), ""},
+                {at + .1, Beats("c"), ""},
+                {at + .2, Breaks(absl::StrCat("d", second)), ""}});
+  }
+  EXPECT_LT(story.job().Status(story.now()).last_reform().reason().size(),
+            200u);
 }
 
 TEST(Fence, NoWorldIsFormedBesideOneThatMayTrainOn) {

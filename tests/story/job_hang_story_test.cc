@@ -3,10 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/durations.h"
-#include "daemon/core/root_cause.h"
+#include "daemon/core/failures/root_cause.h"
 #include "tests/story/job_story.h"
 
 namespace rollcall {
@@ -297,6 +298,23 @@ TEST(Hang, AMemberThatTellsNothingAgainIsNotWaitedForWithoutEnd) {
 }
 
 // It may have taken back what it said, on a stream that broke.
+TEST(Hang, AMemberThatComesBackAgainAndAgainIsNotWaitedForWithoutEnd) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell(
+      {{10.0, Stands("a", 1, kWaits), ""}, {10.1, Stands("b", 1, kWaits), ""}});
+  // c dials again each second and says nothing.
+  std::vector<JobStory::Row> rows;
+  for (double at = 11; at < 29.5; at += 1) {
+    rows.push_back({at, Beats("a"), ""});
+    rows.push_back({at, Beats("b"), ""});
+    rows.push_back({at, Attends("c", 1, Holds(0, 1)), "refuse c REDIALED"});
+  }
+  // The first one was said to stand at 10: 10 s, and two leases of 5 s.
+  rows.push_back({30.0, Ticks(), "abort g1 HANG; form g2 a,b,c"});
+  story.Tell(rows);
+}
+
 TEST(Hang, NobodyIsJudgedByWhatAMemberThatIsAwayHasSaid) {
   JobStory story("3");
   story.Tell(ThreeRun());

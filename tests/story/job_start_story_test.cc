@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "daemon/base/durations.h"
+#include "daemon/core/limits.h"
 #include "tests/story/job_story.h"
 
 namespace rollcall {
@@ -57,6 +58,17 @@ TEST(Start, ThatRanksLinkIsToldOnceAStream) {
   EXPECT_EQ(story.TakeRanksLinkTold(), Names({"a", "b", "c"}));
   story.Tell({{2.9, BeatsLinked("b"), ""}, {3.0, Attends("f"), ""}});
   EXPECT_EQ(story.TakeRanksLinkTold(), Names());
+}
+
+TEST(Start, NoStartTookLongerThanItsNodeIsThere) {
+  JobStory story("2");
+  story.Tell({{0.0, Attends("a"), ""},
+              {0.0, Attends("b"), "form g1 a,b"},
+              {1.0, PreparesAll({"a", "b"}, 1), "run g1"},
+              {2.0, BeatsLinked("a", 1), ""},
+              {3.0, BeatsLinked("b", 600000), ""}});
+  EXPECT_EQ(story.start_timeout_s(),
+            absl::ToDoubleSeconds(Limits{}.start_timeout) + 2);
 }
 
 TEST(Start, RanksLinkWhereMostHavePublishedAStepOrAnswer) {

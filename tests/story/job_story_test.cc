@@ -70,7 +70,7 @@ TEST(Forming, RanksFollowNaturalOrderWithTheLauncherFirst) {
   });
 }
 
-TEST(Forming, WhoIsSilentBecomesASpareAndTheRestIsFormed) {
+TEST(Forming, WhoIsLateIsASpareUntilItIsPrepared) {
   JobStory story("2:3");
   story.Tell({
       {0.0, Attends("a"), ""},
@@ -81,7 +81,8 @@ TEST(Forming, WhoIsSilentBecomesASpareAndTheRestIsFormed) {
       {10.0, Beats("b"), ""},
       {10.0, Beats("c"), ""},
       {30.0, Ticks(28), "abort g1 PREPARE_TIMEOUT; form g2 a,b"},
-      {30.1, Prepares("c", 1), ""},  // Too late.
+      // Too late for generation 1, and the next one may have it again.
+      {30.1, Prepares("c", 1), ""},
       {30.2, PreparesAll({"a", "b"}, 2), "run g2; notice 1 GROW"},
   });
 }
@@ -117,6 +118,27 @@ TEST(Forming, WhoRefusesBecomesASpare) {
   });
   EXPECT_NE(story.job().Status(story.now()).nodes(0).reason().find("no free"),
             std::string::npos);
+}
+
+TEST(Forming, WhoRefusesIsAskedAgainThreeTimes) {
+  JobStory story("2");
+  story.Tell({{0.0, Attends("a"), ""},
+              {0.0, Attends("b"), "form g1 a,b"},
+              {0.1, Refuses("b", 1), "abort g1 REFUSED"},
+              {2.0, Beats("a"), ""},
+              {2.0, Beats("b"), ""},
+              {5.0, Ticks(), ""},
+              {5.1, Ticks(), "form g2 a,b"},
+              {5.2, Refuses("b", 2), "abort g2 REFUSED"},
+              {8.0, Beats("a"), ""},
+              {8.0, Beats("b"), ""},
+              {10.2, Ticks(), "form g3 a,b"},
+              {10.3, Refuses("b", 3), "abort g3 REFUSED"},
+              {12.0, Beats("a"), ""},
+              {12.0, Beats("b"), ""},
+              {15.3, Ticks(), "form g4 a,b"},
+              {15.4, Refuses("b", 4), "abort g4 REFUSED"}});
+  TellBeats(story, {"a", "b"}, 60, 16);
 }
 
 TEST(Forming, APreparationOfASupersededWorldDoesNotCount) {
@@ -333,6 +355,17 @@ TEST(Identity, TheNextLifeOfAMemberEndsItsGeneration) {
       {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
       {0.2, Breaks("b"), ""},
       {0.3, Attends("b", 2, NextOf(1)), "abort g1 REPLACED; form g2 a,b"},
+  });
+}
+
+TEST(Identity, WhoComesBackWithoutItsWorldIsLost) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {0.5, Attends("b", 1, Holds(0, 0)),
+       "refuse b REDIALED; refuse b LOST; abort g1 LOST_STREAM; form g2 a,c"},
+      // Its next life has to wait longer and longer, as one that flaps.
+      {0.6, PreparesAll({"a", "c"}, 2), "run g2"},
   });
 }
 

@@ -368,6 +368,8 @@ TEST(Admission, Hellos) {
          auto* gpu = FullGpu(h);
          for (int i = 0; i < 256; ++i) gpu->add_throttle_reasons("a");
        }},
+      {"probe port 1023", false,
+       [](auto& h) { h.mutable_facts()->set_probe_port(1023); }},
       {"probe port 65536", false,
        [](auto& h) { h.mutable_facts()->set_probe_port(65536); }},
       {"odd container", false,
@@ -473,6 +475,10 @@ TEST(Admission, Hellos) {
       {"unknown grow", false,
        [](auto&
               h) { h.mutable_settings()->set_grow(static_cast<v1::Grow>(99)); }},
+      {"requeue code 1", true,
+       [](auto& h) { h.mutable_settings()->set_requeue_exit_code(1); }},
+      {"requeue code 0", false,
+       [](auto& h) { h.mutable_settings()->set_requeue_exit_code(0); }},
       {"requeue code 256", false,
        [](auto& h) { h.mutable_settings()->set_requeue_exit_code(256); }},
       {"odd expected node", false,

@@ -1,4 +1,4 @@
-#include "daemon/core/hang_verdict.h"
+#include "daemon/core/hangs/hang_verdict.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/core/root_cause.h"
+#include "daemon/core/failures/root_cause.h"
 
 #include <gtest/gtest.h>
 
@@ -56,9 +56,7 @@ TEST(RootCause, ALostNodeIsHeaviest) {
 }
 
 TEST(RootCause, AHangHasACodeToExitWith) {
-  v1::RankExited exited;
-  exited.set_hang(true);
-  EXPECT_EQ(ExitCodeOf(CauseOfRank("n", 0, exited)), 1);
+  EXPECT_EQ(ExitCodeOf(CauseOfHang("n", 0, "it is stopped", 1)), 1);
 }
 
 TEST(RootCause, AHangOfNobodyIsNoLostNode) {

@@ -203,9 +203,6 @@ struct Say {
   v1::AgentMessage message;
 };
 
-// End the stream from this side; StreamDown follows.
-struct HangUp {};
-
 // Get this node ready for a generation: port (node rank 0), hosts file, world
 // files, NCCL ids (node rank 0). Answered by PreparationDone or
 // PreparationFailed with the same generation.
@@ -309,7 +306,7 @@ struct Exit {
 };
 
 using AgentAction =
-    std::variant<Dial, Say, HangUp, Prepare, Undo, StartRanks, AbortRanks,
+    std::variant<Dial, Say, Prepare, Undo, StartRanks, AbortRanks,
                  StopRanks, PassSignal, TellNotice, LookAtRank, RunChecks,
                  RunProbe, AnswerExchange, FailExchanges, Report, Exit>;
 

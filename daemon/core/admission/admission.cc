@@ -234,6 +234,11 @@ absl::Status AdmitFactsTexts(const v1::Facts& facts) {
   }
   RETURN_IF_REFUSED(
       AdmitCount("facts.probe_port", facts.probe_port(), UINT16_MAX));
+  // Others connect to it: no service of the system is knocked at.
+  if (facts.probe_port() > 0 && facts.probe_port() < 1024) {
+    return Unfit("facts.probe_port", "0, or 1024 to 65535",
+                 absl::StrCat(facts.probe_port()));
+  }
   RETURN_IF_REFUSED(AdmitCount("facts.missing", facts.missing_size(),
                                FactsLimits::missing_max));
   for (const v1::MissingFact& missing : facts.missing()) {
@@ -503,8 +508,10 @@ absl::Status AdmitSettings(const v1::JobSettings& s) {
     return Unfit("preflight", "off, warn or strict",
                  absl::StrCat(static_cast<int>(s.preflight())));
   }
-  if (s.requeue_exit_code() < 0 || s.requeue_exit_code() > 255) {
-    return Unfit("requeue_exit_code", "0 to 255",
+  // 0 would call work done that was not.
+  if (s.has_requeue_exit_code() &&
+      (s.requeue_exit_code() < 1 || s.requeue_exit_code() > 255)) {
+    return Unfit("requeue_exit_code", "1 to 255",
                  absl::StrCat(s.requeue_exit_code()));
   }
   // An unset one is zero, which would not pass where zero makes no sense.
@@ -574,12 +581,12 @@ absl::Status AdmitWorld(const v1::World& world) {
 
 namespace {
 
-// How members were admitted: a row for each, or none at all.
 absl::Status AdmitDigest(const char* field, const std::string& digest) {
   if (digest.empty() || digest.size() == 32) return absl::OkStatus();
   return Unfit(field, "0 or 32 bytes", digest.size());
 }
 
+// How members were admitted: a row for each, or none at all.
 absl::Status AdmitRows(const v1::Seal& seal, int members) {
   for (const int rows :
        {seal.incarnations_size(), seal.epochs_size(), seal.token_of_size()}) {

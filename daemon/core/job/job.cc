@@ -14,6 +14,8 @@ namespace {
 // A loop that comes round later than this was held up (swap, a stopped
 // process): its lateness is not the agents' silence.
 constexpr absl::Duration kLate = absl::Milliseconds(50);
+// How often an agent that refuses a world gets a seat again in one life.
+constexpr int kRefusalsForgiven = 3;
 
 }  // namespace
 
@@ -159,14 +161,14 @@ void Job::On(const Tick& tick) {
       SetDeadline(*node, node->deadline + tick.late);
       node->lease_until += tick.late;
     }
-    if (isolated_) isolated_until_ += tick.late;
-    stalls_until_ += tick.late;
+    isolation_.PutOff(tick.late);
+    hangs_.PutOff(tick.late);
   }
-  if (isolated_ && now_ >= isolated_until_) LoseTheSilent();
+  if (isolation_.on() && now_ >= isolation_.until()) LoseTheSilent();
   while (!deadlines_.empty() && deadlines_.begin()->first <= now_) {
-    if (!isolated_ && MostAreSilent()) TakeItselfForCutOff();
+    if (!isolation_.on() && MostAreSilent()) TakeItselfForCutOff();
     // While the daemon is isolated, silence is not held against a node.
-    if (isolated_) break;
+    if (isolation_.on()) break;
     Node& node = nodes_.at(deadlines_.begin()->second);
     if (node.session != 0) {
       Lose(node, v1::REASON_CODE_LOST_LEASE,
@@ -176,8 +178,8 @@ void Job::On(const Tick& tick) {
            absl::StrCat(node.reason, " and did not come back"));
     }
   }
-  if (phase_ == Phase::kForming && now_ >= prepare_deadline_ && !isolated_ &&
-      unprepared_ > 0) {
+  if (phase_ == Phase::kForming && now_ >= prepare_deadline_ &&
+      !isolation_.on() && unprepared_ > 0) {
     DropLaggards();
   }
   if (MayEndAtBoundary() && now_ >= BoundaryEnds()) EndAtBoundary();
@@ -238,6 +240,10 @@ void Job::OnRefused(Node& node, const v1::Refused& refused) {
   const std::string reason =
       absl::StrCat("refused generation ", generation_, ": ", refused.reason());
   Bar(node, reason);
+  // What it refused for may be over by then: a port that was taken, say.
+  if (++node.refusals <= kRefusalsForgiven) {
+    reach_.Unreached(node.hello.node(), now_ + limits_.unreached_delay);
+  }
   Reform(v1::REASON_CODE_REFUSED, reason, node.hello.node());
 }
 
@@ -260,11 +266,16 @@ void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
 // The highest that a rank of this member has published in the generation that
 // runs; 0: none.
 void Job::TakeStep(Node& node, uint64_t step) {
-  if (step > 0) NoteStep(node);
-  if (node.step <= highest_step_) return;
-  highest_step_ = node.step;
-  if (!progressed_) Changed();
-  progressed_ = true;
+  if (step == 0) return;
+  NoteStep(node);
+  if (!node.step_before.has_value()) node.step_before = node.step;
+  // Node rank 0's, where it publishes any: one false step of another node would
+  // stand in `status` for ever.
+  if (node.node_rank == 0) {
+    highest_step_ = node.step;
+  } else if (nodes_.at(world_.members(0).node()).step == 0) {
+    highest_step_ = std::max(highest_step_, node.step);
+  }
 }
 
 // Of a world that stands still the same is said again and again.
@@ -292,8 +303,7 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
   if (exited.stopped_by_agent() && !NothingIsAsked(exited.generation())) {
     return OnEndedForNotice(node, exited);
   }
-  const bool failed =
-      exited.code() != 0 || exited.signal() != 0 || exited.hang();
+  const bool failed = exited.code() != 0 || exited.signal() != 0;
   if (failed) return RankFailed(node, exited);
   if (phase_ != Phase::kRunning || exited.generation() != generation_ ||
       !node.member() || node.over(exited.local_rank())) {
@@ -301,7 +311,7 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
   }
   (exited.not_run() ? node.not_run : node.done).insert(exited.local_rank());
   ++ranks_over_;
-  DropStall(RankOf(node, exited.local_rank()));
+  hangs_.Drop(RankOf(node, exited.local_rank()));
   if (!node.ended()) return;
   node.state = StateByPhase(node);
   Changed();
@@ -440,14 +450,12 @@ void Job::ToNode(const Node& node, v1::DaemonMessage message) {
 }
 
 void Job::Close(SessionId session, absl::StatusCode code,
-                v1::RefusalCode refusal, const std::string& text,
-                const std::string& other) {
+                v1::RefusalCode refusal, const std::string& text) {
   CloseStream close;
   close.session = session;
   close.code = code;
   close.refusal.set_code(refusal);
   close.refusal.set_text(text);
-  close.refusal.set_other_address(other);
   actions_.push_back(std::move(close));
 }
 
@@ -465,11 +473,12 @@ absl::Time Job::NextDeadline() const {
   absl::Time next = std::min(
       {next_waiting_, claims_until_, grow_at_, leaving_due_, finished_due_});
   if (MayEndAtBoundary()) next = std::min(next, BoundaryEnds());
-  if (MayEndHung()) next = std::min(next, stalls_until_);
+  if (MayEndHung()) next = std::min(next, hangs_.due());
   // Nobody is given up by the clock meanwhile, and nothing is formed.
-  if (isolated_ && phase_ != Phase::kEnded) {
-    if (phase_ == Phase::kSettling) next = std::min(next, settlement_->until);
-    return std::min(next, isolated_until_);
+  if (isolation_.on() && phase_ != Phase::kEnded) {
+    if (phase_ == Phase::kSettling)
+      next = std::min(next, failures_.window_ends());
+    return std::min(next, isolation_.until());
   }
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
   if (MayProbeUnreached()) {
@@ -507,7 +516,7 @@ absl::Time Job::NextDeadline() const {
       next = std::min({next, probe_at_, ping_at_});
       break;
     case Phase::kSettling:
-      next = std::min(next, settlement_->until);
+      next = std::min(next, failures_.window_ends());
       break;
     case Phase::kEnded:
       return forgotten_ ? absl::InfiniteFuture() : LingersUntil();
@@ -534,15 +543,15 @@ void Job::CheckInvariants() const {
   CHECK_LE(barred_.size(), sessions_.size());
   CHECK_LE(nodes_.size(), kKnownMax);
   CHECK_LE(deadlines_.size(), nodes_.size());
-  CHECK_LE(causes_.size(), Limits::causes_max);
+  CHECK_LE(failures_.causes().size(), Limits::causes_max);
   CHECK_LE(leaving_.size(), nodes_.size());
   CHECK_LE(checking_.size(), nodes_.size());
-  CHECK_LE(silent_, nodes_.size());
-  CHECK_LE(stalls_.size(), world_.world_size());
+  CHECK_LE(isolation_.silent(), nodes_.size());
+  CHECK_LE(hangs_.size(), world_.world_size());
   CHECK_LE(reach_.size(), nodes_.size());
   CHECK_LE(newcomers_.names(), Limits::newcomer_names_max);
   CHECK_LE(claimants_.size(), Limits::nodes_max);
-  CHECK_LE(claimed_.size(), Limits::claimed_worlds_max);
+  CHECK_LE(claims_.size(), Limits::claimed_worlds_max);
   if (phase_ != Phase::kForming ||
       unprepared_ != static_cast<size_t>(world_.members_size())) {
     return;

@@ -8,14 +8,9 @@
 //
 // Thread rule: one thread at a time; in practice the loop thread only.
 //
-// What holds whatever happens is in daemon/core/invariants.h, and the simulator
-// holds it against whole runs. Of that, checked here after each Step:
-//   1. Generations only grow, and no generation is proposed twice.
-//   2. A proposal is journaled before it is sent, and so is a commit: in the
-//      returned actions the Journal stands before the Send.
-//   3. No seat is held by two nodes; node ranks are dense; ranks are dense.
-//   4. A node has at most one living stream.
-//   5. Every map is bounded by limits.h.
+// What holds whatever happens is in daemon/core/invariants.h; the simulator
+// checks it of whole runs. Each Step checks the bounds of its own containers,
+// and one that makes a world also that no seat is held twice.
 #ifndef ROLLCALL_DAEMON_CORE_JOB_JOB_H_
 #define ROLLCALL_DAEMON_CORE_JOB_JOB_H_
 
@@ -31,17 +26,21 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "daemon/core/adoption/claims.h"
 #include "daemon/core/arrivals.h"
 #include "daemon/core/exchange.h"
+#include "daemon/core/failures/failures.h"
+#include "daemon/core/failures/root_cause.h"
 #include "daemon/core/fence.h"
+#include "daemon/core/hangs/hangs.h"
+#include "daemon/core/hangs/starts.h"
+#include "daemon/core/isolation/isolation.h"
 #include "daemon/core/job/events.h"
 #include "daemon/core/limits.h"
 #include "daemon/core/membership/node_epochs.h"
 #include "daemon/core/network_plan/network_plan.h"
 #include "daemon/core/network_plan/reach.h"
 #include "daemon/core/ranking.h"
-#include "daemon/core/root_cause.h"
-#include "daemon/core/starts.h"
 #include "daemon/core/state_source.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
@@ -179,6 +178,8 @@ class Job {
     std::optional<v1::Facts> told_facts;
     // How often what was probed of it became out of date since its last world.
     int reprobes = 0;
+    // How many worlds it has refused.
+    int refusals = 0;
     std::string observed_address;
     std::string arrived_at;  // See Attend.
     // See Attend.
@@ -213,12 +214,8 @@ class Job {
     absl::Time tells_until = absl::InfinitePast();
     // When its stream broke last.
     absl::Time suspect_since = absl::InfinitePast();
-    // When its stream broke last, where that was counted.
-    absl::Time broke_at = absl::InfinitePast();
     // Its stream broke together with many others.
     bool broke_with_many = false;
-    // Silent while the daemon takes itself to be cut off.
-    bool silent = false;
     v1::NodeState state = v1::NODE_STATE_ATTENDING;
     int seat = -1;
     // In the current world; -1: not a member.
@@ -254,7 +251,11 @@ class Job {
     uint64_t served_in = 0;
     // Lost, or left for good: kept only so that it can be named.
     bool gone = false;
+    // The highest that its ranks have published, and what it was when the world
+    // that runs was committed; nullopt: by an earlier daemon, and it has not
+    // told one since.
     uint64_t step = 0;
+    std::optional<uint64_t> step_before;
     // Its ranks have linked or published a step, and took this long at most.
     std::optional<absl::Duration> start_took;
     std::string reason;
@@ -288,45 +289,6 @@ class Job {
     size_t missing = 0;
     // Ranks that were killed at its deadline, and their nodes.
     std::map<uint32_t, std::string> killed;
-  };
-
-  // A member's stream that broke; `counted`: among too many at once.
-  struct Break {
-    absl::Time at;
-    std::string node;
-    bool counted;
-  };
-
-  // A world that agents claim to run in, once for all of them.
-  struct Claimed {
-    std::string world_bytes;
-    std::string seal_bytes;
-    v1::World world;
-    v1::Seal seal;
-    // What each of these nodes has said, but for the world.
-    std::map<std::string, Attend> by;
-
-    bool most() const {
-      return by.size() * 2 > static_cast<size_t>(world.members_size());
-    }
-  };
-
-  // A generation that a failure ended: within one lease a heavier cause may
-  // still turn up and take the blame.
-  struct Settlement {
-    uint64_t generation = 0;
-    v1::World world;
-    v1::RootCause cause;
-    bool charged = false;
-    absl::Time until;
-  };
-
-  // A rank of the generation that runs and stands still.
-  struct Stall {
-    int node_rank = 0;
-    v1::RankStalled said;
-    // Grows with each rank that is said to.
-    uint64_t number = 0;
   };
 
   void On(const Attend& attend);
@@ -400,7 +362,7 @@ class Job {
   // Whether it ends if no node attends in time.
   bool MayEndUnattended() const {
     return ends_unattended_ && phase_ == Phase::kGathering && !HasRun() &&
-           !isolated_ && claimants_.empty();
+           !isolation_.on() && claimants_.empty();
   }
   void MaybeEndUnattended();
   static Candidate CandidateOf(const Node& node);
@@ -492,7 +454,7 @@ class Job {
   void EndAtBoundary();
   // A daemon that is cut off aborts nobody by the clock, but for the job's end.
   bool MayEndAtBoundary() const {
-    return pending_.has_value() && (!isolated_ || end_then_.has_value());
+    return pending_.has_value() && (!isolation_.on() || end_then_.has_value());
   }
   absl::Time BoundaryEnds() const;
   std::string KilledText() const;
@@ -520,22 +482,21 @@ class Job {
   void TakeItselfForCutOff();
   void HeardFrom(Node& node);
   void MaybeReunite();
-  void EndIsolation();
+  std::set<std::string> EndIsolation();
   void LoseTheSilent();
 
   // A run that this daemon has no memory of (job_adopt.cc).
-  bool Claims(const Attend& attend);
+  bool TakeClaim(const Attend& attend);
   void MaybeAdopt(bool time_is_over);
-  void SetEpochs(const Claimed& chosen);
+  void SetEpochs(const Claims::Claimed& chosen);
   // As Restore does.
   void Await(Node& node);
   void TakeUpFinished(const v1::FinishedNodes& finished);
   void TakeUpEnded(uint32_t node_rank, bool idle);
   void TakeUpLeaving(const v1::Notice& leaving);
-  Claimed* ClaimedBy(const Attend& attend);
   void Unclaim(SessionId session);
   std::vector<Attend> TakeClaims();
-  void Adopt(const Claimed& chosen);
+  void Adopt(const Claims::Claimed& chosen);
   void EndClaims();
   void RefuseClaims();
   // The members as a journal or their own agents tell them: all are waited
@@ -552,6 +513,7 @@ class Job {
   void Quarantine(Node& node, const std::string& reason);
   void PardonTheBlamed();
   void Pardon(Node& node);
+  bool HasProgressed(const Node* failing = nullptr) const;
   void MadeProgress();
 
   // Ranks that live and stand still (job_hang.cc).
@@ -563,25 +525,16 @@ class Job {
   void NoteStarted(Node& node, absl::Duration took = absl::ZeroDuration());
   void TellRanksLink(std::vector<SessionId> sessions);
   void NoteStep(Node& node);
-  void DropStall(uint32_t rank);
   void DropStallsOf(const Node& node);
-  void DropStalls();
+  bool AnyHasStarted() const;
+  Hangs::World HangWorld() const;
   // A boundary with a deadline ends the generation anyway, and a daemon that is
   // cut off has not heard of everybody.
   bool MayEndHung() const {
-    return phase_ == Phase::kRunning && !stalls_.empty() && !isolated_ &&
+    return phase_ == Phase::kRunning && !hangs_.empty() && !isolation_.on() &&
            !(pending_.has_value() && pending_->until != absl::InfiniteFuture());
   }
   void MaybeEndHung();
-  void EndHung();
-  bool AllAreSaidToStand() const;
-  bool AllStandAtOnePlace() const;
-  bool AMemberHasNotStarted() const;
-  std::string WhereAllStand() const;
-  std::string WhoHasNotBegun() const;
-  bool AMemberMayStillTell(bool all) const;
-  // `believed_max`: the collective up to which claims are believed.
-  std::string WhereItStands(const Stall& stall, uint64_t believed_max) const;
 
   // Failing and ending (job_end.cc).
   void RankFailed(Node& node, const v1::RankExited& exited);
@@ -594,13 +547,13 @@ class Job {
   void BlameLostNode(const Node& node, v1::ReasonCode code,
                      const std::string& reason);
   void BlameInReform(const v1::RootCause& cause);
-  bool SettlementOpen() const;
   void MaybeSettle();
   void MaybeFinish();
   void NoteEnded(const Node& node);
   void MaybeJournalFinished();
   void JournalFinished();
-  void Fail(int exit_code, v1::ReasonCode code, const std::string& reason);
+  void FailRendezvous(v1::ReasonCode code, const std::string& reason);
+  void Fail(v1::End end);
   void Finish(v1::End end);
   bool HasOtherCommand(const Node& node) const;
   std::string CommonCommand() const;
@@ -627,7 +580,6 @@ class Job {
   void Part(Node& node, v1::NodeState state, const std::string& reason,
             bool evicted = false);
   v1::NodeState StateByPhase(const Node& node) const;
-  void RememberCause(const v1::RootCause& cause);
   std::vector<SessionId> MemberSessions() const;
   std::vector<SessionId> AllSessions() const;
   size_t Present() const { return sessions_.size() - barred_.size(); }
@@ -636,7 +588,7 @@ class Job {
   void TellWaiting();
   void ToNode(const Node& node, v1::DaemonMessage message);
   void Close(SessionId session, absl::StatusCode code, v1::RefusalCode refusal,
-             const std::string& text, const std::string& other = "");
+             const std::string& text);
   void Say(Log::Level level, std::string text);
   // A line that what this node says causes, however often it says it.
   void SayOf(const Node& node, Log::Level level, const std::string& text);
@@ -750,27 +702,12 @@ class Job {
   absl::Time grow_at_ = absl::InfiniteFuture();
   Newcomers newcomers_;
 
-  // Ranks that stand still, by their number in the world, and when it is judged
-  // which of them began it.
-  std::map<uint32_t, Stall> stalls_;
-  uint64_t last_stall_ = 0;
-  absl::Time stalls_until_ = absl::InfiniteFuture();
+  Hangs hangs_;
   // Of the world that runs. Not journaled: after a restart heartbeats say it
   // again.
   Starts starts_;
-  // The last generation of which a rank has published a step; 0: none.
-  uint64_t stepped_in_ = 0;
-  // The daemon was cut off since some were said, and until stalls_until_ may
-  // hear what has become of them.
-  bool stalls_may_be_old_ = false;
-  // The local rank that is to blame, while its generation is being ended.
-  std::optional<uint32_t> hung_;
 
-  // Members whose streams broke within the last second, each once.
-  std::deque<Break> breaks_;
-  bool isolated_ = false;
-  absl::Time isolated_until_ = absl::InfiniteFuture();
-  size_t silent_ = 0;
+  Isolation isolation_;
   // This daemon has seen every world of the run. After a restart or an adoption
   // it has not: a node may have been in a world that the journal no longer has.
   bool knows_all_worlds_ = true;
@@ -780,9 +717,9 @@ class Job {
   // Agents of a run that this daemon does not know, and until when they are
   // waited for.
   bool adoptable_ = false;
-  std::vector<Claimed> claimed_;
-  // Their streams, and the nodes that they speak for.
-  std::map<SessionId, std::string> claimants_;
+  Claims claims_;
+  // What they have said, but for the world.
+  std::map<SessionId, Attend> claimants_;
   absl::Time claims_until_ = absl::InfiniteFuture();
   // What this run was called before it was adopted.
   std::string former_run_;
@@ -793,13 +730,9 @@ class Job {
   bool may_quarantine_ = false;
   uint64_t last_check_ = 0;
 
-  // The budget.
-  uint32_t restarts_charged_ = 0;
+  Failures failures_;
   uint64_t highest_step_ = 0;
   std::optional<v1::Pace> pace_;
-  bool progressed_ = false;
-  std::optional<Settlement> settlement_;
-  std::vector<v1::RootCause> causes_;
 
   std::optional<v1::End> end_;
   // Until when agents that attend are waited for, and those whose streams are

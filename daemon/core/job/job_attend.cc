@@ -10,6 +10,7 @@
 #include "daemon/base/durations.h"
 #include "daemon/base/printable.h"
 #include "daemon/core/job/job.h"
+#include "daemon/core/membership/welcome.h"
 
 namespace rollcall {
 namespace {
@@ -39,33 +40,28 @@ std::optional<std::string> Contradiction(const v1::JobSettings& ours,
     return differ("--preflight", v1::Preflight_Name(ours.preflight()),
                   v1::Preflight_Name(theirs.preflight()));
   }
-  const auto seconds = [](const google::protobuf::Duration& duration) {
-    return absl::FormatDuration(FromProto(duration));
+  using S = v1::JobSettings;
+  struct Row {
+    const char* flag;
+    bool (S::*has)() const;
+    const google::protobuf::Duration& (S::*value)() const;
   };
-  if (theirs.has_join_timeout() &&
-      FromProto(theirs.join_timeout()) != FromProto(ours.join_timeout())) {
-    return differ("--join-timeout", seconds(ours.join_timeout()),
-                  seconds(theirs.join_timeout()));
-  }
-  if (theirs.has_hang_timeout() &&
-      FromProto(theirs.hang_timeout()) != FromProto(ours.hang_timeout())) {
-    return differ("--hang-timeout", seconds(ours.hang_timeout()),
-                  seconds(theirs.hang_timeout()));
-  }
-  if (theirs.has_start_timeout() &&
-      FromProto(theirs.start_timeout()) != FromProto(ours.start_timeout())) {
-    return differ("--start-timeout", seconds(ours.start_timeout()),
-                  seconds(theirs.start_timeout()));
-  }
-  if (theirs.has_notice_time() &&
-      FromProto(theirs.notice_time()) != FromProto(ours.notice_time())) {
-    return differ("--notice-time", seconds(ours.notice_time()),
-                  seconds(theirs.notice_time()));
-  }
-  if (theirs.has_ping_interval() &&
-      FromProto(theirs.ping_interval()) != FromProto(ours.ping_interval())) {
-    return differ("--ping-interval", seconds(ours.ping_interval()),
-                  seconds(theirs.ping_interval()));
+  static constexpr Row kDurations[] = {
+      {"--join-timeout", &S::has_join_timeout, &S::join_timeout},
+      {"--hang-timeout", &S::has_hang_timeout, &S::hang_timeout},
+      {"--start-timeout", &S::has_start_timeout, &S::start_timeout},
+      {"--notice-time", &S::has_notice_time, &S::notice_time},
+      {"--ping-interval", &S::has_ping_interval, &S::ping_interval},
+      {"--linger", &S::has_linger, &S::linger},
+  };
+  for (const Row& row : kDurations) {
+    if (!(theirs.*row.has)()) continue;
+    const absl::Duration our = FromProto((ours.*row.value)());
+    const absl::Duration their = FromProto((theirs.*row.value)());
+    if (our != their) {
+      return differ(row.flag, absl::FormatDuration(our),
+                    absl::FormatDuration(their));
+    }
   }
   if (theirs.has_requeue_exit_code() &&
       theirs.requeue_exit_code() != ours.requeue_exit_code()) {
@@ -145,7 +141,7 @@ void Job::On(const Attend& attend) {
   if (phase_ == Phase::kRunning && node.member() && starts_.expected()) {
     TellRanksLink({node.session});
   }
-  if (probed_anew) ProbeAnew(node, moved);
+  if (probed_anew && !node.gone) ProbeAnew(node, moved);
 }
 
 bool Job::RefuseAttend(const Attend& attend) {
@@ -157,7 +153,7 @@ bool Job::RefuseAttend(const Attend& attend) {
     return true;
   };
   if (!hello.run().empty() && !IsRun(hello.run())) {
-    if (Claims(attend)) return true;
+    if (TakeClaim(attend)) return true;
     return refuse(absl::StatusCode::kAborted, v1::REFUSAL_CODE_OTHER_RUN,
                   absl::StrCat("job ", job_, " is in run ", run_, " now, not ",
                                hello.run(), ": its name was used again"));
@@ -275,8 +271,7 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
   Close(
       attend.session,
       replaced ? absl::StatusCode::kAborted : absl::StatusCode::kAlreadyExists,
-      replaced ? v1::REFUSAL_CODE_REPLACED : v1::REFUSAL_CODE_NAME_TAKEN, text,
-      node.observed_address);
+      replaced ? v1::REFUSAL_CODE_REPLACED : v1::REFUSAL_CODE_NAME_TAKEN, text);
   SayRefused(attend, text);
   return true;
 }
@@ -403,9 +398,7 @@ Job::Entered Job::Enter(const Attend& attend) {
     // It tells again what still stands, and is given the time for it.
     DropStallsOf(node);
     node.tells_until = now_ + limits_.lease;
-    if (!stalls_.empty()) {
-      stalls_until_ = std::max(stalls_until_, now_ + limits_.last_call);
-    }
+    hangs_.AwaitMember(now_, limits_);
   } else {
     CHECK(node.deadline == absl::InfiniteFuture());
     reach_.Forget(name);
@@ -488,7 +481,11 @@ v1::NodeState Job::StateByPhase(const Node& node) const {
 // Tells one who came back what it has missed, and takes what it tells.
 void Job::TakeUp(Node& node, const v1::Held& held) {
   v1::DaemonMessage message;
-  if (held.running_generation() != 0 &&
+  // The ranks of a job that fails and has --linger stay as they are.
+  const bool left_alone = phase_ == Phase::kSettling && node.member() &&
+                          limits_.linger > absl::ZeroDuration() &&
+                          held.running_generation() == generation_;
+  if (held.running_generation() != 0 && !left_alone &&
       (held.running_generation() != generation_ || !node.member() ||
        phase_ != Phase::kRunning)) {
     v1::Abort& abort = *message.mutable_abort();
@@ -507,11 +504,10 @@ void Job::TakeUp(Node& node, const v1::Held& held) {
     if (held.prepared_generation() == generation_) {
       ToNode(node, CommitMessage());
     } else {
-      // The same agent, yet it knows nothing of what it had prepared.
-      const std::string name = node.hello.node();
-      Reform(v1::REASON_CODE_LOST_STREAM,
-             absl::StrCat(name, " came back without its world"), name);
-      return;
+      // The same agent, yet it knows nothing of what it had prepared: none that
+      // keeps to the protocol does that.
+      return Lose(node, v1::REASON_CODE_LOST_STREAM,
+                  "it came back without its world");
     }
   }
   if (FenceLeft(now_) > absl::ZeroDuration() && !IsOfFenced(node)) {
@@ -551,18 +547,7 @@ void Job::RenewCredential(Node& node) {
 }
 
 void Job::SendWelcome(Node& node) {
-  v1::DaemonMessage message;
-  v1::Welcome& welcome = *message.mutable_welcome();
-  welcome.set_run(run_);
-  ToProto(limits_.lease, welcome.mutable_lease());
-  ToProto(limits_.heartbeat(), welcome.mutable_heartbeat_interval());
-  ToProto(limits_.daemon_grace, welcome.mutable_daemon_grace());
-  ToProto(limits_.stop_grace, welcome.mutable_stop_grace());
-  welcome.set_node_credential(CredentialFor(node));
-  welcome.set_observed_address(node.observed_address);
-  *welcome.mutable_settings() = settings_;
-  welcome.mutable_settings()->clear_expected_nodes();
-  ToNode(node, std::move(message));
+  ToNode(node, WelcomeOf(run_, settings_, CredentialFor(node)));
 }
 
 }  // namespace rollcall

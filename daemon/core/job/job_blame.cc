@@ -11,9 +11,28 @@
 
 namespace rollcall {
 
-// Whoever made progress since is forgiven, and so is the budget.
+// Whether most nodes whose ranks publish steps have published a higher one in
+// the world that runs than before: one node's word alone, whatever it claims,
+// neither refills the budget nor keeps it from being refilled.
+// Nor does the word of the node whose rank fails, unless it is node rank 0,
+// which alone may publish for all.
+bool Job::HasProgressed(const Node* failing) const {
+  size_t publish = 0;
+  size_t higher = 0;
+  bool counts = false;
+  for (const auto& [name, node] : nodes_) {
+    if (!node.member() || node.step == 0) continue;
+    ++publish;
+    if (node.step <= node.step_before.value_or(node.step)) continue;
+    ++higher;
+    counts = counts || &node != failing || node.node_rank == 0;
+  }
+  return counts && higher * 2 > publish;
+}
+
+// After progress, blame counts and charged restarts go back to 0.
 void Job::MadeProgress() {
-  restarts_charged_ = 0;
+  failures_.GiveBack();
   for (auto& [name, node] : nodes_) node.blames = 0;
 }
 

@@ -11,42 +11,28 @@
 #include "daemon/base/durations.h"
 #include "daemon/base/printable.h"
 #include "daemon/core/exit_codes.h"
+#include "daemon/core/failures/root_cause.h"
 #include "daemon/core/job/job.h"
-#include "daemon/core/root_cause.h"
 
 namespace rollcall {
 namespace {
 
-// A plain command that writes no progress has made some by running this long.
+// A plain command, of which no rank links or writes progress, has made some by
+// running this long.
 constexpr absl::Duration kRunCountsAsProgress = absl::Minutes(10);
 constexpr absl::Duration kFinishedTogether = absl::Milliseconds(100);
 
-const v1::Member* MemberNamed(const v1::World& world, const std::string& node) {
-  for (const v1::Member& member : world.members()) {
-    if (member.node() == node) return &member;
-  }
-  return nullptr;
-}
-
 }  // namespace
-
-bool Job::SettlementOpen() const {
-  return settlement_.has_value() && now_ <= settlement_->until;
-}
 
 void Job::RankFailed(Node& node, const v1::RankExited& exited) {
   const std::string name = node.hello.node();
-  if (SettlementOpen() && exited.generation() == settlement_->generation) {
-    const v1::Member* member = MemberNamed(settlement_->world, name);
-    if (member == nullptr) return;
-    const v1::RootCause cause =
-        CauseOfRank(name, member->first_rank() + exited.local_rank(), exited);
-    if (Weight(cause) <= Weight(settlement_->cause)) return;
-    BlameNode(settlement_->cause, 0);
-    BlameNode(cause, 1);
-    settlement_->cause = cause;
-    if (!causes_.empty()) causes_.back() = cause;
-    return BlameInReform(cause);
+  if (failures_.IsInWindow(exited.generation(), now_)) {
+    if (const auto former = failures_.TakeRank(name, exited, now_)) {
+      BlameNode(*former, 0);
+      BlameNode(failures_.cause(), 1);
+      BlameInReform(failures_.cause());
+    }
+    return;
   }
   if (phase_ != Phase::kRunning || exited.generation() != generation_ ||
       !node.member()) {
@@ -55,7 +41,8 @@ void Job::RankFailed(Node& node, const v1::RankExited& exited) {
   const uint32_t first = world_.members(node.node_rank).first_rank();
   const v1::RootCause cause =
       CauseOfRank(name, first + exited.local_rank(), exited);
-  if (progressed_ || now_ - running_since_ >= kRunCountsAsProgress) {
+  if (HasProgressed(&node) ||
+      (!AnyHasStarted() && now_ - running_since_ >= kRunCountsAsProgress)) {
     MadeProgress();
   }
   GenerationFailed(cause, exited.permanent());
@@ -63,16 +50,7 @@ void Job::RankFailed(Node& node, const v1::RankExited& exited) {
 
 // The generation that runs ends by a failure of its ranks.
 void Job::GenerationFailed(const v1::RootCause& cause, bool permanent) {
-  // What cannot be executed will not be the next time either; of others the
-  // rank knows.
-  const bool restart = restarts_charged_ < limits_.max_restarts &&
-                       cause.code() != v1::REASON_CODE_NOT_STARTED &&
-                       !permanent;
-  settlement_ =
-      Settlement{generation_, world_, cause, restart, now_ + limits_.lease};
-  RememberCause(cause);
-  if (restart) {
-    ++restarts_charged_;
+  if (failures_.EndByRank(world_, cause, permanent, now_, limits_)) {
     Reform(cause.code(), Describe(cause), cause.node());
     return BlameNode(cause, 1);
   }
@@ -89,8 +67,8 @@ void Job::GenerationFailed(const v1::RootCause& cause, bool permanent) {
 // Nobody can stop faster than all; nobody is waited for longer than a lease.
 void Job::MaybeSettle() {
   if (phase_ != Phase::kSettling) return;
-  if (unstopped_ > 0 && now_ < settlement_->until) return;
-  const v1::RootCause& cause = settlement_->cause;
+  if (unstopped_ > 0 && now_ < failures_.window_ends()) return;
+  const v1::RootCause& cause = failures_.cause();
   // Somebody wanted the end anyway.
   if (end_then_.has_value()) return Finish(*end_then_);
   if (IsLostNode(cause)) {
@@ -102,14 +80,11 @@ void Job::MaybeSettle() {
     if (limits_.linger > absl::ZeroDuration()) TellAbort();
     return Gather(/*at_once=*/true);
   }
-  Fail(ExitCodeOf(cause),
-       limits_.max_restarts > 0 && restarts_charged_ >= limits_.max_restarts
-           ? v1::REASON_CODE_RESTART_BUDGET
-           : cause.code(),
-       restarts_charged_ > 0
-           ? absl::StrCat(Describe(cause), "; ", restarts_charged_,
-                          " restarts of ", limits_.max_restarts, " are used up")
-           : Describe(cause));
+  v1::End end = failures_.EndOf(limits_);
+  if (limits_.linger > absl::ZeroDuration()) {
+    ToProto(limits_.linger, end.mutable_linger());
+  }
+  Fail(std::move(end));
 }
 
 void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
@@ -131,10 +106,9 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
     case Phase::kRunning:
       // Its work is done and cannot be undone by its going.
       if (finished) return;
-      settlement_ = Settlement{generation_, world_,
-                               CauseOfLostNode(name, code, reason, generation_),
-                               /*charged=*/false, now_ + limits_.lease};
-      RememberCause(settlement_->cause);
+      failures_.EndByLoss(world_,
+                          CauseOfLostNode(name, code, reason, generation_),
+                          now_, limits_);
       return Reform(code, text, name);
     case Phase::kSettling:
       if (!stopped) --unstopped_;
@@ -171,18 +145,12 @@ void Job::CloseLost(const Node& node, v1::ReasonCode code,
 // A node lost within a lease of a rank's failure is what began it.
 void Job::BlameLostNode(const Node& node, v1::ReasonCode code,
                         const std::string& reason) {
-  if (!SettlementOpen() || IsLostNode(settlement_->cause)) return;
-  const std::string& name = node.hello.node();
-  if (MemberNamed(settlement_->world, name) == nullptr) return;
-  BlameNode(settlement_->cause, 0);
-  settlement_->cause =
-      CauseOfLostNode(name, code, reason, settlement_->generation);
-  if (!causes_.empty()) causes_.back() = settlement_->cause;
-  if (settlement_->charged) {
-    settlement_->charged = false;
-    if (restarts_charged_ > 0) --restarts_charged_;
-  }
-  BlameInReform(settlement_->cause);
+  // A person who evicts a node that lives says nothing of what failed before.
+  if (code == v1::REASON_CODE_EVICTED && node.session != 0) return;
+  const auto former = failures_.TakeLoss(node.hello.node(), code, reason, now_);
+  if (!former.has_value()) return;
+  BlameNode(*former, 0);
+  BlameInReform(failures_.cause());
 }
 
 // The next generation is formed because of this, and not of what came first.
@@ -191,7 +159,7 @@ void Job::BlameInReform(const v1::RootCause& cause) {
   why_.set_code(cause.code());
   why_.set_reason(Describe(cause));
   why_.set_node(cause.node());
-  why_.set_restarts_charged(restarts_charged_);
+  why_.set_restarts_charged(failures_.charged());
   // It may be formed already, and proposed.
   if (last_reform_.generation() == cause.generation() + 1 &&
       generation_ == last_reform_.generation()) {
@@ -199,11 +167,6 @@ void Job::BlameInReform(const v1::RootCause& cause) {
     last_reform_.set_generation(generation_);
   }
   Changed();
-}
-
-void Job::RememberCause(const v1::RootCause& cause) {
-  if (causes_.size() == Limits::causes_max) causes_.erase(causes_.begin());
-  causes_.push_back(cause);
 }
 
 void Job::MaybeFinish() {
@@ -240,16 +203,18 @@ void Job::JournalFinished() {
                              finished.SerializeAsString()});
 }
 
-void Job::Fail(int exit_code, v1::ReasonCode code, const std::string& reason) {
+void Job::FailRendezvous(v1::ReasonCode code, const std::string& reason) {
   v1::End end;
-  end.set_exit_code(exit_code);
+  end.set_exit_code(kExitRendezvous);
   end.set_code(code);
   end.set_reason(reason);
-  if (phase_ == Phase::kSettling && limits_.linger > absl::ZeroDuration()) {
-    ToProto(limits_.linger, end.mutable_linger());
-  }
-  if (!causes_.empty()) *end.mutable_root_cause() = causes_.back();
-  for (const v1::RootCause& cause : causes_) *end.add_causes() = cause;
+  Fail(std::move(end));
+}
+
+void Job::Fail(v1::End end) {
+  const std::vector<v1::RootCause>& causes = failures_.causes();
+  if (!causes.empty()) *end.mutable_root_cause() = causes.back();
+  for (const v1::RootCause& cause : causes) *end.add_causes() = cause;
   Finish(std::move(end));
 }
 
@@ -275,13 +240,12 @@ void Job::Finish(v1::End end) {
     linger_until_ += FromProto(end_->linger()) + limits_.stop_grace;
   }
   pending_.reset();
-  DropStalls();
+  hangs_.DropAll();
   grow_at_ = absl::InfiniteFuture();
   leaving_due_ = absl::InfiniteFuture();
   leaving_unwritten_ = false;
   finished_due_ = absl::InfiniteFuture();
-  isolated_ = false;
-  isolated_until_ = absl::InfiniteFuture();
+  isolation_.End();
   // No other run goes on in the place of one that has ended.
   RefuseClaims();
   actions_.push_back(Journal{Journal::Kind::kRunEnded, generation_,
@@ -318,6 +282,11 @@ bool Job::HasOtherCommand(const Node& node) const {
 // job of theirs of the name: then what it was started for has not been done.
 v1::End Job::EndFor(const Node& node) const {
   v1::End end = *end_;
+  // How long it is left from now on, whenever it hears of it.
+  if (end.has_linger()) {
+    ToProto(std::max(lingers_until_ - now_, absl::ZeroDuration()),
+            end.mutable_linger());
+  }
   if (node.served_in != 0 || barred_.contains(node.hello.node())) return end;
   // In a world that this daemon has not seen: it was started again since.
   if (!knows_all_worlds_ && node.hello.generation_seen() != 0) return end;

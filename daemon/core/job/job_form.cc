@@ -6,7 +6,6 @@
 #include "absl/strings/str_join.h"
 #include "daemon/base/check.h"
 #include "daemon/base/printable.h"
-#include "daemon/core/exit_codes.h"
 #include "daemon/core/formation/world.h"
 #include "daemon/core/job/job.h"
 #include "daemon/core/network_plan/differences.h"
@@ -48,7 +47,7 @@ bool Job::SeatedSuspect() const {
 }
 
 void Job::MaybeForm() {
-  if (phase_ != Phase::kGathering || isolated_ || !claimants_.empty()) {
+  if (phase_ != Phase::kGathering || isolation_.on() || !claimants_.empty()) {
     return;
   }
   if (SeatedSuspect() || ProbesUnderWay()) return;
@@ -60,24 +59,19 @@ void Job::MaybeForm() {
     Unfence();
     reform_now_ = false;  // A new gathering: the last call counts again.
     if (now_ >= join_until_) {
-      Fail(kExitRendezvous, v1::REASON_CODE_JOIN_TIMEOUT,
-           absl::StrCat(
-               present, " of ", nodes_min_, " nodes attended within ",
-               absl::FormatDuration(limits_.join_timeout), "; ", MissingText(),
-               generation_ > 0 ? absl::StrCat("; the last world ended because ",
-                                              why_.reason())
-                               : ""));
+      FailRendezvous(
+          v1::REASON_CODE_JOIN_TIMEOUT,
+          absl::StrCat(
+              present, " of ", nodes_min_, " nodes attended within ",
+              absl::FormatDuration(limits_.join_timeout), "; ", MissingText(),
+              generation_ > 0 ? absl::StrCat("; the last world ended because ",
+                                             why_.reason())
+                              : ""));
     }
     return;
   }
   if (present < nodes_max_ && !reform_now_) {
     if (now_ < last_call_.Ends(limits_)) return;
-    if (last_call_.overdue()) {
-      why_.set_reason(
-          absl::StrCat(why_.reason(), "; more nodes kept attending for ",
-                       absl::FormatDuration(limits_.arrivals_wait_max),
-                       " after enough were there"));
-    }
   }
   if (IsStillFenced()) return;
   const std::vector<Seated> seated =
@@ -98,10 +92,10 @@ void Job::MaybeEndUnattended() {
       now_ < unattended_since_ + limits_.reattach_grace) {
     return;
   }
-  Fail(kExitRendezvous, v1::REASON_CODE_JOIN_TIMEOUT,
-       absl::StrCat("no node attended for ",
-                    absl::FormatDuration(limits_.reattach_grace),
-                    ", and the job had never run"));
+  FailRendezvous(v1::REASON_CODE_JOIN_TIMEOUT,
+                 absl::StrCat("no node attended for ",
+                              absl::FormatDuration(limits_.reattach_grace),
+                              ", and the job had never run"));
 }
 
 // Until when it gets no seat because newcomers were lost, or because its
@@ -189,8 +183,8 @@ void Job::Form(const std::vector<Seated>& seated) {
     return MaybeForm();
   }
   if (!plan.ok()) {
-    Fail(kExitRendezvous, v1::REASON_CODE_NO_ADDRESS,
-         std::string(plan.status().message()));
+    FailRendezvous(v1::REASON_CODE_NO_ADDRESS,
+                   std::string(plan.status().message()));
     return;
   }
   if (JudgeDifferences(plan_nodes, *plan)) return MaybeForm();
@@ -201,7 +195,7 @@ void Job::Form(const std::vector<Seated>& seated) {
   header.set_job(job_);
   header.set_run(run_);
   header.set_generation(generation_);
-  header.set_restarts_charged(restarts_charged_);
+  header.set_restarts_charged(failures_.charged());
   header.set_max_restarts(limits_.max_restarts);
   Propose(seated, BuildWorld(header, world_nodes, *plan));
 }
@@ -232,6 +226,12 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
   ranks_over_ = 0;
   finished_.clear();
   idle_.clear();
+  if (last_call_.overdue()) {
+    why_.set_reason(
+        absl::StrCat(why_.reason(), "; more nodes kept attending for ",
+                     absl::FormatDuration(limits_.arrivals_wait_max),
+                     " after enough were there"));
+  }
   last_reform_ = why_;
   last_reform_.set_generation(generation_);
   for (auto& [name, node] : nodes_) {
@@ -421,7 +421,7 @@ void Job::TakeBackLate(Node& node) {
 
 // All are prepared, and the one that failed has said how it is.
 void Job::MaybeCommit() {
-  if (phase_ == Phase::kForming && unprepared_ == 0 && !isolated_ &&
+  if (phase_ == Phase::kForming && unprepared_ == 0 && !isolation_.on() &&
       !ChecksPending()) {
     Commit();
   }
@@ -446,7 +446,6 @@ void Job::Commit() {
   world_taken_up_ = false;
   running_since_ = now_;
   PingLater();
-  progressed_ = false;
   unfinished_ = static_cast<size_t>(world_.members_size());
   std::vector<uint32_t> ranks;
   for (const v1::Member& member : world_.members()) {
@@ -454,6 +453,7 @@ void Job::Commit() {
     Node& node = nodes_.at(member.node());
     if (node.session != 0) node.state = v1::NODE_STATE_RUNNING;
     node.served_in = generation_;
+    node.step_before = node.step;
     node.reprobes = 0;
     node.joined_at = std::min(node.joined_at, now_);
   }
@@ -577,7 +577,7 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
   why_.set_code(code);
   why_.set_reason(reason);
   why_.set_node(node);
-  why_.set_restarts_charged(restarts_charged_);
+  why_.set_restarts_charged(failures_.charged());
   actions_.push_back(
       Journal{Journal::Kind::kEnded, generation_, why_.SerializeAsString()});
   if (tell) TellAbort();
@@ -595,7 +595,7 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
                                          " reason=", Quoted(reason)));
   finished_due_ = absl::InfiniteFuture();
   DropPending();
-  DropStalls();
+  hangs_.DropAll();
   EndProbes();
   Changed();
 }
@@ -606,9 +606,13 @@ void Job::TellAbort() {
   message.mutable_abort()->set_generation(generation_);
   message.mutable_abort()->set_code(why_.code());
   message.mutable_abort()->set_reason(why_.reason());
-  if (hung_.has_value()) {
-    message.mutable_abort()->set_hung_node(why_.node());
-    message.mutable_abort()->set_hung_local_rank(*hung_);
+  // Its agent takes the stacks of the rank that hung before it ends it.
+  if (why_.code() == v1::REASON_CODE_HANG && !why_.node().empty()) {
+    const v1::RootCause& cause = failures_.cause();
+    message.mutable_abort()->set_hung_node(cause.node());
+    message.mutable_abort()->set_hung_local_rank(
+        static_cast<uint32_t>(cause.rank()) -
+        world_.members(nodes_.at(cause.node()).node_rank).first_rank());
   }
   actions_.push_back(Send{MemberSessions(), std::move(message)});
 }

@@ -21,6 +21,13 @@ constexpr absl::Duration kTogether = absl::Milliseconds(100);
 constexpr absl::Duration kKillsReported = absl::Seconds(1);
 constexpr size_t kKilledNamedMax = 8;
 
+std::string NamedOf(std::vector<std::string> names) {
+  const size_t more = names.size() - std::min(names.size(), kKilledNamedMax);
+  names.resize(names.size() - more);
+  return absl::StrCat(absl::StrJoin(names, ", "),
+                      more > 0 ? absl::StrCat(" and ", more, " more") : "");
+}
+
 // How long all ranks wait for a boundary because one node asks to leave.
 constexpr absl::Duration kLeavingDeadlineMax = absl::Minutes(10);
 
@@ -299,19 +306,34 @@ void Job::OnEndedForNotice(const Node& node, const v1::RankExited& exited) {
                            node.hello.node());
 }
 
-// "", or who had no time left to end.
+// "", or who had no time left to end: ranks that were killed, and nodes whose
+// ranks have neither ended nor come to a step boundary.
 std::string Job::KilledText() const {
-  std::vector<std::string> named;
+  std::vector<std::string> killed;
   for (const auto& [rank, node] : pending_->killed) {
-    if (named.size() == kKilledNamedMax) break;
-    named.push_back(absl::StrCat("rank ", rank, " on ", node));
+    killed.push_back(absl::StrCat("rank ", rank, " on ", node));
   }
-  if (named.empty()) return "";
-  const size_t more = pending_->killed.size() - named.size();
-  return absl::StrCat(
-      "; killed, since the time to save was over: ", absl::StrJoin(named, ", "),
-      more > 0 ? absl::StrCat(" and ", more, " more") : "",
-      " (--notice-time gives them more)");
+  std::vector<std::string> missing;
+  for (const v1::Member& member : world_.members()) {
+    const auto at = nodes_.find(member.node());
+    if (at == nodes_.end() || !at->second.member()) continue;
+    if (!at->second.at_boundary) missing.push_back(member.node());
+  }
+  std::string text;
+  if (!killed.empty()) {
+    absl::StrAppend(&text, "; killed, since the time to save was over: ",
+                    NamedOf(std::move(killed)));
+  }
+  if (!missing.empty()) {
+    absl::StrAppend(&text,
+                    "; at no step boundary when the time to save was "
+                    "over: ",
+                    NamedOf(std::move(missing)));
+  }
+  if (!text.empty()) {
+    absl::StrAppend(&text, " (--notice-time gives them more)");
+  }
+  return text;
 }
 
 // A notice of this daemon's last life, which was never journaled: ranks stand
@@ -400,7 +422,7 @@ void Job::GrowSoon(Node& node) {
 void Job::MaybeGrow() {
   if (now_ < grow_at_) return;
   grow_at_ = absl::InfiniteFuture();
-  if (phase_ != Phase::kRunning || pending_.has_value() || isolated_ ||
+  if (phase_ != Phase::kRunning || pending_.has_value() || isolation_.on() ||
       settings_.grow() == v1::GROW_NEVER) {
     return;
   }
@@ -409,10 +431,12 @@ void Job::MaybeGrow() {
     grow_at_ = due;
     return;
   }
-  // Work that is done is not begun anew for somebody who comes late.
+  // Work that is done is not begun again for a node that comes late, also where
+  // the node that did it has left since.
   const bool done =
-      std::any_of(nodes_.begin(), nodes_.end(), [](const auto& entry) {
-        return entry.second.member() && !entry.second.done.empty();
+      !finished_.empty() ||
+      std::any_of(nodes_.begin(), nodes_.end(), [](const auto& e) {
+        return e.second.member() && !e.second.done.empty();
       });
   if (done) return;
   Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),

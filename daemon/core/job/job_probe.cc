@@ -218,7 +218,7 @@ void Job::PingLater() {
 // Newcomers are probed before a world is ended for them, and a few spares, so
 // that a seat that becomes free is taken without a round of probes.
 void Job::MaybeProbe() {
-  if (phase_ != Phase::kRunning || isolated_) return;
+  if (phase_ != Phase::kRunning || isolation_.on()) return;
   const bool ping = now_ >= ping_at_;
   if (now_ < probe_at_ && !ping) return;
   absl::Time wait = absl::InfinitePast();
@@ -361,7 +361,7 @@ absl::Duration Job::SoonerProbed() const {
 
 // Nodes that were not reached are probed again, in case that was mended.
 void Job::TakeBackUnreached() {
-  if (!MayProbeUnreached() || isolated_) return;
+  if (!MayProbeUnreached() || isolation_.on()) return;
   for (const std::string& name : reach_.Expire(now_ + SoonerProbed())) {
     Node& node = nodes_.at(name);
     probing_.Forget(name);

@@ -128,8 +128,8 @@ Job Job::Restore(std::string job, const JournalState& state,
   Job restored(std::move(job), state.run, state.settings, limits, now);
   restored.generation_ = state.generation;
   restored.knows_all_worlds_ = state.generation == 0;
-  restored.restarts_charged_ =
-      std::min(state.restarts_charged, restored.limits_.max_restarts);
+  restored.failures_.SetCharged(
+      std::min(state.restarts_charged, restored.limits_.max_restarts));
   restored.why_.set_code(v1::REASON_CODE_DAEMON_RESTART);
   restored.why_.set_reason("the daemon was started again");
   restored.node_epochs_ = state.node_epochs;

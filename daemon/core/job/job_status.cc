@@ -11,7 +11,7 @@
 namespace rollcall {
 
 v1::JobState Job::state() const {
-  if (isolated_) return v1::JOB_STATE_ISOLATED;
+  if (isolation_.on()) return v1::JOB_STATE_ISOLATED;
   switch (phase_) {
     case Phase::kGathering:
       return v1::JOB_STATE_GATHERING;
@@ -199,14 +199,15 @@ v1::JobStatus Job::Status(absl::Time now) const {
   const bool between =
       phase_ == Phase::kGathering || phase_ == Phase::kSettling;
   *status.mutable_last_reform() = between ? why_ : last_reform_;
-  if (!causes_.empty()) *status.mutable_root_cause() = causes_.back();
-  for (const v1::RootCause& cause : causes_) *status.add_causes() = cause;
+  const std::vector<v1::RootCause>& causes = failures_.causes();
+  if (!causes.empty()) *status.mutable_root_cause() = causes.back();
+  for (const v1::RootCause& cause : causes) *status.add_causes() = cause;
   for (const v1::Difference& difference : differences_) {
     *status.add_differences() = difference;
   }
   status.set_step(highest_step_);
   if (pace_.has_value()) *status.mutable_pace() = *pace_;
-  status.set_restarts_charged(restarts_charged_);
+  status.set_restarts_charged(failures_.charged());
   status.set_max_restarts(limits_.max_restarts);
   status.set_revision(revision_);
   if (pending_.has_value()) *status.mutable_notice() = NoticeNow(now).notice();

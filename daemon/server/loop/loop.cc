@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/base/durations.h"
 #include "daemon/base/printable.h"
+#include "daemon/core/membership/welcome.h"
 #include "daemon/server/loop/broadcast.h"
 #include "daemon/server/loop/refusal.h"
 
@@ -33,23 +33,6 @@ std::optional<absl::Duration> ClockOffset(const v1::Facts& facts,
   return absl::Seconds(facts.wall_clock().seconds()) +
          absl::Nanoseconds(facts.wall_clock().nanos()) -
          (received_at - absl::UnixEpoch());
-}
-
-v1::DaemonMessage WelcomeOfEnded(const EndedJob& ended, const Limits& limits,
-                                 const std::string& credential,
-                                 const std::string& observed_address) {
-  v1::DaemonMessage message;
-  v1::Welcome& welcome = *message.mutable_welcome();
-  welcome.set_run(ended.status.run());
-  ToProto(limits.lease, welcome.mutable_lease());
-  ToProto(limits.heartbeat(), welcome.mutable_heartbeat_interval());
-  ToProto(limits.daemon_grace, welcome.mutable_daemon_grace());
-  ToProto(limits.stop_grace, welcome.mutable_stop_grace());
-  welcome.set_node_credential(credential);
-  welcome.set_observed_address(observed_address);
-  *welcome.mutable_settings() = ended.settings;
-  welcome.mutable_settings()->clear_expected_nodes();
-  return message;
 }
 
 }  // namespace
@@ -316,8 +299,7 @@ void Loop::AnswerEnded(Session& session, SessionId id, const HelloCame& came,
                                ended.node_epochs.EpochOf(came.hello.node()))
           : "";
   session.stream->Send(Encode(
-      WelcomeOfEnded(ended, options_.limits, credential, came.observed_address),
-      unread_));
+      WelcomeOf(ended.status.run(), ended.settings, credential), unread_));
   session.stream->Send(Encode(message, unread_));
   SetExpiry(session, id, Now() + options_.limits.lease);
 }

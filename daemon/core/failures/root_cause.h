@@ -3,8 +3,8 @@
 // Pure. The loudest is seldom the first: when one rank dies, its peers fail in
 // their collectives, and often report sooner. So causes have a rank order, and
 // what arrives within one lease is settled by it.
-#ifndef ROLLCALL_DAEMON_CORE_ROOT_CAUSE_H_
-#define ROLLCALL_DAEMON_CORE_ROOT_CAUSE_H_
+#ifndef ROLLCALL_DAEMON_CORE_FAILURES_ROOT_CAUSE_H_
+#define ROLLCALL_DAEMON_CORE_FAILURES_ROOT_CAUSE_H_
 
 #include <string>
 
@@ -12,7 +12,7 @@
 
 namespace rollcall {
 
-// What a rank's exit says: hang, a signal, a GPU error, a communication error
+// What a rank's exit says: a signal, a GPU error, a communication error
 // (by words in its stderr that NCCL, Gloo and the kernel use), or plain exit.
 v1::ReasonCode Classify(const v1::RankExited& exited);
 
@@ -42,4 +42,4 @@ std::string Describe(const v1::RootCause& cause);
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_CORE_ROOT_CAUSE_H_
+#endif  // ROLLCALL_DAEMON_CORE_FAILURES_ROOT_CAUSE_H_

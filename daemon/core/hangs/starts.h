@@ -11,8 +11,8 @@
 // it took before.
 //
 // A pure value; any thread. It reads no clock.
-#ifndef ROLLCALL_DAEMON_CORE_STARTS_H_
-#define ROLLCALL_DAEMON_CORE_STARTS_H_
+#ifndef ROLLCALL_DAEMON_CORE_HANGS_STARTS_H_
+#define ROLLCALL_DAEMON_CORE_HANGS_STARTS_H_
 
 #include <cstddef>
 #include <vector>
@@ -48,4 +48,4 @@ class Starts {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_CORE_STARTS_H_
+#endif  // ROLLCALL_DAEMON_CORE_HANGS_STARTS_H_

@@ -14,8 +14,8 @@
 // all ranks, have not begun: nothing tells which of them the others wait for.
 //
 // Pure; any thread.
-#ifndef ROLLCALL_DAEMON_CORE_HANG_VERDICT_H_
-#define ROLLCALL_DAEMON_CORE_HANG_VERDICT_H_
+#ifndef ROLLCALL_DAEMON_CORE_HANGS_HANG_VERDICT_H_
+#define ROLLCALL_DAEMON_CORE_HANGS_HANG_VERDICT_H_
 
 #include <compare>
 #include <cstddef>
@@ -88,4 +88,4 @@ HangVerdict JudgeHang(const std::vector<HangClaim>& claims);
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_CORE_HANG_VERDICT_H_
+#endif  // ROLLCALL_DAEMON_CORE_HANGS_HANG_VERDICT_H_

@@ -1,4 +1,4 @@
-#include "daemon/core/root_cause.h"
+#include "daemon/core/failures/root_cause.h"
 
 #include <csignal>
 #include <string_view>
@@ -40,7 +40,6 @@ bool SaysCommunicationError(const v1::RankExited& exited) {
 }  // namespace
 
 v1::ReasonCode Classify(const v1::RankExited& exited) {
-  if (exited.hang()) return v1::REASON_CODE_HANG;
   if (exited.signal() == SIGKILL || exited.signal() == SIGSEGV ||
       exited.signal() == SIGBUS) {
     return v1::REASON_CODE_RANK_SIGNAL;

@@ -1,4 +1,4 @@
-#include "daemon/core/starts.h"
+#include "daemon/core/hangs/starts.h"
 
 #include <algorithm>
 #include <utility>

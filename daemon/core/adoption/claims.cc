@@ -1,0 +1,106 @@
+#include "daemon/core/adoption/claims.h"
+
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "daemon/core/admission/admission.h"
+#include "daemon/core/admission/grammar.h"
+#include "daemon/core/formation/world.h"
+
+namespace rollcall {
+namespace {
+
+// So far below what a journal may say that the run can be taken up again.
+constexpr uint64_t kAdoptedMost = uint64_t{1} << 60;
+
+// Whether this Hello is said by a member of that world of this job: by name,
+// ranks, and the life and the epoch that its row was committed with.
+bool Fits(const v1::World& world, const v1::Seal& seal, const v1::Hello& hello,
+          uint64_t epoch) {
+  if (world.job() != hello.job() || world.run() != hello.run() ||
+      world.generation() != hello.held().running_generation() ||
+      hello.previous_incarnation() != 0) {
+    return false;
+  }
+  for (int row = 0; row < world.members_size(); ++row) {
+    if (world.members(row).node() != hello.node()) continue;
+    return world.members(row).ranks() == hello.ranks() &&
+           row < seal.incarnations_size() && row < seal.epochs_size() &&
+           seal.incarnations(row) == hello.incarnation() &&
+           seal.epochs(row) == epoch;
+  }
+  return false;
+}
+
+}  // namespace
+
+Claims::Claimed* Claims::Find(const v1::Hello& hello, uint64_t epoch,
+                              uint32_t nodes_min, uint32_t nodes_max) {
+  const v1::Held& held = hello.held();
+  for (Claimed& claimed : claimed_) {
+    if (claimed.world_bytes == held.world() &&
+        claimed.seal_bytes == held.seal()) {
+      return Fits(claimed.world, claimed.seal, hello, epoch) ? &claimed
+                                                             : nullptr;
+    }
+  }
+  if (held.running_generation() == 0 ||
+      claimed_.size() >= Limits::claimed_worlds_max) {
+    return nullptr;
+  }
+  absl::StatusOr<v1::World> world = DecodeWorld(held.world());
+  v1::Seal seal;
+  if (!world.ok() || !seal.ParseFromString(held.seal())) return nullptr;
+  // Of fewer or more than the job's nodes it was another job's.
+  const uint32_t members = static_cast<uint32_t>(world->members_size());
+  bool fits =
+      nodes_min <= members && members <= nodes_max &&
+      AdmitSeal(seal, *world).ok() && Fits(*world, seal, hello, epoch) &&
+      AdmitCount("generation", world->generation(), kAdoptedMost).ok() &&
+      AdmitCount("epoch", seal.epoch_highest(), kAdoptedMost).ok();
+  for (const v1::Member& row : world->members()) {
+    fits = fits && row.seat() < nodes_max;
+  }
+  if (!fits) return nullptr;
+  claimed_.push_back(
+      {held.world(), held.seal(), *std::move(world), std::move(seal), {}});
+  return &claimed_.back();
+}
+
+bool Claims::Take(uint64_t session, const v1::Hello& hello, uint64_t epoch,
+                  uint32_t nodes_min, uint32_t nodes_max) {
+  Claimed* claimed = Find(hello, epoch, nodes_min, nodes_max);
+  if (claimed == nullptr) return false;
+  claimed->by[hello.node()] = session;
+  return true;
+}
+
+std::optional<uint64_t> Claims::StreamOf(const std::string& node) const {
+  for (const Claimed& claimed : claimed_) {
+    const auto at = claimed.by.find(node);
+    if (at != claimed.by.end()) return at->second;
+  }
+  return std::nullopt;
+}
+
+void Claims::Drop(uint64_t session) {
+  for (Claimed& claimed : claimed_) {
+    std::erase_if(claimed.by, [session](const auto& entry) {
+      return entry.second == session;
+    });
+  }
+}
+
+const Claims::Claimed* Claims::Chosen(bool time_is_over) const {
+  const Claimed* chosen = nullptr;
+  for (const Claimed& claimed : claimed_) {
+    if (claimed.by.empty() || (time_is_over && !claimed.most())) continue;
+    if (chosen == nullptr ||
+        claimed.world.generation() > chosen->world.generation()) {
+      chosen = &claimed;
+    }
+  }
+  return chosen != nullptr && chosen->most() ? chosen : nullptr;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,283 @@
+#include "daemon/core/hangs/hangs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/core/failures/root_cause.h"
+
+namespace rollcall {
+namespace {
+
+// Of how many ranks the words are kept: of more, numbers have to do.
+constexpr size_t kTextsKept = 4096;
+
+// How many ranks are named of those that have said nothing or have not begun.
+constexpr size_t kRanksNamed = 4;
+
+std::string FirstOf(std::vector<std::string> names) {
+  const size_t more = names.size() - std::min(names.size(), kRanksNamed);
+  names.resize(names.size() - more);
+  return absl::StrCat(absl::StrJoin(names, ", "),
+                      more > 0 ? absl::StrCat(" and ", more, " more") : "");
+}
+
+std::string InCollective(const v1::RankStalled& said) {
+  if (!said.has_answered()) return "it cannot be asked where it is";
+  if (said.collective_entered() == 0) return "it has entered no collective";
+  if (said.collective_entered() > said.collective_left()) {
+    return absl::StrCat("it is in collective ", said.collective_entered());
+  }
+  return absl::StrCat("it has left collective ", said.collective_left(),
+                      " and entered no other");
+}
+
+// In a collective, or not yet ready for the first.
+bool WaitsForOthers(const v1::RankStalled& said) {
+  return said.collective_entered() > said.collective_left() ||
+         (!said.has_collective_entered() && said.step() == 0);
+}
+
+Hangs::Decision NobodyIsToBlame(const std::string& detail,
+                                const Hangs::World& world) {
+  Hangs::Decision decision;
+  decision.cause = CauseOfHang("", -1, detail, world.generation);
+  return decision;
+}
+
+bool IsOver(const Hangs::Member& member) {
+  return member.over.size() == member.ranks;
+}
+
+// Ranks of some member have never started. Nothing is said of those where no
+// start is expected.
+bool AMemberHasNotStarted(const Hangs::World& world) {
+  return std::any_of(world.members.begin(), world.members.end(),
+                     [](const Hangs::Member& member) {
+                       return !IsOver(member) && !member.started;
+                     });
+}
+
+// Whether it is not known yet what the ranks of some member do. `all`: all
+// ranks are said to stand, and so are those of members that are back.
+bool AMemberMayStillTell(const Hangs::World& world, bool all, absl::Time now) {
+  return std::any_of(
+      world.members.begin(), world.members.end(),
+      [&](const Hangs::Member& member) {
+        return !IsOver(member) &&
+               (member.away || (!all && now < member.tells_until));
+      });
+}
+
+}  // namespace
+
+bool Hangs::Take(uint32_t rank, const std::string& node, int node_rank,
+                 const v1::RankStalled& said, absl::Time now,
+                 const Limits& limits) {
+  if (!HasBegun(said) && HasStepped(said.generation()) && !said.goes_on()) {
+    return false;
+  }
+  if (said.goes_on()) {
+    Drop(rank);
+    return false;
+  }
+  const auto [at, fresh] = stalls_.try_emplace(rank);
+  Stall& stall = at->second;
+  stall.node = node;
+  stall.node_rank = node_rank;
+  stall.said = said;
+  if (stalls_.size() > kTextsKept) stall.said.clear_text();
+  if (fresh) stall.number = ++last_number_;
+  if (!fresh || stalls_.size() > 1) return false;
+  WaitFrom(now, limits);
+  return true;
+}
+
+void Hangs::WaitFrom(absl::Time now, const Limits& limits) {
+  until_ = now + limits.hang_settlement;
+  at_latest_ = until_ + 2 * limits.lease;
+}
+
+void Hangs::NoteStep(uint64_t generation) {
+  if (std::exchange(stepped_in_, generation) == generation) return;
+  std::erase_if(stalls_,
+                [](const auto& entry) { return !HasBegun(entry.second.said); });
+  if (stalls_.empty()) DropAll();
+}
+
+void Hangs::Drop(uint32_t rank) {
+  if (stalls_.erase(rank) > 0 && stalls_.empty()) DropAll();
+}
+
+void Hangs::DropAll() {
+  stalls_.clear();
+  until_ = at_latest_ = absl::InfiniteFuture();
+  may_be_old_ = false;
+}
+
+void Hangs::AwaitMember(absl::Time now, const Limits& limits) {
+  if (stalls_.empty()) return;
+  until_ = std::min(std::max(until_, now + limits.last_call), at_latest_);
+}
+
+void Hangs::BeginAgain(absl::Time now, const Limits& limits) {
+  if (stalls_.empty()) return;
+  WaitFrom(now, limits);
+  may_be_old_ = true;
+}
+
+std::optional<Hangs::Decision> Hangs::Judge(const World& world, absl::Time now,
+                                            const Limits& limits) {
+  if (stalls_.empty()) return std::nullopt;
+  const bool all = AllStand(world);
+  if (now < until_ && (!all || may_be_old_)) return std::nullopt;
+  if (now < at_latest_ && AMemberMayStillTell(world, all, now)) {
+    AwaitMember(now, limits);
+    return std::nullopt;
+  }
+  if (AllStandAtOnePlace(world)) {
+    return NobodyIsToBlame(WhereAllStand(world), world);
+  }
+  return Blame(world);
+}
+
+// Nobody is behind: what they wait for is none of them.
+bool Hangs::AllStandAtOnePlace(const World& world) const {
+  const bool all = AllStand(world);
+  const v1::RankStalled& first = stalls_.begin()->second.said;
+  // One alone may as well have begun it.
+  if (stalls_.size() == 1 &&
+      (all || first.step() > 0 || !AMemberHasNotStarted(world))) {
+    return false;
+  }
+  return std::all_of(stalls_.begin(), stalls_.end(), [&](const auto& entry) {
+    const v1::RankStalled& said = entry.second.said;
+    return said.answered() && !said.stopped() &&
+           HangPlace(said) == HangPlace(first) &&
+           (all ? said.has_collective_entered() : WaitsForOthers(said));
+  });
+}
+
+// Where they all stand, and for whom they wait.
+std::string Hangs::WhereAllStand(const World& world) const {
+  const v1::RankStalled& said = stalls_.begin()->second.said;
+  const std::string where =
+      said.collective_entered() == 0 ? "have entered no collective"
+      : said.collective_entered() > said.collective_left()
+          ? absl::StrCat("are in collective ", said.collective_entered())
+          : absl::StrCat("have left collective ", said.collective_left());
+  if (AllStand(world)) {
+    return absl::StrCat("all ", stalls_.size(), " ranks ", where,
+                        ", so none of them is behind");
+  }
+  std::vector<std::string> missing;
+  for (const Member& member : world.members) {
+    for (uint32_t i = 0; i < member.ranks; ++i) {
+      const uint32_t rank = member.first_rank + i;
+      if (stalls_.contains(rank) || member.over.contains(i)) continue;
+      missing.push_back(absl::StrCat("rank ", rank, " on ", member.node));
+    }
+  }
+  return absl::StrCat(stalls_.size(), " of ", world.world_size, " ranks ",
+                      where,
+                      " and wait for others: ", FirstOf(std::move(missing)));
+}
+
+std::string Hangs::WhoHasNotBegun(const World& world) const {
+  std::vector<std::string> names;
+  for (const auto& [rank, stall] : stalls_) {
+    if (HasBegun(stall.said)) continue;
+    std::string name = absl::StrCat("rank ", rank, " on ", stall.node);
+    if (!stall.said.text().empty()) {
+      absl::StrAppend(&name, " (", stall.said.text(), ")");
+    }
+    names.push_back(std::move(name));
+  }
+  const size_t all = world.world_size;
+  const std::string how_many = names.size() == all
+                                   ? absl::StrCat("all ", all)
+                                   : absl::StrCat(names.size(), " of ", all);
+  return absl::StrCat(how_many,
+                      " ranks have neither linked nor published a step since "
+                      "their start, and nothing tells them apart: ",
+                      FirstOf(std::move(names)),
+                      "; if they need longer, --start-timeout gives it");
+}
+
+// What sets the one that is to blame apart from the others.
+std::string Hangs::WhereItStands(const Stall& stall,
+                                 uint64_t believed_max) const {
+  const v1::RankStalled& said = stall.said;
+  const HangPlace place(said);
+  uint64_t furthest = 0;
+  bool alone = true;
+  for (const auto& [rank, other] : stalls_) {
+    const uint64_t entered = other.said.collective_entered();
+    if (entered <= believed_max) furthest = std::max(furthest, entered);
+    alone = alone && (&other == &stall || HangPlace(other.said) != place);
+  }
+  std::string text;
+  if (said.stopped()) {
+    text = "it is stopped";
+  } else if (!HasBegun(said)) {
+    text = "it has neither linked nor published a step since its start";
+  } else if (said.has_answered() && !said.answered()) {
+    text = "it does not answer its agent";
+  } else if (alone && stalls_.size() > 1 && said.has_answered()) {
+    text = absl::StrCat(InCollective(said), ", while others are in ", furthest);
+  } else {
+    text = "it was the first to stand still";
+    if (said.has_collective_entered()) {
+      absl::StrAppend(&text, "; ", InCollective(said));
+    }
+  }
+  if (HasBegun(said)) absl::StrAppend(&text, ", after step ", said.step());
+  if (!said.text().empty()) absl::StrAppend(&text, " (", said.text(), ")");
+  return text;
+}
+
+Hangs::Decision Hangs::Blame(const World& world) const {
+  std::vector<HangClaim> claims;
+  std::vector<uint32_t> ranks;
+  for (const auto& [rank, stall] : stalls_) {
+    claims.push_back({stall.node_rank, stall.number, &stall.said});
+    ranks.push_back(rank);
+  }
+  const HangVerdict verdict = JudgeHang(claims);
+  const uint32_t rank = ranks[verdict.claim];
+  const Stall& stall = stalls_.at(rank);
+  using Kind = HangVerdict::Kind;
+  if (verdict.kind == Kind::kOneClaim) {
+    return NobodyIsToBlame(
+        absl::StrCat("only rank ", rank, " on ", stall.node,
+                     " is said to be ahead of the others (",
+                     InCollective(stall.said),
+                     "), and no node is to blame by one other node's word"),
+        world);
+  }
+  if (verdict.kind == Kind::kNotBegun) {
+    return NobodyIsToBlame(WhoHasNotBegun(world), world);
+  }
+  const std::string too_far =
+      absl::StrCat(" by its own word, over ", kCollectivesAheadMax,
+                   " ahead of the others, which are in ", verdict.median);
+  Decision decision;
+  decision.cause =
+      CauseOfHang(stall.node, static_cast<int32_t>(rank),
+                  verdict.kind == Kind::kTooFar
+                      ? absl::StrCat(InCollective(stall.said), too_far,
+                                     ", after step ", stall.said.step())
+                      : WhereItStands(stall, verdict.entered_max),
+                  world.generation);
+  if (verdict.kind == Kind::kBehind && verdict.disbelieved.has_value()) {
+    const uint32_t other = ranks[*verdict.disbelieved];
+    decision.disbelieved_rank = other;
+    decision.disbelieved_node = stalls_.at(other).node;
+    decision.disbelieved_reason =
+        InCollective(stalls_.at(other).said) + too_far;
+  }
+  return decision;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,19 @@
+// Welcome: what an agent is told that is let in.
+#ifndef ROLLCALL_DAEMON_CORE_MEMBERSHIP_WELCOME_H_
+#define ROLLCALL_DAEMON_CORE_MEMBERSHIP_WELCOME_H_
+
+#include <string>
+
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// To a run with these settings, all of which are set. `credential`: of the
+// agent's node; empty: it gets none.
+v1::DaemonMessage WelcomeOf(const std::string& run,
+                            const v1::JobSettings& settings,
+                            const std::string& credential);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_MEMBERSHIP_WELCOME_H_
