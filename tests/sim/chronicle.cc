@@ -765,17 +765,19 @@ void Chronicle::CheckLeases(const Job& job, const Event& event,
                         absl::FormatDuration(now - lease.until),
                         " after its lease ended"));
   }
+}
+
+void Chronicle::Tries(const v1::Hello& hello, std::optional<uint64_t> epoch) {
+  const auto evicted = evicted_.find({hello.run(), hello.node()});
+  // Before the leases: a job that leaves its own deadline undone also keeps the
+  // node that the deadline is for, and this is the more exact promise.
+  if (evicted != evicted_.end() && epoch.has_value() &&
   if (job.NextDeadline() <= now) {
     Broken(Invariant::kNothingLeftDue,
            absl::StrCat("the job asks for a moment ",
                         absl::FormatDuration(now - job.NextDeadline()),
                         " ago, in state ", v1::JobState_Name(job.state())));
   }
-}
-
-void Chronicle::Tries(const v1::Hello& hello, std::optional<uint64_t> epoch) {
-  const auto evicted = evicted_.find({hello.run(), hello.node()});
-  if (evicted != evicted_.end() && epoch.has_value() &&
       *epoch < evicted->second) {
     Tested(Invariant::kEvictedIsOut);
   }
