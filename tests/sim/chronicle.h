@@ -41,6 +41,8 @@ struct LifeRecord {
   std::string end_of;
   // By which it was asked to leave first; 0: it was not.
   int leave_signal = 0;
+  // It was asked twice, so it leaves at once and ignores all but an End.
+  bool goes_at_once = false;
 };
 
 // Runs that begin without a memory of others count from their own multiple.

@@ -23,6 +23,7 @@ void Chronicle::Hears(LifeRecord& life, const v1::DaemonMessage& m) {
     life.end = m.end();
     life.end_of = life.run;
   }
+  if (life.goes_at_once) return;
   uint64_t generation = 0;
   if (m.has_welcome()) {
     Agents& agents = agents_[{m.welcome().run(), life.name}];

@@ -175,7 +175,9 @@ void Node::Handle(StreamId stream, const AgentEvent& event) {
     chronicle_.Hears(record_, from->message);
   }
   const auto* asked = std::get_if<LeaveAsked>(&event);
-  if (asked != nullptr && record_.leave_signal == 0 && !record_.end) {
+  if (asked != nullptr && record_.leave_signal != 0) {
+    record_.goes_at_once = true;
+  } else if (asked != nullptr && !record_.end) {
     record_.leave_signal = asked->signal;
   }
   Step(event);
