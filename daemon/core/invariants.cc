@@ -75,8 +75,10 @@ const std::vector<InvariantRow> kInvariants = {
      "Only a rank's failure costs a restart, and one at a time."},
     {Invariant::kHangIsTold, "a hang is told",
      "A generation ends for a hang only where a rank of it is said to stand "
-     "still; who is blamed is said to, and no other is further behind. That "
-     "one has not started counts only where ranks of most of its nodes have."},
+     "still; who is blamed is said to, and no other is further behind. A node "
+     "that alone has a rank which is stopped, or has not started, is blamed. "
+     "That one has not started counts only where ranks of most of its nodes "
+     "have."},
     {Invariant::kTrainsOn, "trains on",
      "While enough other nodes live, nodes that join and are lost again and "
      "again keep no world from training for as long as its work takes."},

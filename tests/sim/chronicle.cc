@@ -379,6 +379,11 @@ void Chronicle::CheckHang(const v1::Reform& reform) {
   bool told = false;
   std::optional<StallPlace> first;   // Of all.
   std::optional<StallPlace> blamed;  // Of the node that is.
+  // The nodes with ranks that are stopped; where none is, that have not begun.
+  // `others`: some ranks are further than those.
+  std::set<std::string> last_nodes;
+  std::optional<std::pair<bool, bool>> last;
+  bool others = false;
   const bool expected = MostHaveStarted(reform.generation()) &&
                         stepped_in_ != reform.generation();
   for (const auto& [record, stall] : stalls_) {
@@ -389,16 +394,29 @@ void Chronicle::CheckHang(const v1::Reform& reform) {
     if (!stall.Counts(now_, lease_)) continue;
     const StallPlace& place = stall.place;
     first = first.has_value() ? std::min(*first, place) : place;
+    const std::pair<bool, bool> stage(place.runs, place.begun);
+    others = others || (last.has_value() && stage != *last);
+    if (!last.has_value() || stage < *last) last_nodes.clear();
+    if (!last.has_value() || stage <= *last) {
+      last = stage;
+      last_nodes.insert(record.name);
+    }
     if (!here) continue;
     blamed = blamed.has_value() ? std::min(*blamed, place) : place;
   }
   const bool innocent = blamed.has_value() && *first < *blamed;
   const bool isolated = isolated_ && !reunited_;
-  if (told && !innocent && !isolated) return;
+  const bool one_is_last = others && last_nodes.size() == 1;
+  if (one_is_last) Tested(Invariant::kHangIsTold);
+  const bool nobody = one_is_last && reform.node().empty();
+  if (told && !innocent && !isolated && !nobody) return;
   Broken(Invariant::kHangIsTold,
          absl::StrCat("generation ", reform.generation(), " ended by ",
                       reform.ShortDebugString(), ", isolated: ", isolated,
-                      innocent ? ", and another one is further behind" : ""));
+                      innocent ? ", and another one is further behind" : "",
+                      nobody ? absl::StrCat(", and only ", *last_nodes.begin(),
+                                            " is stopped or has not begun")
+                             : ""));
 }
 
 bool Chronicle::MostHaveStarted(uint64_t generation) const {
@@ -757,7 +775,15 @@ void Chronicle::CheckLeases(const Job& job, const Event& event,
     }
   }
   if (!std::holds_alternative<Tick>(event)) return;
+  // Before the leases: a job that leaves its own deadline undone also keeps the
+  // node that the deadline is for, and this is the more exact promise.
   Tested(Invariant::kNothingLeftDue);
+  if (job.NextDeadline() <= now) {
+    Broken(Invariant::kNothingLeftDue,
+           absl::StrCat("the job asks for a moment ",
+                        absl::FormatDuration(now - job.NextDeadline()),
+                        " ago, in state ", v1::JobState_Name(job.state())));
+  }
   for (auto& [session, lease] : leases_) {
     if (isolated || lease.until > now || !job.Attends(session)) continue;
     Broken(Invariant::kLeaseHolds,
@@ -769,15 +795,7 @@ void Chronicle::CheckLeases(const Job& job, const Event& event,
 
 void Chronicle::Tries(const v1::Hello& hello, std::optional<uint64_t> epoch) {
   const auto evicted = evicted_.find({hello.run(), hello.node()});
-  // Before the leases: a job that leaves its own deadline undone also keeps the
-  // node that the deadline is for, and this is the more exact promise.
   if (evicted != evicted_.end() && epoch.has_value() &&
-  if (job.NextDeadline() <= now) {
-    Broken(Invariant::kNothingLeftDue,
-           absl::StrCat("the job asks for a moment ",
-                        absl::FormatDuration(now - job.NextDeadline()),
-                        " ago, in state ", v1::JobState_Name(job.state())));
-  }
       *epoch < evicted->second) {
     Tested(Invariant::kEvictedIsOut);
   }

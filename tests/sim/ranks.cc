@@ -46,7 +46,7 @@ void Ranks::Start(const StartRanks& start, bool here) {
     if (std::exchange(start_hangs_, false)) {
       HangNow(
           local_rank, 0,
-          world_.now() + world_.chance.Skewed(100 * kMilli, kStartHangsMost));
+          world_.now() + world_.chance.Between(100 * kMilli, kStartHangsMost));
     }
   }
 }
