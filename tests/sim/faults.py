@@ -375,7 +375,9 @@ FAULTS = [
              '  tenure_.Renewed(sent, *left);',
              '  tenure_.Renewed(LeaseNow(), *left);'),
     ], group=True),
-    Fault('a daemon stands although another one leads', 35, [
+    # The comparison keeps a candidacy from another one's term, and from the
+    # second arrival of itself.
+    Fault('a daemon stands although another one leads', (35, 36), [
         Edit('daemon/journal/leadership.cc',
              '  Compare& compare = *txn.add_compare();',
              '  Compare compare;'),
