@@ -64,6 +64,7 @@ class Group::Seen final : public LoopObserver {
     process_.NoteReign(own ? leader->create_revision : 0, leads);
     journal_ = journal;
     compared_ = 0;
+    if (!IsLeader()) return;
     group_.chronicle_.DaemonDied();
     group_.chronicle_.Restored(group_.durable_);
     group_.ends_ = group_.durable_.end.has_value();
@@ -73,7 +74,8 @@ class Group::Seen final : public LoopObserver {
 
   void TookUp(const Job& job, const std::vector<Action>& actions,
               absl::Time now) override {
-    if (process_.dead()) return;
+    if (process_.dead() || !IsLeader()) return;
+    CheckKnows();
     Chronicle& chronicle = group_.chronicle_;
     if (!std::exchange(fresh_, false)) {
       chronicle.DaemonDied();
@@ -112,12 +114,17 @@ class Group::Seen final : public LoopObserver {
   }
 
  private:
+  // A loop can begin after its lease has ended: it fails to write, and decides
+  // nothing.
+  bool IsLeader() const {
+    const Store::Entry* leader = group_.store_.Find(KeyOf(kLeaderKey));
+    return leader != nullptr && leader->create_revision == process_.reign();
+  }
+
   // What it does now it does as the leader, and it leads.
   void CheckLeads(const char* what) {
+    if (IsLeader()) return;
     const Store::Entry* leader = group_.store_.Find(KeyOf(kLeaderKey));
-    if (leader != nullptr && leader->create_revision == process_.reign()) {
-      return;
-    }
     group_.chronicle_.Broken(
         Invariant::kFormerIsSilent,
         absl::StrCat("daemon ", process_.number(), " ", what,
@@ -230,6 +237,11 @@ void Group::Stall(Nanos until) {
 
 void Group::BreakJournal(Nanos until) {
   until += 2 * (until - world_.now());
+  // About half of the time for longer than a write is tried again.
+  if (world_.chance.OneIn(3)) {
+    return store_.WriteSlowly(world_.now() +
+                              world_.chance.Between(kSecond, 20 * kSecond));
+  }
   if (world_.chance.OneIn(2)) return store_.StandStill(until);
   store_.CutOff(Victim().number(), until);
 }

@@ -50,21 +50,22 @@ class StoreClient final : public KeyValueStore {
   absl::StatusOr<RangeResponse> Range(const RangeRequest& request,
                                       absl::Duration patience) override {
     return Call<RangeResponse>(
-        patience, [this, request] { return store_.Range(request); });
+        patience, false, [this, request] { return store_.Range(request); });
   }
   absl::StatusOr<TxnResponse> Txn(const TxnRequest& request,
                                   absl::Duration patience) override {
-    return Call<TxnResponse>(
-        patience, [this, request] { return store_.Txn(process_, request); });
+    return Call<TxnResponse>(patience, true, [this, request] {
+      return store_.Txn(process_, request);
+    });
   }
   absl::StatusOr<etcdserverpb::LeaseGrantResponse> Grant(
       absl::Duration time_to_live, absl::Duration patience) override {
     return Call<etcdserverpb::LeaseGrantResponse>(
-        patience,
+        patience, false,
         [this, time_to_live] { return store_.Grant(process_, time_to_live); });
   }
   absl::Status Revoke(int64_t lease, absl::Duration patience) override {
-    return Call<bool>(patience,
+    return Call<bool>(patience, false,
                       [this, lease] {
                         store_.EndLease(lease);
                         return true;
@@ -73,7 +74,7 @@ class StoreClient final : public KeyValueStore {
   }
   absl::StatusOr<absl::Duration> KeepAlive(int64_t lease,
                                            absl::Duration patience) override {
-    return Call<absl::Duration>(patience, [this, lease] {
+    return Call<absl::Duration>(patience, false, [this, lease] {
       return store_.KeepAlive(lease, absl::Seconds(2));
     });
   }
@@ -100,7 +101,7 @@ class StoreClient final : public KeyValueStore {
 
   template <typename Answer>
   absl::StatusOr<Answer> Call(
-      absl::Duration patience,
+      absl::Duration patience, bool writes,
       const std::function<absl::StatusOr<Answer>()>& carry_out) {
     const absl::Time until = process_.Now() + patience;
     // Shared with what is under way after the caller has given up.
@@ -110,7 +111,7 @@ class StoreClient final : public KeyValueStore {
       const absl::Time attempt_until =
           std::min(until, process_.Now() + kAttempt);
       if (process_.Now() >= attempt_until) break;
-      store_.Launch(process_, [call, carry_out, process] {
+      store_.Launch(process_, writes, [call, carry_out, process] {
         return [call, process, got = carry_out()] {
           MutexLock lock(call->mutex);
           if (!call->answer.has_value()) call->answer = got;
@@ -153,6 +154,12 @@ void Store::StandStill(Nanos until) {
   still_until_ = std::max(still_until_, until);
 }
 
+void Store::WriteSlowly(Nanos until) {
+  world_.Trace("the store writes slowly for ",
+               absl::FormatDuration(absl::Nanoseconds(until - world_.now())));
+  slow_until_ = std::max(slow_until_, until);
+}
+
 void Store::CutOff(uint32_t daemon, Nanos until) {
   world_.Trace("daemon ", daemon, " is cut off from the store for ",
                absl::FormatDuration(absl::Nanoseconds(until - world_.now())));
@@ -162,6 +169,7 @@ void Store::CutOff(uint32_t daemon, Nanos until) {
 void Store::Calm() {
   calm_ = true;
   still_until_ = std::min(still_until_, world_.now());
+  slow_until_ = 0;
   cut_until_.clear();
 }
 
@@ -179,7 +187,7 @@ void Store::OnWake(uint64_t flight) {
   what();
 }
 
-void Store::Launch(const Process& process,
+void Store::Launch(const Process& process, bool writes,
                    const std::function<std::function<void()>()>& land) {
   Chance& chance = world_.chance;
   const Nanos held =
@@ -188,6 +196,10 @@ void Store::Launch(const Process& process,
   if (held > 0 && !chance.OneIn(3)) return;
   Nanos after =
       std::max<Nanos>(held, 0) + chance.Between(20 * kMicro, latency_most_);
+  if (writes && world_.now() + after < slow_until_) {
+    after += chance.Between(0, slow_until_ - world_.now());
+    return Later(after, [land] { land(); });
+  }
   if (OneIn(faults_in_)) return;
   if (OneIn(faults_in_)) after += chance.Skewed(10 * kMilli, kLateMost);
   const bool answer_lost = OneIn(faults_in_);

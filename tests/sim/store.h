@@ -49,6 +49,9 @@ class Store {
 
   // Nothing that is sent lands until then.
   void StandStill(Nanos until);
+  // As with a slow disk: transactions that are sent before then land sometime,
+  // and get no answer. Reading and leases work.
+  void WriteSlowly(Nanos until);
   // Nothing that this daemon sends lands until then, and it hears nothing.
   void CutOff(uint32_t daemon, Nanos until);
   void Calm();
@@ -77,8 +80,9 @@ class Store {
   // Happens `after` from now.
   void Later(Nanos after, std::function<void()> what);
   // A request of this daemon: lands once, more than once, or never. `land`
-  // carries it out and returns what brings its answer back.
-  void Launch(const Process& process,
+  // carries it out and returns what brings its answer back. `writes`: it
+  // changes something.
+  void Launch(const Process& process, bool writes,
               const std::function<std::function<void()>()>& land);
   bool OneIn(uint64_t many) { return !calm_ && world_.chance.OneIn(many); }
   Nanos LeaseNanos(absl::Duration time_to_live);
@@ -104,6 +108,7 @@ class Store {
   const Nanos latency_most_;
   bool calm_ = false;
   Nanos still_until_ = 0;
+  Nanos slow_until_ = 0;
   std::map<uint32_t, Nanos> cut_until_;
   std::map<std::string, Entry> entries_;
   int64_t revision_ = 1;
