@@ -232,6 +232,11 @@ void Group::Stall(Nanos until) {
     return process.StepWall(absl::Nanoseconds(
         world_.chance.Between(-600 * kSecond, 600 * kSecond)));
   }
+  // Often until the last term is over and the next renewal, whose answer has
+  // not been read, still holds.
+  if (world_.chance.OneIn(3)) {
+    return process.PauseAtRenewal(world_.chance.Between(kSecond, 2 * kSecond));
+  }
   process.Pause(until);
 }
 

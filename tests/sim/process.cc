@@ -158,7 +158,7 @@ void Process::Ended() {
   door_.reset();
   leads_ = nullptr;
   reign_ = 0;
-  paused_until_ = 0;
+  paused_until_ = pause_at_renewal_ = 0;
   up_ = dead_ = ending_ = false;
 }
 
@@ -170,7 +170,14 @@ void Process::Pause(Nanos until) {
   world_.Schedule(until, Wake::Kind::kProcessThaws, number_);
 }
 
+// The fiber that sends goes on until it waits for the answer.
+void Process::Renews() {
+  if (dead_ || pause_at_renewal_ == 0) return;
+  Pause(world_.now() + std::exchange(pause_at_renewal_, 0));
+}
+
 void Process::Calm() {
+  pause_at_renewal_ = 0;
   if (!paused()) return;
   paused_until_ = world_.now();
   OnThaw();

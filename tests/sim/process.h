@@ -43,6 +43,9 @@ class Process final : public Machine {
   // As by SIGTERM; goes on for a while.
   void EndInOrder();
   void Pause(Nanos until);
+  // For so long, from the moment at which it next sends a renewal of a lease.
+  void PauseAtRenewal(Nanos how_long) { pause_at_renewal_ = how_long; }
+  void Renews();
   void StepWall(absl::Duration by) { wall_offset_ += by; }
   void Calm();
   bool up() const { return up_; }
@@ -132,6 +135,7 @@ class Process final : public Machine {
   bool dead_ = false;
   absl::Time dead_now_;
   Nanos paused_until_ = 0;
+  Nanos pause_at_renewal_ = 0;  // 0: not.
   std::vector<std::unique_ptr<Task>> tasks_;
   uint64_t wishes_ = 0;
   std::optional<LoopDoor> door_;

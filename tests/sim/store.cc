@@ -74,6 +74,7 @@ class StoreClient final : public KeyValueStore {
   }
   absl::StatusOr<absl::Duration> KeepAlive(int64_t lease,
                                            absl::Duration patience) override {
+    process_.Renews();
     return Call<absl::Duration>(patience, false, [this, lease] {
       return store_.KeepAlive(lease, absl::Seconds(2));
     });
