@@ -252,6 +252,7 @@ void Group::BreakJournal(Nanos until) {
 }
 
 void Group::Calm() {
+  calm_ = true;
   store_.Calm();
   for (const auto& process : processes_) process->Calm();
 }
@@ -390,6 +391,17 @@ void Group::LeaseEnds(const Process& of, int64_t lease) {
                                  "leader"));
 }
 
+// Before anybody was told of the end: the next leader has it from the store
+// alone.
+void Group::MaybeDieAtEnd() {
+  Process* leader = Leader();
+  if (calm_ || leader == nullptr || !world_.chance.OneIn(3)) return;
+  leader->Kill();
+  world_.Schedule(
+      world_.now() + world_.chance.Skewed(50 * kMilli, 15 * kSecond),
+      Wake::Kind::kDaemonStarts, leader->number());
+}
+
 void Group::NoteHistory() {
   const std::string key = absl::StrCat(kPrefix, "jobs/", settings_.name);
   const Store::Entry* entry = store_.Find(key);
@@ -402,6 +414,7 @@ void Group::NoteHistory() {
   const JournalState before = std::exchange(durable_, now);
   record_ = *record;
   record_revision_ = entry->mod_revision;
+  if (now.end.has_value() && !before.end.has_value()) MaybeDieAtEnd();
   if (before.end.has_value()) {
     chronicle_.Tested(Invariant::kEndedStaysEnded);
     if (now.run != before.run || !now.end.has_value()) {

@@ -64,6 +64,7 @@ class Group final : public Daemons, private Store::Watcher {
   void LeaseEnds(const Process& of, int64_t lease) override;
   // The run's record has changed in the store.
   void NoteHistory();
+  void MaybeDieAtEnd();
 
   Process* Leader() const;
   Process& Victim();
@@ -87,6 +88,7 @@ class Group final : public Daemons, private Store::Watcher {
   std::set<std::string> carried_out_;
   // It has ended, or is about to.
   bool ends_ = false;
+  bool calm_ = false;
   std::string job_state_ = "not there";
 };
 
