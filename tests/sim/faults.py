@@ -14,7 +14,6 @@ it edits, and nothing else.
 """
 import argparse
 import concurrent.futures
-import os
 import pathlib
 import re
 import shutil
@@ -517,11 +516,7 @@ def main():
         # With new times, so that a build folder from before is none the wiser.
         shutil.copytree(ROOT, tree, symlinks=True, copy_function=shutil.copy,
                         ignore=shutil.ignore_patterns('.git', 'build'))
-        environment = dict(os.environ)
-        if shutil.which('ccache'):
-            environment['CMAKE_CXX_COMPILER_LAUNCHER'] = 'ccache'
-        made = run(['cmake', '--preset', 'dev', '-B', str(folder)], cwd=tree,
-                   env=environment)
+        made = run(['cmake', '--preset', 'dev', '-B', str(folder)], cwd=tree)
         error = made.stdout if made.returncode != 0 else build(tree, folder)
         if error is not None:
             sys.exit(f'the unchanged tree cannot be built:\n{error}')
