@@ -150,32 +150,32 @@ FAULTS = [
              'if (tick.late > absl::Hours(1)) {'),
     ]),
     Fault('a rank that goes on is blamed all the same', 28, [
-        Edit('daemon/core/job/job_hang.cc',
-             'if (stalled.goes_on()) return DropStall(rank);',
-             'if (stalled.goes_on()) return;'),
+        Edit('daemon/core/hangs/hangs.cc',
+             '    Drop(rank);\n    return false;',
+             '    return false;'),
     ]),
     Fault('who is furthest ahead is blamed for a hang', 28, [
-        Edit('daemon/core/hang_verdict.cc',
+        Edit('daemon/core/hangs/hang_verdict.cc',
              '*std::min_element(believed.begin(), ',
              '*std::max_element(believed.begin(), '),
     ]),
     Fault('who waits is blamed before who has not begun', 28, [
-        Edit('daemon/core/hang_verdict.cc',
+        Edit('daemon/core/hangs/hang_verdict.cc',
              '      begun(HasBegun(said)),',
              '      begun(!HasBegun(said)),'),
     ]),
     Fault('one node makes a start expected of all', 28, [
-        Edit('daemon/core/starts.cc',
+        Edit('daemon/core/hangs/starts.cc',
              'if (took_.size() * 2 <= nodes_) return false;',
              'if (took_.empty()) return false;'),
-        Edit('daemon/core/starts.cc',
+        Edit('daemon/core/hangs/starts.cc',
              'static_cast<std::ptrdiff_t>(nodes_ / 2);',
              'static_cast<std::ptrdiff_t>(took_.size() / 2);'),
     ]),
     Fault('ranks of an older world are blamed for a hang', 28, [
         Edit('daemon/core/job/job_form.cc',
              '  DropPending();\n'
-             '  DropStalls();\n',
+             '  hangs_.DropAll();\n',
              '  DropPending();\n'),
     ]),
     Fault('refused stranger changes the status', 10, [
@@ -196,7 +196,7 @@ FAULTS = [
     ]),
     Fault('majority silence taken for death', 23, [
         Edit('daemon/core/job/job.cc',
-             'if (!isolated_ && MostAreSilent()) TakeItselfForCutOff();',
+             'if (!isolation_.on() && MostAreSilent()) TakeItselfForCutOff();',
              'if (false) TakeItselfForCutOff();'),
     ]),
     Fault('a drained node keeps its place', 25, [
@@ -253,14 +253,14 @@ FAULTS = [
     ]),
     Fault('a failure is settled for ever', 20, [
         Edit('daemon/core/job/job_end.cc',
-             'if (unstopped_ > 0 && now_ < settlement_->until) return;',
+             'if (unstopped_ > 0 && now_ < failures_.window_ends()) return;',
              'if (unstopped_ > 0) return;'),
     ]),
     # --- What must outlive a daemon, a stream and a node's absence ------------
     Fault('a run is adopted by half of its members or fewer', 31, [
-        Edit('daemon/core/job/job_adopt.cc',
-             'if (chosen != nullptr && chosen->most()) Adopt(*chosen);',
-             'if (chosen != nullptr) Adopt(*chosen);'),
+        Edit('daemon/core/adoption/claims.cc',
+             'return chosen != nullptr && chosen->most() ? chosen : nullptr;',
+             'return chosen;'),
     ]),
     Fault('the generation that an agent has seen is not noted', 7, [
         Edit('daemon/core/job/job_attend.cc',
@@ -305,14 +305,15 @@ FAULTS = [
              ''),
     ]),
     Fault('a restart is charged for a lost node', 27, [
-        Edit('daemon/core/job/job_end.cc',
-             '    if (restarts_charged_ > 0) --restarts_charged_;\n',
+        Edit('daemon/core/failures/failures.cc',
+             '  if (std::exchange(window_->charged, false) && charged_ > 0) '
+             '--charged_;\n',
              ''),
     ]),
     Fault('who refused a world is in the next one', 33, [
         Edit('daemon/core/job/job.cc',
-             '  Bar(node, reason);\n  Reform(v1::REASON_CODE_REFUSED',
-             '  Reform(v1::REASON_CODE_REFUSED'),
+             '  Bar(node, reason);\n  // What it refused for',
+             '  // What it refused for'),
     ]),
     Fault('a spare that has served exits 0', 34, [
         Edit('daemon/core/job/job_end.cc',
