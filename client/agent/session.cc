@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iterator>
 #include <memory>
 #include <random>
 #include <system_error>
@@ -86,10 +85,7 @@ class Session {
   void Judge(AgentEvent& event);
   StreamDown Down(absl::Status status, std::optional<v1::Refusal> refusal);
   bool EnsureRankService();
-  // Of the fresh ranks, those that --once leaves to be started.
-  std::vector<uint32_t> RanksToStart(const StartRanks& start) const;
-  // Says of ranks that have no process that they ended so, each its local rank.
-  void NotStarted(const std::vector<uint32_t>& ranks, RankEnded ended);
+  // Says of the fresh ranks, which have no process, that they ended.
   void CannotStart(const StartRanks& start, const absl::Status& why);
   void SampleProgress();
   void WriteNotice(const std::vector<RankLife>& ranks, const char* kind,
@@ -399,31 +395,17 @@ bool Session::EnsureRankService() {
   return true;
 }
 
-std::vector<uint32_t> Session::RanksToStart(const StartRanks& start) const {
-  std::vector<uint32_t> ranks = start.fresh;
-  if (options_.once) {
-    std::erase_if(ranks, [&](uint32_t local_rank) {
-      return start.node_rank != 0 || local_rank != 0;
-    });
-  }
-  return ranks;
-}
-
-void Session::NotStarted(const std::vector<uint32_t>& ranks, RankEnded ended) {
-  if (ranks.empty()) return;
+void Session::CannotStart(const StartRanks& start, const absl::Status& why) {
+  RankEnded ended{.generation = start.world.generation(),
+                  .code = kNodeCannotStart,
+                  .stderr_tail = std::string(why.message())};
   RanksGone gone;
-  for (const uint32_t local_rank : ranks) {
+  for (const uint32_t local_rank : start.fresh) {
     ended.local_rank = local_rank;
     Post(ended);
     gone.ranks.push_back({ended.generation, local_rank});
   }
-  Post(std::move(gone));
-}
-
-void Session::CannotStart(const StartRanks& start, const absl::Status& why) {
-  NotStarted(start.fresh, {.generation = start.world.generation(),
-                           .code = kNodeCannotStart,
-                           .stderr_tail = std::string(why.message())});
+  if (!gone.ranks.empty()) Post(std::move(gone));
 }
 
 void Session::Do(const StartRanks& start) {
@@ -443,9 +425,8 @@ void Session::Do(const StartRanks& start) {
     rank_service_->SetWorld(start.world, start.seal, start.node_rank, waiting);
   }
   if (!wrote.ok()) return CannotStart(start, wrote);
-  const std::vector<uint32_t> ranks = RanksToStart(start);
   std::vector<RankCommand> commands;
-  for (const uint32_t local : ranks) {
+  for (const uint32_t local : start.fresh) {
     RankCommand command;
     command.local_rank = local;
     command.rank = me.first_rank() + local;
@@ -469,10 +450,6 @@ void Session::Do(const StartRanks& start) {
       return CannotStart(start, began);
     }
   }
-  std::vector<uint32_t> left;
-  std::set_difference(start.fresh.begin(), start.fresh.end(), ranks.begin(),
-                      ranks.end(), std::back_inserter(left));
-  NotStarted(left, {.generation = generation, .not_run = true});
 }
 
 void Session::Do(const AbortRanks& abort) {

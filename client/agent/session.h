@@ -45,9 +45,6 @@ struct AgentOptions {
   // How facts are gathered again when the node is checked.
   NodeFactsOptions facts;
   bool output_to_stderr = false;
-  // --once: the command runs on node rank 0 only; the others' ranks are not
-  // started, and the job's end does not wait for them.
-  bool once = false;
   // How a notice reaches ranks that are plain commands (--preempt-signal).
   int preempt_signal = SIGTERM;
   Limits limits;

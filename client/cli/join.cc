@@ -88,6 +88,7 @@ v1::Hello MakeHello(const JoinFlags& flags, const JobAddress& address,
   hello.set_command_digest(CommandDigest(flags.command));
   *hello.mutable_settings() = flags.settings;
   hello.set_launcher(flags.launcher);
+  hello.set_once(flags.local.once);
   hello.set_version(ROLLCALL_VERSION);
   return hello;
 }
@@ -194,7 +195,6 @@ int RunJoinCommand(JoinFlags& flags) {
   options.network = {NcclEnvOf(flags.local.nccl_env),
                      ReadNcclConf(options.environment), facts};
   options.output_to_stderr = flags.local.json;
-  options.once = flags.local.once;
   options.preempt_signal = flags.local.preempt_signal;
   options.report = [&teller](const Report& report) { teller.Tell(report); };
   PrepareGrpc();

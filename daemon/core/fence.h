@@ -40,8 +40,8 @@ class Fence {
   // Nothing is waited for: no world of the run was committed yet.
   Fence() = default;
   // Of a world that has ended. `members`: those whose ranks may still run,
-  // without those whose ranks had all exited 0 or were never started (the
-  // others go on without them).
+  // without those whose ranks had all exited 0 or are not started (--once): the
+  // others go on without them.
   Fence(uint64_t generation, std::vector<Member> members);
 
   // The agent attends with a new incarnation (Hello.previous_incarnation).

@@ -331,6 +331,12 @@ FAULTS = [
              'restored.RestoreFence(state);\n',
              ''),
     ]),
+    # --once: the rank that runs is on another node.
+    Fault('a member that starts no rank opens the fence', 15, [
+        Edit('daemon/core/job/job_fence.cc',
+             '    if (RanksStarted(member) == 0) continue;\n',
+             ''),
+    ]),
     Fault('a write does not compare the key of the leader', 35, [
         Edit('daemon/journal/etcd_journal.cc',
              '  Compare& leader = *txn.add_compare();\n',

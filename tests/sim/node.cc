@@ -54,6 +54,7 @@ void Node::Start() {
   hello.set_incarnation(incarnation_);
   hello.set_ranks(settings_.ranks);
   hello.set_launcher(settings_.launcher);
+  hello.set_once(settings_.once);
   *hello.mutable_swept_nonces() = {recorded_.begin(), recorded_.end()};
   if (settings_.job_settings.has_value()) {
     *hello.mutable_settings() = *settings_.job_settings;
@@ -319,9 +320,9 @@ void Node::OnPrepared(uint64_t preparation) {
 void Node::Do(const StartRanks& start) {
   chronicle_.Starts(record_, start, ranks_.any_busy());
   step_told_ = 0;
-  const bool here = !settings_.once || start.node_rank == 0;
-  ranks_.Start(start, here);
-  if (!here) return;
+  ranks_.Start(start);
+  // --once, and this is not node rank 0.
+  if (start.fresh.empty() && start.waiting.empty()) return;
   const size_t nodes = settings_.once
                            ? size_t{1}
                            : static_cast<size_t>(start.world.members_size());

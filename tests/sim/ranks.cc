@@ -23,7 +23,7 @@ Ranks::Ranks(World& world, uint32_t machine, uint32_t count, bool linked,
 
 // --- What the agent orders ---------------------------------------------------
 
-void Ranks::Start(const StartRanks& start, bool here) {
+void Ranks::Start(const StartRanks& start) {
   const uint64_t generation = start.world.generation();
   for (const RankLife& life : start.waiting) {
     Rank* rank = Find(life);
@@ -36,10 +36,7 @@ void Ranks::Start(const StartRanks& start, bool here) {
     rank = Rank();
     rank.number = ++numbers_;
     rank.born = rank.generation = generation;
-    if (!here) {
-      rank.ended = true;
-      Later(kMilli, {Deed::What::kNotRun, local_rank, rank.number});
-    } else if (linked_) {
+    if (linked_) {
       Later(world_.chance.Skewed(kMilli, 500 * kMilli),
             {Deed::What::kAttend, local_rank, rank.number});
     }
@@ -247,14 +244,6 @@ void Ranks::OnDeed(uint64_t number) {
                  world_.now() >= rank.kill_at ? SIGKILL : SIGTERM);
     case Deed::What::kGone:
       return Gone(deed.local_rank);
-    case Deed::What::kNotRun: {
-      RankEnded ended;
-      ended.generation = rank.born;
-      ended.local_rank = deed.local_rank;
-      ended.not_run = true;
-      feed_(std::move(ended));
-      return Gone(deed.local_rank);
-    }
     case Deed::What::kTearDown:
       if (rank.ended || rank.stopping || rank.waits ||
           rank.generation != deed.generation) {

@@ -24,8 +24,7 @@ class Ranks {
 
   // --- What the agent orders -------------------------------------------------
 
-  // `here`: false where the job's command runs on another node alone (--once).
-  void Start(const StartRanks& start, bool here);
+  void Start(const StartRanks& start);
   void Abort(const AbortRanks& abort);
   void Stop(const StopRanks& stop);
   void Signal(const PassSignal& pass);
@@ -101,8 +100,7 @@ class Ranks {
       kAtBoundary,
       kHere,
       kLooked,
-      kGoesOn,
-      kNotRun
+      kGoesOn
     };
     What what;
     uint32_t local_rank;

@@ -233,6 +233,42 @@ TEST(AgentElastic, LostWhileTheyRunTheyAreStopped) {
 
 // --- Notices -----------------------------------------------------------------
 
+// --once: rank 0 of the world alone is started.
+TEST(AgentOnce, ANodeStartsItsRankWhereItIsNodeRank0) {
+  AgentStory story(/*once=*/true);
+  std::vector<Row> rows = Running(1);
+  rows[2].event = ProposalOnce(1);
+  rows[4].expect = "START 1 port 23456 fresh  waiting ";
+  story.Tell(rows);
+  story.Tell({
+      {1.0, AgentTick{}, "beat 0"},
+      {1.1, AbortOf(1), "ABORT 1; stopped 1"},
+      {1.2, ProposalOnce(2, /*first=*/true), "PREPARE 2"},
+      {1.3, PreparationDone{2}, "prepared 2"},
+      {1.4, CommitOf(2), "START 2 port 23456 fresh 0 waiting "},
+      {1.5, RankAttended{2, 0, true}, ""},
+      {1.6, AbortOf(2), "ABORT 2"},
+      {1.7, RankWaits{2, 0, 5, true}, "stopped 2"},
+      // Another node has rank 0 now: this one does not live on beside it.
+      {1.8, ProposalOnce(3), "STOP 0 15s; PREPARE 3"},
+      {1.9, PreparationDone{3}, ""},
+      {1.9, Gone(2, {0}), "prepared 3"},
+      {1.95, CommitOf(3), "START 3 port 23456 fresh  waiting "},
+  });
+}
+
+// Of an older daemon: every node would run the command.
+TEST(AgentOnce, AWorldThatDoesNotSayItIsRefused) {
+  AgentStory story(/*once=*/true);
+  story.Tell({{0.0, StreamUp{}, "hello i11"},
+              {0.0, Welcome(), ""},
+              {0.1, Proposal(1), "refused 1"}});
+  AgentStory other;
+  other.Tell({{0.0, StreamUp{}, "hello i11"},
+              {0.0, Welcome(), ""},
+              {0.1, ProposalOnce(1), "refused 1"}});
+}
+
 TEST(AgentNotice, LinkedRanksComeToTheirBoundary) {
   AgentStory story;
   story.Tell(Linked(1));

@@ -168,15 +168,15 @@ TEST(AgentStart, WhoLinksInTimeIsNotLookedAt) {
   });
 }
 
-TEST(AgentStart, OneThatWasNotStartedOrHasEndedIsNotExpected) {
-  AgentStory story;
-  story.Tell(Started());
-  RankEnded not_run{1, 0};
-  not_run.not_run = true;
+TEST(AgentStart, OneThatIsNotStartedOrHasEndedIsNotExpected) {
+  AgentStory story(/*once=*/true);
+  std::vector<Row> rows = Started();
+  rows[2].event = ProposalOnce(1, /*first=*/true);
+  rows[4].expect = "START 1 port 23456 fresh 0 waiting ";
+  story.Tell(rows);
   story.Tell({
-      {0.4, not_run, "exited 0=0/0"},
       {0.5, RanksLink(), ""},
-      {0.6, RankEnded{1, 1, 0}, "exited 1=0/0"},
+      {0.6, RankEnded{1, 0, 0}, "exited 0=0/0"},
       {1.0, AgentTick{}, "beat 0"},
       {2.0, AgentTick{}, "beat 0"},
       {3.0, AgentTick{}, "beat 0"},

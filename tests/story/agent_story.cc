@@ -8,12 +8,13 @@
 namespace rollcall {
 namespace {
 
-v1::Hello HelloOfThisNode() {
+v1::Hello HelloOfThisNode(bool once) {
   v1::Hello hello;
   hello.set_job("demo");
   hello.set_node("b");
   hello.set_incarnation(11);
   hello.set_ranks(2);
+  hello.set_once(once);
   hello.mutable_token()->set_id("t");
   hello.mutable_token()->set_secret("s");
   return hello;
@@ -51,18 +52,18 @@ std::string TextOf(const v1::RankStalled& stalled) {
 }
 
 std::string TextOf(const StartRanks& start) {
+  const bool all_fresh = start.fresh.size() == 2;
   return absl::StrCat(
       "START ", start.world.generation(), " port ", start.seal.master_port(),
-      start.waiting.empty()
-          ? ""
-          : absl::StrCat(" fresh ", absl::StrJoin(start.fresh, ","),
-                         " waiting ", TextOf(start.waiting)));
+      all_fresh ? ""
+                : absl::StrCat(" fresh ", absl::StrJoin(start.fresh, ","),
+                               " waiting ", TextOf(start.waiting)));
 }
 
 }  // namespace
 
-AgentStory::AgentStory()
-    : agent_(HelloOfThisNode(), absl::Minutes(10), Limits(),
+AgentStory::AgentStory(bool once)
+    : agent_(HelloOfThisNode(once), absl::Minutes(10), Limits(),
              absl::UnixEpoch()) {
   EXPECT_EQ(Render(agent_.Start()), "dial");
 }
@@ -203,6 +204,26 @@ FromDaemon Proposal(uint64_t generation) {
   b.set_ranks(2);
   FromDaemon from;
   from.message.mutable_proposal()->set_generation(generation);
+  from.message.mutable_proposal()->set_world(EncodeWorld(world));
+  return from;
+}
+
+FromDaemon ProposalOnce(uint64_t generation, bool first) {
+  FromDaemon from = Proposal(generation);
+  v1::World world;
+  EXPECT_TRUE(world.ParseFromString(from.message.proposal().world()));
+  for (v1::Member& member : *world.mutable_members()) member.set_once(true);
+  if (first) {
+    v1::Member& b = *world.mutable_members(1);
+    b.set_node_rank(0);
+    b.set_first_rank(0);
+    v1::Member& a = *world.mutable_members(0);
+    a.set_node_rank(1);
+    a.set_first_rank(2);
+    // CommitOf names node rank 0's.
+    a.mutable_address()->swap(*b.mutable_address());
+    world.mutable_members()->SwapElements(0, 1);
+  }
   from.message.mutable_proposal()->set_world(EncodeWorld(world));
   return from;
 }

@@ -23,7 +23,8 @@ class AgentStory {
     std::string expect;
   };
 
-  AgentStory();
+  // `once`: its agent was started with --once.
+  explicit AgentStory(bool once = false);
   void Tell(const std::vector<Row>& rows);
 
   // The last that was said.
@@ -51,6 +52,8 @@ RanksGone Gone(uint64_t generation, std::vector<uint32_t> ranks = {0, 1});
 
 FromDaemon Welcome(const std::string& credential = "");
 FromDaemon Proposal(uint64_t generation);
+// Of nodes that were started with --once. `first`: this one is node rank 0.
+FromDaemon ProposalOnce(uint64_t generation, bool first = false);
 // `source`: the rank whose state all begin with.
 FromDaemon CommitOf(uint64_t generation,
                     std::optional<uint32_t> source = std::nullopt);

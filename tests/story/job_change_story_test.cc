@@ -46,26 +46,16 @@ Told EndsAsIfAsked(std::string node, uint64_t generation, int signal) {
   return Says(std::move(node), message);
 }
 
-// --once: it has no process of this rank.
-Told DoesNotRun(std::string node, uint64_t generation,
-                uint32_t local_rank = 0) {
-  v1::AgentMessage message;
-  v1::RankExited& exited = *message.mutable_rank_exited();
-  exited.set_generation(generation);
-  exited.set_local_rank(local_rank);
-  exited.set_not_run(true);
-  return Says(std::move(node), message);
-}
-
 // --- Where only node rank 0 runs the command ---------------------------------
 
-// Of three nodes; b and c have started nothing.
+// Of three nodes; b and c start nothing.
 std::vector<JobStory::Row> OneRuns() {
-  std::vector<JobStory::Row> rows = ThreeRun();
-  rows.push_back({0.4, DoesNotRun("b", 1), ""});
-  rows.push_back({0.4, DoesNotRun("c", 1), ""});
-  rows.push_back({0.4, DoesNotRun("c", 1), ""});  // Told again.
-  return rows;
+  return {
+      {0.0, Attends("a", 1, {.once = true}), ""},
+      {0.0, Attends("b", 1, {.once = true}), ""},
+      {0.0, Attends("c", 1, {.once = true}), "form g1 a,b,c"},
+      {0.1, PreparesAll({"a", "b", "c"}, 1), "run g1"},
+  };
 }
 
 TEST(Once, TheEndWaitsForWhoRunsTheCommand) {
@@ -76,13 +66,42 @@ TEST(Once, TheEndWaitsForWhoRunsTheCommand) {
   story.Tell({{0.5, Exits("a", 1, 0), "end 0 FINISHED"}});
   // Other local ranks of that node are not started either.
   JobStory wide("2");
-  wide.Tell({{0.0, Attends("a", 1, {.ranks = 2}), ""},
-             {0.0, Attends("b", 1, {.ranks = 2}), "form g1 a,b"},
+  wide.Tell({{0.0, Attends("a", 1, {.ranks = 2, .once = true}), ""},
+             {0.0, Attends("b", 1, {.ranks = 2, .once = true}), "form g1 a,b"},
              {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
-             {0.2, DoesNotRun("b", 1, 0), ""},
-             {0.2, DoesNotRun("b", 1, 1), ""},
-             {0.2, DoesNotRun("a", 1, 1), ""},
              {0.5, Exits("a", 1, 0), "end 0 FINISHED"}});
+  // A node without the flag starts its ranks in any world.
+  JobStory mixed("2");
+  mixed.Tell({{0.0, Attends("a", 1, {.once = true}), ""},
+              {0.0, Attends("b"), "form g1 a,b"},
+              {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
+              {0.5, Exits("a", 1, 0), ""},
+              {0.6, Exits("b", 1, 0), "end 0 FINISHED"}});
+}
+
+// The world says who runs nothing: a daemon that is started again need not hear
+// it of them.
+TEST(Once, AfterARestartOfTheDaemonTheEndWaitsForNoOther) {
+  JobStory before("2:3");
+  before.Tell(OneRuns());
+  JobStory story(Job::Restore("j", StateOf(before, /*committed=*/true),
+                              Limits{}, absl::UnixEpoch()),
+                 before);
+  HelloOptions back = Holds(0, 1);
+  back.once = true;
+  story.Tell({{0.1, Attends("a", 1, back), ""},
+              {0.2, Exits("a", 1, 0), "end 0 FINISHED"}});
+}
+
+TEST(Once, WhoRunsNothingIsToldWhoIsWaitedFor) {
+  JobStory story("2:3");
+  story.Tell(OneRuns());
+  story.TakeWaitingTold();
+  TellBeats(story, {"a", "b", "c"}, 60);
+  story.Tell({{60.5, Ticks(), ""}});
+  EXPECT_EQ(story.TakeWaitingTold(),
+            std::vector<std::string>(
+                {"b,c: no rank runs on this node; others still run"}));
 }
 
 TEST(Once, ANodeThatRunsNothingIsLostLikeAnyOther) {
@@ -106,8 +125,7 @@ TEST(Once, NewcomersAreTakenIn) {
   story.Tell({{0.5, Breaks("c"), ""},
               {2.0, Ticks(), "abort g1 LOST_STREAM; form g2 a,b"},
               {2.1, PreparesAll({"a", "b"}, 2), "run g2"},
-              {2.2, DoesNotRun("b", 2), ""},
-              {2.3, Attends("c", 2), "notice 1 GROW"},
+              {2.3, Attends("c", 2, {.once = true}), "notice 1 GROW"},
               {2.4, Sees("a", 1, 2), "abort g2 GROW; form g3 a,b,c"}});
 }
 

@@ -245,6 +245,28 @@ TEST(Adoption, OverHalfOfTheMembersBringTheSameBytes) {
   });
 }
 
+// --once: a alone runs the command, and may run on out of hearing.
+TEST(Adoption, MembersThatRunNothingFormNoWorldBesideTheOneThatRuns) {
+  JobStory before("2:3");
+  before.Tell({{0.0, Attends("a", 1, {.once = true}), ""},
+               {0.0, Attends("b", 1, {.once = true}), ""},
+               {0.0, Attends("c", 1, {.once = true}), "form g1 a,b,c"},
+               {0.1, PreparesAll({"a", "b", "c"}, 1), "run g1"}});
+  HelloOptions held = Remembered::HoldsAllOf(before);
+  held.once = true;
+  JobStory story = Remembered::Blank();
+  story.Tell(
+      {{0.0, Attends("b", 1, held), ""}, {0.2, Attends("c", 1, held), ""}});
+  EXPECT_EQ(story.job().run(), "run1");
+  TellBeats(story, {"b", "c"}, 60, 2);
+  story.Tell({{60.3, Ticks(), "abort g1 LOST_STREAM"},
+              {60.4, Stops("b", 1), ""},
+              {60.4, Stops("c", 1), ""}});
+  const double unheard = absl::ToDoubleSeconds(Limits{}.unheard());
+  TellBeats(story, {"b", "c"}, unheard, 62);
+  story.Tell({{unheard + 0.3, Ticks(), "form g1002 b,c"}});
+}
+
 TEST(Adoption, WhoCameMeanwhileDialsAgainAndIsASpare) {
   Remembered run;
   JobStory story = Remembered::Blank();

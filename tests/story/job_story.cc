@@ -258,6 +258,7 @@ v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
   hello.set_ranks(options.ranks);
   hello.set_run(options.run);
   hello.set_launcher(options.launcher);
+  hello.set_once(options.once);
   if (options.command != 0) {
     hello.set_command_digest(std::string(32, options.command));
   }

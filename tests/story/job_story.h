@@ -96,6 +96,8 @@ struct HelloOptions {
   uint32_t ranks = 1;
   std::string run;
   bool launcher = false;
+  // Hello.once.
+  bool once = false;
   v1::Held held;
   v1::JobSettings settings;
   uint64_t generation_seen = 0;

@@ -545,7 +545,7 @@ TEST_F(JournalTest, TheWorldThatRanLastIsKeptUntilNobodyWaitsForIt) {
   v1::Seal seal;
   seal.set_generation(1);
   v1::FinishedNodes finished;
-  finished.add_idle_node_ranks(1);
+  finished.add_node_ranks(1);
   const auto journal = MustOpen();
   const auto state = [&] {
     const auto run = journal->Load("j");
@@ -567,7 +567,7 @@ TEST_F(JournalTest, TheWorldThatRanLastIsKeptUntilNobodyWaitsForIt) {
   ASSERT_TRUE(state().ran_proposal.has_value());
   EXPECT_EQ(state().ran_proposal->generation(), 1u);
   EXPECT_EQ(state().ran_seal->generation(), 1u);
-  EXPECT_EQ(state().ran_finished->idle_node_ranks(0), 1u);
+  EXPECT_EQ(state().ran_finished->node_ranks(0), 1u);
   EXPECT_FALSE(state().proposal.has_value());
   MustAppend(*journal, {Entry(Kind::kFenceOpen, 1, "")});
   EXPECT_FALSE(state().ran_proposal.has_value());

@@ -92,7 +92,6 @@ struct RankEnded {
   std::string stderr_tail;
   std::string error_file;
   bool permanent = false;  // See ErrorReport.
-  bool not_run = false;    // --once: it was never to be started here.
 };
 
 // The answer to StopRanks: these have ended, and nothing that they started is
@@ -223,7 +222,7 @@ struct StartRanks {
   v1::World world;
   v1::Seal seal;
   uint32_t node_rank;
-  // Local ranks, in order; together all of the node's.
+  // Local ranks, in order; together those of the node that are started.
   std::vector<uint32_t> fresh;
   std::vector<RankLife> waiting;
 };

@@ -60,7 +60,6 @@ void Agent::SayExited(const Living& rank, const RankEnded& ended) {
   exited.set_stderr_tail(ended.stderr_tail);
   exited.set_error_file(ended.error_file);
   exited.set_permanent(ended.permanent);
-  exited.set_not_run(ended.not_run);
   if (running_.has_value()) {
     const bool killed = rank.stopping && ended.signal == SIGKILL;
     // However it ends: it was asked to, and some save and exit 0.

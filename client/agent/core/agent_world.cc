@@ -92,17 +92,20 @@ void Agent::OnProposal(const v1::Proposal& proposal) {
   if (world.ok()) world = OwnWorld(*std::move(world), proposal, hello_);
   const v1::Member* row = world.ok() ? RowOf(*world, hello_.node()) : nullptr;
   DropPreparation();
+  const bool starts = row == nullptr || RanksStarted(*row) > 0;
   EndGeneration(
       v1::REASON_CODE_UNSPECIFIED,
       absl::StrCat("generation ", proposal.generation(), " takes its place"),
-      Keep::kElastic);
+      starts ? Keep::kElastic : Keep::kNobody);
   stopped_to_say_ = 0;  // Prepared says as much.
   refused_.reset();
-  if (row == nullptr || row->ranks() != hello_.ranks()) {
+  if (row == nullptr || row->ranks() != hello_.ranks() ||
+      row->once() != hello_.once()) {
     return Refuse(proposal.generation(),
                   world.ok()
                       ? absl::StrCat("the world has no row for ", hello_.node(),
-                                     " with ", hello_.ranks(), " ranks")
+                                     " with ", hello_.ranks(), " ranks",
+                                     hello_.once() ? " and --once" : "")
                       : std::string(world.status().message()));
   }
   Preparing preparing;
@@ -230,14 +233,14 @@ void Agent::StartIfSettled() {
   running_ = Running();
   running_->generation = world.generation();
   running_->ranks = hello_.ranks();
-  running_->first_rank =
-      world.members(static_cast<int>(preparing_->node_rank)).first_rank();
+  const v1::Member& me = world.members(static_cast<int>(preparing_->node_rank));
+  running_->first_rank = me.first_rank();
   running_->world_size = static_cast<int>(world.world_size());
   running_->world_bytes = std::move(preparing_->world_bytes);
   running_->seal_bytes = std::move(preparing_->seal_bytes);
   running_->proof = std::move(preparing_->proof);
   StartRanks start;
-  for (uint32_t local = 0; local < hello_.ranks(); ++local) {
+  for (uint32_t local = 0; local < RanksStarted(me); ++local) {
     const auto [at, fresh] = living_.try_emplace(local);
     if (fresh) {
       at->second.born = world.generation();

@@ -92,6 +92,7 @@ v1::World BuildWorld(const v1::World& header,
     member.set_seat(nodes[i].seat);
     member.set_first_rank(next_rank);
     member.set_ranks(hello.ranks());
+    member.set_once(hello.once());
     next_rank += hello.ranks();
     member.set_address(plan.nodes[i].address);
     for (const std::string& address : plan.nodes[i].addresses) {
@@ -111,6 +112,11 @@ v1::World BuildWorld(const v1::World& header,
   world.set_world_size(next_rank);
   world.set_one_machine(plan.one_machine);
   return world;
+}
+
+uint32_t RanksStarted(const v1::Member& member) {
+  if (!member.once()) return member.ranks();
+  return member.node_rank() == 0 ? 1 : 0;
 }
 
 std::string EncodeWorld(const v1::World& world) {

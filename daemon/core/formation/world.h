@@ -22,6 +22,10 @@ v1::World BuildWorld(const v1::World& header,
                      const std::vector<WorldNode>& nodes,
                      const NetworkPlan& plan);
 
+// How many of the member's ranks are started: its first ones. With --once rank
+// 0 of the world alone.
+uint32_t RanksStarted(const v1::Member& member);
+
 // Deterministic: equal worlds have equal bytes.
 std::string EncodeWorld(const v1::World& world);
 

@@ -47,7 +47,7 @@ Hangs::Decision NobodyIsToBlame(const std::string& detail,
 }
 
 bool IsOver(const Hangs::Member& member) {
-  return member.over.size() == member.ranks;
+  return member.done.size() == member.ranks;
 }
 
 // Ranks of some member have never started. Nothing is said of those where no
@@ -55,7 +55,7 @@ bool IsOver(const Hangs::Member& member) {
 bool AMemberHasNotStarted(const Hangs::World& world) {
   return std::any_of(world.members.begin(), world.members.end(),
                      [](const Hangs::Member& member) {
-                       return !IsOver(member) && !member.started;
+                       return !IsOver(member) && !member.has_begun;
                      });
 }
 
@@ -175,7 +175,7 @@ std::string Hangs::WhereAllStand(const World& world) const {
   for (const Member& member : world.members) {
     for (uint32_t i = 0; i < member.ranks; ++i) {
       const uint32_t rank = member.first_rank + i;
-      if (stalls_.contains(rank) || member.over.contains(i)) continue;
+      if (stalls_.contains(rank) || member.done.contains(i)) continue;
       missing.push_back(absl::StrCat("rank ", rank, " on ", member.node));
     }
   }

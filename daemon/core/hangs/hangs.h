@@ -36,11 +36,11 @@ class Hangs {
   struct Member {
     std::string node;
     uint32_t first_rank = 0;
+    // How many of its ranks were started, and those of them that have exited 0.
     uint32_t ranks = 0;
-    // Local ranks that have exited 0, or were never to be started.
-    std::set<uint32_t> over;
+    std::set<uint32_t> done;
     // Ranks of it have linked or published a step.
-    bool started = false;
+    bool has_begun = false;
     // Its stream is broken, and what it has said may be out of date.
     bool away = false;
     // Until then it may still say again what stands: it has just come back.
@@ -49,7 +49,7 @@ class Hangs {
   struct World {
     uint64_t generation = 0;
     uint32_t world_size = 0;
-    // Ranks that are over, also of nodes that have left.
+    // Ranks that are over or were not started, also of nodes that have left.
     size_t ranks_over = 0;
     std::vector<Member> members;
   };

@@ -309,7 +309,7 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
       !node.member() || node.over(exited.local_rank())) {
     return;
   }
-  (exited.not_run() ? node.not_run : node.done).insert(exited.local_rank());
+  node.done.insert(exited.local_rank());
   ++ranks_over_;
   hangs_.Drop(RankOf(node, exited.local_rank()));
   if (!node.ended()) return;
@@ -318,7 +318,7 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
   --unfinished_;
   MaybeFinish();
   if (phase_ != Phase::kRunning) return;
-  NoteEnded(node);
+  NoteFinished(node);
   AtBoundary(node);
   if (phase_ != Phase::kRunning) return;  // It was the last to come to it.
   if (next_waiting_ == absl::InfiniteFuture()) {

@@ -245,8 +245,9 @@ class Job {
     absl::Time checked_until = absl::InfinitePast();
     // Local ranks of the current generation that exited 0.
     std::set<uint32_t> done;
-    // Those that were never to be started (--once).
-    std::set<uint32_t> not_run;
+    // How many of its ranks are started in the current generation: the first
+    // ones.
+    uint32_t started = 0;
     // Generation of the last world that ran with it; 0: none.
     uint64_t served_in = 0;
     // Lost, or left for good: kept only so that it can be named.
@@ -262,12 +263,13 @@ class Job {
 
     bool member() const { return node_rank >= 0; }
     bool over(uint32_t local_rank) const {
-      return done.contains(local_rank) || not_run.contains(local_rank);
+      return local_rank >= started || done.contains(local_rank);
     }
     // Its work is done.
-    bool finished() const { return done.size() == hello.ranks(); }
-    // The job's end waits for none of its ranks.
-    bool ended() const { return done.size() + not_run.size() == hello.ranks(); }
+    bool finished() const { return started > 0 && done.size() == started; }
+    // The job's end waits for none of its ranks: all that were started have
+    // exited 0.
+    bool ended() const { return member() && done.size() == started; }
   };
 
   // Of a node that gets no seat.
@@ -383,6 +385,7 @@ class Job {
   void TakeBackLate(Node& node);
   void MaybeCommit();
   void Commit();
+  void CountStarted();
   void AddRows(v1::Seal& seal) const;
   v1::DaemonMessage CommitMessage() const;
   void Reform(v1::ReasonCode code, const std::string& reason,
@@ -492,7 +495,7 @@ class Job {
   // As Restore does.
   void Await(Node& node);
   void TakeUpFinished(const v1::FinishedNodes& finished);
-  void TakeUpEnded(uint32_t node_rank, bool idle);
+  void TakeUpEnded(uint32_t node_rank);
   void TakeUpLeaving(const v1::Notice& leaving);
   void Unclaim(SessionId session);
   std::vector<Attend> TakeClaims();
@@ -549,7 +552,7 @@ class Job {
   void BlameInReform(const v1::RootCause& cause);
   void MaybeSettle();
   void MaybeFinish();
-  void NoteEnded(const Node& node);
+  void NoteFinished(const Node& node);
   void MaybeJournalFinished();
   void JournalFinished();
   void FailRendezvous(v1::ReasonCode code, const std::string& reason);
@@ -664,13 +667,11 @@ class Job {
   v1::Proposal proposal_;
   std::optional<v1::Seal> seal_;
   v1::Prepared first_prepared_;  // Of node rank 0.
-  // Ranks that have exited 0, or were never started.
+  // Ranks that have exited 0, or are not started.
   size_t ranks_over_ = 0;
   // Node ranks of those whose ranks have all exited 0, also where they have
   // left since; when that is journaled, if it has changed.
   std::set<uint32_t> finished_;
-  // Node ranks of those that have ended with ranks that were never started.
-  std::set<uint32_t> idle_;
   absl::Time finished_due_ = absl::InfiniteFuture();
   // Members that have not prepared, ended, stopped.
   size_t unprepared_ = 0;

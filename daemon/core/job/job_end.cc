@@ -179,9 +179,8 @@ void Job::MaybeFinish() {
 }
 
 // A daemon that is started again must not wait for it.
-void Job::NoteEnded(const Node& node) {
-  (node.finished() ? finished_ : idle_)
-      .insert(static_cast<uint32_t>(node.node_rank));
+void Job::NoteFinished(const Node& node) {
+  finished_.insert(static_cast<uint32_t>(node.node_rank));
   // Many finish at once.
   finished_due_ = std::min(finished_due_, now_ + kFinishedTogether);
 }
@@ -195,9 +194,6 @@ void Job::JournalFinished() {
   v1::FinishedNodes finished;
   for (const uint32_t node_rank : finished_) {
     finished.add_node_ranks(node_rank);
-  }
-  for (const uint32_t node_rank : idle_) {
-    finished.add_idle_node_ranks(node_rank);
   }
   actions_.push_back(Journal{Journal::Kind::kFinished, generation_,
                              finished.SerializeAsString()});

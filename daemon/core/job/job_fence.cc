@@ -17,23 +17,35 @@ namespace {
 // Of many members, in a message.
 constexpr size_t kFencedNamedMax = 4;
 
+// Members whose ranks are over, or are not started (--once), do not keep the
+// world from training: they neither open the fence nor are waited for.
+std::vector<Fence::Member> WhoMayRun(const v1::World& world,
+                                     const v1::Seal& seal,
+                                     const std::set<uint32_t>& finished,
+                                     absl::Time heard_at) {
+  std::vector<Fence::Member> members;
+  for (int row = 0; row < world.members_size(); ++row) {
+    const v1::Member& member = world.members(row);
+    if (finished.contains(member.node_rank())) continue;
+    if (RanksStarted(member) == 0) continue;
+    members.push_back(
+        {member.node(),
+         row < seal.incarnations_size() ? seal.incarnations(row) : 0,
+         heard_at});
+  }
+  return members;
+}
+
 }  // namespace
 
-// The world that runs is over: from here on it may be out of hearing. Members
-// whose ranks are over, or were never started (--once), do not keep it from
-// training.
+// The world that runs is over: from here on it may be out of hearing.
 void Job::FenceOff() {
-  std::vector<Fence::Member> members;
-  for (int row = 0; row < world_.members_size(); ++row) {
-    const uint32_t node_rank = static_cast<uint32_t>(row);
-    if (finished_.contains(node_rank) || idle_.contains(node_rank)) continue;
-    const std::string& name = world_.members(row).node();
-    const auto at = nodes_.find(name);
-    const bool known =
-        at != nodes_.end() && at->second.served_in == generation_;
-    members.push_back(
-        {name, row < seal_->incarnations_size() ? seal_->incarnations(row) : 0,
-         known ? at->second.heard_at : now_});
+  std::vector<Fence::Member> members =
+      WhoMayRun(world_, *seal_, finished_, now_);
+  for (Fence::Member& member : members) {
+    const auto at = nodes_.find(member.node);
+    if (at == nodes_.end() || at->second.served_in != generation_) continue;
+    member.heard_at = at->second.heard_at;
   }
   fence_ = Fence(generation_, std::move(members));
   // With the end of the generation it would come too late.
@@ -50,19 +62,9 @@ void Job::RestoreFence(const JournalState& state) {
   if (state.ran_finished.has_value()) {
     finished.insert(state.ran_finished->node_ranks().begin(),
                     state.ran_finished->node_ranks().end());
-    finished.insert(state.ran_finished->idle_node_ranks().begin(),
-                    state.ran_finished->idle_node_ranks().end());
   }
-  std::vector<Fence::Member> members;
-  for (int row = 0; row < world->members_size(); ++row) {
-    if (finished.contains(static_cast<uint32_t>(row))) continue;
-    members.push_back({world->members(row).node(),
-                       row < state.ran_seal->incarnations_size()
-                           ? state.ran_seal->incarnations(row)
-                           : 0,
-                       now_});
-  }
-  fence_ = Fence(world->generation(), std::move(members));
+  fence_ = Fence(world->generation(),
+                 WhoMayRun(*world, *state.ran_seal, finished, now_));
 }
 
 // Whether this agent had ranks in the last world. An incarnation is no secret:

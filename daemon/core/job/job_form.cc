@@ -223,9 +223,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
   next_waiting_ = absl::InfiniteFuture();
   prepare_deadline_ = now_ + limits_.prepare_timeout;
   unprepared_ = seated.size();
-  ranks_over_ = 0;
   finished_.clear();
-  idle_.clear();
   if (last_call_.overdue()) {
     why_.set_reason(
         absl::StrCat(why_.reason(), "; more nodes kept attending for ",
@@ -243,7 +241,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
     node.at_boundary = false;
     node.state_held.reset();
     node.done.clear();
-    node.not_run.clear();
+    node.started = 0;
     const bool eligible = node.session != 0 && !barred_.contains(name);
     if (!eligible) CountLoss(node);
     node.called = false;
@@ -446,7 +444,10 @@ void Job::Commit() {
   world_taken_up_ = false;
   running_since_ = now_;
   PingLater();
-  unfinished_ = static_cast<size_t>(world_.members_size());
+  CountStarted();
+  if (unfinished_ < static_cast<size_t>(world_.members_size())) {
+    next_waiting_ = now_ + absl::Minutes(1);
+  }
   std::vector<uint32_t> ranks;
   for (const v1::Member& member : world_.members()) {
     ranks.push_back(member.ranks());
@@ -480,6 +481,18 @@ void Job::Commit() {
     if (eligible && !node.member()) GrowSoon(node);
   }
   Changed();
+}
+
+// The job's end waits for no rank that is not started (--once).
+void Job::CountStarted() {
+  ranks_over_ = 0;
+  unfinished_ = 0;
+  for (const v1::Member& member : world_.members()) {
+    const uint32_t started = RanksStarted(member);
+    nodes_.at(member.node()).started = started;
+    ranks_over_ += member.ranks() - started;
+    unfinished_ += started > 0;
+  }
 }
 
 // How each member was admitted: a daemon that adopts the run holds the node

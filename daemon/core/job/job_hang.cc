@@ -88,15 +88,9 @@ Hangs::World Job::HangWorld() const {
   Hangs::World world{generation_, world_.world_size(), ranks_over_, {}};
   for (const auto& [name, node] : nodes_) {
     if (!node.member()) continue;
-    Hangs::Member member{name,
-                         RankOf(node, 0),
-                         node.hello.ranks(),
-                         node.done,
-                         node.start_took.has_value(),
-                         node.session == 0,
-                         node.tells_until};
-    member.over.insert(node.not_run.begin(), node.not_run.end());
-    world.members.push_back(std::move(member));
+    world.members.push_back({name, RankOf(node, 0), node.started, node.done,
+                             node.start_took.has_value(), node.session == 0,
+                             node.tells_until});
   }
   return world;
 }

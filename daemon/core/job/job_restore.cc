@@ -174,7 +174,7 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
   BeginStarts();
   PingLater();
   next_waiting_ = absl::InfiniteFuture();
-  unfinished_ = static_cast<size_t>(world_.members_size());
+  CountStarted();
   last_reform_ = why_;
   last_reform_.set_generation(generation_);
   std::vector<uint32_t> ranks;
@@ -185,27 +185,20 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
 // They are waited for like others, and nothing is lost with them.
 void Job::TakeUpFinished(const v1::FinishedNodes& finished) {
   if (phase_ != Phase::kRunning) return;
-  for (const uint32_t node_rank : finished.node_ranks()) {
-    TakeUpEnded(node_rank, /*idle=*/false);
-  }
-  for (const uint32_t node_rank : finished.idle_node_ranks()) {
-    TakeUpEnded(node_rank, /*idle=*/true);
-  }
+  for (const uint32_t node_rank : finished.node_ranks()) TakeUpEnded(node_rank);
 }
 
-void Job::TakeUpEnded(uint32_t node_rank, bool idle) {
+void Job::TakeUpEnded(uint32_t node_rank) {
   if (node_rank >= static_cast<uint32_t>(world_.members_size())) return;
   const v1::Member& member = world_.members(static_cast<int>(node_rank));
   Node& node = nodes_.at(member.node());
   // Where all had ended, the run would have ended.
   if (node.ended() || unfinished_ == 1) return;
-  for (uint32_t i = 0; i < member.ranks(); ++i) {
-    (idle ? node.not_run : node.done).insert(i);
-  }
-  ranks_over_ += member.ranks();
+  for (uint32_t i = 0; i < node.started; ++i) node.done.insert(i);
+  ranks_over_ += node.started;
   --unfinished_;
-  (idle ? idle_ : finished_).insert(node_rank);
-  if (!idle) node.broke_with_many = false;
+  finished_.insert(node_rank);
+  node.broke_with_many = false;
 }
 
 // Known of old, and not back yet.

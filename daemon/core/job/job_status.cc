@@ -137,7 +137,7 @@ void Job::TellWaiting() {
         waiting.add_missing(member.node());
       }
     }
-    waiting.set_reason("its ranks have exited 0; others still run");
+    waiting.set_reason("no rank runs on this node; others still run");
   } else {
     next_waiting_ = absl::InfiniteFuture();
     return;
