@@ -88,6 +88,28 @@ TEST(Probing, NeighboursAndSomeByChanceInALargeOne) {
   }
 }
 
+TEST(Probing, ALargeRoundTakesLonger) {
+  const struct {
+    size_t nodes;
+    double seconds;
+  } kRows[] = {{2, 2}, {64, 2}, {65, 2.065}, {1024, 3.024}, {12'288, 14.288}};
+  for (const auto& row : kRows) {
+    EXPECT_EQ(Probing::RoundTime(absl::Seconds(2), row.nodes),
+              absl::Seconds(row.seconds))
+        << row.nodes;
+  }
+}
+
+TEST(Probing, NobodyIsSilentBeforeTheRoundEnds) {
+  using Names = std::set<std::string>;
+  Probing probing;
+  const Asked asked = Begin(probing, Nodes(3));
+  probing.Take("n1", AnswerTo(asked, "n1"));
+  const absl::Time end = probing.until();
+  EXPECT_EQ(probing.Silent(end - absl::Milliseconds(1)), Names());
+  EXPECT_EQ(probing.Silent(end), (Names{"n0", "n2"}));
+}
+
 TEST(Probing, OnlyAnswersThatTheTargetWasGivenCount) {
   const std::vector<ProbeNode> nodes = Nodes(3);
   const struct {

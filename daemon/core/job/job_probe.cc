@@ -95,8 +95,9 @@ bool Job::AwaitProbes(const std::vector<PlanNode>& nodes,
     round_.clear();
     for (const PlanNode& node : nodes) round_.insert(node.node);
   }
-  auto asked = probing_.Begin(probed, keys_.probe_secret, now_,
-                              limits_.probe_timeout, which);
+  auto asked = probing_.Begin(
+      probed, keys_.probe_secret, now_,
+      Probing::RoundTime(limits_.probe_timeout, probed.size()), which);
   if (!again) {
     Say(Log::Level::kInfo, absl::StrCat("event=probe nodes=", asked.size()));
   }
@@ -407,9 +408,8 @@ bool Job::IsSilentProber(const std::string& name) const {
 
 size_t Job::Able() const {
   size_t silent = 0;
-  for (const std::string& name : probing_.Unheard()) {
-    silent += IsSilentProber(name) && nodes_.at(name).session != 0 &&
-              !barred_.contains(name);
+  for (const std::string& name : probing_.Silent(now_)) {
+    silent += nodes_.at(name).session != 0 && !barred_.contains(name);
   }
   return Present() - silent;
 }

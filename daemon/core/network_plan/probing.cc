@@ -9,6 +9,10 @@
 namespace rollcall {
 namespace {
 
+// What one node adds to a round of a large job: two processors deal with some
+// 1,000 questions and reports a second.
+constexpr absl::Duration kReportTime = absl::Milliseconds(1);
+
 // Pseudorandom numbers from a seed that cannot be guessed outside the daemon:
 // splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
 // generators", 2014).
@@ -50,6 +54,11 @@ std::string AnswerAt(const v1::Probe& probe, const std::string& address) {
     if (each.address() == address) return each.answer();
   }
   return "";
+}
+
+absl::Duration Probing::RoundTime(absl::Duration timeout, size_t nodes) {
+  if (nodes <= Limits::probe_all_pairs_max) return timeout;
+  return timeout + static_cast<int64_t>(nodes) * kReportTime;
 }
 
 bool Probing::Knows(const ProbeNode& prober, const ProbeNode& target) const {

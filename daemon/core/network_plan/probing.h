@@ -80,6 +80,10 @@ class Probing {
     kAll,      // Those, and those that were probed before.
   };
 
+  // How long a round of so many nodes may take whose probes take `timeout`. In
+  // a large one, all questions and reports pass through the daemon meanwhile.
+  static absl::Duration RoundTime(absl::Duration timeout, size_t nodes);
+
   // Whether there are pairs to probe before these nodes can be planned.
   bool Needed(const std::vector<ProbeNode>& nodes) const;
 
@@ -123,6 +127,11 @@ class Probing {
   }
   // Nodes of the latest round and of earlier ones that have not answered.
   std::set<std::string> Unheard() const;
+  // Of these, those whose round has ended: see IsSilent. Costs little while a
+  // round is open, however many it waits for.
+  std::set<std::string> Silent(absl::Time now) const {
+    return Open(now) ? silent_ : Unheard();
+  }
 
   // The probers that were drawn for `node`, and what each reported; null: none.
   const std::map<std::string, ProbeReport>* Of(const std::string& node) const;
