@@ -5,7 +5,9 @@
 #   nccl_id   time from the proposal of a world until every node has the NCCL id
 #   formation 1,024 and 4,096 nodes, plain and with TLS, compared with bare
 #             gRPC: time until their world is committed, the daemon's memory, its
-#             CPU share while they send heartbeats
+#             CPU share while they send heartbeats. Nodes redial as agents do;
+#             the number of redials is in the table. Other numbers of nodes:
+#             build/release/bin/formation 1024 12288
 #   facts     time to gather the facts of one node with 8 HCAs and 8 GPUs, and
 #             time of the network plan for 1,024 such nodes
 #   probing   64 hosts in network namespaces: time of the probe round before

@@ -11,7 +11,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/agent/core/endpoint_round.h"
+#include "client/agent/core/redial_delay.h"
 #include "daemon/base/clock.h"
+#include "daemon/core/limits.h"
 #include "daemon/core/network_plan/probing.h"
 #include "rollcall/v1/membership.grpc.pb.h"
 #include "tests/bench/hello.h"
@@ -19,17 +22,17 @@
 namespace rollcall::bench {
 namespace {
 
-// As an agent's, but for the time that a connection may take: here one machine
-// shakes all hands.
-std::shared_ptr<grpc::Channel> MakeChannel(const CrowdOptions& options) {
-  constexpr int kConnectMs = 60'000;
+// As an agent's.
+std::shared_ptr<grpc::Channel> MakeChannel(const CrowdOptions& options,
+                                           absl::Duration patience) {
   grpc::ChannelArguments arguments;
   // Without it all nodes would share one connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+                   static_cast<int>(absl::ToInt64Milliseconds(patience)));
   arguments.SetMaxReceiveMessageSize(-1);
   const std::string endpoint = absl::StrCat("127.0.0.1:", options.port);
   // No file is read for a pin, and nothing else can fail.
@@ -40,22 +43,19 @@ std::shared_ptr<grpc::Channel> MakeChannel(const CrowdOptions& options) {
 
 }  // namespace
 
-// One stream. Beat writes from outside its reactions, so that it holds the call
-// open until nothing is read any more and no write is under way.
-class Crowd::Node
+// One attempt, and one life of a stream. Others write than its reactions, so
+// that it holds the call open until nothing is read any more and no write is
+// under way.
+class Crowd::Stream
     : public grpc::ClientBidiReactor<v1::AgentMessage, v1::DaemonMessage> {
  public:
-  Node(Crowd* crowd, int index) : crowd_(crowd) {
-    stub_ = v1::Membership::NewStub(MakeChannel(crowd->options_));
-    // A connection that the daemon had no room for is tried again, as agents
-    // do.
-    context_.set_wait_for_ready(true);
-    v1::AgentMessage message;
-    *message.mutable_hello() = HelloOf(index);
-    name_ = message.hello().node();
+  Stream(Node* node, std::shared_ptr<grpc::Channel> channel)
+      : node_(node), stub_(v1::Membership::NewStub(std::move(channel))) {}
+
+  void Begin(v1::AgentMessage hello) {
     stub_->async()->Attend(&context_, this);
     AddHold();
-    Say(std::move(message));
+    Say(std::move(hello));
     StartRead(&incoming_);
     StartCall();
   }
@@ -75,12 +75,11 @@ class Crowd::Node
 
   void Cancel() { context_.TryCancel(); }
 
-  void OnReadDone(bool ok) override {
-    if (ok) {
-      Hear(incoming_);
-      StartRead(&incoming_);
-      return;
-    }
+  void OnReadDone(bool ok) override;
+  void OnDone(const grpc::Status& status) override;
+
+ private:
+  void OnReadsOver() {
     bool idle;
     {
       MutexLock lock(mutex_);
@@ -107,18 +106,59 @@ class Crowd::Node
     }
   }
 
-  void OnDone(const grpc::Status& status) override {
+  Node* const node_;
+  const std::unique_ptr<v1::Membership::Stub> stub_;
+  grpc::ClientContext context_;
+  v1::DaemonMessage incoming_;
+  Mutex mutex_;
+  // Nothing is read any more.
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
+  // The front is being written.
+  std::deque<v1::AgentMessage> outgoing_ ABSL_GUARDED_BY(mutex_);
+};
+
+class Crowd::Node {
+ public:
+  Node(Crowd* crowd, int index)
+      : crowd_(crowd), redial_delay_(Limits().redial_first) {
+    *hello_.mutable_hello() = HelloOf(index);
+    name_ = hello_.hello().node();
+  }
+
+  // The stream before it has ended. From one thread at a time.
+  void Dial() {
+    round_.Next();
+    auto stream = std::make_shared<Stream>(
+        this, MakeChannel(crowd_->options_, round_.patience()));
+    {
+      MutexLock lock(mutex_);
+      stream_.swap(stream);
+    }
+    Current()->Begin(hello_);
+  }
+
+  // Does nothing on a stream that has ended.
+  void Say(v1::AgentMessage message) { Current()->Say(std::move(message)); }
+  void Cancel() { Current()->Cancel(); }
+
+  void Ended(const grpc::Status& status) {
+    const absl::Time now = MonotonicNow();
     MutexLock lock(crowd_->mutex_);
-    ++crowd_->ended_;
+    --crowd_->open_;
     std::string& failure = crowd_->seen_.failure;
-    if (failure.empty() && status.error_code() != grpc::StatusCode::CANCELLED) {
+    if (!crowd_->over_ && !committed_ && DialsAgainAfter(status)) {
+      std::uniform_real_distribution<double> jitter;
+      const absl::Duration delay =
+          redial_delay_.Next(jitter(crowd_->chance_), Limits().redial_most);
+      crowd_->redials_.emplace(now + delay, this);
+    } else if (failure.empty() &&
+               status.error_code() != grpc::StatusCode::CANCELLED) {
       failure = absl::StrCat("a stream has ended, code ", status.error_code(),
                              ": ", status.error_message());
     }
     crowd_->changed_.NotifyAll();
   }
 
- private:
   void Hear(const v1::DaemonMessage& message) {
     const absl::Time now = MonotonicNow();
     Note(message, now);
@@ -141,6 +181,30 @@ class Crowd::Node
       default:
         return;
     }
+  }
+
+ private:
+  // As Agent::Refused has it.
+  bool DialsAgainAfter(const grpc::Status& status) {
+    v1::Refusal refusal;
+    if (!refusal.ParseFromString(status.error_details())) return false;
+    switch (refusal.code()) {
+      case v1::REFUSAL_CODE_LOST: {
+        v1::Hello& hello = *hello_.mutable_hello();
+        hello.set_incarnation(hello.incarnation() + (uint64_t{1} << 32));
+        return true;
+      }
+      case v1::REFUSAL_CODE_REDIALED:
+      case v1::REFUSAL_CODE_SLOW:
+        return true;
+      default:
+        return status.error_code() == grpc::StatusCode::UNAVAILABLE;
+    }
+  }
+
+  std::shared_ptr<Stream> Current() {
+    MutexLock lock(mutex_);
+    return stream_;
   }
 
   // Reports that each target was reached, once all have been told what to
@@ -205,13 +269,16 @@ class Crowd::Node
     CrowdSeen& seen = crowd_->seen_;
     int reached = 0;
     if (message.has_welcome()) {
-      reached = ++seen.welcomed;
+      redial_delay_.LetIn();
+      if (!welcomed_) reached = ++seen.welcomed;
+      welcomed_ = true;
       seen.last_welcome = std::max(seen.last_welcome, now);
     } else if (message.has_proposal()) {
       seen.first_proposal = std::min(seen.first_proposal, now);
       proposal_bytes_ = bytes;
     } else if (message.has_commit()) {
-      reached = ++seen.committed;
+      if (!committed_) reached = ++seen.committed;
+      committed_ = true;
       seen.ids = ids;
       seen.generation = message.commit().generation();
       seen.world_bytes = proposal_bytes_ + bytes;
@@ -226,11 +293,16 @@ class Crowd::Node
   }
 
   Crowd* const crowd_;
-  std::unique_ptr<v1::Membership::Stub> stub_;
-  grpc::ClientContext context_;
-  v1::DaemonMessage incoming_;
-  size_t proposal_bytes_ = 0;
+  // While no stream is open, or by the one that opens it.
+  v1::AgentMessage hello_;
   std::string name_;
+  size_t proposal_bytes_ = 0;  // The stream's own.
+  // The dialling thread's.
+  EndpointRound round_{1};
+  // With the crowd's lock.
+  RedialDelay redial_delay_;
+  bool welcomed_ = false;
+  bool committed_ = false;
 
   // Of all crowds of this process, by what is asked.
   struct Round {
@@ -244,28 +316,65 @@ class Crowd::Node
   v1::Probe probe_ ABSL_GUARDED_BY(probes_mutex_);
   int next_target_ ABSL_GUARDED_BY(probes_mutex_) = 0;
   Mutex mutex_;
-  // Nothing is read any more.
-  bool over_ ABSL_GUARDED_BY(mutex_) = false;
-  // The front is being written.
-  std::deque<v1::AgentMessage> outgoing_ ABSL_GUARDED_BY(mutex_);
+  // Shared with those who write on it while it is replaced.
+  std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
 };
 
-Crowd::Crowd(CrowdOptions options) : options_(std::move(options)) {}
+void Crowd::Stream::OnReadDone(bool ok) {
+  if (!ok) return OnReadsOver();
+  node_->Hear(incoming_);
+  StartRead(&incoming_);
+}
+
+void Crowd::Stream::OnDone(const grpc::Status& status) { node_->Ended(status); }
+
+Crowd::Crowd(CrowdOptions options)
+    : options_(std::move(options)), redialling_([this] { Redial(); }) {}
 
 Crowd::~Crowd() {
+  {
+    MutexLock lock(mutex_);
+    over_ = true;
+    changed_.NotifyAll();
+  }
+  redialling_.join();
   for (auto& node : nodes_) node->Cancel();
   MutexLock lock(mutex_);
-  while (ended_ < dialled_) changed_.Wait(mutex_);
+  while (open_ > 0) changed_.Wait(mutex_);
 }
 
 void Crowd::Attend(int count) {
   {
     MutexLock lock(mutex_);
     dialled_ += count;
+    open_ += count;
   }
   for (int i = 0; i < count; ++i) {
     nodes_.push_back(std::make_unique<Node>(
         this, options_.first + static_cast<int>(nodes_.size())));
+    nodes_.back()->Dial();
+  }
+}
+
+void Crowd::Redial() {
+  for (;;) {
+    Node* node;
+    {
+      MutexLock lock(mutex_);
+      for (;;) {
+        if (over_) return;
+        const absl::Duration left =
+            redials_.empty() ? absl::Hours(1)
+                             : redials_.begin()->first - MonotonicNow();
+        if (left <= absl::ZeroDuration()) break;
+        changed_.WaitFor(mutex_, left);
+      }
+      node = redials_.begin()->second;
+      redials_.erase(redials_.begin());
+      ++open_;
+      ++seen_.redials;
+    }
+    node->Dial();
   }
 }
 

@@ -1,9 +1,11 @@
 // Crowd: many nodes that attend one job from one process, over the real wire.
 //
-// Each node has a channel and so a connection of its own, as real agents have.
-// They say Hello and prepare for what is proposed at once; they
-// hold no lease by themselves (Beat does) and look up no facts. For benchmarks
-// only: a stream that breaks is not opened again, it fails the run.
+// Each node has a channel and so a connection of its own, as real agents have,
+// and dials again as they do until it has a commit: with their patience for a
+// connection, their delays, and a new channel each time. What an agent does not
+// dial again for, and any stream that ends after the commit, fails the run.
+// Nodes say Hello and prepare for what is proposed at once; they hold no lease
+// by themselves (Beat does) and look up no facts. For benchmarks only.
 //
 // Thread rule: all functions from one thread; the streams run on gRPC's.
 #ifndef ROLLCALL_TESTS_BENCH_CROWD_H_
@@ -11,8 +13,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -35,13 +40,14 @@ struct CrowdOptions {
 
 // What the crowd has seen so far. Times are the first and the last node's.
 struct CrowdSeen {
+  int redials = 0;
   int welcomed = 0;
   int committed = 0;
   int aborted = 0;
   uint64_t generation = 0;  // Of the commit.
   size_t world_bytes = 0;   // Of the proposal and the commit, as they came.
   bool ids = false;         // The committed world carries NCCL ids.
-  std::string failure;      // Of the first stream that broke.
+  std::string failure;      // Of the first stream that broke for good.
   absl::Time first_proposal = absl::InfiniteFuture();
   absl::Time last_welcome = absl::InfinitePast();
   absl::Time last_commit = absl::InfinitePast();
@@ -51,7 +57,7 @@ struct CrowdSeen {
 class Crowd {
  public:
   explicit Crowd(CrowdOptions options);
-  // Cancels the streams and waits for their ends.
+  // Dials no more, cancels the streams and waits for their ends.
   ~Crowd();
 
   // Dials with `count` nodes, `crowd-<first>` and so on.
@@ -71,17 +77,25 @@ class Crowd {
 
  private:
   class Node;
+  class Stream;
   bool Await(int CrowdSeen::*counter, const char* what, absl::Duration timeout);
+  // The redialling thread.
+  void Redial();
 
   const CrowdOptions options_;
   // As agents have one.
   const Wakeful wakeful_;
   std::vector<std::unique_ptr<Node>> nodes_;
   Mutex mutex_;
-  CondVar changed_;  // All have got it, or a stream has ended.
+  // All have got it, a stream has ended, or somebody is to dial again.
+  CondVar changed_;
   int dialled_ ABSL_GUARDED_BY(mutex_) = 0;
-  int ended_ ABSL_GUARDED_BY(mutex_) = 0;
+  int open_ ABSL_GUARDED_BY(mutex_) = 0;  // Streams.
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
+  std::multimap<absl::Time, Node*> redials_ ABSL_GUARDED_BY(mutex_);
+  std::mt19937 chance_ ABSL_GUARDED_BY(mutex_);
   CrowdSeen seen_ ABSL_GUARDED_BY(mutex_);
+  std::thread redialling_;
 };
 
 }  // namespace rollcall::bench

@@ -29,7 +29,11 @@ constexpr absl::Duration kBeating = absl::Seconds(10);
 constexpr int kTimes = 5;
 
 // Nothing: it failed, and has said why.
-using Figure = std::optional<double>;
+struct Measured {
+  double value = 0;
+  int redials = 0;
+};
+using Figure = std::optional<Measured>;
 // Of a serving whose `bare` and `tls` are set.
 using Measure = std::function<Figure(Serving)>;
 
@@ -45,7 +49,8 @@ Figure Form(Serving serving, int nodes, size_t& world_bytes) {
   if (!crowd.AwaitCommits(kPatience)) return std::nullopt;
   const CrowdSeen seen = crowd.Seen();
   if (!serving.bare) world_bytes = seen.world_bytes;
-  return absl::ToDoubleSeconds(seen.last_commit - begun);
+  return Measured{absl::ToDoubleSeconds(seen.last_commit - begun),
+                  seen.redials};
 }
 
 // In KiB of the daemon's memory a node, in a job that wants one more.
@@ -56,7 +61,8 @@ Figure Gather(Serving serving, int nodes) {
   Crowd crowd({daemon.port(), daemon.trust()});
   crowd.Attend(nodes);
   if (!crowd.AwaitWelcomes(kPatience)) return std::nullopt;
-  return static_cast<double>(daemon.resident_kib() - before) / nodes;
+  return Measured{static_cast<double>(daemon.resident_kib() - before) / nodes,
+                  crowd.Seen().redials};
 }
 
 // In percent of a processor that the daemon takes while a world runs.
@@ -70,8 +76,9 @@ Figure Beat(Serving serving, int nodes) {
   const absl::Duration before = daemon.processor_time();
   const absl::Time begun = MonotonicNow();
   if (!crowd.Beat(Limits().heartbeat(), kBeating)) return std::nullopt;
-  return 100 * absl::FDivDuration(daemon.processor_time() - before,
-                                  MonotonicNow() - begun);
+  return Measured{100 * absl::FDivDuration(daemon.processor_time() - before,
+                                           MonotonicNow() - begun),
+                  crowd.Seen().redials};
 }
 
 double Median(std::vector<double> figures) {
@@ -80,10 +87,13 @@ double Median(std::vector<double> figures) {
 }
 
 // One line of the table: the medians of `times` rounds, in each of which all
-// four take their turn. False: one failed.
+// four take their turn. And one below it: how often nodes dialled again, in all
+// rounds. False: one failed.
 bool Row(const std::string& what, int times, int digits,
          const Measure& measure) {
+  // Where bare gRPC fails each time, it has none.
   std::vector<double> figures[2][2];
+  int redials[2][2] = {};
   for (int round = 0; round < times; ++round) {
     for (const bool tls : {false, true}) {
       for (const bool bare : {false, true}) {
@@ -91,19 +101,30 @@ bool Row(const std::string& what, int times, int digits,
         serving.tls = tls;
         serving.bare = bare;
         const Figure figure = measure(serving);
-        if (!figure.has_value()) return false;
-        figures[tls][bare].push_back(*figure);
+        // A peer that does not get there does not keep us from the rest.
+        if (!figure.has_value() && !bare) return false;
+        if (!figure.has_value()) continue;
+        figures[tls][bare].push_back(figure->value);
+        redials[tls][bare] += figure->redials;
       }
     }
   }
   std::string line = absl::StrFormat("%-36s", what);
   for (const bool tls : {false, true}) {
     const double ours = Median(figures[tls][false]);
+    absl::StrAppendFormat(&line, "  %8.*f", digits, ours);
+    if (figures[tls][true].empty()) {
+      absl::StrAppendFormat(&line, " %8s %6s", "never", "");
+      continue;
+    }
     const double bare = Median(figures[tls][true]);
-    absl::StrAppendFormat(&line, "  %8.*f %8.*f %6.2f", digits, ours, digits,
-                          bare, ours / bare);
+    absl::StrAppendFormat(&line, " %8.*f %6.2f", digits, bare, ours / bare);
   }
-  std::printf("%s\n", line.c_str());
+  std::printf("%s\n%-36s", line.c_str(), "  redials");
+  for (const auto& [ours, bare] : redials) {
+    std::printf("  %8d %8d %6s", ours, bare, "");
+  }
+  std::printf("\n");
   std::fflush(stdout);
   return true;
 }

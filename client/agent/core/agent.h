@@ -29,6 +29,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client/agent/core/dial_failures.h"
+#include "client/agent/core/redial_delay.h"
 #include "daemon/core/limits.h"
 #include "rollcall/v1/membership.pb.h"
 #include "rollcall/v1/rank.pb.h"
@@ -532,7 +533,7 @@ class Agent {
 
   Link link_ = Link::kDown;
   absl::Time redial_at_;
-  absl::Duration redial_delay_;
+  RedialDelay redial_delay_;
   // One that stands by has answered since the last Welcome.
   bool leader_sought_ = false;
   absl::Time give_up_at_;  // While not attending.

@@ -76,7 +76,7 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   heartbeat_ =
       std::max(FromProto(welcome.heartbeat_interval()), absl::Milliseconds(10));
   next_heartbeat_ = now_ + heartbeat_;
-  redial_delay_ = limits_.redial_first;
+  redial_delay_.LetIn();
   leader_sought_ = false;
   name_taken_until_ = absl::InfiniteFuture();
   last_error_.clear();
@@ -175,13 +175,9 @@ void Agent::TellSilence() {
 }
 
 void Agent::Redial(double jitter) {
-  // Half of the delay is certain, half is chance: nobody comes in step.
-  redial_at_ = std::min(
-      now_ + redial_delay_ * (0.5 + 0.5 * std::clamp(jitter, 0.0, 1.0)),
-      give_up_at_);
-  redial_delay_ =
-      std::min(redial_delay_ * 2, leader_sought_ ? 2 * limits_.redial_leader
-                                                 : limits_.redial_most);
+  const absl::Duration most =
+      leader_sought_ ? 2 * limits_.redial_leader : limits_.redial_most;
+  redial_at_ = std::min(now_ + redial_delay_.Next(jitter, most), give_up_at_);
 }
 
 void Agent::Refused(const StreamDown& down) {
@@ -220,7 +216,7 @@ void Agent::Refused(const StreamDown& down) {
     // Another daemon leads, or is about to: it is found soon, or not at all.
     case v1::REFUSAL_CODE_NOT_LEADER:
       leader_sought_ = true;
-      redial_delay_ = std::min(redial_delay_, limits_.redial_leader);
+      redial_delay_.AtMost(limits_.redial_leader);
       return;
     // The job may be made later, a slow reader may catch up, and a stream that
     // was taken for the older one was ours all the same.
