@@ -347,10 +347,11 @@ void Loop::ExpireSessions(absl::Time now) {
       CloseSession(session, id, absl::StatusCode::kOk, v1::Refusal());
       continue;
     }
-    const absl::Status status = absl::InvalidArgumentError(
+    // Its machine or its network may be busy.
+    const absl::Status status = absl::UnavailableError(
         absl::StrCat("expected Hello within ",
                      absl::FormatDuration(options_.limits.hello_timeout),
-                     " of opening the stream, got none"));
+                     " of opening the stream, got none; dial again"));
     CloseSession(session, id, status.code(), RefusalOf(status));
   }
 }
