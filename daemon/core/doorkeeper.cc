@@ -1,6 +1,7 @@
 #include "daemon/core/doorkeeper.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "daemon/base/check.h"
 
@@ -49,10 +50,11 @@ DoorLimits FittedTo(DoorLimits limits, size_t descriptors) {
   const auto fit = [](size_t& limit, size_t most) {
     limit = std::min(limit, std::max<size_t>(most, 1));
   };
-  fit(limits.waiting_max, descriptors / 4);
-  fit(limits.agents_max, descriptors / 8 * 3);
-  if (descriptors / 8 < limits.guests_max) {
-    fit(limits.guests_max, descriptors / 8);
+  fit(limits.waiting_and_agents_max, descriptors / 4 * 3);
+  fit(limits.agents_max, descriptors / 8 * 5);
+  fit(limits.waiting_max, limits.waiting_and_agents_max);
+  if (descriptors / 16 < limits.guests_max) {
+    fit(limits.guests_max, descriptors / 16);
     fit(limits.guests_per_network_max, limits.guests_max / 4);
   }
   fit(limits.viewers_max, descriptors / 64);
@@ -70,12 +72,14 @@ void HandshakeBucket::Take(absl::Time now) {
 
 Doorkeeper::Doorkeeper(const DoorLimits& limits)
     : limits_(limits),
+      waiting_max_(limits.waiting_max),
       all_(limits.handshakes_per_second, limits.handshakes_burst) {
   CHECK_GE(limits.waiting_per_address_max, size_t{1});
   CHECK_GE(limits.waiting_max, size_t{1});
   CHECK_GE(limits.addresses_max, limits.waiting_max);
   CHECK_GE(limits.guests_max, size_t{1});
   CHECK_GE(limits.guests_per_network_max, size_t{1});
+  CHECK_GE(limits.handshakes_at_once, size_t{1});
 }
 
 Doorkeeper::Verdicts Doorkeeper::Arrive(Id id, const DoorAddress& from,
@@ -87,14 +91,14 @@ Doorkeeper::Verdicts Doorkeeper::Arrive(Id id, const DoorAddress& from,
   Verdicts verdicts;
   const auto present = places_.find(from);
   if (present != places_.end() &&
-      present->second.waiting.size() >= limits_.waiting_per_address_max) {
-    Close(*present->second.waiting.begin(), Fate::kCrowded, verdicts);
-  } else if (waiting_.size() >= limits_.waiting_max) {
+      present->second.silent.size() >= limits_.waiting_per_address_max) {
+    Close(*present->second.silent.begin(), Fate::kCrowded, verdicts);
+  } else if (waiting_.size() >= waiting_max_) {
     verdicts = MakeRoom();
   }
   Place& place = PlaceFor(from);
-  if (!place.waiting.empty()) crowd_.erase(CrowdOf(from, place));
-  place.waiting.insert(id);
+  if (place.waiting() > 0) crowd_.erase(CrowdOf(from, place));
+  place.silent.insert(id);
   crowd_.insert(CrowdOf(from, place));
   waiting_.emplace(id, Waiting{from, now});
   silent_.insert(id);
@@ -115,7 +119,10 @@ Doorkeeper::Verdicts Doorkeeper::Ask(Id id, absl::Time now) {
   asking_.insert(id);
   const DoorAddress& from = found->second.from;
   Place& place = places_.at(from);
+  crowd_.erase(CrowdOf(from, place));
+  place.silent.erase(id);
   place.asking.insert(id);
+  crowd_.insert(CrowdOf(from, place));
   // One that stands in the row already keeps its turn.
   if (place.asking.size() == 1) StandInRow(from, place);
   HandOn(verdicts);
@@ -132,7 +139,7 @@ Doorkeeper::Verdicts Doorkeeper::Release(Id id, absl::Time now) {
   Verdicts verdicts;
   const auto found = unauthenticated_.find(id);
   if (found == unauthenticated_.end()) return verdicts;
-  const DoorAddress from = found->second;
+  const DoorAddress from = found->second.from;
   Place& place = places_.at(from);
   Exit(id, from, place);
   Retire(from, place);
@@ -142,8 +149,19 @@ Doorkeeper::Verdicts Doorkeeper::Release(Id id, absl::Time now) {
 
 Doorkeeper::Verdicts Doorkeeper::MakeRoom() {
   Verdicts verdicts;
-  if (!crowd_.empty()) {
-    Close(std::get<Id>(*crowd_.begin()), Fate::kCrowded, verdicts);
+  if (crowd_.empty()) return verdicts;
+  const Place& place = places_.at(std::get<DoorAddress>(*crowd_.begin()));
+  Close(place.silent.empty() ? *place.asking.begin() : *place.silent.begin(),
+        Fate::kCrowded, verdicts);
+  return verdicts;
+}
+
+Doorkeeper::Verdicts Doorkeeper::Limit(size_t waiting_max) {
+  waiting_max_ = std::clamp(waiting_max, size_t{1}, limits_.waiting_max);
+  Verdicts verdicts;
+  while (waiting_.size() > waiting_max_) {
+    const Verdicts closed = MakeRoom();
+    verdicts.insert(verdicts.end(), closed.begin(), closed.end());
   }
   return verdicts;
 }
@@ -173,6 +191,9 @@ absl::Time Doorkeeper::NextDeadline() const {
   } else if (!cooling_.empty()) {
     next = std::min(next, std::max(all_.ready_at(), cooling_.begin()->first));
   }
+  if (!held_.empty() && !handshakes_.empty()) {
+    next = std::min(next, handshakes_.begin()->first + limits_.handshake_time);
+  }
   if (!idle_.empty()) next = std::min(next, idle_.begin()->first);
   return next;
 }
@@ -186,8 +207,11 @@ DoorCounts Doorkeeper::counts() const {
 
 Doorkeeper::Crowd Doorkeeper::CrowdOf(const DoorAddress& from,
                                       const Place& place) {
-  return {-static_cast<int64_t>(place.waiting.size()), *place.waiting.begin(),
-          from};
+  Id first = std::numeric_limits<Id>::max();
+  for (const std::set<Id>* ids : {&place.silent, &place.asking}) {
+    if (!ids->empty()) first = std::min(first, *ids->begin());
+  }
+  return {-static_cast<int64_t>(place.waiting()), first, from};
 }
 
 Doorkeeper::Place& Doorkeeper::PlaceFor(const DoorAddress& from) {
@@ -243,7 +267,8 @@ void Doorkeeper::Hold(const DoorAddress& from, Place& place) {
 void Doorkeeper::Unhold() {
   while (!held_.empty() &&
          std::get<0>(*held_.begin()) < limits_.guests_per_network_max &&
-         unauthenticated_.size() + row_.size() < limits_.guests_max) {
+         unauthenticated_.size() + row_.size() < limits_.guests_max &&
+         !Busy(row_.size())) {
     const DoorAddress from = std::get<2>(*held_.begin());
     Place& place = places_.at(from);
     StepOut(from, place);
@@ -256,9 +281,11 @@ void Doorkeeper::Unhold() {
 bool Doorkeeper::HasRoom(const Place& place, Verdicts& verdicts) {
   const size_t here = place.unauthenticated.size();
   if (here >= limits_.guests_per_network_max) return false;
-  if (unauthenticated_.size() < limits_.guests_max) return true;
+  const bool full = unauthenticated_.size() >= limits_.guests_max;
+  if (!full && !Busy(0)) return true;
   const auto [most, other] = *most_.begin();
   if (static_cast<size_t>(-most) <= here + 1) return false;
+  if (!full) return true;
   Place& largest = places_.at(other);
   const Id newest = *largest.unauthenticated.rbegin();
   Exit(newest, other, largest);
@@ -274,7 +301,8 @@ void Doorkeeper::Enter(Id id, const DoorAddress& from, Place& place) {
   if (count > 0) most_.erase({-count, from});
   most_.emplace(-count - 1, from);
   place.unauthenticated.insert(id);
-  unauthenticated_.emplace(id, from);
+  unauthenticated_.emplace(id, Begun{from, now_});
+  handshakes_.emplace(now_, id);
   CHECK_LE(unauthenticated_.size(), limits_.guests_max);
 }
 
@@ -287,12 +315,25 @@ void Doorkeeper::Exit(Id id, const DoorAddress& from, Place& place) {
     held_.emplace(count - 1, place.turn, from);
   }
   place.unauthenticated.erase(id);
-  unauthenticated_.erase(id);
+  const auto begun = unauthenticated_.find(id);
+  handshakes_.erase({begun->second.at, id});
+  unauthenticated_.erase(begun);
+}
+
+bool Doorkeeper::Busy(size_t more) const {
+  return handshakes_.size() + more >= limits_.handshakes_at_once;
+}
+
+void Doorkeeper::EndHandshakes() {
+  while (!handshakes_.empty() &&
+         handshakes_.begin()->first + limits_.handshake_time <= now_) {
+    handshakes_.erase(handshakes_.begin());
+  }
 }
 
 // Where nothing is left at an address but its bucket.
 void Doorkeeper::Retire(const DoorAddress& from, Place& place) {
-  if (!place.waiting.empty() || !place.unauthenticated.empty()) return;
+  if (place.waiting() > 0 || !place.unauthenticated.empty()) return;
   if (place.bucket.full_at() > now_) {
     idle_.emplace(place.bucket.full_at(), from);
   } else {
@@ -306,13 +347,13 @@ void Doorkeeper::Remove(Id id, Fate fate) {
   const DoorAddress from = found->second.from;
   Place& place = places_.at(from);
   crowd_.erase(CrowdOf(from, place));
-  place.waiting.erase(id);
+  place.silent.erase(id);
   if (place.asking.erase(id) > 0 && place.asking.empty()) StepOut(from, place);
   silent_.erase(id);
   asking_.erase(id);
   waiting_.erase(found);
   ++CountOf(counts_, fate);
-  if (!place.waiting.empty()) crowd_.insert(CrowdOf(from, place));
+  if (place.waiting() > 0) crowd_.insert(CrowdOf(from, place));
   Retire(from, place);
 }
 
@@ -322,6 +363,7 @@ void Doorkeeper::Close(Id id, Fate fate, Verdicts& verdicts) {
 }
 
 void Doorkeeper::HandOn(Verdicts& verdicts) {
+  EndHandshakes();
   while (!cooling_.empty() && cooling_.begin()->first <= now_) {
     const DoorAddress from = cooling_.begin()->second;
     Place& place = places_.at(from);
@@ -338,7 +380,7 @@ void Doorkeeper::HandOn(Verdicts& verdicts) {
     }
     all_.Take(now_);
     place.bucket.Take(now_);
-    const Id id = *place.asking.begin();
+    const Id id = *place.asking.rbegin();
     Enter(id, from, place);
     const bool more = place.asking.size() > 1;
     if (more) {

@@ -10,11 +10,23 @@
 // do all at the bound of all; a network that has clearly fewer of them than the
 // one that has most takes the place of that one's newest.
 //
+// Only so many handshakes are under way at once, so that each that begins ends
+// soon: thousands that share the processors would all end too late. A handshake
+// is under way until Release, and for at most `handshake_time`, so that clients
+// that stop halfway do not hold up the others for longer. While so many are
+// under way, all wait but a network that has clearly fewer unauthenticated
+// connections than the one that has most.
+//
+// Addresses take turns. Of one address the connection that came last is handed
+// on first: it has the most time left until its client gives up. The one that
+// came first would often be handed on in vain.
+//
 // Pure: no clock, no socket; time comes in and never goes backwards. One
 // thread. O(log n) for each event and each verdict.
 //
 // Invariants, after each call:
-// 1. At most waiting_max wait, at most waiting_per_address_max of an address.
+// 1. At most waiting_max wait, or as many as Limit said; at most
+//    waiting_per_address_max of an address have not asked.
 // 2. An address is remembered only while a connection waits there or is
 //    unauthenticated, or its burst is not whole; Tick forgets the others. At
 //    most addresses_max are, beside those with unauthenticated connections.
@@ -45,9 +57,9 @@ DoorAddress DoorAddressOfIpv4(const std::array<uint8_t, 4>& address);
 DoorAddress DoorAddressOfIpv6(const std::array<uint8_t, 16>& address);
 
 // `limits` for a process that may open so many descriptors: all connections
-// that they allow, with two descriptors for each that Guests watches, take at
-// most 29/32 of them. The rest is left for the journal, the log and admins'
-// calls.
+// that they allow, with two descriptors for each that Guests watches and that
+// is no agent's, take at most 29/32 of them. The rest is left for the journal,
+// the log and admins' calls.
 DoorLimits FittedTo(DoorLimits limits, size_t descriptors);
 
 // How a connection left the door.
@@ -55,7 +67,7 @@ enum class Fate {
   kHandedOn,
   kSilent,     // It said nothing for too long.
   kGarbage,    // What it said begins no handshake.
-  kCrowded,    // Too many waited, and it had waited longest.
+  kCrowded,    // Too many waited: see Arrive.
   kImpatient,  // It asked, and its turn did not come in time.
   kHungUp,     // Its peer closed it.
   // It was handed on and had not authenticated when a network with fewer
@@ -108,10 +120,14 @@ class Doorkeeper {
 
   explicit Doorkeeper(const DoorLimits& limits);
 
-  // A connection was accepted. It waits from now on; where there is no room, it
-  // takes the place of the one that has waited longest, at its own address if
-  // that is full, else at the address where most wait.
+  // A connection was accepted. It waits from now on. Where too many of its
+  // address have not asked, it takes the place of the first of them. Where too
+  // many wait in all, it takes a place at the address where most wait: of the
+  // first that has not asked, or else of the first that has.
   Verdicts Arrive(Id id, const DoorAddress& from, absl::Time now);
+  // From now on at most so many may wait, and at most waiting_max. Closes those
+  // beyond, as Arrive does.
+  Verdicts Limit(size_t waiting_max);
   // The connection has begun its handshake. Returns all whose turn it is.
   // Nothing happens where it has asked before or does not wait.
   Verdicts Ask(Id id, absl::Time now);
@@ -121,7 +137,7 @@ class Doorkeeper {
   // A connection that was handed on has authenticated or is gone. Returns all
   // whose turn it is now. Nothing happens where it was displaced.
   Verdicts Release(Id id, absl::Time now);
-  // Makes room by one, as in a crowd. Nothing where nobody waits.
+  // Makes room by one, as Arrive does. Nothing where nobody waits.
   Verdicts MakeRoom();
   // What is due by `now`. The caller lets connections Ask with what they have
   // said so far first: Ask never judges how late they are.
@@ -139,9 +155,15 @@ class Doorkeeper {
     absl::Time arrived;
     bool asks = false;
   };
+  // A connection that was handed on, and when.
+  struct Begun {
+    DoorAddress from;
+    absl::Time at;
+  };
   // An address. Its connections in the order of their arrival.
   struct Place {
-    std::set<Id> waiting;
+    // Of those that wait.
+    std::set<Id> silent;
     std::set<Id> asking;
     // Handed on and not released.
     std::set<Id> unauthenticated;
@@ -151,6 +173,8 @@ class Doorkeeper {
     uint64_t turn = 0;
     bool held = false;
     absl::Time cools_until;
+
+    size_t waiting() const { return silent.size() + asking.size(); }
   };
   // The most crowded first, then the one that has waited longest.
   using Crowd = std::tuple<int64_t, Id, DoorAddress>;
@@ -165,6 +189,9 @@ class Doorkeeper {
   void Hold(const DoorAddress& from, Place& place);
   void Unhold();
   bool HasRoom(const Place& place, Verdicts& verdicts);
+  // Too many handshakes are under way.
+  bool Busy(size_t more) const;
+  void EndHandshakes();
   void Enter(Id id, const DoorAddress& from, Place& place);
   void Exit(Id id, const DoorAddress& from, Place& place);
   void Retire(const DoorAddress& from, Place& place);
@@ -176,6 +203,7 @@ class Doorkeeper {
   void Forget();
 
   const DoorLimits limits_;
+  size_t waiting_max_;
   absl::Time now_ = absl::InfinitePast();
   Id newest_ = 0;
   uint64_t last_turn_ = 0;
@@ -196,8 +224,10 @@ class Doorkeeper {
   // reached.
   std::set<Held> held_;
   // Handed on and not released; and their addresses, with most of them first.
-  std::map<Id, DoorAddress> unauthenticated_;
+  std::map<Id, Begun> unauthenticated_;
   std::set<std::pair<int64_t, DoorAddress>> most_;
+  // Handshakes that are under way, by their beginning.
+  std::set<std::pair<absl::Time, Id>> handshakes_;
   // Addresses where nobody waits, by the time their burst is whole again.
   std::set<std::pair<absl::Time, DoorAddress>> idle_;
 };

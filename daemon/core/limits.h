@@ -17,22 +17,30 @@ namespace rollcall {
 // and how many handshakes, the costly part, are begun in a second. Per address
 // means one IPv4 address or one IPv6 /64, which is what one customer gets.
 struct DoorLimits {
-  // Connections that have not begun their handshake; a descriptor each.
-  size_t waiting_max = 8192;
-  // A few strangers must not fill the door, and a machine that starts a
-  // thousand agents at once must pass it.
+  // Connections that were accepted and not handed on; a descriptor each. All
+  // nodes of the largest job find room, also behind one address. Fewer where
+  // agents need the descriptors: see waiting_and_agents_max.
+  size_t waiting_max = 16384;
+  // Of these, those of one address that have not begun their handshake. A few
+  // clients that say nothing must not take all places, and a machine that
+  // starts a thousand agents at once must pass.
   size_t waiting_per_address_max = 1024;
   // A client that has connected speaks within a round trip and a bit.
   absl::Duration silence = absl::Seconds(5);
   // From arrival to hand-over: shorter than the 20 s that a gRPC client waits
   // for its connection, so that it hears of the end and redials.
   absl::Duration patience = absl::Seconds(10);
-  // Two cores do about 1,300 handshakes a second; the burst lets the largest
-  // job's nodes in at once.
+  // The burst is for the largest job's nodes; handshakes_at_once paces them.
   uint32_t handshakes_per_second = 1024;
   uint32_t handshakes_burst = 16384;
   uint32_t handshakes_per_address_per_second = 256;
   uint32_t handshakes_per_address_burst = 4096;
+  // Handshakes under way: from the hand-over to a right that was shown, for at
+  // most handshake_time. Two cores do about 1,300 handshakes a second: those
+  // that begin end well within the 3 s that an agent first waits for its
+  // connection, and clients that stop halfway leave 256 a second to the others.
+  size_t handshakes_at_once = 512;
+  absl::Duration handshake_time = absl::Seconds(2);
   // From the handshake's beginning to a right that was shown (a token, a node
   // credential): longer than a slow handshake and hello_timeout.
   absl::Duration guest_patience = absl::Seconds(32);
@@ -66,6 +74,9 @@ struct DoorLimits {
   // an agent that returns; see Guests. Any other agent is told to dial again
   // later.
   size_t agents_max = 34816;
+  // Agents' connections and those that wait, together: a node that is waited
+  // for has one or the other. What agents do not take is room to wait in.
+  size_t waiting_and_agents_max = 51200;
   // Bytes received by one of them since the last whole message of its stream,
   // and by all of them together. One message is at most half of the first; the
   // rest is for what TLS and HTTP/2 add, and for what a large world makes
@@ -391,6 +402,11 @@ static_assert(64 * DoorLimits{}.agent_bytes_max <=
               DoorLimits{}.agents_bytes_max);
 static_assert(DoorLimits{}.silence < DoorLimits{}.patience);
 static_assert(DoorLimits{}.handshakes_burst >= Limits::nodes_max);
+static_assert(DoorLimits{}.waiting_max >= Limits::nodes_max);
+static_assert(DoorLimits{}.waiting_max + DoorLimits{}.agents_max <=
+              DoorLimits{}.waiting_and_agents_max);
+static_assert(DoorLimits{}.handshakes_at_once < DoorLimits{}.guests_max);
+static_assert(DoorLimits{}.handshake_time < DoorLimits{}.guest_patience);
 static_assert(DoorLimits{}.handshakes_per_address_per_second <=
               DoorLimits{}.handshakes_per_second);
 static_assert(DoorLimits{}.handshakes_per_address_burst <=

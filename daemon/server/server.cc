@@ -68,8 +68,8 @@ constexpr std::chrono::milliseconds kShutdownGrace(30);
 constexpr int kKeepaliveMs = 20'000;
 constexpr int kKeepaliveTimeoutMs = 10'000;
 // What a stranger's connection may take.
-// The last of the largest job, whose nodes all come at once: two cores do about
-// 1,300 handshakes a second.
+// Few handshakes are under way at once (DoorLimits::handshakes_at_once): one
+// takes so long where its client is slow.
 constexpr int kHandshakeMs = 20'000;
 // An agent has one stream a connection (see Guests); a client with calls has a
 // few.
@@ -362,8 +362,9 @@ class Server::Core {
       connection.listener_fd = listener_fd;
       acceptor_->HandleNewConnection(&connection);
     };
-    listener_->Start(hand_on,
-                     [this](Doorkeeper::Id id) { guests_->Displace(id); });
+    listener_->Start(
+        hand_on, [this](Doorkeeper::Id id) { guests_->Displace(id); },
+        [this] { return guests_->agents(); });
     return absl::OkStatus();
   }
 

@@ -65,6 +65,18 @@ class Crowds(Guarded):
         self.open += new
         return new
 
+    def say(self, connections, words):
+        """`words()` on each, once it is connected."""
+        poll = select.poll()
+        left = {one.fileno(): one for one in connections}
+        for one in connections:
+            poll.register(one, select.POLLOUT)
+        while left:
+            for fd, _ in poll.poll(harness.DEADLINE_S * 1000):
+                left[fd].send(words())
+                poll.unregister(fd)
+                del left[fd]
+
     def await_hung_up(self, connections, deadline_s=harness.DEADLINE_S):
         """Until the daemon has closed all of them."""
         poll, left = select.poll(), {}
@@ -131,16 +143,8 @@ class Crowds(Guarded):
 
     def test_a_thousand_that_send_garbage(self):
         crowd = self.come(1000, sources=4)
-        poll = select.poll()
-        for one in crowd:
-            poll.register(one, select.POLLOUT)
-        left = {one.fileno(): one for one in crowd}
-        while left:
-            for fd, _ in poll.poll(harness.DEADLINE_S * 1000):
-                # Whatever else, no TLS record begins so.
-                left[fd].send(b"\x7f" + os.urandom(400))
-                poll.unregister(fd)
-                del left[fd]
+        # Whatever else, no TLS record begins so.
+        self.say(crowd, lambda: b"\x7f" + os.urandom(400))
         first = self.assert_undisturbed()
         self.await_hung_up(crowd)
         self.assertEqual(self.strangers()["garbage"], 1000)
@@ -151,19 +155,22 @@ class Crowds(Guarded):
         # A handshake's first bytes, and then garbage.
         crowd = self.come(1000, sources=4)
         begin = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
-        poll = select.poll()
-        left = {one.fileno(): one for one in crowd}
-        for one in crowd:
-            poll.register(one, select.POLLOUT)
-        while left:
-            for fd, _ in poll.poll(harness.DEADLINE_S * 1000):
-                left[fd].send(begin + os.urandom(506))
-                poll.unregister(fd)
-                del left[fd]
+        self.say(crowd, lambda: begin + os.urandom(506))
         first = self.assert_undisturbed()
         self.await_hung_up(crowd)
         self.goes_on()
         self.assert_code(first, 0)
+
+    def test_many_of_one_address_that_stop_halfway(self):
+        # A handshake's first bytes, and no more. Others do not wait for them.
+        crowd = self.come(3000, sources=1)
+        self.say(crowd, lambda: b"\x16\x03\x01\x02\x00\x01")
+        first = self.assert_undisturbed()
+        self.await_hung_up(crowd)
+        second = self.assert_undisturbed()
+        self.goes_on()
+        self.assert_code(first, 0)
+        self.assert_code(second, 0)
 
     def pour(self, send, block, most=1 << 30):
         """Sends `block` again and again until the daemon hangs up, or that
@@ -462,7 +469,7 @@ print("ended" if ready else "stands", flush=True)
                                      "fd88::/64", "dev", "lo"]).code, 0)
         gate, look = Gate(self.stage), Gate(self.stage)
         command = ["cat", gate.path]
-        # 1,024 descriptors: room for 128 that have not authenticated.
+        # 1,024 descriptors: room for 64 that have not authenticated.
         launcher = lab.start(1, [
             "prlimit", "--nofile=1024:1024", harness.ROLLCALL, "launch",
             "--job", "nets", "--nodes", "2", "--listen", "[::]:0", "--",
@@ -495,7 +502,7 @@ class Descriptors(E2E):
     def test_a_worker_that_attends_under_many_names(self):
         gate = Gate(self.stage)
         command = ["sh", "-c", f"echo up; cat {gate.path}"]
-        # 256 descriptors: room for 96 agents' connections.
+        # 256 descriptors: room for 160 agents' connections.
         launcher = self.stage.start([
             "prlimit", "--nofile=256:256", harness.ROLLCALL, "launch",
             "--no-hosts", "--job", "few", "--nodes", "2", "--grow", "never",

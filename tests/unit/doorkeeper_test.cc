@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -81,8 +84,8 @@ DoorLimits OpenDoor() {
 struct Row {
   double at;
   // "arrive 1 a": connection 1 from address a. "ask 1", "garbage 1", "gone 1",
-  // "free 1": it has authenticated or is gone, "room", "tick", "next": the next
-  // deadline is asked for.
+  // "free 1": it has authenticated or is gone, "room", "limit 2": two may wait,
+  // "tick", "next": the next deadline is asked for.
   const char* event;
   const char* expect;
 };
@@ -98,6 +101,7 @@ std::string Apply(Doorkeeper& door, const Row& row) {
   if (words[0] == "free") return Text(door.Release(id, At(row.at)));
   if (words[0] == "ask") return Text(door.Ask(id, At(row.at)));
   if (words[0] == "room") return Text(door.MakeRoom());
+  if (words[0] == "limit") return Text(door.Limit(id));
   if (words[0] == "tick") return Text(door.Tick(At(row.at)));
   if (words[0] == "next") {
     if (door.NextDeadline() == absl::InfiniteFuture()) return "never";
@@ -205,9 +209,9 @@ TEST(DoorkeeperTest, AboveTheRateOfAllTheyWaitInTurnAmongAddresses) {
                    {0.0, "arrive 4 b", ""}, {0.0, "arrive 5 c", ""},
                    {0.0, "ask 2", ""},      {0.0, "ask 3", ""},
                    {0.0, "ask 4", ""},      {0.0, "ask 5", ""},
-                   {0.0, "next", "1"},      {1.0, "tick", "in 2"},
-                   {2.0, "tick", "in 4"},  // Not 3: it is b's turn.
-                   {2.5, "gone 5", ""},     {3.0, "tick", "in 3"},
+                   {0.0, "next", "1"},      {1.0, "tick", "in 3"},
+                   {2.0, "tick", "in 4"},  // Not 2: it is b's turn.
+                   {2.5, "gone 5", ""},     {3.0, "tick", "in 2"},
                    {3.0, "free 1", ""},     {3.0, "free 2", ""},
                    {3.0, "free 3", ""},     {3.0, "free 4", ""},
                    {3.0, "next", "4"},  // a's burst is whole, and b's long.
@@ -258,17 +262,18 @@ TEST(DoorkeeperTest, WhoseTurnDoesNotComeIsClosedWhenHisPatienceEnds) {
                    {0.0, "ask 2", ""},
                    {0.0, "ask 3", ""},
                    {0.0, "ask 4", ""},
-                   {1.0, "tick", "in 2"},
+                   {1.0, "tick", "in 4"},
                    {2.0, "tick", "in 3"},
                    {2.0, "next", "2.5"},
-                   {2.5, "tick", "impatient 4"},
+                   {2.5, "tick", "impatient 2"},
                    {3.0, "tick", ""},
                    {3.0, "next", "never"},
                });
 }
 
-TEST(DoorkeeperTest, ACrowdClosesWhoAsksAsItClosesWhoIsSilent) {
+TEST(DoorkeeperTest, AFullAddressClosesNoneThatAsks) {
   DoorLimits limits = SmallDoor();
+  limits.waiting_per_address_max = 2;
   limits.handshakes_per_address_burst = 1;
   Play(limits, {
                    {0.0, "arrive 1 a", ""},
@@ -277,10 +282,132 @@ TEST(DoorkeeperTest, ACrowdClosesWhoAsksAsItClosesWhoIsSilent) {
                    {0.0, "ask 2", ""},
                    {0.0, "arrive 3 a", ""},
                    {0.0, "arrive 4 a", ""},
-                   {0.0, "arrive 5 a", "crowded 2"},
-                   {1.0, "tick", ""},  // Nobody asks any more.
-                   {1.0, "ask 4", "in 4"},
+                   {0.0, "arrive 5 a", "crowded 3"},
+                   {0.0, "ask 4", ""},
+                   {0.0, "ask 5", ""},
+                   {0.0, "arrive 6 a", ""},
+                   {1.0, "tick", "in 5"},
+                   {2.0, "tick", "in 4"},
                });
+}
+
+TEST(DoorkeeperTest, AFullDoorClosesWhoIsSilentAndThenTheFirstThatAsked) {
+  DoorLimits limits = SmallDoor();
+  limits.handshakes_per_address_burst = 1;
+  Play(limits, {
+                   {0.0, "arrive 1 a", ""},
+                   {0.0, "ask 1", "in 1"},
+                   {0.0, "arrive 2 a", ""},
+                   {0.0, "ask 2", ""},
+                   {0.0, "arrive 3 a", ""},
+                   {0.0, "ask 3", ""},
+                   {0.0, "arrive 4 a", ""},
+                   {0.0, "ask 4", ""},
+                   {0.0, "arrive 5 a", ""},
+                   {0.0, "arrive 6 b", ""},
+                   {0.1, "arrive 7 a", "crowded 5"},
+                   {0.1, "ask 7", ""},
+                   {0.2, "arrive 8 a", "crowded 2"},
+                   {0.2, "room", "crowded 8"},
+                   {0.2, "room", "crowded 3"},
+                   {1.0, "tick", "in 7"},
+                   {2.0, "tick", "in 4"},
+               });
+}
+
+TEST(DoorkeeperTest, AsManyWaitAsAgentsLeaveRoomFor) {
+  DoorLimits limits = SmallDoor();
+  limits.handshakes_per_address_burst = 1;
+  Play(limits, {
+                   {0.0, "arrive 1 a", ""},
+                   {0.0, "ask 1", "in 1"},
+                   {0.0, "arrive 2 a", ""},
+                   {0.0, "arrive 3 a", ""},
+                   {0.0, "arrive 4 b", ""},
+                   {0.0, "limit 3", ""},
+                   {0.0, "ask 3", ""},
+                   {0.0, "arrive 5 c", "crowded 2"},
+                   {0.0, "limit 2", "crowded 3"},
+                   {0.0, "limit 0", "crowded 4"},  // One always may.
+                   {0.0, "limit 9", ""},
+                   {0.0, "arrive 6 d", ""},
+                   {0.0, "arrive 7 d", ""},
+                   {0.0, "arrive 8 d", ""},
+                   {0.0, "arrive 9 e", ""},
+                   {0.0, "arrive 10 f", "crowded 6"},
+               });
+}
+
+// --- Handshakes that are under way -------------------------------------------
+
+// An open door for `at_once` of them.
+DoorLimits Paced(size_t at_once) {
+  DoorLimits limits = OpenDoor();
+  limits.handshakes_at_once = at_once;
+  limits.handshake_time = absl::Seconds(2);
+  return limits;
+}
+
+TEST(DoorkeeperTest, OneHandshakeBeginsWhereAnotherEnds) {
+  Play(Paced(2), {
+                     {0.0, "arrive 1 a", ""},
+                     {0.0, "ask 1", "in 1"},
+                     {0.1, "arrive 2 b", ""},
+                     {0.1, "ask 2", "in 2"},
+                     // Neither has clearly fewer than the other.
+                     {0.2, "arrive 3 a", ""},
+                     {0.2, "ask 3", ""},
+                     {0.2, "arrive 4 c", ""},
+                     {0.2, "ask 4", ""},
+                     {0.3, "tick", ""},
+                     {0.3, "next", "2"},
+                     // The network with the fewest comes first.
+                     {0.4, "free 2", "in 4"},
+                     {0.5, "free 1", "in 3"},
+                     {0.5, "arrive 5 a", ""},
+                     {0.5, "ask 5", ""},
+                     {0.5, "gone 5", ""},
+                     {0.5, "next", "never"},
+                 });
+}
+
+TEST(DoorkeeperTest, AHandshakeThatStopsHoldsUpTheOthersForATimeAlone) {
+  Play(Paced(2), {
+                     {0.0, "arrive 1 a", ""},
+                     {0.0, "ask 1", "in 1"},
+                     {1.0, "arrive 2 a", ""},
+                     {1.0, "ask 2", "in 2"},
+                     {1.0, "arrive 3 a", ""},
+                     {1.0, "ask 3", ""},
+                     {1.9, "tick", ""},
+                     {1.9, "next", "2"},
+                     {2.0, "tick", "in 3"},
+                     // It is over already.
+                     {2.1, "free 1", ""},
+                     {2.1, "arrive 4 a", ""},
+                     {2.1, "ask 4", ""},
+                     {2.1, "next", "3"},
+                     {2.2, "free 3", "in 4"},
+                 });
+}
+
+TEST(DoorkeeperTest, ANetworkWithManyHandshakesDoesNotHoldUpAnother) {
+  Play(Paced(3), {
+                     {0.0, "arrive 1 a", ""},
+                     {0.0, "ask 1", "in 1"},
+                     {0.0, "arrive 2 a", ""},
+                     {0.0, "ask 2", "in 2"},
+                     {0.0, "arrive 3 a", ""},
+                     {0.0, "ask 3", "in 3"},
+                     {0.0, "arrive 4 a", ""},
+                     {0.0, "ask 4", ""},
+                     {0.1, "arrive 5 b", ""},
+                     {0.1, "ask 5", "in 5"},
+                     {0.1, "arrive 6 b", ""},
+                     {0.1, "ask 6", "in 6"},
+                     {0.1, "arrive 7 b", ""},
+                     {0.1, "ask 7", ""},
+                 });
 }
 
 TEST(DoorkeeperTest, WhereAddressesAreManyTheOneThatLosesLeastIsForgotten) {
@@ -326,10 +453,10 @@ TEST(DoorkeeperTest, ANetworkAtItsBoundWaitsAndLosesNothing) {
                         {0.1, "arrive 5 b", ""},
                         {0.1, "ask 5", "in 5"},  // Another one does not wait.
                         {0.2, "tick", ""},
-                        {1.0, "free 1", "in 3"},
+                        {1.0, "free 1", "in 4"},
                         {1.0, "free 1", ""},  // Once.
                         {2.0, "free 5", ""},
-                        {2.0, "free 3", "in 4"},
+                        {2.0, "free 4", "in 3"},
                         {20.0, "tick", ""},
                         {20.0, "next", "never"},
                     });
@@ -388,7 +515,9 @@ TEST(DoorkeeperTest, AFleetBehindOneAddressIsSlowedDown) {
 TEST(DoorkeeperTest, AnAttackFromANetworkTakesNoOneElsesPlace) {
   // A /64 with as many addresses as it likes, at the defaults; it never
   // authenticates.
-  const DoorLimits limits;
+  DoorLimits limits;
+  // However many handshakes may be under way.
+  limits.handshakes_at_once = limits.guests_max;
   Doorkeeper door(limits);
   Doorkeeper::Id id = 0;
   const auto six = [](uint16_t network, uint32_t host) {
@@ -455,20 +584,27 @@ TEST(DoorkeeperTest, AnAddressIsAnIpv4OneOrAnIpv6Network) {
   EXPECT_NE(DoorAddressOfIpv4({10, 0, 0, 1}), DoorAddressOfIpv4({10, 0, 0, 2}));
 }
 
-// The largest job comes at once, from as many machines: nobody waits.
+// The largest job comes at once, from as many machines: each waits for a
+// handshake to end, and for nothing else.
 TEST(DoorkeeperTest, TheLargestJobPassesAtOnce) {
   const DoorLimits limits;
   Doorkeeper door(limits);
+  Doorkeeper::Verdicts in;
   for (Doorkeeper::Id id = 1; id <= Limits::nodes_max; ++id) {
     const DoorAddress from =
         DoorAddressOfIpv4({10, 0, static_cast<uint8_t>(id >> 8),
                            static_cast<uint8_t>(id & 0xff)});
     ASSERT_EQ(Text(door.Arrive(id, from, At(0))), "");
-    ASSERT_EQ(Text(door.Ask(id, At(0))), absl::StrCat("in ", id));
+    for (const auto& verdict : door.Ask(id, At(0))) in.push_back(verdict);
   }
-  for (Doorkeeper::Id id = 1; id <= Limits::nodes_max; ++id) {
-    door.Release(id, At(0));
+  ASSERT_EQ(in.size(), limits.handshakes_at_once);
+  for (size_t i = 0; i < in.size(); ++i) {
+    ASSERT_EQ(in[i].fate, Fate::kHandedOn);
+    for (const auto& verdict : door.Release(in[i].id, At(0))) {
+      in.push_back(verdict);
+    }
   }
+  ASSERT_EQ(in.size(), size_t{Limits::nodes_max});
   // And its addresses are forgotten as soon as they may be.
   EXPECT_EQ(door.addresses(), Limits::nodes_max);
   door.Tick(door.NextDeadline());
@@ -476,16 +612,71 @@ TEST(DoorkeeperTest, TheLargestJobPassesAtOnce) {
   EXPECT_EQ(door.NextDeadline(), absl::InfiniteFuture());
 }
 
+// 12,288 agents behind one address, on machines that do 400 handshakes a second
+// with them. Each gives up after the 3 s that an agent first waits, and dials
+// again within a second. All get in, and few handshakes are done in vain.
+TEST(DoorkeeperTest, AFleetBehindOneAddressFormsAtTheSpeedOfItsHandshakes) {
+  constexpr size_t kNodes = 12'288;
+  constexpr size_t kDoneEachStep = 4;
+  constexpr absl::Duration kStep = absl::Milliseconds(10);
+  constexpr absl::Duration kPatience = absl::Seconds(3);
+  Doorkeeper door((DoorLimits()));
+  Doorkeeper::Id id = 0;
+  std::multiset<absl::Time> dials;
+  for (size_t i = 0; i < kNodes; ++i) dials.insert(At(0));
+  std::map<Doorkeeper::Id, absl::Time> waiting;  // With when they came.
+  std::deque<std::pair<Doorkeeper::Id, absl::Time>> begun;
+  size_t in_vain = 0, attending = 0;
+  absl::Time now = At(0);
+  const auto dial_again = [&](Doorkeeper::Id after) {
+    dials.insert(now + absl::Milliseconds(50 + after * 7919 % 950));
+  };
+  const auto take = [&](const Doorkeeper::Verdicts& verdicts) {
+    for (const Doorkeeper::Verdict& verdict : verdicts) {
+      ASSERT_EQ(verdict.fate, Fate::kHandedOn);
+      begun.push_back(*waiting.find(verdict.id));
+      waiting.erase(verdict.id);
+    }
+  };
+  for (; attending < kNodes && now < At(90); now += kStep) {
+    while (!dials.empty() && *dials.begin() <= now) {
+      dials.erase(dials.begin());
+      waiting[++id] = now;
+      take(door.Arrive(id, Address(1), now));
+      take(door.Ask(id, now));
+    }
+    for (size_t i = 0; i < kDoneEachStep && !begun.empty(); ++i) {
+      const auto [done, since] = begun.front();
+      begun.pop_front();
+      if (now - since > kPatience) {
+        ++in_vain;
+        dial_again(done);
+      } else {
+        ++attending;
+      }
+      take(door.Release(done, now));
+    }
+    while (!waiting.empty() && waiting.begin()->second + kPatience <= now) {
+      dial_again(waiting.begin()->first);
+      door.Leave(waiting.begin()->first, Fate::kHungUp);
+      waiting.erase(waiting.begin());
+    }
+    take(door.Tick(now));
+  }
+  EXPECT_EQ(attending, kNodes);
+  EXPECT_LT(in_vain, kNodes / 10);
+}
+
 // A flood from one address, of those who ask, against one honest stranger.
 TEST(DoorkeeperTest, AFloodDelaysItsOwn) {
   const DoorLimits limits;
   Doorkeeper door(limits);
   Doorkeeper::Id id = 0;
-  while (door.counts().waiting < limits.waiting_per_address_max) {
+  while (door.counts().waiting < limits.waiting_max) {
     door.Arrive(++id, Address(1), At(0));
     door.Ask(id, At(0));
   }
-  EXPECT_EQ(door.counts().handed_on, limits.handshakes_per_address_burst);
+  EXPECT_EQ(door.counts().handed_on, limits.handshakes_at_once);
   door.Arrive(++id, Address(2), At(0));
   EXPECT_EQ(Text(door.Ask(id, At(0))), absl::StrCat("in ", id));
 }
@@ -536,6 +727,7 @@ class Crowd {
       }
       case 3:
       case 4:
+        asked_.insert(any);
         Take(door_.Ask(any, now_));
         break;
       case 5:
@@ -544,6 +736,11 @@ class Crowd {
         break;
       case 6:
         if (Below(10) == 0) Take(door_.MakeRoom());
+        if (Below(10) == 0) {
+          const size_t most = Below(2 * limits_.waiting_max);
+          Take(door_.Limit(most));
+          EXPECT_LE(waiting_.size(), std::max(most, size_t{1}));
+        }
         break;
       case 7:
       case 8:
@@ -598,7 +795,9 @@ class Crowd {
   void ExpectInvariants() {
     EXPECT_EQ(door_.counts().waiting, waiting_.size());
     std::map<uint8_t, size_t> at;
-    for (const auto& [id, from] : waiting_) ++at[from];
+    for (const auto& [id, from] : waiting_) {
+      if (!asked_.contains(id)) ++at[from];
+    }
     for (const auto& [from, count] : at) {
       EXPECT_LE(count, limits_.waiting_per_address_max);
     }
@@ -619,6 +818,7 @@ class Crowd {
   absl::Time now_ = At(0);
   Doorkeeper::Id newest_ = 0;
   std::map<Doorkeeper::Id, uint8_t> waiting_;
+  std::set<Doorkeeper::Id> asked_;
   std::map<Doorkeeper::Id, uint8_t> inside_;
   std::vector<absl::Time> all_;
   std::map<uint8_t, std::vector<absl::Time>> by_address_;
@@ -633,6 +833,8 @@ TEST(DoorkeeperTest, RandomCrowdsKeepTheInvariants) {
     limits.handshakes_per_second = 1 + seed % 4;
     limits.guests_max = 1 + seed;
     limits.guests_per_network_max = 1 + seed % 5;
+    limits.handshakes_at_once = 1 + seed % 3;
+    limits.handshake_time = absl::Milliseconds(100 * (1 + seed % 7));
     Crowd(seed, limits).Run();
   }
 }
@@ -641,18 +843,24 @@ TEST(FittedTo, LeavesDescriptorsForTheRest) {
   for (const size_t descriptors :
        {16u, 64u, 256u, 1024u, 4096u, 20000u, 65536u, 1u << 20}) {
     const DoorLimits limits = FittedTo(DoorLimits(), descriptors);
-    const size_t taken = limits.waiting_max + 2 * limits.guests_max +
-                         2 * limits.viewers_max + limits.agents_max;
+    const size_t taken = limits.waiting_and_agents_max + 2 * limits.guests_max +
+                         2 * limits.viewers_max;
     if (descriptors >= 64) {
       EXPECT_LE(taken, descriptors / 32 * 29) << descriptors;
     }
     EXPECT_GE(limits.waiting_max, 1u);
+    EXPECT_LE(limits.waiting_max, limits.waiting_and_agents_max);
+    EXPECT_LE(limits.agents_max, limits.waiting_and_agents_max);
     EXPECT_GE(limits.guests_per_network_max, 1u);
     EXPECT_LE(limits.guests_per_network_max, limits.guests_max);
     EXPECT_GE(limits.viewer_connections_max, 1u);
     EXPECT_GE(limits.agents_max,
               std::min(descriptors / 16, DoorLimits().agents_max));
+    // A fleet that has room as agents has room to wait in until it is in.
+    EXPECT_GE(limits.waiting_max,
+              std::min(limits.agents_max, size_t{Limits::nodes_max}));
   }
+  EXPECT_GE(FittedTo(DoorLimits(), 20'000).agents_max, 12'288u);
   // Where there are enough, all that the limits say.
   const DoorLimits all = FittedTo(DoorLimits(), 1 << 20);
   EXPECT_EQ(all.agents_max, DoorLimits().agents_max);

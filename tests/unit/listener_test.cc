@@ -33,7 +33,7 @@ namespace {
 // A listener whose hand-overs can be awaited.
 class Door {
  public:
-  explicit Door(Listener::Options options)
+  explicit Door(Listener::Options options, size_t agents = 0)
       : handed_(eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC)) {
     absl::StatusOr<std::unique_ptr<Listener>> opened =
         Listener::Open(std::move(options));
@@ -42,15 +42,18 @@ class Door {
       std::exit(1);
     }
     listener_ = *std::move(opened);
-    listener_->Start([this](int fd, int listener_fd, Doorkeeper::Id) {
+    const auto hand_on = [this](int fd, int listener_fd, Doorkeeper::Id id) {
       {
         MutexLock lock(mutex_);
         fds_.push_back(fd);
         listener_fd_ = listener_fd;
+        newest_ = id;
       }
       const uint64_t one = 1;
       ASSERT_EQ(write(handed_, &one, sizeof one), ssize_t{sizeof one});
-    });
+    };
+    listener_->Start(
+        hand_on, [](Doorkeeper::Id) {}, [agents] { return agents; });
   }
   ~Door() {
     listener_->Stop();
@@ -91,6 +94,11 @@ class Door {
     MutexLock lock(mutex_);
     return listener_fd_;
   }
+  // Of those that were handed on.
+  Doorkeeper::Id newest() {
+    MutexLock lock(mutex_);
+    return newest_;
+  }
 
  private:
   const int handed_;
@@ -98,6 +106,7 @@ class Door {
   Mutex mutex_;
   std::deque<int> fds_ ABSL_GUARDED_BY(mutex_);
   int listener_fd_ ABSL_GUARDED_BY(mutex_) = -1;
+  Doorkeeper::Id newest_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 Listener::Options Plain() { return {.listen = "127.0.0.1:0", .plain = true}; }
@@ -361,6 +370,43 @@ TEST(ListenerTest, AboveTheRateTheyWaitAndAreHandedOnInTime) {
     close(fd);
   }
   EXPECT_GE(MonotonicNow() - start, absl::Milliseconds(100));
+}
+
+TEST(ListenerTest, WhereHandshakesAreFewOneBeginsWhereAnotherEnds) {
+  Listener::Options options = Tls();
+  options.limits.handshakes_at_once = 1;
+  // Only an end lets the next one begin.
+  options.limits.handshake_time = absl::Hours(1);
+  options.limits.patience = absl::Hours(1);
+  Door door(std::move(options));
+  std::vector<DoorClient> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.emplace_back(door->port());
+    ASSERT_TRUE(clients.back().Say(kTlsHello));
+  }
+  for (uint64_t i = 1; i <= 3; ++i) {
+    const int fd = door.Next();
+    ASSERT_GE(fd, 0);
+    close(fd);
+    EXPECT_EQ(door->counts().handed_on, i);
+    door->Release(door.newest());
+  }
+}
+
+TEST(ListenerTest, AsManyWaitAsAgentsLeaveRoomFor) {
+  Listener::Options options = Tls();
+  options.limits.waiting_and_agents_max = 5;
+  options.limits.silence = absl::Hours(1);
+  Door door(std::move(options), /*agents=*/3);
+  std::vector<DoorClient> clients;
+  for (int i = 0; i < 3; ++i) clients.emplace_back(door->port());
+  EXPECT_EQ(clients[0].Hear(), "end");
+  for (int i = 1; i < 3; ++i) {
+    ASSERT_TRUE(clients[i].Say(kTlsHello));
+    const int fd = door.Next();
+    ASSERT_GE(fd, 0);
+    close(fd);
+  }
 }
 
 TEST(ListenerTest, StrangersDoNotKeepAnybodyOut) {

@@ -370,6 +370,11 @@ size_t Guests::size() const {
   return waiting_.size();
 }
 
+size_t Guests::agents() const {
+  MutexLock lock(mutex_);
+  return agents_;
+}
+
 void Guests::Tell() {
   std::vector<DoorId> gone;
   {

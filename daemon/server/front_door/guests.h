@@ -111,6 +111,8 @@ class Guests {
   uint64_t shown_out() const;
   uint64_t hung_up() const;
   size_t size() const;
+  // Connections that are agents'.
+  size_t agents() const;
 
   void Stop();
 

@@ -141,11 +141,12 @@ absl::Status Listener::OpenPoller() {
       "; raise the limit of open files (ulimit -n)"));
 }
 
-void Listener::Start(HandOn hand_on, Displace displace) {
+void Listener::Start(HandOn hand_on, Displace displace, Agents agents) {
   CHECK(!thread_.joinable());
   CHECK(!sockets_.empty());
   hand_on_ = std::move(hand_on);
   displace_ = std::move(displace);
+  agents_ = std::move(agents);
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -209,6 +210,7 @@ void Listener::Run() {
       if (event->data.u64 == kWake && !TakeWake()) return;
       if (event->data.u64 < kSocket) Look(event->data.u64, event->events);
     }
+    LimitWaiting();
     for (auto event = events.begin(); event != end; ++event) {
       if (event->data.u64 < kSocket || event->data.u64 == kWake) continue;
       Accept(sockets_[event->data.u64 & ~kSocket]);
@@ -265,6 +267,11 @@ void Listener::Admit(const ListeningSocket& socket, int fd,
   if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
     Leave(id, Fate::kCrowded);
   }
+}
+
+void Listener::LimitWaiting() {
+  const size_t both = limits_.waiting_and_agents_max;
+  CarryOut(door_.Limit(both - std::min(both, agents_())));
 }
 
 bool Listener::WinDescriptor() {

@@ -7,8 +7,8 @@
 // does it all.
 //
 // Thread rule: Open, Start, Stop and the destructor from the owner's thread,
-// the rest from any. HandOn and Displace are called from the listener's thread,
-// with no lock held, and must not call Stop.
+// the rest from any. HandOn, Displace and Agents are called from the listener's
+// thread, with no lock held, and must not call Stop.
 #ifndef ROLLCALL_DAEMON_SERVER_FRONT_DOOR_LISTENER_H_
 #define ROLLCALL_DAEMON_SERVER_FRONT_DOOR_LISTENER_H_
 
@@ -48,6 +48,8 @@ class Listener {
       std::function<void(int fd, int listener_fd, Doorkeeper::Id id)>;
   // Disconnect this one: another network needs its place. Release may follow.
   using Displace = std::function<void(Doorkeeper::Id id)>;
+  // How many connections of agents there are.
+  using Agents = std::function<size_t()>;
 
   // Listens; what connects is kept by the kernel until Start. Raises the
   // process's soft limit of open files to the hard one, and fits its limits to
@@ -62,7 +64,8 @@ class Listener {
 
   // Begins to accept. Once.
   void Start(
-      HandOn hand_on, Displace displace = [](Doorkeeper::Id) {});
+      HandOn hand_on, Displace displace = [](Doorkeeper::Id) {},
+      Agents agents = [] { return size_t{0}; });
   // A connection that was handed on has authenticated or is gone. Any thread,
   // also from within HandOn; after Stop it does nothing.
   void Release(Doorkeeper::Id id);
@@ -91,6 +94,8 @@ class Listener {
   int TimeoutMs() const;
   void Accept(const ListeningSocket& socket);
   void Admit(const ListeningSocket& socket, int fd, const DoorAddress& from);
+  // Leaves the agents their descriptors.
+  void LimitWaiting();
   bool WinDescriptor();
   void PauseAccepting();
   void ResumeAccepting();
@@ -108,6 +113,7 @@ class Listener {
   std::vector<std::string> addresses_;
   HandOn hand_on_;
   Displace displace_;
+  Agents agents_;
   int epoll_ = -1;
   int wake_ = -1;
   std::thread thread_;
