@@ -110,6 +110,8 @@ void RaiseFileLimit() {
 
 std::optional<int> ServeIfAsked(int argc, char** argv) {
   RaiseFileLimit();
+  // gRPC logs each connection that it gives up.
+  setenv("GRPC_VERBOSITY", "none", /*overwrite=*/0);
   // As the daemon does, for the crowd and for the bare server: see there.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   if (argc != 8 || std::strcmp(argv[1], kServe) != 0) return std::nullopt;
