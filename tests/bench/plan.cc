@@ -81,7 +81,7 @@ void Main(int count) {
       result.set_answer(
           AnswerAt(probes.at(target.node()), target.addresses(0)));
     }
-    probing.Take(name, said);
+    probing.Take(name, said, absl::UnixEpoch());
   }
   std::vector<PlanNode> nodes;
   for (int i = 0; i < count; ++i) {

@@ -64,7 +64,7 @@ v1::Pings PingsOfMany(size_t count,
       ToProto(absl::Microseconds(static_cast<int64_t>(100 * from + to)),
               result.mutable_round_trip());
     }
-    probing.Take(name, probed);
+    probing.Take(name, probed, absl::UnixEpoch());
   }
   return PingsOf(world, probing, absl::UnixEpoch() + absl::Seconds(7));
 }

@@ -92,19 +92,65 @@ TEST(Probing, ALargeRoundTakesLonger) {
   const struct {
     size_t nodes;
     double seconds;
-  } kRows[] = {{2, 2}, {64, 2}, {65, 2.065}, {1024, 3.024}, {12'288, 14.288}};
+  } kRows[] = {{2, 2}, {64, 2}, {65, 2.065}, {1024, 3.024}};
   for (const auto& row : kRows) {
-    EXPECT_EQ(Probing::RoundTime(absl::Seconds(2), row.nodes),
-              absl::Seconds(row.seconds))
+    Probing probing;
+    Begin(probing, Nodes(row.nodes));
+    EXPECT_EQ(probing.until(), absl::UnixEpoch() + absl::Seconds(row.seconds))
         << row.nodes;
   }
+}
+
+TEST(Probing, WhileReportsComeALargeRoundLasts) {
+  const struct {
+    size_t nodes;
+    double at;  // A report comes.
+    double until;
+  } kRows[] = {
+      // Before the others are due.
+      {65, 0.01, 2.065},
+      {65, 1, 3},
+      {65, 2.9, 4.9},
+      {65, 4.8, 6.8},
+      {65, 6.7, 8.7},
+      // Five times as long, and no more.
+      {65, 8.6, 10.325},
+      {65, 10.3, 10.325},
+      {65, 10.4, 10.325},
+      // A small one.
+      {64, 0, 2},
+      {64, 1, 2},
+  };
+  for (const size_t count : {size_t{65}, size_t{64}}) {
+    Probing probing;
+    const Asked asked = Begin(probing, Nodes(count));
+    size_t node = 0;
+    for (const auto& row : kRows) {
+      if (row.nodes != count) continue;
+      const std::string name = absl::StrCat("n", node++);
+      probing.Take(name, AnswerTo(asked, name),
+                   absl::UnixEpoch() + absl::Seconds(row.at));
+      EXPECT_EQ(probing.until(), absl::UnixEpoch() + absl::Seconds(row.until))
+          << count << " " << row.at;
+    }
+  }
+}
+
+TEST(Probing, ALateReportReopensNoRound) {
+  Probing probing;
+  const Asked asked = Begin(probing, Nodes(65));
+  const absl::Time end = probing.until();
+  probing.Take("n0", AnswerTo(asked, "n0"), end);
+  EXPECT_EQ(probing.until(), end);
+  EXPECT_FALSE(probing.IsSilent("n0", end));
+  EXPECT_TRUE(probing.IsSilent("n1", end));
 }
 
 TEST(Probing, NobodyIsSilentBeforeTheRoundEnds) {
   using Names = std::set<std::string>;
   Probing probing;
   const Asked asked = Begin(probing, Nodes(3));
-  probing.Take("n1", AnswerTo(asked, "n1"));
+  probing.Take("n1", AnswerTo(asked, "n1"), absl::UnixEpoch());
   const absl::Time end = probing.until();
   EXPECT_EQ(probing.Silent(end - absl::Milliseconds(1)), Names());
   EXPECT_EQ(probing.Silent(end), (Names{"n0", "n2"}));
@@ -151,7 +197,7 @@ TEST(Probing, OnlyAnswersThatTheTargetWasGivenCount) {
     v1::Probed probed = AnswerTo(asked, "n0");
     ASSERT_EQ(probed.results(0).node(), "n1");
     row.change(probed, asked);
-    probing.Take("n0", probed);
+    probing.Take("n0", probed, absl::UnixEpoch());
     const ProbeReport& report = probing.Of("n1")->at("n0");
     const bool reached =
         std::any_of(report.found.begin(), report.found.end(),
@@ -166,15 +212,15 @@ TEST(Probing, AReportCountsOnceAndForWhomItWasAsked) {
   const Asked asked = Begin(probing, nodes);
   EXPECT_TRUE(probing.Open(absl::UnixEpoch()));
   EXPECT_FALSE(probing.Open(absl::UnixEpoch() + absl::Seconds(2)));
-  probing.Take("n7", AnswerTo(asked, "n0"));
+  probing.Take("n7", AnswerTo(asked, "n0"), absl::UnixEpoch());
   EXPECT_TRUE(probing.Awaits("n0"));
   v1::Probed nothing;
   nothing.set_probe(asked.at("n0").probe());
-  probing.Take("n0", nothing);
-  probing.Take("n0", AnswerTo(asked, "n0"));
+  probing.Take("n0", nothing, absl::UnixEpoch());
+  probing.Take("n0", AnswerTo(asked, "n0"), absl::UnixEpoch());
   EXPECT_FALSE(probing.Awaits("n0"));
   EXPECT_TRUE(probing.Of("n1")->at("n0").found.empty());
-  probing.Take("n1", AnswerTo(asked, "n1"));
+  probing.Take("n1", AnswerTo(asked, "n1"), absl::UnixEpoch());
   EXPECT_FALSE(probing.Open(absl::UnixEpoch()));
 }
 
@@ -183,7 +229,7 @@ TEST(Probing, ANewLifeIsProbedAgainAndLeavesNothingBehind) {
   std::vector<ProbeNode> nodes = Nodes(3);
   const Asked first = Begin(probing, nodes);
   for (const ProbeNode& node : nodes) {
-    probing.Take(node.node, AnswerTo(first, node.node));
+    probing.Take(node.node, AnswerTo(first, node.node), absl::UnixEpoch());
   }
   EXPECT_FALSE(probing.Needed(nodes));
   nodes[2] = NodeOf(2, 7);
@@ -193,7 +239,7 @@ TEST(Probing, ANewLifeIsProbedAgainAndLeavesNothingBehind) {
   EXPECT_EQ(second.at("n2").targets_size(), 2);
   EXPECT_FALSE(probing.Of("n2")->at("n0").answered);
   // This answer is of the first round, and so of the previous incarnation.
-  probing.Take("n0", AnswerTo(first, "n0"));
+  probing.Take("n0", AnswerTo(first, "n0"), absl::UnixEpoch());
   EXPECT_TRUE(probing.Awaits("n0"));
   probing.Forget("n1");
   EXPECT_EQ(probing.Of("n1"), nullptr);
@@ -206,7 +252,7 @@ TEST(Probing, WhomNobodyHasProbedIsProbed) {
   Probing probing;
   const Asked first = Begin(probing, nodes);
   for (const ProbeNode& node : nodes) {
-    probing.Take(node.node, AnswerTo(first, node.node));
+    probing.Take(node.node, AnswerTo(first, node.node), absl::UnixEpoch());
   }
   nodes.push_back(NodeOf(100));
   const Asked second = Begin(probing, nodes);
@@ -246,7 +292,7 @@ TEST(Probing, AllIsAskedAgain) {
     Probing probing;
     const Asked first = Begin(probing, nodes);
     for (const ProbeNode& node : nodes) {
-      probing.Take(node.node, AnswerTo(first, node.node));
+      probing.Take(node.node, AnswerTo(first, node.node), absl::UnixEpoch());
     }
     Asked second;
     for (auto& [name, probe] :
@@ -269,7 +315,7 @@ TEST(Probing, WhatIsKnownStandsUntilItsProberReports) {
   Probing probing;
   const Asked first = Begin(probing, nodes);
   for (const ProbeNode& node : nodes) {
-    probing.Take(node.node, AnswerTo(first, node.node));
+    probing.Take(node.node, AnswerTo(first, node.node), absl::UnixEpoch());
   }
   probing.Begin(nodes, Draw, absl::UnixEpoch(), absl::Seconds(2),
                 Probing::Pairs::kAll);
@@ -280,11 +326,11 @@ TEST(Probing, WhatIsKnownStandsUntilItsProberReports) {
   };
   EXPECT_TRUE(reached("n0"));
   // A report of the round before does not answer this one.
-  probing.Take("n0", AnswerTo(first, "n0"));
+  probing.Take("n0", AnswerTo(first, "n0"), absl::UnixEpoch());
   EXPECT_TRUE(probing.Awaits("n0"));
   v1::Probed nothing;
   nothing.set_probe(2);
-  probing.Take("n0", nothing);
+  probing.Take("n0", nothing, absl::UnixEpoch());
   EXPECT_FALSE(reached("n0"));
   EXPECT_TRUE(reached("n1"));
   probing.Excuse("n1");
@@ -299,7 +345,7 @@ TEST(Probing, WhoIsExcusedIsAskedAgainWhereNothingIsKnown) {
   const std::vector<ProbeNode> nodes = Nodes(3);
   Probing probing;
   const Asked asked = Begin(probing, nodes);
-  probing.Take("n0", AnswerTo(asked, "n0"));
+  probing.Take("n0", AnswerTo(asked, "n0"), absl::UnixEpoch());
   probing.Excuse("n1");
   EXPECT_FALSE(probing.Of("n0")->contains("n1"));
   EXPECT_TRUE(probing.Of("n0")->contains("n2"));
@@ -311,8 +357,8 @@ TEST(Probing, SilenceOutlastsARoundOfOthers) {
   const std::vector<ProbeNode> nodes = Nodes(4);
   const absl::Time at = absl::UnixEpoch();
   const Asked first = Begin(probing, {nodes[0], nodes[1], nodes[2]});
-  probing.Take("n0", AnswerTo(first, "n0"));
-  probing.Take("n1", AnswerTo(first, "n1"));
+  probing.Take("n0", AnswerTo(first, "n0"), absl::UnixEpoch());
+  probing.Take("n1", AnswerTo(first, "n1"), absl::UnixEpoch());
   EXPECT_FALSE(probing.IsSilent("n2", at));
   EXPECT_TRUE(probing.IsSilent("n2", at + absl::Seconds(2)));
   Begin(probing, {nodes[0], nodes[1], nodes[3]});
@@ -320,7 +366,7 @@ TEST(Probing, SilenceOutlastsARoundOfOthers) {
   EXPECT_FALSE(probing.IsSilent("n3", at));
   EXPECT_EQ(probing.Unheard(), (std::set<std::string>{"n0", "n1", "n2", "n3"}));
   // Too late to count, but the node is no longer silent.
-  probing.Take("n2", AnswerTo(first, "n2"));
+  probing.Take("n2", AnswerTo(first, "n2"), absl::UnixEpoch());
   EXPECT_FALSE(probing.IsSilent("n2", at));
   EXPECT_FALSE(probing.Of("n0")->contains("n2"));
   // A node that is asked again is awaited.
@@ -340,7 +386,7 @@ TEST(Probing, TheAnswerOfOneAddressSaysNothingOfAnother) {
     const Asked asked = Begin(probing, nodes);
     v1::Probed probed = AnswerTo(asked, "n0");
     probed.mutable_results(0)->set_address("192.0.2.1");
-    probing.Take("n0", probed);
+    probing.Take("n0", probed, absl::UnixEpoch());
     const ProbeFinding& found =
         probing.Of("n1")->at("n0").found.at("192.0.2.1");
     EXPECT_EQ(found.reached, translated);
@@ -355,7 +401,7 @@ TEST(Probing, AnErrorIsCutBetweenCharacters) {
   const std::string most(Limits::probe_error_bytes_max - 1, 'a');
   probed.mutable_results(0)->clear_answer();
   probed.mutable_results(0)->set_error(most + "\u00e9");
-  probing.Take("n0", probed);
+  probing.Take("n0", probed, absl::UnixEpoch());
   EXPECT_EQ(probing.Of("n1")->at("n0").found.at("10.0.0.1").error, most);
 }
 
@@ -365,7 +411,7 @@ TEST(Probing, WhatOneProberIsLeftToSayIsNotEnough) {
   Probing probing;
   const Asked asked = Begin(probing, nodes);
   for (const ProbeNode& node : nodes) {
-    probing.Take(node.node, AnswerTo(asked, node.node));
+    probing.Take(node.node, AnswerTo(asked, node.node), absl::UnixEpoch());
   }
   EXPECT_FALSE(probing.Needed(nodes));
   std::vector<std::string> probers;

@@ -95,9 +95,8 @@ bool Job::AwaitProbes(const std::vector<PlanNode>& nodes,
     round_.clear();
     for (const PlanNode& node : nodes) round_.insert(node.node);
   }
-  auto asked = probing_.Begin(
-      probed, keys_.probe_secret, now_,
-      Probing::RoundTime(limits_.probe_timeout, probed.size()), which);
+  auto asked = probing_.Begin(probed, keys_.probe_secret, now_,
+                              limits_.probe_timeout, which);
   if (!again) {
     Say(Log::Level::kInfo, absl::StrCat("event=probe nodes=", asked.size()));
   }
@@ -456,7 +455,7 @@ void Job::OnProbed(Node& node, const v1::Probed& probed) {
   const std::string& name = node.hello.node();
   const bool late = IsSilentProber(name);
   if (!late && !probing_.Awaits(name)) return;
-  probing_.Take(name, probed);
+  probing_.Take(name, probed, now_);
   if (probing_.Awaits(name)) return;
   if (phase_ == Phase::kRunning) {
     if (!probing_.Open(now_)) probe_at_ = std::min(probe_at_, now_);

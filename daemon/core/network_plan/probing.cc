@@ -12,6 +12,9 @@ namespace {
 // What one node adds to a round of a large job: two processors deal with some
 // 1,000 questions and reports a second.
 constexpr absl::Duration kReportTime = absl::Milliseconds(1);
+// While reports still come, a round of a large job lasts longer: at most so
+// many times as long.
+constexpr int kLongerMost = 5;
 
 // Pseudorandom numbers from a seed that cannot be guessed outside the daemon:
 // splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
@@ -142,10 +145,12 @@ void Probing::ForgetOthers(const std::vector<ProbeNode>& nodes) {
   std::erase_if(targets_, [&](const auto& entry) {
     return gone(entry.first, entry.second.incarnation);
   });
+  drawn_.clear();
   for (auto& [name, target] : targets_) {
     std::erase_if(target.by, [&](const auto& entry) {
       return gone(entry.first, entry.second.incarnation);
     });
+    for (const auto& [prober, report] : target.by) drawn_[prober].insert(name);
   }
 }
 
@@ -158,7 +163,10 @@ std::vector<std::pair<std::string, v1::Probe>> Probing::Begin(
   for (const auto& [name, targets] : unanswered_) silent_.insert(name);
   unanswered_.clear();
   begun_ = now;
-  until_ = now + timeout;
+  const absl::Duration time = RoundTime(timeout, nodes.size());
+  until_ = now + time;
+  longest_until_ = time > timeout ? now + kLongerMost * time : until_;
+  timeout_ = timeout;
   std::map<size_t, v1::Probe> probes;
   for (const auto& [prober, target] : pairs) {
     const ProbeNode& of = nodes[target];
@@ -189,6 +197,7 @@ std::vector<std::pair<std::string, v1::Probe>> Probing::Begin(
       asked.add_addresses(address);
     }
     known.by[nodes[prober].node].incarnation = nodes[prober].incarnation;
+    drawn_[nodes[prober].node].insert(of.node);
     // A target gets a Probe even if it probes no other node, since it must
     // answer.
     probes[target];
@@ -217,10 +226,14 @@ std::vector<std::pair<std::string, v1::Probe>> Probing::Begin(
   return asked;
 }
 
-void Probing::Take(const std::string& node, const v1::Probed& probed) {
+void Probing::Take(const std::string& node, const v1::Probed& probed,
+                   absl::Time now) {
   silent_.erase(node);
   const auto waited = unanswered_.find(node);
   if (probed.probe() != round_ || waited == unanswered_.end()) return;
+  if (now < until_) {
+    until_ = std::min(std::max(until_, now + timeout_), longest_until_);
+  }
   for (const std::string& name : waited->second) {
     const auto at = targets_.find(name);
     if (at == targets_.end()) continue;
@@ -259,11 +272,18 @@ void Probing::Forget(const std::string& node) {
   unanswered_.erase(node);
   silent_.erase(node);
   targets_.erase(node);
-  for (auto& [name, target] : targets_) target.by.erase(node);
+  const auto drawn = drawn_.find(node);
+  if (drawn == drawn_.end()) return;
+  for (const std::string& name : drawn->second) {
+    const auto at = targets_.find(name);
+    if (at != targets_.end()) at->second.by.erase(node);
+  }
+  drawn_.erase(drawn);
 }
 
 void Probing::Clear() {
   targets_.clear();
+  drawn_.clear();
   unanswered_.clear();
   silent_.clear();
 }

@@ -80,16 +80,15 @@ class Probing {
     kAll,      // Those, and those that were probed before.
   };
 
-  // How long a round of so many nodes may take whose probes take `timeout`. In
-  // a large one, all questions and reports pass through the daemon meanwhile.
-  static absl::Duration RoundTime(absl::Duration timeout, size_t nodes);
-
   // Whether there are pairs to probe before these nodes can be planned.
   bool Needed(const std::vector<ProbeNode>& nodes) const;
 
   // Opens a round. Forgets nodes that are not in `nodes` and earlier
   // incarnations; the last result of a pair stays until its prober reports.
-  // Returns the Probe for each node of the round, by node name.
+  // Returns the Probe for each node of the round, by node name. The round ends
+  // after `timeout`. In a large job, where all questions and reports pass
+  // through the daemon meanwhile, it ends after the time that these take, and
+  // not before `timeout` has passed since the latest report, within a bound.
   std::vector<std::pair<std::string, v1::Probe>> Begin(
       const std::vector<ProbeNode>& nodes, const Draw& draw, absl::Time now,
       absl::Duration timeout, Pairs which = Pairs::kUnknown);
@@ -97,7 +96,7 @@ class Probing {
   // Takes a node's report; a part that was not asked of it in the latest round
   // is ignored. A report after the round's end counts too. A node that has
   // reported anything is no longer silent.
-  void Take(const std::string& node, const v1::Probed& probed);
+  void Take(const std::string& node, const v1::Probed& probed, absl::Time now);
 
   // The node has left, or its Probe may have been lost with its stream: forgets
   // all that it found and all that was found about it.
@@ -157,16 +156,23 @@ class Probing {
   // nodes that is too large to probe all pairs.
   bool Knows(const ProbeNode& node, size_t count) const;
   void ForgetOthers(const std::vector<ProbeNode>& nodes);
+  // How long a round of so many nodes may take whose probes take `timeout`.
+  static absl::Duration RoundTime(absl::Duration timeout, size_t nodes);
 
   uint64_t round_ = 0;
   absl::Time begun_ = absl::InfinitePast();
   absl::Time until_ = absl::InfinitePast();
+  absl::Time longest_until_ = absl::InfinitePast();
+  absl::Duration timeout_;
   // Nodes of the latest round, each with the targets that it was asked to
   // probe.
   std::map<std::string, std::vector<std::string>> unanswered_;
   // Nodes of earlier rounds that have not answered.
   std::set<std::string> silent_;
   std::map<std::string, Target> targets_;
+  // By prober, the targets that may have a report of it: Forget does not look
+  // at all of them.
+  std::map<std::string, std::set<std::string>> drawn_;
 };
 
 }  // namespace rollcall
