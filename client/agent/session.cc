@@ -269,6 +269,8 @@ void Session::Judge(AgentEvent& event) {
   if (const auto* from = std::get_if<FromDaemon>(&event)) {
     if (from->message.has_welcome()) round_.Welcomed();
   } else if (auto* down = std::get_if<StreamDown>(&event)) {
+    // Its channel would connect again by itself.
+    stream_.reset();
     down->fresh_incarnation = lives_.next();
     // While there is hope elsewhere, a stranger is as good as nobody.
     const bool hopeless = !to_leader_ && round_.Failed(down->stranger);

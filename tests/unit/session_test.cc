@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -29,8 +31,8 @@
 namespace rollcall {
 namespace {
 
-// A port of loopback that nobody listens on: bound, and let go.
-int SilentPort() {
+// A socket that is bound to a port of loopback.
+int Bind(int& port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -38,8 +40,15 @@ int SilentPort() {
   socklen_t size = sizeof(address);
   bind(fd, reinterpret_cast<sockaddr*>(&address), size);
   getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  close(fd);
-  return ntohs(address.sin_port);
+  port = ntohs(address.sin_port);
+  return fd;
+}
+
+// A port of loopback that nobody listens on: bound, and let go.
+int SilentPort() {
+  int port;
+  close(Bind(port));
+  return port;
 }
 
 class SessionTest : public testing::Test {
@@ -214,6 +223,39 @@ TEST_F(SessionTest, ASecondEndpointIsTried) {
   options.endpoints.insert(options.endpoints.begin(),
                            absl::StrCat("127.0.0.1:", SilentPort()));
   EXPECT_EQ(RunAgent(std::move(options)).exit_code, 0);
+}
+
+// Endpoints take turns, so that two connections in a row at one of them mean
+// that the channel of an attempt that failed connected again by itself.
+TEST_F(SessionTest, AnAttemptConnectsOnce) {
+  constexpr size_t kConnections = 8;
+  int ports[2];
+  pollfd listeners[2];
+  for (int i = 0; i < 2; ++i) {
+    listeners[i] = {Bind(ports[i]), POLLIN, 0};
+    ASSERT_EQ(listen(listeners[i].fd, 16), 0);
+  }
+  AgentOptions options = Options("true");
+  options.endpoints = {absl::StrCat("127.0.0.1:", ports[0]),
+                       absl::StrCat("127.0.0.1:", ports[1])};
+  // Which of the two each connection came to.
+  std::vector<int> came;
+  std::thread closing([&] {
+    while (came.size() < kConnections && poll(listeners, 2, -1) > 0) {
+      for (int i = 0; i < 2; ++i) {
+        if (listeners[i].revents == 0) continue;
+        close(accept(listeners[i].fd, nullptr, nullptr));
+        came.push_back(i);
+      }
+    }
+    kill(getpid(), SIGTERM);
+  });
+  EXPECT_NE(RunAgent(std::move(options)).exit_code, 0);
+  closing.join();
+  for (const pollfd& each : listeners) close(each.fd);
+  for (size_t i = 0; i < came.size(); ++i) {
+    EXPECT_EQ(came[i], static_cast<int>(i % 2)) << i;
+  }
 }
 
 TEST_F(SessionTest, ASignalEndsTheRanksAndTheAgent) {
