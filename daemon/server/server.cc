@@ -64,8 +64,8 @@ namespace {
 
 // Calls that are still there after this long are cut off.
 constexpr std::chrono::milliseconds kShutdownGrace(30);
-// A connection that is dead without having said so is found after these two.
-constexpr int kKeepaliveMs = 20'000;
+// A connection that is dead without having said so is found after
+// ServerOptions::keepalive_time and this.
 constexpr int kKeepaliveTimeoutMs = 10'000;
 // What a stranger's connection may take.
 // Few handshakes are under way at once (DoorLimits::handshakes_at_once): one
@@ -125,11 +125,13 @@ absl::Status CheckOptions(const ServerOptions& options) {
   return absl::OkStatus();
 }
 
-void Configure(grpc::ServerBuilder& builder) {
+void Configure(grpc::ServerBuilder& builder, absl::Duration keepalive_time) {
   SetDefaults(builder);
   builder.SetMaxReceiveMessageSize(Limits::agent_message_bytes_max);
   builder.SetMaxSendMessageSize(-1);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  builder.AddChannelArgument(
+      GRPC_ARG_KEEPALIVE_TIME_MS,
+      static_cast<int>(absl::ToInt64Milliseconds(keepalive_time)));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
                              kKeepaliveTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -333,7 +335,7 @@ class Server::Core {
   absl::Status Serve() {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
-    Configure(builder);
+    Configure(builder, options_.keepalive_time);
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
         credentials_);

@@ -77,6 +77,9 @@ struct ServerOptions {
   // rollcalld: the unfinished runs of all jobs.
   bool resume = false;
   Limits limits;
+  // A client from which nothing has come for so long is pinged. One that does
+  // not answer within 10 s is disconnected.
+  absl::Duration keepalive_time = absl::Seconds(20);
   // What goes to stderr: lines of this level and above.
   Log::Level log_level = Log::Level::kInfo;
 };

@@ -132,18 +132,30 @@ class Crowd::Node {
         this, MakeChannel(crowd_->options_, round_.patience()));
     {
       MutexLock lock(mutex_);
-      stream_.swap(stream);
+      stream_ = stream;
     }
-    Current()->Begin(hello_);
+    stream->Begin(hello_);
   }
 
-  // Does nothing on a stream that has ended.
-  void Say(v1::AgentMessage message) { Current()->Say(std::move(message)); }
-  void Cancel() { Current()->Cancel(); }
+  // Does nothing where no stream is open.
+  void Say(v1::AgentMessage message) {
+    const auto stream = Current();
+    if (stream != nullptr) stream->Say(std::move(message));
+  }
+  void Cancel() {
+    const auto stream = Current();
+    if (stream != nullptr) stream->Cancel();
+  }
 
   void Ended(const grpc::Status& status) {
     const absl::Time now = MonotonicNow();
+    std::shared_ptr<Stream> stream;
+    {
+      MutexLock lock(mutex_);
+      stream.swap(stream_);
+    }
     MutexLock lock(crowd_->mutex_);
+    crowd_->ended_.push_back(std::move(stream));
     --crowd_->open_;
     std::string& failure = crowd_->seen_.failure;
     if (!crowd_->over_ && !committed_ && DialsAgainAfter(status)) {
@@ -358,7 +370,10 @@ void Crowd::Attend(int count) {
 
 void Crowd::Redial() {
   for (;;) {
-    Node* node;
+    // Their channels would connect again by themselves. They end here, since
+    // gRPC's threads cannot end the last channel of a process.
+    std::vector<std::shared_ptr<Stream>> ended;
+    Node* node = nullptr;
     {
       MutexLock lock(mutex_);
       for (;;) {
@@ -366,15 +381,19 @@ void Crowd::Redial() {
         const absl::Duration left =
             redials_.empty() ? absl::Hours(1)
                              : redials_.begin()->first - MonotonicNow();
-        if (left <= absl::ZeroDuration()) break;
+        if (left <= absl::ZeroDuration()) {
+          node = redials_.begin()->second;
+          redials_.erase(redials_.begin());
+          ++open_;
+          ++seen_.redials;
+        }
+        ended.swap(ended_);
+        if (node != nullptr || !ended.empty()) break;
         changed_.WaitFor(mutex_, left);
       }
-      node = redials_.begin()->second;
-      redials_.erase(redials_.begin());
-      ++open_;
-      ++seen_.redials;
     }
-    node->Dial();
+    ended.clear();
+    if (node != nullptr) node->Dial();
   }
 }
 

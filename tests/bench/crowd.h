@@ -79,7 +79,8 @@ class Crowd {
   class Node;
   class Stream;
   bool Await(int CrowdSeen::*counter, const char* what, absl::Duration timeout);
-  // The redialling thread.
+  // The redialling thread: dials again, and closes the channels of ended
+  // streams.
   void Redial();
 
   const CrowdOptions options_;
@@ -93,6 +94,8 @@ class Crowd {
   int open_ ABSL_GUARDED_BY(mutex_) = 0;  // Streams.
   bool over_ ABSL_GUARDED_BY(mutex_) = false;
   std::multimap<absl::Time, Node*> redials_ ABSL_GUARDED_BY(mutex_);
+  // Streams that nothing is left of but their channels.
+  std::vector<std::shared_ptr<Stream>> ended_ ABSL_GUARDED_BY(mutex_);
   std::mt19937 chance_ ABSL_GUARDED_BY(mutex_);
   CrowdSeen seen_ ABSL_GUARDED_BY(mutex_);
   std::thread redialling_;

@@ -75,6 +75,9 @@ int ServeRollcall(const Serving& serving) {
                              ? absl::Minutes(10)
                              : absl::Milliseconds(serving.lease_ms);
   options.limits.prepare_timeout = absl::Minutes(10);
+  // The crowd sends no heartbeats while it forms, and where one process is
+  // thousands of nodes it answers pings late.
+  options.keepalive_time = absl::Minutes(10);
   DoorLimits& door = options.limits.door;
   // Real nodes have an address each; here, more than may come from one of them
   // do.
