@@ -416,7 +416,8 @@ bool Crowd::Await(int CrowdSeen::*counter, const char* what,
     const absl::Duration left = until - MonotonicNow();
     if (left <= absl::ZeroDuration() || !seen_.failure.empty()) {
       std::fprintf(
-          stderr, "bench: %d of %d %s: %s\n", seen_.*counter, dialled_, what,
+          stderr, "bench: %d of %d %s, %d welcomes, %d redials: %s\n",
+          seen_.*counter, dialled_, what, seen_.welcomed, seen_.redials,
           seen_.failure.empty() ? "the time is up" : seen_.failure.c_str());
       return false;
     }
