@@ -136,14 +136,16 @@ TEST(Probing, WhileReportsComeALargeRoundLasts) {
   }
 }
 
-TEST(Probing, ALateReportReopensNoRound) {
-  Probing probing;
-  const Asked asked = Begin(probing, Nodes(65));
-  const absl::Time end = probing.until();
-  probing.Take("n0", AnswerTo(asked, "n0"), end);
-  EXPECT_EQ(probing.until(), end);
-  EXPECT_FALSE(probing.IsSilent("n0", end));
-  EXPECT_TRUE(probing.IsSilent("n1", end));
+TEST(Probing, ALateReportReopensALargeRoundAlone) {
+  for (const size_t count : {size_t{64}, size_t{65}}) {
+    Probing probing;
+    const Asked asked = Begin(probing, Nodes(count));
+    const absl::Time end = probing.until();
+    EXPECT_TRUE(probing.IsSilent("n1", end));
+    probing.Take("n0", AnswerTo(asked, "n0"), end);
+    EXPECT_FALSE(probing.IsSilent("n0", end));
+    EXPECT_EQ(probing.IsSilent("n1", end), count == 64) << count;
+  }
 }
 
 TEST(Probing, NobodyIsSilentBeforeTheRoundEnds) {

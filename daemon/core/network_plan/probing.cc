@@ -231,7 +231,8 @@ void Probing::Take(const std::string& node, const v1::Probed& probed,
   silent_.erase(node);
   const auto waited = unanswered_.find(node);
   if (probed.probe() != round_ || waited == unanswered_.end()) return;
-  if (now < until_) {
+  // Also where it comes after the end: the daemon may have been busy.
+  if (now < longest_until_) {
     until_ = std::min(std::max(until_, now + timeout_), longest_until_);
   }
   for (const std::string& name : waited->second) {
