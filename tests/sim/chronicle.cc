@@ -171,6 +171,11 @@ void Chronicle::NoteLogged(const Log& log, absl::Time now) {
       !charge_->members.contains(lost)) {
     return;
   }
+  // A person who evicts a node that lives says nothing of what failed before.
+  if (absl::StrContains(log.text, " code=REASON_CODE_EVICTED ") &&
+      !suspects_.contains(lost)) {
+    return;
+  }
   // It is what began the failure, and costs nothing.
   Tested(Invariant::kBudget);
   charge_.reset();

@@ -121,13 +121,13 @@ TEST(Start, LaterWorldsGetWhatStartsHaveTaken) {
   JobStory story("3");
   story.Tell(ThreeRun());
   // No node alone says how long that is.
-  story.Tell({{0.2, BeatsLinked("a", 720), ""},
+  story.Tell({{0.2, BeatsLinked("a", 0.0625), ""},
               {0.3, BeatsLinked("b", 100000), ""},
-              {0.4, BeatsLinked("c", 710), ""},
+              {0.4, BeatsLinked("c", 0.03125), ""},
               {1.0, Exits("c", 1, 3), "abort g1 RANK_EXIT; form g2 a,b,c"},
               {1.1, PreparesAll({"a", "b", "c"}, 2), "run g2"}});
   EXPECT_EQ(story.TakeRanksLinkTold(), Names({"a", "b", "c", "a", "b", "c"}));
-  EXPECT_EQ(story.start_timeout_s(), 600 + 720);
+  EXPECT_EQ(story.start_timeout_s(), 600 + 0.0625);
   // A daemon that is started again hears it from the agents, and so does one
   // that has lost them and taken them back.
   JobStory after(
