@@ -24,6 +24,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "daemon/base/printable.h"
+#include "daemon/base/start_limits.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/core/network_plan/join_endpoints.h"
 #include "daemon/journal/default_state.h"
@@ -391,6 +392,10 @@ absl::StatusOr<KeptTokens> TokensOf(const ServerOptions& options) {
 }
 
 int Serve(const Flags& flags, const GivenSecrets& given) {
+  if (absl::Status status = CheckStartLimits(); !status.ok()) {
+    Fail(status);
+    return kExitCannotStart;
+  }
   const sigset_t signals = BlockSignals();
   auto read = OptionsOf(flags, given);
   if (!read.ok()) return Fail(read.status());

@@ -59,7 +59,8 @@ std::string LimitsText() {
   absl::StrAppend(&text,
                   "Exit codes: 0 all ranks exited 0; 2 usage; 69 rendezvous "
                   "failed or timed "
-                  "out; 75 stopped for requeue; 77 refused; else the root "
+                  "out; 71 the limits leave too little to start; 75 stopped "
+                  "for requeue; 77 refused; else the root "
                   "cause's own code, "
                   "or 128+signal.");
   return text;

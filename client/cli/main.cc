@@ -12,6 +12,7 @@
 #include "client/agent/nccl/nccl.h"
 #include "client/agent/processes/guard.h"
 #include "client/cli/commands.h"
+#include "daemon/base/start_limits.h"
 #include "daemon/security/undumpable.h"
 #include "google/protobuf/stubs/logging.h"
 
@@ -60,6 +61,14 @@ int Main(int argc, char** argv) {
   }
   Fill(*invocation, given);
   given.Forget();
+  const bool only_prints = std::holds_alternative<HelpText>(*invocation) ||
+                           std::holds_alternative<VersionFlags>(*invocation);
+  if (!only_prints) {
+    if (absl::Status status = CheckStartLimits(); !status.ok()) {
+      Complain(status.message());
+      return kExitCannotStart;
+    }
+  }
   const int code =
       std::visit([](auto& flags) { return Run(flags); }, *invocation);
   const bool runs_job = std::holds_alternative<LaunchFlags>(*invocation) ||

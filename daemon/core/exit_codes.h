@@ -12,6 +12,8 @@ inline constexpr int kExitNotPrinted = 1;
 inline constexpr int kExitUsage = 2;
 // Rendezvous failed or timed out (sysexits' EX_UNAVAILABLE).
 inline constexpr int kExitRendezvous = 69;
+// The system's limits leave too little to start with (sysexits' EX_OSERR).
+inline constexpr int kExitCannotStart = 71;
 // Refused: token, certificate or identity (sysexits' EX_NOPERM).
 inline constexpr int kExitRefused = 77;
 

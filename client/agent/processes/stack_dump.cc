@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -291,8 +292,8 @@ void StackDumps::Take(const RankLife& life, const RankSession& session,
   }
   Look& look = looks_.emplace_back();
   look.ended = Fd(eventfd(0, EFD_CLOEXEC));
-  look.thread = std::thread([this, life, session, linked,
-                             ended = look.ended.get(), quit = quit_.get()] {
+  const auto dump = [this, life, session, linked, ended = look.ended.get(),
+                     quit = quit_.get()] {
     std::vector<pid_t> pids;
     if (session.id != 0) {
       for (const FoundProcess& found : FindKin({{}, {session}, {}, {}})) {
@@ -309,7 +310,14 @@ void StackDumps::Take(const RankLife& life, const RankSession& session,
     done_(life, std::move(dump));
     const uint64_t one = 1;
     (void)!write(ended, &one, sizeof one);
-  });
+  };
+  try {
+    look.thread = std::thread(dump);
+  } catch (const std::system_error& error) {
+    looks_.pop_back();
+    done_(life, {false, "",
+                 absl::StrCat("no thread could be started: ", error.what())});
+  }
 }
 
 }  // namespace rollcall
