@@ -26,6 +26,9 @@ struct ProcessId {
 // Of a living process or a child that was not reaped; {}: there is none.
 ProcessId IdOf(pid_t pid);
 
+// Whether a signal has stopped it (Ctrl-Z, SIGSTOP). False: not, or not known.
+bool IsStopped(pid_t pid);
+
 class KnownProcess {
  public:
   // NOT_FOUND: it has ended. UNAVAILABLE: it cannot be watched, with the

@@ -34,9 +34,9 @@ bool Supervisor::Done() const {
 
 absl::Duration Supervisor::Timeout() const {
   const absl::Time now = MonotonicNow();
-  const absl::Time until =
-      std::min({daemon_.restart_at(), daemon_.beats_due(), stop_again_at_,
-                term_at_, kill_at_, agent_failed_at_, story_.NextShow(now)});
+  const absl::Time until = std::min(
+      {daemon_.restart_at(), daemon_.beats_due(), stop_again_at_, term_at_,
+       kill_at_, tell_at_, agent_failed_at_, story_.NextShow(now)});
   return std::clamp(until - now, absl::ZeroDuration(), absl::Minutes(1));
 }
 
@@ -100,8 +100,13 @@ void Supervisor::OnTimers() {
     term_at_ = absl::InfiniteFuture();
     agents_.Kill(SIGTERM);
   }
+  if (now >= tell_at_) {
+    tell_at_ = absl::InfiniteFuture();
+    TellWhoIsWaitedFor(now);
+  }
   if (now >= kill_at_) {
     kill_at_ = absl::InfiniteFuture();
+    killed_ = true;
     agents_.Kill(SIGKILL);
     daemon_.Kill(SIGTERM);
   }
@@ -157,7 +162,7 @@ void Supervisor::DaemonDied(std::optional<int> wait_status) {
     term_at_ = MonotonicNow() +
                (ran_ ? StopGrace() + kEndPatience : kNeverRanPatience);
     // Who is told so late gives them theirs from then on.
-    kill_at_ = std::min(kill_at_, term_at_ + StopGrace() + kStopPatience);
+    KillAt(std::min(kill_at_, term_at_ + StopGrace() + kStopPatience));
     return;
   }
   if (!gave_up_.empty()) return;
@@ -208,7 +213,10 @@ void Supervisor::AgentEnded(const LocalAgents::Ended& agent) {
   if (!agent.wait_status) return;
   if (agent.own) own_exit_ = ExitCodeOf(*agent.wait_status);
   if (WIFSIGNALED(*agent.wait_status)) {
-    if (!stop_) {
+    if (killed_ && WTERMSIG(*agent.wait_status) == SIGKILL) {
+      story_.Say(absl::StrCat("the agent of ", agent.name,
+                              " did not end; it was killed"));
+    } else if (!stop_) {
       story_.Say(absl::StrCat("the agent of ", agent.name, " ",
                               DescribeExit(*agent.wait_status)));
     }

@@ -84,6 +84,10 @@ class Supervisor {
   // Asks for the end of the job; again by itself after a daemon's restart.
   void Stop(int exit_code, const std::string& reason, bool now);
   void SendStop();
+  // When agents that have not ended are killed; some seconds from now people
+  // are told, if one is still waited for.
+  void KillAt(absl::Time at);
+  void TellWhoIsWaitedFor(absl::Time now);
   // Reads the kept tokens again: the daemon may have replaced them.
   void RefreshTokens();
   absl::Duration StopGrace() const;
@@ -122,6 +126,10 @@ class Supervisor {
   // When agents that have not ended by themselves are told to, and killed.
   absl::Time term_at_ = absl::InfiniteFuture();
   absl::Time kill_at_ = absl::InfiniteFuture();
+  // When people are told which agents are waited for.
+  absl::Time tell_at_ = absl::InfiniteFuture();
+  // Agents that had not ended were killed.
+  bool killed_ = false;
   // When the job is stopped because its own agent has failed.
   absl::Time agent_failed_at_ = absl::InfiniteFuture();
   std::string gave_up_;

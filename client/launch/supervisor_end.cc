@@ -1,9 +1,13 @@
 // Supervisor: how a run is ended, and how its launcher ends.
 #include <signal.h>
 
+#include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/launch/supervisor.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/durations.h"
@@ -20,13 +24,17 @@ constexpr absl::Duration kStopTimeout = absl::Seconds(1);
 constexpr absl::Duration kKillPatience = absl::Seconds(5);
 // An order to stop that did not get through is given again.
 constexpr absl::Duration kStopAgain = absl::Seconds(1);
+// How long is waited for agents before people are told.
+constexpr absl::Duration kTellAfter = absl::Seconds(5);
+constexpr size_t kAgentsNamedMax = 8;
 
 }  // namespace
 
 void Supervisor::OnSignal(int signal) {
   if (signal == SIGUSR2) return agents_.Kill(signal);  // They pass it on.
   ++interrupts_;
-  const bool again = interrupts_ > 1;
+  // A run that is over by now cannot be stopped first.
+  const bool again = interrupts_ > 1 || daemon_.end();
   int code = 128 + signal;
   // What a scheduler sends before it takes the machine back.
   if (signal == SIGUSR1 || signal == SIGTERM) {
@@ -56,9 +64,40 @@ void Supervisor::Stop(int exit_code, const std::string& reason, bool now) {
   stop_->set_now(now);
   // Linked ranks have that time to come to a boundary, and their grace to end.
   const absl::Duration notice = FromProto(options_.settings.notice_time());
-  kill_at_ = MonotonicNow() +
-             (now ? kKillPatience : notice + StopGrace() + kStopPatience);
+  KillAt(MonotonicNow() +
+         (now ? kKillPatience : notice + StopGrace() + kStopPatience));
   SendStop();
+}
+
+void Supervisor::KillAt(absl::Time at) {
+  kill_at_ = at;
+  tell_at_ = MonotonicNow() + kTellAfter;
+}
+
+void Supervisor::TellWhoIsWaitedFor(absl::Time now) {
+  const absl::Duration left = absl::Ceil(kill_at_ - now, absl::Seconds(1));
+  if (agents_.empty() || left < kTellAfter ||
+      kill_at_ == absl::InfiniteFuture())
+    return;
+  std::vector<std::string> agents;
+  for (const AgentRecord& agent : agents_.Records()) {
+    const pid_t pid = agent.process.pid;
+    agents.push_back(absl::StrCat(
+        agent.name, " (process ", pid,
+        IsStopped(pid) ? absl::StrCat(", stopped by a signal; `kill -CONT ",
+                                      pid, "` continues it")
+                       : "",
+        ")"));
+  }
+  const size_t named = std::min(agents.size(), kAgentsNamedMax);
+  story_.Say(
+      absl::StrCat("waiting for the agent of ",
+                   absl::StrJoin(agents.begin(), agents.begin() + named, ", "),
+                   agents.size() > named
+                       ? absl::StrCat(" and ", agents.size() - named, " more")
+                       : "",
+                   " to end, for ", absl::FormatDuration(left),
+                   " at most; Ctrl-C ends it at once"));
 }
 
 void Supervisor::RefreshTokens() {
@@ -85,7 +124,7 @@ void Supervisor::SendStop() {
   // Who cannot steer the daemon any more can still ask the agents.
   const bool refused = absl::IsUnauthenticated(stopped.status()) ||
                        absl::IsPermissionDenied(stopped.status());
-  if (!stopped.ok() && (interrupts_ > 1 || refused)) agents_.Kill(SIGTERM);
+  if (!stopped.ok() && (stop_->now() || refused)) agents_.Kill(SIGTERM);
 }
 
 void Supervisor::GiveUp(const std::string& why) {
@@ -94,7 +133,7 @@ void Supervisor::GiveUp(const std::string& why) {
   stop_again_at_ = absl::InfiniteFuture();
   agents_.Kill(SIGTERM);
   daemon_.Kill(SIGTERM);
-  kill_at_ = MonotonicNow() + StopGrace() + kKillPatience;
+  KillAt(MonotonicNow() + StopGrace() + kKillPatience);
 }
 
 int Supervisor::Finish() {
