@@ -29,6 +29,8 @@ struct JobAddress {
   std::string job;
   v1::JoinToken token;
   Trust trust;
+  // The launcher's state folder that this was read from; empty: none.
+  std::string state_folder;
 };
 
 class AdminClient {

@@ -21,7 +21,7 @@ int RunDrainCommand(const DrainFlags& flags) {
     ToProto(flags.deadline, request.mutable_deadline());
   }
   auto drained = AdminClient(*address).Drain(request, kCallTimeout);
-  if (!drained.ok()) return Fail(drained.status());
+  if (!drained.ok()) return FailAt(*address, drained.status());
   if (flags.json) {
     nlohmann::ordered_json json = {
         {"job", address->job}, {"node", flags.node}, {"draining", true}};

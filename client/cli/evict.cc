@@ -17,7 +17,7 @@ int RunEvictCommand(const EvictFlags& flags) {
   request.set_node(flags.node);
   request.set_reason(flags.reason);
   auto evicted = AdminClient(*address).Evict(request, kCallTimeout);
-  if (!evicted.ok()) return Fail(evicted.status());
+  if (!evicted.ok()) return FailAt(*address, evicted.status());
   if (flags.json) {
     nlohmann::ordered_json json = {{"job", address->job},
                                    {"node", flags.node},

@@ -178,10 +178,21 @@ absl::StatusOr<JobAddress> FromState(const std::string& folder,
   address.trust = running->trust;
   address.trust.pin = join->ca_pin();
   address.trust.insecure = join->insecure();
+  address.state_folder = folder;
   return address;
 }
 
 }  // namespace
+
+int FailAt(const JobAddress& address, const absl::Status& status) {
+  const std::string stopped =
+      absl::IsUnavailable(status) && !address.state_folder.empty()
+          ? StoppedLauncher(address.state_folder)
+          : "";
+  if (stopped.empty()) return Fail(status);
+  return Fail(
+      absl::UnavailableError(absl::StrCat(status.message(), "; ", stopped)));
+}
 
 std::vector<std::string> PlainEnvironment() {
   std::vector<std::string> environment;

@@ -49,6 +49,10 @@ absl::StatusOr<JobAddress> JobToJoin(const WhereFlags& where, v1::Role role);
 // what to try.
 absl::StatusOr<JobAddress> JobToSee(const WhereFlags& where, v1::Role role);
 
+// Fail, for a call to the job's daemon. Where no daemon answers because the
+// launcher that would start it again is stopped, says so.
+int FailAt(const JobAddress& address, const absl::Status& status);
+
 // The join string that lets others in by `token`.
 std::string JoinStringOf(const JobAddress& address, const std::string& job,
                          const v1::JoinToken& token);

@@ -103,7 +103,7 @@ int Watch(AdminClient& client, const JobAddress& address, bool json) {
     }
     if (!absl::IsUnavailable(end) ||
         absl::Now() - last_heard > kWatchPatience) {
-      return Fail(end);
+      return FailAt(address, end);
     }
     Pause(pause);
     pause = std::min(2 * pause, kPauseMost);
@@ -120,7 +120,7 @@ int RunStatusCommand(const StatusFlags& flags) {
   PrepareGrpc();
   AdminClient client(*address);
   auto status = client.Status(kCallTimeout, flags.pings);
-  if (!status.ok()) return Fail(status.status());
+  if (!status.ok()) return FailAt(*address, status.status());
   if (flags.watch) return Watch(client, *address, flags.json);
   Show(*status, flags.json);
   return 0;

@@ -14,7 +14,7 @@ int RunStopCommand(const StopFlags& flags) {
   request.set_reason("stopped by `rollcall stop`");
   request.set_now(flags.now);
   auto stopped = AdminClient(*address).Stop(request, kCallTimeout);
-  if (!stopped.ok()) return Fail(stopped.status());
+  if (!stopped.ok()) return FailAt(*address, stopped.status());
   Complain(absl::StrCat("job ", address->job, " ends"));
   return 0;
 }

@@ -15,9 +15,11 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "client/launch/known_process.h"
 #include "daemon/journal/private_folder.h"
 #include "daemon/security/identity.h"
 #include "daemon/security/kept_tokens.h"
@@ -36,6 +38,16 @@ constexpr char kRunningFile[] = "/daemon.json";
 bool Exists(const std::string& path) {
   struct stat found;
   return lstat(path.c_str(), &found) == 0;
+}
+
+bool RunsCommand(pid_t pid, absl::string_view command) {
+  if (pid <= 0) return false;
+  // A pid comes back for something else; its arguments tell.
+  auto arguments = ReadSmallFile(absl::StrCat("/proc/", pid, "/cmdline"));
+  if (!arguments.ok()) return false;
+  const std::vector<std::string> words = absl::StrSplit(*arguments, '\0');
+  return words.size() > 1 && words[1] == command &&
+         absl::StrContains(words[0], "rollcall");
 }
 
 // Whatever bytes a path holds.
@@ -64,6 +76,11 @@ absl::StatusOr<std::unique_ptr<LaunchFolder>> LaunchFolder::Open(
   const int fd = *opened;
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     close(fd);
+    if (const std::string stopped = StoppedLauncher(path); !stopped.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(stopped, "; it has the state folder ", path,
+                       ". Or give this one another --job"));
+    }
     const std::string holder = LastLines(lock_file, 1);
     return absl::FailedPreconditionError(absl::StrCat(
         "the launcher of process ", holder.empty() ? "?" : holder,
@@ -165,14 +182,18 @@ std::vector<RunningJob> RunningJobs(const std::vector<std::string>& roots) {
   return jobs;
 }
 
-bool IsLivingDaemon(int pid) {
-  if (pid <= 0) return false;
-  // A pid comes back for something else; its arguments tell.
-  auto arguments = ReadSmallFile(absl::StrCat("/proc/", pid, "/cmdline"));
-  if (!arguments.ok()) return false;
-  const std::vector<std::string> words = absl::StrSplit(*arguments, '\0');
-  return words.size() > 1 && words[1] == "daemon" &&
-         absl::StrContains(words[0], "rollcall");
+bool IsLivingDaemon(int pid) { return RunsCommand(pid, "daemon"); }
+
+std::string StoppedLauncher(const std::string& folder) {
+  pid_t pid = 0;
+  const std::string holder =
+      LastLines(absl::StrCat(folder, "/", kLauncherLock), 1);
+  if (!absl::SimpleAtoi(holder, &pid) || !RunsCommand(pid, "launch") ||
+      !IsStopped(pid)) {
+    return "";
+  }
+  return absl::StrCat("the launcher (process ", pid,
+                      ") is stopped: continue it with `kill -CONT ", pid, "`");
 }
 
 void ForgetRun(const std::string& folder, bool all) {

@@ -69,6 +69,10 @@ std::vector<RunningJob> RunningJobs(const std::vector<std::string>& roots);
 // Whether a process is a daemon that this binary started.
 bool IsLivingDaemon(int pid);
 
+// That the launcher of this state folder was stopped (Ctrl-Z), and how to
+// continue it; empty: it was not.
+std::string StoppedLauncher(const std::string& folder);
+
 // After a run: removes where it was found, what its launcher wrote down and its
 // tokens, or with `all` the whole folder.
 void ForgetRun(const std::string& folder, bool all);
