@@ -33,8 +33,9 @@ TEST(CallStatus, SaysInWordsWhyAnEndpointCannotBeReached) {
       {last + "connect() timed out",
        "no answer in time: a firewall, or a machine that is down"},
       {last + "Handshake read failed",
-       "connected, but no TLS handshake in time: it is overloaded, or another "
-       "service answers there"},
+       "connected, but no TLS handshake in time: it is overloaded or stands "
+       "still, another service answers there, or the path drops large packets "
+       "(MTU)"},
       {last + "Tls handshake failed: SSL_ERROR_SSL: error:0A00010B:SSL "
               "routines::wrong version number",
        "no TLS: another service answers there, or its daemon is --insecure "

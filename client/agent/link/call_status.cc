@@ -6,6 +6,11 @@
 namespace rollcall {
 namespace {
 
+constexpr char kNoHandshake[] =
+    "connected, but no TLS handshake in time: it is overloaded or stands "
+    "still, another service answers there, or the path drops large packets "
+    "(MTU)";
+
 // What gRPC 1.51 says of a connection that did not come about, and what it
 // means. The first row that fits counts.
 constexpr struct {
@@ -28,12 +33,8 @@ constexpr struct {
      "--tls-key"},
     {"Failed to create security handshaker",
      "TLS cannot be set up on this machine; GRPC_VERBOSITY=error says why"},
-    {"Handshake read failed",
-     "connected, but no TLS handshake in time: it is overloaded, or another "
-     "service answers there"},
-    {"Handshake timed out",
-     "connected, but no TLS handshake in time: it is overloaded, or another "
-     "service answers there"},
+    {"Handshake read failed", kNoHandshake},
+    {"Handshake timed out", kNoHandshake},
     {"imed out", "no answer in time: a firewall, or a machine that is down"},
     {"imeout", "no answer in time: a firewall, or a machine that is down"},
     {"SSL routines", "TLS failed", true},
