@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/core/endpoint_round.h"
+#include "client/agent/hosts/hosts_file.h"
 #include "client/agent/link/agent_lives.h"
 #include "client/agent/link/channel.h"
 #include "client/agent/link/daemon_stream.h"
@@ -492,9 +493,13 @@ void Session::Do(const RunProbe& run) {
 void Session::WriteNotice(const std::vector<RankLife>& ranks, const char* kind,
                           absl::Duration deadline) {
   const absl::Status wrote = rank_folders_.WriteNotice(ranks, kind, deadline);
-  // The signal comes all the same.
   if (!wrote.ok()) {
-    Do(Report{Report::Kind::kWarning, std::string(wrote.message())});
+    Do(Report{
+        Report::Kind::kWarning,
+        absl::StrCat(wrote.message(),
+                     "; a rank that reads this file is not told of the "
+                     "notice (",
+                     kind, "); signals and linked ranks do not need it")});
   }
 }
 
@@ -526,6 +531,27 @@ void Session::Do(const Exit& exit) {
   result_ = AgentResult{exit.code, exit.reason, exit.end};
 }
 
+void Warn(const AgentOptions& options, std::string text) {
+  if (options.report) {
+    options.report({Report::Kind::kWarning, std::move(text)});
+  }
+}
+
+// What agents of this machine have left in the hosts file that were killed with
+// their guards: this node may be a spare, and never write the file itself.
+void RemoveDeadHosts(const AgentOptions& options) {
+  if (options.hosts_file.empty()) return;
+  std::vector<std::string> warnings;
+  const absl::Status status =
+      HostsFile(options.hosts_file).RemoveDead(&warnings);
+  for (std::string& warning : warnings) Warn(options, std::move(warning));
+  if (!status.ok()) {
+    Warn(options, absl::StrCat("hosts file: lines of an agent that has died "
+                               "stay in it: ",
+                               status.message()));
+  }
+}
+
 }  // namespace
 
 AgentResult RunAgent(AgentOptions options) {
@@ -533,15 +559,14 @@ AgentResult RunAgent(AgentOptions options) {
   auto folder = RunFolder::Make(
       Variable(options.environment, "XDG_RUNTIME_DIR"), options.hello.job(),
       options.hello.node(), options.join_timeout, [&](const std::string& text) {
-        if (!options.report) return;
-        options.report(
-            {Report::Kind::kWarning,
-             absl::StrCat(text, "; waiting for ",
-                          absl::FormatDuration(options.join_timeout))});
+        Warn(options, absl::StrCat(text, "; waiting for ",
+                                   absl::FormatDuration(options.join_timeout)));
       });
   if (!folder.ok()) {
     return {kExitRendezvous, std::string(folder.status().message()), {}};
   }
+  for (const std::string& text : (*folder)->living()) Warn(options, text);
+  RemoveDeadHosts(options);
   return Session(std::move(options), *std::move(folder)).Run();
 }
 

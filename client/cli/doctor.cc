@@ -14,9 +14,11 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/admin/admin_client.h"
 #include "client/admin/job_text.h"
+#include "client/agent/hosts/hosts_file.h"
 #include "client/agent/hosts/hosts_resolver.h"
 #include "client/agent/node_trials.h"
 #include "client/cli/commands.h"
@@ -112,6 +114,33 @@ Trial TryRunFolder(absl::Duration patience) {
   return trials[chosen];
 }
 
+// Whether a power cut or the like has left a dead agent's block in the hosts
+// file.
+Trial LookAtHostsFile() {
+  Trial trial;
+  trial.check = "hosts-file";
+  trial.subject = "/etc/hosts";
+  trial.severity = Severity::kWarning;
+  trial.expected = "only blocks of agents that live";
+  trial.why =
+      "Its names lead to the addresses of a run that is over; other programs "
+      "here find them first.";
+  const std::vector<HostsBlock> dead = HostsFile(trial.subject).DeadBlocks();
+  if (dead.empty()) return trial;
+  std::vector<std::string> jobs;
+  for (const HostsBlock& block : dead) {
+    jobs.push_back(absl::StrCat("job ", block.job, ", run ", block.run,
+                                ", generation ", block.generation));
+  }
+  trial.error = absl::StrCat("a block of agents that have died (",
+                             absl::StrJoin(jobs, "; "), ")");
+  trial.mend = absl::StrCat(
+      "The next agent that may write the file takes it out; or remove the "
+      "lines from `# rollcall begin job=",
+      dead[0].job, "` to `# rollcall end job=", dead[0].job, "`.");
+  return trial;
+}
+
 // A bare `rollcall doctor` asks no daemon: a job that it would find itself runs
 // on this machine, by the same clock.
 bool NamesDaemon(const WhereFlags& where) {
@@ -170,7 +199,7 @@ int RunDoctorCommand(const DoctorFlags& flags) {
   const auto left = [&start] {
     return std::max(kTrialsLeast, start + kFactsPatience - absl::Now());
   };
-  options.trials = {TryProcess(), TryRunFolder(left())};
+  options.trials = {TryProcess(), TryRunFolder(left()), LookAtHostsFile()};
   for (Trial& trial : TryFolders("folder", folders, left())) {
     options.trials.push_back(std::move(trial));
   }

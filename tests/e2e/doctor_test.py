@@ -254,6 +254,22 @@ class Doctor(E2E):
         self.assertEqual(down.code, 30, down.text())
         self.assertEqual(self.the_only(down, "address")["severity"], "fatal")
 
+    def test_a_hosts_block_of_agents_that_have_died(self):
+        lab = Lab(self.stage, 1)
+        well = lab.run(1, [*DOCTOR, "--json"])
+        self.assertEqual(self.the_only(well, "hosts-file")["severity"], "ok")
+        block = ("# rollcall begin job=old run=r1 generation=1 size=9\n"
+                 "# rollcall owner pid=1 start=5 boot=earlier pidns=7 node=z\n"
+                 "10.77.0.9 node-0.old.rollcall\n"
+                 "# rollcall end job=old run=r1\n")
+        left = lab.run(1, [
+            "sh", "-c", f"printf '\\n%s' '{block}' >> /etc/hosts; "
+            'exec "$@"', "sh", *DOCTOR, "--json"])
+        finding = self.the_only(left, "hosts-file")
+        self.assertEqual(finding["severity"], "warning", finding)
+        self.assertIn("job old, run r1", finding["found"])
+        self.assertIn("begin job=old", finding["mend"])
+
     def test_without_proc(self):
         lab = Lab(self.stage, 1)
         self.assertEqual(lab.run(1, ["mount", "-t", "tmpfs", "none",

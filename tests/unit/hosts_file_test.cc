@@ -1044,6 +1044,26 @@ TEST(HostsOwner, ReadsBackAsItIsWritten) {
 }
 
 // What every container has: a hosts file that is a mount point.
+// As a power cut leaves it, on a node that is a spare from then on.
+TEST_F(HostsFileTest, DeadBlocksGoWithoutABlockOfOnesOwn) {
+  const std::string rest = "127.0.0.1 localhost\n";
+  HostsOwner dead = ThisOwner("z");
+  dead.boot_id = "an-earlier-boot";
+  const std::string living =
+      Put(rest, MakeWorld({{"a", "10.0.0.1"}}, 1, "lives"), ThisOwner("a"));
+  Write(Put(living, world_, dead));
+  const std::vector<HostsBlock> found = File().DeadBlocks();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].job, "train");
+  ASSERT_TRUE(File().RemoveDead(&warnings_).ok());
+  EXPECT_EQ(Read(), living);
+  EXPECT_TRUE(File().DeadBlocks().empty());
+  // Nothing is locked or written for nothing.
+  options_.lock_folders = {folder_ + "/none"};
+  EXPECT_TRUE(File().RemoveDead(&warnings_).ok());
+  EXPECT_TRUE(warnings_.empty());
+}
+
 TEST_F(HostsFileTest, WritesInPlaceOverABindMount) {
   Write("127.0.0.1 localhost\n");
   const std::string source = folder_ + "/source";

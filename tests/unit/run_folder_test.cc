@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/agent/processes/guard.h"
 #include "client/facts/system.h"
+#include "daemon/base/fd.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {
@@ -250,6 +253,42 @@ TEST_F(RunFolderTest, LivesOutliveTheirAgentUntilTheyAreForgotten) {
 
 // A rank's child that is another user's, as after sudo. Where its parent has
 // ended, nothing tells any more whose it was.
+// An agent of an older run of the job, which cannot reach its daemon.
+TEST_F(RunFolderTest, ALivingAgentOfTheNodeIsNamedAndLeftAlone) {
+  const auto living = RunFolder::Make(parent_, "job", "node");
+  ASSERT_TRUE(living.ok()) << living.status();
+  (*living)->RecordLife(Nonce('a'));
+  std::filesystem::create_directories((*living)->path() + "/gen-3");
+  std::ofstream((*living)->path() + "/gen-3/world.json")
+      << R"({"run": "run-7"})";
+  const Fd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  (*living)->socket().copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(listener.get(), reinterpret_cast<const sockaddr*>(&address),
+                 sizeof(address)),
+            0);
+  ASSERT_EQ(listen(listener.get(), 1), 0);
+  const auto named = [&](const std::string& node) {
+    const auto folder = RunFolder::Make(parent_, "job", node);
+    EXPECT_TRUE(folder.ok()) << folder.status();
+    return folder.ok() ? (*folder)->living() : std::vector<std::string>();
+  };
+  EXPECT_TRUE(named("node").empty()) << "it has no ranks";
+  const pid_t rank = StartWith("ROLLCALL_SOCKET=" + (*living)->socket());
+  const std::vector<std::string> told = named("node");
+  ASSERT_EQ(told.size(), 1u);
+  for (const std::string& part :
+       {std::string("job job, run run-7"), absl::StrCat("kill ", getpid())}) {
+    EXPECT_TRUE(absl::StrContains(told[0], part)) << told[0];
+  }
+  EXPECT_TRUE(named("other").empty());
+  int status = 0;
+  EXPECT_EQ(waitpid(rank, &status, WNOHANG), 0);
+  kill(rank, SIGKILL);
+  waitpid(rank, &status, 0);
+}
+
 class TwoUsersTest : public RunFolderTest {
  protected:
   static constexpr uid_t kNobody = 65534;

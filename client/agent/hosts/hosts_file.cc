@@ -115,6 +115,22 @@ std::set<std::string> HostsFile::NamesOf(const std::string& job) const {
   return NamesInBlock(ReadSmallFile(path_, options_.bytes_max), job);
 }
 
+std::vector<HostsBlock> HostsFile::DeadBlocks() const {
+  std::vector<HostsBlock> dead =
+      ParseHosts(ReadSmallFile(path_, options_.bytes_max)).blocks;
+  std::erase_if(dead, [](const HostsBlock& block) {
+    return std::any_of(block.owners.begin(), block.owners.end(),
+                       HostsOwnerLives);
+  });
+  return dead;
+}
+
+absl::Status HostsFile::RemoveDead(std::vector<std::string>* warnings) {
+  if (DeadBlocks().empty()) return absl::OkStatus();
+  // Every change of the file takes them out; nobody is this owner.
+  return RemoveOwner(HostsOwner(), warnings);
+}
+
 absl::Status HostsFile::Remove(const std::string& job, const std::string& run,
                                const HostsOwner& owner,
                                std::vector<std::string>* warnings) {

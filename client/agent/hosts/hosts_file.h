@@ -49,6 +49,15 @@ class HostsFile {
   // where the file cannot be read. Takes no lock.
   std::set<std::string> NamesOf(const std::string& job) const;
 
+  // The blocks that no living process owns: those of agents that were killed
+  // with their guards, as at a power cut. Empty where the file cannot be read.
+  // Takes no lock.
+  std::vector<HostsBlock> DeadBlocks() const;
+
+  // Takes those out. Where there is none, nothing is locked or written. Safe to
+  // repeat.
+  absl::Status RemoveDead(std::vector<std::string>* warnings);
+
   // Takes the owner off; the block goes with its last living one. Safe to
   // repeat.
   absl::Status Remove(const std::string& job, const std::string& run,

@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,6 +29,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/digest.h"
+#include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {
@@ -84,7 +87,60 @@ struct Leftovers {
   std::vector<std::string> folders;
   // Processes of the same owner that are still there.
   SweepResult alive;
+  // Agents of the same owner that have ranks.
+  std::vector<std::string> living;
 };
+
+// Who listens on this socket; 0: nobody, or a process of another namespace.
+pid_t ListenerOf(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) return 0;
+  path.copy(address.sun_path, path.size());
+  // An agent that was stopped may have a full queue.
+  const Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  ucred peer = {};
+  socklen_t size = sizeof(peer);
+  if (!fd.open() ||
+      connect(fd.get(), reinterpret_cast<const sockaddr*>(&address),
+              sizeof(address)) != 0 ||
+      getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+    return 0;
+  }
+  return peer.pid;
+}
+
+// The run whose world's files are in this folder; empty: not known.
+std::string RunOf(const std::string& folder) {
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator at(folder, ignored), end;
+       !ignored && at != end; at.increment(ignored)) {
+    std::ifstream file(at->path() / "world.json");
+    const auto world = nlohmann::json::parse(file, nullptr, false);
+    if (world.is_object() && world.contains("run") &&
+        world["run"].is_string()) {
+      return world["run"];
+    }
+  }
+  return "";
+}
+
+// Of a folder that a living agent holds; empty: it has no ranks.
+std::string LivingText(const std::string& folder, const std::string& owner) {
+  const std::string socket = absl::StrCat(folder, kSocketName);
+  Kin ranks;
+  ranks.markers = {absl::StrCat("ROLLCALL_SOCKET=", socket)};
+  if (FindKin(ranks).empty()) return "";
+  const std::string run = RunOf(folder);
+  const pid_t pid = ListenerOf(socket);
+  const std::vector<std::string> words = absl::StrSplit(owner, ' ');
+  return absl::StrCat(
+      "an agent of job ", words[0], run.empty() ? "" : ", run ", run,
+      pid > 0 ? absl::StrCat(" (process ", pid, ")") : "",
+      " still has ranks on this node, as node ", words.back(),
+      pid > 0 ? absl::StrCat("; if its run is over, `kill ", pid, "` ends it")
+              : "");
+}
 
 std::string LeftText(const SweepResult& alive) {
   const bool denied = !alive.denied.empty();
@@ -178,7 +234,11 @@ void SweepLeftovers(const std::string& parent, const std::string& prefix,
     const std::vector<std::string> lives = LivesOf(folder, owner);
     if (own_alone && lives.empty()) continue;
     const Fd lock = Lock(folder);
-    if (!lock.open()) continue;
+    if (!lock.open()) {
+      std::string text = lives.empty() ? "" : LivingText(folder, owner);
+      if (!text.empty()) found.living.push_back(std::move(text));
+      continue;
+    }
     Kin ranks;
     ranks.markers = {absl::StrCat("ROLLCALL_SOCKET=", folder, kSocketName)};
     ranks.processes = ReadLeft(folder);
@@ -246,6 +306,7 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
       SweepLeftovers(place.parent, place.prefix, owner,
                      again ? patience : kSweepPatience, again, found);
     }
+    if (!again) made->living_ = std::move(found.living);
     made->Record(found.swept);
     made->swept_ = made->lives_;
     for (const std::string& folder : found.folders) {

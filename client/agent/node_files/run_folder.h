@@ -56,6 +56,10 @@ class RunFolder {
   // gone with all their ranks' processes. Secret. The newest last, at most
   // Limits::swept_max.
   const std::vector<std::string>& swept() const { return swept_; }
+  // In words: each agent of the same job and node that lives and has ranks
+  // here, as one of an older run that cannot reach its daemon. It is left
+  // alone.
+  const std::vector<std::string>& living() const { return living_; }
   // To be called before the agent prepares for a world in this life, so that no
   // world has a member whose life is not recorded. Safe to repeat. Errors are
   // passed over: the next agent says less.
@@ -76,6 +80,7 @@ class RunFolder {
   // The job and the node, as Record writes them.
   const std::string owner_;
   std::vector<std::string> swept_;
+  std::vector<std::string> living_;
   // What is recorded: swept_ and this agent's own. Secret.
   std::vector<std::string> lives_;
 };
