@@ -5,7 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <variant>
 
@@ -34,6 +36,17 @@ int Run(const EvictFlags& flags) { return RunEvictCommand(flags); }
 int Run(const TokenFlags& flags) { return RunTokenCommand(flags); }
 int Run(const DoctorFlags& flags) { return RunDoctorCommand(flags); }
 int Run(DaemonFlags& flags) { return RunDaemonCommand(flags); }
+
+// How many threads this user must be able to start for the command.
+size_t ThreadsFor(const Invocation& invocation) {
+  const auto* launch = std::get_if<LaunchFlags>(&invocation);
+  if (launch == nullptr) return kThreadsToStart;
+  // Its daemon shares its own; each agent needs as many. No more are tried than
+  // any machine can start.
+  const size_t agents = std::min<size_t>(launch->local_workers, 16) +
+                        (launch->no_worker ? 0 : 1);
+  return kThreadsToStart * (1 + agents);
+}
 
 // What a command printed may have gone nowhere: a full disk, say. A reader that
 // needs no more (`| head`) is no error.
@@ -64,7 +77,8 @@ int Main(int argc, char** argv) {
   const bool only_prints = std::holds_alternative<HelpText>(*invocation) ||
                            std::holds_alternative<VersionFlags>(*invocation);
   if (!only_prints) {
-    if (absl::Status status = CheckStartLimits(); !status.ok()) {
+    if (absl::Status status = CheckStartLimits(ThreadsFor(*invocation));
+        !status.ok()) {
       Complain(status.message());
       return kExitCannotStart;
     }

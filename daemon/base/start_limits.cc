@@ -60,13 +60,13 @@ void* WaitFor(void* gate) {
   return nullptr;
 }
 
-absl::Status TryThreads() {
+absl::Status TryThreads(size_t wanted) {
   std::mutex gate;
   std::vector<pthread_t> threads;
   int error = 0;
   {
     const std::lock_guard<std::mutex> hold(gate);
-    while (threads.size() < kThreadsToStart && error == 0) {
+    while (threads.size() < wanted && error == 0) {
       pthread_t thread;
       error = pthread_create(&thread, nullptr, WaitFor, &gate);
       if (error == 0) threads.push_back(thread);
@@ -76,7 +76,7 @@ absl::Status TryThreads() {
   if (error == 0) return absl::OkStatus();
   const std::string most = PidsMax();
   return absl::ResourceExhaustedError(absl::StrCat(
-      "rollcall needs ", kThreadsToStart, " threads to start, and got ",
+      "the ", wanted, " threads that are needed cannot be started, only ",
       threads.size(), " (", strerror(error),
       "): this user's processes and threads are limited to ",
       LimitText(RLIMIT_NPROC), " (ulimit -u)",
@@ -96,16 +96,16 @@ absl::Status TryDescriptors() {
   if (opened.size() == kDescriptorsToStart) return absl::OkStatus();
   const int error = errno;
   return absl::ResourceExhaustedError(absl::StrCat(
-      "rollcall needs to open ", kDescriptorsToStart, " files to start, and ",
-      "opened ", opened.size(), " (", strerror(error), "): a process may have ",
+      "the ", kDescriptorsToStart, " files that are needed cannot be opened, ",
+      "only ", opened.size(), " (", strerror(error), "): a process may have ",
       LimitText(RLIMIT_NOFILE), " open (ulimit -n); raise that"));
 }
 
 }  // namespace
 
-absl::Status CheckStartLimits() {
+absl::Status CheckStartLimits(size_t threads) {
   absl::Status status = TryDescriptors();
-  if (status.ok()) status = TryThreads();
+  if (status.ok()) status = TryThreads(threads);
   return status;
 }
 

@@ -16,11 +16,12 @@ namespace rollcall {
 inline constexpr size_t kThreadsToStart = 20;
 inline constexpr size_t kDescriptorsToStart = 24;
 
-// Starts that many threads and opens that many descriptors, and lets go of
-// them again. RESOURCE_EXHAUSTED: it could not; names the limit, its value and
-// what is needed. The process has as many threads afterwards as before. Any
-// thread.
-absl::Status CheckStartLimits();
+// Starts `threads` threads and opens that many descriptors, and lets go of them
+// again. More threads than its own: for a process that starts others of this
+// user, since a launcher whose children took the last ones would wait for ever.
+// RESOURCE_EXHAUSTED: it could not; names the limit, its value and what is
+// needed. The process has as many threads afterwards as before. Any thread.
+absl::Status CheckStartLimits(size_t threads = kThreadsToStart);
 
 }  // namespace rollcall
 

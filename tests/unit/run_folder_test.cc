@@ -277,16 +277,17 @@ TEST_F(RunFolderTest, ALivingAgentOfTheNodeIsNamedAndLeftAlone) {
   EXPECT_TRUE(named("node").empty()) << "it has no ranks";
   const pid_t rank = StartWith("ROLLCALL_SOCKET=" + (*living)->socket());
   const std::vector<std::string> told = named("node");
+  const std::vector<std::string> others = named("other");
+  int status = 0;
+  EXPECT_EQ(waitpid(rank, &status, WNOHANG), 0);
+  kill(rank, SIGKILL);
+  waitpid(rank, &status, 0);
   ASSERT_EQ(told.size(), 1u);
   for (const std::string& part :
        {std::string("job job, run run-7"), absl::StrCat("kill ", getpid())}) {
     EXPECT_TRUE(absl::StrContains(told[0], part)) << told[0];
   }
-  EXPECT_TRUE(named("other").empty());
-  int status = 0;
-  EXPECT_EQ(waitpid(rank, &status, WNOHANG), 0);
-  kill(rank, SIGKILL);
-  waitpid(rank, &status, 0);
+  EXPECT_TRUE(others.empty());
 }
 
 class TwoUsersTest : public RunFolderTest {
