@@ -2,8 +2,12 @@
 #include "client/agent/processes/processes.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +21,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/agent/processes/guard.h"
@@ -400,6 +405,82 @@ TEST_F(ProcessesTest, ADaemonLeftBehindIsSweptBeforeGone) {
   Finish();
   EXPECT_TRUE(started && gone && dead);
   EXPECT_EQ(told_.ended()[0].code, 0);
+}
+
+// A process that traces another and never answers what it is told of it.
+class Tracer {
+ public:
+  Tracer() {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return;
+    ours_ = Fd(ends[0]);
+    const Fd theirs(ends[1]);
+    pid_ = fork();
+    if (pid_ != 0) return;
+    pid_t traced = 0;
+    if (read(theirs.get(), &traced, sizeof traced) != sizeof traced) _exit(0);
+    const char answer =
+        ptrace(PTRACE_SEIZE, traced, nullptr, nullptr) == 0 ? 'y' : 'n';
+    (void)!write(theirs.get(), &answer, 1);
+    while (true) pause();
+  }
+  ~Tracer() { End(); }
+
+  bool Trace(pid_t pid) {
+    char answer = 'n';
+    return write(ours_.get(), &pid, sizeof pid) == sizeof pid &&
+           read(ours_.get(), &answer, 1) == 1 && answer == 'y';
+  }
+  void End() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  Fd ours_;
+  pid_t pid_ = 0;
+};
+
+TEST_F(ProcessesTest, ARankThatItsTracerHoldsIsToldOnceAndHoldsUpNobody) {
+  Tracer tracer;
+  Begin();
+  const bool started =
+      processes_
+          ->Start(1, {Shell(0, "exec 9>$LIFE; echo $$ >&9; exec sleep 1000"),
+                      Shell(1,
+                            "trap 'exit 6' USR1; exec 9>$LIFE; echo up >&9; "
+                            "while :; do sleep 1000 & wait; done")})
+          .ok();
+  pid_t rank = 0;
+  for (const std::string& line : life_.Lines(2)) {
+    if (line != "up" && !absl::SimpleAtoi(line, &rank)) rank = 0;
+  }
+  const bool named = rank > 0;
+  const bool traced = named && tracer.Trace(rank);
+  if (traced) kill(rank, SIGKILL);
+  const std::string text = absl::StrCat("rank 10 has ended, but process ",
+                                        tracer.pid(), " traces it");
+  const absl::Time deadline = MonotonicNow() + kLong;
+  while (traced && !absl::StrContains(Err(), text) &&
+         MonotonicNow() < deadline) {
+    sched_yield();
+  }
+  // Another rank's end is seen meanwhile.
+  processes_->Signal({{1, 1}}, SIGUSR1);
+  const bool one = told_.AwaitEnded(1) && !told_.ended().contains(0);
+  tracer.End();
+  const bool both = told_.AwaitEnded(2);
+  const bool gone = told_.AwaitGone(1);
+  Finish();
+  if (named && !traced) GTEST_SKIP() << "no process may be traced here";
+  EXPECT_TRUE(started && one && both && gone);
+  EXPECT_EQ(told_.ended()[0].signal, SIGKILL);
+  EXPECT_EQ(told_.ended()[1].code, 6);
+  const std::vector<std::string> parts = absl::StrSplit(Err(), text);
+  EXPECT_EQ(parts.size(), 2u);
 }
 
 TEST_F(ProcessesTest, OneRankGoesAndComesWhileAnotherLives) {

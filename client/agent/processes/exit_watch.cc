@@ -9,12 +9,22 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <fstream>
 #include <memory>
+#include <string>
 #include <system_error>
 #include <thread>
 
 namespace rollcall {
 namespace {
+
+// How it ended is not known, and unknown is not success.
+constexpr ExitStatus kReapedElsewhere{255, 0};
+
+ExitStatus StatusOf(const siginfo_t& info) {
+  if (info.si_code == CLD_EXITED) return {info.si_status, 0};
+  return {0, info.si_status};
+}
 
 bool AwaitExit(pid_t pid, int more_flags, siginfo_t* info) {
   while (true) {
@@ -52,11 +62,24 @@ ExitWatch::ExitWatch(pid_t pid, Means means) {
 
 ExitStatus PeekExit(pid_t pid) {
   siginfo_t info;
-  // Somebody else has reaped it: how it ended is not known, and unknown is not
-  // success.
-  if (!AwaitExit(pid, WNOWAIT, &info)) return {255, 0};
-  if (info.si_code == CLD_EXITED) return {info.si_status, 0};
-  return {0, info.si_status};
+  if (!AwaitExit(pid, WNOWAIT, &info)) return kReapedElsewhere;
+  return StatusOf(info);
+}
+
+std::optional<ExitStatus> TryPeekExit(pid_t pid) {
+  siginfo_t info;
+  if (!AwaitExit(pid, WNOWAIT | WNOHANG, &info)) return kReapedElsewhere;
+  if (info.si_pid == 0) return std::nullopt;
+  return StatusOf(info);
+}
+
+pid_t TracerOf(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string word; status >> word;) {
+    pid_t tracer = 0;
+    if (word == "TracerPid:" && status >> tracer) return tracer;
+  }
+  return 0;
 }
 
 void Reap(pid_t pid) {

@@ -12,6 +12,8 @@
 
 #include <sys/types.h>
 
+#include <optional>
+
 #include "daemon/base/fd.h"
 
 namespace rollcall {
@@ -40,6 +42,13 @@ class ExitWatch {
 
 // How child `pid` ended, without reaping it. Blocks until it has ended.
 ExitStatus PeekExit(pid_t pid);
+
+// The same at once; nothing: it runs, or it has ended and a tracer (strace,
+// gdb) has not let go of it. Until then only the tracer can wait for it.
+std::optional<ExitStatus> TryPeekExit(pid_t pid);
+
+// The process that traces it; 0: none does, or it is not known.
+pid_t TracerOf(pid_t pid);
 
 // Reaps it if it has ended; never blocks.
 void Reap(pid_t pid);

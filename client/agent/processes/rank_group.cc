@@ -19,6 +19,9 @@ namespace {
 // What the dynamic loader ends a process with, and a shell that finds no
 // command.
 constexpr int kExitOfLoader = 127;
+// Of a rank that a tracer holds.
+constexpr absl::Duration kBetweenPeeks = absl::Milliseconds(100);
+constexpr absl::Duration kHeldQuietly = absl::Seconds(2);
 
 }  // namespace
 
@@ -230,9 +233,13 @@ void RankGroup::CloseStream(RankPipe& stream) {
 }
 
 void RankGroup::OnExit(Rank& rank, absl::Time now) {
-  if (std::exchange(rank.ended, true)) return;
+  if (rank.ended) return;
+  const std::optional<ExitStatus> peeked = TryPeekExit(rank.process.pid);
+  if (!peeked) return AwaitTracer(rank, now);
+  ExitStatus status = *peeked;
+  rank.ended = true;
+  rank.peek_at = absl::InfiniteFuture();
   house_.poller.Remove(rank.watch->fd());
-  ExitStatus status = PeekExit(rank.process.pid);
   rank.out->Drain(now);
   rank.err->Drain(now);
   if (const int error = ExecError(rank.process); error != 0) {
@@ -258,6 +265,21 @@ void RankGroup::OnExit(Rank& rank, absl::Time now) {
   house_.callbacks.ended(std::move(ended));
 }
 
+// A tracer hears of the end first, and nobody else can wait for the rank until
+// it has answered. Most answer at once.
+void RankGroup::AwaitTracer(Rank& rank, absl::Time now) {
+  // Its descriptor stays readable meanwhile.
+  house_.poller.Remove(rank.watch->fd());
+  rank.held_since = std::min(rank.held_since, now);
+  rank.peek_at = now + kBetweenPeeks;
+  if (rank.told_held || now - rank.held_since < kHeldQuietly) return;
+  const pid_t tracer = TracerOf(rank.process.pid);
+  if (tracer == 0) return;
+  rank.told_held = true;
+  Warn(absl::StrCat("rank ", rank.command.rank, " has ended, but process ",
+                    tracer, " traces it and has not let go; end that process"));
+}
+
 void RankGroup::SetPaused(bool paused) {
   paused_ = paused;
   for (auto& [number, rank] : ranks_) {
@@ -279,6 +301,9 @@ void RankGroup::Advance(absl::Time now) {
     if (now < rank.kill_at || std::exchange(rank.killed, true)) continue;
     SignalGroup(rank, SIGKILL);
   }
+  for (auto& [number, rank] : ranks_) {
+    if (now >= rank.peek_at) OnExit(rank, now);
+  }
   Depart(now);
   TellGone(now);
 }
@@ -289,8 +314,9 @@ absl::Time RankGroup::NextDeadline() const {
   for (const auto& [number, rank] : ranks_) {
     if (rank.swept()) {
       next = std::min(next, *rank.written_by);
-    } else if (!rank.killed) {
-      next = std::min(next, rank.kill_at);
+    } else {
+      next = std::min(next, rank.peek_at);
+      if (!rank.killed) next = std::min(next, rank.kill_at);
     }
   }
   return next;

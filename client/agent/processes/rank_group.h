@@ -84,6 +84,10 @@ class RankGroup {
     bool stopping = false;
     bool killed = false;
     absl::Time kill_at = absl::InfiniteFuture();
+    // It has ended, and a tracer has not let go of it.
+    absl::Time held_since = absl::InfiniteFuture();
+    absl::Time peek_at = absl::InfiniteFuture();
+    bool told_held = false;
     // Reaped; its last output is on its way until then at the latest.
     std::optional<absl::Time> written_by;
 
@@ -111,6 +115,7 @@ class RankGroup {
   // Those that are to go: told to, or all, once none lives.
   std::vector<Rank*> Going();
   void OnExit(Rank& rank, absl::Time now);
+  void AwaitTracer(Rank& rank, absl::Time now);
   void ReadStream(RankPipe& stream, absl::Time now);
   void CloseStream(RankPipe& stream);
   void SetPaused(bool paused);
