@@ -151,6 +151,7 @@ ProcessesOptions ForProcesses(const AgentOptions& options,
   wanted.node = options.hello.node();
   wanted.log_dir = options.log_dir;
   wanted.output_to_stderr = options.output_to_stderr;
+  wanted.subreaper = options.subreaper;
   if (!options.hosts_file.empty()) {
     // Its guard leaves the working folder.
     std::error_code failed;

@@ -45,6 +45,8 @@ struct AgentOptions {
   // How facts are gathered again when the node is checked.
   NodeFactsOptions facts;
   bool output_to_stderr = false;
+  // This process is the subreaper of its ranks (BecomeSubreaper).
+  bool subreaper = false;
   // How a notice reaches ranks that are plain commands (--preempt-signal).
   int preempt_signal = SIGTERM;
   Limits limits;

@@ -12,6 +12,7 @@
 #include "client/admin/job_text.h"
 #include "client/admin/live_line.h"
 #include "client/admin/messages.h"
+#include "client/agent/processes/processes.h"
 #include "client/agent/session.h"
 #include "client/cli/commands.h"
 #include "client/cli/digest.h"
@@ -154,6 +155,7 @@ void PrintResult(const AgentResult& result) {
 }  // namespace
 
 int RunJoinCommand(JoinFlags& flags) {
+  const bool subreaper = BecomeSubreaper();
   if (!AwaitStart(flags.start_fd)) return kExitRendezvous;
   if (flags.secret_fd >= 0) {
     absl::StatusOr<std::string> join = TakePassedSecret(flags.secret_fd);
@@ -195,6 +197,7 @@ int RunJoinCommand(JoinFlags& flags) {
   options.network = {NcclEnvOf(flags.local.nccl_env),
                      ReadNcclConf(options.environment), facts};
   options.output_to_stderr = flags.local.json;
+  options.subreaper = subreaper;
   options.preempt_signal = flags.local.preempt_signal;
   options.report = [&teller](const Report& report) { teller.Tell(report); };
   PrepareGrpc();

@@ -149,6 +149,39 @@ TEST_F(GuardTest, KillsAllWhenTheAgentIsKilled) {
   EXPECT_EQ(poll(&polled, 1, 10'000), 1);
 }
 
+// Waits until its agent has reaped an orphan that it was given: by then its
+// guard knows of all that was hidden before.
+constexpr char kAwaitLook[] =
+    "setsid sh -c ': & echo $! > $LIFE.orphan'; "
+    "while kill -0 $(cat $LIFE.orphan) 2>/dev/null; do :; done; "
+    "echo looked >&9; exec sleep 1000";
+
+TEST_F(GuardTest, KillsAHiddenOneThatTheAgentHadFound) {
+  // In a session of its own, without a marker, its parent gone.
+  StartAgent(
+      absl::StrCat("exec 9>$LIFE; setsid env -i /bin/sh -c '", kLeaveCgroup,
+                   "(echo hidden >&9; exec sleep 1000) &'; ", kAwaitLook));
+  ASSERT_EQ(life_.Lines(2).size(), 2u);
+  KillAgentAndAwaitGuard();
+  EXPECT_TRUE(life_.AllDead(0));
+}
+
+TEST_F(GuardTest, KillsAHiddenOneWhoseParentDiesWithTheAgent) {
+  StartAgent(
+      absl::StrCat("exec 9>$LIFE; setsid env -i /bin/sh -c '", kLeaveCgroup,
+                   "echo hidden >&9; echo up >$0; exec sleep 1000' $LIFE.up & "
+                   "while ! test -s $LIFE.up; do :; done; ",
+                   kAwaitLook));
+  ASSERT_EQ(life_.Lines(2).size(), 2u);
+  // Another guard is told of it too.
+  const pid_t first = AwaitGuard(0);
+  ASSERT_GT(first, 0);
+  kill(first, SIGKILL);
+  ASSERT_GT(AwaitGuard(first), 0);
+  KillAgent();
+  EXPECT_TRUE(life_.AllDead(10'000));
+}
+
 // The names that an agent has written, in a hosts file of the test.
 class GuardedHostsTest : public GuardTest {
  protected:
@@ -274,6 +307,9 @@ TEST(GuardOrders, Table) {
     for (const std::string& c : orders.kin().cgroups) {
       absl::StrAppend(&text, " ", c);
     }
+    for (const FoundProcess& p : orders.kin().processes) {
+      absl::StrAppend(&text, " ", p.pid, "!", p.start_ticks);
+    }
     if (!orders.hosts().path.empty()) {
       absl::StrAppend(&text, " ", orders.hosts().owner.pid, ":",
                       orders.hosts().owner.node, ">", orders.hosts().path);
@@ -297,6 +333,14 @@ TEST(GuardOrders, Table) {
       {"forget 10", "A=b c 11@100 /c/d e"},
       {"forget /c/d e", "A=b c 11@100"},
       {"forget", "A=b c 11@100"},
+      {"process 20 30", "A=b c 11@100 20!30"},
+      {"process 1 30", "A=b c 11@100 20!30"},
+      {"process 21", "A=b c 11@100 20!30"},
+      {"process 21 31", "A=b c 11@100 20!30 21!31"},
+      {"ended 20 31", "A=b c 11@100 20!30 21!31"},  // Another of its number.
+      {"ended 20 30", "A=b c 11@100 21!31"},
+      {"forget 21", "A=b c 11@100 21!31"},
+      {"ended 21 31", "A=b c 11@100"},
       {"owner pid=7 start=8 boot=b pidns=9 node=n", "A=b c 11@100"},
       {"hosts etc/hosts", "A=b c 11@100"},
       {"hosts /etc/my hosts", "A=b c 11@100 7:n>/etc/my hosts"},
@@ -315,6 +359,7 @@ int AgentMain(const std::string& life, const std::string& script,
   ProcessesOptions options;
   options.node = "victim";
   options.hosts_file = hosts;
+  options.subreaper = BecomeSubreaper();
   options.marker = "ROLLCALL_SOCKET=" + life + ".socket";
   Processes processes(options, {[](RankEnded) {}, [](RanksGone) {}});
   RankCommand command;

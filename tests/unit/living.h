@@ -37,6 +37,12 @@ class TempFolder {
   std::string path_;
 };
 
+// For a script whose process is to be found without its rank's cgroup, where
+// one could be made.
+inline constexpr char kLeaveCgroup[] =
+    "for c in /sys/fs/cgroup /sys/fs/cgroup/unified; do "
+    "{ echo 0 > $c/cgroup.procs; } 2>/dev/null; done; ";
+
 inline std::string ReadFile(const std::string& path) {
   // Through stdio: a process that ends while its /proc is read is no exception.
   std::string text;

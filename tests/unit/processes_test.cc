@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -405,6 +406,64 @@ TEST_F(ProcessesTest, ADaemonLeftBehindIsSweptBeforeGone) {
   Finish();
   EXPECT_TRUE(started && gone && dead);
   EXPECT_EQ(told_.ended()[0].code, 0);
+}
+
+TEST_F(ProcessesTest, AHiddenOrphanIsSweptBeforeGoneAndReaped) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+  options_.subreaper = true;
+  Begin();
+  // In a session of its own, without a marker, its parent gone.
+  const bool started =
+      processes_
+          ->Start(1,
+                  {Shell(0, absl::StrCat(
+                                "exec 9>$LIFE; setsid env -i /bin/sh -c '",
+                                kLeaveCgroup,
+                                "(echo up >&9; echo up >$0; exec sleep 1000) & "
+                                "echo $! >&9; while ! test -s $0; do :; done' "
+                                "$LIFE.up"))})
+          .ok();
+  const std::vector<std::string> lines = life_.Lines(2);
+  const bool gone = told_.AwaitGone(1);
+  const bool dead = life_.AllDead(0);
+  prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
+  Finish();
+  EXPECT_TRUE(started && lines.size() == 2 && gone && dead);
+  for (const std::string& line : lines) {
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(line, &pid)) continue;
+    EXPECT_NE(kill(pid, 0), 0) << "a zombie is left";
+  }
+}
+
+TEST_F(ProcessesTest, ADetachedProcessIsKnownAfterItsParentsEnd) {
+  // While another rank lives, only an earlier look tells whose it is. The rank
+  // knows that a look has been taken when an ended orphan has been reaped.
+  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+  options_.subreaper = true;
+  Begin();
+  const bool started =
+      processes_
+          ->Start(
+              1,
+              {Shell(0, absl::StrCat(
+                            "exec 9>$LIFE; setsid env -i /bin/sh -c '",
+                            kLeaveCgroup,
+                            "echo up >&9; echo up >$0; exec sleep 1000' "
+                            "$LIFE.up & while ! test -s $LIFE.up; do :; done; "
+                            "setsid sh -c ': & echo $! > $LIFE.orphan'; "
+                            "while kill -0 $(cat $LIFE.orphan) 2>/dev/null; "
+                            "do :; done; echo looked >&9; exec sleep 1000")),
+               Shell(1, "exec sleep 1000")})
+          .ok();
+  const bool up = life_.Lines(2).size() == 2;
+  processes_->Stop({{1, 0}}, absl::ZeroDuration());
+  const bool gone = told_.AwaitGone(RankLife{1, 0});
+  const bool dead = life_.AllDead(0);
+  const bool other = !told_.ended().contains(1);
+  prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
+  Finish();
+  EXPECT_TRUE(started && up && gone && dead && other);
 }
 
 // A process that traces another and never answers what it is told of it.

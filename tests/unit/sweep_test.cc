@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -131,6 +134,78 @@ TEST_F(SweepTest, FindsWhatAnEarlierSweepFound) {
   EXPECT_TRUE(life_.SomebodyLives());
   EXPECT_EQ(Sweep({.processes = {{pid, 0, start_ticks_}}}, kPatience).ended,
             1u);
+  EXPECT_TRUE(life_.AllDead(0));
+}
+
+// While it lives, this process is the subreaper of what it starts.
+class Subreaper {
+ public:
+  Subreaper() { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
+  ~Subreaper() { prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0); }
+};
+
+// No marker, no session of ours, and its parent has ended.
+constexpr char kHidden[] =
+    "exec 9>$LIFE; setsid env -i /bin/sh -c '(echo up >&9; exec sleep 1000) &'";
+
+TEST_F(SweepTest, FindsOrphansThatTheKernelGaveToItsProcess) {
+  const Subreaper subreaper;
+  const pid_t rank = Run(kHidden, {});
+  ASSERT_EQ(life_.Lines(1).size(), 1u);
+  PeekExit(rank);
+  // A helper of our own in our session, with a child that has left it.
+  LifeLine own(folder_ / "own");
+  std::string shell = "/bin/sh", option = "-c";
+  std::string script =
+      "exec 9>" + own.path() +
+      "; setsid sh -c 'echo $$ >&9; exec sleep 1000' & echo $$ >&9; wait";
+  char* const argv[] = {shell.data(), option.data(), script.data(), nullptr};
+  pid_t helper = 0;
+  ASSERT_EQ(
+      posix_spawn(&helper, shell.c_str(), nullptr, nullptr, argv, environ), 0);
+  const std::vector<std::string> helpers = own.Lines(2);
+
+  EXPECT_EQ(Sweep({}, kPatience).ended, 0u);
+  EXPECT_EQ(LookFor({{.reparented = true}}).found[0].size(), 1u);
+  EXPECT_EQ(Sweep({.reparented = true}, kPatience).ended, 1u);
+  EXPECT_TRUE(life_.AllDead(0));
+  EXPECT_TRUE(LookFor({{.reparented = true}}).found[0].empty());
+  // Reports the orphans that have ended, and the rank; not the helper, which
+  // its own code reaps.
+  for (const std::string& pid : helpers) kill(std::stoi(pid), SIGKILL);
+  PeekExit(helper);
+  EXPECT_TRUE(own.AllDead(10'000));
+  std::vector<pid_t> ended = LookFor({}).ended_children;
+  EXPECT_EQ(std::count(ended.begin(), ended.end(), rank), 1);
+  EXPECT_EQ(std::count(ended.begin(), ended.end(), helper), 0);
+  EXPECT_GE(ended.size(), 2u);
+  std::erase(ended, rank);
+  for (const pid_t pid : ended) Reap(pid);
+  EXPECT_EQ(LookFor({}).ended_children, std::vector<pid_t>{rank});
+  Reap(helper);
+}
+
+TEST_F(SweepTest, ALookTellsThePartsAndWhereTheyAre) {
+  const pid_t rank =
+      Run("exec 9>$LIFE; setsid env -i /bin/sh -c 'echo $$ >&9; "
+          "exec sleep 1000' & echo $! >&9; wait",
+          {});
+  const RankSession session = {rank, start_ticks_};
+  const std::vector<std::string> child = life_.Lines(2);
+  ASSERT_EQ(child.size(), 2u);
+  const Look look = LookFor({{.sessions = {session}}, {}});
+  ASSERT_EQ(look.found.size(), 2u);
+  ASSERT_EQ(look.found[0].size(), 2u);
+  EXPECT_TRUE(look.found[1].empty());
+  for (const FoundProcess& found : look.found[0]) {
+    EXPECT_EQ(found.session, found.pid);
+    EXPECT_EQ(found.pid == rank, std::to_string(found.pid) != child[0]);
+  }
+  // Without its parent it is known by the look alone.
+  kill(-rank, SIGKILL);
+  PeekExit(rank);
+  EXPECT_TRUE(FindKin({.sessions = {session}}).empty());
+  EXPECT_EQ(Sweep({.processes = look.found[0]}, kPatience).ended, 1u);
   EXPECT_TRUE(life_.AllDead(0));
 }
 

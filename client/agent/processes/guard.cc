@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -42,6 +43,24 @@ std::string SessionLine(const RankSession& session) {
 
 std::string CgroupLine(const std::string& folder) {
   return absl::StrCat("cgroup ", folder, "\n");
+}
+
+std::string ProcessText(const FoundProcess& process) {
+  return absl::StrCat(process.pid, " ", process.start_ticks, "\n");
+}
+
+bool Contains(const std::vector<FoundProcess>& processes,
+              const FoundProcess& process) {
+  return std::any_of(
+      processes.begin(), processes.end(),
+      [&](const FoundProcess& known) { return known.Is(process); });
+}
+
+// "NUMBER START", the number above 1.
+bool ParseNumbers(absl::string_view text, pid_t* number, uint64_t* start) {
+  const std::vector<absl::string_view> numbers = absl::StrSplit(text, ' ');
+  return numbers.size() == 2 && absl::SimpleAtoi(numbers[0], number) &&
+         *number > 1 && absl::SimpleAtoi(numbers[1], start);
 }
 
 // The run folder, in which the socket lies that the marker names.
@@ -159,6 +178,9 @@ absl::Status Guard::Start() {
   for (const std::string& folder : kin_.cgroups) {
     absl::StrAppend(&all, CgroupLine(folder));
   }
+  for (const FoundProcess& process : kin_.processes) {
+    absl::StrAppend(&all, "process ", ProcessText(process));
+  }
   if (!SendAll(ours.get(), all)) {
     return absl::UnavailableError(
         absl::StrCat("the guard of the ranks: send: ", strerror(errno)));
@@ -200,6 +222,22 @@ void Guard::Forget(const Kin& gone) {
   Tell(all);
 }
 
+void Guard::SetProcesses(std::vector<FoundProcess> processes) {
+  // All of it must fit the socket of a guard that does not read yet.
+  if (processes.size() > kChargesMost) processes.resize(kChargesMost);
+  std::string all;
+  for (const FoundProcess& process : kin_.processes) {
+    if (Contains(processes, process)) continue;
+    absl::StrAppend(&all, "ended ", ProcessText(process));
+  }
+  for (const FoundProcess& process : processes) {
+    if (Contains(kin_.processes, process)) continue;
+    absl::StrAppend(&all, "process ", ProcessText(process));
+  }
+  kin_.processes = std::move(processes);
+  if (!all.empty()) Tell(all);
+}
+
 void Guard::Tell(const std::string& text) {
   if (!line_.open() || SendAll(line_.get(), text)) return;
   // Dead, or stopped for so long that its socket is full: the next one is told
@@ -228,12 +266,21 @@ void GuardOrders::Read(absl::string_view line) {
   } else if (order == "marker") {
     kin_.markers.assign(1, std::string(rest));
   } else if (order == "session") {
-    const std::vector<absl::string_view> numbers = absl::StrSplit(rest, ' ');
     RankSession session;
-    if (numbers.size() == 2 && kin_.sessions.size() < kChargesMost &&
-        absl::SimpleAtoi(numbers[0], &session.id) && session.id > 1 &&
-        absl::SimpleAtoi(numbers[1], &session.start_ticks)) {
+    if (kin_.sessions.size() < kChargesMost &&
+        ParseNumbers(rest, &session.id, &session.start_ticks)) {
       kin_.sessions.push_back(session);
+    }
+  } else if (order == "process" || order == "ended") {
+    FoundProcess process;
+    if (!ParseNumbers(rest, &process.pid, &process.start_ticks)) return;
+    if (order == "process" && kin_.processes.size() < kChargesMost) {
+      kin_.processes.push_back(process);
+    }
+    if (order == "ended") {
+      std::erase_if(kin_.processes, [&](const FoundProcess& known) {
+        return known.Is(process);
+      });
     }
   } else if (order == "cgroup") {
     if (absl::StartsWith(rest, "/") && kin_.cgroups.size() < kChargesMost) {

@@ -10,7 +10,10 @@
 //   marker NAME=value    the environment entry that all of them carry
 //   session SID START    a rank's session and its leader's start time
 //   cgroup FOLDER        a cgroup of theirs
+//   process PID START    one of theirs that only the agent could find, and when
+//                        it started
 //   forget SID|FOLDER    one that is gone
+//   ended PID START      a process that is gone
 //   owner FIELDS         the agent, as owner lines of a hosts file name it
 //   hosts PATH           the hosts file that the agent writes to
 //   done                 the agent ends in order: nothing to do
@@ -31,6 +34,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -66,6 +70,9 @@ class Guard {
   void AddSession(const RankSession& session);
   void AddCgroup(const std::string& folder);
   void Forget(const Kin& gone);
+  // These take the place of the processes that were set before; tells the
+  // difference. Of more than 1024 it drops the rest.
+  void SetProcesses(std::vector<FoundProcess> processes);
 
   bool running() const { return pid_ > 0; }
   pid_t pid() const { return pid_; }

@@ -2,6 +2,8 @@
 
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -175,6 +177,14 @@ absl::Status Processes::Keeper::Start(uint64_t generation,
     if (const absl::Status status = CallGuard(); !status.ok()) return status;
   }
   return group_->Start(generation, ranks);
+}
+
+bool BecomeSubreaper() {
+  siginfo_t info;
+  const bool has_children =
+      waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+  return getpid() != 1 && !has_children &&
+         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0;
 }
 
 Processes::Processes(ProcessesOptions options, Callbacks callbacks) {

@@ -51,9 +51,18 @@ struct ProcessesOptions {
   // The hosts file that this agent writes to, absolute: what it leaves there
   // when it is killed goes with its guard. Empty: none.
   std::string hosts_file;
+  // The agent is the subreaper of its ranks (BecomeSubreaper).
+  bool subreaper = false;
   // The binary whose hidden `guard` command watches over the ranks.
   std::string self = "/proc/self/exe";
 };
+
+// Makes the kernel give this process the orphans among its descendants, so that
+// a sweep finds them by their parent. To be called before it has any child.
+// False: a child of this process may be anybody's orphan and tells nothing,
+// since the process is the first of its pid namespace (the command of a
+// container, say), or had children before it became rollcall (`exec`).
+bool BecomeSubreaper();
 
 class Processes {
  public:

@@ -16,6 +16,7 @@ namespace {
 
 constexpr absl::Duration kSweepPatience = absl::Milliseconds(500);
 constexpr absl::Duration kBetweenSweeps = absl::Seconds(1);
+constexpr absl::Duration kBetweenLooks = absl::Seconds(2);
 // How long a terminal that is held may hold up the next generation.
 constexpr absl::Duration kWritingMost = absl::Seconds(2);
 constexpr size_t kLeaversMost = 64;
@@ -93,9 +94,14 @@ Kin RankGroup::KinOf(const std::vector<Rank*>& ranks) const {
   const auto left = static_cast<size_t>(
       std::count_if(ranks_.begin(), ranks_.end(),
                     [](const auto& entry) { return !entry.second.swept(); }));
-  if (left == ranks.size()) kin.markers.push_back(house_.options.marker);
+  if (left == ranks.size()) {
+    kin.markers.push_back(house_.options.marker);
+    kin.reparented = house_.options.subreaper;
+  }
   for (const Rank* rank : ranks) {
     kin.sessions.push_back({rank->process.pid, rank->process.start_ticks});
+    kin.processes.insert(kin.processes.end(), rank->detached.begin(),
+                         rank->detached.end());
     if (rank->cgroup) kin.cgroups.push_back(rank->cgroup->folder());
     if (!rank->command.marker.empty()) {
       kin.markers.push_back(rank->command.marker);
@@ -136,6 +142,49 @@ void RankGroup::SweepOnce(const std::vector<Rank*>& going, absl::Time now) {
   for (Rank* rank : going) {
     Settle(*rank, now);
     rank->written_by = now + kWritingMost;
+  }
+  LookForDetached(now);
+}
+
+std::vector<RankGroup::Rank*> RankGroup::Unswept() {
+  std::vector<Rank*> unswept;
+  for (auto& [number, rank] : ranks_) {
+    if (!rank.swept()) unswept.push_back(&rank);
+  }
+  return unswept;
+}
+
+void RankGroup::LookForDetached(absl::Time now) {
+  look_at_ = now + kBetweenLooks;
+  const std::vector<Rank*> ranks = Unswept();
+  std::vector<Kin> kins = {KinOf(ranks)};
+  for (Rank* rank : ranks) {
+    kins.push_back(
+        {.sessions = {{rank->process.pid, rank->process.start_ticks}},
+         .processes = rank->detached,
+         .spared = {house_.guard.pid()}});
+  }
+  Look look = LookFor(kins);
+  // Those in a rank's session are found by it at any time.
+  std::set<pid_t> sessions;
+  for (const Rank* rank : ranks) sessions.insert(rank->process.pid);
+  for (std::vector<FoundProcess>& found : look.found) {
+    std::erase_if(found, [&](const FoundProcess& process) {
+      return sessions.contains(process.session);
+    });
+  }
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    ranks[i]->detached = std::move(look.found[i + 1]);
+  }
+  house_.guard.SetProcesses(std::move(look.found[0]));
+  ReapOrphans(look.ended_children);
+}
+
+void RankGroup::ReapOrphans(const std::vector<pid_t>& ended) {
+  std::set<pid_t> own = {house_.guard.pid()};
+  for (const Rank* rank : Unswept()) own.insert(rank->process.pid);
+  for (const pid_t pid : ended) {
+    if (!own.contains(pid)) Reap(pid);
   }
 }
 

@@ -304,6 +304,7 @@ void RankGroup::Advance(absl::Time now) {
   for (auto& [number, rank] : ranks_) {
     if (now >= rank.peek_at) OnExit(rank, now);
   }
+  if (now >= look_at_ && !Unswept().empty()) LookForDetached(now);
   Depart(now);
   TellGone(now);
 }
@@ -315,7 +316,7 @@ absl::Time RankGroup::NextDeadline() const {
     if (rank.swept()) {
       next = std::min(next, *rank.written_by);
     } else {
-      next = std::min(next, rank.peek_at);
+      next = std::min({next, look_at_, rank.peek_at});
       if (!rank.killed) next = std::min(next, rank.kill_at);
     }
   }

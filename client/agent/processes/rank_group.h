@@ -12,6 +12,13 @@
 // number names it and its session alone, and a signal to its process group can
 // hit nobody else.
 //
+// While ranks live it looks every two seconds for processes that have left
+// their rank's session. It remembers them for the sweep, and tells them to the
+// guard, which cannot find them once their parent and the agent are gone. It
+// also reaps the orphans that were reparented to the agent: children that are
+// not ranks, not the guard and not in its own session. No other code waits for
+// them.
+//
 // Thread rule: one thread, which outlives the ranks (fork_exec.h).
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_RANK_GROUP_H_
 #define ROLLCALL_CLIENT_AGENT_PROCESSES_RANK_GROUP_H_
@@ -88,6 +95,8 @@ class RankGroup {
     absl::Time held_since = absl::InfiniteFuture();
     absl::Time peek_at = absl::InfiniteFuture();
     bool told_held = false;
+    // Its processes outside its session, as the latest look found them.
+    std::vector<FoundProcess> detached;
     // Reaped; its last output is on its way until then at the latest.
     std::optional<absl::Time> written_by;
 
@@ -124,6 +133,9 @@ class RankGroup {
   bool AwaitLeavers(const std::vector<Rank*>& going);
   void DropLeavers();
   void SweepOnce(const std::vector<Rank*>& going, absl::Time now);
+  std::vector<Rank*> Unswept();
+  void LookForDetached(absl::Time now);
+  void ReapOrphans(const std::vector<pid_t>& ended);
   void Settle(Rank& rank, absl::Time now);
   void TellGone(absl::Time now);
   void Warn(const std::string& text);
@@ -139,6 +151,8 @@ class RankGroup {
   bool paused_ = false;
   bool warned_left_ = false;
   absl::Time sweep_at_ = absl::InfiniteFuture();
+  // While any rank is unswept.
+  absl::Time look_at_ = absl::InfinitePast();
   // Processes of the ranks' groups that are still using their grace.
   std::vector<Fd> leavers_;
   size_t leavers_living_ = 0;

@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -238,18 +239,23 @@ bool InSession(const std::map<pid_t, Stat>& all, const Stat& process,
          leader->second.start_ticks == session.start_ticks;
 }
 
+// Whether it is a child of this process and not in its session.
+bool Reparented(const Stat& process) {
+  return process.parent == getpid() && process.session != getsid(0);
+}
+
 class Finder {
  public:
-  explicit Finder(const Kin& kin)
-      : kin_(kin),
-        all_(AllProcesses(Markers(kin.markers.begin(), kin.markers.end()),
-                          EarliestStart(kin))) {
-    for (const std::string& cgroup : kin.cgroups) {
-      for (const pid_t pid : CgroupMembers(cgroup)) in_cgroup_.insert(pid);
+  // `all` must outlive it.
+  Finder(const Kin& kin, const std::map<pid_t, Stat>& all,
+         std::set<pid_t> in_cgroup)
+      : kin_(kin), all_(all), in_cgroup_(std::move(in_cgroup)) {
+    for (const FoundProcess& known : kin.processes) {
+      known_.emplace(known.pid, known.start_ticks);
     }
   }
 
-  std::vector<FoundProcess> Find() {
+  std::vector<FoundProcess> Find() const {
     std::set<pid_t> ours;
     for (const auto& [pid, stat] : all_) {
       if (!Spared(pid) && Shows(stat)) ours.insert(pid);
@@ -266,7 +272,8 @@ class Finder {
     std::vector<FoundProcess> found;
     for (const pid_t pid : ours) {
       const Stat& stat = all_.at(pid);
-      if (stat.Alive()) found.push_back({pid, stat.group, stat.start_ticks});
+      if (!stat.Alive()) continue;
+      found.push_back({pid, stat.group, stat.start_ticks, stat.session});
     }
     return found;
   }
@@ -280,12 +287,8 @@ class Finder {
 
   bool Shows(const Stat& process) const {
     if (process.marked || in_cgroup_.contains(process.pid)) return true;
-    for (const FoundProcess& known : kin_.processes) {
-      if (known.pid == process.pid &&
-          known.start_ticks == process.start_ticks) {
-        return true;
-      }
-    }
+    if (kin_.reparented && Reparented(process)) return true;
+    if (known_.contains({process.pid, process.start_ticks})) return true;
     for (const RankSession& session : kin_.sessions) {
       if (InSession(all_, process, session)) return true;
     }
@@ -293,8 +296,9 @@ class Finder {
   }
 
   const Kin& kin_;
-  const std::map<pid_t, Stat> all_;
-  std::set<pid_t> in_cgroup_;
+  const std::map<pid_t, Stat>& all_;
+  const std::set<pid_t> in_cgroup_;
+  std::set<std::pair<pid_t, uint64_t>> known_;
 };
 
 // Kills one found process if it still is that process. The pidfd, where there
@@ -335,7 +339,25 @@ uint64_t StartTicks(pid_t pid) {
   return stat ? stat->start_ticks : 0;
 }
 
-std::vector<FoundProcess> FindKin(const Kin& kin) { return Finder(kin).Find(); }
+std::vector<FoundProcess> FindKin(const Kin& kin) {
+  const std::map<pid_t, Stat> all = AllProcesses(
+      Markers(kin.markers.begin(), kin.markers.end()), EarliestStart(kin));
+  std::set<pid_t> in_cgroup;
+  for (const std::string& cgroup : kin.cgroups) {
+    for (const pid_t pid : CgroupMembers(cgroup)) in_cgroup.insert(pid);
+  }
+  return Finder(kin, all, std::move(in_cgroup)).Find();
+}
+
+Look LookFor(const std::vector<Kin>& kins) {
+  const std::map<pid_t, Stat> all = AllProcesses({}, 0);
+  Look look;
+  for (const Kin& kin : kins) look.found.push_back(Finder(kin, all, {}).Find());
+  for (const auto& [pid, stat] : all) {
+    if (Reparented(stat) && !stat.Alive()) look.ended_children.push_back(pid);
+  }
+  return look;
+}
 
 SweepResult Sweep(const Kin& kin, absl::Duration patience) {
   const absl::Time deadline = MonotonicNow() + patience;
@@ -346,8 +368,7 @@ SweepResult Sweep(const Kin& kin, absl::Duration patience) {
     std::vector<FoundProcess> found = FindKin(kin);
     std::erase_if(found, [&](const FoundProcess& process) {
       const auto at = denied.find(process.pid);
-      return at != denied.end() &&
-             at->second.start_ticks == process.start_ticks;
+      return at != denied.end() && at->second.Is(process);
     });
     if (found.empty()) {
       ++quiet;
