@@ -182,6 +182,9 @@ void Node::Handle(StreamId stream, const AgentEvent& event) {
     record_.leave_signal = asked->signal;
   }
   Step(event);
+  // What was found after the Hello and before the Welcome.
+  const auto* from = std::get_if<FromDaemon>(&event);
+  if (from != nullptr && from->message.has_welcome()) TellNewFacts();
 }
 
 void Node::Step(const AgentEvent& event) {
@@ -245,6 +248,10 @@ void Node::Do(const Say& said) {
     *say.message.mutable_hello()->mutable_facts() = Facts();
     hello_said_ = say.message.hello();
     lives_->Said(hello_said_->incarnation());
+    told_ = hello_said_->facts();
+  }
+  if (say.message.check_report().has_facts()) {
+    told_ = say.message.check_report().facts();
   }
   chronicle_.Says(record_, say.message, ranks_.any_busy());
   if (world_.tracing() && !say.message.has_heartbeat()) {
@@ -379,20 +386,27 @@ v1::Facts Node::Facts() const {
 }
 
 // Its interface gets another address.
-bool Node::MaybeRenumber(uint32_t one_in) {
-  if (!world_.chance.OneIn(one_in)) return false;
+void Node::MaybeRenumber(uint32_t one_in) {
+  if (!world_.chance.OneIn(one_in)) return;
   world_.beacons.erase(Address());
   subnet_ = (subnet_ + 1) % 200;
   world_.Trace(settings_.name, " has ", Address(), " now");
-  return true;
+}
+
+// As client/agent/session does: nobody asked for these facts.
+void Node::TellNewFacts() {
+  if (!agent_.has_value()) return;
+  ChecksDone changed;
+  *changed.report.mutable_facts() = Facts();
+  if (changed.report.facts().SerializeAsString() == told_.SerializeAsString()) {
+    return;
+  }
+  Step(changed);
 }
 
 void Node::Do(const RunProbe& run) {
-  if (MaybeRenumber(64)) {
-    ChecksDone changed;
-    *changed.report.mutable_facts() = Facts();
-    Feed(0, std::move(changed));
-  }
+  MaybeRenumber(64);
+  TellNewFacts();
   probe_ = run.probe;
   ++probes_;
   probe_until_ =

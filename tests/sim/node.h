@@ -110,7 +110,8 @@ class Node {
   absl::Time Local() const { return clock_.At(world_.now()); }
   std::string Address() const;
   v1::Facts Facts() const;
-  bool MaybeRenumber(uint32_t one_in);
+  void MaybeRenumber(uint32_t one_in);
+  void TellNewFacts();
   void Feed(StreamId stream, AgentEvent event);
   void Handle(StreamId stream, const AgentEvent& event);
   void Step(const AgentEvent& event);
@@ -157,6 +158,7 @@ class Node {
   std::optional<int> exit_code_;
   std::optional<v1::Hello> hello_said_;
   std::optional<v1::Hello> old_hello_;
+  v1::Facts told_;  // To the daemon, last.
   // The nonces of this life.
   std::optional<AgentLives> lives_;
   // As in client/agent/node_files/run_folder: nonces of lives by this name.
