@@ -158,11 +158,33 @@ TEST(AgentElastic, ASourceOfStateThatDiesFailsItsWorld) {
         {1.5, RankEnded{1, 1, 0, SIGSEGV}, "exited 1=0/11; STOP 1 15s"},
         {1.6, CommitOf(2, 1 + source), ""},
         {1.7, Gone(1, {1}),
-         source == 1 ? "UNDO 2; exited 1=1/0"
-                     : "START 2 port 23456 fresh 1 waiting 0"},
+         source == 1 ? "exited 1=1/0" : "START 2 port 23456 fresh 1 waiting 0"},
     });
-    if (source == 1) story.Tell({{1.8, AbortOf(2), "stopped 2"}});
+    if (source == 1) story.Tell({{1.8, AbortOf(2), "UNDO 2; stopped 2"}});
   }
+}
+
+// What it said of that may be lost with the stream.
+TEST(AgentElastic, TheDeathOfASourceIsSaidAgainAfterARedial) {
+  AgentStory story;
+  story.Tell(Linked(1));
+  story.Tell({
+      {1.0, Proposal(2), "ABORT 1; PREPARE 2"},
+      {1.1, PreparationDone{2}, ""},
+      {1.2, RankWaits{1, 0, 4, true}, ""},
+      {1.2, RankWaits{1, 1, 4, true}, "prepared 2 0@4 1@4"},
+      {1.5, RankEnded{1, 1, 0, SIGSEGV}, "exited 1=0/11; STOP 1 15s"},
+      {1.6, CommitOf(2, 2), ""},
+      {1.7, Gone(1, {1}), "exited 1=1/0"},
+      {1.8, Down(), ""},
+      {1.9, AgentTick{}, "dial"},
+      {2.0, StreamUp{}, "hello i11"},
+      {2.1, Welcome(), "prepared 2 0@4"},
+      {2.2, CommitOf(2, 2), "exited 1=1/0"},
+      {2.3, AbortOf(2), "UNDO 2; stopped 2"},
+  });
+  // So the daemon sends the commit again, and does not give the node up.
+  EXPECT_EQ(story.hello().held().prepared_generation(), 2);
 }
 
 TEST(AgentElastic, OneThatWaitsUnlinkedIsStopped) {

@@ -227,7 +227,9 @@ void Agent::StartIfSettled() {
     exited.set_code(1);
     exited.set_stderr_tail(
         "it held the state that all were to begin with, and ended before that");
-    DropPreparation();
+    // After a redial the daemon sends the commit once more, and hears this once
+    // more, until it ends the generation.
+    preparing_->seal.reset();
     return Tell(std::move(message));
   }
   running_ = Running();
