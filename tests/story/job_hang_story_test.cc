@@ -207,6 +207,26 @@ std::vector<JobStory::Row> OnlyAAndC(const Seen& seen) {
   return rows;
 }
 
+// Who goes on is heard of in the same moment.
+TEST(Hang, ADaemonThatIsLateHearsOutTheOthers) {
+  JobStory story("3");
+  story.Tell(ThreeRun());
+  story.Tell({
+      {4.0, Stands("b", 1, {8, 8}), ""},
+      {6.0, Beats("a"), ""},
+      {6.0, Beats("b"), ""},
+      {6.0, Beats("c"), ""},
+      {30.0, Stands("a", 1, kWaits), ""},
+      {30.0, Ticks(20), ""},
+      {30.0, GoesOn("b", 1), ""},
+      {30.0, GoesOn("a", 1), ""},
+      {34.5, Beats("a"), ""},
+      {34.5, Beats("b"), ""},
+      {34.5, Beats("c"), ""},
+      {35.0, Ticks(), ""},
+  });
+}
+
 TEST(Hang, WhoWaitsForOneThatSaysNothingIsNotToBlame) {
   struct Row {
     const char* what;

@@ -26,7 +26,9 @@ void Job::OnRankStalled(Node& node, const v1::RankStalled& stalled) {
                        " node=", node.hello.node(), " step=", stalled.step(),
                        " text=", Quoted(stalled.text())));
   }
-  MaybeEndHung();
+  // What is due is judged at the next tick, which says how late the daemon is:
+  // it may not have heard of the other ranks yet.
+  if (now_ < hangs_.due()) MaybeEndHung();
 }
 
 // A world runs from now on.
