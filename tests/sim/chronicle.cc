@@ -127,7 +127,9 @@ void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
   NoteSuspects(job, event, now);
   reunited_ = false;
   for (const Action& action : actions) {
-    if (const auto* log = std::get_if<Log>(&action)) NoteLogged(*log, now);
+    if (const auto* log = std::get_if<Log>(&action)) {
+      NoteLogged(*log, actions, now);
+    }
     if (const auto* entry = std::get_if<Journal>(&action)) {
       // A node that was told of a run before that run was adopted is noted as a
       // node of the run that goes on. Who has finished is written a little
@@ -160,7 +162,8 @@ void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
   if (std::holds_alternative<DrainAsked>(event)) NoteWhoLeaves(job, now);
 }
 
-void Chronicle::NoteLogged(const Log& log, absl::Time now) {
+void Chronicle::NoteLogged(const Log& log, const std::vector<Action>& actions,
+                           absl::Time now) {
   if (absl::StrContains(log.text, " event=reunited ")) reunited_ = true;
   const std::string unfit = LoggedWord(log.text, " event=quarantined node=");
   if (!unfit.empty() && absl::StrContains(log.text, "its checks failed")) {
@@ -172,14 +175,23 @@ void Chronicle::NoteLogged(const Log& log, absl::Time now) {
     return;
   }
   // A person who evicts a node that lives says nothing of what failed before.
-  if (absl::StrContains(log.text, " code=REASON_CODE_EVICTED ") &&
-      !suspects_.contains(lost)) {
-    return;
-  }
+  if (IsEvictedAlive(lost, actions)) return;
   // It is what began the failure, and costs nothing.
   Tested(Invariant::kBudget);
   charge_.reset();
   if (charged_ > 0) --charged_;
+}
+
+bool Chronicle::IsEvictedAlive(const std::string& name,
+                               const std::vector<Action>& actions) const {
+  return std::any_of(actions.begin(), actions.end(), [&](const Action& action) {
+    const auto* close = std::get_if<CloseStream>(&action);
+    if (close == nullptr || close->refusal.code() != v1::REFUSAL_CODE_EVICTED) {
+      return false;
+    }
+    const auto speaker = speakers_.find(close->session);
+    return speaker != speakers_.end() && speaker->second == name;
+  });
 }
 
 // A member whose stream has just broken is waited for.

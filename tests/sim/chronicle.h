@@ -132,7 +132,10 @@ class Chronicle {
 
   void NoteVouched(const std::string& name);
   void FreeSeats(const Job& job, absl::Time now);
-  void NoteLogged(const Log& log, absl::Time now);
+  void NoteLogged(const Log& log, const std::vector<Action>& actions,
+                  absl::Time now);
+  bool IsEvictedAlive(const std::string& name,
+                      const std::vector<Action>& actions) const;
   void NoteSuspects(const Job& job, const Event& event, absl::Time now);
   void NoteClaim(const Job& job, const Attend& attend);
   void CheckAdoption(const v1::Proposal& proposal);
