@@ -43,8 +43,8 @@ size_t ThreadsFor(const Invocation& invocation) {
   if (launch == nullptr) return kThreadsToStart;
   // Its daemon shares its own; each agent needs as many. No more are tried than
   // any machine can start.
-  const size_t agents = std::min<size_t>(launch->local_workers, 16) +
-                        (launch->no_worker ? 0 : 1);
+  const size_t agents =
+      std::min<size_t>(launch->local_workers, 16) + (launch->no_worker ? 0 : 1);
   return kThreadsToStart * (1 + agents);
 }
 

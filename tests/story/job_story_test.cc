@@ -358,14 +358,23 @@ TEST(Identity, TheNextLifeOfAMemberEndsItsGeneration) {
   });
 }
 
-TEST(Identity, WhoComesBackWithoutItsWorldIsLost) {
+TEST(Identity, WhoComesBackWithoutItsWorldWaitsLongerEachTime) {
   JobStory story("2:3");
   story.Tell(ThreeRun());
   story.Tell({
       {0.5, Attends("b", 1, Holds(0, 0)),
-       "refuse b REDIALED; refuse b LOST; abort g1 LOST_STREAM; form g2 a,c"},
-      // Its next life has to wait longer and longer, as one that flaps.
+       "refuse b REDIALED; abort g1 LOST_STREAM; form g2 a,c"},
       {0.6, PreparesAll({"a", "c"}, 2), "run g2"},
+      {0.7, Stops("b", 1), "notice 1 GROW"},
+      {1.8, Sees("a", 1, 2), ""},
+      {1.8, Sees("c", 1, 2), "abort g2 GROW; form g3 a,b,c"},
+      {1.9, PreparesAll({"a", "b", "c"}, 3), "run g3"},
+      {2.0, Attends("b", 1, Holds(0, 0)),
+       "refuse b REDIALED; abort g3 LOST_STREAM; form g4 a,c"},
+      {2.1, PreparesAll({"a", "c"}, 4), "run g4"},
+      {2.2, Stops("b", 3), ""},
+      {2.9, Beats("a"), ""},
+      {3.0, Beats("b"), "notice 2 GROW"},
   });
 }
 

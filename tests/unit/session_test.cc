@@ -133,7 +133,7 @@ TEST_F(SessionTest, ARanksCodeIsTheAgents) {
 
 TEST_F(SessionTest, OnceRunsOneRank) {
   AgentOptions options = Options("echo x >> $OUT/ran");
-  options.once = true;
+  options.hello.set_once(true);
   EXPECT_EQ(RunAgent(std::move(options)).exit_code, 0);
   EXPECT_EQ(Read("ran"), "x\n");
 }

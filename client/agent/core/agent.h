@@ -306,9 +306,9 @@ struct Exit {
 };
 
 using AgentAction =
-    std::variant<Dial, Say, Prepare, Undo, StartRanks, AbortRanks,
-                 StopRanks, PassSignal, TellNotice, LookAtRank, RunChecks,
-                 RunProbe, AnswerExchange, FailExchanges, Report, Exit>;
+    std::variant<Dial, Say, Prepare, Undo, StartRanks, AbortRanks, StopRanks,
+                 PassSignal, TellNotice, LookAtRank, RunChecks, RunProbe,
+                 AnswerExchange, FailExchanges, Report, Exit>;
 
 // --- The value --------------------------------------------------------------
 

@@ -141,7 +141,7 @@ void Job::On(const Attend& attend) {
   if (phase_ == Phase::kRunning && node.member() && starts_.expected()) {
     TellRanksLink({node.session});
   }
-  if (probed_anew && !node.gone) ProbeAnew(node, moved);
+  if (probed_anew) ProbeAnew(node, moved);
 }
 
 bool Job::RefuseAttend(const Attend& attend) {
@@ -504,10 +504,13 @@ void Job::TakeUp(Node& node, const v1::Held& held) {
     if (held.prepared_generation() == generation_) {
       ToNode(node, CommitMessage());
     } else {
-      // The same agent, yet it knows nothing of what it had prepared: none that
-      // keeps to the protocol does that.
-      return Lose(node, v1::REASON_CODE_LOST_STREAM,
-                  "it came back without its world");
+      // The same agent, yet it knows nothing of what it had prepared. It has a
+      // seat again once its ranks have stopped, after a delay that grows.
+      const std::string text =
+          absl::StrCat(node.hello.node(), " came back without its world");
+      Bar(node, text);
+      node.late = true;
+      return Reform(v1::REASON_CODE_LOST_STREAM, text, node.hello.node());
     }
   }
   if (FenceLeft(now_) > absl::ZeroDuration() && !IsOfFenced(node)) {
