@@ -1,0 +1,140 @@
+#include "daemon/core/failures/failures.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <string>
+
+#include "daemon/core/failures/root_cause.h"
+
+namespace rollcall {
+namespace {
+
+const absl::Time kStart = absl::UnixEpoch();
+
+// Nodes a and b, two ranks each.
+v1::World WorldOf(uint64_t generation) {
+  v1::World world;
+  world.set_generation(generation);
+  for (const char* node : {"a", "b"}) {
+    v1::Member& member = *world.add_members();
+    member.set_node(node);
+    member.set_ranks(2);
+    member.set_first_rank(2 * static_cast<uint32_t>(world.members_size() - 1));
+  }
+  return world;
+}
+
+v1::RankExited ExitOf(uint64_t generation, int code, int signal = 0) {
+  v1::RankExited exited;
+  exited.set_generation(generation);
+  exited.set_local_rank(1);
+  exited.set_code(code);
+  exited.set_signal(signal);
+  return exited;
+}
+
+v1::RootCause CauseOn(const std::string& node, uint64_t generation, int code) {
+  return CauseOfRank(node, 1, ExitOf(generation, code));
+}
+
+TEST(Failures, EachRanksFailureCostsARestartUntilThereIsNone) {
+  Limits limits;
+  limits.max_restarts = 2;
+  Failures failures;
+  EXPECT_TRUE(failures.EndByRank(WorldOf(1), CauseOn("a", 1, 3), false, kStart,
+                                 limits));
+  failures.EndByLoss(WorldOf(2),
+                     CauseOfLostNode("b", v1::REASON_CODE_LOST_LEASE, "", 2),
+                     kStart, limits);
+  EXPECT_EQ(failures.charged(), 1u);
+  EXPECT_TRUE(failures.EndByRank(WorldOf(3), CauseOn("a", 3, 3), false, kStart,
+                                 limits));
+  EXPECT_FALSE(failures.EndByRank(WorldOf(4), CauseOn("a", 4, 3), false, kStart,
+                                  limits));
+  EXPECT_EQ(failures.charged(), 2u);
+  EXPECT_EQ(failures.EndOf(limits).code(), v1::REASON_CODE_RESTART_BUDGET);
+  EXPECT_EQ(failures.EndOf(limits).exit_code(), 3);
+  failures.GiveBack();
+  EXPECT_TRUE(failures.EndByRank(WorldOf(5), CauseOn("a", 5, 3), false, kStart,
+                                 limits));
+}
+
+TEST(Failures, WhatWouldFailAgainIsNotTriedAgain) {
+  Limits limits;
+  limits.max_restarts = 2;
+  Failures failures;
+  EXPECT_FALSE(
+      failures.EndByRank(WorldOf(1), CauseOn("a", 1, 3), true, kStart, limits));
+  EXPECT_FALSE(failures.EndByRank(WorldOf(2), CauseOn("a", 2, 127), false,
+                                  kStart, limits));
+  EXPECT_EQ(failures.charged(), 0u);
+  EXPECT_EQ(failures.EndOf(limits).code(), v1::REASON_CODE_NOT_STARTED);
+}
+
+TEST(Failures, AHeavierCauseOfTheSameGenerationTakesTheBlameWithinALease) {
+  const Limits limits;
+  struct Row {
+    const char* what;
+    uint64_t generation;
+    std::string node;
+    int signal;
+    absl::Duration after;
+    bool takes;
+  };
+  const Row kRows[] = {
+      {"heavier", 1, "b", SIGKILL, limits.lease, true},
+      {"as heavy", 1, "b", 0, absl::ZeroDuration(), false},
+      {"too late", 1, "b", SIGKILL, limits.lease + absl::Milliseconds(1),
+       false},
+      {"of another generation", 2, "b", SIGKILL, absl::ZeroDuration(), false},
+      {"of no member", 1, "c", SIGKILL, absl::ZeroDuration(), false},
+  };
+  for (const Row& row : kRows) {
+    Failures failures;
+    failures.EndByRank(WorldOf(1), CauseOn("a", 1, 3), false, kStart, limits);
+    const auto former = failures.TakeRank(
+        row.node, ExitOf(row.generation, row.signal == 0 ? 3 : 0, row.signal),
+        kStart + row.after);
+    EXPECT_EQ(former.has_value(), row.takes) << row.what;
+    EXPECT_EQ(failures.cause().node(), row.takes ? "b" : "a") << row.what;
+    EXPECT_EQ(failures.causes().back().node(), failures.cause().node());
+    if (row.takes) {
+      EXPECT_EQ(former->node(), "a");
+      EXPECT_EQ(failures.cause().rank(), 3);
+    }
+  }
+}
+
+TEST(Failures, ALostNodeGivesBackWhatWasCharged) {
+  const Limits limits;
+  Failures failures;
+  failures.EndByRank(WorldOf(1), CauseOn("a", 1, 3), false, kStart, limits);
+  EXPECT_EQ(failures.charged(), 1u);
+  const auto lose = [&](const std::string& node, absl::Duration after) {
+    return failures
+        .TakeLoss(node, v1::REASON_CODE_LOST_STREAM, "", kStart + after)
+        .has_value();
+  };
+  EXPECT_FALSE(lose("c", absl::ZeroDuration()));
+  EXPECT_FALSE(lose("b", limits.lease + absl::Milliseconds(1)));
+  EXPECT_EQ(failures.charged(), 1u);
+  EXPECT_TRUE(lose("b", limits.lease));
+  EXPECT_EQ(failures.charged(), 0u);
+  // The first one that was lost began it.
+  EXPECT_FALSE(lose("a", limits.lease));
+  EXPECT_EQ(failures.cause().node(), "b");
+}
+
+TEST(Failures, TheLatestCausesAreKept) {
+  const Limits limits;
+  Failures failures;
+  for (uint64_t g = 1; g <= Limits::causes_max + 5; ++g) {
+    failures.EndByRank(WorldOf(g), CauseOn("a", g, 3), false, kStart, limits);
+  }
+  EXPECT_EQ(failures.causes().size(), Limits::causes_max);
+  EXPECT_EQ(failures.causes().back().generation(), Limits::causes_max + 5);
+}
+
+}  // namespace
+}  // namespace rollcall

@@ -1,0 +1,75 @@
+#include "daemon/core/isolation/isolation.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace rollcall {
+namespace {
+
+using Names = std::vector<std::string>;
+const absl::Time kStart = absl::UnixEpoch();
+
+TEST(Isolation, StreamsOfOverATenthThatBreakTogetherAreLeftToTheirLeases) {
+  const Limits limits;
+  ASSERT_EQ(Limits::mass_break_least, 3u);
+  struct Row {
+    size_t members;
+    size_t breaks;  // At once, of different nodes.
+    size_t left;    // By the last one of them.
+  };
+  const Row kRows[] = {
+      {4, 2, 0},  {4, 3, 3},    {29, 3, 3},    {30, 3, 0},
+      {30, 4, 4}, {100, 10, 0}, {100, 11, 11},
+  };
+  for (const Row& row : kRows) {
+    Isolation isolation;
+    Names left;
+    for (size_t i = 0; i < row.breaks; ++i) {
+      left = isolation.NoteBreak(absl::StrCat("n", i), row.members, kStart,
+                                 limits);
+    }
+    EXPECT_EQ(left.size(), row.left) << row.members << " " << row.breaks;
+  }
+}
+
+TEST(Isolation, OneThatBreaksAgainAndAgainIsOneWithinItsWindow) {
+  const Limits limits;
+  Isolation isolation;
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(isolation.NoteBreak("a", 4, kStart, limits), Names());
+  }
+  const absl::Time later =
+      kStart + limits.mass_break_window + absl::Milliseconds(1);
+  EXPECT_EQ(isolation.NoteBreak("b", 4, later, limits), Names());
+  EXPECT_EQ(isolation.NoteBreak("c", 4, later, limits), Names());
+  // It counts anew, and each one is named once.
+  EXPECT_EQ(isolation.NoteBreak("a", 4, later, limits), (Names{"a", "c", "b"}));
+  EXPECT_EQ(isolation.NoteBreak("d", 4, later, limits), (Names{"d"}));
+}
+
+TEST(Isolation, LastsWhileOverHalfIsSilent) {
+  Isolation isolation;
+  EXPECT_FALSE(isolation.on());
+  EXPECT_EQ(isolation.until(), absl::InfiniteFuture());
+  isolation.Begin({"a", "b", "c"}, kStart + absl::Minutes(10));
+  EXPECT_TRUE(isolation.on());
+  EXPECT_FALSE(isolation.FewAreSilent(4));
+  EXPECT_FALSE(isolation.NoteHeard("d"));
+  EXPECT_TRUE(isolation.NoteHeard("a"));
+  EXPECT_FALSE(isolation.NoteHeard("a"));
+  EXPECT_TRUE(isolation.FewAreSilent(4));
+  EXPECT_FALSE(isolation.FewAreSilent(3));
+  isolation.PutOff(absl::Seconds(1));
+  EXPECT_EQ(isolation.until(), kStart + absl::Minutes(10) + absl::Seconds(1));
+  EXPECT_EQ(isolation.End(), (std::set<std::string>{"b", "c"}));
+  EXPECT_FALSE(isolation.on());
+  EXPECT_EQ(isolation.silent(), 0u);
+}
+
+}  // namespace
+}  // namespace rollcall
