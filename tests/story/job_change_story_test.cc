@@ -539,6 +539,39 @@ TEST(Grow, WhoComesAfterSomebodyIsDoneStaysASpare) {
               {3.1, Ticks(), ""}});
 }
 
+// Why the newcomer d has no seat.
+std::string WhyNoSeat(JobStory& story, double at) {
+  story.TakeWaitingTold();
+  story.Tell({{at, Attends("d"), ""}});
+  std::string told;
+  for (const std::string& one : story.TakeWaitingTold()) {
+    if (one.starts_with("d: ")) told = one;
+  }
+  return told;
+}
+
+TEST(Grow, ANewcomerIsToldWhyItHasNoSeat) {
+  JobStory full("2:3");
+  full.Tell(ThreeRun());
+  EXPECT_EQ(WhyNoSeat(full, 0.5), "d: ");  // All are taken.
+
+  JobStory back(
+      Job::Restore("demo", StateOf(full, true), Limits(), absl::UnixEpoch()),
+      full);
+  EXPECT_EQ(WhyNoSeat(back, 0.5),
+            "d: the daemon was started again, and waits for a, b, c of the "
+            "world that runs, for 1m at most");
+
+  JobStory done("2:4");
+  done.Tell({{0.0, Attends("a"), ""},
+             {0.0, Attends("b"), ""},
+             {1.0, Ticks(), "form g1 a,b"},
+             {1.1, PreparesAll({"a", "b"}, 1), "run g1"},
+             {2.0, Exits("a", 1, 0), ""}});
+  EXPECT_EQ(WhyNoSeat(done, 2.1),
+            "d: ranks have exited 0, and the world takes no node in any more");
+}
+
 TEST(Grow, WorkThatIsDoneIsNotBegunAgainWhereItsNodeHasLeft) {
   JobStory story("2:4");
   story.Tell({{0.0, Attends("a"), ""},

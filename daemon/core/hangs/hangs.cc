@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "daemon/base/name_list.h"
 #include "daemon/core/failures/root_cause.h"
 
 namespace rollcall {
@@ -15,13 +15,6 @@ constexpr size_t kTextsKept = 4096;
 
 // How many ranks are named of those that have said nothing or have not begun.
 constexpr size_t kRanksNamed = 4;
-
-std::string FirstOf(std::vector<std::string> names) {
-  const size_t more = names.size() - std::min(names.size(), kRanksNamed);
-  names.resize(names.size() - more);
-  return absl::StrCat(absl::StrJoin(names, ", "),
-                      more > 0 ? absl::StrCat(" and ", more, " more") : "");
-}
 
 std::string InCollective(const v1::RankStalled& said) {
   if (!said.has_answered()) return "it cannot be asked where it is";
@@ -179,9 +172,9 @@ std::string Hangs::WhereAllStand(const World& world) const {
       missing.push_back(absl::StrCat("rank ", rank, " on ", member.node));
     }
   }
-  return absl::StrCat(stalls_.size(), " of ", world.world_size, " ranks ",
-                      where,
-                      " and wait for others: ", FirstOf(std::move(missing)));
+  return absl::StrCat(
+      stalls_.size(), " of ", world.world_size, " ranks ", where,
+      " and wait for others: ", NameList(std::move(missing), kRanksNamed));
 }
 
 std::string Hangs::WhoHasNotBegun(const World& world) const {
@@ -201,7 +194,7 @@ std::string Hangs::WhoHasNotBegun(const World& world) const {
   return absl::StrCat(how_many,
                       " ranks have neither linked nor published a step since "
                       "their start, and nothing tells them apart: ",
-                      FirstOf(std::move(names)),
+                      NameList(std::move(names), kRanksNamed),
                       "; if they need longer, --start-timeout gives it");
 }
 

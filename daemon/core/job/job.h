@@ -357,6 +357,10 @@ class Job {
   std::string FenceText(absl::Duration left) const;
   // Who is awaited, and why.
   v1::Waiting GatheringWaiting() const;
+  std::string WhyNoSeat(const Node& node) const;
+  void TellSpare(const Node& node);
+  void TellSpares();
+  bool WorkIsDone() const;
   bool IsTakenOver(const std::string& node) const;
   bool IsOfFenced(const Node& node) const;
   void NoteStopped(const Node& node);

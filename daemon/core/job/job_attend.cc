@@ -518,12 +518,8 @@ void Job::TakeUp(Node& node, const v1::Held& held) {
     *message.mutable_waiting() = GatheringWaiting();
     ToNode(node, message);
   }
-  if (phase_ == Phase::kRunning && !node.member()) {
-    // So that who comes to a full world does not look hung.
-    message.mutable_waiting()->set_spare(true);
-    message.mutable_waiting()->set_reason(node.reason);
-    ToNode(node, message);
-  }
+  // So that who comes to a world that runs does not look hung.
+  if (phase_ == Phase::kRunning && !node.member()) TellSpare(node);
   if (phase_ == Phase::kRunning && node.member() && pending_.has_value()) {
     ToNode(node, NoticeNow(now_));
   } else if (Leaves(node) && !barred_.contains(node.hello.node())) {

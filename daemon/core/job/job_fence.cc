@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "daemon/base/name_list.h"
 #include "daemon/base/printable.h"
 #include "daemon/core/formation/world.h"
 #include "daemon/core/job/job.h"
@@ -149,9 +149,7 @@ absl::Duration Job::FenceLeft(absl::Time now) const {
 std::string Job::FenceText(absl::Duration left) const {
   const std::vector<Fence::Member>& members = fence_.members();
   std::vector<std::string> names;
-  for (size_t i = 0; i < members.size() && i < kFencedNamedMax; ++i) {
-    names.push_back(members[i].node);
-  }
+  for (const Fence::Member& member : members) names.push_back(member.node);
   const bool one = members.size() == 1;
   // Clearer than one whose name another agent has by now.
   const auto absent = [&](const Fence::Member& member) {
@@ -165,11 +163,8 @@ std::string Job::FenceText(absl::Duration left) const {
       left > absl::Minutes(1) ? absl::Minutes(1) : absl::Seconds(10);
   return absl::StrCat(
       "generation ", fence_.generation(), " may still train on ",
-      absl::StrJoin(names, ", "),
-      members.size() > kFencedNamedMax
-          ? absl::StrCat(" and ", members.size() - kFencedNamedMax, " more")
-          : "",
-      ", whose agent", one ? " of that time is" : "s of that time are",
+      NameList(std::move(names), kFencedNamedMax), ", whose agent",
+      one ? " of that time is" : "s of that time are",
       " not heard: the next world waits until ",
       one ? "it has" : "one of them has", " stopped, at most ",
       absl::FormatDuration(absl::Ceil(left, unit)),

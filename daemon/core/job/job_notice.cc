@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
+#include "daemon/base/name_list.h"
 #include "daemon/base/printable.h"
 #include "daemon/core/job/job.h"
 
@@ -20,13 +20,6 @@ constexpr absl::Duration kTogether = absl::Milliseconds(100);
 // daemon waits that much longer for them.
 constexpr absl::Duration kKillsReported = absl::Seconds(1);
 constexpr size_t kKilledNamedMax = 8;
-
-std::string NamedOf(std::vector<std::string> names) {
-  const size_t more = names.size() - std::min(names.size(), kKilledNamedMax);
-  names.resize(names.size() - more);
-  return absl::StrCat(absl::StrJoin(names, ", "),
-                      more > 0 ? absl::StrCat(" and ", more, " more") : "");
-}
 
 // How long all ranks wait for a boundary because one node asks to leave.
 constexpr absl::Duration kLeavingDeadlineMax = absl::Minutes(10);
@@ -322,13 +315,13 @@ std::string Job::KilledText() const {
   std::string text;
   if (!killed.empty()) {
     absl::StrAppend(&text, "; killed, since the time to save was over: ",
-                    NamedOf(std::move(killed)));
+                    NameList(std::move(killed), kKilledNamedMax));
   }
   if (!missing.empty()) {
     absl::StrAppend(&text,
                     "; at no step boundary when the time to save was "
                     "over: ",
-                    NamedOf(std::move(missing)));
+                    NameList(std::move(missing), kKilledNamedMax));
   }
   if (!text.empty()) {
     absl::StrAppend(&text, " (--notice-time gives them more)");
@@ -419,6 +412,15 @@ void Job::GrowSoon(Node& node) {
   ProbeSoon();
 }
 
+// What is done is not begun again for a node that comes late, also where the
+// node that did it has left since.
+bool Job::WorkIsDone() const {
+  return !finished_.empty() ||
+         std::any_of(nodes_.begin(), nodes_.end(), [](const auto& entry) {
+           return entry.second.member() && !entry.second.done.empty();
+         });
+}
+
 void Job::MaybeGrow() {
   if (now_ < grow_at_) return;
   grow_at_ = absl::InfiniteFuture();
@@ -431,14 +433,7 @@ void Job::MaybeGrow() {
     grow_at_ = due;
     return;
   }
-  // Work that is done is not begun again for a node that comes late, also where
-  // the node that did it has left since.
-  const bool done =
-      !finished_.empty() ||
-      std::any_of(nodes_.begin(), nodes_.end(), [](const auto& e) {
-        return e.second.member() && !e.second.done.empty();
-      });
-  if (done) return;
+  if (WorkIsDone()) return;
   Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),
       absl::StrCat("to take in ", CallNewcomers()));
 }

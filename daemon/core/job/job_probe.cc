@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "daemon/base/durations.h"
+#include "daemon/base/name_list.h"
 #include "daemon/base/printable.h"
 #include "daemon/core/job/job.h"
 #include "daemon/core/network_plan/network_plan.h"
@@ -477,15 +477,9 @@ void Job::OnProbed(Node& node, const v1::Probed& probed) {
 std::string Job::ProbesText() const {
   const std::set<std::string> unheard = probing_.Unheard();
   if (unheard.empty()) return "";
-  std::vector<std::string> names;
-  for (const std::string& name : unheard) {
-    if (names.size() == kProbersNamedMax) break;
-    names.push_back(name);
-  }
-  const size_t more = unheard.size() - names.size();
-  return absl::StrCat("probing addresses; no answer yet from ",
-                      absl::StrJoin(names, ", "),
-                      more > 0 ? absl::StrCat(" and ", more, " more") : "");
+  return absl::StrCat(
+      "probing addresses; no answer yet from ",
+      NameList({unheard.begin(), unheard.end()}, kProbersNamedMax));
 }
 
 }  // namespace rollcall

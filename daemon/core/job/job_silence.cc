@@ -65,6 +65,7 @@ void Job::TakeItselfForCutOff() {
                    "lease, so this daemon is the one cut off; nobody is given "
                    "up for ",
                    absl::FormatDuration(limits_.daemon_grace), "\""));
+  TellSpares();
   Changed();
 }
 
@@ -108,6 +109,7 @@ std::set<std::string> Job::EndIsolation() {
   }
   if (phase_ == Phase::kRunning) grow_at_ = now_ + limits_.last_call;
   hangs_.BeginAgain(now_, limits_);
+  TellSpares();
   Changed();
   return silent;
 }

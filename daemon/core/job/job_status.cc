@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/base/durations.h"
+#include "daemon/base/name_list.h"
 #include "daemon/core/job/job.h"
 #include "daemon/core/network_plan/pings.h"
 
@@ -78,6 +79,54 @@ std::string Job::MissingText() const {
     absl::StrAppend(&text, "; ", probes);
   }
   return text;
+}
+
+// Why this node has no seat in the world that runs; empty: all are taken.
+std::string Job::WhyNoSeat(const Node& node) const {
+  if (!node.reason.empty()) return node.reason;
+  if (isolation_.on()) {
+    return absl::StrCat(
+        "this daemon hears less than half of the world that runs; nothing is "
+        "formed until more is heard, or for ",
+        absl::FormatDuration(limits_.daemon_grace), " at most");
+  }
+  std::vector<std::string> away;
+  for (const v1::Member& member : world_.members()) {
+    const auto at = nodes_.find(member.node());
+    if (world_taken_up_ && at != nodes_.end() && at->second.member() &&
+        at->second.session == 0) {
+      away.push_back(member.node());
+    }
+  }
+  if (!away.empty()) {
+    return absl::StrCat(
+        "the daemon was started again, and waits for ",
+        NameList(std::move(away), 4), " of the world that runs, for ",
+        absl::FormatDuration(limits_.reattach_grace), " at most");
+  }
+  if (static_cast<uint32_t>(world_.members_size()) >= nodes_max_) return "";
+  if (settings_.grow() == v1::GROW_NEVER) {
+    return "a world that runs takes no node in (--grow never)";
+  }
+  if (WorkIsDone()) {
+    return "ranks have exited 0, and the world takes no node in any more";
+  }
+  return "the world is formed again with it once its addresses are probed";
+}
+
+void Job::TellSpare(const Node& node) {
+  v1::DaemonMessage message;
+  message.mutable_waiting()->set_spare(true);
+  message.mutable_waiting()->set_reason(WhyNoSeat(node));
+  ToNode(node, std::move(message));
+}
+
+// What they were told before is true no longer.
+void Job::TellSpares() {
+  if (phase_ != Phase::kRunning) return;
+  for (const auto& [name, node] : nodes_) {
+    if (node.session != 0 && !node.member()) TellSpare(node);
+  }
 }
 
 v1::Waiting Job::GatheringWaiting() const {
