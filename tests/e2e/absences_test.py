@@ -190,7 +190,7 @@ CHECKS_JUSTIFIED = {
     ("daemon/core/job/job.cc", "CHECK_LE(deadlines_.size(), nodes_.size());"):
         "an invariant of ours, whatever the input was",
     ("daemon/core/job/job.cc",
-     "CHECK_LE(causes_.size(), Limits::causes_max);"):
+     "CHECK_LE(failures_.causes().size(), Limits::causes_max);"):
         "an invariant of ours, whatever the input was",
     ("daemon/core/job/job.cc",
      "CHECK((node.session == 0) || sessions_.contains(node.session));"):
@@ -209,25 +209,24 @@ CHECKS_JUSTIFIED = {
     ("daemon/core/job/job.cc", "CHECK_LE(checking_.size(), nodes_.size());"):
         "only living nodes are asked, and one that parts is struck off",
     ("daemon/core/job/job.cc",
-     "CHECK_LE(stalls_.size(), world_.world_size());"):
+     "CHECK_LE(hangs_.size(), world_.world_size());"):
         "by rank of the world, for local ranks that its nodes have",
     ("daemon/core/job/job.cc",
      "CHECK_LE(newcomers_.names(), Limits::newcomer_names_max);"):
         "a further name is counted with the others",
-    ("daemon/core/job/job.cc", "CHECK_LE(silent_, nodes_.size());"):
-        "counts a flag of the members, which are known nodes",
+    ("daemon/core/job/job.cc",
+     "CHECK_LE(isolation_.silent(), nodes_.size());"):
+        "members are put there, and go when it is known what became of them",
     ("daemon/core/job/job.cc",
      "CHECK_LE(claimants_.size(), Limits::nodes_max);"):
         "a claim beyond that is refused",
     ("daemon/core/job/job.cc",
-     "CHECK_LE(claimed_.size(), Limits::claimed_worlds_max);"):
+     "CHECK_LE(claims_.size(), Limits::claimed_worlds_max);"):
         "a claim of one more world is refused",
     ("daemon/core/job/job_notice.cc", "CHECK(phase_ == Phase::kRunning);"):
         "all who ask look at the phase first, which is ours",
     ("daemon/core/job/job_notice.cc", "CHECK_GT(pending_->missing, 0u);"):
         "counts the members not at the boundary; each leaves it once",
-    ("daemon/core/job/job_silence.cc", "CHECK_GT(silent_, 0u);"):
-        "counts a flag of ours, cleared with the count and never without",
     ("daemon/core/job/job_attend.cc",
      "CHECK(node.deadline == absl::InfiniteFuture());"):
         "a node that attends anew is an absent one or none: judged before",

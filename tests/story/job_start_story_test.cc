@@ -71,6 +71,21 @@ TEST(Start, NoStartTookLongerThanItsNodeIsThere) {
             absl::ToDoubleSeconds(Limits{}.start_timeout) + 2);
 }
 
+TEST(Start, TheFirstStepOfAWorldShowsAtOnce) {
+  JobStory story("2:3");
+  story.Tell(ThreeRun());
+  story.Tell({{0.2, BeatsLinked("a"), ""}, {0.2, BeatsLinked("b"), ""}});
+  const auto revision = [&] {
+    return story.job().Status(story.now()).revision();
+  };
+  const uint64_t linked = revision();
+  story.Tell({{0.3, Beats("a", 1), ""}});
+  const uint64_t stepped = revision();
+  EXPECT_GT(stepped, linked);
+  story.Tell({{0.4, Beats("a", 2), ""}});
+  EXPECT_EQ(revision(), stepped);
+}
+
 TEST(Start, RanksLinkWhereMostHavePublishedAStepOrAnswer) {
   for (const auto& told :
        {+[](const char* node) { return Beats(node, 1); },

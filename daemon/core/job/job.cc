@@ -267,6 +267,8 @@ void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
 // runs; 0: none.
 void Job::TakeStep(Node& node, uint64_t step) {
   if (step == 0) return;
+  // The first one shows at once, the others with whatever changes next.
+  if (!hangs_.HasStepped(generation_)) Changed();
   NoteStep(node);
   if (!node.step_before.has_value()) node.step_before = node.step;
   // Node rank 0's, where it publishes any: one false step of another node would
