@@ -59,17 +59,22 @@ JournalState Ended(const JobStory& story) {
 
 TEST(Fence, TheReasonDoesNotGrowBehindIt) {
   JobStory story("1:4");
-  std::vector<Row> rows = BothBreak();
-  rows[1].expect = "";
-  rows.insert(rows.begin() + 2, {1.0, Ticks(), "form g1 a,b"});
-  for (Row& row : rows) row.at += row.at > 0 && row.at < 1 ? 1 : 0;
-  story.Tell(rows);
-  // A new name comes each second: more than a minute after enough were here.
+  story.Tell({{0.0, Attends("a"), ""},
+              {0.0, Attends("b"), ""},
+              {1.0, Ticks(), "form g1 a,b"},
+              {1.1, PreparesAll({"a", "b"}, 1), "run g1"},
+              {2.0, Breaks("a"), ""},
+              {2.0, Breaks("b"), ""},
+              // Nobody is left.
+              {3.1, Ticks(), ""},
+              {3.2, Attends("c"), ""}});
+  // A new name comes each second, for longer than nodes are waited for.
   for (int second = 4; second < 100; ++second) {
     const double at = second;
-    story.Tell({{at, Attends(absl::StrCat("d", second)), ""},
+    const std::string node = absl::StrCat("d", second);
+    story.Tell({{at, Attends(node), ""},
                 {at + .1, Beats("c"), ""},
-                {at + .2, Breaks(absl::StrCat("d", second)), ""}});
+                {at + .2, Breaks(node), ""}});
   }
   EXPECT_LT(story.job().Status(story.now()).last_reform().reason().size(),
             200u);
