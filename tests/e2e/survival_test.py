@@ -212,13 +212,16 @@ class Survival(E2E):
         # In a session of its own, with nothing in its environment, its parent
         # gone: the kernel gave it to the agent. The guard hears of it at the
         # agent's next look, at which the agent also reaps an orphan that has
-        # ended; the rank waits for that.
+        # ended; the rank waits for two of those, since the first may have begun
+        # too early.
         gate, word = Gate(self.stage), self.stage.path("hidden")
         command = ["sh", "-c", "setsid env -i sh -c '(exec cat " +
                    gate.path + ") & echo $! > " + word + ".$0' $RANK; "
+                   "for i in 1 2; do "
                    "setsid sh -c ': & echo $! > " + word + ".ended.$RANK'; "
                    "while kill -0 $(cat " + word + ".ended.$RANK) 2>&-; "
-                   f"do :; done; echo up pid=$$; exec cat {gate.path}"]
+                   "do :; done; done; "
+                   f"echo up pid=$$; exec cat {gate.path}"]
         launcher = self.launch(["--nodes", "2"], command)
         worker = self.join(self.join_string(launcher), ["--name", "w1"],
                            command)

@@ -149,11 +149,12 @@ TEST_F(GuardTest, KillsAllWhenTheAgentIsKilled) {
   EXPECT_EQ(poll(&polled, 1, 10'000), 1);
 }
 
-// Waits until its agent has reaped an orphan that it was given: by then its
-// guard knows of all that was hidden before.
+// Waits until its agent has reaped two orphans, one after the other: the look
+// that found the first may have begun before this did, the next one did not. By
+// then its guard knows of all that was hidden before.
 constexpr char kAwaitLook[] =
-    "setsid sh -c ': & echo $! > $LIFE.orphan'; "
-    "while kill -0 $(cat $LIFE.orphan) 2>/dev/null; do :; done; "
+    "for i in 1 2; do setsid sh -c ': & echo $! > $LIFE.orphan'; "
+    "while kill -0 $(cat $LIFE.orphan) 2>/dev/null; do :; done; done; "
     "echo looked >&9; exec sleep 1000";
 
 TEST_F(GuardTest, KillsAHiddenOneThatTheAgentHadFound) {

@@ -438,7 +438,8 @@ TEST_F(ProcessesTest, AHiddenOrphanIsSweptBeforeGoneAndReaped) {
 
 TEST_F(ProcessesTest, ADetachedProcessIsKnownAfterItsParentsEnd) {
   // While another rank lives, only an earlier look tells whose it is. The rank
-  // knows that a look has been taken when an ended orphan has been reaped.
+  // knows that a look has been taken when an ended orphan has been reaped; the
+  // first such look may have begun before the process detached.
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   options_.subreaper = true;
   Begin();
@@ -451,9 +452,11 @@ TEST_F(ProcessesTest, ADetachedProcessIsKnownAfterItsParentsEnd) {
                             kLeaveCgroup,
                             "echo up >&9; echo up >$0; exec sleep 1000' "
                             "$LIFE.up & while ! test -s $LIFE.up; do :; done; "
+                            "for i in 1 2; do "
                             "setsid sh -c ': & echo $! > $LIFE.orphan'; "
                             "while kill -0 $(cat $LIFE.orphan) 2>/dev/null; "
-                            "do :; done; echo looked >&9; exec sleep 1000")),
+                            "do :; done; done; "
+                            "echo looked >&9; exec sleep 1000")),
                Shell(1, "exec sleep 1000")})
           .ok();
   const bool up = life_.Lines(2).size() == 2;
