@@ -228,7 +228,7 @@ FAULTS = [
              'v1::NOTICE_KIND_GROW;\n',
              '  const bool grows = notice.kind() == '
              'v1::NOTICE_KIND_GROW;\n'
-             '  ++restarts_charged_;\n'),
+             '  failures_.SetCharged(failures_.charged() + 1);\n'),
     ]),
     Fault('the state of who is behind', 24, [
         Edit('daemon/core/state_source.cc',
