@@ -137,7 +137,7 @@ class Doorkeeper {
   // A connection that was handed on has authenticated or is gone. Returns all
   // whose turn it is now. Nothing happens where it was displaced.
   Verdicts Release(Id id, absl::Time now);
-  // Makes room by one, as Arrive does. Nothing where nobody waits.
+  // Makes room by one, as Arrive does. Nothing where no connection waits.
   Verdicts MakeRoom();
   // What is due by `now`. The caller lets connections Ask with what they have
   // said so far first: Ask never judges how late they are.
@@ -162,7 +162,7 @@ class Doorkeeper {
   };
   // An address. Its connections in the order of their arrival.
   struct Place {
-    // Of those that wait.
+    // Waiting ones, without and with an Ask.
     std::set<Id> silent;
     std::set<Id> asking;
     // Handed on and not released.
@@ -228,7 +228,7 @@ class Doorkeeper {
   std::set<std::pair<int64_t, DoorAddress>> most_;
   // Handshakes that are under way, by their beginning.
   std::set<std::pair<absl::Time, Id>> handshakes_;
-  // Addresses where nobody waits, by the time their burst is whole again.
+  // Addresses where no connection waits, by the time their burst is whole again.
   std::set<std::pair<absl::Time, DoorAddress>> idle_;
 };
 

@@ -539,6 +539,27 @@ TEST(Grow, WhoComesAfterSomebodyIsDoneStaysASpare) {
               {3.1, Ticks(), ""}});
 }
 
+TEST(Grow, StepsAreTakenWhereTheNodeOfRankZeroIsForgotten) {
+  JobStory story("2:4");
+  story.Tell({{0.0, Attends("a"), ""},
+              {0.0, Attends("b"), ""},
+              {1.0, Ticks(), "form g1 a,b"},
+              {1.1, PreparesAll({"a", "b"}, 1), "run g1"},
+              {1.2, Exits("a", 1, 0), ""},
+              {1.3, Breaks("a"), ""},
+              {2.4, Ticks(), ""}});
+  // Names of lost nodes are kept, but not without end.
+  for (size_t i = 0; i <= Limits::lost_names_max; ++i) {
+    const std::string name = absl::StrCat("d", i);
+    story.Tell(
+        {{2.5, Attends(name), ""},
+         {2.5, Evicts({name}), absl::StrCat("refuse ", name, " EVICTED")}});
+  }
+  EXPECT_FALSE(story.job().Knows("a"));
+  story.Tell({{2.6, Beats("b", 5), ""}});
+  EXPECT_EQ(story.job().Status(story.now()).step(), 5u);
+}
+
 // Why the newcomer d has no seat.
 std::string WhyNoSeat(JobStory& story, double at) {
   story.TakeWaitingTold();

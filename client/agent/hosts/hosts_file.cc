@@ -127,7 +127,8 @@ std::vector<HostsBlock> HostsFile::DeadBlocks() const {
 
 absl::Status HostsFile::RemoveDead(std::vector<std::string>* warnings) {
   if (DeadBlocks().empty()) return absl::OkStatus();
-  // Every change of the file takes them out; nobody is this owner.
+  // Every change of the file takes them out, also that of an owner who has no
+  // block in it.
   return RemoveOwner(HostsOwner(), warnings);
 }
 

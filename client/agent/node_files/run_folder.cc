@@ -91,7 +91,8 @@ struct Leftovers {
   std::vector<std::string> living;
 };
 
-// Who listens on this socket; 0: nobody, or a process of another namespace.
+// The process that listens on this socket; 0: there is none, or it is in another
+// namespace.
 pid_t ListenerOf(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;

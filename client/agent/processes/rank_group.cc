@@ -265,8 +265,8 @@ void RankGroup::OnExit(Rank& rank, absl::Time now) {
   house_.callbacks.ended(std::move(ended));
 }
 
-// A tracer hears of the end first, and nobody else can wait for the rank until
-// it has answered. Most answer at once.
+// A tracer is told of the end first, and no other process can wait for the rank
+// until the tracer has done so. Most do at once.
 void RankGroup::AwaitTracer(Rank& rank, absl::Time now) {
   // Its descriptor stays readable meanwhile.
   house_.poller.Remove(rank.watch->fd());

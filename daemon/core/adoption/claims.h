@@ -49,8 +49,8 @@ class Claims {
   void Drop(uint64_t session);
   void Clear() { claimed_.clear(); }
 
-  // What the job goes on with; nullptr: nothing yet. `time_is_over`: nobody is
-  // waited for any more. Valid until the next call that changes this.
+  // What the job goes on with; nullptr: nothing yet. `time_is_over`: no further
+  // claim is waited for. Valid until the next call that changes this.
   const Claimed* Chosen(bool time_is_over) const;
   size_t size() const { return claimed_.size(); }
 

@@ -122,9 +122,8 @@ void Hangs::BeginAgain(absl::Time now, const Limits& limits) {
 
 std::optional<Hangs::Decision> Hangs::Judge(const World& world, absl::Time now,
                                             const Limits& limits) {
-  if (stalls_.empty()) return std::nullopt;
+  if (!MayJudge(world.ranks_over, world.world_size, now)) return std::nullopt;
   const bool all = AllStand(world);
-  if (now < until_ && (!all || may_be_old_)) return std::nullopt;
   if (now < at_latest_ && AMemberMayStillTell(world, all, now)) {
     AwaitMember(now, limits);
     return std::nullopt;

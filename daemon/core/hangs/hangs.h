@@ -9,7 +9,7 @@
 //
 // A rank that has not begun (neither linked nor published a step) counts for
 // nothing once a rank of its world has published a step: ranks that make steps
-// together wait for nobody, and not every rank of a job needs to publish.
+// together do not wait for it, and not every rank of a job needs to publish.
 //
 // A pure value; any thread. It reads no clock.
 #ifndef ROLLCALL_DAEMON_CORE_HANGS_HANGS_H_
@@ -32,7 +32,7 @@ namespace rollcall {
 
 class Hangs {
  public:
-  // What is known of a node of the world, for a judgement.
+  // What Judge needs to know of a node of the world.
   struct Member {
     std::string node;
     uint32_t first_rank = 0;
@@ -91,6 +91,13 @@ class Hangs {
   absl::Time due() const { return until_; }
   bool empty() const { return stalls_.empty(); }
   size_t size() const { return stalls_.size(); }
+  // Whether Judge could say more than that it is too early: all ranks stand or
+  // are over, or due() has come. Costs little, whatever the size of the world.
+  bool MayJudge(size_t ranks_over, uint32_t world_size, absl::Time now) const {
+    return !stalls_.empty() &&
+           (now >= until_ ||
+            (!may_be_old_ && stalls_.size() + ranks_over >= world_size));
+  }
   // nullopt: it is too early to say.
   std::optional<Decision> Judge(const World& world, absl::Time now,
                                 const Limits& limits);

@@ -275,7 +275,11 @@ void Job::TakeStep(Node& node, uint64_t step) {
   // stand in `status` for ever.
   if (node.node_rank == 0) {
     highest_step_ = node.step;
-  } else if (nodes_.at(world_.members(0).node()).step == 0) {
+    return;
+  }
+  // It may have finished, left and been forgotten.
+  const auto first = nodes_.find(world_.members(0).node());
+  if (first == nodes_.end() || first->second.step == 0) {
     highest_step_ = std::max(highest_step_, node.step);
   }
 }

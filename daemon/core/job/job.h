@@ -357,6 +357,7 @@ class Job {
   std::string FenceText(absl::Duration left) const;
   // Who is awaited, and why.
   v1::Waiting GatheringWaiting() const;
+  std::vector<std::string> AwayFromTakenUp() const;
   std::string WhyNoSeat(const Node& node) const;
   void TellSpare(const Node& node);
   void TellSpares();

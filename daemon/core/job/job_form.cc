@@ -619,13 +619,14 @@ void Job::TellAbort() {
   message.mutable_abort()->set_generation(generation_);
   message.mutable_abort()->set_code(why_.code());
   message.mutable_abort()->set_reason(why_.reason());
-  // Its agent takes the stacks of the rank that hung before it ends it.
+  // The rank that hung is killed at once: it would not hear a polite signal.
   if (why_.code() == v1::REASON_CODE_HANG && !why_.node().empty()) {
-    const v1::RootCause& cause = failures_.cause();
-    message.mutable_abort()->set_hung_node(cause.node());
-    message.mutable_abort()->set_hung_local_rank(
-        static_cast<uint32_t>(cause.rank()) -
-        world_.members(nodes_.at(cause.node()).node_rank).first_rank());
+    const auto rank = static_cast<uint32_t>(failures_.cause().rank());
+    for (const v1::Member& member : world_.members()) {
+      if (member.node() != why_.node()) continue;
+      message.mutable_abort()->set_hung_node(member.node());
+      message.mutable_abort()->set_hung_local_rank(rank - member.first_rank());
+    }
   }
   actions_.push_back(Send{MemberSessions(), std::move(message)});
 }

@@ -98,7 +98,10 @@ Hangs::World Job::HangWorld() const {
 }
 
 void Job::MaybeEndHung() {
-  if (!MayEndHung()) return;
+  if (!MayEndHung() ||
+      !hangs_.MayJudge(ranks_over_, world_.world_size(), now_)) {
+    return;
+  }
   const auto hang = hangs_.Judge(HangWorld(), now_, limits_);
   if (!hang.has_value()) return;
   // Not by the time that it has run: it may have stood all the while.

@@ -81,6 +81,18 @@ std::string Job::MissingText() const {
   return text;
 }
 
+// Members that have not come back to a daemon that was started again.
+std::vector<std::string> Job::AwayFromTakenUp() const {
+  std::vector<std::string> away;
+  if (!world_taken_up_) return away;
+  for (const v1::Member& member : world_.members()) {
+    const auto at = nodes_.find(member.node());
+    if (at == nodes_.end() || !at->second.member()) continue;
+    if (at->second.session == 0) away.push_back(member.node());
+  }
+  return away;
+}
+
 // Why this node has no seat in the world that runs; empty: all are taken.
 std::string Job::WhyNoSeat(const Node& node) const {
   if (!node.reason.empty()) return node.reason;
@@ -90,19 +102,11 @@ std::string Job::WhyNoSeat(const Node& node) const {
         "formed until more is heard, or for ",
         absl::FormatDuration(limits_.daemon_grace), " at most");
   }
-  std::vector<std::string> away;
-  for (const v1::Member& member : world_.members()) {
-    const auto at = nodes_.find(member.node());
-    if (world_taken_up_ && at != nodes_.end() && at->second.member() &&
-        at->second.session == 0) {
-      away.push_back(member.node());
-    }
-  }
-  if (!away.empty()) {
-    return absl::StrCat(
-        "the daemon was started again, and waits for ",
-        NameList(std::move(away), 4), " of the world that runs, for ",
-        absl::FormatDuration(limits_.reattach_grace), " at most");
+  if (const std::vector<std::string> away = AwayFromTakenUp(); !away.empty()) {
+    return absl::StrCat("the daemon was started again, and waits for ",
+                        NameList(away, 4), " of the world that runs, for ",
+                        absl::FormatDuration(limits_.reattach_grace),
+                        " at most");
   }
   if (static_cast<uint32_t>(world_.members_size()) >= nodes_max_) return "";
   if (settings_.grow() == v1::GROW_NEVER) {
