@@ -6,11 +6,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <string>
-
 #include "absl/strings/str_cat.h"
 #include "client/agent/processes/sweep.h"
+#include "daemon/base/proc_stat.h"
 
 namespace rollcall {
 
@@ -20,13 +18,8 @@ ProcessId IdOf(pid_t pid) {
 }
 
 bool IsStopped(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  std::string text;
-  std::getline(file, text, '\0');
-  // The name before it is in parentheses, and may hold any byte.
-  const size_t name_end = text.rfind(") ");
-  return name_end != std::string::npos && name_end + 2 < text.size() &&
-         text[name_end + 2] == 'T';
+  const auto stat = ReadProcStat(pid);
+  return stat.has_value() && stat->state == 'T';
 }
 
 absl::StatusOr<KnownProcess> KnownProcess::Find(const ProcessId& id) {

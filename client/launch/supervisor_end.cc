@@ -1,16 +1,15 @@
 // Supervisor: how a run is ended, and how its launcher ends.
 #include <signal.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "client/launch/supervisor.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/durations.h"
+#include "daemon/base/name_list.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/security/identity.h"
 #include "daemon/security/kept_tokens.h"
@@ -77,8 +76,9 @@ void Supervisor::KillAt(absl::Time at) {
 void Supervisor::TellWhoIsWaitedFor(absl::Time now) {
   const absl::Duration left = absl::Ceil(kill_at_ - now, absl::Seconds(1));
   if (agents_.empty() || left < kTellAfter ||
-      kill_at_ == absl::InfiniteFuture())
+      kill_at_ == absl::InfiniteFuture()) {
     return;
+  }
   std::vector<std::string> agents;
   for (const AgentRecord& agent : agents_.Records()) {
     const pid_t pid = agent.process.pid;
@@ -89,15 +89,10 @@ void Supervisor::TellWhoIsWaitedFor(absl::Time now) {
                        : "",
         ")"));
   }
-  const size_t named = std::min(agents.size(), kAgentsNamedMax);
-  story_.Say(
-      absl::StrCat("waiting for the agent of ",
-                   absl::StrJoin(agents.begin(), agents.begin() + named, ", "),
-                   agents.size() > named
-                       ? absl::StrCat(" and ", agents.size() - named, " more")
-                       : "",
-                   " to end, for ", absl::FormatDuration(left),
-                   " at most; Ctrl-C ends it at once"));
+  story_.Say(absl::StrCat("waiting for the agent of ",
+                          NameList(std::move(agents), kAgentsNamedMax),
+                          " to end, for ", absl::FormatDuration(left),
+                          " at most; Ctrl-C ends it at once"));
 }
 
 void Supervisor::RefreshTokens() {

@@ -281,7 +281,9 @@ FAULTS = [
              'if (SeatedSuspect() || !claimants_.empty()) break;',
              'if (!claimants_.empty()) break;'),
     ]),
-    Fault('who is excluded gets a seat', (25, 33), [
+    # One that was late, or came back without its world, has lost its seat and is
+    # in the next world: at another seat (4). Others leave (25) or are unfit (33).
+    Fault('who is excluded gets a seat', (4, 25, 33), [
         Edit('daemon/core/job/job_form.cc',
              '  if (node.session != 0) '
              'barred_.insert(node.hello.node());\n',

@@ -269,18 +269,28 @@ TEST(Checks, SilenceIsWaitedForTwoSeconds) {
   });
 }
 
-JobStory LingeringFailure() {
+// A job with --linger 60s and --max-restarts 0.
+JobStory Lingering(uint32_t nodes_max) {
   v1::JobSettings settings;
   settings.set_nodes_min(2);
-  settings.set_nodes_max(2);
+  settings.set_nodes_max(nodes_max);
   settings.set_max_restarts(0);
   settings.mutable_linger()->set_seconds(60);
-  JobStory story(Job("demo", "run1", settings, Limits(), absl::UnixEpoch()),
-                 JobStory("2"));
+  return JobStory(Job("demo", "run1", settings, Limits(), absl::UnixEpoch()),
+                  JobStory("2"));
+}
+
+// a and b run generation 1.
+std::vector<JobStory::Row> TwoRun() {
+  return {{0.0, Attends("a"), ""},
+          {0.0, Attends("b"), "form g1 a,b"},
+          {0.1, PreparesAll({"a", "b"}, 1), "run g1"}};
+}
+
+JobStory LingeringFailure() {
+  JobStory story = Lingering(2);
+  story.Tell(TwoRun());
   story.Tell({
-      {0.0, Attends("a"), ""},
-      {0.0, Attends("b"), "form g1 a,b"},
-      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
       // Nobody is told to stop; the verdict comes with the lease.
       {0.3, Exits("a", 1, 7), ""},
       {3.0, Beats("a"), ""},
@@ -306,17 +316,9 @@ TEST(Linger, TheSceneOfAFailureIsKept) {
 }
 
 TEST(Linger, WhoComesBackBeforeTheEndIsNotToldToStop) {
-  v1::JobSettings settings;
-  settings.set_nodes_min(2);
-  settings.set_nodes_max(2);
-  settings.set_max_restarts(0);
-  settings.mutable_linger()->set_seconds(60);
-  JobStory story(Job("demo", "run1", settings, Limits(), absl::UnixEpoch()),
-                 JobStory("2"));
+  JobStory story = Lingering(2);
+  story.Tell(TwoRun());
   story.Tell({
-      {0.0, Attends("a"), ""},
-      {0.0, Attends("b"), "form g1 a,b"},
-      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
       {0.3, Exits("a", 1, 7), ""},
       {0.4, Breaks("b"), ""},
       {0.5, Attends("b", 1, Holds(1, 1)), ""},
@@ -341,13 +343,7 @@ TEST(Linger, WhoHearsOfItLateHasWhatIsLeft) {
 }
 
 TEST(Linger, WhereALostNodeBeganItItIsNoEnd) {
-  v1::JobSettings settings;
-  settings.set_nodes_min(2);
-  settings.set_nodes_max(3);
-  settings.set_max_restarts(0);
-  settings.mutable_linger()->set_seconds(60);
-  JobStory story(Job("demo", "run1", settings, Limits(), absl::UnixEpoch()),
-                 JobStory("2"));
+  JobStory story = Lingering(3);
   story.Tell(ThreeRun());
   story.Tell({
       {0.9, Breaks("c"), ""},

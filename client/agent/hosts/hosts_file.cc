@@ -9,38 +9,13 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "client/facts/system.h"
+#include "daemon/base/proc_stat.h"
 #include "daemon/core/admission/admission.h"
 
 namespace rollcall {
 namespace {
-
-struct ProcessState {
-  char state = '?';
-  uint64_t start_ticks = 0;
-};
-
-std::optional<ProcessState> ReadProcessState(int64_t pid) {
-  const std::string text =
-      ReadSmallFile(absl::StrCat("/proc/", pid, "/stat"), 4096);
-  // The second field is the program's name in parentheses, and may hold any
-  // byte; the last closing one ends it.
-  const size_t end = text.rfind(") ");
-  if (end == std::string::npos) return std::nullopt;
-  const std::vector<absl::string_view> fields = absl::StrSplit(
-      absl::string_view(text).substr(end + 2), ' ', absl::SkipEmpty());
-  constexpr size_t kStart = 22 - 3;
-  ProcessState state;
-  if (fields.size() <= kStart || fields[0].empty() ||
-      !absl::SimpleAtoi(fields[kStart], &state.start_ticks)) {
-    return std::nullopt;
-  }
-  state.state = fields[0][0];
-  return state;
-}
 
 std::string Hostname() {
   char name[256] = "";
@@ -67,7 +42,8 @@ HostsOwner ThisOwner(const std::string& node) {
   owner.boot_id = BootId();
   owner.pid_namespace = NamespaceInode("pid");
   owner.node = node;
-  if (const auto state = ReadProcessState(owner.pid); state.has_value()) {
+  const auto state = ReadProcStat(static_cast<pid_t>(owner.pid));
+  if (state.has_value()) {
     owner.start_ticks = state->start_ticks;
   }
   return owner;
@@ -78,9 +54,9 @@ bool HostsOwnerLives(const HostsOwner& owner) {
   if (!boot_id.empty() && owner.boot_id != boot_id) return false;
   if (owner.pid_namespace != NamespaceInode("pid")) return true;
   if (owner.pid <= 0) return false;
-  if (const auto state = ReadProcessState(owner.pid); state.has_value()) {
-    return state->start_ticks == owner.start_ticks && state->state != 'Z' &&
-           state->state != 'X';
+  const auto state = ReadProcStat(static_cast<pid_t>(owner.pid));
+  if (state.has_value()) {
+    return state->start_ticks == owner.start_ticks && state->Alive();
   }
   // Gone, or hidden from us (hidepid).
   return kill(static_cast<pid_t>(owner.pid), 0) == 0 || errno != ESRCH;

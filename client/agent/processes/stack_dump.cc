@@ -25,6 +25,7 @@
 #include "client/agent/processes/exit_watch.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/printable.h"
+#include "daemon/base/proc_stat.h"
 
 namespace rollcall {
 namespace {
@@ -48,11 +49,8 @@ std::string ReadProc(const std::string& path) {
 
 // Of /proc/.../stat; '?': there is none.
 char StateOf(const std::string& folder) {
-  const std::string stat = ReadProc(absl::StrCat(folder, "/stat"));
-  const size_t name_end = stat.rfind(") ");
-  return name_end == std::string::npos || name_end + 2 >= stat.size()
-             ? '?'
-             : stat[name_end + 2];
+  const std::optional<ProcStat> stat = ReadProcStat(folder);
+  return stat ? stat->state : '?';
 }
 
 bool IsStopped(char state) { return state == 'T' || state == 't'; }

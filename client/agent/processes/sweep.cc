@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -23,6 +22,7 @@
 #include "client/agent/processes/cgroup.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/fd.h"
+#include "daemon/base/proc_stat.h"
 
 namespace rollcall {
 namespace {
@@ -41,28 +41,10 @@ constexpr int kWalksMost = 16;
 // How many deaths are awaited at a time: bounds the descriptors in use.
 constexpr size_t kAwaitedMost = 128;
 
-struct Stat {
+struct Stat : ProcStat {
   pid_t pid = 0;
-  char state = 0;
-  pid_t parent = 0;
-  pid_t group = 0;
-  pid_t session = 0;
-  long threads = 0;
-  unsigned flags = 0;
-  uint64_t start_ticks = 0;
-  // Where its environment ends; 0: it has none yet, or we may not know.
-  uint64_t environment_end = 0;
-  // Not from the file: it carries the marker.
+  // It carries the marker.
   bool marked = false;
-
-  // PF_KTHREAD: it never had an environment.
-  bool OfTheKernel() const { return (flags & 0x00200000) != 0; }
-
-  // A leader that has ended while its threads go on looks like a zombie.
-  bool Alive() const {
-    if (state == 'X' || state == 'x') return false;
-    return state != 'Z' || threads > 1;
-  }
 };
 
 // Calls `more` with each piece of a file until it returns false.
@@ -79,59 +61,6 @@ bool ReadPieces(const std::string& path, size_t most, More more) {
     if (!more(std::string_view(piece, got))) return true;
   }
   return true;
-}
-
-std::optional<Stat> ReadStat(pid_t pid) {
-  std::string text;
-  if (!ReadPieces(absl::StrCat("/proc/", pid, "/stat"), 4096,
-                  [&](std::string_view piece) {
-                    text.append(piece);
-                    return true;
-                  })) {
-    return std::nullopt;
-  }
-  // The name in parentheses may hold anything, parentheses too.
-  const size_t name_end = text.rfind(") ");
-  if (name_end == std::string::npos) return std::nullopt;
-  Stat stat;
-  stat.pid = pid;
-  int field = 3;
-  const char* at = text.c_str() + name_end + 2;
-  const char* const end = text.c_str() + text.size();
-  while (at < end && field <= 51) {
-    const char* stop = std::find(at, end, ' ');
-    const auto number = [&](auto& value) { std::from_chars(at, stop, value); };
-    switch (field) {
-      case 3:
-        stat.state = *at;
-        break;
-      case 4:
-        number(stat.parent);
-        break;
-      case 5:
-        number(stat.group);
-        break;
-      case 6:
-        number(stat.session);
-        break;
-      case 9:
-        number(stat.flags);
-        break;
-      case 20:
-        number(stat.threads);
-        break;
-      case 22:
-        number(stat.start_ticks);
-        break;
-      case 51:
-        number(stat.environment_end);
-        break;
-    }
-    ++field;
-    at = stop + 1;
-  }
-  if (field <= 22) return std::nullopt;
-  return stat;
 }
 
 using Markers = std::set<std::string>;
@@ -165,7 +94,7 @@ Environment ReadEnvironment(pid_t pid, const Markers& markers, size_t longest) {
 // In the middle of an exec, or of its end, a process has none for a moment, and
 // still has its files and its children.
 bool LacksMemory(pid_t pid) {
-  const std::optional<Stat> stat = ReadStat(pid);
+  const std::optional<ProcStat> stat = ReadProcStat(pid);
   return stat && stat->Alive() && stat->environment_end == 0;
 }
 
@@ -210,10 +139,11 @@ std::map<pid_t, Stat> AllProcesses(const Markers& markers, uint64_t earliest) {
     WalkProc([&](pid_t pid) {
       if (!met.insert(pid).second) return;
       grown = true;
-      auto stat = ReadStat(pid);
-      if (!stat) return;
-      stat->marked = stat->start_ticks >= earliest && HasMarker(*stat, markers);
-      all.emplace(pid, *stat);
+      const std::optional<ProcStat> read = ReadProcStat(pid);
+      if (!read) return;
+      Stat stat{*read, pid};
+      stat.marked = stat.start_ticks >= earliest && HasMarker(stat, markers);
+      all.emplace(pid, stat);
     });
   }
   return all;
@@ -335,7 +265,7 @@ void AwaitEnds(const std::vector<Fd>& pidfds, absl::Time deadline) {
 }  // namespace
 
 uint64_t StartTicks(pid_t pid) {
-  const auto stat = ReadStat(pid);
+  const auto stat = ReadProcStat(pid);
   return stat ? stat->start_ticks : 0;
 }
 

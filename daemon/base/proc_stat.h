@@ -1,0 +1,40 @@
+// ProcStat: what /proc/PID/stat says of a process or a thread (proc(5)).
+#ifndef ROLLCALL_DAEMON_BASE_PROC_STAT_H_
+#define ROLLCALL_DAEMON_BASE_PROC_STAT_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace rollcall {
+
+struct ProcStat {
+  char state = 0;  // R, S, D, Z; T: stopped by a signal, t: by a debugger.
+  pid_t parent = 0;
+  pid_t group = 0;
+  pid_t session = 0;
+  unsigned flags = 0;
+  long threads = 0;
+  uint64_t start_ticks = 0;  // Since boot.
+  // Where its environment ends; 0: it has none yet, or we may not know.
+  uint64_t environment_end = 0;
+
+  // PF_KTHREAD: it never had an environment.
+  bool OfTheKernel() const { return (flags & 0x00200000) != 0; }
+  // A leader that has ended while its threads go on looks like a zombie.
+  bool Alive() const {
+    if (state == 'X' || state == 'x') return false;
+    return state != 'Z' || threads > 1;
+  }
+};
+
+// `folder`: /proc/PID, or /proc/PID/task/TID. nullopt: there is no such
+// process, or the file cannot be read.
+std::optional<ProcStat> ReadProcStat(const std::string& folder);
+std::optional<ProcStat> ReadProcStat(pid_t pid);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_BASE_PROC_STAT_H_
