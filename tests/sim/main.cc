@@ -146,12 +146,20 @@ absl::StatusOr<JournaledRun> ReadJournal(const Wanted& wanted) {
       names.empty() ? "none" : names));
 }
 
+double Seconds(Nanos nanos) {
+  return absl::ToDoubleSeconds(absl::Nanoseconds(nanos));
+}
+
 // What many runs came to.
 struct Sum {
   uint64_t seeds = 0;
   uint64_t events = 0;
   uint64_t generations = 0;
   uint64_t faults = 0;
+  // Runs in which ranks of an older world lived beside a newer one that has
+  // none of its machines and had completed a step; and for how long at most.
+  uint64_t overlaps = 0;
+  Nanos overlap_max = 0;
   std::map<std::string, uint64_t> ends;
   Reach reach;
 
@@ -165,14 +173,19 @@ void Print(const Sum& sum) {
   for (const auto& [end, count] : sum.ends) {
     absl::StrAppendFormat(&text, "  %8d %s\n", count, end);
   }
+  absl::StrAppendFormat(&text,
+                        "overlap of worlds without a common machine: %d runs, "
+                        "%.1f s at most\n",
+                        sum.overlaps, Seconds(sum.overlap_max));
   std::fputs(text.c_str(), stdout);
 }
 
 void PrintJson(const Sum& sum) {
-  std::string text =
-      absl::StrCat("{\"seeds\": ", sum.seeds, ", \"events\": ", sum.events,
-                   ", \"faults\": ", sum.faults,
-                   ", \"generations\": ", sum.generations, ", \"ends\": {");
+  std::string text = absl::StrCat(
+      "{\"seeds\": ", sum.seeds, ", \"events\": ", sum.events,
+      ", \"faults\": ", sum.faults, ", \"generations\": ", sum.generations,
+      ", \"overlap_runs\": ", sum.overlaps,
+      ", \"overlap_max_s\": ", Seconds(sum.overlap_max), ", \"ends\": {");
   for (const auto& [end, count] : sum.ends) {
     absl::StrAppend(&text, end == sum.ends.begin()->first ? "" : ", ", "\"",
                     end, "\": ", count);
@@ -199,6 +212,8 @@ int Play(Wanted wanted) {
     sum.events += outcome.events;
     sum.generations += outcome.generations;
     sum.faults += outcome.faults;
+    sum.overlaps += outcome.overlap > 0;
+    sum.overlap_max = std::max(sum.overlap_max, outcome.overlap);
     ++sum.ends[outcome.end];
     sum.reach.Add(outcome.tested);
     if (!outcome.ok) {

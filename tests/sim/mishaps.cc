@@ -306,7 +306,6 @@ void Mishaps::SpeakAsBefore(const Node& node) {
 void Mishaps::LaunchAgain() {
   Chance& chance = world_.chance;
   if (!daemon_.LaunchAgain(chance.Skewed(50 * kMilli, 5 * kSecond))) return;
-  trainer_.BeginAnew();
   for (size_t i = 0; i + 1 < nodes_.size(); ++i) {
     if (nodes_[i]->alive() || chance.OneIn(4)) continue;
     world_.Schedule(world_.now() + chance.Skewed(kMilli, 5 * kSecond),

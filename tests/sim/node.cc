@@ -199,8 +199,8 @@ void Node::TickIfDue() {
   if (!agent_.has_value() || frozen()) return;
   const absl::Time now = Local();
   if (agent_->NextDeadline() <= now) {
-    if (ranks_.running() != 0 && trainer_.done() > step_told_) {
-      step_told_ = trainer_.done();
+    if (ranks_.running() != 0 && ranks_.completed() > step_told_) {
+      step_told_ = ranks_.completed();
       for (uint32_t i = 0; i < settings_.ranks && agent_.has_value(); ++i) {
         if (!ranks_.has_begun(i)) continue;
         Step(RankProgressed{ranks_.running(), step_told_, i});
@@ -333,7 +333,7 @@ void Node::Do(const StartRanks& start) {
   const size_t nodes = settings_.once
                            ? size_t{1}
                            : static_cast<size_t>(start.world.members_size());
-  trainer_.Joins(settings_.number, start.world.generation(), nodes);
+  trainer_.Joins(settings_.number, start, nodes);
 }
 
 void Node::OnRankActs(uint64_t deed) {
@@ -358,7 +358,7 @@ void Node::StickRank(uint32_t local_rank, Nanos until) {
 void Node::HangRank(uint32_t local_rank, Nanos until) {
   // Nobody expects anything of a plain one before its first step.
   if (!settings_.linked && step_told_ == 0) return;
-  ranks_.Hang(local_rank, trainer_.done(), until);
+  ranks_.Hang(local_rank, ranks_.completed(), until);
 }
 
 // Some never answer.

@@ -339,6 +339,21 @@ void Ranks::Completed(uint64_t step) {
   }
 }
 
+uint64_t Ranks::completed() const {
+  uint64_t most = 0;
+  for (const Rank& rank : ranks_) most = std::max(most, rank.completed);
+  return most;
+}
+
+uint64_t Ranks::busy_in() const {
+  uint64_t newest = 0;
+  for (const Rank& rank : ranks_) {
+    const bool busy = rank.number != 0 && !rank.ended && !rank.waits;
+    if (busy) newest = std::max(newest, rank.generation);
+  }
+  return newest;
+}
+
 bool Ranks::any() const {
   return std::any_of(ranks_.begin(), ranks_.end(),
                      [](const Rank& rank) { return rank.number != 0; });

@@ -66,6 +66,11 @@ class Ranks {
   void StandAtBoundary(uint64_t generation);
   void Completed(uint64_t step);
 
+  // By the rank that has most; 0: none has completed one.
+  uint64_t completed() const;
+  // The newest generation of those that run for one; 0: none does.
+  uint64_t busy_in() const;
+
   bool linked() const { return linked_; }
   bool any() const;
   // Besides those that wait for a world.

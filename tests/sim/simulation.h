@@ -44,6 +44,7 @@ struct Outcome {
   uint64_t events = 0;
   uint64_t generations = 0;
   uint64_t faults = 0;
+  Nanos overlap = 0;  // Trainer::overlap.
   // How often each promise was put to the test, in the order of kInvariants.
   std::vector<uint64_t> tested;
 };
@@ -107,7 +108,6 @@ class Simulation : private Ends {
   Mishaps mishaps_;
   bool calm_ = false;
   bool judged_ = false;
-  bool ended_before_calm_ = false;
   // The lives, by machine, whose agents attended when the job ended in calm.
   std::map<uint32_t, uint64_t> attended_;
   // Since when agents with enough different names have lived, all the time.

@@ -6,18 +6,23 @@
 
 namespace rollcall::sim {
 
-void Trainer::Joins(uint32_t machine, uint64_t number, size_t nodes) {
+void Trainer::Joins(uint32_t machine, const StartRanks& start, size_t nodes) {
+  const uint64_t number = start.world.generation();
   Generation& generation = generations_[number];
   generation.nodes = nodes;
   generation.machines.insert(machine);
   if (generation.machines.size() < generation.nodes) return;
-  if (!saves_) done_ = 0;
+  if (start.seal.has_state_source()) {
+    generation.done = start.seal.state_source().step();
+  } else if (saves_) {
+    generation.done = saved_[number / kGenerationsARun];
+  }
   world_.Schedule(world_.now() + period_, Wake::Kind::kStep, 0, number);
 }
 
 void Trainer::OnStep(uint64_t number) {
-  const Generation& generation = generations_.at(number);
-  if (done_ >= steps_) {
+  Generation& generation = generations_.at(number);
+  if (generation.done >= steps_) {
     // Nothing is left to be done, whoever is gone already.
     for (const uint32_t machine : generation.machines) {
       nodes_[machine]->ranks().Finish();
@@ -28,19 +33,11 @@ void Trainer::OnStep(uint64_t number) {
   for (const uint32_t machine : generation.machines) {
     // A rank that is gone leaves the others in a collective that never ends.
     if (nodes_[machine]->ranks().running() != number) return;
-    stalls = stalls || nodes_[machine]->frozen() ||
-             nodes_[machine]->ranks().hung() ||
-             (unreachable_.contains(machine) && generation.nodes > 1);
+    stalls = stalls || StallsOn(machine, generation);
   }
   if (!stalls) {
-    if (done_ < steps_) {
-      ++done_;
-      chronicle_.Stepped(number);
-      for (const uint32_t machine : generation.machines) {
-        nodes_[machine]->ranks().Completed(done_);
-      }
-    }
-    if (done_ >= steps_) {
+    Complete(number, generation);
+    if (generation.done >= steps_) {
       world_.Trace("generation ", number, " has done its last step");
       for (const uint32_t machine : generation.machines) {
         nodes_[machine]->ranks().Finish();
@@ -60,6 +57,39 @@ void Trainer::OnStep(uint64_t number) {
     }
   }
   world_.Schedule(world_.now() + period_, Wake::Kind::kStep, 0, number);
+}
+
+bool Trainer::StallsOn(uint32_t machine, const Generation& generation) const {
+  return nodes_[machine]->frozen() || nodes_[machine]->ranks().hung() ||
+         (unreachable_.contains(machine) && generation.nodes > 1);
+}
+
+void Trainer::Complete(uint64_t number, Generation& generation) {
+  ++generation.done;
+  saved_[number / kGenerationsARun] = generation.done;
+  generation.first_step = std::min(generation.first_step, world_.now());
+  chronicle_.Stepped(number);
+  for (const uint32_t machine : generation.machines) {
+    nodes_[machine]->ranks().Completed(generation.done);
+  }
+  MeasureOverlap(number, generation);
+}
+
+void Trainer::MeasureOverlap(uint64_t number, const Generation& generation) {
+  for (Node* node : nodes_) {
+    const uint64_t older = node->ranks().busy_in();
+    if (older == 0 || older >= number ||
+        older / kGenerationsARun != number / kGenerationsARun) {
+      continue;
+    }
+    const std::set<uint32_t>& before = generations_[older].machines;
+    const bool shares = std::any_of(
+        before.begin(), before.end(),
+        [&](uint32_t m) { return generation.machines.contains(m); });
+    if (shares) continue;
+    overlap_ =
+        std::max(overlap_, world_.now() - generation.first_step + Nanos{1});
+  }
 }
 
 }  // namespace rollcall::sim

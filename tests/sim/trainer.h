@@ -1,9 +1,11 @@
 // Trainer: what the ranks of a generation do together.
 //
 // A step is done by all ranks of a world or by none, as a collective is: all
-// run, none is frozen, and all machines reach each other. What was done stays
-// done in the next generation, unless the ranks save nothing and begin again in
-// each. After the last step all ranks exit 0.
+// run, none is frozen, and all machines reach each other. Each world counts its
+// own steps, so that two worlds at once are seen as what they are. A world
+// begins with the step of its state source, else with the checkpoint of its
+// run, which every step overwrites; ranks that save nothing begin with 0. After
+// the last step all ranks exit 0.
 #ifndef ROLLCALL_TESTS_SIM_TRAINER_H_
 #define ROLLCALL_TESTS_SIM_TRAINER_H_
 
@@ -12,7 +14,7 @@
 #include <set>
 #include <vector>
 
-#include "rollcall/v1/membership.pb.h"
+#include "client/agent/core/agent.h"
 #include "tests/sim/chronicle.h"
 #include "tests/sim/world.h"
 
@@ -34,22 +36,29 @@ class Trainer {
   void SetNodes(std::vector<Node*> nodes) { nodes_ = std::move(nodes); }
 
   // The ranks of one machine have started; they run on so many.
-  void Joins(uint32_t machine, uint64_t generation, size_t nodes);
+  void Joins(uint32_t machine, const StartRanks& start, size_t nodes);
   void OnStep(uint64_t generation);
 
   // Machines that nobody else reaches.
   void CutPeers(uint32_t machine) { unreachable_.insert(machine); }
   void MendPeers(uint32_t machine) { unreachable_.erase(machine); }
 
-  // What was done is of no use to another run.
-  void BeginAnew() { done_ = 0; }
-  uint64_t done() const { return done_; }
+  // The longest time that ranks of an older world lived beside a newer one of
+  // the same run that has none of its machines and has completed a step. 0:
+  // there was no such time. Found out at the newer one's steps.
+  Nanos overlap() const { return overlap_; }
 
  private:
   struct Generation {
     size_t nodes = 0;
     std::set<uint32_t> machines;
+    uint64_t done = 0;
+    Nanos first_step = kNever;
   };
+
+  bool StallsOn(uint32_t machine, const Generation& generation) const;
+  void Complete(uint64_t number, Generation& generation);
+  void MeasureOverlap(uint64_t number, const Generation& generation);
 
   World& world_;
   Chronicle& chronicle_;
@@ -59,7 +68,8 @@ class Trainer {
   std::vector<Node*> nodes_;
   std::map<uint64_t, Generation> generations_;
   std::set<uint32_t> unreachable_;
-  uint64_t done_ = 0;
+  std::map<uint64_t, uint64_t> saved_;  // By run.
+  Nanos overlap_ = 0;
 };
 
 }  // namespace rollcall::sim
