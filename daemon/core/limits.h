@@ -414,7 +414,7 @@ static_assert(DoorLimits{}.handshakes_per_address_burst <=
 // No address is forgotten early: those that wait, and those handed on while a
 // whole burst of one address comes back.
 static_assert(DoorLimits{}.waiting_max + DoorLimits{}.handshakes_burst +
-                  DoorLimits{}.handshakes_per_second *
+                  size_t{DoorLimits{}.handshakes_per_second} *
                       (DoorLimits{}.handshakes_per_address_burst /
                        DoorLimits{}.handshakes_per_address_per_second) <=
               DoorLimits{}.addresses_max);

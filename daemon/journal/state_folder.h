@@ -5,6 +5,7 @@
 #define ROLLCALL_DAEMON_JOURNAL_STATE_FOLDER_H_
 
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 
@@ -25,7 +26,8 @@ class StateFolder {
   std::string File(const std::string& name) const { return path_ + "/" + name; }
 
  private:
-  StateFolder(std::string path, int lock) : path_(path), lock_(lock) {}
+  StateFolder(std::string path, int lock)
+      : path_(std::move(path)), lock_(lock) {}
 
   std::string path_;
   int lock_;

@@ -27,7 +27,7 @@ std::string Take(const char* name) {
 absl::StatusOr<std::string> ReadStdin() {
   std::string text;
   // Reserved at once: growing would leave parts of a secret in freed memory.
-  text.reserve(kStdinBytesMax + 2 * 4096);
+  text.reserve(kStdinBytesMax + size_t{2} * 4096);
   char block[4096];
   ssize_t got = 1;
   while (got != 0 && text.size() <= kStdinBytesMax) {

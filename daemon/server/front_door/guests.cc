@@ -60,7 +60,7 @@ uint64_t CookieOf(int fd) {
 // for as long as gRPC does not look.
 void Reset(int fd) {
   const sockaddr nobody = {AF_UNSPEC, {}};
-  connect(fd, &nobody, sizeof nobody);
+  (void)connect(fd, &nobody, sizeof nobody);
 }
 
 // The same of a descriptor that gRPC may have closed meanwhile, and whose
@@ -240,7 +240,7 @@ absl::StatusOr<AgentStream> Guests::LetAttend(const std::string& key,
     LeaveViewers(id, guest);
     guest.bytes = 0;
     ++agents_;
-    guest.agent.emplace();
+    guest.agent = Agent();
     guest.agent->heard = std::make_shared<std::atomic<uint64_t>>(0);
     guest.agent->received_before = BytesReceived(guest.fd);
     close(std::exchange(guest.fd, -1));
