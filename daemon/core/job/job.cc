@@ -163,6 +163,7 @@ void Job::On(const Tick& tick) {
     }
     isolation_.PutOff(tick.late);
     hangs_.PutOff(tick.late);
+    claims_until_ += tick.late;
   }
   if (isolation_.on() && now_ >= isolation_.until()) LoseTheSilent();
   while (!deadlines_.empty() && deadlines_.begin()->first <= now_) {

@@ -1,0 +1,132 @@
+// How long a job waits for nodes: for one that is late again and again, for
+// the agents of a run after a restart of the daemon, and for those that bring
+// a run along.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/story/job_story.h"
+
+namespace rollcall {
+namespace {
+
+// --- Nodes that are late -----------------------------------------------------
+
+// c prepares neither generation 1, 3 nor 5 in time, and says so afterwards.
+TEST(Late, ANodeThatIsLateAgainWaitsLongerEachTime) {
+  JobStory story("2:3");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), ""},
+      {0.0, Attends("c"), "form g1 a,b,c"},
+      {0.1, PreparesAll({"a", "b"}, 1), ""},
+      {30.0, Ticks(28), "abort g1 PREPARE_TIMEOUT; form g2 a,b"},
+      {30.1, PreparesAll({"a", "b"}, 2), "run g2"},
+      // The first time it waits for nothing.
+      {30.2, Prepares("c", 1), "notice 1 GROW"},
+      {30.3, Sees("a", 1, 2), ""},
+      {30.3, Sees("b", 1, 2), "abort g2 GROW; form g3 a,b,c"},
+      {30.4, PreparesAll({"a", "b"}, 3), ""},
+      {60.3, Ticks(28), "abort g3 PREPARE_TIMEOUT; form g4 a,b"},
+      {60.4, PreparesAll({"a", "b"}, 4), "run g4"},
+      // The second time: 1 s from when it was set aside.
+      {60.5, Prepares("c", 3), ""},
+      {61.2, Ticks(), ""},
+      {61.3, Ticks(), "notice 2 GROW"},
+      {61.4, Sees("a", 2, 4), ""},
+      {61.4, Sees("b", 2, 4), "abort g4 GROW; form g5 a,b,c"},
+      {61.5, PreparesAll({"a", "b"}, 5), ""},
+      {91.4, Ticks(28), "abort g5 PREPARE_TIMEOUT; form g6 a,b"},
+      {91.5, PreparesAll({"a", "b"}, 6), "run g6"},
+      // The third time: 2 s.
+      {91.6, Prepares("c", 5), ""},
+      {93.3, Ticks(), ""},
+      {93.4, Ticks(), "notice 3 GROW"},
+  });
+}
+
+// --- A run that a daemon takes up, and whose agents never come back ----------
+
+JobStory TakenUp(const JournalState& state, const JobStory& before) {
+  Job job = Job::Restore("demo", state, Limits(), absl::UnixEpoch());
+  job.EndUnattended();
+  return {std::move(job), before};
+}
+
+TEST(TakenUp, AWorldThatRanWaitsForTheDaemonsGraceAndForJoinTimeout) {
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  JobStory after = TakenUp(StateOf(before, true), before);
+  after.Tell({{0.0, Ticks(), ""}, {59.9, Ticks(), ""}, {60.0, Ticks(), ""}});
+  // That nobody of it is heard may be the daemon's own silence.
+  EXPECT_EQ(after.job().state(), v1::JOB_STATE_ISOLATED);
+  after.Tell({{659.9, Ticks(), ""}});
+  EXPECT_EQ(after.job().state(), v1::JOB_STATE_ISOLATED);
+  after.Tell({{660.0, Ticks(), ""}});
+  EXPECT_EQ(after.job().state(), v1::JOB_STATE_GATHERING);
+  after.Tell({
+      {1259.9, Ticks(), ""},
+      {1260.0, Ticks(), "forget"},
+  });
+  ASSERT_TRUE(after.job().end().has_value());
+  EXPECT_EQ(after.job().end()->code(), v1::REASON_CODE_JOIN_TIMEOUT);
+}
+
+TEST(TakenUp, AWorldThatWasNeverCommittedWaitsForJoinTimeout) {
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  JobStory after = TakenUp(StateOf(before, false), before);
+  after.Tell({{60.0, Ticks(), ""},
+              {120.0, Ticks(), ""},
+              {599.9, Ticks(), ""},
+              {600.0, Ticks(), "forget"}});
+  ASSERT_TRUE(after.job().end().has_value());
+  EXPECT_EQ(after.job().end()->code(), v1::REASON_CODE_JOIN_TIMEOUT);
+}
+
+TEST(TakenUp, AJobThatHasFormedNoWorldWaitsForTheReattachGrace) {
+  JobStory before("2:3");
+  JournalState state;
+  state.run = "run1";
+  ASSERT_TRUE(state.settings.ParseFromString(
+      before.journal().at(Journal::Kind::kRunStarted).body));
+  JobStory after = TakenUp(state, before);
+  after.Tell({{0.0, Ticks(), ""}, {59.9, Ticks(), ""}});
+  EXPECT_EQ(after.job().NextDeadline(), absl::UnixEpoch() + absl::Minutes(1));
+  after.Tell({{60.0, Ticks(), "forget"}});
+  ASSERT_TRUE(after.job().end().has_value());
+  EXPECT_EQ(after.job().end()->code(), v1::REASON_CODE_JOIN_TIMEOUT);
+}
+
+// --- Agents that bring a run along -------------------------------------------
+
+// The loop, or the clock, was held up for 100 s: agents that could not be heard
+// meanwhile have the time that is left of reattach_grace.
+TEST(Claims, ALateLoopPutsOffTheEndOfAdoption) {
+  JobStory before("2:3");
+  before.Tell(ThreeRun());
+  const JournalState state = StateOf(before, true);
+  HelloOptions held = Holds(0, 1);
+  held.held.set_world(state.proposal->world());
+  held.held.set_seal(state.seal->SerializeAsString());
+  held.held.set_proof(
+      ProofOf(held.run, 1, held.held.world(), held.held.seal()));
+  v1::JobSettings settings;
+  settings.set_nodes_min(2);
+  settings.set_nodes_max(3);
+  Job blank("demo", "run2", settings, Limits(), absl::UnixEpoch());
+  blank.AllowAdoption();
+  JobStory story(std::move(blank), JobStory("1"));
+  story.Tell({
+      {0.0, Attends("a", 1, held), ""},
+      {1.0, Ticks(), ""},
+      {102.0, Ticks(100), ""},
+      {159.9, Ticks(), ""},
+      {159.9, Attends("b", 1, held), ""},
+  });
+  EXPECT_EQ(story.job().run(), "run1");
+  EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
+}
+
+}  // namespace
+}  // namespace rollcall
