@@ -37,8 +37,9 @@ const std::vector<InvariantRow> kInvariants = {
      "again once an agent has heard its welcome that took the place by a "
      "token."},
     {Invariant::kBounded, "bounded",
-     "No container grows beyond what the run has names, ranks and limits "
-     "for."},
+     "A job keeps each of its containers within its limit, which it CHECKs "
+     "after each event, and an agent brings a world of at most "
+     "held_world_bytes_max."},
     {Invariant::kOneGenerationANode, "one generation a node",
      "No node has ranks of two generations at once."},
     {Invariant::kOneGenerationSteps, "one generation steps",
@@ -61,13 +62,15 @@ const std::vector<InvariantRow> kInvariants = {
     {Invariant::kReasons, "reasons",
      "What ends, ends with a code and with words."},
     {Invariant::kMajority, "majority",
-     "Silence of over half of a world is taken for the daemon's own: nobody "
-     "is given up for it before daemon_grace is over."},
+     "While over half of a world is silent, a member is given up for silence "
+     "only by a daemon that has been isolated for daemon_grace."},
     {Invariant::kStateGoesOn, "state goes on",
      "The source of a world's state is a living rank of it that holds the "
      "highest step that any of them brought."},
     {Invariant::kLeavesForGood, "leaves for good",
-     "Who was asked to leave, durably, is in no later world."},
+     "A node that was asked to leave, durably, is in no later world as the "
+     "same incarnation; one that has said that it leaves is in no later world "
+     "of the same daemon."},
     {Invariant::kEvictedIsOut, "evicted is out",
      "No daemon that knows or adopts the run admits an evicted node by a "
      "credential from before its eviction."},
@@ -83,8 +86,9 @@ const std::vector<InvariantRow> kInvariants = {
      "While enough other nodes live, nodes that join and are lost again and "
      "again keep no world from training for as long as its work takes."},
     {Invariant::kProgress, "progress",
-     "In calm the job comes to its end, all agents hear of it, and it does "
-     "not give up while enough nodes live."},
+     "In calm the job comes to its end and all agents exit, and it does not "
+     "end by JOIN_TIMEOUT where enough nodes have lived for half of "
+     "join_timeout."},
     {Invariant::kAdoptedByMost, "adopted by most",
      "A daemon without memory goes on with a run only where over half of the "
      "members of that world have brought it."},
@@ -109,9 +113,9 @@ const std::vector<InvariantRow> kInvariants = {
      "A leader decides nothing before it knows all that the shared store has "
      "of the run, its own writes included."},
     {Invariant::kEndedStaysEnded, "ended stays ended",
-     "A run that has ended in the shared store is not begun again, by "
-     "whichever "
-     "daemon leads and whatever its clock says."},
+     "While the end of a run is remembered, no daemon that leads replaces it "
+     "in the shared store by a run that goes on or by another run, whatever "
+     "its wall clock says."},
 };
 
 }  // namespace rollcall

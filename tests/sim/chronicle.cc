@@ -159,7 +159,10 @@ void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
   const bool may_free = std::holds_alternative<Tick>(event) || reports;
   if (may_free && job.revision() != revision_before_) FreeSeats(job, now);
   CheckLeases(job, event, now);
-  if (std::holds_alternative<DrainAsked>(event)) NoteWhoLeaves(job, now);
+  const bool asked = std::holds_alternative<DrainAsked>(event);
+  if (asked || (said != nullptr && said->message.has_leaving())) {
+    NoteWhoLeaves(job, now, asked);
+  }
 }
 
 void Chronicle::NoteLogged(const Log& log, const std::vector<Action>& actions,
@@ -481,7 +484,7 @@ void Chronicle::NoteStall(const Said& said) {
   }
 }
 
-void Chronicle::NoteWhoLeaves(const Job& job, absl::Time now) {
+void Chronicle::NoteWhoLeaves(const Job& job, absl::Time now, bool asked) {
   const v1::JobStatus status = job.Status(now);
   for (const v1::NodeStatus& node : status.nodes()) {
     if (node.state() != v1::NODE_STATE_DRAINING || node.incarnation() == 0) {
@@ -491,6 +494,7 @@ void Chronicle::NoteWhoLeaves(const Job& job, absl::Time now) {
     if (leaver.incarnation != node.incarnation()) {
       leaver = Leaver{node.incarnation()};
     }
+    leaver.asked = leaver.asked || asked;
   }
 }
 
@@ -669,15 +673,16 @@ void Chronicle::CheckMajority(const std::string& name, absl::Time until,
   }
   for (const auto& [node, seat] : seats_) seated += sits(node);
   if (silent * 2 > seated) Tested(Invariant::kMajority);
-  // A loop that is late puts off leases, and not the end of its patience: half
-  // of that is beyond any doubt.
-  if (silent * 2 <= seated || now - until >= daemon_grace_ / 2) {
-    return;
-  }
-  Broken(Invariant::kMajority, absl::StrCat("node ", name, " is given up, ",
-                                            absl::FormatDuration(now - until),
-                                            " after its lease, and ", silent,
-                                            " of ", seated, " are silent"));
+  if (silent * 2 <= seated) return;
+  if (isolated_ && now - isolated_since_ >= daemon_grace_) return;
+  Broken(
+      Invariant::kMajority,
+      absl::StrCat(
+          "node ", name, " is given up, ", silent, " of ", seated,
+          " are silent, and the daemon is ",
+          isolated_ ? absl::StrCat("isolated for ",
+                                   absl::FormatDuration(now - isolated_since_))
+                    : "not isolated"));
 }
 
 void Chronicle::CheckRefused(const Job& job, const Attend& attend,
@@ -785,7 +790,10 @@ void Chronicle::CheckLeases(const Job& job, const Event& event,
     leases_.erase(closed->session);
   }
   const bool isolated = job.state() == v1::JOB_STATE_ISOLATED;
-  if (isolated && !isolated_) Tested(Invariant::kMajority);
+  if (isolated && !isolated_) {
+    Tested(Invariant::kMajority);
+    isolated_since_ = now;
+  }
   if (std::exchange(isolated_, isolated) && !isolated) {
     for (auto& [session, lease] : leases_) {
       lease.until = std::max(lease.until, now + lease_);
@@ -819,7 +827,7 @@ void Chronicle::Tries(const v1::Hello& hello, std::optional<uint64_t> epoch) {
 }
 
 void Chronicle::Durable() {
-  for (auto& [name, leaver] : leaves_) leaver.durable = true;
+  for (auto& [name, leaver] : leaves_) leaver.durable = leaver.asked;
 }
 
 void Chronicle::Sent(const v1::DaemonMessage& m, const JournalState& durable) {

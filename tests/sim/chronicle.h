@@ -155,7 +155,7 @@ class Chronicle {
   void NoteMembers(const Job& job, absl::Time now);
   void CheckHang(const v1::Reform& reform);
   bool MostHaveStarted(uint64_t generation) const;
-  void NoteWhoLeaves(const Job& job, absl::Time now);
+  void NoteWhoLeaves(const Job& job, absl::Time now, bool asked);
   void CheckMajority(const std::string& name, absl::Time until, absl::Time now);
   void CheckStateSource(const std::string& who, const StartRanks& start);
   void OnClose(const CloseStream& close, absl::Time now);
@@ -254,9 +254,10 @@ class Chronicle {
   std::set<std::string> members_;
   uint64_t seated_in_ = 0;  // The generation of these seats.
   // Incarnations that were asked to leave for good, and whether the journal has
-  // it.
+  // it. Those that only said so say it again to the next daemon.
   struct Leaver {
     uint64_t incarnation;
+    bool asked = false;
     bool durable = false;
   };
   std::map<std::string, Leaver> leaves_;
@@ -297,6 +298,7 @@ class Chronicle {
   uint32_t charged_ = 0;
   // Before the step under way; in it, isolation has ended already.
   bool isolated_ = false;
+  absl::Time isolated_since_ = absl::InfiniteFuture();
   bool reunited_ = false;
   bool open_ = false;  // A generation that was proposed and has not ended.
   // Of the step under way.

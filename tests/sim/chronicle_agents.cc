@@ -88,6 +88,9 @@ void Chronicle::Says(LifeRecord& life, const v1::AgentMessage& m,
 }
 
 void Chronicle::Prepares(LifeRecord& life, const Prepare& prepare) {
+  if (life.exited) {
+    Broken(Invariant::kExitIsLast, absl::StrCat(life.name, " still prepares"));
+  }
   if (prepare.world.generation() < life.generation_heard) {
     Broken(Invariant::kNoOlder,
            absl::StrCat(life.name, " prepares for ", prepare.world.generation(),
@@ -106,7 +109,10 @@ void Chronicle::Starts(LifeRecord& life, const StartRanks& start,
   const uint64_t generation = start.world.generation();
   const std::string who =
       absl::StrCat(life.name, " starts ranks of generation ", generation);
-  if (ranks_live) Broken(Invariant::kOneGenerationANode, who);
+  if (life.exited) Broken(Invariant::kExitIsLast, who);
+  if (ranks_live && generation != life.started) {
+    Broken(Invariant::kOneGenerationANode, who);
+  }
   if (generation < life.generation_heard) {
     Broken(Invariant::kNoOlder,
            absl::StrCat(who, " and has seen ", life.generation_heard));

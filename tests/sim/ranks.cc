@@ -71,7 +71,9 @@ void Ranks::Stop(const StopRanks& stop) {
     const uint32_t local_rank = life.local_rank;
     if (rank->ended) {
       rank->stopping = true;
-      Later(kMilli, {Deed::What::kGone, local_rank, rank->number});
+      // The processes that it has started end after it.
+      Later(world_.chance.Skewed(kMilli, kSecond),
+            {Deed::What::kGone, local_rank, rank->number});
       continue;
     }
     // Most go when they are told; some have to be killed.
