@@ -199,6 +199,13 @@ FAULTS = [
              'if (!isolation_.on() && MostAreSilent()) TakeItselfForCutOff();',
              'if (false) TakeItselfForCutOff();'),
     ]),
+    Fault('an isolated daemon waits for half of daemon_grace', 23, [
+        Edit('daemon/core/job/job_silence.cc',
+             'isolation_.Begin(std::move(silent), now_ + '
+             'limits_.daemon_grace);',
+             'isolation_.Begin(std::move(silent), now_ + '
+             'limits_.daemon_grace / 2);'),
+    ]),
     Fault('a drained node keeps its place', 25, [
         Edit('daemon/core/job/job_notice.cc',
              'if (node.session != 0 && !barred_.contains(name)) {',
@@ -255,6 +262,71 @@ FAULTS = [
         Edit('daemon/core/job/job_end.cc',
              'if (unstopped_ > 0 && now_ < failures_.window_ends()) return;',
              'if (unstopped_ > 0) return;'),
+    ]),
+    # --- One world a generation, from its journal to its ranks ----------------
+    # The rows of today have the epochs of those that were admitted since.
+    Fault('a commit that is said again has the rows of today', 1, [
+        Edit('daemon/core/job/job_form.cc',
+             '  commit.set_seal(seal_->SerializeAsString());\n',
+             '  v1::Seal seal = *seal_;\n'
+             '  seal.clear_incarnations();\n'
+             '  seal.clear_epochs();\n'
+             '  seal.clear_token_ids();\n'
+             '  seal.clear_token_of();\n'
+             '  AddRows(seal);\n'
+             '  commit.set_seal(seal.SerializeAsString());\n'),
+    ]),
+    Fault('each node starts by the MASTER_PORT that it prepared itself', 2, [
+        Edit('client/agent/core/agent_world.cc',
+             '  CleanSeal(seal);\n',
+             '  CleanSeal(seal);\n'
+             '  seal.set_master_port(preparing_->done->master_port());\n'),
+    ]),
+    Fault('a run is journaled without its settings', 9, [
+        Edit('daemon/core/job/job_restore.cc',
+             'Journal{Journal::Kind::kRunStarted, 0, '
+             'settings_.SerializeAsString()});',
+             'Journal{Journal::Kind::kRunStarted, 0, ""});'),
+    ]),
+    Fault('the names of lost newcomers are kept without a limit',
+          'newcomers_.names() <= Limits::newcomer_names_max', [
+        Edit('daemon/core/arrivals.cc',
+             'names_.size() < Limits::newcomer_names_max ? '
+             'names_[name] : others_;',
+             'true ? names_[name] : others_;'),
+    ]),
+    # A linked rank that waits for a world may end, or unlink, after Prepared.
+    Fault('a world starts while a rank of the last one is being stopped', 14, [
+        Edit('client/agent/core/agent_world.cc',
+             '!preparing_->seal.has_value() || !Settled()) {',
+             '!preparing_->seal.has_value()) {'),
+    ]),
+    Fault('a commit that is heard again starts the ranks again', 17, [
+        Edit('client/agent/core/agent_world.cc',
+             '  start.seal = *std::move(preparing_->seal);\n'
+             '  start.world = std::move(preparing_->world);\n',
+             '  start.seal = *preparing_->seal;\n'
+             '  start.world = preparing_->world;\n'),
+        Edit('client/agent/core/agent_world.cc',
+             '  preparing_.reset();\n'
+             '  if (notice.has_value()) OnNotice(*notice);\n',
+             '  preparing_->seal.reset();\n'
+             '  if (notice.has_value()) OnNotice(*notice);\n'),
+    ]),
+    Fault('an agent does not wait for the end of its ranks', 18, [
+        Edit('client/agent/core/agent.cc',
+             'if (!exit_.has_value() || !living_.empty() || exited_) return;',
+             'if (!exit_.has_value() || exited_) return;'),
+    ]),
+    Fault('a rank that a signal has ended exits 1 as well', 21, [
+        Edit('client/agent/core/agent_ranks.cc',
+             '  exited.set_code(ended.code);\n',
+             '  exited.set_code(ended.signal != 0 ? 1 : ended.code);\n'),
+    ]),
+    Fault('a stop ends the job without its code', 22, [
+        Edit('daemon/core/job/job.cc',
+             '  end.set_code(stop.code);\n',
+             ''),
     ]),
     # --- What must outlive a daemon, a stream and a node's absence ------------
     Fault('a run is adopted by half of its members or fewer', 31, [
