@@ -1,5 +1,5 @@
-// Addresses: endpoints as texts, and where this machine reaches a daemon of its
-// own. Where others reach it: JoinEndpoints of daemon/core.
+// Addresses: endpoints as text, and the address at which this machine reaches
+// its own daemon. For other machines: JoinEndpoints in daemon/core.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_ADMIN_ADDRESSES_H_
@@ -17,13 +17,14 @@ struct HostPort {
   int port = 0;
 };
 
-// HOST:PORT, [V6]:PORT. INVALID_ARGUMENT: neither, or a port out of 0..65535.
+// HOST:PORT or [V6]:PORT. INVALID_ARGUMENT: neither, or a port outside
+// 0..65535.
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view text);
 
-// HOST:PORT with brackets where the host is IPv6.
+// HOST:PORT; an IPv6 host gets brackets.
 std::string FormatHostPort(const HostPort& endpoint);
 
-// Where this machine itself reaches it.
+// The address at which this machine reaches its own daemon.
 std::string LocalEndpoint(const HostPort& listen, int port);
 
 }  // namespace rollcall

@@ -18,12 +18,12 @@ void Authorize(const v1::JoinToken& token, grpc::ClientContext& context) {
                       absl::StrCat("Bearer ", TokenText(token)));
 }
 
-// Endpoints to try: those given, and those of leaders that are named on the
-// way.
+// Endpoints to try: those given, and those of leaders that standby daemons
+// name.
 constexpr size_t kTriesMax = 80;
 
-// What a daemon that stands by says of the leader, to be dialled as NamedLeader
-// has it.
+// The leader's endpoints from a standby daemon's answer, in NamedLeader's
+// order.
 NamedLeader LeaderOf(const grpc::Status& status, const JobAddress& address) {
   NamedLeader leader(address.endpoints, address.trust.insecure);
   v1::Refusal refusal;
@@ -65,7 +65,7 @@ absl::StatusOr<Response> AdminClient::Try(absl::Duration timeout, Call call) {
       tries.insert(tries.begin() + next++, *named);
     }
     const absl::Status known = verdict->status();
-    // A stranger at one of its addresses says nothing of the others.
+    // Another server at one address says nothing about the other addresses.
     const bool elsewhere = !known.ok() || absl::IsUnavailable(called) ||
                            absl::IsDeadlineExceeded(called);
     if (!elsewhere) return called;
@@ -87,7 +87,7 @@ void AdminClient::PutFirst(const std::string& endpoint) {
   } else {
     all.insert(all.begin(), endpoint);
   }
-  // One that was named, and is in the way of none of those given.
+  // The dropped one was named by a daemon; given endpoints are kept.
   if (all.size() > kTriesMax) all.pop_back();
 }
 

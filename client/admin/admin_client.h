@@ -1,4 +1,4 @@
-// AdminClient: the Admin service of a daemon, from the command line.
+// AdminClient: calls the Admin service of a daemon, for commands.
 //
 // Thread rule: AdminClient blocks its caller; JobWatch calls back from gRPC's
 // threads, and its callbacks must only post.
@@ -20,16 +20,16 @@
 
 namespace rollcall {
 
-// Where a job is, how its daemon is known and what opens it.
+// Where a job is, how to verify its daemon, and the token for it.
 struct JobAddress {
-  // Where it is reached from here.
+  // Its endpoints from this machine.
   std::vector<std::string> endpoints;
-  // Where others reach it, where that is another matter; empty: as above.
+  // Its endpoints from other machines, if they differ; empty: the same.
   std::vector<std::string> endpoints_for_others;
   std::string job;
   v1::JoinToken token;
   Trust trust;
-  // The launcher's state folder that this was read from; empty: none.
+  // The launcher's state folder from which this was read; empty: none.
   std::string state_folder;
 };
 
@@ -37,11 +37,11 @@ class AdminClient {
  public:
   explicit AdminClient(JobAddress address) : address_(std::move(address)) {}
 
-  // Endpoints are tried in turn, each for at most `timeout`, the one that
-  // answered last first, and after one that stands by the leader that it names.
-  // Errors name the endpoint; codes as admin.proto says, and UNAVAILABLE where
-  // none answers.
-  // `pings`: with what the nodes found of each other last.
+  // Endpoints are tried one after another, each for at most `timeout`, starting
+  // with the one that answered last. After a standby daemon, the leader that it
+  // names is tried. Errors name the endpoint; codes as in admin.proto, and
+  // UNAVAILABLE if none answers.
+  // `pings`: include the nodes' latest probe results.
   absl::StatusOr<v1::JobStatus> Status(absl::Duration timeout,
                                        bool pings = false);
   // Safe to retry.
@@ -50,7 +50,7 @@ class AdminClient {
   // Safe to retry.
   absl::StatusOr<v1::DrainResponse> Drain(v1::DrainRequest request,
                                           absl::Duration timeout);
-  // Safe to retry, as long as the node has not come back.
+  // Safe to retry, unless the node has come back in between.
   absl::StatusOr<v1::EvictResponse> Evict(v1::EvictRequest request,
                                           absl::Duration timeout);
   // Not safe to retry: each call makes a token.
@@ -60,12 +60,12 @@ class AdminClient {
   // Not safe to retry: each call makes a token.
   absl::StatusOr<v1::CreateTokenResponse> RotateToken(const std::string& id,
                                                       absl::Duration timeout);
-  // Safe to retry. `cascade`: and evict every node that it admitted.
+  // Safe to retry. `cascade`: also evict every node that it admitted.
   absl::StatusOr<v1::RevokeTokenResponse> RevokeToken(const std::string& id,
                                                       bool cascade,
                                                       absl::Duration timeout);
 
-  // The endpoint that answered last; before that, the first.
+  // The endpoint that answered last; if none has, the first.
   std::string endpoint() const {
     return address_.endpoints.empty() ? "" : address_.endpoints.front();
   }
@@ -79,14 +79,15 @@ class AdminClient {
   JobAddress address_;
 };
 
-// A job's states, as they change.
+// Watches a job's states as they change.
 class JobWatch : private grpc::ClientReadReactor<v1::JobStatus> {
  public:
   using OnStatus = std::function<void(v1::JobStatus)>;
   using OnEnd = std::function<void(absl::Status)>;
 
-  // Watches at one endpoint. `end` is called once, last; OK: the job ended;
-  // where the trust's files cannot be read, from within the constructor.
+  // Watches at one endpoint. `end` is called once, as the last callback; OK:
+  // the job ended. If the trust's files cannot be read, it is called from
+  // within the constructor.
   JobWatch(const std::string& endpoint, const JobAddress& address,
            OnStatus status, OnEnd end);
   // Cancels, and waits for the end.
@@ -97,7 +98,7 @@ class JobWatch : private grpc::ClientReadReactor<v1::JobStatus> {
   void OnDone(const grpc::Status& status) override;
 
   const std::string endpoint_;
-  const std::shared_ptr<TrustVerdict> verdict_;  // The credentials' as well.
+  const std::shared_ptr<TrustVerdict> verdict_;  // Shared with the credentials.
   const OnStatus on_status_;
   const OnEnd on_end_;
   std::unique_ptr<v1::Admin::Stub> stub_;

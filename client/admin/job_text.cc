@@ -24,7 +24,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Names that are worth reading in one line.
+// How many names fit in one readable line.
 constexpr size_t kNamesShown = 8;
 
 std::string Lower(const std::string& name, absl::string_view prefix) {
@@ -93,7 +93,7 @@ ordered_json DifferenceJson(const v1::Difference& difference) {
   return json;
 }
 
-// 0.21 for 210 microseconds.
+// 210 microseconds give 0.21.
 double Milliseconds(const google::protobuf::Duration& duration) {
   return static_cast<double>(duration.seconds()) * 1e3 +
          static_cast<double>(duration.nanos()) / 1e6;
@@ -175,7 +175,7 @@ ordered_json StatusJson(const v1::JobStatus& status) {
     json["loss"] = status.pace().loss();
     json["tokens_per_second"] = status.pace().tokens_per_second();
   }
-  // By code, in one order.
+  // Sorted by code, so that the order is stable.
   const std::map<std::string, uint64_t> refused(status.refused().begin(),
                                                 status.refused().end());
   if (status.has_lingers()) {
@@ -201,7 +201,7 @@ std::string OneLine(const ordered_json& json) {
 
 namespace {
 
-// Members by node rank, then all others as they came: by name.
+// Members by node rank, then all others by name.
 std::vector<v1::NodeStatus> ByNodeRank(const v1::JobStatus& status) {
   std::vector<v1::NodeStatus> nodes(status.nodes().begin(),
                                     status.nodes().end());
@@ -217,7 +217,7 @@ std::vector<v1::NodeStatus> ByNodeRank(const v1::JobStatus& status) {
 
 namespace {
 
-// `step 1200  loss 1.5312  23450 tokens/s`, as far as it is known.
+// `step 1200  loss 1.5312  23450 tokens/s`, or the known part of it.
 std::string PaceText(const v1::JobStatus& status) {
   std::string text = absl::StrCat("step ", status.step());
   if (status.has_pace()) {
@@ -259,7 +259,7 @@ std::string DifferencesTable(const v1::JobStatus& status) {
 
 namespace {
 
-// Wider matrices do not fit a terminal; longer lists are not read.
+// Wider matrices do not fit a terminal.
 constexpr int kPingNodesInMatrix = 16;
 constexpr int kPingsListed = 8;
 
@@ -270,7 +270,7 @@ std::string PingCell(const v1::Ping& ping) {
              : "?";
 }
 
-// One row a node that probes, one column a node that is probed.
+// One row per probing node, one column per probed node.
 std::string PingMatrix(const v1::Pings& pings) {
   const int count = pings.nodes_size();
   std::map<std::pair<uint32_t, uint32_t>, std::string> cells;
@@ -429,7 +429,7 @@ std::string FailedText(const v1::JobStatus& status) {
 
 namespace {
 
-// Nodes that attend and get no seat, with the reason of the first.
+// Attending nodes that get no seat, with the reason of the first.
 std::string SeatlessText(const v1::JobStatus& status) {
   if (status.state() != v1::JOB_STATE_GATHERING) return "";
   std::string text;
@@ -504,7 +504,7 @@ std::string FailureText(const v1::End& end) {
   }
   const v1::RootCause& cause = end.root_cause();
   const std::string what = Cause(cause);
-  // The reason often says the same and more.
+  // The reason often contains this text already.
   const bool said = absl::StartsWith(end.reason(), what);
   std::string text = said ? end.reason() : what;
   for (absl::string_view line :

@@ -1,4 +1,4 @@
-// Job text: a job's state and its end in words and in JSON.
+// Job text: a job's state and its end as text and as JSON.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_ADMIN_JOB_TEXT_H_
@@ -13,7 +13,7 @@
 
 namespace rollcall {
 
-// `lost_lease` for REASON_CODE_LOST_LEASE, and so on: what programs read.
+// The name that programs read, such as `lost_lease` for REASON_CODE_LOST_LEASE.
 std::string Word(v1::ReasonCode code);
 std::string Word(v1::JobState state);
 std::string Word(v1::NodeState state);
@@ -21,38 +21,39 @@ std::string Word(v1::NodeState state);
 // `status --json`.
 nlohmann::ordered_json StatusJson(const v1::JobStatus& status);
 
-// One line of JSON, whatever bytes the texts hold.
+// One line of JSON; texts may contain any bytes.
 std::string OneLine(const nlohmann::ordered_json& json);
 
-// `status` for people: a table of several lines, ending with a newline.
+// The output of `status` for users: several lines, ending with a newline.
 std::string StatusTable(const v1::JobStatus& status);
 
-// What the nodes should have in common and do not, a block of lines each;
-// empty: nothing.
+// Facts that should be equal on all nodes and are not, a few lines for each;
+// empty: none.
 std::string DifferencesTable(const v1::JobStatus& status);
 
-// `status --pings`: a matrix by node rank up to 16 nodes, and the pairs that
-// did not connect, or in larger worlds the slowest.
+// `status --pings`: up to 16 nodes a matrix by node rank and the pairs that did
+// not connect; in larger worlds the slowest pairs.
 std::string PingsTable(const v1::Pings& pings);
 
-// How many connections ended before they authenticated, and in words how.
+// How many connections ended before they authenticated, and a text with the
+// reasons.
 uint64_t FailedConnections(const v1::JobStatus& status);
 std::string FailedText(const v1::JobStatus& status);
 
-// Who is missing: `waiting for 2 of 4 nodes: node3, node4`.
+// The missing nodes: `waiting for 2 of 4 nodes: node3, node4`.
 std::string WaitingText(const v1::JobStatus& status);
 
-// Who has not finished while others have; empty: nobody has finished.
+// The nodes that have not finished while others have; empty: none has finished.
 std::string StragglersText(const v1::JobStatus& status);
 
-// What became of a world: `generation 2: lost local-2 (...); 3 nodes, 6 ranks`.
+// How a world ended: `generation 2: lost local-2 (...); 3 nodes, 6 ranks`.
 std::string ReformText(const v1::JobStatus& status);
 
-// Why a run failed, cause first, then the rank's last stderr lines. Several
-// lines without a last newline.
+// Why a run failed: the cause first, then the rank's last stderr lines. Several
+// lines, without a newline at the end.
 std::string FailureText(const v1::End& end);
 
-// Of a job that lingers: `ranks that still live on a, b`.
+// For a job that lingers: `ranks that still live on a, b`.
 std::string LeftAliveText(const v1::JobStatus& status);
 
 // `35 s`, `4 min 10 s`.

@@ -10,7 +10,7 @@
 namespace rollcall {
 namespace {
 
-// A line that wraps cannot be taken back.
+// A line that wraps cannot be removed.
 size_t Columns() {
   winsize size = {};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) {
@@ -34,7 +34,7 @@ void LiveLine::Show(const std::string& substance, const std::string& elapsed) {
     to_.Say(absl::StrCat("rollcall: ", substance, "\n"));
     return;
   }
-  // A held terminal would show every second of it once it is let go.
+  // A held terminal would later show the line for every second.
   if (substance == substance_ && shown_ && !to_.written()) return;
   substance_ = substance;
   std::string line = absl::StrCat("rollcall: ", substance, elapsed);
@@ -51,7 +51,7 @@ void LiveLine::Clear() {
 }
 
 void LiveLine::Print(absl::string_view text) {
-  // In one piece, since it may be left out.
+  // In one piece, because it may be dropped.
   to_.Say(absl::StrCat(shown_ ? "\r\033[K" : "", "rollcall: ", text, "\n"));
   shown_ = false;
 }

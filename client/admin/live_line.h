@@ -1,8 +1,8 @@
-// LiveLine: messages for a person on stderr, and one line that is rewritten
-// while something is waited for.
+// LiveLine: messages for users on stderr, and one line that is updated while
+// something is waited for.
 //
-// On a terminal the live line is rewritten in place; elsewhere it is printed
-// when its substance changes. Thread rule: one thread.
+// On a terminal the live line is updated in place; otherwise it is printed when
+// its substance changes. Thread rule: one thread.
 #ifndef ROLLCALL_CLIENT_ADMIN_LIVE_LINE_H_
 #define ROLLCALL_CLIENT_ADMIN_LIVE_LINE_H_
 
@@ -15,22 +15,23 @@ namespace rollcall {
 
 class LiveLine {
  public:
-  // Borrowed. `terminal`: stderr is one.
+  // `to` is borrowed. `terminal`: whether stderr is a terminal.
   LiveLine(Messages& to, bool terminal) : to_(to), terminal_(terminal) {}
   ~LiveLine() { Clear(); }
   LiveLine(const LiveLine&) = delete;
   LiveLine& operator=(const LiveLine&) = delete;
 
-  // What stderr of this process is.
+  // Whether this process's stderr is a terminal.
   static bool OnTerminal();
 
-  // `substance` is what is waited for, `elapsed` the part that changes with
-  // time alone and is shown on a terminal only, where what came before has been
+  // `substance`: what is waited for. `elapsed`: the part that changes only with
+  // time; shown only on a terminal, and only if earlier output has been
   // written.
   void Show(const std::string& substance, const std::string& elapsed);
-  // Takes the live line away; the next Show prints anew.
+  // Removes the live line; the next Show prints it again.
   void Clear();
-  // A message that stays: `rollcall: TEXT`. Newlines in it begin further lines.
+  // Prints a permanent message: `rollcall: TEXT`. Newlines in it start further
+  // lines.
   void Print(absl::string_view text);
 
   bool terminal() const { return terminal_; }

@@ -1,9 +1,9 @@
-// Messages: what this process itself says on stdout and stderr.
+// Messages: this process's own output on stdout and stderr.
 //
-// A thread of its own writes it (OutputWriter), so that a terminal that is held
-// (Ctrl-S) or a pipe that nobody reads delays nothing. What waits is bounded:
-// beyond that messages are left out, and their number is said once there is
-// room again. The destructor waits a little for the reader, as OutputWriter's.
+// A separate thread writes it (OutputWriter), so that a held terminal (Ctrl-S)
+// or a pipe that nobody reads delays nothing. The queue is bounded: messages
+// beyond it are dropped, and their number is printed once there is room again.
+// The destructor waits a short time for the reader, as in OutputWriter.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_CLIENT_ADMIN_MESSAGES_H_
@@ -22,21 +22,21 @@ namespace rollcall {
 
 class Messages {
  public:
-  // Any others than this process's own are borrowed.
+  // Other descriptors than this process's own are borrowed.
   explicit Messages(int out = STDOUT_FILENO, int err = STDERR_FILENO)
       : out_(OutputTarget::Standing(out)), err_(OutputTarget::Standing(err)) {}
   ~Messages() { SayWhatIsMissing(); }
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
 
-  // Bytes for people, and data. Each is written in one piece, so that lines of
-  // several processes do not mix. Never blocks.
+  // Say: for users; the others: data. Each call is written in one piece, so
+  // that lines of several processes do not mix. Never blocks.
   void Say(std::string bytes) { Write(err_, std::move(bytes)); }
   void Put(std::string bytes) { Write(out_, std::move(bytes)); }
 
-  // All of it has been written.
+  // Whether all output has been written.
   bool written() const { return writer_.empty(); }
-  // Waits until it is; false: the reader has not read it within `patience`.
+  // Waits for that; false: the reader has not read it within `patience`.
   bool Flush(absl::Duration patience) { return writer_.Flush(patience); }
 
  private:
@@ -46,7 +46,7 @@ class Messages {
   OutputWriter writer_{nullptr};
   const std::shared_ptr<OutputTarget> out_;
   const std::shared_ptr<OutputTarget> err_;
-  // Since the last that was written.
+  // Messages dropped since the last one that was written.
   size_t left_out_ = 0;
 };
 

@@ -12,7 +12,7 @@
 namespace rollcall {
 namespace {
 
-// As many as a report may have (admission).
+// The daemon's bound for a report (admission).
 constexpr size_t kFindingsMax = 256;
 constexpr absl::Duration kDevicesPatience = absl::Seconds(1);
 
@@ -46,14 +46,14 @@ v1::CheckFinding OnTheWire(const Finding& finding) {
 
 v1::CheckReport CheckNode(const NodeChecksOptions& options) {
   NodeFactsOptions gather = options.facts;
-  // The daemon waits for Limits::check_timeout.
+  // The daemon waits for at most Limits::check_timeout.
   gather.devices.timeout = kDevicesPatience;
   v1::CheckReport report;
   *report.mutable_facts() = GatherNodeFacts(gather);
   for (v1::CheckFinding& finding : CheckNode(options, report.facts())) {
     *report.add_findings() = std::move(finding);
   }
-  // Trials take their time.
+  // The trials take time, so the network is looked at after them.
   v1::Facts network;
   GatherNetwork(network);
   TakeNetwork(network, *report.mutable_facts());
@@ -69,7 +69,7 @@ std::vector<v1::CheckFinding> CheckNode(const NodeChecksOptions& options,
   doctor.trials = {TryProcess(), TryFolder("run-folder", options.run_folder,
                                            Severity::kFatal)};
   if (!options.log_dir.empty()) {
-    // Ranks run without their logs, too.
+    // Ranks run even if their logs cannot be written.
     doctor.trials.push_back(
         TryFolder("log-folder", options.log_dir, Severity::kWarning));
   }

@@ -1,10 +1,10 @@
-// NodeChecks: whether this node is fit to run ranks at all, asked between two
-// generations of one that has failed here.
+// NodeChecks: decides whether a node whose ranks failed can still run ranks.
+// Runs between two generations.
 //
-// The doctor's checks, after trying what makes a node useless while its agent
-// still speaks: no process can be made, the run folder cannot be written or is
-// full. Of the doctor's findings only the fatal ones are reported: a node with
-// warnings gets its seat back. It mends nothing and decides nothing.
+// Runs the doctor's checks, after trials for what makes a node useless although
+// its agent still works: no process can be made, the run folder is full or not
+// writable. Only the doctor's fatal findings are reported: a node with warnings
+// gets its seat back. It repairs nothing and takes no decision about the node.
 //
 // Thread rule: Run from one thread; `done` comes from a thread of its own and
 // must only post.
@@ -27,17 +27,17 @@ namespace rollcall {
 struct NodeChecksOptions {
   std::string run_folder;
   std::string log_dir;  // Empty: none.
-  // What the node had when its agent started.
+  // The number that the node had when its agent started.
   uint32_t gpus = 0;
-  // How its facts were gathered then; its timeout is not used.
+  // How its facts were gathered at start; the timeout in it is not used.
   NodeFactsOptions facts;
 };
 
-// All checks, now, and the facts that they were made of. Blocks for as long as
-// the node needs (a process: ten seconds at most). One finding for each trial,
-// and the doctor's fatal ones; never fails.
+// Runs all checks now, and returns them with the facts they are based on.
+// Blocks as long as the node needs (a process: ten seconds at most). One
+// finding for each trial, plus the doctor's fatal ones. Never fails.
 v1::CheckReport CheckNode(const NodeChecksOptions& options);
-// The findings by facts that were gathered before.
+// The same for facts that were gathered before.
 std::vector<v1::CheckFinding> CheckNode(const NodeChecksOptions& options,
                                         const v1::Facts& facts);
 
@@ -49,7 +49,8 @@ class NodeChecks {
   // Waits for checks that are under way.
   ~NodeChecks();
 
-  // Answered through `done`. Of several that wait, only the last is.
+  // The answer comes through `done`. If several requests wait, only the last is
+  // answered.
   void Run(uint64_t request);
 
  private:

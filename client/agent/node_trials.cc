@@ -24,7 +24,7 @@ namespace {
 constexpr int kProcessPatienceMs = 10'000;
 constexpr uint64_t kSpaceBytes = 16 << 20;
 
-// Why no process can be started; empty if one can.
+// Why no process can be started; empty: one can.
 std::string CannotStart() {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
@@ -56,8 +56,8 @@ std::string CannotStart() {
                       status.signal);
 }
 
-// Makes the folder and its parents, as OpenLogFile does; those that were not
-// there before, outermost first.
+// Makes the folder and its parents, as OpenLogFile does. Returns those that
+// were missing, outermost first.
 std::vector<std::string> Make(const std::string& folder) {
   std::vector<std::string> made;
   for (size_t end = folder.find('/', 1);; end = folder.find('/', end + 1)) {
@@ -67,7 +67,7 @@ std::vector<std::string> Make(const std::string& folder) {
   }
 }
 
-// Why the folder cannot be written; empty if it can.
+// Why the folder cannot be written; empty: it can.
 std::string CannotWrite(const std::string& folder) {
   struct statvfs space;
   if (statvfs(folder.c_str(), &space) != 0) {
@@ -78,8 +78,8 @@ std::string CannotWrite(const std::string& folder) {
     return absl::StrCat(folder, " has ", free >> 10, " KiB left, expected ",
                         kSpaceBytes >> 10);
   }
-  // A new file of a random name: ranks can write to these folders, and a pipe
-  // in the file's place would block.
+  // A new file with a random name: ranks can write to these folders, and
+  // opening a pipe in the file's place would block.
   std::string path = absl::StrCat(folder, "/.check-XXXXXX");
   const Fd file(mkostemp(path.data(), O_CLOEXEC));
   if (!file.open()) return absl::StrCat(path, ": ", strerror(errno));
@@ -104,7 +104,7 @@ Trial TryProcess() {
   trial.expected = "`true` runs";
   trial.why = "No rank can be started here.";
   trial.mend =
-      "Look at the limits of processes (`ulimit -u`, pids.max of the cgroup) "
+      "Check the limits on processes (`ulimit -u`, pids.max of the cgroup) "
       "and at free memory.";
   return trial;
 }

@@ -1,7 +1,7 @@
-// Node trials: what only an attempt can tell of a node, for the doctor: whether
-// a process can be made, whether a folder can be written.
+// Node trials: checks for the doctor that need an attempt: whether a process
+// can be made, whether a folder can be written.
 //
-// None of them fails; what went wrong is in its result.
+// They never fail; errors are in the result.
 //
 // Thread rule: any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_NODE_TRIALS_H_
@@ -18,13 +18,14 @@ Trial TryProcess();
 
 enum class MadeFolders { kStay, kGo };
 
-// TryFolder's result before anything was tried: without an error.
+// TryFolder's result before the attempt: no error.
 Trial FolderTrial(const std::string& check, const std::string& folder,
                   Severity severity);
 
-// Makes the folder where it is not there, writes a small file into it, syncs
-// and removes it. `severity` is that of a failure; `made`: whether folders that
-// it has made stay. Blocks for as long as the file system does not answer.
+// Makes the folder if it is missing, writes a small file into it, syncs and
+// removes the file. `severity` is the severity of a failure; `made`: whether
+// the folders that it made are kept. Blocks as long as the file system does not
+// answer.
 Trial TryFolder(const std::string& check, const std::string& folder,
                 Severity severity, MadeFolders made = MadeFolders::kStay);
 

@@ -23,12 +23,12 @@ namespace rollcall {
 namespace {
 
 constexpr absl::Duration kMintTimeout = absl::Seconds(10);
-// Shorter than prepare_timeout, so that somebody else's lock costs a warning
-// and not the seat.
+// Shorter than prepare_timeout, so that a lock held by another process costs a
+// warning and not the seat.
 constexpr absl::Duration kHostsLockTimeout = absl::Seconds(5);
 // For all names together.
 constexpr absl::Duration kResolverPatience = absl::Milliseconds(500);
-// Warnings that are not said again.
+// Bounds the set of warnings that were given once and are not repeated.
 constexpr size_t kSaidMax = 256;
 
 EditFileOptions HostsOptions() {
@@ -54,7 +54,7 @@ class Wake {
     uint64_t count;
     [[maybe_unused]] const ssize_t n = read(fd_, &count, sizeof(count));
   }
-  // -1 where there is none: waits then end by their own deadline.
+  // -1 if there is none: waits then end by their own deadline.
   int fd() const { return fd_; }
 
  private:
@@ -68,8 +68,8 @@ uint32_t NcclIdCount(const v1::World& world) {
 
 }  // namespace
 
-// One thread that does what was asked last. What it holds for a generation
-// (port, child) stays here until Undo or the next one.
+// The thread; it carries out the latest request. What it holds for a generation
+// (port, child) stays here until Undo or the next request.
 class Preparation::Worker {
  public:
   Worker(PreparationOptions options, Done done)
@@ -118,7 +118,7 @@ class Preparation::Worker {
     const absl::Status status =
         HostsFile(options_.hosts_file, HostsOptions())
             .Remove(written_->job, written_->run, owner_, &warnings);
-    // Where nothing was written there is nothing to take out either.
+    // If nothing was written, nothing is to be removed.
     if (!status.ok() && written_->whole) {
       warnings.push_back(absl::StrCat(
           "hosts file not restored: ", std::string(status.message()),
@@ -172,7 +172,7 @@ class Preparation::Worker {
         wanted = std::exchange(wanted_, std::nullopt);
         if (stopping_) break;
       }
-      // The last generation's child goes before the next one's comes.
+      // The previous generation's child ends before the next one starts.
       mint_.reset();
       if (wanted.has_value())
         Answer(wanted->world.generation(), Carry(*wanted));
@@ -180,7 +180,7 @@ class Preparation::Worker {
     mint_.reset();
   }
 
-  // Tells the outcome, unless it is no longer asked for.
+  // Reports the outcome, unless it is no longer asked for.
   void Answer(uint64_t generation, Outcome outcome) {
     {
       MutexLock lock(mutex_);
@@ -189,7 +189,7 @@ class Preparation::Worker {
     done_(std::move(outcome));
   }
 
-  // The child mints while the port is bound and the hosts file written.
+  // The child mints while the port is bound and the hosts file is written.
   Outcome Carry(const Wanted& wanted) {
     const uint64_t generation = wanted.world.generation();
     PreparationDone done{generation};
@@ -250,8 +250,7 @@ class Preparation::Worker {
 
   void WriteHosts(const Wanted& wanted, PreparationDone& done) {
     if (options_.hosts_file.empty()) return;
-    // Even a write that fails may have left the block: it is looked for at the
-    // end.
+    // A failed write may still have left the block; it is searched at the end.
     const bool before = written_.has_value() && written_->whole;
     written_ = Written{wanted.world.job(), wanted.world.run(), before};
     HostsFile file(options_.hosts_file, HostsOptions());
@@ -293,7 +292,7 @@ class Preparation::Worker {
   // In lower case.
   std::set<std::string> listed_;
 
-  // The thread's own until it is joined.
+  // Used only by the thread until it is joined.
   const std::shared_ptr<HostsResolver> resolver_;
   std::set<std::string> said_;
   std::unique_ptr<NcclMint> mint_;
@@ -303,14 +302,16 @@ class Preparation::Worker {
   CondVar changed_;
   Wake superseded_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // Grows with each request, so that none is missed while another is done.
+  // Grows with each request, so that a request that arrives during another one
+  // is not missed.
   uint64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Asked for and neither undone nor superseded; 0: none.
+  // The generation that is asked for and neither undone nor superseded; 0:
+  // none.
   uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<Wanted> wanted_ ABSL_GUARDED_BY(mutex_);
   std::optional<MasterPort> port_ ABSL_GUARDED_BY(mutex_);
 
-  // Last: it uses all of the above.
+  // Declared last: the thread uses all of the above.
   std::thread thread_;
 };
 

@@ -1,15 +1,15 @@
 // Preparation: gets this node ready for a proposed generation.
 //
-// For each Prepare: as node rank 0, binds MASTER_PORT and has NCCL ids minted
-// by a short-lived child; on every node, writes the hosts block. All of it on a
-// thread of its own, so that a slow disk or library never delays a heartbeat.
-// It starts no ranks and talks to nobody.
+// For each Prepare: on every node, writes the hosts block; on node rank 0, also
+// binds MASTER_PORT and has a short-lived child mint the NCCL ids. All of it
+// runs on a thread of its own, so that a slow disk or library never delays a
+// heartbeat. It starts no ranks and sends nothing to other nodes.
 //
 // Thread rule: all functions from the agent's loop thread; `done` is called
 // from the preparation thread and must only post.
 //
-// Nothing here fails formation but a port that cannot be had: what else goes
-// wrong comes back as warnings in PreparationDone.
+// Only a port that cannot be bound fails the preparation. All other errors come
+// back as warnings in PreparationDone.
 #ifndef ROLLCALL_CLIENT_AGENT_PREPARATION_H_
 #define ROLLCALL_CLIENT_AGENT_PREPARATION_H_
 
@@ -30,9 +30,10 @@ namespace rollcall {
 struct PreparationOptions {
   // This node's name.
   std::string node;
-  // Hosts file to manage; empty: none (--no-hosts).
+  // The hosts file to manage; empty: none (--no-hosts).
   std::string hosts_file = "/etc/hosts";
-  // Names that go into it whatever they mean elsewhere (--hosts-names).
+  // Names that are written even if they mean another host elsewhere
+  // (--hosts-names).
   std::vector<std::string> hosts_names;
   // Resolves the names for the hosts file; null: the system's resolver.
   std::shared_ptr<HostsResolver> resolver;
@@ -41,7 +42,7 @@ struct PreparationOptions {
   // The binary whose hidden `mint-nccl-id` mints (argv[0] of the child);
   // normally /proc/self/exe.
   std::string self = "/proc/self/exe";
-  // The command's environment, "NAME=value": where its libnccl is found.
+  // The command's environment, "NAME=value"; libnccl is searched with it.
   std::vector<std::string> environment;
 };
 
@@ -51,12 +52,12 @@ class Preparation {
       std::function<void(std::variant<PreparationDone, PreparationFailed>)>;
 
   Preparation(PreparationOptions options, Done done);
-  // Undoes what is left, but for the hosts block: see RestoreHosts.
+  // Undoes what is left, except the hosts block: see RestoreHosts.
   ~Preparation();
 
-  // Begins; the generation before it is undone first. Answered once through
-  // `done`, unless it is undone or superseded before. `network`: what of the
-  // network plan the command gets.
+  // Begins; the previous generation is undone first. Answered once through
+  // `done`, unless undone or superseded before. `network`: which settings of
+  // the network plan the command gets.
   void Prepare(const v1::World& world, uint32_t node_rank,
                const NetworkOptions& network);
 
@@ -64,13 +65,12 @@ class Preparation {
   void Undo(uint64_t generation);
 
   // Closes the held port, right before rank 0 is started on it. No effect on
-  // other nodes. The minting child lives on until
-  // Undo or the next Prepare: a root must outlive its check-ins.
+  // other nodes. The minting child lives until Undo or the next Prepare,
+  // because a NCCL root must outlive its check-ins.
   void ReleasePort(uint64_t generation);
 
-  // Takes this agent's hosts block out again. Blocks; called once, at the end:
-  // undoes what is left, and nothing can be prepared afterwards. Returns
-  // warnings.
+  // Removes this agent's hosts block. Blocks. Called once, at the end: undoes
+  // what is left; nothing can be prepared afterwards. Returns warnings.
   std::vector<std::string> RestoreHosts();
 
  private:

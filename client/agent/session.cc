@@ -37,7 +37,7 @@
 namespace rollcall {
 namespace {
 
-// How long the last words to the daemon may take.
+// How long the last messages to the daemon may take.
 constexpr absl::Duration kClosePatience = absl::Milliseconds(500);
 // An event, and the dial whose stream it came from; 0: not from a stream.
 struct Incoming {
@@ -82,29 +82,29 @@ class Session {
   bool TakeFacts(v1::CheckReport& report);
   bool AllTold() const;
   void TellNewFacts();
-  // What an event from a stream says of its endpoint.
+  // Tells round_ and leader_ what an event from a stream says of its endpoint.
   void Judge(AgentEvent& event);
   StreamDown Down(absl::Status status, std::optional<v1::Refusal> refusal);
   bool EnsureRankService();
-  // Says of the fresh ranks, which have no process, that they ended.
+  // Reports the fresh ranks, which have no process, as ended.
   void CannotStart(const StartRanks& start, const absl::Status& why);
   void SampleProgress();
   void WriteNotice(const std::vector<RankLife>& ranks, const char* kind,
                    absl::Duration deadline);
   v1::Hello FirstHello() const;
-  // Its port goes into the facts.
+  // Its port is part of the facts.
   std::unique_ptr<Prober> StartProber();
   void Post(AgentEvent event) { inbox_.PostAlways({0, std::move(event)}); }
 
   // `network.facts`: the latest of this node.
   AgentOptions options_;
-  v1::Facts told_;  // To the daemon, last.
+  v1::Facts told_;  // The facts that the daemon was told last.
   AgentLives lives_;
-  // Declared first, so that it outlives all that posts to it.
+  // Declared first, so that it outlives everything that posts to it.
   Inbox<Incoming> inbox_{Limits::inbox_events_max};
   std::unique_ptr<RunFolder> folder_;
   RankFolders rank_folders_;
-  // Null: it could not be started, and no address of this node is proven so.
+  // Null: it could not be started, so no address of this node is proven.
   const std::unique_ptr<Prober> prober_;
   Agent agent_;
   SignalThread signals_{[this](AgentEvent e) { Post(std::move(e)); }};
@@ -118,7 +118,7 @@ class Session {
   uint64_t dial_ = 0;
   EndpointRound round_;
   NamedLeader leader_;
-  // The latest dial was to one that leader_ named.
+  // The latest dial was to an endpoint that leader_ named.
   bool to_leader_ = false;
 
   std::optional<AgentResult> result_;
@@ -129,7 +129,7 @@ NodeChecksOptions ForChecks(const AgentOptions& options,
   NodeChecksOptions wanted;
   wanted.run_folder = folder.path();
   wanted.log_dir = options.log_dir;
-  // Those that the command sees, as CheckNode counts them.
+  // The GPUs that the command sees, counted as in CheckNode.
   wanted.gpus = options.network.facts.gpu_count();
   wanted.facts = options.facts;
   return wanted;
@@ -153,7 +153,7 @@ ProcessesOptions ForProcesses(const AgentOptions& options,
   wanted.output_to_stderr = options.output_to_stderr;
   wanted.subreaper = options.subreaper;
   if (!options.hosts_file.empty()) {
-    // Its guard leaves the working folder.
+    // The guard that it starts leaves the working folder.
     std::error_code failed;
     wanted.hosts_file =
         std::filesystem::absolute(options.hosts_file, failed).string();
@@ -198,10 +198,11 @@ v1::Hello Session::FirstHello() const {
 }
 
 std::unique_ptr<Prober> Session::StartProber() {
-  // Then all nodes are on this machine, and none is probed.
+  // --insecure: all nodes are on this machine, so none is probed.
   if (options_.trust.insecure) return nullptr;
   auto prober = Prober::Start(
-      // An address that is gone is what a probe would fail at.
+      // Addresses are read again before each probe: a removed one would make it
+      // fail.
       [this] {
         ChecksDone network;
         GatherNetwork(*network.report.mutable_facts());
@@ -221,7 +222,7 @@ AgentResult Session::Run() {
   while (!result_) {
     const absl::Duration left = agent_.NextDeadline() - MonotonicNow();
     for (Incoming& in : inbox_.Take(std::max(left, absl::ZeroDuration()))) {
-      // What an older stream still had to say is of no interest.
+      // Late events of an older stream are dropped.
       if (in.dial != 0 && in.dial != dial_) continue;
       if (in.dial != 0) Judge(in.event);
       auto* checked = std::get_if<ChecksDone>(&in.event);
@@ -237,7 +238,8 @@ AgentResult Session::Run() {
     }
   }
   if (stream_ != nullptr) stream_->Close(kClosePatience);
-  // Otherwise the node's next agent says that these ranks are gone.
+  // If the run has not ended, the node's next agent needs the lives to prove
+  // that these ranks are gone.
   if (result_->end.has_value()) folder_->ForgetLives();
   for (const std::string& warning : preparation_.RestoreHosts()) {
     Do(Report{Report::Kind::kWarning, warning});
@@ -271,10 +273,10 @@ void Session::Judge(AgentEvent& event) {
   if (const auto* from = std::get_if<FromDaemon>(&event)) {
     if (from->message.has_welcome()) round_.Welcomed();
   } else if (auto* down = std::get_if<StreamDown>(&event)) {
-    // Its channel would connect again by itself.
+    // Its channel would reconnect by itself.
     stream_.reset();
     down->fresh_incarnation = lives_.next();
-    // While there is hope elsewhere, a stranger is as good as nobody.
+    // While other endpoints remain, another server counts as no answer.
     const bool hopeless = !to_leader_ && round_.Failed(down->stranger);
     if (!hopeless && down->stranger) {
       down->status = absl::UnavailableError(down->status.message());
@@ -294,13 +296,14 @@ void Session::Do(const Dial&) {
         {dial, Down(absl::InvalidArgumentError("no endpoint is known"), {})});
     return;
   }
-  // In turn with those that were given, since what is named may lead nowhere.
+  // Named endpoints and given ones are dialled in turn, because a named one may
+  // be unreachable.
   const std::optional<std::string> leader =
       to_leader_ ? std::nullopt : leader_.Next();
   to_leader_ = leader.has_value();
   const std::string endpoint =
       to_leader_ ? *leader : options_.endpoints[round_.Next()];
-  // Its files may be on their way to being replaced: tried again.
+  // The certificate files may be in the middle of a replacement: tried again.
   const auto verdict = std::make_shared<TrustVerdict>();
   auto channel =
       MakeChannel(endpoint, options_.trust, verdict, round_.patience());
@@ -323,7 +326,7 @@ void Session::Do(const Dial&) {
   };
   stream_ = std::make_unique<DaemonStream>(endpoint, *std::move(channel),
                                            verdict, std::move(callbacks));
-  // Hello may be said now: it goes out with the connection itself.
+  // Hello may be sent now; it goes out as soon as the connection is up.
   inbox_.PostAlways({dial, StreamUp{}});
 }
 
@@ -332,7 +335,7 @@ void Session::Do(const Say& say) {
   v1::Facts& facts = options_.network.facts;
   v1::AgentMessage message = say.message;
   if (message.has_hello()) {
-    // The daemon may have been out of reach because an interface has changed.
+    // The daemon may have been unreachable because an interface has changed.
     v1::Facts now;
     GatherNetwork(now);
     TakeNetwork(now, facts);
@@ -344,8 +347,8 @@ void Session::Do(const Say& say) {
   stream_->Send(message);
 }
 
-// What checks found; or, where nobody asked, the network alone. Returns whether
-// the daemon is to be told.
+// Takes the facts that checks found; without checks, the network alone. Returns
+// whether the daemon must be told.
 bool Session::TakeFacts(v1::CheckReport& report) {
   v1::Facts& facts = options_.network.facts;
   const bool asked = report.request() != 0;
@@ -359,7 +362,7 @@ bool Session::AllTold() const {
          options_.network.facts.SerializeAsString();
 }
 
-// What was found after the Hello and before the Welcome.
+// Facts that were found after the Hello and before the Welcome.
 void Session::TellNewFacts() {
   if (AllTold()) return;
   ChecksDone changed;
@@ -382,7 +385,8 @@ void Session::Do(const Undo& undo) {
 bool Session::EnsureRankService() {
   if (rank_service_ != nullptr) return true;
   auto service = RankService::Start(folder_->socket(), [this](AgentEvent e) {
-    // As many as there are streams, and nothing would make one good.
+    // The events are as few as the streams, and a lost event would not be
+    // repeated.
     if (!std::holds_alternative<RankUnlinked>(e)) {
       return inbox_.Post({0, std::move(e)});
     }
@@ -463,7 +467,8 @@ void Session::Do(const AbortRanks& abort) {
 }
 
 void Session::Do(const StopRanks& stop) {
-  // Before the signal, so that who is woken by it finds it.
+  // The file is written before the signal, so that a rank that the signal wakes
+  // finds it.
   WriteNotice(stop.ranks, "stop", stop.grace);
   processes_.Stop(stop.ranks, stop.grace);
 }
@@ -538,8 +543,8 @@ void Warn(const AgentOptions& options, std::string text) {
   }
 }
 
-// What agents of this machine have left in the hosts file that were killed with
-// their guards: this node may be a spare, and never write the file itself.
+// Removes the hosts entries of agents of this machine that were killed together
+// with their guards. This node may be a spare and never write the file itself.
 void RemoveDeadHosts(const AgentOptions& options) {
   if (options.hosts_file.empty()) return;
   std::vector<std::string> warnings;
@@ -556,7 +561,7 @@ void RemoveDeadHosts(const AgentOptions& options) {
 }  // namespace
 
 AgentResult RunAgent(AgentOptions options) {
-  // Signals still end the process here: there is nothing to save.
+  // Signals still end the process at this point: there is nothing to save yet.
   auto folder = RunFolder::Make(
       Variable(options.environment, "XDG_RUNTIME_DIR"), options.hello.job(),
       options.hello.node(), options.join_timeout, [&](const std::string& text) {

@@ -23,31 +23,32 @@
 namespace rollcall {
 
 struct AgentOptions {
-  // Endpoints of the daemon, HOST:PORT, tried in turn.
+  // Endpoints of the daemon, HOST:PORT, tried in rotation.
   std::vector<std::string> endpoints;
-  // How the daemon is known.
+  // How the daemon proves its identity.
   Trust trust;
-  // Everything the agent says of itself but the facts, the incarnation and what
-  // it has swept; command_digest too.
+  // The Hello without the facts, the incarnation and the swept incarnations;
+  // command_digest is included.
   v1::Hello hello;
   std::vector<std::string> command;
   // The agent's own environment, "NAME=value".
   std::vector<std::string> environment;
   absl::Duration join_timeout = absl::Minutes(10);
   std::string hosts_file = "/etc/hosts";  // Empty: --no-hosts.
-  // Written into it whatever they mean elsewhere (--hosts-names).
+  // Names that are written into it even if they mean another host elsewhere
+  // (--hosts-names).
   std::vector<std::string> hosts_names;
   std::string log_dir;
   std::string nccl_library;
-  // What of the network plan the command gets. `facts`: as they were gathered
+  // Which settings of the network plan the command gets. `facts`: as gathered
   // when the agent started.
   NetworkOptions network;
-  // How facts are gathered again when the node is checked.
+  // How facts are gathered again for the node's checks.
   NodeFactsOptions facts;
   bool output_to_stderr = false;
   // This process is the subreaper of its ranks (BecomeSubreaper).
   bool subreaper = false;
-  // How a notice reaches ranks that are plain commands (--preempt-signal).
+  // The signal that announces a notice to plain ranks (--preempt-signal).
   int preempt_signal = SIGTERM;
   Limits limits;
   // Called on the loop thread for each Report; must not block for long.

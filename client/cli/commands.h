@@ -1,4 +1,4 @@
-// Commands: what each `rollcall` command does, once its flags are understood.
+// Commands: what each `rollcall` command does with its parsed flags.
 //
 // Each blocks until it is done and returns the process's exit code.
 #ifndef ROLLCALL_CLIENT_CLI_COMMANDS_H_
@@ -19,28 +19,28 @@ namespace rollcall {
 inline constexpr absl::Duration kCallTimeout = absl::Seconds(5);
 
 int RunLaunchCommand(const LaunchFlags& flags);
-// `join`, and the hidden `agent` that a launcher starts.
-// Overwrites the secrets in `flags` once it needs them no more.
+// `join`, and the hidden `agent` that a launcher starts. Overwrites the secrets
+// in `flags` once they are no longer needed.
 int RunJoinCommand(JoinFlags& flags);
 int RunStatusCommand(const StatusFlags& flags);
 int RunStopCommand(const StopFlags& flags);
 int RunDrainCommand(const DrainFlags& flags);
 int RunEvictCommand(const EvictFlags& flags);
 int RunTokenCommand(const TokenFlags& flags);
-// 0, 10, 20 or 30: the worst that it found. 2, 69 or 77: the job that it was
-// given is none.
+// Returns 0, 10, 20 or 30, by the most severe finding; 2, 69 or 77 if the given
+// job cannot be used.
 int RunDoctorCommand(const DoctorFlags& flags);
-// Reads the secret that its launcher passed into `flags`.
+// Reads the secret that the launcher passed into `flags`.
 int RunDaemonCommand(DaemonFlags& flags);
 int RunVersionCommand(const VersionFlags& flags);
 // The hidden command; `arguments` without its name.
 int RunFactsCommand(const std::vector<std::string>& arguments);
 
-// `rollcall: TEXT` on stderr.
+// Prints `rollcall: TEXT` to stderr.
 void Complain(absl::string_view text);
-// The same for a call that failed; the exit code that goes with it.
+// The same for a failed call; returns the exit code for it.
 int Fail(const absl::Status& status);
-// The same for output that could not be written: an errno; 0: not known.
+// The same for output that could not be written. `error`: an errno; 0: unknown.
 int FailToPrint(int error);
 
 }  // namespace rollcall

@@ -29,10 +29,10 @@
 namespace rollcall {
 namespace {
 
-// A line of it, in hex, is written to a pipe at once or not at all.
+// In hex, such a line fits into one atomic write to a pipe.
 constexpr size_t kNewsBytesMax = PIPE_BUF / 2 - 64;
 
-// Where others reach the daemon, as its launcher says it too.
+// The daemon's addresses for others, as its launcher reports them too.
 std::vector<std::string> Endpoints(const std::string& listen,
                                    const TlsFiles& tls, int port) {
   const auto on = ParseHostPort(listen);
@@ -42,7 +42,7 @@ std::vector<std::string> Endpoints(const std::string& listen,
   return wire.Endpoints(*on, port);
 }
 
-// A launcher that is gone reads nothing, and that is no reason to end.
+// If the launcher is gone, the line is lost; the daemon goes on.
 void Tell(int fd, const std::string& line) {
   size_t sent = 0;
   while (fd >= 0 && sent < line.size()) {
@@ -52,7 +52,7 @@ void Tell(int fd, const std::string& line) {
   }
 }
 
-// Never blocks: a line that the pipe may not take whole is dropped.
+// Never blocks: a line that does not fit into the pipe is dropped.
 void TellIfRoom(int fd, const std::string& line) {
   pollfd polled{fd, POLLOUT, 0};
   if (line.size() <= PIPE_BUF && poll(&polled, 1, 0) == 1 &&
@@ -61,7 +61,7 @@ void TellIfRoom(int fd, const std::string& line) {
   }
 }
 
-// What a command says of its failure, told to the launcher as well.
+// Reports a failure like other commands, and also to the launcher.
 int FailAtStart(const DaemonFlags& flags, const absl::Status& status) {
   Tell(flags.ready_fd, FailureLine(status.message()));
   return Fail(status);
@@ -148,7 +148,8 @@ class Ender {
 
 int RunDaemonCommand(DaemonFlags& flags) {
   const pid_t launcher = getppid();
-  // The pipe outlives its reader; a daemon has no children to pass this on to.
+  // The pipe may outlive its reader. A daemon has no children that would
+  // inherit the ignored signal.
   signal(SIGPIPE, SIG_IGN);
   if (!AwaitStart(flags.start_fd)) return kExitRendezvous;
   if (flags.secret_fd >= 0) {
@@ -172,7 +173,7 @@ int RunDaemonCommand(DaemonFlags& flags) {
   }
   if (end) Tell(flags.ready_fd, EndLine(*end));
   server->reset();
-  // Nobody else is left to tidy up where the launcher has died.
+  // If the launcher has died, only this daemon can clean up.
   if (end && getppid() != launcher)
     ForgetOrphanedRun(flags.state, flags.ephemeral);
   return 0;

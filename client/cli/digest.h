@@ -1,5 +1,5 @@
-// The digest of a command, which tells nodes that would run another one without
-// telling what it is. Pure.
+// The digest of a command, by which nodes with different commands are found
+// without sending the command itself. Pure.
 #ifndef ROLLCALL_CLIENT_CLI_DIGEST_H_
 #define ROLLCALL_CLIENT_CLI_DIGEST_H_
 
@@ -8,7 +8,7 @@
 
 namespace rollcall {
 
-// SHA-256 over the words, each closed by a zero byte.
+// SHA-256 over the arguments, each followed by a zero byte.
 std::string CommandDigest(const std::vector<std::string>& command);
 
 }  // namespace rollcall

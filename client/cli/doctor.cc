@@ -1,4 +1,4 @@
-// `rollcall doctor`: what is wrong with this node, before a run finds out.
+// `rollcall doctor`: finds problems of this node before a run does.
 #include "client/doctor/doctor.h"
 
 #include <stdlib.h>
@@ -34,12 +34,12 @@
 namespace rollcall {
 namespace {
 
-// Of the two seconds that the doctor may take. Folders are tried in what the
-// facts have left of their time, which is most of it where nothing hangs.
+// Part of the doctor's two seconds. Folders are checked in the time that the
+// facts leave, which is most of it if nothing hangs.
 constexpr absl::Duration kFactsPatience = absl::Milliseconds(1200);
 constexpr absl::Duration kTrialsLeast = absl::Milliseconds(300);
 constexpr absl::Duration kResolverPatience = absl::Milliseconds(500);
-// For each of the daemon's endpoints, and only where a daemon was named.
+// For each of the daemon's endpoints, and only if a daemon was named.
 constexpr absl::Duration kDaemonPatience = absl::Seconds(2);
 
 OwnName LookUpOwnName(const std::string& hostname) {
@@ -65,8 +65,8 @@ OwnName LookUpOwnName(const std::string& hostname) {
   return own;
 }
 
-// Tries all at once, each in a copy of this process, since a file system may
-// not answer.
+// Checks all folders at the same time, each in a copy of this process, because
+// a file system may not answer.
 std::vector<Trial> TryFolders(const std::string& check,
                               const std::vector<std::string>& folders,
                               absl::Duration patience) {
@@ -86,7 +86,7 @@ std::vector<Trial> TryFolders(const std::string& check,
     Trial trial = FolderTrial(check, folders[i], Severity::kFatal);
     if (!answers[i].failure.empty()) {
       trial.error = absl::StrCat(folders[i], ": ", answers[i].failure);
-      // A file system that is slow now may answer later.
+      // A slow file system may answer later.
       trial.severity = Severity::kRetryable;
     } else if (!answers[i].facts.missing().empty()) {
       trial.error = answers[i].facts.missing(0).reason();
@@ -96,7 +96,8 @@ std::vector<Trial> TryFolders(const std::string& check,
   return trials;
 }
 
-// Where an agent would make its folder: as RunFolder::Make chooses it.
+// Tries the place where an agent would make its folder, as RunFolder::Make
+// chooses it.
 Trial TryRunFolder(absl::Duration patience) {
   const char* runtime_dir = getenv("XDG_RUNTIME_DIR");
   std::vector<std::string> parents = {"/tmp"};
@@ -114,8 +115,8 @@ Trial TryRunFolder(absl::Duration patience) {
   return trials[chosen];
 }
 
-// Whether a power cut or the like has left a dead agent's block in the hosts
-// file.
+// Whether a dead agent's block is left in the hosts file (after a power cut,
+// for example).
 Trial LookAtHostsFile() {
   Trial trial;
   trial.check = "hosts-file";
@@ -141,19 +142,19 @@ Trial LookAtHostsFile() {
   return trial;
 }
 
-// A bare `rollcall doctor` asks no daemon: a job that it would find itself runs
-// on this machine, by the same clock.
+// Without a named daemon none is asked: a job that would be found by itself
+// runs on this machine, with the same clock.
 bool NamesDaemon(const WhereFlags& where) {
   return !where.join_string.empty() || !where.endpoint.empty() ||
          !where.job.empty() || !where.state.empty() ||
          !where.given.join.empty();
 }
 
-// Unset: the daemon answers, and does not know the job yet.
+// nullopt: the daemon answers but does not know the job yet.
 std::optional<DaemonClock> AskClock(const JobAddress& address) {
   PrepareGrpc();
   AdminClient client(address);
-  // Finds the endpoint that answers, so that the second call dials that one.
+  // Finds the endpoint that answers; the second call dials that one first.
   absl::StatusOr<v1::JobStatus> status = client.Status(kDaemonPatience);
   const absl::Time asked = absl::Now();
   if (status.ok()) status = client.Status(kDaemonPatience);
@@ -203,11 +204,12 @@ int RunDoctorCommand(const DoctorFlags& flags) {
   for (Trial& trial : TryFolders("folder", folders, left())) {
     options.trials.push_back(std::move(trial));
   }
-  // After all copies of this process were made: the resolver starts threads.
+  // Only after all copies of this process were made: the resolver starts
+  // threads.
   if (!facts.hostname().empty()) {
     options.own_name = LookUpOwnName(facts.hostname());
   }
-  // Last, since gRPC's threads do not go with a process that is copied.
+  // Last, because gRPC's threads do not exist in a copied process.
   if (daemon.has_value()) options.clock = AskClock(*daemon);
   const std::vector<Finding> findings = Diagnose(facts, options);
   if (flags.json) {

@@ -1,4 +1,4 @@
-// `rollcall drain`: takes a node out of a job for good, from anywhere.
+// `rollcall drain`: removes a node from a job for good, from any machine.
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,4 @@
-// `rollcall evict`: takes a node out of a job at once, from anywhere.
+// `rollcall evict`: removes a node from a job at once, from any machine.
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"

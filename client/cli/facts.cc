@@ -1,6 +1,6 @@
-// The hidden `rollcall facts`: what device libraries tell, in a process of its
-// own; see client/facts/device_facts.h. Prints serialized Facts for the agent
-// that started it, or, with --json, all facts of this node for people.
+// The hidden `rollcall facts`: asks device libraries in a process of its own;
+// see client/facts/device_facts.h. Prints serialized Facts for the agent that
+// started it, or, with --json, all facts of this node for users.
 #include "client/facts/facts.h"
 
 #include <fcntl.h>

@@ -20,14 +20,14 @@
 namespace rollcall {
 namespace {
 
-// Folders that one doctor looks at.
+// Folders that one `rollcall doctor` checks.
 constexpr size_t kFoldersMax = 64;
-// Folders that a run names. With those that are found without a flag, within
-// FactsLimits::folders_max.
+// Folders named with --folder. Together with those found without a flag they
+// stay within FactsLimits::folders_max.
 constexpr size_t kRunFoldersMax = 8;
 static_assert(kRunFoldersMax + 4 <= FactsLimits::folders_max);
 
-// Settings as they were typed; made into JobSettings once all is known.
+// Settings as typed; converted to JobSettings after parsing.
 struct SettingsText {
   std::string nodes;
   std::string grow;
@@ -44,11 +44,11 @@ struct SettingsText {
   CLI::Option* requeue_option = nullptr;
 };
 
-// Everything that the parser writes into, in one place that does not move.
+// Everything that the parser writes to; it must not move.
 struct Target {
   LaunchFlags launch;
   SettingsText launch_settings;
-  // As typed, of whichever command runs ranks.
+  // As typed, for the command that runs ranks.
   std::string preempt_signal;
   JoinFlags join;
   SettingsText join_settings;
@@ -64,7 +64,7 @@ struct Target {
   // As typed.
   std::string role = "worker";
   std::string ttl;
-  // As typed, of launch or of the hidden command daemon.
+  // As typed, for launch or the hidden command daemon.
   std::string token_ttl;
   DaemonFlags daemon;
   VersionFlags version;
@@ -259,7 +259,8 @@ void AddJoin(CLI::App& app, Target& to) {
   AddWhere(*join, to.join.where);
   AddLocal(*join, to.join.local, to.preempt_signal);
   AddSettings(*join, to.join_settings);
-  // What a launcher starts: the same, with a word about who it is.
+  // Started by a launcher: the same flags, plus those that only a launcher
+  // passes.
   CLI::App* agent = app.add_subcommand("agent", "")->group("");
   AddWhere(*agent, to.agent.where);
   AddLocal(*agent, to.agent.local, to.preempt_signal);
@@ -418,7 +419,7 @@ std::unique_ptr<CLI::App> MakeParser(Target& to) {
   AddLaunch(*app, to);
   AddJoin(*app, to);
   AddOthers(*app, to);
-  // What is not known is looked at here, to say what was meant.
+  // Unknown words are handled here, to suggest a similar one.
   app->allow_extras();
   for (CLI::App* command : app->get_subcommands({})) command->allow_extras();
   return app;
@@ -480,11 +481,11 @@ absl::Status CheckExtras(const CLI::App& app, const CLI::App* command) {
                    command->get_name(), " ... -- ", extras[0], "`"));
 }
 
-// Most often a variable that was not set, as in --job "$JOB": what is meant is
-// not the default.
+// Usually an unset variable, as in --job "$JOB": the user does not mean the
+// default.
 absl::Status CheckEmpty(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
-    // A reason or a description may be left blank.
+    // A reason or a description may be empty.
     if (option->get_type_name() == "TEXT") continue;
     for (const std::string& value : option->results()) {
       if (!value.empty()) continue;
@@ -501,7 +502,7 @@ absl::Status CheckEmpty(const CLI::App& command) {
   return absl::OkStatus();
 }
 
-// How long something may last; zero: without limit.
+// A time limit; zero: no limit.
 absl::StatusOr<absl::Duration> ParseTimeLimit(const std::string& flag,
                                               const std::string& text) {
   if (text == "never" || text == "0" || text == "0s") {
@@ -736,7 +737,7 @@ absl::StatusOr<Invocation> Token(const CLI::App* verb, Target& to) {
   return Invocation(std::move(token));
 }
 
-// The NODE of `rollcall drain NODE` and `rollcall evict NODE`.
+// Checks the NODE of `rollcall drain NODE` and `rollcall evict NODE`.
 absl::Status CheckNode(const char* command, const std::string& node) {
   if (node.empty()) {
     return absl::InvalidArgumentError(
@@ -821,7 +822,7 @@ void Fill(Invocation& invocation, const GivenSecrets& given) {
 }
 
 absl::StatusOr<Invocation> ParseFlags(const Words& words) {
-  // As every program has it, beside the command.
+  // `rollcall --version`, as in other programs, besides the command.
   if (words.flags == std::vector<std::string>{"--version"}) {
     return Invocation(VersionFlags{});
   }

@@ -1,7 +1,7 @@
 // Flags: the grammar of the command line, as values.
 //
-// Pure: nothing is read but the words. What a value means on this machine
-// (`--nproc-per-node auto`, a job's state folder) is the commands' business.
+// Pure: only the arguments are read. The commands decide what a value means on
+// this machine (`--nproc-per-node auto`, a job's state folder).
 #ifndef ROLLCALL_CLIENT_CLI_FLAGS_H_
 #define ROLLCALL_CLIENT_CLI_FLAGS_H_
 
@@ -25,23 +25,24 @@ struct LocalFlags {
   std::string name;  // Empty: the hostname.
   std::string nproc_per_node = "1";
   std::string log_dir;
-  // Further folders that the ranks write to, such as that of checkpoints.
+  // Further folders that the ranks write to, for example for checkpoints.
   std::vector<std::string> folders;
   std::string hosts_file = "/etc/hosts";
   bool no_hosts = false;
-  // Node names that the hosts file gets whatever they mean elsewhere.
+  // Node names that are written to the hosts file even if they mean another
+  // host elsewhere.
   std::vector<std::string> hosts_names;
   bool once = false;
   bool json = false;
   std::string nccl_lib;
   // all, needed or none; see NcclEnv.
   std::string nccl_env = "needed";
-  // Hidden, for tests: where this node's devices are looked for, and the
-  // libraries that tell of them; see DeviceFactsOptions.
+  // Hidden, for tests: the folder in which this node's devices are searched,
+  // and the device libraries; see DeviceFactsOptions.
   std::string sysroot;
   std::string verbs_lib;
   std::string nvml_lib;
-  // What plain ranks get when they are to save and stop.
+  // The signal that asks plain ranks to save and stop.
   int preempt_signal = 15;
 };
 
@@ -52,17 +53,17 @@ struct TlsFlags {
   std::string key;
 };
 
-// Which job, and how to get at it.
+// Which job, and how to reach and authenticate to it.
 struct WhereFlags {
   std::string join_string;
   std::string endpoint;
   std::string job;
   std::string secret_file;
   TlsFlags tls;
-  // The name in the daemon's certificate, where it is not the endpoint's host.
+  // The name in the daemon's certificate, if it is not the endpoint's host.
   std::string tls_server_name;
   std::string state;
-  // Of the environment.
+  // Secrets from the environment.
   GivenSecrets given;
 };
 
@@ -71,19 +72,19 @@ struct LaunchFlags {
   std::string job;
   std::string listen;  // Empty: all addresses; see launch.cc.
   uint32_t local_workers = 0;
-  // A secret that was made before, so that all specs may hold it before the
-  // launcher starts; empty: the daemon makes a CA and tokens of its own.
+  // A secret that was made before the launcher starts, so that all specs can
+  // contain it; empty: the daemon makes its own CA and tokens.
   std::string secret_file;
   TlsFlags tls;
-  // Node names must be those of the agents' certificates.
+  // Node names must match the agents' certificates.
   bool tls_bind_names = false;
   bool insecure = false;
   GivenSecrets given;
   std::string state;
-  // Of the join string; infinite: no end.
+  // Validity of the join string; infinite: without end.
   absl::Duration token_ttl = Limits().token_ttl;
   bool no_worker = false;
-  // Unset but for what was given; nodes are always set.
+  // Only the given settings are set; nodes are always set.
   v1::JobSettings settings;
   std::vector<std::string> command;
 };
@@ -91,16 +92,16 @@ struct LaunchFlags {
 struct JoinFlags {
   LocalFlags local;
   WhereFlags where;
-  // For a job that a standing daemon is to make; unset but for what was given.
+  // For a job that a standing daemon creates; only the given settings are set.
   v1::JobSettings settings;
   std::string join_timeout;
   std::vector<std::string> command;
-  // Of the hidden command `agent` only: started by a launcher, as its own.
+  // Only for the hidden command `agent`: it was started by a launcher.
   bool started_by_launcher = false;
   bool launcher = false;
-  // See StartGate; -1: nothing holds it back.
+  // See StartGate; -1: there is no gate.
   int start_fd = -1;
-  // Where the join string comes from; see PassSecret.
+  // The descriptor with the join string; see PassSecret.
   int secret_fd = -1;
 };
 
@@ -138,17 +139,17 @@ struct TokenFlags {
   WhereFlags where;
   v1::Role role = v1::ROLE_WORKER;
   absl::Duration ttl = Limits().token_ttl;
-  uint32_t uses = 0;  // 0: no bound.
+  uint32_t uses = 0;  // 0: no limit.
   std::string description;
   std::string id;
-  bool cascade = false;  // Of kRevoke.
+  bool cascade = false;  // Only for kRevoke.
   bool json = false;
 };
 
 struct DoctorFlags {
-  // The daemon whose clock this node's is compared with; may be nowhere.
+  // The daemon with whose clock this node's clock is compared; may be unset.
   WhereFlags where;
-  // Folders that a run would write to, beside its own.
+  // Folders that a run would write to, in addition to its own.
   std::vector<std::string> folders;
   bool all = false;
   bool json = false;
@@ -165,9 +166,9 @@ struct DaemonFlags {
   std::string settings;  // JSON of JobSettings.
   int ready_fd = -1;
   int beat_fd = -1;
-  // As JoinFlags has it.
+  // See JoinFlags.
   int start_fd = -1;
-  // Where the shared secret comes from; see PassSecret.
+  // The descriptor with the shared secret; see PassSecret.
   int secret_fd = -1;
   absl::Duration token_ttl = Limits().token_ttl;
   bool resume = false;
@@ -178,7 +179,7 @@ struct VersionFlags {
   bool json = false;
 };
 
-// Something to print, and done: --help.
+// The command only prints this text: --help.
 struct HelpText {
   std::string text;
 };
@@ -187,10 +188,10 @@ using Invocation = std::variant<HelpText, VersionFlags, LaunchFlags, JoinFlags,
                                 StatusFlags, StopFlags, DrainFlags, EvictFlags,
                                 TokenFlags, DoctorFlags, DaemonFlags>;
 
-// Adds what the environment has given.
+// Adds the secrets from the environment.
 void Fill(Invocation& invocation, const GivenSecrets& given);
 
-// INVALID_ARGUMENT: what is wrong, and the right spelling where one is near.
+// INVALID_ARGUMENT: says what is wrong, and suggests a similar spelling.
 absl::StatusOr<Invocation> ParseFlags(const Words& words);
 
 }  // namespace rollcall

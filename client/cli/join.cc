@@ -46,7 +46,7 @@ NodeFactsOptions FactsOptionsOf(const LocalFlags& local) {
   return options;
 }
 
-// All that this node can say of itself before it dials.
+// Everything that this node reports about itself, gathered before it dials.
 v1::Facts NodeFacts(NodeFactsOptions options, const WrittenFolders& folders) {
   std::vector<std::string>& wanted = options.devices.folders;
   wanted = folders.named;
@@ -56,8 +56,8 @@ v1::Facts NodeFacts(NodeFactsOptions options, const WrittenFolders& folders) {
   return facts;
 }
 
-// What the doctor's check of free space says of the run's folders: all that is
-// wrong with those that were named, and of the others only what is full.
+// The doctor's findings on free space in the run's folders: all findings for
+// named folders; for the others only full ones.
 std::vector<std::string> FolderWarnings(const v1::Facts& facts,
                                         const WrittenFolders& folders) {
   std::vector<std::string> warnings;
@@ -94,14 +94,14 @@ v1::Hello MakeHello(const JoinFlags& flags, const JobAddress& address,
   return hello;
 }
 
-// Who reads stderr: a person at this node, or the launcher that started us and
-// tells the run's story itself.
+// The reader of stderr: a user at this node, or the launcher that started this
+// agent and reports on the run itself.
 class Teller {
  public:
   Teller(const JoinFlags& flags, const std::string& node)
       : node_(flags.started_by_launcher ? absl::StrCat("[", node, "] ") : ""),
         told_by_launcher_(flags.started_by_launcher),
-        // All agents of one machine have the same warnings to give.
+        // All agents of one machine would print the same warnings.
         quiet_(flags.started_by_launcher && !flags.launcher) {}
 
   void Tell(const Report& report) {
@@ -110,7 +110,7 @@ class Teller {
         if (!told_by_launcher_) line_.Show(report.text, "");
         return;
       case Report::Kind::kUnreachable:
-        // The launcher cannot know of it; only the agent can.
+        // The launcher cannot know this; only the agent can.
         if (told_by_launcher_) break;
         line_.Show(report.text, "");
         return;
@@ -176,7 +176,7 @@ int RunJoinCommand(JoinFlags& flags) {
   const WrittenFolders folders = FoldersOf(flags);
   AgentOptions options;
   options.facts = FactsOptionsOf(flags.local);
-  // While this process has one thread: folders are asked for in a copy of it.
+  // While this process has one thread: folders are read in a copy of it.
   const v1::Facts facts = NodeFacts(options.facts, folders);
   options.hello = MakeHello(flags, *address, *node, facts);
   Teller teller(flags, *node);

@@ -1,4 +1,4 @@
-// `rollcall launch`: turns flags into what the supervisor needs.
+// `rollcall launch`: converts flags into the supervisor's options.
 #include "client/launch/launch.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kKnownPort = 29400;
 
-// What every agent that is started here gets of the launcher's own flags.
+// The launcher's flags that every agent started here gets.
 std::vector<std::string> AgentFlags(const LaunchFlags& flags) {
   const LocalFlags& local = flags.local;
   std::vector<std::string> to = {"--nproc-per-node", local.nproc_per_node};
@@ -55,7 +55,7 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags) {
   return to;
 }
 
-// All that the launcher itself goes by is set; the rest is the daemon's.
+// Sets every setting that the launcher itself uses; the daemon sets the rest.
 v1::JobSettings Settings(const LaunchFlags& flags, const std::string& node) {
   const Limits limits;
   v1::JobSettings settings = flags.settings;
@@ -75,7 +75,7 @@ v1::JobSettings Settings(const LaunchFlags& flags, const std::string& node) {
   return settings;
 }
 
-// With a shared secret, every node can know the port beforehand.
+// With a shared secret, every node can know the port in advance.
 std::string ListenAddress(const LaunchFlags& flags, const WireOptions& wire) {
   if (!flags.listen.empty()) return flags.listen;
   if (wire.insecure) return "127.0.0.1:0";

@@ -1,5 +1,5 @@
-// rollcall: one program for the launcher, its daemon, the agents and whoever
-// looks at them.
+// rollcall: one program for the launcher, its daemon, the agents and all
+// commands.
 #include <grpc/support/log.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,18 +41,18 @@ int Run(DaemonFlags& flags) { return RunDaemonCommand(flags); }
 size_t ThreadsFor(const Invocation& invocation) {
   const auto* launch = std::get_if<LaunchFlags>(&invocation);
   if (launch == nullptr) return kThreadsToStart;
-  // Its daemon shares its own; each agent needs as many. No more are tried than
-  // any machine can start.
+  // The daemon has its own threads; each agent needs as many. At most as many
+  // are tried as any machine can start.
   const size_t agents =
       std::min<size_t>(launch->local_workers, 16) + (launch->no_worker ? 0 : 1);
   return kThreadsToStart * (1 + agents);
 }
 
-// What a command printed may have gone nowhere: a full disk, say. A reader that
-// needs no more (`| head`) is no error.
+// Reports output that could not be written (a full disk, for example). A reader
+// that closed the pipe (`| head`) is no error.
 int CheckPrinted() {
   const bool failed = std::ferror(stdout) != 0;
-  // What an earlier write failed of is forgotten, and shows once more.
+  // stdio does not keep the error of an earlier write; writing again shows it.
   if (failed) std::fputc('\n', stdout);
   errno = 0;
   if (std::fflush(stdout) == 0 && !failed) return 0;
@@ -60,7 +60,7 @@ int CheckPrinted() {
 }
 
 int Main(int argc, char** argv) {
-  // What gRPC has to say comes back as statuses; its log is for its authors.
+  // gRPC's errors are returned as statuses; its log is not for users.
   if (getenv("GRPC_VERBOSITY") == nullptr) {
     gpr_set_log_function([](gpr_log_func_args*) {});
   }
@@ -104,10 +104,10 @@ int main(int argc, char** argv) {
     return rollcall::RunFactsCommand({argv + 2, argv + argc});
   }
   rollcall::MakeUndumpable();
-  // protobuf prints a line for each message that does not parse, and anyone who
-  // reaches the daemon's port can send those.
+  // protobuf logs a line for each message that does not parse, and any client
+  // that reaches the daemon's port can send such messages.
   google::protobuf::SetLogHandler(nullptr);
   const int code = rollcall::Main(argc, argv);
-  // gRPC's own teardown only costs time from here on.
+  // gRPC's own teardown would only take time.
   _exit(code);
 }

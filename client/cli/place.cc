@@ -43,7 +43,7 @@ void Warn(const std::string& warning) {
 Trust TrustOf(const WhereFlags& where) {
   Trust trust;
   std::string warning;
-  // What it refuses, the first connection refuses in more words.
+  // Errors in these files are reported better by the first connection.
   if (!where.tls.key.empty()) {
     (void)CheckPrivateFile(where.tls.key, &warning);
   }
@@ -59,7 +59,7 @@ absl::StatusOr<JobAddress> FromJoinString(const std::string& text,
                                           const WhereFlags& where) {
   const auto join = DecodeJoinString(text);
   if (!join.ok()) {
-    // One that was meant to be one and has changed on the way lets nobody in.
+    // A join string that was altered on the way admits nobody.
     if (!LooksSecret(std::string(absl::StripAsciiWhitespace(text)))) {
       return join.status();
     }
@@ -145,7 +145,7 @@ absl::Status NotRunning(const std::vector<std::string>& folders,
       " runs on this machine (", found, "); elsewhere, give its join string"));
 }
 
-// The first whose job's daemon lives, else the first that has a job.
+// The first folder whose job's daemon lives, else the first that has a job.
 std::optional<std::string> FindRunning(
     const std::vector<std::string>& folders) {
   std::optional<std::string> found;
@@ -169,7 +169,7 @@ absl::StatusOr<JobAddress> FromState(const std::string& folder,
   auto token = ParseTokenText(*text);
   if (!token.ok()) return token.status();
   JobAddress address;
-  // Whatever the others reach it by: here it is this one.
+  // Others may reach it at other addresses; from here it is this one.
   address.endpoints = {running->endpoint};
   address.endpoints_for_others.assign(join->endpoints().begin(),
                                       join->endpoints().end());
@@ -242,7 +242,7 @@ std::string AbsolutePath(const std::string& path) {
 uint32_t RanksHere(const std::string& flag, const v1::Facts& facts) {
   uint32_t ranks = 0;
   if (absl::SimpleAtoi(flag, &ranks)) return ranks;
-  // Those that the command sees; `gpus` has all of the node.
+  // The GPUs that the command sees; `gpus` has all of the node.
   return std::clamp<uint32_t>(facts.gpu_count(), 1, Limits::ranks_per_node_max);
 }
 
@@ -278,7 +278,7 @@ absl::StatusOr<JobAddress> JobToSee(const WhereFlags& where, v1::Role role) {
     const std::vector<std::string> folders = LaunchFoldersOf(where.job);
     const auto folder = FindRunning(folders);
     if (folder.has_value()) return FromState(*folder, where);
-    // Of a daemon for many jobs the join string may well be given as well.
+    // For a daemon with many jobs the join string may be given as well.
     if (where.given.join.empty()) return NotRunning(folders, where);
   }
   if (!where.given.join.empty()) return JobToJoin(where, role);

@@ -16,13 +16,13 @@
 namespace rollcall {
 namespace {
 
-// How long a watch looks for a daemon that answers: longer than a takeover and
-// than the restart of a daemon take.
+// How long a watch tries to find a daemon that answers: longer than a takeover
+// or a restart of the daemon takes.
 constexpr absl::Duration kWatchPatience = absl::Seconds(30);
 constexpr absl::Duration kPauseFirst = absl::Milliseconds(100);
 constexpr absl::Duration kPauseMost = absl::Seconds(1);
 
-// False: nobody can read it any more. Main says why.
+// False: the output cannot be written. Main reports why.
 bool Show(const v1::JobStatus& status, bool json) {
   if (json) {
     std::printf("%s\n", OneLine(StatusJson(status)).c_str());
@@ -33,7 +33,7 @@ bool Show(const v1::JobStatus& status, bool json) {
 }
 
 // Holds the latest state and the end of a watch until they are read. A slow
-// reader skips states.
+// reader misses states.
 class Told {
  public:
   void Put(v1::JobStatus status) {
@@ -46,7 +46,7 @@ class Told {
     end_ = std::move(end);
     changed_.NotifyOne();
   }
-  // Blocks until there is one of the two; the state comes first.
+  // Blocks until there is a state or the end; the state comes first.
   std::variant<v1::JobStatus, absl::Status> Take() {
     MutexLock lock(mutex_);
     while (!latest_.has_value() && !end_.has_value()) changed_.Wait(mutex_);
@@ -63,8 +63,8 @@ class Told {
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 
-// How one watch ended; well, too, where its output was. `heard`: set where it
-// told a state.
+// How one watch ended; OK also if the output ended. `heard`: set if a state
+// arrived.
 absl::Status WatchOnce(const std::string& endpoint, const JobAddress& address,
                        bool json, bool& heard) {
   Told told;
@@ -80,7 +80,8 @@ absl::Status WatchOnce(const std::string& endpoint, const JobAddress& address,
   }
 }
 
-// Between two tries, since nothing tells when a daemon answers again.
+// The pause between two attempts; there is no event for a daemon that answers
+// again.
 void Pause(absl::Duration pause) {
   Mutex mutex;
   CondVar never;
@@ -88,8 +89,8 @@ void Pause(absl::Duration pause) {
   never.WaitFor(mutex, pause);
 }
 
-// A daemon closes a viewer's connection after some megabytes, it is started
-// again, or another one takes over.
+// A watch ends when a daemon closes a viewer's connection after some megabytes,
+// restarts, or is replaced by another one.
 int Watch(AdminClient& client, const JobAddress& address, bool json) {
   absl::Time last_heard = absl::Now();
   absl::Duration pause = kPauseFirst;
@@ -107,7 +108,7 @@ int Watch(AdminClient& client, const JobAddress& address, bool json) {
     }
     Pause(pause);
     pause = std::min(2 * pause, kPauseMost);
-    // Finds the daemon that answers now; an error shows in the next watch.
+    // Finds the daemon that answers now; the next watch reports any error.
     client.Status(kCallTimeout).status().IgnoreError();
   }
 }

@@ -1,4 +1,4 @@
-// `rollcall stop`: ends a job, from anywhere.
+// `rollcall stop`: ends a job, from any machine.
 #include "absl/strings/str_cat.h"
 #include "client/admin/admin_client.h"
 #include "client/cli/commands.h"

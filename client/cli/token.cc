@@ -1,4 +1,4 @@
-// `rollcall token`: what lets others in.
+// `rollcall token`: makes, lists, revokes and rotates tokens.
 #include "daemon/security/token.h"
 
 #include <cstdio>
@@ -24,7 +24,7 @@ absl::Time ExpiresAt(const v1::TokenStatus& token) {
          absl::Nanoseconds(token.expires_at().nanos());
 }
 
-// `revoked`, `expired`, `used up` or `valid`.
+// Returns `revoked`, `expired`, `used up` or `valid`.
 std::string StateOf(const v1::TokenStatus& token) {
   if (token.revoked()) return "revoked";
   if (absl::Now() >= ExpiresAt(token)) return "expired";

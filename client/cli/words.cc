@@ -16,7 +16,8 @@
 namespace rollcall {
 namespace {
 
-// Optimal string alignment: insert, delete, replace, or swap two neighbours.
+// Optimal string alignment distance: insert, delete, replace, or swap two
+// neighbours.
 size_t EditDistance(const std::string& a, const std::string& b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1),
       row(b.size() + 1);
@@ -36,7 +37,7 @@ size_t EditDistance(const std::string& a, const std::string& b) {
   return last[b.size()];
 }
 
-// --nproc_per_node=2 as --nproc-per-node=2; values stay as they are.
+// Converts --nproc_per_node=2 to --nproc-per-node=2; values are not changed.
 std::string WithDashes(std::string word) {
   if (!absl::StartsWith(word, "--")) return word;
   const size_t name_end = std::min(word.find('='), word.size());
@@ -53,7 +54,7 @@ struct NamedSignal {
   const char* name;
   int number;
 };
-// Those that a scheduler or a person might choose.
+// Signals that a scheduler or a user might choose.
 constexpr NamedSignal kSignals[] = {
     {"HUP", SIGHUP},   {"INT", SIGINT},     {"QUIT", SIGQUIT},
     {"ABRT", SIGABRT}, {"USR1", SIGUSR1},   {"USR2", SIGUSR2},
@@ -82,7 +83,7 @@ Words SplitArguments(int argc, char** argv) {
 
 bool LooksSecret(const std::string& word) {
   if (absl::StartsWith(word, "rc1.")) return true;
-  // As long as the shortest of them, and of no other letters.
+  // The length of the shortest join string; all characters are of its alphabet.
   constexpr size_t kLeast = 48;
   return word.size() >= kLeast &&
          std::all_of(word.begin(), word.end(), [](unsigned char c) {
@@ -92,7 +93,7 @@ bool LooksSecret(const std::string& word) {
 
 void HideSecrets(int argc, char** argv) {
   for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; ++i) {
-    // As decoding takes it: without the blanks around it.
+    // As decoding reads it: without surrounding blanks.
     const absl::string_view word = absl::StripAsciiWhitespace(argv[i]);
     if (!LooksSecret(std::string(word))) continue;
     memset(argv[i] + (word.data() - argv[i]) + 4, 'x', word.size() - 4);
@@ -101,7 +102,7 @@ void HideSecrets(int argc, char** argv) {
 
 std::optional<std::string> Nearest(const std::string& word,
                                    const std::vector<std::string>& known) {
-  // A third of the letters may be wrong, and at least one.
+  // Up to a third of the letters may be wrong, and at least one.
   size_t least = std::max<size_t>(word.size() / 3, 1) + 1;
   std::optional<std::string> nearest;
   for (const std::string& candidate : known) {
@@ -146,7 +147,7 @@ absl::StatusOr<int> ParseSignalFlag(const std::string& flag,
     if (name == one.name) number = one.number;
   }
   if (number == 0 && !absl::SimpleAtoi(text, &number)) number = 0;
-  // Those two reach no handler.
+  // SIGKILL and SIGSTOP reach no handler.
   const bool good = number >= 1 && number <= SIGRTMAX && number != SIGKILL &&
                     number != SIGSTOP;
   if (good) return number;

@@ -1,6 +1,6 @@
-// Words: argv before any flag is understood.
+// Words: argv before flags are parsed.
 //
-// Pure but for HideSecrets, which writes into argv itself.
+// Pure except HideSecrets, which writes into argv.
 #ifndef ROLLCALL_CLIENT_CLI_WORDS_H_
 #define ROLLCALL_CLIENT_CLI_WORDS_H_
 
@@ -14,10 +14,10 @@
 namespace rollcall {
 
 struct Words {
-  // What stands before the first `--`, without the program's name; flags with
-  // '-' where torchrun's users write '_' (--nproc_per_node).
+  // The words before the first `--`, without the program's name; '_' in flags
+  // is replaced by '-', since torchrun's users write --nproc_per_node.
   std::vector<std::string> flags;
-  // What follows it, byte for byte.
+  // The words after it, unchanged.
   std::vector<std::string> command;
   // There was a `--`.
   bool has_command = false;
@@ -25,14 +25,14 @@ struct Words {
 
 Words SplitArguments(int argc, char** argv);
 
-// Whether a word is a join string, or was one before it was altered.
+// Whether a word is a join string, or an altered one.
 bool LooksSecret(const std::string& word);
 
-// Overwrites such words before the `--`, so that `ps` shows none.
+// Overwrites such words before the `--`, so that `ps` does not show them.
 void HideSecrets(int argc, char** argv);
 
-// The known word that `word` was most likely meant to be; nothing: none is near
-// enough. Of several equally near ones, the first.
+// The known word most similar to `word`; nullopt: none is similar enough. Of
+// several equally similar ones, the first.
 std::optional<std::string> Nearest(const std::string& word,
                                    const std::vector<std::string>& known);
 
@@ -54,7 +54,7 @@ struct NodeCount {
 // `N` or `MIN:MAX`. INVALID_ARGUMENT says what was expected and found.
 absl::StatusOr<NodeCount> ParseNodes(const std::string& text);
 
-// How a command in a container is to be started instead; empty: it is none.
+// How to start a command in a container instead; empty: it starts no container.
 std::string ContainerAdvice(const std::vector<std::string>& command);
 
 }  // namespace rollcall

@@ -1,7 +1,7 @@
-// Written folders: where a run on this node writes to, so that its facts have
-// their free space, and a full one is told of before the run.
+// Written folders: the folders that a run on this node writes to. Their free
+// space is part of the facts, so that a full one is reported before the run.
 //
-// Pure: no folder is looked at. Any thread.
+// Pure: reads no folder. Any thread.
 #ifndef ROLLCALL_CLIENT_CLI_WRITTEN_FOLDERS_H_
 #define ROLLCALL_CLIENT_CLI_WRITTEN_FOLDERS_H_
 
@@ -12,13 +12,12 @@
 
 namespace rollcall {
 
-// Absolute paths, no path twice.
+// Absolute paths, each once.
 struct WrittenFolders {
-  // Named for this run: --log-dir, --folder, and --checkpoints where the
-  // command is rollcall-train.
+  // Named for this run: --log-dir, --folder, and --checkpoints if the command
+  // is rollcall-train.
   std::vector<std::string> named;
-  // Where a command writes unless it is told otherwise: the working folder and
-  // TMPDIR.
+  // Where a command writes by default: the working folder and TMPDIR.
   std::vector<std::string> others;
 };
 

@@ -24,12 +24,12 @@ namespace {
 constexpr absl::Duration kServedWell = absl::Seconds(1);
 constexpr absl::Duration kRestartFirst = absl::Milliseconds(100);
 constexpr absl::Duration kRestartMost = absl::Seconds(5);
-// Doubled so often, the first pause is above the longest.
+// After this many doublings the first pause exceeds the longest.
 constexpr int kDoublingsMax = 6;
 constexpr absl::Duration kBetweenLooks = absl::Seconds(5);
 constexpr int kSilentLooks = 3;
 constexpr absl::Duration kLookLate = absl::Seconds(1);
-// A line holds an End with its causes' stderr tails, in hex.
+// A line holds an End with stderr tails, in hex.
 constexpr size_t kLineMax = 4 << 20;
 constexpr char kFailure[] = "failure ";
 constexpr char kNews[] = "news ";
@@ -47,7 +47,7 @@ std::optional<absl::Time> DaemonRestarts::Another(absl::Time now,
   unserved_since_ = std::min(unserved_since_, now);
   if (hopeless || now - unserved_since_ >= patience_) return std::nullopt;
   ++early_;
-  // The first time at once.
+  // The first restart is immediate.
   if (early_ == 1) return now;
   return now +
          std::min(kRestartMost,
@@ -85,14 +85,14 @@ void DaemonChild::Adopt(KnownProcess daemon, int port) {
   pid_ = daemon.pid();
   port_ = port;
   listened_ = true;
-  // Since before; how long, nobody has written down.
+  // It has listened before; since when is unknown.
   listens_since_ = MonotonicNow();
   adopted_ = std::move(daemon);
 }
 
 void DaemonChild::Kill(int signal) const {
   if (adopted_) return adopted_->Kill(signal);
-  // Our child until we reap it.
+  // The pid stays valid until we reap it.
   if (pid_ > 0) kill(pid_, signal);
 }
 
@@ -170,7 +170,7 @@ bool DaemonChild::Read() {
   char block[4096];
   for (;;) {
     const ssize_t got = read(fd_, block, sizeof(block));
-    if (got < 0) break;  // Nothing more for now.
+    if (got < 0) break;  // No more data for now.
     if (got == 0 || partial_.size() > kLineMax) {
       CloseFd();
       break;
@@ -217,7 +217,7 @@ bool DaemonChild::StandsStill(absl::Time now) {
 
 bool DaemonChild::Died(absl::Time now, std::optional<v1::End> end,
                        bool hopeless) {
-  // What it said last is still in the pipe.
+  // Its last messages are still in the pipe.
   if (fd_ >= 0) Read();
   CloseFd();
   beats_.End();

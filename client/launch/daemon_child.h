@@ -1,15 +1,15 @@
-// DaemonChild: the daemon as the launcher's child: started, listened to over a
-// pipe, and started again on its port when it has died. One that an earlier
-// launcher has started is taken back: it is watched and ended the same way, but
-// its pipe and its exit code went with its parent.
+// DaemonChild: the daemon as the launcher's child: starts it, reads messages
+// from its pipe, and restarts it on its port when it has died. A daemon that an
+// earlier launcher started is adopted: it is watched and ended in the same way,
+// but it has no pipe to this launcher, and its exit code cannot be read.
 //
 // The pipe (`--ready-fd`) carries lines from the daemon: `port N` once it
-// listens, and `end HEX`, a serialized End, when the job has ended; `failure
-// HEX`, why it cannot begin, and `news HEX`, what the user should know, since
-// its log may lie on a disk that takes nothing more. No secret
-// goes through argv or the environment: tokens and keys are read from the state
-// folder, a shared secret from an inherited socket. An eventfd (`--beat-fd`)
-// counts the beats of the daemon's loop.
+// listens; `end HEX`, a serialized End, when the job has ended; `failure HEX`,
+// why it cannot start; and `news HEX`, what the user should know, because the
+// log may lie on a full disk. No secret goes through argv or the environment:
+// tokens and keys are read from the state folder, a shared secret from an
+// inherited socket. An eventfd (`--beat-fd`) counts the beats of the daemon's
+// loop.
 //
 // Thread rule: the launcher's loop thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_DAEMON_CHILD_H_
@@ -33,42 +33,46 @@
 
 namespace rollcall {
 
-// When a daemon that has died is started again, and when no longer.
+// When a dead daemon is restarted, and when to stop trying.
 //
-// One that served for a while was killed from outside: it is started again at
-// once, however often. One that dies as soon as it serves, or before, finds
-// something that may pass: a full disk, a port that is taken, a file system
-// that does not answer. Ranks run on meanwhile, so it is started again after
-// pauses that grow to 5 s, until none has served for `patience`. Agents wait
+// A daemon that served for a while was killed from outside: it is restarted at
+// once, any number of times. One that dies early may have met a temporary
+// fault: a full disk, a taken port, a file system that does not answer. Ranks
+// run on meanwhile, so it is restarted after pauses that grow to 5 s, until no
+// daemon has served for `patience`. Agents wait no longer than that for a
+// daemon.
 // for a daemon no longer than that.
 class DaemonRestarts {
  public:
   explicit DaemonRestarts(absl::Duration patience) : patience_(patience) {}
 
-  // A daemon has died, or could not be started. `served`: how long it has
-  // listened. `hopeless`: the next one would fail as it did. When to start
-  // another; nothing: never.
+  // A daemon has died or could not be started. `served`: how long it has
+  // listened. `hopeless`: the next one would fail in the same way. Returns when
+  // to start another; nullopt: never.
   std::optional<absl::Time> Another(absl::Time now, absl::Duration served,
                                     bool hopeless);
 
  private:
   const absl::Duration patience_;
-  // Since when none has served for a while; InfiniteFuture: the last one did.
+  // Since when no daemon has served for a while; InfiniteFuture: the last one
+  // did.
   absl::Time unserved_since_ = absl::InfiniteFuture();
   int early_ = 0;  // Deaths since then.
 };
 
-// Whether a daemon that lives stands still: stopped, or stuck on a disk that
-// does not answer. Its loop beats every 2 s (Loop::kBeatEvery); three looks in
-// a row, 5 s apart, that find no beat are enough. A launcher that is late
-// itself may have been stopped together with it, and begins anew.
+// Detects a living daemon that makes no progress: it is stopped, or blocked by
+// a disk that does not answer. Its loop beats every 2 s (Loop::kBeatEvery);
+// three checks in a row, 5 s apart, without a beat are enough. A launcher that
+// is late itself may have been stopped together with the daemon, so it starts
+// to count again.
 class DaemonBeats {
  public:
   void Begin(absl::Time now);
   void End() { due_ = absl::InfiniteFuture(); }
-  // When to look; InfiniteFuture: not.
+  // When to check; InfiniteFuture: never.
   absl::Time due() const { return due_; }
-  // `heard`: it has beaten since the last look. True, once: it stands still.
+  // `heard`: it has beaten since the last check. Returns true once it makes no
+  // progress, and only once.
   bool StandsStill(absl::Time now, bool heard);
 
  private:
@@ -82,12 +86,12 @@ struct DaemonChildOptions {
   HostPort listen;
   std::string state_dir;
   std::string log_file;
-  // Nobody will look for this job again: its daemon removes the folder at its
-  // end, should the launcher be gone by then.
+  // The job's name was made up, so nobody will use the folder again. The daemon
+  // removes it at its end if the launcher is gone by then.
   bool ephemeral = false;
-  // As --token-ttl has it.
+  // From --token-ttl.
   absl::Duration token_ttl = absl::InfiniteDuration();
-  // How the wire is closed: flags, and what no flag may hold.
+  // Flags for TLS, and the secret that must not appear in a flag.
   std::vector<std::string> wire_flags;
   std::string secret_text;
   std::vector<std::string> environment;
@@ -100,34 +104,34 @@ class DaemonChild {
   DaemonChild(const DaemonChild&) = delete;
   DaemonChild& operator=(const DaemonChild&) = delete;
 
-  // The first start: a new run. Like Restart, holds the daemon back until
-  // Release: who it is should be written down before.
+  // The first start, with a new run. Start, Resume and Restart hold the daemon
+  // back until Release, so that the record names it before it acts.
   absl::Status Start();
-  // The first start: goes on with the journaled run on the port that it had.
+  // The first start of this launcher: continues the journaled run on its port.
   absl::Status Resume(int port);
-  // Instead of a start.
+  // Takes a running daemon instead of starting one.
   void Adopt(KnownProcess daemon, int port);
-  // Lets a started daemon begin.
+  // Lets a started daemon run.
   void Release() { gate_.Open(); }
 
-  // Reads what the pipe has. True: it has begun to listen.
+  // Reads the pipe. True: the daemon has begun to listen.
   bool Read();
 
-  // It was reaped, or an adopted one has ended, and `end` is how the job did
-  // where the pipe could not say it. Where the job has not ended it is to be
-  // started again, at restart_at; false: DaemonRestarts has no hope, or none
-  // has ever listened. `hopeless`: see there.
+  // The child was reaped, or an adopted daemon has ended. `end`: how the job
+  // ended, if the pipe could not carry it. If the job has not ended, it must be
+  // restarted at restart_at; false: DaemonRestarts gives up, or no daemon has
+  // ever listened. `hopeless`: see DaemonRestarts.
   bool Died(absl::Time now, std::optional<v1::End> end, bool hopeless);
   // When Restart is due; InfiniteFuture: not.
   absl::Time restart_at() const { return restart_at_; }
   void CancelRestart() { restart_at_ = absl::InfiniteFuture(); }
-  // Goes on with the journaled run on the same port. Where no process can be
-  // made it is as one that has died: Died is to be called.
+  // Continues the journaled run on the same port. If no process can be made,
+  // that counts as a death: call Died.
   absl::Status Restart();
 
-  // When StandsStill is to be asked.
+  // When to call StandsStill.
   absl::Time beats_due() const { return beats_.due(); }
-  // True, once: it is to be killed.
+  // True, once: the daemon must be killed.
   bool StandsStill(absl::Time now);
 
   void Kill(int signal) const;
@@ -136,21 +140,21 @@ class DaemonChild {
   pid_t pid() const { return pid_; }
   // {}: none runs.
   ProcessId id() const { return pid_ > 0 ? id_ : ProcessId{}; }
-  // The one that runs is not our child: to be polled for its end; -1: it is.
+  // For poll: readable at the end of an adopted daemon; -1: it is our child.
   int exit_fd() const { return adopted_ ? adopted_->fd() : -1; }
   bool listened() const { return listened_; }
-  // The latest one has.
+  // Whether the latest daemon has listened.
   bool latest_listened() const {
     return listens_since_ != absl::InfiniteFuture();
   }
-  // To be polled; -1: nothing to read.
+  // For poll; -1: nothing to read.
   int fd() const { return fd_; }
   // 0: it has not listened yet.
   int port() const { return port_; }
   const std::optional<v1::End>& end() const { return end_; }
-  // Why the latest one could not begin, as it said itself; empty: it has not.
+  // Why the latest daemon could not start, by its own message; empty: none.
   const std::string& failure() const { return failure_; }
-  // What it has for the user since the last call, a text each.
+  // The messages for the user since the last call.
   std::vector<std::string> TakeNews() { return std::exchange(news_, {}); }
 
  private:
@@ -167,8 +171,8 @@ class DaemonChild {
   Fd beat_fd_;
   DaemonBeats beats_;
   int port_ = 0;
-  bool listened_ = false;  // Any that we have had.
-  // Since when the one that runs now has listened.
+  bool listened_ = false;  // Any daemon of this launcher.
+  // Since when the running daemon has listened.
   absl::Time listens_since_ = absl::InfiniteFuture();
   std::string partial_;
   std::optional<v1::End> end_;
@@ -178,10 +182,10 @@ class DaemonChild {
   DaemonRestarts restarts_{Limits{}.daemon_grace};
 };
 
-// The daemon's side of the pipe.
+// The daemon's side of the pipe: the line for each message.
 std::string ReadyLine(int port);
 std::string EndLine(const v1::End& end);
-// Why it cannot begin.
+// Why it cannot start.
 std::string FailureLine(absl::string_view why);
 // What the user should know while it runs.
 std::string NewsLine(absl::string_view text);

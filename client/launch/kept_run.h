@@ -1,5 +1,5 @@
 // KeptRun: what the journal in a launcher's state folder says of its job's last
-// run, for who has no daemon to ask.
+// run, when no daemon can be asked.
 //
 // Thread rule: any thread; blocks on the disk.
 #ifndef ROLLCALL_CLIENT_LAUNCH_KEPT_RUN_H_
@@ -15,13 +15,13 @@ namespace rollcall {
 
 struct KeptRun {
   std::string run;
-  // Nothing: it has not ended.
+  // nullopt: it has not ended.
   std::optional<v1::End> end;
 };
 
-// Nothing: no run of this job was ever begun there. FAILED_PRECONDITION: a
-// daemon holds the journal, or it is foreign, newer or damaged. UNAVAILABLE: it
-// cannot be read.
+// nullopt: no run of this job was ever begun there. FAILED_PRECONDITION: a
+// daemon holds the journal, or the journal is foreign, newer or damaged.
+// UNAVAILABLE: it cannot be read.
 absl::StatusOr<std::optional<KeptRun>> ReadKeptRun(const std::string& folder,
                                                    const std::string& job);
 

@@ -29,7 +29,8 @@ absl::StatusOr<KnownProcess> KnownProcess::Find(const ProcessId& id) {
   if (id.pid <= 0 || id.start_ticks == 0) return gone();
   Fd fd(static_cast<int>(syscall(SYS_pidfd_open, id.pid, 0)));
   const int error = errno;
-  // Looked at with the pidfd in hand: what it names can no longer change.
+  // Checked while the pidfd is open: the process it names cannot change any
+  // more.
   if (StartTicks(id.pid) != id.start_ticks) return gone();
   if (!fd.open() && error == ESRCH) return gone();
   if (!fd.open()) {

@@ -1,8 +1,8 @@
-// KnownProcess: one certain process that need not be our child, watched and
-// signalled behind a pidfd.
+// KnownProcess: one process, not necessarily our child, that is watched and
+// signalled through a pidfd.
 //
-// A number alone is never trusted: processes get those of others that have
-// ended. Number and start time together name one process of this boot.
+// A pid alone is not trusted, because it is reused. Pid and start time together
+// name one process of this boot.
 //
 // Thread rule: one thread at a time.
 #ifndef ROLLCALL_CLIENT_LAUNCH_KNOWN_PROCESS_H_
@@ -23,16 +23,16 @@ struct ProcessId {
   uint64_t start_ticks = 0;
 };
 
-// Of a living process or a child that was not reaped; {}: there is none.
+// The id of a living process or an unreaped child; {}: there is none.
 ProcessId IdOf(pid_t pid);
 
-// Whether a signal has stopped it (Ctrl-Z, SIGSTOP). False: not, or not known.
+// Whether a signal has stopped it (Ctrl-Z, SIGSTOP). False: no, or unknown.
 bool IsStopped(pid_t pid);
 
 class KnownProcess {
  public:
-  // NOT_FOUND: it has ended. UNAVAILABLE: it cannot be watched, with the
-  // system's reason and what to do.
+  // NOT_FOUND: it has ended. UNAVAILABLE: it cannot be watched; the message has
+  // the system's error and what to do.
   static absl::StatusOr<KnownProcess> Find(const ProcessId& id);
 
   pid_t pid() const { return id_.pid; }
@@ -40,7 +40,7 @@ class KnownProcess {
   // Readable once it has ended.
   int fd() const { return fd_.get(); }
   bool Ended() const;
-  // Does nothing where it has ended.
+  // No effect if it has ended.
   void Kill(int signal) const;
 
  private:

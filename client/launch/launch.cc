@@ -44,8 +44,8 @@ int RunLaunch(LaunchOptions options) {
   if (!state.ok()) return Refuse(state.status());
   auto found = LookAround(**state);
   if (!found.ok()) return Refuse(found.status());
-  // Before anything of a daemon that is not ours would be replaced. Given back
-  // when our daemon is to take it.
+  // Checked before any file of another daemon could be replaced. Released when
+  // our daemon must take it.
   std::optional<StateFolder> held;
   if (!found->daemon.has_value()) {
     auto taken = StateFolder::Open((*state)->path());

@@ -1,8 +1,8 @@
-// Launch: a whole `rollcall launch`, from what the command line said to the
+// Launch: a complete `rollcall launch`, from the parsed command line to the
 // exit code.
 //
-// It looks at what an earlier launcher has left in the state folder, has
-// start_plan.h decide what that means, and hands over to the supervisor.
+// It finds what an earlier launcher has left in the state folder, calls
+// start_plan.h to decide what to do, and runs the supervisor.
 //
 // Thread rule: RunLaunch blocks its caller, whose thread becomes the loop.
 #ifndef ROLLCALL_CLIENT_LAUNCH_LAUNCH_H_
@@ -20,16 +20,16 @@ namespace rollcall {
 
 struct LaunchOptions {
   std::string job;
-  // Nobody named the job: whatever job the state folder holds is meant.
+  // The user named no job: any job in the state folder is meant.
   bool job_made_up = false;
-  // All that the launcher itself goes by is set.
+  // Every setting that the launcher itself uses is set.
   v1::JobSettings settings;
   HostPort listen;
   WireOptions wire;
   std::string state_dir;
-  // The job's name was made up: its state goes with it.
+  // The job's name was made up: its state is removed with it.
   bool ephemeral = false;
-  // How long the join string is valid; infinite: no end.
+  // How long the join string is valid; infinite: without end.
   absl::Duration token_ttl = absl::InfiniteDuration();
   // Name of this machine's own agent; empty: --no-worker.
   std::string node;
@@ -44,8 +44,8 @@ struct LaunchOptions {
   bool json = false;
 };
 
-// Runs the job to its end, or goes on with the run that an earlier launcher has
-// left in the state folder; the exit code of `rollcall launch`.
+// Runs the job to its end, or continues the run that an earlier launcher has
+// left in the state folder. Returns the exit code of `rollcall launch`.
 int RunLaunch(LaunchOptions options);
 
 }  // namespace rollcall

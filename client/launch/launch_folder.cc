@@ -42,7 +42,7 @@ bool Exists(const std::string& path) {
 
 bool RunsCommand(pid_t pid, absl::string_view command) {
   if (pid <= 0) return false;
-  // A pid comes back for something else; its arguments tell.
+  // The pid may be reused; the arguments show whether it is a daemon.
   auto arguments = ReadSmallFile(absl::StrCat("/proc/", pid, "/cmdline"));
   if (!arguments.ok()) return false;
   const std::vector<std::string> words = absl::StrSplit(*arguments, '\0');
@@ -50,7 +50,7 @@ bool RunsCommand(pid_t pid, absl::string_view command) {
          absl::StrContains(words[0], "rollcall");
 }
 
-// Whatever bytes a path holds.
+// A path may contain any bytes.
 std::string Dump(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false,
                    nlohmann::ordered_json::error_handler_t::replace);
@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<LaunchFolder>> LaunchFolder::Open(
     return made;
   }
   const std::string lock_file = absl::StrCat(path, "/", kLauncherLock);
-  // A launcher locks a folder before its daemon does.
+  // A launcher locks its folder before its daemon does.
   if (!Exists(lock_file) && Exists(absl::StrCat(path, "/", kDaemonLock))) {
     return UnusableFolder(
         path, absl::StrCat("expected a launcher's or a new one, got one of "
@@ -211,7 +211,7 @@ void ForgetRun(const std::string& folder, bool all) {
 }
 
 void ForgetOrphanedRun(const std::string& folder, bool all) {
-  // Held meanwhile, so that no launcher begins with half of it.
+  // Locked meanwhile, so that no launcher starts with half of the files.
   const auto held = LaunchFolder::Open(folder);
   if (held.ok()) return ForgetRun(folder, all);
   std::error_code ignored;

@@ -1,8 +1,8 @@
-// LaunchFolder: what a launcher keeps on disk for one job (0700): the daemon's
-// journal, keys, tokens and log, and where the running job is found.
+// LaunchFolder: the files of one job's launcher (0700): the daemon's journal,
+// keys, tokens and log, and where the running job is found.
 //
 // Thread rule: one thread. Several processes: a lock on the folder lets one
-// launcher at a time own it; reading a running job needs no lock.
+// launcher own it at a time; reading a running job needs no lock.
 #ifndef ROLLCALL_CLIENT_LAUNCH_LAUNCH_FOLDER_H_
 #define ROLLCALL_CLIENT_LAUNCH_LAUNCH_FOLDER_H_
 
@@ -19,15 +19,15 @@
 
 namespace rollcall {
 
-// Where a job runs, as `daemon.json` has it (0600).
+// The address of a running job, as in `daemon.json` (0600).
 struct RunningJob {
   std::string job;
-  // Where this machine reaches the daemon.
+  // The daemon's address from this machine.
   std::string endpoint;
   std::string join_string;
   int daemon_pid = 0;
-  // The user's own PKI, where the join string does not say how the daemon is
-  // known.
+  // The user's own PKI, if the join string does not say how to verify the
+  // daemon.
   Trust trust;
   // The state folder that this was read from.
   std::string folder;
@@ -35,17 +35,17 @@ struct RunningJob {
 
 class LaunchFolder {
  public:
-  // Makes the folder where it is missing, and locks it. FAILED_PRECONDITION: it
-  // is not ours alone (MakePrivateFolder), belongs to rollcalld, or another
-  // launcher has it; says which process, and what to do.
+  // Makes the folder if it is missing, and locks it. FAILED_PRECONDITION: other
+  // users have access (MakePrivateFolder), it belongs to rollcalld, or another
+  // launcher has it; the message names the process and what to do.
   static absl::StatusOr<std::unique_ptr<LaunchFolder>> Open(
       const std::string& path);
-  // Gives the lock back.
+  // Releases the lock.
   ~LaunchFolder();
 
   const std::string& path() const { return path_; }
   std::string daemon_log() const { return path_ + "/daemon.log"; }
-  // Device and inode of the lock file; zeros: not known.
+  // Device and inode of the lock file; zeros: unknown.
   std::pair<uint64_t, uint64_t> lock_file() const;
 
   absl::Status WriteRunning(const RunningJob& running);
@@ -56,40 +56,40 @@ class LaunchFolder {
   const int lock_fd_;
 };
 
-// Where a job's state goes without --state; errors as MakeDefaultState's.
+// The state folder of a job without --state; errors as MakeDefaultState.
 absl::StatusOr<DefaultState> DefaultLaunchState(const std::string& job);
-// Where a job's state may be without --state.
+// Folders in which a job's state may be without --state.
 std::vector<std::string> LaunchFoldersOf(const std::string& job);
 
 // NOT_FOUND: no job runs with this state, and no launcher has left one.
 absl::StatusOr<RunningJob> ReadRunningJob(const std::string& folder);
-// All that run with their state below these folders, by name.
+// All jobs whose state is below these folders and that run, by name.
 std::vector<RunningJob> RunningJobs(const std::vector<std::string>& roots);
 
 // Whether a process is a daemon that this binary started.
 bool IsLivingDaemon(int pid);
 
-// That the launcher of this state folder was stopped (Ctrl-Z), and how to
+// Says that the launcher of this state folder was stopped (Ctrl-Z) and how to
 // continue it; empty: it was not.
 std::string StoppedLauncher(const std::string& folder);
 
-// After a run: removes where it was found, what its launcher wrote down and its
-// tokens, or with `all` the whole folder.
+// After a run: removes `daemon.json`, the launcher's record and the tokens;
+// with `all`, the whole folder.
 void ForgetRun(const std::string& folder, bool all);
-// The same by a daemon whose launcher has died. Where another launcher has the
-// folder by now, the rest is left to it: a missing `daemon.json` tells it that
-// the daemon came to an orderly end.
+// The same, called by a daemon whose launcher has died. If another launcher has
+// the folder by now, only `daemon.json` is removed: this tells that launcher
+// that the daemon ended in order.
 void ForgetOrphanedRun(const std::string& folder, bool all);
 // Whether `daemon.json` is there.
 bool IsRunKnown(const std::string& folder);
 
-// What a launcher writes down of itself; see launch_record.h.
+// The launcher's record; see launch_record.h.
 inline constexpr char kLaunchFile[] = "/launch.json";
 
-// 1 MiB at most. Errors name the path and the system's reason.
+// At most 1 MiB. Errors name the path and the system's error.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
 absl::StatusOr<std::string> ReadUpTo(const std::string& path, size_t bytes_max);
-// Its last lines, for a message; empty where there is nothing.
+// The file's last lines, for a message; empty: there are none.
 std::string LastLines(const std::string& path, size_t lines);
 
 }  // namespace rollcall

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kVersion = 1;
-// The names and numbers of as many agents as a job can have.
+// Enough for the names and pids of as many agents as a job can have.
 constexpr size_t kLaunchRecordBytesMax = 16 << 20;
 
 Json ToJson(const ProcessId& process) {
@@ -29,7 +29,7 @@ Json ToJson(const v1::JobSettings& settings) {
   return Json::parse(text, nullptr, false);
 }
 
-// Each: false where `key` is missing or of another kind.
+// Each returns false if `key` is missing or has another type.
 bool Read(const Json& json, const char* key, std::string& to) {
   if (!json.contains(key) || !json[key].is_string()) return false;
   to = json[key];
@@ -55,7 +55,7 @@ bool ReadProcess(const Json& json, const char* key, ProcessId& to) {
          ReadNumber(json[key], "start", UINT64_MAX, to.start_ticks);
 }
 
-// A record of an older rollcall says less of it.
+// A record of an older rollcall has fewer fields.
 bool ReadPlace(const Json& json, LaunchPlace& to) {
   if (!Read(json, "boot_id", to.boot_id)) return false;
   if (!json.contains("lock")) return true;
@@ -115,8 +115,8 @@ LaunchEnd EndOf(const LaunchPlace& then, const LaunchPlace& now) {
   const bool same_lock = then.lock_inode != 0 &&
                          then.lock_device == now.lock_device &&
                          then.lock_inode == now.lock_inode;
-  // Whoever holds the lock now knows that the earlier launcher has ended, if it
-  // is one kernel that both asked.
+  // Only the holder of the lock knows that the earlier launcher has ended, and
+  // only if both used the same kernel.
   if (then.process_one && same_lock && !now.boot_id.empty()) {
     return LaunchEnd::kNamespace;
   }
@@ -149,7 +149,8 @@ std::string FormatLaunchRecord(const LaunchRecord& record) {
                      {"daemon", ToJson(record.daemon)},
                      {"agents", std::move(agents)},
                      {"gone", record.gone}};
-  // Whatever bytes a flag holds: what is not text is not the same text again.
+  // A flag may contain any bytes; invalid UTF-8 is replaced, so such texts
+  // differ.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -1,8 +1,8 @@
-// LaunchRecord: what a launcher writes down of itself (`launch.json`, 0600, in
-// its state folder), so that one that is started again can go on in its place.
+// LaunchRecord: what a launcher records about itself (`launch.json`, 0600, in
+// its state folder), so that the next launcher can continue in its place.
 //
-// It holds no secret: tokens and keys lie beside it, and of the command it has
-// a digest alone.
+// It contains no secret: tokens and keys are separate files, and of the command
+// only a digest is recorded.
 //
 // Thread rule: values; any thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_LAUNCH_RECORD_H_
@@ -18,13 +18,13 @@
 
 namespace rollcall {
 
-// What the command line said, as far as it must say the same again.
+// The part of the command line that the next launcher must repeat.
 struct LaunchTerms {
   std::string job;
   v1::JobSettings settings;
   // As given, before a free port was chosen.
   std::string listen;
-  // How the wire is closed, in words; of a shared secret with its CA's digest.
+  // The kind of TLS, as text; for a shared secret with its CA's digest.
   std::string wire;
   // Name of the launcher's own agent; empty: none.
   std::string node;
@@ -37,21 +37,21 @@ struct LaunchTerms {
 
 // Where the processes of a launch live.
 struct LaunchPlace {
-  // Process ids mean something within one boot only.
+  // Process ids are valid within one boot only.
   std::string boot_id;
-  // The launcher is process 1 of its pid namespace (a container's entry
-  // point): when it ends, the kernel kills every process of the namespace, and
-  // no container is started again before they are dead. In a record, false as
-  // well where an earlier launch of the run may live elsewhere.
+  // The launcher is process 1 of its pid namespace (a container's entry point).
+  // When it ends, the kernel kills every process of the namespace, and no
+  // container is restarted before they are dead. In a record it is also false
+  // if an earlier launch of the run may live elsewhere.
   bool process_one = false;
-  // The state folder's lock file, which a launcher holds to its end. Within one
-  // boot the same numbers are the same file of the same mounted file system, so
-  // that a lock on it excludes all others. 0: not known.
+  // The state folder's lock file, which a launcher holds until its end. Within
+  // one boot the same numbers mean the same file of the same mounted file
+  // system, so a lock on it excludes all others. 0: unknown.
   uint64_t lock_device = 0;
   uint64_t lock_inode = 0;
 };
 
-// Why none of a launch's processes can be alive. kUnknown: they may be.
+// Why no process of a launch can be alive. kUnknown: some may be.
 enum class LaunchEnd { kUnknown, kReboot, kNamespace };
 
 struct AgentRecord {
@@ -62,32 +62,32 @@ struct AgentRecord {
 
 struct LaunchRecord {
   LaunchTerms terms;
-  // The job's name was made up: its folder goes with it.
+  // The job's name was made up: the folder is removed with the job.
   bool ephemeral = false;
   // 0: the daemon had not listened yet.
   int port = 0;
   LaunchPlace place;
   ProcessId daemon;
   std::vector<AgentRecord> agents;
-  // Names of agents of earlier launches that are gone, until the daemon is told
-  // and agents of this launch may have the names.
+  // Names of ended agents of earlier launches. Kept until the daemon is told;
+  // after that, agents of this launch may use the names.
   std::vector<std::string> gone;
 };
 
-// What is known of the processes of an earlier launch at `then`, by a launcher
-// at `now` that holds the lock. Another pid namespace alone proves nothing: the
-// earlier launcher may have been killed alone in a container that runs on.
-// Pure.
+// What a launcher at `now` that holds the lock knows of an earlier launch at
+// `then`. Another pid namespace alone proves nothing: the earlier launcher may
+// have been killed alone, in a container that still runs. Pure.
 LaunchEnd EndOf(const LaunchPlace& then, const LaunchPlace& now);
 
-// Pure. Parse: FAILED_PRECONDITION: it is none, or one of a newer rollcall.
+// Pure. Parse: FAILED_PRECONDITION: not a record, or one of a newer rollcall.
 std::string FormatLaunchRecord(const LaunchRecord& record);
 absl::StatusOr<LaunchRecord> ParseLaunchRecord(const std::string& text);
 
-// All or nothing. Errors name the path and the system's reason.
+// Writes all or nothing. Errors name the path and the system's error.
 absl::Status WriteLaunchRecord(const std::string& folder,
                                const LaunchRecord& record);
-// NOT_FOUND: there is none. FAILED_PRECONDITION as Parse, naming the path.
+// NOT_FOUND: there is none. FAILED_PRECONDITION as Parse; the message names the
+// path.
 absl::StatusOr<LaunchRecord> ReadLaunchRecord(const std::string& folder);
 
 }  // namespace rollcall

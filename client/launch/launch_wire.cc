@@ -23,7 +23,8 @@ absl::StatusOr<Trust> TrustFor(const std::string& folder,
     trust.ca_file = options.tls.ca_file;
     trust.cert_file = options.tls.cert_file;
     trust.key_file = options.tls.key_file;
-    // Here the daemon is dialled by an address that need not be in it.
+    // The daemon is dialled here by an address that need not be in its
+    // certificate.
     const std::vector<std::string> names =
         CertificateNames(options.tls.cert_file);
     if (!names.empty()) trust.server_name = names.front();

@@ -1,5 +1,5 @@
-// LaunchWire: how a launcher's daemon is closed to strangers and opened to its
-// own: the way of TLS, the tokens of this run, and what join strings say.
+// LaunchWire: how a launcher's daemon authenticates clients: the kind of TLS,
+// the tokens of this run, and the contents of join strings.
 //
 // Thread rule: values; one thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_LAUNCH_WIRE_H_
@@ -18,40 +18,41 @@
 
 namespace rollcall {
 
-// By a shared secret, by files of the user's own PKI, not at all (loopback
-// only), or, with none of these, by a CA of the daemon's own.
+// TLS by a shared secret, by files of the user's own PKI, or, if neither is
+// set, by the daemon's own CA; `insecure`: no TLS, loopback only.
 struct WireOptions {
   std::optional<SharedSecret> secret;
   TlsFiles tls;
-  // With `tls`: see ServerOptions.
+  // Only with `tls`: see ServerOptions.
   bool bind_names = false;
   bool insecure = false;
 };
 
 struct LaunchWire {
   WireOptions options;
-  // Of this run; in the state folder as well.
+  // The tokens of this run; also stored in the state folder.
   KeptTokens tokens;
-  // How everybody on this machine knows the daemon.
+  // How processes of this machine verify the daemon.
   Trust trust;
 
-  // Makes the CA where there is none, in `folder`; the tokens are still to be
-  // taken. Errors of both are FAILED_PRECONDITION: a file cannot be read,
-  // written or understood; named.
+  // Makes the CA in `folder` if there is none; call TakeTokens next.
+  // FAILED_PRECONDITION (both functions): a file cannot be read, written or
+  // parsed; the message names it.
   static absl::StatusOr<LaunchWire> Make(const std::string& folder,
                                          WireOptions options);
-  // Those of the run that goes on, or fresh ones for a new run.
+  // Reads the tokens of the run that continues, or makes new ones for a new
+  // run.
   absl::Status TakeTokens(const std::string& folder, bool goes_on);
 
-  // How it is closed, in words; what differs is closed otherwise.
+  // The kind of TLS, as text; equal texts mean equal settings.
   std::string Describe() const;
 
-  // What `rollcall daemon` and `rollcall agent` are told; nothing secret.
+  // Flags for `rollcall daemon` and `rollcall agent`; without secrets.
   std::vector<std::string> DaemonFlags() const;
   std::vector<std::string> AgentFlags() const;
 
-  // Where others reach a daemon that listens so: what its certificate is for,
-  // where that is known.
+  // Addresses at which others reach a daemon with this --listen: the names in
+  // its certificate, if they are known.
   std::vector<std::string> Endpoints(const HostPort& listen, int port) const;
   std::string JoinString(const std::vector<std::string>& endpoints,
                          const std::string& job,

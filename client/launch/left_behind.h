@@ -18,17 +18,17 @@ namespace rollcall {
 
 struct Found {
   LeftBehind left;
-  // Those of `left` that live.
+  // The living processes of `left`.
   std::optional<KnownProcess> daemon;
   std::map<std::string, KnownProcess> agents;
 };
 
-// Where this process lives, which holds the folder.
+// The location of this process, which holds the folder.
 LaunchPlace ThisPlace(const LaunchFolder& held);
 
-// FAILED_PRECONDITION: the record or the journal cannot be understood, or a
-// daemon runs of which there is no record; says what to do. UNAVAILABLE: a
-// process cannot be watched, or the journal not be read.
+// FAILED_PRECONDITION: the record or the journal cannot be parsed, or a daemon
+// runs without a record; the message says what to do. UNAVAILABLE: a process
+// cannot be watched, or the journal cannot be read.
 absl::StatusOr<Found> LookAround(const LaunchFolder& held);
 
 }  // namespace rollcall

@@ -1,7 +1,7 @@
-// LocalAgents: the agents that a launcher answers for: its children, and those
-// that it has taken back from an earlier launcher.
+// LocalAgents: the agents of a launcher: its children, and agents that it
+// adopted from an earlier launcher.
 //
-// Of the latter only that they have ended can be seen, not how.
+// Of an adopted agent only the end is visible, not the exit status.
 //
 // Thread rule: the launcher's loop thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_LOCAL_AGENTS_H_
@@ -27,12 +27,12 @@ class LocalAgents {
   struct Ended {
     std::string name;
     bool own = false;
-    // As waitpid gives it; nothing: it was not our child.
+    // As from waitpid; nullopt: it was not our child.
     std::optional<int> wait_status;
   };
 
-  // Starts one, held back until Release; it is given the join string as
-  // PassSecret has it. UNAVAILABLE: no process could be made.
+  // Starts an agent, held back until Release; it gets the join string through
+  // PassSecret. UNAVAILABLE: no process could be made.
   absl::Status Start(const std::string& name, bool own, SpawnOptions options,
                      const std::string& join_string);
   void Release() { gate_.Open(); }
@@ -42,11 +42,11 @@ class LocalAgents {
   size_t size() const { return agents_.size(); }
   std::vector<AgentRecord> Records() const;
 
-  // To be polled for the ends of those that are not our children.
+  // Adds the descriptors that signal the end of adopted agents.
   void AddTo(std::vector<pollfd>& fds) const;
-  // Those of them that have ended; each is told once.
+  // The adopted agents that have ended; each is returned once.
   std::vector<Ended> TakeEnded();
-  // A child was reaped; nothing: it is none of the agents.
+  // A child was reaped; nullopt: it is none of the agents.
   std::optional<Ended> Reaped(pid_t pid, int wait_status);
 
   void Kill(int signal) const;
@@ -54,7 +54,7 @@ class LocalAgents {
  private:
   struct Agent {
     AgentRecord record;
-    // Nothing: it is our child, and its number its own until we reap it.
+    // nullopt: it is our child; its pid stays valid until we reap it.
     std::optional<KnownProcess> adopted;
   };
 

@@ -12,10 +12,10 @@
 namespace rollcall {
 namespace {
 
-// From when on stragglers are named.
+// After this time the nodes that others wait for are named.
 constexpr absl::Duration kStragglersAfter = absl::Minutes(1);
 
-// An end as far as a state tells it.
+// The job's end, from its status.
 v1::End EndIn(const v1::JobStatus& status) {
   v1::End end;
   end.set_exit_code(status.exit_code());
@@ -113,7 +113,7 @@ void RunStory::TellDifferences() {
 }
 
 void RunStory::TellFence() {
-  // Not again for the time that is left.
+  // The message is not repeated as the remaining time shrinks.
   const uint64_t fenced = status_->has_fence() ? status_->generation() : 0;
   const bool told = std::exchange(told_fence_, fenced) == fenced;
   if (told || fenced == 0 || json_ || quiet_) return;
@@ -138,7 +138,7 @@ void RunStory::TellLingering() {
 absl::Time RunStory::NextShow(absl::Time now) const {
   absl::Time next = absl::InfiniteFuture();
   if (status_ && status_->state() == v1::JOB_STATE_GATHERING) {
-    next = now + absl::Seconds(1);  // The shown seconds.
+    next = now + absl::Seconds(1);  // The line shows seconds.
   }
   if (stragglers_since_ != absl::InfiniteFuture()) {
     const absl::Time named = stragglers_since_ + kStragglersAfter;
@@ -150,7 +150,7 @@ absl::Time RunStory::NextShow(absl::Time now) const {
 void RunStory::Show(absl::Time now) {
   if (!status_ || json_ || quiet_) return;
   if (status_->state() == v1::JOB_STATE_GATHERING) {
-    // Nobody wants to read of what takes a moment.
+    // Short waits are not shown.
     const absl::Duration waited =
         absl::Seconds(status_->waited().seconds()) + (now - status_at_);
     if (waited < absl::Seconds(1)) return;

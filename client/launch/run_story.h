@@ -1,7 +1,7 @@
-// RunStory: what a launcher tells people, and under --json programs, of its
-// run: how to join, who is waited for, what became of each world, how it ended.
+// RunStory: what a launcher reports of its run to users, and with --json to
+// programs: how to join, which nodes are waited for, the worlds, the end.
 //
-// It decides nothing and asks nobody.
+// It decides nothing and sends no requests.
 //
 // Thread rule: the launcher's loop thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_RUN_STORY_H_
@@ -24,32 +24,33 @@ namespace rollcall {
 
 class RunStory {
  public:
-  // `linger`: how long the scene of a failure stays.
+  // `linger`: how long the ranks of a failed job are kept.
   RunStory(std::string job, bool json, absl::Duration linger);
 
-  // Waits until all that was told has been written, or `patience` has passed.
+  // Waits until everything is written, or `patience` has passed.
   bool Flush(absl::Duration patience) { return messages_.Flush(patience); }
 
-  // A line for people, whatever else is told.
+  // Prints a line for users.
   void Say(absl::string_view text) { line_.Print(text); }
 
-  // `awaited` further nodes are to join. `join_file` always has a join string
-  // that is valid; this one is for `lifetime`.
+  // `awaited` further nodes are expected. `join_file` always has a valid join
+  // string; this one is valid for `lifetime`.
   void Joinable(const std::string& endpoint, const std::string& join_string,
                 const std::string& join_file, absl::Duration lifetime,
                 uint32_t awaited);
-  // A run of an earlier launcher goes on; `daemon_pid` 0: with a new daemon.
+  // The run of an earlier launcher continues; `daemon_pid` 0: with a new
+  // daemon.
   void TakenBack(int daemon_pid, const std::vector<std::string>& agents);
 
   void Heard(v1::JobStatus status, absl::Time now);
-  // Brings the live line up to now.
+  // Updates the live line.
   void Show(absl::Time now);
-  // When the live line changes by itself.
+  // When the live line next changes without an event.
   absl::Time NextShow(absl::Time now) const;
-  // It ends: nobody is waited for any more.
+  // The run is ending: the live line stops.
   void Quiet() { quiet_ = true; }
 
-  // The last words. `why`: where nothing is known of the job's end.
+  // Prints the last lines. `why`: used if the job's end is unknown.
   void Ended(const std::optional<v1::End>& end, int exit_code,
              const std::string& why);
 
@@ -65,13 +66,13 @@ class RunStory {
   Messages messages_;
   LiveLine line_{messages_, LiveLine::OnTerminal()};
   bool quiet_ = false;
-  // What an earlier launcher has told is not told again.
+  // What an earlier launcher has reported is not repeated.
   bool taken_back_ = false;
   bool told_failure_ = false;
   // The generation after which the next world waits; 0: none waits.
   uint64_t told_fence_ = 0;
-  // How many failed connections the waiting line names. It grows in steps of
-  // two times, so that a log does not get a line for each.
+  // The number of failed connections in the waiting line. It is updated when it
+  // has doubled, so that a log does not get a line for each.
   uint64_t told_failed_ = 0;
   uint64_t told_generation_ = 1;
   std::string told_differences_;

@@ -52,7 +52,7 @@ void SetFiles(const SpawnOptions& options, posix_spawn_file_actions_t& files) {
     posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
   }
   for (const int fd : options.inherited_fds) {
-    // To itself: clears close-on-exec in the child alone.
+    // Duplicating onto itself clears close-on-exec, in the child only.
     posix_spawn_file_actions_adddup2(&files, fd, fd);
   }
 }
@@ -67,7 +67,7 @@ absl::StatusOr<pid_t> SpawnSelf(const SpawnOptions& options) {
   SetAttributes(attributes);
   SetFiles(options, files);
   pid_t pid = -1;
-  // It lowers its own, and its ranks shall have what we were started with.
+  // The launcher lowered its own limit; ranks get the original one.
   const CoreLimitForChildren as_at_start;
   const int failed = posix_spawn(&pid, "/proc/self/exe", &files, &attributes,
                                  Pointers(arguments).data(),
@@ -127,7 +127,7 @@ absl::StatusOr<std::string> TakePassedSecret(int secret_fd) {
     if (got == 0) break;
     size += static_cast<size_t>(got);
   }
-  // In place, so that no second copy stays in memory.
+  // In place, so that no second copy of the secret stays in memory.
   text.resize(size);
   return text;
 }
@@ -143,7 +143,7 @@ absl::Status StartGate::HoldBack(SpawnOptions& options) {
     write_ = Fd(fds[1]);
   }
   options.inherited_fds.push_back(read_.get());
-  // Right behind the command's name.
+  // Placed right after the command's name.
   options.arguments.insert(options.arguments.begin() + 1,
                            {"--start-fd", absl::StrCat(read_.get())});
   ++held_;
@@ -152,7 +152,7 @@ absl::Status StartGate::HoldBack(SpawnOptions& options) {
 
 void StartGate::Open() {
   if (held_ == 0) return;
-  // A byte for each: less than a pipe holds.
+  // One byte for each child: less than a pipe's capacity.
   const std::string go(held_, '+');
   [[maybe_unused]] ssize_t wrote = write(write_.get(), go.data(), go.size());
   read_.Close();

@@ -10,7 +10,7 @@
 namespace rollcall {
 namespace {
 
-// A flag, and what it was and is.
+// A flag with its old and new value.
 struct Difference {
   std::string flag;
   std::string kept;
@@ -41,7 +41,8 @@ std::string TimeText(bool has, const Proto& time) {
   return has ? absl::FormatDuration(FromProto(time)) : "";
 }
 
-// What a flag of the job says; empty: it was left out, and agrees with all.
+// The value of a job's flag; empty: it was not given, which agrees with any
+// value.
 std::vector<Difference> SettingsTexts(const v1::JobSettings& kept,
                                       const v1::JobSettings& wanted) {
   const auto number = [](bool has, auto value) {
@@ -143,7 +144,7 @@ absl::StatusOr<StartPlan> PlanStart(const LeftBehind& left,
                                     const LaunchTerms& wanted, bool made_up) {
   if (!left.record.has_value()) return PlanNew(left, wanted);
   const LaunchRecord& record = *left.record;
-  // Whose port nobody was ever told, nobody has joined.
+  // If the port was never published, no agent has joined.
   const bool begun = record.port != 0;
   const bool unfinished = left.run == LeftBehind::Run::kUnfinished;
   if (!begun || (!left.daemon_lives && !unfinished)) {

@@ -1,5 +1,5 @@
 // StartPlan: what a launcher does at its start, decided from what an earlier
-// one has left in the same state folder.
+// launcher has left in the same state folder.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_START_PLAN_H_
@@ -14,18 +14,17 @@
 
 namespace rollcall {
 
-// What was found.
+// What an earlier launcher has left.
 struct LeftBehind {
   std::string folder;
-  // Of the launcher before this one; nothing: there was none, or it came to
-  // an orderly end.
+  // Of the previous launcher; nullopt: there was none, or it ended in order.
   std::optional<LaunchRecord> record;
-  // Of those in the record.
+  // The processes in the record that still live.
   bool daemon_lives = false;
   std::vector<std::string> living_agents;
   // Why nothing of that launch is left.
   LaunchEnd ended = LaunchEnd::kUnknown;
-  // What the journal says, as far as nobody else holds it.
+  // What the journal says, if no other process holds it.
   enum class Run { kNone, kUnfinished, kEnded };
   Run run = Run::kNone;
 };
@@ -39,37 +38,37 @@ struct StartPlan {
   enum class Kind {
     // A new run.
     kNew,
-    // The daemon lives: take its place beside it.
+    // The daemon lives: replace the launcher that has ended.
     kAttach,
-    // The daemon is dead and its run unfinished: start it on the same port.
+    // The daemon is dead and its run unfinished: restart it on the same port.
     kResume,
   };
   Kind kind = Kind::kNew;
-  // Of the run that goes on, or as given.
+  // The terms of the run that continues, or those of the command line.
   LaunchTerms terms;
   bool ephemeral = false;
   int port = 0;
-  // Names of living agents that are taken back.
+  // Names of living agents to adopt.
   std::vector<std::string> adopted;
-  // Names of agents that ended with their machine or container, and their ranks
-  // with them: no daemon can know that, and it would wait for their world.
+  // Names of agents that ended with their machine or container, together with
+  // their ranks. The daemon cannot know that and would wait for them.
   std::vector<std::string> gone;
-  // Agents of the run that an earlier launcher has started may live where they
-  // cannot be seen, with the names of those to be started.
+  // Agents that an earlier launcher started may still live where they cannot be
+  // seen, under the names of agents to be started.
   bool others_may_live = false;
-  // Those to be started, the launcher's own first.
+  // The agents to start, the launcher's own first.
   std::vector<NamedAgent> started;
-  // Left over from what does not go on: to be ended first.
+  // Remains of a run that does not continue: end them first.
   bool end_daemon = false;
   std::vector<std::string> ended;
 };
 
-// The name of local worker `index`, from 1.
+// The name of local worker `index`; the first has index 1.
 std::string LocalWorkerName(uint32_t index);
 
-// `made_up`: no job was named, so that whatever job the folder holds is meant.
-// INVALID_ARGUMENT: `wanted` contradicts what goes on; names the flag, both
-// values and the way out.
+// `made_up`: no job was named, so any job in the folder is meant.
+// INVALID_ARGUMENT: `wanted` contradicts the run that continues; the message
+// names the flag, both values and the ways out.
 absl::StatusOr<StartPlan> PlanStart(const LeftBehind& left,
                                     const LaunchTerms& wanted, bool made_up);
 

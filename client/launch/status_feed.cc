@@ -15,7 +15,7 @@ void StatusFeed::Begin(const std::string& endpoint, const JobAddress& address) {
   watch_ = std::make_unique<JobWatch>(
       endpoint, address,
       [this](v1::JobStatus status) { Put(std::move(status)); },
-      // A daemon that dies is seen by its process.
+      // The end of a daemon is noticed by its process.
       [](absl::Status) {});
 }
 

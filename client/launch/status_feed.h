@@ -1,8 +1,8 @@
-// StatusFeed: the states of a job as they change, brought to one loop.
+// StatusFeed: delivers the states of a job to one loop as they change.
 //
 // Only the latest state is kept: a slow loop misses states, never the last one.
 //
-// Thread rule: the loop's thread; states come in on gRPC's.
+// Thread rule: the loop's thread; states arrive on gRPC's threads.
 #ifndef ROLLCALL_CLIENT_LAUNCH_STATUS_FEED_H_
 #define ROLLCALL_CLIENT_LAUNCH_STATUS_FEED_H_
 
@@ -21,12 +21,12 @@ class StatusFeed {
  public:
   StatusFeed();
 
-  // Watches at one endpoint; an earlier watch ends. A daemon that is gone, or
-  // lets nobody look, brings nothing.
+  // Watches at one endpoint; an earlier watch ends. A daemon that is gone or
+  // refuses access delivers nothing.
   void Begin(const std::string& endpoint, const JobAddress& address);
   void End() { watch_ = nullptr; }
 
-  // Readable where Take has something.
+  // Readable when Take has a state.
   int fd() const { return fd_.get(); }
   std::optional<v1::JobStatus> Take();
 
@@ -36,7 +36,8 @@ class StatusFeed {
   const Fd fd_;
   Mutex mutex_;
   std::optional<v1::JobStatus> status_ ABSL_GUARDED_BY(mutex_);
-  // Last: its end waits for its last call into the others.
+  // Declared last: its destructor waits for its last call, which uses the
+  // others.
   std::unique_ptr<JobWatch> watch_;
 };
 

@@ -17,12 +17,12 @@
 namespace rollcall {
 namespace {
 
-// After the daemon has ended with the job: an agent that could not be told of
-// it by then redials a daemon that is gone.
+// Time for agents to end after the daemon has ended with the job. An agent that
+// was not told by then redials a daemon that is gone.
 constexpr absl::Duration kEndPatience = absl::Seconds(3);
 constexpr absl::Duration kNeverRanPatience = absl::Milliseconds(500);
-// An own agent that failed while the job goes on ends it; so long the daemon
-// may take to see the end by itself.
+// If the launcher's own agent fails while the job goes on, the job is ended.
+// The daemon gets this time to notice the failure itself.
 constexpr absl::Duration kAgentPatience = absl::Seconds(2);
 
 }  // namespace
@@ -87,7 +87,8 @@ void Supervisor::OnTimers() {
   }
   if (now >= agent_failed_at_) {
     agent_failed_at_ = absl::InfiniteFuture();
-    // A daemon that keeps a failure's scene is not done with a job that is.
+    // A daemon that lingers after a failure still runs although its job has
+    // ended.
     if (!daemon_.end() && !job_ended_) {
       Stop(own_exit_.value_or(kExitRendezvous),
            absl::StrCat("the launcher's own agent ", options_.node,
@@ -141,14 +142,14 @@ std::string Supervisor::DaemonsReason() const {
 
 void Supervisor::DaemonDied(std::optional<int> wait_status) {
   std::optional<v1::End> end;
-  // One that was not our child has no pipe to us; it takes itself out of the
-  // folder where it ended with its job.
+  // An adopted daemon has no pipe to us; if it ended with its job, it has
+  // removed its `daemon.json`.
   if (!wait_status && !IsRunKnown(state_->path())) {
     const auto run = ReadKeptRun(state_->path(), options_.job);
     if (run.ok() && run->has_value()) end = (*run)->end;
   }
-  // Started again, it would be told the same: its flags or the folder's secrets
-  // are wrong.
+  // A restart would fail in the same way: its flags or the folder's secrets are
+  // wrong.
   const bool hopeless = wait_status && WIFEXITED(*wait_status) &&
                         (WEXITSTATUS(*wait_status) == kExitUsage ||
                          WEXITSTATUS(*wait_status) == kExitRefused);
@@ -157,11 +158,12 @@ void Supervisor::DaemonDied(std::optional<int> wait_status) {
   if (daemon_.end()) {
     story_.Quiet();
     // Agents that know of the end may still give their ranks their grace.
-    // Without a world there are none, and an agent that had not attended yet
-    // redials a daemon that is gone.
+    // Without a world there are no ranks, and an agent that had not attended
+    // yet redials a daemon that is gone.
     term_at_ = MonotonicNow() +
                (ran_ ? StopGrace() + kEndPatience : kNeverRanPatience);
-    // Who is told so late gives them theirs from then on.
+    // Agents that are told this late give their ranks the full grace from then
+    // on.
     KillAt(std::min(kill_at_, term_at_ + StopGrace() + kStopPatience));
     return;
   }
@@ -209,7 +211,7 @@ void Supervisor::DaemonFailed(const std::string& how, bool again,
 }
 
 void Supervisor::AgentEnded(const LocalAgents::Ended& agent) {
-  // How one ended that was not our child, its daemon alone knows.
+  // Only the daemon knows how an adopted agent ended.
   if (!agent.wait_status) return;
   if (agent.own) own_exit_ = ExitCodeOf(*agent.wait_status);
   if (WIFSIGNALED(*agent.wait_status)) {
@@ -222,7 +224,7 @@ void Supervisor::AgentEnded(const LocalAgents::Ended& agent) {
     }
     return;
   }
-  // The daemon knows by now how the job ended, or it never will.
+  // By now the daemon knows how the job ended, or it never will.
   if (agent.own && *own_exit_ != 0 && !daemon_.end()) {
     agent_failed_at_ = MonotonicNow() + kAgentPatience;
   }

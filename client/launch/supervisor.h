@@ -2,10 +2,10 @@
 // node's agent and of local workers.
 //
 // It decides nothing about the run: it starts the children, restarts the daemon
-// on its port when that dies, tells people what is waited for, and ends with
-// the job's exit code. The children are processes of their own: a sudden death
-// of the launcher ends nothing, and one that is started again on the same state
-// takes them back (start_plan.h decides, launch.cc carries that here).
+// on its port when it dies, prints which nodes are waited for, and exits with
+// the job's exit code. The children are separate processes: if the launcher is
+// killed, they go on, and the next launcher with the same state adopts them
+// (start_plan.h decides this, launch.cc passes it on).
 //
 // Thread rule: Run blocks its caller, whose thread becomes the loop.
 #ifndef ROLLCALL_CLIENT_LAUNCH_SUPERVISOR_H_
@@ -38,29 +38,28 @@ class Supervisor {
   Supervisor(LaunchOptions options, std::unique_ptr<LaunchFolder> state,
              LaunchWire wire, StartPlan plan);
 
-  // To the job's end; the exit code of `rollcall launch`. `found`: what `plan`
-  // was made of.
+  // Runs to the job's end; returns the exit code of `rollcall launch`. `found`:
+  // the input that `plan` was made from.
   int Run(Found found);
 
  private:
-  // The longest that a stopped run may take beyond what its ranks are given.
+  // The longest that a stopped run may take in addition to its ranks' grace.
   static constexpr absl::Duration kStopPatience = absl::Seconds(10);
 
   // --- Until the run is under way (supervisor_start.cc) ---
-  // What an earlier launcher has left: taken over, or ended where its run is
-  // over or never began.
+  // Handles what an earlier launcher has left: adopts it, or ends it if its run
+  // is over or never began.
   void TakeBack(Found& found);
   absl::Status StartDaemon();
-  // Before anybody who is in it may do anything, so that no launcher ever finds
-  // processes that it knows nothing of.
+  // Written before any recorded process may act, so that the next launcher
+  // knows all processes.
   void KeepRecord();
-  // Also when a daemon was started again.
+  // Also called after a restart of the daemon.
   void DaemonListens();
   // Tells the daemon which agents of earlier launches are gone.
   void GiveUpTheGone();
   void StartAgents();
-  // Asked of a daemon that was there before us: its agents are not to begin
-  // again.
+  // Asks an adopted daemon: agents of an ended job must not be restarted.
   bool JobHasEnded();
   SpawnOptions AgentSpawn(const NamedAgent& agent) const;
 
@@ -70,28 +69,29 @@ class Supervisor {
   void OnTimers();
   void Reap();
   void TellNews();
-  // Why the daemon has died, to be put behind how; empty: not known.
+  // Why the daemon has died, as a suffix for the message; empty: unknown.
   std::string DaemonsReason() const;
-  // Nothing: it was not our child.
+  // nullopt: it was not our child.
   void DaemonDied(std::optional<int> wait_status);
-  // It has died or could not be started again; `how` says which.
+  // It has died or could not be restarted; `how` says which.
   void DaemonFailed(const std::string& how, bool again, bool hopeless);
   void AgentEnded(const LocalAgents::Ended& agent);
   bool Done() const;
 
   // --- The end (supervisor_end.cc) ---
   void OnSignal(int signal);
-  // Asks for the end of the job; again by itself after a daemon's restart.
+  // Asks for the end of the job; repeated automatically after a restart of the
+  // daemon.
   void Stop(int exit_code, const std::string& reason, bool now);
   void SendStop();
-  // When agents that have not ended are killed; some seconds from now people
-  // are told, if one is still waited for.
+  // Sets when agents that have not ended are killed. If one is still waited for
+  // after some seconds, the user is told.
   void KillAt(absl::Time at);
   void TellWhoIsWaitedFor(absl::Time now);
-  // Reads the kept tokens again: the daemon may have replaced them.
+  // Reads the stored tokens again, because the daemon may have replaced them.
   void RefreshTokens();
   absl::Duration StopGrace() const;
-  // The run cannot go on: everything that was started here is ended.
+  // The run cannot continue: all processes that were started here are ended.
   void GiveUp(const std::string& why);
   int Finish();
 
@@ -108,32 +108,33 @@ class Supervisor {
   LocalAgents agents_;
   bool agents_started_ = false;
   bool record_failed_ = false;
-  // From then on the names of those that are gone may be other agents'.
+  // From then on other agents may use the names of ended agents.
   bool gone_told_ = false;
-  // That the daemon cannot be started for now; said once until it listens.
+  // The message that the daemon cannot be started; printed once until it
+  // listens.
   bool told_unstartable_ = false;
-  // By its latest state; the daemon may stay for a while.
+  // By its latest state; the daemon may still linger.
   bool job_ended_ = false;
-  // A world has been proposed, or may have been to an earlier launcher's
-  // agents.
+  // A world has been proposed, or may have been to agents of an earlier
+  // launcher.
   bool ran_ = false;
   std::optional<int> own_exit_;
 
   std::optional<v1::StopRequest> stop_;
   int interrupts_ = 0;
-  // When a stop that failed is sent again.
+  // When a failed stop request is sent again.
   absl::Time stop_again_at_ = absl::InfiniteFuture();
-  // When agents that have not ended by themselves are told to, and killed.
+  // When agents that have not ended get SIGTERM, and when SIGKILL.
   absl::Time term_at_ = absl::InfiniteFuture();
   absl::Time kill_at_ = absl::InfiniteFuture();
-  // When people are told which agents are waited for.
+  // When the user is told which agents are waited for.
   absl::Time tell_at_ = absl::InfiniteFuture();
   // Agents that had not ended were killed.
   bool killed_ = false;
-  // When the job is stopped because its own agent has failed.
+  // When the job is stopped because the launcher's own agent has failed.
   absl::Time agent_failed_at_ = absl::InfiniteFuture();
   std::string gave_up_;
-  // What goes on could not be taken up and stays as it was found.
+  // The run to be continued could not be adopted and is left unchanged.
   bool left_ = false;
 };
 

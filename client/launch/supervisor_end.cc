@@ -19,23 +19,24 @@ namespace rollcall {
 namespace {
 
 constexpr absl::Duration kStopTimeout = absl::Seconds(1);
-// After an order to end at once: how long hosts files may take.
+// After a request to end at once: time for restoring hosts files.
 constexpr absl::Duration kKillPatience = absl::Seconds(5);
-// An order to stop that did not get through is given again.
+// A stop request that failed is sent again after this time.
 constexpr absl::Duration kStopAgain = absl::Seconds(1);
-// How long is waited for agents before people are told.
+// How long to wait for agents before the user is told.
 constexpr absl::Duration kTellAfter = absl::Seconds(5);
 constexpr size_t kAgentsNamedMax = 8;
 
 }  // namespace
 
 void Supervisor::OnSignal(int signal) {
-  if (signal == SIGUSR2) return agents_.Kill(signal);  // They pass it on.
+  // Agents pass it on to their ranks.
+  if (signal == SIGUSR2) return agents_.Kill(signal);
   ++interrupts_;
-  // A run that is over by now cannot be stopped first.
+  // A run that is already over cannot be stopped gracefully first.
   const bool again = interrupts_ > 1 || daemon_.end();
   int code = 128 + signal;
-  // What a scheduler sends before it takes the machine back.
+  // Schedulers send these before they reclaim the machine.
   if (signal == SIGUSR1 || signal == SIGTERM) {
     code = options_.settings.requeue_exit_code();
   }
@@ -61,7 +62,7 @@ void Supervisor::Stop(int exit_code, const std::string& reason, bool now) {
   stop_->set_exit_code(exit_code);
   stop_->set_reason(reason);
   stop_->set_now(now);
-  // Linked ranks have that time to come to a boundary, and their grace to end.
+  // Linked ranks have the notice time to reach a boundary, and then their grace.
   const absl::Duration notice = FromProto(options_.settings.notice_time());
   KillAt(MonotonicNow() +
          (now ? kKillPatience : notice + StopGrace() + kStopPatience));
@@ -108,7 +109,7 @@ void Supervisor::RefreshTokens() {
 
 void Supervisor::SendStop() {
   RefreshTokens();
-  if (address_.endpoints.empty()) {  // Nothing runs yet.
+  if (address_.endpoints.empty()) {  // No daemon runs yet.
     GiveUp("stopped before the daemon listened");
     return;
   }
@@ -116,7 +117,7 @@ void Supervisor::SendStop() {
   stop_again_at_ = stopped.ok() || daemon_.pid() < 0
                        ? absl::InfiniteFuture()
                        : MonotonicNow() + kStopAgain;
-  // Who cannot steer the daemon any more can still ask the agents.
+  // If the daemon refuses the request, the agents can still be asked.
   const bool refused = absl::IsUnauthenticated(stopped.status()) ||
                        absl::IsPermissionDenied(stopped.status());
   if (!stopped.ok() && (stop_->now() || refused)) agents_.Kill(SIGTERM);

@@ -1,4 +1,4 @@
-// Supervisor: what happens until the run is under way.
+// Supervisor: the start, until the run is under way.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -18,8 +18,8 @@
 namespace rollcall {
 namespace {
 
-// SIGKILL takes no longer unless the kernel is stuck; the new daemon then says
-// who is in its way.
+// SIGKILL is faster than this unless the kernel is stuck; then the new daemon
+// reports which process holds its state.
 constexpr int kKillPatienceMs = 10000;
 constexpr absl::Duration kStatusTimeout = absl::Seconds(1);
 
@@ -77,7 +77,7 @@ void Supervisor::TakeBack(Found& found) {
   if (plan_.end_daemon) {
     found.daemon->Kill(SIGKILL);
     pollfd ended{found.daemon->fd(), POLLIN, 0};
-    // It holds the journal until then.
+    // The old daemon holds the journal until it has ended.
     while (poll(&ended, 1, kKillPatienceMs) < 0 && errno == EINTR) {
     }
   }
@@ -168,14 +168,14 @@ void Supervisor::DaemonListens() {
   if (stop_) SendStop();
 }
 
-// Their nodes attend again with new agents.
+// New agents attend under the names of these nodes.
 void Supervisor::GiveUpTheGone() {
   for (const std::string& name : plan_.gone) {
     v1::EvictRequest request;
     request.set_job(options_.job);
     request.set_node(name);
     request.set_reason("its machine or container was started again");
-    // Of one that was never admitted there is nothing to be given up.
+    // An agent that was never admitted need not be evicted.
     const auto evicted = AdminClient(address_).Evict(request, kStatusTimeout);
     if (evicted.ok() || absl::IsNotFound(evicted.status())) continue;
     story_.Say(absl::StrCat("cannot tell the daemon that the former agent of ",

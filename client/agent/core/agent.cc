@@ -13,11 +13,11 @@
 namespace rollcall {
 namespace {
 
-// What a daemon admits is a little more.
+// The daemon's own bound (admission) is slightly higher.
 constexpr absl::Duration kDeadlineMost = absl::Hours(24 * 365);
 
-// A loop that comes round later than this was held up, and its ranks may have
-// been with it: its lateness is not theirs.
+// If the loop runs later than this, it was delayed and perhaps its ranks with
+// it. The delay is not held against the ranks.
 constexpr absl::Duration kLate = absl::Milliseconds(50);
 
 }  // namespace
@@ -43,7 +43,7 @@ std::vector<AgentAction> Agent::Start() {
 
 std::vector<AgentAction> Agent::Step(const AgentEvent& event, absl::Time now) {
   CHECK_GE(now, now_);  // The shell broke its promise: our bug, not an input.
-  // Since the last step: what is handled in one go was held up once.
+  // Since the last step: events handled in one pass were delayed once.
   const absl::Duration late = now - std::max(NextDeadline(), now_);
   now_ = now;
   actions_.clear();
@@ -125,7 +125,8 @@ void Agent::OnWaiting(const v1::Waiting& waiting) {
     text = waiting.reason().empty()
                ? "spare: all seats are taken; waiting for one"
                : absl::StrCat("spare: ", waiting.reason());
-    // The world goes on without the ranks that wait here.
+    // Other members run this world; the ranks that wait here have no place in
+    // it.
     if (!running_.has_value() && !preparing_.has_value()) {
       Stop(limits_.stop_grace);
     }
@@ -147,14 +148,15 @@ void Agent::OnWaiting(const v1::Waiting& waiting) {
 }
 
 void Agent::On(const LeaveAsked& leave) {
-  // Who signals a whole node means its ranks and its agent with one wish.
+  // A signal to the whole node reaches its ranks and its agent: that is one
+  // request.
   if (std::exchange(rank_asked_, false) &&
       linger_until_ == absl::InfiniteFuture()) {
     leave_signal_ = leave.signal;
     return;
   }
   if (leave_signal_ != 0 || exit_.has_value()) {
-    // Asked twice: at once.
+    // The second request: leave at once.
     linger_until_ = absl::InfiniteFuture();
     Stop(absl::ZeroDuration());
     if (!exit_.has_value()) {
@@ -166,8 +168,8 @@ void Agent::On(const LeaveAsked& leave) {
   if (link_ != Link::kAttending) {
     return Leave(128 + leave.signal, absl::StrCat("signal ", leave.signal));
   }
-  // The ranks come to a boundary, then they are stopped, and the daemon must
-  // have heard of both.
+  // Time for the ranks to reach a boundary, for the stop of those ranks, and
+  // for the daemon to hear of both.
   leave_by_ = now_ + limits_.notice_time + limits_.stop_grace + limits_.lease +
               absl::Seconds(2);
   SayLeaving();
@@ -176,7 +178,7 @@ void Agent::On(const LeaveAsked& leave) {
 void Agent::SayLeaving() {
   v1::AgentMessage message;
   message.mutable_leaving()->set_reason(absl::StrCat("signal ", leave_signal_));
-  // Whatever a daemon had it be.
+  // The daemon may have any setting for this; the bound keeps it valid.
   ToProto(std::clamp(limits_.notice_time, absl::ZeroDuration(), kDeadlineMost),
           message.mutable_leaving()->mutable_deadline());
   Tell(std::move(message));
@@ -184,7 +186,7 @@ void Agent::SayLeaving() {
 
 void Agent::On(const RankAskedToLeave& asked) {
   const auto at = living_.find(asked.local_rank);
-  // What our own signals made it say is nobody's wish.
+  // A rank that received the agent's own signal did not ask by itself.
   if (at == living_.end() || !running_.has_value() || at->second.signalled ||
       at->second.stopping || leave_signal_ != 0 || exit_.has_value()) {
     return;
@@ -222,7 +224,7 @@ void Agent::OnEnd(const v1::End& end) {
   }
   if (exit_.has_value() && exit_->end.has_value()) return;
   exit_.reset();
-  // A person who pressed Ctrl-C gets what shells expect.
+  // After Ctrl-C the exit code is what shells expect.
   const bool interrupted =
       leave_signal_ == SIGINT && end.code() == v1::REASON_CODE_LEAVING;
   const int code = interrupted ? 128 + SIGINT : end.exit_code();
@@ -264,7 +266,8 @@ void Agent::MaybeExit() {
 }
 
 void Agent::Tell(v1::AgentMessage message) {
-  // What is not said now is part of the next Hello, or is said again after it.
+  // Without a stream nothing is lost: the next Hello contains it, or it is sent
+  // again after that.
   if (link_ == Link::kAttending) actions_.push_back(Say{std::move(message)});
 }
 

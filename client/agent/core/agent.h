@@ -2,8 +2,8 @@
 //
 // The counterpart of daemon/core/job: it attends, prepares for proposals,
 // starts and stops ranks, and ends. It does no I/O, reads no clock, draws no
-// random number and starts no thread; its shell (client/agent/session) tells it
-// what happened and carries out what it returns, in order.
+// random number and starts no thread. The shell (client/agent/session) passes
+// in what happened and carries out the returned actions in order.
 //
 // Thread rule: one thread at a time.
 //
@@ -47,21 +47,21 @@ struct RankLife {
 
 // --- Events -----------------------------------------------------------------
 
-// The stream is open: Hello may be said.
+// The stream is open: Hello may be sent.
 struct StreamUp {};
 
-// The stream (or the attempt to open it) has ended. `refusal` is set where the
+// The stream, or the attempt to open it, has ended. `refusal` is set if the
 // status carried one.
 struct StreamDown {
   absl::Status status;
   std::optional<v1::Refusal> refusal;
-  // Somebody answered who is not the daemon.
+  // The server that answered is not the daemon: another certificate or secret.
   bool stranger = false;
-  // The one that was dialled; empty: none.
+  // The endpoint that was dialled; empty: none.
   std::string endpoint;
   // Uniform in [0, 1), for the jitter of the next delay.
   double jitter = 0.5;
-  // Of a fresh nonce, not 0: taken if a new incarnation is needed.
+  // From a fresh nonce, never 0. Used if the agent needs a new incarnation.
   uint64_t fresh_incarnation = 1;
 };
 
@@ -86,7 +86,7 @@ struct PreparationFailed {
 
 // A rank's process has ended and been reaped.
 struct RankEnded {
-  uint64_t generation;  // That it was started for: see RankLife.
+  uint64_t generation;  // The generation that it was started for: see RankLife.
   uint32_t local_rank = 0;
   int code = 0;
   int signal = 0;
@@ -95,8 +95,8 @@ struct RankEnded {
   bool permanent = false;  // See ErrorReport.
 };
 
-// The answer to StopRanks: these have ended, and nothing that they started is
-// left. Also told by itself once the last rank has ended and been swept after.
+// The answer to StopRanks: these ranks have ended and none of their descendants
+// is left. Also sent unasked once the last rank has ended and was swept.
 struct RanksGone {
   std::vector<RankLife> ranks;
 };
@@ -108,12 +108,13 @@ struct RankAttended {
   bool elastic = false;
 };
 
-// Its stream has ended, and no newer one took its place: a plain rank now.
+// The rank's stream has ended and no newer one replaced it. From now on it is
+// treated as a plain rank.
 struct RankUnlinked {
   uint32_t local_rank;
 };
 
-// Answer to AbortRanks: it has torn its communicator down and waits.
+// Answer to AbortRanks: the rank has torn its communicator down and waits.
 struct RankWaits {
   uint64_t generation;
   uint32_t local_rank;
@@ -121,7 +122,7 @@ struct RankWaits {
   bool whole_state = false;
 };
 
-// It stands at the boundary that a notice asked for.
+// The rank stands at the boundary that a notice asked for.
 struct RankAtBoundary {
   uint64_t generation;
   uint32_t local_rank;
@@ -135,8 +136,9 @@ struct RankExchanged {
   std::string value;
 };
 
-// A rank has published a step, or touched its progress file: the highest in it
-// so far; and how it goes, where it is the node's first rank and has said that.
+// A rank has published a step or touched its progress file. `step` is its
+// highest so far; `pace` is set if this is the node's first rank and it
+// published one.
 struct RankProgressed {
   uint64_t generation;
   uint64_t step;
@@ -144,7 +146,8 @@ struct RankProgressed {
   std::optional<v1::Pace> pace = std::nullopt;
 };
 
-// A linked rank's answer to LookAtRank: where it is, as far as it counts.
+// A linked rank's answer to LookAtRank: the collectives that it has entered and
+// left, if it counts them.
 struct RankIsHere {
   uint64_t generation;
   uint32_t local_rank;
@@ -152,19 +155,22 @@ struct RankIsHere {
   std::optional<uint64_t> collective_left;
 };
 
-// The answer to LookAtRank, about its processes. Their stacks are in its log.
+// The answer to LookAtRank about the rank's processes. Their stacks are in its
+// log.
 struct RankLooked {
   RankLife life;
   bool stopped = false;
   std::string text;
 };
 
-// This agent is to go: SIGTERM, SIGUSR1 or SIGINT. A second one: at once.
+// The agent is asked to leave: SIGTERM, SIGUSR1 or SIGINT. The second time it
+// leaves at once.
 struct LeaveAsked {
   int signal;
 };
 
-// A linked rank got a signal that asks it to go: the node does, once.
+// A linked rank got a signal that asks it to leave: the whole node leaves.
+// Counts once.
 struct RankAskedToLeave {
   uint32_t local_rank;
 };
@@ -179,8 +185,7 @@ struct ProbeDone {
   v1::Probed probed;
 };
 
-// A signal that means nothing to the agent and may mean something to its ranks
-// (SIGUSR2).
+// A signal for the ranks, not for the agent (SIGUSR2).
 struct SignalCame {
   int signal;
 };
@@ -195,8 +200,8 @@ using AgentEvent = std::variant<
 
 // --- Actions ----------------------------------------------------------------
 
-// Open a stream to the daemon (resolve its name anew). Answered by StreamUp or
-// StreamDown. At most one is under way.
+// Open a stream to the daemon; names are resolved again. Answered by StreamUp
+// or StreamDown. At most one dial is under way.
 struct Dial {};
 
 struct Say {
@@ -211,56 +216,57 @@ struct Prepare {
   uint32_t node_rank;
 };
 
-// Take back what Prepare did (port, ids, files); the hosts block stays until
-// the next Prepare replaces it or Exit takes it out.
+// Undo what Prepare did (port, ids, files). The hosts block stays until the
+// next Prepare replaces it or Exit removes it.
 struct Undo {
   uint64_t generation;
 };
 
-// Gives the node's ranks a world: those that wait for one get it, the others
-// are started as processes.
+// Gives the world to this node's ranks: ranks that wait get it on their stream,
+// the others are started as processes.
 struct StartRanks {
   v1::World world;
   v1::Seal seal;
   uint32_t node_rank;
-  // Local ranks, in order; together those of the node that are started.
+  // Local ranks, in order: those to start. `fresh` and `waiting` together are
+  // all ranks of the node.
   std::vector<uint32_t> fresh;
   std::vector<RankLife> waiting;
 };
 
 // The generation has ended: linked ranks that wait for its keys get ABORTED,
-// and all that attend are told to tear down. Elastic ones answer with
-// RankWaits; the others are stopped besides.
+// and all linked ranks are told to tear down. Elastic ones answer with
+// RankWaits; the others are also stopped, by StopRanks.
 struct AbortRanks {
   uint64_t generation;
   v1::ReasonCode code;
   std::string reason;
 };
 
-// SIGTERM to each one's process group, SIGKILL after `grace`, then sweep what
-// they left. Repeated with a shorter grace: the shorter one counts.
+// Sends SIGTERM to each rank's process group and SIGKILL after `grace`, then
+// sweeps what they left. If repeated, the shorter grace counts.
 struct StopRanks {
   std::vector<RankLife> ranks;
   absl::Duration grace;
 };
 
-// To their process groups.
+// Sends a signal to the process groups of these ranks.
 struct PassSignal {
   std::vector<RankLife> ranks;
   int signal;
 };
 
-// Linked ranks are told, also those that attend later in its generation, and
-// the notice file appears.
+// Linked ranks are told, including those that attend later in this generation,
+// and the notice file appears.
 struct TellNotice {
   v1::RankNotice notice;
-  // For the file, where the notice itself has none.
+  // Written into the notice file if the notice itself has no deadline.
   absl::Duration deadline;
 };
 
-// A rank has made no progress for long. Linked ones are asked where they are
-// (RankIsHere, where they answer); the stacks of all its processes go to its
-// log (RankLooked, always).
+// A rank has made no progress for long. A linked rank is asked where it is (it
+// may answer with RankIsHere). The stacks of all its processes are written to
+// its log (always answered by RankLooked).
 struct LookAtRank {
   RankLife life;
   uint64_t generation;
@@ -272,13 +278,12 @@ struct RunChecks {
 };
 
 // Try to reach other nodes, and answer those that probe this one, until the
-// next RunProbe. Answered by ProbeDone where there are targets.
+// next RunProbe. Answered by ProbeDone if there are targets.
 struct RunProbe {
   v1::Probe probe;
 };
 
-// All values of a key, or why there are none, for the linked ranks that wait
-// for it.
+// All values of a key, or the error, for the linked ranks that wait for it.
 struct AnswerExchange {
   v1::ExchangeOut exchange;
 };
@@ -289,16 +294,16 @@ struct FailExchanges {
   std::string reason;
 };
 
-// For the person or the log: waiting (live line), or one state change.
+// For the user or the log: waiting (live line), or one state change.
 struct Report {
-  // kUnreachable: why no daemon lets us in, see DialFailures.
+  // kUnreachable: why the daemon cannot be reached, see DialFailures.
   enum class Kind { kState, kWaiting, kUnreachable, kWarning, kError };
   Kind kind;
   std::string text;
 };
 
-// Restore the hosts file, remove the files and exit. `end` is set where the
-// daemon said how the run ended.
+// Restore the hosts file, remove the files and exit. `end` is set if the daemon
+// said how the run ended.
 struct Exit {
   int code;
   std::string reason;
@@ -314,21 +319,21 @@ using AgentAction =
 
 class Agent {
  public:
-  // `hello`: all that does not change between streams (job, node, token, ranks,
-  // settings, launcher, incarnation); the shell adds the facts of the moment.
-  // `join_timeout`: how long to redial
-  // a daemon that has never welcomed us. `preempt_signal`: how a notice reaches
-  // a plain rank.
+  // `hello`: everything that does not change between streams (job, node, token,
+  // ranks, settings, launcher, incarnation); the shell adds the current facts.
+  // `join_timeout`: how long to redial a daemon that has never welcomed this
+  // agent. `preempt_signal`: the signal that announces a notice to a plain
+  // rank.
   Agent(const v1::Hello& hello, absl::Duration join_timeout,
         const Limits& limits, absl::Time now, int preempt_signal = SIGTERM);
 
-  // The first actions: dials.
+  // Returns the first actions: dial.
   std::vector<AgentAction> Start();
 
   // Applies one event. `now` never goes backwards. Never blocks, never fails.
   std::vector<AgentAction> Step(const AgentEvent& event, absl::Time now);
 
-  // When the next AgentTick is due at the latest.
+  // The time at which the next AgentTick is due at the latest.
   absl::Time NextDeadline() const;
 
  private:
@@ -345,14 +350,14 @@ class Agent {
     uint32_t node_rank = 0;
     std::optional<v1::Prepared> done;
     bool said = false;
-    // Said at all: `said` is taken back where it has to be said anew.
+    // Whether Prepared was sent; set back to false when it must be sent again.
     bool promised = false;
-    // Committed, and a rank that was to wait has ended: started when what it
-    // left is gone.
+    // Set: committed, but a rank that was to wait has ended. The start waits
+    // until what that rank left is gone.
     std::string seal_bytes;
     std::string proof;
     std::optional<v1::Seal> seal;
-    // The latest that came in between.
+    // The latest notice that arrived in between.
     std::optional<v1::Notice> notice;
   };
 
@@ -367,21 +372,22 @@ class Agent {
     std::string proof;
     std::vector<v1::RankExited> exits;
     uint64_t step = 0;
-    std::optional<v1::Pace> pace;  // Of rank 0, where it runs here.
+    std::optional<v1::Pace> pace;  // Of rank 0, if it runs here.
   };
 
-  // A rank that stands still, and what is known of it so far.
+  // A rank that makes no progress, and what is known of it so far.
   struct Stall {
     v1::RankStalled message;
-    // It answers by then, or not at all; infinite: that is known.
+    // The rank's own answer is awaited until then; infinite: it is known or
+    // given up.
     absl::Time answer_by = absl::InfiniteFuture();
     bool looked = false;
-    bool said = false;  // On this stream.
+    bool said = false;  // Sent on this stream.
 
     bool known() const { return looked && answer_by == absl::InfiniteFuture(); }
   };
 
-  // A rank's process, until what it left is gone.
+  // A rank's process, from its start until what it left is swept.
   struct Living {
     uint64_t born = 0;  // The generation that it was started for.
     bool ended = false;
@@ -392,30 +398,30 @@ class Agent {
     absl::Time started_at;
     // It has linked or published a step.
     bool begun = false;
-    // Told of the notice by the preempt signal.
+    // The preempt signal for the notice was sent to it.
     bool signalled = false;
     bool at_boundary = false;
-    // An abort is to be answered by then.
+    // The deadline for its answer to an abort.
     absl::Time answer_by = absl::InfiniteFuture();
     std::optional<v1::RankState> waits;
-    // Its highest step in the generation that runs.
+    // Its highest step in the running generation.
     uint64_t step = 0;
-    // It stands still unless it makes progress by then; infinite: nobody
-    // expects any of it.
+    // The rank counts as stalled if it makes no progress until then; infinite:
+    // no progress is expected of it.
     absl::Time hangs_at = absl::InfiniteFuture();
     std::optional<Stall> stall;
   };
 
-  // The latest notice for the generation that runs.
+  // The latest notice for the running generation.
   struct Notice {
     uint64_t number = 0;
-    // Plain ranks are killed then.
+    // Plain ranks are killed at this time.
     absl::Time kill_at = absl::InfiniteFuture();
-    bool over = false;  // They have been.
-    bool said = false;  // NoticeSeen.
+    bool over = false;  // They were killed.
+    bool said = false;  // NoticeSeen was sent.
   };
 
-  // Whom the end of a generation takes along.
+  // Which ranks survive the end of a generation.
   enum class Keep { kElastic, kNobody };
 
   // Values of one key from this node's ranks.
@@ -457,12 +463,12 @@ class Agent {
   void OnWaiting(const v1::Waiting& waiting);
   void OnRanksLink(const v1::RanksLink& link);
 
-  // What a refused or broken stream means.
+  // Decides what a refused or broken stream means.
   void Refused(const StreamDown& down);
   void NameTaken(const std::string& text);
   void AttendAnew(uint64_t incarnation, const std::string& why);
   void AttendOtherRun(uint64_t incarnation);
-  // It was in a world that was committed.
+  // The agent was in a world that was committed.
   bool HasRun() const { return running_.has_value() || ended_generation_ > 0; }
   void Redial(double jitter);
   void TellTurnedAway(const StreamDown& down);
@@ -484,12 +490,12 @@ class Agent {
   void DropPreparation();
   std::optional<uint32_t> LostSource() const;
   void StartIfSettled();
-  // Nobody lives here but ranks that wait for a world.
+  // No rank lives here except those that wait for a world.
   bool Settled() const;
   Living* Find(uint64_t born, uint32_t local_rank);
-  // In the generation that runs.
+  // Finds a linked rank of the running generation; null: there is none.
   Living* Attending(uint64_t generation, uint32_t local_rank);
-  // Whether the end of a rank is of no interest to the daemon.
+  // Whether this rank's end was ordered by the agent and need not be reported.
   bool OnOrder(const Living& rank, const RankEnded& ended) const;
   void SayExited(const Living& rank, const RankEnded& ended);
   // The watchdog (agent_hang.cc).
@@ -509,13 +515,13 @@ class Agent {
 
   void KillWhoseNoticeIsOver();
   void StopWhoDidNotAnswer();
-  // The committed generation is over here.
+  // Ends the committed generation on this node.
   void EndGeneration(v1::ReasonCode code, const std::string& reason, Keep keep);
   void Stop(absl::Duration grace, Keep keep = Keep::kNobody);
-  // Of those that live, whom `which` takes.
+  // Stops the living ranks for which `which` is true.
   void StopThose(absl::Duration grace,
                  const std::function<bool(const Living&)>& which);
-  // Stops what lives, then exits.
+  // Stops all living ranks, then exits.
   void Leave(int code, const std::string& reason,
              std::optional<v1::End> end = std::nullopt);
   void MaybeExit();
@@ -527,19 +533,21 @@ class Agent {
   absl::Time now_;
   std::vector<AgentAction> actions_;
 
-  // What Welcome gave, and the incarnation that it was given to; empty: none.
+  // The credential from Welcome and the incarnation it was issued for; empty:
+  // none.
   std::string credential_;
   uint64_t credential_of_ = 0;
 
   Link link_ = Link::kDown;
   absl::Time redial_at_;
   RedialDelay redial_delay_;
-  // One that stands by has answered since the last Welcome.
+  // A standby daemon has answered since the last Welcome.
   bool leader_sought_ = false;
-  absl::Time give_up_at_;  // While not attending.
-  bool welcomed_ = false;  // Ever.
+  absl::Time give_up_at_;  // Counts while not attending.
+  bool welcomed_ = false;  // Since the agent started.
   std::string last_error_;
-  // Why the daemon itself last ended a stream that attended, told once.
+  // Why the daemon itself last ended the stream of this attending agent;
+  // reported once.
   std::string turned_away_;
   DialFailures dial_failures_;
   absl::Time name_taken_until_ = absl::InfiniteFuture();
@@ -548,32 +556,35 @@ class Agent {
 
   uint64_t generation_seen_ = 0;
   std::optional<Preparing> preparing_;
-  // What was said of the latest proposal: the stream may have been down.
+  // The refusal of the latest proposal, kept because the stream may have been
+  // down.
   std::optional<v1::Refused> refused_;
   std::optional<Running> running_;
-  // The last one that has ended here; 0: none.
+  // The last generation that has ended here; 0: none.
   uint64_t ended_generation_ = 0;
   // By local rank.
   std::map<uint32_t, Living> living_;
-  // The longest time that a rank of this node took from its start until it
-  // linked or published a step, in this run; unset: none has.
+  // The longest time from start to link or first published step of this node's
+  // ranks in this run; unset: no rank has done either.
   std::optional<absl::Duration> start_took_;
-  // So have ranks of most nodes of that world, and the others are expected to.
+  // The ranks of most nodes of that world link or publish steps, so the others
+  // are expected to as well.
   std::optional<v1::RanksLink> ranks_link_;
   std::optional<Notice> notice_;
   // A notice said that this node leaves.
   bool drained_ = false;
   uint64_t stopped_to_say_ = 0;
-  bool stopped_said_ = false;  // On this stream.
+  bool stopped_said_ = false;  // Sent on this stream.
   std::map<std::string, Exchange> exchanges_;
-  std::vector<v1::ExchangeOut> answered_;  // The latest last.
+  std::vector<v1::ExchangeOut> answered_;  // Ordered by time, the latest last.
 
   const int preempt_signal_;
   int leave_signal_ = 0;
-  bool rank_asked_ = false;  // For that, and nobody else yet.
+  // A linked rank asked to leave, and no signal reached the agent yet.
+  bool rank_asked_ = false;
   absl::Time leave_by_ = absl::InfiniteFuture();
   std::optional<Exit> exit_;
-  // The scene is left as it is until then.
+  // The agent keeps the ranks and files of an ended job until then (linger).
   absl::Time linger_until_ = absl::InfiniteFuture();
   bool exited_ = false;
 };

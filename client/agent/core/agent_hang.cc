@@ -1,16 +1,16 @@
-// Agent: the watchdog. Who stands still, and what is said of it.
+// Agent: the watchdog. Which ranks make no progress, and what is reported of
+// them.
 //
-// A rank's clock runs from the moment at which progress may be expected of it:
-// for one that attends as elastic from the beginning of its world, for others
-// from their first progress. It stops where the rank stands at a boundary, has
-// ended, has left its agent, or is between two worlds. Who it was that began a
-// hang is the daemon's to say: all ranks of a world stand still soon after one
-// of them does.
+// The clock of a rank starts when progress may be expected: for a rank that
+// attends as elastic, at the start of its world; for others, at their first
+// progress. The clock stops when the rank stands at a boundary, has ended, has
+// unlinked, or is between two worlds. The daemon decides which rank began a
+// hang, because all ranks of a world stall soon after one of them does.
 //
-// A rank that has neither linked nor published a step has another clock, which
-// runs from its start, and only in worlds of which the daemon has said that
-// ranks of most nodes do so (RanksLink): of a plain command no progress is ever
-// expected, and what this node's other ranks do says nothing.
+// A rank that has neither linked nor published a step has another clock. It
+// starts at the rank's start, and only in worlds for which the daemon has said
+// that ranks of most nodes do so (RanksLink). Of a plain command no progress is
+// ever expected, and the node's other ranks are no evidence.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -22,14 +22,14 @@
 
 namespace rollcall {
 
-// It has made progress, or may be expected to from now on.
+// The rank has made progress, or progress may be expected from now on.
 void Agent::Watch(uint32_t local_rank, Living& rank) {
   Unwatch(local_rank, rank);
   if (limits_.hang_timeout <= absl::ZeroDuration() || exit_.has_value()) return;
   rank.hangs_at = now_ + limits_.hang_timeout;
 }
 
-// In the world that runs. A user who switches the watchdog off means all of it.
+// Applies to the running world. `--hang-timeout 0` switches off both clocks.
 bool Agent::ExpectsStarts() const {
   return ranks_link_.has_value() && running_.has_value() &&
          (ranks_link_->generation() == 0 ||
@@ -44,8 +44,8 @@ absl::Duration Agent::StartTimeout() const {
              : limits_.start_timeout;
 }
 
-// It was started, and is expected to link or to publish a step. An older daemon
-// leaves out of its timeout what starts have taken.
+// The rank was started and is expected to link or to publish a step. An older
+// daemon does not include the time that starts took in its timeout.
 void Agent::WatchStart(Living& rank) {
   if (!ExpectsStarts() || rank.begun || rank.ended || rank.stopping) return;
   const absl::Time since =
@@ -61,7 +61,7 @@ void Agent::NoteBegun(uint32_t local_rank, Living& rank) {
   start_took_ = std::max(took, start_took_.value_or(took));
 }
 
-// Said again, the time stands.
+// A repeated message does not restart the clocks.
 void Agent::OnRanksLink(const v1::RanksLink& link) {
   if (ranks_link_.has_value() &&
       ranks_link_->generation() == link.generation()) {
@@ -92,7 +92,8 @@ void Agent::UnwatchAll() {
   for (auto& [local_rank, rank] : living_) Unwatch(local_rank, rank);
 }
 
-// A loop that was held up has not heard its ranks.
+// A delayed loop has not read its ranks' messages; their clocks are moved by
+// the delay.
 void Agent::Forgive(absl::Duration late) {
   for (auto& [local_rank, rank] : living_) {
     rank.hangs_at += late;
@@ -140,7 +141,7 @@ void Agent::On(const RankIsHere& here) {
   v1::RankStalled& message = rank->stall->message;
   message.set_answered(true);
   if (here.collective_entered.has_value()) {
-    // A program may count as it likes, and its agent must not suffer from it.
+    // A program may count in any way; the agent must not fail because of it.
     const uint64_t entered = *here.collective_entered;
     message.set_collective_entered(entered);
     message.set_collective_left(
@@ -191,8 +192,8 @@ void Agent::SayStalledIfKnown(uint32_t local_rank, Living& rank) {
           "; its stacks are in its stderr"));
 }
 
-// On a new stream. A rank that has begun and not come to a first step may have
-// waited for the daemon all the while, and gets its time once more.
+// Called for a new stream. A rank that has begun and has no first step may have
+// waited for the daemon all the time, so its clock starts again.
 void Agent::SayStallsAgain() {
   for (auto& [local_rank, rank] : living_) {
     if (rank.stall.has_value()) rank.stall->said = false;
@@ -204,7 +205,7 @@ void Agent::SayStallsAgain() {
   }
 }
 
-// It is to blame, and answers nothing; so nothing is waited for.
+// This rank is to blame and no longer answers, so it gets no grace.
 void Agent::KillTheHung(uint32_t local_rank) {
   const auto at = living_.find(local_rank);
   if (at == living_.end() || at->second.ended) return;

@@ -13,7 +13,7 @@
 namespace rollcall {
 namespace {
 
-// More is no credential of a daemon's, and not worth keeping.
+// The daemon never issues a longer credential.
 constexpr size_t kCredentialBytesMax = 64;
 constexpr size_t kRefusalBytesMax = 4 << 10;
 
@@ -101,7 +101,7 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   if (leave_signal_ != 0) SayLeaving();
 }
 
-// A Hello says nothing of them, and a daemon that was restarted knows of none.
+// A Hello does not contain exits, and a restarted daemon knows of none.
 void Agent::SayExits() {
   if (!running_.has_value()) return;
   for (const v1::RankExited& exited : running_->exits) {
@@ -139,8 +139,8 @@ void Agent::On(const StreamDown& down) {
   Redial(down.jitter);
 }
 
-// A daemon that cannot go on for now, with its disk full, say, does so again
-// and again until somebody helps it.
+// A daemon that cannot work (a full disk, for example) ends the stream again
+// and again until the cause is removed; this is reported once.
 void Agent::TellTurnedAway(const StreamDown& down) {
   if (!down.refusal.has_value()) {
     turned_away_.clear();
@@ -190,7 +190,7 @@ void Agent::Refused(const StreamDown& down) {
     case v1::REFUSAL_CODE_NAME_TAKEN:
       return NameTaken(last_error_);
     case v1::REFUSAL_CODE_CREDENTIAL:
-      // A daemon that has lost its key takes the token again.
+      // A daemon that lost its key accepts the token again.
       if (credential_.empty()) return Leave(kExitRefused, last_error_);
       credential_.clear();
       return;
@@ -201,7 +201,7 @@ void Agent::Refused(const StreamDown& down) {
     case v1::REFUSAL_CODE_ROLE:
     case v1::REFUSAL_CODE_OTHER_JOB:
       return Leave(kExitRefused, last_error_);
-    // A drained node whose End was lost with the stream is done.
+    // A drained node whose End was lost with the stream has finished.
     case v1::REFUSAL_CODE_EVICTED:
       return Leave(drained_ ? 0 : kExitRefused, last_error_);
     case v1::REFUSAL_CODE_SETTINGS:
@@ -213,13 +213,14 @@ void Agent::Refused(const StreamDown& down) {
     case v1::REFUSAL_CODE_INVALID:
     case v1::REFUSAL_CODE_LIMIT:
       return Leave(kExitRendezvous, last_error_);
-    // Another daemon leads, or is about to: it is found soon, or not at all.
+    // Another daemon leads or will lead soon; the agent tries the leader's
+    // endpoints.
     case v1::REFUSAL_CODE_NOT_LEADER:
       leader_sought_ = true;
       redial_delay_.AtMost(limits_.redial_leader);
       return;
-    // The job may be made later, a slow reader may catch up, and a stream that
-    // was taken for the older one was ours all the same.
+    // The job may be created later; a slow reader may catch up; the stream that
+    // was taken for the older one may have been the current one.
     case v1::REFUSAL_CODE_REDIALED:
     case v1::REFUSAL_CODE_NO_JOB:
     case v1::REFUSAL_CODE_SLOW:
@@ -240,7 +241,8 @@ void Agent::Refused(const StreamDown& down) {
   }
 }
 
-// The name's owner may be this node's own last life, whose lease still runs.
+// The name may be held by this node's own previous agent, whose lease still
+// runs.
 void Agent::NameTaken(const std::string& text) {
   if (name_taken_until_ == absl::InfiniteFuture()) {
     name_taken_until_ = now_ + limits_.lease + absl::Seconds(1);
@@ -259,12 +261,12 @@ void Agent::AttendAnew(uint64_t incarnation, const std::string& why) {
   refused_.reset();
   DropPreparation();
   EndGeneration(v1::REASON_CODE_LOST_LEASE, why, Keep::kNobody);
-  // No world without this node need wait for its ranks any longer.
+  // No world without this node needs to wait for its ranks any longer.
   stopped_to_say_ = ended_generation_ > 0 ? generation_seen_ : 0;
 }
 
-// A daemon that lost its journal before this agent was in a world that ran: it
-// has nothing to go on with, and its token still stands.
+// The daemon lost its journal before this agent was in a running world. It has
+// no state to continue, and the agent's token is still valid.
 void Agent::AttendOtherRun(uint64_t incarnation) {
   AttendAnew(incarnation, last_error_);
   stopped_to_say_ = 0;

@@ -1,4 +1,4 @@
-// Agent: linked ranks, which live on from world to world, and notices.
+// Agent: linked ranks, which survive from world to world, and notices.
 #include <algorithm>
 #include <utility>
 
@@ -19,11 +19,11 @@ Agent::Living* Agent::Attending(uint64_t generation, uint32_t local_rank) {
 
 void Agent::On(const RankAttended& attended) {
   Living* rank = Attending(attended.generation, attended.local_rank);
-  if (rank == nullptr) return;  // It is being stopped as a plain one.
+  if (rank == nullptr) return;  // It is being stopped as a plain rank.
   NoteBegun(attended.local_rank, *rank);
   rank->linked = true;
   rank->elastic = attended.elastic;
-  // Others may have much to do before their first step.
+  // Ranks that are not elastic may need long before their first step.
   if (attended.elastic) Watch(attended.local_rank, *rank);
 }
 
@@ -32,10 +32,10 @@ void Agent::On(const RankUnlinked& unlinked) {
   if (at == living_.end()) return;
   Living& rank = at->second;
   rank.linked = rank.elastic = false;
-  // It may have much to do after its last step.
+  // It may need long after its last step.
   Unwatch(unlinked.local_rank, rank);
   if (running_.has_value() || rank.ended || rank.stopping) return;
-  // Nobody can give it a world any more. Mostly its end is on its way.
+  // No further world can reach it. Usually the process ends soon.
   if (rank.waits.has_value() && preparing_.has_value()) {
     preparing_->said = false;
   }
@@ -104,7 +104,7 @@ void Agent::OnNotice(const v1::Notice& notice) {
        absl::StrCat("notice ", notice.notice(), ": ", notice.reason()));
   actions_.push_back(std::move(tell));
 
-  // Those that were signalled before are on their way.
+  // Ranks that were signalled before are already stopping.
   std::vector<RankLife> signalled;
   for (auto& [local_rank, rank] : living_) {
     if (rank.ended || rank.elastic) continue;

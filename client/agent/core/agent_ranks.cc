@@ -31,7 +31,8 @@ void Agent::On(const RankEnded& ended) {
   rank->stall.reset();
   if (!on_order) SayExited(*rank, ended);
   if (running_.has_value()) return SayNoticeSeenIfThere();
-  // It waited, or was about to: what it was prepared for goes on without it.
+  // It waited or was about to wait; the generation in preparation continues
+  // without it.
   if (rank->waits.has_value() && preparing_.has_value()) {
     preparing_->said = false;
   }
@@ -43,8 +44,8 @@ void Agent::On(const RankEnded& ended) {
 
 bool Agent::OnOrder(const Living& rank, const RankEnded& ended) const {
   if (running_.has_value()) return false;
-  // Stopped on our order. What a signal of somebody else's did before ours
-  // could, the daemon still wants to know: it may be the root cause.
+  // The agent stopped it. If another signal ended it first, the daemon still
+  // needs to know, because that may be the root cause.
   const bool foreign = ended.signal == SIGSEGV || ended.signal == SIGBUS ||
                        (ended.signal == SIGKILL && now_ < rank.kill_at);
   return !foreign;
@@ -62,7 +63,8 @@ void Agent::SayExited(const Living& rank, const RankEnded& ended) {
   exited.set_permanent(ended.permanent);
   if (running_.has_value()) {
     const bool killed = rank.stopping && ended.signal == SIGKILL;
-    // However it ends: it was asked to, and some save and exit 0.
+    // Applies to any exit code: the rank was asked to end, and some save and
+    // exit 0.
     exited.set_stopped_by_agent(killed || rank.signalled);
     if (running_->exits.size() >= running_->ranks) return;
     running_->exits.push_back(exited);
@@ -94,7 +96,7 @@ void Agent::On(const RankProgressed& progressed) {
   Living* rank = Attending(progressed.generation, progressed.local_rank);
   if (rank == nullptr || rank->at_boundary) return;
   NoteBegun(progressed.local_rank, *rank);
-  // Of a file any change counts.
+  // For a progress file, any change counts as progress.
   const bool grows = progressed.step > rank->step || !rank->linked;
   rank->step = std::max(rank->step, progressed.step);
   if (grows) Watch(progressed.local_rank, *rank);
@@ -148,8 +150,8 @@ void Agent::SayExchange(const std::string& key, Exchange& exchange) {
   Tell(std::move(message));
 }
 
-// A daemon that was restarted has forgotten what was complete; nodes that had
-// not got the answer yet need our values once more.
+// A restarted daemon has forgotten which keys were complete. Nodes that did not
+// receive the answer need our values again.
 void Agent::SayAnswered() {
   for (const v1::ExchangeOut& out : answered_) {
     v1::AgentMessage message;

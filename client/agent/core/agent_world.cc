@@ -21,8 +21,8 @@ const v1::Member* RowOf(const v1::World& world, const std::string& node) {
   return nullptr;
 }
 
-// The world, if it is one of this agent's run: its names end up in files and
-// in environments.
+// Parses the world and checks that it belongs to this agent's run, because its
+// names are written to files and environments.
 absl::StatusOr<v1::World> OwnWorld(v1::World world,
                                    const v1::Proposal& proposal,
                                    const v1::Hello& hello) {
@@ -41,7 +41,7 @@ absl::StatusOr<v1::World> OwnWorld(v1::World world,
 void Agent::On(const FromDaemon& from) {
   const auto kind = from.message.kind_case();
   if (exit_.has_value() && kind != v1::DaemonMessage::kEnd) return;
-  // What people and other nodes wrote ends up on a terminal here.
+  // Text from users and other nodes is printed on this terminal.
   const bool wordy = kind == v1::DaemonMessage::kWaiting ||
                      kind == v1::DaemonMessage::kAbort ||
                      kind == v1::DaemonMessage::kNotice ||
@@ -79,7 +79,7 @@ void Agent::On(const FromDaemon& from) {
       return;
     case v1::DaemonMessage::kRanksLink:
       return OnRanksLink(m.ranks_link());
-    // Of a newer daemon; this agent has nothing to do for it.
+    // A message of a newer daemon; this agent ignores it.
     case v1::DaemonMessage::KIND_NOT_SET:
       return;
   }
@@ -97,7 +97,7 @@ void Agent::OnProposal(const v1::Proposal& proposal) {
       v1::REASON_CODE_UNSPECIFIED,
       absl::StrCat("generation ", proposal.generation(), " takes its place"),
       starts ? Keep::kElastic : Keep::kNobody);
-  stopped_to_say_ = 0;  // Prepared says as much.
+  stopped_to_say_ = 0;  // Prepared implies Stopped.
   refused_.reset();
   if (row == nullptr || row->ranks() != hello_.ranks() ||
       row->once() != hello_.once()) {
@@ -191,7 +191,7 @@ void Agent::OnCommit(const v1::Commit& commit) {
   }
   CleanSeal(seal);
   preparing_->seal_bytes = commit.seal();
-  // More is no proof of a daemon's, and not worth keeping.
+  // The daemon never sends a longer proof.
   if (commit.proof().size() <= kProofBytesMax) {
     preparing_->proof = commit.proof();
   }
@@ -199,8 +199,8 @@ void Agent::OnCommit(const v1::Commit& commit) {
   StartIfSettled();
 }
 
-// The local rank whose state all are to begin with, where it has ended since: a
-// fresh process in its place has none.
+// The local rank that is the state source, if its process has ended since. A
+// new process in its place does not have the state.
 std::optional<uint32_t> Agent::LostSource() const {
   const v1::Seal& seal = *preparing_->seal;
   const v1::Member& me =
@@ -227,8 +227,8 @@ void Agent::StartIfSettled() {
     exited.set_code(1);
     exited.set_stderr_tail(
         "it held the state that all were to begin with, and ended before that");
-    // After a redial the daemon sends the commit once more, and hears this once
-    // more, until it ends the generation.
+    // After a redial the daemon sends the commit again and gets this answer
+    // again, until it ends the generation.
     preparing_->seal.reset();
     return Tell(std::move(message));
   }
@@ -275,7 +275,7 @@ void Agent::StartIfSettled() {
 }
 
 void Agent::OnAbort(const v1::Abort& abort) {
-  // One that is late must not touch a newer generation's ranks.
+  // A late abort must not stop ranks of a newer generation.
   if (abort.generation() < generation_seen_) return;
   generation_seen_ = abort.generation();
   refused_.reset();
@@ -343,7 +343,8 @@ void Agent::Stop(absl::Duration grace, Keep keep) {
       }
     }
   }
-  // Who was told by a signal has had some of its time, or all of it.
+  // Ranks that were signalled have already used part of their grace, or all of
+  // it.
   if (notice_.has_value()) {
     const absl::Duration left =
         std::clamp(notice_->kill_at - now_, absl::ZeroDuration(), grace);

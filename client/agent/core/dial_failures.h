@@ -1,9 +1,9 @@
-// DialFailures: what an agent says of a daemon that it cannot reach, and when.
+// DialFailures: when the agent reports why it cannot reach its daemon.
 //
-// It says why within 5 s, once, and again when the reason changes. The first
-// second is silent, since a daemon that starts, or starts again, refuses
-// connections that long. Each endpoint has a reason of its own; what changes
-// oftener than every 5 s is said every 5 s.
+// The reason is reported once within 5 s, and again when it changes. The first
+// second is silent, because a daemon that is starting refuses connections for
+// that long. Each endpoint has its own reason. A reason that changes more often
+// than every 5 s is reported every 5 s.
 //
 // Pure: no clock. One thread.
 #ifndef ROLLCALL_CLIENT_AGENT_CORE_DIAL_FAILURES_H_
@@ -18,28 +18,28 @@ namespace rollcall {
 
 class DialFailures {
  public:
-  // Until a daemon lets us in, from `now` on.
+  // Counts from `now` until a daemon welcomes the agent.
   explicit DialFailures(absl::Time now) : since_(now) {}
 
-  // The stream has broken; and a daemon lets us in.
+  // Lost: the stream has broken. LetIn: a daemon has welcomed the agent.
   void Lost(absl::Time now);
   void LetIn();
 
-  // An attempt at `endpoint` (empty: none was dialled) has ended, with this
-  // reason. Whether to say it.
+  // An attempt at `endpoint` (empty: none was dialled) has ended with this
+  // reason. Returns whether to report it.
   bool Failed(const std::string& endpoint, const std::string& reason,
               absl::Time now);
 
-  // When to say that attempts have not even ended; InfiniteFuture: never.
+  // When to report that no attempt has even ended; InfiniteFuture: never.
   absl::Time silent_until() const;
-  // At silent_until(): it was said.
+  // It was reported at silent_until().
   void SaidNothing(absl::Time now) { said_at_ = now; }
 
  private:
-  // InfiniteFuture: we are in.
+  // InfiniteFuture: the agent is welcomed.
   absl::Time since_;
   absl::Time said_at_ = absl::InfinitePast();
-  // What was said of each endpoint; at most kEndpointsMax.
+  // The reason reported for each endpoint; at most kEndpointsMax.
   std::map<std::string, std::string> said_;
 };
 

@@ -1,11 +1,11 @@
 // EndpointRound: which of a daemon's endpoints is dialled next, and whether all
-// of them have turned out to be somebody else's.
+// of them belong to other services.
 //
 // A join string may name several addresses of one daemon, and on another
-// network one of them may belong to a stranger: that one is passed over. Only
-// when each has been tried, and a stranger was among them, is there nobody to
-// wait for. Once the daemon has let us in, a stranger at its address (who took
-// a port that became free) is waited out.
+// network one of them may belong to another server. That endpoint is skipped.
+// The agent gives up only when every endpoint was tried and at least one was
+// answered by another server. Once the daemon has welcomed the agent, another
+// server at its address (the port was free for a time) is retried.
 //
 // Pure; one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_CORE_ENDPOINT_ROUND_H_
@@ -22,16 +22,17 @@ class EndpointRound {
  public:
   explicit EndpointRound(size_t endpoints) : found_(endpoints) {}
 
-  // The index of the endpoint to dial; 0 where there is none at all.
+  // The index of the endpoint to dial; 0 if there is none.
   size_t Next();
-  // The attempt that Next named last has failed; `stranger`: somebody answered
-  // who is not the daemon. True: that was the last hope.
+  // The attempt that Next returned last has failed. `stranger`: the server that
+  // answered is not the daemon. Returns true if no endpoint is left to hope
+  // for.
   bool Failed(bool stranger);
   void Welcomed() { welcomed_ = true; }
-  // How long the attempt that Next named last may take to connect: 3 s in the
-  // first round, so that an address that leads nowhere does not hold up the
-  // others, then twice as long each round, up to 20 s, since thousands of nodes
-  // may shake hands at once.
+  // How long the latest attempt may take to connect: 3 s in the first round, so
+  // that an unreachable address does not delay the others; then twice as long
+  // each round, up to 20 s, because thousands of nodes may do the TLS handshake
+  // at once.
   absl::Duration patience() const;
 
  private:

@@ -1,6 +1,6 @@
-// RedialDelay: how long an agent waits until it dials again. The delay doubles
-// with each attempt that fails; half of it is certain and half is chance, so
-// that agents that failed together do not come back together.
+// RedialDelay: how long an agent waits before it dials again. The delay doubles
+// with each failed attempt; half of it is random, so that agents that failed
+// together do not dial together.
 //
 // Pure; one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_CORE_REDIAL_DELAY_H_
@@ -16,8 +16,8 @@ class RedialDelay {
  public:
   explicit RedialDelay(absl::Duration first) : first_(first), next_(first) {}
 
-  // An attempt has failed. `jitter`: drawn from 0 to 1. The delay after it is
-  // at most `most`.
+  // An attempt has failed. `jitter` is uniform in [0, 1). Returns the delay;
+  // the next one is at most `most`.
   absl::Duration Next(double jitter, absl::Duration most) {
     const absl::Duration delay =
         next_ * (0.5 + 0.5 * std::clamp(jitter, 0.0, 1.0));
@@ -25,7 +25,7 @@ class RedialDelay {
     return delay;
   }
   void AtMost(absl::Duration most) { next_ = std::min(next_, most); }
-  // The daemon lets us in.
+  // The daemon has welcomed the agent.
   void LetIn() { next_ = first_; }
 
  private:

@@ -47,7 +47,7 @@ absl::Status Failed(const std::string& what, int error) {
   return absl::FailedPreconditionError(text);
 }
 
-// Writes all of it from `offset`; 0 or an errno.
+// Writes everything from `offset` on; returns 0 or an errno.
 int WriteAll(int fd, absl::string_view text, off_t offset = 0) {
   while (!text.empty()) {
     const ssize_t n = pwrite(fd, text.data(), text.size(), offset);
@@ -118,12 +118,12 @@ bool IsMountPoint(const std::string& path) {
   if (statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, 0, &status) != 0) {
     return false;
   }
-  // From Linux 5.8 on; before, the rename's EBUSY tells.
+  // Since Linux 5.8; on older kernels the rename fails with EBUSY.
   constexpr uint64_t kMountRoot = 0x2000;
   return (status.stx_attributes_mask & status.stx_attributes & kMountRoot) != 0;
 }
 
-// Security labels and access lists; best effort, as cp -p has it.
+// Security labels and access lists; best effort, like cp -p.
 void CopyAttributes(const std::string& from, int to) {
   char names[4096];
   const ssize_t size = listxattr(from.c_str(), names, sizeof(names));
@@ -134,10 +134,10 @@ void CopyAttributes(const std::string& from, int to) {
   }
 }
 
-// Why this way of writing does not work here; nullopt: it did.
+// Why this way of writing does not work here; nullopt: it worked.
 using Errno = std::optional<int>;
 
-// Fills the new file and gives it the old one's looks.
+// Fills the new file and copies mode, owner and attributes of the old one.
 Errno FillTemporary(int fd, const std::string& path, const Snapshot& before,
                     const std::string& text) {
   mode_t mode = 0644;
@@ -162,7 +162,7 @@ Errno StoreByRename(const std::string& path, const Snapshot& before,
   const size_t slash = path.rfind('/');
   const std::string temporary = absl::StrCat(
       path.substr(0, slash + 1), ".", path.substr(slash + 1), ".rollcall-new");
-  // What an earlier life left; the lock is ours, so nobody is writing it.
+  // Left by an earlier process; the lock is held, so nobody is writing it.
   unlink(temporary.c_str());
   const Fd fd(open(temporary.c_str(),
                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -199,7 +199,7 @@ Errno StoreInPlace(const std::string& path, const Snapshot& before,
   if (!Unchanged(path, before)) return ESTALE;
   WriteNote(note_path, {before.text, text});
   const Errno error = Overwrite(fd.get(), text);
-  // A full disk: the shorter text that was there has its blocks still.
+  // The disk is full: the shorter old text still has its blocks allocated.
   const bool settled =
       !error.has_value() || !Overwrite(fd.get(), before.text).has_value();
   if (settled) unlink(note_path.c_str());
@@ -220,9 +220,9 @@ Errno Store(const std::string& path, const Snapshot& before,
 
 // --- After a crash ----------------------------------------------------------
 
-// Undoes an in-place write that was cut off. Trusts only a note that this user,
-// the file's owner or root wrote, and only where the file is what such a write
-// leaves.
+// Undoes an in-place write that was cut off. Trusts a note only if this user,
+// the file's owner or root wrote it, and only if the file is the result of such
+// a write.
 void UndoTornWrite(const std::string& path, const std::string& note_path,
                    uid_t owner, size_t bytes_max) {
   const Fd fd(
@@ -250,8 +250,8 @@ void UndoTornWrite(const std::string& path, const std::string& note_path,
   if (settled) unlink(note_path.c_str());
 }
 
-// The path behind symbolic links; of a file that does not exist yet, its
-// folder's.
+// The path after following symbolic links; for a file that does not exist yet,
+// its folder is resolved.
 absl::StatusOr<std::string> Resolve(const std::string& path) {
   char* found = realpath(path.c_str(), nullptr);
   if (found == nullptr && errno == ENOENT) {
@@ -276,7 +276,7 @@ absl::StatusOr<std::string> Resolve(const std::string& path) {
   return resolved;
 }
 
-// FNV-1a: the same in every build, since processes of several may meet.
+// FNV-1a: the same in every build, because several processes must agree on it.
 std::string PathHash(const std::string& path) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const unsigned char c : path) hash = (hash ^ c) * 0x100000001b3;
@@ -299,7 +299,7 @@ absl::StatusOr<LockUsers> UsersOf(const std::string& resolved) {
   return LockUsers{status.st_uid, (status.st_mode & 022) != 0};
 }
 
-// The lock of `users`, who are those that may write the file as it is now.
+// The lock of `users`, the users that may write the file as it is now.
 absl::StatusOr<FileLock> Lock(const std::string& resolved,
                               const EditFileOptions& options,
                               LockUsers& users) {
@@ -313,7 +313,7 @@ absl::StatusOr<FileLock> Lock(const std::string& resolved,
     auto lock = FileLock::Acquire(folders, LockName(resolved), users,
                                   options.lock_timeout);
     if (!lock.ok()) return lock;
-    // Another user may have made the file meanwhile.
+    // Another user may have created the file in between.
     const absl::StatusOr<LockUsers> now = UsersOf(resolved);
     if (!now.ok()) return now.status();
     if (*now == users) return lock;
@@ -338,7 +338,7 @@ std::string FormatUndoNote(const UndoNote& note) {
 }
 
 absl::StatusOr<UndoNote> ReadUndoNote(absl::string_view text) {
-  const auto bad = absl::InvalidArgumentError("an undo note that is not whole");
+  const auto bad = absl::InvalidArgumentError("the undo note is incomplete");
   if (!absl::ConsumePrefix(&text, kNoteHead)) return bad;
   const size_t newline = text.find('\n');
   if (newline == absl::string_view::npos) return bad;
@@ -363,9 +363,10 @@ bool IsTornWrite(absl::string_view current, absl::string_view before,
       std::mismatch(current.begin(), current.end(), after.begin(), after.end())
           .first -
       current.begin();
-  if (same == current.size()) return true;  // So far, or not cut off yet.
+  // The write has not gone further, or was not cut off.
+  if (same == current.size()) return true;
   if (current.size() < before.size()) return false;
-  // From where on nothing but the old bytes is there.
+  // From this offset on, only old bytes remain.
   size_t old_from = current.size();
   while (old_from > 0 && old_from <= before.size() &&
          current[old_from - 1] == before[old_from - 1]) {

@@ -23,7 +23,7 @@ std::string Hostname() {
   return name;
 }
 
-// The run stands in marker lines, so it must be one plain word.
+// The run is written in marker lines, so it must be one plain word.
 absl::Status CheckRun(const std::string& run) {
   const bool plain = !run.empty() && run.size() <= 128 &&
                      std::all_of(run.begin(), run.end(), [](unsigned char c) {
@@ -58,7 +58,7 @@ bool HostsOwnerLives(const HostsOwner& owner) {
   if (state.has_value()) {
     return state->start_ticks == owner.start_ticks && state->Alive();
   }
-  // Gone, or hidden from us (hidepid).
+  // The process is gone, or hidden from us (hidepid).
   return kill(static_cast<pid_t>(owner.pid), 0) == 0 || errno != ESRCH;
 }
 
@@ -103,8 +103,8 @@ std::vector<HostsBlock> HostsFile::DeadBlocks() const {
 
 absl::Status HostsFile::RemoveDead(std::vector<std::string>* warnings) {
   if (DeadBlocks().empty()) return absl::OkStatus();
-  // Every change of the file takes them out, also that of an owner who has no
-  // block in it.
+  // Every edit of the file removes dead blocks, also an edit by an owner that
+  // has no block in it.
   return RemoveOwner(HostsOwner(), warnings);
 }
 

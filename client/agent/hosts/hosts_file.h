@@ -1,15 +1,15 @@
-// HostsFile: this agent's hand in a hosts file.
+// HostsFile: this agent's edits of a hosts file.
 //
-// The thin half: hosts_text says what the text becomes, edit_file how it gets
-// there. What it adds is who the agent is and whether other agents live. One
-// file may serve several agents: those of one job share a block and each is
-// among its owners; the last to leave takes it out.
+// A thin layer: hosts_text makes the new text, edit_file writes it. This class
+// adds who the agent is and whether other agents live. Several agents may use
+// one file: the agents of one job share a block and each is one of its owners;
+// the last one removes it.
 //
-// An owner from before the machine's last boot is dead. One of this boot but of
-// another pid namespace (another container) cannot be judged and is kept; the
-// next run of the job replaces its block.
+// An owner from before the last boot is dead. An owner of this boot in another
+// pid namespace (another container) cannot be judged; its block is kept until
+// the next run of the job replaces it.
 //
-// Blocks; any thread that may.
+// Blocks. Any thread that may block.
 #ifndef ROLLCALL_CLIENT_AGENT_HOSTS_HOSTS_FILE_H_
 #define ROLLCALL_CLIENT_AGENT_HOSTS_HOSTS_FILE_H_
 
@@ -26,46 +26,46 @@
 
 namespace rollcall {
 
-// This process, as the owner of a block for the agent of `node`.
+// This process as a block owner, for the agent of `node`.
 HostsOwner ThisOwner(const std::string& node);
 
-// Whether the owner's process lives, as far as this process can tell; true
-// where it cannot.
+// Whether the owner's process lives; true if this process cannot tell.
 bool HostsOwnerLives(const HostsOwner& owner);
 
 class HostsFile {
  public:
   explicit HostsFile(std::string path, EditFileOptions options = {});
 
-  // Writes the names of the world into the block of its job, with `owner` as
-  // one of its owners. Errors as EditFile's, plus INVALID_ARGUMENT for a world
-  // whose job or run breaks the grammar; never a reason not to run. `names`
+  // Writes the names of the world into its job's block, with `owner` as one of
+  // the owners. Errors: as EditFile, plus INVALID_ARGUMENT for a world whose
+  // job or run breaks the grammar; no error should stop the run. `names`
+  // decides about bare names; warnings list what was left out. Safe to repeat.
   // decides about bare names; warnings name what was left out. Safe to repeat.
   absl::Status Write(const v1::World& world, uint32_t node_rank,
                      const HostsNames& names, const HostsOwner& owner,
                      std::vector<std::string>* warnings);
 
-  // The bare names that blocks of this job define now, in lower case; empty
-  // where the file cannot be read. Takes no lock.
+  // The bare names that this job's blocks define now, in lower case; empty if
+  // the file cannot be read. Takes no lock.
   std::set<std::string> NamesOf(const std::string& job) const;
 
-  // The blocks that no living process owns: those of agents that were killed
-  // with their guards, as at a power cut. Empty where the file cannot be read.
+  // The blocks without a living owner: their agents were killed together with
+  // their guards (a power cut, for example). Empty if the file cannot be read.
   // Takes no lock.
   std::vector<HostsBlock> DeadBlocks() const;
 
-  // Takes those out. Where there is none, nothing is locked or written. Safe to
-  // repeat.
+  // Removes those blocks. If there are none, nothing is locked or written. Safe
+  // to repeat.
   absl::Status RemoveDead(std::vector<std::string>* warnings);
 
-  // Takes the owner off; the block goes with its last living one. Safe to
+  // Removes the owner; the block is removed with its last living owner. Safe to
   // repeat.
   absl::Status Remove(const std::string& job, const std::string& run,
                       const HostsOwner& owner,
                       std::vector<std::string>* warnings);
 
-  // The same of all blocks that have this owner, which may be dead: what its
-  // guard does for an agent that was killed. Safe to repeat.
+  // The same for all blocks with this owner, which may be dead: the guard calls
+  // it for an agent that was killed. Safe to repeat.
   absl::Status RemoveOwner(const HostsOwner& owner,
                            std::vector<std::string>* warnings);
 

@@ -1,12 +1,12 @@
-// HostsNames: which bare node names a hosts file may give.
+// HostsNames: which bare node names may be written to a hosts file.
 //
-// A node chooses its own name and says its own address, so a bare name is
-// written only where that changes nothing that the name means already: it is
-// one label, the rest of the file gives it no other address, it is not the
-// hostname of this machine while the node is another one, and the resolver does
+// A node chooses its own name and reports its own address. So a bare name is
+// written only if that does not change what the name already means: it is one
+// label, the rest of the file gives it no other address, it is not this
+// machine's hostname while the node is another machine, and the resolver does
 // not know it or gives it the node's address. A name that the operator listed
-// is written whatever it means elsewhere. Everything that is left out still has
-// its alias, node-<rank>.<job>.rollcall.
+// is written in any case. Every node also has its alias,
+// node-<rank>.<job>.rollcall.
 //
 // Pure; any thread. hosts_resolver asks the resolver, hosts_text applies the
 // verdicts.
@@ -24,10 +24,10 @@
 
 namespace rollcall {
 
-// In a larger world no name is asked for and no bare name is written.
+// In a larger world no name is looked up and no bare name is written.
 inline constexpr size_t kAskedNodesMax = 64;
 
-// What a resolver said of a name.
+// The resolver's answer for a name.
 struct NameAnswer {
   enum class Kind {
     kUnclear,   // No answer in time, or a temporary failure.
@@ -35,36 +35,36 @@ struct NameAnswer {
     kFound,
   };
   Kind kind = Kind::kUnclear;
-  // kFound: all of its addresses, as text.
+  // kFound: all addresses of the name, as text.
   std::set<std::string> addresses;
 
   bool operator==(const NameAnswer&) const = default;
 };
 
-// What a write of a world's names goes by, beside the file itself.
+// What decides about the names of a world, besides the file itself.
 struct HostsNames {
   // Names that the operator listed, in lower case.
   std::set<std::string> listed;
-  // By name in lower case; a name without an answer is unclear.
+  // By name in lower case; a name without an answer counts as unclear.
   std::map<std::string, NameAnswer> answers;
 };
 
-// All that is known of one member's bare name.
+// Everything known about one member's bare name.
 struct NameCase {
   // In lower case.
   std::string name;
   // Of the node, as text.
   std::string address;
-  // The node is on this machine, so loopback is no other address.
+  // The node is on this machine, so a loopback address is also its address.
   bool own = false;
-  // The node is on another machine and has the hostname of this one.
+  // The node is another machine but has this machine's hostname.
   bool our_hostname = false;
-  // Another row of the block has it, or a name that differs by case alone.
+  // Another row of the block has this name, or one that differs only in case.
   bool taken = false;
   bool listed = false;
-  // Of the world.
+  // In the world.
   size_t nodes = 1;
-  // What the rest of the file gives it, as text.
+  // The addresses in the rest of the file, as text.
   std::set<std::string> in_file;
   NameAnswer answer;
 };
@@ -79,19 +79,19 @@ enum class NameVerdict {
   kFileElsewhere,      // the rest of the file gives it another address.
   kOurHostname,        // it means this machine, and the node is another one.
   kResolverElsewhere,  // the resolver gives it another address.
-  kLargeWorld,         // the world is too large to ask for all names.
+  kLargeWorld,  // the world is too large to look up all names.
   kUnclear,            // the resolver gave no clear answer.
 };
 
 NameVerdict DecideName(const NameCase& one);
 
-// The names of the world that are to be asked for, in lower case, each once;
-// empty for a world of more than kAskedNodesMax nodes.
+// The names of the world to look up, in lower case, each once; empty for a
+// world of more than kAskedNodesMax nodes.
 std::vector<std::string> NamesToAsk(const v1::World& world,
                                     const std::set<std::string>& listed);
 
-// An address in its one binary form, so that spellings compare; empty: not an
-// address. A zone ("%eth0") is passed over.
+// The binary form of an address, so that different spellings compare equal;
+// empty: not an address. A zone ("%eth0") is ignored.
 std::string AddressKey(absl::string_view text);
 
 }  // namespace rollcall

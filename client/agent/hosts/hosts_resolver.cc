@@ -43,8 +43,8 @@ NameAnswer AskAll(const std::string& name) {
   addrinfo* found = nullptr;
   const int error = getaddrinfo(name.c_str(), nullptr, &hints, &found);
   if (error == EAI_NONAME || error == EAI_NODATA) return Nowhere();
-  // EAI_AGAIN and the like: what the name means elsewhere is not known, also
-  // where no name server is configured now.
+  // EAI_AGAIN and the like: what the name means elsewhere is not known. This
+  // includes a machine without a configured name server.
   if (error != 0) return {};
   NameAnswer answer;
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
@@ -54,7 +54,7 @@ NameAnswer AskAll(const std::string& name) {
   return answer;
 }
 
-// Reads a DNS message front to back; past its end everything is zero.
+// Reads a DNS message from front to back; past its end it reads zeros.
 class DnsReader {
  public:
   explicit DnsReader(absl::string_view bytes) : rest_(bytes) {}
@@ -72,7 +72,7 @@ class DnsReader {
     rest_.remove_prefix(taken.size());
     return taken;
   }
-  // Labels up to an empty one, or to a pointer elsewhere.
+  // Skips labels up to the empty label or a compression pointer.
   void SkipName() {
     while (whole_) {
       const uint32_t size = Number(1);
@@ -91,7 +91,7 @@ class DnsReader {
   bool whole_ = true;
 };
 
-// One type of record. True: the answer is clear.
+// Asks for one record type. True: the answer is clear.
 bool AskDns(res_state state, const std::string& name, int type,
             NameAnswer& answer) {
   unsigned char reply[4096];
@@ -137,7 +137,7 @@ bool AsksDns(absl::string_view nsswitch) {
 
 bool ReadDnsReply(absl::string_view reply, NameAnswer& answer) {
   DnsReader reader(reply);
-  reader.Take(4);  // Its number and its flags, which the resolver has judged.
+  reader.Take(4);  // Message id and flags, which the resolver has checked.
   const uint32_t questions = reader.Number(2);
   const uint32_t answers = reader.Number(2);
   reader.Take(4);
@@ -148,7 +148,7 @@ bool ReadDnsReply(absl::string_view reply, NameAnswer& answer) {
   for (uint32_t i = 0; i < answers && reader.whole(); ++i) {
     reader.SkipName();
     const uint32_t type = reader.Number(2);
-    reader.Take(6);  // Class and lifetime.
+    reader.Take(6);  // Class and TTL.
     const absl::string_view data = reader.Take(reader.Number(2));
     if (!reader.whole()) break;
     const bool is_address = (type == ns_t_a && data.size() == 4) ||
@@ -192,7 +192,7 @@ bool SystemResolver::Start(const NameQuestion& question,
   }
   try {
     std::thread([look_up = look_up_, running = running_, round, question] {
-      // Signals are for the agent's other threads.
+      // Other threads of the agent handle the signals.
       sigset_t all;
       sigfillset(&all);
       pthread_sigmask(SIG_BLOCK, &all, nullptr);

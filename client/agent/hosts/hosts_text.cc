@@ -22,10 +22,10 @@ namespace {
 constexpr char kBegin[] = "# rollcall begin ";
 constexpr char kOwner[] = "# rollcall owner ";
 constexpr char kEnd[] = "# rollcall end ";
-// Per write, so that thousands of unlucky names do not flood a log.
+// Per write, so that thousands of rejected names do not flood a log.
 constexpr size_t kWarningsMax = 8;
 constexpr size_t kOwnersMax = 256;
-// Of one name in the file.
+// Addresses of one name in the file.
 constexpr size_t kMeaningsMax = 16;
 // Names, or addresses of one name, in one warning.
 constexpr size_t kShownMax = 3;
@@ -33,7 +33,7 @@ constexpr size_t kAddressBytesShown = 64;
 
 // --- Lines ------------------------------------------------------------------
 
-// Takes the next line, its newline included, off `text`.
+// Removes the next line, with its newline, from `text` and returns it.
 absl::string_view TakeLine(absl::string_view& text) {
   const size_t newline = text.find('\n');
   const size_t size =
@@ -43,7 +43,8 @@ absl::string_view TakeLine(absl::string_view& text) {
   return line;
 }
 
-// Without its line end, a carriage return that an editor added included.
+// The line without its line end, including a carriage return that an editor
+// added.
 absl::string_view Bare(absl::string_view line) {
   absl::ConsumeSuffix(&line, "\n");
   absl::ConsumeSuffix(&line, "\r");
@@ -52,7 +53,7 @@ absl::string_view Bare(absl::string_view line) {
 
 using Fields = std::map<std::string, std::string>;
 
-// "a=1 b=2" after `prefix`; nullopt: another line.
+// Parses "a=1 b=2" after `prefix`; nullopt: another kind of line.
 std::optional<Fields> ReadFields(absl::string_view line, const char* prefix) {
   line = Bare(line);
   if (!absl::ConsumePrefix(&line, prefix)) return std::nullopt;
@@ -107,7 +108,7 @@ bool IsEndOf(const HostsBlock& block, absl::string_view line) {
          Text(*fields, "run") == block.run;
 }
 
-// `prefix`: what precedes the fields of an owner.
+// `prefix`: the text before an owner's fields.
 std::optional<HostsOwner> ReadOwner(absl::string_view line,
                                     const char* prefix = kOwner) {
   const auto fields = ReadFields(line, prefix);
@@ -131,7 +132,7 @@ std::string Alias(uint32_t node_rank, absl::string_view job) {
   return absl::StrCat("node-", node_rank, ".", job, ".rollcall");
 }
 
-// A line that nobody but rollcall writes: it ends in an alias of the job.
+// A line that only rollcall writes: it ends in an alias of the job.
 bool IsEntry(const HostsBlock& block, absl::string_view line) {
   const std::vector<absl::string_view> words = Words(line);
   if (words.size() < 2 || words.size() > 3) return false;
@@ -145,12 +146,13 @@ bool IsEntry(const HostsBlock& block, absl::string_view line) {
 
 // --- Blocks -----------------------------------------------------------------
 
-// Takes what is ours from between the markers. What somebody else put there
-// (an insert after the file's first line, say) is theirs and goes to `rest`.
+// Takes rollcall's own lines from between the markers. Other lines there
+// (inserted after the file's first line, for example) are not ours and go to
+// `rest`.
 void TakeBody(HostsBlock& block, absl::string_view body, std::string& rest) {
   while (!body.empty()) {
     const absl::string_view line = TakeLine(body);
-    // A line that was cut may read as another owner or address.
+    // A cut line could be read as another owner or address.
     if (!absl::EndsWith(line, "\n")) break;
     if (auto owner = ReadOwner(line); owner.has_value()) {
       if (block.owners.size() < kOwnersMax) {
@@ -168,8 +170,8 @@ std::string EndMarker(const HostsBlock& block) {
   return absl::StrCat(kEnd, "job=", block.job, " run=", block.run, "\n");
 }
 
-// Where the body ends that follows a begin marker; nullopt: its end is not
-// there, or another marker comes first.
+// Where the body after a begin marker ends; nullopt: its end marker is missing,
+// or another marker comes first.
 std::optional<size_t> FindEnd(const HostsBlock& block, absl::string_view text) {
   const size_t size = text.size();
   while (!text.empty()) {
@@ -181,7 +183,7 @@ std::optional<size_t> FindEnd(const HostsBlock& block, absl::string_view text) {
   return std::nullopt;
 }
 
-// How much of `text` belongs to a block that has no end.
+// How many bytes of `text` belong to a block that has no end.
 size_t DamagedSize(const Begin& begin, absl::string_view text) {
   const size_t size = text.size();
   const bool cut = size < begin.size + EndMarker(begin.block).size();
@@ -236,11 +238,11 @@ void AddMeanings(absl::string_view text, const std::set<std::string>& wanted,
   }
 }
 
-// This machine, as one world knows it.
+// This machine from the view of one world.
 struct ThisMachine {
   // Of its own row; empty: the world has no such row.
   std::string address;
-  // In lower case; by itself and without its domain.
+  // In lower case; with and without the domain.
   std::set<std::string> hostnames;
 };
 
@@ -255,7 +257,7 @@ ThisMachine MachineOf(const v1::World& world, uint32_t node_rank,
   return here;
 }
 
-// By its address alone: a node chooses its name itself.
+// Decided by the address only, because a node chooses its name itself.
 bool IsOn(const ThisMachine& here, const v1::World& world,
           const v1::Member& member) {
   return world.one_machine() ||
@@ -263,8 +265,8 @@ bool IsOn(const ThisMachine& here, const v1::World& world,
           AddressKey(member.address()) == AddressKey(here.address));
 }
 
-// The warnings of one write, at most kWarningsMax of them and one line for each
-// reason that many names share.
+// The warnings of one write: at most kWarningsMax, and one line for each reason
+// that many names share.
 class LeftOut {
  public:
   LeftOut(const v1::World& world, const ThisMachine& here,
@@ -306,7 +308,7 @@ class LeftOut {
     }
   }
 
-  // Once all rows are done.
+  // Called after all rows.
   void Finish() {
     if (count_ > kWarningsMax) {
       warnings_.push_back(absl::StrCat("hosts file: ", count_ - kWarningsMax,
@@ -377,7 +379,7 @@ class LeftOut {
   Many large_;
 };
 
-// The block's lines. `others`: all text that is not this block.
+// The block's lines. `others`: all text outside this block.
 std::string MakeEntries(const v1::World& world, uint32_t node_rank,
                         absl::string_view hostname, absl::string_view others,
                         const HostsNames& names,
@@ -407,8 +409,8 @@ std::string MakeEntries(const v1::World& world, uint32_t node_rank,
     one.address = member.address();
     one.own = IsOn(here, world, member);
     one.our_hostname = !one.own && here.hostnames.contains(one.name);
-    // Of two nodes whose names differ by case alone neither gets the name: the
-    // second could be there to take it from the first.
+    // If two nodes' names differ only in case, neither gets its name: the
+    // second node might have joined to take over the first one's name.
     one.taken = taken.contains(one.name) || twice.contains(one.name);
     one.listed = names.listed.contains(one.name);
     one.nodes = static_cast<size_t>(world.members_size());
@@ -440,8 +442,8 @@ void DropDead(HostsBlock& block, const OwnerLives& lives) {
       block.owners.end());
 }
 
-// Takes the blocks out that nobody who lives owns. True: one of those that
-// went had made the file.
+// Removes blocks without a living owner. Returns whether one of them had
+// created the file.
 bool Sweep(HostsText& hosts, const OwnerLives& lives) {
   bool created_file = false;
   std::vector<HostsBlock> kept;
@@ -468,7 +470,8 @@ HostsText Parse(absl::string_view text, std::vector<std::string>& warnings) {
 
 using IsBlock = std::function<bool(const HostsBlock&)>;
 
-// Takes `owner` off the blocks for which `which` holds, and the dead ones.
+// Removes `owner` from the blocks for which `which` holds, and removes dead
+// blocks.
 HostsChange TakeOff(absl::string_view text, const HostsOwner& owner,
                     const OwnerLives& lives, const IsBlock& which) {
   HostsChange change;

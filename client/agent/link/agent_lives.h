@@ -1,6 +1,7 @@
-// AgentLives: the nonces of an agent's lives (daemon/security/life_nonce.h): of
-// the one it is in, and of the one it begins when it is told to attend with a
-// new incarnation. The agent itself, which is pure, knows incarnations alone.
+// AgentLives: the nonces of the agent's lives (daemon/security/life_nonce.h):
+// of the current life, and of the next one, which begins when the agent must
+// attend with a new incarnation. The Agent value itself knows incarnations
+// only.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_LINK_AGENT_LIVES_H_
@@ -25,14 +26,14 @@ class AgentLives {
         draw_(std::move(draw)),
         next_nonce_(draw_()) {}
 
-  // For StreamDown::fresh_incarnation; also of the first life. The same until
-  // it is said.
+  // For StreamDown::fresh_incarnation, and the incarnation of the first life.
+  // Does not change until it is used in a Hello.
   uint64_t next() const { return IncarnationOf(job_, node_, next_nonce_); }
-  // The agent says a Hello with this incarnation.
+  // The agent sends a Hello with this incarnation.
   void Said(uint64_t incarnation) {
     if (incarnation == next()) nonce_ = std::exchange(next_nonce_, draw_());
   }
-  // Of the life in which the latest Hello was said. Secret.
+  // Of the life in which the latest Hello was sent. Secret.
   const std::string& nonce() const { return nonce_; }
 
  private:

@@ -11,12 +11,12 @@ constexpr char kNoHandshake[] =
     "still, another service answers there, or the path drops large packets "
     "(MTU)";
 
-// What gRPC 1.51 says of a connection that did not come about, and what it
-// means. The first row that fits counts.
+// gRPC 1.51's texts for failed connections, and what they mean. The first row
+// that matches counts.
 constexpr struct {
   const char* said;
   const char* words;
-  // The last part of what gRPC says is worth having too.
+  // Whether to add the last part of gRPC's text.
   bool detail = false;
 } kReasons[] = {
     {"DNS resolution failed", "name not found", true},
@@ -41,7 +41,7 @@ constexpr struct {
 };
 
 std::string InWords(const std::string& text) {
-  // gRPC puts the system's reason last, after all of its own.
+  // gRPC puts the system's error last.
   const size_t colon = text.rfind(": ");
   const std::string last =
       colon == std::string::npos ? text : text.substr(colon + 2);
@@ -59,7 +59,7 @@ absl::Status CallStatus(const std::string& endpoint,
                         const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const std::string& text = status.error_message();
-  // What gRPC itself says has no details; a daemon's answer has a Refusal.
+  // gRPC's own errors have no details; a daemon's answer carries a Refusal.
   const bool answered = !status.error_details().empty();
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
@@ -72,7 +72,7 @@ absl::Status CallStatus(const std::string& endpoint,
       return absl::DeadlineExceededError(
           absl::StrCat("no answer from ", endpoint, " in time"));
     default:
-      // The codes are the same numbers by definition of both.
+      // Both define the same numbers for the codes.
       return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                           absl::StrCat(endpoint, ": ", text));
   }

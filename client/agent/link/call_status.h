@@ -1,4 +1,4 @@
-// Call status: how a gRPC call ended, in our words.
+// Call status: how a gRPC call ended, in rollcall's words.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_LINK_CALL_STATUS_H_
@@ -12,8 +12,8 @@
 
 namespace rollcall {
 
-// The same code; the message names the endpoint and holds what the daemon
-// answered, or, where none did, why in words for a person.
+// Keeps the code. The message names the endpoint and contains the daemon's
+// answer, or a readable reason if no daemon answered.
 absl::Status CallStatus(const std::string& endpoint,
                         const grpc::Status& status);
 

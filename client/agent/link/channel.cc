@@ -16,17 +16,17 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
   auto credentials = ChannelCredentials(trust, endpoint, std::move(verdict));
   if (!credentials.ok()) return credentials.status();
   grpc::ChannelArguments arguments = DefaultChannelArguments();
-  // Each channel its own connection, so that a new attempt is really new.
+  // Each channel has its own connection, so that a new attempt does not reuse
+  // an old one.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   // Also how long one connection attempt may take.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
                    static_cast<int>(absl::ToInt64Milliseconds(patience)));
-  // Heartbeats are traffic enough for a host that is gone: the kernel applies
-  // the timeout to bytes that the other side does not acknowledge. A daemon
-  // that is frozen acknowledges, and answers no ping; another one may lead by
-  // then.
+  // Heartbeats are enough traffic to detect a dead host: the kernel applies the
+  // timeout to unacknowledged bytes. A frozen daemon still acknowledges bytes
+  // but answers no ping; another daemon may lead by then.
   constexpr Limits kLimits;
   arguments.SetInt(
       GRPC_ARG_KEEPALIVE_TIME_MS,
@@ -36,10 +36,10 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
       static_cast<int>(absl::ToInt64Milliseconds(kLimits.keepalive_timeout)));
   arguments.SetMaxReceiveMessageSize(
       static_cast<int>(Limits::world_bytes_max + (1 << 20)));
-  // Who it is, the credentials say; the name that goes out in the handshake is
-  // nobody's business.
+  // The credentials prove the identity. The host name must not appear in the
+  // handshake.
   if (!trust.insecure) arguments.SetSslTargetNameOverride("rollcall");
-  // With its scheme, so that a join string names nothing but hosts.
+  // With a scheme, so that a join string can name only hosts.
   return grpc::CreateCustomChannel(absl::StrCat("dns:///", endpoint),
                                    *credentials, arguments);
 }

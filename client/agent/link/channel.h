@@ -1,5 +1,5 @@
-// Channel: how every client of a daemon connects: the same arguments, the same
-// trust.
+// Channel: how every client of a daemon connects: the same channel arguments
+// and the same trust.
 //
 // Any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_LINK_CHANNEL_H_
@@ -16,10 +16,10 @@
 
 namespace rollcall {
 
-// A channel of its own to `endpoint`, HOST:PORT: nothing is shared with another
-// one, names are resolved anew. Nothing is dialled yet. `patience`: how long
-// one attempt to connect may take, handshake included. `verdict`: as
-// ChannelCredentials. FAILED_PRECONDITION: as ChannelCredentials.
+// Makes a channel to `endpoint`, HOST:PORT, that shares nothing with other
+// channels; names are resolved again. Dials nothing yet. `patience`: how long
+// one attempt to connect may take, handshake included. `verdict` and
+// FAILED_PRECONDITION: as in ChannelCredentials.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
     const std::string& endpoint, const Trust& trust,
     std::shared_ptr<TrustVerdict> verdict,

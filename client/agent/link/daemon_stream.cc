@@ -11,7 +11,8 @@
 namespace rollcall {
 namespace {
 
-// The agent says little; more than this waits only where nobody reads.
+// The agent sends little: more messages than this wait only if nobody reads
+// them.
 constexpr size_t kQueuedMessagesMax = 4096;
 
 }  // namespace
@@ -26,7 +27,7 @@ DaemonStream::DaemonStream(std::string endpoint,
       channel_(std::move(channel)),
       stub_(v1::Membership::NewStub(channel_)) {
   stub_->async()->Attend(&context_, this);
-  AddHold();  // Given back when reading has ended and nothing is written.
+  AddHold();  // Removed when reading has ended and no write is under way.
   StartRead(&incoming_);
   StartCall();
 }
@@ -77,7 +78,8 @@ void DaemonStream::StartNext() {
   const v1::AgentMessage* next = nullptr;
   {
     MutexLock lock(mutex_);
-    if (!queue_.empty()) next = &queue_.front();  // Stays until written.
+    // Stays in the queue until written.
+    if (!queue_.empty()) next = &queue_.front();
     if (next == nullptr) half_closed_ = true;
   }
   if (next != nullptr) {
@@ -103,7 +105,8 @@ void DaemonStream::OperationDone() {
 
 void DaemonStream::OnReadDone(bool ok) {
   if (ok) {
-    // One that does not expand is refused by the core, which finds no world.
+    // The core refuses a proposal that does not expand, because it has no
+    // world.
     if (incoming_.has_proposal()) {
       ExpandWorld(*incoming_.mutable_proposal()).IgnoreError();
     }

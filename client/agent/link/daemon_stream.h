@@ -1,6 +1,6 @@
-// DaemonStream: one attempt at, and one life of, the agent's stream to its
-// daemon. Redialling is the agent's decision: a new attempt is a new object
-// with a new channel, so that names are resolved anew.
+// DaemonStream: one attempt to open the agent's stream to its daemon, and the
+// stream itself. The agent decides when to redial: each attempt is a new object
+// with a new channel, so that names are resolved again.
 //
 // Thread rule: all functions from the agent's loop thread; the callbacks come
 // from gRPC's threads and must only post.
@@ -31,31 +31,32 @@ class DaemonStream
     : private grpc::ClientBidiReactor<v1::AgentMessage, v1::DaemonMessage> {
  public:
   struct Callbacks {
-    // False: it cannot be taken in; the stream is ended.
+    // Returns false if the message cannot be accepted; the stream is then
+    // ended.
     std::function<bool(v1::DaemonMessage)> message;
-    // UNAUTHENTICATED without a refusal: `stranger`, somebody answered who is
-    // not the daemon; nothing was told to him.
+    // UNAUTHENTICATED without a refusal: `stranger` is true, because the server
+    // that answered is not the daemon; nothing was sent to it.
     std::function<void(absl::Status, std::optional<v1::Refusal>, bool stranger)>
         down;
   };
 
-  // Begins to connect over `channel`, which is its own; `endpoint`, HOST:PORT,
-  // names it in messages, `verdict` is the one of its credentials. What is sent
-  // before there is a connection goes out once there is one.
+  // Begins to connect over `channel`, which no other object uses. `endpoint`,
+  // HOST:PORT, names it in messages; `verdict` belongs to its credentials.
+  // Messages sent before the connection is up are queued.
   DaemonStream(std::string endpoint, std::shared_ptr<grpc::Channel> channel,
                std::shared_ptr<TrustVerdict> verdict, Callbacks callbacks);
-  // Cancels what is left and waits for its end.
+  // Cancels operations under way and waits for their end.
   ~DaemonStream() override;
 
-  // Queues a message. After the stream's end: no effect. A daemon that does not
-  // read while the queue grows past its bound: the stream is ended.
+  // Queues a message. No effect after the stream's end. If the daemon does not
+  // read and the queue exceeds its bound, the stream is ended.
   void Send(v1::AgentMessage message);
 
   // Ends the stream now; `down` follows.
   void HangUp();
 
-  // Sends what is queued, says that nothing more comes and waits for the
-  // daemon to end the stream, at most for `patience`.
+  // Sends what is queued, half-closes the stream and waits at most `patience`
+  // for the daemon to end it.
   void Close(absl::Duration patience);
 
  private:
@@ -64,15 +65,15 @@ class DaemonStream
   void OnWritesDoneDone(bool ok) override;
   void OnDone(const grpc::Status& status) override;
 
-  // Starts the operation that is due: a write, or the half-close. Call it
-  // without the lock, with writing_ set.
+  // Starts the next operation: a write, or the half-close. Call it without the
+  // lock and with writing_ set.
   void StartNext();
   void OperationDone();
 
   const std::string endpoint_;
-  const std::shared_ptr<TrustVerdict> verdict_;  // The credentials' as well.
+  const std::shared_ptr<TrustVerdict> verdict_;  // Shared with the credentials.
   const Callbacks callbacks_;
-  std::shared_ptr<grpc::Channel> channel_;  // gRPC's own sharing.
+  std::shared_ptr<grpc::Channel> channel_;  // gRPC's API shares it.
   std::unique_ptr<v1::Membership::Stub> stub_;
   grpc::ClientContext context_;
   v1::DaemonMessage incoming_;
@@ -80,11 +81,11 @@ class DaemonStream
   Mutex mutex_;
   CondVar changed_;
   std::deque<v1::AgentMessage> queue_ ABSL_GUARDED_BY(mutex_);
-  // An operation of ours is under way; the reactor is held while it is.
+  // An operation is under way; the reactor is held during it.
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool half_closed_ ABSL_GUARDED_BY(mutex_) = false;
-  // Reading has ended: nothing may be started any more.
+  // Reading has ended: no operation may be started any more.
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
 };

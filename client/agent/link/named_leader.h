@@ -1,9 +1,10 @@
-// NamedLeader: where a daemon that stands by has said that the leader listens.
+// NamedLeader: the endpoints at which, by a standby daemon's word, the leader
+// listens.
 //
-// Each of its endpoints is dialled once, those first that the agent was given
-// itself: a daemon may have addresses that lead nowhere from here. What it says
-// is a hint and no more: whoever answers there must be known in the same way as
-// all others.
+// Each endpoint is dialled once, first those that were given to the agent
+// itself, because a daemon may have addresses that are unreachable from here.
+// The endpoints are only a hint: the server there must prove its identity like
+// any other.
 //
 // Pure; one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_LINK_NAMED_LEADER_H_
@@ -22,19 +23,18 @@ namespace rollcall {
 
 class NamedLeader {
  public:
-  // More addresses of one daemon are passed over.
+  // Further addresses of one daemon are ignored.
   static constexpr size_t kEndpointsMax = 8;
 
-  // `given`: endpoints that were known before. `loopback_only`: nothing else is
-  // dialled (no TLS).
+  // `given`: endpoints that were known before. `loopback_only`: only loopback
+  // addresses are dialled (no TLS).
   NamedLeader(std::vector<std::string> given, bool loopback_only)
       : given_(std::move(given)), loopback_only_(loopback_only) {}
 
-  // What it names takes the place of what was named before. Endpoints that
-  // break the grammar are passed over.
+  // Replaces the endpoints named before. Malformed endpoints are ignored.
   void Hear(const v1::Refusal& refusal);
 
-  // The endpoint to dial next, each once; nothing: none is left.
+  // The endpoint to dial next, each once; nullopt: none is left.
   std::optional<std::string> Next();
 
  private:

@@ -27,7 +27,7 @@ namespace {
 constexpr uint32_t kIdsMax =
     Limits::nodes_max * Limits::ranks_per_node_max / Limits::ranks_per_nccl_id;
 
-// What is used of NCCL, declared here: its header is not needed to build.
+// The used part of NCCL's interface; its header is not needed to build.
 struct UniqueId {
   char bytes[Limits::nccl_id_bytes];
 };
@@ -135,9 +135,9 @@ int MintNcclIdMain(const std::vector<std::string>& arguments) {
                  kIdsMax);
     return 2;
   }
-  // With it, NCCL would make up an id from an address instead of minting one.
+  // If it is set, NCCL derives an id from an address instead of minting one.
   unsetenv("NCCL_COMM_ID");
-  // NCCL's messages go to stdout; they must not run into the answer.
+  // NCCL prints its messages to stdout; they must not mix with the answer.
   const int answer_fd = dup(STDOUT_FILENO);
   if (answer_fd < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) return 1;
   std::vector<std::string> environment;

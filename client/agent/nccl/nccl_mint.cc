@@ -8,7 +8,7 @@
 namespace rollcall {
 namespace {
 
-// Of the answer: an error's text, or all ids of the largest world.
+// Size of the answer: an error's text, or all ids of the largest world.
 constexpr size_t kAnswerBytesMax = 4 << 20;
 
 bool IsWhole(const std::string& answer) {

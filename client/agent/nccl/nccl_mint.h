@@ -1,9 +1,9 @@
 // NcclMint: the child process whose NCCL ids a generation uses.
 //
-// Starts `mint-nccl-id`, reads its answer, and holds it for as long as the ids
+// Starts `mint-nccl-id`, reads its answer, and keeps it running while the ids
 // are in use: a root listens there until all ranks have checked in. The child's
-// stdin is a pipe whose other end only this process has, so the child ends with
-// this process, however that ends.
+// stdin is a pipe whose other end only this process has, so the child always
+// ends with this process.
 //
 // Thread rule: one thread at a time.
 #ifndef ROLLCALL_CLIENT_AGENT_NCCL_NCCL_MINT_H_
@@ -28,20 +28,21 @@ class NcclMint {
     // The rollcall binary.
     std::string self = "/proc/self/exe";
     std::string library;
-    // The child's whole environment, but for NCCL_COMM_ID and LD_PRELOAD,
-    // which it does not get.
+    // The child's whole environment. NCCL_COMM_ID and LD_PRELOAD are removed
+    // from it.
     std::vector<std::string> environment;
     uint32_t count = 1;
   };
 
-  // Starts the child and does not wait for it. RESOURCE_EXHAUSTED: no process
-  // or pipe could be made. FAILED_PRECONDITION: `self` cannot be executed.
+  // Starts the child without waiting for it. RESOURCE_EXHAUSTED: no process or
+  // pipe could be made. FAILED_PRECONDITION: `self` cannot be executed.
   static absl::StatusOr<std::unique_ptr<NcclMint>> Start(
       const Options& options);
 
-  // Waits for its answer; called once. `cancel_fd`: ends the wait when it
-  // becomes readable (CANCELLED); -1: none. DEADLINE_EXCEEDED: not in time.
-  // Otherwise as ParseMintedIds; a child that died is named with how.
+  // Waits for its answer; call it once. `cancel_fd`: the wait ends with
+  // CANCELLED when it becomes readable; -1: none. DEADLINE_EXCEEDED: no answer
+  // in time. Other errors as ParseMintedIds; for a child that died the error
+  // says how.
   absl::StatusOr<NcclIds> Await(absl::Duration timeout, int cancel_fd);
 
   pid_t pid() const { return child_.pid(); }
@@ -50,7 +51,7 @@ class NcclMint {
   NcclMint(ChildProcess child, uint32_t count)
       : child_(std::move(child)), count_(count) {}
 
-  // Killed and reaped at the end.
+  // Killed and reaped by its destructor.
   ChildProcess child_;
   const uint32_t count_;
 };

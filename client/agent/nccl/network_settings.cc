@@ -21,10 +21,10 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kConfBytesMax = 64 << 10;
-// Of many interfaces or ports, in a warning.
+// Bounds the interfaces or ports that a warning names.
 constexpr size_t kSettingsNamedMax = 8;
 
-// Nothing that loads or runs anything.
+// Excludes variables that load or run code.
 bool IsNetworkSetting(const v1::PlannedVariable& variable) {
   const std::string& name = variable.name();
   const bool known = absl::StartsWith(name, "NCCL_SOCKET_") ||
@@ -37,7 +37,7 @@ bool IsNetworkSetting(const v1::PlannedVariable& variable) {
   return known && plain;
 }
 
-// A value of the user's, and where it stands.
+// A value that the user has set, and where.
 struct OwnSetting {
   std::string value;
   std::string where;
@@ -77,7 +77,7 @@ class SettingsChooser {
   }
 
  private:
-  // NCCL and Gloo take an empty value for none (NCCL: strlen in
+  // NCCL and Gloo treat an empty value as unset (NCCL: strlen in
   // ncclFindInterfaces and ncclLoadParam).
   const OwnSetting* OwnOf(const std::string& name) const {
     const auto at = own_.find(name);
@@ -91,14 +91,15 @@ class SettingsChooser {
     settings_.variables.emplace_back(name, value);
   }
 
-  // NCCL's own InfiniBand: another network has settings of its own.
+  // Whether NCCL's own InfiniBand transport is used; a network plugin has its
+  // own settings.
   bool UsesIb() const {
     const OwnSetting* net = OwnOf("NCCL_NET");
     return net == nullptr || net->value.empty() ||
            absl::EqualsIgnoreCase(net->value, "IB");
   }
 
-  // The interface that has the address by which peers know this node.
+  // The interface with the address at which peers reach this node.
   std::string PeerInterface() const {
     for (const v1::Interface& interface : options_.facts.interfaces()) {
       for (const v1::InterfaceAddress& address : interface.addresses()) {
@@ -108,8 +109,8 @@ class SettingsChooser {
     return "";
   }
 
-  // The address family of the plan is that interface's; another one that the
-  // user names may have no address of it.
+  // The plan's address family fits that interface; another interface that the
+  // user names may have no address of that family.
   bool MayUsePeerInterface() const {
     const OwnSetting* own = OwnOf("NCCL_SOCKET_IFNAME");
     return own == nullptr || own->value.empty() ||
@@ -124,7 +125,7 @@ class SettingsChooser {
     return rails;
   }
 
-  // What NCCL finds by itself as well.
+  // Also sets what NCCL would find by itself.
   void SetAll() {
     if (const std::string interface = PeerInterface(); !interface.empty()) {
       Set("NCCL_SOCKET_IFNAME", absl::StrCat("=", interface));
@@ -309,7 +310,7 @@ std::map<std::string, std::pair<std::string, std::string>> ReadNcclConf(
     paths.push_back(named);
   } else {
     if (!home.empty()) paths.push_back(home + "/.nccl.conf");
-    // NCCL asks the user database up to 2.28, and HOME later.
+    // NCCL up to 2.28 asks the user database; later versions use HOME.
     const passwd* user = getpwuid(getuid());
     if (user != nullptr && user->pw_dir != nullptr && user->pw_dir != home) {
       paths.push_back(absl::StrCat(user->pw_dir, "/.nccl.conf"));
@@ -318,7 +319,7 @@ std::map<std::string, std::pair<std::string, std::string>> ReadNcclConf(
   paths.push_back("/etc/nccl.conf");
   std::map<std::string, std::pair<std::string, std::string>> conf;
   for (const std::string& path : paths) {
-    // Nobody writes into a FIFO of that name.
+    // A FIFO with that name would block, since nobody writes to it.
     struct stat found;
     if (stat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) continue;
     std::ifstream file(path);
@@ -330,7 +331,7 @@ std::map<std::string, std::pair<std::string, std::string>> ReadNcclConf(
       const size_t at = line.find('=');
       if (at == absl::string_view::npos || absl::StartsWith(line, "#"))
         continue;
-      // As NCCL: blanks belong to the name and to the value.
+      // As in NCCL: blanks are part of the name and of the value.
       const std::string name(line.substr(0, at));
       if (name.empty()) continue;
       conf.insert({name, {std::string(line.substr(at + 1)), path}});

@@ -22,7 +22,7 @@ constexpr uint32_t kPreferred = 20000;
 constexpr uint32_t kUnprivileged = 1024;
 constexpr uint32_t kPortMost = 65535;
 
-// A bound socket; -1 with errno.
+// Returns a bound socket; -1 with errno.
 int BindWildcard(int family, uint32_t port) {
   const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
@@ -39,11 +39,12 @@ int BindWildcard(int family, uint32_t port) {
     in6->sin6_addr = in6addr_any;
     in6->sin6_port = htons(static_cast<uint16_t>(port));
     size = sizeof(*in6);
-    // Both families on their own, so that a taken one is seen in either.
+    // Both families are bound separately, so that a port taken in one of them
+    // is noticed.
     const int on = 1;
     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
   }
-  // No SO_REUSEADDR: a port with leftovers of another life is passed over.
+  // No SO_REUSEADDR: a port with connections of an earlier process is skipped.
   if (bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0) {
     const int error = errno;
     close(fd);

@@ -1,9 +1,9 @@
 // MasterPort: the port that rank 0 will listen on, held until it starts.
 //
-// Bound, never listened on, on the wildcard addresses of IPv4 and IPv6, so that
-// no other program takes it between the proposal and the start of rank 0. It
-// lies outside the kernel's ephemeral range, from which outgoing connections
-// (NCCL's own among them) get their ports at any moment.
+// It is bound on the IPv4 and IPv6 wildcard addresses, but never listened on,
+// so that no other program takes it between the proposal and the start of rank
+// 0. It lies outside the kernel's ephemeral range, because outgoing connections
+// (NCCL's too) take ports from that range at any time.
 //
 // Thread rule: one thread at a time.
 #ifndef ROLLCALL_CLIENT_AGENT_NODE_FILES_MASTER_PORT_H_
@@ -18,7 +18,7 @@
 
 namespace rollcall {
 
-// First and last, both included.
+// First and last port, both included.
 struct PortRange {
   uint32_t first;
   uint32_t last;
@@ -26,23 +26,23 @@ struct PortRange {
 };
 
 // The kernel's ephemeral range, from the text of
-// /proc/sys/net/ipv4/ip_local_port_range; its default where that makes no
-// sense. Pure.
+// /proc/sys/net/ipv4/ip_local_port_range; the kernel's default if the text is
+// invalid. Pure.
 PortRange ParseEphemeralRange(absl::string_view text);
 PortRange ReadEphemeralRange();
 
-// Where to look, in order: from 20000 up to the ephemeral range, above it,
-// unprivileged ports below; with a range that covers all, inside it. Pure.
+// Where to search, in order: from 20000 up to the ephemeral range, above it,
+// unprivileged ports below it; if the range covers everything, inside it. Pure.
 std::vector<PortRange> MasterPortRanges(const PortRange& ephemeral);
 
 class MasterPort {
  public:
-  // Binds the first free port of `ranges`, in each starting at a point that
-  // `random` picks. RESOURCE_EXHAUSTED: none is free.
+  // Binds the first free port of `ranges`; in each range it starts at a point
+  // that `random` picks. RESOURCE_EXHAUSTED: none is free.
   static absl::StatusOr<MasterPort> Hold(const std::vector<PortRange>& ranges,
                                          uint32_t random);
 
-  // Gives it back.
+  // Closes the port.
   ~MasterPort();
   MasterPort(MasterPort&& other) noexcept;
   MasterPort& operator=(MasterPort&& other) noexcept;
@@ -54,7 +54,7 @@ class MasterPort {
  private:
   MasterPort(int ipv4, int ipv6, uint32_t port);
 
-  // -1: the machine does not have that family.
+  // -1: the machine does not have that address family.
   int ipv4_;
   int ipv6_;
   uint32_t port_;

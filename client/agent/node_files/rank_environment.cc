@@ -16,7 +16,7 @@
 namespace rollcall {
 namespace {
 
-// torchrun's contract, apart from TORCHELASTIC_*.
+// torchrun's contract without TORCHELASTIC_*.
 constexpr const char* kContract[] = {
     "RANK",       "LOCAL_RANK",       "WORLD_SIZE", "LOCAL_WORLD_SIZE",
     "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",  "ROLE_WORLD_SIZE",
@@ -27,7 +27,7 @@ absl::string_view NameOf(absl::string_view entry) {
   return entry.substr(0, entry.find('='));
 }
 
-// Set by an outer launcher or by us, never by the user for the command.
+// Set by an outer launcher or by rollcall, never by the user for the command.
 bool IsLeftover(absl::string_view name) {
   return absl::StartsWith(name, "ROLLCALL_") ||
          absl::StartsWith(name, "TORCHELASTIC_") ||
@@ -105,7 +105,7 @@ std::vector<std::string> CommandEnvironment(
   const NetworkSettings settings =
       SettingsFor(world, node_rank, environment, network);
   for (const auto& [name, value] : settings.variables) {
-    // An empty value of the user's would come first.
+    // An empty value from the user would be found first.
     std::erase_if(environment, [&name = name](const std::string& entry) {
       return NameOf(entry) == name;
     });
@@ -142,9 +142,9 @@ std::vector<std::string> RankEnvironment(
   Set(env, "TORCHELASTIC_RESTART_COUNT", world.restarts_charged());
   Set(env, "TORCHELASTIC_MAX_RESTARTS", world.max_restarts());
   Set(env, "TORCHELASTIC_ERROR_FILE", files.error_files[local_rank]);
-  // Rank 0 listens itself: no store of an agent waits there.
+  // Rank 0 listens itself: the agent runs no store.
   Set(env, "TORCHELASTIC_USE_AGENT_STORE", "False");
-  // Several ranks that each take all cores are slower than one thread each.
+  // Several ranks that each use all cores are slower than with one thread each.
   if (member.ranks() > 1 && !Has(env, "OMP_NUM_THREADS")) {
     Set(env, "OMP_NUM_THREADS", 1);
   }

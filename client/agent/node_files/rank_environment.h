@@ -1,7 +1,7 @@
-// What each rank of this node gets: its environment and its files.
+// The environment and the files of each rank of this node.
 //
-// Pure but for WriteRankFiles. The contract is torchrun's, complete, plus
-// ROLLCALL_*; see client/README.md's table.
+// Pure except WriteRankFiles. The contract is torchrun's in full, plus
+// ROLLCALL_*; see the table in client/README.md.
 #ifndef ROLLCALL_CLIENT_AGENT_NODE_FILES_RANK_ENVIRONMENT_H_
 #define ROLLCALL_CLIENT_AGENT_NODE_FILES_RANK_ENVIRONMENT_H_
 
@@ -33,22 +33,22 @@ RankFiles NameRankFiles(const std::string& run_folder,
                         const v1::Seal& seal, uint32_t node_rank);
 
 // Writes the folder and all files that exist from the start. Errors name the
-// path and the system's reason.
+// path and the system's error.
 absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
                             const v1::Seal& seal);
 
-// `inherited` ("NAME=value") as a command of this node may see it: without
-// secrets (ROLLCALL_JOIN, ROLLCALL_SECRET* and all else of ROLLCALL_*) and
-// without leftovers of an outer launcher's contract; plus this node's network
-// plan as SettingsFor gives it.
+// `inherited` ("NAME=value") without what a command of this node must not see:
+// secrets (ROLLCALL_JOIN, ROLLCALL_SECRET* and all other ROLLCALL_*) and
+// variables of an outer launcher. Adds this node's network plan from
+// SettingsFor.
 std::vector<std::string> CommandEnvironment(
     const std::vector<std::string>& inherited, const NetworkOptions& network,
     const v1::World& world, uint32_t node_rank);
 
 // The whole environment of one rank: `inherited` (the agent's own,
-// "NAME=value") without secrets (ROLLCALL_JOIN, ROLLCALL_SECRET*) and without
-// leftovers of an outer launcher's contract, then the contract. What the user
-// set stays where the design says so (OMP_NUM_THREADS, what the network plan
+// "NAME=value") without secrets (ROLLCALL_JOIN, ROLLCALL_SECRET*) and variables
+// of an outer launcher, plus the contract. The user's own values of
+// OMP_NUM_THREADS and of the network plan's variables are kept.
 // would set).
 std::vector<std::string> RankEnvironment(
     const std::vector<std::string>& inherited, const NetworkOptions& network,

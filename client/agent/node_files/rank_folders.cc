@@ -17,11 +17,10 @@
 
 namespace rollcall {
 
-// Takes up what a rank has written into its progress file since. False:
-// nothing.
+// Reads what a rank has written into its progress file. False: nothing new.
 bool RankFolders::Read(Progress& progress) {
-  // A rank may have put anything there: nothing but a file is read, and no
-  // more of it than a number needs.
+  // A rank may have put anything there: only a plain file is read, and only as
+  // many bytes as a number needs.
   const Fd fd(open(progress.file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info;
   if (!fd.open() || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -51,7 +50,7 @@ void RankFolders::Begin(uint64_t generation, const RankFiles& files,
   for (const RankLife& life : waiting) kept.insert(life.generation);
   for (auto at = notice_files_.begin(); at != notice_files_.end();) {
     if (kept.contains(at->first)) {
-      // Of a notice that its ranks have come to.
+      // The notice of ranks that have reached its boundary.
       unlink(at->second.c_str());
       ++at;
     } else {

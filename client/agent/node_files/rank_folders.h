@@ -1,6 +1,7 @@
-// RankFolders: the files through which ranks of any language and their agent
-// speak while they run: progress (theirs) and notice (ours), by the generation
-// that the ranks were started for, since some live on.
+// RankFolders: the files through which an agent and ranks of any language
+// communicate while they run: progress (written by ranks) and notice (written
+// by the agent). They are kept by the generation that a rank was started for,
+// because some ranks survive into later worlds.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_NODE_FILES_RANK_FOLDERS_H_
@@ -22,20 +23,20 @@ namespace rollcall {
 
 class RankFolders {
  public:
-  // `folder` outlives it.
+  // `folder` must outlive it.
   explicit RankFolders(RunFolder& folder) : folder_(folder) {}
 
-  // A generation has begun; folders that none of `waiting` knows go, and so
-  // does what others were told in the one before.
+  // A generation has begun. Removes folders that no rank in `waiting` uses, and
+  // notices that were written in the previous generation.
   void Begin(uint64_t generation, const RankFiles& files,
              const std::vector<RankLife>& waiting);
 
-  // Of each rank of this generation that has written to its progress file since
-  // the last time: the step in it; the highest so far, where there is none.
+  // For each rank of this generation that has written to its progress file
+  // since the last call: the step in it; if there is none, the highest so far.
   std::vector<RankProgressed> Sample();
 
-  // Writes a notice for those ranks; for all where there are none. The first
-  // error, though the other files are written.
+  // Writes a notice for these ranks; for all ranks if the list is empty.
+  // Returns the first error, but still writes the other files.
   absl::Status WriteNotice(const std::vector<RankLife>& ranks,
                            const std::string& kind, absl::Duration deadline);
 
@@ -44,7 +45,7 @@ class RankFolders {
   uint64_t generation_ = 0;
   struct Progress {
     std::string file;
-    // When it was written last, in nanoseconds; and how long it was then.
+    // Time of the last write, in nanoseconds, and the size at that time.
     int64_t written_ns = 0;
     int64_t size = 0;
     uint64_t step = 0;

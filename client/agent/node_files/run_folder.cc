@@ -37,7 +37,7 @@ namespace {
 constexpr char kSocketName[] = "/agent.sock";
 constexpr char kLivesName[] = "/lives";
 constexpr size_t kPidsNamedMax = 8;
-// One that is younger and has no socket yet may be about to be locked.
+// A younger folder without a socket may be about to be locked.
 constexpr time_t kSweptAfterSeconds = 60;
 constexpr time_t kLivesKeptSeconds = 24 * 60 * 60;
 constexpr absl::Duration kSweepPatience = absl::Milliseconds(500);
@@ -59,7 +59,7 @@ bool LeftBehind(const std::string& folder) {
           access((folder + kLivesName).c_str(), F_OK) == 0);
 }
 
-// All but what the node's next agent is to read.
+// Removes everything except the records for the node's next agent.
 void RemoveAllButRecords(const std::string& folder) {
   std::error_code ignored;
   for (std::filesystem::directory_iterator at(folder, ignored), end;
@@ -71,8 +71,9 @@ void RemoveAllButRecords(const std::string& folder) {
   }
 }
 
-// Another node's lives, which its own next agent is to read. Not for ever: a
-// day after its agent has ended or was swept, no daemon waits for them.
+// The folder has another node's lives, which that node's next agent will read.
+// They are kept for a day after its agent ended or was swept; no daemon waits
+// longer.
 bool KeepLives(const std::string& folder) {
   if (access((folder + kLivesName).c_str(), F_OK) != 0) return false;
   RemoveAllButRecords(folder);
@@ -83,22 +84,22 @@ bool KeepLives(const std::string& folder) {
 
 struct Leftovers {
   std::vector<std::string> swept;
-  // Whose lives are in `swept`.
+  // The folders whose lives are in `swept`.
   std::vector<std::string> folders;
-  // Processes of the same owner that are still there.
+  // Processes of the same owner that still exist.
   SweepResult alive;
   // Agents of the same owner that have ranks.
   std::vector<std::string> living;
 };
 
-// The process that listens on this socket; 0: there is none, or it is in another
-// namespace.
+// The process that listens on this socket; 0: there is none, or it is in
+// another pid namespace.
 pid_t ListenerOf(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) return 0;
   path.copy(address.sun_path, path.size());
-  // An agent that was stopped may have a full queue.
+  // A stopped agent may have a full queue.
   const Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   ucred peer = {};
   socklen_t size = sizeof(peer);
@@ -111,7 +112,7 @@ pid_t ListenerOf(const std::string& path) {
   return peer.pid;
 }
 
-// The run whose world's files are in this folder; empty: not known.
+// The run whose world files are in this folder; empty: not known.
 std::string RunOf(const std::string& folder) {
   std::error_code ignored;
   for (std::filesystem::directory_iterator at(folder, ignored), end;
@@ -126,7 +127,7 @@ std::string RunOf(const std::string& folder) {
   return "";
 }
 
-// Of a folder that a living agent holds; empty: it has no ranks.
+// Describes the living agent that holds a folder; empty: it has no ranks.
 std::string LivingText(const std::string& folder, const std::string& owner) {
   const std::string socket = absl::StrCat(folder, kSocketName);
   Kin ranks;
@@ -158,13 +159,13 @@ std::string LeftText(const SweepResult& alive) {
           : "",
       denied ? "): they belong to another user; end them, or have their user "
                "do it"
-             : "): they were killed and do not die, as where a disk or a "
+             : "): they were killed and do not die, because a disk or a "
                "device does not answer the kernel; see what they wait for in "
                "/proc/PID/stack");
 }
 
-// The nonces of this owner's lives whose processes could be seen from here, if
-// there were any left: of this boot and pid namespace, or of an earlier boot.
+// The nonces of this owner's lives whose processes would be visible from here:
+// lives of this boot and pid namespace, or of an earlier boot.
 std::vector<std::string> LivesOf(const std::string& folder,
                                  const std::string& owner) {
   std::vector<std::string> lives;
@@ -186,11 +187,10 @@ std::vector<std::string> LivesOf(const std::string& folder,
   return lives;
 }
 
-// One agent of a user sweeps at a time: two agents that start together would
-// each find the folders that the other one sweeps locked, and take their agents
-// for living ones. The lock is on `parent` itself where this user alone can
-// open it, and on a file in it elsewhere. A lock file that belongs to another
-// user is ignored.
+// One agent of a user sweeps at a time. Otherwise two agents that start together
+// would each find the folders locked that the other one sweeps, and take their
+// agents for living ones. The lock is on `parent` itself if only this user can
+// open it, and else on a file in it. A lock file of another user is ignored.
 Fd AwaitTurn(const std::string& parent, const std::string& prefix) {
   Fd fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   struct stat info;
@@ -199,7 +199,7 @@ Fd AwaitTurn(const std::string& parent, const std::string& prefix) {
   };
   if (!ours(fd) || (info.st_mode & 0077) != 0) {
     const std::string file = absl::StrCat(parent, "/", prefix, "sweep.lock");
-    // Without O_NONBLOCK, a FIFO that another user made would block the agent.
+    // Without O_NONBLOCK, a FIFO of another user would block the agent.
     fd = Fd(open(file.c_str(),
                  O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
                  0600));
@@ -215,11 +215,10 @@ Fd AwaitTurn(const std::string& parent, const std::string& prefix) {
   return fd;
 }
 
-// Removes what agents of this user left in `parent` that were killed, and ends
-// their ranks, should the guard have been killed too. Folders of the owner's
-// lives stay until those are recorded elsewhere. Nothing of this may fail
-// the agent that happens to come by, but for what is left of its own node:
-// `own_alone`, that and nothing else.
+// Removes the folders in `parent` of this user's killed agents, and ends their
+// ranks in case the guard was killed too. Folders of the owner's lives stay
+// until those are recorded elsewhere. No error here may fail the agent, except
+// processes left of its own node. `own_alone`: only that is swept.
 void SweepLeftovers(const std::string& parent, const std::string& prefix,
                     const std::string& owner, absl::Duration patience,
                     bool own_alone, Leftovers& found) {
@@ -288,7 +287,7 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
         path.size() + sizeof(kSocketName) - 1 > kSocketPathBytesMax) {
       continue;
     }
-    // Fails where somebody has put something there first.
+    // Fails if another user has already made something at this path.
     if (mkdir(path.c_str(), 0700) == 0) {
       made.reset(new RunFolder(path, Lock(path), owner));
       break;
@@ -298,7 +297,7 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
                      "; set XDG_RUNTIME_DIR to one that can be written");
   }
   if (made == nullptr) return absl::UnavailableError(failure);
-  // At first a moment; then, if it is worth waiting for, as long as it may.
+  // Waits a moment first; then, if waiting can help, for `patience`.
   for (const bool again : {false, true}) {
     Leftovers found;
     for (const Place& place : places) {
@@ -316,7 +315,7 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
     }
     if (found.alive.left.empty() && found.alive.denied.empty()) break;
     const std::string text = LeftText(found.alive);
-    // Another user's do not die for our waiting.
+    // Another user's processes do not die because we wait.
     if (!found.alive.denied.empty() || again || patience <= kSweepPatience) {
       return absl::UnavailableError(text);
     }

@@ -16,7 +16,7 @@
 namespace rollcall {
 namespace {
 
-// Keeps the fields in the order in which they are documented.
+// Keeps the fields in their documented order.
 using Json = nlohmann::ordered_json;
 
 Json PortJson(const v1::MemberPort& port) {
@@ -68,9 +68,9 @@ absl::Status Failed(const std::string& path, int error) {
       absl::StrCat(path, ": ", std::strerror(error)));
 }
 
-// 0 or an errno.
+// Returns 0 or an errno.
 int Fill(int fd, const std::string& text, mode_t mode) {
-  // Exactly `mode`, whatever the umask.
+  // Exactly `mode`, whatever the umask is.
   if (fchmod(fd, mode) != 0) return errno;
   for (size_t at = 0; at < text.size();) {
     const ssize_t n = write(fd, text.data() + at, text.size() - at);
@@ -95,7 +95,7 @@ std::string WorldJson(const v1::World& world, const v1::Seal& seal) {
                      {"master_addr", seal.master_address()},
                      {"master_port", seal.master_port()},
                      {"nodes", nodes}};
-  // A peer's text may be no UTF-8; that must not throw.
+  // A peer's text may be invalid UTF-8; that must not throw.
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -125,7 +125,7 @@ std::string NcclIdText(const v1::Seal& seal) {
 absl::Status WriteFileAtomically(const std::string& path,
                                  const std::string& text, mode_t mode) {
   const std::string temporary = path + ".new";
-  // What an earlier life left.
+  // Left by an earlier process.
   unlink(temporary.c_str());
   const int fd =
       open(temporary.c_str(),

@@ -1,5 +1,5 @@
 // The files that describe a world to ranks of any language: their text, and the
-// one way in which they are written. Any thread.
+// one function that writes them. Any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_NODE_FILES_WORLD_FILES_H_
 #define ROLLCALL_CLIENT_AGENT_NODE_FILES_WORLD_FILES_H_
 
@@ -12,21 +12,21 @@
 
 namespace rollcall {
 
-// ROLLCALL_WORLD_FILE: one JSON object, nodes by node rank, a newline at its
-// end. Never holds an NCCL id. Pure.
+// ROLLCALL_WORLD_FILE: one JSON object, nodes by node rank, with a newline at
+// the end. Never contains an NCCL id. Pure.
 std::string WorldJson(const v1::World& world, const v1::Seal& seal);
 
 // ROLLCALL_HOSTFILE: `address slots=N`, by node rank, as mpirun and DeepSpeed
-// read it. Nodes that share an address share a line, since the latter refuses a
-// host that comes twice. Pure.
+// read it. Nodes with the same address share a line, because DeepSpeed refuses
+// a host that is listed twice. Pure.
 std::string HostfileText(const v1::World& world);
 
-// ROLLCALL_NCCL_ID_FILE: one id a line in hex; empty where there are none.
-// Secret: for a file of mode 0600 alone. Pure.
+// ROLLCALL_NCCL_ID_FILE: one id per line in hex; empty if there are none.
+// Secret: only for a file of mode 0600. Pure.
 std::string NcclIdText(const v1::Seal& seal);
 
-// Writes the file whole or not at all: into a new file beside it, which then
-// takes its name. Errors name the path and the system's reason. Safe to retry.
+// Writes the file completely or not at all: into a new file beside it, which is
+// then renamed. Errors name the path and the system's error. Safe to retry.
 absl::Status WriteFileAtomically(const std::string& path,
                                  const std::string& text, mode_t mode);
 

@@ -89,7 +89,7 @@ class Prober {
   bool Accept();
   void CloseCallerOfBusiest();
   std::list<Caller>::iterator Close(std::list<Caller>::iterator caller);
-  // Whether the caller can be closed.
+  // Reads from the caller. Returns whether the caller can be closed.
   bool Hear(Caller& caller);
   bool Answer(const Caller& caller) const;
   absl::Duration UntilNext(absl::Time now) const;

@@ -75,7 +75,7 @@ bool RemoveTree(const std::string& folder, int depth) {
   return rmdir(folder.c_str()) == 0 || errno == ENOENT;
 }
 
-// Escapes of mountinfo: a blank is \040, and so on.
+// Decodes mountinfo's escapes: \040 is a blank, and so on.
 std::string Unescape(absl::string_view text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -94,7 +94,7 @@ std::string Unescape(absl::string_view text) {
   return plain;
 }
 
-// A cgroup that takes processes and can kill them all.
+// Whether the cgroup accepts processes and can kill them all.
 bool Usable(const std::string& folder) {
   const std::string type(
       absl::StripAsciiWhitespace(ReadAll(folder + "/cgroup.type")));
@@ -163,7 +163,8 @@ bool RemoveCgroup(const std::string& folder) {
   const Fd events(
       open((folder + "/cgroup.events").c_str(), O_RDONLY | O_CLOEXEC));
   while (true) {
-    // Reading arms the next POLLPRI, which tells that the last one has left.
+    // Reading arms the next POLLPRI, which signals that the last member has
+    // left.
     char text[256];
     if (events.open()) (void)!pread(events.get(), text, sizeof text, 0);
     if (RemoveTree(folder, 0)) return true;

@@ -1,11 +1,10 @@
-// RankCgroup: a cgroup v2 of their own for the ranks of one generation, where
-// this machine lets us make one, so that the kernel itself can end all of them
-// at once, wherever they have wandered.
+// RankCgroup: a cgroup v2 for the ranks of one generation, if this machine
+// permits one, so that the kernel can end all their processes at once.
 //
-// It sets no limits and touches no other cgroup. Most containers do not allow
-// one; everything works without it, by sessions and environments (sweep.h).
+// It sets no limits and touches no other cgroup. Most containers do not permit
+// one; then processes are found by sessions and environments only (sweep.h).
 //
-// Thread rule: one thread at a time; the free functions from any.
+// Thread rule: one thread at a time; the free functions from any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_CGROUP_H_
 #define ROLLCALL_CLIENT_AGENT_PROCESSES_CGROUP_H_
 
@@ -21,15 +20,15 @@ namespace rollcall {
 
 class RankCgroup {
  public:
-  // Makes "<own cgroup>/<name>", or with a number behind it where that name is
-  // taken. Nothing where no cgroup v2 with cgroup.kill can be made.
+  // Makes "<own cgroup>/<name>", with a number appended if that name is taken.
+  // nullopt: no cgroup v2 with cgroup.kill can be made.
   static std::optional<RankCgroup> Make(const std::string& name);
 
   RankCgroup(RankCgroup&&) = default;
   RankCgroup& operator=(RankCgroup&&) = default;
 
   const std::string& folder() const { return folder_; }
-  // Open for writing; a process that writes "0" to it moves in.
+  // A descriptor open for writing: a process that writes "0" to it moves in.
   int entrance() const { return entrance_.get(); }
 
  private:
@@ -41,18 +40,19 @@ class RankCgroup {
 };
 
 // The folder of this process's own cgroup v2, from the texts of
-// /proc/self/mountinfo and /proc/self/cgroup; empty: it has none in sight.
+// /proc/self/mountinfo and /proc/self/cgroup; empty: none is visible.
 std::string OwnCgroupFolder(const std::string& mountinfo,
                             const std::string& cgroup);
 
-// SIGKILL to all members, those of cgroups below too. False: not possible.
+// Sends SIGKILL to all members, including those of cgroups below. False: not
+// possible.
 bool KillCgroup(const std::string& folder);
 
-// All members, those of cgroups below too.
+// All members, including those of cgroups below.
 std::vector<pid_t> CgroupMembers(const std::string& folder);
 
-// Removes it with those below. Waits up to a second for members that are
-// already dying. False: somebody is still in it.
+// Removes the cgroup and those below. Waits up to a second for members that are
+// already dying. False: it still has members.
 bool RemoveCgroup(const std::string& folder);
 
 }  // namespace rollcall

@@ -1,4 +1,4 @@
-// What a rank said of its own failure in TORCHELASTIC_ERROR_FILE.
+// A rank's own report of its failure, from TORCHELASTIC_ERROR_FILE.
 //
 // Thread rule: any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_ERROR_FILE_H_
@@ -10,19 +10,19 @@
 namespace rollcall {
 
 struct ErrorReport {
-  // Valid UTF-8 of at most Limits::stderr_tail_bytes, the end kept; empty where
-  // there is none.
+  // Valid UTF-8 of at most Limits::stderr_tail_bytes; a longer text loses its
+  // beginning. Empty: there is none.
   std::string message;
-  // It would fail again in the same way: starting it anew is in vain.
+  // A restart would fail in the same way.
   bool permanent = false;
 };
 
 // Torchelastic's JSON: {"message": "text"} or {"message": {"message": "text",
-// ...}}; and, of ours, "permanent": true beside it.
+// ...}}; rollcall's addition is "permanent": true beside it.
 ErrorReport ParseErrorFile(std::string_view json);
 
-// The same of a file. Nothing where it cannot be read, is no regular file, or
-// is larger than a mebibyte.
+// The same for a file. Empty if it cannot be read, is not a regular file, or is
+// larger than a mebibyte.
 ErrorReport ReadErrorFile(const std::string& path);
 
 }  // namespace rollcall

@@ -18,7 +18,7 @@
 namespace rollcall {
 namespace {
 
-// How it ended is not known, and unknown is not success.
+// The real exit status is unknown; it must not count as success.
 constexpr ExitStatus kReapedElsewhere{255, 0};
 
 ExitStatus StatusOf(const siginfo_t& info) {
@@ -50,7 +50,7 @@ ExitWatch::ExitWatch(pid_t pid, Means means) {
   }
   fd_ = Fd(eventfd(0, EFD_CLOEXEC));
   if (!fd_.open()) return;
-  // A descriptor of its own: it may outlive us where the child does.
+  // A duplicate: the thread may outlive this object if the child does.
   auto told = std::make_shared<Fd>(fcntl(fd_.get(), F_DUPFD_CLOEXEC, 3));
   try {
     if (told->open()) std::thread(TellExit, pid, told).detach();

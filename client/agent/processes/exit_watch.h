@@ -1,9 +1,8 @@
-// ExitWatch: a descriptor that becomes readable when one child has ended, and
-// leaves it unreaped.
+// ExitWatch: a descriptor that becomes readable when one child has ended. It
+// does not reap the child.
 //
-// A pidfd where the kernel has them, else a thread that waits. Either way for
-// one child by its number alone, so other children of the process are never
-// touched.
+// Uses a pidfd if the kernel has them, else a thread that waits. Both wait for
+// one child by its pid only, so other children of the process are not affected.
 //
 // Thread rule: one thread at a time. The child must not be reaped while its
 // watch lives.
@@ -28,26 +27,27 @@ class ExitWatch {
  public:
   enum class Means { kPidfd, kThread };
 
-  // kPidfd falls back to kThread by itself.
+  // kPidfd falls back to kThread if the kernel has no pidfds.
   explicit ExitWatch(pid_t pid, Means means = Means::kPidfd);
   ExitWatch(const ExitWatch&) = delete;
   ExitWatch& operator=(const ExitWatch&) = delete;
 
-  // Level-triggered; -1: out of descriptors, the end will not be told.
+  // Level-triggered; -1: no descriptor was left, so the end will not be
+  // signalled.
   int fd() const { return fd_.get(); }
 
  private:
   Fd fd_;
 };
 
-// How child `pid` ended, without reaping it. Blocks until it has ended.
+// How child `pid` ended; does not reap it. Blocks until it has ended.
 ExitStatus PeekExit(pid_t pid);
 
-// The same at once; nothing: it runs, or it has ended and a tracer (strace,
-// gdb) has not let go of it. Until then only the tracer can wait for it.
+// The same without blocking. nullopt: it runs, or it has ended and a tracer
+// (strace, gdb) still holds it; until then only the tracer can wait for it.
 std::optional<ExitStatus> TryPeekExit(pid_t pid);
 
-// The process that traces it; 0: none does, or it is not known.
+// The process that traces `pid`; 0: none, or unknown.
 pid_t TracerOf(pid_t pid);
 
 // Reaps it if it has ended; never blocks.

@@ -27,9 +27,9 @@
 namespace rollcall {
 namespace {
 
-// What execvp takes where PATH is not set.
+// The default of execvp if PATH is not set.
 constexpr absl::string_view kDefaultPath = "/bin:/usr/bin";
-// How far descriptors are looked at one by one on a kernel before 5.11.
+// How many descriptors are checked one by one on a kernel before 5.11.
 constexpr rlim_t kOldKernelFdsMost = 65536;
 
 absl::string_view PathOf(const std::vector<std::string>& environment) {
@@ -61,21 +61,21 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// Everything that the child needs, laid out before the fork.
+// Everything that the child needs, prepared before the fork.
 struct ChildPlan {
   std::vector<char*> candidates;
   std::vector<char*> argv;
   std::vector<char*> environment;
-  // /bin/sh, the file, and the arguments: for a script without "#!".
+  // /bin/sh, the file and the arguments: for a script without "#!".
   std::vector<char*> shell_argv;
   int in, out, err, gate, our_gate, failure, cgroup, fds_most;
   rlimit core_limit;
 };
 
-// --- Between fork and exec: system calls only
-// --------------------------------- By number, since the sanitizers' wrappers
-// around the library's take locks that another thread may have held at the
-// fork.
+// --- Between fork and exec: system calls only -------------------------------
+
+// System calls are made by number: the sanitizers' wrappers of the library's
+// functions take locks that another thread may have held at the fork.
 
 long Call(long number, long a = 0, long b = 0, long c = 0, long d = 0) {
   return syscall(number, a, b, c, d);
@@ -87,7 +87,7 @@ long Address(T* pointer) {
 }
 
 void ChildDefaultSignals() {
-  // The kernel's sigaction, all zero: SIG_DFL.
+  // The kernel's struct sigaction with all bytes zero: SIG_DFL.
   const unsigned long zero[8] = {};
   for (int signal = 1; signal <= 64; ++signal) {
     Call(SYS_rt_sigaction, signal, Address(&zero), 0, 8);
@@ -112,7 +112,7 @@ int ChildExec(ChildPlan& plan) {
       Call(SYS_execve, Address(plan.shell_argv[0]),
            Address(plan.shell_argv.data()), Address(plan.environment.data()));
     }
-    // A file that may not be executed is said only if no other is found.
+    // A file without execute permission is reported only if no other is found.
     if (errno != ENOENT && errno != ENOTDIR) error = errno;
     if (errno != ENOENT && errno != ENOTDIR && errno != EACCES) break;
   }
@@ -123,9 +123,9 @@ int ChildExec(ChildPlan& plan) {
   Call(SYS_setsid);
   Call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
   ChildDefaultSignals();
-  // A rank may leave a core file where its user allows it.
+  // A rank may leave a core file if its user permits it.
   Call(SYS_prlimit64, 0, RLIMIT_CORE, Address(&plan.core_limit), 0);
-  // Our copy of the other end would keep the gate from ever closing.
+  // With our copy of the other end open, the gate would never close.
   Call(SYS_close, plan.our_gate);
   char go = 0;
   long got = 0;
@@ -134,7 +134,7 @@ int ChildExec(ChildPlan& plan) {
   } while (got < 0 && errno == EINTR);
   if (got != 1) Call(SYS_exit_group, 127);
   if (plan.cgroup >= 0) Call(SYS_write, plan.cgroup, Address("0"), 1);
-  // dup3 and not dup2, which not every architecture has; none is 0 to 2.
+  // dup3, because not every architecture has dup2; none of them is 0 to 2.
   Call(SYS_dup3, plan.in, 0, 0);
   Call(SYS_dup3, plan.out, 1, 0);
   Call(SYS_dup3, plan.err, 2, 0);
@@ -156,7 +156,7 @@ bool MakePipe(Fd* read_end, Fd* write_end) {
   return true;
 }
 
-// A socket, so that writing to a child that has died raises no SIGPIPE.
+// A socket, so that writing to a dead child raises no SIGPIPE.
 bool MakeGate(Fd* ours, Fd* theirs) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -221,11 +221,11 @@ absl::StatusOr<ForkedRank> ForkRank(const std::vector<std::string>& argv,
   plan.fds_most = FdsMost();
   plan.core_limit = CoreLimitAtStart();
 
-  // No handler of ours may run in the child.
+  // None of our signal handlers may run in the child.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  // _Fork and not fork: that one runs handlers that wait for other threads.
+  // _Fork, because fork runs handlers that wait for other threads.
   rank.pid = _Fork();
   if (rank.pid == 0) ChildMain(plan);
   const int fork_errno = errno;
@@ -252,7 +252,7 @@ int ExecError(const ForkedRank& rank) {
 
 namespace {
 
-// What an execve of the same file can succeed after or elsewhere.
+// Errors of execve that may not occur later or on another node.
 bool NodeLacksSomething(int error) {
   switch (error) {
     case EAGAIN:

@@ -1,16 +1,16 @@
-// ForkedRank: a rank's process, made but held back before its command.
+// ForkedRank: a rank's process, forked and held back before its command.
 //
-// Made in two steps, so that the guard can learn of a process before it can do
-// anything: ForkRank makes it, with its session, cgroup, pipes, signals and
-// descriptors in place; Release lets it execute its command. One that is never
-// released, or whose maker dies, ends without having run anything.
+// It is made in two steps, so that the guard learns of a process before that
+// can do anything: ForkRank makes it, with its session, cgroup, pipes, signals
+// and descriptors; Release lets it execute its command. A process that is never
+// released, or whose maker dies, ends without running anything.
 //
-// Safe in a process with many threads: between fork and exec the child makes
-// plain system calls only, on memory that was prepared before.
+// Safe in a process with many threads: between fork and exec the child only
+// makes system calls, on memory that was prepared before.
 //
-// Thread rule: one thread at a time, and the thread that forks must outlive the
-// rank: its end kills the rank (PR_SET_PDEATHSIG), which is a second rope
-// beside the guard.
+// Thread rule: one thread at a time. The thread that forks must outlive the
+// rank, because its end kills the rank (PR_SET_PDEATHSIG, a second protection
+// besides the guard).
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_FORK_EXEC_H_
 #define ROLLCALL_CLIENT_AGENT_PROCESSES_FORK_EXEC_H_
 
@@ -30,34 +30,34 @@ struct ForkedRank {
   // Non-blocking read ends.
   Fd out;
   Fd err;
-  // A byte here lets it go; closing it ends it.
+  // Writing a byte releases the process; closing it ends the process.
   Fd gate;
-  // Holds an errno (int) after the process has ended, if it could not execute.
+  // After the process has ended, an errno (int) if it could not execute.
   Fd failure;
 };
 
 // Makes a process that leads its own session, reads /dev/null, has default
-// signals and no descriptor but 0 to 2. `environment` is all it gets; `argv[0]`
-// without a slash is looked up in that environment's PATH. `cgroup_entrance`:
-// see RankCgroup; -1: none. RESOURCE_EXHAUSTED: no process or pipe could be
-// made. INVALID_ARGUMENT: argv is empty.
+// signal handlers and no descriptors except 0 to 2. `environment` is its whole
+// environment; `argv[0]` without a slash is looked up in its PATH.
+// `cgroup_entrance`: see RankCgroup; -1: none. RESOURCE_EXHAUSTED: no process
+// or pipe could be made. INVALID_ARGUMENT: argv is empty.
 absl::StatusOr<ForkedRank> ForkRank(const std::vector<std::string>& argv,
                                     const std::vector<std::string>& environment,
                                     int cgroup_entrance);
 
-// What a rank ends with that its node could not start for want of something
+// The exit code of a rank that could not start because its node lacks something
 // (descriptors, processes, memory, disk space): sysexits' EX_OSERR. Unlike 126
-// and 127 it may well start elsewhere, or later.
+// and 127, it may start on another node or later.
 inline constexpr int kNodeCannotStart = 71;
 
 // Lets it execute its command.
 void Release(ForkedRank& rank);
 
-// Why it could not execute, once it has ended: an errno, 0 where it could.
+// Why it could not execute, once it has ended: an errno; 0: it could.
 int ExecError(const ForkedRank& rank);
 
-// The same in words, and the code that a shell would end with: 127 (not found)
-// or 126; or kNodeCannotStart.
+// The same as text, and the exit code that a shell would use: 127 (not found)
+// or 126, or kNodeCannotStart.
 struct ExecFailure {
   int code;
   std::string reason;

@@ -30,11 +30,11 @@
 namespace rollcall {
 namespace {
 
-// More than the agent ever writes in one line.
+// The agent never writes a longer line.
 constexpr size_t kCommandBytesMax = 16 << 10;
 constexpr size_t kChargesMost = 1024;
 constexpr int kGuardFdsMax = 4096;
-// A process stuck in the kernel may need this long to die of its SIGKILL.
+// A process stuck in the kernel may need this long to die of SIGKILL.
 constexpr absl::Duration kPatience = absl::Minutes(1);
 
 std::string SessionLine(const RankSession& session) {
@@ -56,20 +56,20 @@ bool Contains(const std::vector<FoundProcess>& processes,
       [&](const FoundProcess& known) { return known.Is(process); });
 }
 
-// "NUMBER START", the number above 1.
+// Parses "PID START"; the pid must be above 1.
 bool ParseNumbers(absl::string_view text, pid_t* number, uint64_t* start) {
   const std::vector<absl::string_view> numbers = absl::StrSplit(text, ' ');
   return numbers.size() == 2 && absl::SimpleAtoi(numbers[0], number) &&
          *number > 1 && absl::SimpleAtoi(numbers[1], start);
 }
 
-// The run folder, in which the socket lies that the marker names.
+// The run folder: the marker names a socket in it.
 std::string FolderOf(const std::string& marker) {
   const std::string socket = marker.substr(marker.find('=') + 1);
   return socket.substr(0, socket.rfind('/'));
 }
 
-// Empty: nothing, or a path that no line can hold.
+// Empty: there is nothing to send, or the path does not fit in a line.
 std::string HostsLines(const HostsCharge& hosts) {
   if (hosts.path.empty() || absl::StrContains(hosts.path, '\n')) return "";
   return absl::StrCat("owner ", FormatHostsOwner(hosts.owner), "\nhosts ",
@@ -86,24 +86,24 @@ std::vector<char*> GuardEnvironment() {
   return entries;
 }
 
-// Returns 0 or what went wrong.
+// Returns 0 or an errno.
 int Spawn(const std::string& self, int stdin_fd, pid_t* pid) {
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_t files;
   posix_spawnattr_init(&attributes);
   posix_spawn_file_actions_init(&files);
-  // Blocked from its first instruction on: a signal that arrives before it can
-  // ignore it would end it, and nobody would watch over the ranks.
+  // Signals are blocked from the start: one that arrives before the guard
+  // ignores it would end the guard, and nothing would watch over the ranks.
   sigset_t all;
   sigfillset(&all);
   posix_spawnattr_setsigmask(&attributes, &all);
   posix_spawnattr_setsigdefault(&attributes, &all);
-  // A session of its own: what a terminal sends the agent does not reach it.
+  // A session of its own: signals from the agent's terminal do not reach it.
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID |
                                             POSIX_SPAWN_SETSIGMASK |
                                             POSIX_SPAWN_SETSIGDEF);
   posix_spawn_file_actions_adddup2(&files, stdin_fd, 0);
-  // Not the agent's: who reads those waits for their end.
+  // Not the agent's stdout and stderr: their readers wait for end of file.
   posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
   char name[] = "rollcall";
@@ -116,9 +116,9 @@ int Spawn(const std::string& self, int stdin_fd, pid_t* pid) {
   return error;
 }
 
-// By the rule of an agent that ends: the last owner that lives takes a block
-// out. Nobody is there to be told of a failure; the next rollcall process that
-// edits the file tries again.
+// By the rule for an agent that ends: the last living owner removes a block. A
+// failure is not reported; the next rollcall process that edits the file tries
+// again.
 void RestoreHosts(const HostsCharge& hosts) {
   if (hosts.path.empty()) return;
   EditFileOptions options;
@@ -127,7 +127,7 @@ void RestoreHosts(const HostsCharge& hosts) {
   (void)HostsFile(hosts.path, options).RemoveOwner(hosts.owner, &unheard);
 }
 
-// False: nobody reads, or the socket is full; errno says which.
+// False: the peer has closed it, or the socket is full; errno says which.
 bool SendAll(int fd, const std::string& text) {
   size_t sent = 0;
   while (sent < text.size()) {
@@ -151,7 +151,7 @@ Guard::~Guard() {
   if (!running()) return;
   Tell("done\n");
   shutdown(line_.get(), SHUT_WR);
-  // Its end closes its side. One that was stopped would never come to it.
+  // The guard closes its side when it ends. A stopped guard would not end.
   pollfd polled{line_.get(), POLLIN, 0};
   while (poll(&polled, 1, 1000) < 0 && errno == EINTR) {
   }
@@ -168,8 +168,8 @@ absl::Status Guard::Start() {
   Fd ours(ends[0]), theirs(ends[1]);
   ours.LeaveStandard();
   theirs.LeaveStandard();
-  // It finds its orders on its line when it comes up: an agent that is killed
-  // right after this spawn has told all.
+  // The orders are in the socket before the guard starts, so they are complete
+  // even if the agent is killed right after this spawn.
   std::string all =
       absl::StrCat("marker ", kin_.markers[0], "\n", HostsLines(hosts_));
   for (const RankSession& session : kin_.sessions) {
@@ -223,7 +223,7 @@ void Guard::Forget(const Kin& gone) {
 }
 
 void Guard::SetProcesses(std::vector<FoundProcess> processes) {
-  // All of it must fit the socket of a guard that does not read yet.
+  // Everything must fit into the socket of a guard that does not read yet.
   if (processes.size() > kChargesMost) processes.resize(kChargesMost);
   std::string all;
   for (const FoundProcess& process : kin_.processes) {
@@ -240,14 +240,15 @@ void Guard::SetProcesses(std::vector<FoundProcess> processes) {
 
 void Guard::Tell(const std::string& text) {
   if (!line_.open() || SendAll(line_.get(), text)) return;
-  // Dead, or stopped for so long that its socket is full: the next one is told
-  // all of it again.
+  // The guard is dead, or stopped so long that its socket is full: the next one
+  // gets everything again.
   if (pid_ > 0) kill(pid_, SIGKILL);
 }
 
 void Guard::End() {
   if (!running()) return;
-  // Before its line is closed, so that it does not take that for our death.
+  // Killed before the socket is closed, so that it does not take that for the
+  // agent's death.
   kill(pid_, SIGKILL);
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
@@ -306,9 +307,8 @@ int GuardMain() {
                             SIGUSR2, SIGALRM, SIGTSTP}) {
     signal(ignored, SIG_IGN);
   }
-  setsid();  // Already a leader where the agent started it.
-  // A name of its own: who ends all processes named rollcall should still have
-  // the ranks ended.
+  setsid();  // It leads a session already if the agent started it.
+  // Another process name, so that `killall rollcall` does not kill the guard.
   prctl(PR_SET_NAME, "rc-guard");
   if (chdir("/") != 0) return 1;
   if (syscall(SYS_close_range, 3U, ~0U, 0U) != 0) {

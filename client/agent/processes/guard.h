@@ -1,11 +1,11 @@
-// The guard: a process beside the ranks that ends them when the agent has died,
-// and then takes the agent's names out of the hosts file.
+// The guard: a process that ends the ranks when the agent has died, and then
+// removes the agent's names from the hosts file.
 //
-// The agent holds one end of a socket, the guard the other as its stdin, and
-// nobody else either: whatever becomes of the agent, the guard reads an end of
-// file, sweeps (sweep.h), records what it could not end (left_processes.h) and
-// exits. It knows its charges from lines that the
-// agent wrote before they could run:
+// The agent holds one end of a socket and the guard the other as its stdin; no
+// other process has either. When the agent ends in any way, the guard reads an
+// end of file, sweeps (sweep.h), records what it could not end
+// (left_processes.h) and exits. It knows the ranks from lines that the agent
+// wrote before they could run:
 //
 //   marker NAME=value    the environment entry that all of them carry
 //   session SID START    a rank's session and its leader's start time
@@ -18,8 +18,8 @@
 //   hosts PATH           the hosts file that the agent writes to
 //   done                 the agent ends in order: nothing to do
 //
-// The marker goes this way and never through argv, since it is the address of
-// a socket that only the ranks should know.
+// The marker is sent this way and never through argv, because it is the address
+// of a socket that only the ranks should know.
 //
 // Thread rule: Guard: one thread at a time. GuardMain: the whole process.
 //
@@ -56,29 +56,29 @@ class Guard {
  public:
   // `self`: the binary whose first argument `guard` calls GuardMain.
   Guard(std::string self, std::string marker, HostsCharge hosts = {});
-  // Says `done`, and waits for its end.
+  // Sends `done` and waits for the guard's end.
   ~Guard();
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
-  // Starts it, or starts another where it has died, and tells it everything.
+  // Starts the guard, or another one if it has died, and sends it everything.
   // UNAVAILABLE: no process could be made; retry later.
   absl::Status Start();
 
-  // From now on, and again to each guard that follows. A guard that has died or
-  // does not read is ended here; `watched` then tells.
+  // Sent now, and again to each guard that follows. A guard that has died or
+  // does not read is ended here; `watched` then becomes readable.
   void AddSession(const RankSession& session);
   void AddCgroup(const std::string& folder);
   void Forget(const Kin& gone);
-  // These take the place of the processes that were set before; tells the
-  // difference. Of more than 1024 it drops the rest.
+  // Replaces the processes that were set before; sends only the difference. Of
+  // more than 1024 the rest is dropped.
   void SetProcesses(std::vector<FoundProcess> processes);
 
   bool running() const { return pid_ > 0; }
   pid_t pid() const { return pid_; }
   // Becomes readable (end of file) when the guard has died; -1: none runs.
   int watched() const { return line_.get(); }
-  // Buries a guard that has died, or is to.
+  // Kills and reaps the guard, whether it has died or not.
   void End();
 
  private:
@@ -94,7 +94,7 @@ class Guard {
 // What the guard has been told so far. Pure.
 class GuardOrders {
  public:
-  // One line without its end; what it does not understand it leaves.
+  // One line without its newline; unknown lines are ignored.
   void Read(absl::string_view line);
 
   const Kin& kin() const { return kin_; }
@@ -107,8 +107,8 @@ class GuardOrders {
   bool done_ = false;
 };
 
-// The hidden command `rollcall guard`: to be called first in main, before flags
-// are read. Reads its stdin to the end; returns the exit code.
+// The hidden command `rollcall guard`; call it first in main, before flags are
+// parsed. Reads its stdin to the end; returns the exit code.
 int GuardMain();
 
 }  // namespace rollcall

@@ -12,7 +12,7 @@
 namespace rollcall {
 namespace {
 
-// That are recorded, and that are read.
+// The bound when recording and when reading.
 constexpr size_t kLeftMax = 1024;
 
 }  // namespace

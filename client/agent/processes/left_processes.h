@@ -1,11 +1,11 @@
-// LeftProcesses: the processes of ranks that a sweep found and could not end,
-// as they are recorded in the run folder of their agent.
+// LeftProcesses: processes of ranks that a sweep found and could not end,
+// recorded in their agent's run folder.
 //
-// Once its parent has ended, nothing else may tell whose rank a process was:
-// the environment of another user's process cannot be read.
+// Once a process's parent has ended, there may be no other sign whose rank it
+// was: the environment of another user's process cannot be read.
 //
-// Thread rule: one thread a folder. Errors are passed over: the next sweep
-// finds less.
+// Thread rule: one thread per folder. Errors are ignored: the next sweep finds
+// fewer processes.
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_LEFT_PROCESSES_H_
 #define ROLLCALL_CLIENT_AGENT_PROCESSES_LEFT_PROCESSES_H_
 
@@ -19,16 +19,15 @@ namespace rollcall {
 // Their file in the run folder.
 inline constexpr char kLeftName[] = "/left";
 
-// What a process's number and start time are unique in: this boot and pid
-// namespace. A run folder may outlive both, and may lie where another container
-// sees it.
+// The scope in which a pid and a start time are unique: this boot and pid
+// namespace. A run folder may outlive both, and another container may see it.
 std::string PidScope();
 
-// What was recorded in this folder by a process of this scope; it may have
-// ended since.
+// What a process of this scope recorded in this folder; it may have ended
+// since.
 std::vector<FoundProcess> ReadLeft(const std::string& folder);
 
-// Records what is left, if anything is, in place of what was recorded before.
+// Records what is left, if anything, and replaces the previous record.
 void RecordLeft(const std::string& folder, const SweepResult& result);
 
 }  // namespace rollcall

@@ -24,7 +24,7 @@ absl::Status Wrong(const std::string& path, const std::string& expected,
 }
 
 absl::Status Failed(const std::string& path, int error) {
-  // What O_NOFOLLOW and O_DIRECTORY say of a link.
+  // The errors of O_NOFOLLOW and O_DIRECTORY for a link.
   if (error == ELOOP || error == ENOTDIR) {
     return Wrong(path, "a folder or file of rollcall's own",
                  "a symbolic link or something else");
@@ -35,8 +35,7 @@ absl::Status Failed(const std::string& path, int error) {
                    "--log-dir"));
 }
 
-// Makes `path` and all that is missing above it. What is wrong shows when it
-// is opened.
+// Makes `path` and its missing parents. Errors are reported when it is opened.
 void MakeFolders(const std::string& path) {
   for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     mkdir(path.substr(0, end).c_str(), kFolderMode);
@@ -44,7 +43,7 @@ void MakeFolders(const std::string& path) {
   }
 }
 
-// The folder `name` in `parent`, made where it is missing.
+// Opens the folder `name` in `parent`; makes it if it is missing.
 absl::StatusOr<Fd> OpenFolder(int parent, const std::string& name,
                               const std::string& path) {
   const bool made = mkdirat(parent, name.c_str(), kFolderMode) == 0;
@@ -53,7 +52,7 @@ absl::StatusOr<Fd> OpenFolder(int parent, const std::string& name,
   if (!folder.open()) return Failed(path, errno);
   struct stat status;
   if (fstat(folder.get(), &status) != 0) return Failed(path, errno);
-  // A file server may give what root makes to another user.
+  // A file server may give root's files to another user.
   if (!made && status.st_uid != geteuid()) {
     return Wrong(path, absl::StrCat("a folder of user ", geteuid()),
                  absl::StrCat("one of user ", status.st_uid));
@@ -86,7 +85,7 @@ absl::StatusOr<Fd> OpenFile(int folder, const std::string& name,
     return Wrong(path, "a file of one name",
                  absl::StrCat("one of ", status.st_nlink, " (hard links)"));
   }
-  // One that an older release made may be readable for others.
+  // A file of an older release may be readable for other users.
   if (fchmod(file.get(), kFileMode) != 0) return Failed(path, errno);
   return file;
 }

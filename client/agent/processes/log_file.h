@@ -1,4 +1,4 @@
-// A rank's log file, opened without following links that other users made.
+// Opens a rank's log file without following links that other users made.
 //
 // Thread rule: any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_LOG_FILE_H_
@@ -11,12 +11,12 @@
 
 namespace rollcall {
 
-// Makes the folders (0700) that are missing, and opens the file for appending,
-// with mode 0600. Symbolic links are followed up to the folder's
-// parent only, which the user named.
+// Makes missing folders (0700) and opens the file for appending, with mode
+// 0600. Symbolic links are followed only above the file's folder, in the part
+// of the path that the user named.
 //
-// FAILED_PRECONDITION: the folder or the file is a link, is not this user's, is
-// not a plain file, or has other names (hard links); or the system's reason.
+// FAILED_PRECONDITION: the folder or the file is a link, belongs to another
+// user, is not a regular file, or has hard links; or the system's error.
 absl::StatusOr<Fd> OpenLogFile(const std::string& path);
 
 }  // namespace rollcall

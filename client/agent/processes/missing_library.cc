@@ -6,8 +6,8 @@
 namespace rollcall {
 namespace {
 
-// What rollcall-train links, and what that links: Debian's and Ubuntu's
-// packages.
+// The libraries that rollcall-train needs, directly and indirectly, with the
+// packages of Debian and Ubuntu.
 struct LibraryPackage {
   absl::string_view library;
   absl::string_view package;
@@ -22,7 +22,7 @@ constexpr LibraryPackage kPackages[] = {
     {"libgcc_s.so.1", "libgcc-s1"},
 };
 
-// What stands between the two in `line`; empty: not both are there.
+// The text between the two in `line`; empty: not both are there.
 absl::string_view Between(absl::string_view line, absl::string_view before,
                           absl::string_view after) {
   const size_t at = line.find(before);
@@ -33,7 +33,7 @@ absl::string_view Between(absl::string_view line, absl::string_view before,
 }
 
 absl::string_view LibraryOf(absl::string_view line) {
-  // glibc's loader, and then musl's.
+  // glibc's loader first, then musl's.
   const absl::string_view library =
       Between(line, "error while loading shared libraries: ",
               ": cannot open shared object file");

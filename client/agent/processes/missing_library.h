@@ -1,9 +1,9 @@
-// Missing library: what to install where a command ended with 127 because the
+// Missing library: what to install if a command ended with 127 because the
 // dynamic loader did not find a shared library.
 //
-// `rollcall` itself needs none but the C library. A command may: rollcall-train
-// links libgloo, and Debian's libgloo links libibverbs and libhiredis, with or
-// without an RDMA device.
+// `rollcall` itself needs only the C library. A command may need more:
+// rollcall-train links libgloo, and Debian's libgloo links libibverbs and
+// libhiredis, with or without an RDMA device.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_MISSING_LIBRARY_H_
@@ -15,8 +15,8 @@
 
 namespace rollcall {
 
-// A line that names the library and its package, by what the command printed on
-// stderr; empty: the loader of glibc or musl did not complain there.
+// A line that names the library and its package, from the command's stderr;
+// empty: there is no such message of glibc's or musl's loader.
 std::string MissingLibraryAdvice(absl::string_view stderr_tail);
 
 }  // namespace rollcall

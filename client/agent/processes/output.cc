@@ -20,18 +20,18 @@ namespace {
 
 constexpr size_t kQueuedBytesMost = 4 << 20;
 constexpr size_t kReadBytes = 64 << 10;
-// A pipe holds 64 KiB unless somebody made it larger, and 1 MiB at most.
+// A pipe holds 64 KiB by default, and 1 MiB at most.
 constexpr size_t kDrainBytesMost = 1 << 20;
 constexpr absl::Duration kLastWords = absl::Seconds(2);
 
-// Writes all of it. Returns 0 or what went wrong.
+// Writes everything. Returns 0 or an errno.
 int WriteWhole(int fd, absl::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = write(fd, bytes.data(), bytes.size());
     if (n >= 0) {
       bytes.remove_prefix(n);
     } else if (errno == EAGAIN) {
-      // Whoever gave us this descriptor has made it non-blocking.
+      // The inherited descriptor may be non-blocking.
       pollfd polled{fd, POLLOUT, 0};
       poll(&polled, 1, -1);
     } else if (errno != EINTR) {
@@ -67,7 +67,7 @@ struct OutputWriter::Queue {
   Mutex mutex;
   CondVar changed;
   std::deque<Piece> pieces ABSL_GUARDED_BY(mutex);
-  // With what is being written.
+  // Includes the bytes being written.
   size_t bytes ABSL_GUARDED_BY(mutex) = 0;
   size_t count ABSL_GUARDED_BY(mutex) = 0;
   bool was_full ABSL_GUARDED_BY(mutex) = false;
@@ -77,8 +77,8 @@ struct OutputWriter::Queue {
 };
 
 void OutputWriter::Queue::Run() {
-  // Signals are for the other threads; a reader that has gone (| head) is
-  // told by EPIPE.
+  // Other threads handle signals. If a reader has closed the pipe (| head),
+  // write fails with EPIPE.
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
@@ -131,7 +131,8 @@ void OutputWriter::Queue::Put(OutputTarget& to, const std::string& bytes) {
   }
   to.failed_ = true;
   to.file_.Close();
-  if (to.path_.empty()) return;  // The terminal itself: nobody to tell.
+  // This is the terminal itself: the message could not be shown.
+  if (to.path_.empty()) return;
   WriteWhole(2, absl::StrCat("rollcall: the log file ", to.path_,
                              " takes no more output: ", why, "\n"));
 }

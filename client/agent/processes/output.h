@@ -1,15 +1,15 @@
-// Output: what ranks print, on its way to the terminal and into log files.
+// Output: carries what ranks print to the terminal and into log files.
 //
-// OutputWriter is a thread of its own that does all the writing, so that a
-// terminal that is held (Ctrl-S), a slow pipe or a slow disk delays nothing but
-// itself. What waits is bounded: a reader that finds it full() stops reading,
-// and the ranks wait in turn, as they would without rollcall in between.
+// OutputWriter does all writing in a thread of its own, so that a held terminal
+// (Ctrl-S), a slow pipe or a slow disk delays nothing else. The queue is
+// bounded: a reader that finds it full() stops reading, and then the ranks
+// block, as they would without rollcall.
 //
-// RankPipe is one rank's stdout or stderr: it reads the pipe, and passes on
-// lines to the terminal and raw bytes to the log file.
+// RankPipe is one rank's stdout or stderr: it reads the pipe, and passes lines
+// to the terminal and raw bytes to the log file.
 //
-// Thread rule: OutputWriter's functions from any thread; `eased` comes from its
-// own thread and must only post. RankPipe: one thread at a time.
+// Thread rule: OutputWriter's functions from any thread; `eased` is called from
+// its own thread and must only post. RankPipe: one thread at a time.
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_OUTPUT_H_
 #define ROLLCALL_CLIENT_AGENT_PROCESSES_OUTPUT_H_
 
@@ -28,9 +28,9 @@
 
 namespace rollcall {
 
-// Where bytes go: a standing descriptor, or a file that is opened (appending,
-// with its folders) by the writer at its first bytes. One that fails is told of
-// once on stderr and then swallows the rest.
+// Where bytes go: an open descriptor, or a file that the writer opens at the
+// first bytes (appending; missing folders are made). If it fails, one message
+// goes to stderr and the rest is dropped.
 class OutputTarget {
  public:
   // Borrowed: 1 or 2.
@@ -47,26 +47,27 @@ class OutputTarget {
 
 class OutputWriter {
  public:
-  // `eased`: it was full and is half empty, or all has been written; may be
-  // null. It may still run while the writer is destroyed: it owns what it
-  // touches.
+  // `eased`: called when the full queue is half empty again, and when
+  // everything was written; may be null. It may still run while the writer is
+  // destroyed, so it must own what it uses.
   explicit OutputWriter(std::function<void()> eased);
-  // Waits a little for what is left; a target that blocks longer is abandoned.
+  // Waits a short time for what is queued; a target that blocks longer is
+  // abandoned.
   ~OutputWriter();
 
-  // Queues bytes to be written in one piece. Never blocks. Targets are shared
+  // Queues bytes to be written in one piece. Never blocks. The target is shared
   // with the queue, which may outlive a stream. Empty bytes create a file.
   void Write(std::shared_ptr<OutputTarget> to, std::string bytes);
 
   bool full() const;
-  // All that was queued has been written.
+  // Everything that was queued has been written.
   bool empty() const;
-  // Waits for that; false: it is not so after `patience`.
+  // Waits for that; false: not within `patience`.
   bool Flush(absl::Duration patience);
 
  private:
   struct Queue;
-  // Shared with the thread, which outlives us where a target blocks.
+  // Shared with the thread, which outlives this object if a target blocks.
   std::shared_ptr<Queue> queue_;
   std::thread thread_;
 };
@@ -81,22 +82,22 @@ class RankPipe {
   // -1 once it is closed.
   int fd() const { return pipe_.get(); }
 
-  // Reads what is there, up to a bound. False: its end has come; Close is next.
+  // Reads what is there, up to a bound. False: end of file; call Close next.
   bool Read(absl::Time now);
 
-  // Reads what is there now, however full the writer is.
+  // Reads what is there now, even if the writer is full.
   void Drain(absl::Time now);
 
-  // For lines from now on.
+  // For the following lines.
   void SetPrefix(std::string prefix) { prefix_ = std::move(prefix); }
 
-  // As if the rank had printed it.
+  // Adds a line as if the rank had printed it.
   void Say(const std::string& line, absl::Time now);
 
-  // Reads no more; the line without an end goes out.
+  // Stops reading; an unfinished line is written.
   void Close();
 
-  // The last lines, with the one that has no end yet.
+  // The last lines, including the unfinished one.
   std::string TailText() const { return tail_.Text(cutter_.open_line()); }
 
  private:

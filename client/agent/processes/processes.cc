@@ -26,11 +26,11 @@
 namespace rollcall {
 namespace {
 
-// Tokens of the keeper's own descriptors; ranks' are far below.
+// Tokens of the keeper's own descriptors; ranks' tokens are far smaller.
 constexpr uint64_t kWakeToken = UINT64_MAX;
 constexpr uint64_t kGuardToken = UINT64_MAX - 1;
 
-// Between two guards, when they keep dying.
+// The pause between two guards if they die repeatedly.
 constexpr absl::Duration kGuardPauseFirst = absl::Milliseconds(50);
 constexpr absl::Duration kGuardPauseMost = absl::Seconds(5);
 
@@ -46,8 +46,8 @@ void Silence(const Fd& bell) {
 
 }  // namespace
 
-// The thread that owns all ranks: it forks them, waits for them and stops them.
-// What the outside wants of it comes as orders.
+// The thread that owns all ranks: it forks, waits for and stops them. Other
+// threads send it orders.
 class Processes::Keeper {
  public:
   using Order = std::function<void(Keeper&)>;
@@ -73,12 +73,12 @@ class Processes::Keeper {
 
   const ProcessesOptions options_;
   const Callbacks callbacks_;
-  // Shared with the writer's thread, which may outlive us.
+  // Shared with the writer's thread, which may outlive this object.
   const std::shared_ptr<Fd> bell_;
   Inbox<Order> orders_;
   OutputWriter writer_;
 
-  // The keeper thread's own.
+  // Used only by the keeper thread.
   Poller poller_;
   Guard guard_;
   std::unique_ptr<RankGroup> group_;
@@ -109,7 +109,7 @@ Processes::Keeper::~Keeper() {
 }
 
 void Processes::Keeper::Run() {
-  // Signals are for the threads that handle them.
+  // Other threads handle signals.
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
@@ -172,7 +172,7 @@ void Processes::Keeper::BuryGuard() {
 
 absl::Status Processes::Keeper::Start(uint64_t generation,
                                       const std::vector<RankCommand>& ranks) {
-  // Nobody runs without a guard.
+  // No rank runs without a guard.
   if (!guard_.running()) {
     if (const absl::Status status = CallGuard(); !status.ok()) return status;
   }
@@ -188,8 +188,8 @@ bool BecomeSubreaper() {
 }
 
 Processes::Processes(ProcessesOptions options, Callbacks callbacks) {
-  // With SIGCHLD ignored, as some parents leave it, the kernel would throw the
-  // ranks' exit codes away.
+  // If SIGCHLD is ignored (some parents leave it so), the kernel drops the
+  // ranks' exit codes.
   struct sigaction action {};
   if (sigaction(SIGCHLD, nullptr, &action) == 0 &&
       (action.sa_handler == SIG_IGN || (action.sa_flags & SA_NOCLDWAIT) != 0)) {
@@ -204,7 +204,8 @@ Processes::~Processes() = default;
 
 absl::Status Processes::Start(uint64_t generation,
                               const std::vector<RankCommand>& ranks) {
-  // Shared, since the keeper is still inside set_value when we go on.
+  // Shared, because the keeper may still be inside set_value when this thread
+  // continues.
   const auto answer = std::make_shared<std::promise<absl::Status>>();
   keeper_->Give([answer, generation, &ranks](Keeper& keeper) {
     answer->set_value(keeper.Start(generation, ranks));

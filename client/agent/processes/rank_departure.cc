@@ -1,4 +1,4 @@
-// RankGroup: how ranks go, from their end to the last of their output.
+// RankGroup: what happens to ranks from their end to the last of their output.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ namespace {
 constexpr absl::Duration kSweepPatience = absl::Milliseconds(500);
 constexpr absl::Duration kBetweenSweeps = absl::Seconds(1);
 constexpr absl::Duration kBetweenLooks = absl::Seconds(2);
-// How long a terminal that is held may hold up the next generation.
+// How long a blocked terminal may delay the next generation.
 constexpr absl::Duration kWritingMost = absl::Seconds(2);
 constexpr size_t kLeaversMost = 64;
 constexpr size_t kNamedMost = 8;
@@ -50,8 +50,8 @@ void RankGroup::Depart(absl::Time now) {
   if (phase_ == Phase::kLeaving && killed) {
     phase_ = Phase::kSweeping;
   } else if (phase_ == Phase::kLeaving && leavers_living_ == 0) {
-    // Who was told to stop has its grace, also where only its shell has ended
-    // so far. Who was not has been left behind.
+    // Ranks that were told to stop have their grace, even if only their shell
+    // has ended so far. Processes of other ranks get none.
     if (!AwaitLeavers(going)) phase_ = Phase::kSweeping;
   }
   if (phase_ == Phase::kSweeping &&
@@ -60,8 +60,8 @@ void RankGroup::Depart(absl::Time now) {
   }
 }
 
-// Watches what still lives in the process groups of those that have their
-// grace. False: nothing does, or this kernel cannot watch it.
+// Watches the living processes of the groups that still have their grace.
+// False: there are none, or this kernel cannot watch them.
 bool RankGroup::AwaitLeavers(const std::vector<Rank*>& going) {
   DropLeavers();
   std::set<pid_t> groups;
@@ -88,7 +88,7 @@ void RankGroup::DropLeavers() {
   leavers_living_ = 0;
 }
 
-// What these ranks, and no others that live, are known by.
+// The signs that identify these ranks and no other living ones.
 Kin RankGroup::KinOf(const std::vector<Rank*>& ranks) const {
   Kin kin;
   const auto left = static_cast<size_t>(
@@ -165,7 +165,7 @@ void RankGroup::LookForDetached(absl::Time now) {
          .spared = {house_.guard.pid()}});
   }
   Look look = LookFor(kins);
-  // Those in a rank's session are found by it at any time.
+  // Processes in a rank's session can be found by it at any time.
   std::set<pid_t> sessions;
   for (const Rank* rank : ranks) sessions.insert(rank->process.pid);
   for (std::vector<FoundProcess>& found : look.found) {
@@ -188,7 +188,7 @@ void RankGroup::ReapOrphans(const std::vector<pid_t>& ended) {
   }
 }
 
-// After the sweep: what it said last, its number, its cgroup.
+// Called after the sweep: reads its last output, reaps it, removes its cgroup.
 void RankGroup::Settle(Rank& rank, absl::Time now) {
   for (RankPipe* stream : {rank.out.get(), rank.err.get()}) {
     if (stream == nullptr) continue;

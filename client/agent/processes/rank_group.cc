@@ -16,10 +16,10 @@
 namespace rollcall {
 namespace {
 
-// What the dynamic loader ends a process with, and a shell that finds no
+// The exit code of the dynamic loader on failure, and of a shell that finds no
 // command.
 constexpr int kExitOfLoader = 127;
-// Of a rank that a tracer holds.
+// The pause between checks of a rank that a tracer holds.
 constexpr absl::Duration kBetweenPeeks = absl::Milliseconds(100);
 constexpr absl::Duration kHeldQuietly = absl::Seconds(2);
 
@@ -112,7 +112,7 @@ std::unique_ptr<RankPipe> RankGroup::MakeStream(const Rank& rank, Fd pipe,
       house_.writer, is_err ? stderr_ : stdout_, std::move(log));
 }
 
-// A start that failed halfway: nobody has been let go yet.
+// Undoes a start that failed halfway: no rank has been released yet.
 void RankGroup::Abandon(Ranks& forked) {
   const absl::Time now = absl::InfinitePast();
   for (auto& [number, rank] : forked) rank.process.gate.Close();
@@ -156,9 +156,9 @@ void RankGroup::Stop(const std::vector<RankLife>& ranks, absl::Duration grace,
     rank->kill_at = std::min(rank->kill_at, now + grace);
     if (std::exchange(rank->stopping, true) || rank->swept()) continue;
     SignalGroup(*rank, SIGTERM);
-    // One that is stopped would take its SIGTERM only after its grace.
+    // A stopped process would handle SIGTERM only after its grace.
     SignalGroup(*rank, SIGCONT);
-    // There are more to go now.
+    // More ranks are to go now.
     phase_ = Phase::kRunning;
     sweep_at_ = absl::InfiniteFuture();
   }
@@ -198,8 +198,8 @@ void RankGroup::Say(const RankLife& life, const std::string& text,
 }
 
 void RankGroup::SignalGroup(const Rank& rank, int signal) {
-  if (rank.swept()) return;  // Reaped: the number is not ours.
-  // One that has only just been forked does not lead a group yet.
+  if (rank.swept()) return;  // Reaped: the pid is not ours any more.
+  // A process that was just forked does not lead a group yet.
   if (kill(-rank.process.pid, signal) != 0 && errno == ESRCH) {
     kill(rank.process.pid, signal);
   }
@@ -265,8 +265,8 @@ void RankGroup::OnExit(Rank& rank, absl::Time now) {
   house_.callbacks.ended(std::move(ended));
 }
 
-// A tracer is told of the end first, and no other process can wait for the rank
-// until the tracer has done so. Most do at once.
+// The tracer learns of the end first; no other process can wait for the rank
+// until the tracer has. Most tracers do so at once.
 void RankGroup::AwaitTracer(Rank& rank, absl::Time now) {
   // Its descriptor stays readable meanwhile.
   house_.poller.Remove(rank.watch->fd());

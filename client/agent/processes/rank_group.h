@@ -1,22 +1,23 @@
 // RankGroup: the ranks that live on this node, from fork to the sweep.
 //
-// A part of Processes: it is told what its poller saw and what time it is, and
-// says who is gone. It never waits, but for a sweep (half a second at most).
+// A part of Processes: it is told which descriptors are readable and what time
+// it is, and reports which ranks are gone. It waits only in a sweep (half a
+// second at most).
 //
-// Ranks come in batches and may go one by one. Those that have ended and were
-// told to stop are swept together, by what they alone are known by (session,
-// cgroup, marker), while others live on; those that nobody told wait for the
-// last to end, and then by the marker that all share besides.
+// Ranks start in batches and may end one by one. Ranks that have ended and were
+// told to stop are swept together while others live on, by signs that only they
+// have (session, cgroup, marker). Ranks that ended without being told wait for
+// the last rank to end; then the marker that all ranks share is used too.
 //
-// A rank that has ended stays unreaped until it has been swept: so long, its
-// number names it and its session alone, and a signal to its process group can
-// hit nobody else.
+// An ended rank stays unreaped until it has been swept: until then its pid
+// names only it and its session, and a signal to its process group can reach no
+// other process.
 //
-// While ranks live it looks every two seconds for processes that have left
-// their rank's session. It remembers them for the sweep, and tells them to the
+// While ranks live, it looks every two seconds for processes that have left
+// their rank's session. It keeps them for the sweep and sends them to the
 // guard, which cannot find them once their parent and the agent are gone. It
-// also reaps the orphans that were reparented to the agent: children that are
-// not ranks, not the guard and not in its own session. No other code waits for
+// also reaps orphans that were reparented to the agent: children that are not
+// ranks, not the guard and not in its own session. No other code waits for
 // them.
 //
 // Thread rule: one thread, which outlives the ranks (fork_exec.h).
@@ -45,7 +46,7 @@ namespace rollcall {
 
 class RankGroup {
  public:
-  // What it works with; all of it outlives the group.
+  // Borrowed objects; all of them outlive the group.
   struct House {
     const ProcessesOptions& options;
     const Processes::Callbacks& callbacks;
@@ -55,15 +56,15 @@ class RankGroup {
   };
 
   explicit RankGroup(const House& house);
-  // Kills what is left and sweeps once, telling nobody.
+  // Kills what is left and sweeps once; calls no callbacks.
   ~RankGroup();
 
-  // Forks all, tells the guard, and only then lets them go: all or none. See
+  // Forks all ranks, tells the guard, then releases them: all or none. See
   // Processes.
   absl::Status Start(uint64_t generation,
                      const std::vector<RankCommand>& commands);
 
-  // See Processes. Whoever is not here is gone.
+  // See Processes. Ranks that are not here are gone.
   void Stop(const std::vector<RankLife>& ranks, absl::Duration grace,
             absl::Time now);
   void Signal(const std::vector<RankLife>& ranks, int signal);
@@ -71,10 +72,10 @@ class RankGroup {
   RankSession SessionOf(const RankLife& life);
   void Say(const RankLife& life, const std::string& text, absl::Time now);
 
-  // The poller saw this token.
+  // The poller reported this token.
   void OnReadable(uint64_t token, absl::Time now);
 
-  // Does what is due. To be called after every wait.
+  // Does what is due. Call it after every wait.
   void Advance(absl::Time now);
   absl::Time NextDeadline() const;
 
@@ -91,23 +92,24 @@ class RankGroup {
     bool stopping = false;
     bool killed = false;
     absl::Time kill_at = absl::InfiniteFuture();
-    // It has ended, and a tracer has not let go of it.
+    // Since when it has ended but a tracer still holds it.
     absl::Time held_since = absl::InfiniteFuture();
     absl::Time peek_at = absl::InfiniteFuture();
     bool told_held = false;
-    // Its processes outside its session, as the latest look found them.
+    // Its processes outside its session, as of the latest look.
     std::vector<FoundProcess> detached;
-    // Reaped; its last output is on its way until then at the latest.
+    // Set once it is reaped; the latest time for writing its last output.
     std::optional<absl::Time> written_by;
 
     bool swept() const { return written_by.has_value(); }
   };
   using Ranks = std::map<uint64_t, Rank>;
 
-  // How far those are that are to go and have all ended.
+  // The state of the ranks that are to go and have all ended.
   enum class Phase {
     kRunning,   // Leaders live.
-    kLeaving,   // They have ended; others of their groups have their grace.
+    // They have ended; other processes of their groups still have their grace.
+    kLeaving,
     kSweeping,  // What is left is being killed.
   };
 
@@ -121,7 +123,7 @@ class RankGroup {
   std::unique_ptr<RankPipe> MakeStream(const Rank& rank, Fd pipe, bool is_err);
   Rank* Find(const RankLife& life);
   bool AnyLives() const;
-  // Those that are to go: told to, or all, once none lives.
+  // The ranks that are to go: those told to, or all ranks once none lives.
   std::vector<Rank*> Going();
   void OnExit(Rank& rank, absl::Time now);
   void AwaitTracer(Rank& rank, absl::Time now);
@@ -144,16 +146,16 @@ class RankGroup {
   const House house_;
   const std::shared_ptr<OutputTarget> stdout_;
   const std::shared_ptr<OutputTarget> stderr_;
-  // By a number of their own, which is never used again.
+  // By an internal number that is never reused.
   Ranks ranks_;
   uint64_t numbers_ = 0;
   Phase phase_ = Phase::kRunning;
   bool paused_ = false;
   bool warned_left_ = false;
   absl::Time sweep_at_ = absl::InfiniteFuture();
-  // While any rank is unswept.
+  // When to look for detached processes, while any rank is unswept.
   absl::Time look_at_ = absl::InfinitePast();
-  // Processes of the ranks' groups that are still using their grace.
+  // Processes of the ranks' groups that still use their grace.
   std::vector<Fd> leavers_;
   size_t leavers_living_ = 0;
 };

@@ -27,7 +27,7 @@ SignalThread::~SignalThread() {
 void SignalThread::Run() {
   pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {end_.get(), POLLIN, 0}};
   for (;;) {
-    if (poll(fds, 2, -1) < 0) continue;  // A signal came in between.
+    if (poll(fds, 2, -1) < 0) continue;  // A signal interrupted the poll.
     if (fds[1].revents != 0) return;
     while (const int signal = signals_.Read()) {
       if (signal == SIGUSR2) {

@@ -1,11 +1,11 @@
-// SignalThread: the signals that an agent lives with, as events, from a thread
-// of its own.
+// SignalThread: delivers the agent's signals as events, from a thread of its
+// own.
 //
-// SIGTERM, SIGINT, SIGUSR1 and SIGHUP ask it to leave; SIGUSR2 is for its
-// ranks.
+// SIGTERM, SIGINT, SIGUSR1 and SIGHUP ask the agent to leave; SIGUSR2 is passed
+// to its ranks.
 //
-// Thread rule: one of it at a time; `post` comes from its thread and must only
-// post.
+// Thread rule: one instance at a time; `post` is called from its thread and
+// must only post.
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_SIGNAL_THREAD_H_
 #define ROLLCALL_CLIENT_AGENT_PROCESSES_SIGNAL_THREAD_H_
 

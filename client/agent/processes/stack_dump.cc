@@ -32,12 +32,12 @@ namespace {
 
 constexpr size_t kProcessesMost = 8;
 constexpr size_t kThreadsMost = 64;
-// Of one tool's words.
+// Bounds the output of one tool.
 constexpr size_t kOutputBytesMost = 64 << 10;
 constexpr char kPath[] =
     "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin";
 
-// The beginning of a small file of /proc, without the line's end.
+// The beginning of a small file of /proc, without its newline.
 std::string ReadProc(const std::string& path) {
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.open()) return "";
@@ -47,7 +47,7 @@ std::string ReadProc(const std::string& path) {
       text, static_cast<size_t>(std::max<ssize_t>(size, 0)))));
 }
 
-// Of /proc/.../stat; '?': there is none.
+// The state letter of /proc/.../stat; '?': unknown.
 char StateOf(const std::string& folder) {
   const std::optional<ProcStat> stat = ReadProcStat(folder);
   return stat ? stat->state : '?';
@@ -86,7 +86,7 @@ std::vector<pid_t> ThreadsOf(pid_t pid) {
   return threads;
 }
 
-// What the kernel tells of one process; `state` of its main thread.
+// The kernel's information about one process; `state`: of its main thread.
 std::string KernelsWord(pid_t pid, char state,
                         const std::vector<pid_t>& threads) {
   std::string text = absl::StrCat(
@@ -121,7 +121,7 @@ bool IsThere(const std::string& name) {
   return false;
 }
 
-// The one that tells most of this process; nothing: none is here.
+// The best available tool for this process; nullopt: none is installed.
 std::optional<Tool> ChooseTool(pid_t pid) {
   char exe[256];
   const ssize_t size =
@@ -134,7 +134,7 @@ std::optional<Tool> ChooseTool(pid_t pid) {
   }
   if (IsThere("eu-stack")) return Tool{{"eu-stack", "-p", number}};
   if (IsThere("gdb")) {
-    // No arguments of functions: they may be anything's secrets.
+    // Without function arguments: they may contain secrets.
     return Tool{{"gdb", "-nx", "-batch", "-iex", "set auto-load off", "-iex",
                  "set print frame-arguments none", "-p", number, "-ex",
                  "thread apply all backtrace 32"}};
@@ -142,7 +142,7 @@ std::optional<Tool> ChooseTool(pid_t pid) {
   return std::nullopt;
 }
 
-// Its output, and how it failed if it did. Ended when time is up.
+// The tool's output, and its error if it failed. Ended at `until`.
 std::string RunTool(const Tool& tool, absl::Time until, int quit) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
@@ -170,8 +170,8 @@ std::string RunTool(const Tool& tool, absl::Time until, int quit) {
     argv.push_back(const_cast<char*>(word.c_str()));
   }
   argv.push_back(nullptr);
-  // Nothing else: such tools fetch symbols from the network where a variable
-  // tells them to.
+  // A minimal environment: variables can make such tools fetch symbols from the
+  // network.
   std::string path = absl::StrCat("PATH=", kPath), locale = "LC_ALL=C";
   char* environment[] = {path.data(), locale.data(), nullptr};
   pid_t pid = 0;
@@ -198,7 +198,7 @@ std::string RunTool(const Tool& tool, absl::Time until, int quit) {
     text.append(piece, std::min(static_cast<size_t>(got),
                                 kOutputBytesMost - text.size()));
   }
-  // It has closed its output, or has had its time: its end is near in any case.
+  // It has closed its output or its time is over, so it is ended.
   kill(-pid, SIGKILL);
   PeekExit(pid);
   Reap(pid);
@@ -206,7 +206,7 @@ std::string RunTool(const Tool& tool, absl::Time until, int quit) {
   return text;
 }
 
-// A tool that was killed may leave what it held stopped.
+// A killed tool may leave the process stopped.
 void LetGo(pid_t pid, char state_before) {
   const char state = StateOf(absl::StrCat("/proc/", pid));
   if (IsStopped(state) && !IsStopped(state_before)) kill(pid, SIGCONT);
@@ -219,7 +219,7 @@ StackDump DumpStacks(const std::vector<pid_t>& pids, absl::Duration patience,
   const absl::Time until = MonotonicNow() + patience;
   StackDump dump;
   std::vector<char> states;
-  // All of the kernel's words first: they are quick, and cost nobody anything.
+  // All of the kernel's information first: it is quick and disturbs no process.
   for (size_t i = 0; i < std::min(pids.size(), kProcessesMost); ++i) {
     const std::string folder = absl::StrCat("/proc/", pids[i]);
     const char state = StateOf(folder);
@@ -269,7 +269,7 @@ StackDumps::~StackDumps() {
   for (Look& look : looks_) look.thread.join();
 }
 
-// Those that have ended.
+// Joins the dumps that have ended.
 void StackDumps::Reap() {
   for (auto at = looks_.begin(); at != looks_.end();) {
     pollfd polled{at->ended.get(), POLLIN, 0};
@@ -298,7 +298,7 @@ void StackDumps::Take(const RankLife& life, const RankSession& session,
         pids.push_back(found.pid);
       }
     }
-    // What it says it is may be a number of another namespace, or anybody's.
+    // The rank's own pid may be from another namespace, or false.
     const auto named = std::find(pids.begin(), pids.end(), linked);
     if (named != pids.end()) std::rotate(pids.begin(), named, named + 1);
     StackDump dump = DumpStacks(pids, patience_, quit);

@@ -1,13 +1,12 @@
-// Stack dumps: where the threads of a rank that makes no progress stand, for
-// its log.
+// Stack dumps: the stacks of a rank that makes no progress, for its log.
 //
-// What the kernel tells is always there (state, what it waits in, the system
-// call); stacks of the program itself need a tool on this machine: py-spy for
-// Python, eu-stack (elfutils) or gdb. Nothing is changed in the processes, but
-// that such a tool holds them for a moment; one that does not come to its end
-// is killed, and what it held goes on.
+// The kernel always gives the state, the wait channel and the system call.
+// Stacks of the program need a tool on this machine: py-spy for Python,
+// eu-stack (elfutils) or gdb. The processes are not changed, but such a tool
+// stops them for a moment. A tool that does not end is killed, and the process
+// it stopped is continued.
 //
-// Thread rule: Take from one thread; `done` comes from threads of its own and
+// Thread rule: Take from one thread; `done` is called from internal threads and
 // must only post.
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_STACK_DUMP_H_
 #define ROLLCALL_CLIENT_AGENT_PROCESSES_STACK_DUMP_H_
@@ -32,15 +31,15 @@ namespace rollcall {
 struct StackDump {
   // One of the processes is stopped, by a signal or a debugger.
   bool stopped = false;
-  // Where the first one's main thread stands: a few words.
+  // Where the main thread of the first process is: a few words.
   std::string summary;
-  // All of it, in lines.
+  // The whole text, in lines.
   std::string text;
 };
 
-// Looks at these processes, the most telling first. Blocks for `patience` at
-// most; ends at once when `quit` (a descriptor; -1: none) becomes readable.
-// Never fails: what cannot be had is named in the text.
+// Looks at these processes, the most informative first. Blocks for at most
+// `patience`; ends at once when `quit` (a descriptor; -1: none) becomes
+// readable. Never fails: the text says what could not be read.
 StackDump DumpStacks(const std::vector<pid_t>& pids, absl::Duration patience,
                      int quit = -1);
 
@@ -48,15 +47,15 @@ class StackDumps {
  public:
   using Done = std::function<void(const RankLife&, StackDump)>;
 
-  // `patience`: for all of one rank's processes.
+  // `patience`: for all processes of one rank.
   StackDumps(absl::Duration patience, Done done);
-  // Ends what is under way.
+  // Ends running dumps.
   ~StackDumps();
 
-  // Begins with the processes of a rank's session, and what descends from them;
-  // the first of them is `linked`, which the rank has named itself (0: none),
-  // if it is one of them. Several ranks are looked at side by side.
-  // Answered through `done`, always.
+  // Starts with the processes of a rank's session and their descendants. The
+  // first one is `linked`, the pid that the rank gave itself (0: none), if it
+  // is one of them. Several ranks are handled at the same time. Always answered
+  // through `done`.
   void Take(const RankLife& life, const RankSession& session, pid_t linked);
 
  private:

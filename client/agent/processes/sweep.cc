@@ -27,18 +27,18 @@
 namespace rollcall {
 namespace {
 
-// An environment larger than this is not read to its end.
+// A larger environment is not read to its end.
 constexpr size_t kEnvironBytesMost = 8 << 20;
-// How often and how far apart one is looked at that has no environment for the
-// moment: on a busy machine a program's first pages may take their time, and so
-// may the return of a large process's memory.
+// How often, and at what interval, a process without an environment is checked
+// again: on a busy machine a program's first pages may take time to appear, and
+// so may the release of a large process's memory.
 constexpr int kBareTries = 200;
 constexpr int kBarePauseMs = 1;
-// How many scans in a row must find nobody: one may miss a process that is
-// passing itself on from child to child.
+// How many scans in a row must find nothing: one scan may miss a process that
+// keeps forking and exiting.
 constexpr int kQuietScans = 2;
 constexpr int kWalksMost = 16;
-// How many deaths are awaited at a time: bounds the descriptors in use.
+// How many deaths are awaited at a time; bounds the open descriptors.
 constexpr size_t kAwaitedMost = 128;
 
 struct Stat : ProcStat {
@@ -65,12 +65,12 @@ bool ReadPieces(const std::string& path, size_t most, More more) {
 
 using Markers = std::set<std::string>;
 
-// Whether any of the entries is in an environment, and what that was like.
+// Whether any of the entries is in an environment, or why that is unknown.
 enum class Environment { kMarked, kOther, kEmpty, kUnreadable };
 Environment ReadEnvironment(pid_t pid, const Markers& markers, size_t longest) {
   bool found = false;
   bool empty = true;
-  // The current entry, no longer than one that differs for its length.
+  // The current entry, kept only as long as it can still match.
   std::string entry;
   const bool read = ReadPieces(absl::StrCat("/proc/", pid, "/environ"),
                                kEnvironBytesMost, [&](std::string_view piece) {
@@ -86,13 +86,13 @@ Environment ReadEnvironment(pid_t pid, const Markers& markers, size_t longest) {
                                  return !found;
                                });
   if (found || markers.contains(entry)) return Environment::kMarked;
-  // Without memory it is ESRCH in some kernels.
+  // Some kernels return ESRCH for a process without memory.
   if (!read && errno != ESRCH) return Environment::kUnreadable;
   return empty ? Environment::kEmpty : Environment::kOther;
 }
 
-// In the middle of an exec, or of its end, a process has none for a moment, and
-// still has its files and its children.
+// During exec or exit a process has no environment for a moment, but still has
+// its files and children.
 bool LacksMemory(pid_t pid) {
   const std::optional<ProcStat> stat = ReadProcStat(pid);
   return stat && stat->Alive() && stat->environment_end == 0;
@@ -110,7 +110,7 @@ bool HasMarker(const Stat& process, const Markers& markers) {
   for (int i = 0; i < kBareTries; ++i) {
     const Environment seen = ReadEnvironment(process.pid, markers, longest);
     if (seen != Environment::kEmpty) return seen == Environment::kMarked;
-    // What was read may be of the program before: once more, in that case.
+    // The text may be of the previous program: then read it again.
     if (settled) return false;
     settled = !LacksMemory(process.pid);
     if (!settled) poll(nullptr, 0, kBarePauseMs);
@@ -118,7 +118,7 @@ bool HasMarker(const Stat& process, const Markers& markers) {
   return false;
 }
 
-// Calls `meet` with each number in /proc.
+// Calls `meet` with each pid in /proc.
 template <typename Meet>
 void WalkProc(Meet meet) {
   const std::unique_ptr<DIR, int (*)(DIR*)> proc(opendir("/proc"), closedir);
@@ -128,8 +128,8 @@ void WalkProc(Meet meet) {
   }
 }
 
-// Walks until nobody new is met: the list is taken before its processes are
-// read, and one that has ended by then may have left a child.
+// Scans until no new process appears: the list is taken before its processes
+// are read, and one that has ended by then may have left a child.
 std::map<pid_t, Stat> AllProcesses(const Markers& markers, uint64_t earliest) {
   std::map<pid_t, Stat> all;
   std::set<pid_t> met;
@@ -149,7 +149,7 @@ std::map<pid_t, Stat> AllProcesses(const Markers& markers, uint64_t earliest) {
   return all;
 }
 
-// No rank started before; spares most environments the reading.
+// No rank started earlier; avoids reading most environments.
 uint64_t EarliestStart(const Kin& kin) {
   if (kin.sessions.empty()) return 0;
   uint64_t earliest = UINT64_MAX;
@@ -163,13 +163,13 @@ bool InSession(const std::map<pid_t, Stat>& all, const Stat& process,
                const RankSession& session) {
   if (process.session != session.id) return false;
   if (process.start_ticks < session.start_ticks) return false;
-  // The number may have gone to another leader since.
+  // The pid may belong to another leader by now.
   const auto leader = all.find(session.id);
   return leader == all.end() ||
          leader->second.start_ticks == session.start_ticks;
 }
 
-// Whether it is a child of this process and not in its session.
+// Whether it is a child of this process outside its session.
 bool Reparented(const Stat& process) {
   return process.parent == getpid() && process.session != getsid(0);
 }
@@ -190,7 +190,7 @@ class Finder {
     for (const auto& [pid, stat] : all_) {
       if (!Spared(pid) && Shows(stat)) ours.insert(pid);
     }
-    // Children of ours are ours, to any depth.
+    // Descendants of our processes are ours, at any depth.
     for (bool grown = !ours.empty(); grown;) {
       grown = false;
       for (const auto& [pid, stat] : all_) {
@@ -231,7 +231,7 @@ class Finder {
   std::set<std::pair<pid_t, uint64_t>> known_;
 };
 
-// Kills one found process if it still is that process. The pidfd, where there
+// Kills the process if it is still the one that was found. The pidfd, if there
 // is one, becomes readable at its end.
 enum class Shot { kHit, kGone, kDenied };
 Shot Kill(const FoundProcess& process, Fd* pidfd) {
@@ -309,7 +309,7 @@ SweepResult Sweep(const Kin& kin, absl::Duration patience) {
       result.left = std::move(found);
       break;
     }
-    // All are shot before any death is awaited: fewer are left to fork.
+    // All are killed before any death is awaited, so that fewer can still fork.
     std::vector<Fd> pidfds;
     for (const FoundProcess& process : found) {
       Fd pidfd;

@@ -1,5 +1,5 @@
-// RankService: the streams of linked ranks, and the worlds and notices that
-// they are told.
+// RankService: the streams of linked ranks, and the worlds and notices sent to
+// them.
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 namespace rollcall {
 namespace {
 
-// Streams that have not said hello yet, or are of ranks past their end.
+// Includes streams that have sent no hello yet, and streams of ended ranks.
 constexpr size_t kStreamsMax = 4 * Limits::ranks_per_node_max;
 constexpr size_t kRepliesQueuedMax = 64;
 
-// What is no number says nothing.
+// Values that are not finite numbers are dropped.
 std::optional<v1::Pace> PaceOf(uint32_t local_rank,
                                const v1::RankProgress& progress) {
   if (local_rank != 0 || !std::isfinite(progress.loss()) ||
@@ -160,13 +160,13 @@ std::optional<grpc::Status> RankService::Core::Pass(
   }
   switch (message.kind_case()) {
     case v1::RankMessage::kProgress:
-      // One that is dropped is made good by the next.
+      // A dropped report is replaced by the next one.
       post_(RankProgressed{message.progress().generation(),
                            message.progress().step(), local_rank,
                            PaceOf(local_rank, message.progress())});
       break;
     case v1::RankMessage::kHere:
-      // One that is dropped looks as if it had not come, for once.
+      // If it is dropped, the rank counts as not answering this once.
       post_(WhereItIs(local_rank, message.here()));
       break;
     case v1::RankMessage::kStopped:
@@ -182,7 +182,7 @@ std::optional<grpc::Status> RankService::Core::Pass(
       taken = post_(RankAskedToLeave{local_rank});
       break;
     default:
-      break;  // Of a newer library; nothing that the agent must know.
+      break;  // From a newer library; the agent may ignore it.
   }
   if (taken) return std::nullopt;
   return grpc::Status(grpc::StatusCode::UNAVAILABLE,
@@ -202,7 +202,8 @@ std::optional<grpc::Status> RankService::Core::Greet(
       return grpc::Status(Code::INVALID_ARGUMENT, "a second RankHello");
     }
     if (!open_) return grpc::Status(Code::ABORTED, "there is no world yet");
-    // One that was started for an older world must not take a rank's place.
+    // A rank that was started for an older world must not replace a current
+    // one.
     if (hello.generation() != 0 &&
         hello.generation() != open_->world.generation()) {
       return grpc::Status(
@@ -252,7 +253,7 @@ v1::AgentReply RankService::Core::WorldFor(uint32_t local_rank) {
 }
 
 void RankService::Core::Gone(Stream* stream) {
-  StreamRef last;  // Deleted without the lock.
+  StreamRef last;  // Deleted after the lock is released.
   {
     MutexLock lock(mutex_);
     auto found = streams_.find(stream);
@@ -276,7 +277,8 @@ void RankService::Core::SetWorld(const v1::World& world, const v1::Seal& seal,
     open_ = Open{world, seal, node_rank, {}};
     for (const uint32_t local_rank : waiting) {
       const auto at = ranks_.find(local_rank);
-      // One whose stream has just broken: its end is on its way to the loop.
+      // A stream that has just broken: the event of its end will reach the
+      // loop.
       if (at != ranks_.end()) {
         told.emplace_back(at->second, WorldFor(local_rank));
       }

@@ -21,12 +21,12 @@ namespace {
 // Every rank of a node may wait for every open key.
 constexpr size_t kWaitersMax =
     Limits::exchanges_open_max * Limits::ranks_per_node_max;
-// An exchange with its key and value, and protobuf's own bytes.
+// An exchange with its key and value, plus protobuf's overhead.
 constexpr int kMessageBytesMax =
     2 * (Limits::exchange_value_bytes_max + Limits::exchange_key_bytes_max);
-// On one connection: Attend, and an exchange for every open key.
+// On one connection: Attend, and one exchange for every open key.
 constexpr int kCallsMax = 1 + Limits::exchanges_open_max;
-// What all ranks have sent that was not taken yet.
+// Bytes received from all ranks and not processed yet.
 constexpr size_t kReceivedBytesMax = 64 << 20;
 
 }  // namespace
@@ -37,7 +37,8 @@ grpc::ServerUnaryReactor* RankService::Core::Exchange(
     grpc::CallbackServerContext*, const v1::ExchangeRequest* request,
     v1::ExchangeResponse* response) {
   auto* waiter = new Waiter(*this, *request, response);
-  // Before Enter, whose event another thread may answer at once and so end it.
+  // Built before Enter, because another thread may answer and end the call
+  // right after it.
   AgentEvent event = RankExchanged{request->generation(), request->local_rank(),
                                    request->key(), request->value()};
   const grpc::Status entered = Enter(waiter);
@@ -68,7 +69,7 @@ grpc::Status RankService::Core::Enter(Waiter* waiter) {
         absl::StrCat("value of ", waiter->value.size(), " bytes; at most ",
                      Limits::exchange_value_bytes_max));
   }
-  // The daemon ends the agent's stream for a key that it does not admit.
+  // The daemon would end the agent's stream for a key that it does not admit.
   if (const absl::Status fits = AdmitExchangeKey(waiter->key); !fits.ok()) {
     return grpc::Status(Code::INVALID_ARGUMENT, std::string(fits.message()));
   }
@@ -128,7 +129,7 @@ void RankService::Core::Answer(const v1::ExchangeOut& exchange) {
   }
   for (Waiter* waiter : taken) {
     if (exchange.code() != 0) {
-      // The codes of both are the same numbers by design.
+      // Both define the same numbers for the codes.
       waiter->Finish(grpc::Status(
           static_cast<grpc::StatusCode>(exchange.code()), exchange.error()));
       continue;
@@ -167,8 +168,8 @@ absl::StatusOr<std::unique_ptr<RankService>> RankService::Start(
   SetDefaults(builder);
   builder.SetMaxReceiveMessageSize(kMessageBytesMax);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsMax);
-  // A message's size is only looked at once all of it is here; the quota ends
-  // the call of one that takes too much before that.
+  // gRPC checks a message's size only after all of it has arrived; the quota
+  // ends a call that takes too much memory before that.
   builder.SetResourceQuota(
       grpc::ResourceQuota("ranks").Resize(kReceivedBytesMax));
   builder.AddListeningPort(UnixAddress(path),
@@ -185,7 +186,7 @@ absl::StatusOr<std::unique_ptr<RankService>> RankService::Start(
 RankService::RankService(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 
 RankService::~RankService() {
-  // Cancels what is open; every reactor is done when this returns.
+  // Cancels open calls; every reactor is finished when this returns.
   core_->server->Shutdown(std::chrono::system_clock::now());
   core_->server->Wait();
 }

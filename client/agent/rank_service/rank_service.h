@@ -1,17 +1,17 @@
-// RankService: the agent's Unix socket, where linked ranks get their worlds and
-// notices, exchange values, and say where they stand.
+// RankService: the agent's Unix socket, through which linked ranks get their
+// worlds and notices, exchange values, and report their progress.
 //
-// It holds who is connected and who waits for which key, and nothing else: what
-// an exchange needs from other nodes is the agent core's business. Who may
-// connect is decided by the folder of the socket (0700).
+// It knows who is connected and who waits for which key, and nothing else: what
+// an exchange needs from other nodes is decided by the agent core. The
+// permissions of the socket's folder (0700) decide who may connect.
 //
 // Thread rule: all functions from the agent's loop thread; `post` is called
 // from gRPC's threads and must only post.
 //
 // Invariants:
-//   1. A local rank has at most one stream: a newer one ends the older.
-//   2. A call that waits for a key ends with its values, with ABORTED when its
-//      generation ends, or with its caller's deadline; it is then forgotten.
+// A local rank has at most one stream: a newer one ends the older one.
+// A call that waits for a key ends with its values, with ABORTED when its
+// generation ends, or at its caller's deadline; then it is forgotten.
 #ifndef ROLLCALL_CLIENT_AGENT_RANK_SERVICE_RANK_SERVICE_H_
 #define ROLLCALL_CLIENT_AGENT_RANK_SERVICE_RANK_SERVICE_H_
 
@@ -29,35 +29,37 @@ namespace rollcall {
 
 class RankService {
  public:
-  // False: it cannot be taken in now; the rank's call ends with UNAVAILABLE.
+  // False: the event cannot be accepted now; the rank's call ends with
+  // UNAVAILABLE.
   using Post = std::function<bool(AgentEvent)>;
 
   // Listens on the Unix socket `path` (at most 107 bytes). INVALID_ARGUMENT: it
-  // is longer. UNAVAILABLE: it cannot be listened on.
+  // is longer. UNAVAILABLE: listening failed.
   static absl::StatusOr<std::unique_ptr<RankService>> Start(
       const std::string& path, Post post);
 
   // Ends all calls.
   ~RankService();
 
-  // The world that ranks which attend from now on are told. `waiting`: local
-  // ranks that attend and wait for it; they are told now.
+  // Sets the world for ranks that attend from now on. `waiting`: local ranks
+  // that attend and wait for it; they get it now.
   void SetWorld(const v1::World& world, const v1::Seal& seal,
                 uint32_t node_rank, const std::vector<uint32_t>& waiting = {});
 
-  // Ends a generation for the ranks: those that wait for a key get ABORTED,
-  // those that attend are told to tear down.
+  // Ends a generation for the ranks: those that wait for a key get ABORTED, all
+  // linked ones are told to tear down.
   void EndWorld(uint64_t generation, v1::ReasonCode code,
                 const std::string& reason);
 
-  // For ranks that attend, or will, in the world that it is for.
+  // Sends a notice to the ranks that attend, now or later, in the notice's
+  // world.
   void Tell(const v1::RankNotice& notice);
 
-  // Asks a rank where it is; a RankIsHere follows if it answers. The process
-  // that it says it is; 0: none attends there.
+  // Asks a rank where it is; a RankIsHere follows if it answers. Returns the
+  // pid that the rank gave; 0: no such rank attends.
   int32_t AskWhere(uint64_t generation, uint32_t local_rank);
 
-  // Those that wait for a key of this generation or an older one get ABORTED.
+  // Calls that wait for a key of this generation or an older one get ABORTED.
   void FailExchanges(uint64_t generation, const std::string& reason);
 
   void Answer(const v1::ExchangeOut& exchange);

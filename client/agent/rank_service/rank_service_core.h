@@ -1,8 +1,8 @@
-// RankService::Core: who is connected, and who waits for which key. For
-// rank_service.cc (the outside, and exchanges) and rank_attend.cc (streams)
-// alone.
+// RankService::Core: who is connected, and who waits for which key. Only for
+// rank_service.cc (interface and exchanges) and rank_attend.cc (streams).
 //
-// Thread rule: any thread; nothing is finished or sent while its lock is held.
+// Thread rule: any thread. No call is finished and nothing is sent while its
+// lock is held.
 #ifndef ROLLCALL_CLIENT_AGENT_RANK_SERVICE_RANK_SERVICE_CORE_H_
 #define ROLLCALL_CLIENT_AGENT_RANK_SERVICE_RANK_SERVICE_CORE_H_
 
@@ -27,7 +27,7 @@ class RankService::Core : public v1::Rank::CallbackService {
  public:
   explicit Core(Post post) : post_(std::move(post)) {}
 
-  // One Exchange call that waits.
+  // One waiting Exchange call.
   class Waiter : public grpc::ServerUnaryReactor {
    public:
     Waiter(Core& core, const v1::ExchangeRequest& request,
@@ -77,15 +77,15 @@ class RankService::Core : public v1::Rank::CallbackService {
     Mutex mutex_;
     std::deque<v1::AgentReply> queue_ ABSL_GUARDED_BY(mutex_);
     bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-    // Writes that are being started right now: whoever ends the stream
-    // meanwhile leaves its status in last_, since nothing may be started after
-    // Finish.
+    // Number of writes being started now. A thread that ends the stream
+    // meanwhile stores its status in last_, because nothing may be started
+    // after Finish.
     int starting_ ABSL_GUARDED_BY(mutex_) = 0;
     std::optional<grpc::Status> last_ ABSL_GUARDED_BY(mutex_);
 
     void Start(const v1::AgentReply* reply);
   };
-  // Shared, since a stream can end while another thread is about to write to
+  // Shared, because a stream can end while another thread is about to write to
   // it; the one in streams_ lives until gRPC is done with it.
   using StreamRef = std::shared_ptr<Stream>;
 
@@ -104,7 +104,7 @@ class RankService::Core : public v1::Rank::CallbackService {
   void FailExchanges(uint64_t generation, const std::string& reason);
   void Answer(const v1::ExchangeOut& exchange);
 
-  // The server that this serves; set once, before any call.
+  // The gRPC server; set once, before any call.
   std::unique_ptr<grpc::Server> server;
 
  private:
@@ -118,7 +118,7 @@ class RankService::Core : public v1::Rank::CallbackService {
   grpc::Status Enter(Waiter* waiter);
   void Forget(Waiter* waiter);
   bool Take(Waiter* waiter) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Nothing: the stream goes on.
+  // nullopt: the stream goes on.
   std::optional<grpc::Status> Hear(Stream* stream,
                                    const v1::RankMessage& message);
   std::optional<grpc::Status> Greet(Stream* stream, const v1::RankHello& hello);
@@ -135,7 +135,7 @@ class RankService::Core : public v1::Rank::CallbackService {
   Mutex mutex_;
   std::optional<Open> open_ ABSL_GUARDED_BY(mutex_);
   std::set<Waiter*> waiters_ ABSL_GUARDED_BY(mutex_);
-  // All streams, and those that have said hello by local rank.
+  // All streams, and by local rank those that have sent their hello.
   std::map<Stream*, StreamRef> streams_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, StreamRef> ranks_ ABSL_GUARDED_BY(mutex_);
 };
