@@ -381,10 +381,10 @@ std::string StatusTable(const v1::JobStatus& status) {
                     status.exit_code(), ")\n");
   }
   if (status.has_lingers()) {
-    absl::StrAppend(
-        &text, LeftAliveText(status), " are left as they are for another ",
-        ShortDuration(FromProto(status.lingers())), "; `rollcall stop --job ",
-        status.job(), "` ends them at once\n");
+    absl::StrAppend(&text, LeftAliveText(status), " are kept for another ",
+                    ShortDuration(FromProto(status.lingers())),
+                    "; `rollcall stop --job ", status.job(),
+                    "` ends them at once\n");
   }
   std::vector<std::string> refused;
   for (const auto& [code, count] : std::map<std::string, uint64_t>(
@@ -392,7 +392,7 @@ std::string StatusTable(const v1::JobStatus& status) {
     refused.push_back(absl::StrCat(count, " ", code));
   }
   if (!refused.empty()) {
-    absl::StrAppend(&text, "turned away: ", absl::StrJoin(refused, ", "), "\n");
+    absl::StrAppend(&text, "refused: ", absl::StrJoin(refused, ", "), "\n");
   }
   if (const std::string failed = FailedText(status); !failed.empty()) {
     absl::StrAppend(&text, failed, "\n");

@@ -19,8 +19,8 @@ void Messages::Write(const std::shared_ptr<OutputTarget>& to,
 void Messages::SayWhatIsMissing() {
   if (left_out_ == 0) return;
   writer_.Write(err_, absl::StrCat("rollcall: ", left_out_,
-                                   " messages are left out here: nobody has "
-                                   "read what came before\n"));
+                                   " messages are missing here: the output "
+                                   "before them was not read in time\n"));
   left_out_ = 0;
 }
 

@@ -18,7 +18,7 @@ int FailToPrint(int error) {
   Complain(absl::StrCat(
       "standard output: ",
       error == 0 ? "an earlier write failed" : std::strerror(error),
-      "; what this command has to say is not whole"));
+      "; the output of this command is incomplete"));
   return kExitNotPrinted;
 }
 

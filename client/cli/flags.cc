@@ -74,15 +74,14 @@ void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
   app.add_option("--name", to.name, "this node's name (default: its hostname)")
       ->type_name("NODE");
   app.add_option("--nproc-per-node", to.nproc_per_node,
-                 "ranks on this node; auto: one a GPU, else 1 (default 1)")
+                 "ranks on this node; auto: one per GPU, else 1 (default 1)")
       ->type_name("N|auto");
   app.add_option("--log-dir", to.log_dir,
                  "also write each rank's output below this folder")
       ->type_name("DIR");
   app.add_option("--folder", to.folders,
-                 "a folder that CMD writes to, such as that of its "
-                 "checkpoints: its free space\nis checked; may be given "
-                 "several times")
+                 "a folder that CMD writes to, for example for checkpoints: "
+                 "its free space\nis checked; may be given several times")
       ->type_name("DIR");
   auto* file = app.add_option("--hosts-file", to.hosts_file,
                               "hosts file to manage (default /etc/hosts)")
@@ -95,14 +94,14 @@ void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
          [&to](const std::string& names) {
            to.hosts_names = absl::StrSplit(names, ',', absl::SkipEmpty());
          },
-         "node names that the hosts file gets even if they have a dot, or "
-         "mean\nanother address here")
+         "node names that are written to the hosts file even if they have "
+         "a\ndot or mean another address here")
       ->type_name("NAME,NAME...")
       ->excludes(none);
   app.add_flag("--once", to.once,
                "run CMD on node rank 0 only, once (mpirun, DeepSpeed)");
   app.add_flag("--json", to.json,
-               "one JSON object a line on stdout; rank output on stderr");
+               "one JSON object per line on stdout; rank output on stderr");
   app.add_option("--nccl-env", to.nccl_env,
                  "network settings that CMD gets: all, needed (what NCCL would "
                  "get wrong;\ndefault) or none")
@@ -115,21 +114,23 @@ void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
   app.add_option("--verbs-lib", to.verbs_lib, "")->group("");
   app.add_option("--nvml-lib", to.nvml_lib, "")->group("");
   app.add_option("--preempt-signal", preempt_signal,
-                 "what every rank gets when it is to save and stop (default "
+                 "the signal that asks every rank to save and stop (default "
                  "SIGTERM)")
       ->type_name("SIGNAL");
 }
 
 void AddSettings(CLI::App& app, SettingsText& to) {
   app.add_option("--nodes,--nnodes", to.nodes,
-                 "nodes of the world, all or at least and at most")
+                 "number of nodes: exact, or minimum and maximum")
       ->type_name("N|MIN:MAX");
   to.max_restarts_option =
-      app.add_option("--max-restarts", to.max_restarts,
-                     "failures of ranks that are forgiven (default 3)")
+      app.add_option(
+             "--max-restarts", to.max_restarts,
+             "how many failures of ranks may cause a restart (default 3)")
           ->type_name("N");
   app.add_option("--grow", to.grow,
-                 "newcomers while running: boundary (default) or never")
+                 "when new nodes join a running world: boundary (default) or "
+                 "never")
       ->type_name("WHEN");
   app.add_option("--preflight", to.preflight,
                  "nodes that differ (NCCL, GPUs, RDMA ports, MTU, driver, "
@@ -140,31 +141,30 @@ void AddSettings(CLI::App& app, SettingsText& to) {
                  "how long to wait for missing nodes (default 10m)")
       ->type_name("TIME");
   app.add_option("--hang-timeout", to.hang_timeout,
-                 "a rank without progress for so long is taken to hang, and "
-                 "the next\nworld is formed (default 10m; 0 or never: not at "
-                 "all)")
+                 "a rank without progress for this long counts as hung, and "
+                 "the next\nworld is formed (default 10m; 0 or never: off)")
       ->type_name("TIME");
   app.add_option("--start-timeout", to.start_timeout,
-                 "so is a rank that has not linked or published a step so long "
-                 "after\nits start, where ranks of the job do (default 10m; 0 "
-                 "or never: no limit;\nnor has it one without --hang-timeout)")
+                 "a rank that has not linked or published a step this long "
+                 "after its\nstart counts as hung too, if most nodes' ranks "
+                 "have (default 10m;\n0, never or --hang-timeout 0: off)")
       ->type_name("TIME");
   app.add_option("--notice-time", to.notice_time,
-                 "how long ranks have to save and end once they were asked "
-                 "to, before\nthey are killed (default 15s); what your "
-                 "scheduler gives, less 10 s")
+                 "how long ranks may take to save and end after a notice, "
+                 "before they\nare killed (default 15s); give your "
+                 "scheduler's time minus 10 s")
       ->type_name("TIME");
   app.add_option("--ping-interval", to.ping_interval,
                  "how often the nodes of a running world probe each other, at "
                  "least 2s,\nfor `status --pings` (default: never)")
       ->type_name("TIME");
   app.add_option("--linger", to.linger,
-                 "after a failure, leave living ranks and the daemon as they "
-                 "are\nfor so long (default: not at all)")
+                 "after a failure, leave living ranks and the daemon running "
+                 "for\nthis long (default: not at all)")
       ->type_name("TIME");
   to.requeue_option =
       app.add_option("--requeue-exit-code", to.requeue_exit_code,
-                     "what a run that is stopped for requeue exits with "
+                     "exit code of a run that is stopped for requeue "
                      "(default 75)")
           ->type_name("CODE")
           ->check(CLI::Range(1, 255));
@@ -173,14 +173,14 @@ void AddSettings(CLI::App& app, SettingsText& to) {
 void AddTls(CLI::App& app, TlsFlags& to) {
   app.add_option("--tls-ca", to.ca, "CA of your own PKI, PEM")
       ->type_name("PATH");
-  app.add_option("--tls-cert", to.cert, "certificate that this side shows, PEM")
+  app.add_option("--tls-cert", to.cert, "certificate of this side, PEM")
       ->type_name("PATH");
   app.add_option("--tls-key", to.key, "its key, PEM")->type_name("PATH");
 }
 
 void AddWhere(CLI::App& app, WhereFlags& to) {
   app.add_option("joinstring", to.join_string,
-                 "what the launcher printed; -: from stdin (or ROLLCALL_JOIN)")
+                 "the launcher's join string; -: from stdin (or ROLLCALL_JOIN)")
       ->type_name("");
   app.add_option("--endpoint,--rdzv-endpoint", to.endpoint,
                  "the daemon, or all daemons of one etcd, with --job and the "
@@ -199,15 +199,15 @@ void AddWhere(CLI::App& app, WhereFlags& to) {
 void AddState(CLI::App& app, std::string& to) {
   app.add_option("--state", to,
                  "state folder (default $XDG_STATE_HOME/rollcall/JOB, or "
-                 "$TMPDIR/rollcall-state-UID/JOB\nwhere that cannot be made)")
+                 "$TMPDIR/rollcall-state-UID/JOB\nif that cannot be made)")
       ->type_name("DIR");
 }
 
 void AddLaunch(CLI::App& app, Target& to) {
-  CLI::App* launch = app.add_subcommand(
-      "launch",
-      "run a job: the daemon, this node's ranks, and whoever joins\n"
-      "  rollcall launch [flags] -- CMD...");
+  CLI::App* launch =
+      app.add_subcommand("launch",
+                         "run a job: start the daemon and this node's ranks\n"
+                         "  rollcall launch [flags] -- CMD...");
   launch
       ->add_option("--job,--rdzv-id", to.launch.job,
                    "the job's name (default: made up)")
@@ -216,7 +216,7 @@ void AddLaunch(CLI::App& app, Target& to) {
   AddLocal(*launch, to.launch.local, to.preempt_signal);
   launch
       ->add_option("--local-workers", to.launch.local_workers,
-                   "start N more agents on this machine, to try things out")
+                   "start N more agents on this machine, for tests")
       ->type_name("N");
   launch
       ->add_option("--listen", to.launch.listen,
@@ -225,8 +225,8 @@ void AddLaunch(CLI::App& app, Target& to) {
       ->type_name("ADDR:PORT");
   auto* secret = launch
                      ->add_option("--secret-file", to.launch.secret_file,
-                                  "file with a secret that all nodes hold "
-                                  "beforehand; -: stdin\n(or "
+                                  "file with a secret that all nodes have in "
+                                  "advance; -: stdin\n(or "
                                   "ROLLCALL_SECRET; make one with `rollcall "
                                   "token secret`)")
                      ->type_name("PATH");
@@ -236,16 +236,16 @@ void AddLaunch(CLI::App& app, Target& to) {
                    "that it shows");
   launch
       ->add_flag("--insecure", to.launch.insecure,
-                 "no TLS: for trying things out on loopback, nowhere else")
+                 "no TLS: only for tests, only on loopback")
       ->excludes(secret);
   AddState(*launch, to.launch.state);
   launch
       ->add_option("--token-ttl", to.token_ttl,
-                   "how long the join string is valid (default 24h; never: no "
-                   "end).\nOne of a shared secret has no end")
+                   "how long the join string is valid (default 24h; never: "
+                   "no end).\nA join string of a shared secret does not expire")
       ->type_name("TIME");
   launch->add_flag("--no-worker", to.launch.no_worker,
-                   "no ranks on this node: it only controls");
+                   "run the daemon on this node, but no ranks");
   launch->footer(LimitsText());
 }
 
@@ -271,15 +271,15 @@ void AddJoin(CLI::App& app, Target& to) {
 }
 
 void AddToken(CLI::App& app, Target& to) {
-  CLI::App* token = app.add_subcommand(
-      "token", "make, list, revoke and rotate what lets others in");
+  CLI::App* token =
+      app.add_subcommand("token", "make, list, revoke and rotate tokens");
   token->require_subcommand(0, 1);
   CLI::App* create = token->add_subcommand(
       "create", "make a token; its join string goes to stdout");
   create
       ->add_option("--role", to.role,
-                   "worker (default): may join; viewer: may look; admin: "
-                   "everything")
+                   "worker (default): may join; viewer: may see the status; "
+                   "admin: everything")
       ->type_name("ROLE");
   create
       ->add_option("--ttl", to.ttl,
@@ -287,18 +287,18 @@ void AddToken(CLI::App& app, Target& to) {
       ->type_name("TIME");
   create
       ->add_option("--uses", to.token.uses,
-                   "how many nodes may join with it (default: no bound)")
+                   "how many nodes may join with it (default: no limit)")
       ->type_name("N")
       ->check(CLI::Range(1u, std::numeric_limits<uint32_t>::max()));
   create->add_option("--description", to.token.description, "what it is for")
       ->type_name("TEXT");
   CLI::App* list = token->add_subcommand("list", "show all tokens' ids");
   CLI::App* revoke = token->add_subcommand(
-      "revoke", "no node is admitted with it any more; those it admitted stay");
+      "revoke", "make a token invalid; nodes that it admitted stay");
   revoke->add_flag("--cascade", to.token.cascade,
                    "evict every node that it admitted");
   CLI::App* rotate = token->add_subcommand(
-      "rotate", "make another one like it, and revoke it");
+      "rotate", "make a new token like it, and revoke the old one");
   for (CLI::App* one : {revoke, rotate}) {
     one->add_option("id", to.token.id, "the token's id")->type_name("");
   }
@@ -308,14 +308,14 @@ void AddToken(CLI::App& app, Target& to) {
     one->add_flag("--json", to.token.json, "as JSON");
   }
   token->add_subcommand("secret",
-                        "print a fresh shared secret, for --secret-file");
+                        "print a new shared secret, for --secret-file");
   for (CLI::App* one : token->get_subcommands({})) one->allow_extras();
 }
 
 void AddDrain(CLI::App& app, Target& to) {
   CLI::App* drain = app.add_subcommand(
       "drain",
-      "take a node out of a job for good, at a step boundary\n"
+      "remove a node from a job permanently, at a step boundary\n"
       "  rollcall drain NODE [JOINSTRING | --job ID] [flags]");
   drain->add_option("node", to.drain.node, "the node's name")->type_name("");
   AddWhere(*drain, to.drain.where);
@@ -334,7 +334,8 @@ void AddDrain(CLI::App& app, Target& to) {
 void AddEvict(CLI::App& app, Target& to) {
   CLI::App* evict = app.add_subcommand(
       "evict",
-      "take a node out of a job at once; only a valid token brings it back\n"
+      "remove a node from a job at once; it can return only with a valid "
+      "token\n"
       "  rollcall evict NODE [JOINSTRING | --job ID] [flags]");
   evict->add_option("node", to.evict.node, "the node's name")->type_name("");
   AddWhere(*evict, to.evict.where);
@@ -351,17 +352,16 @@ void AddDoctor(CLI::App& app, Target& to) {
       "  rollcall doctor [JOINSTRING | --endpoint H:P --job ID] [flags]\n"
       "With a job, its daemon is asked for its time.\n"
       "Exits with 0, 10 (a warning, or something unknown), 20 (wrong now, "
-      "worth "
-      "another\ntry) or 30 (to be mended first)");
+      "try again\nlater) or 30 (must be fixed first)");
   doctor
       ->add_option("--folder", to.doctor.folders,
-                   "a folder that the run will write to, such as that of its "
+                   "a folder that the run will write to, for example for "
                    "checkpoints;\nmay be given several times")
       ->type_name("DIR");
   AddWhere(*doctor, to.doctor.where);
   AddState(*doctor, to.doctor.where.state);
   doctor->add_flag("--all", to.doctor.all,
-                   "also what is ok and what does not apply to this node");
+                   "also show what is ok or does not apply to this node");
   doctor->add_flag("--json", to.doctor.json, "as JSON, all findings");
 }
 
@@ -371,18 +371,18 @@ void AddOthers(CLI::App& app, Target& to) {
   AddState(*status, to.status.where.state);
   status->add_flag("--json", to.status.json, "as JSON");
   CLI::Option* watch = status->add_flag("--watch", to.status.watch,
-                                        "at each change, to its end");
+                                        "print each change until the job ends");
   status
       ->add_flag("--pings", to.status.pings,
-                 "with what connecting took between the nodes, as they were "
-                 "probed last\n(see --ping-interval of launch)")
+                 "also show how long connecting took between the nodes at "
+                 "the latest probe\n(see --ping-interval of launch)")
       ->excludes(watch);
 
-  CLI::App* stop = app.add_subcommand("stop", "end a job, from anywhere");
+  CLI::App* stop = app.add_subcommand("stop", "end a job");
   AddWhere(*stop, to.stop.where);
   AddState(*stop, to.stop.where.state);
   stop->add_option("--exit-code", to.stop.exit_code,
-                   "what the launcher and all agents exit with (default 143)")
+                   "exit code of the launcher and all agents (default 143)")
       ->type_name("CODE")
       ->check(CLI::Range(0, 255));
   stop->add_flag("--now", to.stop.now, "do not wait for the ranks to stop");

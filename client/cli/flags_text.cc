@@ -19,11 +19,10 @@ std::string LimitsText() {
   time("heartbeat", limits.heartbeat());
   time("reconnect grace", limits.reconnect_grace);
   time("last call", limits.last_call);
-  time("last call at most, since enough nodes are there",
-       limits.arrivals_wait_max);
+  time("last call at most, once enough nodes attend", limits.arrivals_wait_max);
   time("delay of a node that was lost twice soon after it joined",
        limits.newcomer_delay_first);
-  time("such a delay at most", limits.newcomer_delay_max);
+  time("that delay at most", limits.newcomer_delay_max);
   time("prepare timeout", limits.prepare_timeout);
   time("join timeout", limits.join_timeout);
   time("daemon grace", limits.daemon_grace);
@@ -50,7 +49,7 @@ std::string LimitsText() {
   count("handshakes a second", limits.door.handshakes_per_second);
   count("handshakes a second of one address",
         limits.door.handshakes_per_address_per_second);
-  count("connections at the door at most", limits.door.waiting_max);
+  count("connections waiting for a handshake at most", limits.door.waiting_max);
   count("unauthenticated connections at most", limits.door.guests_max);
   count("unauthenticated connections of one network at most",
         limits.door.guests_per_network_max);

@@ -171,7 +171,7 @@ int RunJoinCommand(JoinFlags& flags) {
 
   if (address->job.empty()) {
     return Fail(absl::InvalidArgumentError(
-        "this daemon is for many jobs; name one with --job ID"));
+        "this daemon serves many jobs; name one with --job ID"));
   }
   const WrittenFolders folders = FoldersOf(flags);
   AgentOptions options;

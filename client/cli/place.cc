@@ -80,12 +80,12 @@ absl::StatusOr<JobAddress> FromJoinString(const std::string& text,
   const bool own_pki = join->ca_pin().empty() && !join->insecure();
   if (own_pki && where.tls.ca.empty()) {
     return absl::InvalidArgumentError(
-        "this daemon has a certificate of its owner's: give --tls-ca, "
+        "this daemon's certificate is of your own PKI: give --tls-ca, "
         "--tls-cert and --tls-key");
   }
   if (!own_pki && !where.tls.ca.empty()) {
     return absl::InvalidArgumentError(
-        "this join string says how its daemon is known; leave out --tls-ca, "
+        "this join string has the pin of its daemon; leave out --tls-ca, "
         "--tls-cert and --tls-key");
   }
   return address;

@@ -115,8 +115,8 @@ LaunchEnd EndOf(const LaunchPlace& then, const LaunchPlace& now) {
   const bool same_lock = then.lock_inode != 0 &&
                          then.lock_device == now.lock_device &&
                          then.lock_inode == now.lock_inode;
-  // Only the holder of the lock knows that the earlier launcher has ended, and
-  // only if both used the same kernel.
+  // The holder of the lock knows that the earlier launcher has ended, if both
+  // took the lock from the same kernel.
   if (then.process_one && same_lock && !now.boot_id.empty()) {
     return LaunchEnd::kNamespace;
   }

@@ -72,8 +72,9 @@ void RunStory::TakenBack(int daemon_pid,
                      : "its daemon is started again",
       agents.empty()
           ? ""
-          : absl::StrCat("; the ranks of ", absl::StrJoin(agents, ", "),
-                         " run on, and write where they did")));
+          : absl::StrCat(
+                "; the ranks of ", absl::StrJoin(agents, ", "),
+                " run on, and their output goes where it went before")));
 }
 
 void RunStory::Heard(v1::JobStatus status, absl::Time now) {
@@ -190,7 +191,7 @@ void RunStory::Ended(const std::optional<v1::End>& end, int exit_code,
     PutJson(last);
   }
   if (!end) {
-    line_.Print(why.empty() ? "the daemon ended without a word" : why);
+    line_.Print(why.empty() ? "the daemon ended without a message" : why);
   } else if (!end->finished() && !told_failure_) {
     line_.Print(FailureText(*end));
   }

@@ -137,7 +137,7 @@ std::string Supervisor::DaemonsReason() const {
     return absl::StrCat(": ", daemon_.failure());
   }
   const std::string words = LastLines(state_->daemon_log(), 5);
-  return words.empty() ? "" : absl::StrCat("; its last words:\n", words);
+  return words.empty() ? "" : absl::StrCat("; its last log lines:\n", words);
 }
 
 void Supervisor::DaemonDied(std::optional<int> wait_status) {

@@ -62,7 +62,8 @@ void Supervisor::Stop(int exit_code, const std::string& reason, bool now) {
   stop_->set_exit_code(exit_code);
   stop_->set_reason(reason);
   stop_->set_now(now);
-  // Linked ranks have the notice time to reach a boundary, and then their grace.
+  // Linked ranks have the notice time to reach a boundary, and then their
+  // grace.
   const absl::Duration notice = FromProto(options_.settings.notice_time());
   KillAt(MonotonicNow() +
          (now ? kKillPatience : notice + StopGrace() + kStopPatience));

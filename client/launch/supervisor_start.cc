@@ -105,8 +105,8 @@ absl::Status Supervisor::StartDaemon() {
   if (!goes_on) unlink(state_->daemon_log().c_str());
   if (wire_.options.insecure) {
     story_.Say(
-        "WARNING: --insecure: everybody on this machine can read along and "
-        "take part; for trying things out only");
+        "WARNING: --insecure: every user of this machine can read the "
+        "traffic and take part; use it only for tests");
   }
   absl::Status started = goes_on ? daemon_.Resume(plan_.port) : daemon_.Start();
   if (!started.ok()) return started;

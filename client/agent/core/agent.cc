@@ -237,10 +237,10 @@ void Agent::OnEnd(const v1::End& end) {
   linger_until_ = now_ + linger;
   UnwatchAll();
   DropPreparation();
-  Tell(Report::Kind::kState,
-       absl::StrCat("the job has ended: ", end.reason(),
-                    "; ranks that still live are left as they are for ",
-                    absl::FormatDuration(linger), ", or until a signal comes"));
+  Tell(Report::Kind::kState, absl::StrCat("the job has ended: ", end.reason(),
+                                          "; living ranks are kept for ",
+                                          absl::FormatDuration(linger),
+                                          ", or until a signal arrives"));
 }
 
 void Agent::Leave(int code, const std::string& reason,

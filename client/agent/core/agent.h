@@ -350,7 +350,8 @@ class Agent {
     uint32_t node_rank = 0;
     std::optional<v1::Prepared> done;
     bool said = false;
-    // Whether Prepared was sent; set back to false when it must be sent again.
+    // Prepared was sent at least once. `said` is reset when it must be sent
+    // again.
     bool promised = false;
     // Set: committed, but a rank that was to wait has ended. The start waits
     // until what that rank left is gone.

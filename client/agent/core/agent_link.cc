@@ -256,7 +256,8 @@ void Agent::NameTaken(const std::string& text) {
 }
 
 void Agent::AttendAnew(uint64_t incarnation, const std::string& why) {
-  Tell(Report::Kind::kWarning, absl::StrCat(why, "; attending anew"));
+  Tell(Report::Kind::kWarning,
+       absl::StrCat(why, "; attending with a new incarnation"));
   hello_.set_incarnation(incarnation);
   refused_.reset();
   DropPreparation();

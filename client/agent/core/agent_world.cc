@@ -225,8 +225,7 @@ void Agent::StartIfSettled() {
     exited.set_generation(world.generation());
     exited.set_local_rank(*lost);
     exited.set_code(1);
-    exited.set_stderr_tail(
-        "it held the state that all were to begin with, and ended before that");
+    exited.set_stderr_tail("the state source ended before its state was sent");
     // After a redial the daemon sends the commit again and gets this answer
     // again, until it ends the generation.
     preparing_->seal.reset();
@@ -264,7 +263,7 @@ void Agent::StartIfSettled() {
                     start.waiting.empty()
                         ? ""
                         : absl::StrCat(", ", start.waiting.size(), " of ",
-                                       hello_.ranks(), " ranks lived on")));
+                                       hello_.ranks(), " ranks stayed alive")));
   start.node_rank = preparing_->node_rank;
   start.seal = *std::move(preparing_->seal);
   start.world = std::move(preparing_->world);

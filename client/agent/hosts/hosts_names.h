@@ -79,7 +79,7 @@ enum class NameVerdict {
   kFileElsewhere,      // the rest of the file gives it another address.
   kOurHostname,        // it means this machine, and the node is another one.
   kResolverElsewhere,  // the resolver gives it another address.
-  kLargeWorld,  // the world is too large to look up all names.
+  kLargeWorld,         // the world is too large to look up all names.
   kUnclear,            // the resolver gave no clear answer.
 };
 

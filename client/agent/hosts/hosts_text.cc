@@ -289,7 +289,7 @@ class LeftOut {
         return Warn(member, "it is an address itself");
       case NameVerdict::kTaken:
         return Warn(member,
-                    "another row has it, or a name that differs by case alone");
+                    "another row has it, or a name that differs only in case");
       case NameVerdict::kFileElsewhere:
         return Warn(member,
                     Elsewhere("the file gives it", one.in_file, member));

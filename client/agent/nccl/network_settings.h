@@ -19,7 +19,7 @@ namespace rollcall {
 
 // --nccl-env.
 enum class NcclEnv {
-  kAll,  // Also what NCCL would find by itself.
+  kAll,     // Also what NCCL would find by itself.
   kNeeded,  // What NCCL would choose wrong.
   kNone,    // Nothing.
 };

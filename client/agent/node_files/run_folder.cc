@@ -187,10 +187,11 @@ std::vector<std::string> LivesOf(const std::string& folder,
   return lives;
 }
 
-// One agent of a user sweeps at a time. Otherwise two agents that start together
-// would each find the folders locked that the other one sweeps, and take their
-// agents for living ones. The lock is on `parent` itself if only this user can
-// open it, and else on a file in it. A lock file of another user is ignored.
+// One agent of a user sweeps at a time. Otherwise two agents that start
+// together would each find the folders locked that the other one sweeps, and
+// take their agents for living ones. The lock is on `parent` itself if only
+// this user can open it, and else on a file in it. A lock file of another user
+// is ignored.
 Fd AwaitTurn(const std::string& parent, const std::string& prefix) {
   Fd fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   struct stat info;

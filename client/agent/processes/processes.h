@@ -77,11 +77,12 @@ class Processes {
   ~Processes();
 
   // Starts ranks for a generation, in addition to those that live: all or none.
-  // A command that cannot be executed ends like a rank with code 127 (not found)
-  // or 126 (not executable), as in a shell, with the reason as its stderr tail.
-  // RESOURCE_EXHAUSTED: no process could be made. UNAVAILABLE: no guard could be
-  // started; retry later. FAILED_PRECONDITION: an earlier process of a local
-  // rank is not gone yet. INVALID_ARGUMENT: a command is empty.
+  // A command that cannot be executed ends like a rank with code 127 (not
+  // found) or 126 (not executable), as in a shell, with the reason as its
+  // stderr tail. RESOURCE_EXHAUSTED: no process could be made. UNAVAILABLE: no
+  // guard could be started; retry later. FAILED_PRECONDITION: an earlier
+  // process of a local rank is not gone yet. INVALID_ARGUMENT: a command is
+  // empty.
   absl::Status Start(uint64_t generation,
                      const std::vector<RankCommand>& ranks);
 

@@ -107,7 +107,7 @@ class RankGroup {
 
   // The state of the ranks that are to go and have all ended.
   enum class Phase {
-    kRunning,   // Leaders live.
+    kRunning,  // Leaders live.
     // They have ended; other processes of their groups still have their grace.
     kLeaving,
     kSweeping,  // What is left is being killed.

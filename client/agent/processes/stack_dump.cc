@@ -303,8 +303,7 @@ void StackDumps::Take(const RankLife& life, const RankSession& session,
     if (named != pids.end()) std::rotate(pids.begin(), named, named + 1);
     StackDump dump = DumpStacks(pids, patience_, quit);
     dump.text = absl::StrCat("rollcall: local rank ", life.local_rank,
-                             " makes no progress; this is where it stands:\n",
-                             dump.text);
+                             " makes no progress; its stacks:\n", dump.text);
     done_(life, std::move(dump));
     const uint64_t one = 1;
     (void)!write(ended, &one, sizeof one);
