@@ -353,8 +353,8 @@ class Agent {
     // Prepared was sent at least once. `said` is reset when it must be sent
     // again.
     bool promised = false;
-    // Set: committed, but a rank that was to wait has ended. The start waits
-    // until what that rank left is gone.
+    // `seal` is set: committed, but a rank that was to wait has ended. The
+    // start waits until what that rank left is gone.
     std::string seal_bytes;
     std::string proof;
     std::optional<v1::Seal> seal;
