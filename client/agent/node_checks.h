@@ -1,4 +1,4 @@
-// NodeChecks: decides whether a node whose ranks failed can still run ranks.
+// NodeChecks: checks whether a node whose ranks failed can still run ranks.
 // Runs between two generations.
 //
 // Runs the doctor's checks, after trials for what makes a node useless although

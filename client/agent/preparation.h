@@ -28,7 +28,6 @@
 namespace rollcall {
 
 struct PreparationOptions {
-  // This node's name.
   std::string node;
   // The hosts file to manage; empty: none (--no-hosts).
   std::string hosts_file = "/etc/hosts";

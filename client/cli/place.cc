@@ -85,7 +85,8 @@ absl::StatusOr<JobAddress> FromJoinString(const std::string& text,
   }
   if (!own_pki && !where.tls.ca.empty()) {
     return absl::InvalidArgumentError(
-        "this join string has the pin of its daemon; leave out --tls-ca, "
+        "this join string already says how to verify its daemon; leave out "
+        "--tls-ca, "
         "--tls-cert and --tls-key");
   }
   return address;

@@ -41,7 +41,6 @@ namespace rollcall {
 // run on meanwhile, so it is restarted after pauses that grow to 5 s, until no
 // daemon has served for `patience`. Agents wait no longer than that for a
 // daemon.
-// for a daemon no longer than that.
 class DaemonRestarts {
  public:
   explicit DaemonRestarts(absl::Duration patience) : patience_(patience) {}

@@ -128,7 +128,7 @@ void Supervisor::KeepRecord() {
   const absl::Status wrote = WriteLaunchRecord(state_->path(), record);
   if (!wrote.ok() && !record_failed_) {
     story_.Say(absl::StrCat(wrote.message(),
-                            "; should this launcher die, none can take its "
+                            "; if this launcher dies, no other can take its "
                             "place"));
   }
   record_failed_ = !wrote.ok();

@@ -85,7 +85,7 @@ void Agent::Unwatch(uint32_t local_rank, Living& rank) {
   stalled.set_goes_on(true);
   Tell(std::move(message));
   Tell(Report::Kind::kState,
-       absl::StrCat("local rank ", local_rank, " goes on"));
+       absl::StrCat("local rank ", local_rank, " makes progress again"));
 }
 
 void Agent::UnwatchAll() {

@@ -21,8 +21,8 @@ const v1::Member* RowOf(const v1::World& world, const std::string& node) {
   return nullptr;
 }
 
-// Parses the world and checks that it belongs to this agent's run, because its
-// names are written to files and environments.
+// Returns the world if it belongs to this agent's run: its names are written to
+// files and environments.
 absl::StatusOr<v1::World> OwnWorld(v1::World world,
                                    const v1::Proposal& proposal,
                                    const v1::Hello& hello) {

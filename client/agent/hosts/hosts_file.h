@@ -40,7 +40,6 @@ class HostsFile {
   // the owners. Errors: as EditFile, plus INVALID_ARGUMENT for a world whose
   // job or run breaks the grammar; no error should stop the run. `names`
   // decides about bare names; warnings list what was left out. Safe to repeat.
-  // decides about bare names; warnings name what was left out. Safe to repeat.
   absl::Status Write(const v1::World& world, uint32_t node_rank,
                      const HostsNames& names, const HostsOwner& owner,
                      std::vector<std::string>* warnings);

@@ -49,7 +49,6 @@ std::vector<std::string> CommandEnvironment(
 // "NAME=value") without secrets (ROLLCALL_JOIN, ROLLCALL_SECRET*) and variables
 // of an outer launcher, plus the contract. The user's own values of
 // OMP_NUM_THREADS and of the network plan's variables are kept.
-// would set).
 std::vector<std::string> RankEnvironment(
     const std::vector<std::string>& inherited, const NetworkOptions& network,
     const RankFiles& files, const v1::World& world, const v1::Seal& seal,

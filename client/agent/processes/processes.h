@@ -89,9 +89,8 @@ class Processes {
   // Sends SIGTERM to the ranks' process groups now and SIGKILL after `grace`,
   // sweeps what they left, then calls Callbacks::gone; other ranks live on. A
   // second call with a shorter grace shortens it. Ranks that do not live here
-  // are gone at once. Ranks that end by themselves are swept when they are
-  // stopped, or when the last rank has ended.
-  // has ended.
+  // are reported as gone at once. Ranks that end by themselves are swept when
+  // they are stopped, or when the last rank has ended.
   void Stop(std::vector<RankLife> ranks, absl::Duration grace);
 
   // Sends a signal to the process groups of ranks whose leader lives.
