@@ -86,8 +86,7 @@ absl::StatusOr<JobAddress> FromJoinString(const std::string& text,
   if (!own_pki && !where.tls.ca.empty()) {
     return absl::InvalidArgumentError(
         "this join string already says how to verify its daemon; leave out "
-        "--tls-ca, "
-        "--tls-cert and --tls-key");
+        "--tls-ca, --tls-cert and --tls-key");
   }
   return address;
 }
