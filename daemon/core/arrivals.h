@@ -1,12 +1,12 @@
-// Arrivals: from when on nodes that attend are taken into a world.
+// Arrivals: when nodes that attend are taken into a world.
 //
-// LastCall says when a gathering that has enough nodes waits for no more.
+// LastCall says when a gathering that has enough nodes stops waiting for more.
 // Newcomers says how long a node that was lost soon after it joined gets no
-// seat. Both keep one rule: nodes that come and go again and again keep no
+// seat. Both keep one rule: nodes that come and go repeatedly do not prevent a
 // world of enough other nodes from being formed, or from training.
 //
-// Not journaled: after a restart of the daemon the counting begins again.
-// Thread rule: one thread at a time; in practice the loop thread only.
+// Not journaled: after a restart of the daemon, counting begins again. Thread
+// rule: one thread at a time; in practice the loop thread only.
 #ifndef ROLLCALL_DAEMON_CORE_ARRIVALS_H_
 #define ROLLCALL_DAEMON_CORE_ARRIVALS_H_
 
@@ -20,9 +20,9 @@
 
 namespace rollcall {
 
-// Of one gathering. While too few nodes attend, each arrival counts. From then
-// on only a name that has not attended this gathering before counts, and for
-// no longer than arrivals_wait_max.
+// The last call of one gathering. While too few nodes attend, each arrival
+// counts. After that, only a name that has not attended this gathering before
+// counts, and for no longer than arrivals_wait_max.
 class LastCall {
  public:
   explicit LastCall(absl::Time began) : began_(began), latest_(began) {}
@@ -31,11 +31,11 @@ class LastCall {
   void Arrived(absl::Time previous, absl::Time now, const Limits& limits);
   // Whether enough nodes attend for a world.
   void SetEnough(bool enough, absl::Time now);
-  // When it ends, where no further arrival counts.
+  // When the last call ends if no further arrival counts.
   absl::Time Ends(const Limits& limits) const {
     return latest_ + limits.last_call;
   }
-  // Arrivals were left out because enough nodes had waited for too long.
+  // Whether arrivals were ignored because enough nodes had waited too long.
   bool overdue() const { return overdue_; }
 
  private:
@@ -45,29 +45,30 @@ class LastCall {
   bool overdue_ = false;
 };
 
-// Losses of nodes that had not lasted in a world for newcomer_lasts yet. The
-// first loss delays nothing; each further one doubles the delay, until a node
-// has had no loss for newcomer_lasts after its delay.
+// Losses of nodes that had not been in a world for newcomer_lasts yet. The
+// first loss delays nothing; each further one doubles the delay. The count is
+// reset when a node has had no loss for newcomer_lasts after its delay.
 //
-// The first newcomer_names_max names are counted each by itself, so that one
-// that flaps delays no other. The losses of all further names are counted
-// together, and delay every newcomer that is not counted by itself: an agent
-// with a valid token may use as many names as it likes.
+// The first newcomer_names_max names are counted each by itself, so that a node
+// that flaps delays no other. Losses of all further names are counted together,
+// and delay every newcomer that is not counted by itself, since an agent with a
+// valid token may use as many names as it likes.
 class Newcomers {
  public:
   struct Hold {
-    // No seat before then; in the past: it may have one.
+    // The node gets no seat before then.
     absl::Time until = absl::InfinitePast();
-    // Since the latest loss.
+    // The delay after the latest loss.
     absl::Duration delay;
     uint32_t losses = 0;
-    // Of this name alone.
+    // Counted for this name alone.
     bool own = false;
   };
 
-  // A node that was in a world, or for which a world was ended, is out.
-  // `lasted`: how long it had been in worlds in this life. Several losses in
-  // one generation count as one, but for those counted by name.
+  // A node that was in a world, or for which a world was ended, was lost or
+  // left. `lasted`: how long this incarnation had been in worlds. Several
+  // losses in one generation count as one, except for names that are counted
+  // each by itself.
   void Lost(const std::string& name, uint64_t generation, absl::Duration lasted,
             absl::Time now, const Limits& limits);
   Hold HoldOf(const std::string& name, absl::Time now,
@@ -77,7 +78,7 @@ class Newcomers {
  private:
   struct Count {
     uint32_t losses = 0;
-    uint64_t generation = 0;  // Of the latest.
+    uint64_t generation = 0;  // Of the latest loss.
     absl::Duration delay;
     absl::Time until = absl::InfinitePast();
 

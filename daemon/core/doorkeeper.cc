@@ -123,7 +123,7 @@ Doorkeeper::Verdicts Doorkeeper::Ask(Id id, absl::Time now) {
   place.silent.erase(id);
   place.asking.insert(id);
   crowd_.insert(CrowdOf(from, place));
-  // One that stands in the row already keeps its turn.
+  // An address that is in the row already keeps its turn.
   if (place.asking.size() == 1) StandInRow(from, place);
   HandOn(verdicts);
   return verdicts;
@@ -220,7 +220,8 @@ Doorkeeper::Place& Doorkeeper::PlaceFor(const DoorAddress& from) {
     idle_.erase({found->second.bucket.full_at(), from});
     return found->second;
   }
-  // The one that loses least by it. The defaults never come here.
+  // Removes the address whose burst is whole again first. With the default
+  // limits this does not happen.
   if (places_.size() - most_.size() >= limits_.addresses_max) {
     CHECK(!idle_.empty());  // Fewer wait than addresses_max.
     places_.erase(idle_.begin()->second);
@@ -231,7 +232,8 @@ Doorkeeper::Place& Doorkeeper::PlaceFor(const DoorAddress& from) {
   return places_.emplace(from, Place{{}, {}, {}, bucket}).first->second;
 }
 
-// At the end of the row, or aside until the bucket of the address lets it.
+// Puts the address at the end of the row, or into cooling_ until its bucket
+// allows a handshake.
 void Doorkeeper::StandInRow(const DoorAddress& from, Place& place) {
   if (place.bucket.ready_at() <= now_) {
     place.turn = ++last_turn_;
@@ -262,8 +264,8 @@ void Doorkeeper::Hold(const DoorAddress& from, Place& place) {
   held_.emplace(place.unauthenticated.size(), place.turn, from);
 }
 
-// No more than can be handed on, so that an event costs no walk over all that
-// are held.
+// Releases at most as many as can be handed on, so that no event walks over all
+// held addresses.
 void Doorkeeper::Unhold() {
   while (!held_.empty() &&
          std::get<0>(*held_.begin()) < limits_.guests_per_network_max &&
@@ -276,8 +278,8 @@ void Doorkeeper::Unhold() {
   }
 }
 
-// Whether one more of this network may be handed on; displaces another where
-// that is fair.
+// Whether one more connection of this network may be handed on. Displaces
+// another one if the network has clearly fewer.
 bool Doorkeeper::HasRoom(const Place& place, Verdicts& verdicts) {
   const size_t here = place.unauthenticated.size();
   if (here >= limits_.guests_per_network_max) return false;
@@ -331,7 +333,7 @@ void Doorkeeper::EndHandshakes() {
   }
 }
 
-// Where nothing is left at an address but its bucket.
+// Removes the address if nothing but its bucket is left.
 void Doorkeeper::Retire(const DoorAddress& from, Place& place) {
   if (place.waiting() > 0 || !place.unauthenticated.empty()) return;
   if (place.bucket.full_at() > now_) {

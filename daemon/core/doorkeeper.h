@@ -1,38 +1,41 @@
-// Doorkeeper: who may wait at the daemon's front door, and who is let in when.
+// Doorkeeper: the limiter of TLS handshakes. Decides which connections may wait
+// before their handshake, and when each is handed on to gRPC.
 //
-// A connection waits from its arrival until it has shown that it begins a
-// handshake (it "asks") and the rates let it be handed on. Handshakes above
-// the rates are delayed, in turn among addresses, and not refused. The
-// doorkeeper never touches a connection: it returns what is to be done.
+// A connection waits from its arrival until it has sent the beginning of a
+// handshake (it "asks") and the rates allow it to be handed on. Handshakes
+// above the rates are not refused but delayed, in turn among addresses. The
+// doorkeeper never touches a connection: it returns what the caller has to do.
 //
-// A connection that was handed on counts as unauthenticated until Release. They
-// are bounded in all and for each network. A network at its bound waits, and so
-// do all at the bound of all; a network that has clearly fewer of them than the
-// one that has most takes the place of that one's newest.
+// A connection that was handed on counts as unauthenticated until Release.
+// Their number is bounded in total and for each network. Connections of a
+// network at its bound wait; at the total bound, all wait. If a network has
+// clearly fewer than the network with the most, the newest connection of the
+// latter is displaced for it.
 //
-// Only so many handshakes are under way at once, so that each that begins ends
-// soon: thousands that share the processors would all end too late. A handshake
-// is under way until Release, and for at most `handshake_time`, so that clients
-// that stop halfway do not hold up the others for longer. While so many are
-// under way, all wait but a network that has clearly fewer unauthenticated
-// connections than the one that has most.
+// The number of handshakes under way is bounded, so that each one that begins
+// ends soon: thousands that share the processors would all end too late. A
+// handshake is under way until Release, and for at most `handshake_time`, so
+// that clients that stop halfway do not delay the others for longer. At that
+// bound all wait, except a network that has clearly fewer unauthenticated
+// connections than the network with the most.
 //
-// Addresses take turns. Of one address the connection that came last is handed
-// on first: it has the most time left until its client gives up. The one that
-// came first would often be handed on in vain.
+// Addresses take turns. Of one address, the newest connection is handed on
+// first: it has the most time left until its client gives up. The oldest one
+// would often be handed on too late.
 //
-// Pure: no clock, no socket; time comes in and never goes backwards. One
+// Pure: no clock, no socket; time is passed in and never goes backwards. One
 // thread. O(log n) for each event and each verdict.
 //
 // Invariants, after each call:
-// 1. At most waiting_max wait, or as many as Limit said; at most
-//    waiting_per_address_max of an address have not asked.
+// 1. At most waiting_max connections wait, or as many as Limit set; of one
+//    address, at most waiting_per_address_max have not asked.
 // 2. An address is remembered only while a connection waits there or is
-//    unauthenticated, or its burst is not whole; Tick forgets the others. At
-//    most addresses_max are, beside those with unauthenticated connections.
+//    unauthenticated, or while its burst is not whole; Tick removes the others.
+//    At most addresses_max are remembered, not counting those with
+//    unauthenticated connections.
 // 3. After Tick(now), NextDeadline() > now.
-// 4. At most guests_max are unauthenticated, at most guests_per_network_max of
-//    a network.
+// 4. At most guests_max connections are unauthenticated, at most
+//    guests_per_network_max of one network.
 #ifndef ROLLCALL_DAEMON_CORE_DOORKEEPER_H_
 #define ROLLCALL_DAEMON_CORE_DOORKEEPER_H_
 
@@ -50,32 +53,32 @@
 
 namespace rollcall {
 
-// Where a connection comes from, as far as it is counted: an IPv6 /64, or an
-// IPv4 address written as an IPv4-mapped one.
+// The source address of a connection, as far as it is counted: an IPv6 /64, or
+// an IPv4 address written as an IPv4-mapped one.
 using DoorAddress = std::array<uint8_t, 16>;
 DoorAddress DoorAddressOfIpv4(const std::array<uint8_t, 4>& address);
 DoorAddress DoorAddressOfIpv6(const std::array<uint8_t, 16>& address);
 
-// `limits` for a process that may open so many descriptors: all connections
-// that they allow, with two descriptors for each that Guests watches and that
-// is no agent's, take at most 29/32 of them. The rest is left for the journal,
-// the log and admins' calls.
+// Reduces `limits` for a process that may open this many descriptors: the
+// connections that they allow, with two descriptors for each connection that
+// Guests watches and that is not an agent's, take at most 29/32 of them. The
+// rest is left for the journal, the log and admins' calls.
 DoorLimits FittedTo(DoorLimits limits, size_t descriptors);
 
-// How a connection left the door.
+// Why a connection no longer waits.
 enum class Fate {
   kHandedOn,
-  kSilent,     // It said nothing for too long.
-  kGarbage,    // What it said begins no handshake.
+  kSilent,     // It sent nothing for too long.
+  kGarbage,    // What it sent begins no handshake.
   kCrowded,    // Too many waited: see Arrive.
-  kImpatient,  // It asked, and its turn did not come in time.
+  kImpatient,  // It asked, but its turn did not come in time.
   kHungUp,     // Its peer closed it.
-  // It was handed on and had not authenticated when a network with fewer
-  // unauthenticated connections needed the place. Disconnect it.
+  // After it was handed on and before it authenticated, a network with fewer
+  // unauthenticated connections needed its place. Disconnect it.
   kDisplaced,
 };
 
-// Since the start, but for `waiting` and `unauthenticated`.
+// Totals since the start, except `waiting` and `unauthenticated`.
 struct DoorCounts {
   uint64_t arrived = 0;
   uint64_t handed_on = 0;
@@ -90,12 +93,12 @@ struct DoorCounts {
   size_t unauthenticated = 0;
 };
 
-// A rate with a burst, kept as the moment at which the whole burst is there
+// A rate with a burst, stored as the time at which the whole burst is available
 // again.
 class HandshakeBucket {
  public:
   HandshakeBucket(uint32_t per_second, uint32_t burst);
-  // From then on one may be taken.
+  // When the next handshake is allowed.
   absl::Time ready_at() const { return full_at_ + one_ - whole_; }
   absl::Time full_at() const { return full_at_; }
   void Take(absl::Time now);
@@ -108,10 +111,10 @@ class HandshakeBucket {
 
 class Doorkeeper {
  public:
-  // The caller's number of a connection; later ones have larger ones.
+  // The caller's number of a connection; numbers increase.
   using Id = uint64_t;
   // `id` no longer waits: hand it on, or close it. kDisplaced: it was handed on
-  // before; no Release follows for it.
+  // before, and no Release follows for it.
   struct Verdict {
     Id id;
     Fate fate;
@@ -120,33 +123,34 @@ class Doorkeeper {
 
   explicit Doorkeeper(const DoorLimits& limits);
 
-  // A connection was accepted. It waits from now on. Where too many of its
-  // address have not asked, it takes the place of the first of them. Where too
-  // many wait in all, it takes a place at the address where most wait: of the
-  // first that has not asked, or else of the first that has.
+  // A connection was accepted and waits from now on. If too many of its address
+  // have not asked, the oldest of those is closed for it. If too many wait in
+  // total, one is closed at the address where most wait: the oldest that has
+  // not asked, else the oldest that has.
   Verdicts Arrive(Id id, const DoorAddress& from, absl::Time now);
-  // From now on at most so many may wait, and at most waiting_max. Closes those
-  // beyond, as Arrive does.
+  // From now on at most `waiting_max` connections may wait, and never more than
+  // the limits allow. Closes those beyond, as Arrive does.
   Verdicts Limit(size_t waiting_max);
-  // The connection has begun its handshake. Returns all whose turn it is.
-  // Nothing happens where it has asked before or does not wait.
+  // The connection has begun its handshake. Returns all connections whose turn
+  // it is. No effect if it has asked before or does not wait.
   Verdicts Ask(Id id, absl::Time now);
-  // The caller closes the connection itself (kGarbage, kHungUp, kCrowded).
-  // Nothing happens where it does not wait.
+  // The caller closes the connection itself (kGarbage, kHungUp, kCrowded). No
+  // effect if it does not wait.
   void Leave(Id id, Fate why);
-  // A connection that was handed on has authenticated or is gone. Returns all
-  // whose turn it is now. Nothing happens where it was displaced.
+  // A connection that was handed on has authenticated or is closed. Returns all
+  // connections whose turn it is now. No effect if it was displaced.
   Verdicts Release(Id id, absl::Time now);
-  // Makes room by one, as Arrive does. Nothing where no connection waits.
+  // Closes one waiting connection, chosen as in Arrive. No effect if none
+  // waits.
   Verdicts MakeRoom();
-  // What is due by `now`. The caller lets connections Ask with what they have
-  // said so far first: Ask never judges how late they are.
+  // Returns the verdicts that are due by `now`. The caller must first call Ask
+  // for connections that have sent data: Ask never checks for lateness.
   Verdicts Tick(absl::Time now);
 
   // When to call Tick next; InfiniteFuture: no need.
   absl::Time NextDeadline() const;
   DoorCounts counts() const;
-  // How many are remembered.
+  // Number of addresses remembered.
   size_t addresses() const { return places_.size(); }
 
  private:
@@ -160,32 +164,33 @@ class Doorkeeper {
     DoorAddress from;
     absl::Time at;
   };
-  // An address. Its connections in the order of their arrival.
+  // One address. Its connections are in the order of their arrival.
   struct Place {
-    // Waiting ones, without and with an Ask.
+    // Waiting connections that have not asked, and those that have.
     std::set<Id> silent;
     std::set<Id> asking;
     // Handed on and not released.
     std::set<Id> unauthenticated;
     HandshakeBucket bucket;
-    // Where it stands, if anybody asks: its key in row_, in held_ (where `held`
-    // is set), or in cooling_.
+    // The position of an address with connections that ask: its key in row_, in
+    // held_ (if `held` is set), or in cooling_.
     uint64_t turn = 0;
     bool held = false;
     absl::Time cools_until;
 
     size_t waiting() const { return silent.size() + asking.size(); }
   };
-  // The most crowded first, then the one that has waited longest.
+  // The address with the most waiting connections first, then the one that has
+  // waited longest.
   using Crowd = std::tuple<int64_t, Id, DoorAddress>;
-  // Those with the fewest unauthenticated connections first, then in turn.
+  // Addresses with the fewest unauthenticated connections first, then in turn.
   using Held = std::tuple<size_t, uint64_t, DoorAddress>;
 
   static Crowd CrowdOf(const DoorAddress& from, const Place& place);
   Place& PlaceFor(const DoorAddress& from);
   void StandInRow(const DoorAddress& from, Place& place);
   void StepOut(const DoorAddress& from, Place& place);
-  // Out of the row until Release makes room for it.
+  // Removes the address from the row until Release makes room for it.
   void Hold(const DoorAddress& from, Place& place);
   void Unhold();
   bool HasRoom(const Place& place, Verdicts& verdicts);
@@ -211,24 +216,26 @@ class Doorkeeper {
   HandshakeBucket all_;
 
   std::map<Id, Waiting> waiting_;
-  // Of those who wait, in the order of their arrival.
+  // Waiting connections, in the order of their arrival.
   std::set<Id> silent_;
   std::set<Id> asking_;
 
   std::map<DoorAddress, Place> places_;
   std::set<Crowd> crowd_;
-  // Addresses with somebody who asks: in turn, or until their bucket lets them.
+  // Addresses with connections that ask: in turn, or until their bucket allows.
   std::map<uint64_t, DoorAddress> row_;
   std::set<std::pair<absl::Time, DoorAddress>> cooling_;
-  // Addresses whose connections ask to be handed on while their bound is
-  // reached.
+  // Addresses whose connections ask while a bound on unauthenticated
+  // connections is reached.
   std::set<Held> held_;
-  // Handed on and not released; and their addresses, with most of them first.
+  // Connections handed on and not released; and their addresses, the one with
+  // the most connections first.
   std::map<Id, Begun> unauthenticated_;
   std::set<std::pair<int64_t, DoorAddress>> most_;
-  // Handshakes that are under way, by their beginning.
+  // Handshakes under way, by start time.
   std::set<std::pair<absl::Time, Id>> handshakes_;
-  // Addresses where no connection waits, by the time their burst is whole again.
+  // Addresses where no connection waits, by the time at which their burst is
+  // whole again.
   std::set<std::pair<absl::Time, DoorAddress>> idle_;
 };
 

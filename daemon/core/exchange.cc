@@ -92,7 +92,7 @@ absl::StatusOr<Exchanges::Result> Exchanges::In(uint32_t node_rank,
   return Result{.complete = true, .out = &kept_.back()};
 }
 
-// Counts what the node brings, where there is room for it.
+// Counts the node's values against the limits; fails if they do not fit.
 absl::Status Exchanges::TakeRoom(uint32_t node_rank, const v1::ExchangeIn& in,
                                  bool opens) {
   if (opens &&
@@ -129,7 +129,8 @@ v1::ExchangeOut Exchanges::Complete(const std::string& key, Open open) {
 void Exchanges::Keep(const std::string& key, v1::ExchangeOut out) {
   kept_.push_back(std::move(out));
   kept_by_key_[key] = std::prev(kept_.end());
-  // The latest always stays; older ones go by count and by size.
+  // The latest answer always stays. Older ones are dropped by count and by
+  // size.
   while (kept_.size() > 1 && (kept_.size() > Limits::exchanges_kept ||
                               bytes_ > Limits::world_bytes_max / 2)) {
     bytes_ -= BytesOf(kept_.front());

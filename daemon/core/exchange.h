@@ -1,9 +1,10 @@
-// Exchanges: for each key, one value a rank; all in, then all out.
+// Exchanges: for each key, each rank gives one value; once all are in, all
+// values are returned.
 //
-// The store that Gloo's and NCCL's bootstrap need, within one generation. Pure.
-// Bounded by limits.h: open keys of each node, kept answers, bytes in all. A
-// key counts for the node that was the first to give a value for it, so that no
-// node can use up the room of the others.
+// The store that the bootstrap of Gloo and NCCL needs, within one generation.
+// Pure. Bounded by limits.h: open keys of each node, kept answers, total bytes.
+// A key counts against the node that first gave a value for it, so that no node
+// can use up the room of the others.
 #ifndef ROLLCALL_DAEMON_CORE_EXCHANGE_H_
 #define ROLLCALL_DAEMON_CORE_EXCHANGE_H_
 
@@ -21,12 +22,12 @@ namespace rollcall {
 
 class Exchanges {
  public:
-  // Forgets all keys and begins a generation whose node i has ranks[i] ranks.
+  // Removes all keys and begins a generation whose node i has ranks[i] ranks.
   void Begin(uint64_t generation, std::vector<uint32_t> ranks);
 
   struct Result {
-    // Complete now: `out` goes to all nodes. Otherwise it was complete before,
-    // and goes to the one who asked again.
+    // This value completed the key: `out` goes to all nodes. Otherwise it was
+    // complete before, and `out` goes to the node that asked again.
     bool complete = false;
     // Not set while values are missing; valid until the next call.
     const v1::ExchangeOut* out = nullptr;
@@ -34,14 +35,14 @@ class Exchanges {
 
   // Takes a node's values. A repetition with the same values changes nothing.
   // INVALID_ARGUMENT: not one value per rank, or other values than before.
-  // RESOURCE_EXHAUSTED: this node has too many open keys, or there are too many
-  // bytes. ABORTED: another generation.
+  // RESOURCE_EXHAUSTED: this node has too many open keys, or all keys together
+  // have too many bytes. ABORTED: another generation.
   absl::StatusOr<Result> In(uint32_t node_rank, const v1::ExchangeIn& in);
 
   size_t open() const { return open_.size(); }
 
  private:
-  // What a node gave, one value for each of its ranks.
+  // The values of one node, one for each of its ranks.
   using Values = std::vector<std::string>;
   struct Open {
     uint32_t opened_by;  // A node rank.
@@ -58,8 +59,8 @@ class Exchanges {
   std::vector<uint32_t> first_rank_;
   uint32_t world_size_ = 0;
   std::map<std::string, Open> open_;
-  std::vector<uint32_t> open_by_node_;  // How many each node has opened.
-  std::list<v1::ExchangeOut> kept_;     // The latest last.
+  std::vector<uint32_t> open_by_node_;  // Open keys of each node.
+  std::list<v1::ExchangeOut> kept_;     // Latest last.
   std::map<std::string, std::list<v1::ExchangeOut>::iterator> kept_by_key_;
   size_t bytes_ = 0;  // Of all keys and values, open and kept.
 };

@@ -1,11 +1,12 @@
 // Fence: whether a new world could run beside the last one.
 //
-// A world whose members are all out of the daemon's hearing may train on: they
-// redial for daemon_grace before they stop their ranks. A next world that has a
-// member of it cannot run beside it, because that member's ranks have ended
-// before it is prepared, and a world does not train without one of its members.
-// One that has none must wait, until one member's ranks are known to be gone or
-// until a member that has not been heard must have stopped by itself.
+// A world whose members the daemon no longer hears may still train: its agents
+// redial for daemon_grace before they stop their ranks. A next world that has
+// one of its members cannot run beside it: that member's ranks have ended
+// before the next world is prepared, and no world trains without one of its
+// members. A next world with none of its members must wait, until the ranks of
+// one member are known to be gone, or until the member that was first unheard
+// must have stopped its ranks by itself.
 //
 // A pure value; any thread. It reads no clock.
 #ifndef ROLLCALL_DAEMON_CORE_FENCE_H_
@@ -19,7 +20,7 @@
 
 namespace rollcall {
 
-// One life of a node's agent.
+// One incarnation of a node's agent.
 struct NodeLife {
   std::string node;
   uint64_t incarnation = 0;
@@ -29,37 +30,38 @@ class Fence {
  public:
   struct Member {
     std::string node;
-    // 0: not known (a journal of an older daemon); the name decides, but for
-    // which life is gone.
+    // 0: not known (a journal of an older daemon). The node name is compared
+    // then, except that Gone(NodeLife) does not match.
     uint64_t incarnation = 0;
     absl::Time heard_at;
-    // What its agent calls itself since; 0: the same.
+    // The agent's current incarnation; 0: the same.
     uint64_t latest = 0;
   };
 
-  // Nothing is waited for: no world of the run was committed yet.
+  // Open: no world of the run was committed yet.
   Fence() = default;
-  // Of a world that has ended. `members`: those whose ranks may still run,
-  // without those whose ranks had all exited 0 or are not started (--once): the
-  // others go on without them.
+  // For a world that has ended. `members`: those whose ranks may still run.
+  // Members whose ranks had all exited 0 or are not started (--once) are left
+  // out, since the others continue without them.
   Fence(uint64_t generation, std::vector<Member> members);
 
   // The agent attends with a new incarnation (Hello.previous_incarnation).
   void GoesOn(const NodeLife& from, uint64_t incarnation);
-  // The ranks of this life are known to be gone. Returns whether this opened
-  // it.
+  // The ranks of this incarnation are known to be gone. Returns whether this
+  // opened the fence.
   bool Gone(const NodeLife& life);
-  // The ranks of whatever life of the node was a member are known to be gone.
+  // The ranks of the member on this node are known to be gone, whatever its
+  // incarnation.
   bool Gone(const std::string& node);
 
-  // Whether the life is a member's.
+  // Whether it is the incarnation of a member.
   bool Has(const NodeLife& life) const;
-  // Whether any life of the node is.
+  // Whether any incarnation of the node is a member.
   bool HasNode(const std::string& node) const;
-  // Whether no world has to wait.
+  // Whether worlds need not wait.
   bool open() const { return members_.empty(); }
-  // When any world may be formed: `unheard` after the member that was heard
-  // first of all was heard; InfinitePast where nothing is waited for.
+  // When any world may be formed: `unheard` after the earliest time at which a
+  // member was last heard. InfinitePast: at once.
   absl::Time Opens(absl::Duration unheard) const;
 
   uint64_t generation() const { return generation_; }
@@ -68,7 +70,7 @@ class Fence {
 
  private:
   uint64_t generation_ = 0;
-  // Empty: one of them is gone, or there was no world.
+  // Empty: the ranks of one member are gone, or there was no world.
   std::vector<Member> members_;
 };
 

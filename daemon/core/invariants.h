@@ -1,9 +1,9 @@
-// The promises of a run, each with a number, a name and one sentence, whatever
-// is lost, delayed, said twice or killed.
+// The invariants of a run, each with a number, a name and one sentence. They
+// hold under losses, delays, repeated messages and kills.
 //
-// Written here once. The cores keep them, the simulator (tests/sim) holds every
-// run against them and names the one that was broken; a test or a document that
-// means one of them gives its number or its name.
+// Defined only here. The cores keep them; the simulator (tests/sim) checks
+// every run against them and names the one that was violated. Tests and
+// documents refer to them by number or name.
 #ifndef ROLLCALL_DAEMON_CORE_INVARIANTS_H_
 #define ROLLCALL_DAEMON_CORE_INVARIANTS_H_
 

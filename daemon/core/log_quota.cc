@@ -8,7 +8,8 @@ namespace rollcall {
 
 bool LogQuota::Take(const std::string& node, const std::string& network,
                     const std::string& address, absl::Time now) {
-  // One noisy node leaves the lines of its address to the others there.
+  // A node beyond its own quota takes nothing from the quota of its address,
+  // which it shares with others.
   const bool node_may =
       node.empty() || TakeOne(PeerOf(absl::StrCat("n", node)), limits_.per_node,
                               limits_.node_interval, now);

@@ -1,13 +1,13 @@
 // LogQuota: how many log lines the messages of one agent may cause.
 //
-// A node has a number of lines at once and one more each interval, and so has
-// an address (an IPv6 /64 counts as one), so that neither more messages nor
-// more names make more lines. What is not written is counted, and told for each
-// address at most once an interval. Pure: time comes in and never goes
-// backwards. One thread.
+// A node may cause a number of lines at once and one more each interval. An
+// address (an IPv6 /64 counts as one) has such a quota too, so that neither
+// more messages nor more names cause more lines. Suppressed lines are counted;
+// the count is reported for each address at most once an interval. Pure: time
+// is passed in and never goes backwards. One thread.
 //
-// Bounded: at most `peers_max` nodes and addresses are remembered; beyond it
-// the one that has caused no line for longest is forgotten.
+// Bounded: at most `peers_max` nodes and addresses are remembered; beyond that,
+// the one that has caused no line for longest is removed.
 #ifndef ROLLCALL_DAEMON_CORE_LOG_QUOTA_H_
 #define ROLLCALL_DAEMON_CORE_LOG_QUOTA_H_
 
@@ -28,18 +28,18 @@ class LogQuota {
  public:
   // Lines that were not written.
   struct Suppressed {
-    std::string address;  // Empty: of addresses that were forgotten.
+    std::string address;  // Empty: of addresses that were removed.
     uint64_t lines;
   };
 
   explicit LogQuota(const LogLimits& limits) : limits_(limits) {}
 
-  // Whether a line is written that `node` has caused, which comes from
-  // `address`. `network`: what the address counts as. Pass an empty node
-  // for a peer that was not admitted: it can give any name.
+  // Whether to write a line that `node` at `address` has caused. `network`: the
+  // network that the address belongs to. Pass an empty node for a peer that was
+  // not admitted, since it can give any name.
   bool Take(const std::string& node, const std::string& network,
             const std::string& address, absl::Time now);
-  // What is to be told by `now`.
+  // Returns the counts that are due by `now`.
   std::vector<Suppressed> Due(absl::Time now);
   // When to call Due next; InfiniteFuture: no need.
   absl::Time NextDue() const;
@@ -47,12 +47,12 @@ class LogQuota {
 
  private:
   struct Peer {
-    uint64_t last = 0;  // Larger: later.
-    // When all its lines are there again.
+    uint64_t last = 0;  // A larger number is later.
+    // When its whole quota is available again.
     absl::Time full_at = absl::InfinitePast();
     std::string address;
     uint64_t suppressed = 0;
-    // When those are told: its key in due_.
+    // When its suppressed lines are reported: its key in due_.
     absl::Time told_at;
   };
 
@@ -66,7 +66,7 @@ class LogQuota {
   std::map<std::string, Peer> peers_;
   std::set<std::pair<uint64_t, std::string>> by_age_;
   uint64_t latest_ = 0;
-  // Addresses with lines that were not written, by when that is told.
+  // Addresses with suppressed lines, by the time at which they are reported.
   std::set<std::pair<absl::Time, std::string>> due_;
   uint64_t forgotten_ = 0;
 };

@@ -9,7 +9,7 @@
 namespace rollcall {
 namespace {
 
-// Takes the run of digits that `text` begins with, without leading zeros.
+// Cuts off the leading digits of `text` and returns them without leading zeros.
 std::string_view TakeNumber(std::string_view& text) {
   size_t length = 0;
   while (length < text.size() && absl::ascii_isdigit(text[length])) ++length;
@@ -20,7 +20,7 @@ std::string_view TakeNumber(std::string_view& text) {
   return number;
 }
 
-// Negative, zero or positive, numbers as numbers.
+// Negative, zero or positive; digits are compared as numbers.
 int NaturalCompare(std::string_view a, std::string_view b) {
   while (!a.empty() && !b.empty()) {
     if (absl::ascii_isdigit(a[0]) && absl::ascii_isdigit(b[0])) {
@@ -50,7 +50,7 @@ bool NaturalLess(std::string_view a, std::string_view b) {
 
 namespace {
 
-// Before a domain's first node stand the domains whose first node is before it.
+// Sorts NVLink domains by their first node in natural order.
 void SortByPlace(std::vector<const Candidate*>& standing) {
   std::map<std::string_view, const Candidate*> first;  // By domain.
   const auto before = [](const Candidate* a, const Candidate* b) {

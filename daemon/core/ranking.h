@@ -1,8 +1,8 @@
-// Ranking: who sits where.
+// Ranking: assigns seats to nodes.
 //
-// Pure. Seats are sticky: a survivor keeps its seat, an empty one goes to the
-// candidate that is first in order, and a node that comes back has no claim.
-// Nodes of one NVLink domain are adjacent in that order.
+// Pure. Seats are sticky: a survivor keeps its seat, an empty seat goes to the
+// first candidate in order, and a node that comes back has no claim to its
+// former seat. Nodes of one NVLink domain are adjacent in that order.
 #ifndef ROLLCALL_DAEMON_CORE_RANKING_H_
 #define ROLLCALL_DAEMON_CORE_RANKING_H_
 
@@ -13,15 +13,15 @@
 
 namespace rollcall {
 
-// Natural order: runs of digits compare as numbers, so node2 < node10. A total
+// Natural order: digits compare as numbers, so node2 < node10. It is a total
 // order: names that are equal as numbers (n1, n01) compare as text.
 bool NaturalLess(std::string_view a, std::string_view b);
 
 struct Candidate {
   std::string node;
   int seat = -1;          // The seat it holds; -1: none.
-  bool launcher = false;  // Takes seat 0 where that is free.
-  std::string domain;     // NVLink domain; empty: none but the node's own.
+  bool launcher = false;  // Gets seat 0 if that is free.
+  std::string domain;     // NVLink domain; empty: shared with no other node.
 };
 
 struct Seated {
@@ -29,11 +29,11 @@ struct Seated {
   uint32_t seat;
 };
 
-// Gives out seats 0 to seats_max-1. Order of those without one: the launcher,
-// then the others of its domain, then domain by domain, each where its first
-// node stands in natural order. Returns those who got one, by seat: the node
-// rank of each is its index. Seats that candidates hold must differ and be
-// below seats_max.
+// Assigns seats 0 to seats_max-1. Candidates without a seat are taken in this
+// order: the launcher, the others of its domain, then domain by domain, each at
+// the place of its first node in natural order. Returns the seated candidates
+// by seat; the index of each is its node rank. Seats that candidates hold must
+// differ and be below seats_max.
 std::vector<Seated> AssignSeats(const std::vector<Candidate>& candidates,
                                 uint32_t seats_max);
 

@@ -14,7 +14,7 @@ StateChoice ChooseStateSource(const std::vector<StateClaim>& claims) {
     if (claim.from == From::kEnded) steps.push_back(claim.step);
   }
   if (steps.size() >= kStateClaimsToCompare) {
-    // The lower one of two.
+    // The lower one of the two in the middle.
     const auto middle = steps.begin() + (steps.size() - 1) / 2;
     std::nth_element(steps.begin(), middle, steps.end());
     choice.median = *middle;

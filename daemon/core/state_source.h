@@ -1,6 +1,7 @@
-// StateSource: whose state the linked ranks of the next world go on with.
+// StateSource: from which node the linked ranks of the next world take the
+// training state.
 //
-// Each node brings at most one claim: the highest step of which one of its
+// Each node makes at most one claim: the highest step for which one of its
 // ranks holds the whole state. Pure; any thread.
 #ifndef ROLLCALL_DAEMON_CORE_STATE_SOURCE_H_
 #define ROLLCALL_DAEMON_CORE_STATE_SOURCE_H_
@@ -12,33 +13,36 @@
 
 namespace rollcall {
 
-// From this many claims on, one that does not fit the others is told apart.
+// With at least this many claims, one that does not fit the others can be
+// found.
 inline constexpr size_t kStateClaimsToCompare = 3;
 
 struct StateClaim {
   enum class From {
     kNewcomer,  // Its node was in no world of this run.
-    kEarlier,   // In an earlier world than the last, or the daemon cannot know.
-    kEnded,     // In the world that ran last.
+    // Its node was in an earlier world only, or the daemon cannot know.
+    kEarlier,
+    kEnded,  // Its node was in the world that ran last.
   };
   uint64_t step = 0;
   From from = From::kNewcomer;
 };
 
 struct StateChoice {
-  // Into the claims; nullopt: there is none.
+  // Index into the claims; nullopt: there is no source.
   std::optional<size_t> source;
-  // Claims that are not believed; their nodes take the state of the others.
+  // Claims that are not believed; their nodes take the others' state.
   std::vector<size_t> disbelieved;
-  // What they were compared with, where there were enough.
+  // What claims were compared with, if there were enough.
   std::optional<uint64_t> median;
 };
 
-// `claims` in the order of seats: the highest step counts, then the first. All
-// ranks of a world do a step or none does, so no honest claim stands more than
-// one step above the median of kStateClaimsToCompare or more members of the
-// world that ended. The state of an earlier world says nothing about that
-// median. A newcomer cannot have a newer state than a node that was in a world.
+// `claims` are in the order of seats. The highest step wins; among equals, the
+// first. Either all ranks of a world complete a step or none does, so no honest
+// claim is more than one step above the median of kStateClaimsToCompare or more
+// members of the world that ended. Claims from an earlier world do not count
+// for that median. A newcomer cannot have a newer state than a node that was in
+// a world.
 StateChoice ChooseStateSource(const std::vector<StateClaim>& claims);
 
 }  // namespace rollcall

@@ -30,21 +30,21 @@ constexpr size_t kNcclIdsMax = size_t{Limits::nodes_max} *
                                Limits::ranks_per_node_max /
                                Limits::ranks_per_nccl_id;
 
-// What the parts of admitted facts take in memory stays within a small multiple
-// of their bytes, whatever they hold.
+// The parts of admitted facts take a small multiple of their encoded bytes in
+// memory, whatever they contain.
 static_assert(Limits::interfaces_per_node_max * sizeof(v1::Interface) +
                   kDevicesMax * (sizeof(v1::InfinibandPort) + sizeof(v1::Gpu)) +
                   FactsLimits::gids_of_node_max * sizeof(v1::Gid) +
                   FactsLimits::words_of_node_max * sizeof(std::string) <=
               6 * Limits::facts_bytes_max);
 
-// Returns from the enclosing function with the first refusal.
+// Returns the first refusal from the enclosing function.
 #define RETURN_IF_REFUSED(expression)                       \
   if (absl::Status refused = (expression); !refused.ok()) { \
     return refused;                                         \
   }
 
-// The whole of `text` is one label of a host name.
+// Whether all of `text` is one label of a hostname.
 bool IsLabel(std::string_view text) {
   if (text.empty() || text.size() > 63) return false;
   if (text.front() == '-' || text.back() == '-') return false;
@@ -73,12 +73,12 @@ absl::Status AdmitInterfaceName(const char* field, std::string_view name) {
   return Unfit(field, "an interface name of 1 to 15 bytes", name);
 }
 
-// The same; may be empty.
+// As AdmitInterfaceName, but may be empty.
 absl::Status AdmitOtherInterface(const char* field, std::string_view name) {
   return name.empty() ? absl::OkStatus() : AdmitInterfaceName(field, name);
 }
 
-// A node of a machine's memory, or -1.
+// A NUMA node, or -1.
 absl::Status AdmitNumaNode(const char* field, int32_t node) {
   if (node >= -1 && node <= kNumaNodeMax) return absl::OkStatus();
   return Unfit(field, absl::StrCat("-1 to ", kNumaNodeMax), absl::StrCat(node));
@@ -234,7 +234,7 @@ absl::Status AdmitFactsTexts(const v1::Facts& facts) {
   }
   RETURN_IF_REFUSED(
       AdmitCount("facts.probe_port", facts.probe_port(), UINT16_MAX));
-  // Others connect to it: no service of the system is knocked at.
+  // Other nodes connect to this port, so a port of a system service is refused.
   if (facts.probe_port() > 0 && facts.probe_port() < 1024) {
     return Unfit("facts.probe_port", "0, or 1024 to 65535",
                  absl::StrCat(facts.probe_port()));
@@ -257,7 +257,7 @@ absl::Status AdmitToken(const v1::JoinToken& token) {
   if (!IsLowerId(token.id(), kSecretBytesMax)) {
     return Unfit("token.id", "1 to 64 of [a-z0-9-]", token.id());
   }
-  // Only its length: a secret is never shown.
+  // The message has only its length: a secret is never shown.
   if (token.secret().empty() || token.secret().size() > kSecretBytesMax) {
     return Unfit("length of token.secret", "1 to 64 bytes",
                  token.secret().size());
@@ -279,7 +279,7 @@ absl::Status AdmitCredential(const v1::Hello& hello) {
     case v1::Hello::CREDENTIAL_NOT_SET:
       break;
   }
-  // No right to enter, which is not a matter of grammar.
+  // A Hello without a token or credential is not a matter of grammar.
   return absl::OkStatus();
 }
 
@@ -508,13 +508,13 @@ absl::Status AdmitSettings(const v1::JobSettings& s) {
     return Unfit("preflight", "off, warn or strict",
                  absl::StrCat(static_cast<int>(s.preflight())));
   }
-  // 0 would call work done that was not.
+  // 0 would report success for work that was not done.
   if (s.has_requeue_exit_code() &&
       (s.requeue_exit_code() < 1 || s.requeue_exit_code() > 255)) {
     return Unfit("requeue_exit_code", "1 to 255",
                  absl::StrCat(s.requeue_exit_code()));
   }
-  // An unset one is zero, which would not pass where zero makes no sense.
+  // An unset duration reads as zero, which may not be valid.
   const auto duration = [](const char* field, bool set,
                            const google::protobuf::Duration& value,
                            double least_seconds, absl::Duration most) {
@@ -586,7 +586,7 @@ absl::Status AdmitDigest(const char* field, const std::string& digest) {
   return Unfit(field, "0 or 32 bytes", digest.size());
 }
 
-// How members were admitted: a row for each, or none at all.
+// How members were admitted: one row for each, or none at all.
 absl::Status AdmitRows(const v1::Seal& seal, int members) {
   for (const int rows :
        {seal.incarnations_size(), seal.epochs_size(), seal.token_of_size()}) {

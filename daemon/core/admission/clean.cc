@@ -1,5 +1,5 @@
 // Free text in messages, made printable and cut to its bound: the part of
-// admission that cleans and does not refuse.
+// admission that cleans instead of refusing.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -17,7 +17,8 @@ std::string Reason(const std::string& text) {
   return Printable(text, kReasonBytesMax);
 }
 
-// The last bytes count, since a program says last why it fails.
+// Keeps the last bytes: a program usually prints the reason of its failure
+// last.
 std::string Tail(std::string_view text) {
   const size_t most = Limits::stderr_tail_bytes;
   return Printable(text.substr(text.size() - std::min(text.size(), most)), most,
@@ -38,7 +39,8 @@ void CleanCause(v1::RootCause& cause) {
 }  // namespace
 
 void CleanHello(v1::Hello& hello) {
-  // They could be most of a message, and are kept as long as the node.
+  // Unknown fields could be most of a message, and would be kept as long as the
+  // node.
   hello.DiscardUnknownFields();
   hello.set_version(
       Printable(hello.version(), FactsLimits::short_text_bytes_max));

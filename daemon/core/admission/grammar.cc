@@ -8,8 +8,8 @@
 namespace rollcall {
 namespace {
 
-// Far above what a run can reach, and far enough below 2^63 that counting on
-// from it never overflows what a journal holds.
+// Far above what a run can reach, and so far below 2^63 that counting on from
+// it never overflows the journal's integers.
 constexpr uint64_t kGenerationMost = uint64_t{1} << 62;
 constexpr size_t kShownBytesMax = 64;
 
@@ -22,7 +22,7 @@ bool IsHexGroup(std::string_view text) {
   return true;
 }
 
-// Cuts the part before the next `mark` off `rest` and returns it; `more` says
+// Cuts the part before the next `mark` off `rest` and returns it. `more`:
 // whether there was a mark.
 std::string_view CutAt(char mark, std::string_view& rest, bool& more) {
   const size_t end = rest.find(mark);

@@ -1,5 +1,5 @@
-// Grammar: the small checks that admission is made of, and how it words what
-// it refuses. Pure; any thread.
+// Grammar: the small checks that admission consists of, and the wording of its
+// refusals. Pure; any thread.
 #ifndef ROLLCALL_DAEMON_CORE_ADMISSION_GRAMMAR_H_
 #define ROLLCALL_DAEMON_CORE_ADMISSION_GRAMMAR_H_
 
@@ -26,7 +26,7 @@ absl::Status AdmitPlainText(const char* field, std::string_view text,
                             size_t bytes_max);
 // At most 2^62.
 absl::Status AdmitGeneration(const char* field, uint64_t generation);
-// At most `most` of something.
+// At most `most`.
 absl::Status AdmitCount(const char* field, uint64_t count, uint64_t most);
 
 // A normalized protobuf duration of `least_seconds` (a fraction is fine) to

@@ -10,11 +10,11 @@
 namespace rollcall {
 namespace {
 
-// So far below what a journal may say that the run can be taken up again.
+// So far below what a journal may contain that the run can be restored again.
 constexpr uint64_t kAdoptedMost = uint64_t{1} << 60;
 
-// Whether this Hello is said by a member of that world of this job: by name,
-// ranks, and the life and the epoch that its row was committed with.
+// Whether this Hello is of a member of that world of this job: same name,
+// ranks, and the incarnation and epoch with which its row was committed.
 bool Fits(const v1::World& world, const v1::Seal& seal, const v1::Hello& hello,
           uint64_t epoch) {
   if (world.job() != hello.job() || world.run() != hello.run() ||
@@ -51,7 +51,7 @@ Claims::Claimed* Claims::Find(const v1::Hello& hello, uint64_t epoch,
   absl::StatusOr<v1::World> world = DecodeWorld(held.world());
   v1::Seal seal;
   if (!world.ok() || !seal.ParseFromString(held.seal())) return nullptr;
-  // Of fewer or more than the job's nodes it was another job's.
+  // A world with a different number of nodes is of another job.
   const uint32_t members = static_cast<uint32_t>(world->members_size());
   bool fits =
       nodes_min <= members && members <= nodes_max &&

@@ -1,10 +1,10 @@
-// Claims: the worlds that agents say they run in, of a run that this daemon has
-// no memory of, and which of them it goes on with.
+// Claims: the worlds that agents say they run, of a run that this daemon has no
+// memory of, and which of them the daemon adopts.
 //
-// An agent brings its world and the commit of it along. Over half of a world's
+// An agent brings its world and the commit of it. Over half of a world's
 // members have to bring the same bytes before the run is adopted. Of several
-// such worlds the one with the highest generation counts; while a higher one is
-// claimed by fewer, the rest of its members are waited for.
+// such worlds, the one with the highest generation is adopted. While fewer
+// members claim a higher one, the daemon waits for the rest of its members.
 //
 // A pure value; any thread. It reads no clock.
 #ifndef ROLLCALL_DAEMON_CORE_ADOPTION_CLAIMS_H_
@@ -24,13 +24,13 @@ namespace rollcall {
 
 class Claims {
  public:
-  // A world, once for all who claim it.
+  // A claimed world, stored once for all that claim it.
   struct Claimed {
     std::string world_bytes;
     std::string seal_bytes;
     v1::World world;
     v1::Seal seal;
-    // The streams of the nodes that claim it.
+    // The streams of the nodes that claim it, by node name.
     std::map<std::string, uint64_t> by;
 
     bool most() const {
@@ -38,9 +38,9 @@ class Claims {
     }
   };
 
-  // Of a job with this many nodes. Keeps the claim of this Hello, whose
-  // credential and proof of the commit the shell has verified; `epoch`: the
-  // credential's. False: it runs in no world that can be this job's, or
+  // For a job with this many nodes. Keeps the claim of this Hello; the shell
+  // has verified its credential and the proof of the commit. `epoch`: of the
+  // credential. False: the claimed world cannot be this job's, or
   // Limits::claimed_worlds_max other worlds are claimed.
   bool Take(uint64_t session, const v1::Hello& hello, uint64_t epoch,
             uint32_t nodes_min, uint32_t nodes_max);
@@ -49,8 +49,8 @@ class Claims {
   void Drop(uint64_t session);
   void Clear() { claimed_.clear(); }
 
-  // What the job goes on with; nullptr: nothing yet. `time_is_over`: no further
-  // claim is waited for. Valid until the next call that changes this.
+  // The world to adopt; nullptr: none yet. `time_is_over`: do not wait for
+  // further claims. Valid until the next non-const call.
   const Claimed* Chosen(bool time_is_over) const;
   size_t size() const { return claimed_.size(); }
 

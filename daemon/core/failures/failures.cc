@@ -26,8 +26,8 @@ void Failures::Open(const v1::World& world, const v1::RootCause& cause,
 
 bool Failures::EndByRank(const v1::World& world, const v1::RootCause& cause,
                          bool permanent, absl::Time now, const Limits& limits) {
-  // What cannot be executed will not be the next time either; of others the
-  // rank knows.
+  // A command that cannot be executed will fail again. For other failures the
+  // rank reports whether they are permanent.
   const bool restart = charged_ < limits.max_restarts &&
                        cause.code() != v1::REASON_CODE_NOT_STARTED &&
                        !permanent;

@@ -26,8 +26,8 @@ bool SaysGpuError(const v1::RankExited& exited) {
                "NVRM: Xid", "device-side assert"});
 }
 
-// Words of NCCL (ncclRemoteError, "Connection closed by remote peer"), Gloo
-// ("Connection closed by peer", "Timed out waiting"), torch
+// Matches messages of NCCL (ncclRemoteError, "Connection closed by remote
+// peer"), Gloo ("Connection closed by peer", "Timed out waiting"), torch
 // (DistBackendError) and strerror.
 bool SaysCommunicationError(const v1::RankExited& exited) {
   return SaysAnyOf(
@@ -124,7 +124,7 @@ bool IsLostNode(const v1::RootCause& cause) {
 int ExitCodeOf(const v1::RootCause& cause) {
   if (IsLostNode(cause)) return kExitRendezvous;
   if (cause.code() == v1::REASON_CODE_RANK_SIGNAL) return 128 + cause.value();
-  // A hang has no code of its own where the rank was ended for it.
+  // A rank that was killed for a hang has no exit code of its own.
   return cause.value() != 0 ? cause.value() & 0xff : 1;
 }
 

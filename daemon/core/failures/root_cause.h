@@ -1,8 +1,9 @@
-// Root cause: which of several failures began it.
+// Root cause: which of several failures was the first.
 //
-// Pure. The loudest is seldom the first: when one rank dies, its peers fail in
-// their collectives, and often report sooner. So causes have a rank order, and
-// what arrives within one lease is settled by it.
+// Pure. The first report is seldom of the root cause: when one rank dies, its
+// peers fail in their collectives, and often report first. So causes have
+// weights, and among those reported within one lease the heaviest is the root
+// cause.
 #ifndef ROLLCALL_DAEMON_CORE_FAILURES_ROOT_CAUSE_H_
 #define ROLLCALL_DAEMON_CORE_FAILURES_ROOT_CAUSE_H_
 
@@ -12,8 +13,8 @@
 
 namespace rollcall {
 
-// What a rank's exit says: a signal, a GPU error, a communication error
-// (by words in its stderr that NCCL, Gloo and the kernel use), or plain exit.
+// Classifies a rank's exit: a signal, a GPU error, a communication error (by
+// messages of NCCL, Gloo and the kernel in its stderr), or plain exit.
 v1::ReasonCode Classify(const v1::RankExited& exited);
 
 // 4: lost node; 3: SIGKILL, SIGSEGV, SIGBUS, hang or GPU error; 2: another
@@ -25,16 +26,16 @@ v1::RootCause CauseOfRank(const std::string& node, uint32_t rank,
 v1::RootCause CauseOfLostNode(const std::string& node, v1::ReasonCode code,
                               const std::string& detail, uint64_t generation);
 
-// Of ranks that made no progress; `rank` -1 and no node where nobody is to
-// blame.
+// For ranks that made no progress. `rank` is -1 and `node` is empty if no rank
+// is to blame.
 v1::RootCause CauseOfHang(const std::string& node, int32_t rank,
                           const std::string& detail, uint64_t generation);
 
-// Whether a node was lost: it costs no restart, whoever else is to blame.
+// Whether a node was lost: it costs no restart, whatever else failed.
 bool IsLostNode(const v1::RootCause& cause);
 
-// What the launcher exits with: the rank's own code, 128+signal, 1 for a hang,
-// or 69 where a node was lost.
+// The launcher's exit code: the rank's own code, 128+signal, 1 for a hang, or
+// 69 if a node was lost.
 int ExitCodeOf(const v1::RootCause& cause);
 
 // "rank 3 on node2 exited with code 7".

@@ -52,7 +52,7 @@ void AddGpus(const v1::Facts& facts, v1::Member& member) {
   }
 }
 
-// One node's facts must not make a world that cannot be journaled.
+// Shortens a member's facts so that the world fits the journal's bound.
 void Shorten(v1::Member& member) {
   const auto fits = [&] {
     return member.ByteSizeLong() <= Limits::member_bytes_max;
@@ -63,7 +63,8 @@ void Shorten(v1::Member& member) {
                   ports.begin(), ports.end(),
                   [](const v1::MemberPort& port) { return !port.has_rail(); }),
               ports.end());
-  // What NCCL finds by itself, before what no peer finds.
+  // First the GID's type, which NCCL finds by itself, then the GID, which peers
+  // cannot find otherwise.
   for (v1::MemberPort& port : ports) port.mutable_gid()->clear_type();
   if (fits()) return;
   for (v1::MemberPort& port : ports) port.clear_gid();
@@ -136,7 +137,7 @@ absl::StatusOr<v1::World> DecodeWorld(const std::string& bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("not a world: ", bytes.size(), " bytes do not parse"));
   }
-  // Bounds the sum of the ranks as well.
+  // AdmitWorld also bounds the sum of the ranks.
   if (absl::Status admitted = AdmitWorld(world); !admitted.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("world of generation ", world.generation(), ": ",

@@ -1,4 +1,4 @@
-// Worlds as values: built from who is seated, encoded the same way everywhere.
+// World values: built from the seated nodes, encoded the same way everywhere.
 #ifndef ROLLCALL_DAEMON_CORE_FORMATION_WORLD_H_
 #define ROLLCALL_DAEMON_CORE_FORMATION_WORLD_H_
 
@@ -22,15 +22,15 @@ v1::World BuildWorld(const v1::World& header,
                      const std::vector<WorldNode>& nodes,
                      const NetworkPlan& plan);
 
-// How many of the member's ranks are started: its first ones. With --once rank
-// 0 of the world alone.
+// How many of the member's ranks are started, counted from local rank 0. With
+// --once only rank 0 of the world.
 uint32_t RanksStarted(const v1::Member& member);
 
 // Deterministic: equal worlds have equal bytes.
 std::string EncodeWorld(const v1::World& world);
 
-// INVALID_ARGUMENT: not a world, one that admission refuses, one whose ranks
-// are not dense, or one that has a node or a seat twice.
+// INVALID_ARGUMENT: not a world; refused by admission; ranks not dense; or a
+// node or a seat twice.
 absl::StatusOr<v1::World> DecodeWorld(const std::string& bytes);
 
 }  // namespace rollcall

@@ -8,7 +8,7 @@
 namespace rollcall {
 namespace {
 
-// One for each node: that of its rank that is furthest ahead.
+// Takes one position per node: that of its rank that is furthest ahead.
 std::optional<uint64_t> MedianOfNodes(const std::vector<HangClaim>& claims) {
   std::map<int, uint64_t> of_node;
   for (const HangClaim& claim : claims) {
@@ -19,7 +19,7 @@ std::optional<uint64_t> MedianOfNodes(const std::vector<HangClaim>& claims) {
   if (of_node.size() < kHangNodesToCompare) return std::nullopt;
   std::vector<uint64_t> sorted;
   for (const auto& [node, entered] : of_node) sorted.push_back(entered);
-  // The lower one of two.
+  // The lower one of the two in the middle.
   const auto middle = sorted.begin() + (sorted.size() - 1) / 2;
   std::nth_element(sorted.begin(), middle, sorted.end());
   return *middle;
@@ -31,8 +31,9 @@ size_t NodesOf(const std::vector<HangClaim>& claims) {
   return nodes.size();
 }
 
-// Whether ranks at this place that have not begun can be told apart: they are
-// one node's, and others are further.
+// Whether one node can be blamed for the ranks at this position that have not
+// begun: there is only one such rank, or all are of one node and other ranks
+// are further ahead.
 bool IsOneNodes(const std::vector<HangClaim>& claims, const HangPlace& place) {
   std::vector<HangClaim> alike;
   for (const HangClaim& claim : claims) {
@@ -59,7 +60,7 @@ HangVerdict JudgeHang(const std::vector<HangClaim>& claims) {
   HangVerdict verdict;
   if (const std::optional<uint64_t> median = MedianOfNodes(claims)) {
     verdict.median = *median;
-    // Nothing is too far where the bound would overflow.
+    // If the bound would overflow, no position is too far ahead.
     if (*median <= UINT64_MAX - kCollectivesAheadMax) {
       verdict.entered_max = *median + kCollectivesAheadMax;
     }
@@ -67,7 +68,7 @@ HangVerdict JudgeHang(const std::vector<HangClaim>& claims) {
   const auto key = [&claims](size_t at) {
     return std::make_tuple(HangPlace(*claims[at].said), claims[at].number);
   };
-  // The node of the median is believed, so this is not empty.
+  // The claim at the median is believed, so this is not empty.
   std::vector<size_t> believed;
   for (size_t at = 0; at < claims.size(); ++at) {
     const v1::RankStalled& said = *claims[at].said;

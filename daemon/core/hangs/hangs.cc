@@ -10,10 +10,10 @@
 namespace rollcall {
 namespace {
 
-// Of how many ranks the words are kept: of more, numbers have to do.
+// The texts of at most this many ranks are kept; of further ranks only numbers.
 constexpr size_t kTextsKept = 4096;
 
-// How many ranks are named of those that have said nothing or have not begun.
+// At most this many ranks are named that have reported nothing or not begun.
 constexpr size_t kRanksNamed = 4;
 
 std::string InCollective(const v1::RankStalled& said) {
@@ -26,7 +26,7 @@ std::string InCollective(const v1::RankStalled& said) {
                       " and entered no other");
 }
 
-// In a collective, or not yet ready for the first.
+// The rank is in a collective, or not yet ready for the first one.
 bool WaitsForOthers(const v1::RankStalled& said) {
   return said.collective_entered() > said.collective_left() ||
          (!said.has_collective_entered() && said.step() == 0);
@@ -43,8 +43,8 @@ bool IsOver(const Hangs::Member& member) {
   return member.done.size() == member.ranks;
 }
 
-// Ranks of some member have never started. Nothing is said of those where no
-// start is expected.
+// Whether any member's ranks have not started yet. Agents do not report such
+// ranks as stalled if no start is expected.
 bool AMemberHasNotStarted(const Hangs::World& world) {
   return std::any_of(world.members.begin(), world.members.end(),
                      [](const Hangs::Member& member) {
@@ -52,8 +52,8 @@ bool AMemberHasNotStarted(const Hangs::World& world) {
                      });
 }
 
-// Whether it is not known yet what the ranks of some member do. `all`: all
-// ranks are said to stand, and so are those of members that are back.
+// Whether the daemon still waits for a report of some member. `all`: all ranks
+// are reported stalled, including those of members that have come back.
 bool AMemberMayStillTell(const Hangs::World& world, bool all, absl::Time now) {
   return std::any_of(
       world.members.begin(), world.members.end(),
@@ -134,11 +134,11 @@ std::optional<Hangs::Decision> Hangs::Judge(const World& world, absl::Time now,
   return Blame(world);
 }
 
-// Nobody is behind: what they wait for is none of them.
+// No rank is behind: all wait for something else.
 bool Hangs::AllStandAtOnePlace(const World& world) const {
   const bool all = AllStand(world);
   const v1::RankStalled& first = stalls_.begin()->second.said;
-  // One alone may as well have begun it.
+  // A single stalled rank may be the root cause itself.
   if (stalls_.size() == 1 &&
       (all || first.step() > 0 || !AMemberHasNotStarted(world))) {
     return false;
@@ -151,7 +151,7 @@ bool Hangs::AllStandAtOnePlace(const World& world) const {
   });
 }
 
-// Where they all stand, and for whom they wait.
+// Text: the position at which all ranks wait, and what they wait for.
 std::string Hangs::WhereAllStand(const World& world) const {
   const v1::RankStalled& said = stalls_.begin()->second.said;
   const std::string where =
@@ -197,7 +197,7 @@ std::string Hangs::WhoHasNotBegun(const World& world) const {
                       "; if they need longer, --start-timeout gives it");
 }
 
-// What sets the one that is to blame apart from the others.
+// Text: how the position of the rank to blame differs from the others.
 std::string Hangs::WhereItStands(const Stall& stall,
                                  uint64_t believed_max) const {
   const v1::RankStalled& said = stall.said;

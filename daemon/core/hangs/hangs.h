@@ -1,15 +1,17 @@
-// Hangs: the ranks of the world that runs which live and stand still, and when
-// it is judged which of them began it.
+// Hangs: the ranks of the running world that are alive and stalled, and when to
+// decide which of them is the root cause.
 //
 // When one rank hangs, all others soon wait for it in a collective, and all are
-// said to stand still. So nothing is judged until all have been, or
-// hang_settlement is over; then HangVerdict says which one is to blame. Nobody
-// is where all ranks wait at one place: they wait for none of them, or for one
-// that cannot be seen to stand still, as before it attends.
+// reported as stalled. So no verdict is made before all have been reported, or
+// hang_settlement has passed; then HangVerdict says which one is to blame. No
+// rank is to blame if all ranks wait at one position: they wait for none of
+// these ranks, or for one that cannot be reported yet, for example before its
+// node attends.
 //
-// A rank that has not begun (neither linked nor published a step) counts for
-// nothing once a rank of its world has published a step: ranks that make steps
-// together do not wait for it, and not every rank of a job needs to publish.
+// A rank that has not begun (it has neither linked nor published a step) is
+// ignored once a rank of its world has published a step: ranks that complete
+// steps together do not wait for it, and not every rank of a job has to
+// publish.
 //
 // A pure value; any thread. It reads no clock.
 #ifndef ROLLCALL_DAEMON_CORE_HANGS_HANGS_H_
@@ -32,39 +34,39 @@ namespace rollcall {
 
 class Hangs {
  public:
-  // What Judge needs to know of a node of the world.
+  // A member of the world, as far as Judge needs it.
   struct Member {
     std::string node;
     uint32_t first_rank = 0;
-    // How many of its ranks were started, and those of them that have exited 0.
+    // How many of its ranks were started, and which of them have exited 0.
     uint32_t ranks = 0;
     std::set<uint32_t> done;
-    // Ranks of it have linked or published a step.
+    // Some of its ranks have linked or published a step.
     bool has_begun = false;
-    // Its stream is broken, and what it has said may be out of date.
+    // Its stream is broken, so its last report may be outdated.
     bool away = false;
-    // Until then it may still say again what stands: it has just come back.
+    // It has just come back, and may report its stalled ranks until then.
     absl::Time tells_until = absl::InfinitePast();
   };
   struct World {
     uint64_t generation = 0;
     uint32_t world_size = 0;
-    // Ranks that are over or were not started, also of nodes that have left.
+    // Ranks that have ended or were not started, also of nodes that have left.
     size_t ranks_over = 0;
     std::vector<Member> members;
   };
   struct Decision {
-    // Why the generation ends.
+    // The reason for the generation's end.
     v1::RootCause cause;
-    // Of a claim that is not believed, though another rank is to blame: what to
-    // log. Empty reason: there is none.
+    // A claim that is not believed, if another rank is to blame: to be logged.
+    // An empty reason: there is none.
     uint32_t disbelieved_rank = 0;
     std::string disbelieved_node;
     std::string disbelieved_reason;
   };
 
-  // This rank is said to stand still, or to go on (`said.goes_on`). Returns
-  // whether it is the first one that stands.
+  // An agent reports that this rank is stalled, or continues (`said.goes_on`).
+  // Returns whether it is the first stalled rank.
   bool Take(uint32_t rank, const std::string& node, int node_rank,
             const v1::RankStalled& said, absl::Time now, const Limits& limits);
   // A rank of this generation has published a step.
@@ -72,45 +74,45 @@ class Hangs {
   bool HasStepped(uint64_t generation) const {
     return stepped_in_ == generation;
   }
-  // Nothing is said of these ranks any more.
+  // Removes the report of this rank.
   void Drop(uint32_t rank);
   void DropAll();
 
-  // A member is back and says again what stands: it is given the time for that,
-  // however often it comes back up to two leases in all.
+  // A member is back and reports its stalled ranks again. The verdict waits for
+  // it, at most two leases in total however often members come back.
   void AwaitMember(absl::Time now, const Limits& limits);
-  // The daemon was cut off: what has become of the ranks is on its way.
+  // The daemon was isolated: newer reports about the ranks are on their way.
   void BeginAgain(absl::Time now, const Limits& limits);
-  // The daemon itself was held up for that long.
+  // The daemon itself was delayed by this time.
   void PutOff(absl::Duration late) {
     until_ += late;
     at_latest_ += late;
   }
 
-  // When Judge is to be asked again, if nothing changes before.
+  // When to call Judge again, if nothing changes before.
   absl::Time due() const { return until_; }
   bool empty() const { return stalls_.empty(); }
   size_t size() const { return stalls_.size(); }
-  // Whether Judge could say more than that it is too early: all ranks stand or
-  // are over, or due() has come. Costs little, whatever the size of the world.
+  // Whether Judge could return more than "too early": all ranks are stalled or
+  // have ended, or due() has come. O(1) in the size of the world.
   bool MayJudge(size_t ranks_over, uint32_t world_size, absl::Time now) const {
     return !stalls_.empty() &&
            (now >= until_ ||
             (!may_be_old_ && stalls_.size() + ranks_over >= world_size));
   }
-  // nullopt: it is too early to say.
+  // nullopt: it is too early for a verdict.
   std::optional<Decision> Judge(const World& world, absl::Time now,
                                 const Limits& limits);
 
  private:
   void WaitFrom(absl::Time now, const Limits& limits);
 
-  // A rank that stands still.
+  // A stalled rank.
   struct Stall {
     std::string node;
     int node_rank = 0;
     v1::RankStalled said;
-    // Grows with each rank that is said to.
+    // Increases with each rank that is reported.
     uint64_t number = 0;
   };
 
@@ -123,16 +125,16 @@ class Hangs {
   std::string WhereItStands(const Stall& stall, uint64_t believed_max) const;
   Decision Blame(const World& world) const;
 
-  // By their number in the world.
+  // By rank.
   std::map<uint32_t, Stall> stalls_;
   uint64_t last_number_ = 0;
   absl::Time until_ = absl::InfiniteFuture();
-  // Who is away, or has just come back, is waited for no longer.
+  // After it, members that are away or have just come back are not waited for.
   absl::Time at_latest_ = absl::InfiniteFuture();
-  // The daemon was cut off since some were said, and until until_ may hear what
-  // has become of them.
+  // Some reports are from before the daemon was isolated, and newer ones may
+  // arrive until until_.
   bool may_be_old_ = false;
-  // The last generation of which a rank has published a step; 0: none.
+  // The last generation in which a rank has published a step; 0: none.
   uint64_t stepped_in_ = 0;
 };
 

@@ -1,14 +1,14 @@
-// Starts: whether the ranks of a world are expected to start, that is to link
-// or to publish a step, and how long they may take.
+// Starts: whether the ranks of a world are expected to start (to link or to
+// publish a step), and how long that may take.
 //
-// Nothing is ever expected of a plain command. So a start is expected only
-// where ranks of over half of the world's nodes have started in this run: one
-// node alone cannot make the commands of all others count as hung.
+// A plain command is never expected to start. So a start is expected only if
+// ranks of over half of the world's nodes have started in this run: one node
+// alone cannot make the commands of all others count as hung.
 //
-// How long a start takes is known only once it has succeeded, and it may be
+// How long a start takes is known only after it has succeeded, and it may take
 // longer than the timeout. So the timeout begins when over half of the nodes
-// have started: in the first world that is when it happens, in later ones what
-// it took before.
+// have started: in the first world at that moment, in later ones after the time
+// that it took before.
 //
 // A pure value; any thread. It reads no clock.
 #ifndef ROLLCALL_DAEMON_CORE_HANGS_STARTS_H_
@@ -25,22 +25,23 @@ class Starts {
  public:
   // No world runs.
   Starts() = default;
-  // A world of this many nodes runs. `took`: of each node whose ranks have
+  // A world of this many nodes runs. `took`: for each node whose ranks have
   // started in this run, the longest time that one of them took.
   Starts(size_t nodes, std::vector<absl::Duration> took);
 
-  // So have ranks of one more of its nodes. Returns whether a start is expected
-  // from now on, and was not before.
+  // The ranks of one more node have started. Returns true if a start is
+  // expected from now on and was not before.
   bool Add(absl::Duration took);
   bool expected() const { return expected_; }
-  // What a start may take on top of the timeout; at most Limits::wait_max.
+  // Time that a start may take in addition to the timeout; at most
+  // Limits::wait_max.
   absl::Duration more() const { return more_; }
 
  private:
   bool Judge();
 
   size_t nodes_ = 0;
-  // Until it is known; at most one a node.
+  // Start times until more_ is known; at most one per node.
   std::vector<absl::Duration> took_;
   bool expected_ = false;
   absl::Duration more_;

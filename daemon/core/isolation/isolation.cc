@@ -19,7 +19,7 @@ std::vector<std::string> Isolation::NoteBreak(const std::string& node,
     return {};
   }
   std::vector<std::string> waited_for = {node};
-  // Those before one that was told have been told as well.
+  // Breaks before one that was returned have been returned as well.
   for (auto at = breaks_.rbegin(); at != breaks_.rend() && !at->told; ++at) {
     at->told = true;
     if (at->node != node) waited_for.push_back(at->node);

@@ -20,60 +20,60 @@
 
 namespace rollcall {
 
-// Names one stream of one daemon life. Never 0, never used twice.
+// A stream in one life of the daemon. Never 0, never used twice.
 using SessionId = uint64_t;
 
 // --- Events -----------------------------------------------------------------
 
-// A stream said Hello. The shell has checked its token (or credential, see
-// Job::CredentialStands) and daemon/core/admission its grammar.
+// A stream sent Hello. The shell has checked its token or its credential (see
+// Job::CredentialStands), and daemon/core/admission has checked its grammar.
 struct Attend {
   SessionId session;
   v1::Hello hello;
-  // Address that the stream comes from, without port.
+  // Source address of the stream, without port.
   std::string observed_address;
-  // With a node credential, which the shell has verified: the epoch that it was
-  // made for.
+  // Set if it attends with a node credential, which the shell has verified: the
+  // epoch of that credential.
   uint64_t epoch = 0;
   // The shell has verified held.proof: a daemon with the same shared secret
   // committed this world of this job.
   bool commit_proven = false;
-  // The node's clock minus the daemon's, less the time that its Hello took;
-  // unset: it did not say.
+  // The node's clock minus the daemon's, less the time that the Hello was under
+  // way. Unset: the agent reported no time.
   std::optional<absl::Duration> clock_offset;
-  // Address of the daemon's machine that its connection was made to, without
-  // port; empty: not known.
+  // Address of the daemon's machine to which the agent connected, without port.
+  // Empty: not known.
   std::string arrived_at = {};
-  // Earlier lives of its node whose ranks are gone, as it has proved to know:
-  // what the shell has made of hello.swept_nonces.
+  // Earlier lives of its node whose ranks are gone. The shell derives them from
+  // hello.swept_nonces, which prove it.
   std::vector<uint64_t> swept = {};
 };
 
-// A stream that had attended said something else than Hello. Admission has
+// A stream that has attended sent a message other than Hello. Admission has
 // passed it.
 struct Said {
   SessionId session;
   v1::AgentMessage message;
 };
 
-// A stream has ended, whoever ended it. Told once a session.
+// A stream has ended, by either side. Reported once per session.
 struct StreamClosed {
   SessionId session;
 };
 
-// Somebody with an admin token ends the job.
+// An admin ends the job.
 struct StopAsked {
   int exit_code;
   v1::ReasonCode code;
   std::string reason;
-  // Without the ranks' stop_grace; counts for a job that is ending as well.
+  // Ranks get no stop_grace. Also applies to a job that is already ending.
   bool now = false;
 };
 
-// Somebody with an admin token takes a node out of the job for good.
+// An admin takes a node out of the job for good.
 struct DrainAsked {
   std::string node;
-  // Until its ranks are killed; InfiniteDuration: as v1::Notice has it.
+  // After it the node's ranks are killed. InfiniteDuration: as in v1::Notice.
   absl::Duration deadline = absl::InfiniteDuration();
   std::string reason;
 };
@@ -84,13 +84,13 @@ struct DrainAsked {
 struct EvictAsked {
   std::vector<std::string> nodes;
   std::string reason;
-  // Not the agents that have these names now, but those that had them before:
-  // see Job::EvictsFormer.
+  // True: evicts the former agents of these names, not the current ones. See
+  // Job::EvictsFormer.
   bool former = false;
 };
 
-// Time has passed. `late` is how much later than it asked the loop came round;
-// all leases are extended by it.
+// Time has passed. `late` is the delay of the loop against the time that it
+// asked for; all leases are extended by it.
 struct Tick {
   absl::Duration late = absl::ZeroDuration();
 };
@@ -100,15 +100,15 @@ using Event = std::variant<Attend, Said, StreamClosed, StopAsked, DrainAsked,
 
 // --- Actions ----------------------------------------------------------------
 
-// Sends one message to each of these streams; encoded once. A session that is
-// gone by then is passed over.
+// Sends one message to each of these streams; it is encoded once. Sessions that
+// have ended meanwhile are skipped.
 struct Send {
   std::vector<SessionId> to;
   v1::DaemonMessage message;
 };
 
-// Ends a stream after all that was sent to it. `refusal` travels in the
-// status's error details. Its StreamClosed will follow, and is ignored.
+// Ends a stream after everything that was sent to it. `refusal` travels in the
+// status's error details. The StreamClosed that follows is ignored.
 struct CloseStream {
   SessionId session;
   absl::StatusCode code;
@@ -123,50 +123,52 @@ struct Journal {
     kCommitted = 3,   // body: Seal
     kEnded = 4,       // body: Reform, why the generation ended
     kRunEnded = 5,    // body: End
-    kLeaving = 6,     // body: Notice, who is to leave or that all are to end
+    // body: Notice, the nodes that leave, or that all ranks end
+    kLeaving = 6,
     kNodeEpochs = 7,  // body: NodeEpochs, those that changed
     kFinished = 8,    // body: FinishedNodes, of the open generation
-    kFenceOpen = 9,   // no body: no world need wait for the last one
+    kFenceOpen = 9,   // no body: no world has to wait for the last one
   };
   Kind kind;
   uint64_t generation;
   std::string body;
 };
 
-// One line for the log: a state change and its reason, once.
+// One line for the log: a state change and its reason, logged once.
 struct Log {
   enum class Level { kInfo, kWarning, kError };
   Level level;
   std::string text;
-  // Set where what one agent says causes the line, which may be often: where it
-  // comes from, and its job and node, where it was let in. See LogQuota.
+  // Set if a message of an agent causes the line, since that may happen often:
+  // the agent's address and, if it was admitted, its job and node. See
+  // LogQuota.
   std::string address = {};
   std::string node = {};
 };
 
-// The job has ended and nobody is waited for any more: forget it.
+// The job has ended and waits for no agent: remove it.
 struct Forget {};
 
 using Action = std::variant<Send, CloseStream, Journal, Log, Forget>;
 
 // --- Keys -------------------------------------------------------------------
 
-// What the shell's keys make, without any state.
+// Functions that use the shell's keys. They have no state.
 struct JobKeys {
-  // What Welcome.node_credential says to the agent that said this Hello: valid
-  // for Limits::credential_ttl from this call on.
+  // The value of Welcome.node_credential for the agent that sent this Hello.
+  // Valid for Limits::credential_ttl from this call on.
   std::function<std::string(const std::string& run, const v1::Hello& hello,
                             uint64_t epoch)>
       credential;
-  // What Commit.proof says: the same for the same arguments, in every life of
-  // the daemon. Empty: the daemon has no shared secret, and no
-  // other daemon adopts its runs.
+  // The value of Commit.proof. Equal arguments give equal results, also after a
+  // restart of the daemon. Empty: the daemon has no shared secret, and no other
+  // daemon adopts its runs.
   std::function<std::string(const std::string& run, uint64_t generation,
                             const std::string& world_bytes,
                             const std::string& seal_bytes)>
       commit_proof;
-  // Secrets of a round of probes: 16 bytes, the same for the same arguments in
-  // one life of the daemon alone. Empty: no address is proven by probes.
+  // The secrets of a round of probes: 16 bytes. Equal arguments give equal
+  // results within one life of the daemon only. Empty: probes prove no address.
   Probing::Draw probe_secret;
 };
 

@@ -11,16 +11,16 @@
 namespace rollcall {
 namespace {
 
-// A loop that comes round later than this was held up (swap, a stopped
-// process): its lateness is not the agents' silence.
+// A loop that is later than this was held up (swapping, a stopped process). The
+// lateness is the daemon's, and agents are not taken to be silent for it.
 constexpr absl::Duration kLate = absl::Milliseconds(50);
-// How often an agent that refuses a world gets a seat again in one life.
+// How often an agent that refuses a world gets a seat again in one incarnation.
 constexpr int kRefusalsForgiven = 3;
 
 }  // namespace
 
 std::vector<Action> Job::Step(const Event& event, absl::Time now) {
-  CHECK_GE(now, now_);  // The shell broke its promise: our bug, not an input.
+  CHECK_GE(now, now_);  // A violation is a bug in the shell, not bad input.
   now_ = now;
   actions_.clear();
   std::visit([this](const auto& e) { On(e); }, event);
@@ -42,25 +42,25 @@ std::vector<Action> Job::Step(const Event& event, absl::Time now) {
 
 void Job::On(const Said& said) {
   Node* node = NodeOf(said.session);
-  if (node == nullptr) return;  // Of a stream that was ended meanwhile.
+  if (node == nullptr) return;  // The stream was ended meanwhile.
   node->confirmed = true;
   if (phase_ != Phase::kEnded) Renew(*node);
   const v1::AgentMessage& m = said.message;
   switch (m.kind_case()) {
     case v1::AgentMessage::kHeartbeat:
       RenewCredential(*node);
-      // An agent says what stands before its first heartbeat of a stream.
+      // An agent reports stalled ranks before the first heartbeat of a stream.
       node->tells_until = absl::InfinitePast();
       node->step = std::max(node->step, m.heartbeat().step());
       if (node->node_rank == 0 && m.heartbeat().has_pace() &&
           m.heartbeat().generation() == generation_) {
         TakePace(m.heartbeat().pace());
       }
-      // Of one that has been in a world alone: a spare has no ranks.
+      // Only for nodes that have been in a world: a spare has no ranks.
       if (m.heartbeat().ranks_link() && node->served_in != 0) {
         NoteStarted(*node, FromProto(m.heartbeat().start_took()));
       }
-      // Of a member alone: a spare trains nothing.
+      // Only for members: a spare does not train.
       if (phase_ == Phase::kRunning && node->member() &&
           m.heartbeat().generation() == generation_) {
         TakeStep(*node, m.heartbeat().step());
@@ -103,7 +103,7 @@ void Job::On(const StreamClosed& closed) {
   Unclaim(closed.session);
   Node* node = NodeOf(closed.session);
   if (node == nullptr) return;
-  // Its world goes on without it, or there is none.
+  // No running world needs it.
   const bool leaving = Leaves(*node) && (barred_.contains(node->hello.node()) ||
                                          !node->member() || node->finished());
   Detach(*node);
@@ -144,7 +144,7 @@ void Job::On(const StopAsked& stop) {
   const bool asked = end_then_.has_value();
   end_then_ = std::move(end);
   JournalLeaving();
-  // All may have been asked already, and given longer.
+  // All may have been asked already, with a later deadline.
   if (!asked || !pending_.has_value() ||
       now_ + limits_.notice_time < pending_->until) {
     Ask(v1::NOTICE_KIND_PREEMPT, limits_.notice_time, stop.reason);
@@ -190,16 +190,16 @@ void Job::On(const Tick& tick) {
   if (now_ >= next_waiting_) TellWaiting();
 }
 
-// --- What members say --------------------------------------------------------
+// --- Messages of members -----------------------------------------------------
 
 void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
   TakeBackLate(node);
   if (phase_ != Phase::kForming || prepared.generation() != generation_ ||
       !node.member()) {
-    return;  // Of a superseded generation.
+    return;  // From a superseded generation.
   }
   NoteStopped(node);
-  // Also of one who says it anew: a rank that waited may have died since.
+  // Also for a repeated Prepared: a rank that waited may have died since.
   TakeUpStates(node, prepared);
   if (node.prepared) return;
   for (const std::string& warning : prepared.warnings()) {
@@ -241,7 +241,7 @@ void Job::OnRefused(Node& node, const v1::Refused& refused) {
   const std::string reason =
       absl::StrCat("refused generation ", generation_, ": ", refused.reason());
   Bar(node, reason);
-  // What it refused for may be over by then: a port that was taken, say.
+  // What it refused for may have passed by then, for example a port in use.
   if (++node.refusals <= kRefusalsForgiven) {
     reach_.Unreached(node.hello.node(), now_ + limits_.unreached_delay);
   }
@@ -264,28 +264,28 @@ void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
   }
 }
 
-// The highest that a rank of this member has published in the generation that
-// runs; 0: none.
+// `step`: the highest step that a rank of this member has published in the
+// running generation; 0: none.
 void Job::TakeStep(Node& node, uint64_t step) {
   if (step == 0) return;
-  // The first one shows at once, the others with whatever changes next.
+  // The first step is shown at once, later ones with the next other change.
   if (!hangs_.HasStepped(generation_)) Changed();
   NoteStep(node);
   if (!node.step_before.has_value()) node.step_before = node.step;
-  // Node rank 0's, where it publishes any: one false step of another node would
-  // stand in `status` for ever.
+  // If node rank 0 publishes steps, only those count: one wrong step of another
+  // node would stay in `status` for ever.
   if (node.node_rank == 0) {
     highest_step_ = node.step;
     return;
   }
-  // It may have finished, left and been forgotten.
+  // Node rank 0 may have finished, left and been removed.
   const auto first = nodes_.find(world_.members(0).node());
   if (first == nodes_.end() || first->second.step == 0) {
     highest_step_ = std::max(highest_step_, node.step);
   }
 }
 
-// Of a world that stands still the same is said again and again.
+// While a world makes no progress, the same pace is reported repeatedly.
 void Job::TakePace(const v1::Pace& pace) {
   const bool same = pace_.has_value() && pace_->loss() == pace.loss() &&
                     pace_->tokens_per_second() == pace.tokens_per_second();
@@ -293,7 +293,7 @@ void Job::TakePace(const v1::Pace& pace) {
   if (!same) Changed();
 }
 
-// The stream of who names a rank that its node does not have is ended.
+// Ends the node's stream if it names a rank that the node does not have.
 bool Job::HasRank(const Node& node, uint32_t local_rank) {
   if (local_rank < node.hello.ranks()) return true;
   Close(node.session, absl::StatusCode::kInvalidArgument,
@@ -305,8 +305,8 @@ bool Job::HasRank(const Node& node, uint32_t local_rank) {
 
 void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
   if (!HasRank(node, exited.local_rank())) return;
-  // The agent ended it, or it ended because a notice asked for it. Where there
-  // was none, it ended by itself, whatever its agent says.
+  // The agent ended the rank, or the rank ended because of a notice. Without a
+  // notice the rank ended by itself, whatever the agent reports.
   if (exited.stopped_by_agent() && !NothingIsAsked(exited.generation())) {
     return OnEndedForNotice(node, exited);
   }
@@ -327,7 +327,7 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
   if (phase_ != Phase::kRunning) return;
   NoteFinished(node);
   AtBoundary(node);
-  if (phase_ != Phase::kRunning) return;  // It was the last to come to it.
+  if (phase_ != Phase::kRunning) return;  // It was the last member to reach it.
   if (next_waiting_ == absl::InfiniteFuture()) {
     next_waiting_ = now_ + absl::Minutes(1);
   }
@@ -336,12 +336,12 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
 void Job::OnExchange(Node& node, const v1::ExchangeIn& in) {
   if (phase_ != Phase::kRunning || !node.member() ||
       in.generation() != generation_) {
-    return;  // Its ranks are told by the Abort that is on its way.
+    return;  // The Abort that was already sent tells its ranks.
   }
   const absl::StatusOr<Exchanges::Result> result =
       exchanges_.In(static_cast<uint32_t>(node.node_rank), in);
   if (!result.ok()) {
-    // The ranks' mistake, not the agent's: their call fails, nothing else.
+    // The mistake is the ranks', not the agent's: only their call fails.
     v1::DaemonMessage message;
     v1::ExchangeOut& out = *message.mutable_exchange();
     out.set_generation(generation_);
@@ -375,7 +375,7 @@ void Job::SetDeadline(Node& node, absl::Time deadline) {
   if (deadline != absl::InfiniteFuture()) deadlines_.emplace(deadline, name);
 }
 
-// It was heard.
+// Renews the lease of a node that was heard.
 void Job::Renew(Node& node) {
   node.heard_at = now_;
   node.lease_until = now_ + limits_.lease;
@@ -383,14 +383,14 @@ void Job::Renew(Node& node) {
   HeardFrom(node);
 }
 
-// Nobody is there to be asked for anything.
+// No member can be asked for anything.
 bool Job::AllSilent() const {
   return std::none_of(nodes_.begin(), nodes_.end(), [](const auto& entry) {
     return entry.second.member() && entry.second.session != 0;
   });
 }
 
-// Its stream is no longer its voice.
+// Separates the node from its stream.
 void Job::Detach(Node& node) {
   sessions_.erase(node.session);
   barred_.erase(node.hello.node());
@@ -399,7 +399,7 @@ void Job::Detach(Node& node) {
   node.session = 0;
 }
 
-// The node is given up; its entry stays for a while, so that it can be named.
+// Gives the node up. Its entry stays for a while, so that messages can name it.
 void Job::Part(Node& node, v1::NodeState state, const std::string& reason,
                bool evicted) {
   const std::string name = node.hello.node();
@@ -411,11 +411,12 @@ void Job::Part(Node& node, v1::NodeState state, const std::string& reason,
   reach_.Forget(name);
   node.check = 0;
   node.gone = true;
-  // Only its name and what became of it are shown from here on.
+  // From now on only its name and final state are shown.
   node.hello.clear_facts();
-  // It was asked to leave for good, whatever it is that ends it now.
+  // It was asked to leave for good, so its credential becomes invalid even if
+  // it leaves for another reason.
   if (Leaves(node) && phase_ != Phase::kEnded) node_epochs_.Raise(name);
-  // One that is lost is still to go, should it come back.
+  // A lost node that was asked to leave must still leave if it comes back.
   if (state == v1::NODE_STATE_DRAINING) ForgetLeaving(name);
   node.state = state;
   node.reason = reason;
@@ -481,7 +482,8 @@ absl::Time Job::NextDeadline() const {
       {next_waiting_, claims_until_, grow_at_, leaving_due_, finished_due_});
   if (MayEndAtBoundary()) next = std::min(next, BoundaryEnds());
   if (MayEndHung()) next = std::min(next, hangs_.due());
-  // Nobody is given up by the clock meanwhile, and nothing is formed.
+  // While isolated, no node is given up because of a deadline, and no world is
+  // formed.
   if (isolation_.on() && phase_ != Phase::kEnded) {
     if (phase_ == Phase::kSettling)
       next = std::min(next, failures_.window_ends());
@@ -531,7 +533,7 @@ absl::Time Job::NextDeadline() const {
   return next;
 }
 
-// With the actions of the Step that changed them.
+// Journaled with the actions of the Step that changed the epochs.
 void Job::JournalNodeEpochs() {
   // Nothing is journaled after the end.
   if (phase_ == Phase::kEnded) return;
@@ -545,7 +547,7 @@ void Job::JournalNodeEpochs() {
   }
 }
 
-// Of what each Step touches; of the whole where a world was made.
+// Checks what each Step touches; checks all nodes if a world was formed.
 void Job::CheckInvariants() const {
   CHECK_LE(barred_.size(), sessions_.size());
   CHECK_LE(nodes_.size(), kKnownMax);

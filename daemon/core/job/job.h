@@ -1,16 +1,16 @@
 // Job: one run of one job, as a value that is stepped.
 //
-// This is the whole protocol of the daemon's side: the roll call, the forming
-// of worlds in two phases (propose, commit), what happens when something is
-// lost, and the end. It does no I/O, reads no clock, draws no random number and
-// starts no thread: the shell (daemon/server/loop) tells it what happened and
-// when, and carries out what it returns.
+// This is the whole protocol of the daemon: attending, forming worlds in two
+// phases (propose, commit), losses, and the end. It does no I/O, reads no
+// clock, draws no random number and starts no thread. The shell
+// (daemon/server/loop) passes in events with their time and carries out the
+// returned actions.
 //
 // Thread rule: one thread at a time; in practice the loop thread only.
 //
-// What holds whatever happens is in daemon/core/invariants.h; the simulator
-// checks it of whole runs. Each Step checks the bounds of its own containers,
-// and one that makes a world also that no seat is held twice.
+// The invariants are in daemon/core/invariants.h; the simulator checks them
+// over whole runs. Each Step checks the bounds of its own containers. A Step
+// that makes a world also checks that no seat is held twice.
 #ifndef ROLLCALL_DAEMON_CORE_JOB_JOB_H_
 #define ROLLCALL_DAEMON_CORE_JOB_JOB_H_
 
@@ -47,24 +47,24 @@
 
 namespace rollcall {
 
-// What a journal says of the job's last run; see Journal::Kind.
+// The journal's content for the job's last run; see Journal::Kind.
 struct JournalState {
   std::string run;
   v1::JobSettings settings;
-  // Highest generation that was ever proposed, or may have been by a daemon
-  // whose memory was lost; 0: none.
+  // Highest generation that was ever proposed, or that a daemon whose memory
+  // was lost may have proposed; 0: none.
   uint64_t generation = 0;
-  // The last generation, where it was proposed and has not ended.
+  // The last generation, if it was proposed and has not ended.
   std::optional<v1::Proposal> proposal;
-  // Its seal, where it was committed.
+  // Its seal, if it was committed.
   std::optional<v1::Seal> seal;
-  // Who is to leave and is still here, or that all are to end.
+  // Nodes that are asked to leave and are still here, or that all ranks end.
   std::optional<v1::Notice> leaving;
-  // Whose ranks have all exited 0 in the last generation.
+  // Nodes whose ranks have all exited 0 in the last generation.
   std::optional<v1::FinishedNodes> finished;
-  // The world that was committed last, once it has ended, until the next one
-  // is committed: its proposal, its seal, and whose ranks had all exited 0 or
-  // were never started.
+  // The last committed world after its end, until the next one is committed:
+  // its proposal, its seal, and the nodes whose ranks had all exited 0 or were
+  // never started.
   std::optional<v1::Proposal> ran_proposal;
   std::optional<v1::Seal> ran_seal;
   std::optional<v1::FinishedNodes> ran_finished;
@@ -76,21 +76,22 @@ struct JournalState {
 
 class Job {
  public:
-  // A new run. `run` is a random id. `settings`: unset fields get limits.h's
-  // defaults; nodes_min and nodes_max must be set, 1 <= min <= max.
+  // A new run. `run` is a random id. Unset fields of `settings` get the
+  // defaults of limits.h; nodes_min and nodes_max must be set, 1 <= min <= max.
   Job(std::string job, std::string run, const v1::JobSettings& settings,
       const Limits& limits, absl::Time now);
 
-  // Whether Restore may be given this. INVALID_ARGUMENT: the run has ended, or
-  // its settings or its generation are none that a daemon has journaled.
+  // OK if Restore accepts this state. INVALID_ARGUMENT: the run has ended, or
+  // no daemon can have journaled these settings or this generation.
   static absl::Status CheckJournal(const JournalState& state);
 
-  // Goes on with a run from its journal, which CheckJournal has passed. A world
-  // in it that cannot be is left out, and the members are formed anew.
+  // Continues a run from its journal, which CheckJournal has passed. If the
+  // journaled world is not valid, it is ignored and a new world is formed.
   static Job Restore(std::string job, const JournalState& state,
                      const Limits& limits, absl::Time now);
 
-  // To be carried out once, before the first Step: journals a new run.
+  // Returns the actions that journal a new run. Call once, before the first
+  // Step.
   std::vector<Action> Start();
 
   // Applies one event. `now` never goes backwards. Never blocks, never fails.
@@ -102,59 +103,57 @@ class Job {
   // A snapshot for `status`.
   v1::JobStatus Status(absl::Time now) const;
 
-  // What its nodes found of each other last, for `status --pings`.
+  // The nodes' latest probes of each other, for `status --pings`.
   v1::Pings Pings(absl::Time now) const;
 
-  // Grows with every change that Status shows, heartbeats apart.
+  // Increases with every change that Status shows, except heartbeats.
   uint64_t revision() const { return revision_; }
-  // Whether the incarnation whose credential this Hello shows may still speak
-  // for its node: not if another one has taken its place.
+  // False if another incarnation has replaced the one whose credential this
+  // Hello shows.
   bool CredentialStands(const v1::Hello& hello) const;
-  // The epochs that credentials of this run must have; the run is one for which
-  // IsRun holds.
+  // The epochs that credentials of this run must have. Requires IsRun(run).
   const NodeEpochs& EpochsOf(const std::string& run) const {
     return run == run_ ? node_epochs_ : former_epochs_;
   }
   const NodeEpochs& node_epochs() const { return node_epochs_; }
-  // Names of the nodes that this token admitted, gone ones included.
+  // Names of the nodes that this token admitted, including nodes that are gone.
   std::vector<std::string> AdmittedBy(const std::string& token_id) const {
     return node_epochs_.AdmittedBy(token_id);
   }
-  // Whether this run may still become the one that its agents are in: the
-  // daemon has no memory of the job and has formed no world.
+  // Whether this job may still adopt the run of its agents: the daemon has no
+  // memory of the job and has formed no world.
   bool MayAdopt() const { return adoptable_; }
-  // Before the first Step. Without it, Welcomes bring no credential and commits
-  // no proof.
+  // Call before the first Step. Without keys, a Welcome has no credential and a
+  // commit no proof.
   void UseKeys(JobKeys keys) { keys_ = std::move(keys); }
-  // To be called before the first Step, where no journal knows of the job and
-  // the daemon has a shared secret.
+  // Call before the first Step, if no journal has the job and the daemon has a
+  // shared secret.
   void AllowAdoption() { adoptable_ = true; }
-  // To be called before the first Step, where a Hello made the job: as long as
-  // it has never run, it ends when no node has attended for reattach_grace.
+  // Call before the first Step, if a Hello created the job: while the job has
+  // never run, it ends if no node attends for reattach_grace.
   void EndUnattended() { ends_unattended_ = true; }
   // Whether a world of this run was committed, or may have been.
   bool HasRun() const { return last_world_ != 0 || !knows_all_worlds_; }
-  // Whether this is what an agent of this run calls it.
+  // Whether an agent of this run may know it by this id.
   bool IsRun(const std::string& run) const {
     return run == run_ || (!former_run_.empty() && run == former_run_);
   }
   // Whether the job has a node of this name that is not gone.
   bool Knows(const std::string& node) const;
-  // Whether the job has admitted a node of this name, gone or not, and
-  // remembers it: EvictAsked may name it.
+  // Whether the job has admitted a node of this name and remembers it; the node
+  // may be gone. EvictAsked accepts such names.
   bool HasAdmitted(const std::string& node) const {
     return nodes_.contains(node) || node_epochs_.Has(node);
   }
-  // Whether a person who evicts this node means a former agent of its name: the
-  // next world waits for that one, and another agent has the name now.
+  // Whether evicting this name means its former agent: the next world waits for
+  // that one, and another agent has the name now.
   bool EvictsFormer(const std::string& node) const;
-  // Whether this stream attends.
   bool Attends(SessionId session) const { return sessions_.contains(session); }
-  // Whether this agent, in this life, was let in by a token already and cannot
-  // know it: it has said nothing since its Welcome, which may have been lost on
-  // the way.
+  // Whether a token has already admitted this incarnation of the agent and the
+  // agent may not know it: it has sent nothing since its Welcome, which may
+  // have been lost.
   bool AwaitsWord(const v1::Hello& hello) const;
-  // Whether an agent of this life is in and has its credential.
+  // Whether this incarnation is attended and has its credential.
   bool HasCredential(const v1::Hello& hello) const;
 
   const std::string& name() const { return job_; }
@@ -165,54 +164,55 @@ class Job {
 
  private:
   enum class Phase {
-    kGathering,  // Not enough, or waiting for a last call.
+    kGathering,  // Too few nodes, or the last call is running.
     kForming,    // Proposed; members prepare.
     kRunning,    // Committed.
-    kSettling,   // A failure beyond the budget: which was the first?
+    kSettling,   // A failure without restarts left: waits for the root cause.
     kEnded,
   };
 
   struct Node {
     v1::Hello hello;
-    // What it told of itself while its world ran.
+    // Facts that it sent while its world ran.
     std::optional<v1::Facts> told_facts;
-    // How often what was probed of it became out of date since its last world.
+    // How often its probe results became outdated since its last world.
     int reprobes = 0;
-    // How many worlds it has refused.
+    // Worlds that it has refused.
     int refusals = 0;
     std::string observed_address;
     std::string arrived_at;  // See Attend.
     // See Attend.
     std::optional<absl::Duration> clock_offset;
-    // It has said something since its Welcome, and so has its credential.
+    // It has sent a message since its Welcome, so it has its credential.
     bool confirmed = false;
-    // It attended with a credential, so it needs none from its Welcome.
+    // It attended with a credential, so its Welcome needs none.
     bool by_credential = false;
-    // When it was given its latest one.
+    // When it was given its latest credential.
     absl::Time credential_at = absl::InfinitePast();
-    // Of one that was restored: the incarnation that its world was committed
-    // with; 0: not known.
+    // For a restored member: its incarnation when its world was committed; 0:
+    // not known.
     uint64_t incarnation_committed = 0;
-    // The incarnation whose credential it came with, where it attended anew.
+    // The incarnation of the credential with which it attended again.
     uint64_t attended_from = 0;
     // 0: no living stream.
     SessionId session = 0;
-    // When this life attended first; InfinitePast: before this daemon began.
+    // When this incarnation first attended; InfinitePast: before this daemon
+    // started.
     absl::Time attended_at = absl::InfinitePast();
-    // When a world with it was committed first; InfiniteFuture: not yet.
+    // When a world with it was first committed; InfiniteFuture: not yet.
     absl::Time joined_at = absl::InfiniteFuture();
     // The world was ended to take it in, and the next one is not formed yet.
     bool called = false;
-    // When it is lost unless it is heard before; in deadlines_ as well.
+    // When it is lost unless it is heard before. Also a key of deadlines_.
     absl::Time deadline = absl::InfiniteFuture();
-    // When it was heard last; of a restored one, since when it is waited for.
+    // When it was last heard. For a restored node: when the wait for it began.
     absl::Time heard_at = absl::InfinitePast();
-    // When its lease ends, whatever its stream does.
+    // When its lease ends, whatever happens to its stream.
     absl::Time lease_until = absl::InfiniteFuture();
-    // It came back by a new stream, and until then, or until its next
-    // heartbeat, may still say again which of its ranks stand still.
+    // It came back with a new stream. Until then, or until its next heartbeat,
+    // it may repeat which of its ranks are stalled.
     absl::Time tells_until = absl::InfinitePast();
-    // When its stream broke last.
+    // When its stream last broke.
     absl::Time suspect_since = absl::InfinitePast();
     // Its stream broke together with many others.
     bool broke_with_many = false;
@@ -222,42 +222,45 @@ class Job {
     int node_rank = -1;
     bool prepared = false;
     bool stopped = false;
-    // Its ranks stand at the boundary that pending_ asks for.
+    // Its ranks wait at the boundary that pending_ asks for.
     bool at_boundary = false;
-    // Its linked rank with the highest step, where one holds the whole state.
+    // Its linked rank with the highest step, if one holds the whole state.
     std::optional<v1::RankState> state_held;
     bool quarantined = false;
     // It has no seat because it did not prepare in time.
     bool late = false;
-    // It has no seat because its facts differ from those of the others, for the
-    // rest of this life.
+    // It has no seat because its facts differ from those of the others. Holds
+    // for the rest of this incarnation.
     bool differs = false;
     // Why it is quarantined or differs.
     std::string excluded_for;
-    // What was said of its plan last.
+    // The latest warning about its network plan.
     std::string plan_warning;
-    // For its checks, whoever is to blame.
+    // It failed its checks, whichever node is to blame.
     bool unfit = false;
     // Failures in a row that it was to blame for.
     uint32_t blames = 0;
-    // The request of its checks, and until when they are waited for.
+    // The id of its check request, and when the daemon stops waiting for the
+    // result.
     uint64_t check = 0;
     absl::Time checked_until = absl::InfinitePast();
     // Local ranks of the current generation that exited 0.
     std::set<uint32_t> done;
-    // How many of its ranks are started in the current generation: the first
-    // ones.
+    // How many of its ranks are started in the current generation, counted from
+    // local rank 0.
     uint32_t started = 0;
     // Generation of the last world that ran with it; 0: none.
     uint64_t served_in = 0;
-    // Lost, or left for good: kept only so that it can be named.
+    // Lost or left for good. The entry is kept only so that messages can name
+    // it.
     bool gone = false;
-    // The highest that its ranks have published, and what it was when the world
-    // that runs was committed; nullopt: by an earlier daemon, and it has not
-    // told one since.
+    // The highest step that its ranks have published, and its value when the
+    // running world was committed. nullopt: an earlier daemon committed the
+    // world, and the node has not reported a step since.
     uint64_t step = 0;
     std::optional<uint64_t> step_before;
-    // Its ranks have linked or published a step, and took this long at most.
+    // Set once its ranks have linked or published a step: the longest time that
+    // this took.
     std::optional<absl::Duration> start_took;
     std::string reason;
 
@@ -265,29 +268,30 @@ class Job {
     bool over(uint32_t local_rank) const {
       return local_rank >= started || done.contains(local_rank);
     }
-    // Its work is done.
+    // All of its ranks that were started have exited 0.
     bool finished() const { return started > 0 && done.size() == started; }
-    // The job's end waits for none of its ranks: all that were started have
+    // The job's end waits for none of its ranks: all started ones, if any, have
     // exited 0.
     bool ended() const { return member() && done.size() == started; }
   };
 
-  // Of a node that gets no seat.
+  // Reason of a node that gets no seat.
   static constexpr char kSilentText[] =
       "it has not answered a probe of addresses";
 
-  // Nodes that are here, and those that are kept so that they can be named.
+  // Nodes that are here, and gone nodes that are kept so that messages can name
+  // them.
   static constexpr size_t kKnownMax =
       Limits::nodes_max + Limits::lost_names_max;
 
-  // What all ranks were asked for (v1::Notice), until they have come to it.
+  // What all ranks are asked for (v1::Notice), until they have reached it.
   struct Pending {
     v1::Notice notice;
     absl::Time until = absl::InfiniteFuture();
     absl::Time told = absl::InfinitePast();
-    // It has changed since.
+    // It has changed since it was last sent.
     bool untold = false;
-    // Members that have not come to the boundary.
+    // Members that have not reached the boundary.
     size_t missing = 0;
     // Ranks that were killed at its deadline, and their nodes.
     std::map<uint32_t, std::string> killed;
@@ -315,19 +319,19 @@ class Job {
   struct Entered {
     Node& node;
     bool redialed = false;
-    bool moved = false;  // It has other addresses than before.
+    bool moved = false;  // Its addresses have changed.
     bool probed_anew = false;
   };
   Entered Enter(const Attend& attend);
   void TakeUp(Node& node, const v1::Held& held);
   void JournalNodeEpochs();
-  // What it shows next time; "" without keys.
+  // The credential for its next Hello; "" without keys.
   std::string CredentialFor(Node& node);
-  // Gives an agent that is heard its next credential, if that is due.
+  // Gives a node that was just heard its next credential, if that is due.
   void RenewCredential(Node& node);
   void SendWelcome(Node& node);
 
-  // What members say (job.cc).
+  // Messages of members (job.cc).
   void OnPrepared(Node& node, const v1::Prepared& prepared);
   void TakeUpStates(Node& node, const v1::Prepared& prepared);
   void OnRefused(Node& node, const v1::Refused& refused);
@@ -342,20 +346,20 @@ class Job {
   void Gather(bool at_once);
   void MaybeForm();
   bool SeatedSuspect() const;
-  // What keeps a world of other nodes waiting (job_fence.cc).
+  // Why a world of other nodes has to wait (job_fence.cc).
   void FenceOff();
   void RestoreFence(const JournalState& state);
   bool IsFenced(const std::vector<Seated>& seated);
   void Unfence();
-  // As IsFenced answered, without asking it again for each heartbeat.
+  // The last answer of IsFenced, so that a heartbeat does not compute it again.
   bool IsStillFenced() const {
     return now_ < fence_asked_until_ && revision_ == fence_asked_at_revision_;
   }
   // How long a world still waits at most; zero: none waits.
   absl::Duration FenceLeft(absl::Time now) const;
-  // Why a world waits, for how long at most, and what a person can do.
+  // Text for a person: why a world waits, how long at most, and what to do.
   std::string FenceText(absl::Duration left) const;
-  // Who is awaited, and why.
+  // The nodes that are waited for, and the reason.
   v1::Waiting GatheringWaiting() const;
   std::vector<std::string> AwayFromTakenUp() const;
   std::string WhyNoSeat(const Node& node) const;
@@ -366,7 +370,7 @@ class Job {
   bool IsOfFenced(const Node& node) const;
   void NoteStopped(const Node& node);
   void FenceOpened();
-  // Whether it ends if no node attends in time.
+  // Whether the job ends if no node attends in time.
   bool MayEndUnattended() const {
     return ends_unattended_ && phase_ == Phase::kGathering && !HasRun() &&
            !isolation_.on() && claimants_.empty();
@@ -395,7 +399,7 @@ class Job {
   v1::DaemonMessage CommitMessage() const;
   void Reform(v1::ReasonCode code, const std::string& reason,
               const std::string& node);
-  // `tell`: its members abort; otherwise their ranks are left as they are.
+  // `tell`: send Abort to its members. Otherwise their ranks are left running.
   void EndGeneration(v1::ReasonCode code, const std::string& reason,
                      const std::string& node, bool tell = true);
   void TellAbort();
@@ -415,13 +419,13 @@ class Job {
   void PingLater();
   void MaybeProbe();
   bool OpenRound(bool ping);
-  // Where most nodes connect to the daemon; empty: over loopback.
+  // The address to which most nodes connect; empty: loopback.
   std::string DaemonAddress() const;
   std::vector<ProbeNode> ProbeNodes(const std::vector<PlanNode>& nodes) const;
   void JudgeRound();
   void SetReached(Node& node);
   void SetUnreached(Node& node, const std::string& why);
-  // Nodes that were not reached are probed again in these phases.
+  // Whether nodes that were not reached are probed again in this phase.
   bool MayProbeUnreached() const {
     return phase_ == Phase::kGathering || phase_ == Phase::kRunning;
   }
@@ -433,14 +437,14 @@ class Job {
   }
   bool MayProbeAgain(const std::vector<std::string>& nodes);
   bool IsSilentProber(const std::string& name) const;
-  // Present, but for silent probers.
+  // Nodes that are present, without those that have not answered a probe.
   size_t Able() const;
   std::vector<Candidate> WithoutLatecomers(
       std::vector<Candidate> candidates) const;
   void OnProbed(Node& node, const v1::Probed& probed);
   std::string ProbesText() const;
 
-  // Who leaves, who comes, and what all ranks are asked for (job_notice.cc).
+  // Nodes that leave, newcomers, and notices to all ranks (job_notice.cc).
   void OnLeaving(Node& node, const v1::Leaving& leaving);
   void OnNoticeSeen(Node& node, const v1::NoticeSeen& seen);
   void AskToLeave(Node& node, absl::Duration deadline,
@@ -448,7 +452,7 @@ class Job {
   void LeaveAtOnce(Node& node, const std::string& reason);
   bool TooFewWithout(const std::string& node) const;
   v1::End RequeueEnd(const std::string& reason) const;
-  // `again`: by a node that has asked before.
+  // `again`: the node has asked before.
   void Ask(v1::NoticeKind kind, absl::Duration deadline,
            const std::string& reason, bool again = false);
   v1::DaemonMessage NoticeNow(absl::Time now) const;
@@ -460,7 +464,8 @@ class Job {
   void BoundPending();
   void AtBoundary(Node& node);
   void EndAtBoundary();
-  // A daemon that is cut off aborts nobody by the clock, but for the job's end.
+  // An isolated daemon aborts no member because of a deadline, except to end
+  // the job.
   bool MayEndAtBoundary() const {
     return pending_.has_value() && (!isolation_.on() || end_then_.has_value());
   }
@@ -507,12 +512,12 @@ class Job {
   void Adopt(const Claims::Claimed& chosen);
   void EndClaims();
   void RefuseClaims();
-  // The members as a journal or their own agents tell them: all are waited
-  // for. `seal`: it was committed, and so it runs.
+  // Takes over a world from the journal or from its members' claims; all
+  // members are waited for. `seal`: set if it was committed, so it runs.
   void TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
                    const std::optional<v1::Seal>& seal);
 
-  // Who is to blame, and what that means for it (job_blame.cc).
+  // Blame and its consequences for a node (job_blame.cc).
   void BlameNode(const v1::RootCause& cause, uint32_t times);
   void AskForChecks(Node& node);
   void OnCheckReport(Node& node, const v1::CheckReport& report);
@@ -524,7 +529,7 @@ class Job {
   bool HasProgressed(const Node* failing = nullptr) const;
   void MadeProgress();
 
-  // Ranks that live and stand still (job_hang.cc).
+  // Ranks that run and make no progress (job_hang.cc).
   void OnRankStalled(Node& node, const v1::RankStalled& stalled);
   uint32_t RankOf(const Node& node, uint32_t local_rank) const {
     return world_.members(node.node_rank).first_rank() + local_rank;
@@ -536,17 +541,18 @@ class Job {
   void DropStallsOf(const Node& node);
   bool AnyHasStarted() const;
   Hangs::World HangWorld() const;
-  // A boundary with a deadline ends the generation anyway, and a daemon that is
-  // cut off has not heard of everybody.
+  // False while a boundary with a deadline is pending, which ends the
+  // generation anyway, and while the daemon is isolated, since it has not heard
+  // all members.
   bool MayEndHung() const {
     return phase_ == Phase::kRunning && !hangs_.empty() && !isolation_.on() &&
            !(pending_.has_value() && pending_->until != absl::InfiniteFuture());
   }
   void MaybeEndHung();
 
-  // Failing and ending (job_end.cc).
+  // Failures and the end (job_end.cc).
   void RankFailed(Node& node, const v1::RankExited& exited);
-  // `permanent`: it would again, so that no restart is spent on it.
+  // `permanent`: it would fail again, so no restart is spent on it.
   void GenerationFailed(const v1::RootCause& cause, bool permanent = false);
   void Lose(Node& node, v1::ReasonCode code, const std::string& reason);
   // Ends the stream of a node that is lost.
@@ -568,7 +574,8 @@ class Job {
   v1::End EndFor(const Node& node) const;
   void SendEnd();
   void MaybeForget();
-  // When an ended job waits no more for who has not heard of its end.
+  // When an ended job stops waiting for agents that have not acknowledged its
+  // end.
   bool Lingers() const {
     return end_.has_value() && end_->has_linger() && !end_->now() &&
            !sessions_.empty();
@@ -578,13 +585,13 @@ class Job {
                              : linger_until_;
   }
 
-  // Bookkeeping (job.cc), and what status shows (job_status.cc).
+  // Bookkeeping (job.cc), and status (job_status.cc).
   Node* NodeOf(SessionId session);
   void SetDeadline(Node& node, absl::Time deadline);
   void Renew(Node& node);
   bool AllSilent() const;
   void Detach(Node& node);
-  // `evicted`: by a person, which is not held against newcomers.
+  // `evicted`: by a person; such a loss does not delay newcomers.
   void Part(Node& node, v1::NodeState state, const std::string& reason,
             bool evicted = false);
   v1::NodeState StateByPhase(const Node& node) const;
@@ -598,7 +605,7 @@ class Job {
   void Close(SessionId session, absl::StatusCode code, v1::RefusalCode refusal,
              const std::string& text);
   void Say(Log::Level level, std::string text);
-  // A line that what this node says causes, however often it says it.
+  // Logs a line that this node's messages cause; LogQuota limits such lines.
   void SayOf(const Node& node, Log::Level level, const std::string& text);
   void Changed() { ++revision_; }
   void CheckInvariants() const;
@@ -618,25 +625,26 @@ class Job {
   Phase phase_ = Phase::kGathering;
   std::map<std::string, Node> nodes_;
   NodeEpochs node_epochs_;
-  // Of the run that this one was before it was adopted; not journaled.
+  // Of the run that this job had before adoption; not journaled.
   NodeEpochs former_epochs_;
-  // Living streams, by node name.
+  // Open streams, by node name.
   std::map<SessionId, std::string> sessions_;
-  // With a stream but no claim to a seat: refused, silent, draining.
+  // Attended nodes that may not have a seat: refused, silent or draining.
   std::set<std::string> barred_;
-  // Without a stream and not yet given up.
+  // Nodes whose stream broke and that are not given up yet.
   std::set<std::string> suspects_;
   std::set<std::pair<absl::Time, std::string>> deadlines_;
   std::deque<std::string> gone_order_;  // Oldest first; may repeat a name.
 
   // Gathering.
   absl::Time gathering_since_;
-  // When it is given up for want of nodes; it stands still behind a fence.
+  // When the job fails because too few nodes attend; does not run while a fence
+  // holds.
   absl::Time join_until_ = absl::InfiniteFuture();
-  // Of the last world that was committed and has ended.
+  // Of the last committed world after its end.
   Fence fence_;
-  // Until when it keeps the next world waiting; InfinitePast: it does not. That
-  // holds until fence_asked_until_, unless the job changes before.
+  // Until when it keeps the next world waiting; InfinitePast: it does not.
+  // Valid until fence_asked_until_, unless the job changes before.
   absl::Time fenced_until_ = absl::InfinitePast();
   absl::Time fence_asked_until_ = absl::InfinitePast();
   uint64_t fence_asked_at_revision_ = 0;
@@ -646,7 +654,7 @@ class Job {
   absl::Time unattended_since_;
   bool reform_now_ = false;
   Probing probing_;
-  // When the latest round of this gathering, or of the world that runs, was
+  // When the latest round of this gathering, or of the running world, was
   // opened.
   absl::Time probed_at_ = absl::InfinitePast();
   // Rounds of this gathering after which no world could be planned.
@@ -662,7 +670,7 @@ class Job {
   std::set<std::string> round_;
   absl::Time next_waiting_ = absl::InfiniteFuture();
   std::string told_waiting_;
-  // Of the formation that found some last.
+  // From the latest formation that found any.
   std::vector<v1::Difference> differences_;
 
   // The current generation.
@@ -672,67 +680,68 @@ class Job {
   v1::Proposal proposal_;
   std::optional<v1::Seal> seal_;
   v1::Prepared first_prepared_;  // Of node rank 0.
-  // Ranks that have exited 0, or are not started.
+  // Ranks that have exited 0 or are not started.
   size_t ranks_over_ = 0;
-  // Node ranks of those whose ranks have all exited 0, also where they have
-  // left since; when that is journaled, if it has changed.
+  // Node ranks of the members whose ranks have all exited 0, including members
+  // that have left since. finished_due_: when a change of it is journaled.
   std::set<uint32_t> finished_;
   absl::Time finished_due_ = absl::InfiniteFuture();
-  // Members that have not prepared, ended, stopped.
+  // Members that have not yet prepared, ended or stopped.
   size_t unprepared_ = 0;
   size_t unfinished_ = 0;
   size_t unstopped_ = 0;
   absl::Time prepare_deadline_ = absl::InfiniteFuture();
   absl::Time running_since_ = absl::InfiniteFuture();
-  // Why the next generation is formed; becomes last_reform_ with it.
+  // Why the next generation is formed. Moved to last_reform_ when it is.
   v1::Reform why_;
   Exchanges exchanges_;
   v1::Reform last_reform_;
 
-  // What is asked of all ranks, and who is to leave for good.
+  // What all ranks are asked for, and the nodes that leave for good.
   std::optional<Pending> pending_;
-  // The world that runs was committed by an earlier daemon: a journal or its
-  // members have told it, and its ranks may stand by a notice that this daemon
-  // does not know.
+  // An earlier daemon committed the running world: this daemon has it from a
+  // journal or from its members. Its ranks may be waiting for a notice that
+  // this daemon does not know.
   bool world_taken_up_ = false;
   uint64_t last_notice_ = 0;
   std::set<std::string> leaving_;
-  // Those that are not journaled yet, or of whom the ranks have not heard, wait
-  // for others: a scheduler may take a thousand nodes at once.
+  // Changes of leaving_ that are not journaled or not sent yet. They are
+  // collected for a short time, since a scheduler may drain a thousand nodes at
+  // once.
   bool leaving_unwritten_ = false;
   absl::Time leaving_due_ = absl::InfiniteFuture();
   absl::Time leaving_written_ = absl::InfinitePast();
-  // How the job ends at the boundary, where all are to end.
+  // How the job ends at the boundary, if all ranks are asked to end.
   std::optional<v1::End> end_then_;
   // When newcomers are taken in, unless the world is full.
   absl::Time grow_at_ = absl::InfiniteFuture();
   Newcomers newcomers_;
 
   Hangs hangs_;
-  // Of the world that runs. Not journaled: after a restart heartbeats say it
+  // Of the running world. Not journaled: after a restart, heartbeats report it
   // again.
   Starts starts_;
 
   Isolation isolation_;
-  // This daemon has seen every world of the run. After a restart or an adoption
-  // it has not: a node may have been in a world that the journal no longer has.
+  // This daemon has seen every world of the run. False after a restart or an
+  // adoption: a node may have been in a world that the journal no longer has.
   bool knows_all_worlds_ = true;
   // Generation of the last world that ran; 0: none that this daemon knows.
   uint64_t last_world_ = 0;
 
-  // Agents of a run that this daemon does not know, and until when they are
-  // waited for.
+  // Agents of a run that this daemon does not know, and how long it waits for
+  // them.
   bool adoptable_ = false;
   Claims claims_;
-  // What they have said, but for the world.
+  // Their Hellos, without the worlds.
   std::map<SessionId, Attend> claimants_;
   absl::Time claims_until_ = absl::InfiniteFuture();
-  // What this run was called before it was adopted.
+  // The run id before adoption.
   std::string former_run_;
 
-  // Nodes whose checks are waited for.
+  // Nodes whose check results are outstanding.
   std::set<std::string> checking_;
-  // Somebody was blamed since it was last looked at.
+  // A node was blamed since the last check for quarantine.
   bool may_quarantine_ = false;
   uint64_t last_check_ = 0;
 
@@ -741,10 +750,10 @@ class Job {
   std::optional<v1::Pace> pace_;
 
   std::optional<v1::End> end_;
-  // Until when agents that attend are waited for, and those whose streams are
-  // broken where nobody else is left.
+  // Until when an ended job waits for agents that attend, and, if none is left,
+  // for agents whose streams broke.
   absl::Time linger_until_ = absl::InfiniteFuture();
-  // Until then agents leave ranks that live as they are.
+  // Until then agents leave running ranks alone.
   absl::Time lingers_until_ = absl::InfinitePast();
   absl::Time redial_until_ = absl::InfiniteFuture();
   bool forgotten_ = false;

@@ -1,5 +1,6 @@
-// Job: a run that this daemon has no memory of. Its agents bring it along, and
-// when over half of its last world's members bring the same bytes, it goes on.
+// Job: adoption of a run that this daemon has no memory of. Its agents bring
+// the run's last world; when over half of that world's members bring the same
+// bytes, the run continues.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -12,22 +13,23 @@
 namespace rollcall {
 namespace {
 
-// What the lost daemon may have proposed beyond what its agents have seen.
+// How many generations the lost daemon may have proposed beyond the highest one
+// that its agents have seen.
 constexpr uint64_t kGenerationsUnseen = 1000;
-// How far above every epoch that the world's members know of the adopted run
-// goes on: nodes that the lost daemon evicted since are not in that world, and
-// their credentials must stay dead.
+// The adopted run continues this far above every epoch that the world's members
+// know. Nodes that the lost daemon has evicted since are not in that world, and
+// their credentials must stay invalid.
 constexpr uint64_t kEpochsUnseen = uint64_t{1} << 32;
 
 }  // namespace
 
-// True: its stream is kept waiting until enough others say the same or its time
-// is over, or it was told to dial again.
+// True: the claim is kept, and its stream waits until enough agents claim the
+// same world or until claims_until_; or the agent was told to redial.
 bool Job::TakeClaim(const Attend& attend) {
   // A token proves nothing about a run: without a credential of that run there
   // is nothing to wait for.
   if (!adoptable_ || !attend.hello.has_node_credential()) return false;
-  // Not longer than that, however often they come and go.
+  // The wait is not extended when agents come and go.
   if (claims_until_ == absl::InfiniteFuture()) {
     claims_until_ = now_ + limits_.reattach_grace;
   }
@@ -36,14 +38,15 @@ bool Job::TakeClaim(const Attend& attend) {
   if (!attend.commit_proven || claimants_.size() >= Limits::nodes_max ||
       !claims_.Take(attend.session, attend.hello, attend.epoch, nodes_min_,
                     nodes_max_)) {
-    // Of a run that may still be adopted, and no proof of it: a spare, say.
+    // It is of a run that may still be adopted but proves no world; for example
+    // a spare.
     Close(attend.session, absl::StatusCode::kUnavailable,
           v1::REFUSAL_CODE_UNSPECIFIED,
           absl::StrCat("this daemon has no memory of run ", attend.hello.run(),
                        " and waits for the members of its world; dial again"));
     return true;
   }
-  // A stream of the same agent that broke unheard.
+  // An earlier stream of the same agent, whose end this daemon has not seen.
   if (older.has_value()) {
     Close(*older, absl::StatusCode::kAborted, v1::REFUSAL_CODE_REDIALED,
           "a newer stream of this agent is here");
@@ -79,7 +82,7 @@ void Job::Adopt(const Claims::Claimed& chosen) {
   const Claims::Claimed taken = chosen;
   const v1::World& world = taken.world;
   const std::vector<Attend> claims = TakeClaims();
-  // Agents that attended meanwhile joined a run that adoption discards.
+  // Agents that attended meanwhile have joined a run that adoption discards.
   for (const SessionId session : AllSessions()) {
     Close(session, absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_UNSPECIFIED,
           "an older run of this job goes on; dial again");
@@ -115,8 +118,8 @@ void Job::Adopt(const Claims::Claimed& chosen) {
   proposal.set_world_bytes(static_cast<uint32_t>(taken.world_bytes.size()));
   actions_.push_back(
       Journal{Journal::Kind::kRunStarted, 0, settings_.SerializeAsString()});
-  // As the highest that may have been proposed: the next daemon goes on above
-  // it, too.
+  // Journaled as the highest generation that may have been proposed, so that
+  // the next daemon continues above it too.
   actions_.push_back(
       Journal{Journal::Kind::kProposed, unseen, proposal.SerializeAsString()});
   actions_.push_back(
@@ -135,7 +138,8 @@ void Job::Adopt(const Claims::Claimed& chosen) {
       On(claim);
       continue;
     }
-    // Of an older world of this run: it may have been evicted since.
+    // It claimed an older world of this run: the node may have been evicted
+    // since.
     Close(claim.session, absl::StatusCode::kUnauthenticated,
           v1::REFUSAL_CODE_CREDENTIAL,
           absl::StrCat("the credential of node ", node,
@@ -144,7 +148,7 @@ void Job::Adopt(const Claims::Claimed& chosen) {
   }
 }
 
-// The epochs of the adopted run, as its commit says them.
+// The epochs of the adopted run, from its commit.
 void Job::SetEpochs(const Claims::Claimed& chosen) {
   former_epochs_ = std::exchange(node_epochs_, NodeEpochs());
   const v1::Seal& seal = chosen.seal;
@@ -157,7 +161,7 @@ void Job::SetEpochs(const Claims::Claimed& chosen) {
   node_epochs_.RaiseFloor(seal.epoch_highest() + kEpochsUnseen);
 }
 
-// All of them, in the order in which they came; nobody claims any more.
+// Returns all claims in the order of their arrival, and clears them.
 std::vector<Attend> Job::TakeClaims() {
   claims_.Clear();
   claims_until_ = absl::InfiniteFuture();
@@ -168,14 +172,14 @@ std::vector<Attend> Job::TakeClaims() {
   return taken;
 }
 
-// Their time is over.
+// The time for claims is over.
 void Job::EndClaims() {
   MaybeAdopt(/*time_is_over=*/true);
   if (adoptable_ || !claimants_.empty()) RefuseClaims();
   claims_until_ = absl::InfiniteFuture();
 }
 
-// Not enough of them came: theirs is a run that has ended.
+// Too few agents came: their run has ended.
 void Job::RefuseClaims() {
   adoptable_ = false;
   for (const Attend& claim : TakeClaims()) {

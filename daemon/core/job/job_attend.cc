@@ -1,4 +1,5 @@
-// Job: the roll call. Who is let in, and what one who comes back is told.
+// Job: attending. Which nodes are admitted, and what a node that comes back is
+// told.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -15,7 +16,7 @@
 namespace rollcall {
 namespace {
 
-// The first setting that both give and that differs, in words.
+// Describes the first setting that both set to different values.
 std::optional<std::string> Contradiction(const v1::JobSettings& ours,
                                          const v1::JobSettings& theirs) {
   const auto differ = [](const char* name, auto a, auto b) {
@@ -71,20 +72,20 @@ std::optional<std::string> Contradiction(const v1::JobSettings& ours,
   return std::nullopt;
 }
 
-// A member as Restore made it: known by its row alone.
+// A member from the journal, known only by its row of the world.
 bool Restored(const v1::Hello& hello) { return hello.incarnation() == 0; }
 
 }  // namespace
 
 bool Job::CredentialStands(const v1::Hello& hello) const {
   const auto at = nodes_.find(hello.node());
-  // Not known: since the daemon was restarted, or has forgotten it.
+  // Not known: the daemon was restarted, or has removed the node.
   if (at == nodes_.end() || Restored(at->second.hello)) return true;
   const Node& node = at->second;
   const uint64_t from = hello.previous_incarnation();
   if (from == 0) return node.hello.incarnation() == hello.incarnation();
   if (node.hello.incarnation() == from) return true;
-  // It has attended anew already, and its Welcome was lost on the way.
+  // It has attended again already, and its Welcome was lost.
   return node.hello.incarnation() == hello.incarnation() &&
          node.attended_from == from && !node.confirmed;
 }
@@ -100,7 +101,8 @@ bool Job::HasCredential(const v1::Hello& hello) const {
   const auto at = nodes_.find(hello.node());
   if (at == nodes_.end() || at->second.gone) return false;
   const Node& node = at->second;
-  // Every member knows the incarnations of a committed world.
+  // The incarnations of a committed world are in its seal, which every member
+  // has.
   if (Restored(node.hello)) {
     return node.incarnation_committed != 0 &&
            node.incarnation_committed == hello.incarnation();
@@ -114,8 +116,8 @@ bool Job::Knows(const std::string& node) const {
   return at != nodes_.end() && !at->second.gone;
 }
 
-// A daemon never forms a generation at or below one that an agent has seen; an
-// absurd one is not believed.
+// A daemon never forms a generation at or below one that an agent has seen. An
+// implausibly high number is ignored.
 void Job::NoteGenerationSeen(const v1::Hello& hello) {
   if (hello.generation_seen() - generation_ < (uint64_t{1} << 32) &&
       hello.generation_seen() > generation_) {
@@ -168,7 +170,8 @@ bool Job::RefuseAttend(const Attend& attend) {
   if (at != nodes_.end()) return RefuseName(attend, at->second);
   const uint32_t most =
       std::min(Limits::nodes_max, nodes_max_ + Limits::spares_max);
-  // Who has heard of the end is neither, and still remembered.
+  // An agent that has acknowledged the job's end is in neither container but
+  // still in nodes_.
   const bool full = sessions_.size() + suspects_.size() >= most;
   if ((full && !DisplaceASpare(attend)) || nodes_.size() >= kKnownMax) {
     return refuse(
@@ -182,9 +185,9 @@ bool Job::RefuseAttend(const Attend& attend) {
   return false;
 }
 
-// Where the job is full. A token with more than half of all spares gives up its
-// newest one that never had a seat to an agent of another token: no token alone
-// keeps a replacement out.
+// For a job that is full. If one token has admitted more than half of all
+// spares, its newest spare that never had a seat is displaced by an agent of
+// another token, so that one token alone cannot keep a replacement out.
 bool Job::DisplaceASpare(const Attend& attend) {
   if (phase_ == Phase::kEnded) return false;
   std::map<std::string, std::pair<uint32_t, Node*>> spares;  // By token id.
@@ -222,9 +225,10 @@ bool Job::DisplaceASpare(const Attend& attend) {
   return false;
 }
 
-// A name that is known: the same agent again, its next life, or a stranger? A
-// launcher's agent takes its node's name from any other, and no other takes it
-// from the launcher's: whoever had it first, seat 0 is the launcher's.
+// For a name that is known: the Hello may be of the same agent, of its next
+// incarnation or of another agent. A launcher's agent takes the name of its
+// node from any other agent, and no other agent takes it from a launcher's:
+// seat 0 is the launcher's.
 bool Job::RefuseName(const Attend& attend, const Node& node) {
   const v1::Hello& hello = attend.hello;
   const bool same = node.hello.incarnation() == hello.incarnation();
@@ -255,12 +259,12 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
     SayRefused(attend, text);
     return true;
   }
-  // The launcher's agent shows an admin's token, which a worker's yields to.
+  // The launcher's agent has an admin's token, which outranks a worker's.
   const bool outranks = hello.launcher() && !node.hello.launcher();
   const bool outranked = node.hello.launcher() && !hello.launcher();
   if (same || outranks || (node.session == 0 && !outranked)) return false;
-  // One that was welcomed before has been replaced; one that is new here finds
-  // the name taken.
+  // A Hello with a run id is of an agent that was welcomed before: it has been
+  // replaced. Otherwise the agent is new, and the name is taken.
   const bool replaced = !hello.run().empty();
   const std::string text = absl::StrCat(
       "node name ", hello.node(), " belongs to the ",
@@ -276,20 +280,20 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
   return true;
 }
 
-// How long a name waits for its agent: as long as a node is waited for whose
-// stream breaks, or after the daemon's restart.
+// How long a name is reserved for its agent: as long as the daemon waits for a
+// node whose stream broke, or after its own restart.
 absl::Duration Job::NameGrace(const Node& node) const {
   if (Restored(node.hello)) return limits_.reattach_grace;
   return node.broke_with_many ? limits_.lease : limits_.reconnect_grace;
 }
 
-// Whether this Hello proves to be of the agent that the entry stands for, or of
-// the next life of that agent. The shell has verified the credential, and
-// knows which life of an agent that has attended it speaks for
-// (CredentialStands). Of a member that has not come back since the restart, the
-// seal tells which life it is; another one's credential may be that of an agent
-// that had been replaced before. A credential of a run that adoption discarded
-// is worth the token for which it was given.
+// Whether this Hello proves that it is of the entry's agent or of the next
+// incarnation of that agent. The shell has verified the credential. For an
+// agent that has attended this daemon, CredentialStands tells which incarnation
+// the credential is for. For a member that has not come back since the restart,
+// the seal tells it; any other incarnation may be one that was replaced before.
+// A credential of a run that adoption discarded counts as the token for which
+// it was given.
 bool Job::ProvesToBeItsAgent(const Node& node, const v1::Hello& hello) const {
   if (!hello.has_node_credential() || hello.run() != run_) return false;
   const uint64_t committed = node.incarnation_committed;
@@ -298,25 +302,25 @@ bool Job::ProvesToBeItsAgent(const Node& node, const v1::Hello& hello) const {
          hello.previous_incarnation() == committed;
 }
 
-// Whether the agent that has the name may still come back. Until it is lost, no
-// other takes its place: any worker's token could, at the moment at which a
-// stream breaks, or for all members of a daemon that was restarted.
-// A new agent of the same node has to wait for that long; the launcher's shows
-// an admin's token and does not.
+// Whether the agent that has the name may still come back. No other agent takes
+// its place before it is lost. Otherwise any worker's token could take it at
+// the moment when a stream breaks, or take all places after a restart of the
+// daemon. A new agent of the same node has to wait for that long; the
+// launcher's agent does not, since it shows an admin's token.
 bool Job::AwaitsItsAgent(const Node& node, const v1::Hello& hello) const {
   if (phase_ == Phase::kEnded || node.gone || node.session != 0 ||
       ProvesToBeItsAgent(node, hello) || hello.launcher()) {
     return false;
   }
-  // A row of the journal is waited for while its world runs, also beyond its
-  // grace where the daemon is isolated: most agents are not back then. Once the
-  // world has ended, most often the machine was started again.
+  // A journaled member is waited for while its world runs. If the daemon is
+  // isolated, it is waited for beyond its grace, since most agents are not back
+  // then. Once the world has ended, most often the machine was rebooted.
   if (Restored(node.hello)) {
     return phase_ == Phase::kRunning && node.member();
   }
-  // The same incarnation may have lost its Welcome on the way.
+  // The same incarnation may come again because its Welcome was lost.
   if (node.hello.incarnation() == hello.incarnation()) return false;
-  // Its deadline is put off where the daemon is late or isolated; a new agent
+  // Its deadline is extended while the daemon is late or isolated. A new agent
   // of the node would be kept out meanwhile.
   return now_ < std::min(node.deadline, node.suspect_since + NameGrace(node));
 }
@@ -330,7 +334,7 @@ void Job::SayRefused(const Attend& attend, const std::string& text) {
       attend.observed_address});
 }
 
-// Whether this Hello goes on with what the entry stands for.
+// Whether this Hello continues the agent that the entry describes.
 bool Job::Continues(const Node& node, const v1::Hello& hello) const {
   if (node.gone) return false;
   if (!Restored(node.hello)) {
@@ -339,16 +343,17 @@ bool Job::Continues(const Node& node, const v1::Hello& hello) const {
   return ContinuesRestored(node, hello);
 }
 
-// A row of a journal, or of an adopted world. A token admits a node and proves
-// to be no node that was admitted before: only the credential of the row does,
-// or one Hello could take a member's place and say that its ranks have ended.
+// For a member from a journal or of an adopted world. A token does not prove
+// that the node is one that was admitted before; only the credential of the row
+// does. Otherwise one Hello could take a member's place and say that its ranks
+// have ended.
 bool Job::ContinuesRestored(const Node& node, const v1::Hello& hello) const {
   const bool same_ranks =
       node.hello.ranks() == 0 || hello.ranks() == node.hello.ranks();
   if (!hello.has_node_credential() || hello.run() != run_ || !same_ranks) {
     return false;
   }
-  // Outside a world there is nothing that it would have to remember.
+  // A node outside a running world has no state to continue.
   if (phase_ != Phase::kRunning || !node.member()) return true;
   if (node.incarnation_committed != 0 &&
       node.incarnation_committed != hello.incarnation()) {
@@ -391,11 +396,11 @@ Job::Entered Job::Enter(const Attend& attend) {
       Close(node.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_REDIALED,
             "a newer stream of this agent is here");
       sessions_.erase(node.session);
-      // It attends anew: what barred it may be mended.
+      // It attends again: the cause of its exclusion may be fixed.
       barred_.erase(name);
       node.late = false;
     }
-    // It tells again what still stands, and is given the time for it.
+    // The agent reports its stalled ranks again, and gets time to do so.
     DropStallsOf(node);
     node.tells_until = now_ + limits_.lease;
     hangs_.AwaitMember(now_, limits_);
@@ -412,7 +417,7 @@ Job::Entered Job::Enter(const Attend& attend) {
     node = Node();
     node.served_in = served_in;
     node.attended_at = now_;
-    // Somebody has started another agent there.
+    // A Hello without a run id: a new agent was started on this node.
     if (attend.hello.run().empty()) ForgetLeaving(name);
     if (leaving_.contains(name)) {
       node.reason = absl::StrCat(name, " leaves: as it was asked to");
@@ -420,16 +425,17 @@ Job::Entered Job::Enter(const Attend& attend) {
   }
   node.by_credential = attend.hello.has_node_credential();
   const bool former = node.by_credential && attend.hello.run() != run_;
-  // It shows no credential of an earlier life of this node, so it is another
-  // agent. Theirs are dead from now on: a daemon that is restarted does not
-  // know which life was the last, and an earlier one may come back first.
+  // It shows no credential of an earlier incarnation of this node, so it is
+  // another agent. The earlier credentials become invalid now: a restarted
+  // daemon does not know which incarnation was the last, and an earlier one may
+  // come back first.
   if (!redialed && (!node.by_credential || former) && node_epochs_.Has(name)) {
     node_epochs_.Raise(name);
   }
   node_epochs_.Admit(name, node.by_credential
                                ? former ? former_epochs_.TokenOf(name) : ""
                                : attend.hello.token().id());
-  // The name is the key of deadlines_: set before it.
+  // Set hello before the deadline: the name in it is the key in deadlines_.
   v1::Facts planned_with = node.hello.facts();
   node.hello = attend.hello;
   if (node.told_facts.has_value()) {
@@ -452,7 +458,8 @@ Job::Entered Job::Enter(const Attend& attend) {
   sessions_[attend.session] = name;
   suspects_.erase(name);
   node.broke_with_many = false;
-  // Only its next life, or who takes the blame, gets it out of that.
+  // Only its next incarnation, or blame that moves to another node, ends this
+  // exclusion.
   if (excluded) barred_.insert(name);
   if (phase_ != Phase::kEnded) Renew(node);
   node.state = StateByPhase(node);
@@ -478,10 +485,11 @@ v1::NodeState Job::StateByPhase(const Node& node) const {
   return node.finished() ? v1::NODE_STATE_FINISHED : v1::NODE_STATE_RUNNING;
 }
 
-// Tells one who came back what it has missed, and takes what it tells.
+// Sends a node that came back what it has missed, and applies what its Hello
+// reports.
 void Job::TakeUp(Node& node, const v1::Held& held) {
   v1::DaemonMessage message;
-  // The ranks of a job that fails and has --linger stay as they are.
+  // In a job that failed and has --linger, running ranks are left alone.
   const bool left_alone = phase_ == Phase::kSettling && node.member() &&
                           limits_.linger > absl::ZeroDuration() &&
                           held.running_generation() == generation_;
@@ -504,7 +512,7 @@ void Job::TakeUp(Node& node, const v1::Held& held) {
     if (held.prepared_generation() == generation_) {
       ToNode(node, CommitMessage());
     } else {
-      // The same agent, yet it knows nothing of what it had prepared. It has a
+      // The same agent, but it has lost what it had prepared. It may have a
       // seat again once its ranks have stopped, after a delay that grows.
       const std::string text =
           absl::StrCat(node.hello.node(), " came back without its world");
@@ -514,16 +522,18 @@ void Job::TakeUp(Node& node, const v1::Held& held) {
     }
   }
   if (FenceLeft(now_) > absl::ZeroDuration() && !IsOfFenced(node)) {
-    // The others have heard it, and arrivals do not repeat it.
+    // The others have this message already; it is not repeated when a node
+    // arrives.
     *message.mutable_waiting() = GatheringWaiting();
     ToNode(node, message);
   }
-  // So that who comes to a world that runs does not look hung.
+  // So that a user who adds a node to a running world does not take it for
+  // hung.
   if (phase_ == Phase::kRunning && !node.member()) TellSpare(node);
   if (phase_ == Phase::kRunning && node.member() && pending_.has_value()) {
     ToNode(node, NoticeNow(now_));
   } else if (Leaves(node) && !barred_.contains(node.hello.node())) {
-    // Nothing keeps it any more.
+    // Nothing keeps this node here.
     LeaveAtOnce(node, node.reason);
   }
 }

@@ -1,5 +1,5 @@
-// Job: what blame means for a node: its checks between two generations, and the
-// quarantine of one that fails them or is to blame again and again.
+// Job: consequences of blame for a node: its checks between two generations,
+// and its quarantine if it fails them or is to blame repeatedly.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -11,11 +11,11 @@
 
 namespace rollcall {
 
-// Whether most nodes whose ranks publish steps have published a higher one in
-// the world that runs than before: one node's word alone, whatever it claims,
-// neither refills the budget nor keeps it from being refilled.
-// Nor does the word of the node whose rank fails, unless it is node rank 0,
-// which alone may publish for all.
+// Whether, of the nodes whose ranks publish steps, most have published a higher
+// step in the running world than before. So a single node's report neither
+// refills the restart budget nor prevents a refill. The report of the node
+// whose rank fails does not count, unless it is node rank 0, which may publish
+// for all.
 bool Job::HasProgressed(const Node* failing) const {
   size_t publish = 0;
   size_t higher = 0;
@@ -36,7 +36,7 @@ void Job::MadeProgress() {
   for (auto& [name, node] : nodes_) node.blames = 0;
 }
 
-// `times`: 1, or 0 to take it back, since another one began it.
+// `times`: 1, or 0 to take the blame back because another failure was first.
 void Job::BlameNode(const v1::RootCause& cause, uint32_t times) {
   if (cause.rank() < 0) return;
   const auto at = nodes_.find(cause.node());
@@ -56,7 +56,7 @@ void Job::BlameNode(const v1::RootCause& cause, uint32_t times) {
 }
 
 void Job::AskForChecks(Node& node) {
-  // Nobody is seated again in a job that has ended.
+  // An ended job assigns no seats.
   if (node.session == 0 || phase_ == Phase::kEnded) return;
   node.check = ++last_check_;
   node.checked_until = now_ + limits_.check_timeout;
@@ -110,7 +110,7 @@ void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
   Reform(v1::REASON_CODE_QUARANTINED, absl::StrCat(name, ": ", reason), name);
 }
 
-// Whether a failed node has still to say how it is.
+// Whether the check result of a failed node is outstanding.
 bool Job::ChecksPending() const {
   return std::any_of(checking_.begin(), checking_.end(),
                      [&](const std::string& name) {
@@ -118,8 +118,8 @@ bool Job::ChecksPending() const {
                      });
 }
 
-// Only as far as enough others are left: a program that fails everywhere is
-// not its nodes' fault, and the budget ends it.
+// Quarantines only while enough other nodes remain: a program that fails
+// everywhere is not the fault of its nodes, and the restart budget ends it.
 void Job::QuarantineTheBlamed() {
   if (!may_quarantine_ || Present() <= nodes_min_) return;
   std::vector<std::string> blamed;
@@ -138,8 +138,8 @@ void Job::QuarantineTheBlamed() {
   may_quarantine_ = false;
 }
 
-// A world with a node that was to blame may fail again, for which the budget
-// counts; no world at all has failed already.
+// A world with a blamed node may fail again, which the restart budget limits.
+// Without enough nodes, no world can be formed at all.
 void Job::PardonTheBlamed() {
   std::vector<Node*> blamed;
   for (const std::string& name : barred_) {

@@ -1,4 +1,4 @@
-// Job: what is lost or fails, who is to blame, and the end.
+// Job: losses, failures, root causes, and the end.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -17,8 +17,8 @@
 namespace rollcall {
 namespace {
 
-// A plain command, of which no rank links or writes progress, has made some by
-// running this long.
+// A plain command, whose ranks neither link nor write progress, has made
+// progress by running this long.
 constexpr absl::Duration kRunCountsAsProgress = absl::Minutes(10);
 constexpr absl::Duration kFinishedTogether = absl::Milliseconds(100);
 
@@ -48,7 +48,7 @@ void Job::RankFailed(Node& node, const v1::RankExited& exited) {
   GenerationFailed(cause, exited.permanent());
 }
 
-// The generation that runs ends by a failure of its ranks.
+// The running generation ends because a rank failed.
 void Job::GenerationFailed(const v1::RootCause& cause, bool permanent) {
   if (failures_.EndByRank(world_, cause, permanent, now_, limits_)) {
     Reform(cause.code(), Describe(cause), cause.node());
@@ -64,19 +64,20 @@ void Job::GenerationFailed(const v1::RootCause& cause, bool permanent) {
   }
 }
 
-// Nobody can stop faster than all; nobody is waited for longer than a lease.
+// Ends the blame window when all members have stopped, or after one lease.
 void Job::MaybeSettle() {
   if (phase_ != Phase::kSettling) return;
   if (unstopped_ > 0 && now_ < failures_.window_ends()) return;
   const v1::RootCause& cause = failures_.cause();
-  // Somebody wanted the end anyway.
+  // The job was asked to end anyway.
   if (end_then_.has_value()) return Finish(*end_then_);
   if (IsLostNode(cause)) {
-    // A lost node began it, which costs nothing: go on without it.
+    // A lost node was the root cause, which costs no restart: continue without
+    // it.
     why_.set_code(cause.code());
     why_.set_reason(Describe(cause));
     why_.set_node(cause.node());
-    // Whose ranks were left as they are, for the end that it is not.
+    // Ranks were left running for a failed end; the job goes on instead.
     if (limits_.linger > absl::ZeroDuration()) TellAbort();
     return Gather(/*at_once=*/true);
   }
@@ -104,7 +105,7 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
     case Phase::kForming:
       return Reform(code, text, name);
     case Phase::kRunning:
-      // Its work is done and cannot be undone by its going.
+      // Its ranks have finished, so its loss changes nothing.
       if (finished) return;
       failures_.EndByLoss(world_,
                           CauseOfLostNode(name, code, reason, generation_),
@@ -130,7 +131,7 @@ void Job::CloseLost(const Node& node, v1::ReasonCode code,
         absl::StrCat("node ", name, " was evicted from job ", job_, " (",
                      reason, "); to bring it back, join with a valid token"));
   }
-  // Only the launcher's agent takes the place of one that lives.
+  // Only the launcher's agent replaces an agent that is alive.
   if (code == v1::REASON_CODE_REPLACED) {
     return Close(node.session, absl::StatusCode::kAlreadyExists,
                  v1::REFUSAL_CODE_NAME_TAKEN,
@@ -142,10 +143,10 @@ void Job::CloseLost(const Node& node, v1::ReasonCode code,
                      "; attend with a new incarnation"));
 }
 
-// A node lost within a lease of a rank's failure is what began it.
+// A node that is lost within a lease of a rank's failure is the root cause.
 void Job::BlameLostNode(const Node& node, v1::ReasonCode code,
                         const std::string& reason) {
-  // A person who evicts a node that lives says nothing of what failed before.
+  // Evicting a node that is alive says nothing about an earlier failure.
   if (code == v1::REASON_CODE_EVICTED && node.session != 0) return;
   const auto former = failures_.TakeLoss(node.hello.node(), code, reason, now_);
   if (!former.has_value()) return;
@@ -153,14 +154,14 @@ void Job::BlameLostNode(const Node& node, v1::ReasonCode code,
   BlameInReform(failures_.cause());
 }
 
-// The next generation is formed because of this, and not of what came first.
+// Changes the reason of the next generation to this root cause.
 void Job::BlameInReform(const v1::RootCause& cause) {
   if (why_.generation() != cause.generation()) return;
   why_.set_code(cause.code());
   why_.set_reason(Describe(cause));
   why_.set_node(cause.node());
   why_.set_restarts_charged(failures_.charged());
-  // It may be formed already, and proposed.
+  // That generation may be proposed already.
   if (last_reform_.generation() == cause.generation() + 1 &&
       generation_ == last_reform_.generation()) {
     last_reform_ = why_;
@@ -178,10 +179,10 @@ void Job::MaybeFinish() {
   Finish(std::move(end));
 }
 
-// A daemon that is started again must not wait for it.
+// Journaled, so that a restarted daemon does not wait for this node.
 void Job::NoteFinished(const Node& node) {
   finished_.insert(static_cast<uint32_t>(node.node_rank));
-  // Many finish at once.
+  // Collected for a short time, since many nodes finish at once.
   finished_due_ = std::min(finished_due_, now_ + kFinishedTogether);
 }
 
@@ -242,7 +243,7 @@ void Job::Finish(v1::End end) {
   leaving_unwritten_ = false;
   finished_due_ = absl::InfiniteFuture();
   isolation_.End();
-  // No other run goes on in the place of one that has ended.
+  // A run that has ended is not replaced by an adopted one.
   RefuseClaims();
   actions_.push_back(Journal{Journal::Kind::kRunEnded, generation_,
                              end_->SerializeAsString()});
@@ -254,8 +255,8 @@ void Job::Finish(v1::End end) {
   Changed();
 }
 
-// The digest of the command that all members of the world have, as
-// Seal.common_digest.
+// The digest of the command, if all members of the world have the same one; as
+// in Seal.common_digest.
 std::string Job::CommonCommand() const {
   std::set<std::string> commands;
   for (const v1::Member& member : world_.members()) {
@@ -267,24 +268,24 @@ std::string Job::CommonCommand() const {
 }
 
 // Whether all members of the last world ran one command and this node has
-// another.
+// another one.
 bool Job::HasOtherCommand(const Node& node) const {
   const std::string& own = node.hello.command_digest();
   return seal_.has_value() && !seal_->common_digest().empty() && !own.empty() &&
          own != seal_->common_digest();
 }
 
-// A spare that was never used has nothing to answer for, unless others made a
-// job of theirs of the name: then what it was started for has not been done.
+// A spare that never had a seat exits 0. If others finished a job of this name
+// with another command, its own command has not run, so it fails.
 v1::End Job::EndFor(const Node& node) const {
   v1::End end = *end_;
-  // How long it is left from now on, whenever it hears of it.
+  // The time that remains now, whenever the agent hears of the end.
   if (end.has_linger()) {
     ToProto(std::max(lingers_until_ - now_, absl::ZeroDuration()),
             end.mutable_linger());
   }
   if (node.served_in != 0 || barred_.contains(node.hello.node())) return end;
-  // In a world that this daemon has not seen: it was started again since.
+  // It was in a world that this daemon has not seen, before a restart.
   if (!knows_all_worlds_ && node.hello.generation_seen() != 0) return end;
   if (end.finished() && HasOtherCommand(node)) {
     end.set_finished(false);
@@ -300,7 +301,8 @@ v1::End Job::EndFor(const Node& node) const {
 }
 
 void Job::SendEnd() {
-  // Two Ends of one job differ where their exit codes do; the job's own first.
+  // Agents get different Ends if their exit codes differ. The job's own exit
+  // code is sent first.
   std::map<std::pair<bool, int>, std::vector<SessionId>> to;
   v1::DaemonMessage message;
   for (const auto& [session, name] : sessions_) {
@@ -313,7 +315,7 @@ void Job::SendEnd() {
   }
 }
 
-// Who has not heard of the end may still ask for it, for a while.
+// For a limited time, agents that have not heard of the end may still ask.
 void Job::MaybeForget() {
   if (phase_ != Phase::kEnded || forgotten_) return;
   const bool all_know = sessions_.empty() && suspects_.empty();

@@ -1,4 +1,4 @@
-// Job: what keeps a world of other nodes waiting for the last one.
+// Job: why a world of other nodes has to wait for the last world.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -14,11 +14,11 @@
 namespace rollcall {
 namespace {
 
-// Of many members, in a message.
+// Most members named in a message.
 constexpr size_t kFencedNamedMax = 4;
 
-// Members whose ranks are over, or are not started (--once), do not keep the
-// world from training: they neither open the fence nor are waited for.
+// Members whose ranks have finished, or are not started (--once), do not keep
+// the world from training. They neither open the fence nor are waited for.
 std::vector<Fence::Member> WhoMayRun(const v1::World& world,
                                      const v1::Seal& seal,
                                      const std::set<uint32_t>& finished,
@@ -38,7 +38,7 @@ std::vector<Fence::Member> WhoMayRun(const v1::World& world,
 
 }  // namespace
 
-// The world that runs is over: from here on it may be out of hearing.
+// The running world has ended: from now on its members may run unheard.
 void Job::FenceOff() {
   std::vector<Fence::Member> members =
       WhoMayRun(world_, *seal_, finished_, now_);
@@ -48,11 +48,12 @@ void Job::FenceOff() {
     member.heard_at = at->second.heard_at;
   }
   fence_ = Fence(generation_, std::move(members));
-  // With the end of the generation it would come too late.
+  // Journaling it with the end of the generation would be too late.
   if (finished_due_ != absl::InfiniteFuture()) JournalFinished();
 }
 
-// When the members were heard last is not journaled: now, at the latest.
+// The journal does not say when the members were last heard. The restart is the
+// latest possible time.
 void Job::RestoreFence(const JournalState& state) {
   if (!state.ran_proposal.has_value() || !state.ran_seal.has_value()) return;
   const absl::StatusOr<v1::World> world =
@@ -67,15 +68,16 @@ void Job::RestoreFence(const JournalState& state) {
                  WhoMayRun(*world, *state.ran_seal, finished, now_));
 }
 
-// Whether this agent had ranks in the last world. An incarnation is no secret:
-// a token proves nothing of it, but for what this daemon has seen itself.
+// Whether this agent had ranks in the last world. An incarnation is not a
+// secret, so a token does not prove it; only what this daemon has seen itself
+// does.
 bool Job::IsOfFenced(const Node& node) const {
   return (node.by_credential || node.served_in == fence_.generation()) &&
          fence_.Has({node.hello.node(), node.hello.incarnation()});
 }
 
-// Whether another agent has the name of a member by now. (A row of the journal
-// may be either of them.)
+// Whether another agent now has the name of a member. (A journaled row may be
+// of either.)
 bool Job::IsTakenOver(const std::string& node) const {
   const auto at = nodes_.find(node);
   return fence_.HasNode(node) && at != nodes_.end() && !at->second.gone &&
@@ -93,7 +95,7 @@ void Job::NoteStopped(const Node& node) {
   FenceOpened();
 }
 
-// The next daemon must not wait either.
+// Journaled, so that the next daemon does not wait either.
 void Job::FenceOpened() {
   // Nothing is journaled after the end.
   if (phase_ == Phase::kEnded) return;
@@ -120,7 +122,7 @@ bool Job::IsFenced(const std::vector<Seated>& seated) {
                      " reason=", Quoted(FenceText(opens - now_))));
     Changed();
   }
-  // One that gets no seat for now may be a member.
+  // A node without a seat may be a member of the last world.
   fence_asked_until_ = opens;
   for (const auto& [session, name] : sessions_) {
     const absl::Time held = HeldUntil(nodes_.at(name));
@@ -130,7 +132,7 @@ bool Job::IsFenced(const std::vector<Seated>& seated) {
   return true;
 }
 
-// Meanwhile enough nodes were here: --join-timeout has not begun.
+// Enough nodes were present during the wait, so --join-timeout starts now.
 void Job::Unfence() {
   if (fenced_until_ == absl::InfinitePast()) return;
   join_until_ = now_ + limits_.join_timeout;
@@ -138,7 +140,7 @@ void Job::Unfence() {
   fence_asked_until_ = absl::InfinitePast();
 }
 
-// It may have opened since it was asked last.
+// The fence may have opened since it was last asked.
 absl::Duration Job::FenceLeft(absl::Time now) const {
   if (phase_ != Phase::kGathering || fence_.open()) {
     return absl::ZeroDuration();
@@ -151,14 +153,15 @@ std::string Job::FenceText(absl::Duration left) const {
   std::vector<std::string> names;
   for (const Fence::Member& member : members) names.push_back(member.node);
   const bool one = members.size() == 1;
-  // Clearer than one whose name another agent has by now.
+  // A member without a stream is preferred: another agent may have the name of
+  // one with a stream by now.
   const auto absent = [&](const Fence::Member& member) {
     const auto at = nodes_.find(member.node);
     return at == nodes_.end() || at->second.session == 0;
   };
   auto advised = std::find_if(members.begin(), members.end(), absent);
   if (advised == members.end()) advised = members.begin();
-  // A person needs it no finer, and the status changes less often.
+  // Rounded: a person needs no finer value, and the status changes less often.
   const absl::Duration unit =
       left > absl::Minutes(1) ? absl::Minutes(1) : absl::Seconds(10);
   return absl::StrCat(

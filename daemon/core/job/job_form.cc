@@ -17,7 +17,7 @@
 namespace rollcall {
 namespace {
 
-// Of many nodes that share a fault, in a log.
+// Most nodes named in a log line.
 constexpr size_t kNamedMax = 8;
 
 }  // namespace
@@ -38,8 +38,8 @@ void Job::Gather(bool at_once) {
   Changed();
 }
 
-// A member whose stream broke keeps its seat until its grace is over; forming
-// without it, only to find it back a moment later, would cost a generation.
+// A member whose stream broke keeps its seat until its grace is over. Forming a
+// world without it would cost a generation if it came back a moment later.
 bool Job::SeatedSuspect() const {
   return std::any_of(
       suspects_.begin(), suspects_.end(),
@@ -79,9 +79,9 @@ void Job::MaybeForm() {
   if (!IsFenced(seated)) Form(seated);
 }
 
-// A place among the daemon's jobs is held by nodes, not by a name. An agent
-// that has lost its stream is given as long to come back as after a restart of
-// the daemon. A job that has run keeps its place until join_timeout.
+// A job takes one of the daemon's places only while nodes attend. An agent that
+// has lost its stream gets as long to come back as after a restart of the
+// daemon. A job that has run keeps its place until join_timeout.
 void Job::MaybeEndUnattended() {
   if (!sessions_.empty() || !suspects_.empty()) {
     unattended_since_ = absl::InfiniteFuture();
@@ -98,7 +98,7 @@ void Job::MaybeEndUnattended() {
                               ", and the job had never run"));
 }
 
-// Until when it gets no seat because newcomers were lost, or because its
+// Until when the node gets no seat because newcomers were lost, or because its
 // addresses are not proven. A node that has a seat keeps it.
 absl::Time Job::HeldUntil(const Node& node) const {
   if (node.seat >= 0) return absl::InfinitePast();
@@ -124,7 +124,8 @@ std::vector<Candidate> Job::Candidates() const {
     }
     candidates.push_back(CandidateOf(node));
   }
-  // No world at all is worse. Those that flap have attended last.
+  // If too few others are there, delayed nodes get a seat as well. Nodes that
+  // flap have attended last, so they come last.
   std::stable_sort(held.begin(), held.end(), [](const Node* a, const Node* b) {
     return a->attended_at < b->attended_at;
   });
@@ -179,7 +180,7 @@ void Job::Form(const std::vector<Seated>& seated) {
       Bar(nodes_.at(name), std::string(plan.status().message()));
       reach_.Unreached(name, now_ + limits_.unreached_delay);
     }
-    // Perhaps fewer are left than are needed: they wait for others.
+    // If too few nodes are left, this waits for others.
     return MaybeForm();
   }
   if (!plan.ok()) {
@@ -200,8 +201,8 @@ void Job::Form(const std::vector<Seated>& seated) {
   Propose(seated, BuildWorld(header, world_nodes, *plan));
 }
 
-// A node that its peers cannot reach ends no job: it gets no seat. The
-// launcher's own agent always has one.
+// Nodes that their peers cannot reach get no seat, and the job goes on. The
+// launcher's own agent always has a seat.
 bool Job::CanDoWithout(const std::vector<std::string>& names) const {
   return !names.empty() &&
          std::none_of(names.begin(), names.end(), [&](const std::string& name) {
@@ -233,7 +234,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
   last_reform_ = why_;
   last_reform_.set_generation(generation_);
   for (auto& [name, node] : nodes_) {
-    // A seat of one that could not be waited for is another's now.
+    // The seat of a node that was not waited for goes to another node.
     node.seat = -1;
     node.node_rank = -1;
     node.prepared = false;
@@ -278,8 +279,8 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
   Changed();
 }
 
-// Names what the nodes should have in common and do not, where that is new. In
-// a strict job those that differ get no seat; returns whether there were any.
+// Reports properties that all nodes should share and do not, if that is new. In
+// a strict job, nodes that differ get no seat. Returns whether there are any.
 bool Job::JudgeDifferences(const std::vector<PlanNode>& nodes,
                            const NetworkPlan& plan) {
   if (settings_.preflight() == v1::PREFLIGHT_OFF) return false;
@@ -290,7 +291,7 @@ bool Job::JudgeDifferences(const std::vector<PlanNode>& nodes,
                         node.hello.command_digest(), plan.nodes[i].interface,
                         node.clock_offset});
   }
-  // The launcher's node always has a seat, so its side counts.
+  // The launcher's node always has a seat, so the others are compared with it.
   const auto launcher =
       std::find_if(nodes.begin(), nodes.end(),
                    [](const PlanNode& node) { return node.launcher; });
@@ -299,7 +300,8 @@ bool Job::JudgeDifferences(const std::vector<PlanNode>& nodes,
                                  : MostCommonNode(compared);
   std::vector<v1::Difference> found = FindDifferences(compared, reference);
   const bool strict = settings_.preflight() == v1::PREFLIGHT_STRICT;
-  // Formed without those that differ: they are still what is to be mended.
+  // The world was formed without the nodes that differ. They still have to be
+  // fixed, so differences_ is kept.
   if (found.empty() &&
       std::any_of(nodes_.begin(), nodes_.end(),
                   [](const auto& entry) { return entry.second.differs; })) {
@@ -334,7 +336,7 @@ void Job::BarForDiffering(Node& node, const std::string& text) {
   node.differs = true;
 }
 
-// Before a world that runs is ended to take this node in.
+// Called before a running world is ended to take this node in.
 void Job::JudgeNewcomer(Node& node) {
   if (settings_.preflight() != v1::PREFLIGHT_STRICT || node.differs ||
       node.hello.launcher()) {
@@ -350,7 +352,7 @@ void Job::JudgeNewcomer(Node& node) {
                                  node.hello.command_digest(), "", std::nullopt};
   const std::optional<v1::Difference> difference =
       FindNewcomerDifference(members, newcomer);
-  // Not one of differences_: those are of the world that was formed.
+  // Not added to differences_, which are of the world that was formed.
   if (difference.has_value()) {
     BarForDiffering(node, DifferenceText(*difference));
   }
@@ -368,7 +370,7 @@ void Job::WarnOfPlan(const std::vector<PlanNode>& nodes,
   }
 }
 
-// The node stays attended but gets no seat, until it attends anew.
+// The node stays attended but gets no seat until it attends again.
 void Job::Bar(Node& node, const std::string& reason) {
   if (!Leaves(node)) CountLoss(node);
   if (node.session != 0) barred_.insert(node.hello.node());
@@ -387,7 +389,7 @@ void Job::DropLaggards() {
   std::vector<std::string> names;
   for (auto& [name, node] : nodes_) {
     if (!node.member() || node.prepared) continue;
-    // However long it was in worlds: it waits longer each time.
+    // Counted as a loss however long it was in worlds, so the delay grows.
     node.joined_at = absl::InfiniteFuture();
     Bar(node,
         absl::StrCat("did not prepare generation ", generation_, " within ",
@@ -401,8 +403,9 @@ void Job::DropLaggards() {
          names.front());
 }
 
-// It says, late, that its ranks are gone or that it is prepared: it may have a
-// seat again. Bar has counted a loss, so the delay grows if it repeats.
+// A late node says that its ranks are gone or that it is prepared: it may have
+// a seat again. Bar has counted a loss, so the delay grows with each
+// repetition.
 void Job::TakeBackLate(Node& node) {
   if (!std::exchange(node.late, false)) return;
   const std::string& name = node.hello.node();
@@ -417,7 +420,7 @@ void Job::TakeBackLate(Node& node) {
   Changed();
 }
 
-// All are prepared, and the one that failed has said how it is.
+// Commits if all members are prepared and no check result is outstanding.
 void Job::MaybeCommit() {
   if (phase_ == Phase::kForming && unprepared_ == 0 && !isolation_.on() &&
       !ChecksPending()) {
@@ -483,7 +486,7 @@ void Job::Commit() {
   Changed();
 }
 
-// The job's end waits for no rank that is not started (--once).
+// The job's end does not wait for ranks that are not started (--once).
 void Job::CountStarted() {
   ranks_over_ = 0;
   unfinished_ = 0;
@@ -495,8 +498,8 @@ void Job::CountStarted() {
   }
 }
 
-// How each member was admitted: a daemon that adopts the run holds the node
-// credentials that it is shown against this.
+// How each member was admitted. A daemon that adopts the run compares node
+// credentials with this.
 void Job::AddRows(v1::Seal& seal) const {
   std::map<std::string, uint32_t> places;
   for (const v1::Member& member : world_.members()) {
@@ -536,7 +539,8 @@ StateClaim::From Job::OriginOf(const Node& node) const {
              : StateClaim::From::kNewcomer;
 }
 
-// Of the ranks that stayed alive, one a node. Seats grow with node ranks.
+// Chooses among the ranks that kept running, one per node. Seats are in the
+// order of node ranks.
 std::optional<v1::StateSource> Job::FindStateSource() {
   std::vector<const v1::Member*> rows;
   std::vector<StateClaim> claims;
@@ -572,11 +576,11 @@ std::optional<v1::StateSource> Job::FindStateSource() {
   return source;
 }
 
-// The current generation is over; the next one is formed as soon as it can be.
+// Ends the current generation. The next one is formed as soon as possible.
 void Job::Reform(v1::ReasonCode code, const std::string& reason,
                  const std::string& node) {
   EndGeneration(code, reason, node);
-  // All were to end anyway, and no world is formed for that.
+  // All ranks were asked to end anyway; no new world is formed.
   if (end_then_.has_value()) return Finish(*end_then_);
   Gather(/*at_once=*/true);
 }
@@ -619,7 +623,7 @@ void Job::TellAbort() {
   message.mutable_abort()->set_generation(generation_);
   message.mutable_abort()->set_code(why_.code());
   message.mutable_abort()->set_reason(why_.reason());
-  // The rank that hung is killed at once: it would not hear a polite signal.
+  // The rank that hung is killed at once: it would not react to SIGTERM.
   if (why_.code() == v1::REASON_CODE_HANG && !why_.node().empty()) {
     const auto rank = static_cast<uint32_t>(failures_.cause().rank());
     for (const v1::Member& member : world_.members()) {

@@ -1,4 +1,4 @@
-// Job: what is asked of Hangs and Starts, and what follows from it.
+// Job: input to Hangs and Starts, and the consequences of their decisions.
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -26,12 +26,12 @@ void Job::OnRankStalled(Node& node, const v1::RankStalled& stalled) {
                        " node=", node.hello.node(), " step=", stalled.step(),
                        " text=", Quoted(stalled.text())));
   }
-  // What is due is judged at the next tick, which says how late the daemon is:
-  // it may not have heard of the other ranks yet.
+  // A verdict that is due waits for the next tick, which tells how late the
+  // daemon is: messages about the other ranks may still be queued.
   if (now_ < hangs_.due()) MaybeEndHung();
 }
 
-// A world runs from now on.
+// A world has begun to run.
 void Job::BeginStarts() {
   std::vector<absl::Duration> took;
   for (const auto& [name, node] : nodes_) {
@@ -66,7 +66,7 @@ void Job::TellRanksLink(std::vector<SessionId> sessions) {
   actions_.push_back(Send{std::move(sessions), std::move(message)});
 }
 
-// The generation that runs has published one.
+// The running generation has published a step.
 void Job::NoteStep(Node& node) {
   NoteStarted(node);
   hangs_.NoteStep(generation_);
@@ -79,7 +79,7 @@ void Job::DropStallsOf(const Node& node) {
   }
 }
 
-// Ranks of some member have linked or published a step.
+// Whether ranks of any member have linked or published a step.
 bool Job::AnyHasStarted() const {
   return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& entry) {
     return entry.second.member() && entry.second.start_took.has_value();
@@ -104,7 +104,8 @@ void Job::MaybeEndHung() {
   }
   const auto hang = hangs_.Judge(HangWorld(), now_, limits_);
   if (!hang.has_value()) return;
-  // Not by the time that it has run: it may have stood all the while.
+  // The time that it has run is not progress here: the ranks may have stalled
+  // all along.
   if (HasProgressed()) MadeProgress();
   if (!hang->disbelieved_reason.empty()) {
     Say(Log::Level::kWarning,

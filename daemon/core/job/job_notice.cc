@@ -1,4 +1,4 @@
-// Job: who leaves, who comes in, and what all ranks are asked for before that.
+// Job: nodes that leave, newcomers, and what all ranks are asked for first.
 #include <algorithm>
 #include <csignal>
 #include <utility>
@@ -13,15 +13,15 @@
 namespace rollcall {
 namespace {
 
-// Who leaves within it is written down and told together: what is said of all
-// to all, for each of them, would be more than any network bears.
+// Requests to leave are journaled and sent together after this time: one
+// message to all nodes for each of them would overload any network.
 constexpr absl::Duration kTogether = absl::Milliseconds(100);
-// Agents kill, at the deadline, the ranks that have not ended, and say so; the
-// daemon waits that much longer for them.
+// At the deadline, agents kill the ranks that have not ended, and report it.
+// The daemon waits this much longer for the reports.
 constexpr absl::Duration kKillsReported = absl::Seconds(1);
 constexpr size_t kKilledNamedMax = 8;
 
-// How long all ranks wait for a boundary because one node asks to leave.
+// Most time that all ranks wait for a boundary because one node asks to leave.
 constexpr absl::Duration kLeavingDeadlineMax = absl::Minutes(10);
 
 }  // namespace
@@ -31,7 +31,7 @@ void Job::On(const DrainAsked& drain) {
   if (at == nodes_.end() || at->second.gone) return;  // The shell said so.
   AskToLeave(at->second, drain.deadline,
              drain.reason.empty() ? "drained" : drain.reason);
-  // Who asked is told that it is done; an agent would ask again.
+  // The admin is told that the request is done. An agent would ask again.
   if (leaving_unwritten_) JournalLeaving();
 }
 
@@ -43,7 +43,7 @@ void Job::On(const EvictAsked& evict) {
   for (const std::string& name : evict.nodes) {
     if (phase_ == Phase::kEnded) return;
     if (evict.former) {
-      // Its credential died when the other agent took the name.
+      // Its credential became invalid when the other agent took the name.
       Say(Log::Level::kWarning,
           absl::StrCat("event=evict node=", name,
                        " former=true reason=", Quoted(reason)));
@@ -52,7 +52,7 @@ void Job::On(const EvictAsked& evict) {
     }
     const bool taken_over = IsTakenOver(name);
     node_epochs_.Raise(name);
-    // Of the run that this one was before it was adopted.
+    // Of the run that this job had before adoption.
     if (former_epochs_.Has(name)) former_epochs_.Raise(name);
     const auto at = nodes_.find(name);
     if (at != nodes_.end() && !at->second.gone) {
@@ -61,9 +61,9 @@ void Job::On(const EvictAsked& evict) {
       Say(Log::Level::kWarning,
           absl::StrCat("event=evict node=", name, " reason=", Quoted(reason)));
     }
-    // Nothing is said of the agent that had the name before.
+    // The agent that had the name before may still run ranks.
     if (!taken_over && fence_.Gone(name)) FenceOpened();
-    // It is out: should it be admitted again, it is not asked to leave.
+    // The node is evicted. If it is admitted again, it is not asked to leave.
     if (phase_ != Phase::kEnded) ForgetLeaving(name);
   }
 }
@@ -74,7 +74,8 @@ void Job::OnLeaving(Node& node, const v1::Leaving& leaving) {
   const absl::Duration deadline = leaving.has_deadline()
                                       ? FromProto(leaving.deadline())
                                       : limits_.notice_time;
-  // As a loss: it may attend again at once. One that a person drains is none.
+  // Counts as a loss, since the node may attend again at once. A drain by a
+  // person does not count.
   CountLoss(node);
   const absl::Duration most =
       std::max(kLeavingDeadlineMax, limits_.notice_time);
@@ -106,11 +107,11 @@ void Job::AskToLeave(Node& node, absl::Duration deadline,
       deadline, text, again);
 }
 
-// No rank of a running world is on it.
+// For a node without a running rank.
 void Job::LeaveAtOnce(Node& node, const std::string& reason) {
   const bool forming = phase_ == Phase::kForming && node.member();
-  // Between two generations a member that leaves ends the job as it would have
-  // a moment earlier.
+  // A member that leaves between two generations ends the job, as it would have
+  // just before.
   const bool between =
       generation_ > 0 && node.seat >= 0 && phase_ == Phase::kGathering;
   const bool finished = phase_ == Phase::kRunning && node.member();
@@ -118,7 +119,7 @@ void Job::LeaveAtOnce(Node& node, const std::string& reason) {
   if (!finished) {
     Bar(node, reason);
     node.state = v1::NODE_STATE_DRAINING;
-    // Before the first world there is nothing to requeue: others may come.
+    // Before the first world there is nothing to requeue, and others may come.
     if ((forming || between) && HasRun() && TooFewWithout(name)) {
       return Finish(RequeueEnd(reason));
     }
@@ -127,9 +128,9 @@ void Job::LeaveAtOnce(Node& node, const std::string& reason) {
   if (forming) Reform(v1::REASON_CODE_LEAVING, reason, name);
 }
 
-// Whether too few would be left, those that leave already not counted.
+// Whether too few nodes would be left; nodes that already leave do not count.
 bool Job::TooFewWithout(const std::string& node) const {
-  // Before all are counted: this is asked for each of thousands.
+  // A cheap test before counting, since this is called for each of thousands.
   if (Present() + suspects_.size() > leaving_.size() + nodes_min_) return false;
   size_t left = 0;
   for (const auto& [name, other] : nodes_) {
@@ -168,7 +169,7 @@ void Job::JournalLeaving() {
   v1::Notice notice;
   for (const std::string& name : leaving_) notice.add_nodes(name);
   if (end_then_.has_value()) *notice.mutable_end() = *end_then_;
-  // The one that will be asked for it.
+  // The number of the notice that will ask for it.
   notice.set_notice(last_notice_ + 1);
   actions_.push_back(Journal{Journal::Kind::kLeaving, generation_,
                              notice.SerializeAsString()});
@@ -178,7 +179,7 @@ void Job::ForgetLeaving(const std::string& name) {
   if (leaving_.erase(name) > 0 && phase_ != Phase::kEnded) LeavingChanged();
 }
 
-// The node's agent may go.
+// The node's agent may exit.
 void Job::SendLeft(const Node& node) {
   v1::DaemonMessage message;
   message.mutable_end()->set_finished(true);
@@ -187,8 +188,8 @@ void Job::SendLeft(const Node& node) {
   ToNode(node, std::move(message));
 }
 
-// Several that ask at once make one notice: the gravest kind, the earliest
-// deadline.
+// Requests that come together make one notice, with the most severe kind and
+// the earliest deadline.
 void Job::Ask(v1::NoticeKind kind, absl::Duration deadline,
               const std::string& reason, bool again) {
   CHECK(phase_ == Phase::kRunning);
@@ -214,14 +215,14 @@ void Job::Ask(v1::NoticeKind kind, absl::Duration deadline,
   TellNoticeSoon();
 }
 
-// Several within kTogether are told as one.
+// Changes within kTogether are sent as one notice.
 void Job::TellNoticeSoon() {
   if (now_ - pending_->told >= kTogether) return TellNotice();
   pending_->untold = true;
   leaving_due_ = std::min(leaving_due_, pending_->told + kTogether);
 }
 
-// Under a new number, which all answer anew.
+// The notice gets a new number, and all members answer it again.
 void Job::TellNotice() {
   if (leaving_unwritten_) JournalLeaving();
   pending_->told = now_;
@@ -265,16 +266,16 @@ void Job::OnNoticeSeen(Node& node, const v1::NoticeSeen& seen) {
     return;
   }
   const bool later = seen.notice() > last_notice_;
-  // Only an earlier daemon can have given a notice that this one does not know.
+  // A notice that this daemon does not know can only be from an earlier daemon.
   if (!world_taken_up_ && (later || !pending_.has_value())) return;
-  // As with generations: an absurd number is not believed.
+  // As with generations, an implausibly high number is ignored.
   if (later && seen.notice() - last_notice_ >= (uint64_t{1} << 32)) return;
   if (!pending_.has_value()) {
     last_notice_ = std::max(last_notice_, seen.notice());
     return AskAmidAChange();
   }
   if (later) {
-    // Of this daemon's last life again: numbers go on above it.
+    // From this daemon's previous life. Numbers continue above it.
     last_notice_ = seen.notice();
     return TellNoticeSoon();
   }
@@ -299,8 +300,8 @@ void Job::OnEndedForNotice(const Node& node, const v1::RankExited& exited) {
                            node.hello.node());
 }
 
-// "", or who had no time left to end: ranks that were killed, and nodes whose
-// ranks have neither ended nor come to a step boundary.
+// Names the ranks that were killed, and the nodes whose ranks have neither
+// ended nor reached a step boundary. Empty if there are none.
 std::string Job::KilledText() const {
   std::vector<std::string> killed;
   for (const auto& [rank, node] : pending_->killed) {
@@ -329,15 +330,15 @@ std::string Job::KilledText() const {
   return text;
 }
 
-// A notice of this daemon's last life, which was never journaled: ranks stand
-// by it, or have ended for it.
+// For a notice of this daemon's previous life that was not journaled: ranks
+// wait at its boundary, or have ended because of it.
 void Job::AskAmidAChange() {
   Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),
       "the daemon was restarted during a change");
 }
 
-// A rank stands at the boundary, or has ended for it: the rest is never far
-// behind, unless something is wrong with it.
+// A rank waits at the boundary, or has ended because of it. The others are at
+// most a step behind, unless something is wrong with them.
 void Job::BoundPending() {
   if (!pending_.has_value() || pending_->until != absl::InfiniteFuture())
     return;
@@ -356,7 +357,7 @@ absl::Time Job::BoundaryEnds() const {
   return pending_->until + kKillsReported;
 }
 
-// Everybody has come to it, or its time is over.
+// All members have reached the boundary, or the deadline has passed.
 void Job::EndAtBoundary() {
   const std::string killed = KilledText();
   if (end_then_.has_value()) {
@@ -371,7 +372,8 @@ void Job::EndAtBoundary() {
          notice.nodes_size() > 0 ? notice.nodes(0) : "");
 }
 
-// The generation has ended, at its boundary or before: who was to leave goes.
+// The generation has ended, at its boundary or before: nodes that were asked to
+// leave now leave.
 void Job::DropPending() {
   pending_.reset();
   grow_at_ = absl::InfiniteFuture();
@@ -389,8 +391,8 @@ void Job::DropPending() {
 
 // --- Newcomers ---------------------------------------------------------------
 
-// When the first of those that attend may have one of the free seats;
-// InfiniteFuture: none of them.
+// When the first attended node may have one of the free seats; InfiniteFuture:
+// none may.
 absl::Time Job::NewcomerDue() const {
   absl::Time due = absl::InfiniteFuture();
   if (static_cast<uint32_t>(world_.members_size()) >= nodes_max_) return due;
@@ -412,8 +414,8 @@ void Job::GrowSoon(Node& node) {
   ProbeSoon();
 }
 
-// What is done is not begun again for a node that comes late, also where the
-// node that did it has left since.
+// Finished work is not repeated for a node that comes late, also if the node
+// that did it has left since.
 bool Job::WorkIsDone() const {
   return !finished_.empty() ||
          std::any_of(nodes_.begin(), nodes_.end(), [](const auto& entry) {
@@ -438,7 +440,7 @@ void Job::MaybeGrow() {
       absl::StrCat("to take in ", CallNewcomers()));
 }
 
-// Those that may have a seat, in words.
+// Names the newcomers that may have a seat, and marks them as called.
 std::string Job::CallNewcomers() {
   std::string names;
   size_t more = 0;
@@ -458,8 +460,8 @@ std::string Job::CallNewcomers() {
   return names;
 }
 
-// The node was in the world, or the world was ended to take it in, and it is
-// out.
+// The node was in the world, or the world was ended to take it in, and it has
+// left or was lost.
 void Job::CountLoss(Node& node) {
   if (!node.member() && !node.called) return;
   node.called = false;
@@ -469,7 +471,7 @@ void Job::CountLoss(Node& node) {
                   limits_);
 }
 
-// So that it is seen why a node waits beside a free seat.
+// So that a user sees why a node waits although a seat is free.
 void Job::SayHold(Node& node) {
   const Newcomers::Hold hold =
       newcomers_.HoldOf(node.hello.node(), now_, limits_);

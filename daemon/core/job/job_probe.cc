@@ -13,23 +13,24 @@
 namespace rollcall {
 namespace {
 
-// Probers report within this part of the round, so that the report arrives
-// before its end.
+// Probers report within this fraction of the round, so that their reports
+// arrive before its end.
 constexpr double kProbersPart = 0.75;
-// A connection may fail once for many reasons, and ends no job: so many rounds,
-// and a pause before the next one.
+// A single failed connection ends no job, since it may have many causes. This
+// many rounds are tried, with a pause between them.
 constexpr int kProbeRounds = 3;
-// How often what was probed of a node may be out of date before a world runs.
+// How often the probe results of a node may become outdated before a world
+// runs.
 constexpr int kReprobesMax = 3;
 constexpr absl::Duration kProbePause = absl::Seconds(1);
-// From one round to the next while a world runs, for each node: a plan takes
-// some 50 microseconds a node (scripts/bench.sh facts), and nodes may attend
+// Pause between two rounds while a world runs, for each node. A plan takes
+// about 50 microseconds a node (scripts/bench.sh facts), and nodes may attend
 // and leave as often as they like.
 constexpr absl::Duration kRoundPause = absl::Microseconds(500);
-// Of many nodes that share a fault, in a message.
+// Most nodes named in a message.
 constexpr size_t kProbersNamedMax = 8;
 
-// The platform's word, where no interface has that address (1:1 NAT).
+// The address that the platform names, if no interface has it (1:1 NAT).
 std::string TranslatedAddress(const v1::Facts& facts) {
   for (const v1::Interface& interface : facts.interfaces()) {
     for (const v1::InterfaceAddress& a : interface.addresses()) {
@@ -39,8 +40,9 @@ std::string TranslatedAddress(const v1::Facts& facts) {
   return facts.advertised_address();
 }
 
-// All that a probe of the node depends on: where it is, and at which addresses
-// others may reach it. Containers come and go beside those.
+// All facts that a probe of the node depends on: its location and the addresses
+// at which others may reach it. Interfaces of containers, which come and go,
+// are not part of it.
 std::set<std::string> ProbedPart(const PlanNode& node) {
   const v1::Facts& facts = *node.facts;
   std::set<std::string> part = {
@@ -81,8 +83,8 @@ std::vector<ProbeNode> Job::ProbeNodes(
   return probed;
 }
 
-// Opens a round if one is needed. Returns whether the world has to wait for
-// one.
+// Opens a round if one is needed. Returns whether the world has to wait for a
+// round.
 bool Job::AwaitProbes(const std::vector<PlanNode>& nodes,
                       Probing::Pairs which) {
   if (IsOneMachine(nodes) || !keys_.probe_secret) return false;
@@ -110,15 +112,16 @@ bool Job::AwaitProbes(const std::vector<PlanNode>& nodes,
   return probing_.Open(now_);
 }
 
-// It is probed after a delay; or after none, where a world needs it. One that
-// is barred stays so.
+// The node is probed again after a delay, or at once if a world needs it. An
+// excluded node stays excluded.
 void Job::HoldUnreached(const std::string& name) {
   if (barred_.contains(name)) return;
   reach_.Unreached(name, now_ + limits_.unreached_delay);
 }
 
-// What of it was probed is out of date. A node of which that is so again and
-// again would be probed again and again, and keep all others waiting.
+// The node's probe results are outdated. A node for which this happens
+// repeatedly is excluded; otherwise it would be probed each time and all others
+// would wait.
 void Job::ProbeAnew(Node& node, bool moved) {
   if (phase_ == Phase::kEnded) return;
   const std::string name = node.hello.node();
@@ -139,7 +142,7 @@ void Job::ProbeAnew(Node& node, bool moved) {
          absl::StrCat(name, " has other addresses than before"), name);
 }
 
-// The question or the answer may be lost with the stream.
+// The request or the report may be lost with the stream.
 void Job::ForgetProbes(const std::string& name) {
   const bool silent = IsSilentProber(name);
   if (!silent && !probing_.Awaits(name)) return;
@@ -147,19 +150,20 @@ void Job::ForgetProbes(const std::string& name) {
     probing_.Excuse(name);
   } else {
     probing_.Forget(name);
-    // Otherwise a node whose stream breaks again and again would be probed
-    // again and again.
+    // Otherwise a node whose stream breaks repeatedly would be probed each
+    // time.
     if (silent || phase_ == Phase::kRunning) HoldUnreached(name);
   }
   if (phase_ != Phase::kRunning) return;
-  // Others may wait for the verdict.
+  // Others may wait for the result.
   if (!probing_.Open(now_)) probe_at_ = std::min(probe_at_, now_);
 }
 
-// What an agent that goes on says of its node now, and what has changed that
-// worlds are planned with. What was found from and of the addresses that it had
-// says nothing of new ones. Of a member of the world that runs it is taken when
-// that ends: until then others reach it where they did.
+// Takes the current facts of an agent that continues, and returns what changed
+// among the facts that worlds are planned with. Probe results for its former
+// addresses say nothing about new ones. For a member of the running world, new
+// facts apply when that world ends; until then others reach it at its former
+// addresses.
 Job::FactsChange Job::TakeFacts(Node& node, const v1::Facts& facts) {
   const v1::Facts& known = node.hello.facts();
   const auto part = [&](const v1::Facts& of) {
@@ -191,7 +195,7 @@ Job::FactsChange Job::TakeFacts(Node& node, const v1::Facts& facts) {
   return change;
 }
 
-// The world that ran is over.
+// The running world has ended.
 void Job::TakeToldFacts() {
   for (auto& [name, node] : nodes_) {
     if (!node.told_facts.has_value()) continue;
@@ -202,7 +206,8 @@ void Job::TakeToldFacts() {
 
 // --- While a world runs ------------------------------------------------------
 
-// More nodes may come within last_call, unless this one has filled the world.
+// Waits for last_call, since more nodes may come, unless this one has filled
+// the world.
 void Job::ProbeSoon() {
   const bool fills = Present() == nodes_max_ &&
                      static_cast<uint32_t>(world_.members_size()) < nodes_max_;
@@ -215,8 +220,8 @@ void Job::PingLater() {
   ping_at_ = now_ + std::max(limits_.ping_interval, limits_.probe_timeout);
 }
 
-// Newcomers are probed before a world is ended for them, and a few spares, so
-// that a seat that becomes free is taken without a round of probes.
+// Newcomers are probed before a world is ended for them. A few spares are
+// probed too, so that a free seat is taken without a round of probes.
 void Job::MaybeProbe() {
   if (phase_ != Phase::kRunning || isolation_.on()) return;
   const bool ping = now_ >= ping_at_;
@@ -286,7 +291,7 @@ void Job::JudgeRound() {
   }
   const size_t members = names.size();
   for (const std::string& name : std::exchange(round_, {})) {
-    // It may have left, or begun another life.
+    // It may have left, or attended with a new incarnation.
     if (!reach_.WasToProbe(name, probed_at_)) continue;
     Node& node = nodes_.at(name);
     if (IsSilentProber(name)) {
@@ -303,8 +308,8 @@ void Job::JudgeRound() {
     const bool newcomers_named = std::any_of(
         without.begin(), without.end(),
         [&](const auto& name) { return !nodes_.at(name).member(); });
-    // No newcomer helps where members do not reach each other. The next round
-    // looks into that as well.
+    // If members do not reach each other, no newcomer helps. The next round
+    // probes them again.
     if (!newcomers_named) {
       for (const std::string& name : without) probing_.Forget(name);
     }
@@ -320,7 +325,7 @@ void Job::JudgeRound() {
       SetUnreached(nodes_.at(node.node), reason);
       return true;
     });
-    // Of who is left, nothing can be said.
+    // Nothing is known about the remaining nodes.
     if (left_out == 0) return;
   }
   for (const PlanNode& node : nodes) {
@@ -328,7 +333,7 @@ void Job::JudgeRound() {
   }
 }
 
-// Its addresses are proven, as far as they can be now.
+// Its addresses are proven as far as possible now.
 void Job::SetReached(Node& node) {
   reach_.Forget(node.hello.node());
   grow_at_ = std::min(grow_at_, now_);
@@ -352,14 +357,14 @@ void Job::SetUnreached(Node& node, const std::string& why) {
   Changed();
 }
 
-// By how much earlier nodes are probed again that were not reached.
+// How much earlier nodes that were not reached are probed again.
 absl::Duration Job::SoonerProbed() const {
   const bool awaited = phase_ == Phase::kGathering && Able() < nodes_min_;
   return awaited ? limits_.unreached_delay - limits_.unreached_delay_waiting
                  : absl::ZeroDuration();
 }
 
-// Nodes that were not reached are probed again, in case that was mended.
+// Nodes that were not reached are probed again, in case that was fixed.
 void Job::TakeBackUnreached() {
   if (!MayProbeUnreached() || isolation_.on()) return;
   for (const std::string& name : reach_.Expire(now_ + SoonerProbed())) {
@@ -379,8 +384,8 @@ void Job::TakeBackUnreached() {
   }
 }
 
-// The world has ended, and the next one waits for no round that was opened
-// while it ran.
+// The world has ended. The next one waits for no round that was opened while it
+// ran.
 void Job::EndProbes() {
   probe_at_ = absl::InfiniteFuture();
   ping_at_ = absl::InfiniteFuture();
@@ -390,7 +395,7 @@ void Job::EndProbes() {
     const bool asked = open && probing_.Awaits(name);
     if (asked || nodes_.at(name).member()) probing_.Excuse(name);
   }
-  // The few reports of a round that was not ended prove nothing.
+  // A round that was not finished has too few reports to prove anything.
   if (open) {
     for (const std::string& name : round_) probing_.Forget(name);
   }
@@ -413,9 +418,9 @@ size_t Job::Able() const {
   return Present() - silent;
 }
 
-// Nodes that had no part in the latest round would need another one, and so
-// could put off a world for as long as nodes keep attending. They are taken in
-// afterwards, if there are enough without them.
+// Nodes that were not in the latest round would need another one, and could
+// delay a world for as long as nodes keep attending. They are taken in
+// afterwards, if there are enough nodes without them.
 std::vector<Candidate> Job::WithoutLatecomers(
     std::vector<Candidate> candidates) const {
   std::vector<Candidate> early;
@@ -428,11 +433,11 @@ std::vector<Candidate> Job::WithoutLatecomers(
   return early.size() >= nodes_min_ ? early : candidates;
 }
 
-// What was found of these nodes is looked into once more, unless that was done
-// often enough or nothing was.
+// Discards the results of these nodes so that they are probed once more.
+// Returns false if that was done often enough, or if there are no results.
 bool Job::MayProbeAgain(const std::vector<std::string>& nodes) {
   if (failed_rounds_ + 1 >= kProbeRounds) return false;
-  // While the ranks of a world wait, newcomers that it can do without get one
+  // While the ranks of a world wait, newcomers that are not needed get only one
   // try.
   if (generation_ > 0 && Able() >= nodes_min_ + nodes.size() &&
       std::all_of(nodes.begin(), nodes.end(), [&](const std::string& name) {
@@ -459,13 +464,13 @@ void Job::OnProbed(Node& node, const v1::Probed& probed) {
   if (probing_.Awaits(name)) return;
   if (phase_ == Phase::kRunning) {
     if (!probing_.Open(now_)) probe_at_ = std::min(probe_at_, now_);
-    // What others found of it is out of date.
+    // Others' results about it are outdated.
     if (late && !node.member() && !barred_.contains(name)) {
       reach_.Unreached(name, now_ + limits_.last_call);
     }
   } else if (late) {
-    // It may have a seat again, at once where too few others are there, and is
-    // probed again: others may have found it silent.
+    // It may have a seat again, at once if too few others are present. It is
+    // probed again, since others may have got no answer from it.
     probing_.Forget(name);
     if (!node.member()) HoldUnreached(name);
     node.reason.clear();
@@ -473,7 +478,8 @@ void Job::OnProbed(Node& node, const v1::Probed& probed) {
   Changed();
 }
 
-// For those who wait: why nothing is formed. Empty: not for a round of probes.
+// For waiting nodes: why no world is formed. Empty: the reason is not a round
+// of probes.
 std::string Job::ProbesText() const {
   const std::set<std::string> unheard = probing_.Unheard();
   if (unheard.empty()) return "";

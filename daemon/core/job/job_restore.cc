@@ -1,4 +1,4 @@
-// Job: how one begins, anew or from what was journaled of it.
+// Job: how a job begins: new, or restored from its journal.
 #include <algorithm>
 #include <utility>
 
@@ -14,7 +14,8 @@
 namespace rollcall {
 namespace {
 
-// Each limit that a job may set: the setting wins, and shows what counts.
+// Applies each limit that the job sets; a setting overrides the default. Unset
+// settings get the default, so that status shows the value in effect.
 void ApplyDurations(v1::JobSettings& s, Limits& limits) {
   struct Row {
     absl::Duration& limit;
@@ -60,12 +61,12 @@ void ApplySettings(v1::JobSettings& s, Limits& limits) {
   }
 }
 
-// The open generation's world, where the journal has one that can be.
+// The open generation's world, if the journal has a valid one.
 absl::StatusOr<v1::World> WorldOf(const JournalState& state) {
   if (!state.proposal.has_value()) return absl::NotFoundError("no proposal");
   absl::StatusOr<v1::World> world = DecodeWorld(state.proposal->world());
   if (!world.ok()) return world;
-  // Below the highest where it was adopted from its members.
+  // Its number is below the highest if it was adopted from its members.
   bool fits = world->run() == state.run &&
               world->generation() <= state.generation &&
               world->generation() == state.proposal->generation();
@@ -118,7 +119,8 @@ absl::Status Job::CheckJournal(const JournalState& state) {
   if (absl::Status admitted = AdmitSettings(settings); !admitted.ok()) {
     return admitted;
   }
-  // So far below what a message may say that the run can go on from it.
+  // Far enough below the maximum of a message that the run can continue from
+  // it.
   return AdmitCount("generation", state.generation, uint64_t{1} << 61);
 }
 
@@ -153,7 +155,7 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
     node.seat = static_cast<int>(member.seat());
     if (seal.has_value()) node.node_rank = static_cast<int>(member.node_rank());
     if (seal.has_value()) node.served_in = world.generation();
-    // It may have run for long; a loss is not held against newcomers.
+    // It may have run for long, so its loss does not delay newcomers.
     if (seal.has_value()) node.joined_at = absl::InfinitePast();
     if (seal.has_value() && row < seal->incarnations_size()) {
       node.incarnation_committed = seal->incarnations(row);
@@ -164,7 +166,7 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
   last_world_ = world.generation();
   generation_seen_ = std::max(generation_seen_, generation_);
   generation_ = world.generation();
-  // Committed: it runs, whoever is slow to come back.
+  // A committed world runs, even while members have not come back yet.
   phase_ = Phase::kRunning;
   world_taken_up_ = true;
   world_ = world;
@@ -182,7 +184,7 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
   exchanges_.Begin(generation_, std::move(ranks));
 }
 
-// They are waited for like others, and nothing is lost with them.
+// Finished members are waited for like others, but losing one changes nothing.
 void Job::TakeUpFinished(const v1::FinishedNodes& finished) {
   if (phase_ != Phase::kRunning) return;
   for (const uint32_t node_rank : finished.node_ranks()) TakeUpEnded(node_rank);
@@ -192,7 +194,7 @@ void Job::TakeUpEnded(uint32_t node_rank) {
   if (node_rank >= static_cast<uint32_t>(world_.members_size())) return;
   const v1::Member& member = world_.members(static_cast<int>(node_rank));
   Node& node = nodes_.at(member.node());
-  // Where all had ended, the run would have ended.
+  // If all had finished, the run would have ended.
   if (node.ended() || unfinished_ == 1) return;
   for (uint32_t i = 0; i < node.started; ++i) node.done.insert(i);
   ranks_over_ += node.started;
@@ -201,20 +203,22 @@ void Job::TakeUpEnded(uint32_t node_rank) {
   node.broke_with_many = false;
 }
 
-// Known of old, and not back yet.
+// A node from the journal that has not come back yet.
 void Job::Await(Node& node) {
   node.state = v1::NODE_STATE_SUSPECT;
   node.reason = "not back since the daemon was started again";
-  // That most are not heard says nothing of them.
+  // Most nodes are not heard after a restart, so this one's silence is no
+  // evidence against it.
   node.broke_with_many = true;
   suspects_.insert(node.hello.node());
   node.lease_until = now_ + limits_.reattach_grace;
   SetDeadline(node, node.lease_until);
 }
 
-// What was asked before is asked again, of each as it comes back.
+// Restores earlier requests to leave. Each node gets its request again when it
+// comes back.
 void Job::TakeUpLeaving(const v1::Notice& leaving) {
-  // As with generations: an absurd number is not believed.
+  // As with generations, an implausibly high number is ignored.
   if (AdmitCount("notice", leaving.notice(), uint64_t{1} << 61).ok()) {
     last_notice_ = leaving.notice();
   }
@@ -231,7 +235,7 @@ void Job::TakeUpLeaving(const v1::Notice& leaving) {
         (at == nodes_.end() && nodes_.size() >= kKnownMax)) {
       continue;
     }
-    // One that has gone already is forgotten if it does not come.
+    // A node that has left already does not come back, and is removed then.
     leaving_.insert(name);
     Node& node = at != nodes_.end() ? at->second : nodes_[name];
     if (at == nodes_.end()) {
@@ -245,7 +249,7 @@ void Job::TakeUpLeaving(const v1::Notice& leaving) {
       limits_.reattach_grace + limits_.stop_grace,
       end_then_.has_value() ? end_then_->reason()
                             : absl::StrCat(*leaving_.begin(), " leaves"));
-  actions_.clear();  // Nobody is here yet.
+  actions_.clear();  // No agent is here yet.
 }
 
 std::vector<Action> Job::Start() {
@@ -253,7 +257,7 @@ std::vector<Action> Job::Start() {
   if (generation_ == 0) {
     actions_.push_back(
         Journal{Journal::Kind::kRunStarted, 0, settings_.SerializeAsString()});
-    // Which leaves nothing of what was journaled before.
+    // Clears the node epochs that were journaled before.
     if (node_epochs_.highest() > 0 || node_epochs_.bytes() > 0) {
       actions_.push_back(Journal{Journal::Kind::kNodeEpochs, 0,
                                  node_epochs_.Whole().SerializeAsString()});
@@ -262,7 +266,7 @@ std::vector<Action> Job::Start() {
   }
   Say(Log::Level::kInfo, absl::StrCat("event=start nodes=", nodes_min_, ":",
                                       nodes_max_, " generation=", generation_));
-  // All were to end, and no rank runs that it would have to wait for.
+  // All ranks were asked to end, and none runs that the end would wait for.
   if (end_then_.has_value() && phase_ == Phase::kGathering) {
     Finish(*end_then_);
   }

@@ -1,5 +1,5 @@
-// Job: silence, and whose it is. One node that is not heard is lost; when most
-// of them are not heard, the daemon is.
+// Job: silence. One node that is not heard is lost; if most nodes are not
+// heard, the daemon takes itself to be isolated.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -28,15 +28,15 @@ void Job::LeaveToItsLease(Node& node) {
   SetDeadline(node, std::max(node.deadline, node.lease_until));
 }
 
-// Not heard for half a lease, where who lives is heard every third of one; or
-// not back since its stream broke with many others, or since this daemon began.
-// A stream that broke alone was no silence: its host has answered.
+// Silent: not heard for half a lease, when live nodes are heard every third of
+// one; or not back since its stream broke with many others or since this daemon
+// started. A single broken stream is not silence: its host has answered.
 bool Job::IsSilent(const Node& node) const {
   if (node.session == 0) return node.broke_with_many;
   return node.lease_until <= now_ + limits_.lease / 2;
 }
 
-// Of over half of the world.
+// Whether over half of the world's members are silent.
 bool Job::MostAreSilent() const {
   if (phase_ != Phase::kForming && phase_ != Phase::kRunning) return false;
   size_t members = 0;
@@ -69,13 +69,13 @@ void Job::TakeItselfForCutOff() {
   Changed();
 }
 
-// It has said something, or it is known what became of it.
+// The node sent something, or the daemon knows what happened to it.
 void Job::HeardFrom(Node& node) {
   if (isolation_.NoteHeard(node.hello.node())) MaybeReunite();
 }
 
 void Job::MaybeReunite() {
-  // Before all are counted: this is asked for each of thousands.
+  // A cheap test before counting, since this is called for each of thousands.
   if (!isolation_.on() ||
       !isolation_.FewAreSilent(static_cast<size_t>(world_.members_size()))) {
     return;
@@ -92,7 +92,7 @@ void Job::MaybeReunite() {
   EndIsolation();
 }
 
-// Who is still silent has one more lease.
+// Nodes that are still silent get one more lease.
 std::set<std::string> Job::EndIsolation() {
   std::set<std::string> silent = isolation_.End();
   for (auto& [name, node] : nodes_) {
@@ -114,7 +114,7 @@ std::set<std::string> Job::EndIsolation() {
   return silent;
 }
 
-// They have not come back in all that time.
+// These nodes have not come back during the isolation.
 void Job::LoseTheSilent() {
   for (const std::string& name : EndIsolation()) {
     const auto at = nodes_.find(name);

@@ -1,4 +1,4 @@
-// Job: what it shows, and who is waited for.
+// Job: status, and which nodes are waited for.
 #include <algorithm>
 #include <utility>
 
@@ -29,8 +29,8 @@ v1::JobState Job::state() const {
   return v1::JOB_STATE_UNSPECIFIED;
 }
 
-// Names that are known and absent: expected ones first, then lost members. No
-// more than are missing.
+// Names that are known and absent: expected ones first, then lost members. At
+// most as many as are missing.
 std::vector<std::string> Job::MissingNames() const {
   const size_t present = Present();
   const size_t missing = nodes_max_ > present ? nodes_max_ - present : 0;
@@ -81,7 +81,7 @@ std::string Job::MissingText() const {
   return text;
 }
 
-// Members that have not come back to a daemon that was started again.
+// Members that have not come back since the daemon was restarted.
 std::vector<std::string> Job::AwayFromTakenUp() const {
   std::vector<std::string> away;
   if (!world_taken_up_) return away;
@@ -93,7 +93,7 @@ std::vector<std::string> Job::AwayFromTakenUp() const {
   return away;
 }
 
-// Why this node has no seat in the world that runs; empty: all are taken.
+// Why this node has no seat in the running world; empty: all seats are taken.
 std::string Job::WhyNoSeat(const Node& node) const {
   if (!node.reason.empty()) return node.reason;
   if (isolation_.on()) {
@@ -125,7 +125,7 @@ void Job::TellSpare(const Node& node) {
   ToNode(node, std::move(message));
 }
 
-// What they were told before is true no longer.
+// Sends spares their reason again, since the last one is no longer true.
 void Job::TellSpares() {
   if (phase_ != Phase::kRunning) return;
   for (const auto& [name, node] : nodes_) {
@@ -150,7 +150,7 @@ v1::Waiting Job::GatheringWaiting() const {
   return waiting;
 }
 
-// At most once a second, and only what is new.
+// At most once a second, and only if something changed.
 void Job::TellWaiting() {
   v1::DaemonMessage message;
   v1::Waiting& waiting = *message.mutable_waiting();
@@ -163,7 +163,8 @@ void Job::TellWaiting() {
     next_waiting_ = now_ + absl::Seconds(1);
     waiting = GatheringWaiting();
     to = AllSessions();
-    // Behind a fence neither the time that is left nor an arrival is news.
+    // While a fence holds, a change of the remaining time or of the present
+    // nodes is not sent.
     if (FenceLeft(now_) > absl::ZeroDuration()) {
       said = FenceText(limits_.unheard());
     }
@@ -219,13 +220,14 @@ v1::JobStatus Job::Status(absl::Time now) const {
   for (const auto& [name, node] : nodes_) {
     v1::NodeStatus& row = *status.add_nodes();
     row.set_node(name);
-    // An agent whose ranks have all ended leaves at once.
+    // The agent leaves as soon as all of its ranks have ended.
     row.set_state(Lingers() && node.member() && node.session != 0
                       ? v1::NODE_STATE_RUNNING
                       : node.state);
     row.set_node_rank(world ? node.node_rank : -1);
-    // Hidden until the agent has its credential: before that, a token and this
-    // number would be answered with the Welcome that is meant for the agent.
+    // Hidden until the agent has its credential. Before that, whoever shows a
+    // token and this incarnation would get the Welcome that is meant for the
+    // agent.
     const bool has_credential = node.confirmed || node.by_credential;
     row.set_incarnation(has_credential ? node.hello.incarnation() : 0);
     row.set_address(node.member() ? world_.members(node.node_rank).address()
@@ -235,7 +237,7 @@ v1::JobStatus Job::Status(absl::Time now) const {
     }
     row.set_ranks(node.hello.ranks());
     row.set_step(node.step);
-    // Why it has no seat; of a member, what is wrong with its network.
+    // Why it has no seat, or, for a member, what is wrong with its network.
     row.set_reason(node.reason.empty() && node.member() ? node.plan_warning
                                                         : node.reason);
     row.set_seat(node.seat);
@@ -248,7 +250,7 @@ v1::JobStatus Job::Status(absl::Time now) const {
         nodes_min_ > Present() ? nodes_min_ - Present() : 0));
     ToProto(now - gathering_since_, status.mutable_waited());
   }
-  // While the next world is awaited, its reason is the latest.
+  // While the next world is awaited, its reason is the latest one.
   const bool between =
       phase_ == Phase::kGathering || phase_ == Phase::kSettling;
   *status.mutable_last_reform() = between ? why_ : last_reform_;

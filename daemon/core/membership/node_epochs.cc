@@ -10,9 +10,9 @@
 namespace rollcall {
 namespace {
 
-// Numbers, and what the map takes for an entry.
+// What an entry takes besides its texts: numbers and the map's own data.
 constexpr size_t kEntryBytes = 16;
-// Far above what evictions can reach; a journal that says more is damaged.
+// Far above what evictions can reach; a journal with a higher epoch is damaged.
 constexpr uint64_t kEpochMax = uint64_t{1} << 62;
 
 }  // namespace
@@ -100,8 +100,8 @@ void NodeEpochs::RaiseFloor(uint64_t floor) {
 
 void NodeEpochs::MaybePrune(
     const std::function<bool(const std::string&)>& keep) {
-  // Not again until as much has come in as was kept: each entry is looked at a
-  // bounded number of times.
+  // Prunes again only when as many bytes were added as were kept last time, so
+  // that the work per entry is bounded.
   if (bytes_ <= std::max(Limits::node_epochs_bytes, 2 * bytes_kept_)) return;
   uint64_t floor = floor_;
   for (auto at = entries_.begin(); at != entries_.end();) {

@@ -1,21 +1,21 @@
 // NodeEpochs: the nodes that a run has admitted, the epoch of each node's
 // credential, and the id of the token that admitted it.
 //
-// A node credential is valid in one epoch of its node. To evict a node is to
-// raise its epoch: every credential that it was given before is refused from
-// then on, by this daemon and by those that read its journal. It is raised as
-// well when another agent of the node is let in by a token, so that the one
-// that it replaces cannot come first after a restart of the daemon.
+// A node credential is valid in one epoch of its node. Evicting a node raises
+// its epoch: from then on, this daemon and those that read its journal refuse
+// every credential that the node was given before. The epoch is also raised
+// when a token admits another agent of the node, so that the replaced agent
+// cannot be the first to come back after a restart of the daemon.
 //
-// Bounded by bytes (limits' node_epochs_bytes). When that is passed, the
-// entries of all nodes that the job no longer has go together, and `floor`, the
-// epoch of every name without an entry, rises above theirs: a node whose entry
-// went needs a token to come back, and no old credential becomes valid again.
-// (A bound on the names of a whole run would end a long run of short-lived
-// nodes; forgetting entries without a floor would make an evicted node's
+// Bounded by bytes (Limits::node_epochs_bytes). Beyond it, the entries of all
+// nodes that the job no longer has are removed together, and `floor`, the epoch
+// of every name without an entry, rises above theirs. So a node whose entry was
+// removed needs a token to come back, and no old credential becomes valid
+// again. (A bound on the number of names would end a long run of short-lived
+// nodes; removing entries without a floor would make an evicted node's
 // credential valid again.)
 //
-// Pure. Journals nothing itself: TakeChanges says what the journal must learn.
+// Pure. It journals nothing itself: TakeChanges returns what to journal.
 #ifndef ROLLCALL_DAEMON_CORE_MEMBERSHIP_NODE_EPOCHS_H_
 #define ROLLCALL_DAEMON_CORE_MEMBERSHIP_NODE_EPOCHS_H_
 
@@ -34,43 +34,43 @@ namespace rollcall {
 
 class NodeEpochs {
  public:
-  // Takes what TakeChanges or Whole gave, from a journal; names and numbers
-  // that cannot be are left out. No change of its own.
+  // Applies a journaled result of TakeChanges or Whole; invalid names and
+  // numbers are ignored. Does not count as a change.
   void Apply(const v1::NodeEpochs& journaled);
 
   // The epoch that this node's credential must have.
   uint64_t EpochOf(const std::string& node) const;
-  // Whether the node was evicted or drained since it was given a credential of
-  // this epoch. False if its entry was pruned: nobody knows.
+  // Whether the node was evicted or drained after it was given a credential of
+  // this epoch. False if its entry was pruned, since that is then unknown.
   bool WasRaisedPast(const std::string& node, uint64_t epoch) const;
-  // Empty: not known.
+  // Empty: unknown.
   std::string TokenOf(const std::string& node) const;
   // Whether the run has admitted a node of this name and remembers it.
   bool Has(const std::string& node) const { return entries_.contains(node); }
-  // By name.
+  // Node names, sorted.
   std::vector<std::string> AdmittedBy(const std::string& token_id) const;
-  // Of all nodes that were ever admitted.
+  // The highest epoch of all nodes that were ever admitted.
   uint64_t highest() const { return highest_; }
   uint64_t floor() const { return floor_; }
   size_t bytes() const { return bytes_; }
 
-  // The node was admitted. `token_id`: empty where it came by its credential,
-  // which leaves the token as it was.
+  // The node was admitted. `token_id`: empty if it came with its credential;
+  // its entry then keeps the token.
   void Admit(const std::string& node, const std::string& token_id);
-  // The node's credentials are dead from now on; one that has no entry gets
-  // one.
+  // Makes the node's credentials invalid from now on; adds an entry if there is
+  // none.
   void Raise(const std::string& node);
-  // A node whose epoch another daemon has given.
+  // Sets the epoch that another daemon has given this node.
   void Set(const std::string& node, uint64_t epoch,
            const std::string& token_id);
   // From now on the epoch of every name without an entry is at least this.
   void RaiseFloor(uint64_t floor);
-  // Where the bound is passed: drops every entry for which `keep` is false.
+  // If the bound is exceeded, removes every entry for which `keep` is false.
   void MaybePrune(const std::function<bool(const std::string&)>& keep);
 
-  // What has changed since it was last called.
+  // Changes since the last call.
   std::optional<v1::NodeEpochs> TakeChanges();
-  // All of it.
+  // All entries.
   v1::NodeEpochs Whole() const;
 
  private:
@@ -85,7 +85,7 @@ class NodeEpochs {
   uint64_t floor_ = 0;
   uint64_t highest_ = 0;
   size_t bytes_ = 0;
-  // Of what was left when it was pruned last.
+  // Bytes that were left by the last pruning.
   size_t bytes_kept_ = 0;
   std::set<std::string> changed_;
   bool floor_changed_ = false;

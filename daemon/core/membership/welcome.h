@@ -1,4 +1,4 @@
-// Welcome: what an agent is told that is let in.
+// Welcome: the message to an agent that is admitted.
 #ifndef ROLLCALL_DAEMON_CORE_MEMBERSHIP_WELCOME_H_
 #define ROLLCALL_DAEMON_CORE_MEMBERSHIP_WELCOME_H_
 
@@ -8,8 +8,8 @@
 
 namespace rollcall {
 
-// To a run with these settings, all of which are set. `credential`: of the
-// agent's node; empty: it gets none.
+// For a run with these settings, all of which are set. `credential`: of the
+// agent's node; empty: the Welcome has none.
 v1::DaemonMessage WelcomeOf(const std::string& run,
                             const v1::JobSettings& settings,
                             const std::string& credential);
