@@ -33,8 +33,8 @@ absl::Status AdmitJobOrNone(const std::string& job) {
 
 }  // namespace
 
-// One call of Watch: holds at most one status that waits. gRPC's operations
-// are started by whoever holds `pumping_`, never under the lock.
+// One call of Watch. It holds at most one unsent status. gRPC operations are
+// started only by the thread that has set `pumping_`, never under the lock.
 class AdminService::WatchStream final
     : public grpc::ServerWriteReactor<v1::JobStatus>,
       public Watcher,
@@ -44,10 +44,10 @@ class AdminService::WatchStream final
               grpc::CallbackServerContext* context)
       : inbox_(inbox), id_(id), context_(context) {}
 
-  // Refused where `admitted` is not OK.
+  // Ends the call if `admitted` is not OK.
   void Begin(Caller caller, const std::string& job,
              const absl::Status& admitted) {
-    // gRPC keeps a bare pointer until OnDone.
+    // gRPC keeps a raw pointer until OnDone.
     self_ = shared_from_this();
     if (!admitted.ok()) return End(admitted);
     if (!inbox_.Post(WatchOpened{id_, std::move(caller), job, self_})) {
@@ -76,7 +76,7 @@ class AdminService::WatchStream final
   void Cancel() override {
     {
       MutexLock lock(mutex_);
-      // From Finish on the context may be gone.
+      // After Finish the context may be destroyed.
       if (finished_) return;
       cancelling_ = true;
     }
@@ -116,7 +116,7 @@ class AdminService::WatchStream final
   enum class Next { kNothing, kWrite, kFinish };
 
   void SetEnd(grpc::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    // What was offered last goes out first.
+    // The latest status is sent first.
     if (closing_) return;
     waiting_ = nullptr;
     closing_ = true;
@@ -158,8 +158,8 @@ class AdminService::WatchStream final
     }
   }
 
-  // By the holder of `pumping_` alone: current_ and status_ are its own until
-  // the operation is done.
+  // Called only by the thread that has set `pumping_`: current_ and status_
+  // belong to it until the operation is done.
   void Do(Next next) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     if (next == Next::kWrite) {
       StartWrite(current_.get());
@@ -170,7 +170,8 @@ class AdminService::WatchStream final
 
   LoopDoor& inbox_;
   const uint64_t id_;
-  grpc::CallbackServerContext* const context_;  // Until Finish was called.
+  // Valid until Finish was called.
+  grpc::CallbackServerContext* const context_;
   std::shared_ptr<WatchStream> self_;
 
   Mutex mutex_;
@@ -219,8 +220,8 @@ grpc::ServerUnaryReactor* AdminService::Ask(
 }
 
 // One call of Status. It keeps its place in the caller's quota until the answer
-// has been sent: a status of the largest job has megabytes, and a peer that
-// does not read leaves it here.
+// has been sent: the status of the largest job takes megabytes, which stay in
+// memory while the peer does not read.
 class AdminService::StatusCall final : public grpc::ServerUnaryReactor {
  public:
   void Keep(CallQuota::Hold hold) { hold_ = std::move(hold); }
@@ -233,7 +234,7 @@ class AdminService::StatusCall final : public grpc::ServerUnaryReactor {
 grpc::ServerUnaryReactor* AdminService::Status(
     grpc::CallbackServerContext* context, const v1::StatusRequest* request,
     v1::JobStatus* response) {
-  auto* const call = new StatusCall();  // Its own, until OnDone.
+  auto* const call = new StatusCall();  // Deletes itself in OnDone.
   if (absl::Status fits = AdmitJobOrNone(request->job()); !fits.ok()) {
     call->Finish(WireStatus(fits));
     return call;

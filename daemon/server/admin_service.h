@@ -1,9 +1,10 @@
-// AdminService: looking at jobs, steering them and their tokens, at the edge.
+// AdminService: receives the admin calls: status, watch, stop, drain, evict,
+// tokens.
 //
-// Checks the call's grammar and posts to the loop, which checks the token and
-// answers.
+// It checks the call's grammar and posts the call to the loop, which checks the
+// token and answers.
 //
-// Thread rule: gRPC's threads; the watchers' functions from any.
+// Thread rule: gRPC's threads; the watchers' functions from any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_ADMIN_SERVICE_H_
 #define ROLLCALL_DAEMON_SERVER_ADMIN_SERVICE_H_
 
@@ -60,11 +61,11 @@ class AdminService final : public v1::Admin::CallbackService {
   class WatchStream;
   class StatusCall;
 
-  // Whoever calls, with the token that its metadata bring; one that is none
-  // counts as nothing.
+  // The caller, with the token from its metadata. A malformed token counts as
+  // none.
   static Caller CallerOf(const grpc::CallbackServerContext& context);
-  // Posts a call to the loop, which answers it, or answers at once where it
-  // cannot be posted.
+  // Posts a call to the loop, which answers it. If it cannot be posted, it is
+  // answered at once.
   template <typename Input, typename Response, typename Request>
   grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context,
                                 const absl::Status& admitted, Request request,

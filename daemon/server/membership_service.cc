@@ -19,8 +19,8 @@
 
 namespace rollcall {
 
-// One stream. gRPC's operations are started by whoever holds `pumping_`, never
-// under the lock, and so one after the other.
+// One stream. gRPC operations are started only by the thread that has set
+// `pumping_`, never under the lock, and so one after the other.
 class MembershipService::AttendStream final
     : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
       public Stream,
@@ -38,10 +38,11 @@ class MembershipService::AttendStream final
         certificate_names_(std::move(certificate_names)) {}
 
   void Begin() {
-    // gRPC keeps a bare pointer until OnDone.
+    // gRPC keeps a raw pointer until OnDone.
     self_ = shared_from_this();
     if (service_.streams_.fetch_add(1) >= kStreamsMax) {
-      // Not a limit of its job: it may well be let in later.
+      // UNAVAILABLE: this is not a limit of the job, and a later try may
+      // succeed.
       return Refuse(absl::UnavailableError(
           absl::StrCat("this daemon already has ", kStreamsMax,
                        " streams, the most there can be; dial again later")));
@@ -84,7 +85,7 @@ class MembershipService::AttendStream final
       MutexLock lock(mutex_);
       HangUp();
       SetClosing(code, refusal);
-      // From Finish on the context may be gone.
+      // After Finish the context may be destroyed.
       if (finished_) return;
       cancelling_ = true;
     }
@@ -116,7 +117,7 @@ class MembershipService::AttendStream final
     if (!ok) {
       MutexLock lock(mutex_);
       reading_ = false;
-      // It says nothing more. What is being written may still be read.
+      // The peer sends nothing more, but may still read what is being written.
       DropQueue();
       SetClosing(absl::StatusCode::kOk, v1::Refusal());
     } else {
@@ -154,7 +155,7 @@ class MembershipService::AttendStream final
   void OnDone() override {
     if (posted_) service_.inbox_.PostAlways(StreamGone{session_});
     service_.streams_.fetch_sub(1);
-    // The last reference may be this one.
+    // This may be the last reference.
     std::shared_ptr<AttendStream> self = std::move(self_);
   }
 
@@ -178,7 +179,7 @@ class MembershipService::AttendStream final
     status_ = WireStatus(code, refusal);
   }
 
-  // What the holder of `pumping_` starts next.
+  // The next operation for the thread that has set `pumping_`.
   Next TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (finished_ || cancelling_) return Next::kNothing;
     if (!writing_ && !queue_.empty()) {
@@ -198,8 +199,8 @@ class MembershipService::AttendStream final
     return Next::kNothing;
   }
 
-  // Nobody hears what waits, and what is being written does not hold up the
-  // end.
+  // Drops queued messages, which the peer no longer reads; the end does not
+  // wait for a write that is under way.
   void HangUp() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     hung_up_ = true;
     DropQueue();
@@ -234,8 +235,8 @@ class MembershipService::AttendStream final
     }
   }
 
-  // Called by the holder of `pumping_` alone: status_ and current_ are its own
-  // until the operation is done.
+  // Called only by the thread that has set `pumping_`: status_ and current_
+  // belong to it until the operation is done.
   void Do(Next next) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     switch (next) {
       case Next::kRead:
@@ -249,8 +250,8 @@ class MembershipService::AttendStream final
     }
   }
 
-  // Deals with the message that was just read. On this stream, reads are one
-  // after the other, so that its fields need no lock.
+  // Processes the message that was just read. Reads of one stream follow each
+  // other, so its fields need no lock.
   absl::Status TakeMessage() {
     const size_t bytes = incoming_.Length();
     if (!greeted_ && bytes > Limits::hello_bytes_max) {
@@ -290,19 +291,20 @@ class MembershipService::AttendStream final
   }
 
   MembershipService& service_;
-  grpc::CallbackServerContext* const context_;  // Until Finish was called.
+  // Valid until Finish was called.
+  grpc::CallbackServerContext* const context_;
   const SessionId session_;
   const std::string observed_address_;
   const std::string peer_;
   const std::optional<std::vector<std::string>> certificate_names_;
   std::shared_ptr<AttendStream> self_;
   bool posted_ = false;
-  // Of the read that is under way.
+  // The message of the read under way.
   grpc::ByteBuffer incoming_;
   bool greeted_ = false;
 
   Mutex mutex_;
-  // Someone starts operations; who comes meanwhile leaves it to them.
+  // Set while a thread starts operations; other threads leave them to it.
   bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
@@ -312,20 +314,20 @@ class MembershipService::AttendStream final
   bool hung_up_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ByteBuffer current_ ABSL_GUARDED_BY(mutex_);
   std::deque<grpc::ByteBuffer> queue_ ABSL_GUARDED_BY(mutex_);
-  // Of queue_ and of current_.
+  // Bytes of queue_ and current_.
   size_t queue_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Posted to the loop and not dealt with yet.
+  // Bytes posted to the loop that it has not processed yet.
   size_t unhandled_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
 namespace {
 
-// More than any certificate for a node has.
+// More names than any node's certificate has.
 constexpr size_t kCertificateNamesMax = 64;
 
-// The DNS names of the client's certificate, or its common name where it has
-// none. TLS has verified it.
+// The DNS names of the client's certificate, or its common name if it has none.
+// TLS has verified the certificate.
 std::vector<std::string> CertificateNamesOf(
     const grpc::CallbackServerContext& context) {
   std::vector<std::string> names;

@@ -1,11 +1,12 @@
-// MembershipService: the agents' streams, at the edge.
+// MembershipService: receives the agents' streams.
 //
-// It parses, checks order, size and grammar, and posts to the loop, which
-// checks tokens and credentials; it decides nothing else. Raw bytes go through
-// it, so that a broadcast is encoded once and shared. No thread a stream, and
-// no stream's error touches another.
+// It parses messages, checks their order, size and grammar, and posts them to
+// the loop, which checks tokens and credentials. It decides nothing else. Sent
+// messages pass as encoded bytes, so that a broadcast is encoded once and
+// shared. No stream has its own thread, and an error of one stream does not
+// affect another.
 //
-// Thread rule: gRPC's threads; the streams' Stream functions from any.
+// Thread rule: gRPC's threads; the streams' Stream functions from any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_MEMBERSHIP_SERVICE_H_
 #define ROLLCALL_DAEMON_SERVER_MEMBERSHIP_SERVICE_H_
 
@@ -27,17 +28,17 @@ class MembershipService final
     : public v1::Membership::WithRawCallbackMethod_Attend<
           v1::Membership::Service> {
  public:
-  // Streams at once: those of all agents' connections, those that have not said
-  // Hello, and as many again that have been ended and are still there. So this
-  // is never what keeps an agent out that Guests would make room for.
+  // Streams at once: those of all agents' connections, those that have not sent
+  // Hello, and as many again that have ended and are not removed yet. So this
+  // bound never refuses an agent for which Guests would make room.
   static constexpr size_t kStreamsMax =
       DoorLimits{}.agents_max + 2 * Limits{}.strangers_max;
-  // What one stream may have in the inbox before it is not read on.
+  // If this many bytes of a stream are in the inbox, no more is read from it.
   static constexpr size_t kUnhandledBytesMax = 256 << 10;
 
-  // `inbox` must outlive the server that serves this.
-  // `bind_names`: see ServerOptions; each Hello then comes with the names of
-  // its connection's certificate.
+  // `inbox` must outlive the server that serves this. `bind_names`: see
+  // ServerOptions; each Hello is then posted with the names of its connection's
+  // certificate.
   explicit MembershipService(LoopDoor& inbox, bool bind_names = false)
       : inbox_(inbox), bind_names_(bind_names) {}
 

@@ -62,19 +62,18 @@ absl::Status CheckShared(const ServerOptions& options) {
 
 namespace {
 
-// Calls that are still there after this long are cut off.
+// Calls that have not ended after this time are cancelled.
 constexpr std::chrono::milliseconds kShutdownGrace(30);
-// A connection that is dead without having said so is found after
-// ServerOptions::keepalive_time and this.
+// A connection that is dead without a close is found after
+// ServerOptions::keepalive_time and this time.
 constexpr int kKeepaliveTimeoutMs = 10'000;
-// What a stranger's connection may take.
-// Few handshakes are under way at once (DoorLimits::handshakes_at_once): one
-// takes so long where its client is slow.
+// Limits on an unauthenticated connection. DoorLimits::handshakes_at_once
+// bounds the handshakes under way; one with a slow client may take this long.
 constexpr int kHandshakeMs = 20'000;
-// An agent has one stream a connection (see Guests); a client with calls has a
-// few.
+// An agent has one stream per connection (see Guests); a client of admin calls
+// has a few.
 constexpr int kStreamsPerConnectionMax = 16;
-// A connection without a stream, of somebody who never says why he came.
+// A connection that never opens a stream is closed after this time.
 constexpr int kIdleMs = 30'000;
 constexpr int kReadBytes = 8 << 10;
 constexpr int kMetadataBytesMax = 16 << 10;
@@ -144,18 +143,19 @@ void Configure(grpc::ServerBuilder& builder, absl::Duration keepalive_time) {
                              kStreamsPerConnectionMax);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
-  // What is read at once is parsed at once, thousands of streams if a stranger
-  // opens so many; in between, guests are counted.
+  // Everything that is read at once is parsed at once, and an unauthenticated
+  // peer may open thousands of streams in it. Guests counts bytes and calls
+  // between two reads.
   builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadBytes);
   builder.AddChannelArgument(GRPC_ARG_TCP_READ_CHUNK_SIZE, kReadBytes);
-  // Probing the bandwidth lets windows grow to what thousands of idle streams
-  // never need.
+  // Bandwidth probing would enlarge windows beyond what thousands of idle
+  // streams need.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
 }
 
-// Tells of the connection of each call, before its request is parsed: gRPC
-// itself answers a call of an unknown method, and one whose request does not
-// parse. Intercepts nothing.
+// Reports the connection of each call before its request is parsed. gRPC itself
+// answers calls of an unknown method and calls whose request does not parse, so
+// a service would not see them. Intercepts nothing.
 class CallCounter final
     : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
@@ -181,13 +181,13 @@ class Server::Core {
   ~Core() { Shutdown(); }
 
   absl::Status Start() {
-    // For the whole process. Packaged builds of abseil look for deadlocks at
-    // every lock, and at thousands of connections spend most of the time on it.
+    // Process-wide. Packaged builds of abseil check for deadlocks at every
+    // lock, and with thousands of connections spend most of their time on it.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     if (absl::Status fits = CheckOptions(options_); !fits.ok()) return fits;
     if (absl::Status opened = OpenJournal(); !opened.ok()) return opened;
     if (absl::Status made = MakeIdentity(); !made.ok()) return made;
-    // The port first: what cannot be reached must not start a run.
+    // The port first: a daemon that cannot be reached must not start a run.
     if (absl::Status open = OpenDoor(); !open.ok()) return open;
     if (options_.listening) {
       absl::Status heard = options_.listening(port(), pin_);
@@ -233,7 +233,7 @@ class Server::Core {
     if (server_ != nullptr) {
       server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
     }
-    // Before the listener, which it tells of connections that end.
+    // Before the listener is destroyed, to which it reports closed connections.
     if (guests_ != nullptr) guests_->Stop();
   }
 
@@ -249,15 +249,15 @@ class Server::Core {
     return absl::OkStatus();
   }
 
-  // Who it is, and what it shows at its door.
+  // Creates the identity, and the credentials that the server uses.
   absl::Status MakeIdentity() {
     absl::StatusOr<Identity> identity =
         options_.secret.has_value()  ? Identity::FromSecret(*options_.secret)
         : options_.state_dir.empty() ? Identity::Make()
                                      : Identity::Keep(options_.state_dir);
     if (!identity.ok()) return identity.status();
-    // One that nobody else has is of no use to several daemons: theirs lies in
-    // etcd.
+    // A key of this daemon alone is useless to several daemons: they share one
+    // in etcd.
     if (options_.secret.has_value() || !options_.etcd.has_value()) {
       credential_key_ = identity->credential_key;
     }
@@ -351,7 +351,7 @@ class Server::Core {
     if (server_ == nullptr) {
       return absl::UnavailableError("gRPC cannot start a server here");
     }
-    // Strangers are kept at the door until they begin a handshake.
+    // Connections that have not begun a handshake never reach gRPC.
     const auto hand_on = [this](int fd, int listener_fd, Doorkeeper::Id id) {
       if (!guests_->Arrive(fd, id)) {
         close(fd);
@@ -374,7 +374,7 @@ class Server::Core {
   const Wakeful wakeful_;
   Logger logger_;
   std::unique_ptr<JournalStore> journal_;
-  // Of the succession; it must outlive that.
+  // Used by succession_, so declared before it.
   std::unique_ptr<EtcdClient> etcd_;
   // Exactly one of the two is set.
   std::unique_ptr<Loop> loop_;

@@ -30,7 +30,7 @@ constexpr uint64_t kWake = std::numeric_limits<uint64_t>::max();
 constexpr int kReceiveBytes = 64 << 10;
 constexpr size_t kEventsARound = 256;
 
-// As PeerKey writes it.
+// In the format of PeerKey.
 std::string KeyOf(const sockaddr_storage& peer) {
   const in_port_t port =
       peer.ss_family == AF_INET
@@ -39,7 +39,7 @@ std::string KeyOf(const sockaddr_storage& peer) {
   return absl::StrCat(AddressText(peer), ":", ntohs(port));
 }
 
-// By the kernel's count, so that nobody's reading is in the way.
+// Counted by the kernel, so it does not depend on what gRPC has read.
 uint64_t BytesReceived(int fd) {
   tcp_info info = {};
   socklen_t size = sizeof info;
@@ -47,7 +47,7 @@ uint64_t BytesReceived(int fd) {
   return info.tcpi_bytes_received;
 }
 
-// Names a socket for as long as the system runs; 0: not known, or no socket.
+// Unique for a socket until the system restarts; 0: unknown, or no socket.
 uint64_t CookieOf(int fd) {
   uint64_t cookie = 0;
   socklen_t size = sizeof cookie;
@@ -55,16 +55,17 @@ uint64_t CookieOf(int fd) {
   return cookie;
 }
 
-// Resets the connection, whoever holds its socket, and throws away what it has
-// received: after a shutdown that could still be read, and the peer would wait
-// for as long as gRPC does not look.
+// Resets the connection, whichever descriptors are open on it, and discards
+// received data. After a shutdown(2) that data could still be read, and the
+// peer would wait until gRPC reads.
 void Reset(int fd) {
   const sockaddr nobody = {AF_UNSPEC, {}};
   (void)connect(fd, &nobody, sizeof nobody);
 }
 
-// The same of a descriptor that gRPC may have closed meanwhile, and whose
-// number may be another file's: a descriptor of our own keeps it what it is.
+// The same for a descriptor that gRPC may have closed meanwhile, and whose
+// number may be another file's. A duplicate keeps it the same file during the
+// check.
 void ResetServed(int served_fd, uint64_t cookie) {
   const int fd = fcntl(served_fd, F_DUPFD_CLOEXEC, 0);
   if (fd < 0) return;
@@ -157,7 +158,7 @@ bool Guests::Arrive(int fd, DoorId door_id) {
   sockaddr_storage peer = {};
   socklen_t size = sizeof peer;
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) {
-    return false;  // It is gone.
+    return false;  // Already disconnected.
   }
   guest.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   guest.served_fd = fd;
@@ -167,7 +168,7 @@ bool Guests::Arrive(int fd, DoorId door_id) {
   guest.network = DoorAddressOf(peer);
   guest.until = MonotonicNow() + limits_.guest_patience;
   if (guest.fd < 0) return false;
-  // An agent says little; what waits unread must not be much either.
+  // Agents send little, and little unread data may be queued in the kernel.
   const int received = kReceiveBytes;
   setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &received, sizeof received);
   bool first = false;
@@ -175,8 +176,8 @@ bool Guests::Arrive(int fd, DoorId door_id) {
     MutexLock lock(mutex_);
     const Id id = ++newest_;
     epoll_event event = {};
-    // Edge-triggered: told of each arrival. Of one that gRPC has read by then,
-    // epoll tells because the socket can be written to.
+    // Edge-triggered: an event for each arrival. For data that gRPC has read by
+    // then, epoll still reports an event because the socket is writable.
     event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
     event.data.u64 = id;
     if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -185,14 +186,14 @@ bool Guests::Arrive(int fd, DoorId door_id) {
     }
     first = waiting_.empty();
     waiting_.insert(id);
-    // The connection that had this address and port is gone, or is one to
-    // another address of this daemon; it is known by its id alone from now on.
+    // An earlier connection with this address and port is closed, or is to
+    // another address of this daemon. From now on it is found by its id only.
     by_key_[guest.key] = id;
     by_door_id_[door_id] = id;
     networks_[guest.network].guests.insert(id);
     guests_.emplace(id, std::move(guest));
   }
-  // Nobody's time was running until now.
+  // The thread had no deadline for unauthenticated connections until now.
   if (first) wake_->Up();
   return true;
 }
@@ -226,7 +227,7 @@ absl::StatusOr<AgentStream> Guests::Attend(const std::string& key,
 absl::StatusOr<AgentStream> Guests::LetAttend(const std::string& key,
                                               const AgentRight& right) {
   const auto named = by_key_.find(key);
-  // It has gone, or has authenticated as an admin.
+  // It is disconnected, or has authenticated as an admin.
   if (named == by_key_.end()) {
     return std::make_shared<std::atomic<uint64_t>>(0);
   }
@@ -341,7 +342,7 @@ std::string Guests::ArrivedAt(const std::string& key) const {
   const bool known =
       getsockname(guest.served_fd, reinterpret_cast<sockaddr*>(&here), &size) ==
       0;
-  // Another file may have the number by now.
+  // The descriptor's number may be another file's by now.
   if (!known || CookieOf(guest.served_fd) != guest.cookie) return "";
   return AddressText(here);
 }
@@ -423,7 +424,7 @@ void Guests::Look(Id id, uint32_t events) {
   const auto at = guests_.find(id);
   if (at == guests_.end()) return;
   Guest& guest = at->second;
-  // It has hung up, or gRPC has.
+  // The peer or gRPC has closed it.
   if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
     if (waiting_.contains(id) && guest.calls == 0) ++hung_up_;
     return Forget(id);
@@ -445,10 +446,11 @@ void Guests::Look(Id id, uint32_t events) {
 void Guests::LookAtAgent(Id id, Guest& guest) {
   Agent& agent = *guest.agent;
   const size_t received = BytesReceived(guest.served_fd);
-  // Of another file, if that has the number by now.
+  // Then the byte count is of another file.
   if (CookieOf(guest.served_fd) != guest.cookie) return;
   const uint64_t heard = *agent.heard;
-  // A message of one stream says nothing of what a second call holds.
+  // With a second call, a message of the stream does not account for the bytes
+  // of that call.
   if (heard != agent.heard_before && guest.calls <= 1) {
     agent.heard_before = heard;
     agent.received_before = received;
@@ -549,9 +551,9 @@ void Guests::Forget(Id id) {
     idle_.erase({guest.until, id});
     LeaveShare(id, *guest.agent);
   }
-  // The socket may live on with gRPC. Where that has closed it, and another
-  // file has its number, there is nothing to do: no other one is added to the
-  // watch meanwhile, since that takes the lock.
+  // The socket may still be open in gRPC. If gRPC has closed it and its number
+  // is another file's, epoll has nothing to remove. That file is not one of
+  // ours, since adding one takes the lock.
   if (CookieOf(guest.served_fd) == guest.cookie) {
     epoll_ctl(epoll_, EPOLL_CTL_DEL, guest.served_fd, nullptr);
   }

@@ -1,45 +1,48 @@
-// Guests: connections that gRPC serves and that have not authenticated yet (by
-// a token or a node credential). A connection that does not authenticate in
-// time, sends more than a Hello can be before it does, or makes too many calls
-// is disconnected. gRPC itself bounds none of it: it takes in a message of any
-// size before it looks at its limit, headers without an end, and streams that
-// are reset as soon as they are opened.
+// Guests: limits connections that gRPC serves and that have not authenticated
+// yet (by a token or a node credential). A connection is disconnected if it
+// does not authenticate in time, sends more than a Hello before it does, or
+// makes too many calls. gRPC itself bounds none of this: it receives a message
+// of any size before it checks its limit, headers without an end, and streams
+// that are reset as soon as they are opened.
 //
-// Their number is bounded by the Doorkeeper, which hands on no more than its
-// limits let it; `released` tells it of each that authenticates or goes. What
-// they have sent together is bounded here: beyond it the newest of the network
-// that has sent most is disconnected.
+// The Doorkeeper bounds their number, since it hands on no more than its limits
+// allow; `released` reports each connection that authenticates or is closed.
+// The bytes that they have sent in total are bounded here: beyond the bound,
+// the newest connection of the network that has sent most is disconnected.
 //
-// A connection that has shown a viewer's token and no other stays watched: the
-// bytes received from it over its whole life are bounded, since gRPC takes in a
-// message of any size from it as well, and so are the connections of a token
-// and of all viewers.
+// A connection that has shown only a viewer's token stays watched. The bytes
+// received from it over its whole life are bounded, since gRPC receives a
+// message of any size from it too. The connections of one viewer's token and of
+// all viewers are bounded as well.
 //
-// A connection that has shown the right to attend, and no admin's token, is one
-// of an agent. It stays watched as well. It has one stream at a time, and few
-// calls in its life. The bytes that it receives between two whole messages of
-// its stream are bounded; if it has ever made a second call, the bytes since it
-// became an agent's are. If it has no stream for `agent_grace`, it is
-// disconnected: its node was evicted, its token revoked, or the stream refused.
+// A connection that has shown the right to attend, and no admin's token, is an
+// agent's connection and stays watched too. It has one stream at a time, and
+// few calls in its life. The bytes received between two whole messages of its
+// stream are bounded; if it has ever made a second call, the bytes since it
+// became an agent's are bounded instead. If it has no stream for `agent_grace`,
+// it is disconnected: its node was evicted, its token revoked, or its stream
+// refused.
 //
-// The number of agents' connections is bounded too, since a worker's token
-// opens as many as its holder likes. At the bound a connection without a stream
-// is disconnected first. If all have one: for an agent that returns (it has a
-// node credential of a live job) a connection of the token with most of them is
-// disconnected, and for another one only if that is another token with more
-// than half of all. The newest of those that came by the token goes first, then
-// the oldest of those that returned. Connections without a token id, an
-// admin's, are left alone.
+// The number of agents' connections is bounded too, since a worker's token may
+// open any number. At the bound, a connection without a stream is disconnected
+// first. If all have a stream: for an agent that returns (it has a node
+// credential of a live job), a connection of the token with the most
+// connections is disconnected; for any other agent, only if that is another
+// token with more than half of all. Of that token's connections, the newest of
+// those that came by the token goes first, then the oldest of those that
+// returned. Connections without a token id, which are an admin's, are never
+// disconnected for another.
 //
-// gRPC tells nobody of its connections, so each socket is watched here too, by
+// gRPC does not expose its connections, so each socket is watched here too, by
 // the number of gRPC's descriptor. Until the connection authenticates, a second
-// descriptor keeps the socket open, so that its end is seen for certain. An
-// agent's has none: the socket's cookie tells whether the number is still that
-// socket's, and where its end was missed it goes as one without a stream does.
-// One thread of its own, which sleeps until a socket or a deadline wakes it.
+// descriptor keeps the socket open, so that its end is always seen. An agent's
+// connection has no second descriptor: the socket's cookie tells whether the
+// number is still that socket's, and if its end was missed, it is disconnected
+// like one without a stream. One own thread sleeps until a socket or a deadline
+// wakes it.
 //
 // Thread rule: all functions from any thread; Stop and the destructor from the
-// owner's, when nobody calls the others any more.
+// owner's thread, after all other calls have returned.
 #ifndef ROLLCALL_DAEMON_SERVER_FRONT_DOOR_GUESTS_H_
 #define ROLLCALL_DAEMON_SERVER_FRONT_DOOR_GUESTS_H_
 
@@ -67,8 +70,8 @@
 
 namespace rollcall {
 
-// Names a connection by its other end: `ADDRESS:PORT` of gRPC's name of a peer;
-// empty: it has none.
+// Identifies a connection by its peer: `ADDRESS:PORT` of gRPC's name of the
+// peer; empty: that name has none.
 std::string PeerKey(std::string_view peer);
 
 class Guests {
@@ -76,8 +79,8 @@ class Guests {
   // The listener's number of a connection.
   using DoorId = uint64_t;
 
-  // `released`: told once of each connection that arrived, when it has
-  // authenticated or is gone; from any thread, without a lock held.
+  // `released`: called once for each connection that arrived, when it has
+  // authenticated or is closed; from any thread, without a lock held.
   // UNAVAILABLE: no descriptor or thread is left.
   static absl::StatusOr<std::unique_ptr<Guests>> Make(
       const DoorLimits& limits, std::function<void(DoorId)> released);
@@ -85,64 +88,64 @@ class Guests {
   Guests(const Guests&) = delete;
   Guests& operator=(const Guests&) = delete;
 
-  // `fd`, a connected socket, is about to be served. It stays the caller's.
-  // False: it cannot be watched, for want of a descriptor; then it should not
-  // be served.
+  // `fd` is a connected socket that gRPC is about to serve; it stays the
+  // caller's. False: it cannot be watched because no descriptor is left; then
+  // it must not be served.
   bool Arrive(int fd, DoorId id);
   // A call of this connection has begun.
   void Called(const std::string& key);
-  // The connection has shown the right to attend. What is returned may outlive
-  // this. UNAVAILABLE: it has a stream already, or as many agents are connected
-  // as there can be.
+  // The connection has shown the right to attend. The result may outlive this.
+  // UNAVAILABLE: the connection has a stream already, or agents_max are
+  // connected.
   absl::StatusOr<AgentStream> Attend(const std::string& key,
                                      const AgentRight& right);
-  // The connection has authenticated. `viewer`: the id of the token that it has
-  // shown, where that is a viewer's; empty: it may do more than look.
+  // The connection has authenticated. `viewer`: the id of its token, if that is
+  // a viewer's; empty: it has more rights than a viewer.
   void Know(const std::string& key, const std::string& viewer = "");
 
-  // The address of this machine that the connection was made to, without port.
-  // Empty: it has gone, or has authenticated as an admin.
+  // The address of this machine to which the connection was made, without port.
+  // Empty: it is closed, or has authenticated as an admin.
   std::string ArrivedAt(const std::string& key) const;
-  // Disconnects one that has not authenticated.
+  // Disconnects a connection that has not authenticated.
   void Displace(DoorId id);
 
-  // How many were disconnected, how many went by themselves before any call,
+  // How many were disconnected, how many closed by themselves before any call,
   // and how many are unauthenticated now.
   uint64_t shown_out() const;
   uint64_t hung_up() const;
   size_t size() const;
-  // Connections that are agents'.
+  // Number of agents' connections.
   size_t agents() const;
 
   void Stop();
 
  private:
   using Id = uint64_t;
-  // Of a connection that is an agent's.
+  // State of an agent's connection.
   struct Agent {
     AgentRight right;
     // It has a stream.
     bool attends = false;
-    // Whole messages of all its streams, shared with them; and how many of them
-    // were there when `bytes` was last counted anew.
+    // Counter of whole messages of all its streams, shared with them; and its
+    // value when `bytes` was last reset.
     AgentStream heard;
     uint64_t heard_before = 0;
-    // What it had received by then.
+    // Bytes received by that time.
     size_t received_before = 0;
   };
   struct Guest {
-    int fd;         // Our own; -1: an agent's connection.
+    int fd;         // Own duplicate; -1: an agent's connection.
     int served_fd;  // gRPC's.
     uint64_t cookie;
     DoorId door_id;
     std::string key;
     DoorAddress network;
-    // It is disconnected then, unless it has authenticated; or, an agent's,
-    // unless it has a stream.
+    // When it is disconnected, unless it has authenticated before; for an
+    // agent's connection, unless it has a stream.
     absl::Time until;
     size_t bytes = 0;
     uint64_t calls = 0;
-    // Not empty: it has authenticated as a viewer, by this token.
+    // Not empty: it has authenticated as a viewer, with this token.
     std::string viewer;
     std::optional<Agent> agent;
   };
@@ -150,14 +153,14 @@ class Guests {
     std::set<Id> guests;
     size_t bytes = 0;
   };
-  // The connections that attend by one token.
+  // The connections that attend because of one token.
   struct Share {
     std::set<Id> came;      // By the token itself.
     std::set<Id> returned;  // By a node credential.
     size_t size() const { return came.size() + returned.size(); }
   };
-  // Wakes the thread, and tells it whose streams have ended. The streams share
-  // it, since they may outlive this.
+  // Wakes the thread, and reports streams that have ended. Shared with the
+  // streams, which may outlive this.
   struct Wake {
     explicit Wake(int fd) : fd(fd) {}
     ~Wake();
@@ -174,7 +177,8 @@ class Guests {
   Guests(const DoorLimits& limits, std::function<void(DoorId)> released,
          int epoll, int wake);
   void Run();
-  // Calls `released` for what Leave has gathered. Without the lock.
+  // Calls `released` for the connections that Leave has collected. Call without
+  // the lock.
   void Tell() ABSL_LOCKS_EXCLUDED(mutex_);
   int TimeoutMs() const ABSL_LOCKS_EXCLUDED(mutex_);
   void Look(Id id, uint32_t events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -183,24 +187,25 @@ class Guests {
   void ShowOut(Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Disconnect(Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Count(Guest& guest, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Where they have sent too much together.
+  // If unauthenticated connections have sent too much together.
   void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<AgentStream> LetAttend(const std::string& key,
                                         const AgentRight& right)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Disconnects an agent's connection for this one. False: there is none that
-  // has to go.
+  // Disconnects another agent's connection for this one. False: none may be
+  // disconnected for it.
   bool MakeRoomForAgent(const AgentRight& right)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Where all agents' connections have received too much together.
+  // If all agents' connections have received too much together.
   void MakeRoomForMessages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Takes note of the streams that have ended.
+  // Applies the ends of streams.
   void TakeEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LeaveShare(Id id, const Agent& agent)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Where there are too many viewers: the newest of the token that has most.
+  // If there are too many viewers: disconnects the newest of the token that has
+  // most.
   void MakeRoomForViewers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // It no longer counts as unauthenticated.
+  // The connection no longer counts as unauthenticated.
   void Leave(Id id, Guest& guest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LeaveViewers(Id id, Guest& guest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -214,7 +219,7 @@ class Guests {
   mutable Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Id newest_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Those that have authenticated as viewers or agents too.
+  // Includes those that have authenticated as viewers or agents.
   std::unordered_map<Id, Guest> guests_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<std::string, Id> by_key_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::set<Id>> viewers_ ABSL_GUARDED_BY(mutex_);
@@ -223,16 +228,17 @@ class Guests {
   size_t agents_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   // By token id.
   std::map<std::string, Share> shares_ ABSL_GUARDED_BY(mutex_);
-  // Agents' connections without a stream, by when they are disconnected.
+  // Agents' connections without a stream, by the time at which they are
+  // disconnected.
   std::set<std::pair<absl::Time, Id>> idle_ ABSL_GUARDED_BY(mutex_);
-  // Unauthenticated ones, in the order of their arrival.
+  // Unauthenticated connections, in the order of their arrival.
   std::set<Id> waiting_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<DoorId, Id> by_door_id_ ABSL_GUARDED_BY(mutex_);
   std::map<DoorAddress, Network> networks_ ABSL_GUARDED_BY(mutex_);
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t shown_out_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t hung_up_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Not told yet.
+  // Not reported to `released` yet.
   std::vector<DoorId> gone_ ABSL_GUARDED_BY(mutex_);
 };
 

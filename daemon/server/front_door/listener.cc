@@ -21,7 +21,7 @@
 namespace rollcall {
 namespace {
 
-// What epoll says a thing is: a connection's Id, or one of these.
+// An epoll event's data: a connection's Id, or one of these.
 constexpr uint64_t kWake = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kSocket = uint64_t{1} << 63;
 
@@ -63,15 +63,16 @@ FirstBytes Peek(int fd, bool plain) {
   return plain ? JudgePlain(said) : JudgeTls(said);
 }
 
-// What is still unread would make the close a reset, which may overtake what
-// the peer was told. One call throws away what is there; more is not worth it.
+// Unread data would turn the close into a reset, which may overtake data that
+// the peer has not read. One call discards what is there; that is enough in
+// practice.
 void CloseQuietly(int fd) {
   constexpr size_t kBytesMost = 1 << 20;
   (void)!recv(fd, nullptr, kBytesMost, MSG_TRUNC | MSG_DONTWAIT);
   close(fd);
 }
 
-// Returns how many descriptors the process may have.
+// Returns how many descriptors the process may open.
 size_t RaiseDescriptorLimit() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
@@ -198,8 +199,8 @@ DoorCounts Listener::counts() const {
 }
 
 void Listener::Run() {
-  // Room for all that can be ready: whoever has spoken is heard before anyone
-  // is judged silent or crowded out.
+  // Large enough for all events at once: data that has arrived is looked at
+  // before any connection is judged silent or closed for lack of room.
   std::vector<epoll_event> events(limits_.waiting_max + sockets_.size() + 1);
   while (true) {
     const int ready = epoll_wait(epoll_, events.data(),
@@ -224,7 +225,8 @@ void Listener::Run() {
 int Listener::TimeoutMs() const {
   const absl::Time next = std::min(door_.NextDeadline(), paused_until_);
   if (next == absl::InfiniteFuture()) return -1;
-  // Up, so that what is due is due on waking. A minute is as good as longer.
+  // Rounded up, so that what is due is due on waking. Bounded, since a minute
+  // serves as well as a longer time.
   const absl::Duration left =
       std::clamp(next - MonotonicNow(), absl::ZeroDuration(), absl::Minutes(1));
   return static_cast<int>(
@@ -244,14 +246,14 @@ void Listener::Accept(const ListeningSocket& socket) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return;
     } else if (WantsDescriptor(errno)) {
-      // The kernel takes a descriptor before it looks whether anybody is there.
+      // accept4 allocates a descriptor before it looks for a connection.
       if (!SomebodyWaitsAt(socket.fd())) return;
-      // One is closed for one that comes in. Where that did not help, somebody
-      // else takes the descriptors, and closing more would help no more.
+      // Closes one waiting connection for the new one. If that did not help,
+      // other code takes the descriptors, and closing more would not help.
       won = !won && WinDescriptor();
       if (!won) return PauseAccepting();
     }
-    // Anything else is the end of that one connection (ECONNABORTED, say).
+    // Any other error ends only that one connection (for example ECONNABORTED).
   }
 }
 
@@ -260,7 +262,8 @@ void Listener::Admit(const ListeningSocket& socket, int fd,
   const Doorkeeper::Id id = ++newest_;
   CarryOut(door_.Arrive(id, from, MonotonicNow()));
   waiting_.emplace(id, Connection{fd, socket.fd()});
-  // Edge-triggered: who says one byte and stops must not wake anybody again.
+  // Edge-triggered: a client that sends one byte and stops causes no more
+  // wakeups.
   epoll_event event = {};
   event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
   event.data.u64 = id;
@@ -301,7 +304,7 @@ void Listener::Watch(uint32_t events) {
 
 void Listener::Look(Doorkeeper::Id id, uint32_t events) {
   const auto found = waiting_.find(id);
-  // An earlier event of this round may have ended it.
+  // An earlier event of this round may have closed it.
   if (found == waiting_.end()) return;
   const FirstBytes said = Peek(found->second.fd, plain_);
   if (said == FirstBytes::kGarbage) {

@@ -1,10 +1,10 @@
-// Listener: the daemon's front door. It accepts TCP connections and hands on
-// those that have begun a handshake; all others cost a descriptor each, for a
-// time, and never reach gRPC.
+// Listener: accepts TCP connections and hands on to gRPC those that have begun
+// a handshake. Each other connection costs one descriptor for a limited time,
+// and never reaches gRPC.
 //
-// It shakes no hands: first bytes are looked at and left where they are. Who
-// may wait and whose turn it is, the Doorkeeper decides. One thread of its own
-// does it all.
+// It does no handshake: it peeks at the first bytes and leaves them unread. The
+// Doorkeeper decides which connections may wait and whose turn it is. One own
+// thread does all of it.
 //
 // Thread rule: Open, Start, Stop and the destructor from the owner's thread,
 // the rest from any. HandOn, Displace and Agents are called from the listener's
@@ -35,25 +35,25 @@ namespace rollcall {
 class Listener {
  public:
   struct Options {
-    // ADDRESS:PORT, as ListenOn takes it.
+    // ADDRESS:PORT, as for ListenOn.
     std::string listen = "[::]:0";
-    // What begins: HTTP/2 in the clear. False: TLS.
+    // Expect HTTP/2 without TLS. False: TLS.
     bool plain = false;
     DoorLimits limits;
   };
-  // Owns `fd` from then on: connected, non-blocking, TCP_NODELAY, nothing of it
-  // read. `listener_fd` is the socket that it came by. `id` counts as an
+  // Takes ownership of `fd`: connected, non-blocking, TCP_NODELAY, nothing read
+  // yet. `listener_fd` is the socket that accepted it. `id` counts as an
   // unauthenticated connection until Release is called for it.
   using HandOn =
       std::function<void(int fd, int listener_fd, Doorkeeper::Id id)>;
   // Disconnect this one: another network needs its place. Release may follow.
   using Displace = std::function<void(Doorkeeper::Id id)>;
-  // How many connections of agents there are.
+  // Returns the number of agents' connections.
   using Agents = std::function<size_t()>;
 
-  // Listens; what connects is kept by the kernel until Start. Raises the
-  // process's soft limit of open files to the hard one, and fits its limits to
-  // it (FittedTo).
+  // Listens; until Start the kernel queues connections. Raises the process's
+  // soft limit of open files to the hard one, and fits its limits to it
+  // (FittedTo).
   //
   // INVALID_ARGUMENT, UNAVAILABLE: as ListenOn.
   static absl::StatusOr<std::unique_ptr<Listener>> Open(Options options);
@@ -62,23 +62,24 @@ class Listener {
   // As Stop.
   ~Listener();
 
-  // Begins to accept. Once.
+  // Begins to accept. Call once.
   void Start(
       HandOn hand_on, Displace displace = [](Doorkeeper::Id) {},
       Agents agents = [] { return size_t{0}; });
-  // A connection that was handed on has authenticated or is gone. Any thread,
+  // A connection that was handed on has authenticated or is closed. Any thread,
   // also from within HandOn; after Stop it does nothing.
   void Release(Doorkeeper::Id id);
-  // Closes the sockets and all that waits. The port is free and nothing is
-  // handed on any more when it returns. The second call does nothing.
+  // Closes the sockets and all waiting connections. When it returns, the port
+  // is free and nothing more is handed on. The second call does nothing.
   void Stop();
 
-  // As they were fitted to the process.
+  // The limits after FittedTo.
   const DoorLimits& limits() const { return limits_; }
   int port() const { return port_; }
-  // What it listens on, or did: "127.0.0.1:29400", "[::]:29400".
+  // The addresses on which it listens or listened: "127.0.0.1:29400",
+  // "[::]:29400".
   const std::vector<std::string>& sockets() const { return addresses_; }
-  // What is handed on, and all before it, is counted already.
+  // A connection that is handed on is already counted.
   DoorCounts counts() const;
 
  private:
@@ -94,7 +95,7 @@ class Listener {
   int TimeoutMs() const;
   void Accept(const ListeningSocket& socket);
   void Admit(const ListeningSocket& socket, int fd, const DoorAddress& from);
-  // Leaves the agents their descriptors.
+  // Leaves the agents' connections their descriptors.
   void LimitWaiting();
   bool WinDescriptor();
   void PauseAccepting();
@@ -103,7 +104,7 @@ class Listener {
   void Look(Doorkeeper::Id id, uint32_t events);
   void Leave(Doorkeeper::Id id, Fate why);
   void CarryOut(const Doorkeeper::Verdicts& verdicts);
-  // What Release was called for. False: Stop was called.
+  // Takes the ids passed to Release. False: Stop was called.
   bool TakeWake();
   void PublishCounts();
 
@@ -118,7 +119,7 @@ class Listener {
   int wake_ = -1;
   std::thread thread_;
 
-  // The thread's own while it runs.
+  // Used only by the thread while it runs.
   std::vector<ListeningSocket> sockets_;
   Doorkeeper door_;
   Doorkeeper::Id newest_ = 0;
@@ -128,7 +129,7 @@ class Listener {
   mutable Mutex mutex_;
   DoorCounts counts_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // At most guests_max: each that was handed on, once.
+  // At most guests_max, since each connection that was handed on is in it once.
   std::vector<Doorkeeper::Id> released_ ABSL_GUARDED_BY(mutex_);
 };
 

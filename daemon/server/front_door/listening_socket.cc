@@ -22,8 +22,8 @@
 namespace rollcall {
 namespace {
 
-// A free port of one address may be taken on the next, or be taken by another
-// process between bind and listen.
+// A port that is free at one address may be in use at the next one, or another
+// process may take it between bind and listen.
 constexpr int kFreePortTries = 16;
 
 struct HostPort {
@@ -132,12 +132,12 @@ bool Allow(int fd, int level, int option, int value) {
   return setsockopt(fd, level, option, &value, sizeof value) == 0;
 }
 
-// A socket that listens, or minus the errno.
+// Returns a listening socket, or minus the errno.
 int OpenOne(const SocketAddress& address, int backlog) {
   const int fd = socket(address.storage.ss_family,
                         SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -errno;
-  // What is accepted inherits TCP_NODELAY.
+  // Accepted sockets inherit TCP_NODELAY.
   if ((!address.ipv6() || Allow(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0)) &&
       Allow(fd, SOL_SOCKET, SO_REUSEADDR, 1) &&
       Allow(fd, IPPROTO_TCP, TCP_NODELAY, 1) &&
@@ -149,7 +149,8 @@ int OpenOne(const SocketAddress& address, int backlog) {
   return -error;
 }
 
-// One port on all addresses that this machine has. Returns 0, or the errno.
+// Opens one port on all addresses that this machine has. Returns 0, or the
+// errno.
 int OpenAll(std::vector<SocketAddress> addresses, int port, int backlog,
             std::vector<ListeningSocket>& sockets) {
   int missing = EADDRNOTAVAIL;

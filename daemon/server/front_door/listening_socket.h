@@ -1,7 +1,7 @@
-// ListeningSocket: one TCP socket that listens; closed at its end.
+// ListeningSocket: one listening TCP socket; closed by its destructor.
 //
-// ListenOn opens what ADDRESS:PORT means. It accepts nothing. Thread rule: that
-// of an int.
+// ListenOn opens the sockets of ADDRESS:PORT. Accepts nothing. Thread rule:
+// that of an int.
 #ifndef ROLLCALL_DAEMON_SERVER_FRONT_DOOR_LISTENING_SOCKET_H_
 #define ROLLCALL_DAEMON_SERVER_FRONT_DOOR_LISTENING_SOCKET_H_
 
@@ -18,7 +18,7 @@ namespace rollcall {
 
 class ListeningSocket {
  public:
-  // Takes `fd`, which listens.
+  // Takes ownership of `fd`, which listens.
   explicit ListeningSocket(int fd);
   ListeningSocket(ListeningSocket&& other) noexcept;
   ListeningSocket& operator=(ListeningSocket&& other) = delete;
@@ -35,19 +35,19 @@ class ListeningSocket {
   std::string address_;
 };
 
-// Listens on ADDRESS:PORT: an IPv4 address, an IPv6 one in brackets, or a name,
-// which means every address that it resolves to and this machine has, all with
-// one port. Port 0: a free one. "[::]" takes IPv4 as well, and is 0.0.0.0 where
-// the machine has no IPv6. The sockets block nobody, are closed on exec, and
-// never share their port with another process.
+// Listens on ADDRESS:PORT. ADDRESS is an IPv4 address, an IPv6 address in
+// brackets, or a name: every address that it resolves to and this machine has,
+// all with one port. Port 0: a free one. "[::]" also accepts IPv4, and means
+// 0.0.0.0 if the machine has no IPv6. The sockets are non-blocking,
+// close-on-exec, and never share their port with another process.
 //
 // INVALID_ARGUMENT: not ADDRESS:PORT. UNAVAILABLE: the name does not resolve,
-// or the system refuses; the message says why and what to try. May be called
-// again then. Blocks while a name is resolved.
+// or the system refuses; the message says why and what to try, and the call may
+// be repeated. Blocks while a name is resolved.
 absl::StatusOr<std::vector<ListeningSocket>> ListenOn(const std::string& listen,
                                                       const DoorLimits& limits);
 
-// What a peer, of IPv4 or IPv6, is counted as.
+// The Doorkeeper's address of an IPv4 or IPv6 peer.
 DoorAddress DoorAddressOf(const sockaddr_storage& peer);
 
 }  // namespace rollcall

@@ -1,4 +1,4 @@
-// PeerAddress: whose connection it is, by address.
+// PeerAddress: the address of a connection's peer.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_FRONT_DOOR_PEER_ADDRESS_H_
@@ -9,8 +9,8 @@
 
 namespace rollcall {
 
-// The address in gRPC's name of a peer, without scheme, port and zone, an IPv4
-// address also where it came mapped into IPv6; empty: none.
+// The address in gRPC's name of a peer, without scheme, port and zone; an
+// IPv4-mapped IPv6 address as IPv4. Empty: none.
 std::string AddressOfPeer(std::string_view peer);
 
 }  // namespace rollcall

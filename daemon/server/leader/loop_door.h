@@ -1,8 +1,8 @@
-// LoopDoor: what the services post to: the loop that is in force, or, while
-// there is none, an answer that says why.
+// LoopDoor: where the services post inputs: to the current loop, or, if there
+// is none, to an answer that says why.
 //
-// A daemon of its own has one loop from start to end; one of several has a loop
-// while it leads, and another one the next time.
+// A daemon with its own state has one loop from start to end. One of several
+// daemons has a loop while it leads, and a new one each time it leads again.
 //
 // Thread rule: any thread. Never calls out under its lock.
 #ifndef ROLLCALL_DAEMON_SERVER_LEADER_LOOP_DOOR_H_
@@ -16,14 +16,15 @@ namespace rollcall {
 
 class LoopDoor {
  public:
-  // As Inbox has them. While it is shut, what is posted counts as taken: it is
-  // answered at once where somebody waits for an answer, and dropped otherwise.
+  // As in Inbox. While it is shut, inputs count as taken: those with a caller
+  // that waits are answered at once, the others are dropped.
   bool Post(LoopInput input);
   void PostAlways(LoopInput input);
 
-  // From now on all goes to this one, which must be shut out before it ends.
+  // From now on inputs go to `inbox`; call Shut before it is destroyed.
   void Open(Inbox<LoopInput>& inbox);
-  // From now on all is answered so; nothing is posted any more once it is back.
+  // From now on inputs are answered with `why`. After it returns, nothing more
+  // is posted to the inbox.
   void Shut(absl::Status why);
 
  private:

@@ -19,11 +19,11 @@ namespace {
 constexpr size_t kInboxMost = 1024;
 constexpr size_t kKeyBytes = 32;
 constexpr absl::Duration kPatience = absl::Seconds(5);
-// What cannot be taken up now is left alone for so long, so that daemons do not
-// hand it to each other without end.
+// If the state cannot be restored now, this daemon waits this long before it
+// resigns, so that daemons do not pass the lead to each other in a tight loop.
 constexpr absl::Duration kPause = absl::Seconds(2);
 
-// The key of node credentials, made by the first leader there is.
+// The key of node credentials, created by the first leader.
 absl::StatusOr<std::string> SharedKey(KeyValueStore& client,
                                       const ValueSealer& sealer,
                                       const std::string& prefix) {
@@ -75,8 +75,8 @@ void Succession::Stop() {
 void Succession::Run() {
   while (!quit_) {
     Take(ReadTokensIn());
-    // The leader may have replaced them. It alone makes new ones: one that a
-    // standby made would be refused by the leader.
+    // The leader may have replaced them. Only the leader creates tokens: it
+    // would refuse one that a standby daemon created.
     if (inputs_.empty() && loop_ == nullptr) {
       TellUnread(ReadTokens(/*make=*/false));
     }
@@ -108,7 +108,7 @@ void Succession::On(const Reign& reign) {
                 absl::StrCat("event=not_taken_up reason=",
                              Quoted(std::string(taken.message()))));
   EndLoop(NotLeader({}));
-  // In their order: the end of this Reign comes before the next one.
+  // The inputs are in order: the end of this Reign comes before the next one.
   if (inputs_.empty()) Take(kPause);
   leadership_->Abdicate(reign, "what etcd holds could not be taken up");
 }
@@ -151,11 +151,11 @@ absl::Duration Succession::ReadTokensIn() const {
   if (!options_.tokens_in_etcd || loop_ != nullptr) {
     return absl::InfiniteDuration();
   }
-  // Well before one that was replaced at half of its lifetime ends.
+  // Well before a token that was replaced at half of its lifetime ends.
   return std::clamp(options_.token_ttl / 8, absl::Seconds(1), absl::Hours(1));
 }
 
-// Once for the same reason.
+// Logged once for the same reason.
 void Succession::TellUnread(const absl::Status& read) {
   const std::string reason(read.message());
   if (std::exchange(unread_, reason) == reason || read.ok()) return;
@@ -180,7 +180,7 @@ absl::Status Succession::ReadTokens(bool make) {
                            absl::StrCat("event=token_kept role=",
                                         RoleWord(role), " token=", now.id()));
     }
-    before.Clear();  // Tried again the next time.
+    before.Clear();  // Retried at the next read.
     if (said) return;
     logger_.Write(Log::Level::kError,
                   absl::StrCat("event=token_not_kept role=", RoleWord(role),

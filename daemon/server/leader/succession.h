@@ -1,11 +1,12 @@
 // Succession: the loop of one of several daemons that share their state in
-// etcd: it has one while it leads, and none while it stands by.
+// etcd. It has a loop while it leads, and none while it stands by.
 //
-// When it is elected it takes up what etcd holds, as a daemon that was started
-// again, and opens the door; when it leads no more it ends all streams, and
-// whoever comes is told where the leader is. It decides nothing else.
+// When it is elected, it restores the state from etcd like a restarted daemon,
+// and opens the LoopDoor. When it no longer leads, it ends all streams, and
+// clients are told where the leader is. It decides nothing else.
 //
-// Thread rule: made and ended by one thread; it works on one of its own.
+// Thread rule: created and destroyed by one thread; it works on a thread of its
+// own.
 #ifndef ROLLCALL_DAEMON_SERVER_LEADER_SUCCESSION_H_
 #define ROLLCALL_DAEMON_SERVER_LEADER_SUCCESSION_H_
 
@@ -30,19 +31,19 @@ namespace rollcall {
 class Succession {
  public:
   struct Options {
-    // What all keys begin with.
+    // Prefix of all keys.
     std::string prefix;
     ValueSealer sealer;
-    // The tokens lie in etcd: they are read when it begins to lead, and now and
-    // then while it stands by, and told to loop.keep_token.
+    // The tokens are in etcd. They are read when it begins to lead, and
+    // periodically while it stands by, and passed to loop.keep_token.
     bool tokens_in_etcd = false;
-    // Of the worker's token there.
+    // Lifetime of the worker's token there.
     absl::Duration token_ttl;
-    // Where this daemon is reached.
+    // Addresses of this daemon.
     std::vector<std::string> endpoints;
-    // Of each loop; with an empty credential_key, the one that all daemons of
-    // this name share in etcd. `resume` and `leads` are set here, and with
-    // tokens_in_etcd `tokens`.
+    // Options of each loop. If credential_key is empty, the key that all
+    // daemons of this name share in etcd is used. `resume` and `leads` are set
+    // here, and with tokens_in_etcd `tokens` too.
     Loop::Options loop;
   };
 
@@ -52,8 +53,7 @@ class Succession {
   // As Stop.
   ~Succession();
 
-  // Ends the loop, if there is one, and gives the lead up. The second call does
-  // nothing.
+  // Ends the loop, if there is one, and resigns. The second call does nothing.
   void Stop();
 
  private:
@@ -67,21 +67,20 @@ class Succession {
   using Input = std::variant<Reign, Deposed, OtherLeads, Quit>;
 
   void Run();
-  // Waits for inputs, and puts them behind those that wait.
+  // Waits for inputs, and appends them to those already taken.
   void Take(absl::Duration patience);
   void On(const Reign& reign);
   void On(const Deposed& deposed);
   void On(const OtherLeads& other);
   void On(const Quit& quit);
 
-  // What the journal holds, in a loop that has started. Errors as the
-  // journal's.
+  // Starts a loop with the journal's content. Errors: those of the journal.
   absl::Status TakeUp(const Reign& reign);
   void EndLoop(const absl::Status& why);
-  // How long until ReadTokens is due while standing by.
+  // Time until ReadTokens is due while standing by.
   absl::Duration ReadTokensIn() const;
-  // Reads the tokens in etcd, and writes to their files those that are new.
-  // `make`: those that are not there are made.
+  // Reads the tokens in etcd, and writes new ones to their files. `make`:
+  // creates those that are missing.
   absl::Status ReadTokens(bool make);
   void TellUnread(const absl::Status& read);
 
@@ -90,20 +89,21 @@ class Succession {
   Logger& logger_;
   KeyValueStore& client_;
   Inbox<Input> inbox_;
-  std::deque<Input> inputs_;  // Taken, and not dealt with.
-  // As read last, and as keep_token was told.
+  std::deque<Input> inputs_;  // Taken and not processed yet.
+  // As last read, and as last passed to keep_token.
   KeptTokens tokens_;
   KeptTokens told_;
-  // Why it last could not keep one; said once. Empty: it could.
+  // Why the last write of a token failed, so that it is logged once. Empty: it
+  // succeeded.
   std::map<v1::Role, std::string> not_kept_;
-  // Why it last could not read them; empty: it could.
+  // Why the last read of the tokens failed; empty: it succeeded.
   std::string unread_;
   std::unique_ptr<EtcdJournal> journal_;
   std::unique_ptr<Loop> loop_;
   bool quit_ = false;
-  // Calls back into the inbox; asked by loops and journals.
+  // Its callbacks post to inbox_; loops and journals ask it whether it leads.
   std::unique_ptr<Leadership> leadership_;
-  // Null once it has stopped.
+  // Null after Stop.
   std::unique_ptr<Machine::Thread> thread_;
 };
 

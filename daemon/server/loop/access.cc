@@ -22,7 +22,7 @@
 namespace rollcall {
 namespace {
 
-// Of a certificate, in a refusal.
+// Names of a certificate that a refusal shows.
 constexpr size_t kNamesShown = 4;
 
 std::string Word(v1::RefusalCode code) {
@@ -30,7 +30,7 @@ std::string Word(v1::RefusalCode code) {
   return absl::AsciiStrToLower(absl::StripPrefix(name, "REFUSAL_CODE_"));
 }
 
-// Without a way to write a token to its file, it stays as it is.
+// Without a function that writes tokens to their files, no token is replaced.
 std::vector<SeededToken> WithoutKept(std::vector<SeededToken> seeds) {
   for (SeededToken& seed : seeds) {
     seed.kept = false;
@@ -68,8 +68,8 @@ absl::Status Access::Start(bool resume) {
   tokens_.Seed(seeds_, machine_.WallNow());
   ReplaceTokens(machine_.WallNow());
   if (absl::Status saved = Journal(); !saved.ok()) return saved;
-  // Before the daemon says that it listens, so that the files are read after. A
-  // file that cannot be written is logged, and tried again.
+  // Written before the daemon reports that it listens, so that readers find the
+  // files. A file that cannot be written is logged and tried again.
   WriteKept(machine_.WallNow()).IgnoreError();
   return absl::OkStatus();
 }
@@ -128,8 +128,9 @@ std::optional<Denial> Access::PermitToken(const v1::Hello& hello,
                                           const LiveJob* live, absl::Time now) {
   const std::string who =
       absl::StrCat("doing=attend job=", hello.job(), " node=", hello.node());
-  // Who got in and never heard of it costs no use, and may come back with a
-  // token that is used up. To be the launcher's agent takes an admin's.
+  // An agent that was admitted but may not have got its Welcome does not use
+  // the token again, and may come back with a token that is used up. A
+  // launcher's agent needs an admin's token.
   const bool returns = live != nullptr && live->job.AwaitsWord(hello);
   const TokenTable::For purpose =
       hello.launcher()
@@ -141,7 +142,8 @@ std::optional<Denial> Access::PermitToken(const v1::Hello& hello,
     return Deny(verdict.status, verdict.code, hello.token().id(), who, address,
                 now);
   }
-  // A token admits a new agent; it proves no agent that was admitted before.
+  // A token admits a new agent; it does not prove that an agent was admitted
+  // before.
   if (live != nullptr && live->job.HasCredential(hello)) {
     return Deny(absl::UnauthenticatedError(absl::StrCat(
                     "the agent of node ", hello.node(),
@@ -168,8 +170,8 @@ std::optional<Denial> Access::PermitCredential(const v1::Hello& hello,
       TermsOfCredential(keys_.credential, hello);
   const bool over =
       live == nullptr && (ended == nullptr || now >= ended->forgotten_at);
-  // A credential goes back to its run, or hears of its end; it makes no other,
-  // unless it brings along the world that proves its run.
+  // A credential is valid for its run or for hearing of that run's end. It
+  // starts no other run, unless the Hello brings the world that proves its run.
   if (!terms.has_value() || (over && keys_.proof.empty())) {
     return deny(absl::UnauthenticatedError(absl::StrCat(
                     "the credential is not the one that the agent of node ",
@@ -195,9 +197,9 @@ std::optional<Denial> Access::PermitCredential(const v1::Hello& hello,
   const bool own_run = live == nullptr ? hello.run() == ended->status.run()
                                        : live->job.IsRun(hello.run());
   if (!own_run) {
-    // Of another run than the one that has ended: it is told so.
+    // It is of another run than the one that has ended; the agent is told so.
     if (live == nullptr) return std::nullopt;
-    // It may bring along what this daemon has no memory of.
+    // It may bring a world of a run that this daemon has no memory of.
     if (live->job.MayAdopt()) {
       shown.commit_proven = HoldsCommitProof(keys_.proof, hello);
       return std::nullopt;
@@ -207,7 +209,7 @@ std::optional<Denial> Access::PermitCredential(const v1::Hello& hello,
                     " now, not ", hello.run(), ": its name was used again")),
                 v1::REFUSAL_CODE_OTHER_RUN);
   }
-  // First: a life that was replaced does not come back by a token either.
+  // Checked first: a replaced incarnation must not come back by a token either.
   if (live != nullptr && !live->job.CredentialStands(hello)) {
     return deny(absl::AbortedError(absl::StrCat(
                     "a newer agent has taken the place of this one on node ",
@@ -216,7 +218,8 @@ std::optional<Denial> Access::PermitCredential(const v1::Hello& hello,
   }
   const NodeEpochs& epochs =
       live == nullptr ? ended->node_epochs : live->job.EpochsOf(hello.run());
-  // An agent that was away meanwhile must not come back by its token.
+  // An agent that was away when its node was evicted must not come back by its
+  // token.
   if (epochs.WasRaisedPast(hello.node(), terms->epoch)) {
     return deny(absl::PermissionDeniedError(absl::StrCat(
                     "node ", hello.node(), " was evicted or drained from job ",
@@ -281,7 +284,7 @@ absl::Duration Access::TokensDueIn(absl::Time now) const {
 
 absl::Status Access::Commit(absl::Time now) {
   if (absl::Status saved = Journal(); !saved.ok()) {
-    // A file never has a token that the journal lacks.
+    // A file never contains a token that the journal lacks.
     if (!unwritten_.empty()) write_at_ = now + Limits().token_file_retry;
     return saved;
   }
@@ -337,7 +340,7 @@ Denial Access::Deny(const absl::Status& status, v1::RefusalCode code,
   const absl::Duration wait = backoff_.Failed(from, now);
   const int failures = backoff_.failures(from);
   if (failures <= kLoggedInARow) {
-    // An id that is not ours could be anything, a misplaced secret too.
+    // Only known ids are logged: another text may be a misplaced secret.
     const bool ours = tokens_.Knows(token_id);
     logger_.Write(
         Log::Level::kWarning,

@@ -1,10 +1,10 @@
-// Access: who may do what here, and counts of those who were refused.
+// Access: authentication and authorization, and counts of refusals.
 //
-// It judges tokens and node credentials for the loop, says how long somebody
-// who brings wrong ones waits for the answer, logs each refusal once and counts
-// it. It closes nothing itself.
+// It checks tokens and node credentials for the loop, determines how long the
+// answer to a wrong one is delayed, logs each refusal once and counts it. It
+// closes nothing itself.
 //
-// Thread rule: the loop thread alone.
+// Thread rule: the loop thread only.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_ACCESS_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_ACCESS_H_
 
@@ -26,33 +26,33 @@
 
 namespace rollcall {
 
-// Who makes an admin call.
+// The caller of an admin call.
 struct Caller {
-  v1::JoinToken token;  // Empty: brought none.
+  v1::JoinToken token;  // Empty: it has none.
   std::string address;
   // The connection, see PeerKey.
   std::string peer;
-  // Both set by Permit: the job that its token is bound to (empty: none), and
-  // whether the token is an admin's. All others are bounded as viewers.
+  // Set by Permit: the job to which its token is bound (empty: none), and
+  // whether the token is an admin's. Other callers are bounded as viewers.
   std::string bound_to;
   bool admin = false;
 };
 
-// What one stranger can be taken to be: an IPv4 address, or an IPv6 /64, of
-// which each customer has one.
+// What counts as one peer: an IPv4 address, or an IPv6 /64, since that is what
+// one customer has.
 std::string NetworkOf(const std::string& address);
 
-// Somebody is turned away.
+// A refusal.
 struct Denial {
   // Carries its RefusalCode, see WithRefusalCode.
   absl::Status status;
-  // How long the answer waits.
+  // How long the answer is delayed.
   absl::Duration wait;
 };
 
-// What a Hello that is let in has shown beyond its right; for Attend.
+// What an admitted Hello has proved besides its right to attend; for Attend.
 struct Shown {
-  // The epoch that its node credential was made for.
+  // The epoch of its node credential.
   uint64_t epoch = 0;
   // It holds a world that a daemon with the same shared secret committed.
   bool commit_proven = false;
@@ -62,7 +62,8 @@ struct Shown {
 
 class Access {
  public:
-  // Refusals of one address in a row that are logged; the rest is counted.
+  // Consecutive refusals of one address that are logged; further ones are only
+  // counted.
   static constexpr int kLoggedInARow = 5;
 
   // `journal` may be null; it and `logger` must outlive this. `keep`: see
@@ -71,70 +72,69 @@ class Access {
          JournalStore* journal, Logger& logger,
          Machine& machine = RealMachine());
 
-  // Before anything else. `resume`: with the tokens that the journal has;
-  // otherwise it forgets them. Tokens that are due are replaced, their files
-  // too. Errors as the journal's.
+  // Call first. `resume`: loads the journaled tokens; otherwise they are
+  // removed. Replaces tokens that are due, and their files. Errors: those of
+  // the journal.
   absl::Status Start(bool resume);
 
-  // Whether the caller may do this. `job`: the one it named, and, where it
-  // named none, set to the one that its token is for. `doing`: for the log.
+  // Whether the caller may do this. `job`: the job that it named; if it named
+  // none, set to the job of its token. `doing`: for the log.
   std::optional<Denial> Permit(Caller& caller, TokenTable::For purpose,
                                const char* doing, std::string& job,
                                absl::Time now);
 
-  // Whether its node name is one of its certificate's. For daemons that bind
-  // them, before PermitHello.
+  // Whether the node name is one of the certificate's names. For daemons that
+  // bind names; call before PermitHello.
   std::optional<Denial> PermitName(
       const v1::Hello& hello, const std::vector<std::string>& certificate_names,
       const std::string& address, absl::Time now);
 
-  // Whether this Hello is let in. `live` and `ended`: what there is of its job;
-  // both may be null.
+  // Whether this Hello is admitted. `live` and `ended`: its job; both may be
+  // null.
   std::optional<Denial> PermitHello(const v1::Hello& hello,
                                     const std::string& address,
                                     const LiveJob* live, const EndedJob* ended,
                                     absl::Time now, Shown& shown);
-  // A Hello was let in by this token (empty: by its credential), for the first
-  // time.
+  // A Hello was admitted by this token for the first time. An empty token: it
+  // was admitted by its credential.
   void Used(const v1::JoinToken& token);
-  // What the agent of an ended job shows next time.
+  // The next credential for the agent of an ended job.
   std::string Credential(const std::string& run, const v1::Hello& hello,
                          uint64_t epoch) const;
 
-  // Id of the token that a job which this Hello makes is counted for; empty:
-  // for none, since an admin may make as many as the daemon can have.
+  // Id of the token against which a job created by this Hello counts. Empty:
+  // against none, since an admin may create as many as the daemon allows.
   std::string MakerOf(const v1::Hello& hello) const;
 
   TokenTable& tokens() { return tokens_; }
-  // Counts and logs one who has the right to enter, and not where he wants.
+  // Counts and logs a Hello that is authenticated but not admitted to its job.
   void TurnedAway(const v1::Hello& hello, const std::string& address,
                   v1::RefusalCode code, absl::Time now);
-  // Somebody with the right to enter asks for a node name that is taken. How
-  // long the answer waits: from the fourth on, as for wrong tokens.
+  // An authenticated peer asks for a node name that is taken. Returns how long
+  // the answer is delayed: from the fourth time on, as for wrong tokens.
   absl::Duration NameTaken(const std::string& address, absl::Time now) {
     return names_taken_.Failed(NetworkOf(address), now);
   }
-  // Replaces the kept tokens that are due at `now` by the wall clock, and makes
-  // them known to the next Commit.
+  // Replaces the kept tokens that are due at `now` (wall clock); the next
+  // Commit journals them.
   void ReplaceTokens(absl::Time now);
-  // The token `id` is replaced by `fresh`; errors as TokenTable::Rotate.
+  // Replaces the token `id` by `fresh`; errors as TokenTable::Rotate.
   absl::Status RotateToken(const std::string& id, const v1::JoinToken& fresh,
                            const std::string& bound_to, absl::Time now);
-  // How long from `now`, by the wall clock, until ReplaceTokens or Commit has
-  // to be called again.
+  // Time from `now` (wall clock) until ReplaceTokens or Commit must be called
+  // again.
   absl::Duration TokensDueIn(absl::Time now) const;
-  // Journals what has changed of the tokens, and then writes those that were
-  // replaced to their files; the next call tries again what failed.
-  // UNAVAILABLE: the journal could not be written. Otherwise the error of the
-  // file, for those who wait for it.
+  // Journals changed tokens, then writes replaced ones to their files. The next
+  // call retries what failed. UNAVAILABLE: the journal could not be written.
+  // Otherwise the error of the file, for callers that wait for it.
   absl::Status Commit(absl::Time now);
 
-  // By the names of RefusalCode in lower case, without prefix.
+  // Keys: the names of RefusalCode in lower case, without prefix.
   const std::map<std::string, uint64_t>& refused() const { return refused_; }
 
  private:
   absl::Status Journal();
-  // The files of replaced tokens; the error of the last that failed.
+  // Writes the files of replaced tokens; returns the last error.
   absl::Status WriteKept(absl::Time now);
   std::optional<Denial> PermitToken(const v1::Hello& hello,
                                     const std::string& address,
@@ -155,16 +155,16 @@ class Access {
   Logger& logger_;
   Machine& machine_;
   TokenTable tokens_;
-  // Tokens that have taken a kept one's place and are not in its file yet, and
-  // when the next try is due by the wall clock.
+  // Tokens that replace kept ones and are not in their files yet, and when the
+  // next try is due (wall clock).
   std::map<v1::Role, v1::JoinToken> unwritten_;
   absl::Time write_at_ = absl::InfiniteFuture();
-  // Why the last try failed; said once. Empty: it did not.
+  // Why the last try failed, so that it is logged once. Empty: it succeeded.
   std::map<v1::Role, std::string> not_kept_;
   FailureBackoff backoff_;
-  // Of names that are taken.
+  // For node names that are taken.
   FailureBackoff names_taken_;
-  // One entry a RefusalCode.
+  // One entry per RefusalCode.
   std::map<std::string, uint64_t> refused_;
 };
 

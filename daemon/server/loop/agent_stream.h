@@ -1,6 +1,6 @@
-// AgentStream: stands for the one stream of an agent's connection, until the
-// last copy is gone. Whoever takes a whole message from the stream adds one to
-// it; see Guests, which makes it and reads it.
+// AgentStream: represents the one stream of an agent's connection until its
+// last copy is destroyed. The reader of the stream adds one to it for each
+// whole message; Guests creates and reads it, see there.
 //
 // Thread rule: any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_AGENT_STREAM_H_
@@ -15,9 +15,9 @@ namespace rollcall {
 
 using AgentStream = std::shared_ptr<std::atomic<uint64_t>>;
 
-// By what an agent is let in.
+// What an agent was admitted with.
 struct AgentRight {
-  // Id of the token that admitted its node; empty: an admin's, or not known.
+  // Id of the token that admitted its node; empty: an admin's, or unknown.
   std::string token;
   // It has a node credential of a live job, or an admin's token.
   bool returns = false;

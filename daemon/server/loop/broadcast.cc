@@ -12,7 +12,7 @@ namespace rollcall {
 
 namespace {
 
-// What a slice refers to, for as long as there is a reference.
+// The memory of a slice, kept as long as it is referenced.
 struct Encoded {
   Encoded(size_t size, UnreadBytes unread)
       : bytes(new uint8_t[size]), size(size), unread(std::move(unread)) {
@@ -28,7 +28,7 @@ struct Encoded {
 };
 
 grpc::ByteBuffer ToSlice(const v1::DaemonMessage& message, UnreadBytes unread) {
-  // gRPC takes the memory over: no copy is made between here and the wire.
+  // gRPC takes ownership of the memory: no copy is made on the way to the wire.
   auto* const encoded = new Encoded(message.ByteSizeLong(), std::move(unread));
   message.SerializeWithCachedSizesToArray(encoded->bytes.get());
   const grpc::Slice slice(

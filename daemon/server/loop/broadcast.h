@@ -1,7 +1,7 @@
-// Broadcast: a message encoded once, whose bytes all streams share.
+// Broadcast: a message that is encoded once; all streams share its bytes.
 //
-// A copy of the buffer takes a reference to the same bytes, so that a world
-// for thousands of nodes lies in memory once. Thread rule: any thread.
+// A copy of the buffer references the same bytes, so a world for thousands of
+// nodes is in memory once. Thread rule: any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_BROADCAST_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_BROADCAST_H_
 
@@ -16,15 +16,15 @@
 
 namespace rollcall {
 
-// How many bytes of encoded messages there are: each message counts until the
-// last copy of its buffer is gone, gRPC's own included.
+// Total bytes of encoded messages. A message counts until the last copy of its
+// buffer is destroyed, including gRPC's.
 using UnreadBytes = std::shared_ptr<std::atomic<size_t>>;
 
-// A proposal's world is compressed on the way. `unread` may be null.
+// Compresses a proposal's world. `unread` may be null.
 grpc::ByteBuffer Encode(const v1::DaemonMessage& message,
                         UnreadBytes unread = nullptr);
 
-// INVALID_ARGUMENT: the bytes are no AgentMessage.
+// INVALID_ARGUMENT: the bytes are not an AgentMessage.
 absl::Status Decode(const grpc::ByteBuffer& bytes, v1::AgentMessage& message);
 
 }  // namespace rollcall

@@ -1,6 +1,6 @@
-// CallQuota: how many calls each token has under way, with a bound.
+// CallQuota: bounds the calls that each token has under way.
 //
-// Thread rule: Take from any thread; what it returned may be dropped on any.
+// Thread rule: Take from any thread; its result may be destroyed on any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_CALL_QUOTA_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_CALL_QUOTA_H_
 
@@ -15,12 +15,12 @@ namespace rollcall {
 
 class CallQuota {
  public:
-  // Counts as one call until its last copy is gone; null: too many.
+  // Counts as one call until its last copy is destroyed; null: too many calls.
   using Hold = std::shared_ptr<const void>;
 
   explicit CallQuota(size_t most) : most_(most) {}
 
-  // One more call by this token.
+  // Adds one call of this token.
   Hold Take(const std::string& token) {
     {
       MutexLock lock(counts_->mutex);
@@ -40,7 +40,7 @@ class CallQuota {
  private:
   struct Counts {
     Mutex mutex;
-    // Tokens with a call under way, and with how many.
+    // Number of calls under way, by token.
     std::map<std::string, size_t> by_token ABSL_GUARDED_BY(mutex);
   };
 

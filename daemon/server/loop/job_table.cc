@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kRunBytes = 8;
 constexpr size_t kProbeKeyBytes = 32;
 
-// Both numbers, where a Hello brings at least one.
+// Sets both numbers of nodes if the Hello has at least one.
 bool FillNodes(v1::JobSettings& settings) {
   if (!settings.has_nodes_min() && !settings.has_nodes_max()) return false;
   if (!settings.has_nodes_min()) {
@@ -34,7 +34,8 @@ bool BringsNodes(const v1::Hello& hello) {
   return hello.settings().has_nodes_min() || hello.settings().has_nodes_max();
 }
 
-// Who made a restored job is not journaled; whom it has admitted is.
+// The token that created a restored job is not journaled, but the tokens that
+// admitted its nodes are.
 std::string AdmittingToken(const NodeEpochs& node_epochs) {
   const v1::NodeEpochs whole = node_epochs.Whole();
   for (const v1::NodeEpoch& row : whole.nodes()) {
@@ -134,7 +135,7 @@ void JobTable::TakeUp(const JournaledRun& run, absl::Time now) {
                              run.written_at, run.state.node_epochs});
 }
 
-// What a journal says can be wrong, and must not reach a CHECK.
+// A journal may be wrong, and its content must not reach a CHECK.
 absl::Status JobTable::CheckTakeUp(const JournalState& state) const {
   if (live_.size() >= Limits::jobs_per_daemon_max) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -177,16 +178,16 @@ LiveJob& JobTable::Make(const std::string& job, const v1::JobSettings& settings,
               job, LiveJob{Job(job, run, settings, limits_, now), settings})
           .first->second;
   made.job.UseKeys(KeysOf(job));
-  // Without a secret that the lost daemon had as well, nothing that an agent
-  // brings along can be told from what it has made up.
+  // Without a secret that the lost daemon had too, an agent's world cannot be
+  // told from an invented one.
   if (!keys_.proof.empty() && !known && NothingIsKnownOf(job)) {
     made.job.AllowAdoption();
   }
   return made;
 }
 
-// Where there is a journal, only what that does not know can be a run whose
-// daemon has lost its memory; all else was ended on purpose.
+// If there is a journal, only a run that is not in it can be of a daemon that
+// has lost its memory. Any other run was ended on purpose.
 bool JobTable::NothingIsKnownOf(const std::string& job) const {
   if (journal_ == nullptr) return true;
   const absl::StatusOr<std::optional<JournaledRun>> run = journal_->Load(job);
@@ -211,7 +212,7 @@ absl::StatusOr<LiveJob*> JobTable::ForHello(const v1::Hello& hello,
                                             const std::string& made_by,
                                             absl::Time now, bool* made) {
   *made = false;
-  // It had no part in a run of this job.
+  // The agent had no part in a run of this job.
   const bool fresh = only_job_.empty() && hello.run().empty();
   const bool begins = fresh && (hello.launcher() || BringsNodes(hello));
   if (LiveJob* live = Find(hello.job())) {
@@ -240,7 +241,7 @@ absl::StatusOr<LiveJob*> JobTable::ForHello(const v1::Hello& hello,
   if (hello.job() == only_job_) {
     settings = only_settings_;
   } else if (!only_job_.empty()) {
-    // No job of another name will ever be here: nothing to wait for.
+    // This daemon never has a job of another name, so waiting does not help.
     return WithRefusalCode(
         absl::PermissionDeniedError(absl::StrCat(
             "this daemon has job ", only_job_, " alone, not ", hello.job(),
@@ -273,7 +274,7 @@ absl::Status JobTable::CheckRoom(const std::string& made_by) const {
   if (static_cast<size_t>(gathering) < Limits::gathering_jobs_per_token_max) {
     return absl::OkStatus();
   }
-  // Not for good, unlike the limit above: agents dial again.
+  // Unlike the limit above, this one is temporary: agents redial.
   return WithRefusalCode(
       absl::ResourceExhaustedError(absl::StrCat(
           "token ", made_by, " has made ", Limits::gathering_jobs_per_token_max,
@@ -327,7 +328,7 @@ void JobTable::Forget(const std::string& job, absl::Time now) {
                  now + kRemembered,
                  machine_.WallNow(),
                  at->second.job.node_epochs()};
-  // Whoever has not gone by now is waited for no longer.
+  // Agents that still linger are not waited for any more.
   if (ended.status.state() == v1::JOB_STATE_LINGERING) {
     ended.status.set_state(v1::JOB_STATE_FAILED);
     ended.status.clear_lingers();

@@ -32,7 +32,7 @@ class Logger::Sink {
                         spdlog::pattern_time_type::utc);
     logger_.set_level(LevelOf(least));
     logger_.flush_on(spdlog::level::trace);
-    // A log that cannot be written ends nothing.
+    // A failure to write the log ends nothing.
     logger_.set_error_handler([](const std::string&) {});
   }
 

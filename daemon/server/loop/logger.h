@@ -1,4 +1,4 @@
-// Logger: one `key=value` line a state change, to stderr.
+// Logger: writes one `key=value` line per state change to stderr.
 //
 // Thread rule: any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_LOGGER_H_
@@ -13,7 +13,7 @@ namespace rollcall {
 
 class Logger {
  public:
-  // Writes lines of `least` and above.
+  // Writes lines of level `least` and above.
   explicit Logger(Log::Level least);
   virtual ~Logger();
 

@@ -11,22 +11,25 @@
 namespace rollcall {
 namespace {
 
-// From here on a late loop looks again at what came in before it judges.
+// A loop that is later than this processes its queued inputs before it judges
+// silence.
 constexpr absl::Duration kLate = absl::Milliseconds(50);
-// A job whose deadline has passed and stays where it is must not spin us.
+// The shortest time between two Ticks, so that a job whose deadline stays in
+// the past does not make the loop spin.
 constexpr absl::Duration kTickLeast = absl::Milliseconds(10);
-// Answers to those who are turned away that wait at once; further ones go out
-// without a wait.
+// Most answers to refused peers that are delayed at once; further ones are sent
+// without a delay.
 constexpr size_t kDelayedMax = 4096;
-// How long a job that could not be written is left to agents that come back.
+// How long a job that was set back waits for an agent to trigger reading it,
+// before the loop reads it itself.
 constexpr absl::Duration kTakeBackPause = absl::Seconds(2);
 
 absl::Status GoingDown() {
   return absl::UnavailableError("the daemon is going down; dial again");
 }
 
-// Of the node that said these facts when it sent them; an absurd clock is a
-// large offset, no error.
+// The clock offset of the node that sent these facts. An implausible clock is a
+// large offset, not an error.
 std::optional<absl::Duration> ClockOffset(const v1::Facts& facts,
                                           absl::Time received_at) {
   if (!facts.has_wall_clock()) return std::nullopt;
@@ -62,7 +65,7 @@ void Loop::Stop(absl::Status why) {
     thread_->Join();
     thread_.reset();
   }
-  // Of a loop that never ran.
+  // Inputs of a loop that never ran.
   for (LoopInput& late : inbox_.Close()) Decline(late, why);
 }
 
@@ -77,8 +80,8 @@ absl::Status Loop::Start() {
   }
   for (auto& [name, live] : jobs_.live()) StartTakenUp(live, now);
   TakeUpOnlyJob(now);
-  // Before anybody is let in, so that a journal that cannot be written is an
-  // error of the start and not of the first agent.
+  // Before any agent is admitted, so that a journal that cannot be written is
+  // an error of the start and not of the first agent.
   if (journal_ != nullptr) {
     absl::Status written = journal_->Append(entries_, WallNow());
     if (!written.ok()) return written;
@@ -122,8 +125,8 @@ void Loop::Run() {
 
 void Loop::TakeAll(absl::Duration timeout) {
   std::vector<LoopInput> inputs = inbox_.Take(timeout);
-  // Somebody else may have gone on while we were stopped: even an answer to a
-  // question could be wrong by now.
+  // Another daemon may have taken over while this one was stopped, so even an
+  // answer to a query could be wrong.
   if (!Leads()) StandDown();
   for (LoopInput& input : inputs) {
     Beat(Now());
@@ -131,7 +134,7 @@ void Loop::TakeAll(absl::Duration timeout) {
       Decline(input, Leads() ? GoingDown() : NotLeader({}));
     } else {
       std::visit([this](auto& one) { On(one); }, input);
-      // A small message may ask for a large answer, and many may have come at
+      // A small message may cause a large answer, and many may have come at
       // once.
       if (effects_bytes_ > Limits::batch_bytes_max) Commit();
     }
@@ -181,7 +184,7 @@ void Loop::On(HelloCame& came) {
   if (const absl::Status back = TakeBack(came.hello.job(), now); !back.ok()) {
     return CloseSession(session, came.session, back.code(), RefusalOf(back));
   }
-  // Before anything is made or forgotten for it.
+  // Checked before a job is created or removed for it.
   const LiveJob* known = jobs_.Find(came.hello.job());
   if (came.certificate_names.has_value()) {
     if (const std::optional<Denial> denial = access_.PermitName(
@@ -228,7 +231,7 @@ void Loop::On(HelloCame& came) {
   session.address = came.observed_address;
   if (made) Collect((*live)->job, (*live)->job.Start());
   const v1::JoinToken token = came.hello.token();
-  // Secrets, which the job has no use for.
+  // Secrets that the job does not need.
   came.hello.clear_swept_nonces();
   const std::optional<absl::Duration> clock_offset =
       ClockOffset(came.hello.facts(), came.received_at);
@@ -238,7 +241,7 @@ void Loop::On(HelloCame& came) {
                       std::move(came.observed_address), shown.epoch,
                       shown.commit_proven, clock_offset, std::move(arrived_at),
                       std::move(shown.swept)});
-  // One that the job has refused costs nothing.
+  // An agent that the job has refused does not use the token.
   if (!returns && (*live)->job.Attends(came.session)) access_.Used(token);
 }
 
@@ -257,7 +260,7 @@ void Loop::TurnAway(SessionId id, const Denial& denial) {
     if (at == sessions_.end()) return;
     CloseSession(at->second, id, status.code(), RefusalOf(status));
   });
-  // What it waits for is not its Hello.
+  // Its Hello has come, so hello_timeout no longer applies.
   const auto at = sessions_.find(id);
   if (at != sessions_.end()) SetExpiry(at->second, id, absl::InfiniteFuture());
 }
@@ -277,8 +280,9 @@ void Loop::RunDelayed(absl::Time now) {
   }
 }
 
-// An agent that comes late is told how the job ended, and is gone within one
-// lease. ForHello has seen to it that one that had no part hears of no success.
+// An agent that comes late is told how the job ended, and is disconnected after
+// one lease. ForHello ensures that an agent that had no part in the run hears
+// of no success.
 void Loop::AnswerEnded(Session& session, SessionId id, const HelloCame& came,
                        const EndedJob& ended) {
   if (!came.hello.run().empty() && came.hello.run() != ended.status.run()) {
@@ -291,8 +295,8 @@ void Loop::AnswerEnded(Session& session, SessionId id, const HelloCame& came,
   }
   v1::DaemonMessage message;
   *message.mutable_end() = ended.end;
-  // A token proves no membership of that run: with a credential for any name
-  // and incarnation, its holder could pass for the members of that run's world.
+  // A token does not prove membership of that run. With a credential for any
+  // name and incarnation, its holder could act as a member of that run's world.
   const std::string credential =
       came.hello.has_node_credential()
           ? access_.Credential(ended.status.run(), came.hello,
@@ -347,7 +351,7 @@ void Loop::ExpireSessions(absl::Time now) {
       CloseSession(session, id, absl::StatusCode::kOk, v1::Refusal());
       continue;
     }
-    // Its machine or its network may be busy.
+    // UNAVAILABLE, since the agent's machine or network may be busy.
     const absl::Status status = absl::UnavailableError(
         absl::StrCat("expected Hello within ",
                      absl::FormatDuration(options_.limits.hello_timeout),
@@ -369,7 +373,7 @@ void Loop::On(WatchGone& gone) { watches_.Remove(gone.id); }
 
 void Loop::On(Quit& quit) {
   Commit();
-  // One that lingers has ended, whether or not all have heard of it.
+  // A lingering job has ended, whether or not all agents have heard of it.
   const LiveJob* only = jobs_.Find(options_.only_job);
   if (only != nullptr && only->job.end().has_value() && Leads()) {
     MutexLock lock(mutex_);
@@ -393,12 +397,12 @@ void Loop::EndAll(const absl::Status& status) {
   if (quit_) return;
   quit_ = true;
   TellSuppressed(absl::InfiniteFuture());
-  // What changed last is told, but by a leader alone.
+  // The latest changes are still published, but only by a leader.
   if (Leads()) watches_.Publish(absl::InfiniteFuture());
   watches_.EndAll(status);
   const v1::Refusal refusal = RefusalOf(status);
   for (auto& [id, session] : sessions_) {
-    // An agent that knows of the end has nothing to dial for.
+    // An agent that knows of the job's end does not need to redial.
     const LiveJob* live = jobs_.Find(session.job);
     const bool over =
         live == nullptr ? session.greeted : live->job.end().has_value();
@@ -484,8 +488,8 @@ void Loop::Commit() {
     if (!written.ok() && Leads()) AppendByJob(written);
   }
   entries_.clear();
-  // A use that is not counted after a restart is no reason to stop a job; who
-  // makes or revokes a token is told.
+  // A use of a token that is not counted after a restart is no reason to stop a
+  // job. Callers that create or revoke a token get the error.
   access_.ReplaceTokens(WallNow());
   const absl::Status saved = access_.Commit(WallNow());
   if (!saved.ok() && tokens_saved_.ok()) {
@@ -528,8 +532,8 @@ void Loop::AppendByJob(absl::Status why) {
   entries_.clear();
   std::map<std::string, absl::Status> failed;
   for (const auto& [job, part] : parts) {
-    // A journal that is out of reach is so for all of them, and each try may
-    // take its whole timeout.
+    // An unreachable journal fails for all jobs, and each try may take its
+    // whole timeout.
     if (parts.size() > 1 && !absl::IsUnavailable(why)) {
       const absl::Status written = journal_->Append(part, WallNow());
       if (written.ok()) continue;
@@ -540,12 +544,12 @@ void Loop::AppendByJob(absl::Status why) {
   SetBackJobs(failed);
 }
 
-// As the journal has it, or a new run of it.
+// Continues the only job from the journal, or starts a new run of it.
 void Loop::TakeUpOnlyJob(absl::Time now) {
   if (options_.only_job.empty() || !jobs_.live().empty()) return;
   if (const EndedJob* ended = jobs_.FindEnded(options_.only_job)) {
-    // The daemon died between the job's end and its own: those who ask are
-    // told how it ended, for one lease.
+    // The daemon died between the job's end and its own. For one lease, it
+    // tells agents how the job ended.
     over_at_ = now + options_.limits.lease;
     MutexLock lock(mutex_);
     end_ = ended->end;
@@ -555,8 +559,8 @@ void Loop::TakeUpOnlyJob(absl::Time now) {
   Collect(made.job, made.job.Start());
 }
 
-// Agents that come back take theirs back sooner; one that nobody comes to has
-// deadlines all the same.
+// Usually a returning agent triggers this earlier. A job without agents has
+// deadlines too.
 void Loop::TakeBackJobs(absl::Time now) {
   if (quit_ || now < take_back_at_) return;
   take_back_at_ = absl::InfiniteFuture();
@@ -566,7 +570,7 @@ void Loop::TakeBackJobs(absl::Time now) {
   }
 }
 
-// Its end may have been written although the journal said that it was not.
+// The job's end may have been written although the journal returned an error.
 absl::Status Loop::TakeBack(const std::string& job, absl::Time now) {
   if (!jobs_.set_back().contains(job)) return absl::OkStatus();
   const absl::StatusOr<LiveJob*> back = jobs_.TakeBack(job, now);
@@ -580,7 +584,8 @@ absl::Status Loop::TakeBack(const std::string& job, absl::Time now) {
 }
 
 void Loop::SetBackJobs(const std::map<std::string, absl::Status>& failed) {
-  // The reason as well: the daemon's log may lie on the same full disk.
+  // Sent to the agents too, since the daemon's log may be on the same full
+  // disk.
   const auto status_of = [](const absl::Status& why) {
     return absl::UnavailableError(absl::StrCat(
         "the daemon's journal cannot be written: ", why.message()));
@@ -621,14 +626,14 @@ void Loop::CarryOut(const Send& send) {
 }
 
 void Loop::EndSlowStreams() {
-  // gRPC frees what it has taken over on threads of its own, later.
+  // gRPC frees the messages that it owns later, on its own threads.
   size_t unread = *unread_;
   while (unread > options_.limits.unread_bytes_max) {
     Session* slowest = nullptr;
     SessionId slowest_id = 0;
     size_t most = 0;
     for (auto& [id, session] : sessions_) {
-      // Of one that is closed as well: it ends once all is read.
+      // Closed sessions count too, since a stream ends only after all is read.
       const size_t bytes = session.stream->UnreadBytes();
       if (bytes <= most) continue;
       most = bytes;
@@ -656,7 +661,7 @@ void Loop::EndSlowStreams() {
 void Loop::CarryOut(const CloseStream& close) {
   const auto at = sessions_.find(close.session);
   if (at == sessions_.end() || at->second.closed) return;
-  // Who tries again and again is answered later and later.
+  // Repeated attempts are answered with growing delays.
   if (close.refusal.code() == v1::REFUSAL_CODE_NAME_TAKEN) {
     const absl::Duration wait = access_.NameTaken(at->second.address, Now());
     return Later(wait, [this, close] {
@@ -686,7 +691,7 @@ void Loop::TellSuppressed(absl::Time now) {
   }
 }
 
-// Its streams have been told the end; those still open after one lease are
+// The streams have been sent the end; those still open after one lease are
 // closed.
 void Loop::ForgetJob(const std::string& job) {
   const absl::Time now = Now();

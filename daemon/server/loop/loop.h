@@ -1,14 +1,14 @@
 // Loop: the one thread that owns all jobs.
 //
-// It takes all that waits in its inbox, steps the jobs, commits what they want
-// journaled once for the whole batch, and only then carries out what they want
-// sent, in order. What could not be made durable is not sent: the streams of
-// such a job are ended with UNAVAILABLE, and the job goes on from its journal,
-// as after a restart. Where several daemons share the journal, nothing is sent
-// either once this one leads no more.
+// It takes everything from its inbox, steps the jobs, commits their journal
+// entries once for the whole batch, and only then carries out their sends, in
+// order. If entries of a job could not be made durable, nothing of that job is
+// sent: its streams are ended with UNAVAILABLE, and it continues from its
+// journal, as after a restart. If several daemons share the journal, nothing is
+// sent after this one stops leading.
 //
 // Thread rule: the inbox and Wait from any thread, Start and Stop from the
-// owner's; everything else is private to the loop's own thread.
+// owner's thread; everything else is private to the loop's own thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_LOOP_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_LOOP_H_
 
@@ -53,7 +53,7 @@ namespace rollcall {
 
 // --- What is posted to the loop ---------------------------------------------
 
-// Always the first that is heard of a session.
+// Always the first input of a session.
 struct StreamOpened {
   SessionId session;
   // Shared with the call, which may end at any time.
@@ -65,10 +65,10 @@ struct HelloCame {
   v1::Hello hello;
   std::string observed_address;
   std::string peer;  // See PeerKey.
-  // Set where node names are bound to them (--tls-bind-names): the names of the
-  // certificate that its connection has shown.
+  // Set if node names are bound to certificates (--tls-bind-names): the names
+  // in the certificate of its connection.
   std::optional<std::vector<std::string>> certificate_names;
-  // By this machine's wall clock.
+  // Wall clock of this machine.
   absl::Time received_at;
 };
 struct MessageCame {
@@ -76,7 +76,7 @@ struct MessageCame {
   v1::AgentMessage message;
   size_t bytes;
 };
-// Always the last.
+// Always the last input of a session.
 struct StreamGone {
   SessionId session;
 };
@@ -90,7 +90,8 @@ struct Call {
   std::function<void(const absl::StatusOr<Response>&)> reply;
 };
 struct StatusAsked : Call<v1::StatusRequest, v1::JobStatus> {
-  // Kept until the answer has been sent; before `reply`, at most once.
+  // Holds the place in the quota until the answer has been sent. Called before
+  // `reply`, at most once.
   std::function<void(CallQuota::Hold)> keep;
 };
 struct StopCame : Call<v1::StopRequest, v1::StopResponse> {};
@@ -110,7 +111,7 @@ struct WatchOpened {
 struct WatchGone {
   uint64_t id;
 };
-// By Loop::Stop.
+// Posted by Loop::Stop.
 struct Quit {
   absl::Status why;
 };
@@ -120,25 +121,25 @@ using LoopInput =
                  StopCame, DrainCame, EvictCame, TokenWanted, TokensAsked,
                  TokenRevoked, TokenRotated, WatchOpened, WatchGone, Quit>;
 
-// Answers what cannot be dealt with, where somebody waits for an answer.
+// Answers an input that cannot be processed, if it has a caller that waits.
 void Decline(LoopInput& input, const absl::Status& status);
 
 class Loop {
  public:
   struct Options {
     Limits limits;
-    // Both as ServerOptions has them.
+    // Both as in ServerOptions.
     std::string only_job;
     v1::JobSettings only_settings;
     bool resume = false;
-    // Of node credentials.
+    // Key of node credentials.
     std::string credential_key;
-    // Of commit proofs; empty: no shared secret, and no run is adopted.
+    // Key of commit proofs; empty: no shared secret, and no run is adopted.
     std::string proof_key;
     std::vector<SeededToken> tokens;
-    // As ServerOptions has it; called on the loop's thread.
+    // As in ServerOptions; called on the loop's thread.
     KeepToken keep_token;
-    // What became of connections before they were calls; may be empty.
+    // Counts of connections that ended before their first call; may be empty.
     std::function<v1::Strangers()> strangers;
     // A connection has authenticated; `viewer`: see Guests::Know. May be empty.
     std::function<void(const std::string& peer, const std::string& viewer)>
@@ -150,20 +151,20 @@ class Loop {
         attends;
     // See Guests::ArrivedAt. May be empty.
     std::function<std::string(const std::string& peer)> arrived_at;
-    // Whether this daemon leads, of several that share a journal; empty: it is
-    // the only one. Once it does not, nothing more is said under this loop:
-    // what is not on its way yet is dropped, and all streams are ended.
+    // Whether this daemon leads, if several share a journal; empty: it is the
+    // only one. Once it does not lead, this loop sends nothing more: queued
+    // messages are dropped and all streams are ended.
     std::function<bool()> leads;
-    // Called by the loop's thread every kBeatEvery while it gets on; must not
-    // block. May be empty.
+    // Called on the loop's thread every kBeatEvery while it makes progress;
+    // must not block. May be empty.
     std::function<void()> beat;
-    // Called by the loop's thread when the journal cannot be written any more,
-    // with the reason, and with OK once it was written again; must not block.
+    // Called on the loop's thread with the reason when the journal can no
+    // longer be written, and with OK when it was written again; must not block.
     // May be empty.
     std::function<void(const absl::Status&)> journal_changed;
-    // So many bytes, of run ids and keys, that nobody can guess.
+    // Returns this many unpredictable bytes, for run ids and keys.
     std::function<std::string(size_t)> random = RandomBytes;
-    // Where it runs; must outlive the loop.
+    // Clocks and threads of the loop; must outlive it.
     Machine* machine = &RealMachine();
     // May be null; must outlive the loop.
     LoopObserver* observer = nullptr;
@@ -174,7 +175,7 @@ class Loop {
   Loop(Options options, JournalStore* journal, Logger& logger);
   ~Loop();
 
-  // Takes up what the journal holds and starts the thread.
+  // Restores the journal's content and starts the thread.
   absl::Status Start();
 
   Inbox<LoopInput>& inbox() { return inbox_; }
@@ -182,31 +183,31 @@ class Loop {
   // Blocks until the only job has ended and is forgotten, or Stop.
   std::optional<v1::End> Wait();
 
-  // Ends all streams and calls and the thread; nothing can be posted from then
-  // on. From one thread that is not the loop's. `why`: what they are told; OK:
-  // that the daemon is going down.
+  // Ends all streams, calls and the thread; later posts are declined. From one
+  // thread that is not the loop's. `why`: the status for clients; OK: that the
+  // daemon shuts down.
   void Stop(absl::Status why = absl::OkStatus());
 
  private:
   struct Session {
     std::shared_ptr<Stream> stream;
-    // Keeps its connection, and counts its messages; see Options::attends.
+    // Keeps its connection open and counts its messages; see Options::attends.
     AgentStream connection;
     // Empty: it has not attended.
     std::string job;
     std::string node;
-    // Where its Hello came from.
+    // Source address of its Hello.
     std::string address;
     bool greeted = false;
-    // We have ended it; what it still says is not heard.
+    // The loop has ended it; later inputs are ignored.
     bool closed = false;
-    // When it is ended unless something happens before.
+    // When it is ended unless something else happens first.
     absl::Time expires = absl::InfiniteFuture();
   };
 
-  // Told whether the batch became durable.
+  // Called with the result of the batch's commit.
   using Answer = std::function<void(const absl::Status&)>;
-  // An action that waits for the batch's commit, or an answer that does.
+  // An action or an answer that waits for the batch's commit.
   struct Effect {
     std::string job;
     std::variant<Send, CloseStream, Log, Forget, Answer> what;
@@ -233,30 +234,29 @@ class Loop {
   absl::Time Now() const { return options_.machine->Now(); }
   absl::Time WallNow() const { return options_.machine->WallNow(); }
   bool Leads() const { return !options_.leads || options_.leads(); }
-  // It leads no more: drops what the batch has gathered, and ends.
+  // This daemon no longer leads: drops the batch's effects and ends the loop.
   void StandDown();
   // Ends all streams and calls.
   void EndAll(const absl::Status& status);
 
-  // Whether an admin call goes on, with its job filled in; otherwise it is
+  // Whether an admin call may continue; fills in its job. Otherwise the call is
   // answered, now or later.
   template <typename AdminCall>
   bool Permit(AdminCall& call, TokenTable::For purpose, const char* doing);
   void Known(const Caller& caller);
   // Connections that ended before they authenticated.
   uint64_t FailedConnections() const;
-  // Evicts what this token admitted, in all jobs or in `only`; `answer` gets
-  // the names, once all of it is durable.
+  // Evicts the nodes that this token admitted, in all jobs or in `only`.
+  // `answer` gets their names once all evictions are durable.
   void Cascade(
       const std::string& token_id, const std::string& only,
       std::function<void(const absl::StatusOr<std::vector<std::string>>&)>
           answer);
-  // With what was refused to whom.
+  // Adds the counts of refusals.
   v1::JobStatus WithBooks(v1::JobStatus status) const;
-  // By what a Hello that has shown its right is let in. `live`: its job; may be
-  // null.
+  // What an authenticated Hello is admitted with. `live`: its job; may be null.
   AgentRight RightOf(const v1::Hello& hello, const LiveJob* live) const;
-  // Ends a session that is turned away, now or later.
+  // Ends a refused session, now or later.
   void TurnAway(SessionId id, const Denial& denial);
   void Later(absl::Duration wait, std::function<void()> what);
   void RunDelayed(absl::Time now);
@@ -269,28 +269,29 @@ class Loop {
   void ExpireSessions(absl::Time now);
   void SetExpiry(Session& session, SessionId id, absl::Time expires);
 
-  // What the batch has gathered: journaled, then carried out.
+  // Journals the batch, then carries out its effects.
   void Commit();
-  // An append has gone so.
+  // Records the result of an append.
   void NoteJournal(const absl::Status& written);
-  // The batch could not be appended: each job's part by itself, where the
-  // reason may be that of one job alone. Those that cannot be written are set
+  // The batch could not be appended: appends each job's part by itself, since
+  // the cause may be a single job. Jobs whose part cannot be written are set
   // back.
   void AppendByJob(absl::Status why);
-  // By job, why its part could not be written.
+  // The keys are jobs; the values say why their part could not be written.
   void SetBackJobs(const std::map<std::string, absl::Status>& failed);
   void TakeBackJobs(absl::Time now);
   absl::Status TakeBack(const std::string& job, absl::Time now);
-  // A run goes on from the journal.
+  // Starts a run that continues from the journal.
   void StartTakenUp(LiveJob& live, absl::Time now);
   void Beat(absl::Time now);
   void TakeUpOnlyJob(absl::Time now);
   void CarryOut(const Send& send);
-  // Where more waits for all agents than may: those for whom most waits.
+  // If too many bytes wait for all agents, ends the streams with the most
+  // bytes.
   void EndSlowStreams();
   void CarryOut(const CloseStream& close);
   void CarryOut(const Log& log);
-  // How many lines of LogQuota were not written.
+  // Logs how many lines LogQuota has suppressed.
   void TellSuppressed(absl::Time now);
   void CloseSession(Session& session, SessionId id, absl::StatusCode code,
                     const v1::Refusal& refusal);
@@ -304,29 +305,29 @@ class Loop {
   Inbox<LoopInput> inbox_;
 
   Access access_;
-  // Of the latest batch.
+  // Result of the latest batch.
   absl::Status tokens_saved_;
   LogQuota log_quota_;
-  // Answers that wait, at most kDelayedMax.
+  // Delayed answers, at most kDelayedMax.
   std::multimap<absl::Time, std::function<void()>> delayed_;
   JobTable jobs_;
   WatchList watches_;
   CallQuota status_calls_{Limits::status_calls_per_viewer_max};
   absl::flat_hash_map<SessionId, Session> sessions_;
-  // Those that were not let in yet, the oldest first.
+  // Sessions that are not admitted yet, oldest first.
   std::set<SessionId> strangers_;
   // Sessions with a finite expiry.
   std::set<std::pair<absl::Time, SessionId>> expiries_;
   std::vector<JournalEntry> entries_;
-  // What journal_changed was told last.
+  // What journal_changed was last called with.
   bool journal_works_ = true;
   std::vector<Effect> effects_;
-  size_t effects_bytes_ = 0;  // Of the messages in them.
+  size_t effects_bytes_ = 0;  // Bytes of the messages in effects_.
   const UnreadBytes unread_ = std::make_shared<std::atomic<size_t>>(0);
   bool quit_ = false;
-  // When the only job's end, read from the journal, was told long enough.
+  // When the journaled end of the only job has been told for long enough.
   absl::Time over_at_ = absl::InfiniteFuture();
-  // When jobs that were set back are taken back.
+  // When jobs that were set back are read again.
   absl::Time take_back_at_ = absl::InfiniteFuture();
   absl::Time beat_at_ = absl::InfinitePast();
 
@@ -335,7 +336,7 @@ class Loop {
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<v1::End> end_ ABSL_GUARDED_BY(mutex_);
 
-  std::unique_ptr<Machine::Thread> thread_;  // Null: it does not run.
+  std::unique_ptr<Machine::Thread> thread_;  // Null: not running.
 };
 
 }  // namespace rollcall

@@ -1,4 +1,4 @@
-// Loop: the admin calls. Each is permitted first, and answered once.
+// Loop: the admin calls. Each is authorized first, and answered once.
 #include <optional>
 #include <string>
 #include <utility>
@@ -98,7 +98,7 @@ void Loop::On(StopCame& came) {
                                                       : came.request.reason(),
                         came.request.now()});
   response.set_state(live->job.state());
-  // Who is told that a job ends can rely on it.
+  // Answered after the commit, so that the caller can rely on the job's end.
   effects_.push_back({*job, Answer([response, reply = std::move(came.reply)](
                                        const absl::Status& durable) {
                         if (durable.ok()) return reply(response);
@@ -170,7 +170,7 @@ void Loop::On(TokenWanted& wanted) {
   v1::CreateTokenResponse response;
   response.set_job(wanted.request.job().empty() ? options_.only_job
                                                 : wanted.request.job());
-  // The daemon's only job is any job of it.
+  // The daemon's only job needs no name in the token.
   if (wanted.request.job() == options_.only_job) wanted.request.clear_job();
   *response.mutable_token() = MakeToken();
   const absl::Status made =
@@ -206,8 +206,7 @@ void Loop::On(TokenRevoked& revoked) {
   const bool cascade = revoked.request.cascade();
   const absl::Status done =
       access_.tokens().Revoke(id, revoked.caller.bound_to, WallNow());
-  // A token that the daemon no longer keeps may have admitted nodes all the
-  // same.
+  // A token that the daemon has removed may still have admitted nodes.
   const bool evicts_all_the_same =
       cascade && absl::IsNotFound(done) && !access_.tokens().Knows(id);
   if (!done.ok() && !evicts_all_the_same) return revoked.reply(done);
@@ -272,7 +271,7 @@ void Loop::Cascade(
     std::function<void(const absl::StatusOr<std::vector<std::string>>&)>
         answer) {
   // Shared: each job's part may become durable or not, and the last effect of
-  // the batch tells of all of them.
+  // the batch reports all of them.
   struct Outcome {
     absl::Status durable;
     std::vector<std::string> names;

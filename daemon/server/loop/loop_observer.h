@@ -1,8 +1,8 @@
-// LoopObserver: sees what a loop decides, in its order; for the simulator,
-// which holds it against the promises (daemon/core/invariants.h).
+// LoopObserver: sees the decisions of a loop in their order. The simulator uses
+// it to check the invariants (daemon/core/invariants.h).
 //
 // It changes nothing. Thread rule: called by the thread that runs Loop::Start,
-// and then by the loop's.
+// and then by the loop's thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_LOOP_OBSERVER_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_LOOP_OBSERVER_H_
 
@@ -23,14 +23,15 @@ class LoopObserver {
   // The loop has read its journal and begins. `leads`: see Loop::Options.
   virtual void Begins(JournalStore* journal,
                       const std::function<bool()>& leads) = 0;
-  // A run goes on from the journal, and these are its first actions.
+  // A run continues from the journal, and these are its first actions.
   virtual void TookUp(const Job& job, const std::vector<Action>& actions,
                       absl::Time now) = 0;
   virtual void BeforeStep(const Job& job, const Event& event,
                           absl::Time now) = 0;
   virtual void AfterStep(const Job& job, const Event& event, absl::Time now,
                          const std::vector<Action>& actions) = 0;
-  // All that the steps so far wanted is in the journal, and is carried out now.
+  // Everything that the steps so far want journaled is durable, and the rest is
+  // carried out now.
   virtual void Durable() = 0;
   virtual void Sends(const v1::DaemonMessage& message) = 0;
 };

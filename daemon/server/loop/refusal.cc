@@ -13,7 +13,7 @@
 namespace rollcall {
 namespace {
 
-// gRPC carries both in headers, which have a bound of their own.
+// gRPC carries both in headers, whose size is bounded.
 constexpr size_t kTextBytesMax = 2 << 10;
 
 // The numbers of absl's codes and of gRPC's are the same by design.
@@ -39,7 +39,7 @@ v1::RefusalCode CodeOf(absl::StatusCode code) {
   }
 }
 
-// Where a status carries its RefusalCode, and what of it names a leader.
+// Payload names of a status: its RefusalCode, and the leader's addresses.
 constexpr char kPayload[] = "rollcall.v1.RefusalCode";
 constexpr char kLeader[] = "rollcall.v1.Refusal.leader_endpoints";
 

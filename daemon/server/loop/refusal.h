@@ -1,5 +1,5 @@
-// Refusals: how an error goes out at the end of a stream, so that a person can
-// read it and a program needs not. Pure; any thread.
+// Refusals: how an error is sent at the end of a stream: a text for people and
+// a code for programs. Pure; any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_REFUSAL_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_REFUSAL_H_
 
@@ -13,19 +13,19 @@
 
 namespace rollcall {
 
-// The same error, with the code that programs are to read.
+// Returns the same error with the code for programs.
 absl::Status WithRefusalCode(absl::Status status, v1::RefusalCode code);
 
-// UNAVAILABLE, for all that reaches a daemon while it does not lead. `leader`:
-// where the one listens that does; empty: nobody does, or nobody knows.
+// UNAVAILABLE, for everything that reaches a daemon that does not lead.
+// `leader`: where the leader listens; empty: there is none, or it is not known.
 absl::Status NotLeader(const std::vector<std::string>& leader);
 
-// The refusal that stands for an error of the shell itself.
+// The refusal for an error of the shell itself.
 v1::Refusal RefusalOf(const absl::Status& status);
 
-// With the refusal, serialized, as error details.
+// `refusal` is serialized into the error details.
 grpc::Status WireStatus(absl::StatusCode code, const v1::Refusal& refusal);
-// Of an error of an admin call.
+// For an error of an admin call.
 grpc::Status WireStatus(const absl::Status& status);
 
 }  // namespace rollcall

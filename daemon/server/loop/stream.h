@@ -1,5 +1,5 @@
-// Stream and Watcher: what the loop sees of one agent's stream and of one
-// `status --watch`, so that it needs to know nothing of gRPC's calls.
+// Stream and Watcher: the loop's view of one agent's stream and of one `status
+// --watch`, without gRPC.
 //
 // Thread rule: all functions from any thread; none blocks.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_STREAM_H_
@@ -23,14 +23,14 @@ class Stream {
   // Queues a message; its bytes are shared, not copied. A stream whose queue
   // passes stream_queue_bytes_max is ended as too slow.
   virtual void Send(const grpc::ByteBuffer& message) = 0;
-  // Ends the stream after all that was sent. The first call counts.
+  // Ends the stream after everything that was sent. Only the first call counts.
   virtual void Close(absl::StatusCode code, const v1::Refusal& refusal) = 0;
-  // Ends the stream at once: what was sent and is not read yet is thrown away,
-  // and with it, most often, the reason.
+  // Ends the stream at once. Sent messages that are not read yet are dropped,
+  // and most often the reason is lost with them.
   virtual void Cancel(absl::StatusCode code, const v1::Refusal& refusal) = 0;
-  // Of what was sent and is not read yet; 0 once it is thrown away.
+  // Bytes of sent messages that are not read yet; 0 after they are dropped.
   virtual size_t UnreadBytes() = 0;
-  // The loop has dealt with a message of this size: another may be read.
+  // The loop has processed a message of this size, so another may be read.
   virtual void Took(size_t bytes) = 0;
 };
 
@@ -38,16 +38,16 @@ class Watcher {
  public:
   virtual ~Watcher() = default;
 
-  // Replaces what was offered before and is not on its way yet. `last`: ends
-  // the call with OK after it. False: there was such a status, so that the peer
-  // has not read the one before that to its end.
+  // Replaces the status that is queued and not being sent yet. `last`: ends the
+  // call with OK after it. False: a status was queued, so the peer has not read
+  // the one before it.
   virtual bool Offer(std::shared_ptr<const v1::JobStatus> status,
                      bool last) = 0;
-  // Whether the peer has not read the status before the one offered last.
+  // Whether the peer has not yet read the status before the latest one.
   virtual bool IsBehind() = 0;
-  // After what was offered last.
+  // Ends the call after the latest status.
   virtual void End(const absl::Status& status) = 0;
-  // At once, with what is queued thrown away.
+  // Ends the call at once; the queued status is dropped.
   virtual void Cancel() = 0;
 };
 

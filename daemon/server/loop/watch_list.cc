@@ -28,7 +28,8 @@ void WatchList::Add(uint64_t id, const std::string& job,
   watches_[id] = std::move(watch);
 }
 
-// One viewer leaves places to others, and all of them together to admins.
+// One viewer leaves places to others, and all viewers together leave places to
+// admins.
 absl::Status WatchList::AdmitOneMore(const std::string& viewer) const {
   const auto same = std::count_if(
       watches_.begin(), watches_.end(),
@@ -65,8 +66,8 @@ absl::Time WatchList::LooksAgain(const Watch& watch) const {
              : absl::InfiniteFuture();
 }
 
-// `now` may be InfiniteFuture, for the last statuses of all: no patience ends
-// by that.
+// `now` may be InfiniteFuture, for the last statuses: the patience does not end
+// then.
 bool WatchList::IsStalled(Watch& watch, absl::Time now) const {
   if (now == absl::InfiniteFuture() || now < watch.behind_since + patience_) {
     return false;
@@ -77,7 +78,7 @@ bool WatchList::IsStalled(Watch& watch, absl::Time now) const {
 }
 
 void WatchList::Publish(absl::Time now) {
-  // One snapshot a job, however many watch it.
+  // One snapshot per job, however many watch it.
   std::map<std::string, absl::StatusOr<std::shared_ptr<const v1::JobStatus>>>
       snapshots;
   for (auto at = watches_.begin(); at != watches_.end();) {

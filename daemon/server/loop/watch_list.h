@@ -1,7 +1,7 @@
-// WatchList: who watches which job, and when each is due to be told: at a
+// WatchList: which watcher watches which job, and when each is due: at a
 // change, at most five times a second.
 //
-// Thread rule: the loop thread alone.
+// Thread rule: the loop thread only.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_WATCH_LIST_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_WATCH_LIST_H_
 
@@ -21,14 +21,14 @@ namespace rollcall {
 class WatchList {
  public:
   static constexpr absl::Duration kInterval = absl::Milliseconds(200);
-  // How often the watchers of a job that gathers are told of connections that
+  // How often the watchers of a gathering job are told of connections that have
   // failed meanwhile.
   static constexpr absl::Duration kFailedInterval = absl::Seconds(1);
 
   // `jobs` must outlive the list. `patience`: how long a watcher may leave a
-  // status unread while newer ones come. `finish`: what each status goes
-  // through before it is told. `failed`: how many connections have failed so
-  // far.
+  // status unread while newer ones come. `finish`: applied to each status
+  // before it is offered. `failed`: the number of connections that have failed
+  // so far.
   WatchList(JobTable& jobs, absl::Duration patience,
             std::function<v1::JobStatus(v1::JobStatus)> finish,
             std::function<uint64_t()> failed)
@@ -37,13 +37,15 @@ class WatchList {
         finish_(std::move(finish)),
         failed_(std::move(failed)) {}
 
-  // Ends the watcher where the job is unknown or there are too many, in all or
-  // of this viewer (the id of a token; empty: an admin, who is only counted).
+  // Ends the watcher if the job is unknown or if there are too many, in total
+  // or of this viewer (a token id; empty: an admin, who has no bound of its
+  // own).
   void Add(uint64_t id, const std::string& job,
            std::shared_ptr<Watcher> watcher, const std::string& viewer);
   void Remove(uint64_t id) { watches_.erase(id); }
 
-  // Tells all that are due; who has heard of the end is let go.
+  // Offers a status to all that are due; removes watchers that have got the
+  // end.
   void Publish(absl::Time now);
   // When Publish has something to do next.
   absl::Time NextDue() const;
@@ -58,7 +60,7 @@ class WatchList {
     uint64_t told_revision = 0;
     uint64_t told_failed = 0;
     absl::Time due = absl::InfinitePast();
-    // When it was last compared with the failed connections.
+    // When it was last compared with the number of failed connections.
     absl::Time looked_at = absl::InfinitePast();
     // Since when it has left a status unread.
     absl::Time behind_since = absl::InfiniteFuture();
@@ -67,7 +69,7 @@ class WatchList {
   bool HasNews(const Watch& watch) const;
   // Whether it has been behind for all of its patience and still is.
   bool IsStalled(Watch& watch, absl::Time now) const;
-  // When HasNews may change without an event; InfiniteFuture: it does not.
+  // When HasNews may change without an event; InfiniteFuture: never.
   absl::Time LooksAgain(const Watch& watch) const;
   absl::Status AdmitOneMore(const std::string& viewer) const;
   void Tell(Watch& watch, std::shared_ptr<const v1::JobStatus> status,

@@ -1,5 +1,5 @@
 // The endpoint table on the wire: compressed once by the daemon, expanded by
-// each agent. Names and addresses repeat, so a row costs some 16 bytes.
+// each agent. Names and addresses repeat, so a row takes about 16 bytes.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_WORLD_CODEC_H_
@@ -10,11 +10,11 @@
 
 namespace rollcall {
 
-// Compresses the world in place; one that would not get smaller stays as it is.
+// Compresses the world in place, unless that would make it larger.
 void CompressWorld(v1::Proposal& proposal);
 
 // The inverse. INVALID_ARGUMENT: an unknown compression, a size over
-// Limits::world_bytes_max, or bytes that do not expand to what was announced.
+// Limits::world_bytes_max, or bytes that do not expand to the announced size.
 absl::Status ExpandWorld(v1::Proposal& proposal);
 
 }  // namespace rollcall
