@@ -18,7 +18,7 @@
 namespace rollcall {
 namespace {
 
-// Bits that let users in who are not the owner.
+// Permission bits of users other than the owner.
 constexpr mode_t kAnother = 077;
 constexpr mode_t kAnotherWrites = 022;
 
@@ -35,7 +35,8 @@ bool IsUsable(const std::string& root) {
   return faccessat(AT_FDCWD, root.c_str(), R_OK | W_OK | X_OK, AT_EACCESS) == 0;
 }
 
-// Makes the standard root. Empty, or why nothing can be kept there.
+// Creates the standard root. Returns why no state can be kept there; empty: it
+// can.
 std::string MakeStandard(const std::string& root) {
   if (root.empty()) {
     return "HOME is not set, and the user database has no home for this user";
@@ -52,10 +53,10 @@ std::string MakeStandard(const std::string& root) {
   return absl::StrCat("cannot write to ", root, ": ", Why());
 }
 
-// Why a fallback root that exists cannot be used; empty: it can.
+// Why an existing fallback root cannot be used; empty: it can.
 std::string CheckFallback(const std::string& root) {
   struct stat found;
-  // A symbolic link may lead to a folder of another user's choice.
+  // lstat: a symbolic link may lead to a folder that another user has chosen.
   if (lstat(root.c_str(), &found) != 0) {
     return absl::StrCat("cannot look at ", root, ": ", Why());
   }
@@ -92,8 +93,8 @@ bool IsKnown(const std::string& root, const std::string& name,
   return false;
 }
 
-// In a folder like that another user may put one of his own in our folder's
-// place; as Kubernetes mounts an emptyDir on /tmp.
+// In such a parent folder another user may replace our folder with one of
+// theirs; for example, Kubernetes mounts an emptyDir on /tmp this way.
 bool OthersReplace(const std::string& root) {
   const std::string parent = root.substr(0, root.rfind('/') + 1);
   struct stat found;
@@ -138,7 +139,7 @@ StateRoots RootsOf(const StateOrigin& origin) {
   while (absl::ConsumeSuffix(&tmpdir, "/")) {
   }
   roots.fallback = absl::StrCat(tmpdir, "/rollcall-state-", origin.user);
-  // A relative one is not valid, by the rule of that variable.
+  // The XDG specification says that a relative path is not valid.
   if (IsAbsolute(origin.xdg_state_home)) {
     roots.standard = absl::StrCat(origin.xdg_state_home, "/rollcall");
     return roots;
@@ -153,7 +154,7 @@ StateRoots RootsOf(const StateOrigin& origin) {
 }
 
 RootChoice ChooseRoot(const RootFound& standard, const RootFound& fallback) {
-  // The folder in it may be of use where no other can be made.
+  // The folder in it may be usable even if no new one can be created.
   if (standard.known) return RootChoice::kStandard;
   const bool falls_back = fallback.trouble.empty();
   if (falls_back && fallback.known) return RootChoice::kFallback;
@@ -166,7 +167,7 @@ absl::StatusOr<DefaultState> MakeDefaultState(
     const std::vector<std::string>& marks) {
   RootFound standard{MakeStandard(roots.standard),
                      IsKnown(roots.standard, name, marks)};
-  // Not made where it is not needed.
+  // Created only if it is needed.
   RootFound fallback{standard.trouble.empty() ? CheckFallback(roots.fallback)
                                               : MakeFallback(roots.fallback)};
   fallback.known =

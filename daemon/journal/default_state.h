@@ -1,13 +1,13 @@
-// Default state: the folder for state where no --state was given.
+// Default state: the folder for state if --state is not given.
 //
-// The standard one lies below $XDG_STATE_HOME, else below ~/.local/state. Where
-// it cannot be made (no home, or one that cannot be written, as in containers
-// that run as a random user), the fallback takes its place: a folder of this
-// user's own below TMPDIR, else /tmp. Its name is known, so that each command
-// of this user on this machine finds it; one that another user has made is
-// refused. Nothing here looks at a folder that --state names.
+// The standard folder is below $XDG_STATE_HOME, else below ~/.local/state. If
+// it cannot be created (no home, or a home that cannot be written, as in
+// containers that run as a random user), a fallback is used: a folder of this
+// user below TMPDIR, else /tmp. Its name is fixed, so that every command of
+// this user on this machine finds it; a folder that another user has created is
+// refused. This does not apply to a folder that --state names.
 //
-// Thread rule: any thread, while none changes the environment.
+// Thread rule: any thread, while no thread changes the environment.
 #ifndef ROLLCALL_DAEMON_JOURNAL_DEFAULT_STATE_H_
 #define ROLLCALL_DAEMON_JOURNAL_DEFAULT_STATE_H_
 
@@ -21,55 +21,55 @@
 
 namespace rollcall {
 
-// What says where a user's state goes. Empty: not known.
+// The inputs that determine where a user's state is. Empty: unknown.
 struct StateOrigin {
   std::string xdg_state_home;
   std::string home;
-  // In the user database.
+  // From the user database.
   std::string user_home;
   std::string tmpdir;
   uid_t user = 0;
 };
-// Of this process.
+// Those of this process.
 StateOrigin ThisStateOrigin();
 
-// The two folders below which state is kept, one folder a job.
+// The two folders below which state is kept, one folder per job.
 struct StateRoots {
   // Empty: this user has no home.
   std::string standard;
   std::string fallback;
 };
-// A path that is not absolute is passed over. Pure.
+// A relative path is ignored. Pure.
 StateRoots RootsOf(const StateOrigin& origin);
 
-// What was found of one of them.
+// The result of checking one of them.
 struct RootFound {
-  // Why nothing can be kept there; empty: it can.
+  // Why no state can be kept there; empty: it can.
   std::string trouble;
-  // It has state that may be gone on with.
+  // It has state of a run that can continue.
   bool known = false;
 };
 enum class RootChoice { kStandard, kFallback, kNone };
-// State that is known is gone on with, wherever it is; else the standard root
-// is taken where it can be. Pure.
+// Existing state is used, in either root; else the standard root if it can be
+// used. Pure.
 RootChoice ChooseRoot(const RootFound& standard, const RootFound& fallback);
 
 struct DefaultState {
   std::string folder;
-  // For the user, where it is not the standard one: both folders, why, and what
-  // is lost; else empty.
+  // A message for the user if the fallback is used: both folders, the reason,
+  // and what may be lost; else empty.
   std::string notice;
 };
-// Where the state of `name` (a job, or rollcalld) goes. Makes the root, not the
-// folder in it. `marks`: files of such a folder ("/journal.db"), any of which
-// shows that it has state to go on with. FAILED_PRECONDITION: neither root can
-// be used; says why of both, and what to do.
+// The folder for the state of `name` (a job, or rollcalld). Creates the root,
+// not the folder in it. `marks`: files of such a folder ("/journal.db"), any of
+// which shows that it has state. FAILED_PRECONDITION: neither root can be used;
+// the message says why, and what to do.
 absl::StatusOr<DefaultState> MakeDefaultState(
     const StateRoots& roots, const std::string& name,
     const std::vector<std::string>& marks);
 
-// The roots where this user's state may be found, the standard one first. A
-// fallback that is missing or is not this user's alone is left out.
+// The roots where this user's state may be, the standard one first. A fallback
+// that is missing, or that other users can access, is left out.
 std::vector<std::string> RootsToSearch(const StateRoots& roots);
 
 }  // namespace rollcall

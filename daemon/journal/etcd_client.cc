@@ -17,15 +17,15 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kErrorBytesMax = 512;
-// Metadata that carry etcd's token.
+// Metadata key of etcd's token.
 constexpr char kTokenKey[] = "token";
-// How long a member may take to check a password, which it does on purpose with
-// much work: bcrypt at etcd's default cost, 10, takes 0.06 s of an idle core,
-// and a machine whose cores are busy takes many times that.
+// How long a member may take to check a password, which is expensive on
+// purpose: bcrypt with etcd's default cost, 10, takes 0.06 s of an idle core,
+// and many times that on a busy machine.
 constexpr absl::Duration kAuthentication = absl::Seconds(3);
-// A member that is back is found within this.
+// A member that comes back is found within this time.
 constexpr int kReconnectMostMs = 500;
-// A member that is frozen still acknowledges; its pings go unanswered.
+// A frozen member's kernel still acknowledges data, but its pings fail.
 constexpr int kPingMs = 10'000;
 constexpr int kPingTimeoutMs = 3'000;
 
@@ -55,7 +55,8 @@ std::shared_ptr<grpc::Channel> ChannelTo(
                                    credentials, arguments);
 }
 
-// Whether the next member may know better. What etcd refuses, all refuse.
+// Whether another member may succeed. An error of etcd itself is the same at
+// all members.
 bool Elsewhere(grpc::StatusCode code) {
   return code == grpc::StatusCode::UNAVAILABLE ||
          code == grpc::StatusCode::DEADLINE_EXCEEDED ||
@@ -64,8 +65,8 @@ bool Elsewhere(grpc::StatusCode code) {
          code == grpc::StatusCode::INTERNAL;
 }
 
-// Whether etcd no longer takes the token, or has enabled authentication, or has
-// changed its users since it gave the token.
+// Whether etcd no longer accepts the token, or has enabled authentication, or
+// has changed its users since it gave the token.
 bool TokenIsOver(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) return true;
   return status.error_code() == grpc::StatusCode::INVALID_ARGUMENT &&
@@ -73,8 +74,8 @@ bool TokenIsOver(const grpc::Status& status) {
           absl::StrContains(status.error_message(), "auth store is old"));
 }
 
-// Of a call that may take `longest`, and that is of no use after `until` on the
-// monotonic clock.
+// The deadline of a call that may take `longest`, and that is useless after
+// `until` on the monotonic clock.
 std::chrono::system_clock::time_point DeadlineOf(absl::Duration longest,
                                                  absl::Time until) {
   return absl::ToChronoTime(absl::Now() +
@@ -106,8 +107,8 @@ absl::Status EtcdClient::Try(absl::Duration patience, const OneCall& call) {
     if (left <= absl::ZeroDuration()) break;
     const size_t at = good_;
     Member& member = members_[at % members_.size()];
-    // One that cannot be reached says so at once; where that goes for all, the
-    // second time each is given a while to come back.
+    // An unreachable member fails at once. If all fail, each gets some time to
+    // come back at its second try.
     const grpc::Status status =
         CallMember(member, until, tried >= members_.size(), call);
     if (status.ok()) return absl::OkStatus();
@@ -117,7 +118,7 @@ absl::Status EtcdClient::Try(absl::Duration patience, const OneCall& call) {
       return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                           absl::StrCat("etcd at ", last));
     }
-    // Unless another thread has moved on already.
+    // Unless another thread has already moved on.
     size_t expected = at;
     good_.compare_exchange_strong(expected, at + 1);
   }
@@ -244,7 +245,7 @@ absl::StatusOr<absl::Duration> EtcdClient::KeepAlive(int64_t lease,
         const auto stream = member.lease->LeaseKeepAlive(&context);
         const bool answered = stream->Write(request) && stream->Read(&response);
         if (answered) {
-          // etcd would hold the stream open; its answer is all we came for.
+          // etcd would keep the stream open, but only one answer is needed.
           context.TryCancel();
           stream->Finish();
           return grpc::Status::OK;
@@ -273,7 +274,7 @@ EtcdWatch::EtcdWatch(EtcdClient& client, std::string_view key,
   create.set_start_revision(from_revision);
   // A member that is cut off from the majority ends the watch.
   context_.AddMetadata("hasleader", "true");
-  // One that is over ends the watch, and the read after it takes a new one.
+  // An expired token ends the watch, and the read that follows gets a new one.
   if (const std::string token = client.Token(); !token.empty()) {
     context_.AddMetadata(kTokenKey, token);
   }

@@ -1,13 +1,12 @@
-// EtcdClient: calls to an etcd of several members.
+// EtcdClient: calls to an etcd cluster.
 //
-// By TLS where it is given a CA; as a user where it is given one: it then
-// authenticates before its first call, and again when etcd no longer takes the
-// token that it got.
+// It uses TLS if it is given a CA. If it is given a user, it authenticates
+// before its first call, and again when etcd no longer accepts its token.
 //
-// A call goes to the member that answered last, and on to the next one where
-// that cannot be reached or says nothing. It blocks its caller, no longer than
-// the caller said. It keeps no state but which member is good: what a call
-// means, and whether it may be repeated, is the caller's business.
+// A call goes to the member that answered last, and then to the next one if
+// that member cannot be reached or does not answer. It blocks its caller for at
+// most the time that the caller set. The only state is which member answered
+// last. The caller knows what a call means and whether it may be repeated.
 //
 // Thread rule: any thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_ETCD_CLIENT_H_
@@ -30,28 +29,28 @@
 
 namespace rollcall {
 
-// How etcd's members are reached and known, and as whom.
+// Addresses of etcd's members, and how to authenticate them and this client.
 struct EtcdAccess {
   // HOST:PORT, at least one.
   std::vector<std::string> endpoints;
-  // PEM texts. Empty CA: no TLS. Each member's certificate must be of that CA
-  // and name the member's host; certificate and key: what this side shows, both
-  // or neither.
+  // PEM texts. Empty CA: no TLS. Each member's certificate must be signed by
+  // that CA and name the member's host. Certificate and key: of this client,
+  // both or neither.
   std::string ca;
   std::string certificate;
   std::string key;
-  // Of etcd's authentication; empty: none is asked for.
+  // User of etcd's authentication; empty: none.
   std::string user;
   std::string password;
 };
 
 class EtcdClient final : public KeyValueStore {
  public:
-  // Nothing is dialled yet.
+  // Does not connect yet.
   explicit EtcdClient(EtcdAccess access);
 
-  // Each of these tries all members in turn, each twice at most, until one
-  // answers or `patience` has passed. UNAVAILABLE: none did.
+  // Each of these tries all members in turn, each at most twice, until one
+  // answers or `patience` has passed. UNAVAILABLE: none answered.
   absl::StatusOr<etcdserverpb::RangeResponse> Range(
       const etcdserverpb::RangeRequest& request,
       absl::Duration patience) override;
@@ -72,7 +71,7 @@ class EtcdClient final : public KeyValueStore {
 
   struct Member {
     std::string endpoint;
-    std::shared_ptr<grpc::Channel> channel;  // gRPC's own sharing.
+    std::shared_ptr<grpc::Channel> channel;  // Shared by gRPC.
     std::unique_ptr<etcdserverpb::KV::Stub> kv;
     std::unique_ptr<etcdserverpb::Lease::Stub> lease;
     std::unique_ptr<etcdserverpb::Watch::Stub> watch;
@@ -81,13 +80,13 @@ class EtcdClient final : public KeyValueStore {
   using OneCall = std::function<grpc::Status(Member&, grpc::ClientContext&)>;
 
   absl::Status Try(absl::Duration patience, const OneCall& call);
-  // One call of one member, as the user. `until`: on the monotonic clock.
+  // One call to one member, as the user. `until`: on the monotonic clock.
   grpc::Status CallMember(Member& member, absl::Time until, bool wait_for_ready,
                           const OneCall& call);
-  // Takes a new token unless another thread has replaced `old` meanwhile.
+  // Gets a new token, unless another thread has replaced `old` meanwhile.
   grpc::Status Authenticate(Member& member, absl::Time until,
                             bool wait_for_ready, const std::string& old);
-  // Empty: none was given yet, or none is needed.
+  // Empty: there is none yet, or none is needed.
   std::string Token() const;
   Member& good() { return members_[good_ % members_.size()]; }
 
@@ -99,10 +98,10 @@ class EtcdClient final : public KeyValueStore {
   std::atomic<size_t> good_ = 0;
 };
 
-// What happens to one key, from a revision on, as one member tells it.
+// Changes of one key from a revision on, as one member reports them.
 //
-// Thread rule: made and ended by one thread; `tell` is called on gRPC's
-// threads, must only post, and is called no more once the destructor is back.
+// Thread rule: created and destroyed by one thread. `tell` is called on gRPC's
+// threads, must only post, and is not called after the destructor has returned.
 class EtcdWatch final
     : public KeyValueWatch,
       private grpc::ClientBidiReactor<etcdserverpb::WatchRequest,
@@ -113,7 +112,7 @@ class EtcdWatch final
 
   EtcdWatch(EtcdClient& client, std::string_view key, int64_t from_revision,
             Tell tell);
-  // Cancels, and waits for the end.
+  // Cancels the watch, and waits for its end.
   ~EtcdWatch() override;
 
  private:

@@ -22,10 +22,10 @@ using etcdserverpb::TxnResponse;
 
 constexpr absl::Duration kReadPatience = absl::Seconds(5);
 constexpr absl::Duration kWritePatience = absl::Seconds(1);
-// A write is tried again for as long as the Reign lasts, and no longer than
-// this: agents wait for it.
+// A write is retried as long as the Reign lasts, and at most this often, since
+// agents wait for it.
 constexpr int kWriteAttempts = 10;
-// Their largest values fit one answer.
+// Values per page; this many of the largest values fit one answer.
 constexpr int64_t kPageKeys = 16;
 static_assert(kPageKeys * Limits::etcd_value_bytes_max <
               KeyValueStore::kAnswerBytesMax);
@@ -50,7 +50,7 @@ RequestOp Read(const std::string& key) {
   return operation;
 }
 
-// One past all keys that begin with `prefix`, which ends with '/'.
+// The end of the range of keys that begin with `prefix`, which ends with '/'.
 std::string EndOf(std::string prefix) {
   prefix.back() = '/' + 1;
   return prefix;
@@ -63,7 +63,7 @@ absl::Status Unfit(const std::string& key, const absl::Status& why) {
       "(etcdctl del), or give daemons another NAME"));
 }
 
-// What the answer's `at`th read found; null: nothing.
+// The result of the read number `at` in the answer; null: no such key.
 const KeyValue* Found(const TxnResponse& answer, int at) {
   if (at >= answer.responses_size()) return nullptr;
   const RangeResponse& read = answer.responses(at).response_range();
@@ -219,15 +219,14 @@ absl::Status EtcdJournal::Append(absl::Span<const JournalEntry> entries,
     runs_.erase(job);
     order_.erase(job);
   }
-  // The entries are written, whatever becomes of runs that nobody needs.
+  // The entries are written. A failure to remove old runs does not matter.
   if (absl::Status trimmed = WriteAll(std::move(operations)); !trimmed.ok()) {
     return absl::IsUnavailable(trimmed) ? absl::OkStatus() : trimmed;
   }
   return absl::OkStatus();
 }
 
-// In the order in which they were written, whatever the clock of their daemon
-// said then.
+// By the order of writing, which does not depend on the daemons' clocks.
 std::vector<std::string> EtcdJournal::EndedBeyondBound() const {
   std::vector<std::pair<int64_t, std::string>> ended;
   for (const auto& [job, run] : runs_) {
@@ -279,8 +278,8 @@ absl::Status EtcdJournal::WriteAll(std::vector<RequestOp> operations) {
     if (batch.size() == Limits::etcd_operations_max ||
         (!batch.empty() && bytes + size > Limits::etcd_value_bytes_max)) {
       if (absl::Status s = Write(std::move(batch)); !s.ok()) {
-        // Of the jobs of this batch some are ahead of what was said: only who
-        // reads them anew may go on.
+        // Some jobs of this batch are now written and not yet sent. Only a
+        // daemon that reads them again may continue.
         return Lost(std::string(s.message()));
       }
       batch.clear();
@@ -302,7 +301,7 @@ absl::Status EtcdJournal::Write(std::vector<RequestOp> operations) {
   writes.set_target(Compare::VALUE);
   writes.set_key(writes_key_);
   writes.set_value(WritesValue(options_.reign.lease, written_));
-  // Never used again, whatever becomes of it: it tells this write from others.
+  // Never used again, even if this write fails: it identifies this write.
   const std::string mark = WritesValue(options_.reign.lease, ++tried_);
   for (RequestOp& operation : operations) {
     *txn.add_success() = std::move(operation);
@@ -317,8 +316,8 @@ absl::Status EtcdJournal::Write(std::vector<RequestOp> operations) {
     if (!answer.ok()) {
       last = std::string(answer.status().message());
       if (absl::IsUnavailable(answer.status())) continue;
-      // etcd refuses it (its disk is full, say). Had an earlier attempt gone
-      // through all the same, the next write would find out.
+      // etcd refuses the write (for example, its disk is full). If an earlier
+      // attempt was carried out, the next write detects that.
       return absl::UnavailableError(last);
     }
     const KeyValue* found = answer->succeeded() ? nullptr : Found(*answer, 1);
@@ -337,8 +336,7 @@ absl::Status EtcdJournal::Lost(const std::string& why) {
   return absl::AbortedError(why);
 }
 
-// --- What all share
-// ------------------------------------------------------------
+// --- Values that all daemons share ------------------------------------------
 
 absl::StatusOr<std::string> KeepInEtcd(
     KeyValueStore& client, const ValueSealer& sealer, const std::string& key,

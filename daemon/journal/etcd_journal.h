@@ -1,18 +1,18 @@
-// EtcdJournal: the journal in etcd, where several daemons of one name share it
-// and one leads.
+// EtcdJournal: the journal in etcd. Several daemons of one name share it, and
+// one of them leads.
 //
-// Below the prefix: `jobs/JOB` holds a job's last run as one value, `tokens/ID`
-// a token's record (digests, never secrets), `writes` a number. All values but
-// that number are sealed (ValueSealer): one that does not open is refused by
-// the name of its key, and never taken as missing. Every write is a transaction
-// that compares two things: that the leader's key is still the one of this
-// journal's Reign, so that a former leader can write nothing; and the number,
-// which it moves on, so that a transaction that was sent twice, or arrives
-// late, is carried out once.
+// Below the prefix: `jobs/JOB` has a job's last run as one value, `tokens/ID` a
+// token's record (digests, never secrets), `writes` a number. All values except
+// that number are encrypted (ValueSealer). A value that cannot be decrypted is
+// an error that names its key, and never counts as missing. Every write is a
+// transaction with two comparisons. The first: the leader's key is still that
+// of this journal's Reign, so that a former leader can write nothing. The
+// second: the number, which each transaction changes, so that a transaction
+// that was sent twice or arrives late is carried out once.
 //
-// A write whose fate nobody knows, and one that was fenced off, end the Reign
-// (`lost`) and return ABORTED: nothing that was decided under it may be said
-// any more, and all is read again by whoever leads next.
+// A write with an unknown result, and a write that was fenced off, end the
+// Reign (`lost`) and return ABORTED. No decision of that Reign may be sent any
+// more, and the next leader reads everything again.
 //
 // Thread rule: one thread at a time; in practice the loop thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_ETCD_JOURNAL_H_
@@ -35,27 +35,28 @@ namespace rollcall {
 
 class EtcdJournal final : public JournalStore {
  public:
-  // Runs that have ended and are kept, the latest.
+  // Most ended runs that are kept; older ones are removed.
   static constexpr size_t kEndedRunsKept = 64;
 
   struct Options {
-    // Of all keys, see EtcdPlace.
+    // Prefix of all keys, see EtcdPlace.
     std::string prefix;
     Reign reign;
-    // Whether the Reign is in force; asked between attempts. From any thread.
+    // Whether the Reign is in force; called between attempts, from any thread.
     std::function<bool()> leads;
-    // The Reign is over; the argument says why. Called at most a few times.
+    // Called when the Reign is over, with the reason. Called at most a few
+    // times.
     std::function<void(std::string)> lost;
     ValueSealer sealer;
   };
 
   // Reads all runs. `client` must outlive the journal. UNAVAILABLE: etcd does
-  // not answer. FAILED_PRECONDITION: what lies there cannot be read.
+  // not answer. FAILED_PRECONDITION: a stored value cannot be read.
   static absl::StatusOr<std::unique_ptr<EtcdJournal>> Open(
       KeyValueStore& client, Options options);
 
-  // As JournalStore says, and: ABORTED: the Reign is over. RESOURCE_EXHAUSTED:
-  // a run does not fit etcd_value_bytes_max; nothing was written.
+  // As in JournalStore, and: ABORTED: the Reign is over. RESOURCE_EXHAUSTED: a
+  // run does not fit etcd_value_bytes_max; nothing was written.
   absl::Status Append(absl::Span<const JournalEntry> entries,
                       absl::Time written_at) override;
   absl::StatusOr<std::optional<JournaledRun>> Load(
@@ -66,7 +67,7 @@ class EtcdJournal final : public JournalStore {
                           absl::Span<const std::string> removed) override;
   absl::Status DropTokens() override;
 
-  // Writes one value below the prefix, sealed, as Append does.
+  // Writes one encrypted value below the prefix; errors as Append.
   absl::Status WriteValue(const std::string& name, const std::string& value);
 
  private:
@@ -75,7 +76,7 @@ class EtcdJournal final : public JournalStore {
   EtcdJournal(KeyValueStore& client, Options options);
 
   absl::Status ReadRuns();
-  // All keys of a prefix, page by page, as of one revision.
+  // Reads all keys of a prefix, page by page, at one revision.
   absl::Status ReadAll(const std::string& prefix,
                        const std::function<absl::Status(
                            const std::string& name, const std::string& value,
@@ -83,7 +84,7 @@ class EtcdJournal final : public JournalStore {
   absl::Status Fold(const JournalEntry& entry, absl::Time written_at,
                     Runs& changed) const;
   std::vector<std::string> EndedBeyondBound() const;
-  // All of them, in as many transactions as their sizes take.
+  // Writes all operations, in as many transactions as their sizes require.
   absl::Status WriteAll(std::vector<etcdserverpb::RequestOp> operations);
   absl::Status Write(std::vector<etcdserverpb::RequestOp> operations);
   absl::Status Lost(const std::string& why);
@@ -94,22 +95,24 @@ class EtcdJournal final : public JournalStore {
   const Options options_;
   const std::string leader_key_;
   const std::string writes_key_;
-  // What is durable; nobody else writes.
+  // The durable runs; no other daemon writes.
   Runs runs_;
-  // Of each of them, when it was written last: by its key's revision, and
-  // since this was opened, by counting on from the highest.
+  // When each run was last written: the revision of its key at Open, and after
+  // that a number that counts on from the highest.
   std::map<std::string, int64_t, std::less<>> order_;
   int64_t order_latest_ = 0;
-  // The latest write that is known to have been carried out, and the latest.
+  // The number of the latest write that is known to have been carried out, and
+  // of the latest write that was sent.
   uint64_t written_ = 0;
   uint64_t tried_ = 0;
 };
 
-// The value of a key that is written once, by whoever comes first, and is the
-// same for all from then on: `candidate`, unless there is one. Sealed. Without
-// a candidate nothing is written. Safe to retry. UNAVAILABLE: etcd does not
+// A value that the first caller writes and that never changes afterwards:
+// returns the existing value, else writes `candidate`. Encrypted. Without a
+// candidate nothing is written. Safe to retry. UNAVAILABLE: etcd does not
 // answer within `patience`. NOT_FOUND: there is no value, and no candidate.
-// FAILED_PRECONDITION: the value there does not open; the key is named.
+// FAILED_PRECONDITION: the existing value cannot be decrypted; the message
+// names its key.
 absl::StatusOr<std::string> KeepInEtcd(
     KeyValueStore& client, const ValueSealer& sealer, const std::string& key,
     const std::optional<std::string>& candidate, absl::Duration patience);

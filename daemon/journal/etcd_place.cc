@@ -32,7 +32,7 @@ bool IsHost(std::string_view host) {
   return true;
 }
 
-// HOST:PORT of `text`, with its port filled in; empty: it is none.
+// `text` as HOST:PORT, with the default port if it has none; empty: not valid.
 std::string Endpoint(const std::string& text) {
   const bool six = !text.empty() && text.front() == '[';
   const size_t bracket = six ? text.find(']') : 0;

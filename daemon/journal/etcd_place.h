@@ -1,5 +1,5 @@
-// EtcdPlace: where in etcd the state of some daemons lies, as `--state` says
-// it: etcd://HOST:PORT,HOST:PORT/NAME.
+// EtcdPlace: where in etcd several daemons keep their state, as written in
+// `--state`: etcd://HOST:PORT,HOST:PORT/NAME.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_ETCD_PLACE_H_
@@ -16,20 +16,20 @@ namespace rollcall {
 struct EtcdPlace {
   // HOST:PORT of etcd's members, 1 to kEndpointsMax.
   std::vector<std::string> endpoints;
-  // Daemons of one name share one state; of another, nothing.
+  // Daemons of one name share one state; different names share nothing.
   std::string name = "default";
 
   static constexpr size_t kEndpointsMax = 16;
 
-  // Whether `state` means etcd and not a folder.
+  // Whether `state` means etcd, not a folder.
   static bool Means(std::string_view state);
-  // NAME may be left out, and so may a PORT (2379). INVALID_ARGUMENT: `url`
-  // breaks the grammar; says what was expected.
+  // /NAME and each :PORT (2379) are optional. INVALID_ARGUMENT: `url` breaks
+  // the grammar; the message says what was expected.
   static absl::StatusOr<EtcdPlace> Parse(std::string_view url);
 
-  // What all keys begin with: /rollcall/NAME/.
+  // Prefix of all keys: /rollcall/NAME/.
   std::string Prefix() const;
-  // As Parse takes it.
+  // In the format of Parse.
   std::string Text() const;
 };
 

@@ -1,5 +1,5 @@
-// The two tokens that daemons without a shared secret have in common: they lie
-// in etcd, sealed, below the prefix as `admin.token` and `worker.token`.
+// The two tokens that daemons without a shared secret share: they are in etcd,
+// encrypted, below the prefix, as `admin.token` and `worker.token`.
 #ifndef ROLLCALL_DAEMON_JOURNAL_ETCD_TOKENS_H_
 #define ROLLCALL_DAEMON_JOURNAL_ETCD_TOKENS_H_
 
@@ -13,16 +13,16 @@
 
 namespace rollcall {
 
-// Those that are there. `make`: those that are not are made, by the first
-// daemon that asks. Safe to retry. UNAVAILABLE: etcd does not answer within
-// `patience` each. NOT_FOUND: one is not there, and may not be made.
-// FAILED_PRECONDITION: a value cannot be read; its key is named.
+// Returns the existing tokens. `make`: the first daemon that asks creates those
+// that are missing. Safe to retry. UNAVAILABLE: etcd does not answer within
+// `patience` for each. NOT_FOUND: one is missing, and `make` is false.
+// FAILED_PRECONDITION: a value cannot be read; the message names its key.
 absl::StatusOr<KeptTokens> KeepTokensInEtcd(KeyValueStore& client,
                                             const ValueSealer& sealer,
                                             const std::string& prefix,
                                             bool make, absl::Duration patience);
 
-// Below the prefix.
+// The key name below the prefix.
 inline std::string EtcdTokenName(v1::Role role) {
   return role == v1::ROLE_ADMIN ? "admin.token" : "worker.token";
 }

@@ -20,7 +20,7 @@ absl::Status Fold(const Journal& entry, JournalState& state) {
   bool parsed = true;
   switch (entry.kind) {
     case Journal::Kind::kRunStarted:
-      // Of an earlier run nothing is left.
+      // A new run starts from an empty state.
       state = JournalState{.run = std::move(state.run)};
       parsed = state.settings.ParseFromString(entry.body);
       break;

@@ -1,5 +1,5 @@
-// Fold: what one entry makes of a run's state, for stores that keep the state
-// as one value. Pure; any thread.
+// Fold: applies one entry to a run's state, for stores that keep the state as
+// one value. Pure; any thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_FOLD_H_
 #define ROLLCALL_DAEMON_JOURNAL_FOLD_H_
 
@@ -9,8 +9,8 @@
 
 namespace rollcall {
 
-// `state.run` stays as it is. INVALID_ARGUMENT: the entry's body is none of its
-// kind; `state` is then of no use any more.
+// Leaves `state.run` unchanged. INVALID_ARGUMENT: the entry's body is not valid
+// for its kind; `state` must not be used any more.
 absl::Status Fold(const Journal& entry, JournalState& state);
 
 }  // namespace rollcall

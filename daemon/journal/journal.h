@@ -1,9 +1,9 @@
-// JournalStore: what must survive a daemon.
+// JournalStore: state that must survive a restart of the daemon.
 //
-// Takes the core's Journal actions and gives back, after a restart, what
-// Job::Restore needs. It keeps the last run of each job, its open generation
-// whole, and of what lies behind only a time line of headers, so that it does
-// not grow with the age of a run.
+// It stores the core's Journal actions and returns, after a restart, what
+// Job::Restore needs. For each job it keeps the last run, with its open
+// generation in full. Of earlier generations it keeps only a list of headers,
+// so that it does not grow with the age of a run.
 //
 // Thread rule: one thread at a time; in practice the loop thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_JOURNAL_H_
@@ -33,8 +33,8 @@ struct JournalEntry {
 struct JournaledRun {
   std::string job;
   JournalState state;
-  // Of the latest entry; by the wall clock, since it must mean something after
-  // a restart.
+  // Of the latest entry; wall clock, since it must be meaningful after a
+  // restart.
   absl::Time written_at;
 };
 
@@ -42,26 +42,26 @@ class JournalStore {
  public:
   virtual ~JournalStore() = default;
 
-  // All or nothing, and durable when it returns OK. `written_at` is the wall
-  // clock's. UNAVAILABLE: the disk is full or broken, or etcd does not answer;
-  // the entries may have been written all the same.
-  // FAILED_PRECONDITION: an entry belongs to no run that was started.
+  // All or nothing, and durable when it returns OK. `written_at`: wall clock.
+  // UNAVAILABLE: the disk is full or broken, or etcd does not answer; the
+  // entries may still have been written. FAILED_PRECONDITION: an entry belongs
+  // to no run that was started.
   virtual absl::Status Append(absl::Span<const JournalEntry> entries,
                               absl::Time written_at) = 0;
 
-  // The last run of `job`; nothing if there was none. UNAVAILABLE as above.
-  // FAILED_PRECONDITION: what is kept there cannot be read.
+  // The last run of `job`; nullopt: none. UNAVAILABLE: as above.
+  // FAILED_PRECONDITION: the stored run cannot be read.
   virtual absl::StatusOr<std::optional<JournaledRun>> Load(
       std::string_view job) = 0;
 
   // The last runs of all jobs, by name.
   virtual absl::StatusOr<std::vector<JournaledRun>> LoadAll() = 0;
 
-  // Tokens, in whatever order. All or nothing, errors as above.
+  // Tokens, in any order. All or nothing; errors as above.
   virtual absl::StatusOr<std::vector<v1::TokenRecord>> LoadTokens() = 0;
   virtual absl::Status SaveTokens(absl::Span<const v1::TokenRecord> written,
                                   absl::Span<const std::string> removed) = 0;
-  // Forgets all of them: another run begins.
+  // Removes all tokens: a new run begins.
   virtual absl::Status DropTokens() = 0;
 };
 

@@ -1,8 +1,8 @@
-// KeyValueStore: the calls to etcd that the shared journal and the election are
-// made of, so that both also run over a store that a test has made.
+// KeyValueStore: the calls to etcd that the shared journal and the election
+// use, as an interface, so that both also run over a test's store.
 //
-// It keeps no state that its callers rely on: what a call means, and whether it
-// may be repeated, is the caller's business.
+// It keeps no state on which callers rely. The caller knows what a call means
+// and whether it may be repeated.
 //
 // Thread rule: any thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_KEY_VALUE_H_
@@ -20,7 +20,7 @@
 
 namespace rollcall {
 
-// What happens to one key, from a revision on. Its destructor cancels it.
+// Watches the changes of one key from a revision on. The destructor cancels it.
 class KeyValueWatch {
  public:
   virtual ~KeyValueWatch() = default;
@@ -28,18 +28,18 @@ class KeyValueWatch {
 
 class KeyValueStore {
  public:
-  // What one answer may have: a page of the largest values.
+  // The largest answer: a page of the largest values.
   static constexpr int kAnswerBytesMax = 32 << 20;
-  // How long one member is given for a call before the next one is asked.
+  // How long one member may take for a call before the next one is asked.
   static constexpr absl::Duration kAttempt = absl::Milliseconds(500);
 
   virtual ~KeyValueStore() = default;
 
   // Each of these blocks until there is an answer or `patience` has passed.
-  // UNAVAILABLE: there is none; a call that changes something may have been
-  // carried out all the same, now or later, once or more than once. Other
-  // errors are etcd's own, and nothing was done. UNAUTHENTICATED: etcd takes
-  // neither the user's name and password nor the token that it gave for them;
+  // UNAVAILABLE: no answer; a call that changes something may still have been
+  // carried out, now or later, once or more than once. Other errors are etcd's
+  // own, and nothing was changed. UNAUTHENTICATED: etcd accepts neither the
+  // user's name and password nor the token that it gave for them.
   // PERMISSION_DENIED: the user may not do this.
   virtual absl::StatusOr<etcdserverpb::RangeResponse> Range(
       const etcdserverpb::RangeRequest& request, absl::Duration patience) = 0;
@@ -47,16 +47,16 @@ class KeyValueStore {
       const etcdserverpb::TxnRequest& request, absl::Duration patience) = 0;
   virtual absl::StatusOr<etcdserverpb::LeaseGrantResponse> Grant(
       absl::Duration time_to_live, absl::Duration patience) = 0;
-  // OK where there is no such lease.
+  // OK if there is no such lease.
   virtual absl::Status Revoke(int64_t lease, absl::Duration patience) = 0;
-  // What is left of it; zero: it has ended.
+  // Returns the remaining time; zero: the lease has ended.
   virtual absl::StatusOr<absl::Duration> KeepAlive(int64_t lease,
                                                    absl::Duration patience) = 0;
 
-  // Does not block. `tell` is called on any thread, must only post, and is
-  // called no more once the watch's destructor is back: the key has changed, or
-  // the watch has ended; either way it is time to read the key again. It may be
-  // called many times.
+  // Does not block. `tell` is called on any thread, must only post, and is not
+  // called after the watch's destructor has returned. It means that the key has
+  // changed or the watch has ended; in both cases the caller reads the key
+  // again. It may be called many times.
   virtual std::unique_ptr<KeyValueWatch> Watch(std::string_view key,
                                                int64_t from_revision,
                                                std::function<void()> tell) = 0;

@@ -17,13 +17,13 @@ using etcdserverpb::RangeResponse;
 using etcdserverpb::TxnRequest;
 using etcdserverpb::TxnResponse;
 
-// Where etcd does not answer: how long until it is asked again.
+// If etcd does not answer: time until the next try.
 constexpr absl::Duration kRetry = absl::Milliseconds(100);
-// One question, over all members.
+// For one call, over all members.
 constexpr absl::Duration kPatience = absl::Seconds(2);
 constexpr absl::Duration kGiveBackPatience = absl::Milliseconds(300);
-// What a leader's value may name; the rest is passed over, since it goes out to
-// whoever asks.
+// Bounds on a leader's value. The rest of it is ignored, since the value is
+// sent to clients.
 constexpr size_t kEndpointsMax = 8;
 constexpr size_t kEndpointBytesMax = 300;
 constexpr size_t kInboxMost = 1024;
@@ -44,7 +44,7 @@ RangeRequest ReadOf(const std::string& key) {
   return read;
 }
 
-// Takes the key where nobody has it, else reads it.
+// Creates the key if it does not exist, else reads it.
 TxnRequest Candidacy(const std::string& key, const std::string& value,
                      const std::string& writes_key, int64_t lease) {
   TxnRequest txn;
@@ -64,12 +64,12 @@ TxnRequest Candidacy(const std::string& key, const std::string& value,
   return txn;
 }
 
-// The create_revision of the key that the answer gives this lease; 0: none.
+// The create_revision of the key if this lease owns it; 0: it does not.
 int64_t Won(const TxnResponse& answer, int64_t lease) {
   if (answer.succeeded()) return answer.header().revision();
   if (answer.responses_size() == 0) return 0;
   const RangeResponse& read = answer.responses(0).response_range();
-  // An earlier attempt of the same candidacy may have gone through.
+  // An earlier attempt of the same candidacy may have succeeded.
   if (read.kvs_size() == 0 || read.kvs(0).lease() != lease) return 0;
   return read.kvs(0).create_revision();
 }
@@ -100,19 +100,20 @@ Leadership::~Leadership() {
 }
 
 bool Leadership::Leads(const Reign& reign) const {
-  // In this order: the time of a later Reign would come with its number.
+  // Read in this order: leading_ is written after the time of its Reign.
   const int64_t until = leading_until_ns_;
   int64_t leading = reign.create_revision;
   if (leading_ != leading) return false;
   if (absl::ToUnixNanos(LeaseNow()) < until) return true;
   // The answer to a renewal may still be unread, as after a pause of the whole
-  // process. The caller acts on being a former leader, so it stays one.
+  // process. The caller acts as a former leader, so the Reign must not become
+  // valid again.
   leading_.compare_exchange_strong(leading, 0);
   return false;
 }
 
 void Leadership::Abdicate(const Reign& reign, std::string why) {
-  // At once, so that nobody goes by it until the thread comes round.
+  // At once, so that no caller relies on it before the thread runs.
   int64_t leading = reign.create_revision;
   leading_.compare_exchange_strong(leading, 0);
   inbox_.PostAlways(Abdicated{reign.create_revision, std::move(why)});
@@ -135,15 +136,14 @@ void Leadership::Campaign() {
   if (found->kvs_size() == 0) return Stand();
   const KeyValue& leader = found->kvs(0);
   if (lease_ != 0 && leader.lease() == lease_) {
-    // Our own last Reign, and nobody can go on with that.
+    // The key of this daemon's own last Reign, in which no daemon can continue.
     TellOther({});
     return Await(kRetry);
   }
   const absl::StatusOr<std::string> where = sealer_.Open(key_, leader.value());
   TellOther(where.ok() ? EndpointsOf(*where) : std::vector<std::string>());
   Watch(found->header().revision() + 1);
-  // A member that is frozen tells nothing of what happens: after a while
-  // another one is asked.
+  // A frozen member reports no changes, so another one is asked after a while.
   Await(kTimeToLive);
   watch_.reset();
 }
@@ -165,7 +165,7 @@ void Leadership::Stand() {
   const int64_t create_revision = answer.ok() ? Won(*answer, lease_) : 0;
   if (create_revision != 0) return Lead(create_revision);
   tenure_.End();
-  if (answer.ok()) return;  // Somebody was faster.
+  if (answer.ok()) return;  // Another daemon was faster.
   TellOther({});
   Await(kRetry);
 }
@@ -202,7 +202,7 @@ std::string Leadership::Trouble(int64_t create_revision) {
                        found->kvs(0).create_revision() != create_revision)) {
       return "the leader's key in etcd is gone";
     }
-    // The watch may have ended, and with it what it would have told.
+    // The watch may have ended before it reported a change.
     if (found.ok()) Watch(found->header().revision() + 1);
   }
   if (LeaseNow() < tenure_.renew_at() || Renew()) return "";

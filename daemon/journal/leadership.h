@@ -1,20 +1,21 @@
-// Leadership: which one of several daemons leads, by a key in etcd that is
-// bound to a lease.
+// Leadership: elects one of several daemons as the leader, by a key in etcd
+// that is bound to a lease.
 //
-// It campaigns as long as it lives: it waits until there is no leader, puts
-// itself forward, and keeps its lease alive while it leads. Who leads says
-// under the key where it is reached. It decides nothing else and writes nothing
-// else; whoever writes compares with the Reign that it was given (EtcdJournal),
-// so that a former leader can write nothing, whatever its clock says.
+// It campaigns until it is destroyed: it waits until there is no leader, tries
+// to create the key, and keeps its lease alive while it leads. The value of the
+// key is the leader's address. It decides and writes nothing else. Every writer
+// compares the key with the Reign (the leader term) that it was given
+// (EtcdJournal), so that a former leader can write nothing, whatever its clock
+// says.
 //
-// Thread rule: Leads and Abdicate from any thread. Made and ended by one
-// thread; the callbacks are called on a thread of its own and must only post.
+// Thread rule: Leads and Abdicate from any thread. Created and destroyed by one
+// thread. The callbacks are called on its own thread and must only post.
 //
 // Invariants:
-//   1. At most one Reign is in force at a time over all daemons of a name; no
-//      two have the same create_revision.
-//   2. Leads() is false before the lease can have ended at etcd (Tenure), and
-//      never true again for the same Reign.
+// 1. At most one Reign is in force at a time over all daemons of a name; no two
+//    have the same create_revision.
+// 2. Leads() is false before the lease can have ended in etcd (Tenure), and is
+//    never true again for the same Reign.
 #ifndef ROLLCALL_DAEMON_JOURNAL_LEADERSHIP_H_
 #define ROLLCALL_DAEMON_JOURNAL_LEADERSHIP_H_
 
@@ -36,10 +37,10 @@
 
 namespace rollcall {
 
-// One time of leading, from its election to its end.
+// A leader term, from election to end.
 struct Reign {
   int64_t lease = 0;
-  // Of the leader's key. What is written is compared with it.
+  // Of the leader's key. Every write compares with it.
   int64_t create_revision = 0;
 };
 
@@ -47,35 +48,35 @@ class Leadership {
  public:
   struct Callbacks {
     std::function<void(const Reign&)> elected;
-    // It leads no more, or did not for a moment: what was begun under the last
-    // Reign is void.
+    // It no longer leads, or did not lead for a moment: everything begun in the
+    // last Reign is void.
     std::function<void(const std::string& why)> deposed;
-    // Another one leads, there; nobody does, or its value does not open, or
-    // nobody can say: empty. Only when it changes.
+    // Another daemon leads, at `endpoints`. Empty: none leads, its value cannot
+    // be decrypted, or etcd does not answer. Called only on changes.
     std::function<void(const std::vector<std::string>& endpoints)> other;
   };
 
-  // etcd's least.
+  // The shortest lease that etcd grants.
   static constexpr absl::Duration kTimeToLive = absl::Seconds(2);
 
-  // `prefix`: of all keys, see EtcdPlace. `endpoints`: where this daemon is
-  // reached. `sealer`: of the leader's value, so that nobody else can say where
-  // the leader is. `client` and `machine` must outlive this.
+  // `prefix`: of all keys, see EtcdPlace. `endpoints`: addresses of this
+  // daemon. `sealer`: encrypts the leader's value, so that nobody without the
+  // key can announce a false leader. `client` and `machine` must outlive this.
   Leadership(KeyValueStore& client, const std::string& prefix,
              const std::vector<std::string>& endpoints, ValueSealer sealer,
              Callbacks callbacks, Machine& machine = RealMachine());
-  // Gives the lead up, at once where etcd answers.
+  // Resigns, at once if etcd answers.
   ~Leadership();
 
-  // Whether the Reign of this create_revision is in force, by our own clock.
-  // False ends the Reign.
+  // Whether this Reign is in force, by the local clock. A result of false ends
+  // the Reign.
   bool Leads(const Reign& reign) const;
-  // Gives up a Reign: a write of it has failed, or nobody knows whether it has.
-  // The next one, if it comes to that, is another Reign.
+  // Ends a Reign, because a write in it has failed or its result is unknown. If
+  // this daemon is elected again, that is another Reign.
   void Abdicate(const Reign& reign, std::string why);
 
  private:
-  // The key may have changed; says the watch of this number.
+  // The watch of this number reports that the key may have changed.
   struct Look {
     uint64_t watch;
   };
@@ -87,37 +88,37 @@ class Leadership {
   using Input = std::variant<Look, Abdicated, Quit>;
 
   void Run();
-  // One round: looks who leads, and stands where nobody does.
+  // One round: reads the leader's key, and stands for election if there is no
+  // leader.
   void Campaign();
   void Stand();
   void Lead(int64_t create_revision);
-  // While leading: why no more; empty: nothing has changed.
+  // While leading: why it no longer leads; empty: it still does.
   std::string Trouble(int64_t create_revision);
   // False: the lease has ended, or could not be renewed in time.
   bool Renew();
 
   absl::Time LeaseNow() const { return machine_.LeaseNow(); }
   void Watch(int64_t from_revision);
-  // Takes what comes until `until`, and returns with the first of it.
+  // Takes inputs for at most `most`, and returns with the first of them.
   void Await(absl::Duration most);
   void TellOther(const std::vector<std::string>& endpoints);
-  // One attempt at it, where there is one.
+  // Tries once to revoke its lease, if it has one.
   void GiveBackLease();
 
   KeyValueStore& client_;
   const std::string key_;
   const std::string writes_key_;
-  // What is said under the key; sealed for each candidacy.
+  // The value of the leader's key; encrypted anew for each candidacy.
   const std::string value_;
   const ValueSealer sealer_;
   const Callbacks callbacks_;
   Machine& machine_;
   Inbox<Input> inbox_;
 
-  // Of the thread.
+  // Used only by its own thread.
   Tenure tenure_;
-  // Granted and not given back; 0: none. After `lease_ends_` it is etcd's
-  // business alone.
+  // Granted and not revoked; 0: none. After `lease_ends_`, etcd ends it.
   int64_t lease_ = 0;
   absl::Time lease_ends_ = absl::InfinitePast();
   std::unique_ptr<KeyValueWatch> watch_;
@@ -125,23 +126,25 @@ class Leadership {
   bool look_ = false;
   bool quit_ = false;
   std::optional<Abdicated> abdicated_;
-  // What was told last; nothing: that it leads itself, or nothing yet.
+  // The argument of the last callback `other`; nullopt: it leads itself, or
+  // there was no call yet.
   std::optional<std::vector<std::string>> told_other_;
 
-  // What Leads goes by: the Reign's create_revision, 0: none; and until when,
-  // in nanoseconds of the lease's clock.
+  // What Leads compares with: the Reign's create_revision (0: none), and its
+  // end in nanoseconds of the lease's clock.
   mutable std::atomic<int64_t> leading_ = 0;
   std::atomic<int64_t> leading_until_ns_ = 0;
 
   std::unique_ptr<Machine::Thread> thread_;
 };
 
-// Names below a prefix. Under the second lies what every write of a Reign moves
-// on, so that one that was sent twice is carried out once; see EtcdJournal.
+// Key names below a prefix. Every write of a Reign changes the value of the
+// second one, so that a write that was sent twice is carried out once; see
+// EtcdJournal.
 inline constexpr char kLeaderKey[] = "leader";
 inline constexpr char kWritesKey[] = "writes";
 
-// What it is after this many writes under a lease.
+// The value of kWritesKey after this many writes with a lease.
 std::string WritesValue(int64_t lease, uint64_t number);
 
 }  // namespace rollcall

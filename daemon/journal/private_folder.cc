@@ -19,7 +19,7 @@ namespace {
 constexpr mode_t kOthers = 077;
 constexpr mode_t kOthersWrite = 022;
 
-// Closes what opendir returned.
+// Closes the result of opendir.
 struct CloseFolder {
   void operator()(DIR* folder) const { closedir(folder); }
 };
@@ -39,7 +39,7 @@ bool IsEmpty(DIR* folder) {
 
 // What is wrong with a file of the folder; empty: nothing.
 std::string WrongFile(const struct stat& file) {
-  if (S_ISDIR(file.st_mode)) return "";  // Not a file that we open.
+  if (S_ISDIR(file.st_mode)) return "";  // Subfolders are not used.
   if (!S_ISREG(file.st_mode)) {
     return "expected a regular file, got a link, a pipe or a device";
   }
@@ -61,7 +61,8 @@ absl::Status CheckFiles(const std::string& path, DIR* folder) {
     struct stat file;
     if (fstatat(dirfd(folder), entry->d_name, &file, AT_SYMLINK_NOFOLLOW) !=
         0) {
-      if (errno == ENOENT) continue;  // A daemon that ends removes its own.
+      // A daemon that ends removes its own files.
+      if (errno == ENOENT) continue;
       return UnusableFolder(
           path, absl::StrCat("cannot look at ", path, "/", entry->d_name, ": ",
                              strerror(errno)));
@@ -74,8 +75,8 @@ absl::Status CheckFiles(const std::string& path, DIR* folder) {
   return absl::OkStatus();
 }
 
-// Takes the access of others away where nobody but us can have put anything
-// into the folder.
+// Removes other users' access, if no other user can have put files into the
+// folder.
 absl::Status CloseToOthers(const std::string& path, const std::string& mark,
                            DIR* folder, mode_t mode) {
   const bool others_write = (mode & kOthersWrite) != 0;
@@ -97,7 +98,7 @@ absl::Status CloseToOthers(const std::string& path, const std::string& mark,
     return UnusableFolder(path, absl::StrCat("cannot close it to other users: ",
                                              strerror(errno)));
   }
-  // What came between the look and the change.
+  // Checks again for files that came before the change of mode.
   if (marked || IsEmpty(folder)) return absl::OkStatus();
   fchmod(dirfd(folder), mode & 07777);
   return refuse();
@@ -157,7 +158,7 @@ absl::Status WriteHolder(const std::string& folder, const std::string& name,
 absl::StatusOr<int> OpenPrivateFile(const std::string& folder,
                                     const std::string& name) {
   const std::string path = absl::StrCat(folder, "/", name);
-  // A pipe in its place would block.
+  // Non-blocking, since opening a pipe would block.
   const int fd =
       open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
            0600);

@@ -9,30 +9,31 @@
 
 namespace rollcall {
 
-// The lock files in a state folder: a daemon's, and that of the launcher whose
-// daemon uses the folder. A folder with the first alone belongs to rollcalld.
+// The lock files in a state folder: the daemon's, and that of the launcher
+// whose daemon uses the folder. A folder with only the first one is
+// rollcalld's.
 inline constexpr char kDaemonLock[] = "daemon.lock";
 inline constexpr char kLauncherLock[] = "lock";
 
-// Makes `path`, and what is missing above it, with mode 0700. One that exists
-// must be a folder of this user's. Its mode may let others write to it only
-// while it is empty, and let them read it only while it is empty or holds
-// `mark`, a file that shows that it is ours; it is then made 0700. Any other
-// folder (/tmp, say) is left as it is. Files and links in it must be regular
-// files of this user's, each under one name: another user may have put them
-// there before the folder was closed.
-// FAILED_PRECONDITION: it is not so, or cannot be made; says what to do.
+// Creates `path`, and its missing parents, with mode 0700. An existing path
+// must be a folder of this user. Its mode may let others write to it only while
+// it is empty, and let them read it only while it is empty or contains `mark`,
+// a file that shows that it is ours; its mode is then set to 0700. Any other
+// folder (for example /tmp) is left unchanged. Files in it must be regular
+// files of this user with one name each, since another user may have put others
+// there before the folder was closed. FAILED_PRECONDITION: a condition does not
+// hold, or the folder cannot be created; the message says what to do.
 absl::Status MakePrivateFolder(const std::string& path,
                                const std::string& mark);
 
-// Opens a file of a private folder to read and write, and makes it (0600) where
-// it is missing; never through a link. The caller closes the descriptor.
-// FAILED_PRECONDITION: it cannot be opened; says why.
+// Opens a file of a private folder for reading and writing, and creates it
+// (0600) if it is missing; never follows a link. The caller closes the
+// descriptor. FAILED_PRECONDITION: it cannot be opened; the message says why.
 absl::StatusOr<int> OpenPrivateFile(const std::string& folder,
                                     const std::string& name);
 
-// Writes this process's number into a lock file that it has just opened and
-// locked. FAILED_PRECONDITION: it cannot be written; says why.
+// Writes this process's pid into a lock file that the caller has just opened
+// and locked. FAILED_PRECONDITION: it cannot be written; the message says why.
 absl::Status WriteHolder(const std::string& folder, const std::string& name,
                          int fd);
 

@@ -12,7 +12,7 @@
 namespace rollcall {
 namespace {
 
-// The world, the one before it, and as much again for all else.
+// The world, the one before it, and the same size again for everything else.
 constexpr size_t kRecordBytesMax = 3 * Limits::world_bytes_max;
 
 template <typename Message>
@@ -72,8 +72,8 @@ std::string PackRun(const JournaledRun& run) {
   const std::string plain = record.SerializeAsString();
   std::string bytes(compressBound(plain.size()), '\0');
   uLongf size = bytes.size();
-  // Fails for want of memory alone; what is empty then cannot be read later,
-  // and is found too large now.
+  // Fails only if memory is short. The buffer then keeps its full size, so that
+  // a large run is refused as too large and not stored unreadable.
   if (compress2(reinterpret_cast<Bytef*>(bytes.data()), &size,
                 reinterpret_cast<const Bytef*>(plain.data()), plain.size(),
                 Z_BEST_SPEED + 2) == Z_OK) {

@@ -1,4 +1,4 @@
-// RunRecord: a run as one value, for stores that have no columns.
+// RunRecord: a run as one value, for stores without columns.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_RUN_RECORD_H_
@@ -11,11 +11,11 @@
 
 namespace rollcall {
 
-// Without its job's name. Compressed: names and addresses repeat.
+// Without the job's name. Compressed, since names and addresses repeat.
 std::string PackRun(const JournaledRun& run);
 
-// FAILED_PRECONDITION: these bytes are none of PackRun's, or expand to more
-// than a run can have.
+// FAILED_PRECONDITION: these bytes are not a result of PackRun, or expand to
+// more than a run can have.
 absl::StatusOr<JournaledRun> UnpackRun(const std::string& job,
                                        const std::string& bytes);
 

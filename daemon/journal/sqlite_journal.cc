@@ -19,10 +19,10 @@ namespace rollcall {
 namespace {
 
 constexpr char kFile[] = "journal.db";
-// "rcjl": so that `file` and we can tell it from other databases.
+// "rcjl": tells `file` and this program that the database is rollcall's.
 constexpr int64_t kApplicationId = 0x72636A6C;
-// 1 had no tokens, 2 not who is to leave, 3 no epochs of nodes, 4 not who has
-// finished, 5 not the world that ran last.
+// Version 1 had no tokens, 2 no nodes that leave, 3 no node epochs, 4 no
+// finished nodes, 5 not the world that ran last.
 constexpr int64_t kSchemaVersion = 6;
 
 constexpr char kSchema[] = R"sql(
@@ -79,7 +79,7 @@ constexpr char kColumns[] =
     "written_us, leaving, epoch_floor, finished, ran_proposal, ran_seal, "
     "ran_finished FROM runs";
 
-// Why something ended, where the entry says it.
+// The reason code of an entry that ends something; else unspecified.
 v1::ReasonCode CodeOf(const Journal& action) {
   if (action.kind == Journal::Kind::kEnded) {
     v1::Reform reform;
@@ -91,15 +91,15 @@ v1::ReasonCode CodeOf(const Journal& action) {
   return v1::REASON_CODE_UNSPECIFIED;
 }
 
-// What is charged to the budget by the end of a generation.
+// The restarts charged, in an entry that ends a generation.
 int64_t ChargedOf(const Journal& action) {
   v1::Reform reform;
   reform.ParseFromString(action.body);
   return int64_t{reform.restarts_charged()};
 }
 
-// Made by us and not by SQLite, so that its secrets are never readable by
-// others, not even for a moment; its log takes the same mode.
+// Created here and not by SQLite, so that other users can never read its
+// secrets, not even for a moment. Its write-ahead log gets the same mode.
 absl::Status MakeFile(const StateFolder& folder, const std::string& name) {
   const absl::StatusOr<int> fd = OpenPrivateFile(folder.path(), name);
   if (!fd.ok()) return fd.status();
@@ -112,8 +112,9 @@ absl::Status MakeFile(const StateFolder& folder, const std::string& name) {
                    " to other users: ", strerror(error)));
 }
 
-// A new file is set up with synchronous=OFF, so neither it nor its name in the
-// folder is synced; a power loss could take away the first commit.
+// A new file is set up with synchronous=OFF, so neither the file nor its name
+// in the folder is synced. Without this, a power loss could undo the first
+// commit.
 void SyncFileAndFolder(const std::string& file, const std::string& folder) {
   for (const std::string& path : {file, folder}) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -123,12 +124,12 @@ void SyncFileAndFolder(const std::string& file, const std::string& folder) {
   }
 }
 
-// The errno behind a result code; 0: not known.
+// The errno of a result code; 0: unknown.
 int SystemError(sqlite3* database, int code) {
-  if (code == SQLITE_FULL) return ENOSPC;  // It keeps none of that.
+  if (code == SQLITE_FULL) return ENOSPC;  // SQLite stores no errno for it.
   int error = sqlite3_system_errno(database);
   if (code != SQLITE_IOERR || error != 0) return error;
-  // What a commit failed of is known to the log that it writes to.
+  // The errno of a failed commit is stored in the log file that it writes to.
   sqlite3_file* log = nullptr;
   sqlite3_file_control(database, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
   if (log != nullptr && log->pMethods != nullptr) {
@@ -167,13 +168,15 @@ absl::Status SqliteJournal::Prepare() {
     return Trouble("open it");
   }
   sqlite3_extended_result_codes(database_, 1);
-  // We hold the folder's lock; alone, SQLite needs no shared memory file.
+  // The daemon holds the folder's lock. With a single user, SQLite needs no
+  // shared memory file.
   if (absl::Status s = Execute("PRAGMA locking_mode = EXCLUSIVE"); !s.ok()) {
     return s;
   }
   bool empty = false;
   if (absl::Status checked = CheckFile(empty); !checked.ok()) return checked;
-  // A new file is synced by hand: SQLite's careful way takes several syncs.
+  // A new file is synced by SyncFileAndFolder; SQLite itself would sync several
+  // times.
   const char* quick = empty ? "PRAGMA synchronous = OFF" : "";
   for (const char* sql : {quick, "PRAGMA journal_mode = WAL"}) {
     if (absl::Status s = Execute(sql); !s.ok()) return s;
@@ -251,7 +254,7 @@ absl::Status SqliteJournal::Append(absl::Span<const JournalEntry> entries,
   };
   for (const JournalEntry& entry : entries) {
     absl::Status s = Write(entry, written_at);
-    // SQLite's own words name no file.
+    // SQLite's own message does not name the file.
     if (absl::IsUnavailable(s)) return Trouble("write it");
     if (!s.ok()) return s;
   }
@@ -265,7 +268,7 @@ absl::Status SqliteJournal::Write(const JournalEntry& entry,
   const int64_t written_us = absl::ToUnixMicros(written_at);
   if (absl::Status s = WriteState(entry, written_us); !s.ok()) return s;
   const Journal& action = entry.action;
-  // One a node: not what a time line is looked at for.
+  // One per node: too many for the list of headers, and of no interest there.
   if (action.kind == Journal::Kind::kNodeEpochs) return absl::OkStatus();
   absl::Status s = Run(database_,
                        "INSERT INTO headers (job, run, kind, generation, code, "
@@ -374,8 +377,8 @@ absl::Status SqliteJournal::WriteState(const JournalEntry& entry,
   return absl::OkStatus();
 }
 
-// In the order in which they ended, whatever the clock said then: it may have
-// been set back since.
+// By the order in which they ended, not by time: the clock may have been set
+// back since.
 absl::Status SqliteJournal::TrimEnded() {
   absl::Status s = Run(
       database_,

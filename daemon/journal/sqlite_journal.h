@@ -1,11 +1,11 @@
 // SqliteJournal: the journal in one SQLite file, `journal.db` in a state
-// folder, 0600.
+// folder, mode 0600.
 //
-// One row holds a job's last run (settings, highest generation, the open
-// proposal and its seal, the end, what was charged); a second table is the time
-// line of headers, a third holds tokens (digests, never secrets). Write-ahead
-// log and a full sync for each commit: what Append has acknowledged survives
-// the power cord.
+// One row has a job's last run (settings, highest generation, the open proposal
+// and its seal, the end, the restarts charged). A second table has the headers
+// of earlier entries, a third one has tokens (digests, never secrets). It uses
+// a write-ahead log and a full sync for each commit: what Append has
+// acknowledged survives a power loss.
 //
 // Thread rule: one thread at a time.
 #ifndef ROLLCALL_DAEMON_JOURNAL_SQLITE_JOURNAL_H_
@@ -26,15 +26,15 @@ namespace rollcall {
 
 class SqliteJournal final : public JournalStore {
  public:
-  // Headers a job that the time line keeps, the latest.
+  // Most headers that are kept for a job; older ones are removed.
   static constexpr int kHeadersKept = 100;
-  // Runs that have ended and are kept, the latest.
+  // Most ended runs that are kept; older ones are removed.
   static constexpr int kEndedRunsKept = 64;
 
-  // Opens or makes the journal in `folder`, which it holds from then on.
+  // Opens or creates the journal in `folder`, and keeps the folder's lock.
   // FAILED_PRECONDITION: the file is another program's, a newer rollcall's or
-  // damaged; it is left as it is, and the message says what to do.
-  // UNAVAILABLE: it cannot be opened or made.
+  // damaged; it is not changed, and the message says what to do. UNAVAILABLE:
+  // it cannot be opened or created.
   static absl::StatusOr<std::unique_ptr<SqliteJournal>> Open(
       StateFolder folder);
 
@@ -56,10 +56,10 @@ class SqliteJournal final : public JournalStore {
   absl::Status Prepare();
   absl::Status CheckFile(bool& empty);
   absl::Status MakeSchema();
-  // From an older schema to ours.
+  // From an older schema to the current one.
   absl::Status Migrate(int64_t from);
   absl::Status Write(const JournalEntry& entry, absl::Time written_at);
-  // Drops the ended runs beyond kEndedRunsKept, those that ended first.
+  // Removes ended runs beyond kEndedRunsKept, those that ended first.
   absl::Status TrimEnded();
   absl::Status WriteState(const JournalEntry& entry, int64_t written_us);
   absl::Status WriteNodes(const std::string& job, const v1::NodeEpochs& epochs);
@@ -68,11 +68,11 @@ class SqliteJournal final : public JournalStore {
   absl::StatusOr<int64_t> Number(const char* sql);
   absl::StatusOr<std::vector<JournaledRun>> Read(const char* sql,
                                                  std::string_view job);
-  // What SQLite says of its last call, as a status.
+  // SQLite's error of its last call, as a status.
   absl::Status Trouble(const char* doing) const;
   absl::Status Damaged(const std::string& what) const;
 
-  // Before the database in order, so that the lock goes last.
+  // Declared before the database, so that the lock is released last.
   StateFolder folder_;
   const std::string file_;
   sqlite3* database_ = nullptr;

@@ -15,7 +15,7 @@
 namespace rollcall {
 namespace {
 
-// The pid that the lock file's holder wrote into it.
+// The pid in the lock file, written by its holder.
 std::string Holder(int lock) {
   char text[32];
   const ssize_t size = pread(lock, text, sizeof(text), 0);

@@ -1,6 +1,6 @@
 // StateFolder: a daemon's own folder, held by one daemon at a time.
 //
-// The lock goes with the process, however it ends. Thread rule: any thread.
+// The lock ends with the process, however that ends. Thread rule: any thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_STATE_FOLDER_H_
 #define ROLLCALL_DAEMON_JOURNAL_STATE_FOLDER_H_
 
@@ -13,9 +13,9 @@ namespace rollcall {
 
 class StateFolder {
  public:
-  // Makes `path` (and what is missing above it) with mode 0700 and locks it.
-  // FAILED_PRECONDITION: another process holds it (its pid is named), it is no
-  // folder, or it cannot be made or written.
+  // Creates `path` (and its missing parents) with mode 0700 and locks it.
+  // FAILED_PRECONDITION: another process holds it (the message has its pid), it
+  // is not a folder, or it cannot be created or written.
   static absl::StatusOr<StateFolder> Open(const std::string& path);
 
   StateFolder(StateFolder&& other) noexcept;

@@ -1,5 +1,5 @@
-// Statement: one prepared SQLite statement, and Run for those that answer
-// nothing. Errors are UNAVAILABLE with SQLite's words.
+// Statement: one prepared SQLite statement, and Run for statements without a
+// result. Errors are UNAVAILABLE with SQLite's message.
 //
 // Thread rule: that of its database.
 #ifndef ROLLCALL_DAEMON_JOURNAL_STATEMENT_H_
@@ -17,7 +17,7 @@
 
 namespace rollcall {
 
-// Bytes to be bound as they are; must outlive the step.
+// Bytes to bind unchanged; must outlive the step.
 struct Blob {
   const std::string& bytes;
 };
@@ -39,7 +39,8 @@ class Statement {
   Statement(const Statement&) = delete;
   ~Statement() { sqlite3_finalize(statement_); }
 
-  // Binds all parameters in order. What they refer to must outlive the steps.
+  // Binds all parameters in order. Memory that they refer to must outlive the
+  // steps.
   template <typename... Values>
   absl::Status Bind(const Values&... values) {
     int at = 0;
@@ -47,7 +48,7 @@ class Statement {
     return bound ? absl::OkStatus() : Trouble();
   }
 
-  // True: a row is there to be read. False: there is none any more.
+  // True: there is a row to read. False: there are no more rows.
   absl::StatusOr<bool> Step() {
     switch (sqlite3_step(statement_)) {
       case SQLITE_ROW:
@@ -65,7 +66,7 @@ class Statement {
   std::string Text(int column) const {
     return Bytes(column).value_or(std::string());
   }
-  // Nothing where the column is NULL.
+  // nullopt if the column is NULL.
   std::optional<std::string> Bytes(int column) const {
     if (sqlite3_column_type(statement_, column) == SQLITE_NULL) {
       return std::nullopt;
@@ -83,7 +84,7 @@ class Statement {
     return sqlite3_bind_int64(statement_, at, value);
   }
   int BindOne(int at, const std::string& text) {
-    // A copy: parameters are often made for the call.
+    // Copied, since parameters are often temporaries.
     return sqlite3_bind_text64(statement_, at, text.data(), text.size(),
                                SQLITE_TRANSIENT, SQLITE_UTF8);
   }
@@ -99,7 +100,7 @@ class Statement {
   sqlite3_stmt* statement_ = nullptr;
 };
 
-// Runs a statement that answers nothing.
+// Runs a statement without a result.
 template <typename... Values>
 absl::Status Run(sqlite3* database, const char* sql, const Values&... values) {
   absl::StatusOr<Statement> statement = Statement::Make(database, sql);

@@ -1,10 +1,10 @@
 // Tenure: how long a leader may believe that it leads.
 //
-// etcd ends a lease no sooner than its time to live after the renewal reached
-// it, and that was later than we sent it. So a leader that counts from its own
-// sending, on a clock that runs about as fast as etcd's, and stops a little
-// before, has stopped before anybody else can lead. No clock is compared with
-// another's.
+// etcd ends a lease no sooner than its time to live after the renewal has
+// reached etcd, which is later than this daemon sent it. The leader counts from
+// the time of sending, on a clock that runs about as fast as etcd's, and stops
+// a little earlier. So it has stopped before another daemon can lead. Clocks of
+// different machines are never compared.
 //
 // Pure; one thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_TENURE_H_
@@ -16,18 +16,18 @@ namespace rollcall {
 
 class Tenure {
  public:
-  // The lease was granted, or renewed, by a call that was sent at `sent` and
-  // answered that `left` is left of it; zero: it has ended. An answer that is
-  // older than what is known changes nothing.
+  // The lease was granted or renewed by a call that was sent at `sent`. `left`:
+  // the remaining time in the answer; zero: the lease has ended. An answer that
+  // is older than an earlier one changes nothing.
   void Renewed(absl::Time sent, absl::Duration left);
-  // It was given up, or taken away.
+  // The lease was given up or lost.
   void End() { until_ = renew_at_ = absl::InfinitePast(); }
 
-  // Before this the lease cannot have ended, as far as our clock can say; a
-  // tenth is left for clocks that do not run alike.
+  // The lease cannot have ended before this time of the local clock; a tenth of
+  // the time is a margin for clocks of different speeds.
   absl::Time until() const { return until_; }
   bool Holds(absl::Time now) const { return now < until_; }
-  // When it is to be renewed: early enough for some to fail.
+  // When to renew: early enough for some attempts to fail.
   absl::Time renew_at() const { return renew_at_; }
 
  private:
