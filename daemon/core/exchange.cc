@@ -58,7 +58,7 @@ absl::StatusOr<Exchanges::Result> Exchanges::In(uint32_t node_rank,
   if (static_cast<uint32_t>(in.values_size()) != ranks_[node_rank]) {
     return absl::InvalidArgumentError(absl::StrCat(
         "exchange key '", in.key(), "': expected ", ranks_[node_rank],
-        " values, one a rank of the node; got ", in.values_size()));
+        " values, one for each rank of the node; got ", in.values_size()));
   }
   const uint32_t first = first_rank_[node_rank];
   if (const auto kept = kept_by_key_.find(in.key());
@@ -97,11 +97,11 @@ absl::Status Exchanges::TakeRoom(uint32_t node_rank, const v1::ExchangeIn& in,
                                  bool opens) {
   if (opens &&
       open_by_node_[node_rank] >= Limits::exchanges_open_per_node_max) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "exchange key '", in.key(), "': this node has opened ",
-        Limits::exchanges_open_per_node_max,
-        " keys that other nodes have not completed, the most that one node "
-        "may; complete those first"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("exchange key '", in.key(), "': this node has opened ",
+                     Limits::exchanges_open_per_node_max,
+                     " keys that other nodes have not completed, the most that "
+                     "one node may open; complete those first"));
   }
   size_t bytes = opens ? in.key().size() : 0;
   for (const std::string& value : in.values()) bytes += value.size();

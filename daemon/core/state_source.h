@@ -20,9 +20,8 @@ inline constexpr size_t kStateClaimsToCompare = 3;
 struct StateClaim {
   enum class From {
     kNewcomer,  // Its node was in no world of this run.
-    // Its node was in an earlier world only, or the daemon cannot know.
-    kEarlier,
-    kEnded,  // Its node was in the world that ran last.
+    kEarlier,   // Only in an earlier world, or the daemon cannot know.
+    kEnded,     // In the world that ran last.
   };
   uint64_t step = 0;
   From from = From::kNewcomer;

@@ -108,9 +108,9 @@ std::string Notice(const std::string& folder, const StateRoots& roots,
   std::string notice = absl::StrCat(
       "state is kept in ", folder, " and not below ",
       roots.standard.empty() ? "a home" : roots.standard, ": ",
-      trouble.empty() ? "a run that was begun there is gone on with" : trouble,
-      "; a restart of this machine or container may remove it, and the run "
-      "cannot be taken back then; --state DIR keeps it elsewhere");
+      trouble.empty() ? "a run that was started there continues" : trouble,
+      "; a restart of this machine or container may remove it, and then the "
+      "run cannot be continued; --state DIR keeps it elsewhere");
   if (OthersReplace(roots.fallback)) {
     absl::StrAppend(&notice,
                     "; other users may replace it, since the folder above it "

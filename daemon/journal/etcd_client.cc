@@ -252,7 +252,7 @@ absl::StatusOr<absl::Duration> EtcdClient::KeepAlive(int64_t lease,
         }
         const grpc::Status ended = stream->Finish();
         return ended.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE,
-                                         "it ended the stream unasked")
+                                         "it ended the stream unexpectedly")
                           : ended;
       });
   if (!status.ok()) return status;

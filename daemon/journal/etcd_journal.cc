@@ -154,7 +154,7 @@ absl::StatusOr<std::vector<v1::TokenRecord>> EtcdJournal::LoadTokens() {
       [&records](const std::string& id, const std::string& value, int64_t) {
         v1::TokenRecord record;
         if (!record.ParseFromString(value) || record.status().id() != id) {
-          return absl::FailedPreconditionError("this is no token");
+          return absl::FailedPreconditionError("this is not a token");
         }
         records.push_back(std::move(record));
         return absl::OkStatus();
@@ -202,7 +202,7 @@ absl::Status EtcdJournal::Append(absl::Span<const JournalEntry> entries,
       return absl::ResourceExhaustedError(absl::StrCat(
           "the world of job ", job, " takes ", value.size(),
           " bytes; etcd takes ", Limits::etcd_value_bytes_max,
-          " at once: use fewer nodes, or a daemon with --state DIR"));
+          " in one request: use fewer nodes, or a daemon with --state DIR"));
     }
     operations.push_back(
         PutSealed(absl::StrCat(options_.prefix, "jobs/", job), value));
@@ -310,7 +310,7 @@ absl::Status EtcdJournal::Write(std::vector<RequestOp> operations) {
   *txn.add_failure() = Read(leader_key_);
   *txn.add_failure() = Read(writes_key_);
 
-  std::string last = "the lease was over before";
+  std::string last = "the lease had ended before";
   for (int i = 0; i < kWriteAttempts && options_.leads(); ++i) {
     const absl::StatusOr<TxnResponse> answer = client_.Txn(txn, kWritePatience);
     if (!answer.ok()) {
@@ -327,8 +327,8 @@ absl::Status EtcdJournal::Write(std::vector<RequestOp> operations) {
     }
     return Lost("another daemon leads: its write was fenced off");
   }
-  return Lost(
-      absl::StrCat("nobody knows whether a write went through (", last, ")"));
+  return Lost(absl::StrCat("it is not known whether a write was carried out (",
+                           last, ")"));
 }
 
 absl::Status EtcdJournal::Lost(const std::string& why) {
@@ -356,7 +356,7 @@ absl::StatusOr<std::string> KeepInEtcd(
   }
   const KeyValue* found = Found(*answer, 0);
   if (found == nullptr) {
-    return absl::UnavailableError(absl::StrCat(key, ": it has just gone"));
+    return absl::UnavailableError(absl::StrCat(key, ": it was just removed"));
   }
   absl::StatusOr<std::string> value = sealer.Open(key, found->value());
   return value.ok() ? value : Unfit(key, value.status());

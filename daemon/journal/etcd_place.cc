@@ -73,8 +73,8 @@ absl::StatusOr<EtcdPlace> EtcdPlace::Parse(std::string_view url) {
   for (const std::string& text : given) {
     const std::string endpoint = Endpoint(text);
     if (endpoint.empty()) {
-      return Unfit(url,
-                   absl::StrCat("'", Printable(text, 64), "' is no HOST:PORT"));
+      return Unfit(
+          url, absl::StrCat("'", Printable(text, 64), "' is not HOST:PORT"));
     }
     place.endpoints.push_back(endpoint);
   }

@@ -20,9 +20,9 @@ absl::StatusOr<v1::JoinToken> KeepOne(KeyValueStore& client,
   if (!text.ok()) return text.status();
   auto token = ParseTokenText(*text);
   if (token.ok()) return token;
-  return absl::FailedPreconditionError(absl::StrCat(
-      "etcd, ", key, ": ", token.status().message(),
-      "; remove the key (etcdctl del), and another token is made"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("etcd, ", key, ": ", token.status().message(),
+                   "; remove the key (etcdctl del), then a new token is made"));
 }
 
 }  // namespace

@@ -100,7 +100,8 @@ Leadership::~Leadership() {
 }
 
 bool Leadership::Leads(const Reign& reign) const {
-  // Read in this order: leading_ is written after the time of its Reign.
+  // Read in this order: if `until` is of a later Reign, leading_ no longer has
+  // this Reign's number.
   const int64_t until = leading_until_ns_;
   int64_t leading = reign.create_revision;
   if (leading_ != leading) return false;
@@ -189,7 +190,7 @@ void Leadership::Lead(int64_t create_revision) {
 }
 
 std::string Leadership::Trouble(int64_t create_revision) {
-  if (quit_) return "this daemon is going down";
+  if (quit_) return "this daemon is shutting down";
   if (abdicated_.has_value() &&
       abdicated_->create_revision == create_revision) {
     return abdicated_->why;

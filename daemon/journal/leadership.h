@@ -109,7 +109,7 @@ class Leadership {
   KeyValueStore& client_;
   const std::string key_;
   const std::string writes_key_;
-  // The value of the leader's key; encrypted anew for each candidacy.
+  // The value of the leader's key; encrypted again for each candidacy.
   const std::string value_;
   const ValueSealer sealer_;
   const Callbacks callbacks_;

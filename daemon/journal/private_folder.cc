@@ -88,10 +88,10 @@ absl::Status CloseToOthers(const std::string& path, const std::string& mark,
         absl::StrCat(
             "expected one that is empty or closed to other users, got mode 0",
             absl::StrFormat("%o", mode & 07777), " and files in it; ",
-            others_write ? "see that other users have put none of them there, "
-                           "and "
-                         : "",
-            "`chmod 700 ", path, "` if it is for this alone"));
+            others_write
+                ? "make sure that no other user has put them there, and "
+                : "",
+            "`chmod 700 ", path, "` if it is used only for this"));
   };
   if (!marked && !IsEmpty(folder)) return refuse();
   if (fchmod(dirfd(folder), 0700) != 0) {

@@ -89,10 +89,10 @@ absl::StatusOr<JournaledRun> UnpackRun(const std::string& job,
                                        const std::string& bytes) {
   const std::optional<v1::RunRecord> record = Expand(bytes);
   if (!record.has_value()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the run of job ", job,
-        " is not what a daemon wrote; another version of rollcall may have, "
-        "or something else writes there"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the run of job ", job,
+                     " was not written by this version of rollcall; another "
+                     "version or another program may have written it"));
   }
   JournaledRun run;
   run.job = job;

@@ -554,10 +554,10 @@ absl::Status SqliteJournal::Trouble(const char* doing) const {
 }
 
 absl::Status SqliteJournal::Damaged(const std::string& what) const {
-  return absl::FailedPreconditionError(absl::StrCat(
-      file_, " is damaged or not a journal (", what,
-      "); it is left as it is: restore it from a copy, or move it away and "
-      "start anew"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(file_, " is damaged or not a journal (", what,
+                   "); it was not changed: restore it from a copy, or move it "
+                   "away and start again"));
 }
 
 }  // namespace rollcall

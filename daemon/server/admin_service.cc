@@ -23,8 +23,7 @@ namespace {
 constexpr size_t kReasonBytesMax = 1 << 10;
 
 absl::Status InboxFull() {
-  return absl::UnavailableError(
-      "the daemon has too much to deal with; ask again");
+  return absl::UnavailableError("the daemon has too many requests; try again");
 }
 
 absl::Status AdmitJobOrNone(const std::string& job) {

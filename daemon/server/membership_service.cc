@@ -68,7 +68,7 @@ class MembershipService::AttendStream final
     refusal.set_code(v1::REFUSAL_CODE_SLOW);
     refusal.set_text(absl::StrCat(
         "more than ", Limits::stream_queue_bytes_max,
-        " bytes wait for this agent; it reads too slowly: dial again"));
+        " bytes wait for this agent, which reads too slowly; dial again"));
     Cancel(absl::StatusCode::kUnavailable, refusal);
   }
 
@@ -163,9 +163,9 @@ class MembershipService::AttendStream final
   enum class Next { kNothing, kRead, kWrite, kFinish };
 
   static absl::Status InboxFull() {
-    return absl::UnavailableError(
-        absl::StrCat("the daemon has ", Limits::inbox_events_max,
-                     " messages to deal with first; dial again"));
+    return absl::UnavailableError(absl::StrCat("the daemon has ",
+                                               Limits::inbox_events_max,
+                                               " queued messages; dial again"));
   }
 
   void Refuse(const absl::Status& status) {

@@ -37,19 +37,19 @@ absl::Status CheckShared(const ServerOptions& options) {
   if (!options.etcd.has_value()) return absl::OkStatus();
   if (!options.state_dir.empty() || !options.job.empty()) {
     return absl::InvalidArgumentError(
-        "state in etcd is for a daemon of many jobs, and takes the place of a "
-        "folder: give one or the other");
+        "state in etcd is only for a daemon with many jobs, and replaces a "
+        "state folder: give one or the other");
   }
   if (options.secret.has_value() && options.etcd_key.has_value()) {
     return absl::InvalidArgumentError(
-        "--etcd-key-file is for daemons without a shared secret, which seals "
-        "what lies in etcd itself: give one or the other");
+        "--etcd-key-file is for daemons without a shared secret; a shared "
+        "secret already encrypts the values in etcd: give one or the other");
   }
   if (options.secret.has_value()) return absl::OkStatus();
   if (!options.tls.empty() || options.insecure) {
     if (options.etcd_key.has_value()) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        "what lies in etcd is sealed: give all daemons the same "
+        "the values in etcd are encrypted: give all daemons the same "
         "--etcd-key-file (make one with `rollcall token secret`), or the same "
         "--secret-file");
   }

@@ -580,8 +580,8 @@ TEST(Grow, ANewcomerIsToldWhyItHasNoSeat) {
       Job::Restore("demo", StateOf(full, true), Limits(), absl::UnixEpoch()),
       full);
   EXPECT_EQ(WhyNoSeat(back, 0.5),
-            "d: the daemon was started again, and waits for a, b, c of the "
-            "world that runs, for 1m at most");
+            "d: the daemon was restarted, and waits for a, b, c of the "
+            "running world, for 1m at most");
 
   JobStory done("2:4");
   done.Tell({{0.0, Attends("a"), ""},
@@ -590,7 +590,7 @@ TEST(Grow, ANewcomerIsToldWhyItHasNoSeat) {
              {1.1, PreparesAll({"a", "b"}, 1), "run g1"},
              {2.0, Exits("a", 1, 0), ""}});
   EXPECT_EQ(WhyNoSeat(done, 2.1),
-            "d: ranks have exited 0, and the world takes no node in any more");
+            "d: ranks have exited 0, so the world takes in no more nodes");
 }
 
 TEST(Grow, WorkThatIsDoneIsNotBegunAgainWhereItsNodeHasLeft) {

@@ -80,7 +80,7 @@ TEST(Hang, WhoIsToBlame) {
        {8, 8},
        kWaits,
        "b",
-       "it has left collective 8 and entered no other, while others are "
+       "it has left collective 8 and has entered no other, while others are "
        "in 9"},
       {"who is inside of an earlier one",
        {10, 9},
@@ -107,27 +107,27 @@ TEST(Hang, WhoIsToBlame) {
        {-1, -1},
        {-1, -1},
        "a",
-       "it was the first to stand still"},
+       "it was the first to stall"},
       {"the first of plain commands",
        {-1, -1, true, false, false},
        {-1, -1, true, false, false},
        {-1, -1, true, false, false},
        "a",
-       "it was the first to stand still"},
+       "it was the first to stall"},
       {"nobody, where only one is said to be ahead",
        kWaits,
        {10, 9},
        kWaits,
        "",
-       "only rank 1 on b is said to be ahead of the others (it is in "
+       "only rank 1 on b is reported ahead of the others (it is in "
        "collective 10)"},
       {"one that claims what the others cannot have let it reach",
        kWaits,
        kWaits,
        {int64_t{1} << 40, int64_t{1} << 40},
        "c",
-       "it has left collective 1099511627776 and entered no other by its own "
-       "word, over 1024 ahead of the others, which are in 9"},
+       "it has left collective 1099511627776 and has entered no other by its "
+       "own report, over 1024 ahead of the others, which are in 9"},
       {"one that counts before a plain one",
        kWaits,
        {-1, -1, true, false, false},
@@ -245,11 +245,11 @@ TEST(Hang, WhoWaitsForOneThatSaysNothingIsNotToBlame) {
       {"between two",
        {8, 8},
        "abort g1 HANG a/0; form g2 a,b,c",
-       "it was the first to stand still"},
+       "it was the first to stall"},
       {"where nobody counts",
        {},
        "abort g1 HANG a/0; form g2 a,b,c",
-       "it was the first to stand still"},
+       "it was the first to stall"},
   };
   for (const Row& row : kRows) {
     SCOPED_TRACE(row.what);

@@ -297,7 +297,7 @@ absl::Status AdmitExit(const v1::RankExited& exited) {
                  absl::StrCat(exited.signal()));
   }
   if (exited.code() != 0 && exited.signal() != 0) {
-    return Unfit("code", "0 where a signal ended the rank",
+    return Unfit("code", "0 if a signal ended the rank",
                  absl::StrCat(exited.code()));
   }
   return absl::OkStatus();
@@ -382,7 +382,7 @@ absl::Status AdmitExchange(const v1::ExchangeIn& exchange) {
   RETURN_IF_REFUSED(AdmitGeneration("generation", exchange.generation()));
   RETURN_IF_REFUSED(AdmitExchangeKey(exchange.key()));
   if (exchange.values_size() == 0) {
-    return Unfit("values", "one a rank of the node", uint64_t{0});
+    return Unfit("values", "one for each rank of the node", uint64_t{0});
   }
   RETURN_IF_REFUSED(
       AdmitCount("values", exchange.values_size(), Limits::ranks_per_node_max));

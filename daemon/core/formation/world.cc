@@ -150,15 +150,15 @@ absl::StatusOr<v1::World> DecodeWorld(const std::string& bytes) {
     const v1::Member& member = world.members(i);
     if (member.node_rank() != static_cast<uint32_t>(i) ||
         member.first_rank() != next_rank) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("world of generation ", world.generation(), ": member ",
-                       i, " breaks the row of ranks"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "world of generation ", world.generation(), ": member ", i,
+          " has a first rank that does not follow the ranks before it"));
     }
     if (!names.insert(member.node()).second ||
         !seats.insert(member.seat()).second) {
       return absl::InvalidArgumentError(
           absl::StrCat("world of generation ", world.generation(), ": member ",
-                       i, " has the name or the seat of another"));
+                       i, " has the name or the seat of another member"));
     }
     next_rank += member.ranks();
   }

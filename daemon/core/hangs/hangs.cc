@@ -17,13 +17,13 @@ constexpr size_t kTextsKept = 4096;
 constexpr size_t kRanksNamed = 4;
 
 std::string InCollective(const v1::RankStalled& said) {
-  if (!said.has_answered()) return "it cannot be asked where it is";
+  if (!said.has_answered()) return "its position is not known";
   if (said.collective_entered() == 0) return "it has entered no collective";
   if (said.collective_entered() > said.collective_left()) {
     return absl::StrCat("it is in collective ", said.collective_entered());
   }
   return absl::StrCat("it has left collective ", said.collective_left(),
-                      " and entered no other");
+                      " and has entered no other");
 }
 
 // The rank is in a collective, or not yet ready for the first one.
@@ -194,7 +194,7 @@ std::string Hangs::WhoHasNotBegun(const World& world) const {
                       " ranks have neither linked nor published a step since "
                       "their start, and nothing tells them apart: ",
                       NameList(std::move(names), kRanksNamed),
-                      "; if they need longer, --start-timeout gives it");
+                      "; if they need longer, raise --start-timeout");
 }
 
 // Text: how the position of the rank to blame differs from the others.
@@ -219,7 +219,7 @@ std::string Hangs::WhereItStands(const Stall& stall,
   } else if (alone && stalls_.size() > 1 && said.has_answered()) {
     text = absl::StrCat(InCollective(said), ", while others are in ", furthest);
   } else {
-    text = "it was the first to stand still";
+    text = "it was the first to stall";
     if (said.has_collective_entered()) {
       absl::StrAppend(&text, "; ", InCollective(said));
     }
@@ -242,17 +242,17 @@ Hangs::Decision Hangs::Blame(const World& world) const {
   using Kind = HangVerdict::Kind;
   if (verdict.kind == Kind::kOneClaim) {
     return NobodyIsToBlame(
-        absl::StrCat("only rank ", rank, " on ", stall.node,
-                     " is said to be ahead of the others (",
-                     InCollective(stall.said),
-                     "), and no node is to blame by one other node's word"),
+        absl::StrCat(
+            "only rank ", rank, " on ", stall.node,
+            " is reported ahead of the others (", InCollective(stall.said),
+            "), and one node's report is not enough to blame another node"),
         world);
   }
   if (verdict.kind == Kind::kNotBegun) {
     return NobodyIsToBlame(WhoHasNotBegun(world), world);
   }
   const std::string too_far =
-      absl::StrCat(" by its own word, over ", kCollectivesAheadMax,
+      absl::StrCat(" by its own report, over ", kCollectivesAheadMax,
                    " ahead of the others, which are in ", verdict.median);
   Decision decision;
   decision.cause =

@@ -1,7 +1,8 @@
-// What goes into Job::Step and what comes out of it.
+// Input and output of Job::Step.
 //
-// Events are facts that the shell has seen; actions are orders to the shell,
-// carried out in the order given. Both are plain values: no I/O, no clock.
+// Events are facts that the shell has seen. Actions are orders to the shell,
+// which carries them out in the given order. Both are plain values: no I/O, no
+// clock.
 #ifndef ROLLCALL_DAEMON_CORE_JOB_EVENTS_H_
 #define ROLLCALL_DAEMON_CORE_JOB_EVENTS_H_
 
@@ -123,8 +124,7 @@ struct Journal {
     kCommitted = 3,   // body: Seal
     kEnded = 4,       // body: Reform, why the generation ended
     kRunEnded = 5,    // body: End
-    // body: Notice, the nodes that leave, or that all ranks end
-    kLeaving = 6,
+    kLeaving = 6,     // body: Notice: nodes that leave, or all end
     kNodeEpochs = 7,  // body: NodeEpochs, those that changed
     kFinished = 8,    // body: FinishedNodes, of the open generation
     kFenceOpen = 9,   // no body: no world has to wait for the last one

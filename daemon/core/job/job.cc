@@ -93,8 +93,8 @@ void Job::On(const Said& said) {
     case v1::AgentMessage::KIND_NOT_SET:
       Close(said.session, absl::StatusCode::kInvalidArgument,
             v1::REFUSAL_CODE_INVALID,
-            "expected one Hello, first and only; got another message of "
-            "that kind");
+            "expected one Hello and then messages of other kinds; got another "
+            "Hello or a message of no kind");
       return;
   }
 }
@@ -211,7 +211,7 @@ void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
     if (prepared.master_port() == 0) {
       v1::Refused refused;
       refused.set_generation(generation_);
-      refused.set_reason("it is node rank 0 and brought no MASTER_PORT");
+      refused.set_reason("it is node rank 0 and reported no MASTER_PORT");
       return OnRefused(node, refused);
     }
     first_prepared_ = prepared;

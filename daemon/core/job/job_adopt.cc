@@ -85,7 +85,7 @@ void Job::Adopt(const Claims::Claimed& chosen) {
   // Agents that attended meanwhile have joined a run that adoption discards.
   for (const SessionId session : AllSessions()) {
     Close(session, absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_UNSPECIFIED,
-          "an older run of this job goes on; dial again");
+          "an older run of this job continues; dial again");
   }
   sessions_.clear();
   nodes_.clear();
@@ -110,7 +110,7 @@ void Job::Adopt(const Claims::Claimed& chosen) {
       std::min(world.restarts_charged(), limits_.max_restarts));
   why_.Clear();
   why_.set_code(v1::REASON_CODE_DAEMON_RESTART);
-  why_.set_reason("a daemon without memory was told of it by its members");
+  why_.set_reason("a daemon without memory has adopted it from its members");
   v1::Proposal proposal;
   proposal.set_generation(generation_);
   proposal.set_world(taken.world_bytes);
@@ -143,8 +143,7 @@ void Job::Adopt(const Claims::Claimed& chosen) {
     Close(claim.session, absl::StatusCode::kUnauthenticated,
           v1::REFUSAL_CODE_CREDENTIAL,
           absl::StrCat("the credential of node ", node,
-                       " is not of the world that goes on; attend with a "
-                       "token"));
+                       " is not of the adopted world; attend with a token"));
   }
 }
 
@@ -186,8 +185,7 @@ void Job::RefuseClaims() {
     Close(claim.session, absl::StatusCode::kAborted, v1::REFUSAL_CODE_OTHER_RUN,
           absl::StrCat("job ", job_, " is in run ", run_, " now, not ",
                        claim.hello.run(),
-                       ": too few members of that one came "
-                       "to go on with it"));
+                       ": too few members of that run came back"));
   }
   last_call_ = LastCall(now_);
 }

@@ -177,10 +177,9 @@ bool Job::RefuseAttend(const Attend& attend) {
     return refuse(
         absl::StatusCode::kResourceExhausted, v1::REFUSAL_CODE_LIMIT,
         absl::StrCat("job ", job_, " already has ", most,
-                     " nodes, the most that it can have with --nodes ",
-                     nodes_max_, " (at most ", Limits::spares_max,
-                     " spares, and ", Limits::nodes_max,
-                     " nodes in all); evict some, or wait"));
+                     " nodes, the maximum with --nodes ", nodes_max_,
+                     " (at most ", Limits::spares_max, " spares, and ",
+                     Limits::nodes_max, " nodes in all); evict some, or wait"));
   }
   return false;
 }
@@ -212,7 +211,7 @@ bool Job::DisplaceASpare(const Attend& attend) {
     if (token == own || count * 2 <= Limits::spares_max) continue;
     const std::string text =
         absl::StrCat("it makes room for ", attend.hello.node(), ": ", count,
-                     " spares came by its token, of at most ",
+                     " spares were admitted by its token, of at most ",
                      Limits::spares_max, " in all");
     Close(newest->session, absl::StatusCode::kResourceExhausted,
           v1::REFUSAL_CODE_LIMIT, text);
@@ -252,7 +251,7 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
         Restored(node.hello)
             ? "that has not come back since this daemon was restarted"
             : "whose stream broke",
-        "; no other agent takes its place for ",
+        "; it is reserved for that agent for ",
         absl::FormatDuration(NameGrace(node)), "; dial again");
     Close(attend.session, absl::StatusCode::kUnavailable,
           v1::REFUSAL_CODE_UNSPECIFIED, text);
@@ -269,7 +268,7 @@ bool Job::RefuseName(const Attend& attend, const Node& node) {
   const std::string text = absl::StrCat(
       "node name ", hello.node(), " belongs to the ",
       outranked ? "launcher's " : "", "agent at ", node.observed_address,
-      node.session != 0 ? ", which lives" : "", "; this one comes from ",
+      node.session != 0 ? ", which is alive" : "", "; this one comes from ",
       attend.observed_address,
       replaced ? "" : "; give one of them another --name");
   Close(

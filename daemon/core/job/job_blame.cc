@@ -177,7 +177,7 @@ void Job::Quarantine(Node& node, const std::string& reason) {
   Say(Log::Level::kError,
       absl::StrCat("event=quarantined node=", node.hello.node(),
                    " reason=", Quoted(reason),
-                   " next=\"mend it and start its agent again\""));
+                   " next=\"repair it and start its agent again\""));
 }
 
 }  // namespace rollcall

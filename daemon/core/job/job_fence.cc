@@ -166,9 +166,8 @@ std::string Job::FenceText(absl::Duration left) const {
       left > absl::Minutes(1) ? absl::Minutes(1) : absl::Seconds(10);
   return absl::StrCat(
       "generation ", fence_.generation(), " may still train on ",
-      NameList(std::move(names), kFencedNamedMax), ", whose agent",
-      one ? " of that time is" : "s of that time are",
-      " not heard: the next world waits until ",
+      NameList(std::move(names), kFencedNamedMax), ", whose former agent",
+      one ? " is" : "s are", " not heard: the next world waits until ",
       one ? "it has" : "one of them has", " stopped, at most ",
       absl::FormatDuration(absl::Ceil(left, unit)),
       "; if one is known to be gone, `rollcall evict ", advised->node, "`");

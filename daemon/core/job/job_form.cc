@@ -64,9 +64,9 @@ void Job::MaybeForm() {
           absl::StrCat(
               present, " of ", nodes_min_, " nodes attended within ",
               absl::FormatDuration(limits_.join_timeout), "; ", MissingText(),
-              generation_ > 0 ? absl::StrCat("; the last world ended because ",
-                                             why_.reason())
-                              : ""));
+              generation_ > 0
+                  ? absl::StrCat("; the last world ended: ", why_.reason())
+                  : ""));
     }
     return;
   }
@@ -556,14 +556,14 @@ std::optional<v1::StateSource> Job::FindStateSource() {
     const std::string& name = rows[at]->node();
     const std::string compared =
         claims[at].from == StateClaim::From::kNewcomer
-            ? "was in no world that ran"
+            ? "was in no world of this run"
             : absl::StrCat("the median of the world that ended is step ",
                            choice.median.value_or(0));
     SayOf(
         nodes_.at(name), Log::Level::kWarning,
         absl::StrCat("event=warning node=", name, " text=",
                      Quoted(absl::StrCat(
-                         "node ", name, " says that a rank of it holds the ",
+                         "node ", name, " reports that a rank of it holds the ",
                          "state of step ", claims[at].step, ", and ", compared,
                          "; its ranks take the state of the others"))));
   }

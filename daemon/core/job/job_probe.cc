@@ -135,7 +135,8 @@ void Job::ProbeAnew(Node& node, bool moved) {
     reach_.Unreached(name, now_ + limits_.unreached_delay);
   } else if (moved) {
     HoldUnreached(name);
-    if (node.reason.empty()) node.reason = "its new addresses are to be probed";
+    if (node.reason.empty())
+      node.reason = "its new addresses are not probed yet";
   }
   if (!moved || !proposed) return;
   Reform(v1::REASON_CODE_FACTS_CHANGED,
@@ -180,8 +181,8 @@ Job::FactsChange Job::TakeFacts(Node& node, const v1::Facts& facts) {
     if (change == FactsChange::kAddresses && part(last) != part(facts)) {
       SayOf(node, Log::Level::kWarning,
             absl::StrCat("event=moved node=", node.hello.node(), " text=",
-                         Quoted("it has other addresses; the world "
-                                "that runs goes on with the old")));
+                         Quoted("its addresses have changed; the running world "
+                                "keeps the old ones")));
     }
     node.told_facts = facts;
     return FactsChange::kNone;
@@ -316,7 +317,7 @@ void Job::JudgeRound() {
     const std::string reason =
         newcomers_named
             ? std::string(plan.status().message())
-            : absl::StrCat("it waits, since nodes of the world that runs do ",
+            : absl::StrCat("it waits because nodes of the running world do ",
                            "not reach each other: ", plan.status().message());
     const size_t left_out = std::erase_if(nodes, [&](const PlanNode& node) {
       const bool named =

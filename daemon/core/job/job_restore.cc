@@ -106,10 +106,8 @@ Job::Job(std::string job, std::string run, const v1::JobSettings& settings,
 
 absl::Status Job::CheckJournal(const JournalState& state) {
   if (state.end.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("run ", state.run,
-                     ": expected one that goes on, but it "
-                     "has ended"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "run ", state.run, ": expected a run that has not ended, but it has"));
   }
   const v1::JobSettings& settings = state.settings;
   if (!settings.has_nodes_min() || !settings.has_nodes_max()) {
@@ -133,7 +131,7 @@ Job Job::Restore(std::string job, const JournalState& state,
   restored.failures_.SetCharged(
       std::min(state.restarts_charged, restored.limits_.max_restarts));
   restored.why_.set_code(v1::REASON_CODE_DAEMON_RESTART);
-  restored.why_.set_reason("the daemon was started again");
+  restored.why_.set_reason("the daemon was restarted");
   restored.node_epochs_ = state.node_epochs;
   const absl::StatusOr<v1::World> world = WorldOf(state);
   if (world.ok()) restored.TakeUpWorld(*world, *state.proposal, state.seal);
@@ -206,7 +204,7 @@ void Job::TakeUpEnded(uint32_t node_rank) {
 // A node from the journal that has not come back yet.
 void Job::Await(Node& node) {
   node.state = v1::NODE_STATE_SUSPECT;
-  node.reason = "not back since the daemon was started again";
+  node.reason = "not back since the daemon was restarted";
   // Most nodes are not heard after a restart, so this one's silence is no
   // evidence against it.
   node.broke_with_many = true;

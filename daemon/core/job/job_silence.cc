@@ -59,12 +59,12 @@ void Job::TakeItselfForCutOff() {
   }
   isolation_.Begin(std::move(silent), now_ + limits_.daemon_grace);
   Say(Log::Level::kWarning,
-      absl::StrCat("event=isolated generation=", generation_, " silent=",
-                   isolation_.silent(), " of=", world_.members_size(),
-                   " reason=\"over half of the world fell silent within one "
-                   "lease, so this daemon is the one cut off; nobody is given "
-                   "up for ",
-                   absl::FormatDuration(limits_.daemon_grace), "\""));
+      absl::StrCat(
+          "event=isolated generation=", generation_,
+          " silent=", isolation_.silent(), " of=", world_.members_size(),
+          " reason=\"over half of the world fell silent within one lease, so "
+          "this daemon takes itself to be cut off; it gives up no node for ",
+          absl::FormatDuration(limits_.daemon_grace), "\""));
   TellSpares();
   Changed();
 }

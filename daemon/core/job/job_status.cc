@@ -98,24 +98,24 @@ std::string Job::WhyNoSeat(const Node& node) const {
   if (!node.reason.empty()) return node.reason;
   if (isolation_.on()) {
     return absl::StrCat(
-        "this daemon hears less than half of the world that runs; nothing is "
-        "formed until more is heard, or for ",
+        "this daemon hears less than half of the running world; it forms no "
+        "world until it hears more, or for ",
         absl::FormatDuration(limits_.daemon_grace), " at most");
   }
   if (const std::vector<std::string> away = AwayFromTakenUp(); !away.empty()) {
-    return absl::StrCat("the daemon was started again, and waits for ",
-                        NameList(away, 4), " of the world that runs, for ",
+    return absl::StrCat("the daemon was restarted, and waits for ",
+                        NameList(away, 4), " of the running world, for ",
                         absl::FormatDuration(limits_.reattach_grace),
                         " at most");
   }
   if (static_cast<uint32_t>(world_.members_size()) >= nodes_max_) return "";
   if (settings_.grow() == v1::GROW_NEVER) {
-    return "a world that runs takes no node in (--grow never)";
+    return "a running world takes in no node (--grow never)";
   }
   if (WorkIsDone()) {
-    return "ranks have exited 0, and the world takes no node in any more";
+    return "ranks have exited 0, so the world takes in no more nodes";
   }
-  return "the world is formed again with it once its addresses are probed";
+  return "a new world with it is formed once its addresses are probed";
 }
 
 void Job::TellSpare(const Node& node) {

@@ -23,7 +23,7 @@ namespace {
 // Nodes named of one side; the count of all is reported as well.
 constexpr size_t kNodesNamedMax = 8;
 constexpr int kSidesMax = 8;
-// Of one value's text: a node may have many GPU models.
+// Bytes of one value's text: a node may have many GPU models.
 constexpr size_t kValueBytesMax = 200;
 // Ports that are down, named in a value.
 constexpr size_t kIdlePortsNamedMax = 4;

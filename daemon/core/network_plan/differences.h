@@ -1,6 +1,6 @@
-// What the nodes of a world should have in common and do not. Such differences
-// are a frequent cause of hangs and slow runs, so they are reported before any
-// rank starts.
+// Differences: properties that the nodes of a world should share but do not.
+// They are a frequent cause of hangs and slow runs, so they are reported before
+// any rank starts.
 //
 // Pure, from facts alone. A fact that a node does not know is not compared. A
 // difference that the network plan handles by a setting (a GID index) is not

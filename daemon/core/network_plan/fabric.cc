@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kInfiniband = "InfiniBand";
 constexpr std::string_view kEthernet = "Ethernet";
 constexpr std::string_view kRoceV2 = "RoCE v2";
-// Ports named in a reason, of many that are left out.
+// Most ports named in a reason.
 constexpr size_t kPortsNamedMax = 4;
 
 // Two ports must agree in this to be one rail.

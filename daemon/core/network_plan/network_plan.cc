@@ -18,7 +18,7 @@
 namespace rollcall {
 namespace {
 
-// Nodes, pairs or addresses named in one message.
+// Most nodes, pairs or addresses named in one message.
 constexpr size_t kCutsNamedMax = 8;
 
 // An address as bytes: 4 or 16 of them.

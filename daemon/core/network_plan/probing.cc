@@ -9,11 +9,11 @@
 namespace rollcall {
 namespace {
 
-// What one node adds to a round of a large job: two processors deal with some
-// 1,000 questions and reports a second.
+// Time that each node adds to a round of a large job: two processors handle
+// about 1,000 Probes and reports a second.
 constexpr absl::Duration kReportTime = absl::Milliseconds(1);
-// While reports still come, a round of a large job lasts longer: at most so
-// many times as long.
+// While reports still arrive, a round of a large job may last longer: at most
+// this many times its normal time.
 constexpr int kLongerMost = 5;
 
 // Pseudorandom numbers from a seed that cannot be guessed outside the daemon:
@@ -82,7 +82,7 @@ bool Probing::Knows(const ProbeNode& node, size_t count) const {
          2 * at->second.by.size() >= static_cast<size_t>(std::bit_width(count));
 }
 
-// The pairs of the next round. `draw`: null if only their number matters.
+// The pairs of the next round. `draw` is null if only their number is needed.
 std::set<Probing::Pair> Probing::PairsOf(const std::vector<ProbeNode>& nodes,
                                          const Draw* draw, Pairs which) const {
   const bool again = which == Pairs::kAll;
@@ -231,7 +231,7 @@ void Probing::Take(const std::string& node, const v1::Probed& probed,
   silent_.erase(node);
   const auto waited = unanswered_.find(node);
   if (probed.probe() != round_ || waited == unanswered_.end()) return;
-  // Also where it comes after the end: the daemon may have been busy.
+  // Also for a report after the round's end: the daemon may have been busy.
   if (now < longest_until_) {
     until_ = std::min(std::max(until_, now + timeout_), longest_until_);
   }

@@ -80,7 +80,7 @@ class Probing {
     kAll,      // Those, and those that were probed before.
   };
 
-  // Whether there are pairs to probe before these nodes can be planned.
+  // Whether some pairs have to be probed before these nodes can be planned.
   bool Needed(const std::vector<ProbeNode>& nodes) const;
 
   // Opens a round. Forgets nodes that are not in `nodes` and earlier
@@ -102,7 +102,7 @@ class Probing {
   // all that it found and all that was found about it.
   void Forget(const std::string& node);
 
-  // Forgets all results. Later rounds still have other secrets.
+  // Removes all results. Later rounds still use new secrets.
   void Clear();
 
   // Stops waiting for the node: for the pairs that it was asked to probe, only
@@ -126,8 +126,8 @@ class Probing {
   }
   // Nodes of the latest round and of earlier ones that have not answered.
   std::set<std::string> Unheard() const;
-  // Of these, those whose round has ended: see IsSilent. Costs little while a
-  // round is open, however many it waits for.
+  // Nodes of these whose round has ended: see IsSilent. Cheap while a round is
+  // open, however many nodes it waits for.
   std::set<std::string> Silent(absl::Time now) const {
     return Open(now) ? silent_ : Unheard();
   }
@@ -156,7 +156,7 @@ class Probing {
   // nodes that is too large to probe all pairs.
   bool Knows(const ProbeNode& node, size_t count) const;
   void ForgetOthers(const std::vector<ProbeNode>& nodes);
-  // How long a round of so many nodes may take whose probes take `timeout`.
+  // How long a round of `nodes` nodes may take if their probes take `timeout`.
   static absl::Duration RoundTime(absl::Duration timeout, size_t nodes);
 
   uint64_t round_ = 0;

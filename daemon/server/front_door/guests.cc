@@ -76,9 +76,8 @@ void ResetServed(int served_fd, uint64_t cookie) {
 absl::Status TooManyAgents(size_t agents_max) {
   return absl::UnavailableError(absl::StrCat(
       "this daemon has ", agents_max,
-      " connections of agents, the most there can be; where its limit of open "
-      "files is the reason, raise that (ulimit -n) where it runs; dial again "
-      "later"));
+      " connections of agents, the maximum; if its limit of open files is the "
+      "reason, raise that limit (ulimit -n) on its machine; dial again later"));
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ absl::StatusOr<HostPort> Parse(const std::string& listen) {
 const char* WhatToTry(int error) {
   switch (error) {
     case EADDRINUSE:
-      return "another process has the port; end it, or give another port with "
+      return "another process uses the port; end it, or give another port with "
              "--listen ADDRESS:PORT, 0 for a free one";
     case EADDRNOTAVAIL:
     case EAFNOSUPPORT:

@@ -110,7 +110,7 @@ void Succession::On(const Reign& reign) {
   EndLoop(NotLeader({}));
   // The inputs are in order: the end of this Reign comes before the next one.
   if (inputs_.empty()) Take(kPause);
-  leadership_->Abdicate(reign, "what etcd holds could not be taken up");
+  leadership_->Abdicate(reign, "the state in etcd could not be restored");
 }
 
 absl::Status Succession::TakeUp(const Reign& reign) {
@@ -210,7 +210,7 @@ void Succession::On(const OtherLeads& other) {
 
 void Succession::On(const Quit&) {
   quit_ = true;
-  EndLoop(absl::UnavailableError("the daemon is going down; dial again"));
+  EndLoop(absl::UnavailableError("the daemon is shutting down; dial again"));
 }
 
 void Succession::EndLoop(const absl::Status& why) {

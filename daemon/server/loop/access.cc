@@ -147,8 +147,8 @@ std::optional<Denial> Access::PermitToken(const v1::Hello& hello,
   if (live != nullptr && live->job.HasCredential(hello)) {
     return Deny(absl::UnauthenticatedError(absl::StrCat(
                     "the agent of node ", hello.node(),
-                    " is in already and has a credential; who comes back as "
-                    "it must show that")),
+                    " is attended already and has a credential; to come back "
+                    "as this agent, show that credential")),
                 v1::REFUSAL_CODE_CREDENTIAL, hello.token().id(), who, address,
                 now);
   }
@@ -344,11 +344,12 @@ Denial Access::Deny(const absl::Status& status, v1::RefusalCode code,
     const bool ours = tokens_.Knows(token_id);
     logger_.Write(
         Log::Level::kWarning,
-        absl::StrCat("event=denied code=", Word(code), " address=", address,
-                     " ", who, ours ? absl::StrCat(" token=", token_id) : "",
-                     failures == kLoggedInARow
-                         ? " note=\"further ones from there are only counted\""
-                         : ""));
+        absl::StrCat(
+            "event=denied code=", Word(code), " address=", address, " ", who,
+            ours ? absl::StrCat(" token=", token_id) : "",
+            failures == kLoggedInARow
+                ? " note=\"further refusals of this address are only counted\""
+                : ""));
   }
   return Denial{WithRefusalCode(status, code), wait};
 }

@@ -53,8 +53,8 @@ absl::Status Decode(const grpc::ByteBuffer& bytes, v1::AgentMessage& message) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      "message: expected an AgentMessage, got bytes that are none; is what "
-      "dials here a rollcall agent?");
+      "message: expected an AgentMessage, got other bytes; is the client a "
+      "rollcall agent?");
 }
 
 }  // namespace rollcall

@@ -243,9 +243,9 @@ absl::StatusOr<LiveJob*> JobTable::ForHello(const v1::Hello& hello,
   } else if (!only_job_.empty()) {
     // This daemon never has a job of another name, so waiting does not help.
     return WithRefusalCode(
-        absl::PermissionDeniedError(absl::StrCat(
-            "this daemon has job ", only_job_, " alone, not ", hello.job(),
-            "; check --job, or take the join string")),
+        absl::PermissionDeniedError(
+            absl::StrCat("this daemon has job ", only_job_, " only, not ",
+                         hello.job(), "; check --job, or use the join string")),
         v1::REFUSAL_CODE_OTHER_JOB);
   } else if (!FillNodes(settings)) {
     return absl::NotFoundError(

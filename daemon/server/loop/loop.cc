@@ -25,7 +25,7 @@ constexpr size_t kDelayedMax = 4096;
 constexpr absl::Duration kTakeBackPause = absl::Seconds(2);
 
 absl::Status GoingDown() {
-  return absl::UnavailableError("the daemon is going down; dial again");
+  return absl::UnavailableError("the daemon is shutting down; dial again");
 }
 
 // The clock offset of the node that sent these facts. An implausible clock is a
@@ -170,9 +170,10 @@ void Loop::On(StreamOpened& opened) {
   strangers_.insert(opened.session);
   if (strangers_.size() <= options_.limits.strangers_max) return;
   const SessionId oldest = *strangers_.begin();
-  const absl::Status status = absl::UnavailableError(absl::StrCat(
-      "more than ", options_.limits.strangers_max,
-      " streams have said nothing yet, and this one for longest; dial again"));
+  const absl::Status status = absl::UnavailableError(
+      absl::StrCat("more than ", options_.limits.strangers_max,
+                   " streams have not sent Hello yet, and this is the oldest "
+                   "of them; dial again"));
   CloseSession(sessions_.at(oldest), oldest, status.code(), RefusalOf(status));
 }
 
@@ -641,10 +642,10 @@ void Loop::EndSlowStreams() {
       slowest_id = id;
     }
     if (slowest == nullptr) return;
-    const absl::Status slow = absl::UnavailableError(absl::StrCat(
-        "more than ", options_.limits.unread_bytes_max,
-        " bytes wait for all agents, and most of them for this one; it reads "
-        "too slowly: dial again"));
+    const absl::Status slow = absl::UnavailableError(
+        absl::StrCat("more than ", options_.limits.unread_bytes_max,
+                     " bytes wait for all agents, and most of them for this "
+                     "agent, which reads too slowly; dial again"));
     logger_.Write(
         Log::Level::kWarning,
         absl::StrCat("job=", slowest->job, " event=slow node=", slowest->node,
@@ -687,7 +688,7 @@ void Loop::TellSuppressed(absl::Time now) {
         absl::StrCat("event=suppressed address=",
                      of.address.empty() ? "others" : of.address,
                      " lines=", of.lines,
-                     " reason=\"what comes from there caused too many\""));
+                     " reason=\"messages from there caused too many lines\""));
   }
 }
 

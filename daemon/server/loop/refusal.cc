@@ -64,8 +64,9 @@ absl::Status NotLeader(const std::vector<std::string>& leader) {
   absl::Status status = WithRefusalCode(
       absl::UnavailableError(
           leader.empty()
-              ? "this daemon stands by, and no other one leads yet; dial again"
-              : absl::StrCat("this daemon stands by; dial the one that leads, ",
+              ? "this daemon is a standby, and no other one leads yet; dial "
+                "again"
+              : absl::StrCat("this daemon is a standby; dial the leader, ",
                              absl::StrJoin(leader, " or "))),
       v1::REFUSAL_CODE_NOT_LEADER);
   status.SetPayload(kLeader, absl::Cord(absl::StrJoin(leader, ",")));

@@ -46,7 +46,7 @@ absl::Status ExpandWorld(v1::Proposal& proposal) {
                  reinterpret_cast<const Bytef*>(proposal.world().data()),
                  proposal.world().size());
   if (result != Z_OK || size != plain.size()) {
-    return invalid("its bytes do not expand to the size that was announced");
+    return invalid("its bytes do not expand to the announced size");
   }
   proposal.set_world(std::move(plain));
   proposal.set_compression(v1::COMPRESSION_NONE);
