@@ -110,8 +110,7 @@ class MembershipService::AttendStream final
     Pump();
   }
 
-  // --- gRPC's reactions
-  // -------------------------------------------------------
+  // --- gRPC's reactions ------------------------------------------------------
 
   void OnReadDone(bool ok) override {
     if (!ok) {
