@@ -113,23 +113,28 @@ FIXED_PORT = re.compile(
 
 # (file, text) -> why it is no port that anybody takes.
 PORTS_JUSTIFIED = {
-    ("tests/unit/cli_test.cc", "[::1]:80"): "parsed, never dialled",
-    ("tests/unit/etcd_test.cc", "[::1]:2379"): "parsed, never dialled",
-    ("tests/unit/nccl_test.cc", "127.0.0.1:23456"):
+    ("tests/unit/cli/cli_test.cc", "[::1]:80"): "parsed, never dialled",
+    ("tests/unit/journal/etcd_test.cc", "[::1]:2379"): "parsed, never dialled",
+    ("tests/unit/agent/nccl_test.cc", "127.0.0.1:23456"):
         "a NCCL_COMM_ID that must be cleared",
-    ("tests/unit/server_test.cc", "127.0.0.1:65536"): "no port at all",
-    ("tests/unit/listener_test.cc", "127.0.0.1:65536"): "no port at all",
-    ("tests/unit/join_string_test.cc", "127.0.0.1:29400"):
+    ("tests/unit/server/server_test.cc", "127.0.0.1:65536"): "no port at all",
+    ("tests/unit/server/listener_test.cc", "127.0.0.1:65536"): "no port at all",
+    ("tests/unit/security/join_string_test.cc", "127.0.0.1:29400"):
         "parsed, never dialled",
-    ("tests/unit/join_string_test.cc", "[::1]:29400"): "parsed, never dialled",
-    ("tests/unit/join_string_test.cc", "0.0.0.0:29400"):
+    ("tests/unit/security/join_string_test.cc", "[::1]:29400"):
         "parsed, never dialled",
-    ("tests/unit/join_string_test.cc", "localhost:29400"):
+    ("tests/unit/security/join_string_test.cc", "0.0.0.0:29400"):
         "parsed, never dialled",
-    ("tests/unit/join_string_test.cc", "[::]:29400"): "parsed, never dialled",
-    ("tests/unit/join_string_test.cc", "127.0.0.1:80"): "parsed, never dialled",
-    ("tests/unit/join_string_test.cc", "[::1]:80"): "parsed, never dialled",
-    ("tests/unit/join_string_test.cc", "localhost:80"): "parsed, never dialled",
+    ("tests/unit/security/join_string_test.cc", "localhost:29400"):
+        "parsed, never dialled",
+    ("tests/unit/security/join_string_test.cc", "[::]:29400"):
+        "parsed, never dialled",
+    ("tests/unit/security/join_string_test.cc", "127.0.0.1:80"):
+        "parsed, never dialled",
+    ("tests/unit/security/join_string_test.cc", "[::1]:80"):
+        "parsed, never dialled",
+    ("tests/unit/security/join_string_test.cc", "localhost:80"):
+        "parsed, never dialled",
 }
 
 # Files that look at what came in from outside: nothing there may abort.

@@ -1,0 +1,592 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/base/inbox.h"
+#include "daemon/core/limits.h"
+#include "daemon/journal/etcd_client.h"
+#include "daemon/journal/etcd_journal.h"
+#include "daemon/journal/etcd_place.h"
+#include "daemon/journal/leadership.h"
+#include "daemon/journal/run_record.h"
+#include "daemon/journal/tenure.h"
+#include "tests/unit/journal/real_etcd.h"
+#include "tests/unit/journal/test_sealer.h"
+
+namespace rollcall {
+namespace {
+
+using Kind = Journal::Kind;
+
+const absl::Time kThen = absl::FromUnixSeconds(1'700'000'000);
+constexpr char kPrefix[] = "/rollcall/t/";
+constexpr absl::Duration kDeadline = absl::Seconds(30);
+
+// --- Pure
+// ----------------------------------------------------------------------
+
+TEST(EtcdPlaceTest, Grammar) {
+  struct Row {
+    const char* url;
+    const char* expect;  // Empty: refused.
+  };
+  const Row kRows[] = {
+      {"etcd://a:1", "etcd://a:1/default"},
+      {"etcd://a:1,b:2/train", "etcd://a:1,b:2/train"},
+      {"etcd://a,b/", "etcd://a:2379,b:2379/default"},
+      {"etcd://[::1]:7,10.0.0.1", "etcd://[::1]:7,10.0.0.1:2379/default"},
+      {"etcd://[::1]", "etcd://[::1]:2379/default"},
+      {"etcd://", ""},
+      {"etcd://a:1,", ""},
+      {"etcd://a:0", ""},
+      {"etcd://a:65536", ""},
+      {"etcd://a:x", ""},
+      {"etcd://::1", ""},
+      {"etcd://[::1", ""},
+      {"etcd://[::1]7", ""},
+      {"etcd://a b:1", ""},
+      {"etcd://a:1/UPPER", ""},
+      {"etcd://a:1/a/b", ""},
+      {"etcd://http://a:1", ""},
+      {"/var/lib", ""},
+  };
+  for (const Row& row : kRows) {
+    const auto place = EtcdPlace::Parse(row.url);
+    EXPECT_EQ(place.ok() ? place->Text() : "", row.expect) << row.url;
+    if (place.ok()) continue;
+    EXPECT_EQ(place.status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(TenureTest, EndsBeforeTheLeaseCan) {
+  const absl::Time t = kThen;
+  const auto s = [](double seconds) { return absl::Seconds(seconds); };
+  Tenure tenure;
+  EXPECT_FALSE(tenure.Holds(t));
+  tenure.Renewed(t, s(2));
+  EXPECT_TRUE(tenure.Holds(t + s(1.79)));
+  EXPECT_FALSE(tenure.Holds(t + s(1.8)));
+  EXPECT_EQ(tenure.renew_at(), t + s(0.5));
+  tenure.Renewed(t + s(1), s(2));
+  EXPECT_TRUE(tenure.Holds(t + s(2.79)));
+  // An answer to an older question adds nothing.
+  tenure.Renewed(t + s(0.5), s(2));
+  EXPECT_EQ(tenure.until(), t + s(2.8));
+  // What etcd says has ended has ended.
+  tenure.Renewed(t + s(1.5), s(0));
+  EXPECT_FALSE(tenure.Holds(t + s(1.5)));
+  EXPECT_FALSE(tenure.Holds(t));
+}
+
+TEST(RunRecordTest, ComesBackWhole) {
+  JournaledRun run;
+  run.job = "j";
+  run.written_at = kThen + absl::Microseconds(5);
+  run.state.run = "r";
+  run.state.settings.set_nodes_max(7);
+  run.state.generation = 9;
+  run.state.proposal.emplace().set_world(std::string(10'000, 'w'));
+  run.state.seal.emplace().set_master_port(1);
+  run.state.leaving.emplace().set_notice(3);
+  run.state.finished.emplace().add_node_ranks(4);
+  run.state.restarts_charged = 2;
+  run.state.node_epochs.Admit("a", "t1");
+  run.state.node_epochs.Raise("a");
+  run.state.node_epochs.RaiseFloor(1);
+  const std::string bytes = PackRun(run);
+  EXPECT_LT(bytes.size(), 1'000u);
+  const auto back = UnpackRun("j", bytes);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->written_at, run.written_at);
+  EXPECT_EQ(back->state.run, "r");
+  EXPECT_EQ(back->state.settings.nodes_max(), 7u);
+  EXPECT_EQ(back->state.generation, 9u);
+  EXPECT_EQ(back->state.proposal->world().size(), 10'000u);
+  EXPECT_EQ(back->state.seal->master_port(), 1u);
+  EXPECT_EQ(back->state.leaving->notice(), 3u);
+  ASSERT_EQ(back->state.finished->node_ranks_size(), 1);
+  EXPECT_FALSE(back->state.end.has_value());
+  EXPECT_EQ(back->state.restarts_charged, 2u);
+  EXPECT_EQ(back->state.node_epochs.EpochOf("a"), 1u);
+  EXPECT_EQ(back->state.node_epochs.TokenOf("a"), "t1");
+  EXPECT_EQ(back->state.node_epochs.EpochOf("b"), 1u);
+}
+
+TEST(RunRecordTest, OtherBytesAreRefused) {
+  JournaledRun run;
+  run.state.run = "r";
+  const std::string good = PackRun(run);
+  for (const std::string& bad :
+       {std::string(), std::string("garbage"), good.substr(0, good.size() - 3),
+        // Says that it expands to 2^62 bytes.
+        std::string("\x0a\x01x\x10\x80\x80\x80\x80\x80\x80\x80\x80\x40")}) {
+    EXPECT_EQ(UnpackRun("j", bad).status().code(),
+              absl::StatusCode::kFailedPrecondition);
+  }
+}
+
+// --- With a real etcd
+// ------------------------------------------------------------
+
+class EtcdTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (access(RealEtcd::kProgram, X_OK) != 0) {
+      GTEST_SKIP() << "NOT TESTED: there is no " << RealEtcd::kProgram
+                   << " here; scripts/packages.sh test installs it";
+    }
+    etcd_ = RealEtcd::Start();
+    ASSERT_NE(etcd_, nullptr) << "etcd does not start";
+    client_ = std::make_unique<EtcdClient>(
+        EtcdAccess{{etcd_->endpoint()}, "", "", "", "", ""});
+  }
+
+  std::unique_ptr<RealEtcd> etcd_;
+  std::unique_ptr<EtcdClient> client_;
+};
+
+// One daemon's part in it, and what it was told.
+class Candidate {
+ public:
+  struct Deposed {
+    std::string why;
+  };
+  struct Other {
+    std::vector<std::string> endpoints;
+  };
+  using Told = std::variant<Reign, Deposed, Other>;
+
+  Candidate(EtcdClient& client, const std::string& endpoint)
+      : leadership_(
+            client, kPrefix, {endpoint}, TestSealer(),
+            {[this](const Reign& reign) { told_.PostAlways(reign); },
+             [this](const std::string& why) { told_.PostAlways(Deposed{why}); },
+             [this](const std::vector<std::string>& endpoints) {
+               told_.PostAlways(Other{endpoints});
+             }}) {}
+
+  // What it is told next that is a T; others are passed over.
+  template <typename T>
+  std::optional<T> Await() {
+    for (;;) {
+      if (waiting_.empty()) waiting_ = told_.Take(kDeadline);
+      if (waiting_.empty()) return std::nullopt;
+      const Told next = waiting_.front();
+      waiting_.erase(waiting_.begin());
+      if (const T* found = std::get_if<T>(&next)) return *found;
+    }
+  }
+
+  Leadership& leadership() { return leadership_; }
+
+ private:
+  Inbox<Told> told_{1024};
+  std::vector<Told> waiting_;
+  Leadership leadership_;
+};
+
+TEST_F(EtcdTest, OneLeadsAndAnotherTakesOver) {
+  auto a = std::make_unique<Candidate>(*client_, "a:1");
+  const auto first = a->Await<Reign>();
+  ASSERT_TRUE(first.has_value());
+  EXPECT_TRUE(a->leadership().Leads(*first));
+  Candidate b(*client_, "b:1");
+  const auto other = b.Await<Candidate::Other>();
+  ASSERT_TRUE(other.has_value());
+  EXPECT_EQ(other->endpoints, std::vector<std::string>{"a:1"});
+  // One that goes in order gives the lead up at once.
+  a.reset();
+  const auto second = b.Await<Reign>();
+  ASSERT_TRUE(second.has_value());
+  EXPECT_GT(second->create_revision, first->create_revision);
+  EXPECT_TRUE(b.leadership().Leads(*second));
+  EXPECT_FALSE(b.leadership().Leads(*first));
+}
+
+TEST_F(EtcdTest, WhoAbdicatesBeginsAnew) {
+  Candidate a(*client_, "a:1");
+  const auto first = a.Await<Reign>();
+  ASSERT_TRUE(first.has_value());
+  a.leadership().Abdicate(*first, "a test");
+  EXPECT_FALSE(a.leadership().Leads(*first));
+  const auto deposed = a.Await<Candidate::Deposed>();
+  ASSERT_TRUE(deposed.has_value());
+  EXPECT_EQ(deposed->why, "a test");
+  const auto second = a.Await<Reign>();
+  ASSERT_TRUE(second.has_value());
+  EXPECT_GT(second->create_revision, first->create_revision);
+  // A word about a Reign that is over changes nothing.
+  a.leadership().Abdicate(*first, "late");
+  EXPECT_TRUE(a.leadership().Leads(*second));
+}
+
+TEST_F(EtcdTest, AKeyThatIsRemovedDeposes) {
+  Candidate a(*client_, "a:1");
+  ASSERT_TRUE(a.Await<Reign>().has_value());
+  etcdserverpb::TxnRequest txn;
+  txn.add_success()->mutable_request_delete_range()->set_key(
+      absl::StrCat(kPrefix, kLeaderKey));
+  ASSERT_TRUE(client_->Txn(txn, kDeadline).ok());
+  EXPECT_TRUE(a.Await<Candidate::Deposed>().has_value());
+  EXPECT_TRUE(a.Await<Reign>().has_value());
+}
+
+TEST_F(EtcdTest, AnEtcdThatIsSilentDeposesInTime) {
+  Candidate a(*client_, "a:1");
+  const auto reign = a.Await<Reign>();
+  ASSERT_TRUE(reign.has_value());
+  etcd_->Signal(SIGSTOP);
+  EXPECT_TRUE(a.Await<Candidate::Deposed>().has_value());
+  EXPECT_FALSE(a.leadership().Leads(*reign));
+  etcd_->Signal(SIGCONT);
+  EXPECT_TRUE(a.Await<Reign>().has_value());
+}
+
+// --- The journal
+// -----------------------------------------------------------------
+
+JournalEntry Entry(Kind kind, uint64_t generation, std::string body = "",
+                   std::string job = "j", std::string run = "r1") {
+  return {std::move(job), std::move(run), {kind, generation, std::move(body)}};
+}
+std::string Settings(uint32_t nodes) {
+  v1::JobSettings settings;
+  settings.set_nodes_min(nodes);
+  settings.set_nodes_max(nodes);
+  return settings.SerializeAsString();
+}
+std::string ProposalOf(uint64_t generation, std::string world = "world") {
+  v1::Proposal proposal;
+  proposal.set_generation(generation);
+  proposal.set_world(std::move(world));
+  return proposal.SerializeAsString();
+}
+std::string EndOf(int exit_code) {
+  v1::End end;
+  end.set_exit_code(exit_code);
+  return end.SerializeAsString();
+}
+
+class EtcdJournalTest : public EtcdTest {
+ protected:
+  void SetUp() override {
+    EtcdTest::SetUp();
+    if (etcd_ == nullptr) return;
+    leader_ = std::make_unique<Candidate>(*client_, "a:1");
+    const auto reign = leader_->Await<Reign>();
+    ASSERT_TRUE(reign.has_value());
+    reign_ = *reign;
+  }
+
+  std::unique_ptr<EtcdJournal> MustOpen(const Reign& reign) {
+    auto journal =
+        EtcdJournal::Open(*client_, {kPrefix, reign, [this] { return !over_; },
+                                     [this](const std::string& why) {
+                                       over_ = true;
+                                       lost_ = why;
+                                     },
+                                     TestSealer()});
+    EXPECT_TRUE(journal.ok()) << journal.status();
+    return journal.ok() ? *std::move(journal) : nullptr;
+  }
+  Reign Again() {
+    leader_->leadership().Abdicate(reign_, "a test");
+    const auto reign = leader_->Await<Reign>();
+    EXPECT_TRUE(reign.has_value());
+    over_ = false;
+    return reign_ = reign.value_or(Reign());
+  }
+
+  std::unique_ptr<Candidate> leader_;
+  Reign reign_;
+  std::atomic<bool> over_ = false;
+  std::string lost_;
+};
+
+TEST_F(EtcdJournalTest, TheNextLeaderReadsWhatTheLastOneWrote) {
+  const auto journal = MustOpen(reign_);
+  absl::Status s = journal->Append({{Entry(Kind::kRunStarted, 0, Settings(3)),
+                                     Entry(Kind::kProposed, 1, ProposalOf(1)),
+                                     Entry(Kind::kCommitted, 1, "")}},
+                                   kThen);
+  ASSERT_TRUE(s.ok()) << s;
+  s = journal->Append({{Entry(Kind::kRunStarted, 0, Settings(1), "k", "r2"),
+                        Entry(Kind::kRunEnded, 0, EndOf(7), "k", "r2")}},
+                      kThen);
+  ASSERT_TRUE(s.ok()) << s;
+  v1::TokenRecord token;
+  token.mutable_status()->set_id("abc");
+  ASSERT_TRUE(journal->SaveTokens({{token}}, {}).ok());
+
+  const auto next = MustOpen(Again());
+  const auto all = next->LoadAll();
+  ASSERT_TRUE(all.ok());
+  ASSERT_EQ(all->size(), 2u);
+  EXPECT_EQ((*all)[0].job, "j");
+  EXPECT_EQ((*all)[0].written_at, kThen);
+  EXPECT_EQ((*all)[0].state.run, "r1");
+  EXPECT_EQ((*all)[0].state.settings.nodes_min(), 3u);
+  EXPECT_EQ((*all)[0].state.generation, 1u);
+  EXPECT_TRUE((*all)[0].state.seal.has_value());
+  EXPECT_EQ((*all)[1].state.end->exit_code(), 7);
+  const auto tokens = next->LoadTokens();
+  ASSERT_TRUE(tokens.ok());
+  ASSERT_EQ(tokens->size(), 1u);
+  EXPECT_EQ(tokens->front().status().id(), "abc");
+  ASSERT_TRUE(next->DropTokens().ok());
+  EXPECT_TRUE(next->LoadTokens()->empty());
+  EXPECT_FALSE((*next->Load("nobody")).has_value());
+}
+
+TEST_F(EtcdJournalTest, AFormerLeaderCanWriteNothing) {
+  const auto old = MustOpen(reign_);
+  ASSERT_TRUE(
+      old->Append({{Entry(Kind::kRunStarted, 0, Settings(3))}}, kThen).ok());
+  const Reign next = Again();
+  // By its own word it leads still: its clock is as wrong as can be.
+  const std::function<absl::Status()> kWrites[] = {
+      [&] {
+        return old->Append({{Entry(Kind::kProposed, 1, ProposalOf(1))}}, kThen);
+      },
+      [&] { return old->SaveTokens({}, {{"abc"}}); },
+      [&] { return old->DropTokens(); }};
+  for (const auto& write : kWrites) {
+    over_ = false;
+    EXPECT_EQ(write().code(), absl::StatusCode::kAborted);
+    EXPECT_TRUE(over_);
+    EXPECT_EQ(lost_, "another daemon leads: its write was fenced off");
+  }
+  const auto run = MustOpen(next)->Load("j");
+  ASSERT_TRUE(run.ok() && run->has_value());
+  EXPECT_EQ((*run)->state.generation, 0u);
+}
+
+TEST_F(EtcdJournalTest, ARunThatIsNotThereIsNoRun) {
+  const auto journal = MustOpen(reign_);
+  EXPECT_EQ(journal->Append({{Entry(Kind::kProposed, 1, ProposalOf(1))}}, kThen)
+                .code(),
+            absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(
+      journal->Append({{Entry(Kind::kRunStarted, 0, Settings(1))}}, kThen)
+          .ok());
+  EXPECT_EQ(
+      journal
+          ->Append({{Entry(Kind::kProposed, 1, ProposalOf(1), "j", "another")}},
+                   kThen)
+          .code(),
+      absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(over_);
+}
+
+std::string Noise(size_t bytes) {
+  std::string noise(bytes, '\0');
+  uint64_t state = 42;
+  for (char& c : noise) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    c = static_cast<char>(state >> 56);
+  }
+  return noise;
+}
+
+TEST_F(EtcdJournalTest, LargeWorldsFitOrAreRefused) {
+  const auto journal = MustOpen(reign_);
+  // Incompressible: as near to the bound as it goes, in three jobs at once.
+  const std::string world = Noise(Limits::etcd_value_bytes_max - 2'000);
+  std::vector<JournalEntry> entries;
+  for (const char* job : {"a", "b", "c"}) {
+    entries.push_back(Entry(Kind::kRunStarted, 0, Settings(1), job));
+    entries.push_back(Entry(Kind::kProposed, 1, ProposalOf(1, world), job));
+  }
+  absl::Status s = journal->Append(entries, kThen);
+  EXPECT_TRUE(s.ok()) << s;
+  s = journal->Append(
+      {{Entry(Kind::kProposed, 2, ProposalOf(2, world + world), "a")}}, kThen);
+  EXPECT_EQ(s.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_FALSE(over_);
+  // And compressible: much more than etcd takes.
+  s = journal->Append({{Entry(Kind::kProposed, 3,
+                              ProposalOf(3, std::string(8 << 20, 'w')), "a")}},
+                      kThen);
+  EXPECT_TRUE(s.ok()) << s;
+  const auto all = MustOpen(Again())->LoadAll();
+  ASSERT_EQ(all->size(), 3u);
+  EXPECT_EQ((*all)[0].state.proposal->world().size(), size_t{8} << 20);
+  EXPECT_TRUE((*all)[2].state.proposal->world() == world);
+}
+
+TEST_F(EtcdJournalTest, ManyTokensAtOnce) {
+  const auto journal = MustOpen(reign_);
+  std::vector<v1::TokenRecord> tokens(Limits::tokens_max);
+  std::vector<std::string> ids;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    ids.push_back(absl::StrCat("t", i));
+    tokens[i].mutable_status()->set_id(ids.back());
+  }
+  ASSERT_TRUE(journal->SaveTokens(tokens, {}).ok());
+  EXPECT_EQ(journal->LoadTokens()->size(), tokens.size());
+  ASSERT_TRUE(journal->SaveTokens({}, ids).ok());
+  EXPECT_TRUE(journal->LoadTokens()->empty());
+}
+
+TEST_F(EtcdJournalTest, EndedRunsAreForgotten) {
+  const auto journal = MustOpen(reign_);
+  for (size_t i = 0; i < EtcdJournal::kEndedRunsKept + 3; ++i) {
+    const std::string job = absl::StrCat("j", i);
+    ASSERT_TRUE(journal
+                    ->Append({{Entry(Kind::kRunStarted, 0, Settings(1), job),
+                               Entry(Kind::kRunEnded, 0, EndOf(0), job)}},
+                             kThen + absl::Seconds(i))
+                    .ok());
+  }
+  const auto next = MustOpen(Again());
+  EXPECT_EQ(next->LoadAll()->size(), EtcdJournal::kEndedRunsKept);
+  EXPECT_FALSE((*next->Load("j2")).has_value());
+  EXPECT_TRUE((*next->Load("j3")).has_value());
+}
+
+// Written by a successor whose clock is a day behind.
+TEST_F(EtcdJournalTest, EndedRunsAreForgottenInTheOrderInWhichTheyEnded) {
+  const auto end = [](EtcdJournal& journal, const std::string& job,
+                      absl::Time at) {
+    ASSERT_TRUE(journal
+                    .Append({{Entry(Kind::kRunStarted, 0, Settings(1), job),
+                              Entry(Kind::kRunEnded, 0, EndOf(0), job)}},
+                            at)
+                    .ok());
+  };
+  {
+    const auto journal = MustOpen(reign_);
+    // By name the other way round.
+    for (size_t i = EtcdJournal::kEndedRunsKept; i > 0; --i) {
+      end(*journal, absl::StrCat("j", i), kThen);
+    }
+  }
+  {
+    const auto next = MustOpen(Again());
+    end(*next, "late", kThen - absl::Hours(24));
+    end(*next, "later", kThen - absl::Hours(24));
+  }
+  const auto all = MustOpen(Again());
+  EXPECT_EQ(all->LoadAll()->size(), EtcdJournal::kEndedRunsKept);
+  EXPECT_TRUE((*all->Load("late")).has_value());
+  EXPECT_TRUE((*all->Load("later")).has_value());
+  EXPECT_FALSE((*all->Load("j64")).has_value());
+  EXPECT_FALSE((*all->Load("j63")).has_value());
+  EXPECT_TRUE((*all->Load("j62")).has_value());
+}
+
+TEST_F(EtcdJournalTest, AnEtcdThatIsSilentEndsTheReign) {
+  const auto journal = MustOpen(reign_);
+  etcd_->Signal(SIGSTOP);
+  // As the lease would say by then.
+  const auto deposed = leader_->Await<Candidate::Deposed>();
+  EXPECT_TRUE(deposed.has_value());
+  over_ = true;
+  EXPECT_EQ(journal->Append({{Entry(Kind::kRunStarted, 0, Settings(1))}}, kThen)
+                .code(),
+            absl::StatusCode::kAborted);
+  etcd_->Signal(SIGCONT);
+}
+
+TEST_F(EtcdJournalTest, WhatIsKeptOnceIsTheSameForAll) {
+  const std::string key = absl::StrCat(kPrefix, "credential.key");
+  const ValueSealer sealer = TestSealer();
+  EXPECT_EQ(KeepInEtcd(*client_, sealer, key, std::nullopt, kDeadline)
+                .status()
+                .code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(*KeepInEtcd(*client_, sealer, key, "first", kDeadline), "first");
+  EXPECT_EQ(*KeepInEtcd(*client_, sealer, key, std::nullopt, kDeadline),
+            "first");
+  EXPECT_EQ(*KeepInEtcd(*client_, sealer, key, "second", kDeadline), "first");
+  // With another secret it does not open, and is not taken as missing.
+  const absl::Status other =
+      KeepInEtcd(*client_,
+                 ValueSealer(*SharedSecret::Parse(std::string(64, '8'))), key,
+                 "third", kDeadline)
+          .status();
+  EXPECT_EQ(other.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(other.message().find(key), absl::string_view::npos);
+}
+
+TEST_F(EtcdJournalTest, AMemberThatIsGoneIsPassedOver) {
+  // Nobody listens there: the port was free a moment ago.
+  EtcdClient client({{"127.0.0.1:1", etcd_->endpoint()}, "", "", "", "", ""});
+  etcdserverpb::RangeRequest read;
+  read.set_key("x");
+  EXPECT_TRUE(client.Range(read, kDeadline).ok());
+}
+
+TEST_F(EtcdJournalTest, WhatNoDaemonWroteIsNamed) {
+  const auto write = [&](const std::string& name, const std::string& value) {
+    etcdserverpb::TxnRequest txn;
+    auto& put = *txn.add_success()->mutable_request_put();
+    put.set_key(absl::StrCat(kPrefix, name));
+    put.set_value(value);
+    ASSERT_TRUE(client_->Txn(txn, kDeadline).ok());
+  };
+  const auto expect_named = [&](const std::string& key) {
+    const auto journal =
+        EtcdJournal::Open(*client_, {kPrefix, reign_, [] { return true; },
+                                     [](std::string) {}, TestSealer()});
+    EXPECT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_NE(journal.status().message().find(key), absl::string_view::npos);
+  };
+  const auto seal = [&](const std::string& name, const std::string& value) {
+    write(name, TestSealer().Seal(absl::StrCat(kPrefix, name), value));
+  };
+  write("jobs/j", "garbage");
+  expect_named("jobs/j");
+  seal("jobs/j", "garbage");
+  expect_named("jobs/j");
+  JournaledRun run;
+  run.state.run = "r";
+  // As an older daemon wrote it, and anybody who reaches etcd could.
+  write("jobs/j", PackRun(run));
+  expect_named("jobs/j");
+  // A good one of another job.
+  write("jobs/j",
+        TestSealer().Seal(absl::StrCat(kPrefix, "jobs/k"), PackRun(run)));
+  expect_named("jobs/j");
+  seal("jobs/j", PackRun(run));
+  seal("jobs/NO/JOB", PackRun(run));
+  expect_named("jobs/NO/JOB");
+}
+
+TEST_F(EtcdTest, WhatALeaderSaysOfItselfHasABound) {
+  etcdserverpb::TxnRequest txn;
+  auto& put = *txn.add_success()->mutable_request_put();
+  put.set_key(absl::StrCat(kPrefix, kLeaderKey));
+  std::string value = std::string(100'000, 'x');
+  for (int i = 0; i < 100; ++i) absl::StrAppend(&value, ",h:", i);
+  put.set_value(TestSealer().Seal(put.key(), value));
+  ASSERT_TRUE(client_->Txn(txn, kDeadline).ok());
+  Candidate a(*client_, "a:1");
+  const auto other = a.Await<Candidate::Other>();
+  ASSERT_TRUE(other.has_value());
+  EXPECT_EQ(other->endpoints.size(), 8u);
+  EXPECT_EQ(other->endpoints[0], "h:0");
+}
+
+TEST_F(EtcdTest, WhereTheLeaderIsCannotBeForged) {
+  etcdserverpb::TxnRequest txn;
+  auto& put = *txn.add_success()->mutable_request_put();
+  put.set_key(absl::StrCat(kPrefix, kLeaderKey));
+  put.set_value("attacker:1");
+  ASSERT_TRUE(client_->Txn(txn, kDeadline).ok());
+  Candidate a(*client_, "a:1");
+  const auto other = a.Await<Candidate::Other>();
+  ASSERT_TRUE(other.has_value());
+  EXPECT_EQ(other->endpoints, std::vector<std::string>());
+}
+
+}  // namespace
+}  // namespace rollcall

@@ -1,0 +1,652 @@
+// Who is let in by a daemon and who is not, what is known of it afterwards, and
+// what strangers may cost.
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/mutex.h"
+#include "tests/unit/server/access_fixture.h"
+
+namespace rollcall {
+namespace {
+
+// --- Tokens ------------------------------------------------------------------
+
+TEST_F(AccessTest, TokensThatDoNotOpenAreToldApartLoggedOnceAndCounted) {
+  ServerOptions options = Options();
+  options.log_level = Log::Level::kWarning;
+  testing::internal::CaptureStderr();
+  StartJob(2, std::move(options));
+  v1::JoinToken wrong = worker_;
+  wrong.mutable_secret()->front() ^= 1;
+  const v1::JoinToken revoked = MustCreate(Wanted(v1::ROLE_WORKER));
+  ASSERT_TRUE(Revoke(revoked.id()).ok());
+  const v1::JoinToken once = MustCreate(Wanted(v1::ROLE_WORKER, 1));
+  HandAgent good(Dial());
+  ASSERT_TRUE(good.SayHello(HelloWith("good", once)));
+  ASSERT_TRUE(good.IsWelcome());
+  AwaitExpiry(MustCreate(Wanted(v1::ROLE_WORKER, 0, 1)));
+  const struct {
+    v1::JoinToken token;
+    grpc::StatusCode code;
+    v1::RefusalCode refusal;
+  } rows[] = {
+      {wrong, grpc::StatusCode::UNAUTHENTICATED,
+       v1::REFUSAL_CODE_UNAUTHENTICATED},
+      {revoked, grpc::StatusCode::UNAUTHENTICATED,
+       v1::REFUSAL_CODE_TOKEN_REVOKED},
+      {once, grpc::StatusCode::UNAUTHENTICATED, v1::REFUSAL_CODE_TOKEN_USED_UP},
+      {viewer_, grpc::StatusCode::PERMISSION_DENIED, v1::REFUSAL_CODE_ROLE},
+  };
+  for (const auto& row : rows) {
+    ExpectRefused(Turned(HelloWith("bad", row.token)), row.code, row.refusal);
+  }
+  EXPECT_EQ(Refused(), (Counts{{"role", 1},
+                               {"token_expired", 1},
+                               {"token_revoked", 1},
+                               {"token_used_up", 1},
+                               {"unauthenticated", 1}}));
+  ExpectUndisturbed(good);
+  server_.reset();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(Times(log, "event=denied"), 5u) << log;
+  for (const char* code : {"role", "token_expired", "token_revoked",
+                           "token_used_up", "unauthenticated"}) {
+    EXPECT_EQ(Times(log, absl::StrCat("event=denied code=", code, " ")), 1u)
+        << log;
+  }
+  EXPECT_EQ(Times(log, "node=bad"), 4u) << log;
+  EXPECT_EQ(Times(log, "address=127.0.0.1"), 5u) << log;
+  for (const v1::JoinToken& token :
+       {wrong, revoked, once, viewer_, worker_, admin_}) {
+    EXPECT_FALSE(absl::StrContains(
+        log, absl::BytesToHexString(token.secret()).substr(0, 8)));
+  }
+}
+
+TEST_F(AccessTest, WhatIsNoTokenIsUnauthenticated) {
+  StartJob(2);
+  HandAgent good(Dial());
+  ASSERT_TRUE(good.SayHello(HelloOf("good")));
+  ASSERT_TRUE(good.IsWelcome());
+  const std::function<void(v1::Hello&)> changes[] = {
+      [](v1::Hello& h) { h.mutable_token()->set_id("zzzzzz"); },
+      [](v1::Hello& h) { h.clear_token(); },
+      [&](v1::Hello& h) { h.mutable_token()->set_id(viewer_.id()); },
+  };
+  for (const auto& change : changes) {
+    v1::Hello hello = HelloOf("bad");
+    change(hello);
+    ExpectRefused(Turned(hello), grpc::StatusCode::UNAUTHENTICATED,
+                  v1::REFUSAL_CODE_UNAUTHENTICATED);
+  }
+  // Not even one by its form.
+  v1::Hello no_secret = HelloOf("bad");
+  no_secret.mutable_token()->clear_secret();
+  ExpectRefused(Turned(no_secret), grpc::StatusCode::INVALID_ARGUMENT,
+                v1::REFUSAL_CODE_INVALID);
+  EXPECT_EQ(Refused(), (Counts{{"unauthenticated", 3}}));
+  ExpectUndisturbed(good);
+}
+
+TEST_F(AccessTest, AnotherJobIsRefusedForGood) {
+  StartJob(2);
+  v1::Hello hello = HelloOf("a");
+  hello.set_job("other");
+  hello.mutable_settings()->set_nodes_max(1);
+  ExpectRefused(Turned(hello), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_OTHER_JOB);
+  EXPECT_EQ(Refused(), (Counts{{"other_job", 1}}));
+}
+
+TEST_F(AccessTest, ATokenOfAJobOpensThatJobAlone) {
+  Start(Options());
+  HandAgent train(Dial()), eval(Dial());
+  v1::Hello hello = HelloOf("a");
+  hello.mutable_settings()->set_nodes_max(2);
+  ASSERT_TRUE(train.SayHello(hello));
+  ASSERT_TRUE(train.IsWelcome());
+  hello.set_job("eval");
+  ASSERT_TRUE(eval.SayHello(hello));
+  ASSERT_TRUE(eval.IsWelcome());
+  v1::CreateTokenRequest request = Wanted(v1::ROLE_ADMIN);
+  request.set_job("eval");
+  const v1::JoinToken token = MustCreate(request);
+  EXPECT_EQ(Listed(token.id()).job(), "eval");
+  EXPECT_TRUE(Look(token, "eval").ok());
+  EXPECT_TRUE(Look(token, "").ok()) << "it names its job itself";
+  ExpectRefused(Look(token, "train"), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_OTHER_JOB);
+  ExpectRefused(Turned(HelloWith("b", token)),
+                grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_OTHER_JOB);
+  // It makes none for another job either.
+  for (const char* job : {"", "train"}) {
+    grpc::ClientContext context;
+    Authorize(context, token);
+    v1::CreateTokenRequest more = Wanted(v1::ROLE_ADMIN);
+    more.set_job(job);
+    v1::CreateTokenResponse response;
+    const grpc::Status made =
+        AdminStub()->CreateToken(&context, more, &response);
+    EXPECT_EQ(made.ok(), *job == '\0') << made.error_message();
+    if (made.ok()) {
+      EXPECT_EQ(response.job(), "eval");
+    }
+  }
+}
+
+TEST_F(AccessTest, AUseIsCountedOnceAnAgent) {
+  StartJob(3);
+  const v1::JoinToken token = MustCreate(Wanted(v1::ROLE_WORKER, 2));
+  const v1::Hello hello = HelloWith("a", token);
+  // One that has no credential yet, since its Welcome was lost.
+  for (int i = 0; i < 3; ++i) {
+    HandAgent a(Dial());
+    ASSERT_TRUE(a.SayHello(hello));
+    ASSERT_TRUE(a.IsWelcome());
+    EXPECT_EQ(Listed(token.id()).uses_left(), 1u);
+  }
+  // Who is refused by the job has not got in.
+  HandAgent a(Dial());
+  ASSERT_TRUE(a.SayHello(hello));
+  ASSERT_TRUE(a.IsWelcome());
+  ExpectRefused(Turned(HelloWith("a", token)), grpc::StatusCode::ALREADY_EXISTS,
+                v1::REFUSAL_CODE_NAME_TAKEN);
+  v1::Hello contrary = HelloWith("b", token);
+  contrary.mutable_settings()->set_nodes_max(7);
+  ExpectRefused(Turned(contrary), grpc::StatusCode::FAILED_PRECONDITION,
+                v1::REFUSAL_CODE_SETTINGS);
+  EXPECT_EQ(Listed(token.id()).uses_left(), 1u);
+  HandAgent b(Dial());
+  ASSERT_TRUE(b.SayHello(HelloWith("b", token)));
+  ASSERT_TRUE(b.IsWelcome());
+  EXPECT_EQ(Listed(token.id()).uses_left(), 0u);
+  ExpectRefused(Turned(HelloWith("c", token)),
+                grpc::StatusCode::UNAUTHENTICATED,
+                v1::REFUSAL_CODE_TOKEN_USED_UP);
+  // The first one is in all the same.
+  HandAgent again(Dial());
+  ASSERT_TRUE(again.SayHello(hello));
+  EXPECT_TRUE(again.IsWelcome());
+}
+
+TEST_F(AccessTest, WhoIsInStaysWhenItsTokenIsRevoked) {
+  StartJob(2);
+  const v1::JoinToken token = MustCreate(Wanted(v1::ROLE_WORKER));
+  const v1::Hello hello = HelloWith("a", token);
+  HandAgent a(Dial());
+  ASSERT_TRUE(a.SayHello(hello));
+  const auto welcome = a.HearWelcome();
+  ASSERT_TRUE(welcome.has_value());
+  ASSERT_TRUE(Revoke(token.id()).ok());
+  ExpectUndisturbed(a);
+  HandAgent again(Dial());
+  ASSERT_TRUE(again.SayHello(Next(hello, *welcome)));
+  EXPECT_TRUE(again.IsWelcome());
+  EXPECT_EQ(Revoke("nobody").error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Revoke(admin_.id()).error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_F(AccessTest, TokensSurviveTheirDaemonAndNotTheRun) {
+  StartJob(3, Journaled(false));
+  const v1::JoinToken good = MustCreate(Wanted(v1::ROLE_WORKER));
+  const v1::JoinToken revoked = MustCreate(Wanted(v1::ROLE_WORKER));
+  const v1::JoinToken twice = MustCreate(Wanted(v1::ROLE_WORKER, 2));
+  const v1::JoinToken brief = MustCreate(Wanted(v1::ROLE_VIEWER, 0, 1));
+  ASSERT_TRUE(Revoke(revoked.id()).ok());
+  // One that the daemon is started with as well.
+  ASSERT_TRUE(Revoke(viewer_.id()).ok());
+  {
+    HandAgent a(Dial());
+    ASSERT_TRUE(a.SayHello(HelloWith("a", twice)));
+    ASSERT_TRUE(a.IsWelcome());
+    EXPECT_EQ(Listed(twice.id()).uses_left(), 1u);
+  }
+  const std::string pin = server_->pin();
+  server_.reset();
+  StartJob(3, Journaled(true));
+  EXPECT_EQ(server_->pin(), pin);
+  EXPECT_TRUE(Look(good).ok());
+  ExpectRefused(Look(revoked), grpc::StatusCode::UNAUTHENTICATED,
+                v1::REFUSAL_CODE_TOKEN_REVOKED);
+  ExpectRefused(Look(viewer_), grpc::StatusCode::UNAUTHENTICATED,
+                v1::REFUSAL_CODE_TOKEN_REVOKED);
+  EXPECT_EQ(Listed(twice.id()).uses_left(), 1u);
+  AwaitExpiry(brief);
+  server_.reset();
+  // Another run: what was made for the last one opens nothing.
+  StartJob(3, Journaled(false));
+  EXPECT_TRUE(Look(viewer_).ok());
+  ExpectRefused(Look(good), grpc::StatusCode::UNAUTHENTICATED,
+                v1::REFUSAL_CODE_UNAUTHENTICATED);
+  server_.reset();
+  StartJob(3, Journaled(true));
+  ExpectRefused(Look(good), grpc::StatusCode::UNAUTHENTICATED,
+                v1::REFUSAL_CODE_UNAUTHENTICATED);
+}
+
+TEST_F(AccessTest, OnlyAnAdminLeads) {
+  Start(Options());
+  v1::Hello hello = HelloOf("a");
+  hello.set_launcher(true);
+  hello.mutable_settings()->set_nodes_max(2);
+  for (const v1::JoinToken& token : {worker_, viewer_}) {
+    *hello.mutable_token() = token;
+    ExpectRefused(Turned(hello), grpc::StatusCode::PERMISSION_DENIED,
+                  v1::REFUSAL_CODE_ROLE);
+  }
+  *hello.mutable_token() = admin_;
+  HandAgent launcher(Dial());
+  ASSERT_TRUE(launcher.SayHello(hello));
+  const auto welcome = launcher.HearWelcome();
+  ASSERT_TRUE(welcome.has_value());
+  // And comes back with what it was given.
+  HandAgent again(Dial());
+  ASSERT_TRUE(again.SayHello(Next(hello, *welcome)));
+  EXPECT_TRUE(again.IsWelcome());
+  // A use is a launcher's as well.
+  const v1::JoinToken once = MustCreate(Wanted(v1::ROLE_ADMIN, 1));
+  for (const char* node : {"b", "c"}) {
+    v1::Hello other = HelloWith(node, once);
+    other.set_launcher(true);
+    if (*node == 'c') {
+      ExpectRefused(Turned(other), grpc::StatusCode::UNAUTHENTICATED,
+                    v1::REFUSAL_CODE_TOKEN_USED_UP);
+      continue;
+    }
+    for (int i = 0; i < 2; ++i) {
+      HandAgent agent(Dial());
+      ASSERT_TRUE(agent.SayHello(other));
+      EXPECT_TRUE(agent.IsWelcome());
+    }
+  }
+  EXPECT_EQ(Refused(), (Counts{{"role", 2}, {"token_used_up", 1}}));
+}
+
+TEST_F(AccessTest, ALauncherTakesItsNodesNameFromAWorker) {
+  StartJob(2);
+  HandAgent worker(Dial());
+  ASSERT_TRUE(worker.SayHello(HelloWith("a", worker_)));
+  ASSERT_TRUE(worker.IsWelcome());
+  v1::Hello hello = HelloWith("a", admin_);
+  // An admin's token alone is no launcher.
+  ExpectRefused(Turned(hello), grpc::StatusCode::ALREADY_EXISTS,
+                v1::REFUSAL_CODE_NAME_TAKEN);
+  hello.set_launcher(true);
+  HandAgent launcher(Dial());
+  ASSERT_TRUE(launcher.SayHello(hello));
+  ASSERT_TRUE(launcher.IsWelcome());
+  ExpectRefused(worker.End(), grpc::StatusCode::ALREADY_EXISTS,
+                v1::REFUSAL_CODE_NAME_TAKEN);
+  ExpectRefused(Turned(HelloWith("a", worker_)),
+                grpc::StatusCode::ALREADY_EXISTS, v1::REFUSAL_CODE_NAME_TAKEN);
+  ExpectUndisturbed(launcher);
+}
+
+TEST_F(AccessTest, ALaunchersAgentThatIsLateHearsOfTheEnd) {
+  Start(Options());
+  v1::Hello hello = HelloWith("a", admin_);
+  hello.set_launcher(true);
+  hello.mutable_settings()->set_nodes_max(2);
+  HandAgent a(Dial());
+  ASSERT_TRUE(a.SayHello(hello));
+  const auto welcome = a.HearWelcome();
+  ASSERT_TRUE(welcome.has_value());
+  v1::StopResponse response;
+  ASSERT_TRUE(Stop("train", 4, &response).ok());
+  ASSERT_TRUE(a.HearKind(v1::DaemonMessage::kEnd).has_value());
+  v1::AgentMessage seen;
+  seen.mutable_end_seen();
+  ASSERT_TRUE(a.Say(seen));
+  a.HangUp();
+  EXPECT_TRUE(a.End().ok());
+  HandAgent late(Dial());
+  ASSERT_TRUE(late.SayHello(Next(hello, *welcome)));
+  EXPECT_EQ(late.HearWelcome().value_or(v1::Welcome()).run(), welcome->run());
+  EXPECT_TRUE(late.HearKind(v1::DaemonMessage::kEnd).has_value());
+  EXPECT_EQ(StatusOf("train").exit_code(), 4);
+}
+
+// --- What one token may cost -------------------------------------------------
+
+class JobsOfATokenTest : public AccessTest {
+ protected:
+  v1::Hello Begins(const std::string& job, const v1::JoinToken& token) {
+    v1::Hello hello = HelloWith("a", token);
+    hello.set_job(job);
+    hello.mutable_settings()->set_nodes_max(2);
+    return hello;
+  }
+  void ExpectFull(const v1::JoinToken& token) {
+    const grpc::Status turned = Turned(Begins("another", token));
+    // An agent dials again: the job may be made later.
+    ExpectRefused(turned, grpc::StatusCode::RESOURCE_EXHAUSTED,
+                  v1::REFUSAL_CODE_NO_JOB);
+    EXPECT_NE(turned.error_message().find(token.id()), std::string::npos);
+  }
+  // Redials until it is welcomed, as an agent does.
+  void AwaitWelcome(const v1::Hello& hello) {
+    for (;;) {
+      HandAgent agent(Dial());
+      ASSERT_TRUE(agent.SayHello(hello));
+      if (agent.IsWelcome()) return;
+      ExpectRefused(agent.End(), grpc::StatusCode::RESOURCE_EXHAUSTED,
+                    v1::REFUSAL_CODE_NO_JOB);
+    }
+  }
+};
+
+TEST_F(JobsOfATokenTest, ThoseThatHaveNotRunAreFew) {
+  ServerOptions options = Journaled(true);
+  options.limits.lease = absl::Hours(1);
+  Start(options);
+  std::vector<std::unique_ptr<HandAgent>> agents;
+  for (size_t i = 0; i < Limits::gathering_jobs_per_token_max; ++i) {
+    agents.push_back(std::make_unique<HandAgent>(Dial()));
+    ASSERT_TRUE(
+        agents.back()->SayHello(Begins(absl::StrCat("job", i), worker_)));
+    ASSERT_TRUE(agents.back()->IsWelcome());
+  }
+  ExpectFull(worker_);
+  // Other tokens have a bound of their own, and an admin has none.
+  const v1::JoinToken other = MustCreate(Wanted(v1::ROLE_WORKER));
+  for (const auto& [job, token] :
+       {std::pair{"b", other}, std::pair{"c", admin_}}) {
+    HandAgent agent(Dial());
+    ASSERT_TRUE(agent.SayHello(Begins(job, token)));
+    EXPECT_TRUE(agent.IsWelcome());
+  }
+  // The bound holds after a restart.
+  agents.clear();
+  server_.reset();
+  Start(options);
+  ExpectFull(worker_);
+  // One that runs makes room.
+  HandAgent a(Dial()), b(Dial());
+  v1::Hello second = Begins("job0", worker_);
+  second.set_node("b");
+  ASSERT_TRUE(a.SayHello(Begins("job0", worker_)));
+  ASSERT_TRUE(b.SayHello(second));
+  for (HandAgent* agent : {&a, &b}) {
+    const auto proposal = agent->HearKind(v1::DaemonMessage::kProposal);
+    ASSERT_TRUE(proposal.has_value());
+    v1::AgentMessage prepared;
+    prepared.mutable_prepared()->set_generation(
+        proposal->proposal().generation());
+    prepared.mutable_prepared()->set_master_port(20000);
+    ASSERT_TRUE(agent->Say(prepared));
+  }
+  ASSERT_TRUE(a.HearKind(v1::DaemonMessage::kCommit).has_value());
+  AwaitWelcome(Begins("another", worker_));
+}
+
+TEST_F(JobsOfATokenTest, OneThatNobodyAttendsMakesRoom) {
+  ServerOptions options = Options();
+  options.limits.reattach_grace = absl::Milliseconds(10);
+  options.limits.reconnect_grace = absl::ZeroDuration();
+  Start(std::move(options));
+  {
+    std::vector<std::unique_ptr<HandAgent>> agents;
+    for (size_t i = 0; i < Limits::gathering_jobs_per_token_max; ++i) {
+      agents.push_back(std::make_unique<HandAgent>(Dial()));
+      ASSERT_TRUE(
+          agents.back()->SayHello(Begins(absl::StrCat("job", i), worker_)));
+      ASSERT_TRUE(agents.back()->IsWelcome());
+    }
+    ExpectFull(worker_);
+  }
+  AwaitWelcome(Begins("another", worker_));
+}
+
+// --- What strangers may cost -------------------------------------------------
+
+TEST_F(AccessTest, WrongTokensAreAnsweredLaterAndLaterAndRightOnesAtOnce) {
+  ServerOptions options = Options();
+  options.log_level = Log::Level::kWarning;
+  testing::internal::CaptureStderr();
+  StartJob(2, std::move(options));
+  v1::JoinToken wrong = worker_;
+  wrong.mutable_secret()->front() ^= 1;
+  std::vector<std::unique_ptr<HandAgent>> guessers;
+  const absl::Time begin = MonotonicNow();
+  for (int i = 0; i < 8; ++i) {
+    guessers.push_back(std::make_unique<HandAgent>(Dial()));
+    ASSERT_TRUE(guessers.back()->SayHello(HelloWith("bad", wrong)));
+  }
+  HandAgent good(Dial());
+  ASSERT_TRUE(good.SayHello(HelloOf("good")));
+  ASSERT_TRUE(good.IsWelcome());
+  const absl::Time welcomed = MonotonicNow();
+  for (const auto& guesser : guessers) {
+    ExpectRefused(guesser->End(), grpc::StatusCode::UNAUTHENTICATED,
+                  v1::REFUSAL_CODE_UNAUTHENTICATED);
+  }
+  const absl::Time answered = MonotonicNow();
+  // The eighth waits 1.6 s.
+  EXPECT_GE(answered - begin, absl::Milliseconds(1500));
+  EXPECT_LT(welcomed, answered);
+  EXPECT_EQ(Refused(), (Counts{{"unauthenticated", 8}}));
+  ExpectUndisturbed(good);
+  server_.reset();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(Times(log, "event=denied"), 5u) << log;
+  EXPECT_EQ(Times(log, "only counted"), 1u) << log;
+}
+
+TEST_F(AccessTest, WhoAsksForATakenNameIsAnsweredLaterAndLater) {
+  StartJob(2);
+  HandAgent good(Dial());
+  ASSERT_TRUE(good.SayHello(HelloOf("good")));
+  ASSERT_TRUE(good.IsWelcome());
+  std::vector<std::unique_ptr<HandAgent>> others;
+  const absl::Time begin = MonotonicNow();
+  for (int i = 0; i < 8; ++i) {
+    others.push_back(std::make_unique<HandAgent>(Dial()));
+    ASSERT_TRUE(others.back()->SayHello(HelloOf("good")));
+  }
+  for (const auto& other : others) {
+    ExpectRefused(other->End(), grpc::StatusCode::ALREADY_EXISTS,
+                  v1::REFUSAL_CODE_NAME_TAKEN);
+  }
+  // The eighth waits 1.6 s.
+  EXPECT_GE(MonotonicNow() - begin, absl::Milliseconds(1500));
+  EXPECT_EQ(Refused(), Counts());
+  ExpectUndisturbed(good);
+}
+
+TEST_F(AccessTest, AShutdownDoesNotWaitForThem) {
+  StartJob(2);
+  v1::JoinToken wrong = worker_;
+  wrong.mutable_secret()->front() ^= 1;
+  std::vector<std::unique_ptr<HandAgent>> guessers;
+  for (int i = 0; i < 20; ++i) {
+    guessers.push_back(std::make_unique<HandAgent>(Dial()));
+    ASSERT_TRUE(guessers.back()->SayHello(HelloWith("bad", wrong)));
+  }
+  while (Refused()["unauthenticated"] < 20) {
+  }
+  server_->Shutdown();
+  for (const auto& guesser : guessers) EXPECT_FALSE(guesser->End().ok());
+}
+
+// Streams that say nothing, each read by a thread of its own until it is ended.
+class SilentCrowd {
+ public:
+  ~SilentCrowd() {
+    for (const auto& agent : agents_) agent->Cancel();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  void Add(const std::shared_ptr<grpc::Channel>& channel) {
+    agents_.push_back(std::make_unique<HandAgent>(channel));
+    HandAgent* agent = agents_.back().get();
+    threads_.emplace_back([this, agent] {
+      const grpc::Status status = agent->End();
+      MutexLock lock(mutex_);
+      ended_.push_back(status.error_code());
+      changed_.NotifyAll();
+    });
+  }
+  // Blocks until so many have ended, and tells how.
+  std::vector<grpc::StatusCode> Await(size_t count) {
+    MutexLock lock(mutex_);
+    while (ended_.size() < count) changed_.Wait(mutex_);
+    return ended_;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<grpc::StatusCode> ended_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<HandAgent>> agents_;
+  std::vector<std::thread> threads_;
+};
+
+TEST_F(AccessTest, SilentStreamsMakeRoomForOthers) {
+  ServerOptions options = Options();
+  options.limits.hello_timeout = absl::Hours(1);
+  options.limits.strangers_max = 2;
+  StartJob(3, std::move(options));
+  HandAgent good(Dial());
+  ASSERT_TRUE(good.SayHello(HelloOf("good")));
+  ASSERT_TRUE(good.IsWelcome());
+  SilentCrowd crowd;
+  for (int i = 0; i < 6; ++i) crowd.Add(Dial());
+  EXPECT_EQ(crowd.Await(4),
+            std::vector<grpc::StatusCode>(4, grpc::StatusCode::UNAVAILABLE));
+  ExpectUndisturbed(good);
+  // One more takes a place, and leaves it with its Hello.
+  HandAgent late(Dial());
+  ASSERT_TRUE(late.SayHello(HelloOf("late")));
+  EXPECT_TRUE(late.IsWelcome());
+  EXPECT_EQ(crowd.Await(5),
+            std::vector<grpc::StatusCode>(5, grpc::StatusCode::UNAVAILABLE));
+}
+
+TEST_F(AccessTest, AgentsConnectionsAreBounded) {
+  ServerOptions options = Options();
+  options.limits.door.agents_max = 2;
+  StartJob(3, std::move(options));
+  auto a = std::make_unique<HandAgent>(Dial());
+  ASSERT_TRUE(a->SayHello(HelloOf("a")));
+  ASSERT_TRUE(a->IsWelcome());
+  // The second place goes to a connection that the job refuses, and keeps.
+  const std::shared_ptr<grpc::Channel> idle = Dial();
+  {
+    v1::Hello contrary = HelloOf("b");
+    contrary.mutable_settings()->set_nodes_max(7);
+    HandAgent refused(idle);
+    ASSERT_TRUE(refused.SayHello(contrary));
+    ExpectRefused(refused.End(), grpc::StatusCode::FAILED_PRECONDITION,
+                  v1::REFUSAL_CODE_SETTINGS);
+  }
+  ASSERT_EQ(idle->GetState(false), GRPC_CHANNEL_READY);
+  // An agent that is let in takes its place.
+  HandAgent b(Dial());
+  ASSERT_TRUE(b.SayHello(HelloOf("b")));
+  ASSERT_TRUE(b.IsWelcome());
+  EXPECT_TRUE(idle->WaitForStateChange(
+      GRPC_CHANNEL_READY, std::chrono::system_clock::now() + kServerPatience));
+  // Both have streams now. Whoever comes is told, and admins are not held up.
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Turned(HelloOf("c")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  }
+  EXPECT_EQ(StatusOf("train").nodes_size(), 2);
+  // The place of one that has gone is free once the daemon has noticed.
+  a.reset();
+  for (bool welcome = false; !welcome;) {
+    HandAgent c(Dial());
+    ASSERT_TRUE(c.SayHello(HelloOf("c")));
+    welcome = c.IsWelcome();
+  }
+}
+
+TEST_F(AccessTest, AnAgentThatReturnsIsLetInWhereAllPlacesAreTaken) {
+  ServerOptions options = Options();
+  options.limits.door.agents_max = 2;
+  options.limits.lease = absl::Hours(1);
+  options.limits.reconnect_grace = absl::Hours(1);
+  StartJob(4, std::move(options));
+  const v1::Hello hello = HelloOf("a");
+  v1::Hello back = hello;
+  {
+    HandAgent a(Dial());
+    ASSERT_TRUE(a.SayHello(hello));
+    const auto welcome = a.HearWelcome();
+    ASSERT_TRUE(welcome.has_value());
+    back.clear_token();
+    back.set_run(welcome->run());
+    back.set_node_credential(welcome->node_credential());
+  }
+  // Others take its place once the daemon has noticed.
+  HandAgent b(Dial());
+  ASSERT_TRUE(b.SayHello(HelloOf("b")));
+  ASSERT_TRUE(b.IsWelcome());
+  std::unique_ptr<HandAgent> c;
+  do {
+    c = std::make_unique<HandAgent>(Dial());
+    ASSERT_TRUE(c->SayHello(HelloOf("c")));
+  } while (!c->IsWelcome());
+  EXPECT_EQ(Turned(HelloOf("d")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  HandAgent again(Dial());
+  ASSERT_TRUE(again.SayHello(back));
+  ASSERT_TRUE(again.IsWelcome());
+  // For the newest of those that came by the token.
+  EXPECT_EQ(c->End().error_code(), grpc::StatusCode::UNAVAILABLE);
+  v1::AgentMessage beat;
+  beat.mutable_heartbeat();
+  EXPECT_TRUE(b.Say(beat));
+  EXPECT_TRUE(again.Say(beat));
+}
+
+// --- Calls that gRPC answers itself ------------------------------------------
+
+// How a call of `method` ends whose request is `bytes`.
+grpc::Status CallWith(const std::shared_ptr<grpc::Channel>& channel,
+                      const std::string& method, const std::string& bytes) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kServerPatience);
+  const grpc::Slice slice(bytes);
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer response;
+  std::promise<grpc::Status> done;
+  grpc::GenericStub(channel).UnaryCall(
+      &context, method, grpc::StubOptions(), &request, &response,
+      [&done](grpc::Status status) { done.set_value(std::move(status)); });
+  return done.get_future().get();
+}
+
+TEST_F(AccessTest, ACallThatGrpcAnswersItselfCountsAsACall) {
+  ServerOptions options = Options();
+  options.limits.door.guest_calls_max = 3;
+  StartJob(2, std::move(options));
+  for (const char* method :
+       {"/rollcall.v1.Admin/Status", "/rollcall.v1.Admin/Watch",
+        "/rollcall.v1.Admin/CreateToken", "/rollcall.v1.Admin/Nothing"}) {
+    const std::shared_ptr<grpc::Channel> channel = Dial();
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_NE(CallWith(channel, method, "\xff\xff").error_code(),
+                grpc::StatusCode::UNAVAILABLE)
+          << method << ' ' << i;
+    }
+    EXPECT_EQ(CallWith(channel, method, "\xff\xff").error_code(),
+              grpc::StatusCode::UNAVAILABLE)
+        << method;
+  }
+}
+
+}  // namespace
+}  // namespace rollcall

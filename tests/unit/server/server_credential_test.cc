@@ -1,0 +1,559 @@
+// What an agent shows instead of its token once it is in.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/server/loop/world_codec.h"
+#include "tests/unit/server/access_fixture.h"
+
+namespace rollcall {
+namespace {
+
+using CredentialTest = AccessTest;
+
+TEST_F(CredentialTest, ACredentialTakesTheTokensPlace) {
+  StartJob(2);
+  const v1::Hello hello = HelloOf("a");
+  HandAgent first(Dial());
+  ASSERT_TRUE(first.SayHello(hello));
+  const auto welcome = first.HearWelcome();
+  ASSERT_TRUE(welcome.has_value());
+  HandAgent again(Dial());
+  ASSERT_TRUE(again.SayHello(Next(hello, *welcome)));
+  const auto same = again.HearWelcome();
+  ASSERT_TRUE(same.has_value());
+  EXPECT_FALSE(same->node_credential().empty());
+  ExpectRefused(first.End(), grpc::StatusCode::ABORTED,
+                v1::REFUSAL_CODE_REDIALED);
+  EXPECT_TRUE(Refused().empty());
+}
+
+TEST_F(CredentialTest, ACredentialSpeaksForNobodyElse) {
+  ServerOptions options = Options();
+  options.log_level = Log::Level::kWarning;
+  testing::internal::CaptureStderr();
+  StartJob(3, std::move(options));
+  HandAgent a(Dial()), b(Dial());
+  const v1::Hello hello = HelloOf("a");
+  ASSERT_TRUE(a.SayHello(hello));
+  const auto welcome = a.HearWelcome();
+  ASSERT_TRUE(welcome.has_value());
+  ASSERT_TRUE(b.SayHello(HelloOf("b")));
+  ASSERT_TRUE(b.IsWelcome());
+  const std::function<void(v1::Hello&)> changes[] = {
+      // Of another node, which attends, and of one that never did.
+      [](v1::Hello& h) { h.set_node("b"); },
+      [](v1::Hello& h) { h.set_node("c"); },
+      // Of another life, and of another run.
+      [](v1::Hello& h) { h.set_incarnation(h.incarnation() + 1); },
+      [](v1::Hello& h) { h.set_run("another"); },
+      [](v1::Hello& h) { h.clear_run(); },
+      // Of the launcher.
+      [](v1::Hello& h) { h.set_launcher(true); },
+  };
+  for (const auto& change : changes) {
+    v1::Hello stolen = Next(hello, *welcome);
+    change(stolen);
+    ExpectRefused(Turned(stolen), grpc::StatusCode::UNAUTHENTICATED,
+                  v1::REFUSAL_CODE_CREDENTIAL);
+  }
+  EXPECT_EQ(Refused(), (Counts{{"credential", 6}}));
+  EXPECT_EQ(StatusOf("train").nodes_size(), 2);
+  server_.reset();
+  const std::string log = testing::internal::GetCapturedStderr();
+  // The sixth of one address is only counted.
+  EXPECT_EQ(Times(log, "event=denied code=credential"), 5u) << log;
+}
+
+TEST_F(CredentialTest, ACredentialThatHasEndedIsNone) {
+  ServerOptions options = Options();
+  options.limits.credential_ttl = absl::ZeroDuration();
+  StartJob(2, std::move(options));
+  const v1::Hello hello = HelloOf("a");
+  HandAgent a(Dial());
+  ASSERT_TRUE(a.SayHello(hello));
+  const auto welcome = a.HearWelcome();
+  ASSERT_TRUE(welcome.has_value());
+  ExpectRefused(Turned(Next(hello, *welcome)),
+                grpc::StatusCode::UNAUTHENTICATED, v1::REFUSAL_CODE_CREDENTIAL);
+}
+
+TEST_F(CredentialTest, ACredentialOfAnotherDaemonIsNone) {
+  StartJob(2);
+  const v1::Hello hello = HelloOf("a");
+  v1::Welcome welcome;
+  {
+    HandAgent a(Dial());
+    ASSERT_TRUE(a.SayHello(hello));
+    welcome = a.HearWelcome().value_or(v1::Welcome());
+  }
+  server_.reset();
+  StartJob(2);
+  ExpectRefused(Turned(Next(hello, welcome)), grpc::StatusCode::UNAUTHENTICATED,
+                v1::REFUSAL_CODE_CREDENTIAL);
+}
+
+TEST_F(CredentialTest, ACredentialOutlivesItsDaemon) {
+  StartJob(2, Journaled(false));
+  const v1::Hello hello = HelloOf("a");
+  v1::Welcome welcome;
+  {
+    HandAgent a(Dial());
+    ASSERT_TRUE(a.SayHello(hello));
+    welcome = a.HearWelcome().value_or(v1::Welcome());
+  }
+  server_.reset();
+  StartJob(2, Journaled(true));
+  HandAgent again(Dial());
+  ASSERT_TRUE(again.SayHello(Next(hello, welcome)));
+  EXPECT_TRUE(again.IsWelcome());
+}
+
+TEST_F(CredentialTest, AnOtherRunsCredentialIsToldSo) {
+  Start(Options());
+  v1::Hello hello = HelloOf("a");
+  hello.mutable_settings()->set_nodes_max(2);
+  HandAgent a(Dial());
+  ASSERT_TRUE(a.SayHello(hello));
+  const auto welcome = a.HearWelcome();
+  ASSERT_TRUE(welcome.has_value());
+  v1::StopResponse response;
+  ASSERT_TRUE(Stop("train", 4, &response).ok());
+  ASSERT_TRUE(a.HearKind(v1::DaemonMessage::kEnd).has_value());
+  v1::AgentMessage seen;
+  seen.mutable_end_seen();
+  ASSERT_TRUE(a.Say(seen));
+  a.HangUp();
+  EXPECT_TRUE(a.End().ok());
+  // It may come back and hear of the end, until the name is used again.
+  {
+    HandAgent late(Dial());
+    ASSERT_TRUE(late.SayHello(Next(hello, *welcome)));
+    ASSERT_TRUE(late.IsWelcome());
+    EXPECT_TRUE(late.HearKind(v1::DaemonMessage::kEnd).has_value());
+  }
+  // It begins no run of its own, by whatever it says of itself.
+  v1::Hello claim = Next(hello, *welcome);
+  claim.set_launcher(true);
+  ExpectRefused(Turned(claim), grpc::StatusCode::UNAUTHENTICATED,
+                v1::REFUSAL_CODE_CREDENTIAL);
+  v1::Hello launcher = HelloWith("b", admin_);
+  launcher.set_launcher(true);
+  launcher.mutable_settings()->set_nodes_max(2);
+  HandAgent anew(Dial());
+  ASSERT_TRUE(anew.SayHello(launcher));
+  ASSERT_TRUE(anew.IsWelcome());
+  ExpectRefused(Turned(Next(hello, *welcome)), grpc::StatusCode::ABORTED,
+                v1::REFUSAL_CODE_OTHER_RUN);
+  EXPECT_EQ(Refused(), (Counts{{"credential", 1}, {"other_run", 1}}));
+}
+
+TEST_F(CredentialTest, AReplacedLifesCredentialIsToldSo) {
+  ServerOptions options = Options();
+  options.limits.reconnect_grace = absl::ZeroDuration();
+  StartJob(3, std::move(options));
+  const v1::Hello hello = HelloOf("a");
+  v1::Welcome welcome;
+  {
+    HandAgent a(Dial());
+    ASSERT_TRUE(a.SayHello(hello));
+    welcome = a.HearWelcome().value_or(v1::Welcome());
+    a.HangUp();
+    EXPECT_TRUE(a.End().ok());
+  }
+  // A stream's end is the daemon's a moment after it is its caller's, and the
+  // node is lost a moment later: until then an agent dials again.
+  std::optional<HandAgent> next;
+  for (int i = 0; i < 100; ++i) {
+    next.emplace(Dial());
+    ASSERT_TRUE(next->SayHello(HelloOf("a")));
+    if (next->IsWelcome()) break;
+    const grpc::StatusCode end = next->End().error_code();
+    ASSERT_TRUE(end == grpc::StatusCode::ALREADY_EXISTS ||
+                end == grpc::StatusCode::UNAVAILABLE)
+        << end;
+  }
+  ExpectRefused(Turned(Next(hello, welcome)), grpc::StatusCode::ABORTED,
+                v1::REFUSAL_CODE_REPLACED);
+  // Nor by the claim to be a life that follows it.
+  v1::Hello claim = Next(hello, welcome);
+  claim.set_previous_incarnation(claim.incarnation());
+  claim.set_incarnation(4711);
+  ExpectRefused(Turned(claim), grpc::StatusCode::ABORTED,
+                v1::REFUSAL_CODE_REPLACED);
+  EXPECT_EQ(Refused(), (Counts{{"replaced", 2}}));
+  ExpectUndisturbed(*next);
+}
+
+TEST_F(CredentialTest, OneThatWasLostAttendsAnewWithItsCredential) {
+  ServerOptions options = Options();
+  options.limits.reconnect_grace = absl::ZeroDuration();
+  StartJob(3, std::move(options));
+  const v1::Hello hello = HelloOf("a");
+  v1::Welcome welcome;
+  {
+    HandAgent a(Dial());
+    ASSERT_TRUE(a.SayHello(hello));
+    welcome = a.HearWelcome().value_or(v1::Welcome());
+    a.HangUp();
+    EXPECT_TRUE(a.End().ok());
+  }
+  while (StatusOf("train").nodes(0).state() != v1::NODE_STATE_LOST) {
+  }
+  const v1::Hello same = Next(hello, welcome);
+  ExpectRefused(Turned(same), grpc::StatusCode::ABORTED, v1::REFUSAL_CODE_LOST);
+  v1::Hello anew = same;
+  anew.set_previous_incarnation(same.incarnation());
+  anew.set_incarnation(++incarnation_);
+  HandAgent first(Dial());
+  ASSERT_TRUE(first.SayHello(anew));
+  ASSERT_TRUE(first.IsWelcome());
+  // The Welcome may be lost on the way: it says the same once more.
+  HandAgent second(Dial());
+  ASSERT_TRUE(second.SayHello(anew));
+  EXPECT_TRUE(second.IsWelcome());
+  EXPECT_TRUE(Refused().empty());
+}
+
+// --- Epochs ------------------------------------------------------------------
+
+class EpochTest : public AccessTest {
+ protected:
+  // Of one that was evicted or left: in the same life, in the next one, and
+  // with what a daemon that was started again knows.
+  void ExpectDead(const v1::Hello& next) {
+    for (int life = 0; life < 2; ++life) {
+      ExpectRefused(Turned(next), grpc::StatusCode::PERMISSION_DENIED,
+                    v1::REFUSAL_CODE_EVICTED);
+      v1::Hello anew = next;
+      anew.set_previous_incarnation(next.incarnation());
+      anew.set_incarnation(++incarnation_);
+      const grpc::Status refused = Turned(anew);
+      ExpectRefused(refused, grpc::StatusCode::PERMISSION_DENIED,
+                    v1::REFUSAL_CODE_EVICTED);
+      EXPECT_NE(refused.error_message().find("with a valid token"),
+                std::string::npos);
+      server_.reset();
+      StartJob(3, Journaled(true));
+    }
+  }
+  v1::Hello Welcomed(HandAgent& agent, const v1::Hello& hello) {
+    EXPECT_TRUE(agent.SayHello(hello));
+    return Next(hello, agent.HearWelcome().value_or(v1::Welcome()));
+  }
+};
+
+TEST_F(EpochTest, AnEvictedNodeNeedsAToken) {
+  StartJob(3, Journaled(false));
+  HandAgent a(Dial()), b(Dial());
+  const v1::Hello next = Welcomed(a, HelloOf("a"));
+  const v1::Hello other = Welcomed(b, HelloOf("b"));
+  ASSERT_TRUE(Evict("a").ok());
+  ExpectRefused(a.End(), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_EVICTED);
+  ExpectDead(next);
+  HandAgent back(Dial());
+  const v1::Hello again = Welcomed(back, HelloOf("a"));
+  // After the MAC: its epoch, raised by the eviction and by this agent.
+  EXPECT_EQ(again.node_credential().substr(32, 8), std::string(7, '\0') + '\2');
+  HandAgent redialed(Dial());
+  ASSERT_TRUE(redialed.SayHello(again));
+  EXPECT_TRUE(redialed.IsWelcome());
+  // Nobody else's is touched.
+  HandAgent b_again(Dial());
+  ASSERT_TRUE(b_again.SayHello(other));
+  EXPECT_TRUE(b_again.IsWelcome());
+  // Twice is as good as once.
+  ASSERT_TRUE(Evict("a").ok());
+  ASSERT_TRUE(Evict("a").ok());
+  ExpectRefused(Turned(again), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_EVICTED);
+  EXPECT_EQ(Evict("nobody").error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Evict("no name!").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+// It was stopped for long, and does not know that another agent of its node was
+// started; a restarted daemon has forgotten both.
+TEST_F(EpochTest, AReplacedAgentThatComesFirstAfterARestartIsOut) {
+  ServerOptions options = Journaled(false);
+  options.limits.reconnect_grace = absl::ZeroDuration();
+  StartJob(3, std::move(options));
+  v1::Hello ghost;
+  {
+    HandAgent a(Dial());
+    ghost = Welcomed(a, HelloOf("a"));
+    a.HangUp();
+    EXPECT_TRUE(a.End().ok());
+  }
+  while (StatusOf("train").nodes(0).state() != v1::NODE_STATE_LOST) {
+  }
+  std::optional<HandAgent> real(std::in_place, Dial());
+  const v1::Hello back = Welcomed(*real, HelloOf("a"));
+  real.reset();
+  server_.reset();
+  StartJob(3, Journaled(true));
+  ExpectRefused(Turned(ghost), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_EVICTED);
+  ghost.set_previous_incarnation(ghost.incarnation());
+  ghost.set_incarnation(++incarnation_);
+  ExpectRefused(Turned(ghost), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_EVICTED);
+  real.emplace(Dial());
+  ASSERT_TRUE(real->SayHello(back));
+  EXPECT_TRUE(real->IsWelcome());
+}
+
+TEST_F(EpochTest, ANodeThatWasDrainedNeedsAToken) {
+  StartJob(3, Journaled(false));
+  std::optional<HandAgent> a(std::in_place, Dial());
+  const v1::Hello next = Welcomed(*a, HelloOf("a"));
+  ASSERT_TRUE(Revoke(worker_.id()).ok());
+  ASSERT_TRUE(Drain("a").ok());
+  ASSERT_TRUE(a->HearKind(v1::DaemonMessage::kEnd).has_value());
+  a->HangUp();
+  a->End();
+  a.reset();
+  // The daemon hears of the stream's end a moment after its caller.
+  while (StatusOf("train").nodes(0).lease_ms() != 0) {
+  }
+  ExpectDead(next);
+}
+
+TEST_F(EpochTest, ARevokedTokenTakesItsNodesWithIt) {
+  StartJob(4, Journaled(false));
+  const v1::JoinToken given = MustCreate(Wanted(v1::ROLE_WORKER));
+  HandAgent a(Dial()), b(Dial()), c(Dial());
+  const v1::Hello next_a = Welcomed(a, HelloWith("a", given));
+  const v1::Hello next_b = Welcomed(b, HelloWith("b", given));
+  const v1::Hello next_c = Welcomed(c, HelloOf("c"));
+  // It has come by its credential since, and is its token's all the same.
+  HandAgent b_again(Dial());
+  ASSERT_TRUE(b_again.SayHello(next_b));
+  ASSERT_TRUE(b_again.IsWelcome());
+  // Without --cascade nobody goes.
+  ASSERT_TRUE(Revoke(given.id()).ok());
+  HandAgent c_again(Dial());
+  ASSERT_TRUE(c_again.SayHello(next_c));
+  ASSERT_TRUE(c_again.IsWelcome());
+  EXPECT_EQ(Cascade(given.id()), (std::vector<std::string>{"a", "b"}));
+  ExpectRefused(a.End(), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_EVICTED);
+  ExpectRefused(b_again.End(), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_EVICTED);
+  ExpectDead(next_a);
+  ExpectDead(next_b);
+  // Who came by which is known to a daemon that was started again.
+  EXPECT_EQ(Cascade(worker_.id()), std::vector<std::string>{"c"});
+  ExpectRefused(Turned(next_c), grpc::StatusCode::PERMISSION_DENIED,
+                v1::REFUSAL_CODE_EVICTED);
+}
+
+// --- A run that the daemon has no memory of ----------------------------------
+
+class ClaimTest : public AccessTest {
+ protected:
+  // Without a journal: what it knew is gone with it.
+  void StartFresh() {
+    ServerOptions options = Options();
+    options.secret = secret_;
+    StartJob(2, std::move(options));
+  }
+  // The Hellos with which nodes a and b come back to the world that they run.
+  std::vector<v1::Hello> RunAWorld() {
+    std::vector<v1::Hello> hellos;
+    HandAgent a(Dial()), b(Dial());
+    for (auto& [agent, name] : std::vector<std::pair<HandAgent*, std::string>>{
+             {&a, "a"}, {&b, "b"}}) {
+      const v1::Hello hello = HelloOf(name);
+      EXPECT_TRUE(agent->SayHello(hello));
+      hellos.push_back(
+          Next(hello, agent->HearWelcome().value_or(v1::Welcome())));
+    }
+    for (size_t i = 0; i < hellos.size(); ++i) {
+      HandAgent& agent = i == 0 ? a : b;
+      const auto proposal = agent.HearKind(v1::DaemonMessage::kProposal);
+      EXPECT_TRUE(proposal.has_value());
+      v1::Held& held = *hellos[i].mutable_held();
+      held.set_running_generation(1);
+      if (proposal.has_value()) {
+        v1::Proposal plain = proposal->proposal();
+        EXPECT_TRUE(ExpandWorld(plain).ok());
+        held.set_world(plain.world());
+      }
+      v1::AgentMessage prepared;
+      prepared.mutable_prepared()->set_generation(1);
+      prepared.mutable_prepared()->set_master_port(20000);
+      EXPECT_TRUE(agent.Say(prepared));
+    }
+    for (size_t i = 0; i < hellos.size(); ++i) {
+      const auto commit = (i == 0 ? a : b).HearKind(v1::DaemonMessage::kCommit);
+      EXPECT_TRUE(commit.has_value());
+      if (!commit.has_value()) continue;
+      hellos[i].mutable_held()->set_seal(commit->commit().seal());
+      hellos[i].mutable_held()->set_proof(commit->commit().proof());
+      hellos[i].set_generation_seen(1);
+    }
+    return hellos;
+  }
+  std::optional<SharedSecret> secret_ =
+      *SharedSecret::Parse(SharedSecret::MakeText());
+};
+
+TEST_F(ClaimTest, WithTheSecretItsMembersBringItBack) {
+  StartFresh();
+  const std::vector<v1::Hello> hellos = RunAWorld();
+  EXPECT_EQ(hellos[0].held().proof().size(), 32u);
+  server_.reset();
+  StartFresh();
+  HandAgent a(Dial()), b(Dial());
+  ASSERT_TRUE(a.SayHello(hellos[0]));
+  ASSERT_TRUE(b.SayHello(hellos[1]));
+  const auto first = a.Hear();
+  ASSERT_TRUE(first.has_value()) << a.End().error_message();
+  ASSERT_TRUE(first->has_welcome()) << first->ShortDebugString();
+  ASSERT_TRUE(b.IsWelcome());
+  EXPECT_EQ(StatusOf("train").run(), hellos[0].run());
+  EXPECT_EQ(StatusOf("train").state(), v1::JOB_STATE_RUNNING);
+  for (HandAgent* agent : {&a, &b}) {
+    v1::AgentMessage exited;
+    exited.mutable_rank_exited()->set_generation(1);
+    ASSERT_TRUE(agent->Say(exited));
+  }
+  const auto end = a.HearKind(v1::DaemonMessage::kEnd);
+  ASSERT_TRUE(end.has_value());
+  EXPECT_TRUE(end->end().finished());
+}
+
+TEST_F(ClaimTest, WhatIsNotProvenIsNotBelieved) {
+  StartFresh();
+  const std::vector<v1::Hello> hellos = RunAWorld();
+  server_.reset();
+  StartFresh();
+  struct Row {
+    const char* what;
+    std::function<void(v1::Hello&)> change;
+    grpc::StatusCode code;
+    v1::RefusalCode refusal;
+  };
+  const auto again = grpc::StatusCode::UNAVAILABLE;
+  const Row rows[] = {
+      {"a token", [this](auto& h) { *h.mutable_token() = worker_; },
+       grpc::StatusCode::ABORTED, v1::REFUSAL_CODE_OTHER_RUN},
+      {"another's credential", [](auto& h) { h.set_node("b"); },
+       grpc::StatusCode::UNAUTHENTICATED, v1::REFUSAL_CODE_CREDENTIAL},
+      {"no proof", [](auto& h) { h.mutable_held()->clear_proof(); }, again,
+       v1::REFUSAL_CODE_UNSPECIFIED},
+      {"a changed proof",
+       [](auto& h) { h.mutable_held()->mutable_proof()->front() ^= 1; }, again,
+       v1::REFUSAL_CODE_UNSPECIFIED},
+      {"a changed seal",
+       [](auto& h) {
+         v1::Seal seal;
+         seal.ParseFromString(h.held().seal());
+         seal.set_master_port(1);
+         h.mutable_held()->set_seal(seal.SerializeAsString());
+       },
+       again, v1::REFUSAL_CODE_UNSPECIFIED},
+      {"another life",
+       [this](auto& h) {
+         h.set_previous_incarnation(h.incarnation());
+         h.set_incarnation(++incarnation_);
+       },
+       again, v1::REFUSAL_CODE_UNSPECIFIED},
+  };
+  // Both members say it: it is not for want of a majority.
+  HandAgent a(Dial());
+  for (const Row& row : rows) {
+    for (v1::Hello hello : hellos) {
+      if (hello.node() == "b" && row.refusal == v1::REFUSAL_CODE_CREDENTIAL) {
+        continue;
+      }
+      SCOPED_TRACE(row.what);
+      row.change(hello);
+      ExpectRefused(Turned(hello), row.code, row.refusal);
+    }
+  }
+  EXPECT_NE(StatusOf("train").run(), hellos[0].run());
+  EXPECT_EQ(StatusOf("train").state(), v1::JOB_STATE_GATHERING);
+}
+
+TEST_F(ClaimTest, WithoutASecretNothingIsAdopted) {
+  secret_.reset();
+  ServerOptions options = Options();
+  options.state_dir = folder_ + "/state";
+  StartJob(2, options);
+  const std::vector<v1::Hello> hellos = RunAWorld();
+  EXPECT_EQ(hellos[0].held().proof(), "");
+  server_.reset();
+  // Its keys are there, and its journal is not.
+  for (const char* file : {"journal.db", "journal.db-wal", "journal.db-shm"}) {
+    std::filesystem::remove(folder_ + "/state/" + file);
+  }
+  StartJob(2, options);
+  for (const v1::Hello& hello : hellos) {
+    ExpectRefused(Turned(hello), grpc::StatusCode::ABORTED,
+                  v1::REFUSAL_CODE_OTHER_RUN);
+  }
+}
+
+// All members know each other's incarnations: a token and an incarnation must
+// not be worth the credential of a member.
+TEST_F(ClaimTest, ATokenIsGivenNoMembersCredential) {
+  secret_.reset();
+  ServerOptions options = Options();
+  options.state_dir = folder_ + "/state";
+  StartJob(2, options);
+  options.resume = true;
+  const std::vector<v1::Hello> hellos = RunAWorld();
+  v1::Hello by_token = HelloOf("a");
+  by_token.set_incarnation(hellos[0].incarnation());
+  *by_token.mutable_token() = worker_;
+  // While a restarted daemon waits for the member.
+  server_.reset();
+  StartJob(2, options);
+  ExpectRefused(Turned(by_token), grpc::StatusCode::UNAUTHENTICATED,
+                v1::REFUSAL_CODE_CREDENTIAL);
+  // After the end of the run.
+  {
+    HandAgent a(Dial()), b(Dial());
+    ASSERT_TRUE(a.SayHello(hellos[0]));
+    ASSERT_TRUE(b.SayHello(hellos[1]));
+    for (HandAgent* agent : {&a, &b}) {
+      v1::AgentMessage exited;
+      exited.mutable_rank_exited()->set_generation(1);
+      ASSERT_TRUE(agent->Say(exited));
+    }
+    for (HandAgent* agent : {&a, &b}) {
+      ASSERT_TRUE(agent->HearKind(v1::DaemonMessage::kEnd).has_value());
+      v1::AgentMessage seen;
+      seen.mutable_end_seen();
+      ASSERT_TRUE(agent->Say(seen));
+    }
+    // Its end tells that the daemon has done with the job.
+    a.End();
+    b.End();
+  }
+  HandAgent late(Dial());
+  ASSERT_TRUE(late.SayHello(by_token));
+  const auto welcome = late.HearWelcome();
+  EXPECT_EQ(welcome.has_value() ? welcome->node_credential() : "", "");
+}
+
+TEST_F(CredentialTest, AStrangersCredentialMakesNoJob) {
+  Start(Options());
+  v1::Hello hello = HelloOf("a");
+  hello.mutable_settings()->set_nodes_max(2);
+  hello.set_node_credential("anything");
+  ExpectRefused(Turned(hello), grpc::StatusCode::UNAUTHENTICATED,
+                v1::REFUSAL_CODE_CREDENTIAL);
+  // Still nobody's: it takes settings and a token to make it.
+  ExpectRefused(Turned(HelloOf("a")), grpc::StatusCode::NOT_FOUND,
+                v1::REFUSAL_CODE_NO_JOB);
+}
+
+}  // namespace
+}  // namespace rollcall

@@ -1,0 +1,404 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/unit/trainer/files.h"
+#include "tests/unit/trainer/local_exchange.h"
+#include "trainer/collective/gloo.h"
+#include "trainer/collective/single.h"
+#include "trainer/options.h"
+#include "trainer/train_loop.h"
+
+namespace rollcall {
+namespace {
+
+using Code = absl::StatusCode;
+
+class TrainTest : public Files {
+ protected:
+  TrainTest() {
+    std::string text;
+    for (int i = 0; i < 60; ++i) text += "the quick brown fox, number ";
+    options_.data = {Write("text", text)};
+    options_.model = {2, 2, 16, 16};
+    options_.batch = 7;  // Shares of two and three ranks differ in size.
+    options_.steps = 6;
+    options_.warmup = 2;
+    options_.learning_rate = 1e-2f;
+  }
+
+  struct Course {
+    std::vector<double> losses;
+    std::vector<float> weights;
+  };
+
+  // All steps of one rank.
+  static void Train(const TrainOptions& options, Collective& collective,
+                    Course* course) {
+    auto loop = TrainLoop::Create(options);
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    const absl::Status entered = (*loop)->Enter(collective, {});
+    ASSERT_TRUE(entered.ok()) << entered;
+    for (int i = 0; i < options.steps; ++i) {
+      auto result = (*loop)->Step();
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_EQ(result->step, i + 1);
+      course->losses.push_back(result->loss);
+    }
+    const auto weights = (*loop)->backend().state(StatePart::kWeights);
+    course->weights.assign(weights.begin(), weights.end());
+  }
+
+  // Runs `body(rank, collective)` on one thread per rank, over Gloo.
+  template <typename Body>
+  static void ForEachRank(int ranks, Body body) {
+    LocalExchange exchange(ranks);
+    std::vector<std::future<void>> all;
+    for (int r = 0; r < ranks; ++r) {
+      all.push_back(std::async(std::launch::async, [&, r] {
+        GlooOptions gloo;
+        gloo.rank = r;
+        gloo.size = ranks;
+        gloo.address = "127.0.0.1";
+        gloo.exchange = exchange.For(r);
+        gloo.name = [](int which) { return "rank " + std::to_string(which); };
+        auto collective = ConnectGloo(gloo);
+        ASSERT_TRUE(collective.ok()) << collective.status();
+        body(r, **collective);
+        EXPECT_TRUE((*collective)->Finish().ok());
+      }));
+    }
+    for (auto& one : all) one.get();
+  }
+
+  TrainOptions options_;
+};
+
+TEST_F(TrainTest, LossFalls) {
+  options_.steps = 60;
+  SingleCollective single;
+  Course course;
+  Train(options_, single, &course);
+  EXPECT_NEAR(course.losses.front(), 5.55, 0.1);  // ln 256
+  EXPECT_LT(course.losses.back(), 3.0);
+}
+
+TEST_F(TrainTest, WorldSizeDoesNotMatter) {
+  SingleCollective single;
+  Course alone;
+  Train(options_, single, &alone);
+  for (int ranks : {2, 3, 8}) {  // Of eight ranks, one has no sample.
+    std::vector<Course> courses(ranks);
+    ForEachRank(ranks, [&](int r, Collective& collective) {
+      Train(options_, collective, &courses[r]);
+    });
+    for (int r = 0; r < ranks; ++r) {
+      ASSERT_EQ(courses[r].losses.size(), alone.losses.size());
+      for (size_t i = 0; i < alone.losses.size(); ++i) {
+        EXPECT_NEAR(courses[r].losses[i], alone.losses[i], 2e-4)
+            << "rank " << r << " of " << ranks << ", step " << i + 1;
+      }
+      EXPECT_EQ(courses[r].weights, courses[0].weights) << "rank " << r;
+    }
+  }
+}
+
+// A world that ends for this rank right after a collective that the others have
+// completed: the `calls`-th, or the `broadcasts`-th broadcast.
+class EndsAfter final : public Collective {
+ public:
+  EndsAfter(Collective& collective, int calls, int broadcasts = -1)
+      : collective_(collective), left_(calls), broadcasts_(broadcasts) {}
+  int rank() const override { return collective_.rank(); }
+  int size() const override { return collective_.size(); }
+  absl::Status AllReduce(absl::Span<float> values, Reduction how) override {
+    return Counted(collective_.AllReduce(values, how));
+  }
+  absl::Status BeginSum(absl::Span<float> values) override {
+    return collective_.BeginSum(values);
+  }
+  // All sums that were begun: one per step.
+  absl::Status Wait() override { return Counted(collective_.Wait()); }
+  absl::Status AllGather(absl::Span<const char> mine,
+                         absl::Span<char> all) override {
+    return Counted(collective_.AllGather(mine, all));
+  }
+  absl::Status ReduceScatter(absl::Span<float> all,
+                             absl::Span<float> mine) override {
+    return collective_.ReduceScatter(all, mine);
+  }
+  absl::Status SendReceive(absl::Span<const char> out,
+                           absl::Span<char> in) override {
+    return collective_.SendReceive(out, in);
+  }
+  std::string transport() const override { return collective_.transport(); }
+  CollectiveSeen seen() const override { return collective_.seen(); }
+  absl::Status Broadcast(absl::Span<char> bytes, int root) override {
+    const absl::Status status = collective_.Broadcast(bytes, root);
+    return --broadcasts_ == 0 ? absl::AbortedError("the world has ended")
+                              : status;
+  }
+  absl::Status Finish() override { return collective_.Finish(); }
+
+ private:
+  absl::Status Counted(const absl::Status& status) {
+    return --left_ == 0 ? absl::AbortedError("the world has ended") : status;
+  }
+
+  Collective& collective_;
+  int left_;
+  int broadcasts_;
+};
+
+TEST_F(TrainTest, WorldsOfAnySizeTrainOn) {
+  options_.steps = 12;
+  SingleCollective single;
+  Course alone;
+  Train(options_, single, &alone);
+
+  std::vector<std::unique_ptr<TrainLoop>> loops;
+  const auto add = [&] {
+    auto loop = TrainLoop::Create(options_);
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    loops.push_back(*std::move(loop));
+  };
+  // All execute `steps`, but the rank `behind` loses its world in the last one.
+  const auto world = [&](std::optional<TrainSource> source, int steps,
+                         int behind = -1) {
+    ForEachRank(static_cast<int>(loops.size()), [&](int r, Collective& c) {
+      // Agreeing gathers twice, the search for stored states once.
+      EndsAfter ends(c, r == behind ? 3 + steps : -1);
+      TrainLoop& loop = *loops[r];
+      const absl::Status entered = loop.Enter(ends, source);
+      ASSERT_TRUE(entered.ok()) << entered;
+      if (source) {
+        EXPECT_EQ(loop.steps_done(), source->step);
+      }
+      for (int i = 0; i < steps; ++i) {
+        auto result = loop.Step();
+        if (r == behind && i == steps - 1) {
+          EXPECT_EQ(result.status().code(), Code::kAborted);
+          EXPECT_EQ(loop.steps_done(), result.ok() ? 0 : steps - 1);
+          EXPECT_TRUE(loop.whole());
+          continue;
+        }
+        ASSERT_TRUE(result.ok()) << result.status();
+        EXPECT_NEAR(result->loss, alone.losses[result->step - 1], 2e-4)
+            << "step " << result->step;
+      }
+    });
+  };
+  for (int i = 0; i < 3; ++i) add();
+  world({}, 4, /*behind=*/0);         // Steps 1 to 4, and 3 for rank 0.
+  loops.erase(loops.begin() + 1);     // A node is lost.
+  world(TrainSource{1, 4}, 3);        // The other has the highest step.
+  for (int i = 0; i < 3; ++i) add();  // Newcomers.
+  std::swap(loops[0], loops[4]);      // The order of the ranks may change.
+  world(TrainSource{4, 7}, 2);
+  loops.erase(loops.begin(), loops.begin() + 4);
+  TrainLoop& last = *loops[0];
+  ASSERT_TRUE(last.Enter(single, TrainSource{0, 9}).ok());
+  for (int step = 10; step <= 12; ++step) {
+    auto result = last.Step();
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_NEAR(result->loss, alone.losses[step - 1], 2e-4);
+  }
+  // No rank has a state: starts from the beginning, with the same bits.
+  ASSERT_TRUE(last.Enter(single, {}).ok());
+  EXPECT_EQ(last.steps_done(), 0);
+  auto first = last.Step();
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(first->loss, alone.losses[0]);
+}
+
+TEST_F(TrainTest, AllStopAfterTheSameStep) {
+  ForEachRank(3, [&](int r, Collective& collective) {
+    auto loop = TrainLoop::Create(options_);
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    ASSERT_TRUE((*loop)->Enter(collective, {}).ok());
+    for (int step = 1; step <= 5; ++step) {
+      auto result = (*loop)->Step(r == 1 && step == 4);
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_EQ(result->boundary, step == 4) << "rank " << r;
+    }
+  });
+}
+
+TEST_F(TrainTest, ASourceWithAnotherStateSendsNothing) {
+  ForEachRank(2, [&](int r, Collective& collective) {
+    auto loop = TrainLoop::Create(options_);
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    if (r == 0) {
+      EXPECT_EQ((*loop)->Enter(collective, TrainSource{0, 3}).code(),
+                Code::kFailedPrecondition);
+      return;
+    }
+    // A state that was only half received is no source.
+    EndsAfter ends(collective, 1);
+    EXPECT_EQ((*loop)->Enter(ends, TrainSource{0, 3}).code(), Code::kAborted);
+    SingleCollective single;
+    EXPECT_TRUE((*loop)->Enter(single, {}).ok());
+    EXPECT_TRUE((*loop)->whole());
+  });
+}
+
+TEST_F(TrainTest, TheLossIsPartOfTheState) {
+  ForEachRank(2, [&](int r, Collective& collective) {
+    auto loop = TrainLoop::Create(options_);
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    double loss = 0;
+    if (r == 0) {
+      SingleCollective single;
+      ASSERT_TRUE((*loop)->Enter(single, {}).ok());
+      auto result = (*loop)->Step();
+      ASSERT_TRUE(result.ok()) << result.status();
+      loss = result->loss;
+      EXPECT_EQ((*loop)->state().loss, loss);
+    }
+    ASSERT_TRUE((*loop)->Enter(collective, TrainSource{0, 1}).ok());
+    std::vector<double> all(2);
+    loss = (*loop)->state().loss;
+    const auto bytes = [](double* at, size_t n) {
+      return absl::Span<char>(reinterpret_cast<char*>(at), n * sizeof(double));
+    };
+    ASSERT_TRUE(
+        collective.AllGather(bytes(&loss, 1), bytes(all.data(), 2)).ok());
+    EXPECT_EQ(all[0], all[1]);
+    EXPECT_GT(all[1], 0);
+  });
+}
+
+TEST_F(TrainTest, ARankAtTheSourcesStepCanReplaceIt) {
+  SingleCollective single;
+  Course alone;
+  Train(options_, single, &alone);
+  for (int broadcast = 1; broadcast <= 7; ++broadcast) {
+    ForEachRank(3, [&](int r, Collective& collective) {
+      auto loop = TrainLoop::Create(options_);
+      ASSERT_TRUE(loop.ok()) << loop.status();
+      SingleCollective single;
+      if (r < 2) {
+        ASSERT_TRUE((*loop)->Enter(single, {}).ok());
+        ASSERT_TRUE((*loop)->Step().ok());
+      }
+      // The source has gone while it sent its state.
+      EndsAfter ends(collective, -1, broadcast);
+      EXPECT_EQ((*loop)->Enter(ends, TrainSource{0, 1}).code(), Code::kAborted);
+      if (r == 2) {
+        EXPECT_FALSE((*loop)->whole());
+        return;
+      }
+      EXPECT_TRUE((*loop)->whole()) << "broadcast " << broadcast;
+      ASSERT_TRUE((*loop)->Enter(single, TrainSource{0, 1}).ok());
+      auto result = (*loop)->Step();
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_EQ(result->loss, alone.losses[1]);
+    });
+  }
+}
+
+TEST_F(TrainTest, OnlyARankThatDiffersFromTheSourceLeaves) {
+  const std::string other = Write("other", std::string(1680, 'x'));
+  ForEachRank(3, [&](int r, Collective& collective) {
+    TrainOptions options = options_;
+    if (r == 1) options.data = {other};
+    auto loop = TrainLoop::Create(options);
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    SingleCollective single;
+    if (r != 1) {
+      ASSERT_TRUE((*loop)->Enter(single, {}).ok());
+    }
+    const absl::Status status = (*loop)->Enter(collective, TrainSource{2, 0});
+    EXPECT_EQ(status.code(),
+              r == 1 ? Code::kFailedPrecondition : Code::kUnavailable)
+        << status;
+    EXPECT_NE(status.message().find("1 and 2: the files of --data differ"),
+              absl::string_view::npos)
+        << status;
+    EXPECT_EQ((*loop)->whole(), r != 1);
+  });
+}
+
+TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
+  const std::string other = Write("other", std::string(1680, 'x'));
+  struct Row {
+    const char* names;
+    std::function<void(TrainOptions&)> change;
+  };
+  const Row kRows[] = {
+      {"flags", [](TrainOptions& o) { o.learning_rate = 0.5f; }},
+      {"flags", [](TrainOptions& o) { o.seed = 2; }},
+      {"flags", [](TrainOptions& o) { o.model.width = 18; }},
+      {"--data", [&](TrainOptions& o) { o.data = {other}; }},
+  };
+  for (const Row& row : kRows) {
+    ForEachRank(2, [&](int r, Collective& collective) {
+      TrainOptions options = options_;
+      if (r == 1) row.change(options);
+      auto loop = TrainLoop::Create(options);
+      ASSERT_TRUE(loop.ok()) << loop.status();
+      const absl::Status status = (*loop)->Enter(collective, {});
+      EXPECT_EQ(status.code(), Code::kFailedPrecondition) << status;
+      EXPECT_NE(status.message().find(row.names), absl::string_view::npos)
+          << status;
+    });
+  }
+}
+
+TEST_F(TrainTest, RefusesBadInput) {
+  SingleCollective single;
+  const auto code = [&](const TrainOptions& options) {
+    auto loop = TrainLoop::Create(options);
+    if (!loop.ok()) return loop.status().code();
+    return (*loop)->Enter(single, {}).code();
+  };
+  TrainOptions options = options_;
+  options.data = {Write("short", "0123456789abcdef")};  // No next byte.
+  EXPECT_EQ(code(options), Code::kInvalidArgument);
+  options.data = {"/none"};
+  EXPECT_EQ(code(options), Code::kNotFound);
+  options = options_;
+  options.model = {256, 1, 16384, 8};
+  EXPECT_EQ(code(options), Code::kResourceExhausted);
+}
+
+TEST(TrainOptions, CommandLine) {
+  struct Row {
+    std::vector<const char*> flags;
+    std::optional<int> expect;
+  };
+  const Row kRows[] = {
+      {{"--data", "a", "b", "--steps", "5"}, std::nullopt},
+      {{"--data", "a", "--lr", "1e-4", "--seed", "3"}, std::nullopt},
+      {{"--help"}, 0},
+      {{"--version"}, 0},
+      {{}, 2},
+      {{"--data"}, 2},
+      {{"--data", "a", "--stepz", "5"}, 2},
+      {{"--data", "a", "--steps", "0"}, 2},
+      {{"--data", "a", "--steps", "x"}, 2},
+      {{"--data", "a", "--batch", "65537"}, 2},
+      {{"--data", "a", "--seed", "-1"}, 2},
+      {{"--data", "a", "--width", "30", "--heads", "4"}, 2},
+      {{"--data", "a", "--context", "-1"}, 2},
+      {{"--data", "a", "--lr", "nan"}, 2},
+      {{"--data", "a", "--lr", "0"}, 2},
+      {{"--data", "a", "--collective-timeout", "0"}, 2},
+      {{"--data", "a", "--collective-timeout", "nan"}, 2},
+  };
+  for (const Row& row : kRows) {
+    std::vector<const char*> argv = {"rollcall-train"};
+    argv.insert(argv.end(), row.flags.begin(), row.flags.end());
+    TrainOptions options;
+    EXPECT_EQ(ParseOptions(argv.size(), argv.data(), &options), row.expect)
+        << testing::PrintToString(row.flags);
+  }
+}
+
+}  // namespace
+}  // namespace rollcall
