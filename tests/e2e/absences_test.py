@@ -114,7 +114,7 @@ FIXED_PORT = re.compile(
 # (file, text) -> why it is no port that anybody takes.
 PORTS_JUSTIFIED = {
     ("tests/unit/cli/cli_test.cc", "[::1]:80"): "parsed, never dialled",
-    ("tests/unit/journal/etcd_test.cc", "[::1]:2379"): "parsed, never dialled",
+    ("tests/unit/journal/etcd_records_test.cc", "[::1]:2379"): "parsed, never dialled",
     ("tests/unit/agent/nccl_test.cc", "127.0.0.1:23456"):
         "a NCCL_COMM_ID that must be cleared",
     ("tests/unit/server/server_test.cc", "127.0.0.1:65536"): "no port at all",

@@ -8,12 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/admin/addresses.h"
-#include "client/admin/job_text.h"
 #include "client/cli/flags.h"
 #include "client/cli/place.h"
 #include "client/cli/words.h"
 #include "client/cli/written_folders.h"
-#include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {
@@ -184,90 +182,6 @@ TEST(Flags, AnEmptyValueIsNotTheDefault) {
   EXPECT_EQ(ComplaintWithEmpty("launch -- x ''"), "");
 }
 
-TEST(Words, JoinStringIsOverwrittenBeforeTheCommandOnly) {
-  std::string a = "rollcall", b = "join", c = "rc1.secret", d = "--",
-              e = "rc1.mine";
-  char* argv[] = {a.data(), b.data(), c.data(), d.data(), e.data()};
-  HideSecrets(5, argv);
-  EXPECT_EQ(c, "rc1.xxxxxx");
-  EXPECT_EQ(e, "rc1.mine");
-  // What a paste brings with it makes it no other.
-  for (const std::string around : {" ", "\n", "\t \r\n"}) {
-    std::string pasted = around + "rc1.secret" + around;
-    char* const again[] = {a.data(), b.data(), pasted.data()};
-    HideSecrets(3, const_cast<char**>(again));
-    EXPECT_EQ(pasted, around + "rc1.xxxxxx" + around);
-  }
-}
-
-TEST(Words, Nodes) {
-  struct {
-    const char* text;
-    bool good;
-    uint32_t min, max;
-  } const rows[] = {
-      {"4", true, 4, 4},           {"3:4", true, 3, 4},
-      {"1:16384", true, 1, 16384}, {"0", false, 0, 0},
-      {"4:3", false, 0, 0},        {"", false, 0, 0},
-      {"1:2:3", false, 0, 0},      {"16385", false, 0, 0},
-      {"-1", false, 0, 0},         {"four", false, 0, 0},
-  };
-  for (const auto& row : rows) {
-    auto nodes = ParseNodes(row.text);
-    ASSERT_EQ(nodes.ok(), row.good) << row.text;
-    if (!row.good) continue;
-    EXPECT_EQ(nodes->min, row.min) << row.text;
-    EXPECT_EQ(nodes->max, row.max) << row.text;
-  }
-}
-
-TEST(Words, Durations) {
-  EXPECT_EQ(*ParseDurationFlag("--t", "90"), absl::Seconds(90));
-  EXPECT_EQ(*ParseDurationFlag("--t", "10m"), absl::Minutes(10));
-  EXPECT_EQ(*ParseDurationFlag("--t", "1h30m"), absl::Minutes(90));
-  for (const char* bad : {"", "0", "-5s", "soon", "nan", "inf", "1e300"}) {
-    EXPECT_FALSE(ParseDurationFlag("--t", bad).ok()) << bad;
-  }
-  EXPECT_TRUE(ParseDurationFlag("--t", "1h", absl::Hours(1)).ok());
-  for (const char* bad : {"61m", "3601"}) {
-    const absl::Status status =
-        ParseDurationFlag("--t", bad, absl::Hours(1)).status();
-    EXPECT_EQ(
-        status.message(),
-        absl::StrCat("--t takes a duration of at most 1h, not '", bad, "'"));
-  }
-}
-
-TEST(Words, Signals) {
-  for (const char* good : {"TERM", "SIGTERM", "sigterm", "term", "15"}) {
-    EXPECT_EQ(*ParseSignalFlag("--s", good), 15) << good;
-  }
-  EXPECT_EQ(*ParseSignalFlag("--s", "USR1"), 10);
-  EXPECT_EQ(*ParseSignalFlag("--s", "40"), 40);
-  // Nobody can handle 9 and 19.
-  for (const char* bad : {"", "0", "-1", "65", "9", "KILL", "SIGSTOP", "19",
-                          "SIG", "TERMINATE", "15s", "99999999999"}) {
-    EXPECT_FALSE(ParseSignalFlag("--s", bad).ok()) << bad;
-  }
-}
-
-TEST(Words, NearestWord) {
-  const std::vector<std::string> known = {"--nodes", "--no-hosts",
-                                          "--nproc-per-node", "--job"};
-  EXPECT_EQ(Nearest("--nprocs-per-node", known), "--nproc-per-node");
-  EXPECT_EQ(Nearest("--ndoes", known), "--nodes");
-  EXPECT_EQ(Nearest("--no-host", known), "--no-hosts");
-  EXPECT_EQ(Nearest("--zzzzzzzzzzz", known), std::nullopt);
-}
-
-TEST(Words, ContainerCommandsAreRefused) {
-  EXPECT_NE(ContainerAdvice({"docker", "run", "x"}), "");
-  EXPECT_NE(ContainerAdvice({"/usr/bin/docker"}), "");
-  EXPECT_NE(ContainerAdvice({"podman", "run"}), "");
-  EXPECT_EQ(ContainerAdvice({"python", "docker"}), "");
-  EXPECT_EQ(ContainerAdvice({}), "");
-}
-
 TEST(Flags, LaunchCountsItselfAndItsWorkers) {
   const auto one = Parse<LaunchFlags>("launch -- true");
   EXPECT_EQ(one.settings.nodes_max(), 1u);
@@ -377,110 +291,6 @@ TEST(Place, TheAddressThatThePlatformNames) {
                   {"PRIMARY_ADDR=10.65.0.1", absl::StrCat("NODE_ADDR=", bad)}),
               "");
   }
-}
-
-TEST(JobText, StatusJsonHasExactlyTheContractsFields) {
-  v1::JobStatus status;
-  status.set_job("exp");
-  status.set_state(v1::JOB_STATE_RUNNING);
-  status.set_generation(2);
-  status.add_nodes()->set_node("a");
-  status.mutable_last_reform()->set_code(v1::REASON_CODE_LOST_STREAM);
-  status.mutable_root_cause()->set_code(v1::REASON_CODE_RANK_EXIT);
-  const auto json = StatusJson(status);
-  const auto keys = [](const nlohmann::ordered_json& object) {
-    std::vector<std::string> names;
-    for (const auto& item : object.items()) names.push_back(item.key());
-    return names;
-  };
-  using Names = std::vector<std::string>;
-  EXPECT_EQ(keys(json),
-            (Names{"job", "run", "state", "generation", "world_size",
-                   "nodes_min", "nodes_max", "nodes", "missing", "last_reform",
-                   "root_cause", "differences", "waited_s", "step", "loss",
-                   "tokens_per_second", "refused", "strangers"}));
-  EXPECT_EQ(keys(json["strangers"]),
-            (Names{"silent", "garbage", "crowded", "unknown", "hung_up"}));
-  EXPECT_EQ(keys(json["nodes"][0]),
-            (Names{"node", "state", "node_rank", "incarnation", "address",
-                   "lease_ms", "ranks", "step", "reason"}));
-  EXPECT_EQ(keys(json["last_reform"]), (Names{"generation", "code", "reason"}));
-  EXPECT_EQ(keys(json["root_cause"]),
-            (Names{"node", "rank", "code", "detail"}));
-  EXPECT_EQ(json["state"], "running");
-  EXPECT_TRUE(json["generation"].is_number());
-  EXPECT_EQ(json["last_reform"]["code"], "lost_stream");
-}
-
-TEST(JobText, HowATrainingGoes) {
-  v1::JobStatus status;
-  status.set_state(v1::JOB_STATE_RUNNING);
-  EXPECT_EQ(StatusTable(status).find("step"), std::string::npos);
-  EXPECT_TRUE(StatusJson(status)["loss"].is_null());
-  status.set_step(12);
-  EXPECT_NE(StatusTable(status).find("\nstep 12\n"), std::string::npos);
-  status.mutable_pace()->set_loss(1.53125);
-  status.mutable_pace()->set_tokens_per_second(2345.6);
-  EXPECT_NE(StatusTable(status).find("\nstep 12  loss 1.5312  2346 tokens/s\n"),
-            std::string::npos);
-  const auto json = StatusJson(status);
-  EXPECT_EQ(json["step"], 12);
-  EXPECT_EQ(json["loss"], 1.53125);
-  EXPECT_EQ(json["tokens_per_second"], 2345.6);
-}
-
-v1::Pings PingsOfNodes(int count) {
-  v1::Pings pings;
-  for (int i = 0; i < count; ++i) pings.add_nodes(absl::StrCat("node", i));
-  v1::Ping& cut = *pings.add_pings();
-  cut.set_from(0);
-  cut.set_to(1);
-  cut.set_error("Connection refused");
-  v1::Ping& slow = *pings.add_pings();
-  slow.set_from(1);
-  slow.set_to(0);
-  slow.set_reached(true);
-  slow.mutable_round_trip()->set_nanos(1'234'000);
-  pings.set_pairs(2);
-  pings.set_unreached(1);
-  pings.mutable_age()->set_seconds(12);
-  return pings;
-}
-
-TEST(JobText, Pings) {
-  EXPECT_EQ(
-      PingsTable(PingsOfNodes(2)),
-      "connecting took, in ms, probed 12 s ago, 1 of 2 pairs not reached:\n"
-      "                       0       1\n"
-      "0          node0       -    none\n"
-      "1          node1    1.23       -\n"
-      "  node0 does not reach node1 (Connection refused)\n");
-  EXPECT_EQ(
-      PingsTable(PingsOfNodes(17)),
-      "connecting took, in ms, probed 12 s ago, 1 of 2 pairs not reached:\n"
-      "  node0 does not reach node1 (Connection refused)\n"
-      "  node1 reaches node0 in 1.23 ms\n");
-  EXPECT_NE(PingsTable(v1::Pings()).find("no nodes have probed"),
-            std::string::npos);
-  v1::JobStatus status;
-  EXPECT_FALSE(StatusJson(status).contains("pings"));
-  *status.mutable_pings() = PingsOfNodes(2);
-  const auto json = StatusJson(status)["pings"];
-  EXPECT_EQ(json["unreached"], 1);
-  EXPECT_TRUE(json["pings"][0]["ms"].is_null());
-  EXPECT_EQ(json["pings"][1]["ms"], 1.234);
-}
-
-TEST(JobText, FailureNamesNodeRankAndCodeFirst) {
-  v1::End end;
-  v1::RootCause& cause = *end.mutable_root_cause();
-  cause.set_node("b");
-  cause.set_rank(3);
-  cause.set_code(v1::REASON_CODE_RANK_EXIT);
-  cause.set_value(7);
-  cause.set_stderr_tail("one\ntwo\n");
-  EXPECT_EQ(FailureText(end),
-            "rank 3 on b exited with code 7\n  | one\n  | two");
 }
 
 TEST(Flags, WhatEndsARunHow) {

@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -10,15 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "client/facts/device_facts.h"
 #include "client/facts/infiniband.h"
-#include "client/facts/pci.h"
 #include "client/facts/verbs.h"
 #include "daemon/core/admission/admission.h"
 #include "tests/unit/facts/facts_fixture.h"
 
 namespace rollcall {
 namespace {
-
-using Why = Unusable::Why;
 
 class InfinibandTest : public DeviceTest {
  protected:
@@ -41,75 +37,6 @@ std::string GidsText(const v1::InfinibandPort& port) {
                     gid.net_device().empty() ? "" : " ", gid.net_device(), ";");
   }
   return text;
-}
-
-TEST(InfinibandText, StateRateAndGid) {
-  const std::pair<const char*, const char*> kStates[] = {
-      {"4: ACTIVE", "ACTIVE"},
-      {"1: DOWN", "DOWN"},
-      {"5: ACTIVE_DEFER", "ACTIVE_DEFER"},
-      {"7: Phy Test", "Phy Test"},
-      {"0: <unknown>", ""},
-      {"9: UNKNOWN", ""},
-      {"ACTIVE", ""},
-      {"", ""},
-      {": ACTIVE", ""},
-      {"x: ACTIVE", ""}};
-  for (const auto& [text, expect] : kStates) {
-    EXPECT_EQ(StateWord(text), expect) << text;
-  }
-  const std::pair<const char*, uint32_t> kRates[] = {
-      {"100 Gb/sec (4X EDR)", 100},
-      {"2.5 Gb/sec (1X SDR)", 2},
-      {"800 Gb/sec (4X XDR)", 800},
-      {"56 Gb/sec", 56},
-      {"-1 Gb/sec", 0},
-      {"1e300 Gb/sec", 0},
-      {"100 Mb/sec", 0},
-      {"100", 0},
-      {"nan Gb/sec", 0},
-      {"", 0}};
-  for (const auto& [text, expect] : kRates) {
-    EXPECT_EQ(RateGbps(text), expect) << text;
-  }
-  const std::pair<const char*, const char*> kGids[] = {
-      {"fe80:0000:0000:0000:a088:c203:0046:2f40\n", "fe80::a088:c203:46:2f40"},
-      {"0000:0000:0000:0000:0000:ffff:0a00:0001", "::ffff:10.0.0.1"},
-      {"0000:0000:0000:0000:0000:0000:0000:0000", ""},
-      // An entry with only a prefix is not set.
-      {"fe80:0000:0000:0000:0000:0000:0000:0000", ""},
-      {"fe80", ""},
-      {"", ""}};
-  for (const auto& [text, expect] : kGids) {
-    EXPECT_EQ(GidText(text), expect) << text;
-  }
-}
-
-TEST(VerbsText, AsTheKernelWritesIt) {
-  EXPECT_EQ(VerbsState(4), "ACTIVE");
-  EXPECT_EQ(VerbsState(6), "");
-  EXPECT_EQ(VerbsPhysicalState(5), "LinkUp");
-  EXPECT_EQ(VerbsPhysicalState(0), "");
-  struct {
-    uint8_t width;
-    uint8_t speed;
-    uint32_t expect;
-  } const kRates[] = {
-      {2, 128, 400}, {2, 32, 100}, {1, 1, 2},  {8, 16, 168}, {16, 64, 100},
-      {2, 8, 40},    {4, 4, 80},   {2, 2, 20}, {2, 0, 0},    {3, 32, 0},
-  };
-  for (const auto& row : kRates) {
-    EXPECT_EQ(VerbsRateGbps(row.width, row.speed), row.expect)
-        << int{row.width} << " " << int{row.speed};
-  }
-  EXPECT_EQ(VerbsMtuBytes(5), 4096u);
-  EXPECT_EQ(VerbsMtuBytes(1), 256u);
-  EXPECT_EQ(VerbsMtuBytes(0), 0u);
-  EXPECT_EQ(VerbsMtuBytes(6), 0u);
-  EXPECT_EQ(OpenFailure(EACCES, 0).why, Why::kNotPermitted);
-  EXPECT_EQ(OpenFailure(ENOMEM, 65536).why, Why::kMemlock);
-  EXPECT_EQ(OpenFailure(ENOMEM, UINT64_MAX).why, Why::kOther);
-  EXPECT_EQ(OpenFailure(0, 0).why, Why::kOther);
 }
 
 TEST_F(InfinibandTest, SysfsOfEightHcas) {
@@ -508,82 +435,6 @@ TEST_F(InfinibandTest, AMachineWithoutAPortSaysWhyItIsUnknown) {
       EXPECT_TRUE(absl::StrContains(missing["infiniband"], row.reason))
           << row.name << ": " << missing["infiniband"];
     }
-  }
-}
-
-// --- PCI ---------------------------------------------------------------------
-
-TEST(Pci, ThePathIsWhatFollowsTheRoot) {
-  const std::pair<const char*, const char*> kRows[] = {
-      {"/sys/devices/pci0000:00/0000:00:02.0/0000:01:00.0",
-       "0000:00:02.0/0000:01:00.0"},
-      {"/sys/devices/pci0000:00/0000:00:02.0/0000:01:00.0/infiniband/mlx5_0",
-       "0000:00:02.0/0000:01:00.0"},
-      {"/tmp/pcidead/sys/devices/pci10000:e0/10000:e0:06.0/10000:e1:00.0",
-       "10000:e0:06.0/10000:e1:00.0"},
-      {"/sys/devices/virtual/infiniband/rxe0", ""},
-      {"/sys/devices/pci0000:00", ""},
-      {"/sys/devices/pci/0000:00:02.0", ""},
-      {"", ""}};
-  for (const auto& [folder, expect] : kRows) {
-    EXPECT_EQ(PciPath(folder), expect) << folder;
-  }
-  EXPECT_EQ(PciAddress(0, 0x1b, 0, 0), "0000:1b:00.0");
-  EXPECT_EQ(PciAddress(0x10000, 0xE1, 0x1f, 7), "10000:e1:1f.7");
-}
-
-TEST(Pci, AGpuIsNearTheHcasOnItsSwitch) {
-  struct Hca {
-    const char* name;
-    const char* pci;
-    int numa;
-  };
-  struct {
-    const char* name;
-    const char* gpu;
-    int numa;
-    std::vector<Hca> hcas;
-    std::vector<std::string> expect;
-  } const kRows[] = {
-      {"none", "a/g", 0, {}, {}},
-      {"one on the switch",
-       "r/s/p1/g",
-       0,
-       {{"near", "r/s/p2/h", 0}, {"far", "r2/s/h", 0}},
-       {"near"}},
-      {"the longest shared run",
-       "r/s/t/p1/g",
-       0,
-       {{"root", "r/q/h", 0}, {"near", "r/s/t/p2/h", 1}, {"up", "r/s/u/h", 0}},
-       {"near"}},
-      {"two on the switch, and each once",
-       "r/s/g",
-       0,
-       {{"a", "r/s/h1", 0}, {"a", "r/s/h1", 0}, {"b", "r/s/h2", 0}},
-       {"a", "b"}},
-      {"none on the switch: the memory node",
-       "r/g",
-       1,
-       {{"a", "q/h", 0}, {"b", "p/h", 1}, {"c", "", 1}},
-       {"b", "c"}},
-      {"a switch before a memory node",
-       "r/s/g",
-       1,
-       {{"node", "q/h", 1}, {"switch", "r/s/h", 0}},
-       {"switch"}},
-      {"no place is known", "", -1, {{"a", "r/h", -1}}, {}},
-      {"no path, but a node", "", 0, {{"a", "r/h", 0}}, {"a"}},
-  };
-  for (const auto& row : kRows) {
-    v1::Facts facts;
-    for (const Hca& hca : row.hcas) {
-      v1::InfinibandPort& port = *facts.add_infiniband();
-      port.set_device(hca.name);
-      port.set_pci(hca.pci);
-      port.set_numa_node(hca.numa);
-    }
-    EXPECT_EQ(NearHcas(row.gpu, row.numa, facts.infiniband()), row.expect)
-        << row.name;
   }
 }
 

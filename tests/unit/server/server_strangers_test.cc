@@ -1,0 +1,257 @@
+// What those without a right, and agents in great number, may cost a server.
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/mutex.h"
+#include "tests/unit/server/access_fixture.h"
+
+namespace rollcall {
+namespace {
+
+// --- What strangers may cost -------------------------------------------------
+
+TEST_F(AccessTest, WrongTokensAreAnsweredLaterAndLaterAndRightOnesAtOnce) {
+  ServerOptions options = Options();
+  options.log_level = Log::Level::kWarning;
+  testing::internal::CaptureStderr();
+  StartJob(2, std::move(options));
+  v1::JoinToken wrong = worker_;
+  wrong.mutable_secret()->front() ^= 1;
+  std::vector<std::unique_ptr<HandAgent>> guessers;
+  const absl::Time begin = MonotonicNow();
+  for (int i = 0; i < 8; ++i) {
+    guessers.push_back(std::make_unique<HandAgent>(Dial()));
+    ASSERT_TRUE(guessers.back()->SayHello(HelloWith("bad", wrong)));
+  }
+  HandAgent good(Dial());
+  ASSERT_TRUE(good.SayHello(HelloOf("good")));
+  ASSERT_TRUE(good.IsWelcome());
+  const absl::Time welcomed = MonotonicNow();
+  for (const auto& guesser : guessers) {
+    ExpectRefused(guesser->End(), grpc::StatusCode::UNAUTHENTICATED,
+                  v1::REFUSAL_CODE_UNAUTHENTICATED);
+  }
+  const absl::Time answered = MonotonicNow();
+  // The eighth waits 1.6 s.
+  EXPECT_GE(answered - begin, absl::Milliseconds(1500));
+  EXPECT_LT(welcomed, answered);
+  EXPECT_EQ(Refused(), (Counts{{"unauthenticated", 8}}));
+  ExpectUndisturbed(good);
+  server_.reset();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(Times(log, "event=denied"), 5u) << log;
+  EXPECT_EQ(Times(log, "only counted"), 1u) << log;
+}
+
+TEST_F(AccessTest, WhoAsksForATakenNameIsAnsweredLaterAndLater) {
+  StartJob(2);
+  HandAgent good(Dial());
+  ASSERT_TRUE(good.SayHello(HelloOf("good")));
+  ASSERT_TRUE(good.IsWelcome());
+  std::vector<std::unique_ptr<HandAgent>> others;
+  const absl::Time begin = MonotonicNow();
+  for (int i = 0; i < 8; ++i) {
+    others.push_back(std::make_unique<HandAgent>(Dial()));
+    ASSERT_TRUE(others.back()->SayHello(HelloOf("good")));
+  }
+  for (const auto& other : others) {
+    ExpectRefused(other->End(), grpc::StatusCode::ALREADY_EXISTS,
+                  v1::REFUSAL_CODE_NAME_TAKEN);
+  }
+  // The eighth waits 1.6 s.
+  EXPECT_GE(MonotonicNow() - begin, absl::Milliseconds(1500));
+  EXPECT_EQ(Refused(), Counts());
+  ExpectUndisturbed(good);
+}
+
+TEST_F(AccessTest, AShutdownDoesNotWaitForThem) {
+  StartJob(2);
+  v1::JoinToken wrong = worker_;
+  wrong.mutable_secret()->front() ^= 1;
+  std::vector<std::unique_ptr<HandAgent>> guessers;
+  for (int i = 0; i < 20; ++i) {
+    guessers.push_back(std::make_unique<HandAgent>(Dial()));
+    ASSERT_TRUE(guessers.back()->SayHello(HelloWith("bad", wrong)));
+  }
+  while (Refused()["unauthenticated"] < 20) {
+  }
+  server_->Shutdown();
+  for (const auto& guesser : guessers) EXPECT_FALSE(guesser->End().ok());
+}
+
+// Streams that say nothing, each read by a thread of its own until it is ended.
+class SilentCrowd {
+ public:
+  ~SilentCrowd() {
+    for (const auto& agent : agents_) agent->Cancel();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  void Add(const std::shared_ptr<grpc::Channel>& channel) {
+    agents_.push_back(std::make_unique<HandAgent>(channel));
+    HandAgent* agent = agents_.back().get();
+    threads_.emplace_back([this, agent] {
+      const grpc::Status status = agent->End();
+      MutexLock lock(mutex_);
+      ended_.push_back(status.error_code());
+      changed_.NotifyAll();
+    });
+  }
+  // Blocks until so many have ended, and tells how.
+  std::vector<grpc::StatusCode> Await(size_t count) {
+    MutexLock lock(mutex_);
+    while (ended_.size() < count) changed_.Wait(mutex_);
+    return ended_;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<grpc::StatusCode> ended_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<HandAgent>> agents_;
+  std::vector<std::thread> threads_;
+};
+
+TEST_F(AccessTest, SilentStreamsMakeRoomForOthers) {
+  ServerOptions options = Options();
+  options.limits.hello_timeout = absl::Hours(1);
+  options.limits.strangers_max = 2;
+  StartJob(3, std::move(options));
+  HandAgent good(Dial());
+  ASSERT_TRUE(good.SayHello(HelloOf("good")));
+  ASSERT_TRUE(good.IsWelcome());
+  SilentCrowd crowd;
+  for (int i = 0; i < 6; ++i) crowd.Add(Dial());
+  EXPECT_EQ(crowd.Await(4),
+            std::vector<grpc::StatusCode>(4, grpc::StatusCode::UNAVAILABLE));
+  ExpectUndisturbed(good);
+  // One more takes a place, and leaves it with its Hello.
+  HandAgent late(Dial());
+  ASSERT_TRUE(late.SayHello(HelloOf("late")));
+  EXPECT_TRUE(late.IsWelcome());
+  EXPECT_EQ(crowd.Await(5),
+            std::vector<grpc::StatusCode>(5, grpc::StatusCode::UNAVAILABLE));
+}
+
+TEST_F(AccessTest, AgentsConnectionsAreBounded) {
+  ServerOptions options = Options();
+  options.limits.door.agents_max = 2;
+  StartJob(3, std::move(options));
+  auto a = std::make_unique<HandAgent>(Dial());
+  ASSERT_TRUE(a->SayHello(HelloOf("a")));
+  ASSERT_TRUE(a->IsWelcome());
+  // The second place goes to a connection that the job refuses, and keeps.
+  const std::shared_ptr<grpc::Channel> idle = Dial();
+  {
+    v1::Hello contrary = HelloOf("b");
+    contrary.mutable_settings()->set_nodes_max(7);
+    HandAgent refused(idle);
+    ASSERT_TRUE(refused.SayHello(contrary));
+    ExpectRefused(refused.End(), grpc::StatusCode::FAILED_PRECONDITION,
+                  v1::REFUSAL_CODE_SETTINGS);
+  }
+  ASSERT_EQ(idle->GetState(false), GRPC_CHANNEL_READY);
+  // An agent that is let in takes its place.
+  HandAgent b(Dial());
+  ASSERT_TRUE(b.SayHello(HelloOf("b")));
+  ASSERT_TRUE(b.IsWelcome());
+  EXPECT_TRUE(idle->WaitForStateChange(
+      GRPC_CHANNEL_READY, std::chrono::system_clock::now() + kServerPatience));
+  // Both have streams now. Whoever comes is told, and admins are not held up.
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Turned(HelloOf("c")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  }
+  EXPECT_EQ(StatusOf("train").nodes_size(), 2);
+  // The place of one that has gone is free once the daemon has noticed.
+  a.reset();
+  for (bool welcome = false; !welcome;) {
+    HandAgent c(Dial());
+    ASSERT_TRUE(c.SayHello(HelloOf("c")));
+    welcome = c.IsWelcome();
+  }
+}
+
+TEST_F(AccessTest, AnAgentThatReturnsIsLetInWhereAllPlacesAreTaken) {
+  ServerOptions options = Options();
+  options.limits.door.agents_max = 2;
+  options.limits.lease = absl::Hours(1);
+  options.limits.reconnect_grace = absl::Hours(1);
+  StartJob(4, std::move(options));
+  const v1::Hello hello = HelloOf("a");
+  v1::Hello back = hello;
+  {
+    HandAgent a(Dial());
+    ASSERT_TRUE(a.SayHello(hello));
+    const auto welcome = a.HearWelcome();
+    ASSERT_TRUE(welcome.has_value());
+    back.clear_token();
+    back.set_run(welcome->run());
+    back.set_node_credential(welcome->node_credential());
+  }
+  // Others take its place once the daemon has noticed.
+  HandAgent b(Dial());
+  ASSERT_TRUE(b.SayHello(HelloOf("b")));
+  ASSERT_TRUE(b.IsWelcome());
+  std::unique_ptr<HandAgent> c;
+  do {
+    c = std::make_unique<HandAgent>(Dial());
+    ASSERT_TRUE(c->SayHello(HelloOf("c")));
+  } while (!c->IsWelcome());
+  EXPECT_EQ(Turned(HelloOf("d")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  HandAgent again(Dial());
+  ASSERT_TRUE(again.SayHello(back));
+  ASSERT_TRUE(again.IsWelcome());
+  // For the newest of those that came by the token.
+  EXPECT_EQ(c->End().error_code(), grpc::StatusCode::UNAVAILABLE);
+  v1::AgentMessage beat;
+  beat.mutable_heartbeat();
+  EXPECT_TRUE(b.Say(beat));
+  EXPECT_TRUE(again.Say(beat));
+}
+
+// --- Calls that gRPC answers itself ------------------------------------------
+
+// How a call of `method` ends whose request is `bytes`.
+grpc::Status CallWith(const std::shared_ptr<grpc::Channel>& channel,
+                      const std::string& method, const std::string& bytes) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kServerPatience);
+  const grpc::Slice slice(bytes);
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer response;
+  std::promise<grpc::Status> done;
+  grpc::GenericStub(channel).UnaryCall(
+      &context, method, grpc::StubOptions(), &request, &response,
+      [&done](grpc::Status status) { done.set_value(std::move(status)); });
+  return done.get_future().get();
+}
+
+TEST_F(AccessTest, ACallThatGrpcAnswersItselfCountsAsACall) {
+  ServerOptions options = Options();
+  options.limits.door.guest_calls_max = 3;
+  StartJob(2, std::move(options));
+  for (const char* method :
+       {"/rollcall.v1.Admin/Status", "/rollcall.v1.Admin/Watch",
+        "/rollcall.v1.Admin/CreateToken", "/rollcall.v1.Admin/Nothing"}) {
+    const std::shared_ptr<grpc::Channel> channel = Dial();
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_NE(CallWith(channel, method, "\xff\xff").error_code(),
+                grpc::StatusCode::UNAVAILABLE)
+          << method << ' ' << i;
+    }
+    EXPECT_EQ(CallWith(channel, method, "\xff\xff").error_code(),
+              grpc::StatusCode::UNAVAILABLE)
+        << method;
+  }
+}
+
+}  // namespace
+}  // namespace rollcall
