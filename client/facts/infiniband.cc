@@ -321,9 +321,10 @@ std::vector<v1::InfinibandPort> ReadInfinibandPorts(const std::string& root) {
 
 void ReadGids(const std::string& root, v1::InfinibandPort& port) {
   const std::string folder = PortFolder(root, port);
-  for (const std::string& name : FolderNames(folder + "/gids")) {
+  for (const std::string& name : FolderNames(absl::StrCat(folder, "/gids"))) {
     uint32_t index = 0;
-    const std::string address = GidText(ReadLine(folder + "/gids/" + name));
+    const std::string address =
+        GidText(ReadLine(absl::StrCat(folder, "/gids/", name)));
     if (!absl::SimpleAtoi(name, &index) || index > UINT16_MAX ||
         address.empty() ||
         port.gids_size() >= static_cast<int>(FactsLimits::devices_max)) {
@@ -333,12 +334,13 @@ void ReadGids(const std::string& root, v1::InfinibandPort& port) {
     gid.set_index(index);
     gid.set_address(address);
     // One text for two types; the link layer tells which.
-    const std::string type = ReadLine(folder + "/gid_attrs/types/" + name);
+    const std::string type =
+        ReadLine(absl::StrCat(folder, "/gid_attrs/types/", name));
     gid.set_type(type != "IB/RoCE v1"                ? type
                  : port.link_layer() == "InfiniBand" ? "IB"
                                                      : "RoCE v1");
-    gid.set_net_device(
-        InterfaceName(ReadLine(folder + "/gid_attrs/ndevs/" + name)));
+    gid.set_net_device(InterfaceName(
+        ReadLine(absl::StrCat(folder, "/gid_attrs/ndevs/", name))));
   }
   SetNetDevice(port);
 }

@@ -183,7 +183,7 @@ class MembershipService::AttendStream final
     if (finished_ || cancelling_) return Next::kNothing;
     if (!writing_ && !queue_.empty()) {
       writing_ = true;
-      current_ = std::move(queue_.front());
+      current_.Swap(&queue_.front());
       queue_.pop_front();
       return Next::kWrite;
     }

@@ -113,11 +113,12 @@ NameAnswer AskDnsAlone(const std::string& name) {
   std::memset(&state, 0, sizeof(state));
   if (res_ninit(&state) != 0) return {};
   NameAnswer answer;
-  const bool clear = AskDns(&state, name, ns_t_a, answer) &
-                     AskDns(&state, name, ns_t_aaaa, answer);
+  // Both are asked, whatever the first one answers.
+  const bool clear_a = AskDns(&state, name, ns_t_a, answer);
+  const bool clear_aaaa = AskDns(&state, name, ns_t_aaaa, answer);
   res_nclose(&state);
   if (answer.kind == Kind::kFound) return answer;
-  return clear ? Nowhere() : NameAnswer{};
+  return clear_a && clear_aaaa ? Nowhere() : NameAnswer{};
 }
 
 }  // namespace
