@@ -1,8 +1,8 @@
 #!/bin/bash
 # check.sh: the checks that a reviewer should not have to do by hand.
 #
-# Format (clang-format 14); clang's warnings and thread-safety analysis over all
-# our code, and clang-tidy over what is shipped, each finding an error; the unit
+# Format (clang-format 14) of all our code; clang's warnings, its thread-safety
+# analysis and clang-tidy over what is shipped, each finding an error; the unit
 # tests and stories under the thread sanitizer. Changes nothing.
 #
 #   check.sh verify-format   checks only the format

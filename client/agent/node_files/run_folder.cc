@@ -39,7 +39,7 @@ constexpr char kLivesName[] = "/lives";
 constexpr size_t kPidsNamedMax = 8;
 // A younger folder without a socket may be about to be locked.
 constexpr time_t kSweptAfterSeconds = 60;
-constexpr time_t kLivesKeptSeconds = 24 * 60 * 60;
+constexpr time_t kLivesKeptSeconds = time_t{24} * 60 * 60;
 constexpr absl::Duration kSweepPatience = absl::Milliseconds(500);
 constexpr absl::Duration kTurnPatience = absl::Seconds(5);
 constexpr absl::Duration kBetweenTries = absl::Milliseconds(10);
