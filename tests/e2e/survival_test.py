@@ -331,8 +331,8 @@ class Survival(E2E):
         self.assertEqual([n["state"] for n in state["nodes"]], ["running"])
         self.assertGreater(state["lingers_s"], 500)
         shown = self.stage.run(status)
-        self.assertTrue(shown.find(r"ranks that still live on \S+ are left as "
-                                   r"they are for another \d+ min"))
+        self.assertTrue(shown.find(r"ranks that still live on \S+ are kept "
+                                   r"for another \d+ min"))
         launcher.signal(signal.SIGINT)
         # With no time to save: whoever looked has seen it.
         self.assert_code(launcher, 3)

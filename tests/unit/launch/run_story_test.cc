@@ -86,8 +86,8 @@ TEST(RunStory, WhatIsLeftAliveIsTold) {
       << told;
   // `status` says the same, with and without --json.
   EXPECT_TRUE(absl::StrContains(StatusTable(status),
-                                "ranks that still live on n1, n3 are left as "
-                                "they are for another 4 min 10 s"))
+                                "ranks that still live on n1, n3 are kept "
+                                "for another 4 min 10 s"))
       << StatusTable(status);
   EXPECT_TRUE(absl::StrContains(StatusTable(status), "lingering"));
   const nlohmann::ordered_json json = StatusJson(status);
