@@ -172,7 +172,7 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
              MonotonicNow(), options_.preempt_signal),
       preparation_(ForPreparation(options_),
                    [this](std::variant<PreparationDone, PreparationFailed> r) {
-                     std::visit([this](auto&& e) { Post(std::move(e)); },
+                     std::visit([this](auto e) { Post(std::move(e)); },
                                 std::move(r));
                    }),
       processes_(ForProcesses(options_, *folder_),

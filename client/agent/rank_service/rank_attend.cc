@@ -16,7 +16,7 @@ namespace rollcall {
 namespace {
 
 // Includes streams that have sent no hello yet, and streams of ended ranks.
-constexpr size_t kStreamsMax = 4 * Limits::ranks_per_node_max;
+constexpr size_t kStreamsMax = size_t{4} * Limits::ranks_per_node_max;
 constexpr size_t kRepliesQueuedMax = 64;
 
 // Values that are not finite numbers are dropped.
