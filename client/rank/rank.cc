@@ -84,8 +84,7 @@ absl::StatusOr<std::unique_ptr<Rank>> Rank::Attend(const RankPlace& place,
       std::make_unique<Wire>(Dial(place.socket), Hello(place, options.elastic));
   absl::StatusOr<v1::RankWorld> world =
       wire->stream.AwaitWorld(0, options.timeout);
-  absl::Status status =
-      world.ok() ? CheckWorld(*world) : std::move(world).status();
+  const absl::Status status = world.ok() ? CheckWorld(*world) : world.status();
   if (!status.ok()) {
     return absl::Status(status.code(),
                         absl::StrCat("local rank ", place.local_rank,
