@@ -231,11 +231,9 @@ FAULTS = [
     ]),
     Fault('a drain costs a restart', 27, [
         Edit('daemon/core/job/job_notice.cc',
-             '  const bool grows = notice.kind() == '
-             'v1::NOTICE_KIND_GROW;\n',
-             '  const bool grows = notice.kind() == '
-             'v1::NOTICE_KIND_GROW;\n'
-             '  failures_.SetCharged(failures_.charged() + 1);\n'),
+             '  Reform(outcome.code, outcome.reason, outcome.node);\n',
+             '  failures_.SetCharged(failures_.charged() + 1);\n'
+             '  Reform(outcome.code, outcome.reason, outcome.node);\n'),
     ]),
     Fault('the state of who is behind', 24, [
         Edit('daemon/core/state_source.cc',
@@ -243,10 +241,9 @@ FAULTS = [
              'step < claims[*choice.source].step'),
     ]),
     Fault('a notice without a bound', 30, [
-        Edit('daemon/core/job/job_notice.cc',
-             '  pending_->until = now_ + limits_.stop_grace + '
-             'limits_.lease;\n',
-             ''),
+        Edit('daemon/core/notices/notices.cc',
+             'now + limits.stop_grace + limits.lease;',
+             'now + limits.lease + absl::InfiniteDuration();'),
     ]),
     Fault('a node that flaps is taken in at once', 29, [
         Edit('daemon/core/arrivals.cc',
@@ -375,8 +372,9 @@ FAULTS = [
         Edit('daemon/core/job/job_notice.cc',
              '  actions_.push_back(Journal{Journal::Kind::kLeaving, '
              'generation_,\n'
-             '                             notice.SerializeAsString()});\n',
-             ''),
+             '                             '
+             'notices_.TakeRecord(now_).SerializeAsString()});\n',
+             '  notices_.TakeRecord(now_);\n'),
     ]),
     Fault('a restart is charged for a lost node', 27, [
         Edit('daemon/core/failures/failures.cc',

@@ -141,12 +141,12 @@ void Job::On(const StopAsked& stop) {
     return Finish(std::move(end));
   }
   // Ranks may save first, all at the same step.
-  const bool asked = end_then_.has_value();
-  end_then_ = std::move(end);
+  const bool asked = notices_.end_then().has_value();
+  notices_.EndThen(std::move(end));
   JournalLeaving();
   // All may have been asked already, with a later deadline.
-  if (!asked || !pending_.has_value() ||
-      now_ + limits_.notice_time < pending_->until) {
+  if (!asked || !notices_.pending() ||
+      now_ + limits_.notice_time < notices_.until()) {
     Ask(v1::NOTICE_KIND_PREEMPT, limits_.notice_time, stop.reason);
   }
 }
@@ -183,7 +183,7 @@ void Job::On(const Tick& tick) {
       !isolation_.on() && unprepared_ > 0) {
     DropLaggards();
   }
-  if (MayEndAtBoundary() && now_ >= BoundaryEnds()) EndAtBoundary();
+  if (MayEndAtBoundary() && now_ >= notices_.boundary_ends()) EndAtBoundary();
   if (now_ >= claims_until_) EndClaims();
   MaybeSettle();
   MaybeEndHung();
@@ -479,8 +479,8 @@ void Job::SayOf(const Node& node, Log::Level level, const std::string& text) {
 
 absl::Time Job::NextDeadline() const {
   absl::Time next = std::min(
-      {next_waiting_, claims_until_, grow_at_, leaving_due_, finished_due_});
-  if (MayEndAtBoundary()) next = std::min(next, BoundaryEnds());
+      {next_waiting_, claims_until_, grow_at_, notices_.due(), finished_due_});
+  if (MayEndAtBoundary()) next = std::min(next, notices_.boundary_ends());
   if (MayEndHung()) next = std::min(next, hangs_.due());
   // While isolated, no node is given up because of a deadline, and no world is
   // formed.
@@ -553,7 +553,7 @@ void Job::CheckInvariants() const {
   CHECK_LE(nodes_.size(), kKnownMax);
   CHECK_LE(deadlines_.size(), nodes_.size());
   CHECK_LE(failures_.causes().size(), Limits::causes_max);
-  CHECK_LE(leaving_.size(), nodes_.size());
+  CHECK_LE(notices_.leaving().size(), nodes_.size());
   CHECK_LE(checking_.size(), nodes_.size());
   CHECK_LE(isolation_.silent(), nodes_.size());
   CHECK_LE(hangs_.size(), world_.world_size());

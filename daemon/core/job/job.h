@@ -40,6 +40,7 @@
 #include "daemon/core/membership/node_epochs.h"
 #include "daemon/core/network_plan/network_plan.h"
 #include "daemon/core/network_plan/reach.h"
+#include "daemon/core/notices/notices.h"
 #include "daemon/core/ranking.h"
 #include "daemon/core/state_source.h"
 #include "rollcall/v1/admin.pb.h"
@@ -222,8 +223,6 @@ class Job {
     int node_rank = -1;
     bool prepared = false;
     bool stopped = false;
-    // Its ranks wait at the boundary that pending_ asks for.
-    bool at_boundary = false;
     // Its linked rank with the highest step, if one holds the whole state.
     std::optional<v1::RankState> state_held;
     bool quarantined = false;
@@ -283,19 +282,6 @@ class Job {
   // them.
   static constexpr size_t kKnownMax =
       Limits::nodes_max + Limits::lost_names_max;
-
-  // What all ranks are asked for (v1::Notice), until they have reached it.
-  struct Pending {
-    v1::Notice notice;
-    absl::Time until = absl::InfiniteFuture();
-    absl::Time told = absl::InfinitePast();
-    // It has changed since it was last sent.
-    bool untold = false;
-    // Members that have not reached the boundary.
-    size_t missing = 0;
-    // Ranks that were killed at its deadline, and their nodes.
-    std::map<uint32_t, std::string> killed;
-  };
 
   void On(const Attend& attend);
   void On(const Said& said);
@@ -451,31 +437,25 @@ class Job {
                   const std::string& reason);
   void LeaveAtOnce(Node& node, const std::string& reason);
   bool TooFewWithout(const std::string& node) const;
-  v1::End RequeueEnd(const std::string& reason) const;
   // `again`: the node has asked before.
   void Ask(v1::NoticeKind kind, absl::Duration deadline,
            const std::string& reason, bool again = false);
-  v1::DaemonMessage NoticeNow(absl::Time now) const;
   bool NothingIsAsked(uint64_t generation) const;
   void OnEndedForNotice(const Node& node, const v1::RankExited& exited);
   void AskAmidAChange();
   void TellNotice();
-  void TellNoticeSoon();
-  void BoundPending();
   void AtBoundary(Node& node);
   void EndAtBoundary();
   // An isolated daemon aborts no member because of a deadline, except to end
   // the job.
   bool MayEndAtBoundary() const {
-    return pending_.has_value() && (!isolation_.on() || end_then_.has_value());
+    return notices_.pending() &&
+           (!isolation_.on() || notices_.end_then().has_value());
   }
-  absl::Time BoundaryEnds() const;
-  std::string KilledText() const;
   void DropPending();
   bool Leaves(const Node& node) const {
-    return leaving_.contains(node.hello.node());
+    return notices_.Leaves(node.hello.node());
   }
-  void LeavingChanged();
   void JournalLeaving();
   void MaybeTellLeaving();
   void ForgetLeaving(const std::string& name);
@@ -546,7 +526,7 @@ class Job {
   // all members.
   bool MayEndHung() const {
     return phase_ == Phase::kRunning && !hangs_.empty() && !isolation_.on() &&
-           !(pending_.has_value() && pending_->until != absl::InfiniteFuture());
+           notices_.until() == absl::InfiniteFuture();
   }
   void MaybeEndHung();
 
@@ -697,22 +677,11 @@ class Job {
   Exchanges exchanges_;
   v1::Reform last_reform_;
 
-  // What all ranks are asked for, and the nodes that leave for good.
-  std::optional<Pending> pending_;
+  Notices notices_;
   // An earlier daemon committed the running world: this daemon has it from a
   // journal or from its members. Its ranks may be waiting for a notice that
   // this daemon does not know.
   bool world_taken_up_ = false;
-  uint64_t last_notice_ = 0;
-  std::set<std::string> leaving_;
-  // Changes of leaving_ that are not journaled or not sent yet. They are
-  // collected for a short time, since a scheduler may drain a thousand nodes at
-  // once.
-  bool leaving_unwritten_ = false;
-  absl::Time leaving_due_ = absl::InfiniteFuture();
-  absl::Time leaving_written_ = absl::InfinitePast();
-  // How the job ends at the boundary, if all ranks are asked to end.
-  std::optional<v1::End> end_then_;
   // When newcomers are taken in, unless the world is full.
   absl::Time grow_at_ = absl::InfiniteFuture();
   Newcomers newcomers_;

@@ -93,7 +93,7 @@ void Job::Adopt(const Claims::Claimed& chosen) {
   suspects_.clear();
   barred_.clear();
   checking_.clear();
-  leaving_.clear();
+  notices_.ForgetAll();
   gone_order_.clear();
   probing_.Clear();
   reach_ = Reach();

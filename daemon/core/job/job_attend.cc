@@ -418,7 +418,7 @@ Job::Entered Job::Enter(const Attend& attend) {
     node.attended_at = now_;
     // A Hello without a run id: a new agent was started on this node.
     if (attend.hello.run().empty()) ForgetLeaving(name);
-    if (leaving_.contains(name)) {
+    if (notices_.Leaves(name)) {
       node.reason = absl::StrCat(name, " leaves: as it was asked to");
     }
   }
@@ -451,7 +451,7 @@ Job::Entered Job::Enter(const Attend& attend) {
   if (!redialed) node.attended_from = attend.hello.previous_incarnation();
   node.session = attend.session;
   const bool excluded = node.quarantined || node.differs;
-  if (!leaving_.contains(name)) {
+  if (!notices_.Leaves(name)) {
     node.reason = excluded ? node.excluded_for : "";
   }
   sessions_[attend.session] = name;
@@ -529,8 +529,9 @@ void Job::TakeUp(Node& node, const v1::Held& held) {
   // So that a user who adds a node to a running world does not take it for
   // hung.
   if (phase_ == Phase::kRunning && !node.member()) TellSpare(node);
-  if (phase_ == Phase::kRunning && node.member() && pending_.has_value()) {
-    ToNode(node, NoticeNow(now_));
+  if (phase_ == Phase::kRunning && node.member() && notices_.pending()) {
+    *message.mutable_notice() = notices_.Now(now_);
+    ToNode(node, message);
   } else if (Leaves(node) && !barred_.contains(node.hello.node())) {
     // Nothing keeps this node here.
     LeaveAtOnce(node, node.reason);

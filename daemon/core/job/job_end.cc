@@ -70,7 +70,7 @@ void Job::MaybeSettle() {
   if (unstopped_ > 0 && now_ < failures_.window_ends()) return;
   const v1::RootCause& cause = failures_.cause();
   // The job was asked to end anyway.
-  if (end_then_.has_value()) return Finish(*end_then_);
+  if (notices_.end_then().has_value()) return Finish(*notices_.end_then());
   if (IsLostNode(cause)) {
     // A lost node was the root cause, which costs no restart: continue without
     // it.
@@ -236,11 +236,9 @@ void Job::Finish(v1::End end) {
     lingers_until_ = now_ + FromProto(end_->linger());
     linger_until_ += FromProto(end_->linger()) + limits_.stop_grace;
   }
-  pending_.reset();
+  notices_.DropAll();
   hangs_.DropAll();
   grow_at_ = absl::InfiniteFuture();
-  leaving_due_ = absl::InfiniteFuture();
-  leaving_unwritten_ = false;
   finished_due_ = absl::InfiniteFuture();
   isolation_.End();
   // A run that has ended is not replaced by an adopted one.

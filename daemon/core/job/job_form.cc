@@ -239,7 +239,6 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
     node.node_rank = -1;
     node.prepared = false;
     node.stopped = false;
-    node.at_boundary = false;
     node.state_held.reset();
     node.done.clear();
     node.started = 0;
@@ -581,7 +580,7 @@ void Job::Reform(v1::ReasonCode code, const std::string& reason,
                  const std::string& node) {
   EndGeneration(code, reason, node);
   // All ranks were asked to end anyway; no new world is formed.
-  if (end_then_.has_value()) return Finish(*end_then_);
+  if (notices_.end_then().has_value()) return Finish(*notices_.end_then());
   Gather(/*at_once=*/true);
 }
 

@@ -1,30 +1,16 @@
 // Job: nodes that leave, newcomers, and what all ranks are asked for first.
 #include <algorithm>
 #include <csignal>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/check.h"
-#include "daemon/base/durations.h"
-#include "daemon/base/name_list.h"
 #include "daemon/base/printable.h"
 #include "daemon/core/job/job.h"
 
 namespace rollcall {
-namespace {
-
-// Requests to leave are journaled and sent together after this time: one
-// message to all nodes for each of them would overload any network.
-constexpr absl::Duration kTogether = absl::Milliseconds(100);
-// At the deadline, agents kill the ranks that have not ended, and report it.
-// The daemon waits this much longer for the reports.
-constexpr absl::Duration kKillsReported = absl::Seconds(1);
-constexpr size_t kKilledNamedMax = 8;
-
-// Most time that all ranks wait for a boundary because one node asks to leave.
-constexpr absl::Duration kLeavingDeadlineMax = absl::Minutes(10);
-
-}  // namespace
 
 void Job::On(const DrainAsked& drain) {
   const auto at = nodes_.find(drain.node);
@@ -32,7 +18,7 @@ void Job::On(const DrainAsked& drain) {
   AskToLeave(at->second, drain.deadline,
              drain.reason.empty() ? "drained" : drain.reason);
   // The admin is told that the request is done. An agent would ask again.
-  if (leaving_unwritten_) JournalLeaving();
+  if (notices_.unwritten()) JournalLeaving();
 }
 
 void Job::On(const EvictAsked& evict) {
@@ -69,17 +55,10 @@ void Job::On(const EvictAsked& evict) {
 }
 
 void Job::OnLeaving(Node& node, const v1::Leaving& leaving) {
-  // A signalled agent gets the same grace period as its ranks. All ranks wait
-  // for the boundary until the deadline, so a node may not set it far away.
-  const absl::Duration deadline = leaving.has_deadline()
-                                      ? FromProto(leaving.deadline())
-                                      : limits_.notice_time;
   // Counts as a loss, since the node may attend again at once. A drain by a
   // person does not count.
   CountLoss(node);
-  const absl::Duration most =
-      std::max(kLeavingDeadlineMax, limits_.notice_time);
-  AskToLeave(node, std::min(deadline, most), leaving.reason());
+  AskToLeave(node, LeavingDeadline(leaving, limits_), leaving.reason());
 }
 
 void Job::AskToLeave(Node& node, absl::Duration deadline,
@@ -89,22 +68,21 @@ void Job::AskToLeave(Node& node, absl::Duration deadline,
   const std::string text = absl::StrCat(node.hello.node(), " leaves: ", reason);
   const bool in_world =
       phase_ == Phase::kRunning && node.member() && !node.finished();
-  const bool again = !leaving_.insert(node.hello.node()).second;
+  const bool again = !notices_.Leave(node.hello.node());
   if (!again) {
     node.state = v1::NODE_STATE_DRAINING;
     node.reason = text;
-    if (in_world && !end_then_.has_value() &&
+    if (in_world && !notices_.end_then().has_value() &&
         TooFewWithout(node.hello.node())) {
-      end_then_ = RequeueEnd(text);
+      notices_.EndThen(RequeueEnd(text, nodes_min_, limits_));
     }
-    LeavingChanged();
+    if (notices_.LeavingChanged(now_)) JournalLeaving();
     Changed();
-  } else if (!pending_.has_value() || now_ + deadline >= pending_->until) {
+  } else if (!notices_.pending() || now_ + deadline >= notices_.until()) {
     return;  // Asked before, and not to be sooner than that.
   }
   if (!in_world) return LeaveAtOnce(node, text);
-  Ask(end_then_.has_value() ? v1::NOTICE_KIND_PREEMPT : v1::NOTICE_KIND_DRAIN,
-      deadline, text, again);
+  Ask(notices_.kind(), deadline, text, again);
 }
 
 // For a node without a running rank.
@@ -121,7 +99,7 @@ void Job::LeaveAtOnce(Node& node, const std::string& reason) {
     node.state = v1::NODE_STATE_DRAINING;
     // Before the first world there is nothing to requeue, and others may come.
     if ((forming || between) && HasRun() && TooFewWithout(name)) {
-      return Finish(RequeueEnd(reason));
+      return Finish(RequeueEnd(reason, nodes_min_, limits_));
     }
   }
   SendLeft(node);
@@ -131,7 +109,8 @@ void Job::LeaveAtOnce(Node& node, const std::string& reason) {
 // Whether too few nodes would be left; nodes that already leave do not count.
 bool Job::TooFewWithout(const std::string& node) const {
   // A cheap test before counting, since this is called for each of thousands.
-  if (Present() + suspects_.size() > leaving_.size() + nodes_min_) return false;
+  if (Present() + suspects_.size() > notices_.leaving().size() + nodes_min_)
+    return false;
   size_t left = 0;
   for (const auto& [name, other] : nodes_) {
     const bool here = other.session != 0 || suspects_.contains(name);
@@ -141,42 +120,20 @@ bool Job::TooFewWithout(const std::string& node) const {
   return left < nodes_min_;
 }
 
-v1::End Job::RequeueEnd(const std::string& reason) const {
-  v1::End end;
-  end.set_exit_code(limits_.requeue_exit_code);
-  end.set_code(v1::REASON_CODE_REQUEUE);
-  end.set_reason(
-      absl::StrCat(reason, "; fewer than ", nodes_min_, " nodes are left"));
-  return end;
-}
-
-void Job::LeavingChanged() {
-  leaving_unwritten_ = true;
-  if (now_ - leaving_written_ >= kTogether) return JournalLeaving();
-  leaving_due_ = std::min(leaving_due_, leaving_written_ + kTogether);
-}
-
 void Job::MaybeTellLeaving() {
-  if (now_ < leaving_due_) return;
-  leaving_due_ = absl::InfiniteFuture();
-  if (leaving_unwritten_) JournalLeaving();
-  if (pending_.has_value() && pending_->untold) TellNotice();
+  const Notices::Due due = notices_.TakeDue(now_);
+  if (due.journal) JournalLeaving();
+  if (due.tell) TellNotice();
 }
 
 void Job::JournalLeaving() {
-  leaving_unwritten_ = false;
-  leaving_written_ = now_;
-  v1::Notice notice;
-  for (const std::string& name : leaving_) notice.add_nodes(name);
-  if (end_then_.has_value()) *notice.mutable_end() = *end_then_;
-  // The number of the notice that will ask for it.
-  notice.set_notice(last_notice_ + 1);
   actions_.push_back(Journal{Journal::Kind::kLeaving, generation_,
-                             notice.SerializeAsString()});
+                             notices_.TakeRecord(now_).SerializeAsString()});
 }
 
 void Job::ForgetLeaving(const std::string& name) {
-  if (leaving_.erase(name) > 0 && phase_ != Phase::kEnded) LeavingChanged();
+  if (!notices_.Forget(name) || phase_ == Phase::kEnded) return;
+  if (notices_.LeavingChanged(now_)) JournalLeaving();
 }
 
 // The node's agent may exit.
@@ -188,76 +145,33 @@ void Job::SendLeft(const Node& node) {
   ToNode(node, std::move(message));
 }
 
-// Requests that come together make one notice, with the most severe kind and
-// the earliest deadline.
 void Job::Ask(v1::NoticeKind kind, absl::Duration deadline,
               const std::string& reason, bool again) {
   CHECK(phase_ == Phase::kRunning);
-  const bool first = !pending_.has_value();
-  if (first) pending_ = Pending();
-  v1::Notice& notice = pending_->notice;
-  const auto gravity = [](v1::NoticeKind k) {
-    return k == v1::NOTICE_KIND_PREEMPT ? 3
-           : k == v1::NOTICE_KIND_DRAIN ? 2
-                                        : 1;
-  };
-  const bool graver = first || gravity(kind) > gravity(notice.kind());
-  if (graver) {
-    notice.set_kind(kind);
-    notice.set_reason(reason);
-  } else if (kind == notice.kind()) {
-    notice.set_reason(Printable(absl::StrCat(notice.reason(), "; ", reason),
-                                Limits::stderr_tail_bytes));
-  }
-  const bool sooner = now_ + deadline < pending_->until;
-  if (sooner) pending_->until = now_ + deadline;
-  if (graver || (sooner && !again)) return TellNotice();
-  TellNoticeSoon();
+  if (notices_.Ask(kind, now_ + deadline, reason, again, now_)) TellNotice();
 }
 
-// Changes within kTogether are sent as one notice.
-void Job::TellNoticeSoon() {
-  if (now_ - pending_->told >= kTogether) return TellNotice();
-  pending_->untold = true;
-  leaving_due_ = std::min(leaving_due_, pending_->told + kTogether);
-}
-
-// The notice gets a new number, and all members answer it again.
 void Job::TellNotice() {
-  if (leaving_unwritten_) JournalLeaving();
-  pending_->told = now_;
-  pending_->untold = false;
-  v1::Notice& notice = pending_->notice;
-  notice.set_notice(++last_notice_);
-  notice.set_generation(generation_);
-  notice.clear_nodes();
-  for (const std::string& name : leaving_) {
-    if (Knows(name)) notice.add_nodes(name);
-  }
-  if (end_then_.has_value()) *notice.mutable_end() = *end_then_;
-  pending_->missing = 0;
+  if (notices_.unwritten()) JournalLeaving();
+  std::map<uint32_t, std::string> missing;
   for (const v1::Member& member : world_.members()) {
     const auto at = nodes_.find(member.node());
     if (at == nodes_.end() || !at->second.member()) continue;
-    at->second.at_boundary = at->second.ended();
-    pending_->missing += !at->second.at_boundary;
+    if (!at->second.ended()) {
+      missing.emplace(member.node_rank(), member.node());
+    }
   }
-  actions_.push_back(Send{MemberSessions(), NoticeNow(now_)});
+  const v1::Notice& notice = notices_.Tell(
+      generation_, std::move(missing),
+      [this](const std::string& name) { return Knows(name); }, now_);
+  v1::DaemonMessage message;
+  *message.mutable_notice() = notices_.Now(now_);
+  actions_.push_back(Send{MemberSessions(), std::move(message)});
   Say(Log::Level::kInfo,
-      absl::StrCat("event=notice notice=", last_notice_, " generation=",
+      absl::StrCat("event=notice notice=", notice.notice(), " generation=",
                    generation_, " kind=", v1::NoticeKind_Name(notice.kind()),
                    " reason=", Quoted(notice.reason())));
   Changed();
-}
-
-v1::DaemonMessage Job::NoticeNow(absl::Time now) const {
-  v1::DaemonMessage message;
-  *message.mutable_notice() = pending_->notice;
-  if (pending_->until != absl::InfiniteFuture()) {
-    ToProto(std::max(pending_->until - now, absl::ZeroDuration()),
-            message.mutable_notice()->mutable_deadline());
-  }
-  return message;
 }
 
 void Job::OnNoticeSeen(Node& node, const v1::NoticeSeen& seen) {
@@ -265,27 +179,22 @@ void Job::OnNoticeSeen(Node& node, const v1::NoticeSeen& seen) {
       seen.generation() != generation_) {
     return;
   }
-  const bool later = seen.notice() > last_notice_;
-  // A notice that this daemon does not know can only be from an earlier daemon.
-  if (!world_taken_up_ && (later || !pending_.has_value())) return;
-  // As with generations, an implausibly high number is ignored.
-  if (later && seen.notice() - last_notice_ >= (uint64_t{1} << 32)) return;
-  if (!pending_.has_value()) {
-    last_notice_ = std::max(last_notice_, seen.notice());
-    return AskAmidAChange();
+  switch (notices_.Seen(seen.notice(), world_taken_up_, now_)) {
+    case Notices::Answer::kNothing:
+      return;
+    case Notices::Answer::kReached:
+      return AtBoundary(node);
+    case Notices::Answer::kTell:
+      return TellNotice();
+    case Notices::Answer::kAsk:
+      return AskAmidAChange();
   }
-  if (later) {
-    // From this daemon's previous life. Numbers continue above it.
-    last_notice_ = seen.notice();
-    return TellNoticeSoon();
-  }
-  if (seen.notice() == pending_->notice.notice()) AtBoundary(node);
 }
 
 // Whether the generation runs and nothing has asked its ranks to end.
 bool Job::NothingIsAsked(uint64_t generation) const {
   return phase_ == Phase::kRunning && generation == generation_ &&
-         !pending_.has_value() && !world_taken_up_;
+         !notices_.pending() && !world_taken_up_;
 }
 
 void Job::OnEndedForNotice(const Node& node, const v1::RankExited& exited) {
@@ -293,41 +202,10 @@ void Job::OnEndedForNotice(const Node& node, const v1::RankExited& exited) {
       exited.generation() != generation_) {
     return;
   }
-  if (!pending_.has_value()) AskAmidAChange();
-  BoundPending();
+  if (!notices_.pending()) AskAmidAChange();
+  notices_.Bound(now_, limits_);
   if (exited.signal() != SIGKILL) return;
-  pending_->killed.emplace(RankOf(node, exited.local_rank()),
-                           node.hello.node());
-}
-
-// Names the ranks that were killed, and the nodes whose ranks have neither
-// ended nor reached a step boundary. Empty if there are none.
-std::string Job::KilledText() const {
-  std::vector<std::string> killed;
-  for (const auto& [rank, node] : pending_->killed) {
-    killed.push_back(absl::StrCat("rank ", rank, " on ", node));
-  }
-  std::vector<std::string> missing;
-  for (const v1::Member& member : world_.members()) {
-    const auto at = nodes_.find(member.node());
-    if (at == nodes_.end() || !at->second.member()) continue;
-    if (!at->second.at_boundary) missing.push_back(member.node());
-  }
-  std::string text;
-  if (!killed.empty()) {
-    absl::StrAppend(&text, "; killed, since the time to save was over: ",
-                    NameList(std::move(killed), kKilledNamedMax));
-  }
-  if (!missing.empty()) {
-    absl::StrAppend(&text,
-                    "; at no step boundary when the time to save was "
-                    "over: ",
-                    NameList(std::move(missing), kKilledNamedMax));
-  }
-  if (!text.empty()) {
-    absl::StrAppend(&text, " (--notice-time gives them more)");
-  }
-  return text;
+  notices_.Killed(RankOf(node, exited.local_rank()), node.hello.node());
 }
 
 // For a notice of this daemon's previous life that was not journaled: ranks
@@ -337,47 +215,24 @@ void Job::AskAmidAChange() {
       "the daemon was restarted during a change");
 }
 
-// A rank waits at the boundary, or has ended because of it. The others are at
-// most a step behind, unless something is wrong with them.
-void Job::BoundPending() {
-  if (!pending_.has_value() || pending_->until != absl::InfiniteFuture())
-    return;
-  pending_->until = now_ + limits_.stop_grace + limits_.lease;
-}
-
 void Job::AtBoundary(Node& node) {
-  if (!pending_.has_value() || node.at_boundary) return;
-  node.at_boundary = true;
-  BoundPending();
-  CHECK_GT(pending_->missing, 0u);
-  if (--pending_->missing == 0) EndAtBoundary();
-}
-
-absl::Time Job::BoundaryEnds() const {
-  return pending_->until + kKillsReported;
+  const auto node_rank = static_cast<uint32_t>(node.node_rank);
+  if (notices_.Reached(node_rank, now_, limits_)) EndAtBoundary();
 }
 
 // All members have reached the boundary, or the deadline has passed.
 void Job::EndAtBoundary() {
-  const std::string killed = KilledText();
-  if (end_then_.has_value()) {
-    v1::End end = *end_then_;
-    end.set_reason(absl::StrCat(end.reason(), killed));
-    return Finish(std::move(end));
-  }
-  const v1::Notice notice = pending_->notice;
-  const bool grows = notice.kind() == v1::NOTICE_KIND_GROW;
-  Reform(grows ? v1::REASON_CODE_GROW : v1::REASON_CODE_LEAVING,
-         absl::StrCat(notice.reason(), killed),
-         notice.nodes_size() > 0 ? notice.nodes(0) : "");
+  Notices::Outcome outcome = notices_.AtBoundary();
+  if (outcome.end.has_value()) return Finish(*std::move(outcome.end));
+  Reform(outcome.code, outcome.reason, outcome.node);
 }
 
 // The generation has ended, at its boundary or before: nodes that were asked to
 // leave now leave.
 void Job::DropPending() {
-  pending_.reset();
+  notices_.Drop();
   grow_at_ = absl::InfiniteFuture();
-  for (const std::string& name : leaving_) {
+  for (const std::string& name : notices_.leaving()) {
     const auto at = nodes_.find(name);
     if (at == nodes_.end() || at->second.gone) continue;
     Node& node = at->second;
@@ -426,7 +281,7 @@ bool Job::WorkIsDone() const {
 void Job::MaybeGrow() {
   if (now_ < grow_at_) return;
   grow_at_ = absl::InfiniteFuture();
-  if (phase_ != Phase::kRunning || pending_.has_value() || isolation_.on() ||
+  if (phase_ != Phase::kRunning || notices_.pending() || isolation_.on() ||
       settings_.grow() == v1::GROW_NEVER) {
     return;
   }

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
-#include "daemon/base/printable.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/admission/grammar.h"
 #include "daemon/core/formation/world.h"
@@ -216,17 +215,7 @@ void Job::Await(Node& node) {
 // Restores earlier requests to leave. Each node gets its request again when it
 // comes back.
 void Job::TakeUpLeaving(const v1::Notice& leaving) {
-  // As with generations, an implausibly high number is ignored.
-  if (AdmitCount("notice", leaving.notice(), uint64_t{1} << 61).ok()) {
-    last_notice_ = leaving.notice();
-  }
-  if (leaving.has_end()) {
-    v1::End& end = end_then_.emplace();
-    end.set_exit_code(leaving.end().exit_code());
-    end.set_code(leaving.end().code());
-    end.set_reason(
-        Printable(leaving.end().reason(), Limits::stderr_tail_bytes));
-  }
+  notices_.TakeUp(leaving);
   for (const std::string& name : leaving.nodes()) {
     const auto at = nodes_.find(name);
     if (!AdmitNodeName(name).ok() ||
@@ -234,7 +223,7 @@ void Job::TakeUpLeaving(const v1::Notice& leaving) {
       continue;
     }
     // A node that has left already does not come back, and is removed then.
-    leaving_.insert(name);
+    notices_.Leave(name);
     Node& node = at != nodes_.end() ? at->second : nodes_[name];
     if (at == nodes_.end()) {
       node.hello.set_node(name);
@@ -242,11 +231,11 @@ void Job::TakeUpLeaving(const v1::Notice& leaving) {
     }
     node.reason = absl::StrCat(name, " leaves: as it was asked to");
   }
-  if (phase_ != Phase::kRunning || (leaving_.empty() && !end_then_)) return;
-  Ask(end_then_.has_value() ? v1::NOTICE_KIND_PREEMPT : v1::NOTICE_KIND_DRAIN,
-      limits_.reattach_grace + limits_.stop_grace,
-      end_then_.has_value() ? end_then_->reason()
-                            : absl::StrCat(*leaving_.begin(), " leaves"));
+  const std::optional<v1::End>& end = notices_.end_then();
+  const std::set<std::string>& names = notices_.leaving();
+  if (phase_ != Phase::kRunning || (names.empty() && !end)) return;
+  Ask(notices_.kind(), limits_.reattach_grace + limits_.stop_grace,
+      end ? end->reason() : absl::StrCat(*names.begin(), " leaves"));
   actions_.clear();  // No agent is here yet.
 }
 
@@ -260,13 +249,13 @@ std::vector<Action> Job::Start() {
       actions_.push_back(Journal{Journal::Kind::kNodeEpochs, 0,
                                  node_epochs_.Whole().SerializeAsString()});
     }
-    if (!leaving_.empty()) JournalLeaving();
+    if (!notices_.leaving().empty()) JournalLeaving();
   }
   Say(Log::Level::kInfo, absl::StrCat("event=start nodes=", nodes_min_, ":",
                                       nodes_max_, " generation=", generation_));
   // All ranks were asked to end, and none runs that the end would wait for.
-  if (end_then_.has_value() && phase_ == Phase::kGathering) {
-    Finish(*end_then_);
+  if (notices_.end_then().has_value() && phase_ == Phase::kGathering) {
+    Finish(*notices_.end_then());
   }
   return std::move(actions_);
 }

@@ -265,7 +265,7 @@ v1::JobStatus Job::Status(absl::Time now) const {
   status.set_restarts_charged(failures_.charged());
   status.set_max_restarts(limits_.max_restarts);
   status.set_revision(revision_);
-  if (pending_.has_value()) *status.mutable_notice() = NoticeNow(now).notice();
+  if (notices_.pending()) *status.mutable_notice() = notices_.Now(now);
   if (end_.has_value()) {
     status.set_exit_code(end_->exit_code());
     status.set_end_code(end_->code());
