@@ -157,7 +157,21 @@ TEST(Notices, WhatIsUnwrittenAndWhatIsUntoldAreDueTogether) {
   EXPECT_TRUE(due.tell);
 }
 
-TEST(Notices, NothingIsTellableOnceTheGenerationHasEnded) {
+TEST(Notices, WhatWasDoneAtOnceMeanwhileIsNotDueAgain) {
+  Notices notices = Told(kDrain, At(500));
+  notices.TakeRecord(kStart);
+  notices.Leave("a");
+  EXPECT_FALSE(notices.LeavingChanged(At(50)));
+  EXPECT_FALSE(notices.Ask(kDrain, At(500), "more", false, At(60)));
+  notices.TakeRecord(At(70));
+  EXPECT_TRUE(notices.Ask(kPreempt, At(500), "most", false, At(70)));
+  notices.Tell(7, {{0, "a"}}, IsHere, At(70));
+  const Notices::Due due = notices.TakeDue(At(100));
+  EXPECT_FALSE(due.journal);
+  EXPECT_FALSE(due.tell);
+}
+
+TEST(Notices, NothingIsToldOnceTheGenerationHasEnded) {
   Notices notices = Told(kDrain, At(500));
   notices.Ask(kDrain, At(500), "more", false, At(60));
   notices.Leave("a");
