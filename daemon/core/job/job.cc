@@ -502,7 +502,7 @@ absl::Time Job::NextDeadline() const {
       if (SeatedSuspect() || !claimants_.empty()) break;
       if (ProbesUnderWay()) {
         next = std::min(
-            next, probing_.Open(now_) ? probing_.until() : probe_again_at_);
+            next, probing_.Open(now_) ? probing_.until() : rounds_.repeat_at());
         break;
       }
       if (Able() < nodes_min_) {
@@ -522,7 +522,7 @@ absl::Time Job::NextDeadline() const {
       }
       break;
     case Phase::kRunning:
-      next = std::min({next, probe_at_, ping_at_});
+      next = std::min(next, rounds_.due());
       break;
     case Phase::kSettling:
       next = std::min(next, failures_.window_ends());

@@ -40,6 +40,7 @@
 #include "daemon/core/membership/node_epochs.h"
 #include "daemon/core/network_plan/network_plan.h"
 #include "daemon/core/network_plan/reach.h"
+#include "daemon/core/network_plan/rounds.h"
 #include "daemon/core/notices/notices.h"
 #include "daemon/core/ranking.h"
 #include "daemon/core/state_source.h"
@@ -402,7 +403,6 @@ class Job {
   void HoldUnreached(const std::string& name);
   void ProbeAnew(Node& node, bool moved);
   void ProbeSoon();
-  void PingLater();
   void MaybeProbe();
   bool OpenRound(bool ping);
   // The address to which most nodes connect; empty: loopback.
@@ -419,7 +419,7 @@ class Job {
   void TakeBackUnreached();
   void EndProbes();
   bool ProbesUnderWay() const {
-    return probing_.Open(now_) || now_ < probe_again_at_;
+    return probing_.Open(now_) || now_ < rounds_.repeat_at();
   }
   bool MayProbeAgain(const std::vector<std::string>& nodes);
   bool IsSilentProber(const std::string& name) const;
@@ -633,21 +633,9 @@ class Job {
   // Since when no node has attended or was about to come back.
   absl::Time unattended_since_;
   bool reform_now_ = false;
+  Rounds rounds_;
   Probing probing_;
-  // When the latest round of this gathering, or of the running world, was
-  // opened.
-  absl::Time probed_at_ = absl::InfinitePast();
-  // Rounds of this gathering after which no world could be planned.
-  int failed_rounds_ = 0;
-  absl::Time probe_again_at_ = absl::InfinitePast();
-  // While a world runs: when newcomers are probed, and when all nodes are.
-  absl::Time probe_at_ = absl::InfiniteFuture();
-  absl::Time probe_not_before_ = absl::InfinitePast();
-  absl::Time ping_at_ = absl::InfiniteFuture();
   Reach reach_;
-  // The nodes of the latest round of this gathering; while a world runs, the
-  // newcomers of the latest round until they are judged.
-  std::set<std::string> round_;
   absl::Time next_waiting_ = absl::InfiniteFuture();
   std::string told_waiting_;
   // From the latest formation that found any.

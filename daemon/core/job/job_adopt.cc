@@ -97,8 +97,7 @@ void Job::Adopt(const Claims::Claimed& chosen) {
   gone_order_.clear();
   probing_.Clear();
   reach_ = Reach();
-  round_.clear();
-  probe_again_at_ = absl::InfinitePast();
+  rounds_.Reset();
   former_run_ = run_;
   run_ = world.run();
   knows_all_worlds_ = false;

@@ -31,9 +31,7 @@ void Job::Gather(bool at_once) {
   reform_now_ = at_once;
   next_waiting_ = now_ + absl::Seconds(1);
   told_waiting_.clear();
-  round_.clear();
-  failed_rounds_ = 0;
-  probe_again_at_ = absl::InfinitePast();
+  rounds_.Reset();
   TakeToldFacts();
   Changed();
 }
@@ -220,7 +218,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World world) {
   first_prepared_.Clear();
   phase_ = Phase::kForming;
   reform_now_ = false;
-  round_.clear();
+  rounds_.Reset();
   next_waiting_ = absl::InfiniteFuture();
   prepare_deadline_ = now_ + limits_.prepare_timeout;
   unprepared_ = seated.size();
@@ -445,7 +443,7 @@ void Job::Commit() {
   fence_ = Fence();
   world_taken_up_ = false;
   running_since_ = now_;
-  PingLater();
+  rounds_.PingLater(now_, limits_);
   CountStarted();
   if (unfinished_ < static_cast<size_t>(world_.members_size())) {
     next_waiting_ = now_ + absl::Minutes(1);

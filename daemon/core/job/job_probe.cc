@@ -16,17 +16,9 @@ namespace {
 // Probers report within this fraction of the round, so that their reports
 // arrive before its end.
 constexpr double kProbersPart = 0.75;
-// A single failed connection ends no job, since it may have many causes. This
-// many rounds are tried, with a pause between them.
-constexpr int kProbeRounds = 3;
 // How often the probe results of a node may become outdated before a world
 // runs.
 constexpr int kReprobesMax = 3;
-constexpr absl::Duration kProbePause = absl::Seconds(1);
-// Pause between two rounds while a world runs, for each node. A plan takes
-// about 50 microseconds a node (scripts/bench.sh facts), and nodes may attend
-// and leave as often as they like.
-constexpr absl::Duration kRoundPause = absl::Microseconds(500);
 // Most nodes named in a message.
 constexpr size_t kProbersNamedMax = 8;
 
@@ -92,10 +84,10 @@ bool Job::AwaitProbes(const std::vector<PlanNode>& nodes,
   const std::vector<ProbeNode> probed = ProbeNodes(nodes);
   const bool again = which == Probing::Pairs::kAll;
   if (!again && !probing_.Needed(probed)) return false;
-  probed_at_ = now_;
   if (phase_ == Phase::kGathering) {
-    round_.clear();
-    for (const PlanNode& node : nodes) round_.insert(node.node);
+    std::set<std::string> names;
+    for (const PlanNode& node : nodes) names.insert(node.node);
+    rounds_.Open(std::move(names), now_);
   }
   auto asked = probing_.Begin(probed, keys_.probe_secret, now_,
                               limits_.probe_timeout, which);
@@ -157,7 +149,7 @@ void Job::ForgetProbes(const std::string& name) {
   }
   if (phase_ != Phase::kRunning) return;
   // Others may wait for the result.
-  if (!probing_.Open(now_)) probe_at_ = std::min(probe_at_, now_);
+  if (!probing_.Open(now_)) rounds_.JudgeBy(now_);
 }
 
 // Takes the current facts of an agent that continues, and returns what changed
@@ -212,21 +204,15 @@ void Job::TakeToldFacts() {
 void Job::ProbeSoon() {
   const bool fills = Present() == nodes_max_ &&
                      static_cast<uint32_t>(world_.members_size()) < nodes_max_;
-  const absl::Time soon = fills ? now_ : now_ + limits_.last_call;
-  probe_at_ = std::min(probe_at_, std::max(soon, probe_not_before_));
-}
-
-void Job::PingLater() {
-  if (limits_.ping_interval <= absl::ZeroDuration()) return;
-  ping_at_ = now_ + std::max(limits_.ping_interval, limits_.probe_timeout);
+  rounds_.ProbeBy(fills ? now_ : now_ + limits_.last_call);
 }
 
 // Newcomers are probed before a world is ended for them. A few spares are
 // probed too, so that a free seat is taken without a round of probes.
 void Job::MaybeProbe() {
   if (phase_ != Phase::kRunning || isolation_.on()) return;
-  const bool ping = now_ >= ping_at_;
-  if (now_ < probe_at_ && !ping) return;
+  if (now_ < rounds_.due()) return;
+  const bool ping = rounds_.PingDue(now_);
   absl::Time wait = absl::InfinitePast();
   if (probing_.Open(now_)) {
     wait = probing_.until();
@@ -234,15 +220,11 @@ void Job::MaybeProbe() {
     wait = now_ + std::max(limits_.reconnect_grace, absl::Seconds(1));
   } else {
     JudgeRound();
-    if (now_ < probe_not_before_) wait = probe_not_before_;
+    wait = rounds_.pause_ends();
   }
-  if (wait > now_) {
-    probe_at_ = wait;
-    ping_at_ = std::max(ping_at_, wait);
-    return;
-  }
-  if (ping) PingLater();
-  probe_at_ = OpenRound(ping) ? probing_.until() : absl::InfiniteFuture();
+  if (wait > now_) return rounds_.PutOff(wait);
+  if (ping) rounds_.PingLater(now_, limits_);
+  rounds_.JudgeAt(OpenRound(ping) ? probing_.until() : absl::InfiniteFuture());
 }
 
 // Probes the newcomers that have waited longest: as many as there are free
@@ -268,13 +250,13 @@ bool Job::OpenRound(bool ping) {
         const Node& node = nodes_.at(name);
         return node.session != 0 && !node.member() && !barred_.contains(name);
       });
-  round_ = {to_probe.begin(), to_probe.end()};
-  if (round_.empty() && !ping) return false;
-  probed_at_ = now_;
-  probe_not_before_ = now_ + static_cast<int64_t>(Present()) * kRoundPause;
+  if (!rounds_.OpenFor({to_probe.begin(), to_probe.end()}, ping, Present(),
+                       now_)) {
+    return false;
+  }
   std::vector<Seated> all = std::move(members);
   all.insert(all.end(), proven.begin(), proven.end());
-  for (const std::string& name : round_) all.push_back({name, 0});
+  for (const std::string& name : rounds_.nodes()) all.push_back({name, 0});
   if (AwaitProbes(PlanNodes(all),
                   ping ? Probing::Pairs::kAll : Probing::Pairs::kUnknown)) {
     return true;
@@ -285,15 +267,15 @@ bool Job::OpenRound(bool ping) {
 
 // Finds the newcomers of the latest round that all members reach.
 void Job::JudgeRound() {
-  if (round_.empty()) return;
+  if (rounds_.nodes().empty()) return;
   std::vector<Seated> names;
   for (const auto& [name, node] : nodes_) {
     if (node.member() && node.session != 0) names.push_back({name, 0});
   }
   const size_t members = names.size();
-  for (const std::string& name : std::exchange(round_, {})) {
+  for (const std::string& name : rounds_.TakeNodes()) {
     // It may have left, or attended with a new incarnation.
-    if (!reach_.WasToProbe(name, probed_at_)) continue;
+    if (!reach_.WasToProbe(name, rounds_.opened_at())) continue;
     Node& node = nodes_.at(name);
     if (IsSilentProber(name)) {
       SetUnreached(node, kSilentText);
@@ -377,7 +359,7 @@ void Job::TakeBackUnreached() {
       node.state = StateByPhase(node);
     }
     if (phase_ == Phase::kRunning) {
-      probe_at_ = std::min(probe_at_, std::max(now_, probe_not_before_));
+      rounds_.ProbeBy(now_);
     } else {
       reach_.Forget(name);
     }
@@ -388,9 +370,7 @@ void Job::TakeBackUnreached() {
 // The world has ended. The next one waits for no round that was opened while it
 // ran.
 void Job::EndProbes() {
-  probe_at_ = absl::InfiniteFuture();
-  ping_at_ = absl::InfiniteFuture();
-  probe_not_before_ = absl::InfinitePast();
+  const std::set<std::string> newcomers = rounds_.EndWorld();
   const bool open = probing_.Open(now_);
   for (const std::string& name : probing_.Unheard()) {
     const bool asked = open && probing_.Awaits(name);
@@ -398,9 +378,8 @@ void Job::EndProbes() {
   }
   // A round that was not finished has too few reports to prove anything.
   if (open) {
-    for (const std::string& name : round_) probing_.Forget(name);
+    for (const std::string& name : newcomers) probing_.Forget(name);
   }
-  round_.clear();
   reach_.WorldEnded(now_ + limits_.unreached_delay);
 }
 
@@ -426,8 +405,7 @@ std::vector<Candidate> Job::WithoutLatecomers(
     std::vector<Candidate> candidates) const {
   std::vector<Candidate> early;
   for (const Candidate& candidate : candidates) {
-    if (round_.contains(candidate.node) &&
-        nodes_.at(candidate.node).attended_at <= probed_at_) {
+    if (rounds_.Covers(candidate.node, nodes_.at(candidate.node).attended_at)) {
       early.push_back(candidate);
     }
   }
@@ -437,7 +415,7 @@ std::vector<Candidate> Job::WithoutLatecomers(
 // Discards the results of these nodes so that they are probed once more.
 // Returns false if that was done often enough, or if there are no results.
 bool Job::MayProbeAgain(const std::vector<std::string>& nodes) {
-  if (failed_rounds_ + 1 >= kProbeRounds) return false;
+  if (!rounds_.MayRepeat()) return false;
   // While the ranks of a world wait, newcomers that are not needed get only one
   // try.
   if (generation_ > 0 && Able() >= nodes_min_ + nodes.size() &&
@@ -452,8 +430,7 @@ bool Job::MayProbeAgain(const std::vector<std::string>& nodes) {
     probing_.Forget(name);
   }
   if (!probed) return false;
-  ++failed_rounds_;
-  probe_again_at_ = now_ + kProbePause;
+  rounds_.Repeat(now_);
   return true;
 }
 
@@ -464,7 +441,7 @@ void Job::OnProbed(Node& node, const v1::Probed& probed) {
   probing_.Take(name, probed, now_);
   if (probing_.Awaits(name)) return;
   if (phase_ == Phase::kRunning) {
-    if (!probing_.Open(now_)) probe_at_ = std::min(probe_at_, now_);
+    if (!probing_.Open(now_)) rounds_.JudgeBy(now_);
     // Others' results about it are outdated.
     if (late && !node.member() && !barred_.contains(name)) {
       reach_.Unreached(name, now_ + limits_.last_call);

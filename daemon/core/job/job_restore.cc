@@ -171,7 +171,7 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
   seal_ = seal;
   running_since_ = now_;
   BeginStarts();
-  PingLater();
+  rounds_.PingLater(now_, limits_);
   next_waiting_ = absl::InfiniteFuture();
   CountStarted();
   last_reform_ = why_;

@@ -1,0 +1,65 @@
+#include "daemon/core/network_plan/rounds.h"
+
+#include <cstdint>
+
+namespace rollcall {
+namespace {
+
+// Rounds of one gathering, with a pause between them.
+constexpr int kRoundsMax = 3;
+constexpr absl::Duration kRepeatPause = absl::Seconds(1);
+// Pause between two rounds while a world runs, for each node. A plan takes
+// about 50 microseconds a node (scripts/bench.sh facts).
+constexpr absl::Duration kRoundPause = absl::Microseconds(500);
+
+}  // namespace
+
+void Rounds::Reset() {
+  nodes_.clear();
+  failed_ = 0;
+  repeat_at_ = absl::InfinitePast();
+}
+
+void Rounds::Open(std::set<std::string> nodes, absl::Time now) {
+  nodes_ = std::move(nodes);
+  opened_at_ = now;
+}
+
+bool Rounds::MayRepeat() const { return failed_ + 1 < kRoundsMax; }
+
+void Rounds::Repeat(absl::Time now) {
+  ++failed_;
+  repeat_at_ = now + kRepeatPause;
+}
+
+void Rounds::ProbeBy(absl::Time at) {
+  probe_at_ = std::min(probe_at_, std::max(at, pause_ends_));
+}
+
+void Rounds::PingLater(absl::Time now, const Limits& limits) {
+  if (limits.ping_interval <= absl::ZeroDuration()) return;
+  ping_at_ = now + std::max(limits.ping_interval, limits.probe_timeout);
+}
+
+void Rounds::PutOff(absl::Time until) {
+  probe_at_ = until;
+  ping_at_ = std::max(ping_at_, until);
+}
+
+bool Rounds::OpenFor(std::set<std::string> newcomers, bool ping, size_t present,
+                     absl::Time now) {
+  nodes_ = std::move(newcomers);
+  if (nodes_.empty() && !ping) return false;
+  opened_at_ = now;
+  pause_ends_ = now + static_cast<int64_t>(present) * kRoundPause;
+  return true;
+}
+
+std::set<std::string> Rounds::EndWorld() {
+  probe_at_ = absl::InfiniteFuture();
+  ping_at_ = absl::InfiniteFuture();
+  pause_ends_ = absl::InfinitePast();
+  return TakeNodes();
+}
+
+}  // namespace rollcall
