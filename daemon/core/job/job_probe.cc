@@ -9,6 +9,7 @@
 #include "daemon/base/printable.h"
 #include "daemon/core/job/job.h"
 #include "daemon/core/network_plan/network_plan.h"
+#include "daemon/core/network_plan/newcomer_verdict.h"
 
 namespace rollcall {
 namespace {
@@ -272,7 +273,6 @@ void Job::JudgeRound() {
   for (const auto& [name, node] : nodes_) {
     if (node.member() && node.session != 0) names.push_back({name, 0});
   }
-  const size_t members = names.size();
   for (const std::string& name : rounds_.TakeNodes()) {
     // It may have left, or attended with a new incarnation.
     if (!reach_.WasToProbe(name, rounds_.opened_at())) continue;
@@ -283,37 +283,12 @@ void Job::JudgeRound() {
       names.push_back({name, 0});
     }
   }
-  std::vector<PlanNode> nodes = PlanNodes(names);
-  while (nodes.size() > members) {
-    std::vector<std::string> without;
-    const absl::StatusOr<NetworkPlan> plan = PlanNetwork(nodes, &without);
-    if (plan.ok()) break;
-    const bool newcomers_named = std::any_of(
-        without.begin(), without.end(),
-        [&](const auto& name) { return !nodes_.at(name).member(); });
-    // If members do not reach each other, no newcomer helps. The next round
-    // probes them again.
-    if (!newcomers_named) {
-      for (const std::string& name : without) probing_.Forget(name);
-    }
-    const std::string reason =
-        newcomers_named
-            ? std::string(plan.status().message())
-            : absl::StrCat("it waits because nodes of the running world do ",
-                           "not reach each other: ", plan.status().message());
-    const size_t left_out = std::erase_if(nodes, [&](const PlanNode& node) {
-      const bool named =
-          std::find(without.begin(), without.end(), node.node) != without.end();
-      if (node.stays || (newcomers_named && !named)) return false;
-      SetUnreached(nodes_.at(node.node), reason);
-      return true;
-    });
-    // Nothing is known about the remaining nodes.
-    if (left_out == 0) return;
+  const NewcomerVerdict verdict = JudgeNewcomers(PlanNodes(names));
+  for (const std::string& name : verdict.apart) probing_.Forget(name);
+  for (const auto& [name, reason] : verdict.unreached) {
+    SetUnreached(nodes_.at(name), reason);
   }
-  for (const PlanNode& node : nodes) {
-    if (!node.stays) SetReached(nodes_.at(node.node));
-  }
+  for (const std::string& name : verdict.reached) SetReached(nodes_.at(name));
 }
 
 // Its addresses are proven as far as possible now.
