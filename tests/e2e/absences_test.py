@@ -207,7 +207,8 @@ CHECKS_JUSTIFIED = {
         "seats are given by ourselves",
     ("daemon/core/job/job.cc", "CHECK_EQ(world_.generation(), generation_);"):
         "both were just set by ourselves",
-    ("daemon/core/job/job.cc", "CHECK_LE(leaving_.size(), nodes_.size());"):
+    ("daemon/core/job/job.cc",
+     "CHECK_LE(notices_.leaving().size(), nodes_.size());"):
         "only known nodes are put there, and go from both together",
     ("daemon/core/job/job.cc", "CHECK_LE(reach_.size(), nodes_.size());"):
         "its entries are nodes of nodes_, and go when a node is gone",
@@ -230,8 +231,9 @@ CHECKS_JUSTIFIED = {
         "a claim of one more world is refused",
     ("daemon/core/job/job_notice.cc", "CHECK(phase_ == Phase::kRunning);"):
         "all who ask look at the phase first, which is ours",
-    ("daemon/core/job/job_notice.cc", "CHECK_GT(pending_->missing, 0u);"):
-        "counts the members not at the boundary; each leaves it once",
+    ("daemon/core/network_plan/newcomer_verdict.cc",
+     "CHECK_LT(left.size(), nodes.size());"):
+        "a newcomer is left in each pass, and each pass removes at least one",
     ("daemon/core/job/job_attend.cc",
      "CHECK(node.deadline == absl::InfiniteFuture());"):
         "a node that attends anew is an absent one or none: judged before",
