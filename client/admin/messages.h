@@ -1,7 +1,7 @@
 // Messages: this process's own output on stdout and stderr.
 //
 // A separate thread writes it (OutputWriter), so that a held terminal (Ctrl-S)
-// or a pipe that nobody reads delays nothing. The queue is bounded: messages
+// or a pipe without a reader delays nothing. The queue is bounded: messages
 // beyond it are dropped, and their number is printed once there is room again.
 // The destructor waits a short time for the reader, as in OutputWriter.
 //

@@ -59,7 +59,7 @@ absl::StatusOr<JobAddress> FromJoinString(const std::string& text,
                                           const WhereFlags& where) {
   const auto join = DecodeJoinString(text);
   if (!join.ok()) {
-    // A join string that was altered on the way admits nobody.
+    // A join string that was altered on the way lets no agent in.
     if (!LooksSecret(std::string(absl::StripAsciiWhitespace(text)))) {
       return join.status();
     }

@@ -85,8 +85,8 @@ struct DaemonChildOptions {
   HostPort listen;
   std::string state_dir;
   std::string log_file;
-  // The job's name was made up, so nobody will use the folder again. The daemon
-  // removes it at its end if the launcher is gone by then.
+  // The job's name was generated, so no later launcher uses the folder. The
+  // daemon removes it at its end if the launcher is gone by then.
   bool ephemeral = false;
   // From --token-ttl.
   absl::Duration token_ttl = absl::InfiniteDuration();

@@ -119,6 +119,7 @@ bool Chronicle::IsRetry(const Job& job, const Attend& attend,
 
 void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
                           const std::vector<Action>& actions) {
+  const std::map<SessionId, Claim> claimed = claims_;
   // First: whose name it is now counts for what follows from it.
   if (const auto* attend = std::get_if<Attend>(&event)) {
     CheckRefused(job, *attend, now);
@@ -149,6 +150,12 @@ void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
     } else if (const auto* close = std::get_if<CloseStream>(&action)) {
       OnClose(*close, now);
     }
+  }
+  // In an adopted run, a name belongs to the agent that claimed it, and no
+  // longer to one that the daemon had admitted before.
+  for (const auto& [session, claim] : claimed) {
+    if (claims_.empty() && job.Attends(session))
+      in_[claim.node] = claim.incarnation;
   }
   const auto* attend = std::get_if<Attend>(&event);
   if (attend != nullptr && claims_.contains(attend->session)) {

@@ -162,7 +162,8 @@ Errno StoreByRename(const std::string& path, const Snapshot& before,
   const size_t slash = path.rfind('/');
   const std::string temporary = absl::StrCat(
       path.substr(0, slash + 1), ".", path.substr(slash + 1), ".rollcall-new");
-  // Left by an earlier process; the lock is held, so nobody is writing it.
+  // Left by an earlier process; this process holds the lock, so no other one
+  // writes it.
   unlink(temporary.c_str());
   const Fd fd(open(temporary.c_str(),
                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));

@@ -11,8 +11,8 @@
 namespace rollcall {
 namespace {
 
-// The agent sends little: more messages than this wait only if nobody reads
-// them.
+// The agent sends little: more messages than this wait only if the daemon does
+// not read.
 constexpr size_t kQueuedMessagesMax = 4096;
 
 }  // namespace

@@ -319,7 +319,7 @@ std::map<std::string, std::pair<std::string, std::string>> ReadNcclConf(
   paths.push_back("/etc/nccl.conf");
   std::map<std::string, std::pair<std::string, std::string>> conf;
   for (const std::string& path : paths) {
-    // A FIFO with that name would block, since nobody writes to it.
+    // Opening a FIFO of that name would block, since it has no writer.
     struct stat found;
     if (stat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) continue;
     std::ifstream file(path);

@@ -44,8 +44,8 @@ struct ProcessesOptions {
   // Rank output goes to stderr (with --json) instead of stdout. A rank's own
   // stderr always goes to stderr.
   bool output_to_stderr = false;
-  // An entry that every rank of this agent life has in its environment, and
-  // nobody else ("ROLLCALL_SOCKET=/path"). It identifies descendants.
+  // An entry in the environment of every rank of this agent life, and of no
+  // other process ("ROLLCALL_SOCKET=/path"). It identifies descendants.
   std::string marker;
   // The absolute path of the hosts file that this agent writes. If the agent is
   // killed, the guard removes its entries. Empty: none.

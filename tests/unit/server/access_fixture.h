@@ -117,6 +117,31 @@ class AccessTest : public JournaledServerTest {
     hello.set_node_credential(welcome.node_credential());
     return hello;
   }
+  // An agent attends with this Hello and hangs up, and its stream has ended.
+  v1::Welcome AttendAndHangUp(const v1::Hello& hello) {
+    HandAgent agent(Dial());
+    EXPECT_TRUE(agent.SayHello(hello));
+    const v1::Welcome welcome = agent.HearWelcome().value_or(v1::Welcome());
+    agent.HangUp();
+    EXPECT_TRUE(agent.End().ok());
+    return welcome;
+  }
+  // The same, but "train" is stopped with exit code 4, and the agent
+  // acknowledges the end, before it hangs up.
+  v1::Welcome AttendToTheEnd(const v1::Hello& hello) {
+    HandAgent agent(Dial());
+    EXPECT_TRUE(agent.SayHello(hello));
+    const v1::Welcome welcome = agent.HearWelcome().value_or(v1::Welcome());
+    v1::StopResponse response;
+    EXPECT_TRUE(Stop("train", 4, &response).ok());
+    EXPECT_TRUE(agent.HearKind(v1::DaemonMessage::kEnd).has_value());
+    v1::AgentMessage seen;
+    seen.mutable_end_seen();
+    EXPECT_TRUE(agent.Say(seen));
+    agent.HangUp();
+    EXPECT_TRUE(agent.End().ok());
+    return welcome;
+  }
   Counts Refused() {
     const v1::JobStatus status = StatusOf("");
     return Counts(status.refused().begin(), status.refused().end());

@@ -296,21 +296,10 @@ TEST_F(AccessTest, ALaunchersAgentThatIsLateHearsOfTheEnd) {
   v1::Hello hello = HelloWith("a", admin_);
   hello.set_launcher(true);
   hello.mutable_settings()->set_nodes_max(2);
-  HandAgent a(Dial());
-  ASSERT_TRUE(a.SayHello(hello));
-  const auto welcome = a.HearWelcome();
-  ASSERT_TRUE(welcome.has_value());
-  v1::StopResponse response;
-  ASSERT_TRUE(Stop("train", 4, &response).ok());
-  ASSERT_TRUE(a.HearKind(v1::DaemonMessage::kEnd).has_value());
-  v1::AgentMessage seen;
-  seen.mutable_end_seen();
-  ASSERT_TRUE(a.Say(seen));
-  a.HangUp();
-  EXPECT_TRUE(a.End().ok());
+  const v1::Welcome welcome = AttendToTheEnd(hello);
   HandAgent late(Dial());
-  ASSERT_TRUE(late.SayHello(Next(hello, *welcome)));
-  EXPECT_EQ(late.HearWelcome().value_or(v1::Welcome()).run(), welcome->run());
+  ASSERT_TRUE(late.SayHello(Next(hello, welcome)));
+  EXPECT_EQ(late.HearWelcome().value_or(v1::Welcome()).run(), welcome.run());
   EXPECT_TRUE(late.HearKind(v1::DaemonMessage::kEnd).has_value());
   EXPECT_EQ(StatusOf("train").exit_code(), 4);
 }

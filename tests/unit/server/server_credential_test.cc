@@ -85,12 +85,7 @@ TEST_F(CredentialTest, ACredentialThatHasEndedIsNone) {
 TEST_F(CredentialTest, ACredentialOfAnotherDaemonIsNone) {
   StartJob(2);
   const v1::Hello hello = HelloOf("a");
-  v1::Welcome welcome;
-  {
-    HandAgent a(Dial());
-    ASSERT_TRUE(a.SayHello(hello));
-    welcome = a.HearWelcome().value_or(v1::Welcome());
-  }
+  const v1::Welcome welcome = AttendAndHangUp(hello);
   server_.reset();
   StartJob(2);
   ExpectRefused(Turned(Next(hello, welcome)), grpc::StatusCode::UNAUTHENTICATED,
@@ -100,12 +95,7 @@ TEST_F(CredentialTest, ACredentialOfAnotherDaemonIsNone) {
 TEST_F(CredentialTest, ACredentialOutlivesItsDaemon) {
   StartJob(2, Journaled(false));
   const v1::Hello hello = HelloOf("a");
-  v1::Welcome welcome;
-  {
-    HandAgent a(Dial());
-    ASSERT_TRUE(a.SayHello(hello));
-    welcome = a.HearWelcome().value_or(v1::Welcome());
-  }
+  const v1::Welcome welcome = AttendAndHangUp(hello);
   server_.reset();
   StartJob(2, Journaled(true));
   HandAgent again(Dial());
@@ -117,27 +107,16 @@ TEST_F(CredentialTest, AnOtherRunsCredentialIsToldSo) {
   Start(Options());
   v1::Hello hello = HelloOf("a");
   hello.mutable_settings()->set_nodes_max(2);
-  HandAgent a(Dial());
-  ASSERT_TRUE(a.SayHello(hello));
-  const auto welcome = a.HearWelcome();
-  ASSERT_TRUE(welcome.has_value());
-  v1::StopResponse response;
-  ASSERT_TRUE(Stop("train", 4, &response).ok());
-  ASSERT_TRUE(a.HearKind(v1::DaemonMessage::kEnd).has_value());
-  v1::AgentMessage seen;
-  seen.mutable_end_seen();
-  ASSERT_TRUE(a.Say(seen));
-  a.HangUp();
-  EXPECT_TRUE(a.End().ok());
+  const v1::Welcome welcome = AttendToTheEnd(hello);
   // It may come back and hear of the end, until the name is used again.
   {
     HandAgent late(Dial());
-    ASSERT_TRUE(late.SayHello(Next(hello, *welcome)));
+    ASSERT_TRUE(late.SayHello(Next(hello, welcome)));
     ASSERT_TRUE(late.IsWelcome());
     EXPECT_TRUE(late.HearKind(v1::DaemonMessage::kEnd).has_value());
   }
   // It begins no run of its own, by whatever it says of itself.
-  v1::Hello claim = Next(hello, *welcome);
+  v1::Hello claim = Next(hello, welcome);
   claim.set_launcher(true);
   ExpectRefused(Turned(claim), grpc::StatusCode::UNAUTHENTICATED,
                 v1::REFUSAL_CODE_CREDENTIAL);
@@ -147,7 +126,7 @@ TEST_F(CredentialTest, AnOtherRunsCredentialIsToldSo) {
   HandAgent anew(Dial());
   ASSERT_TRUE(anew.SayHello(launcher));
   ASSERT_TRUE(anew.IsWelcome());
-  ExpectRefused(Turned(Next(hello, *welcome)), grpc::StatusCode::ABORTED,
+  ExpectRefused(Turned(Next(hello, welcome)), grpc::StatusCode::ABORTED,
                 v1::REFUSAL_CODE_OTHER_RUN);
   EXPECT_EQ(Refused(), (Counts{{"credential", 1}, {"other_run", 1}}));
 }
@@ -157,14 +136,7 @@ TEST_F(CredentialTest, AReplacedLifesCredentialIsToldSo) {
   options.limits.reconnect_grace = absl::ZeroDuration();
   StartJob(3, std::move(options));
   const v1::Hello hello = HelloOf("a");
-  v1::Welcome welcome;
-  {
-    HandAgent a(Dial());
-    ASSERT_TRUE(a.SayHello(hello));
-    welcome = a.HearWelcome().value_or(v1::Welcome());
-    a.HangUp();
-    EXPECT_TRUE(a.End().ok());
-  }
+  const v1::Welcome welcome = AttendAndHangUp(hello);
   // A stream's end is the daemon's a moment after it is its caller's, and the
   // node is lost a moment later: until then an agent dials again.
   std::optional<HandAgent> next;
@@ -194,14 +166,7 @@ TEST_F(CredentialTest, OneThatWasLostAttendsAnewWithItsCredential) {
   options.limits.reconnect_grace = absl::ZeroDuration();
   StartJob(3, std::move(options));
   const v1::Hello hello = HelloOf("a");
-  v1::Welcome welcome;
-  {
-    HandAgent a(Dial());
-    ASSERT_TRUE(a.SayHello(hello));
-    welcome = a.HearWelcome().value_or(v1::Welcome());
-    a.HangUp();
-    EXPECT_TRUE(a.End().ok());
-  }
+  const v1::Welcome welcome = AttendAndHangUp(hello);
   while (StatusOf("train").nodes(0).state() != v1::NODE_STATE_LOST) {
   }
   const v1::Hello same = Next(hello, welcome);
