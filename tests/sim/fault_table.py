@@ -1,0 +1,445 @@
+"""The deliberate faults, and the promise that must find each."""
+import typing
+
+
+class Edit(typing.NamedTuple):
+    """In this file the old text, which is there once, becomes the new."""
+    file: str
+    old: str
+    new: str
+
+
+class Fault(typing.NamedTuple):
+    """A fault and what must find it.
+
+    promise: the number of a promise (daemon/core/invariants.h), or several
+    where the fault breaks each of them as directly. The first that the
+    simulator finds broken has to be one of them. Where a CHECK of the cores is
+    meant to find the fault, its text is the promise. A hang of the simulator
+    finds nothing.
+    """
+    name: str
+    promise: typing.Union[int, str, typing.Tuple[int, ...]]
+    edits: typing.List[Edit]
+    # The fault is in what several daemons share: their runs must find it.
+    group: bool = False
+
+    def is_found_by(self, found):
+        if isinstance(self.promise, tuple):
+            return found in self.promise
+        return found == self.promise
+
+
+FAULTS = [
+    Fault('lease off by one', 20, [
+        Edit('daemon/core/job/job.cc',
+             'while (!deadlines_.empty() && '
+             'deadlines_.begin()->first <= now_) {',
+             'while (!deadlines_.empty() && '
+             'deadlines_.begin()->first < now_) {'),
+    ]),
+    Fault('lease a heartbeat too long', 19, [
+        Edit('daemon/core/job/job.cc',
+             '  node.lease_until = now_ + limits_.lease;\n',
+             '  node.lease_until = now_ + limits_.lease + '
+             'limits_.heartbeat();\n'),
+    ]),
+    Fault('replaced incarnation accepted', 12, [
+        Edit('daemon/core/job/job_attend.cc',
+             'if (node.gone && same && phase_ != Phase::kEnded) {',
+             'if (node.gone && same && phase_ == Phase::kEnded) {'),
+        Edit('daemon/core/job/job_attend.cc',
+             'if (from == 0) return node.hello.incarnation() == '
+             'hello.incarnation();',
+             'if (from == 0) return true;'),
+    ]),
+    Fault('replaced agent accepted after a restart', 12, [
+        Edit('daemon/core/job/job_attend.cc',
+             '    node_epochs_.Raise(name);\n',
+             ''),
+    ]),
+    Fault('retry forms a world', 11, [
+        Edit('daemon/core/job/job_attend.cc',
+             '  SendWelcome(node);\n'
+             '  if (phase_',
+             '  SendWelcome(node);\n'
+             '  if (redialed && phase_ == Phase::kForming) {\n'
+             '    Reform(v1::REASON_CODE_GROW, "retry", '
+             'node.hello.node());\n'
+             '  }\n'
+             '  if (phase_'),
+    ]),
+    Fault('a commit is sent before it is journaled', 8, [
+        Edit('daemon/core/job/job_form.cc',
+             '  actions_.push_back(Send{MemberSessions(), '
+             'CommitMessage()});',
+             '  actions_.insert(actions_.begin(),\n'
+             '                  Send{MemberSessions(), CommitMessage()});'),
+    ]),
+    Fault('commit never journaled', 8, [
+        Edit('daemon/core/job/job_form.cc',
+             '  actions_.push_back(Journal{Journal::Kind::kCommitted, '
+             'generation_,\n'
+             '                             seal_->SerializeAsString()});\n',
+             ''),
+    ]),
+    Fault('one seat given twice', 3, [
+        Edit('daemon/core/formation/world.cc',
+             'member.set_seat(nodes[i].seat);',
+             'member.set_seat(nodes[i].seat / 2);'),
+    ]),
+    Fault('seats forgotten', 4, [
+        Edit('daemon/core/job/job_form.cc',
+             'return {node.hello.node(), node.seat, node.hello.launcher(),',
+             'return {node.hello.node(), -1, node.hello.launcher(),'),
+    ]),
+    Fault('ids of the last generation', 6, [
+        Edit('daemon/core/job/job_form.cc',
+             '  first_prepared_.Clear();\n',
+             ''),
+        Edit('daemon/core/job/job.cc',
+             '    first_prepared_ = prepared;',
+             '    if (first_prepared_.master_port() == 0) '
+             'first_prepared_ = prepared;'),
+    ]),
+    Fault('generation used again after a restart', 7, [
+        Edit('daemon/core/job/job_restore.cc',
+             'restored.generation_ = state.generation;',
+             'restored.generation_ = state.seal.has_value() || '
+             '!state.generation\n'
+             '                             ? state.generation\n'
+             '                             : state.generation - 1;'),
+    ]),
+    Fault('committed generation dropped at a restart', 7, [
+        Edit('daemon/core/job/job_restore.cc',
+             'restored.TakeUpWorld(*world, *state.proposal, state.seal);',
+             'restored.TakeUpWorld(*world, *state.proposal, std::nullopt);'),
+    ]),
+    Fault('late loop blames its agents', 19, [
+        Edit('daemon/core/job/job.cc',
+             'if (tick.late > kLate) {',
+             'if (tick.late > absl::Hours(1)) {'),
+    ]),
+    Fault('a rank that goes on is blamed all the same', 28, [
+        Edit('daemon/core/hangs/hangs.cc',
+             '    Drop(rank);\n    return false;',
+             '    return false;'),
+    ]),
+    Fault('the rank furthest ahead is blamed for a hang', 28, [
+        Edit('daemon/core/hangs/hang_verdict.cc',
+             '*std::min_element(believed.begin(), ',
+             '*std::max_element(believed.begin(), '),
+    ]),
+    Fault('a rank that waits is blamed before one that has not begun', 28, [
+        Edit('daemon/core/hangs/hang_verdict.cc',
+             '      begun(HasBegun(said)),',
+             '      begun(!HasBegun(said)),'),
+    ]),
+    Fault('one node makes a start expected of all', 28, [
+        Edit('daemon/core/hangs/starts.cc',
+             'if (took_.size() * 2 <= nodes_) return false;',
+             'if (took_.empty()) return false;'),
+        Edit('daemon/core/hangs/starts.cc',
+             'static_cast<std::ptrdiff_t>(nodes_ / 2);',
+             'static_cast<std::ptrdiff_t>(took_.size() / 2);'),
+    ]),
+    Fault('ranks of an older world are blamed for a hang', 28, [
+        Edit('daemon/core/job/job_form.cc',
+             '  DropPending();\n'
+             '  hangs_.DropAll();\n',
+             '  DropPending();\n'),
+    ]),
+    Fault('a refused agent changes the status', 10, [
+        Edit('daemon/core/job/job_attend.cc',
+             '  const bool replaced = !hello.run().empty();\n',
+             '  const bool replaced = !hello.run().empty();\n'
+             '  ++revision_;\n'),
+    ]),
+    Fault('prepared while old ranks live', 16, [
+        Edit('client/agent/core/agent_world.cc',
+             'preparing_->seal.has_value() || !Settled() ||',
+             'preparing_->seal.has_value() ||'),
+    ]),
+    Fault('an exit that no stream has told is lost', 30, [
+        Edit('client/agent/core/agent_link.cc',
+             '  SayExits();\n',
+             ''),
+    ]),
+    Fault('majority silence taken for death', 23, [
+        Edit('daemon/core/job/job.cc',
+             'if (!isolation_.on() && MostAreSilent()) TakeItselfForCutOff();',
+             'if (false) TakeItselfForCutOff();'),
+    ]),
+    Fault('an isolated daemon waits for half of daemon_grace', 23, [
+        Edit('daemon/core/job/job_silence.cc',
+             'isolation_.Begin(std::move(silent), now_ + '
+             'limits_.daemon_grace);',
+             'isolation_.Begin(std::move(silent), now_ + '
+             'limits_.daemon_grace / 2);'),
+    ]),
+    Fault('a drained node keeps its place', 25, [
+        Edit('daemon/core/job/job_notice.cc',
+             'if (node.session != 0 && !barred_.contains(name)) {',
+             'if (false) {'),
+    ]),
+    Fault('a drain is forgotten by the next daemon', 25, [
+        Edit('daemon/core/job/job_restore.cc',
+             'if (state.leaving.has_value()) '
+             'restored.TakeUpLeaving(*state.leaving);',
+             ''),
+    ]),
+    Fault('the credential of an evicted node stands', 26, [
+        Edit('daemon/core/job/job_notice.cc',
+             '    node_epochs_.Raise(name);\n'
+             '    // Of the run',
+             '    // Of the run'),
+    ]),
+    Fault('an adopted run forgets the evicted nodes', 26, [
+        Edit('daemon/core/job/job_adopt.cc',
+             '  node_epochs_.RaiseFloor(seal.epoch_highest() + '
+             'kEpochsUnseen);\n',
+             ''),
+    ]),
+    Fault('a drain costs a restart', 27, [
+        Edit('daemon/core/job/job_notice.cc',
+             '  Reform(outcome.code, outcome.reason, outcome.node);\n',
+             '  failures_.SetCharged(failures_.charged() + 1);\n'
+             '  Reform(outcome.code, outcome.reason, outcome.node);\n'),
+    ]),
+    Fault('the state of a rank that is behind', 24, [
+        Edit('daemon/core/state_source.cc',
+             'step > claims[*choice.source].step',
+             'step < claims[*choice.source].step'),
+    ]),
+    Fault('a notice without a bound', 30, [
+        Edit('daemon/core/notices/notices.cc',
+             'now + limits.stop_grace + limits.lease;',
+             'now + limits.lease + absl::InfiniteDuration();'),
+    ]),
+    Fault('a node that flaps is taken in at once', 29, [
+        Edit('daemon/core/arrivals.cc',
+             '  const Count& count = own ? at->second : others_;\n',
+             '  const Count& count = own ? Count() : others_;\n'),
+    ]),
+    Fault('new names are taken in at once', 29, [
+        Edit('daemon/core/arrivals.cc',
+             '  const Count& count = own ? at->second : others_;\n',
+             '  const Count& count = own ? at->second : Count();\n'),
+    ]),
+    Fault('a blame window never ends', 20, [
+        Edit('daemon/core/job/job_end.cc',
+             'if (unstopped_ > 0 && now_ < failures_.window_ends()) return;',
+             'if (unstopped_ > 0) return;'),
+    ]),
+    # --- One world a generation, from its journal to its ranks ----------------
+    # The current rows have the epochs of nodes that were admitted since.
+    Fault('a commit that is sent again has the current rows', 1, [
+        Edit('daemon/core/job/job_form.cc',
+             '  commit.set_seal(seal_->SerializeAsString());\n',
+             '  v1::Seal seal = *seal_;\n'
+             '  seal.clear_incarnations();\n'
+             '  seal.clear_epochs();\n'
+             '  seal.clear_token_ids();\n'
+             '  seal.clear_token_of();\n'
+             '  AddRows(seal);\n'
+             '  commit.set_seal(seal.SerializeAsString());\n'),
+    ]),
+    Fault('each node starts by the MASTER_PORT that it prepared itself', 2, [
+        Edit('client/agent/core/agent_world.cc',
+             '  CleanSeal(seal);\n',
+             '  CleanSeal(seal);\n'
+             '  seal.set_master_port(preparing_->done->master_port());\n'),
+    ]),
+    Fault('a run is journaled without its settings', 9, [
+        Edit('daemon/core/job/job_restore.cc',
+             'Journal{Journal::Kind::kRunStarted, 0, '
+             'settings_.SerializeAsString()});',
+             'Journal{Journal::Kind::kRunStarted, 0, ""});'),
+    ]),
+    Fault('the names of lost newcomers are kept without a limit',
+          'newcomers_.names() <= Limits::newcomer_names_max', [
+        Edit('daemon/core/arrivals.cc',
+             'names_.size() < Limits::newcomer_names_max ? '
+             'names_[name] : others_;',
+             'true ? names_[name] : others_;'),
+    ]),
+    # A linked rank that waits for a world may end, or unlink, after Prepared.
+    Fault('a world starts while a rank of the last one is being stopped', 14, [
+        Edit('client/agent/core/agent_world.cc',
+             '!preparing_->seal.has_value() || !Settled()) {',
+             '!preparing_->seal.has_value()) {'),
+    ]),
+    Fault('a commit that is heard again starts the ranks again', 17, [
+        Edit('client/agent/core/agent_world.cc',
+             '  start.seal = *std::move(preparing_->seal);\n'
+             '  start.world = std::move(preparing_->world);\n',
+             '  start.seal = *preparing_->seal;\n'
+             '  start.world = preparing_->world;\n'),
+        Edit('client/agent/core/agent_world.cc',
+             '  preparing_.reset();\n'
+             '  if (notice.has_value()) OnNotice(*notice);\n',
+             '  preparing_->seal.reset();\n'
+             '  if (notice.has_value()) OnNotice(*notice);\n'),
+    ]),
+    Fault('an agent does not wait for the end of its ranks', 18, [
+        Edit('client/agent/core/agent.cc',
+             'if (!exit_.has_value() || !living_.empty() || exited_) return;',
+             'if (!exit_.has_value() || exited_) return;'),
+    ]),
+    Fault('a rank that a signal has ended exits 1 as well', 21, [
+        Edit('client/agent/core/agent_ranks.cc',
+             '  exited.set_code(ended.code);\n',
+             '  exited.set_code(ended.signal != 0 ? 1 : ended.code);\n'),
+    ]),
+    Fault('a stop ends the job without its code', 22, [
+        Edit('daemon/core/job/job.cc',
+             '  end.set_code(stop.code);\n',
+             ''),
+    ]),
+    # --- What must outlive a daemon, a stream and a node's absence ------------
+    Fault('a run is adopted by half of its members or fewer', 31, [
+        Edit('daemon/core/adoption/claims.cc',
+             'return chosen != nullptr && chosen->most() ? chosen : nullptr;',
+             'return chosen;'),
+    ]),
+    Fault('the generation that an agent has seen is not noted', 7, [
+        Edit('daemon/core/job/job_attend.cc',
+             '  NoteGenerationSeen(attend.hello);\n',
+             ''),
+    ]),
+    Fault('an agent that comes back is not told that its world has ended', 32, [
+        Edit('daemon/core/job/job_attend.cc',
+             'held.running_generation(), " has ended"));\n'
+             '    ToNode(node, message);\n',
+             'held.running_generation(), " has ended"));\n'),
+    ]),
+    Fault('a world is formed without a member whose stream broke', 19, [
+        Edit('daemon/core/job/job_form.cc',
+             'if (SeatedSuspect() || ProbesUnderWay()) return;',
+             'if (ProbesUnderWay()) return;'),
+        Edit('daemon/core/job/job.cc',
+             'if (SeatedSuspect() || !claimants_.empty()) break;',
+             'if (!claimants_.empty()) break;'),
+    ]),
+    # A node that was late, or came back without its world, has lost its seat: it
+    # is in the next world at another one (4). Others leave (25) or are unfit (33).
+    Fault('an excluded node gets a seat', (4, 25, 33), [
+        Edit('daemon/core/job/job_form.cc',
+             '  if (node.session != 0) '
+             'barred_.insert(node.hello.node());\n',
+             ''),
+    ]),
+    Fault('an agent takes an older proposal', 5, [
+        Edit('client/agent/core/agent_world.cc',
+             '  if (proposal.generation() <= generation_seen_) return;',
+             '  if (proposal.generation() == generation_seen_) return;'),
+    ]),
+    Fault('an agent takes an older abort', 5, [
+        Edit('client/agent/core/agent_world.cc',
+             '  if (abort.generation() < generation_seen_) return;\n',
+             ''),
+    ]),
+    Fault('a leaving node is not journaled', 25, [
+        Edit('daemon/core/job/job_notice.cc',
+             '  actions_.push_back(Journal{Journal::Kind::kLeaving, '
+             'generation_,\n'
+             '                             '
+             'notices_.TakeRecord(now_).SerializeAsString()});\n',
+             '  notices_.TakeRecord(now_);\n'),
+    ]),
+    Fault('a restart is charged for a lost node', 27, [
+        Edit('daemon/core/failures/failures.cc',
+             '  if (std::exchange(window_->charged, false) && charged_ > 0) '
+             '--charged_;\n',
+             ''),
+    ]),
+    Fault('a node that refused a world is in the next one', 33, [
+        Edit('daemon/core/job/job.cc',
+             '  Bar(node, reason);\n  // What it refused for',
+             '  // What it refused for'),
+    ]),
+    Fault('a spare that has served exits 0', 34, [
+        Edit('daemon/core/job/job_end.cc',
+             'if (node.served_in != 0 || barred_.contains(',
+             'if (barred_.contains('),
+    ]),
+    Fault('disjoint worlds run at once', 15, [
+        Edit('daemon/core/job/job_form.cc',
+             '  if (!IsFenced(seated)) Form(seated);',
+             '  Form(seated);'),
+    ]),
+    Fault('what was heard last is forgotten by the next daemon', 15, [
+        Edit('daemon/core/job/job_restore.cc',
+             '  if (restored.phase_ == Phase::kGathering) '
+             'restored.RestoreFence(state);\n',
+             ''),
+    ]),
+    # --once: the rank that runs is on another node.
+    Fault('a member that starts no rank opens the fence', 15, [
+        Edit('daemon/core/job/job_fence.cc',
+             '    if (RanksStarted(member) == 0) continue;\n',
+             ''),
+    ]),
+    Fault('a write does not compare the key of the leader', 35, [
+        Edit('daemon/journal/etcd_journal.cc',
+             '  Compare& leader = *txn.add_compare();\n',
+             '  Compare leader;\n'),
+    ], group=True),
+    Fault('a write does not compare the number of writes', 36, [
+        Edit('daemon/journal/etcd_journal.cc',
+             '  Compare& writes = *txn.add_compare();\n',
+             '  Compare writes;\n'),
+    ], group=True),
+    Fault('a write does not move the number of writes on', 36, [
+        Edit('daemon/journal/etcd_journal.cc',
+             'WritesValue(options_.reign.lease, ++tried_)',
+             'WritesValue(options_.reign.lease, tried_)'),
+    ], group=True),
+    Fault('a lost write does not end the term', 37, [
+        Edit('daemon/journal/etcd_journal.cc',
+             '  options_.lost(why);\n',
+             ''),
+    ], group=True),
+    Fault('a leader term never ends', 35, [
+        Edit('daemon/journal/leadership.cc',
+             'if (absl::ToUnixNanos(LeaseNow()) < until) return true;',
+             'if (until > 0) return true;'),
+    ], group=True),
+    Fault('a term goes on that was seen to be over', 30, [
+        Edit('daemon/journal/leadership.cc',
+             '  leading_.compare_exchange_strong(leading, 0);\n'
+             '  return false;',
+             '  return false;'),
+    ], group=True),
+    Fault('a next term begins before the end of the last one is dealt with', 30, [
+        Edit('daemon/server/leader/succession.cc',
+             '    inputs_.push_back(std::move(input));\n',
+             '    inputs_.push_front(std::move(input));\n'),
+    ], group=True),
+    Fault('a term lasts as long as its lease', 35, [
+        Edit('daemon/journal/tenure.cc', 'sent + left * 9 / 10', 'sent + left'),
+    ], group=True),
+    Fault('a term counts from the answer', 35, [
+        Edit('daemon/journal/leadership.cc',
+             '  tenure_.Renewed(sent, *left);',
+             '  tenure_.Renewed(LeaseNow(), *left);'),
+    ], group=True),
+    # The comparison fails in another daemon's term, and for a second arrival of
+    # the same request.
+    Fault('a daemon campaigns although another one leads', (35, 36), [
+        Edit('daemon/journal/leadership.cc',
+             '  Compare& compare = *txn.add_compare();',
+             '  Compare compare;'),
+    ], group=True),
+    Fault('what was decided in a term is sent after it', 35, [
+        Edit('daemon/server/loop/loop.cc',
+             '  if (!Leads()) return StandDown();\n'
+             '  if (options_.observer',
+             '  if (options_.observer'),
+    ], group=True),
+    Fault('a successor goes by its own clock to forget a run that ended', 38, [
+        Edit('daemon/server/loop/job_table.cc',
+             '  if (age >= kRemembered) return;',
+             '  if (age >= absl::Seconds(10)) return;'),
+    ], group=True),
+]
