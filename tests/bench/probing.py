@@ -9,7 +9,6 @@ commit.
 import datetime
 import os
 import statistics
-import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -45,12 +44,7 @@ def measure(lab, daemon, port, secret, job):
 def main():
     stage = harness.Stage()
     try:
-        secret = stage.path("secret")
-        with open(secret, "w", encoding="ascii") as f:
-            os.chmod(secret, 0o600)
-            f.write(subprocess.run([harness.ROLLCALL, "token", "secret"],
-                                   check=True, text=True,
-                                   stdout=subprocess.PIPE).stdout)
+        secret = stage.secret_file("secret")
         lab = harness.Lab(stage, HOSTS)
         daemon = lab.start(1, [
             os.path.join(harness.BIN, "rollcalld"), "--listen",

@@ -10,7 +10,6 @@ after the last renewal, and 2 s is the least that it grants.
 import os
 import signal
 import statistics
-import subprocess
 import sys
 import time
 
@@ -21,7 +20,7 @@ os.environ.setdefault("ROLLCALL_BIN",
 sys.path.insert(0, os.path.join(PROJECT, "tests", "e2e"))
 
 import harness  # noqa: E402
-from etcd_test import ETCD, Etcd  # noqa: E402
+from etcd import ETCD, Etcd  # noqa: E402
 
 AGENTS = 16
 RUNS = 5
@@ -67,12 +66,7 @@ def take_over(stage, daemons, agents):
 
 
 def measure(stage):
-    secret = stage.path("secret")
-    with open(secret, "w", encoding="ascii") as f:
-        os.chmod(secret, 0o600)
-        f.write(subprocess.run([harness.ROLLCALL, "token", "secret"],
-                               check=True, text=True,
-                               stdout=subprocess.PIPE).stdout)
+    secret = stage.secret_file("secret")
     etcd = Etcd(stage)
     daemons = [daemon(stage, etcd, secret) for _ in range(3)]
     stage.pump(lambda: any(d.find("event=leads") for d in daemons), "a leader")

@@ -72,8 +72,7 @@ class Attend(E2E):
             worker = self.join(text, ["--name", "w1"], ["echo", "ran"])
             tries.append(worker)
             self.await_status(text, lambda s: "w1" in present(s), "w1")
-            worker.signal(signal.SIGKILL)
-            self.stage.pump(lambda w=worker: w.code is not None, "its end")
+            worker.kill()
         # Streams that redial within one life, too.
         stranger = wire.Join(text)
         again = wire.hello(stranger, "w1")
@@ -243,7 +242,3 @@ class Attend(E2E):
         self.assert_code(launcher, 0)
         self.assert_code(worker, 0)
         spare.signal(signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    harness.main()

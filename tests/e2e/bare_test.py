@@ -182,7 +182,3 @@ class Unreachable(E2E):
         os.kill(daemon, signal.SIGCONT)
         self.assert_code(launcher, 0)
         self.assert_code(agent, 0)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -230,7 +230,3 @@ class SlowLink(E2E):
         self.assertIn("lab3", slowest[1])
         self.assertGreater(float(slowest[2]), 8)
         self.assertNotIn("generation 2", launcher.text())
-
-
-if __name__ == "__main__":
-    harness.main()

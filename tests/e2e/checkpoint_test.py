@@ -467,7 +467,3 @@ class InTransformers(Saving):
         self.assertEqual(found["unexpected"], [])
         # The loss of the next step, on the same tokens.
         self.assertLess(abs(found["loss"] / self.losses(run)[21] - 1), 1e-5)
-
-
-if __name__ == "__main__":
-    harness.main()

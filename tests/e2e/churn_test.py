@@ -33,11 +33,6 @@ GROWTH_KIB_MAX = 4096
 DEATHS_MAX = 5
 
 
-def resident_kib(pid):
-    with open(f"/proc/{pid}/status", encoding="ascii") as f:
-        return int(re.search(r"VmRSS:\s+(\d+)", f.read())[1])
-
-
 class Churn(Training):
     job = "churn"
 
@@ -112,7 +107,7 @@ class Churn(Training):
         for pid in self.lab.processes(1):
             words = harness.command_line(pid)[:2]
             if words[1:] in (["daemon"], ["agent"]):
-                found[words[1]] = resident_kib(pid)
+                found[words[1]] = harness.resident_bytes(pid) >> 10
         self.assertEqual(set(found), {"daemon", "agent"})
         return found
 
@@ -152,7 +147,3 @@ class Churn(Training):
         print("mean losses:", *(f"{m:.3f}" for m in means), file=sys.stderr)
         self.assertLess(means[1], means[0])
         self.assertLess(means[3], means[1])
-
-
-if __name__ == "__main__":
-    harness.main()

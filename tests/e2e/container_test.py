@@ -148,7 +148,3 @@ class Restart(Containers):
             self.kill(later)
             self.assertIsNone(later.find("up g2"))
         self.assertEqual(self.process(first, "agent"), agent)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -199,13 +199,9 @@ class Doctor(E2E):
 
     def test_a_daemon_without_the_job_tells_no_time(self):
         state = self.stage.path("standing")
-        daemon = self.stage.start(
-            [os.path.join(harness.BIN, "rollcalld"), "--listen", "127.0.0.1:0",
-             "--state", state])
-        daemon.await_line(r"join with: ")
-        with open(os.path.join(state, "worker.join"), encoding="ascii") as f:
-            text = f.read().strip()
-        ended = self.stage.run([*DOCTOR, "--json", text, "--job", "later"])
+        self.rollcalld("--state", state).await_line(r"join with: ")
+        ended = self.stage.run([*DOCTOR, "--json", self.kept_join(state),
+                                "--job", "later"])
         self.assertEqual(self.the_only(ended, "clock")["severity"],
                          "not applicable")
 
@@ -283,7 +279,3 @@ class Doctor(E2E):
         # Each of the facts is shown by its check.
         self.assertEqual([f["severity"] for f in
                           self.findings(ended)["facts"]], ["ok"])
-
-
-if __name__ == "__main__":
-    harness.main()

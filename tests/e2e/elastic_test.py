@@ -274,7 +274,3 @@ class Elastic(E2E):
                 if told["generation"] == generation:
                     found[told["step"]] = told["loss"]
         return found
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -89,7 +89,3 @@ class Facts(E2E):
                 self.assertEqual([p["device"] for p in ports],
                                  ["mlx5_0", "mlx5_1"])
                 self.assertEqual(ports[0]["gid"]["address"], last)
-
-
-if __name__ == "__main__":
-    harness.main()

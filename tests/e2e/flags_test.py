@@ -105,7 +105,3 @@ class Flags(E2E):
             self.assertEqual(asked.code, 69, asked.text())
             self.assertIn("no-such-job", asked.text())
             self.assertEqual(asked.out(), [])
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -244,7 +244,3 @@ class Hang(E2E):
         for agent in self.agents.values():
             agent.await_line(r"\] step 40 .* generation 1$")
         self.end(launcher)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -1,7 +1,6 @@
 """Four lab hosts: names, addresses and /etc/hosts, as on real machines."""
 import json
 import os
-import secrets
 import signal
 import sys
 
@@ -34,10 +33,7 @@ class Hosts(E2E):
         doorman = lab.start(1, [sys.executable, "-c", DOORMAN, *(
             f"10.77.0.{host}" for host in range(2, lab.hosts + 1))])
         port = doorman.await_line(r"port (\d+)")[1]
-        secret = self.stage.path("secret")
-        with open(secret, "w", encoding="ascii", opener=lambda p, f: os.open(
-                p, f, 0o600)) as f:
-            f.write(f"{secrets.token_hex(16)}\n")
+        secret = self.stage.secret_file("secret")
         command = ["sh", "-c", SHOW + f"cat {gate.path}"]
         launch = [harness.ROLLCALL, "launch", "--job", self.job, "--nodes",
                   nodes or lab.hosts, "--listen", f"0.0.0.0:{port}",
@@ -438,7 +434,3 @@ class Hosts(E2E):
     def test_cut_while_it_gathers_until_it_is_lost(self):
         self.cut_while_gathering(
             lambda state, lab2, lab3: lab3 and lab2 in (None, "lost"))
-
-
-if __name__ == "__main__":
-    harness.main()

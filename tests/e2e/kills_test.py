@@ -13,7 +13,7 @@ import sys
 import time
 
 import harness
-from churn_test import GROWTH_KIB_MAX, TEXT, resident_kib
+from churn_test import GROWTH_KIB_MAX, TEXT
 from harness import E2E, command_line, descendants
 
 KILLS = int(os.environ.get("ROLLCALL_KILLS", "54"))
@@ -135,7 +135,8 @@ class Kills(E2E):
         """Of the daemon and of w0's agent, which live all the while."""
         w0 = self.agents["w0"].pid
         found = {"agent" if command_line(pid)[1:2] == ["agent"]
-                 else "daemon": resident_kib(pid) for pid in descendants(w0)
+                 else "daemon": harness.resident_bytes(pid) >> 10
+                 for pid in descendants(w0)
                  if command_line(pid)[1:2] in (["agent"], ["daemon"])}
         self.assertEqual(set(found), {"agent", "daemon"})
         return found
@@ -156,7 +157,3 @@ class Kills(E2E):
                     self.assertGreaterEqual(step, its, text)
             highest[generation] = max(step, highest.get(generation, 0))
         self.assertGreater(len(worlds), KILLS // 2)
-
-
-if __name__ == "__main__":
-    harness.main()

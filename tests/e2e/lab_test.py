@@ -131,7 +131,3 @@ class TheLab(E2E):
             "python3", "-c", "import socket\ntry:\n socket.create_connection("
             f"('10.77.0.{other}', 9), {patience_s})\nexcept OSError as e:\n"
             " print(type(e).__name__)"]).out()
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -282,7 +282,3 @@ class Network(E2E):
             "lab2 as a spare, and why")
         self.assertEqual(state["world_size"], 1)
         self.ends()
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -1,7 +1,6 @@
 """Hosts that fall silent in every way a host can, while a training runs."""
 import re
 
-import harness
 from harness import nodes_by_name
 from training import Training
 
@@ -120,7 +119,3 @@ class Outages(Training):
             self.await_state(self.node_is(host, "spare"), f"lab{host}")
         self.end([1, 2, 3, 4])
         self.assert_one_world_at_a_time(lost=[3, 4])
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -76,7 +76,3 @@ class ElasticDdp(WithTorch):
                           "a step of its rank")
         launcher.signal(signal.SIGINT)
         self.assert_code(launcher, 130)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -256,7 +256,7 @@ def add_verbs(archive):
 
 
 def boot(stage, name, script, files=None, socket=None, place=1):
-    """Starts a machine that runs a shell script; its harness.Process.
+    """Starts a machine that runs a shell script; its stage.Process.
 
     It ends with the script. `socket`: a connected socket to another machine,
     which is its eth0; `place` is a number of its own there.

@@ -420,7 +420,3 @@ class TwoMachines(InMachines):
         self.assertEqual(said(r"(\d+) iters in .*"), "100")
         self.assert_ends(machine)
         return world
-
-
-if __name__ == "__main__":
-    harness.main()

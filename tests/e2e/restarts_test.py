@@ -68,7 +68,3 @@ class Restarts(Training):
         self.await_right()
         self.end_undisturbed([1, 2, 3, 4])
         self.assertGreater(len(self.steps_of(1)), steps)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -250,7 +250,3 @@ class Signals(E2E):
                                          after + at_most + 1)
                 launcher.signal(signal.SIGTERM)
                 self.assert_code(launcher, 75)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -46,7 +46,3 @@ class Specs(E2E):
                               "two  words; 'quoted' $HOME", text)
         with open(self._hosts, "rb") as f:
             self.assertEqual(f.read(), b"127.0.0.1 localhost\n# mine\n")
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -14,13 +14,9 @@ class Standing(E2E):
     def setUp(self):
         super().setUp()
         self.state = self.stage.path("standing")
-        self.daemon = self.stage.start(
-            [os.path.join(harness.BIN, "rollcalld"), "--listen", "127.0.0.1:0",
-             "--state", self.state])
+        self.daemon = self.rollcalld("--state", self.state)
         self.daemon.await_line(r"join with: ")
-        with open(os.path.join(self.state, "worker.join"),
-                  encoding="ascii") as f:
-            self.join_text = f.read().strip()
+        self.join_text = self.kept_join(self.state)
 
     def agents(self, job, command):
         """The two nodes of a job."""
@@ -96,10 +92,8 @@ class Standing(E2E):
                                ["sh", "-c", f"echo up; cat {gate.path}"])
         launcher.await_line("up")
         running = self.kept()
-        refused = self.stage.run(
-            [os.path.join(harness.BIN, "rollcalld"), "--listen",
-             "127.0.0.1:0", "--state", self.state])
-        self.assertEqual(refused.code, 69)
+        refused = self.rollcalld("--state", self.state)
+        self.assert_code(refused, 69)
         self.assertIn(self.state, refused.text())
         self.assertEqual({n: running[n] for n in running if "token" in n},
                          {n: t for n, t in self.kept().items()
@@ -109,10 +103,8 @@ class Standing(E2E):
         # Its journal stays, and is no daemon's but a launcher's.
         stopped = self.kept()
         self.assertIn("journal.db", stopped)
-        refused = self.stage.run(
-            [os.path.join(harness.BIN, "rollcalld"), "--listen",
-             "127.0.0.1:0", "--state", self.state])
-        self.assertEqual(refused.code, 69)
+        refused = self.rollcalld("--state", self.state)
+        self.assert_code(refused, 69)
         self.assertEqual(self.kept(), stopped)
 
     def test_a_job_that_fails_ends_no_other(self):
@@ -164,10 +156,8 @@ class Standing(E2E):
         for stranger in strangers[:8]:
             self.assertIsNotNone(stranger.welcome(), stranger.ended)
         self.assertEqual(strangers[8].end(), wire.RESOURCE_EXHAUSTED)
-        with open(os.path.join(self.state, "admin.join"),
-                  encoding="ascii") as f:
-            admin = f.read().strip()
-        made = self.stage.run([harness.ROLLCALL, "token", "create", admin])
+        made = self.stage.run([harness.ROLLCALL, "token", "create",
+                               self.kept_join(self.state, "admin")])
         self.assert_code(made, 0)
         say = ["echo", "ran"]
         # With a token of one's own at once; with theirs when they are gone.
@@ -199,9 +189,7 @@ class Endpoints(E2E):
             daemon = lab.start(1, [os.path.join(harness.BIN, "rollcalld"),
                                    "--listen", listen, "--state", state])
             daemon.await_line(r"join with: ")
-            with open(os.path.join(state, "worker.join"),
-                      encoding="ascii") as f:
-                told = [wire.Join(f.read().strip())]
+            told = [wire.Join(self.kept_join(state))]
             os.kill(daemon.inner_pid(), signal.SIGTERM)
             self.assert_code(daemon, 0)
             launcher = lab.start(1, [
@@ -224,18 +212,16 @@ class KeptTokens(E2E):
 
     def begin(self, *flags):
         self.state = self.stage.path("standing")
-        self.daemon = self.stage.start(
-            [os.path.join(harness.BIN, "rollcalld"), "--listen", "127.0.0.1:0",
-             "--state", self.state, *flags])
+        self.daemon = self.rollcalld("--state", self.state, *flags)
         self.daemon.await_line(r"join with: ")
 
     def kept(self, role):
         """The text of its .join file, which holds the token of .token."""
-        def read(name):
-            with open(os.path.join(self.state, name), encoding="ascii") as f:
-                return f.read().strip()
-        text = read(f"{role}.join")
-        token, join = read(f"{role}.token"), wire.Join(text)
+        text = self.kept_join(self.state, role)
+        join = wire.Join(text)
+        with open(os.path.join(self.state, f"{role}.token"),
+                  encoding="ascii") as f:
+            token = f.read().strip()
         # Two files; one may have been replaced in between.
         if token != f"{join.token_id}.{join.secret.hex()}":
             return self.kept(role)
@@ -335,7 +321,3 @@ class KeptTokens(E2E):
             join = wire.Join(text)
             self.assertEqual(self.token_id(role), join.token_id)
             self.assertTrue(self.is_let_in(self.kept(role)))
-
-
-if __name__ == "__main__":
-    harness.main()

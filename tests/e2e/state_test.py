@@ -1,6 +1,5 @@
 """A state folder that fails its daemon, and names that are used again."""
 import os
-import secrets
 import signal
 
 import harness
@@ -167,10 +166,7 @@ class Journals(E2E):
 class NamesAgain(E2E):
     def test_agents_of_the_last_run_still_redial(self):
         gate = Gate(self.stage)
-        secret = self.stage.path("secret")
-        with open(secret, "w", encoding="ascii", opener=lambda p, f: os.open(
-                p, f, 0o600)) as f:
-            f.write(f"{secrets.token_hex(16)}\n")
+        secret = self.stage.secret_file("secret")
         command = ["sh", "-c", "echo up $ROLLCALL_RUN rank$RANK/$WORLD_SIZE "
                    f"pid=$$; cat {gate.path}"]
         flags = ["--job", "again", "--nodes", "3", "--secret-file", secret]
@@ -217,7 +213,3 @@ class NamesAgain(E2E):
         return self.stage.start(
             [harness.ROLLCALL, "join", *worker, "--hosts-file", self._hosts,
              "--name", name, "--", *command])
-
-
-if __name__ == "__main__":
-    harness.main()

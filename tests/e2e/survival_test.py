@@ -292,26 +292,11 @@ class Survival(E2E):
         return found[0]
 
     def running_again(self, join):
-        """The first status in which both nodes run.
-
-        A daemon that does not listen yet ends `status` at once, and nothing
-        tells when it does: as a person would, it is asked again.
-        """
-        for _ in range(1000):
-            watch = self.stage.start([harness.ROLLCALL, "status", join,
-                                      "--json", "--watch"])
-
-            def both():
-                for state in map(json.loads, watch.out()):
-                    states = [n["state"] for n in state["nodes"]]
-                    if states.count("running") == 2:
-                        return state
-                return watch.done()
-            state = self.stage.pump(both, "two nodes that run")
-            if state is not True:
-                watch.signal(signal.SIGTERM)
-                return state
-        self.stage.fail("the daemon did not come back")
+        """The first status in which both nodes run."""
+        return self.await_watched(
+            [harness.ROLLCALL, "status", join],
+            lambda s: [n["state"] for n in s["nodes"]].count("running") == 2,
+            "two nodes that run")
 
     def test_the_scene_of_a_failure_is_kept_until_ctrl_c(self):
         launcher = self.launch(
@@ -391,14 +376,9 @@ class Survival(E2E):
     def test_kill_9_of_the_launcher(self):
         gate = Gate(self.stage)
         launcher, join, workers = self.gather(["--nodes", "2"], ["w1"], gate)
-        launcher.signal(signal.SIGKILL)
-        self.stage.pump(lambda: launcher.code is not None, "its end")
+        launcher.kill()
         self.assertEqual(self.status(join)["state"], "running")
         gate.open()
         self.assert_code(workers["w1"], 0)
         launcher.await_line("end=")
         self.assert_no_orphans()
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -76,7 +76,3 @@ class Gpt2(WithTorch):
 
     def test_many_tokens(self):
         self.compare(2, 3, 30, 7, 50257, 3)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -73,7 +73,3 @@ class Train(E2E):
         steps = self.steps([], ["--steps", "2", "--log-every", "1"])
         self.assertEqual([s[2] for s in steps], ["1", "2"])
         self.assertEqual({s[6] for s in steps}, {"1"})
-
-
-if __name__ == "__main__":
-    harness.main()

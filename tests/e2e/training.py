@@ -84,32 +84,10 @@ class Training(E2E):
         return json.loads("\n".join(asked.out())) if asked.code == 0 else None
 
     def await_state(self, condition, what, deadline_s=harness.DEADLINE_S):
-        """The first state for which condition(state) holds, as lab1 sees it.
-
-        A daemon that does not listen yet ends `status` at once, and nothing
-        tells when it does: as a person would, it is asked again.
-        """
-        last = None
-        for _ in range(1000):
-            watch = self.lab.start(1, [harness.ROLLCALL, "status",
-                                       self.join_text, "--json", "--watch"])
-            seen = []
-
-            def look():
-                for line in watch.out()[len(seen):]:
-                    seen.append(json.loads(line))
-                    if condition(seen[-1]):
-                        return True
-                return watch.done() and "ended"
-            found = self.stage.pump(
-                look, f"a status: {what}; last {seen[-1:] or last}",
-                deadline_s)
-            last = seen[-1:] or last
-            if found is True:
-                if watch.code is None:
-                    os.kill(watch.inner_pid(), 9)
-                return seen[-1]
-        self.stage.fail(f"no status: {what}; last {last}")
+        """The first state for which condition(state) holds, as lab1 sees it."""
+        return self.await_watched(
+            [harness.ROLLCALL, "status", self.join_text], condition, what,
+            deadline_s, start=lambda words: self.lab.start(1, words))
 
     def node_is(self, host, word):
         return lambda state: nodes_by_name(state).get(

@@ -83,7 +83,3 @@ class Trouble(E2E):
         self.assert_code(launcher, 130)
         with open(self._hosts, encoding="ascii") as f:
             self.assertEqual(f.read(), rest)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -1,0 +1,9 @@
+"""Where the tree and its binaries are."""
+import os
+
+PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+BIN = os.path.abspath(os.environ.get(
+    "ROLLCALL_BIN", os.path.join(PROJECT, "build", "dev", "bin")))
+ROLLCALL = os.path.join(BIN, "rollcall")
+LAB = os.path.join(PROJECT, "scripts", "lab.sh")
