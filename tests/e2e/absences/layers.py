@@ -1,0 +1,180 @@
+"""Which folder may include what, and what the pure cores may call."""
+import os
+import re
+
+from absences.source import includes, places
+
+# Each floor and those below it.
+FLOORS = ["proto", "daemon", "client", "trainer"]
+
+# (folder, folders that it may use): with their subfolders, itself always. Each
+# row names rows above it alone. A subfolder with a row of its own is bound by
+# that one.
+USES = [
+    ("daemon/base", []),
+    ("daemon/core", ["daemon/base"]),
+    ("daemon/security", ["daemon/base", "daemon/core"]),
+    ("daemon/journal", ["daemon/base", "daemon/core", "daemon/security"]),
+    ("daemon/server", ["daemon/base", "daemon/core", "daemon/journal",
+                       "daemon/security"]),
+    ("daemon", ["daemon/base", "daemon/core", "daemon/journal",
+                "daemon/security", "daemon/server"]),
+    ("client/facts", ["daemon/base", "daemon/core"]),
+    ("client/doctor", ["client/facts", "daemon/base", "daemon/core"]),
+    ("client/rank", ["daemon/base", "daemon/core"]),
+    ("client/agent/core", ["daemon/base", "daemon/core"]),
+    ("client/agent", ["client/agent/core", "client/doctor", "client/facts",
+                      "client/rank", "daemon/base", "daemon/core",
+                      "daemon/security", "daemon/server"]),
+    ("client/admin", ["client/agent", "daemon/base", "daemon/core",
+                      "daemon/security"]),
+    ("client/launch", ["client/admin", "client/agent", "client/facts",
+                       "daemon/base", "daemon/core", "daemon/journal",
+                       "daemon/security"]),
+    ("client/cli", ["client/admin", "client/agent", "client/doctor",
+                    "client/facts", "client/launch", "daemon/base",
+                    "daemon/core", "daemon/journal", "daemon/security",
+                    "daemon/server"]),
+    ("trainer", ["client/rank", "client/agent/nccl", "daemon/base",
+                 "daemon/core"]),
+]
+
+# What the pure cores may not include, not even through another header of ours.
+# <csignal> names signals and <arpa/inet.h> parses addresses: both are allowed,
+# and CALLS keeps out what else they declare.
+IMPURE = re.compile(
+    r"^(grpc|grpcpp|grpc\+\+|absl/synchronization|absl/time/clock|sys/|netinet/"
+    r"|net/|linux/)|^(thread|mutex|shared_mutex|condition_variable|future"
+    r"|semaphore|stop_token|latch|barrier|chrono|ctime|time\.h|fstream|iostream"
+    r"|filesystem|random|unistd\.h|fcntl\.h|poll\.h|dlfcn\.h|netdb\.h"
+    r"|ifaddrs\.h|pthread\.h)$|\.grpc\.pb\.h$")
+
+# Calls that read a clock, draw chance or reach the system, wherever their
+# header came from.
+CALLS = re.compile(
+    r"(?<![\w.>])(socket|kill|raise|sigaction|getenv)\("
+    r"|(?<!\w)::(open|connect)\("
+    r"|\babsl::Now\(|\bMonotonicNow\(|_clock::now\(|\bclock_gettime\(|"
+    r"\bgettimeofday\(|\btime\((NULL|nullptr|0)\)|\brandom_device\b|\brand\(")
+
+
+def is_pure(path):
+    return re.match(r"(daemon|client/agent)/core/.*\.(h|cc)$",
+                    path) is not None
+
+
+def impure_includes(files):
+    """The cores include no gRPC, thread, clock, file or socket, however far
+    down."""
+    found = []
+
+    def walk(path, chain, seen):
+        for line, name in includes(files.get(path, "")):
+            where = f"{path}:{line}"
+            way = "".join(f" <- {c}" for c in reversed(chain))
+            if IMPURE.search(name):
+                found.append(f"{where}: <{name}> in a pure core{way}")
+            # And what the headers of ours include, and their sources.
+            for one in (name, re.sub(r"\.h$", ".cc", name)):
+                if one in files and one not in seen:
+                    seen.add(one)
+                    walk(one, chain + [where], seen)
+    for path in sorted(files):
+        if is_pure(path):
+            walk(path, [], {path})
+    return found
+
+
+def calls_in_cores(files):
+    """The cores take `now` as an argument, chance with the event, and touch
+    nothing."""
+    return places({p: t for p, t in files.items() if is_pure(p)}, CALLS,
+                  "time, chance and the world come in with the event")
+
+
+def upward_includes(files):
+    """trainer -> client -> daemon -> proto."""
+    found = []
+    for path, text in sorted(files.items()):
+        floor = path.split("/")[0]
+        if floor not in FLOORS:
+            continue
+        for line, name in includes(text):
+            other = name.split("/")[0]
+            if other in ("tests",) or (
+                    other in FLOORS
+                    and FLOORS.index(other) > FLOORS.index(floor)):
+                found.append(f"{path}:{line}: {name}: {floor} may use only "
+                             "what lies below it")
+    return found
+
+
+def folder_uses(files):
+    """{folder: {folder that it includes from: the first file:line that does}},
+    of our folders that have code."""
+    code = {p: t for p, t in files.items()
+            if p.split("/")[0] in FLOORS
+            and p.endswith((".h", ".cc"))}
+    folders = {os.path.dirname(p) for p in code}
+    uses = {folder: {} for folder in folders}
+    for path, text in sorted(code.items()):
+        for line, name in includes(text):
+            own, other = os.path.dirname(path), os.path.dirname(name)
+            if other in folders and other != own:
+                uses[own].setdefault(other, f"{path}:{line}")
+    return uses
+
+
+def way(uses, start, end):
+    """The folders of a shortest way from one to the other; none: []."""
+    ways, seen = [[start]], {start}
+    for at in ways:
+        for other in sorted(uses.get(at[-1], {})):
+            if other == end:
+                return at + [other]
+            if other not in seen:
+                seen.add(other)
+                ways.append(at + [other])
+    return []
+
+
+def folder_cycles(files):
+    """No include cycle between folders."""
+    uses, found, told = folder_uses(files), [], set()
+    for folder in sorted(uses):
+        cycle = way(uses, folder, folder)
+        if cycle and frozenset(cycle) not in told:
+            told.add(frozenset(cycle))
+            found.append(f"{uses[cycle[0]][cycle[1]]}: folders include each "
+                         f"other: {' -> '.join(cycle)}")
+    return found
+
+
+def lies_in(folder, other):
+    return folder == other or folder.startswith(other + "/")
+
+
+def forbidden_uses(files, table=None):
+    """Each folder uses what USES allows; a folder without a row has to get
+    one."""
+    table, found = USES if table is None else table, []
+    for folder, uses in sorted(folder_uses(files).items()):
+        rows = [row for row in table if lies_in(folder, row[0])]
+        if not rows:
+            found.append(f"{folder}:1: no row of USES says what it may use")
+            continue
+        own, allowed = max(rows, key=lambda row: len(row[0]))
+        for other, where in sorted(uses.items()):
+            if not any(lies_in(other, one) for one in [own] + allowed):
+                found.append(f"{where}: {own} may not use {other}")
+    return found
+
+
+def more_than_absl(files):
+    """daemon/base includes neither gRPC nor messages of ours; its subfolder
+    grpc, a library of its own, may."""
+    return [f"{path}:{line}: <{name}>: daemon/base links absl only"
+            for path, text in sorted(files.items())
+            if os.path.dirname(path) == "daemon/base"
+            for line, name in includes(text)
+            if re.match(r"grpc|rollcall/|etcd/|daemon/base/grpc/", name)]
