@@ -101,12 +101,8 @@ class Fence(Guarded):
         self.cut()
         number = struct.pack("<Q", nodes_by_name(
             self.status(self.text))["w1"]["incarnation"])
-        join = wire.Join(self.text)
-        stranger = wire.Stranger(join.port(),
-                                 trust=wire.pinned(join.pin, join.port()))
-        self.addCleanup(stranger.close)
-        stranger.open().say(wire.hello(
-            join, "w1", swept_incarnations=number,
+        stranger = self.dial().open().say(wire.hello(
+            wire.Join(self.text), "w1", swept_incarnations=number,
             swept_nonces=number[::-1] + bytes(8)))
         self.assertIsNotNone(stranger.welcome())
         state = self.status(self.text)

@@ -4,7 +4,6 @@ import signal
 import ssl
 import struct
 
-import harness
 import wire
 from harness import E2E, Gate
 from wire import Stranger, hello
@@ -266,16 +265,9 @@ class Logs(E2E):
 
     def test_of_a_standing_daemon(self):
         state = self.stage.path("standing")
-        daemon = self.stage.start(
-            [os.path.join(harness.BIN, "rollcalld"), "--listen", "127.0.0.1:0",
-             "--state", state])
+        daemon = self.rollcalld("--state", state)
         daemon.await_line(r"join with: ")
-        with open(os.path.join(state, "worker.join"), encoding="ascii") as f:
-            self.pour(wire.Join(f.read().strip()))
+        self.pour(wire.Join(self.kept_join(state)))
         daemon.signal(signal.SIGTERM)
         self.assert_code(daemon, 0)
         self.assert_quiet(daemon.err())
-
-
-if __name__ == "__main__":
-    harness.main()

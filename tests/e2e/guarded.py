@@ -1,14 +1,16 @@
-"""A running job with a known state folder: what the security tests disturb.
+"""A running job with a known state folder, which the tests try to disturb.
 
 Its two nodes must not notice: one generation, and ranks that end as they do.
 """
 import json
 import os
 import re
+import signal
 import sys
 import time
 
 import harness
+import wire
 from harness import E2E, Gate, nodes_by_name
 
 UNAVAILABLE, REFUSED = 69, 77
@@ -20,9 +22,10 @@ class Guarded(E2E):
     def setUp(self):
         super().setUp()
         self.state_dir = self.stage.path("state", "rollcall", self.job)
+        self.admitted = []
 
     def begin(self, flags=(), env=None):
-        """The launcher and one worker, `w1`, in generation 1. Whoever joins
+        """The launcher and one worker, `w1`, in generation 1. A node that joins
         later becomes a spare."""
         self.gate = Gate(self.stage)
         self.command = ["sh", "-c", f"echo up-$RANK-g$ROLLCALL_GENERATION; "
@@ -51,15 +54,17 @@ class Guarded(E2E):
         self.gate.open()
         self.assert_code(self.launcher, 0)
         self.assert_code(self.worker, 0)
+        for process in self.admitted:
+            self.assert_code(process, 0)
         for process in (self.launcher, self.worker):
             self.assertIsNone(process.find(r"\bup-\d-g2"))
         self.assertIsNone(self.launcher.find("started again"))
 
-    # --- Words ----------------------------------------------------------------
+    # --- What tests do --------------------------------------------------------
 
     def stranger(self, where, flags=(), name="stranger", env=None):
-        """A join whose rank would leave a file, with a hosts file of its own.
-        `where`: words that say which job."""
+        """An agent that joins later: its rank would leave a file, and it has a
+        hosts file of its own. `where`: the arguments that name the job."""
         hosts = self.stage.path(f"hosts-of-{name}")
         with open(hosts, "wb") as f:
             f.write(b"127.0.0.1 localhost\n# theirs\n")
@@ -78,10 +83,16 @@ class Guarded(E2E):
             self.assertEqual(f.read(), b"127.0.0.1 localhost\n# theirs\n")
 
     def assert_let_in(self, name="stranger"):
-        """As a spare of the running job: its control."""
+        """It becomes a spare of the running job: the control."""
         return self.await_status(
             self.text, lambda s: nodes_by_name(s).get(name, {}).get("state")
             == "spare", f"{name} as a spare")
+
+    def let_in(self, where, flags=(), name="stranger", env=None):
+        """Such an agent as a spare; it must exit 0 when the job ends."""
+        self.admitted.append(self.stranger(where, flags, name, env))
+        self.assert_let_in(name)
+        return self.admitted[-1]
 
     def world(self):
         """All of the job that must not change."""
@@ -95,7 +106,7 @@ class Guarded(E2E):
             "missing")}, nodes=nodes, hosts=hosts)
 
     def refused(self, code):
-        """How often the daemon says it has turned somebody away for that."""
+        """How often the daemon has refused a client for that, by `status`."""
         return self.status(self.text)["refused"].get(code, 0)
 
     def denied(self, code, log=None):
@@ -133,14 +144,14 @@ class Guarded(E2E):
         return {i: token["state"] for i, token in self.tokens().items()}
 
     def ask_until(self, condition, what):
-        """Asks again and again: for what no event tells, time above all."""
+        """Asks again and again: for a change without an event, as of time."""
         until = time.monotonic() + harness.DEADLINE_S
         while not condition():
             if time.monotonic() > until:
-                self.stage.fail(f"asked in vain for {what}")
+                self.stage.fail(f"asked until the deadline for {what}")
 
     def await_expired(self, token_id):
-        # Its end has no event, and is known: nobody is asked before.
+        # Its end is no event, but its time is known: it is awaited first.
         left_s = self.tokens()[token_id]["expires_at"] - time.time()
         until = time.monotonic() + left_s
         self.stage.pump(lambda: time.monotonic() >= until, "a token's end",
@@ -148,18 +159,30 @@ class Guarded(E2E):
         self.ask_until(lambda: self.token_states()[token_id] == "expired",
                        f"the end of token {token_id}")
 
-    def secret_file(self, name, text):
-        path = self.stage.path(name)
-        with open(path, "w", encoding="ascii",
-                  opener=lambda p, f: os.open(p, f, 0o600)) as f:
-            f.write(text + "\n")
-        return path
-
     def new_secret(self):
         return self.rollcall("token", "secret").out()[0]
 
+    def dial(self, text=None, **settings):
+        """A client by hand that trusts the daemon of a join string."""
+        join = wire.Join(text or self.text)
+        client = wire.Stranger(join.port(), trust=wire.pinned(
+            join.pin, join.port()), **settings)
+        self.addCleanup(client.close)
+        return client
+
     def proxy(self, port, name, certificate=None):
         return Proxy(self.stage, f"127.0.0.1:{port}", name, certificate)
+
+    def restart_daemon(self):
+        """Kills the daemon; returns when the next one answers."""
+        os.kill(self.daemon_pid(), signal.SIGKILL)
+        self.launcher.await_line("started again")
+
+        def runs():
+            asked = self.rollcall("status", "--job", self.job, "--json")
+            return asked.code == 0 and json.loads(
+                asked.out()[0])["state"] == "running"
+        self.ask_until(runs, "a daemon that answers")
 
     def daemon_pid(self):
         with open(os.path.join(self.state_dir, "daemon.json"),

@@ -97,7 +97,7 @@ class Memory(Guarded):
     def test_an_agent_keeps_no_shared_secret(self):
         secret = self.new_secret()
         written = forms(wire.unbase64(secret))
-        path = self.secret_file("secret", secret)
+        path = self.stage.secret_file("secret", secret)
         self.begin(["--listen", "127.0.0.1:0", "--secret-file", path])
         port = wire.Join(self.text).port()
         where = ["--endpoint", f"127.0.0.1:{port}", "--job", self.job]
@@ -183,7 +183,3 @@ class Memory(Guarded):
         # A rank itself has the defaults, and the limit of whoever launched.
         self.assertTrue(launcher.find(r"dumpable 1$"))
         self.assertTrue(launcher.find(r"core \(4096, 8192\)$"))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -235,7 +235,7 @@ class Secrets(Guarded):
 
     def test_with_a_shared_secret(self):
         secret = self.new_secret()
-        path = self.secret_file("secret", secret)
+        path = self.stage.secret_file("secret", secret)
         self.hide("the shared secret", secret)
         self.hide_token("the shared secret", wire.unbase64(secret))
 
@@ -254,15 +254,11 @@ class Secrets(Guarded):
 
     def test_of_a_standing_daemon(self):
         self.state_dir = self.stage.path("standing")
-        daemon = self.stage.start(
-            [os.path.join(harness.BIN, "rollcalld"), "--listen", "127.0.0.1:0",
-             "--state", self.state_dir], LOUD)
+        daemon = self.rollcalld("--state", self.state_dir, env=LOUD)
         daemon.await_line("join with: ")
         kept = {}
         for role in ("worker", "admin"):
-            with open(os.path.join(self.state_dir, role + ".join"),
-                      encoding="ascii") as f:
-                kept[role] = f.read().strip()
+            kept[role] = self.kept_join(self.state_dir, role)
             self.hide_join(f"{role}.join", kept[role])
         self.hide_state(self.state_dir)
         self.gate = harness.Gate(self.stage)
@@ -287,7 +283,3 @@ class Secrets(Guarded):
         self.look_at_files(self.stage.path("told.*"),
                            os.path.join(self.state_dir, "journal.db*"))
         self.assert_hidden()
-
-
-if __name__ == "__main__":
-    harness.main()

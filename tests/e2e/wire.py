@@ -1,8 +1,8 @@
-"""A stranger's view of the port: TLS, HTTP/2, gRPC and protobuf by hand.
+"""A client by hand: TLS, HTTP/2, gRPC and protobuf.
 
 Just enough of each to say what no proper client would: forged, oversized,
-half-sent and out-of-order messages. Reads the status that ends a stream. No
-more: it opens one stream a connection.
+half-sent and out-of-order messages. Reads the messages of a connection's first
+stream and the status that ends it.
 """
 import base64
 import hashlib
@@ -186,7 +186,7 @@ def pin_of(certificate):
 
 
 def context(ca=None, cert=None, key=None):
-    """A client's. Without `ca` (PEM), it takes whoever answers."""
+    """A client's. Without `ca` (PEM), it checks no certificate."""
     made = ssl.create_default_context(cadata=ca)
     made.check_hostname = False
     made.set_alpn_protocols(["h2"])
@@ -219,7 +219,7 @@ def pinned(pin, port, host="127.0.0.1"):
     """The context of a client that trusts this pin alone."""
     if pin not in _pinned:
         found = [c for c in chain(port, host) if pin_of(c) == pin]
-        assert found, "nobody there has this pin"
+        assert found, "no certificate there has this pin"
         _pinned[pin] = context(ssl.DER_cert_to_PEM_cert(found[0]))
     return _pinned[pin]
 
@@ -235,6 +235,21 @@ def header(name, value):
     """Literal, never indexed, uncompressed."""
     name, value = name.encode(), value.encode()
     return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
+
+
+def request(path, bearer=None, encoding=None, scheme="https"):
+    """The header fields of a gRPC request."""
+    more = [("authorization", f"Bearer {bearer}")] if bearer else []
+    if encoding:
+        more.append(("grpc-encoding", encoding))
+    return [(":method", "POST"), (":scheme", scheme), (":path", path),
+            (":authority", "rollcall"), ("te", "trailers"),
+            ("content-type", "application/grpc")] + more
+
+
+def headers(stream, pairs):
+    return frame(HEADERS, END_HEADERS, stream,
+                 b"".join(header(*pair) for pair in pairs))
 
 
 def grpc_message(body, compressed=False):
@@ -264,7 +279,7 @@ class Stranger:
         try:
             self.socket.sendall(data)
         except OSError:
-            pass  # The daemon hung up on us: what the tests want to see.
+            pass  # The daemon has closed the connection, as tests expect.
 
     def shake(self):
         """The handshake; ssl.SSLError or OSError where it fails."""
@@ -276,18 +291,14 @@ class Stranger:
              plain=False, encoding=None):
         if not plain:
             self.shake()
-        more = [("authorization", f"Bearer {bearer}")] if bearer else []
-        if encoding:
-            more.append(("grpc-encoding", encoding))
-        self.raw(PREFACE + frame(SETTINGS, 0, 0) + frame(
-            HEADERS, END_HEADERS, 1, b"".join(
-                header(*pair) for pair in [
-                    (":method", "POST"),
-                    (":scheme", "http" if plain else "https"),
-                    (":path", path), (":authority", "rollcall"),
-                    ("te", "trailers"),
-                    ("content-type", "application/grpc")] + more)))
+        self.raw(PREFACE + frame(SETTINGS, 0, 0) + headers(1, request(
+            path, bearer, encoding, "http" if plain else "https")))
         return self
+
+    def call(self, stream, path, bearer=None):
+        """Another request on the connection, to which `send` may write."""
+        self.raw(headers(stream, request(path, bearer)))
+        self.credit[stream] = 65535
 
     def say(self, message, compressed=False):
         """One message, in as many frames as the daemon's windows allow.
@@ -374,7 +385,8 @@ class Stranger:
         return self.ended
 
     def rest(self):
-        """Reads until the daemon hangs up: None; fails where it does not."""
+        """Reads until the daemon closes the connection; fails if it does not.
+        """
         while True:
             self.socket.settimeout(max(0.01, self.until - time.monotonic()))
             try:

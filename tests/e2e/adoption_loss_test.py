@@ -1,0 +1,138 @@
+"""A launcher that takes its run back after its daemon or agents died too."""
+import os
+import shutil
+
+import harness
+from adoption import Adoption
+
+
+class MoreThanTheLauncher(Adoption):
+    def test_the_daemon_dies_under_one_that_took_it_over(self):
+        first, ranks = self.gather("--local-workers", "1", ranks=2)
+        daemon, agents = self.pids()
+        port = self.kept()["port"]
+        first.kill()
+        second = self.take_back("--local-workers", "1")
+        self.kill_pids(daemon)
+        second.await_line("started again")
+        self.assertEqual(self.all_run(2)["generation"], 1)
+        self.assertNotEqual(self.pids()[0], daemon)
+        self.assertEqual(self.pids()[1], agents)
+        self.assertEqual(self.kept()["port"], port)
+        self.ends([first, second], ranks)
+
+    def test_launcher_and_daemon(self):
+        first, ranks = self.gather("--local-workers", "1", ranks=2)
+        daemon, agents = self.pids()
+        port = self.kept()["port"]
+        first.kill()
+        self.kill_pids(daemon)
+        second = self.start("--local-workers", "1")
+        second.await_line("goes on: its daemon is started again")
+        self.assertEqual(self.all_run(2)["generation"], 1)
+        self.assertEqual(self.pids()[1], agents)
+        self.assertEqual(self.kept()["port"], port)
+        self.ends([first, second], ranks)
+        self.assert_no_orphans()
+
+    def test_the_port_is_taken_meanwhile(self):
+        first, _ = self.gather("--local-workers", "1", ranks=2)
+        daemon, agents = self.pids()
+        first.kill()
+        self.kill_pids(daemon)
+        taken = harness.take_port(self.kept()["port"])
+        second = self.start("--local-workers", "1")
+        self.assert_code(second, 69)
+        self.assertIsNotNone(second.find(str(self.kept()["port"]), "err"))
+        # The agents live, and the run can still be taken back.
+        for pid in agents.values():
+            os.kill(pid, 0)
+        taken.close()
+        third = self.start("--local-workers", "1")
+        self.assertEqual(self.all_run(2)["generation"], 1)
+        self.gate.open()
+        self.assert_code(third, 0)
+
+    def test_own_agent_as_well(self):
+        first, _ = self.gather("--local-workers", "1", ranks=2)
+        daemon, agents = self.pids()
+        (own,) = [a["name"] for a in self.kept()["agents"] if a["own"]]
+        first.kill()
+        self.kill_pids(agents[own])
+        second = self.start("--local-workers", "1")
+        second.await_line(f"goes on: its daemon is process {daemon}; "
+                          "the ranks of local-1 run on")
+        second.await_line(r"up g\d+ rank0/2")
+        self.gate.open()
+        self.assert_code(second, 0)
+
+    def test_everything_dies(self):
+        first, _ = self.gather("--local-workers", "1", ranks=2)
+        daemon, agents = self.pids()
+        run = self.state()["run"]
+        port = self.kept()["port"]
+        first.kill()
+        self.kill_pids(daemon, *agents.values())
+        second = self.take_back("--local-workers", "1")
+        second.await_lines(r"up g[2-9] rank\d/2", 2)
+        state = self.all_run(2)
+        self.assertGreater(state["generation"], 1)
+        self.assertEqual(state["run"], run)
+        self.assertEqual(self.kept()["port"], port)
+        self.gate.open()
+        self.assert_code(second, 0)
+        self.assert_no_orphans()
+
+    def test_the_machine_was_started_anew(self):
+        # The same numbers mean other processes then.
+        first, ranks = self.gather("--local-workers", "1", ranks=2)
+        daemon, agents = self.pids()
+        first.kill()
+        self.kill_pids(daemon, *agents.values())
+        self.stage.await_gone(ranks, "the ranks of the killed agents")
+        # What agents know of the previous agents lies on a tmpfs.
+        shutil.rmtree(self.stage.path("run"))
+        os.mkdir(self.stage.path("run"), 0o700)
+        bystander = self.stage.start(["cat", self.gate.path])
+        record = self.kept()
+        record["boot_id"] = "of another boot"
+        for process in [record["daemon"],
+                        *(a["process"] for a in record["agents"])]:
+            process.update(pid=bystander.pid,
+                           start=harness.start_ticks(bystander.pid))
+        self.rewrite(record)
+        self.stop_next_run()
+        self.assertIsNone(bystander.code)
+
+    def test_one_that_died_while_it_started(self):
+        # Its port was told to no agent: that daemon is of no use.
+        first, _ = self.gather("--local-workers", "1", ranks=2)
+        daemon, agents = self.pids()
+        run = self.state()["run"]
+        first.kill()
+        self.kill_pids(*agents.values())
+        record = self.kept()
+        record.update(port=0, agents=[])
+        self.rewrite(record)
+        second, ranks = self.gather("--local-workers", "1", ranks=2)
+        self.assertIsNone(second.find("goes on"))
+        self.stage.await_gone([daemon], "the daemon that was of no use")
+        self.assertNotEqual(self.state()["run"], run)
+        self.gate.open()
+        self.assert_code(second, 0)
+        self.assert_untouched([second], ranks)
+
+    def test_a_number_that_another_process_has_now(self):
+        first, _ = self.gather("--local-workers", "1", ranks=2)
+        daemon, agents = self.pids()
+        first.kill()
+        self.kill_pids(daemon, *agents.values())
+        bystander = self.stage.start(["cat", self.gate.path])
+        record = self.kept()
+        # With another start time, the launcher must leave them alone.
+        for process in [record["daemon"],
+                        *(a["process"] for a in record["agents"])]:
+            process["pid"] = bystander.pid
+        self.rewrite(record)
+        self.stop_next_run()
+        self.assertIsNone(bystander.code)

@@ -1,0 +1,379 @@
+"""Floods of connections, bytes and streams while a job runs."""
+import errno
+import os
+import resource
+import select
+import socket
+import struct
+import threading
+import time
+import zlib
+
+import harness
+import wire
+from guarded import Guarded
+from wire import Stranger
+
+# What a daemon's memory may grow by in a flood: a fraction of it is what clients
+# may have queued (limits.h), the rest gRPC's memory and the heap's slack.
+GROWTH_MAX = 96 << 20
+# The daemon closes the connection at 4 MiB, once its watching thread runs: on a
+# busy machine it had read 27 MB by then. Its memory is what counts (GROWTH_MAX);
+# the whole message would be 1 GiB.
+POURED_MAX = 64 << 20
+
+
+class Crowds(Guarded):
+    """The running job loses no node and no time, and a new node is admitted."""
+
+    def setUp(self):
+        super().setUp()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE,
+                        (soft, hard))
+        self.open = []
+        self.addCleanup(self.close_all)
+        self.begin()
+        self.port = wire.Join(self.text).port()
+        self.memory_before = self.memory()
+
+    def close_all(self):
+        for each in self.open:
+            each.close()
+        self.open.clear()
+
+    def memory(self):
+        return harness.resident_bytes(self.daemon_pid())
+
+    def connect(self, count, sources):
+        """`count` connections, spread over as many loopback addresses."""
+        new = []
+        for i in range(count):
+            one = socket.socket()
+            one.bind((f"127.0.0.{2 + i % sources}", 0))
+            one.setblocking(False)
+            if one.connect_ex(("127.0.0.1", self.port)) not in (
+                    0, errno.EINPROGRESS):
+                self.fail("cannot connect")
+            new.append(one)
+        self.open += new
+        return new
+
+    def say(self, connections, data):
+        """Sends `data()` on each, once it is connected."""
+        poll = select.poll()
+        left = {one.fileno(): one for one in connections}
+        for one in connections:
+            poll.register(one, select.POLLOUT)
+        while left:
+            for fd, _ in poll.poll(harness.DEADLINE_S * 1000):
+                left[fd].send(data())
+                poll.unregister(fd)
+                del left[fd]
+
+    def await_hung_up(self, connections, deadline_s=harness.DEADLINE_S):
+        """Until the daemon has closed all of them."""
+        poll, left = select.poll(), {}
+        for one in connections:
+            left[one.fileno()] = one
+            poll.register(one, select.POLLIN | select.POLLHUP)
+        until = time.monotonic() + deadline_s
+        while left:
+            ready = poll.poll(max(0, until - time.monotonic()) * 1000)
+            self.assertTrue(ready, f"{len(left)} are still open")
+            for fd, _ in ready:
+                try:
+                    if left[fd].recv(1 << 16):
+                        continue
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    pass
+                poll.unregister(fd)
+                del left[fd]
+
+    def assert_undisturbed(self):
+        """No node is lost, the daemon hears all of them (without fakes), and it
+        admits a new one."""
+        name = f"new{len(self.admitted)}"
+        self.let_in([self.text], name=name)
+        state = self.status(self.text)
+        self.assertEqual((state["state"], state["generation"]), ("running", 1))
+        # Each has renewed its lease of 5 s.
+        self.ask_until(
+            lambda: all(node["lease_ms"] > 2500
+                        for node in self.status(self.text)["nodes"]
+                        if not node["node"].startswith("fake")),
+            "whole leases")
+        self.assertLess(self.memory() - self.memory_before, GROWTH_MAX)
+
+    def counted(self):
+        """How many unauthenticated connections were closed, by reason."""
+        return self.status(self.text)["strangers"]
+
+    def test_five_thousand_that_say_nothing(self):
+        crowd = self.connect(5000, sources=6)
+        self.assert_undisturbed()
+        self.await_hung_up(crowd)
+        self.assert_undisturbed()
+        counted = self.counted()
+        self.assertEqual(counted["silent"] + counted["crowded"], 5000, counted)
+        self.assertEqual(counted["garbage"], 0)
+        self.goes_on()
+
+    def test_many_of_one_address(self):
+        # Connections of that address are closed for new ones, and no others.
+        crowd = self.connect(3000, sources=1)
+        self.assert_undisturbed()
+        self.await_hung_up(crowd)
+        counted = self.counted()
+        self.assertEqual(counted["silent"] + counted["crowded"], 3000, counted)
+        self.assertGreaterEqual(counted["crowded"], 1000)
+        self.goes_on()
+
+    def test_a_thousand_that_send_garbage(self):
+        crowd = self.connect(1000, sources=4)
+        # No TLS record begins so.
+        self.say(crowd, lambda: b"\x7f" + os.urandom(400))
+        self.assert_undisturbed()
+        self.await_hung_up(crowd)
+        self.assertEqual(self.counted()["garbage"], 1000)
+        self.goes_on()
+
+    def test_a_thousand_that_begin_well(self):
+        # A handshake's first bytes, and then garbage.
+        crowd = self.connect(1000, sources=4)
+        begin = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+        self.say(crowd, lambda: begin + os.urandom(506))
+        self.assert_undisturbed()
+        self.await_hung_up(crowd)
+        self.goes_on()
+
+    def test_many_of_one_address_that_stop_halfway(self):
+        # A handshake's first bytes, and no more. Other clients do not wait.
+        crowd = self.connect(3000, sources=1)
+        self.say(crowd, lambda: b"\x16\x03\x01\x02\x00\x01")
+        self.assert_undisturbed()
+        self.await_hung_up(crowd)
+        self.assert_undisturbed()
+        self.goes_on()
+
+    def pour(self, send, block, bytes_max=1 << 30):
+        """Sends `block` again and again until the daemon closes the connection,
+        `bytes_max` at most; how much was sent."""
+        sent = 0
+        while sent < bytes_max:
+            try:
+                send(block)
+            except OSError:
+                return sent
+            sent += len(block)
+        return sent
+
+    def test_a_gigabyte_of_garbage(self):
+        plain = Stranger(self.port)
+        self.open.append(plain)
+        # What fits the two sockets' buffers, and no more.
+        self.assertLess(self.pour(plain.socket.sendall, b"\x7f" * (1 << 20)),
+                        POURED_MAX)
+        wrapped = self.dial().shake()
+        self.assertLess(self.pour(wrapped.socket.sendall, os.urandom(1 << 20)),
+                        POURED_MAX)
+        self.assert_undisturbed()
+        self.goes_on()
+
+    def test_a_message_of_a_gigabyte(self):
+        # From a client that does nothing else wrong.
+        caller = self.dial().open()
+        size, block = 1 << 30, b"x" * Stranger.FRAME_MOST
+        sent = caller.send(b"\0" + struct.pack(">I", size))
+        while caller.ended is None and sent < size:
+            sent += caller.send(block)
+        self.assertLess(sent, POURED_MAX)
+        self.assertNotEqual(caller.end(), wire.OK)
+        self.assert_undisturbed()
+        self.assertEqual(self.counted()["unknown"], 1)
+        self.goes_on()
+
+    def test_a_compressed_message(self):
+        # 130 KB that would be 128 MiB: from a client without a credential, to
+        # each service, and from one with a viewer's token.
+        packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+        bomb = packer.compress(bytes(128 << 20)) + packer.flush()
+        self.assertLess(len(bomb), 140 << 10)
+        viewer = wire.Join(self.token("--role", "viewer")["join"]).bearer()
+        before = self.memory()
+        for path, bearer in (("/rollcall.v1.Membership/Attend", None),
+                             ("/rollcall.v1.Admin/Status", None),
+                             ("/rollcall.v1.Admin/Status", viewer),
+                             ("/rollcall.v1.Admin/Watch", viewer),
+                             ("/grpc.health.v1.Health/Check", None)):
+            with self.subTest(path):
+                caller = self.dial().open(path, bearer, encoding="gzip")
+                caller.say(bomb, compressed=True)
+                self.assertNotEqual(caller.end(), wire.OK)
+                self.assertLess(self.memory() - before, 32 << 20)
+        self.goes_on()
+
+    def test_a_viewers_message_of_a_gigabyte(self):
+        viewer = wire.Join(self.token("--role", "viewer")["join"]).bearer()
+        caller = self.dial()
+        # First as a viewer would.
+        caller.open("/rollcall.v1.Admin/Watch", viewer).say(b"")
+        self.assertIsNotNone(caller.message())
+        caller.call(3, "/rollcall.v1.Admin/Status", viewer)
+        size, block = 1 << 30, b"x" * Stranger.FRAME_MOST
+        sent = caller.send(b"\0" + struct.pack(">I", size), 3)
+        while caller.ended is None and sent < size:
+            sent += caller.send(block, 3) or size
+        self.assertNotEqual(caller.ended, None)
+        self.assert_undisturbed()
+        self.goes_on()
+
+    def attend(self, name):
+        """An agent by hand that attends and sends nothing more by itself."""
+        agent = self.dial(deadline_s=harness.DEADLINE_S).open()
+        agent.say(wire.hello(wire.Join(self.text), name))
+        self.assertIsNotNone(agent.welcome(), agent.ended)
+        return agent
+
+    def pour_message(self, agent, stream, between=lambda: None):
+        """Begins a message of 4 GiB, with nothing else wrong, and calls
+        `between` after each frame. How much was sent when the daemon closed
+        the connection."""
+        block = b"x" * Stranger.FRAME_MOST
+        # A write after the end fails, even where credit is left.
+        agent.raw = agent.socket.sendall
+        sent = agent.send(b"\0" + struct.pack(">I", 0xffffffff), stream)
+        while sent < 1 << 30:
+            try:
+                more = agent.send(block, stream)
+                if more:
+                    between()
+            except OSError:
+                return sent
+            if agent.ended == "closed":
+                return sent
+            agent.ended = None  # One of its streams may end.
+            sent += more
+        return sent
+
+    def test_an_agents_message_of_a_gigabyte(self):
+        status = "/rollcall.v1.Admin/Status"
+        fake = self.attend("fake1")
+        self.assertLess(self.pour_message(fake, 1), POURED_MAX)
+        fake = self.attend("fake2")
+        fake.call(3, status)
+        self.assertLess(self.pour_message(fake, 3), POURED_MAX)
+        # Whole messages of one stream do not count for another stream.
+        fake = self.attend("fake3")
+        fake.call(3, status)
+        beat = wire.frame(wire.DATA, 0, 1, wire.grpc_message(wire.HEARTBEAT))
+        self.assertLess(self.pour_message(
+            fake, 3, lambda: fake.raw(beat)), POURED_MAX)
+        self.assert_undisturbed()
+        self.goes_on()
+
+    def test_an_agents_calls_that_come_and_go(self):
+        fake = self.attend("fake")
+        request = wire.request("/rollcall.v1.Membership/Attend")
+        flood = b"".join(
+            wire.headers(3 + 2 * i, request)
+            + wire.frame(wire.RST_STREAM, 0, 3 + 2 * i,
+                         struct.pack(">I", wire.CANCEL)) for i in range(1000))
+        fake.raw(flood)
+        self.assertIsNone(fake.rest())
+        # Not because its node was lost.
+        self.assertEqual(self.counted()["unknown"], 1)
+        self.assert_undisturbed()
+        self.goes_on()
+
+    def test_an_evicted_agents_connection(self):
+        fake = self.attend("fake")
+        # A call that it never ends, so that gRPC keeps the connection.
+        fake.call(3, "/rollcall.v1.Admin/Status")
+        evicted = self.rollcall("evict", "fake", "--job", self.job)
+        self.assertEqual(evicted.code, 0, evicted.text())
+        self.assertEqual(fake.end(), wire.PERMISSION_DENIED)
+        # It answers pings, so that the daemon has no other reason to close it.
+        while fake._next() is not None:
+            pass
+        self.goes_on()
+
+    def test_watches_of_one_viewer(self):
+        # One viewer cannot use all watches up.
+        viewer = wire.Join(self.token("--role", "viewer")["join"]).bearer()
+        for number in range(33):
+            caller = self.dial().open("/rollcall.v1.Admin/Watch", viewer)
+            caller.say(b"").half_close()
+            if number < 32:
+                self.assertIsNotNone(caller.message(), caller.ended)
+            else:
+                self.assertEqual(caller.end(), wire.RESOURCE_EXHAUSTED)
+        other = wire.Join(self.token("--role", "viewer")["join"]).bearer()
+        caller = self.dial().open("/rollcall.v1.Admin/Watch", other)
+        caller.say(b"").half_close()
+        self.assertIsNotNone(caller.message(), caller.ended)
+        self.goes_on()
+
+    def test_a_gigabyte_that_no_window_allows(self):
+        caller = self.dial().open()
+        caller.raw(wire.frame(wire.DATA, 0, 1, b"\0" + struct.pack(
+            ">I", 1 << 30) + b"x" * 8000))
+        sent = self.pour(caller.socket.sendall,
+                         wire.frame(wire.DATA, 0, 1, b"x" * 16000))
+        self.assertLess(sent, 1 << 30)
+        self.assert_undisturbed()
+        self.goes_on()
+
+    def test_headers_that_never_end(self):
+        headers, continuation = 1, 9
+        caller = self.dial().shake()
+        caller.raw(wire.PREFACE + wire.frame(wire.SETTINGS, 0, 0)
+                   + wire.frame(headers, 0, 1, wire.header(":method", "POST")))
+        more = wire.frame(continuation, 0, 1,
+                          wire.header("x-more", "y" * 200) * 60)
+        self.assertLess(self.pour(caller.socket.sendall, more, 256 << 20),
+                        POURED_MAX)
+        self.assert_undisturbed()
+        self.goes_on()
+
+    def test_streams_that_come_and_go(self):
+        # Opened and reset at once, as cheaply as HTTP/2 allows: the first
+        # request's headers are remembered, the others name them by number.
+        def remembered(name, value):
+            return b"\x40" + wire.header(name, value)[1:]
+        headers = wire.request("/rollcall.v1.Membership/Attend")
+        first = b"".join(remembered(*pair) for pair in headers)
+        again = bytes(0x80 | 62 + i for i in reversed(range(len(headers))))
+        flood = wire.PREFACE + wire.frame(wire.SETTINGS, 0, 0) + b"".join(
+            wire.frame(wire.HEADERS, wire.END_HEADERS, 1 + 2 * i,
+                       again if i else first)
+            + wire.frame(wire.RST_STREAM, 0, 1 + 2 * i,
+                         struct.pack(">I", wire.CANCEL))
+            for i in range(37000))  # A megabyte.
+
+        def pour(caller):
+            try:
+                caller.socket.sendall(flood)
+            except OSError:
+                pass  # The daemon has closed the connection.
+        callers = [self.dial().shake() for _ in range(8)]
+        threads = [threading.Thread(target=pour, args=(caller,))
+                   for caller in callers]
+        for thread in threads:
+            thread.start()
+        self.assert_undisturbed()
+        for thread in threads:
+            thread.join()
+        self.assert_undisturbed()
+        self.goes_on()
+
+    def test_streams_that_say_nothing(self):
+        # Streams without a Hello are ended in time.
+        callers = [self.dial().open() for _ in range(100)]
+        self.assert_undisturbed()
+        for caller in callers:
+            self.assertNotEqual(caller.end(), wire.OK)
+        self.goes_on()
