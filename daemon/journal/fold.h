@@ -4,7 +4,7 @@
 #define ROLLCALL_DAEMON_JOURNAL_FOLD_H_
 
 #include "absl/status/status.h"
-#include "daemon/core/job/events.h"
+#include "daemon/core/events.h"
 #include "daemon/core/job/job.h"
 
 namespace rollcall {

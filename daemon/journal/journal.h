@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "daemon/core/job/events.h"
+#include "daemon/core/events.h"
 #include "daemon/core/job/job.h"
 
 namespace rollcall {

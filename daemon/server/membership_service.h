@@ -17,7 +17,7 @@
 #include <atomic>
 #include <cstddef>
 
-#include "daemon/core/job/events.h"
+#include "daemon/core/events.h"
 #include "daemon/core/limits.h"
 #include "daemon/server/leader/loop_door.h"
 #include "rollcall/v1/membership.grpc.pb.h"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/core/job/events.h"
+#include "daemon/core/events.h"
 #include "daemon/core/limits.h"
 #include "daemon/journal/etcd_client.h"
 #include "daemon/journal/etcd_place.h"

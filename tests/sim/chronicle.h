@@ -18,7 +18,7 @@
 #include "absl/time/time.h"
 #include "client/agent/core/agent.h"
 #include "daemon/core/invariants.h"
-#include "daemon/core/job/events.h"
+#include "daemon/core/events.h"
 #include "daemon/core/job/job.h"
 #include "tests/sim/world.h"
 

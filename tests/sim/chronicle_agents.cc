@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/core/formation/state_source.h"
 #include "daemon/core/formation/world.h"
-#include "daemon/core/state_source.h"
 #include "tests/sim/chronicle.h"
 
 namespace rollcall::sim {

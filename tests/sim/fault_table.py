@@ -32,11 +32,9 @@ class Fault(typing.NamedTuple):
 
 FAULTS = [
     Fault('lease off by one', 20, [
-        Edit('daemon/core/job/job.cc',
-             'while (!deadlines_.empty() && '
-             'deadlines_.begin()->first <= now_) {',
-             'while (!deadlines_.empty() && '
-             'deadlines_.begin()->first < now_) {'),
+        Edit('daemon/core/membership/membership.cc',
+             '  if (NextDeadline() > now) return nullptr;',
+             '  if (NextDeadline() >= now) return nullptr;'),
     ]),
     Fault('lease a heartbeat too long', 19, [
         Edit('daemon/core/job/job.cc',
@@ -45,42 +43,41 @@ FAULTS = [
              'limits_.heartbeat();\n'),
     ]),
     Fault('replaced incarnation accepted', 12, [
-        Edit('daemon/core/job/job_attend.cc',
-             'if (node.gone && same && phase_ != Phase::kEnded) {',
-             'if (node.gone && same && phase_ == Phase::kEnded) {'),
+        Edit('daemon/core/membership/name_rules.cc',
+             'if (node.gone && same && !moment_.ended) {',
+             'if (node.gone && same && moment_.ended) {'),
         Edit('daemon/core/job/job_attend.cc',
              'if (from == 0) return node.hello.incarnation() == '
              'hello.incarnation();',
              'if (from == 0) return true;'),
     ]),
     Fault('replaced agent accepted after a restart', 12, [
-        Edit('daemon/core/job/job_attend.cc',
-             '    node_epochs_.Raise(name);\n',
+        Edit('daemon/core/membership/run_credentials.cc',
+             '    epochs_.Raise(name);\n',
              ''),
     ]),
     Fault('retry forms a world', 11, [
         Edit('daemon/core/job/job_attend.cc',
-             '  SendWelcome(node);\n'
-             '  if (phase_',
-             '  SendWelcome(node);\n'
+             '  if (HasEnded()) {\n'
+             '    v1::DaemonMessage message;\n'
+             '    *message.mutable_end() = EndFor(node);',
              '  if (redialed && phase_ == Phase::kForming) {\n'
-             '    Reform(v1::REASON_CODE_GROW, "retry", '
-             'node.hello.node());\n'
+             '    Reform(v1::REASON_CODE_GROW, "retry", node.name());\n'
              '  }\n'
-             '  if (phase_'),
+             '  if (HasEnded()) {\n'
+             '    v1::DaemonMessage message;\n'
+             '    *message.mutable_end() = EndFor(node);'),
     ]),
     Fault('a commit is sent before it is journaled', 8, [
         Edit('daemon/core/job/job_form.cc',
-             '  actions_.push_back(Send{MemberSessions(), '
-             'CommitMessage()});',
-             '  actions_.insert(actions_.begin(),\n'
-             '                  Send{MemberSessions(), CommitMessage()});'),
+             '  out_.Write(Journal::Kind::kCommitted, generation(), seal);\n',
+             '  out_.SendTo(membership_.StreamsOf(world()), '
+             'formation_.CommitMessage());\n'
+             '  out_.Write(Journal::Kind::kCommitted, generation(), seal);\n'),
     ]),
     Fault('commit never journaled', 8, [
         Edit('daemon/core/job/job_form.cc',
-             '  actions_.push_back(Journal{Journal::Kind::kCommitted, '
-             'generation_,\n'
-             '                             seal_->SerializeAsString()});\n',
+             '  out_.Write(Journal::Kind::kCommitted, generation(), seal);\n',
              ''),
     ]),
     Fault('one seat given twice', 3, [
@@ -89,26 +86,28 @@ FAULTS = [
              'member.set_seat(nodes[i].seat / 2);'),
     ]),
     Fault('seats forgotten', 4, [
-        Edit('daemon/core/job/job_form.cc',
-             'return {node.hello.node(), node.seat, node.hello.launcher(),',
-             'return {node.hello.node(), -1, node.hello.launcher(),'),
+        Edit('daemon/core/formation/seats.cc',
+             'return {node.name(), node.seat, node.hello.launcher(),',
+             'return {node.name(), -1, node.hello.launcher(),'),
     ]),
     Fault('ids of the last generation', 6, [
-        Edit('daemon/core/job/job_form.cc',
+        Edit('daemon/core/formation/formation.cc',
              '  first_prepared_.Clear();\n',
              ''),
-        Edit('daemon/core/job/job.cc',
-             '    first_prepared_ = prepared;',
-             '    if (first_prepared_.master_port() == 0) '
-             'first_prepared_ = prepared;'),
+        Edit('daemon/core/formation/formation.cc',
+             '  if (node.node_rank == 0) first_prepared_ = prepared;',
+             '  if (node.node_rank == 0 && first_prepared_.master_port() '
+             '== 0) {\n'
+             '    first_prepared_ = prepared;\n'
+             '  }'),
     ]),
     Fault('generation used again after a restart', 7, [
         Edit('daemon/core/job/job_restore.cc',
-             'restored.generation_ = state.generation;',
-             'restored.generation_ = state.seal.has_value() || '
-             '!state.generation\n'
-             '                             ? state.generation\n'
-             '                             : state.generation - 1;'),
+             'restored.generations_ = Generations(state.generation);',
+             'restored.generations_ =\n'
+             '      Generations(state.seal.has_value() || !state.generation\n'
+             '                      ? state.generation\n'
+             '                      : state.generation - 1);'),
     ]),
     Fault('committed generation dropped at a restart', 7, [
         Edit('daemon/core/job/job_restore.cc',
@@ -151,9 +150,9 @@ FAULTS = [
     ]),
     Fault('a refused agent changes the status', 10, [
         Edit('daemon/core/job/job_attend.cc',
-             '  const bool replaced = !hello.run().empty();\n',
-             '  const bool replaced = !hello.run().empty();\n'
-             '  ++revision_;\n'),
+             '    if (!refused->logged) return;\n',
+             '    out_.Changed();\n'
+             '    if (!refused->logged) return;\n'),
     ]),
     Fault('prepared while old ranks live', 16, [
         Edit('client/agent/core/agent_world.cc',
@@ -167,19 +166,17 @@ FAULTS = [
     ]),
     Fault('majority silence taken for death', 23, [
         Edit('daemon/core/job/job.cc',
-             'if (!isolation_.on() && MostAreSilent()) TakeItselfForCutOff();',
-             'if (false) TakeItselfForCutOff();'),
+             '    MaybeTakeItselfForCutOff();\n',
+             ''),
     ]),
     Fault('an isolated daemon waits for half of daemon_grace', 23, [
-        Edit('daemon/core/job/job_silence.cc',
-             'isolation_.Begin(std::move(silent), now_ + '
-             'limits_.daemon_grace);',
-             'isolation_.Begin(std::move(silent), now_ + '
-             'limits_.daemon_grace / 2);'),
+        Edit('daemon/core/isolation/isolation.cc',
+             '  Begin(std::move(silent), now + limits.daemon_grace);',
+             '  Begin(std::move(silent), now + limits.daemon_grace / 2);'),
     ]),
     Fault('a drained node keeps its place', 25, [
         Edit('daemon/core/job/job_notice.cc',
-             'if (node.session != 0 && !barred_.contains(name)) {',
+             'if (node.session != 0 && !membership_.IsExcluded(name)) {',
              'if (false) {'),
     ]),
     Fault('a drain is forgotten by the next daemon', 25, [
@@ -190,14 +187,12 @@ FAULTS = [
     ]),
     Fault('the credential of an evicted node stands', 26, [
         Edit('daemon/core/job/job_notice.cc',
-             '    node_epochs_.Raise(name);\n'
-             '    // Of the run',
-             '    // Of the run'),
+             '    credentials_.Evict(name);\n',
+             ''),
     ]),
     Fault('an adopted run forgets the evicted nodes', 26, [
-        Edit('daemon/core/job/job_adopt.cc',
-             '  node_epochs_.RaiseFloor(seal.epoch_highest() + '
-             'kEpochsUnseen);\n',
+        Edit('daemon/core/membership/run_credentials.cc',
+             '  epochs_.RaiseFloor(seal.epoch_highest() + kEpochsUnseen);\n',
              ''),
     ]),
     Fault('a drain costs a restart', 27, [
@@ -207,7 +202,7 @@ FAULTS = [
              '  Reform(outcome.code, outcome.reason, outcome.node);\n'),
     ]),
     Fault('the state of a rank that is behind', 24, [
-        Edit('daemon/core/state_source.cc',
+        Edit('daemon/core/formation/state_source.cc',
              'step > claims[*choice.source].step',
              'step < claims[*choice.source].step'),
     ]),
@@ -217,32 +212,36 @@ FAULTS = [
              'now + limits.lease + absl::InfiniteDuration();'),
     ]),
     Fault('a node that flaps is taken in at once', 29, [
-        Edit('daemon/core/arrivals.cc',
+        Edit('daemon/core/formation/arrivals.cc',
              '  const Count& count = own ? at->second : others_;\n',
              '  const Count& count = own ? Count() : others_;\n'),
     ]),
     Fault('new names are taken in at once', 29, [
-        Edit('daemon/core/arrivals.cc',
+        Edit('daemon/core/formation/arrivals.cc',
              '  const Count& count = own ? at->second : others_;\n',
              '  const Count& count = own ? at->second : Count();\n'),
     ]),
     Fault('a blame window never ends', 20, [
-        Edit('daemon/core/job/job_end.cc',
-             'if (unstopped_ > 0 && now_ < failures_.window_ends()) return;',
-             'if (unstopped_ > 0) return;'),
+        Edit('daemon/core/failures/failures.h',
+             '    return unstopped_ == 0 || now >= window_->until;',
+             '    return unstopped_ == 0;'),
     ]),
     # --- One world a generation, from its journal to its ranks ----------------
     # The current rows have the epochs of nodes that were admitted since.
     Fault('a commit that is sent again has the current rows', 1, [
-        Edit('daemon/core/job/job_form.cc',
-             '  commit.set_seal(seal_->SerializeAsString());\n',
-             '  v1::Seal seal = *seal_;\n'
-             '  seal.clear_incarnations();\n'
-             '  seal.clear_epochs();\n'
-             '  seal.clear_token_ids();\n'
-             '  seal.clear_token_of();\n'
-             '  AddRows(seal);\n'
-             '  commit.set_seal(seal.SerializeAsString());\n'),
+        Edit('daemon/core/job/job_attend.cc',
+             '      out_.SendTo(node, formation_.CommitMessage());\n',
+             '      v1::Seal seal = *formation_.seal();\n'
+             '      const v1::Seal rows =\n'
+             '          formation_.Commit(membership_, '
+             'credentials_.epochs(), std::nullopt);\n'
+             '      *seal.mutable_incarnations() = rows.incarnations();\n'
+             '      *seal.mutable_epochs() = rows.epochs();\n'
+             '      *seal.mutable_token_ids() = rows.token_ids();\n'
+             '      *seal.mutable_token_of() = rows.token_of();\n'
+             '      formation_.TakeUp(world(), formation_.proposal(), '
+             'seal);\n'
+             '      out_.SendTo(node, formation_.CommitMessage());\n'),
     ]),
     Fault('each node starts by the MASTER_PORT that it prepared itself', 2, [
         Edit('client/agent/core/agent_world.cc',
@@ -252,13 +251,12 @@ FAULTS = [
     ]),
     Fault('a run is journaled without its settings', 9, [
         Edit('daemon/core/job/job_restore.cc',
-             'Journal{Journal::Kind::kRunStarted, 0, '
-             'settings_.SerializeAsString()});',
-             'Journal{Journal::Kind::kRunStarted, 0, ""});'),
+             'out_.Write(Journal::Kind::kRunStarted, 0, settings_);',
+             'out_.WriteBytes(Journal::Kind::kRunStarted, 0, "");'),
     ]),
     Fault('the names of lost newcomers are kept without a limit',
           'newcomers_.names() <= Limits::newcomer_names_max', [
-        Edit('daemon/core/arrivals.cc',
+        Edit('daemon/core/formation/arrivals.cc',
              'names_.size() < Limits::newcomer_names_max ? '
              'names_[name] : others_;',
              'true ? names_[name] : others_;'),
@@ -304,29 +302,30 @@ FAULTS = [
     ]),
     Fault('the generation that an agent has seen is not noted', 7, [
         Edit('daemon/core/job/job_attend.cc',
-             '  NoteGenerationSeen(attend.hello);\n',
+             '  generations_.Seen(attend.hello.generation_seen());\n',
              ''),
     ]),
     Fault('an agent that comes back is not told that its world has ended', 32, [
         Edit('daemon/core/job/job_attend.cc',
              'held.running_generation(), " has ended"));\n'
-             '    ToNode(node, message);\n',
+             '    out_.SendTo(node, message);\n',
              'held.running_generation(), " has ended"));\n'),
     ]),
     Fault('a world is formed without a member whose stream broke', 19, [
         Edit('daemon/core/job/job_form.cc',
-             'if (SeatedSuspect() || ProbesUnderWay()) return;',
-             'if (ProbesUnderWay()) return;'),
+             'if (membership_.HasSeatedSuspect() || '
+             'probes_.UnderWay(now_)) return;',
+             'if (probes_.UnderWay(now_)) return;'),
         Edit('daemon/core/job/job.cc',
-             'if (SeatedSuspect() || !claimants_.empty()) break;',
-             'if (!claimants_.empty()) break;'),
+             'if (membership_.HasSeatedSuspect() || adoption_.waiting()) '
+             'break;',
+             'if (adoption_.waiting()) break;'),
     ]),
     # A node that was late, or came back without its world, has lost its seat: it
     # is in the next world at another one (4). Others leave (25) or are unfit (33).
     Fault('an excluded node gets a seat', (4, 25, 33), [
         Edit('daemon/core/job/job_form.cc',
-             '  if (node.session != 0) '
-             'barred_.insert(node.hello.node());\n',
+             '  membership_.Exclude(node);\n',
              ''),
     ]),
     Fault('an agent takes an older proposal', 5, [
@@ -341,10 +340,8 @@ FAULTS = [
     ]),
     Fault('a leaving node is not journaled', 25, [
         Edit('daemon/core/job/job_notice.cc',
-             '  actions_.push_back(Journal{Journal::Kind::kLeaving, '
-             'generation_,\n'
-             '                             '
-             'notices_.TakeRecord(now_).SerializeAsString()});\n',
+             '  out_.Write(Journal::Kind::kLeaving, generation(), '
+             'notices_.TakeRecord(now_));\n',
              '  notices_.TakeRecord(now_);\n'),
     ]),
     Fault('a restart is charged for a lost node', 27, [
@@ -355,13 +352,14 @@ FAULTS = [
     ]),
     Fault('a node that refused a world is in the next one', 33, [
         Edit('daemon/core/job/job.cc',
-             '  Bar(node, reason);\n  // What it refused for',
+             '  Exclude(node, reason);\n'
+             '  // What it refused for',
              '  // What it refused for'),
     ]),
     Fault('a spare that has served exits 0', 34, [
-        Edit('daemon/core/job/job_end.cc',
-             'if (node.served_in != 0 || barred_.contains(',
-             'if (barred_.contains('),
+        Edit('daemon/core/job/ending.cc',
+             'if (node.served_in != 0 || excluded) return end;',
+             'if (excluded) return end;'),
     ]),
     Fault('disjoint worlds run at once', 15, [
         Edit('daemon/core/job/job_form.cc',
@@ -370,13 +368,13 @@ FAULTS = [
     ]),
     Fault('what was heard last is forgotten by the next daemon', 15, [
         Edit('daemon/core/job/job_restore.cc',
-             '  if (restored.phase_ == Phase::kGathering) '
-             'restored.RestoreFence(state);\n',
+             '    restored.gathering_.fence() = FenceOf(state, '
+             'restored.membership_, now);\n',
              ''),
     ]),
     # --once: the rank that runs is on another node.
     Fault('a member that starts no rank opens the fence', 15, [
-        Edit('daemon/core/job/job_fence.cc',
+        Edit('daemon/core/formation/fence.cc',
              '    if (RanksStarted(member) == 0) continue;\n',
              ''),
     ]),

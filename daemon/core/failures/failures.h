@@ -13,12 +13,14 @@
 #ifndef ROLLCALL_DAEMON_CORE_FAILURES_FAILURES_H_
 #define ROLLCALL_DAEMON_CORE_FAILURES_FAILURES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "daemon/core/failures/reasons.h"
 #include "daemon/core/limits.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -56,10 +58,22 @@ class Failures {
            generation == window_->world.generation();
   }
 
+  // Why the current generation was formed, and why the next one will be.
+  Reasons& reasons() { return reasons_; }
+  const Reasons& reasons() const { return reasons_; }
   // Why the last generation failed. Requires that one has failed.
   const v1::RootCause& cause() const { return window_->cause; }
   // When its blame window ends.
   absl::Time window_ends() const { return window_->until; }
+  // The job fails unless another cause is found: this many members are asked
+  // to stop.
+  void AwaitStops(size_t members) { unstopped_ = members; }
+  // One of them has stopped, or is lost.
+  void NoteStopped() { --unstopped_; }
+  // All of them have stopped, or the blame window has ended.
+  bool WindowIsOver(absl::Time now) const {
+    return unstopped_ == 0 || now >= window_->until;
+  }
   // Causes of all generations, latest last; at most Limits::causes_max.
   const std::vector<v1::RootCause>& causes() const { return causes_; }
   // The job's end because of this cause.
@@ -79,6 +93,8 @@ class Failures {
 
   uint32_t charged_ = 0;
   std::optional<Window> window_;
+  Reasons reasons_{v1::REASON_CODE_FIRST, "the first world"};
+  size_t unstopped_ = 0;
   std::vector<v1::RootCause> causes_;
 };
 

@@ -120,6 +120,14 @@ uint32_t RanksStarted(const v1::Member& member) {
   return member.node_rank() == 0 ? 1 : 0;
 }
 
+std::vector<uint32_t> RanksOf(const v1::World& world) {
+  std::vector<uint32_t> ranks;
+  for (const v1::Member& member : world.members()) {
+    ranks.push_back(member.ranks());
+  }
+  return ranks;
+}
+
 std::string EncodeWorld(const v1::World& world) {
   std::string bytes;
   {

@@ -2,6 +2,7 @@
 #ifndef ROLLCALL_DAEMON_CORE_FORMATION_WORLD_H_
 #define ROLLCALL_DAEMON_CORE_FORMATION_WORLD_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ v1::World BuildWorld(const v1::World& header,
 // How many of the member's ranks are started, counted from local rank 0. With
 // --once only rank 0 of the world.
 uint32_t RanksStarted(const v1::Member& member);
+
+// The number of ranks of each member, by node rank.
+std::vector<uint32_t> RanksOf(const v1::World& world);
 
 // Deterministic: equal worlds have equal bytes.
 std::string EncodeWorld(const v1::World& world);

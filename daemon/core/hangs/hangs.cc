@@ -65,6 +65,21 @@ bool AMemberMayStillTell(const Hangs::World& world, bool all, absl::Time now) {
 
 }  // namespace
 
+Hangs::World Hangs::World::Of(const v1::World& world,
+                              const Completion& completion,
+                              const Membership& membership) {
+  World judged{
+      world.generation(), world.world_size(), completion.ranks_over(), {}};
+  for (const auto& [name, node] : membership.nodes()) {
+    if (!node.member()) continue;
+    judged.members.push_back({name, world.members(node.node_rank).first_rank(),
+                              node.started, node.done,
+                              node.start_took.has_value(), node.session == 0,
+                              node.tells_until});
+  }
+  return judged;
+}
+
 bool Hangs::Take(uint32_t rank, const std::string& node, int node_rank,
                  const v1::RankStalled& said, absl::Time now,
                  const Limits& limits) {
@@ -99,8 +114,11 @@ void Hangs::NoteStep(uint64_t generation) {
   if (stalls_.empty()) DropAll();
 }
 
-void Hangs::Drop(uint32_t rank) {
-  if (stalls_.erase(rank) > 0 && stalls_.empty()) DropAll();
+void Hangs::Drop(uint32_t first_rank, uint32_t ranks) {
+  if (stalls_.empty()) return;
+  stalls_.erase(stalls_.lower_bound(first_rank),
+                stalls_.lower_bound(first_rank + ranks));
+  if (stalls_.empty()) DropAll();
 }
 
 void Hangs::DropAll() {

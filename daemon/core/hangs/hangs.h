@@ -26,8 +26,10 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "daemon/core/formation/completion.h"
 #include "daemon/core/hangs/hang_verdict.h"
 #include "daemon/core/limits.h"
+#include "daemon/core/membership/membership.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -54,6 +56,9 @@ class Hangs {
     // Ranks that have ended or were not started, also of nodes that have left.
     size_t ranks_over = 0;
     std::vector<Member> members;
+
+    static World Of(const v1::World& world, const Completion& completion,
+                    const Membership& membership);
   };
   struct Decision {
     // The reason for the generation's end.
@@ -74,8 +79,8 @@ class Hangs {
   bool HasStepped(uint64_t generation) const {
     return stepped_in_ == generation;
   }
-  // Removes the report of this rank.
-  void Drop(uint32_t rank);
+  // Removes the reports of these ranks.
+  void Drop(uint32_t first_rank, uint32_t ranks = 1);
   void DropAll();
 
   // A member is back and reports its stalled ranks again. The verdict waits for

@@ -7,8 +7,23 @@
 
 namespace rollcall {
 
+bool AnyHasStarted(const Membership& membership) {
+  const Membership::Nodes& nodes = membership.nodes();
+  return std::any_of(nodes.begin(), nodes.end(), [](const auto& entry) {
+    return entry.second.member() && entry.second.start_took.has_value();
+  });
+}
+
 Starts::Starts(size_t nodes, std::vector<absl::Duration> took)
     : nodes_(nodes), took_(std::move(took)) {
+  Judge();
+}
+
+Starts::Starts(const v1::World& world, const Membership& membership)
+    : nodes_(static_cast<size_t>(world.members_size())) {
+  for (const Node* node : membership.MembersOf(world)) {
+    if (node->start_took.has_value()) took_.push_back(*node->start_took);
+  }
   Judge();
 }
 

@@ -18,8 +18,13 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "daemon/core/membership/membership.h"
+#include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
+
+// Whether ranks of any member have linked or published a step.
+bool AnyHasStarted(const Membership& membership);
 
 class Starts {
  public:
@@ -28,6 +33,8 @@ class Starts {
   // A world of this many nodes runs. `took`: for each node whose ranks have
   // started in this run, the longest time that one of them took.
   Starts(size_t nodes, std::vector<absl::Duration> took);
+  // This world runs; its members are in `membership`.
+  Starts(const v1::World& world, const Membership& membership);
 
   // The ranks of one more node have started. Returns true if a start is
   // expected from now on and was not before.

@@ -27,6 +27,23 @@ std::vector<std::string> Isolation::NoteBreak(const std::string& node,
   return waited_for;
 }
 
+bool Isolation::IsSilent(const Node& node, absl::Time now,
+                         const Limits& limits) {
+  if (node.session == 0) return node.broke_with_many;
+  return node.lease_until <= now + limits.lease / 2;
+}
+
+bool Isolation::MaybeBegin(const std::vector<const Node*>& members,
+                           absl::Time now, const Limits& limits) {
+  std::set<std::string> silent;
+  for (const Node* node : members) {
+    if (IsSilent(*node, now, limits)) silent.insert(node->name());
+  }
+  if (silent.size() * 2 <= members.size()) return false;
+  Begin(std::move(silent), now + limits.daemon_grace);
+  return true;
+}
+
 void Isolation::Begin(std::set<std::string> silent, absl::Time until) {
   on_ = true;
   until_ = until;

@@ -19,6 +19,7 @@
 
 #include "absl/time/time.h"
 #include "daemon/core/limits.h"
+#include "daemon/core/membership/membership.h"
 
 namespace rollcall {
 
@@ -30,6 +31,16 @@ class Isolation {
   std::vector<std::string> NoteBreak(const std::string& node, size_t members,
                                      absl::Time now, const Limits& limits);
 
+  // Silent: not heard for half a lease, when live nodes are heard every third
+  // of one; or not back since its stream broke with many others or since this
+  // daemon started. A single broken stream is not silence: its host has
+  // answered.
+  static bool IsSilent(const Node& node, absl::Time now, const Limits& limits);
+
+  // The daemon takes itself to be isolated if over half of these members are
+  // silent. Returns whether it does.
+  bool MaybeBegin(const std::vector<const Node*>& members, absl::Time now,
+                  const Limits& limits);
   // The daemon takes itself to be isolated, since these members are silent.
   void Begin(std::set<std::string> silent, absl::Time until);
   // A node was heard, or its fate is known. Returns whether it was silent.

@@ -11,70 +11,47 @@
 
 namespace rollcall {
 
-// Whether, of the nodes whose ranks publish steps, most have published a higher
-// step in the running world than before. So a single node's report neither
-// refills the restart budget nor prevents a refill. The report of the node
-// whose rank fails does not count, unless it is node rank 0, which may publish
-// for all.
-bool Job::HasProgressed(const Node* failing) const {
-  size_t publish = 0;
-  size_t higher = 0;
-  bool counts = false;
-  for (const auto& [name, node] : nodes_) {
-    if (!node.member() || node.step == 0) continue;
-    ++publish;
-    if (node.step <= node.step_before.value_or(node.step)) continue;
-    ++higher;
-    counts = counts || &node != failing || node.node_rank == 0;
-  }
-  return counts && higher * 2 > publish;
-}
-
 // After progress, blame counts and charged restarts go back to 0.
 void Job::MadeProgress() {
   failures_.GiveBack();
-  for (auto& [name, node] : nodes_) node.blames = 0;
+  for (auto& [name, node] : membership_.nodes()) node.blames = 0;
 }
 
 // `times`: 1, or 0 to take the blame back because another failure was first.
 void Job::BlameNode(const v1::RootCause& cause, uint32_t times) {
   if (cause.rank() < 0) return;
-  const auto at = nodes_.find(cause.node());
-  if (at == nodes_.end() || at->second.gone) return;
-  Node& node = at->second;
+  Node* const at = membership_.Find(cause.node());
+  if (at == nullptr || at->gone) return;
+  Node& node = *at;
   if (times > 0) {
     node.blames += times;
-    may_quarantine_ = true;
+    quarantine_.NoteBlame();
     return AskForChecks(node);
   }
   if (node.blames > 0) --node.blames;
   const bool stays =
       node.blames >= limits_.blames_in_a_row || node.unfit || Leaves(node);
   if (!node.quarantined || stays) return;
-  Pardon(node);
-  if (phase_ == Phase::kRunning && node.session != 0) GrowSoon(node);
+  Release(node);
+  if (IsRunning() && node.session != 0) GrowSoon(node);
 }
 
 void Job::AskForChecks(Node& node) {
   // An ended job assigns no seats.
-  if (node.session == 0 || phase_ == Phase::kEnded) return;
-  node.check = ++last_check_;
-  node.checked_until = now_ + limits_.check_timeout;
-  checking_.insert(node.hello.node());
+  if (node.session == 0 || HasEnded()) return;
   v1::DaemonMessage message;
-  message.mutable_check_request()->set_request(node.check);
-  ToNode(node, std::move(message));
+  message.mutable_check_request()->set_request(
+      quarantine_.Ask(node, now_, limits_));
+  out_.SendTo(node, std::move(message));
 }
 
 void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
-  if (node.check == 0 || report.request() != node.check) {
+  if (!quarantine_.TakeResult(node, report.request())) {
     const bool moved = report.has_facts() && TakeFacts(node, report.facts()) ==
                                                  FactsChange::kAddresses;
     if (moved) ProbeAnew(node, moved);
     return;
   }
-  node.check = 0;
-  checking_.erase(node.hello.node());
   const bool changed = report.has_facts() &&
                        TakeFacts(node, report.facts()) != FactsChange::kNone;
   std::vector<std::string> fatal;
@@ -86,11 +63,11 @@ void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
       fatal.push_back(text);
       continue;
     }
-    SayOf(node, Log::Level::kWarning,
-          absl::StrCat("event=warning node=", node.hello.node(),
-                       " text=", Quoted(text)));
+    out_.SayOf(node, Log::Level::kWarning,
+               absl::StrCat("event=warning node=", node.name(),
+                            " text=", Quoted(text)));
   }
-  const std::string name = node.hello.node();
+  const std::string name = node.name();
   if (fatal.empty()) {
     if (changed && phase_ == Phase::kForming && node.member()) {
       Reform(v1::REASON_CODE_FACTS_CHANGED,
@@ -103,81 +80,41 @@ void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
   node.unfit = true;
   const std::string reason =
       absl::StrCat("its checks failed: ", absl::StrJoin(fatal, "; "));
-  const bool in_world =
-      node.member() && (phase_ == Phase::kForming || phase_ == Phase::kRunning);
-  Quarantine(node, reason);
+  const bool in_world = node.member() && HasWorld();
+  SetQuarantined(node, reason);
   if (!in_world) return;
   Reform(v1::REASON_CODE_QUARANTINED, absl::StrCat(name, ": ", reason), name);
 }
 
-// Whether the check result of a failed node is outstanding.
-bool Job::ChecksPending() const {
-  return std::any_of(checking_.begin(), checking_.end(),
-                     [&](const std::string& name) {
-                       return now_ < nodes_.at(name).checked_until;
-                     });
-}
-
-// Quarantines only while enough other nodes remain: a program that fails
-// everywhere is not the fault of its nodes, and the restart budget ends it.
-void Job::QuarantineTheBlamed() {
-  if (!may_quarantine_ || Present() <= nodes_min_) return;
-  std::vector<std::string> blamed;
-  for (const auto& [name, node] : nodes_) {
-    if (node.session != 0 && node.blames >= limits_.blames_in_a_row &&
-        !barred_.contains(name)) {
-      blamed.push_back(name);
-    }
-  }
-  for (const std::string& name : blamed) {
-    if (Present() <= nodes_min_) return;
-    Node& node = nodes_.at(name);
-    Quarantine(
-        node, absl::StrCat("to blame for ", node.blames, " failures in a row"));
-  }
-  may_quarantine_ = false;
-}
-
-// A world with a blamed node may fail again, which the restart budget limits.
-// Without enough nodes, no world can be formed at all.
-void Job::PardonTheBlamed() {
-  std::vector<Node*> blamed;
-  for (const std::string& name : barred_) {
-    Node& node = nodes_.at(name);
-    if (node.quarantined && !node.unfit && node.session != 0 && !Leaves(node)) {
-      blamed.push_back(&node);
-    }
-  }
-  std::stable_sort(
-      blamed.begin(), blamed.end(),
-      [](const Node* a, const Node* b) { return a->blames < b->blames; });
-  for (Node* node : blamed) {
-    if (Present() >= nodes_min_) return;
-    Pardon(*node);
-    Say(Log::Level::kWarning,
-        absl::StrCat("event=pardoned node=", node->hello.node(), " blames=",
-                     node->blames, " reason=\"without it fewer than ",
-                     nodes_min_, " nodes are left\""));
+void Job::ReleaseTheBlamed() {
+  for (Node* node : Quarantine::ToRelease(
+           membership_, settings_.nodes_min(),
+           [this](const Node& blamed) { return Leaves(blamed); })) {
+    Release(*node);
+    out_.Say(Log::Level::kWarning,
+             absl::StrCat("event=pardoned node=", node->name(), " blames=",
+                          node->blames, " reason=\"without it fewer than ",
+                          settings_.nodes_min(), " nodes are left\""));
   }
 }
 
-void Job::Pardon(Node& node) {
+void Job::Release(Node& node) {
   node.quarantined = false;
-  barred_.erase(node.hello.node());
+  membership_.Readmit(node.name());
   node.state = StateByPhase(node);
   node.reason.clear();
-  Changed();
+  out_.Changed();
 }
 
-void Job::Quarantine(Node& node, const std::string& reason) {
-  Bar(node, reason);
+void Job::SetQuarantined(Node& node, const std::string& reason) {
+  Exclude(node, reason);
   node.excluded_for = node.reason;
   node.quarantined = true;
   node.state = v1::NODE_STATE_QUARANTINED;
-  Say(Log::Level::kError,
-      absl::StrCat("event=quarantined node=", node.hello.node(),
-                   " reason=", Quoted(reason),
-                   " next=\"repair it and start its agent again\""));
+  out_.Say(Log::Level::kError,
+           absl::StrCat("event=quarantined node=", node.name(),
+                        " reason=", Quoted(reason),
+                        " next=\"repair it and start its agent again\""));
 }
 
 }  // namespace rollcall

@@ -79,28 +79,38 @@ absl::StatusOr<v1::World> WorldOf(const JournalState& state) {
   return absl::InvalidArgumentError("a world of another run or generation");
 }
 
+// The fence of the last committed world. The journal does not say when its
+// members were last heard. The restart is the latest possible time.
+Fence FenceOf(const JournalState& state, const Membership& membership,
+              absl::Time now) {
+  if (!state.ran_proposal.has_value() || !state.ran_seal.has_value()) return {};
+  const absl::StatusOr<v1::World> world =
+      DecodeWorld(state.ran_proposal->world());
+  if (!world.ok()) return {};
+  std::set<uint32_t> finished;
+  if (state.ran_finished.has_value()) {
+    finished.insert(state.ran_finished->node_ranks().begin(),
+                    state.ran_finished->node_ranks().end());
+  }
+  return Fence(*world, *state.ran_seal, finished, membership, now);
+}
+
 }  // namespace
 
 Job::Job(std::string job, std::string run, const v1::JobSettings& settings,
          const Limits& limits, absl::Time now)
-    : job_(std::move(job)),
-      run_(std::move(run)),
+    : out_(std::move(job)),
       settings_(settings),
       limits_(limits),
-      nodes_min_(settings.nodes_min()),
-      nodes_max_(settings.nodes_max()),
       now_(now),
-      gathering_since_(now),
-      last_call_(now),
-      unattended_since_(now) {
-  CHECK_GE(nodes_min_, 1u);
-  CHECK_LE(nodes_min_, nodes_max_);
-  CHECK_LE(nodes_max_, Limits::nodes_max);
+      credentials_(std::move(run)),
+      gathering_(now, limits) {
+  CHECK_GE(settings_.nodes_min(), 1u);
+  CHECK_LE(settings_.nodes_min(), settings_.nodes_max());
+  CHECK_LE(settings_.nodes_max(), Limits::nodes_max);
   ApplySettings(settings_, limits_);
-  why_.set_code(v1::REASON_CODE_FIRST);
-  why_.set_reason("the first world");
-  join_until_ = now + limits_.join_timeout;
-  next_waiting_ = now + absl::Seconds(1);
+  gathering_ = Gathering(now, limits_);
+  waiting_.TellAt(now + absl::Seconds(1));
 }
 
 absl::Status Job::CheckJournal(const JournalState& state) {
@@ -125,17 +135,21 @@ Job Job::Restore(std::string job, const JournalState& state,
                  const Limits& limits, absl::Time now) {
   CHECK(!state.end.has_value());
   Job restored(std::move(job), state.run, state.settings, limits, now);
-  restored.generation_ = state.generation;
-  restored.knows_all_worlds_ = state.generation == 0;
+  restored.generations_ = Generations(state.generation);
   restored.failures_.SetCharged(
       std::min(state.restarts_charged, restored.limits_.max_restarts));
-  restored.why_.set_code(v1::REASON_CODE_DAEMON_RESTART);
-  restored.why_.set_reason("the daemon was restarted");
-  restored.node_epochs_ = state.node_epochs;
+  restored.failures_.reasons() =
+      Reasons(v1::REASON_CODE_DAEMON_RESTART, "the daemon was restarted");
+  restored.credentials_.Restore(state.node_epochs);
   const absl::StatusOr<v1::World> world = WorldOf(state);
   if (world.ok()) restored.TakeUpWorld(*world, *state.proposal, state.seal);
-  if (restored.phase_ == Phase::kGathering) restored.RestoreFence(state);
-  if (state.finished.has_value()) restored.TakeUpFinished(*state.finished);
+  if (restored.phase_ == Phase::kGathering) {
+    restored.gathering_.fence() = FenceOf(state, restored.membership_, now);
+  }
+  if (state.finished.has_value() && restored.IsRunning()) {
+    restored.completion_.TakeUp(*state.finished, restored.world(),
+                                restored.membership_);
+  }
   if (state.leaving.has_value()) restored.TakeUpLeaving(*state.leaving);
   return restored;
 }
@@ -144,7 +158,7 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
                       const std::optional<v1::Seal>& seal) {
   for (int row = 0; row < world.members_size(); ++row) {
     const v1::Member& member = world.members(row);
-    Node& node = nodes_[member.node()];
+    Node& node = membership_.Add(member.node());
     node.hello.set_node(member.node());
     node.hello.set_ranks(member.ranks());
     node.observed_address = member.address();
@@ -160,44 +174,16 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
     Await(node);
   }
   if (!seal.has_value()) return;
-  last_world_ = world.generation();
-  generation_seen_ = std::max(generation_seen_, generation_);
-  generation_ = world.generation();
+  generations_.TakeUp(world.generation());
   // A committed world runs, even while members have not come back yet.
   phase_ = Phase::kRunning;
-  world_taken_up_ = true;
-  world_ = world;
-  proposal_ = proposal;
-  seal_ = seal;
-  running_since_ = now_;
+  formation_.TakeUp(world, proposal, *seal);
+  completion_ = Completion(world, /*taken_up=*/true, now_, membership_);
   BeginStarts();
-  rounds_.PingLater(now_, limits_);
-  next_waiting_ = absl::InfiniteFuture();
-  CountStarted();
-  last_reform_ = why_;
-  last_reform_.set_generation(generation_);
-  std::vector<uint32_t> ranks;
-  for (const v1::Member& m : world_.members()) ranks.push_back(m.ranks());
-  exchanges_.Begin(generation_, std::move(ranks));
-}
-
-// Finished members are waited for like others, but losing one changes nothing.
-void Job::TakeUpFinished(const v1::FinishedNodes& finished) {
-  if (phase_ != Phase::kRunning) return;
-  for (const uint32_t node_rank : finished.node_ranks()) TakeUpEnded(node_rank);
-}
-
-void Job::TakeUpEnded(uint32_t node_rank) {
-  if (node_rank >= static_cast<uint32_t>(world_.members_size())) return;
-  const v1::Member& member = world_.members(static_cast<int>(node_rank));
-  Node& node = nodes_.at(member.node());
-  // If all had finished, the run would have ended.
-  if (node.ended() || unfinished_ == 1) return;
-  for (uint32_t i = 0; i < node.started; ++i) node.done.insert(i);
-  ranks_over_ += node.started;
-  --unfinished_;
-  finished_.insert(node_rank);
-  node.broke_with_many = false;
+  probes_.PingLater(now_, limits_);
+  waiting_.Stop();
+  failures_.reasons().Proposed(generation());
+  exchanges_.Begin(generation(), RanksOf(world));
 }
 
 // A node from the journal that has not come back yet.
@@ -207,9 +193,9 @@ void Job::Await(Node& node) {
   // Most nodes are not heard after a restart, so this one's silence is no
   // evidence against it.
   node.broke_with_many = true;
-  suspects_.insert(node.hello.node());
+  membership_.Suspect(node);
   node.lease_until = now_ + limits_.reattach_grace;
-  SetDeadline(node, node.lease_until);
+  membership_.SetDeadline(node, node.lease_until);
 }
 
 // Restores earlier requests to leave. Each node gets its request again when it
@@ -217,15 +203,16 @@ void Job::Await(Node& node) {
 void Job::TakeUpLeaving(const v1::Notice& leaving) {
   notices_.TakeUp(leaving);
   for (const std::string& name : leaving.nodes()) {
-    const auto at = nodes_.find(name);
+    Node* const at = membership_.Find(name);
     if (!AdmitNodeName(name).ok() ||
-        (at == nodes_.end() && nodes_.size() >= kKnownMax)) {
+        (at == nullptr &&
+         membership_.nodes().size() >= Membership::kKnownMax)) {
       continue;
     }
     // A node that has left already does not come back, and is removed then.
     notices_.Leave(name);
-    Node& node = at != nodes_.end() ? at->second : nodes_[name];
-    if (at == nodes_.end()) {
+    Node& node = membership_.Add(name);
+    if (at == nullptr) {
       node.hello.set_node(name);
       Await(node);
     }
@@ -233,31 +220,30 @@ void Job::TakeUpLeaving(const v1::Notice& leaving) {
   }
   const std::optional<v1::End>& end = notices_.end_then();
   const std::set<std::string>& names = notices_.leaving();
-  if (phase_ != Phase::kRunning || (names.empty() && !end)) return;
+  if (!IsRunning() || (names.empty() && !end)) return;
   Ask(notices_.kind(), limits_.reattach_grace + limits_.stop_grace,
       end ? end->reason() : absl::StrCat(*names.begin(), " leaves"));
-  actions_.clear();  // No agent is here yet.
+  out_.Clear();  // No agent is here yet.
 }
 
 std::vector<Action> Job::Start() {
-  actions_.clear();
-  if (generation_ == 0) {
-    actions_.push_back(
-        Journal{Journal::Kind::kRunStarted, 0, settings_.SerializeAsString()});
+  if (generation() == 0) {
+    out_.Write(Journal::Kind::kRunStarted, 0, settings_);
     // Clears the node epochs that were journaled before.
-    if (node_epochs_.highest() > 0 || node_epochs_.bytes() > 0) {
-      actions_.push_back(Journal{Journal::Kind::kNodeEpochs, 0,
-                                 node_epochs_.Whole().SerializeAsString()});
+    if (credentials_.epochs().highest() > 0 ||
+        credentials_.epochs().bytes() > 0) {
+      out_.Write(Journal::Kind::kNodeEpochs, 0, credentials_.epochs().Whole());
     }
     if (!notices_.leaving().empty()) JournalLeaving();
   }
-  Say(Log::Level::kInfo, absl::StrCat("event=start nodes=", nodes_min_, ":",
-                                      nodes_max_, " generation=", generation_));
+  out_.Say(Log::Level::kInfo,
+           absl::StrCat("event=start nodes=", settings_.nodes_min(), ":",
+                        settings_.nodes_max(), " generation=", generation()));
   // All ranks were asked to end, and none runs that the end would wait for.
   if (notices_.end_then().has_value() && phase_ == Phase::kGathering) {
     Finish(*notices_.end_then());
   }
-  return std::move(actions_);
+  return out_.Take();
 }
 
 }  // namespace rollcall

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "daemon/core/job/events.h"
+#include "daemon/core/events.h"
 
 namespace rollcall {
 

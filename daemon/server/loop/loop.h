@@ -31,7 +31,7 @@
 #include "daemon/base/inbox.h"
 #include "daemon/base/machine.h"
 #include "daemon/base/mutex.h"
-#include "daemon/core/job/events.h"
+#include "daemon/core/events.h"
 #include "daemon/core/limits.h"
 #include "daemon/core/log_quota.h"
 #include "daemon/journal/journal.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "daemon/core/job/events.h"
+#include "daemon/core/events.h"
 #include "daemon/core/job/job.h"
 #include "daemon/journal/journal.h"
 

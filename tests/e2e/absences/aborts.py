@@ -6,7 +6,8 @@ from absences.source import excused, places, without_comments
 # Files that read input from outside.
 INPUT = re.compile(
     r"^daemon/base/(lines|printable)"
-    r"|^daemon/core/(admission/|job/|exchange|network_plan/)"
+    r"|^daemon/core/(admission/|adoption/|job/|membership/|network_plan/"
+    r"|exchange)"
     r"|^daemon/security/|^daemon/journal/"
     r"|^daemon/server/(membership_service|admin_service|leader/succession"
     r"|front_door/peer_address)"
@@ -44,59 +45,67 @@ CHECKS_JUSTIFIED = {
         "drawn by ourselves, never zero",
     ("client/agent/core/agent.cc", "CHECK_GE(now, now_);"):
         "our shell's monotonic clock",
-    ("daemon/core/job/job_restore.cc", "CHECK_GE(nodes_min_, 1u);"):
-        "settings are checked at admission, a journal's by CheckJournal",
-    ("daemon/core/job/job_restore.cc", "CHECK_LE(nodes_min_, nodes_max_);"):
+    ("daemon/core/job/job_restore.cc",
+     "CHECK_GE(settings_.nodes_min(), 1u);"):
         "settings are checked at admission, a journal's by CheckJournal",
     ("daemon/core/job/job_restore.cc",
-     "CHECK_LE(nodes_max_, Limits::nodes_max);"):
+     "CHECK_LE(settings_.nodes_min(), settings_.nodes_max());"):
+        "settings are checked at admission, a journal's by CheckJournal",
+    ("daemon/core/job/job_restore.cc",
+     "CHECK_LE(settings_.nodes_max(), Limits::nodes_max);"):
         "settings are checked at admission, a journal's by CheckJournal",
     ("daemon/core/job/job_restore.cc", "CHECK(!state.end.has_value());"):
         "CheckJournal, which comes before, refuses a run that has ended",
     ("daemon/core/job/job.cc", "CHECK_GE(now, now_);"):
         "our shell's monotonic clock",
-    ("daemon/core/job/job.cc", "CHECK_LE(barred_.size(), sessions_.size());"):
+    ("daemon/core/membership/membership.cc",
+     "CHECK_LE(excluded_.size(), streams_.size());"):
         "an invariant of ours, for any input",
-    ("daemon/core/job/job.cc", "CHECK_LE(nodes_.size(), kKnownMax);"):
+    ("daemon/core/membership/membership.cc",
+     "CHECK_LE(nodes_.size(), kKnownMax);"):
         "an invariant of ours, for any input",
-    ("daemon/core/job/job.cc", "CHECK_LE(deadlines_.size(), nodes_.size());"):
+    ("daemon/core/membership/membership.cc",
+     "CHECK_LE(deadlines_.size(), nodes_.size());"):
         "an invariant of ours, for any input",
     ("daemon/core/job/job.cc",
      "CHECK_LE(failures_.causes().size(), Limits::causes_max);"):
         "an invariant of ours, for any input",
-    ("daemon/core/job/job.cc",
-     "CHECK((node.session == 0) || sessions_.contains(node.session));"):
+    ("daemon/core/membership/membership.cc",
+     "CHECK((node.session == 0) || streams_.contains(node.session));"):
         "an invariant of ours, for any input",
-    ("daemon/core/job/job.cc", "CHECK(seats.insert(node.seat).second);"):
+    ("daemon/core/membership/membership.cc",
+     "CHECK(held.insert(node.seat).second);"):
+        "seats are given by ourselves",
+    ("daemon/core/membership/membership.cc",
+     "CHECK_LT(static_cast<uint32_t>(node.seat), seats);"):
         "seats are given by ourselves",
     ("daemon/core/job/job.cc",
-     "CHECK_LT(static_cast<uint32_t>(node.seat), nodes_max_);"):
-        "seats are given by ourselves",
-    ("daemon/core/job/job.cc", "CHECK_EQ(world_.generation(), generation_);"):
+     "CHECK_EQ(world().generation(), generation());"):
         "both were just set by ourselves",
     ("daemon/core/job/job.cc",
-     "CHECK_LE(notices_.leaving().size(), nodes_.size());"):
+     "CHECK_LE(notices_.leaving().size(), known);"):
         "only known nodes are put there, and go from both together",
-    ("daemon/core/job/job.cc", "CHECK_LE(reach_.size(), nodes_.size());"):
-        "its entries are nodes of nodes_, and go when a node is gone",
-    ("daemon/core/job/job.cc", "CHECK_LE(checking_.size(), nodes_.size());"):
+    ("daemon/core/job/job.cc", "CHECK_LE(probes_.held(), known);"):
+        "its entries are known nodes, and go when a node is gone",
+    ("daemon/core/job/job.cc",
+     "CHECK_LE(quarantine_.checking(), known);"):
         "only connected nodes are asked, and one that leaves is removed",
     ("daemon/core/job/job.cc",
-     "CHECK_LE(hangs_.size(), world_.world_size());"):
+     "CHECK_LE(hangs_.size(), world().world_size());"):
         "by rank of the world, for local ranks that its nodes have",
     ("daemon/core/job/job.cc",
      "CHECK_LE(newcomers_.names(), Limits::newcomer_names_max);"):
         "a further name is counted with the others",
     ("daemon/core/job/job.cc",
-     "CHECK_LE(isolation_.silent(), nodes_.size());"):
+     "CHECK_LE(isolation_.silent(), known);"):
         "members are put there, and go when it is known what became of them",
-    ("daemon/core/job/job.cc",
+    ("daemon/core/adoption/adoption.cc",
      "CHECK_LE(claimants_.size(), Limits::nodes_max);"):
         "a claim beyond that is refused",
-    ("daemon/core/job/job.cc",
+    ("daemon/core/adoption/adoption.cc",
      "CHECK_LE(claims_.size(), Limits::claimed_worlds_max);"):
         "a claim of one more world is refused",
-    ("daemon/core/job/job_notice.cc", "CHECK(phase_ == Phase::kRunning);"):
+    ("daemon/core/job/job_notice.cc", "CHECK(IsRunning());"):
         "all callers check the phase first, which is ours",
     ("daemon/core/network_plan/newcomer_verdict.cc",
      "CHECK_LT(left.size(), nodes.size());"):
@@ -104,12 +113,11 @@ CHECKS_JUSTIFIED = {
     ("daemon/core/job/job_attend.cc",
      "CHECK(node.deadline == absl::InfiniteFuture());"):
         "a node that attends again is absent or unknown: judged before",
-    ("daemon/core/job/job_end.cc", "CHECK(phase_ != Phase::kEnded);"):
+    ("daemon/core/job/job_end.cc", "CHECK(!HasEnded());"):
         "a job's phase is ours; a message after its end gets a Refusal",
     ("daemon/core/job/job_form.cc", "CHECK(!names.empty());"):
         "called only while a member is unprepared",
-    ("daemon/core/job/job_form.cc",
-     "CHECK(phase_ == Phase::kForming || phase_ == Phase::kRunning);"):
+    ("daemon/core/job/job_form.cc", "CHECK(HasWorld());"):
         "a job's phase is ours",
     ("daemon/core/exchange.cc", "CHECK_LT(node_rank, ranks_.size());"):
         "the rank that we gave the session, never the message's",

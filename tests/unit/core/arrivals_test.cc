@@ -1,4 +1,4 @@
-#include "daemon/core/arrivals.h"
+#include "daemon/core/formation/arrivals.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/core/fence.h"
+#include "daemon/core/formation/fence.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/core/state_source.h"
+#include "daemon/core/formation/state_source.h"
 
 #include <gtest/gtest.h>
 

@@ -3,13 +3,18 @@
 //
 // Each node makes at most one claim: the highest step for which one of its
 // ranks holds the whole state. Pure; any thread.
-#ifndef ROLLCALL_DAEMON_CORE_STATE_SOURCE_H_
-#define ROLLCALL_DAEMON_CORE_STATE_SOURCE_H_
+#ifndef ROLLCALL_DAEMON_CORE_FORMATION_STATE_SOURCE_H_
+#define ROLLCALL_DAEMON_CORE_FORMATION_STATE_SOURCE_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
+
+#include "daemon/core/formation/generations.h"
+#include "daemon/core/membership/membership.h"
+#include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
 
@@ -44,6 +49,21 @@ struct StateChoice {
 // a world.
 StateChoice ChooseStateSource(const std::vector<StateClaim>& claims);
 
+// The state source of this world, all of whose members are in `membership`,
+// among the ranks that kept running. `generations`: the world is not committed
+// yet.
+struct SourceChoice {
+  // A claim that is not believed, to be logged.
+  struct Doubt {
+    std::string node;
+    std::string text;
+  };
+  std::optional<v1::StateSource> source;
+  std::vector<Doubt> doubts;  // At most 8.
+};
+SourceChoice ChooseSource(const v1::World& world, const Membership& membership,
+                          const Generations& generations);
+
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_CORE_STATE_SOURCE_H_
+#endif  // ROLLCALL_DAEMON_CORE_FORMATION_STATE_SOURCE_H_

@@ -3,11 +3,10 @@
 // Events are facts that the shell has seen. Actions are orders to the shell,
 // which carries them out in the given order. Both are plain values: no I/O, no
 // clock.
-#ifndef ROLLCALL_DAEMON_CORE_JOB_EVENTS_H_
-#define ROLLCALL_DAEMON_CORE_JOB_EVENTS_H_
+#ifndef ROLLCALL_DAEMON_CORE_EVENTS_H_
+#define ROLLCALL_DAEMON_CORE_EVENTS_H_
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
@@ -15,14 +14,11 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "daemon/core/network_plan/probing.h"
+#include "daemon/core/session_id.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
-
-// A stream in one life of the daemon. Never 0, never used twice.
-using SessionId = uint64_t;
 
 // --- Events -----------------------------------------------------------------
 
@@ -151,27 +147,6 @@ struct Forget {};
 
 using Action = std::variant<Send, CloseStream, Journal, Log, Forget>;
 
-// --- Keys -------------------------------------------------------------------
-
-// Functions that use the shell's keys. They have no state.
-struct JobKeys {
-  // The value of Welcome.node_credential for the agent that sent this Hello.
-  // Valid for Limits::credential_ttl from this call on.
-  std::function<std::string(const std::string& run, const v1::Hello& hello,
-                            uint64_t epoch)>
-      credential;
-  // The value of Commit.proof. Equal arguments give equal results, also after a
-  // restart of the daemon. Empty: the daemon has no shared secret, and no other
-  // daemon adopts its runs.
-  std::function<std::string(const std::string& run, uint64_t generation,
-                            const std::string& world_bytes,
-                            const std::string& seal_bytes)>
-      commit_proof;
-  // The secrets of a round of probes: 16 bytes. Equal arguments give equal
-  // results within one life of the daemon only. Empty: probes prove no address.
-  Probing::Draw probe_secret;
-};
-
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_CORE_JOB_EVENTS_H_
+#endif  // ROLLCALL_DAEMON_CORE_EVENTS_H_

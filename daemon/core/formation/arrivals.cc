@@ -1,6 +1,8 @@
-#include "daemon/core/arrivals.h"
+#include "daemon/core/formation/arrivals.h"
 
 #include <algorithm>
+
+#include "absl/strings/str_cat.h"
 
 namespace rollcall {
 
@@ -49,12 +51,32 @@ void Newcomers::Lost(const std::string& name, uint64_t generation,
   count.Add(generation, now, limits);
 }
 
+void Newcomers::Lost(Node& node, uint64_t generation, absl::Time now,
+                     const Limits& limits) {
+  if (!node.member() && !node.called) return;
+  node.called = false;
+  const bool joined = node.joined_at != absl::InfiniteFuture();
+  Lost(node.name(), generation,
+       joined ? now - node.joined_at : absl::ZeroDuration(), now, limits);
+}
+
 Newcomers::Hold Newcomers::HoldOf(const std::string& name, absl::Time now,
                                   const Limits& limits) const {
   const auto at = names_.find(name);
   const bool own = at != names_.end() && !at->second.Forgotten(now, limits);
   const Count& count = own ? at->second : others_;
   return {count.until, count.delay, count.losses, own};
+}
+
+std::string Newcomers::HoldText(const std::string& name, absl::Time now,
+                                const Limits& limits) const {
+  const Hold hold = HoldOf(name, now, limits);
+  if (hold.until <= now) return "";
+  return absl::StrCat(
+      hold.own ? "it was lost " : "new nodes of several names were lost ",
+      hold.losses, " times soon after joining; ",
+      hold.own ? "it" : "a new node", " gets no seat until ",
+      absl::FormatDuration(hold.delay), " after the latest loss");
 }
 
 }  // namespace rollcall

@@ -9,14 +9,17 @@
 // must have stopped its ranks by itself.
 //
 // A pure value; any thread. It reads no clock.
-#ifndef ROLLCALL_DAEMON_CORE_FENCE_H_
-#define ROLLCALL_DAEMON_CORE_FENCE_H_
+#ifndef ROLLCALL_DAEMON_CORE_FORMATION_FENCE_H_
+#define ROLLCALL_DAEMON_CORE_FORMATION_FENCE_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "daemon/core/membership/membership.h"
+#include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
 
@@ -40,6 +43,13 @@ class Fence {
 
   // Open: no world of the run was committed yet.
   Fence() = default;
+  // For a world that has ended, which was committed with this seal. `finished`:
+  // node ranks of the members whose ranks have all exited 0. A member that is
+  // no longer in `membership`, or whose entry is of an earlier daemon, counts
+  // as heard at `now`, the latest possible time.
+  Fence(const v1::World& world, const v1::Seal& seal,
+        const std::set<uint32_t>& finished, const Membership& membership,
+        absl::Time now);
   // For a world that has ended. `members`: those whose ranks may still run.
   // Members whose ranks had all exited 0 or are not started (--once) are left
   // out, since the others continue without them.
@@ -56,6 +66,12 @@ class Fence {
 
   // Whether it is the incarnation of a member.
   bool Has(const NodeLife& life) const;
+  // Whether this agent had ranks in the world. An incarnation is not a secret,
+  // so a token does not prove it; only what this daemon has seen itself does.
+  bool IsOf(const Node& node) const;
+  // Whether another agent now has the name of a member. (A journaled row may be
+  // of either.)
+  bool IsTakenOver(const std::string& node, const Membership& membership) const;
   // Whether any incarnation of the node is a member.
   bool HasNode(const std::string& node) const;
   // Whether worlds need not wait.
@@ -63,6 +79,9 @@ class Fence {
   // When any world may be formed: `unheard` after the earliest time at which a
   // member was last heard. InfinitePast: at once.
   absl::Time Opens(absl::Duration unheard) const;
+
+  // Text for a person: why a world waits, how long at most, and what to do.
+  std::string Text(absl::Duration left, const Membership& membership) const;
 
   uint64_t generation() const { return generation_; }
   // In the order of their node ranks.
@@ -76,4 +95,4 @@ class Fence {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_CORE_FENCE_H_
+#endif  // ROLLCALL_DAEMON_CORE_FORMATION_FENCE_H_

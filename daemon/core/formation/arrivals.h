@@ -7,9 +7,10 @@
 //
 // Not journaled: after a restart of the daemon, counting begins again. Thread
 // rule: one thread at a time; in practice the loop thread only.
-#ifndef ROLLCALL_DAEMON_CORE_ARRIVALS_H_
-#define ROLLCALL_DAEMON_CORE_ARRIVALS_H_
+#ifndef ROLLCALL_DAEMON_CORE_FORMATION_ARRIVALS_H_
+#define ROLLCALL_DAEMON_CORE_FORMATION_ARRIVALS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -17,6 +18,7 @@
 
 #include "absl/time/time.h"
 #include "daemon/core/limits.h"
+#include "daemon/core/membership/membership.h"
 
 namespace rollcall {
 
@@ -71,9 +73,23 @@ class Newcomers {
   // each by itself.
   void Lost(const std::string& name, uint64_t generation, absl::Duration lasted,
             absl::Time now, const Limits& limits);
+  // The same for this node, if it was in the world or the world was ended for
+  // it. A second call counts nothing.
+  void Lost(Node& node, uint64_t generation, absl::Time now,
+            const Limits& limits);
   Hold HoldOf(const std::string& name, absl::Time now,
               const Limits& limits) const;
+  // Why this node gets no seat now; empty: not because of losses.
+  std::string HoldText(const std::string& name, absl::Time now,
+                       const Limits& limits) const;
   size_t names() const { return names_.size(); }
+
+  // When a running world is ended for newcomers that may have a seat.
+  absl::Time grow_at() const { return grow_at_; }
+  void GrowBy(absl::Time at) { grow_at_ = std::min(grow_at_, at); }
+  void GrowAt(absl::Time at) { grow_at_ = at; }
+  // No world runs that could grow.
+  void StopGrowing() { grow_at_ = absl::InfiniteFuture(); }
 
  private:
   struct Count {
@@ -90,8 +106,9 @@ class Newcomers {
 
   std::map<std::string, Count> names_;
   Count others_;
+  absl::Time grow_at_ = absl::InfiniteFuture();
 };
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_CORE_ARRIVALS_H_
+#endif  // ROLLCALL_DAEMON_CORE_FORMATION_ARRIVALS_H_

@@ -1,0 +1,78 @@
+// Adoption: whether the job may still continue a run that this daemon has no
+// memory of, and the agents that wait for that decision.
+//
+// A daemon whose journal is lost has a new run for a job. Agents that come back
+// from the old one claim their world (see Claims). Their streams wait until
+// over half of that world's members are back, or until reattach_grace is over.
+//
+// A pure value; any thread. It reads no clock.
+#ifndef ROLLCALL_DAEMON_CORE_ADOPTION_ADOPTION_H_
+#define ROLLCALL_DAEMON_CORE_ADOPTION_ADOPTION_H_
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "daemon/core/adoption/claims.h"
+#include "daemon/core/events.h"
+#include "daemon/core/limits.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+class Adoption {
+ public:
+  // The daemon has no memory of the job, and has a shared secret.
+  void Allow() { possible_ = true; }
+  // The job has a world of its own run, or has ended.
+  void Forgo() { possible_ = false; }
+  bool possible() const { return possible_; }
+
+  // An agent of another run attends.
+  enum class Answer {
+    kNone,    // No run is adopted, or the agent proves none.
+    kRedial,  // A run may be adopted, but the agent proves no world of it; for
+              // example a spare.
+    kKept,    // Its stream waits.
+  };
+  struct Taken {
+    Answer answer = Answer::kNone;
+    // An earlier stream of the same agent, which waits no longer.
+    std::optional<SessionId> older;
+  };
+  Taken Take(const Attend& attend, const v1::JobSettings& settings,
+             absl::Time now, const Limits& limits);
+  // The stream has ended.
+  void Drop(SessionId session);
+  // The world to adopt; nullptr: none yet. `time_is_over`: do not wait for
+  // further claims. Valid until the next non-const call.
+  const Claims::Claimed* Chosen(bool time_is_over) const {
+    return claims_.Chosen(time_is_over);
+  }
+  // Returns the waiting agents in the order of their arrival, without their
+  // worlds, and forgets them.
+  std::vector<Attend> TakeAll();
+
+  // Agents wait.
+  bool waiting() const { return !claimants_.empty(); }
+  // Until when they wait; InfiniteFuture: none has come.
+  absl::Time until() const { return until_; }
+  // The time is over.
+  void End() { until_ = absl::InfiniteFuture(); }
+  // The daemon itself was delayed by this time.
+  void PutOff(absl::Duration late) { until_ += late; }
+
+  void CheckInvariants() const;
+
+ private:
+  bool possible_ = false;
+  Claims claims_;
+  std::map<SessionId, Attend> claimants_;
+  absl::Time until_ = absl::InfiniteFuture();
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_ADOPTION_ADOPTION_H_

@@ -1,0 +1,77 @@
+// Completion: which ranks and members of the running world have ended.
+//
+// The job ends when all ranks that were started have exited 0. The nodes whose
+// ranks all have are journaled, so that a restarted daemon does not wait for
+// them.
+//
+// It counts; the ranks of each member that exited 0 are in Node::done.
+//
+// A pure value; any thread. It reads no clock.
+#ifndef ROLLCALL_DAEMON_CORE_FORMATION_COMPLETION_H_
+#define ROLLCALL_DAEMON_CORE_FORMATION_COMPLETION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+
+#include "absl/time/time.h"
+#include "daemon/core/membership/membership.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+class Completion {
+ public:
+  Completion() = default;
+  // This world begins to run. Sets Node::started of its members, all of which
+  // must be in `membership`. `taken_up`: a former daemon committed it, so its
+  // ranks may be waiting for a notice that this daemon does not know.
+  Completion(const v1::World& world, bool taken_up, absl::Time now,
+             Membership& membership);
+
+  // A rank of this member has exited 0, for the first time. Returns whether it
+  // was the last one of the member.
+  bool RankEnded(Node& node, uint32_t local_rank);
+  // The journal says that these members' ranks have all exited 0.
+  void TakeUp(const v1::FinishedNodes& finished, const v1::World& world,
+              Membership& membership);
+  // All started ranks of all members have exited 0.
+  bool all() const { return unfinished_ == 0; }
+  // Some members have no rank to wait for.
+  bool some(const v1::World& world) const {
+    return unfinished_ < static_cast<size_t>(world.members_size());
+  }
+  // Finished work is not repeated for a node that comes late, also if the node
+  // that did it has left since.
+  bool HasBegun(const Membership& membership) const;
+  // Ranks that have exited 0 or are not started.
+  size_t ranks_over() const { return ranks_over_; }
+
+  // All ranks of this member have exited 0, and the job goes on: the record is
+  // due, after a short time since many nodes finish at once.
+  void Finished(const Node& node, absl::Time now);
+  // InfiniteFuture: the journal has the record.
+  absl::Time record_due() const { return record_due_; }
+  v1::FinishedNodes TakeRecord();
+  // The world has ended, and nothing is journaled any more.
+  void DropRecord() { record_due_ = absl::InfiniteFuture(); }
+  // Node ranks of the members whose ranks have all exited 0, including members
+  // that have left since.
+  const std::set<uint32_t>& finished() const { return finished_; }
+
+  // InfiniteFuture: no world has run.
+  absl::Time running_since() const { return running_since_; }
+  bool taken_up() const { return taken_up_; }
+
+ private:
+  size_t ranks_over_ = 0;
+  size_t unfinished_ = 0;
+  std::set<uint32_t> finished_;
+  absl::Time record_due_ = absl::InfiniteFuture();
+  absl::Time running_since_ = absl::InfiniteFuture();
+  bool taken_up_ = false;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_FORMATION_COMPLETION_H_

@@ -1,0 +1,77 @@
+// Formation: the world of the current generation, from its proposal to its
+// commit.
+//
+// A pure value; any thread. It reads no clock.
+#ifndef ROLLCALL_DAEMON_CORE_FORMATION_FORMATION_H_
+#define ROLLCALL_DAEMON_CORE_FORMATION_FORMATION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "daemon/core/limits.h"
+#include "daemon/core/membership/membership.h"
+#include "daemon/core/membership/node_epochs.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+class Formation {
+ public:
+  // Proposes this world: all of its members have to prepare.
+  void Propose(v1::World world, absl::Time now, const Limits& limits);
+  // A world that a former daemon has committed.
+  void TakeUp(v1::World world, v1::Proposal proposal, v1::Seal seal);
+
+  // This member, which had not prepared before, has prepared.
+  void Prepared(const Node& node, const v1::Prepared& prepared);
+  bool all_prepared() const { return unprepared_ == 0; }
+  // No member has prepared yet.
+  bool fresh() const {
+    return unprepared_ == static_cast<size_t>(world_.members_size());
+  }
+  // Until when members that have not prepared are waited for; InfiniteFuture:
+  // all have.
+  absl::Time deadline() const {
+    return all_prepared() ? absl::InfiniteFuture() : deadline_;
+  }
+  // All members get the whole prepare_timeout again.
+  void Extend(absl::Time now, const Limits& limits) {
+    deadline_ = now + limits.prepare_timeout;
+  }
+
+  // Commits the world. Requires that all members are in `membership`.
+  const v1::Seal& Commit(const Membership& membership, const NodeEpochs& epochs,
+                         std::optional<v1::StateSource> source);
+
+  // Makes the value of Commit.proof; see JobKeys. Unset: commits have none.
+  using Prove = std::function<std::string(
+      const std::string& run, uint64_t generation,
+      const std::string& world_bytes, const std::string& seal_bytes)>;
+  void UseKey(Prove prove) { prove_ = std::move(prove); }
+  // What members are sent. Requires that the world is committed.
+  v1::DaemonMessage CommitMessage() const;
+
+  // Of the current generation; an ended world stays until the next proposal.
+  const v1::World& world() const { return world_; }
+  const v1::Proposal& proposal() const { return proposal_; }
+  // nullopt: not committed.
+  const std::optional<v1::Seal>& seal() const { return seal_; }
+
+ private:
+  v1::World world_;
+  v1::Proposal proposal_;
+  v1::Prepared first_prepared_;  // Of node rank 0.
+  std::optional<v1::Seal> seal_;
+  size_t unprepared_ = 0;
+  absl::Time deadline_ = absl::InfiniteFuture();
+  Prove prove_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_FORMATION_FORMATION_H_

@@ -1,0 +1,119 @@
+// Gathering: how long the job waits for nodes before it forms a world.
+//
+// With too few nodes it waits until the join timeout. With enough, it waits
+// until the last call ends, and then, if a fence holds, until that opens. The
+// join timeout stands still while a fence holds.
+//
+// A pure value; any thread. It reads no clock.
+#ifndef ROLLCALL_DAEMON_CORE_FORMATION_GATHERING_H_
+#define ROLLCALL_DAEMON_CORE_FORMATION_GATHERING_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "daemon/core/formation/arrivals.h"
+#include "daemon/core/formation/fence.h"
+#include "daemon/core/limits.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// Since when a job has had no node. A job takes one of the daemon's places only
+// while nodes attend; an agent that has lost its stream gets as long to come
+// back as after a restart of the daemon.
+class Unattended {
+ public:
+  explicit Unattended(absl::Time now) : since_(now) {}
+
+  // The job ends if it stays unattended. Otherwise it never does.
+  void Allow() { ends_ = true; }
+  // `attended`: a node attends or may come back soon.
+  void Note(bool attended, absl::Time now) {
+    if (attended) {
+      since_ = absl::InfiniteFuture();
+    } else if (since_ == absl::InfiniteFuture()) {
+      since_ = now;
+    }
+  }
+  // When the job ends.
+  absl::Time Due(const Limits& limits) const {
+    return ends_ ? since_ + limits.reattach_grace : absl::InfiniteFuture();
+  }
+
+ private:
+  bool ends_ = false;
+  absl::Time since_;
+};
+
+class Gathering {
+ public:
+  Gathering(absl::Time now, const Limits& limits)
+      : since_(now),
+        join_until_(now + limits.join_timeout),
+        last_call_(now),
+        unattended_(now) {}
+
+  // `at_once`: a world has just ended, so there is no last call.
+  void Begin(bool at_once, absl::Time now, const Limits& limits);
+
+  // A node attends; `previous`: when the same name attended before;
+  // InfinitePast: never.
+  void Arrived(absl::Time previous, absl::Time now, const Limits& limits) {
+    last_call_.Arrived(previous, now, limits);
+  }
+  // The last call begins now.
+  void CallAgain(absl::Time now) { last_call_ = LastCall(now); }
+  // The daemon was isolated, so the time until now does not count.
+  void BeginAgain(absl::Time now, const Limits& limits);
+
+  enum class Verdict {
+    kWait,      // More nodes may come, or the fence holds.
+    kTimedOut,  // Too few nodes attended in time.
+    kForm,      // Form a world, unless a fence holds.
+  };
+  // `present`: nodes that may have a seat. `revision`: see FenceAsked.
+  Verdict Judge(size_t present, const v1::JobSettings& settings,
+                uint64_t revision, absl::Time now, const Limits& limits);
+  // A world was proposed.
+  void Formed() { at_once_ = false; }
+
+  // The fence holds until `opens`. Returns whether that is new.
+  bool FenceHolds(absl::Time opens);
+  // That answer is valid until `until`, unless the job's revision changes
+  // before. So a heartbeat does not compute it again.
+  void FenceAsked(absl::Time until, uint64_t revision);
+  // No fence holds. Enough nodes were present during the wait, so the join
+  // timeout begins now.
+  void FenceOpened(absl::Time now, const Limits& limits);
+  // How long the fence holds at most; zero: it does not. It may have opened
+  // since it was last asked.
+  absl::Duration FenceLeft(absl::Time now) const;
+
+  // When to call Judge again, if nothing changes before.
+  absl::Time Due(bool enough, absl::Time now, const Limits& limits) const;
+  absl::Time since() const { return since_; }
+  // Of the last committed world after its end.
+  Fence& fence() { return fence_; }
+  const Fence& fence() const { return fence_; }
+  Unattended& unattended() { return unattended_; }
+  const Unattended& unattended() const { return unattended_; }
+  // Whether arrivals were ignored because enough nodes had waited too long.
+  bool overdue() const { return last_call_.overdue(); }
+
+ private:
+  absl::Time since_;
+  absl::Time join_until_;
+  LastCall last_call_;
+  Fence fence_;
+  Unattended unattended_;
+  bool at_once_ = false;
+  // InfinitePast: no fence holds.
+  absl::Time fenced_until_ = absl::InfinitePast();
+  absl::Time fence_asked_until_ = absl::InfinitePast();
+  uint64_t fence_asked_at_revision_ = 0;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_FORMATION_GATHERING_H_

@@ -1,0 +1,78 @@
+#include "daemon/core/job/ending.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "daemon/base/durations.h"
+#include "daemon/core/exit_codes.h"
+
+namespace rollcall {
+namespace {
+
+// Whether all members of the last world ran one command and this node has
+// another one.
+bool HasOtherCommand(const Node& node, const std::optional<v1::Seal>& seal) {
+  const std::string& own = node.hello.command_digest();
+  return seal.has_value() && !seal->common_digest().empty() && !own.empty() &&
+         own != seal->common_digest();
+}
+
+}  // namespace
+
+void Ending::Begin(v1::End end, bool ranks_live, absl::Time now,
+                   const Limits& limits) {
+  end_ = std::move(end);
+  redial_until_ = now + limits.lease;
+  attended_until_ =
+      redial_until_ + (ranks_live ? limits.stop_grace : absl::ZeroDuration());
+  if (!end_->has_linger()) return;
+  lingers_until_ = now + FromProto(end_->linger());
+  attended_until_ += FromProto(end_->linger()) + limits.stop_grace;
+}
+
+bool Ending::StopAgain(bool now) {
+  if (!(now || end_->has_linger()) || end_->now()) return false;
+  end_->set_now(true);
+  return true;
+}
+
+// A spare that never had a seat exits 0. If others finished a job of this name
+// with another command, its own command has not run, so it fails.
+v1::End Ending::For(const Node& node, bool excluded,
+                    const std::optional<v1::Seal>& seal, bool knows_all_worlds,
+                    absl::Time now) const {
+  v1::End end = *end_;
+  // The time that remains now, whenever the agent hears of the end.
+  if (end.has_linger()) ToProto(LingerLeft(now), end.mutable_linger());
+  if (node.served_in != 0 || excluded) return end;
+  // It was in a world that this daemon has not seen, before a restart.
+  if (!knows_all_worlds && node.hello.generation_seen() != 0) return end;
+  if (end.finished() && HasOtherCommand(node, seal)) {
+    end.set_finished(false);
+    end.set_exit_code(kExitRendezvous);
+    end.set_code(v1::REASON_CODE_OTHER_COMMAND);
+    end.set_reason(
+        "the job finished with another command than this node's, which never "
+        "ran; start it under another --job");
+  } else if (node.state == v1::NODE_STATE_SPARE) {
+    end.set_exit_code(0);
+  }
+  return end;
+}
+
+absl::Duration Ending::LingerLeft(absl::Time now) const {
+  return std::max(lingers_until_ - now, absl::ZeroDuration());
+}
+
+absl::Time Ending::WaitsUntil(bool streams) const {
+  return streams ? attended_until_ : std::min(attended_until_, redial_until_);
+}
+
+bool Ending::Forget(bool attached, bool streams, absl::Time now) {
+  if (!end_.has_value() || forgotten_) return false;
+  forgotten_ = !attached || now >= WaitsUntil(streams);
+  return forgotten_;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,39 @@
+// JobReport: what a job tells people and waiting agents about itself.
+//
+// A view that reads a Job's parts and changes nothing. Valid until the next
+// Step of that job. Thread rule: as for Job.
+#ifndef ROLLCALL_DAEMON_CORE_JOB_JOB_REPORT_H_
+#define ROLLCALL_DAEMON_CORE_JOB_JOB_REPORT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "daemon/core/job/job.h"
+#include "rollcall/v1/admin.pb.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+class JobReport {
+ public:
+  explicit JobReport(const Job& job) : job_(job) {}
+
+  v1::JobState State() const;
+  v1::JobStatus Status(absl::Time now) const;
+  // To the nodes of a job that gathers: which nodes it waits for, and why.
+  v1::Waiting Waiting() const;
+  // Which nodes a job that gathers has too few of.
+  std::string MissingText() const;
+  // Why this node has no seat in the running world; empty: all seats are taken.
+  std::string WhyNoSeat(const Node& node) const;
+
+ private:
+  std::vector<std::string> AwayFromTakenUp() const;
+
+  const Job& job_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_JOB_JOB_REPORT_H_

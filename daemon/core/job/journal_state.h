@@ -1,0 +1,45 @@
+// JournalState: what a journal has of a job, for Job::Restore.
+#ifndef ROLLCALL_DAEMON_CORE_JOB_JOURNAL_STATE_H_
+#define ROLLCALL_DAEMON_CORE_JOB_JOURNAL_STATE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "daemon/core/membership/node_epochs.h"
+#include "rollcall/v1/admin.pb.h"
+#include "rollcall/v1/journal.pb.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// The journal's content for the job's last run; see Journal::Kind.
+struct JournalState {
+  std::string run;
+  v1::JobSettings settings;
+  // Highest generation that was ever proposed, or that a daemon whose memory
+  // was lost may have proposed; 0: none.
+  uint64_t generation = 0;
+  // The last generation, if it was proposed and has not ended.
+  std::optional<v1::Proposal> proposal;
+  // Its seal, if it was committed.
+  std::optional<v1::Seal> seal;
+  // Nodes that are asked to leave and are still here, or that all ranks end.
+  std::optional<v1::Notice> leaving;
+  // Nodes whose ranks have all exited 0 in the last generation.
+  std::optional<v1::FinishedNodes> finished;
+  // The last committed world after its end, until the next one is committed:
+  // its proposal, its seal, and the nodes whose ranks had all exited 0 or were
+  // never started.
+  std::optional<v1::Proposal> ran_proposal;
+  std::optional<v1::Seal> ran_seal;
+  std::optional<v1::FinishedNodes> ran_finished;
+  // The run has ended.
+  std::optional<v1::End> end;
+  uint32_t restarts_charged = 0;
+  NodeEpochs node_epochs;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_JOB_JOURNAL_STATE_H_

@@ -1,0 +1,36 @@
+// WaitingNews: when waiting nodes are told what they wait for.
+//
+// A pure value; any thread.
+#ifndef ROLLCALL_DAEMON_CORE_JOB_WAITING_NEWS_H_
+#define ROLLCALL_DAEMON_CORE_JOB_WAITING_NEWS_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/time/time.h"
+
+namespace rollcall {
+
+class WaitingNews {
+ public:
+  // When they are told next; InfiniteFuture: nobody waits.
+  absl::Time due() const { return due_; }
+  void TellAt(absl::Time at) { due_ = at; }
+  void Stop() { due_ = absl::InfiniteFuture(); }
+  // Whether this text differs from the last one that was told.
+  bool IsNew(std::string text) {
+    if (text == told_) return false;
+    told_ = std::move(text);
+    return true;
+  }
+  // Other nodes wait: they are told the next text in any case.
+  void Reset() { told_.clear(); }
+
+ private:
+  absl::Time due_ = absl::InfiniteFuture();
+  std::string told_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_JOB_WAITING_NEWS_H_

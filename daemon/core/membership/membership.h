@@ -1,0 +1,255 @@
+// Membership: the nodes of a job, their streams, deadlines and exclusions.
+//
+// It keeps the entries and the indices over them consistent. It decides nothing
+// about worlds: Job reads and changes the fields of a Node, and Job says which
+// node is lost or excluded.
+//
+// Invariants:
+//   1. A node with a session is in streams(), and no other one is.
+//   2. Only nodes with a stream are excluded, so present() counts the others.
+//   3. A suspect has no stream and is not gone.
+//   4. A node is gone for good: its next incarnation gets a new entry.
+//
+// A value. Thread rule: one thread at a time; in practice the loop thread only.
+// It reads no clock.
+#ifndef ROLLCALL_DAEMON_CORE_MEMBERSHIP_MEMBERSHIP_H_
+#define ROLLCALL_DAEMON_CORE_MEMBERSHIP_MEMBERSHIP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "daemon/core/limits.h"
+#include "daemon/core/session_id.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+struct Node {
+  v1::Hello hello;
+  // Facts that it sent while its world ran.
+  std::optional<v1::Facts> told_facts;
+  // How often its probe results became outdated since its last world.
+  int reprobes = 0;
+  // Worlds that it has refused.
+  int refusals = 0;
+  std::string observed_address;
+  // Address of the daemon to which it connected; see Attend.
+  std::string arrived_at;
+  // Its clock minus the daemon's; see Attend.
+  std::optional<absl::Duration> clock_offset;
+  // It has sent a message since its Welcome, so it has its credential.
+  bool confirmed = false;
+  // It attended with a credential, so its Welcome needs none.
+  bool by_credential = false;
+  // When it was given its latest credential.
+  absl::Time credential_at = absl::InfinitePast();
+  // For a restored member: its incarnation when its world was committed; 0:
+  // not known.
+  uint64_t incarnation_committed = 0;
+  // The incarnation of the credential with which it attended again.
+  uint64_t attended_from = 0;
+  // 0: no living stream.
+  SessionId session = 0;
+  // When this incarnation first attended; InfinitePast: before this daemon
+  // started.
+  absl::Time attended_at = absl::InfinitePast();
+  // When a world with it was first committed; InfiniteFuture: not yet.
+  absl::Time joined_at = absl::InfiniteFuture();
+  // The world was ended to take it in, and the next one is not formed yet.
+  bool called = false;
+  // When it is lost unless it is heard before. Change it with SetDeadline.
+  absl::Time deadline = absl::InfiniteFuture();
+  // When it was last heard. For a restored node: when the wait for it began.
+  absl::Time heard_at = absl::InfinitePast();
+  // When its lease ends, whatever happens to its stream.
+  absl::Time lease_until = absl::InfiniteFuture();
+  // It came back with a new stream. Until then, or until its next heartbeat,
+  // it may repeat which of its ranks are stalled.
+  absl::Time tells_until = absl::InfinitePast();
+  // When its stream last broke.
+  absl::Time suspect_since = absl::InfinitePast();
+  // Its stream broke together with many others.
+  bool broke_with_many = false;
+  v1::NodeState state = v1::NODE_STATE_ATTENDING;
+  int seat = -1;
+  // In the current world; -1: not a member.
+  int node_rank = -1;
+  bool prepared = false;
+  bool stopped = false;
+  // Its linked rank with the highest step, if one holds the whole state.
+  std::optional<v1::RankState> state_held;
+  bool quarantined = false;
+  // It has no seat because it did not prepare in time.
+  bool late = false;
+  // It has no seat because its facts differ from those of the others. Holds
+  // for the rest of this incarnation.
+  bool differs = false;
+  // Why it is quarantined or differs.
+  std::string excluded_for;
+  // The latest warning about its network plan.
+  std::string plan_warning;
+  // It failed its checks, whichever node is to blame.
+  bool unfit = false;
+  // Failures in a row that it was to blame for.
+  uint32_t blames = 0;
+  // The id of its check request, and when the daemon stops waiting for the
+  // result.
+  uint64_t check = 0;
+  absl::Time checked_until = absl::InfinitePast();
+  // Local ranks of the current generation that exited 0.
+  std::set<uint32_t> done;
+  // How many of its ranks are started in the current generation, counted from
+  // local rank 0.
+  uint32_t started = 0;
+  // Generation of the last world that ran with it; 0: none.
+  uint64_t served_in = 0;
+  // Lost or left for good. The entry is kept only so that messages can name
+  // it.
+  bool gone = false;
+  // The highest step that its ranks have published, and its value when the
+  // running world was committed. nullopt: an earlier daemon committed the
+  // world, and the node has not reported a step since.
+  uint64_t step = 0;
+  std::optional<uint64_t> step_before;
+  // Set once its ranks have linked or published a step: the longest time that
+  // this took.
+  std::optional<absl::Duration> start_took;
+  std::string reason;
+
+  const std::string& name() const { return hello.node(); }
+  // A member of a journaled or adopted world that has not come back: only its
+  // row of the world is known.
+  bool restored() const { return hello.incarnation() == 0; }
+  bool member() const { return node_rank >= 0; }
+  bool over(uint32_t local_rank) const {
+    return local_rank >= started || done.contains(local_rank);
+  }
+  // All of its ranks that were started have exited 0.
+  bool finished() const { return started > 0 && done.size() == started; }
+  // The job's end waits for none of its ranks: all started ones, if any, have
+  // exited 0.
+  bool ended() const { return member() && done.size() == started; }
+};
+
+class Membership {
+ public:
+  using Nodes = std::map<std::string, Node>;
+
+  // Nodes that are here, and gone nodes that are kept so that messages can name
+  // them.
+  static constexpr size_t kKnownMax =
+      Limits::nodes_max + Limits::lost_names_max;
+
+  // --- Nodes, by name -------------------------------------------------------
+
+  Nodes& nodes() { return nodes_; }
+  const Nodes& nodes() const { return nodes_; }
+  // nullptr: not known. The node may be gone.
+  Node* Find(const std::string& name);
+  const Node* Find(const std::string& name) const;
+  // Requires that the node is known.
+  Node& At(const std::string& name) { return nodes_.at(name); }
+  const Node& At(const std::string& name) const { return nodes_.at(name); }
+  // The node's entry; a new one if it is not known.
+  Node& Add(const std::string& name) { return nodes_[name]; }
+  // Known and not gone.
+  bool Has(const std::string& name) const;
+  // The node is gone. Its entry stays until lost_names_max others are gone.
+  // Returns the names whose entries this removed.
+  std::vector<std::string> Remove(Node& node);
+  void Clear() { *this = Membership(); }
+
+  // --- Streams --------------------------------------------------------------
+
+  // nullptr: the stream was ended meanwhile.
+  Node* OfStream(SessionId session);
+  bool Attends(SessionId session) const { return streams_.contains(session); }
+  // The node has this stream from now on; it is no suspect any more. It must
+  // have no other stream: see Disconnect.
+  void Connect(Node& node, SessionId session);
+  // The node has no stream from now on, and is not excluded any more: when it
+  // attends again, the cause may be fixed.
+  void Disconnect(Node& node);
+  // The node's stream broke, and the node is not given up yet.
+  void Suspect(const Node& node) { suspects_.insert(node.name()); }
+  size_t suspects() const { return suspects_.size(); }
+  bool IsSuspect(const std::string& name) const {
+    return suspects_.contains(name);
+  }
+  // A member whose stream broke keeps its seat until its grace is over. Forming
+  // a world without it would cost a generation if it came back a moment later.
+  bool HasSeatedSuspect() const;
+  // Open streams, each with the name of its node.
+  const std::map<SessionId, std::string>& streams() const { return streams_; }
+  std::vector<SessionId> Streams() const;
+  // Of the members of this world, in the order of their node ranks.
+  std::vector<SessionId> StreamsOf(const v1::World& world) const;
+  // Nodes that have a stream or may come back soon.
+  size_t attached() const { return streams_.size() + suspects_.size(); }
+  // No member can be asked for anything.
+  bool AllMembersAreAway() const;
+
+  // --- Exclusion ------------------------------------------------------------
+
+  // A node with a stream gets no seat from now on; no effect on others.
+  void Exclude(const Node& node);
+  // Returns whether the node was excluded.
+  bool Readmit(const std::string& name) { return excluded_.erase(name) > 0; }
+  bool IsExcluded(const std::string& name) const {
+    return excluded_.contains(name);
+  }
+  bool IsExcluded(const Node& node) const { return IsExcluded(node.name()); }
+  // Whether the node has a stream and is not excluded.
+  bool IsEligible(const Node& node) const {
+    return node.session != 0 && !IsExcluded(node);
+  }
+  const std::set<std::string>& excluded() const { return excluded_; }
+  // How many nodes are eligible.
+  size_t present() const { return streams_.size() - excluded_.size(); }
+
+  // --- Deadlines ------------------------------------------------------------
+
+  void SetDeadline(Node& node, absl::Time deadline);
+  // A node whose deadline has come, the earliest first; nullptr: none.
+  Node* Overdue(absl::Time now);
+  // InfiniteFuture: no node has a deadline.
+  absl::Time NextDeadline() const;
+  // The daemon itself was delayed by this time: all leases end later.
+  void PutOff(absl::Duration late);
+  // No node has a deadline any more.
+  void EndDeadlines();
+
+  // --- About all nodes ------------------------------------------------------
+
+  // The nodes of this world that are still members, in the order of their node
+  // ranks.
+  std::vector<Node*> MembersOf(const v1::World& world);
+  std::vector<const Node*> MembersOf(const v1::World& world) const;
+  // Names that are known and absent, of a job with this many nodes at most:
+  // expected ones first, then lost ones. At most as many as are missing.
+  std::vector<std::string> Missing(const v1::JobSettings& settings) const;
+
+  // Checks the sizes, and, if `all`, every node against the invariants and
+  // that no seat is held twice.
+  void CheckInvariants(bool all, uint32_t seats) const;
+
+ private:
+  Nodes nodes_;
+  std::map<SessionId, std::string> streams_;
+  std::set<std::string> excluded_;
+  std::set<std::string> suspects_;
+  std::set<std::pair<absl::Time, std::string>> deadlines_;
+  std::deque<std::string> gone_;  // Oldest first; may repeat a name.
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_MEMBERSHIP_MEMBERSHIP_H_

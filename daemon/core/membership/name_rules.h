@@ -1,0 +1,92 @@
+// NameRules: which agent may have a node's name, and which settings and spares
+// stand in its way.
+//
+// A name belongs to one agent. A stream that breaks, a daemon that is restarted
+// or a run that is adopted must not let another agent take the name, its seat
+// and its share of the training state.
+//
+// Pure; any thread.
+#ifndef ROLLCALL_DAEMON_CORE_MEMBERSHIP_NAME_RULES_H_
+#define ROLLCALL_DAEMON_CORE_MEMBERSHIP_NAME_RULES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "daemon/core/limits.h"
+#include "daemon/core/membership/membership.h"
+#include "daemon/core/membership/node_epochs.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// Why a Hello is refused.
+struct Refused {
+  absl::StatusCode code;
+  v1::RefusalCode refusal;
+  std::string text;
+  // Whether the daemon logs it. An agent that only has to dial again with a new
+  // incarnation is not logged.
+  bool logged = true;
+};
+
+class NameRules {
+ public:
+  // Facts about the job at this moment.
+  struct Moment {
+    std::string run;
+    // Of the running world; 0: none runs.
+    uint64_t running = 0;
+    bool ended = false;
+    absl::Time now;
+  };
+
+  NameRules(Moment moment, const Limits& limits)
+      : moment_(std::move(moment)), limits_(limits) {}
+
+  // For a name that is known: the Hello may be of the same agent, of its next
+  // incarnation or of another agent. A launcher's agent takes the name of its
+  // node from any other agent, and no other agent takes it from a launcher's:
+  // seat 0 is the launcher's. nullopt: the Hello may have the name.
+  std::optional<Refused> Refuse(const v1::Hello& hello,
+                                const std::string& observed_address,
+                                const Node& node) const;
+
+  // Whether this Hello continues the agent that the entry describes. If not,
+  // and it is not refused, that agent is lost.
+  bool Continues(const v1::Hello& hello, const Node& node) const;
+
+ private:
+  absl::Duration Grace(const Node& node) const;
+  bool ProvesToBeItsAgent(const v1::Hello& hello, const Node& node) const;
+  bool AwaitsItsAgent(const v1::Hello& hello, const Node& node) const;
+  bool ContinuesRestored(const v1::Hello& hello, const Node& node) const;
+
+  const Moment moment_;
+  const Limits& limits_;
+};
+
+// What the agent of a node that is lost is told, if it still has a stream.
+Refused RefusalOfLost(const std::string& job, const std::string& node,
+                      v1::ReasonCode code, const std::string& reason);
+
+// Describes the first setting that both set to different values.
+std::optional<std::string> Contradiction(const v1::JobSettings& ours,
+                                         const v1::JobSettings& theirs);
+
+// For a job that is full. If one token has admitted more than half of all
+// spares, its newest spare that never had a seat makes room for an agent of
+// another token, so that one token alone cannot keep a replacement out.
+struct Displaced {
+  std::string node;
+  std::string reason;
+};
+std::optional<Displaced> SpareToDisplace(const v1::Hello& hello,
+                                         const Membership& membership,
+                                         const NodeEpochs& epochs);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_MEMBERSHIP_NAME_RULES_H_

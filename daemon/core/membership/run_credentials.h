@@ -1,0 +1,75 @@
+// RunCredentials: the run that a job is in, and which credentials of its nodes
+// are valid.
+//
+// After an adoption, the job is in another run than before. Agents of the
+// former run may still come with its credentials; these count as the token for
+// which they were given.
+//
+// A pure value; any thread.
+#ifndef ROLLCALL_DAEMON_CORE_MEMBERSHIP_RUN_CREDENTIALS_H_
+#define ROLLCALL_DAEMON_CORE_MEMBERSHIP_RUN_CREDENTIALS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "daemon/core/limits.h"
+#include "daemon/core/membership/membership.h"
+#include "daemon/core/membership/node_epochs.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+class RunCredentials {
+ public:
+  explicit RunCredentials(std::string run) : run_(std::move(run)) {}
+
+  const std::string& run() const { return run_; }
+  // Whether an agent of this run may know it by this id.
+  bool IsRun(const std::string& run) const {
+    return run == run_ || (!former_run_.empty() && run == former_run_);
+  }
+  NodeEpochs& epochs() { return epochs_; }
+  const NodeEpochs& epochs() const { return epochs_; }
+  // Requires IsRun(run).
+  const NodeEpochs& EpochsOf(const std::string& run) const {
+    return run == run_ ? epochs_ : former_epochs_;
+  }
+
+  // Makes the value of Welcome.node_credential for the agent that sent this
+  // Hello; see JobKeys. Unset: no credentials are given.
+  using Make = std::function<std::string(
+      const std::string& run, const v1::Hello& hello, uint64_t epoch)>;
+  void UseKey(Make make) { make_ = std::move(make); }
+  // The credential for this node's next Hello; empty without a key.
+  std::string Issue(Node& node, absl::Time now) const;
+  // Whether the node's latest credential is due for renewal.
+  bool IsRenewalDue(const Node& node, absl::Time now,
+                    const Limits& limits) const {
+    return make_ && now - node.credential_at >= limits.credential_renewal;
+  }
+
+  // The run continues from its journal.
+  void Restore(NodeEpochs epochs) { epochs_ = std::move(epochs); }
+  // The job continues the run of this world, whose epochs are in its seal.
+  void Adopt(const v1::World& world, const v1::Seal& seal);
+  // The agent of this Hello is admitted. `continues`: the same agent attended
+  // before.
+  void Admit(const v1::Hello& hello, bool continues);
+  // A person evicts the node, of whichever run its credential is.
+  void Evict(const std::string& node);
+
+ private:
+  std::string run_;
+  NodeEpochs epochs_;
+  // Of the run that this job had before adoption; not journaled.
+  std::string former_run_;
+  NodeEpochs former_epochs_;
+  Make make_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_MEMBERSHIP_RUN_CREDENTIALS_H_

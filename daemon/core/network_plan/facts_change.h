@@ -1,0 +1,26 @@
+// FactsChange: what new facts of a node change for worlds that are planned with
+// it.
+//
+// A pure function.
+#ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_FACTS_CHANGE_H_
+#define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_FACTS_CHANGE_H_
+
+#include <string>
+
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+enum class FactsChange {
+  kNone,
+  kPorts,      // InfiniBand ports alone.
+  kAddresses,  // What a probe of the node depends on.
+};
+
+// Of a node that attends from `observed_address`.
+FactsChange ChangeOf(const v1::Facts& before, const v1::Facts& after,
+                     const std::string& observed_address);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_NETWORK_PLAN_FACTS_CHANGE_H_

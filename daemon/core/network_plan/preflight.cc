@@ -1,0 +1,77 @@
+#include "daemon/core/network_plan/preflight.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "daemon/core/network_plan/differences.h"
+
+namespace rollcall {
+
+Preflight::Verdict Preflight::Judge(const std::vector<PlanNode>& nodes,
+                                    const NetworkPlan& plan,
+                                    const Membership& membership,
+                                    v1::Preflight mode) {
+  if (mode == v1::PREFLIGHT_OFF) return {};
+  std::vector<ComparedNode> compared;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const Node& node = membership.At(nodes[i].node);
+    compared.push_back({nodes[i].node, nodes[i].facts,
+                        node.hello.command_digest(), plan.nodes[i].interface,
+                        node.clock_offset});
+  }
+  // The launcher's node always has a seat, so the others are compared with it.
+  const auto launcher =
+      std::find_if(nodes.begin(), nodes.end(),
+                   [](const PlanNode& node) { return node.launcher; });
+  const bool rules = launcher != nodes.end();
+  const size_t reference = rules ? static_cast<size_t>(launcher - nodes.begin())
+                                 : MostCommonNode(compared);
+  std::vector<v1::Difference> found = FindDifferences(compared, reference);
+  // The world was formed without the nodes that differ. They still have to be
+  // fixed, so differences_ is kept.
+  if (found.empty() &&
+      std::any_of(membership.nodes().begin(), membership.nodes().end(),
+                  [](const auto& entry) { return entry.second.differs; })) {
+    return {};
+  }
+  const auto told = [&](const v1::Difference& difference) {
+    return std::any_of(differences_.begin(), differences_.end(),
+                       [&](const v1::Difference& before) {
+                         return DifferenceText(before) ==
+                                DifferenceText(difference);
+                       });
+  };
+  Verdict verdict;
+  for (const v1::Difference& difference : found) {
+    if (!told(difference)) verdict.fresh.push_back(difference);
+  }
+  differences_ = std::move(found);
+  if (mode == v1::PREFLIGHT_STRICT) {
+    verdict.excluded =
+        NodesThatDiffer(compared, differences_, reference, rules);
+  }
+  return verdict;
+}
+
+std::optional<std::string> Preflight::JudgeNewcomer(
+    const Node& newcomer, const Membership& membership, v1::Preflight mode) {
+  if (mode != v1::PREFLIGHT_STRICT || newcomer.differs ||
+      newcomer.hello.launcher()) {
+    return std::nullopt;
+  }
+  const auto compared = [](const Node& node) {
+    return ComparedNode{node.name(), &node.hello.facts(),
+                        node.hello.command_digest(), "", std::nullopt};
+  };
+  std::vector<ComparedNode> members;
+  for (const auto& [name, node] : membership.nodes()) {
+    if (node.member() && node.session != 0) members.push_back(compared(node));
+  }
+  // Not added to differences_, which are of the world that was formed.
+  const std::optional<v1::Difference> difference =
+      FindNewcomerDifference(members, compared(newcomer));
+  if (!difference.has_value()) return std::nullopt;
+  return DifferenceText(*difference);
+}
+
+}  // namespace rollcall

@@ -1,0 +1,51 @@
+// Preflight: compares the nodes of each world before it is proposed.
+//
+// With preflight `warn`, what differs is reported once. With `strict`, nodes
+// that differ get no seat.
+//
+// A pure value; any thread.
+#ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_PREFLIGHT_H_
+#define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_PREFLIGHT_H_
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/core/membership/membership.h"
+#include "daemon/core/network_plan/network_plan.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+class Preflight {
+ public:
+  struct Verdict {
+    // Differences that were not reported before.
+    std::vector<v1::Difference> fresh;
+    // Nodes to exclude, each with the reason. A world without them is judged
+    // again.
+    std::vector<std::pair<std::string, std::string>> excluded;
+  };
+  // `plan`: of these nodes, in the same order.
+  Verdict Judge(const std::vector<PlanNode>& nodes, const NetworkPlan& plan,
+                const Membership& membership, v1::Preflight mode);
+
+  // The reason to exclude a newcomer before a running world is ended to take it
+  // in; nullopt: none.
+  static std::optional<std::string> JudgeNewcomer(const Node& newcomer,
+                                                  const Membership& membership,
+                                                  v1::Preflight mode);
+
+  // Of the latest formation that found any.
+  const std::vector<v1::Difference>& differences() const {
+    return differences_;
+  }
+
+ private:
+  std::vector<v1::Difference> differences_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_NETWORK_PLAN_PREFLIGHT_H_
