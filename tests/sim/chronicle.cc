@@ -154,8 +154,10 @@ void Chronicle::AfterStep(const Job& job, const Event& event, absl::Time now,
   // In an adopted run, a name belongs to the agent that claimed it, and no
   // longer to one that the daemon had admitted before.
   for (const auto& [session, claim] : claimed) {
-    if (claims_.empty() && job.Attends(session))
-      in_[claim.node] = claim.incarnation;
+    if (!claims_.empty() || !job.Attends(session)) continue;
+    in_[claim.node] = claim.incarnation;
+    // The daemon knows no more who was lost in the run that it had before.
+    out_.clear();
   }
   const auto* attend = std::get_if<Attend>(&event);
   if (attend != nullptr && claims_.contains(attend->session)) {

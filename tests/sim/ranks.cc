@@ -259,6 +259,8 @@ void Ranks::OnDeed(uint64_t number) {
           rank.generation != deed.generation) {
         return;
       }
+      // It says so over its link, once it has one.
+      if (!rank.attends) return Later(100 * kMilli, deed);
       return feed_(RankAtBoundary{rank.generation, deed.local_rank});
   }
 }
@@ -321,7 +323,9 @@ bool Ranks::has_begun(uint32_t local_rank) const {
 }
 
 bool Ranks::noticed(uint64_t generation) const {
-  return linked_ && noticed_ == generation;
+  return linked_ && noticed_ == generation &&
+         std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const Rank& rank) { return rank.attends; });
 }
 
 void Ranks::StandAtBoundary(uint64_t generation) {
