@@ -1,13 +1,9 @@
 #include "daemon/journal/etcd_journal.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/admission/admission.h"
 #include "daemon/core/limits.h"
-#include "daemon/journal/fold.h"
-#include "daemon/journal/run_record.h"
 
 namespace rollcall {
 namespace {
@@ -73,7 +69,8 @@ const KeyValue* Found(const TxnResponse& answer, int at) {
 }  // namespace
 
 EtcdJournal::EtcdJournal(KeyValueStore& client, Options options)
-    : client_(client),
+    : RecordJournal("etcd"),
+      client_(client),
       options_(std::move(options)),
       leader_key_(absl::StrCat(options_.prefix, kLeaderKey)),
       writes_key_(absl::StrCat(options_.prefix, kWritesKey)) {}
@@ -82,26 +79,16 @@ absl::StatusOr<std::unique_ptr<EtcdJournal>> EtcdJournal::Open(
     KeyValueStore& client, Options options) {
   std::unique_ptr<EtcdJournal> journal(
       new EtcdJournal(client, std::move(options)));
-  if (absl::Status read = journal->ReadRuns(); !read.ok()) return read;
+  const absl::Status read = journal->ReadAll(
+      absl::StrCat(journal->options_.prefix, "jobs/"),
+      [&](const std::string& job, const std::string& value, int64_t revision) {
+        return journal->Take(job, value, revision);
+      });
+  if (!read.ok()) return read;
   return journal;
 }
 
 // --- Reading -----------------------------------------------------------------
-
-absl::Status EtcdJournal::ReadRuns() {
-  return ReadAll(absl::StrCat(options_.prefix, "jobs/"),
-                 [this](const std::string& job, const std::string& value,
-                        int64_t revision) {
-                   if (absl::Status fits = AdmitJobId(job); !fits.ok())
-                     return fits;
-                   absl::StatusOr<JournaledRun> run = UnpackRun(job, value);
-                   if (!run.ok()) return run.status();
-                   runs_.insert_or_assign(job, *std::move(run));
-                   order_[job] = revision;
-                   order_latest_ = std::max(order_latest_, revision);
-                   return absl::OkStatus();
-                 });
-}
 
 absl::Status EtcdJournal::ReadAll(
     const std::string& prefix,
@@ -134,19 +121,6 @@ absl::Status EtcdJournal::ReadAll(
   }
 }
 
-absl::StatusOr<std::optional<JournaledRun>> EtcdJournal::Load(
-    std::string_view job) {
-  const auto at = runs_.find(job);
-  if (at == runs_.end()) return std::nullopt;
-  return at->second;
-}
-
-absl::StatusOr<std::vector<JournaledRun>> EtcdJournal::LoadAll() {
-  std::vector<JournaledRun> all;
-  for (const auto& [job, run] : runs_) all.push_back(run);
-  return all;
-}
-
 absl::StatusOr<std::vector<v1::TokenRecord>> EtcdJournal::LoadTokens() {
   std::vector<v1::TokenRecord> records;
   const absl::Status read = ReadAll(
@@ -165,79 +139,22 @@ absl::StatusOr<std::vector<v1::TokenRecord>> EtcdJournal::LoadTokens() {
 
 // --- Writing -----------------------------------------------------------------
 
-absl::Status EtcdJournal::Fold(const JournalEntry& entry, absl::Time written_at,
-                               Runs& changed) const {
-  auto at = changed.find(entry.job);
-  if (entry.action.kind == Journal::Kind::kRunStarted) {
-    JournaledRun fresh;
-    fresh.job = entry.job;
-    fresh.state.run = entry.run;
-    at = changed.insert_or_assign(entry.job, std::move(fresh)).first;
-  } else if (at == changed.end()) {
-    const auto known = runs_.find(entry.job);
-    if (known != runs_.end()) {
-      at = changed.emplace(entry.job, known->second).first;
-    }
-  }
-  if (at == changed.end() || at->second.state.run != entry.run) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "etcd has no run ", entry.run, " of job ", entry.job,
-        "; another run has taken its place, or its key was removed"));
-  }
-  at->second.written_at = written_at;
-  return rollcall::Fold(entry.action, at->second.state);
-}
-
-absl::Status EtcdJournal::Append(absl::Span<const JournalEntry> entries,
-                                 absl::Time written_at) {
-  if (entries.empty()) return absl::OkStatus();
-  Runs changed;
-  for (const JournalEntry& entry : entries) {
-    if (absl::Status s = Fold(entry, written_at, changed); !s.ok()) return s;
-  }
+absl::Status EtcdJournal::Store(const Changes& changes) {
+  const std::string jobs = absl::StrCat(options_.prefix, "jobs/");
   std::vector<RequestOp> operations;
-  for (const auto& [job, run] : changed) {
-    const std::string value = PackRun(run);
-    if (value.size() > Limits::etcd_value_bytes_max) {
+  for (const auto& [job, record] : changes.written) {
+    if (record.size() > Limits::etcd_value_bytes_max) {
       return absl::ResourceExhaustedError(absl::StrCat(
-          "the world of job ", job, " takes ", value.size(),
+          "the world of job ", job, " takes ", record.size(),
           " bytes; etcd takes ", Limits::etcd_value_bytes_max,
           " in one request: use fewer nodes, or a daemon with --state DIR"));
     }
-    operations.push_back(
-        PutSealed(absl::StrCat(options_.prefix, "jobs/", job), value));
+    operations.push_back(PutSealed(absl::StrCat(jobs, job), record));
   }
-  if (absl::Status s = WriteAll(std::move(operations)); !s.ok()) return s;
-  ++order_latest_;
-  for (auto& [job, run] : changed) {
-    order_[job] = order_latest_;
-    runs_.insert_or_assign(job, std::move(run));
+  for (const std::string& job : changes.removed) {
+    operations.push_back(Delete(absl::StrCat(jobs, job)));
   }
-  operations.clear();
-  for (const std::string& job : EndedBeyondBound()) {
-    operations.push_back(Delete(absl::StrCat(options_.prefix, "jobs/", job)));
-    runs_.erase(job);
-    order_.erase(job);
-  }
-  // The entries are written. A failure to remove old runs does not matter.
-  if (absl::Status trimmed = WriteAll(std::move(operations)); !trimmed.ok()) {
-    return absl::IsUnavailable(trimmed) ? absl::OkStatus() : trimmed;
-  }
-  return absl::OkStatus();
-}
-
-// By the order of writing, which does not depend on the daemons' clocks.
-std::vector<std::string> EtcdJournal::EndedBeyondBound() const {
-  std::vector<std::pair<int64_t, std::string>> ended;
-  for (const auto& [job, run] : runs_) {
-    if (run.state.end.has_value()) ended.emplace_back(order_.at(job), job);
-  }
-  std::vector<std::string> jobs;
-  if (ended.size() <= kEndedRunsKept) return jobs;
-  std::sort(ended.begin(), ended.end());
-  ended.resize(ended.size() - kEndedRunsKept);
-  for (auto& [order, job] : ended) jobs.push_back(std::move(job));
-  return jobs;
+  return WriteAll(std::move(operations));
 }
 
 absl::Status EtcdJournal::SaveTokens(absl::Span<const v1::TokenRecord> written,

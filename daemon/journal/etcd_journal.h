@@ -20,24 +20,20 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "daemon/journal/journal.h"
 #include "daemon/journal/key_value.h"
 #include "daemon/journal/leadership.h"
+#include "daemon/journal/record_journal.h"
 #include "daemon/security/value_sealer.h"
 
 namespace rollcall {
 
-class EtcdJournal final : public JournalStore {
+class EtcdJournal final : public RecordJournal {
  public:
-  // Most ended runs that are kept; older ones are removed.
-  static constexpr size_t kEndedRunsKept = 64;
-
   struct Options {
     // Prefix of all keys, see EtcdPlace.
     std::string prefix;
@@ -55,13 +51,9 @@ class EtcdJournal final : public JournalStore {
   static absl::StatusOr<std::unique_ptr<EtcdJournal>> Open(
       KeyValueStore& client, Options options);
 
-  // As in JournalStore, and: ABORTED: the Reign is over. RESOURCE_EXHAUSTED: a
-  // run does not fit etcd_value_bytes_max; nothing was written.
-  absl::Status Append(absl::Span<const JournalEntry> entries,
-                      absl::Time written_at) override;
-  absl::StatusOr<std::optional<JournaledRun>> Load(
-      std::string_view job) override;
-  absl::StatusOr<std::vector<JournaledRun>> LoadAll() override;
+  // Writes return errors as in JournalStore, and: ABORTED: the Reign is over.
+  // RESOURCE_EXHAUSTED, of Append: a run does not fit etcd_value_bytes_max;
+  // nothing was written.
   absl::StatusOr<std::vector<v1::TokenRecord>> LoadTokens() override;
   absl::Status SaveTokens(absl::Span<const v1::TokenRecord> written,
                           absl::Span<const std::string> removed) override;
@@ -71,19 +63,14 @@ class EtcdJournal final : public JournalStore {
   absl::Status WriteValue(const std::string& name, const std::string& value);
 
  private:
-  using Runs = std::map<std::string, JournaledRun, std::less<>>;
-
   EtcdJournal(KeyValueStore& client, Options options);
 
-  absl::Status ReadRuns();
+  absl::Status Store(const Changes& changes) override;
   // Reads all keys of a prefix, page by page, at one revision.
   absl::Status ReadAll(const std::string& prefix,
                        const std::function<absl::Status(
                            const std::string& name, const std::string& value,
                            int64_t revision)>& take);
-  absl::Status Fold(const JournalEntry& entry, absl::Time written_at,
-                    Runs& changed) const;
-  std::vector<std::string> EndedBeyondBound() const;
   // Writes all operations, in as many transactions as their sizes require.
   absl::Status WriteAll(std::vector<etcdserverpb::RequestOp> operations);
   absl::Status Write(std::vector<etcdserverpb::RequestOp> operations);
@@ -95,12 +82,6 @@ class EtcdJournal final : public JournalStore {
   const Options options_;
   const std::string leader_key_;
   const std::string writes_key_;
-  // The durable runs; no other daemon writes.
-  Runs runs_;
-  // When each run was last written: the revision of its key at Open, and after
-  // that a number that counts on from the highest.
-  std::map<std::string, int64_t, std::less<>> order_;
-  int64_t order_latest_ = 0;
   // The number of the latest write that is known to have been carried out, and
   // of the latest write that was sent.
   uint64_t written_ = 0;

@@ -31,7 +31,12 @@ absl::Status Fold(const Journal& entry, JournalState& state) {
       state.finished.reset();
       break;
     case Journal::Kind::kCommitted:
-      if (entry.generation != state.generation) break;
+      if (entry.generation != state.generation) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("generation ", entry.generation,
+                         " cannot be committed: the last proposed one is ",
+                         state.generation));
+      }
       parsed = state.seal.emplace().ParseFromString(entry.body);
       DropRan(state);
       break;

@@ -1,5 +1,5 @@
-// Fold: applies one entry to a run's state, for stores that keep the state as
-// one value. Pure; any thread.
+// Fold: applies one entry to a run's state. Every journal uses it, the
+// simulator's too. Pure; any thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_FOLD_H_
 #define ROLLCALL_DAEMON_JOURNAL_FOLD_H_
 
@@ -10,7 +10,8 @@
 namespace rollcall {
 
 // Leaves `state.run` unchanged. INVALID_ARGUMENT: the entry's body is not valid
-// for its kind; `state` must not be used any more.
+// for its kind. FAILED_PRECONDITION: a commit of a generation that is not the
+// last proposed one. After an error `state` must not be used any more.
 absl::Status Fold(const Journal& entry, JournalState& state);
 
 }  // namespace rollcall

@@ -2,8 +2,8 @@
 //
 // It stores the core's Journal actions and returns, after a restart, what
 // Job::Restore needs. For each job it keeps the last run, with its open
-// generation in full. Of earlier generations it keeps only a list of headers,
-// so that it does not grow with the age of a run.
+// generation and the world that ran last. It keeps nothing else of earlier
+// generations, so that it does not grow with the age of a run.
 //
 // Thread rule: one thread at a time; in practice the loop thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_JOURNAL_H_
@@ -45,7 +45,8 @@ class JournalStore {
   // All or nothing, and durable when it returns OK. `written_at`: wall clock.
   // UNAVAILABLE: the disk is full or broken, or etcd does not answer; the
   // entries may still have been written. FAILED_PRECONDITION: an entry belongs
-  // to no run that was started.
+  // to no run that was started, or commits a generation that is not the last
+  // proposed one. INVALID_ARGUMENT: an entry's body is not valid for its kind.
   virtual absl::Status Append(absl::Span<const JournalEntry> entries,
                               absl::Time written_at) = 0;
 

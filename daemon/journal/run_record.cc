@@ -47,7 +47,7 @@ std::optional<v1::RunRecord> Expand(const std::string& bytes) {
 
 }  // namespace
 
-std::string PackRun(const JournaledRun& run) {
+absl::StatusOr<std::string> PackRun(const JournaledRun& run) {
   using Record = v1::RunRecord;
   const JournalState& state = run.state;
   Record record;
@@ -72,13 +72,15 @@ std::string PackRun(const JournaledRun& run) {
   const std::string plain = record.SerializeAsString();
   std::string bytes(compressBound(plain.size()), '\0');
   uLongf size = bytes.size();
-  // Fails only if memory is short. The buffer then keeps its full size, so that
-  // a large run is refused as too large and not stored unreadable.
+  // Fails only if memory is short.
   if (compress2(reinterpret_cast<Bytef*>(bytes.data()), &size,
                 reinterpret_cast<const Bytef*>(plain.data()), plain.size(),
-                Z_BEST_SPEED + 2) == Z_OK) {
-    bytes.resize(size);
+                Z_BEST_SPEED + 2) != Z_OK) {
+    return absl::UnavailableError(
+        absl::StrCat("the run of job ", run.job, " (", plain.size(),
+                     " bytes) cannot be compressed: out of memory"));
   }
+  bytes.resize(size);
   v1::PackedRecord packed;
   packed.set_packed(std::move(bytes));
   packed.set_bytes(plain.size());

@@ -1,4 +1,4 @@
-// RunRecord: a run as one value, for stores without columns.
+// RunRecord: a run as one value, as journals store it.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_RUN_RECORD_H_
@@ -12,7 +12,8 @@
 namespace rollcall {
 
 // Without the job's name. Compressed, since names and addresses repeat.
-std::string PackRun(const JournaledRun& run);
+// UNAVAILABLE: not enough memory to compress it.
+absl::StatusOr<std::string> PackRun(const JournaledRun& run);
 
 // FAILED_PRECONDITION: these bytes are not a result of PackRun, or expand to
 // more than a run can have.

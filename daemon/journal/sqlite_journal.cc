@@ -12,7 +12,9 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/base/write_error.h"
+#include "daemon/journal/old_schemas.h"
 #include "daemon/journal/private_folder.h"
+#include "daemon/journal/run_record.h"
 #include "daemon/journal/statement.h"
 
 namespace rollcall {
@@ -21,82 +23,23 @@ namespace {
 constexpr char kFile[] = "journal.db";
 // "rcjl": tells `file` and this program that the database is rollcall's.
 constexpr int64_t kApplicationId = 0x72636A6C;
-// Version 1 had no tokens, 2 no nodes that leave, 3 no node epochs, 4 no
-// finished nodes, 5 not the world that ran last.
-constexpr int64_t kSchemaVersion = 6;
+constexpr int64_t kSchemaVersion = kSchemaOfColumns + 1;
 
+// `written`: grows with each write of any record.
 constexpr char kSchema[] = R"sql(
 CREATE TABLE runs (
   job TEXT PRIMARY KEY,
-  run TEXT NOT NULL,
-  settings BLOB NOT NULL,
-  generation INTEGER NOT NULL,
-  proposal BLOB,
-  seal BLOB,
-  run_end BLOB,
-  charged INTEGER NOT NULL,
-  written_us INTEGER NOT NULL,
-  leaving BLOB,
-  epoch_floor INTEGER NOT NULL DEFAULT 0,
-  finished BLOB,
-  ran_proposal BLOB,
-  ran_seal BLOB,
-  ran_finished BLOB
-) WITHOUT ROWID;
-CREATE TABLE headers (
-  id INTEGER PRIMARY KEY,
-  job TEXT NOT NULL,
-  run TEXT NOT NULL,
-  kind INTEGER NOT NULL,
-  generation INTEGER NOT NULL,
-  code INTEGER NOT NULL,
-  written_us INTEGER NOT NULL
+  record BLOB NOT NULL,
+  written INTEGER NOT NULL
 );
-CREATE INDEX headers_by_job ON headers (job, id);
-)sql";
-
-constexpr char kTokens[] = R"sql(
 CREATE TABLE IF NOT EXISTS tokens (
   id TEXT PRIMARY KEY,
   record BLOB NOT NULL
 ) WITHOUT ROWID;
 )sql";
 
-constexpr char kNodes[] = R"sql(
-CREATE TABLE IF NOT EXISTS nodes (
-  job TEXT NOT NULL,
-  node TEXT NOT NULL,
-  epoch INTEGER NOT NULL,
-  token_id TEXT NOT NULL,
-  PRIMARY KEY (job, node)
-) WITHOUT ROWID;
-)sql";
-
-constexpr char kDeleteNodes[] = "DELETE FROM nodes WHERE job = ?";
-
-constexpr char kColumns[] =
-    "SELECT job, run, settings, generation, proposal, seal, run_end, charged, "
-    "written_us, leaving, epoch_floor, finished, ran_proposal, ran_seal, "
-    "ran_finished FROM runs";
-
-// The reason code of an entry that ends something; else unspecified.
-v1::ReasonCode CodeOf(const Journal& action) {
-  if (action.kind == Journal::Kind::kEnded) {
-    v1::Reform reform;
-    if (reform.ParseFromString(action.body)) return reform.code();
-  } else if (action.kind == Journal::Kind::kRunEnded) {
-    v1::End end;
-    if (end.ParseFromString(action.body)) return end.code();
-  }
-  return v1::REASON_CODE_UNSPECIFIED;
-}
-
-// The restarts charged, in an entry that ends a generation.
-int64_t ChargedOf(const Journal& action) {
-  v1::Reform reform;
-  reform.ParseFromString(action.body);
-  return int64_t{reform.restarts_charged()};
-}
+constexpr char kWriteRecord[] =
+    "INSERT OR REPLACE INTO runs (job, record, written) VALUES (?, ?, ?)";
 
 // Created here and not by SQLite, so that other users can never read its
 // secrets, not even for a moment. Its write-ahead log gets the same mode.
@@ -138,17 +81,12 @@ int SystemError(sqlite3* database, int code) {
   return error;
 }
 
-template <typename Message>
-bool Parse(const std::optional<std::string>& bytes,
-           std::optional<Message>& message) {
-  if (!bytes.has_value()) return true;
-  return message.emplace().ParseFromString(*bytes);
-}
-
 }  // namespace
 
 SqliteJournal::SqliteJournal(StateFolder folder)
-    : folder_(std::move(folder)), file_(folder_.File(kFile)) {}
+    : RecordJournal(folder.File(kFile)),
+      folder_(std::move(folder)),
+      file_(folder_.File(kFile)) {}
 
 SqliteJournal::~SqliteJournal() { sqlite3_close(database_); }
 
@@ -158,6 +96,7 @@ absl::StatusOr<std::unique_ptr<SqliteJournal>> SqliteJournal::Open(
   absl::Status made = MakeFile(journal->folder_, kFile);
   if (!made.ok()) return made;
   if (absl::Status status = journal->Prepare(); !status.ok()) return status;
+  if (absl::Status status = journal->ReadRuns(); !status.ok()) return status;
   return journal;
 }
 
@@ -183,10 +122,10 @@ absl::Status SqliteJournal::Prepare() {
   }
   if (empty) SyncFileAndFolder(file_, folder_.path());
   if (absl::Status s = Execute("PRAGMA synchronous = FULL"); !s.ok()) return s;
-  if (empty) return MakeSchema();
   const absl::StatusOr<int64_t> version = Number("PRAGMA user_version");
   if (!version.ok()) return version.status();
-  return Migrate(*version);
+  if (*version == kSchemaVersion) return absl::OkStatus();
+  return Transact([&] { return MakeSchema(*version); });
 }
 
 absl::Status SqliteJournal::CheckFile(bool& empty) {
@@ -220,263 +159,68 @@ absl::Status SqliteJournal::CheckFile(bool& empty) {
   return found == "ok" ? absl::OkStatus() : Damaged(found);
 }
 
-absl::Status SqliteJournal::MakeSchema() {
-  return Execute(absl::StrCat("BEGIN IMMEDIATE;", kSchema, kTokens, kNodes,
-                              "PRAGMA application_id = ", kApplicationId,
-                              "; PRAGMA user_version = ", kSchemaVersion,
-                              "; COMMIT;")
-                     .c_str());
+absl::Status SqliteJournal::MakeSchema(int64_t from) {
+  std::vector<OldRun> runs;
+  if (from != 0) {
+    absl::StatusOr<std::vector<OldRun>> old = TakeOldRuns(database_, from);
+    if (absl::IsFailedPrecondition(old.status())) {
+      return Damaged(std::string(old.status().message()));
+    }
+    if (!old.ok()) return Trouble("convert it");
+    runs = *std::move(old);
+  }
+  absl::Status s =
+      Execute(absl::StrCat(kSchema, "PRAGMA application_id = ", kApplicationId,
+                           "; PRAGMA user_version = ", kSchemaVersion)
+                  .c_str());
+  if (!s.ok()) return s;
+  for (const OldRun& old : runs) {
+    const absl::StatusOr<std::string> record = PackRun(old.run);
+    if (!record.ok()) return record.status();
+    s = Write(kWriteRecord, old.run.job, Blob{*record}, old.order);
+    if (!s.ok()) return s;
+  }
+  return absl::OkStatus();
 }
 
-absl::Status SqliteJournal::Migrate(int64_t from) {
-  if (from == kSchemaVersion) return absl::OkStatus();
-  const char* leaving = from < 3 ? "ALTER TABLE runs ADD leaving BLOB;" : "";
-  const char* epochs = from < 4 ? "ALTER TABLE runs ADD epoch_floor INTEGER "
-                                  "NOT NULL DEFAULT 0;"
-                                : "";
-  const char* finished = from < 5 ? "ALTER TABLE runs ADD finished BLOB;" : "";
-  return Execute(absl::StrCat("BEGIN IMMEDIATE;", kTokens, kNodes, leaving,
-                              epochs, finished,
-                              "ALTER TABLE runs ADD ran_proposal BLOB;"
-                              "ALTER TABLE runs ADD ran_seal BLOB;"
-                              "ALTER TABLE runs ADD ran_finished BLOB;",
-                              "PRAGMA user_version = ", kSchemaVersion,
-                              "; COMMIT;")
-                     .c_str());
+absl::Status SqliteJournal::ReadRuns() {
+  absl::StatusOr<Statement> rows =
+      Statement::Make(database_, "SELECT job, record, written FROM runs");
+  if (!rows.ok()) return Trouble("read it");
+  for (;;) {
+    const absl::StatusOr<bool> row = rows->Step();
+    if (!row.ok()) return Trouble("read it");
+    if (!*row) return absl::OkStatus();
+    absl::Status s = Take(rows->Text(0), rows->Text(1), rows->Number(2));
+    if (!s.ok()) return Damaged(std::string(s.message()));
+  }
 }
 
-absl::Status SqliteJournal::Append(absl::Span<const JournalEntry> entries,
-                                   absl::Time written_at) {
-  if (entries.empty()) return absl::OkStatus();
+absl::Status SqliteJournal::Transact(
+    const std::function<absl::Status()>& write) {
   if (absl::Status s = Execute("BEGIN IMMEDIATE"); !s.ok()) return s;
   absl::Cleanup roll_back = [this] {
     sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
   };
-  for (const JournalEntry& entry : entries) {
-    absl::Status s = Write(entry, written_at);
-    // SQLite's own message does not name the file.
-    if (absl::IsUnavailable(s)) return Trouble("write it");
-    if (!s.ok()) return s;
-  }
-  if (absl::Status s = Execute("COMMIT"); !s.ok()) return s;
+  absl::Status s = write();
+  if (!s.ok()) return s;
+  if (s = Execute("COMMIT"); !s.ok()) return s;
   std::move(roll_back).Cancel();
   return absl::OkStatus();
 }
 
-absl::Status SqliteJournal::Write(const JournalEntry& entry,
-                                  absl::Time written_at) {
-  const int64_t written_us = absl::ToUnixMicros(written_at);
-  if (absl::Status s = WriteState(entry, written_us); !s.ok()) return s;
-  const Journal& action = entry.action;
-  // One per node: too many for the list of headers, and of no interest there.
-  if (action.kind == Journal::Kind::kNodeEpochs) return absl::OkStatus();
-  absl::Status s = Run(database_,
-                       "INSERT INTO headers (job, run, kind, generation, code, "
-                       "written_us) VALUES (?, ?, ?, ?, ?, ?)",
-                       entry.job, entry.run, static_cast<int64_t>(action.kind),
-                       static_cast<int64_t>(action.generation),
-                       static_cast<int64_t>(CodeOf(action)), written_us);
-  if (!s.ok()) return s;
-  s = Run(database_,
-          "DELETE FROM headers WHERE job = ?1 AND id <= (SELECT id FROM "
-          "headers WHERE job = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
-          entry.job, int64_t{kHeadersKept});
-  if (!s.ok() || action.kind != Journal::Kind::kRunEnded) return s;
-  return TrimEnded();
-}
-
-absl::Status SqliteJournal::WriteState(const JournalEntry& entry,
-                                       int64_t written_us) {
-  const Journal& action = entry.action;
-  const Blob body{action.body};
-  const int64_t generation = static_cast<int64_t>(action.generation);
-  v1::NodeEpochs epochs;
-  absl::Status s;
-  switch (action.kind) {
-    case Journal::Kind::kRunStarted:
-      s = Run(database_,
-              "INSERT OR REPLACE INTO runs (job, run, settings, generation, "
-              "charged, written_us) VALUES (?, ?, ?, 0, 0, ?)",
-              entry.job, entry.run, body, written_us);
-      break;
-    case Journal::Kind::kProposed:
-      s = Run(database_,
-              "UPDATE runs SET generation = max(generation, ?3), proposal = "
-              "?4, seal = NULL, finished = NULL, written_us = ?5 WHERE job = "
-              "?1 AND run = ?2",
-              entry.job, entry.run, generation, body, written_us);
-      break;
-    case Journal::Kind::kCommitted:
-      s = Run(database_,
-              "UPDATE runs SET seal = ?4, ran_proposal = NULL, ran_seal = "
-              "NULL, ran_finished = NULL, written_us = ?5 WHERE job = ?1 AND "
-              "run = ?2 AND generation = ?3",
-              entry.job, entry.run, generation, body, written_us);
-      break;
-    case Journal::Kind::kEnded:
-      s = Run(database_,
-              "UPDATE runs SET "
-              "ran_proposal = iif(seal IS NULL, ran_proposal, proposal), "
-              "ran_finished = iif(seal IS NULL, ran_finished, finished), "
-              "ran_seal = ifnull(seal, ran_seal), "
-              "proposal = NULL, seal = NULL, finished = NULL, "
-              "charged = ?3, written_us = ?4 WHERE job = ?1 AND run = ?2",
-              entry.job, entry.run, ChargedOf(action), written_us);
-      break;
-    case Journal::Kind::kRunEnded:
-      s = Run(database_,
-              "UPDATE runs SET proposal = NULL, seal = NULL, finished = NULL, "
-              "leaving = NULL, ran_proposal = NULL, ran_seal = NULL, "
-              "ran_finished = NULL, run_end = ?3, written_us = ?4 WHERE job = "
-              "?1 AND run = ?2",
-              entry.job, entry.run, body, written_us);
-      break;
-    case Journal::Kind::kLeaving:
-      s = Run(database_,
-              "UPDATE runs SET leaving = ?3, written_us = ?4 WHERE job = ?1 "
-              "AND run = ?2",
-              entry.job, entry.run, body, written_us);
-      break;
-    case Journal::Kind::kFinished:
-      s = Run(database_,
-              "UPDATE runs SET finished = ?3, written_us = ?4 WHERE job = ?1 "
-              "AND run = ?2",
-              entry.job, entry.run, body, written_us);
-      break;
-    case Journal::Kind::kFenceOpen:
-      s = Run(database_,
-              "UPDATE runs SET ran_proposal = NULL, ran_seal = NULL, "
-              "ran_finished = NULL, written_us = ?3 WHERE job = ?1 AND run = "
-              "?2",
-              entry.job, entry.run, written_us);
-      break;
-    case Journal::Kind::kNodeEpochs:
-      if (!epochs.ParseFromString(action.body)) {
-        return absl::InternalError("an entry of node epochs cannot be parsed");
-      }
-      s = Run(database_,
-              "UPDATE runs SET epoch_floor = ?3, written_us = ?4 WHERE job = "
-              "?1 AND run = ?2",
-              entry.job, entry.run, static_cast<int64_t>(epochs.floor()),
-              written_us);
-      break;
-  }
-  if (!s.ok()) return s;
-  if (sqlite3_changes(database_) == 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        file_, ": run ", entry.run, " of job ", entry.job,
-        " is not in it; another run has taken its place, or the file was "
-        "replaced while the daemon ran"));
-  }
-  if (action.kind == Journal::Kind::kNodeEpochs) {
-    return WriteNodes(entry.job, epochs);
-  }
-  if (action.kind == Journal::Kind::kRunStarted) {
-    return Run(database_, kDeleteNodes, entry.job);
-  }
-  return absl::OkStatus();
-}
-
-// By the order in which they ended, not by time: the clock may have been set
-// back since.
-absl::Status SqliteJournal::TrimEnded() {
-  absl::Status s = Run(
-      database_,
-      "DELETE FROM runs WHERE run_end IS NOT NULL AND job NOT IN (SELECT "
-      "job FROM runs WHERE run_end IS NOT NULL ORDER BY (SELECT MAX(id) FROM "
-      "headers WHERE headers.job = runs.job) DESC LIMIT ?)",
-      int64_t{kEndedRunsKept});
-  if (!s.ok()) return s;
-  s = Run(database_,
-          "DELETE FROM nodes WHERE job NOT IN (SELECT job FROM runs)");
-  if (!s.ok()) return s;
-  return Run(database_,
-             "DELETE FROM headers WHERE job NOT IN (SELECT job FROM runs)");
-}
-
-absl::Status SqliteJournal::WriteNodes(const std::string& job,
-                                       const v1::NodeEpochs& epochs) {
-  if (epochs.whole()) {
-    absl::Status s = Run(database_, kDeleteNodes, job);
-    if (!s.ok()) return s;
-  }
-  for (const v1::NodeEpoch& row : epochs.nodes()) {
-    absl::Status s =
-        Run(database_,
-            "INSERT OR REPLACE INTO nodes (job, node, epoch, "
-            "token_id) VALUES (?, ?, ?, ?)",
-            job, row.node(), static_cast<int64_t>(row.epoch()), row.token_id());
-    if (!s.ok()) return s;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SqliteJournal::ReadNodes(JournaledRun& run, uint64_t floor) {
-  absl::StatusOr<Statement> rows = Statement::Make(
-      database_, "SELECT node, epoch, token_id FROM nodes WHERE job = ?");
-  if (!rows.ok()) return rows.status();
-  if (absl::Status s = rows->Bind(run.job); !s.ok()) return s;
-  v1::NodeEpochs epochs;
-  epochs.set_floor(floor);
-  epochs.set_whole(true);
-  for (;;) {
-    const absl::StatusOr<bool> row = rows->Step();
-    if (!row.ok()) return row.status();
-    if (!*row) break;
-    v1::NodeEpoch& node = *epochs.add_nodes();
-    node.set_node(rows->Text(0));
-    node.set_epoch(static_cast<uint64_t>(rows->Number(1)));
-    node.set_token_id(rows->Text(2));
-  }
-  run.state.node_epochs.Apply(epochs);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::optional<JournaledRun>> SqliteJournal::Load(
-    std::string_view job) {
-  absl::StatusOr<std::vector<JournaledRun>> runs =
-      Read(absl::StrCat(kColumns, " WHERE job = ?1").c_str(), job);
-  if (!runs.ok()) return runs.status();
-  if (runs->empty()) return std::nullopt;
-  return std::move(runs->front());
-}
-
-absl::StatusOr<std::vector<JournaledRun>> SqliteJournal::LoadAll() {
-  return Read(absl::StrCat(kColumns, " WHERE ?1 = '' ORDER BY job").c_str(),
-              "");
-}
-
-absl::StatusOr<std::vector<JournaledRun>> SqliteJournal::Read(
-    const char* sql, std::string_view job) {
-  absl::StatusOr<Statement> rows = Statement::Make(database_, sql);
-  if (!rows.ok()) return rows.status();
-  if (absl::Status s = rows->Bind(std::string(job)); !s.ok()) return s;
-  std::vector<JournaledRun> runs;
-  for (;;) {
-    const absl::StatusOr<bool> row = rows->Step();
-    if (!row.ok()) return row.status();
-    if (!*row) return runs;
-    JournaledRun run;
-    run.job = rows->Text(0);
-    run.state.run = rows->Text(1);
-    run.state.generation = static_cast<uint64_t>(rows->Number(3));
-    run.state.restarts_charged = static_cast<uint32_t>(rows->Number(7));
-    run.written_at = absl::FromUnixMicros(rows->Number(8));
-    if (!run.state.settings.ParseFromString(rows->Text(2)) ||
-        !Parse(rows->Bytes(4), run.state.proposal) ||
-        !Parse(rows->Bytes(5), run.state.seal) ||
-        !Parse(rows->Bytes(6), run.state.end) ||
-        !Parse(rows->Bytes(9), run.state.leaving) ||
-        !Parse(rows->Bytes(11), run.state.finished) ||
-        !Parse(rows->Bytes(12), run.state.ran_proposal) ||
-        !Parse(rows->Bytes(13), run.state.ran_seal) ||
-        !Parse(rows->Bytes(14), run.state.ran_finished)) {
-      return Damaged(absl::StrCat("the run of job ", run.job));
+absl::Status SqliteJournal::Store(const Changes& changes) {
+  return Transact([&]() -> absl::Status {
+    for (const std::string& job : changes.removed) {
+      absl::Status s = Write("DELETE FROM runs WHERE job = ?", job);
+      if (!s.ok()) return s;
     }
-    const auto floor = static_cast<uint64_t>(rows->Number(10));
-    if (absl::Status s = ReadNodes(run, floor); !s.ok()) return s;
-    runs.push_back(std::move(run));
-  }
+    for (const auto& [job, record] : changes.written) {
+      absl::Status s = Write(kWriteRecord, job, Blob{record}, changes.order);
+      if (!s.ok()) return s;
+    }
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<std::vector<v1::TokenRecord>> SqliteJournal::LoadTokens() {
@@ -500,28 +244,30 @@ absl::StatusOr<std::vector<v1::TokenRecord>> SqliteJournal::LoadTokens() {
 absl::Status SqliteJournal::SaveTokens(
     absl::Span<const v1::TokenRecord> written,
     absl::Span<const std::string> removed) {
-  if (absl::Status s = Execute("BEGIN IMMEDIATE"); !s.ok()) return s;
-  absl::Cleanup roll_back = [this] {
-    sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
-  };
-  for (const std::string& id : removed) {
-    absl::Status s = Run(database_, "DELETE FROM tokens WHERE id = ?", id);
-    if (!s.ok()) return s;
-  }
-  for (const v1::TokenRecord& record : written) {
-    const std::string bytes = record.SerializeAsString();
-    absl::Status s = Run(
-        database_, "INSERT OR REPLACE INTO tokens (id, record) VALUES (?, ?)",
-        record.status().id(), Blob{bytes});
-    if (!s.ok()) return s;
-  }
-  if (absl::Status s = Execute("COMMIT"); !s.ok()) return s;
-  std::move(roll_back).Cancel();
-  return absl::OkStatus();
+  return Transact([&]() -> absl::Status {
+    for (const std::string& id : removed) {
+      absl::Status s = Write("DELETE FROM tokens WHERE id = ?", id);
+      if (!s.ok()) return s;
+    }
+    for (const v1::TokenRecord& record : written) {
+      const std::string bytes = record.SerializeAsString();
+      absl::Status s =
+          Write("INSERT OR REPLACE INTO tokens (id, record) VALUES (?, ?)",
+                record.status().id(), Blob{bytes});
+      if (!s.ok()) return s;
+    }
+    return absl::OkStatus();
+  });
 }
 
 absl::Status SqliteJournal::DropTokens() {
   return Execute("DELETE FROM tokens");
+}
+
+template <typename... Values>
+absl::Status SqliteJournal::Write(const char* sql, const Values&... values) {
+  return Run(database_, sql, values...).ok() ? absl::OkStatus()
+                                             : Trouble("write it");
 }
 
 absl::Status SqliteJournal::Execute(const char* sql) {

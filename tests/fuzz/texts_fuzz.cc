@@ -242,9 +242,9 @@ void Run(std::string_view bytes) {
     return Expect(absl::IsFailedPrecondition(run.status()),
                   "a damaged run is FAILED_PRECONDITION");
   }
-  const std::string again = PackRun(*run);
+  const std::string again = *PackRun(*run);
   const auto twice = UnpackRun("demo", again);
-  Expect(twice.ok() && PackRun(*twice) == again, "a run comes back the same");
+  Expect(twice.ok() && *PackRun(*twice) == again, "a run comes back the same");
 }
 
 // The same, from what would be within.
@@ -266,7 +266,7 @@ void Record(std::string_view bytes) {
   if (record.has_ran_proposal()) run.state.ran_proposal = record.ran_proposal();
   if (record.has_ran_seal()) run.state.ran_seal = record.ran_seal();
   if (record.has_ran_finished()) run.state.ran_finished = record.ran_finished();
-  Run(PackRun(run));
+  Run(*PackRun(run));
 }
 
 void Prints(std::string_view text) {

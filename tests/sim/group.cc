@@ -140,7 +140,7 @@ class Group::Seen final : public LoopObserver {
     group_.chronicle_.Tested(Invariant::kLeaderKnows);
     const absl::StatusOr<std::optional<JournaledRun>> run =
         journal_->Load(group_.settings_.name);
-    if (run.ok() && run->has_value() && PackRun(**run) == group_.record_) {
+    if (run.ok() && run->has_value() && *PackRun(**run) == group_.record_) {
       return;
     }
     group_.chronicle_.Broken(

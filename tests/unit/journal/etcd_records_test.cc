@@ -1,11 +1,10 @@
-// What needs no etcd: the place of one, the end of a lease, records of runs.
+// What needs no etcd: the place of one, the end of a lease.
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "absl/time/time.h"
 #include "daemon/journal/etcd_place.h"
-#include "daemon/journal/run_record.h"
 #include "daemon/journal/tenure.h"
 
 namespace rollcall {
@@ -64,53 +63,6 @@ TEST(TenureTest, EndsBeforeTheLeaseCan) {
   tenure.Renewed(t + s(1.5), s(0));
   EXPECT_FALSE(tenure.Holds(t + s(1.5)));
   EXPECT_FALSE(tenure.Holds(t));
-}
-
-TEST(RunRecordTest, ComesBackWhole) {
-  JournaledRun run;
-  run.job = "j";
-  run.written_at = kThen + absl::Microseconds(5);
-  run.state.run = "r";
-  run.state.settings.set_nodes_max(7);
-  run.state.generation = 9;
-  run.state.proposal.emplace().set_world(std::string(10'000, 'w'));
-  run.state.seal.emplace().set_master_port(1);
-  run.state.leaving.emplace().set_notice(3);
-  run.state.finished.emplace().add_node_ranks(4);
-  run.state.restarts_charged = 2;
-  run.state.node_epochs.Admit("a", "t1");
-  run.state.node_epochs.Raise("a");
-  run.state.node_epochs.RaiseFloor(1);
-  const std::string bytes = PackRun(run);
-  EXPECT_LT(bytes.size(), 1'000u);
-  const auto back = UnpackRun("j", bytes);
-  ASSERT_TRUE(back.ok()) << back.status();
-  EXPECT_EQ(back->written_at, run.written_at);
-  EXPECT_EQ(back->state.run, "r");
-  EXPECT_EQ(back->state.settings.nodes_max(), 7u);
-  EXPECT_EQ(back->state.generation, 9u);
-  EXPECT_EQ(back->state.proposal->world().size(), 10'000u);
-  EXPECT_EQ(back->state.seal->master_port(), 1u);
-  EXPECT_EQ(back->state.leaving->notice(), 3u);
-  ASSERT_EQ(back->state.finished->node_ranks_size(), 1);
-  EXPECT_FALSE(back->state.end.has_value());
-  EXPECT_EQ(back->state.restarts_charged, 2u);
-  EXPECT_EQ(back->state.node_epochs.EpochOf("a"), 1u);
-  EXPECT_EQ(back->state.node_epochs.TokenOf("a"), "t1");
-  EXPECT_EQ(back->state.node_epochs.EpochOf("b"), 1u);
-}
-
-TEST(RunRecordTest, OtherBytesAreRefused) {
-  JournaledRun run;
-  run.state.run = "r";
-  const std::string good = PackRun(run);
-  for (const std::string& bad :
-       {std::string(), std::string("garbage"), good.substr(0, good.size() - 3),
-        // Says that it expands to 2^62 bytes.
-        std::string("\x0a\x01x\x10\x80\x80\x80\x80\x80\x80\x80\x80\x40")}) {
-    EXPECT_EQ(UnpackRun("j", bad).status().code(),
-              absl::StatusCode::kFailedPrecondition);
-  }
 }
 
 }  // namespace

@@ -16,15 +16,13 @@
 #include "daemon/journal/etcd_journal.h"
 #include "daemon/journal/leadership.h"
 #include "daemon/journal/run_record.h"
+#include "tests/unit/journal/journal_entries.h"
 #include "tests/unit/journal/real_etcd.h"
 #include "tests/unit/journal/test_sealer.h"
 
 namespace rollcall {
 namespace {
 
-using Kind = Journal::Kind;
-
-const absl::Time kThen = absl::FromUnixSeconds(1'700'000'000);
 constexpr char kPrefix[] = "/rollcall/t/";
 constexpr absl::Duration kDeadline = absl::Seconds(30);
 
@@ -146,28 +144,6 @@ TEST_F(EtcdTest, AnEtcdThatIsSilentDeposesInTime) {
 
 // --- The journal -------------------------------------------------------------
 
-JournalEntry Entry(Kind kind, uint64_t generation, std::string body = "",
-                   std::string job = "j", std::string run = "r1") {
-  return {std::move(job), std::move(run), {kind, generation, std::move(body)}};
-}
-std::string Settings(uint32_t nodes) {
-  v1::JobSettings settings;
-  settings.set_nodes_min(nodes);
-  settings.set_nodes_max(nodes);
-  return settings.SerializeAsString();
-}
-std::string ProposalOf(uint64_t generation, std::string world = "world") {
-  v1::Proposal proposal;
-  proposal.set_generation(generation);
-  proposal.set_world(std::move(world));
-  return proposal.SerializeAsString();
-}
-std::string EndOf(int exit_code) {
-  v1::End end;
-  end.set_exit_code(exit_code);
-  return end.SerializeAsString();
-}
-
 class EtcdJournalTest : public EtcdTest {
  protected:
   void SetUp() override {
@@ -237,6 +213,10 @@ TEST_F(EtcdJournalTest, TheNextLeaderReadsWhatTheLastOneWrote) {
   ASSERT_TRUE(next->DropTokens().ok());
   EXPECT_TRUE(next->LoadTokens()->empty());
   EXPECT_FALSE((*next->Load("nobody")).has_value());
+}
+
+TEST_F(EtcdJournalTest, EachStepOfARunLeavesItsState) {
+  ExpectEachStepLeavesItsState([this] { return MustOpen(Again()); });
 }
 
 TEST_F(EtcdJournalTest, AFormerLeaderCanWriteNothing) {
@@ -443,14 +423,14 @@ TEST_F(EtcdJournalTest, WhatNoDaemonWroteIsNamed) {
   JournaledRun run;
   run.state.run = "r";
   // As an older daemon wrote it, and anybody who reaches etcd could.
-  write("jobs/j", PackRun(run));
+  write("jobs/j", *PackRun(run));
   expect_named("jobs/j");
   // A good one of another job.
   write("jobs/j",
-        TestSealer().Seal(absl::StrCat(kPrefix, "jobs/k"), PackRun(run)));
+        TestSealer().Seal(absl::StrCat(kPrefix, "jobs/k"), *PackRun(run)));
   expect_named("jobs/j");
-  seal("jobs/j", PackRun(run));
-  seal("jobs/NO/JOB", PackRun(run));
+  seal("jobs/j", *PackRun(run));
+  seal("jobs/NO/JOB", *PackRun(run));
   expect_named("jobs/NO/JOB");
 }
 

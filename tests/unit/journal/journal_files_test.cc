@@ -92,107 +92,11 @@ TEST_F(JournalTest, AnotherProgramsDatabaseIsRefused) {
 
 TEST_F(JournalTest, ANewerRollcallsFileIsRefused) {
   { const auto journal = MustOpen(); }
-  Sql(file(), "PRAGMA user_version = 7");
+  Sql(file(), "PRAGMA user_version = 8");
   const auto journal = Open();
   EXPECT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(std::string(journal.status().message()).find("newer"),
             std::string::npos);
-}
-
-TEST_F(JournalTest, AnOlderRollcallsFileIsTakenUp) {
-  {
-    const auto journal = MustOpen();
-    MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3))});
-  }
-  // The first one knew no tokens.
-  Sql(file(),
-      "DROP TABLE tokens; DROP TABLE nodes; ALTER TABLE runs DROP leaving;"
-      "ALTER TABLE runs DROP epoch_floor; ALTER TABLE runs DROP finished;"
-      "ALTER TABLE runs DROP ran_proposal; ALTER TABLE runs DROP ran_seal;"
-      "ALTER TABLE runs DROP ran_finished;"
-      "PRAGMA user_version = 1");
-  for (int life = 0; life < 2; ++life) {
-    const auto journal = MustOpen();
-    ASSERT_NE(journal, nullptr);
-    EXPECT_TRUE((*journal->Load("j")).has_value());
-    EXPECT_EQ(TokensIn(*journal), life == 0 ? "" : "a=1");
-    ASSERT_TRUE(journal->SaveTokens({RecordOf("a", 1)}, {}).ok());
-  }
-}
-
-TEST_F(JournalTest, AFileThatDoesNotKnowWhoLeavesIsTakenUp) {
-  {
-    const auto journal = MustOpen();
-    MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3))});
-    ASSERT_TRUE(journal->SaveTokens({RecordOf("a", 1)}, {}).ok());
-  }
-  Sql(file(),
-      "DROP TABLE nodes; ALTER TABLE runs DROP leaving;"
-      "ALTER TABLE runs DROP epoch_floor; ALTER TABLE runs DROP finished;"
-      "ALTER TABLE runs DROP ran_proposal; ALTER TABLE runs DROP ran_seal;"
-      "ALTER TABLE runs DROP ran_finished;"
-      "PRAGMA user_version = 2");
-  v1::Notice leaving;
-  leaving.add_nodes("b");
-  for (int life = 0; life < 2; ++life) {
-    const auto journal = MustOpen();
-    ASSERT_NE(journal, nullptr);
-    EXPECT_EQ(TokensIn(*journal), "a=1");
-    const auto run = journal->Load("j");
-    ASSERT_TRUE(run.ok() && run->has_value());
-    EXPECT_EQ((*run)->state.leaving.has_value(), life == 1);
-    MustAppend(*journal,
-               {Entry(Kind::kLeaving, 0, leaving.SerializeAsString())});
-  }
-}
-
-TEST_F(JournalTest, AFileWithoutEpochsIsTakenUp) {
-  {
-    const auto journal = MustOpen();
-    MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3))});
-  }
-  Sql(file(),
-      "DROP TABLE nodes; ALTER TABLE runs DROP epoch_floor;"
-      "ALTER TABLE runs DROP finished; ALTER TABLE runs DROP ran_proposal;"
-      "ALTER TABLE runs DROP ran_seal; ALTER TABLE runs DROP ran_finished;"
-      "PRAGMA user_version = 3");
-  for (uint64_t life = 0; life < 2; ++life) {
-    const auto journal = MustOpen();
-    ASSERT_NE(journal, nullptr);
-    const auto run = journal->Load("j");
-    ASSERT_TRUE(run.ok() && run->has_value());
-    EXPECT_EQ((*run)->state.node_epochs.EpochOf("a"), life);
-    MustAppend(*journal, {Entry(Kind::kNodeEpochs, 0,
-                                EpochsBody({EpochRow("a", 1, "t1")}))});
-  }
-}
-
-TEST_F(JournalTest, AFileThatDoesNotKnowWhoHasFinishedIsTakenUp) {
-  {
-    const auto journal = MustOpen();
-    MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3))});
-  }
-  Sql(file(),
-      "ALTER TABLE runs DROP finished; ALTER TABLE runs DROP ran_proposal;"
-      "ALTER TABLE runs DROP ran_seal; ALTER TABLE runs DROP ran_finished;"
-      "PRAGMA user_version = 4");
-  v1::FinishedNodes finished;
-  finished.add_node_ranks(2);
-  for (int life = 0; life < 2; ++life) {
-    const auto journal = MustOpen();
-    ASSERT_NE(journal, nullptr);
-    const auto run = journal->Load("j");
-    ASSERT_TRUE(run.ok() && run->has_value());
-    EXPECT_EQ((*run)->state.finished.has_value(), life == 1);
-    MustAppend(*journal,
-               {Entry(Kind::kFinished, 1, finished.SerializeAsString())});
-  }
-  // Of a generation that has ended, nothing is finished.
-  const auto journal = MustOpen();
-  MustAppend(*journal, {Entry(Kind::kEnded, 1, "")});
-  const auto run = journal->Load("j");
-  ASSERT_TRUE(run.ok() && run->has_value());
-  EXPECT_FALSE((*run)->state.finished.has_value());
 }
 
 // A folder that is for something else is left as it is; one that is ours, or

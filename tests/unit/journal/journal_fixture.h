@@ -11,19 +11,15 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_join.h"
 #include "daemon/journal/sqlite_journal.h"
 #include "daemon/journal/state_folder.h"
+#include "tests/unit/journal/journal_entries.h"
 
 namespace rollcall {
 
 namespace fs = std::filesystem;
-using Kind = Journal::Kind;
-
-inline const absl::Time kThen = absl::FromUnixSeconds(1'700'000'000);
-
 class JournalTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -51,47 +47,6 @@ class JournalTest : public testing::Test {
   std::string folder_;
 };
 
-inline JournalEntry Entry(Kind kind, uint64_t generation, std::string body = "",
-                          std::string job = "j", std::string run = "r1") {
-  return {std::move(job), std::move(run), {kind, generation, std::move(body)}};
-}
-
-inline std::string Settings(uint32_t nodes) {
-  v1::JobSettings settings;
-  settings.set_nodes_min(nodes);
-  settings.set_nodes_max(nodes);
-  return settings.SerializeAsString();
-}
-inline std::string ProposalOf(uint64_t generation) {
-  v1::Proposal proposal;
-  proposal.set_generation(generation);
-  proposal.set_world(std::string("w\0rld", 5));
-  return proposal.SerializeAsString();
-}
-inline std::string SealOf(uint64_t generation) {
-  v1::Seal seal;
-  seal.set_generation(generation);
-  seal.set_master_port(1234);
-  return seal.SerializeAsString();
-}
-inline std::string ReformOf(v1::ReasonCode code, uint32_t charged) {
-  v1::Reform reform;
-  reform.set_code(code);
-  reform.set_restarts_charged(charged);
-  return reform.SerializeAsString();
-}
-inline std::string EndOf(int exit_code) {
-  v1::End end;
-  end.set_exit_code(exit_code);
-  return end.SerializeAsString();
-}
-
-inline void MustAppend(JournalStore& journal,
-                       std::vector<JournalEntry> entries) {
-  const absl::Status status = journal.Append(entries, kThen);
-  ASSERT_TRUE(status.ok()) << status;
-}
-
 inline v1::TokenRecord RecordOf(const std::string& id, uint32_t uses_left) {
   v1::TokenRecord record;
   record.mutable_status()->set_id(id);
@@ -111,24 +66,6 @@ inline std::string TokensIn(JournalStore& journal) {
         uses.emplace(record.status().id(), record.status().uses_left()).second);
   }
   return absl::StrJoin(uses, " ", absl::PairFormatter("="));
-}
-
-inline std::string EpochsBody(std::vector<v1::NodeEpoch> nodes,
-                              uint64_t floor = 0, bool whole = false) {
-  v1::NodeEpochs epochs;
-  epochs.set_floor(floor);
-  epochs.set_whole(whole);
-  for (v1::NodeEpoch& node : nodes) *epochs.add_nodes() = std::move(node);
-  return epochs.SerializeAsString();
-}
-
-inline v1::NodeEpoch EpochRow(const std::string& node, uint64_t epoch,
-                              const std::string& token_id) {
-  v1::NodeEpoch row;
-  row.set_node(node);
-  row.set_epoch(epoch);
-  row.set_token_id(token_id);
-  return row;
 }
 
 }  // namespace rollcall

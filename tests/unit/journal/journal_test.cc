@@ -44,50 +44,7 @@ TEST_F(JournalTest, AnUnknownJobIsNone) {
 }
 
 TEST_F(JournalTest, EachStepOfARunLeavesItsState) {
-  struct Row {
-    JournalEntry entry;
-    uint64_t generation;
-    bool proposal, seal, end;
-    uint32_t charged;
-  };
-  const Row rows[] = {
-      {Entry(Kind::kRunStarted, 0, Settings(2)), 0, false, false, false, 0},
-      {Entry(Kind::kProposed, 1, ProposalOf(1)), 1, true, false, false, 0},
-      // Superseded before it was committed.
-      {Entry(Kind::kProposed, 2, ProposalOf(2)), 2, true, false, false, 0},
-      // Of the one before: it changes nothing that counts.
-      {Entry(Kind::kCommitted, 2, SealOf(2)), 2, true, true, false, 0},
-      {Entry(Kind::kEnded, 2, ReformOf(v1::REASON_CODE_LOST_LEASE, 0)), 2,
-       false, false, false, 0},
-      {Entry(Kind::kProposed, 3, ProposalOf(3)), 3, true, false, false, 0},
-      {Entry(Kind::kCommitted, 3, SealOf(3)), 3, true, true, false, 0},
-      {Entry(Kind::kEnded, 3, ReformOf(v1::REASON_CODE_RANK_EXIT, 1)), 3, false,
-       false, false, 1},
-      {Entry(Kind::kProposed, 4, ProposalOf(4)), 4, true, false, false, 1},
-      {Entry(Kind::kEnded, 4, ReformOf(v1::REASON_CODE_HANG, 2)), 4, false,
-       false, false, 2},
-      // Progress, or a node that was to blame, has given charges back.
-      {Entry(Kind::kProposed, 5, ProposalOf(5)), 5, true, false, false, 2},
-      {Entry(Kind::kEnded, 5, ReformOf(v1::REASON_CODE_RANK_EXIT, 1)), 5, false,
-       false, false, 1},
-      {Entry(Kind::kRunEnded, 5, EndOf(3)), 5, false, false, true, 1},
-      // The name is used again.
-      {Entry(Kind::kRunStarted, 0, Settings(2), "j", "r2"), 0, false, false,
-       false, 0},
-  };
-  for (const Row& row : rows) {
-    const auto journal = MustOpen();
-    MustAppend(*journal, {row.entry});
-    const auto run = journal->Load("j");
-    ASSERT_TRUE(run.ok() && run->has_value());
-    const JournalState& state = (*run)->state;
-    EXPECT_EQ(state.run, row.entry.run);
-    EXPECT_EQ(state.generation, row.generation);
-    EXPECT_EQ(state.proposal.has_value(), row.proposal);
-    EXPECT_EQ(state.seal.has_value(), row.seal);
-    EXPECT_EQ(state.end.has_value(), row.end);
-    EXPECT_EQ(state.restarts_charged, row.charged);
-  }
+  ExpectEachStepLeavesItsState([this] { return MustOpen(); });
 }
 
 TEST_F(JournalTest, ABatchIsWrittenWholeOrNotAtAll) {
@@ -143,9 +100,32 @@ TEST_F(JournalTest, EndedRunsAreTrimmed) {
   }
   const auto runs = journal->LoadAll();
   ASSERT_TRUE(runs.ok());
-  EXPECT_EQ(runs->size(), size_t{SqliteJournal::kEndedRunsKept});
+  EXPECT_EQ(runs->size(), SqliteJournal::kEndedRunsKept);
   EXPECT_TRUE(journal->Load("j69")->has_value());
   EXPECT_FALSE(journal->Load("j0")->has_value());
+}
+
+TEST_F(JournalTest, MoreRunsThanAreKeptMayEndInOneBatch) {
+  auto journal = MustOpen();
+  std::vector<JournalEntry> starts;
+  std::vector<JournalEntry> ends;
+  for (size_t i = 0; i < SqliteJournal::kEndedRunsKept + 3; ++i) {
+    const std::string job = absl::StrCat("j", i);
+    starts.push_back(Entry(Kind::kRunStarted, 0, Settings(1), job));
+    ends.push_back(Entry(Kind::kRunEnded, 0, EndOf(0), job));
+  }
+  MustAppend(*journal, starts);
+  MustAppend(*journal, ends);
+  EXPECT_EQ(journal->LoadAll()->size(), SqliteJournal::kEndedRunsKept);
+  // The others are not unended runs in the file.
+  journal.reset();
+  journal = MustOpen();
+  const auto all = journal->LoadAll();
+  ASSERT_TRUE(all.ok());
+  EXPECT_EQ(all->size(), SqliteJournal::kEndedRunsKept);
+  for (const JournaledRun& run : *all) {
+    EXPECT_TRUE(run.state.end.has_value()) << run.job;
+  }
 }
 
 // As by a clock that was set back by a day.
@@ -158,7 +138,7 @@ TEST_F(JournalTest, EndedRunsAreTrimmedInTheOrderInWhichTheyEnded) {
   };
   // Begun first, and it ends last but one.
   MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1), "long")});
-  for (int i = 0; i < SqliteJournal::kEndedRunsKept; ++i) {
+  for (size_t i = 0; i < SqliteJournal::kEndedRunsKept; ++i) {
     const std::string job = absl::StrCat("j", i);
     MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1), job)});
     end(job, kThen);
@@ -166,7 +146,7 @@ TEST_F(JournalTest, EndedRunsAreTrimmedInTheOrderInWhichTheyEnded) {
   end("long", kThen - absl::Hours(24));
   MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1), "last")});
   end("last", kThen - absl::Hours(24));
-  EXPECT_EQ(journal->LoadAll()->size(), size_t{SqliteJournal::kEndedRunsKept});
+  EXPECT_EQ(journal->LoadAll()->size(), SqliteJournal::kEndedRunsKept);
   EXPECT_TRUE(journal->Load("long")->has_value());
   EXPECT_TRUE(journal->Load("last")->has_value());
   EXPECT_FALSE(journal->Load("j0")->has_value());
