@@ -220,7 +220,9 @@ TEST_F(OldSchemasTest, AConversionThatIsCutOffLosesNothing) {
       ASSERT_EQ(Sql("PRAGMA user_version"), kLastOldSchema);
       EXPECT_EQ(Sql("SELECT count(*) FROM headers"), 1);
     }
-    EXPECT_EQ(StateIn(*MustOpen(), "j"), FullRun(kLastOldSchema));
+    const auto journal = MustOpen();
+    ASSERT_NE(journal, nullptr);
+    EXPECT_EQ(StateIn(*journal, "j"), FullRun(kLastOldSchema));
     if (status.ok()) break;
   }
   EXPECT_GT(refused, 0);

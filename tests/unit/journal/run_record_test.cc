@@ -92,7 +92,9 @@ TEST_F(JournalTest, ARunThatCannotBeCompressedIsNotStored) {
     memory_is_short = false;
     EXPECT_EQ(StateIn(*journal, "j"), "r1 g0");
   }
-  EXPECT_EQ(StateIn(*MustOpen(), "j"), "r1 g0");
+  const auto journal = MustOpen();
+  ASSERT_NE(journal, nullptr);
+  EXPECT_EQ(StateIn(*journal, "j"), "r1 g0");
 }
 
 }  // namespace
