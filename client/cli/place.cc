@@ -21,7 +21,7 @@
 #include "client/cli/commands.h"
 #include "client/launch/launch_folder.h"
 #include "daemon/core/admission/admission.h"
-#include "daemon/core/network_plan/network_plan.h"
+#include "daemon/core/network_plan/plan_node.h"
 #include "daemon/security/authority.h"
 #include "daemon/security/given_secrets.h"
 #include "daemon/security/identity.h"

@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/doctor/checks.h"
-#include "daemon/core/network_plan/network_plan.h"
+#include "daemon/core/network_plan/plan_node.h"
 
 namespace rollcall {
 namespace {

@@ -5,7 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "daemon/core/admission/admission.h"
-#include "daemon/core/network_plan/network_plan.h"
+#include "daemon/core/network_plan/plan_node.h"
 
 namespace rollcall {
 namespace {

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/base/address_text.h"
 #include "daemon/core/admission/admission.h"
-#include "daemon/core/network_plan/network_plan.h"
+#include "daemon/core/network_plan/plan_node.h"
 #include "daemon/security/identity.h"
 #include "daemon/security/join_string.h"
 #include "daemon/security/openssl_owned.h"

@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/network_plan/network_plan.h"
+#include "daemon/core/network_plan/plan_node.h"
 
 namespace rollcall {
 namespace {

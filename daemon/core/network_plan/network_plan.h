@@ -7,32 +7,15 @@
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_NETWORK_PLAN_H_
 #define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_NETWORK_PLAN_H_
 
-#include <cstddef>
-#include <map>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/core/network_plan/probing.h"
+#include "daemon/core/network_plan/plan_node.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
-
-struct PlanNode {
-  std::string node;
-  const v1::Facts* facts;
-  // The source address of its connection to the daemon.
-  std::string observed_address;
-  // The agent of the launcher, on the daemon's own machine.
-  bool launcher = false;
-  // What its probers found; null: no node was selected to probe it.
-  const std::map<std::string, ProbeReport>* probed = nullptr;
-  // It is in the running world: if it and another node cannot connect, the
-  // other one is left out.
-  bool stays = false;
-};
 
 struct PlannedNode {
   std::string address;
@@ -57,19 +40,6 @@ struct NetworkPlan {
   std::vector<PlannedNode> nodes;
 };
 
-// Interfaces that only exist inside one machine: docker*, br-<12 hex digits>
-// (Docker's), virbr*, cni*, veth*, flannel*, cali*, podman*, lxc*, lxdbr*,
-// kube-*, cilium*.
-bool IsLocalBridge(std::string_view interface);
-
-// Loopback, link-local, unspecified or multicast: no peer can use it.
-bool IsUnusable(std::string_view address);
-
-// Addresses of a node that peers might reach, the likeliest first: the one that
-// the platform names, the source address of its connection to the daemon, those
-// of interfaces with a default route, the others; IPv4 before IPv6. Not proven.
-std::vector<std::string> CandidateAddresses(const PlanNode& node);
-
 // Whether all nodes are on one machine, in one network namespace. True for a
 // single node.
 bool IsOneMachine(const std::vector<PlanNode>& nodes);
@@ -79,12 +49,7 @@ bool IsOneMachine(const std::vector<PlanNode>& nodes);
 // share; the source address of the node's connection to the daemon; IPv4 before
 // IPv6. A world that is on one machine uses 127.0.0.1.
 //
-// Only a proven address counts. An address is proven if more than half of the
-// probers that were drawn for the node got the node's own answer there (probers
-// that are nodes of the plan; of these only members of the running world, if
-// there are any). It is also proven if the node connects from it and has it on
-// an interface, and no other machine does both. The launcher's agent needs no
-// proof if no node was selected to probe it.
+// Only a proven address counts (see address_proof.h).
 //
 // FAILED_PRECONDITION: some nodes have no such address (the message names them
 // and their addresses), or some pairs of nodes cannot reach each other. Then
