@@ -7,10 +7,9 @@
 #define ROLLCALL_DAEMON_CORE_ADMISSION_ADMISSION_H_
 
 #include <cstddef>
-#include <string>
-#include <string_view>
 
 #include "absl/status/status.h"
+#include "daemon/core/admission/grammar.h"
 #include "daemon/core/limits.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -38,18 +37,9 @@ struct FactsLimits {
   static constexpr size_t path_bytes_max = 4096;
 };
 
-// All functions return INVALID_ARGUMENT with the field, what was expected and
-// what was found (escaped and cut).
+// All Admit... functions, here and in grammar.h, return INVALID_ARGUMENT with
+// the field, what was expected and what was found (escaped and cut).
 
-// 1 to 63 of [a-z0-9-], not beginning or ending with '-'.
-absl::Status AdmitJobId(std::string_view job);
-// Hostname grammar: labels of [A-Za-z0-9_-], 1 to 63 bytes, neither beginning
-// nor ending with '-'; dots between; 1 to 253 bytes in all.
-absl::Status AdmitNodeName(std::string_view node);
-// The text form of an IPv4 or IPv6 address, without zone, prefix or port.
-absl::Status AdmitAddress(std::string_view address);
-// 1 to limits' exchange_key_bytes_max of printable ASCII.
-absl::Status AdmitExchangeKey(std::string_view key);
 absl::Status AdmitSettings(const v1::JobSettings& settings);
 // Also refuses facts that contradict themselves: a repeated interface name,
 // port of an InfiniBand device or GPU index.

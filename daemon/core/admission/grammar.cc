@@ -4,6 +4,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/base/durations.h"
+#include "daemon/core/limits.h"
 
 namespace rollcall {
 namespace {
@@ -62,6 +63,26 @@ bool IsOctet(std::string_view part) {
   return value <= 255;
 }
 
+// Whether all of `text` is one label of a hostname.
+bool IsLabel(std::string_view text) {
+  if (text.empty() || text.size() > 63) return false;
+  if (text.front() == '-' || text.back() == '-') return false;
+  for (unsigned char c : text) {
+    if (!absl::ascii_isalnum(c) && c != '-' && c != '_') return false;
+  }
+  return true;
+}
+
+bool IsLowerId(std::string_view text, size_t bytes_max) {
+  if (text.empty() || text.size() > bytes_max) return false;
+  for (unsigned char c : text) {
+    if (!absl::ascii_islower(c) && !absl::ascii_isdigit(c) && c != '-') {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 absl::Status Unfit(const char* field, const std::string& expected,
@@ -96,6 +117,18 @@ absl::Status AdmitCount(const char* field, uint64_t count, uint64_t most) {
   return Unfit(field, absl::StrCat("at most ", most), count);
 }
 
+absl::Status AdmitRange(const char* field, int64_t value, int64_t least,
+                        int64_t most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return Unfit(field, absl::StrCat(least, " to ", most), absl::StrCat(value));
+}
+
+absl::Status AdmitLowerId(const char* field, std::string_view id,
+                          size_t bytes_max) {
+  if (IsLowerId(id, bytes_max)) return absl::OkStatus();
+  return Unfit(field, absl::StrCat("1 to ", bytes_max, " of [a-z0-9-]"), id);
+}
+
 absl::Status AdmitGeneration(const char* field, uint64_t generation) {
   if (generation <= kGenerationMost) return absl::OkStatus();
   return Unfit(field, absl::StrCat("at most ", kGenerationMost), generation);
@@ -115,6 +148,40 @@ absl::Status AdmitDuration(const char* field,
                absl::StrCat("a duration of ", least_seconds, " s to ",
                             absl::ToInt64Seconds(most), " s"),
                absl::StrCat(seconds, " s and ", nanos, " ns"));
+}
+
+absl::Status AdmitJobId(std::string_view job) {
+  if (IsLowerId(job, Limits::job_id_bytes_max) && job.front() != '-' &&
+      job.back() != '-') {
+    return absl::OkStatus();
+  }
+  return Unfit("job", "1 to 63 of [a-z0-9-], no '-' at either end", job);
+}
+
+absl::Status AdmitNodeName(std::string_view node) {
+  bool fits = node.size() <= Limits::node_name_bytes_max;
+  for (size_t begin = 0; fits;) {
+    const size_t dot = node.find('.', begin);
+    fits = IsLabel(node.substr(begin, dot - begin));
+    if (dot == std::string_view::npos) break;
+    begin = dot + 1;
+  }
+  if (fits) return absl::OkStatus();
+  return Unfit("node",
+               "a host name: labels of [A-Za-z0-9_-] with dots between, 1 to "
+               "253 bytes",
+               node);
+}
+
+absl::Status AdmitAddress(std::string_view address) {
+  if (IsIpv4(address) || IsIpv6(address)) return absl::OkStatus();
+  return Unfit("address",
+               "an IPv4 or IPv6 address without zone, prefix or port", address);
+}
+
+absl::Status AdmitExchangeKey(std::string_view key) {
+  if (key.empty()) return Unfit("key", "1 to 128 bytes", key);
+  return AdmitPlainText("key", key, Limits::exchange_key_bytes_max);
 }
 
 bool IsIpv4(std::string_view text) {
