@@ -18,8 +18,8 @@ namespace rollcall {
 namespace {
 
 constexpr char kCurve[] = "prime256v1";
-// 8 bytes more than the group's order, so that the reduction favours no key by
-// more than 2^-64.
+// 8 bytes more than the group's order, so that the bias of the reduction is at
+// most 2^-64.
 constexpr size_t kDerivedBytes = 40;
 constexpr size_t kSerialBytes = 16;
 // RFC 5280, 4.1.2.5: this notAfter means that the certificate does not expire.
@@ -82,7 +82,7 @@ struct PrivateParam {
   }
 };
 
-// The key whose private number this is.
+// The key with this private number.
 Key KeyOfNumber(const BIGNUM* number, const EC_GROUP* group) {
   const Point point(EC_POINT_new(group));
   if (!point || EC_POINT_mul(group, point.get(), number, nullptr, nullptr,
@@ -125,7 +125,7 @@ bool AddExtension(X509* certificate, X509* issuer, int nid,
          X509_add_ext(certificate, extension.get(), -1) == 1;
 }
 
-// What all our certificates have in common; not signed yet.
+// A certificate with the fields that all ours share; not signed yet.
 Certificate Begin(EVP_PKEY* key, const char* name) {
   Certificate certificate(X509_new());
   if (!certificate ||

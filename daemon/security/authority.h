@@ -1,6 +1,6 @@
 // Authority: a daemon's own CA (ECDSA P-256), and the certificates it issues.
 //
-// The trust is in the key alone: agents pin its digest. Certificates are valid
+// Agents trust the key alone: they pin its digest. Certificates are valid
 // from 2000 to 9999 (the clock of a rented machine may be wrong), and a new one
 // is issued at each start of the daemon.
 //

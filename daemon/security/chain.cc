@@ -72,7 +72,7 @@ std::string PinOf(EVP_PKEY* key) {
 absl::Status VerifyPinned(std::string_view chain_pem, std::string_view pin) {
   if (pin.size() != kPinBytes) return NotOurs("there is no pin to compare");
   const std::vector<Certificate> chain = ReadShown(chain_pem);
-  if (chain.empty()) return NotOurs("it showed no certificate");
+  if (chain.empty()) return NotOurs("it presented no certificate");
   EVP_PKEY* authority = nullptr;
   for (size_t i = 1; i < chain.size(); ++i) {
     EVP_PKEY* key = X509_get0_pubkey(chain[i].get());
@@ -97,7 +97,7 @@ absl::Status VerifyPinned(std::string_view chain_pem, std::string_view pin) {
 absl::Status VerifyIssued(std::string_view chain_pem, std::string_view ca_pem,
                           const std::string& name) {
   const std::vector<Certificate> chain = ReadShown(chain_pem);
-  if (chain.empty()) return NotOurs("it showed no certificate");
+  if (chain.empty()) return NotOurs("it presented no certificate");
   const Store store(X509_STORE_new());
   for (const Certificate& ca : ReadChain(ca_pem, kCasMax)) {
     X509_STORE_add_cert(store.get(), ca.get());

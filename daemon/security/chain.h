@@ -24,7 +24,7 @@ std::string PinOf(EVP_PKEY* key);
 // UNAUTHENTICATED: it is not the expected daemon; the message says why.
 
 // Checks that the chain leads to the CA whose public key has this pin. Names
-// and times are not checked: the trust is in the key.
+// and times are not checked, since the key identifies the daemon.
 absl::Status VerifyPinned(std::string_view chain_pem, std::string_view pin);
 
 // Checks that a CA in `ca_pem` issued the certificate, for a server named

@@ -1,4 +1,4 @@
-// Commit proofs: with them a daemon that has lost its journal recognizes a
+// Commit proofs: a daemon that has lost its journal uses them to recognize a
 // world that was committed with the same shared secret.
 //
 // A MAC over job, run, generation, world and seal; the seal has each member's

@@ -2,8 +2,8 @@
 // primitives that this folder uses, all from OpenSSL but for getrandom(2).
 //
 // Any thread. These fail only if memory or the system's random number generator
-// is not available; then the process ends, since it has no secret to go on
-// with.
+// is not available; then the process aborts, since it cannot continue without
+// secrets.
 #ifndef ROLLCALL_DAEMON_SECURITY_DIGEST_H_
 #define ROLLCALL_DAEMON_SECURITY_DIGEST_H_
 

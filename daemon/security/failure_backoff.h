@@ -3,7 +3,8 @@
 //
 // The first few failures are answered at once, since people mistype; after
 // that, each delay is twice the one before. A valid token is never delayed,
-// also where others behind the same address fail. Pure; one thread at a time.
+// even if other clients behind the same address fail. Pure; one thread at a
+// time.
 //
 // Bounded: the latest kAddressesMax addresses are remembered, each for
 // kForgotten after its last failure.

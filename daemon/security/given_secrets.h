@@ -1,6 +1,6 @@
-// GivenSecrets: reads a join string or a shared secret from where a user may
-// put it: the environment, a file, stdin. It never shows in argv or in the
-// environment of a child.
+// GivenSecrets: reads a join string or a shared secret from the environment, a
+// file or stdin. The secret never appears in argv or in the environment of a
+// child.
 #ifndef ROLLCALL_DAEMON_SECURITY_GIVEN_SECRETS_H_
 #define ROLLCALL_DAEMON_SECURITY_GIVEN_SECRETS_H_
 
@@ -38,8 +38,8 @@ absl::StatusOr<std::string> ReadGiven(const std::string& flag,
                                       std::string* warning = nullptr);
 
 // The secret in --secret-file, or else in ROLLCALL_SECRET; nullopt if neither
-// is given. INVALID_ARGUMENT: the text is no shared secret, or as in ReadGiven.
-// Leaves no other copy of the secret in memory. `warning`: as in
+// is given. INVALID_ARGUMENT: the text is not a shared secret, or as in
+// ReadGiven. Leaves no other copy of the secret in memory. `warning`: as in
 // ReadPrivateFile.
 absl::StatusOr<std::optional<SharedSecret>> GivenSecret(
     const std::string& file, const std::string& from_environment,

@@ -1,8 +1,8 @@
-// Identity: what a daemon keeps over restarts: its CA and the key that it makes
-// node credentials with.
+// Identity: what stays the same when a daemon is restarted: its CA, and the key
+// for node credentials.
 //
-// Kept in its state folder (ca.key, credential.key; 0600), made there at the
-// first start; or derived from a shared secret, and then kept nowhere.
+// The first start creates it in the state folder (ca.key, credential.key;
+// 0600). With a shared secret it is derived from the secret and not stored.
 // Immutable; any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_IDENTITY_H_
 #define ROLLCALL_DAEMON_SECURITY_IDENTITY_H_
@@ -19,7 +19,7 @@ struct Identity {
   Authority authority;
   std::string credential_key;
 
-  // A new one that is kept nowhere.
+  // A new one that is not stored.
   static absl::StatusOr<Identity> Make();
   static absl::StatusOr<Identity> FromSecret(const SharedSecret& secret);
   // Reads the one in `folder` (which exists and is private), or makes it there.
@@ -49,7 +49,7 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path,
 // another user. This holds for root too.
 absl::StatusOr<std::string> ReadOwnFile(const std::string& path);
 // Checks the mode as ReadPrivateFile does. OK if the file cannot be opened:
-// reading it then gives the better message.
+// the error of reading it is clearer.
 absl::Status CheckPrivateFile(const std::string& path,
                               std::string* warning = nullptr);
 

@@ -1,8 +1,7 @@
 // KeptTokens: the two tokens in a daemon's state folder (mode 0600):
-// `admin.token`, which allows everything to a reader of the folder and does not
-// expire, and `worker.token`, which is given out in join strings and is
-// replaced at half of its lifetime. JoinFiles: the join strings that hold these
-// tokens.
+// `admin.token`, which allows everything and does not expire, and
+// `worker.token`, which is part of join strings and is replaced at half of its
+// lifetime. JoinFiles: the join strings with these tokens.
 #ifndef ROLLCALL_DAEMON_SECURITY_KEPT_TOKENS_H_
 #define ROLLCALL_DAEMON_SECURITY_KEPT_TOKENS_H_
 

@@ -1,10 +1,11 @@
 // LifeNonce: the secret of one life of an agent, and the incarnation that is
-// made of it.
+// computed from it.
 //
-// An incarnation is public: status and every world commit have it. The nonce is
-// known to the agent and to its run folder alone. An agent that shows the nonce
-// of an earlier life of its node (Hello.swept_nonces) proves that it has read
-// the run folder of that life, so that it has looked for ranks on that machine.
+// An incarnation is public: status and every world commit contain it. Only the
+// agent and the files in its run folder contain the nonce. An agent that shows
+// the nonce of an earlier life of its node (Hello.swept_nonces) proves that it
+// has read the run folder of that life, so that it has looked for ranks on that
+// machine.
 //
 // Pure but for the system's generator; any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_LIFE_NONCE_H_
@@ -19,8 +20,8 @@ namespace rollcall {
 // Limits::life_nonce_bytes random bytes.
 std::string DrawLifeNonce();
 
-// 64 bits of SHA-256 over job, node and nonce; never 0. Job and node are part
-// of it so that one guess counts for one node only.
+// 64 bits of SHA-256 over job, node and nonce; never 0. Job and node are hashed
+// too, so that one guess of a nonce is valid for one node only.
 uint64_t IncarnationOf(std::string_view job, std::string_view node,
                        std::string_view nonce);
 

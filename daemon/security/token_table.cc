@@ -93,7 +93,7 @@ void TokenTable::Seed(const std::vector<SeededToken>& seeds, absl::Time now) {
   std::vector<std::string> over;
   for (const auto& [id, record] : records_) {
     if (!record.seeded() || digests.contains(record.secret_sha256())) continue;
-    // A revoked one is remembered, so that its holder is told why.
+    // A revoked one is remembered, so that its holder gets the reason.
     const bool lives_on = record.replaced() &&
                           (record.status().revoked() || Valid(record, now)) &&
                           known.contains(record.status().role());

@@ -47,7 +47,7 @@ class DaemonVerifier final
   const std::shared_ptr<TrustVerdict> verdict_;
 };
 
-// A root certificate that trusts nothing: made once per process, its key is
+// A root certificate that verifies nothing: made once per process, its key is
 // discarded. Without a root provider gRPC reads the system's default roots
 // before it connects, although it verifies nothing with them here, and fails
 // every connection on a machine that has none (a bare container image).

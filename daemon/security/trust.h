@@ -1,9 +1,9 @@
 // Trust: how a client verifies its daemon, as gRPC channel credentials.
 //
 // Four ways: a pin (the daemon's own CA, from a join string), a shared secret
-// (the pin is derived from it), files of the user's own PKI, or none at all on
-// loopback. The check is the last step of the TLS handshake: no byte of a call,
-// and so no token, is sent before it has passed.
+// (the pin is derived from it), files of the user's own PKI, or no verification
+// on loopback. The check is the last step of the TLS handshake: no byte of a
+// call, and so no token, is sent before it has passed.
 //
 // Values; any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_TRUST_H_

@@ -1,10 +1,10 @@
-// Undumpable: no other process of the same user can read the memory of a
+// Undumpable: other processes of the same user cannot read the memory of a
 // process that holds secrets: no ptrace, no /proc/PID/mem or environ, no core
 // file.
 //
-// For agents, launchers, daemons and commands; never for ranks, which get the
-// defaults back: exec makes a process dumpable again, and the process that
-// starts them restores the limit on core files. If the user is not root, the
+// For agents, launchers, daemons and commands, but not for ranks: exec makes a
+// process dumpable again, and the process that starts ranks restores the limit
+// on core files. If the user is not root, the
 // files in /proc/PID then belong to root.
 //
 // MakeUndumpable: call it once, first in main, before there is a second thread

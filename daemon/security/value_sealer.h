@@ -1,5 +1,5 @@
 // ValueSealer: encrypts what daemons keep in a store that others may write to.
-// Others can then delete a value or replace it by an older one of the same key;
+// They can then delete a value or replace it by an older one of the same key;
 // they cannot read it, forge it or move it to another key.
 //
 // AES-256-GCM with a random nonce for each value; the key is derived from a
@@ -22,7 +22,7 @@ namespace rollcall {
 
 class ValueSealer {
  public:
-  // How much longer a sealed value is.
+  // A sealed value is this much longer than the value.
   static constexpr size_t kBytesAdded = 4 + 12 + 16;
 
   explicit ValueSealer(const SharedSecret& secret);
