@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -26,7 +25,7 @@
 namespace rollcall {
 namespace {
 
-constexpr uint64_t kWake = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kWakeEvent = std::numeric_limits<uint64_t>::max();
 constexpr int kReceiveBytes = 64 << 10;
 constexpr size_t kEventsARound = 256;
 
@@ -37,40 +36,6 @@ std::string KeyOf(const sockaddr_storage& peer) {
           ? reinterpret_cast<const sockaddr_in&>(peer).sin_port
           : reinterpret_cast<const sockaddr_in6&>(peer).sin6_port;
   return absl::StrCat(AddressText(peer), ":", ntohs(port));
-}
-
-// Counted by the kernel, so it does not depend on what gRPC has read.
-uint64_t BytesReceived(int fd) {
-  tcp_info info = {};
-  socklen_t size = sizeof info;
-  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
-  return info.tcpi_bytes_received;
-}
-
-// Unique for a socket until the system restarts; 0: unknown, or no socket.
-uint64_t CookieOf(int fd) {
-  uint64_t cookie = 0;
-  socklen_t size = sizeof cookie;
-  if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) != 0) return 0;
-  return cookie;
-}
-
-// Resets the connection, whichever descriptors are open on it, and discards
-// received data. After a shutdown(2) that data could still be read, and the
-// peer would wait until gRPC reads.
-void Reset(int fd) {
-  const sockaddr nobody = {AF_UNSPEC, {}};
-  (void)connect(fd, &nobody, sizeof nobody);
-}
-
-// The same for a descriptor that gRPC may have closed meanwhile, and whose
-// number may be another file's. A duplicate keeps it the same file during the
-// check.
-void ResetServed(int served_fd, uint64_t cookie) {
-  const int fd = fcntl(served_fd, F_DUPFD_CLOEXEC, 0);
-  if (fd < 0) return;
-  if (cookie != 0 && CookieOf(fd) == cookie) Reset(fd);
-  close(fd);
 }
 
 absl::Status TooManyAgents(size_t agents_max) {
@@ -111,7 +76,7 @@ absl::StatusOr<std::unique_ptr<Guests>> Guests::Make(
   const int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   epoll_event event = {};
   event.events = EPOLLIN;
-  event.data.u64 = kWake;
+  event.data.u64 = kWakeEvent;
   if (epoll >= 0 && wake >= 0 &&
       epoll_ctl(epoll, EPOLL_CTL_ADD, wake, &event) == 0) {
     return std::unique_ptr<Guests>(
@@ -130,7 +95,9 @@ Guests::Guests(const DoorLimits& limits, std::function<void(DoorId)> released,
     : limits_(limits),
       released_(std::move(released)),
       epoll_(epoll),
-      wake_(std::make_shared<Wake>(wake)) {
+      wake_(std::make_shared<Wake>(wake)),
+      viewers_(limits.viewer_connections_max, limits.viewers_max),
+      agents_(limits.agents_max) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -153,19 +120,17 @@ void Guests::Stop() {
 }
 
 bool Guests::Arrive(int fd, DoorId door_id) {
-  Guest guest;
   sockaddr_storage peer = {};
   socklen_t size = sizeof peer;
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) {
     return false;  // Already disconnected.
   }
-  guest.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  guest.served_fd = fd;
-  guest.cookie = CookieOf(fd);
-  guest.door_id = door_id;
-  guest.key = KeyOf(peer);
-  guest.network = DoorAddressOf(peer);
-  guest.until = MonotonicNow() + limits_.guest_patience;
+  Guest guest{fcntl(fd, F_DUPFD_CLOEXEC, 0),
+              ServedSocket(fd),
+              door_id,
+              KeyOf(peer),
+              DoorAddressOf(peer),
+              MonotonicNow() + limits_.guest_patience};
   if (guest.fd < 0) return false;
   // Agents send little, and little unread data may be queued in the kernel.
   const int received = kReceiveBytes;
@@ -233,55 +198,28 @@ absl::StatusOr<AgentStream> Guests::LetAttend(const std::string& key,
   const Id id = named->second;
   Guest& guest = guests_.at(id);
   if (!guest.agent.has_value()) {
-    if (agents_ >= limits_.agents_max && !MakeRoomForAgent(right)) {
-      return TooManyAgents(limits_.agents_max);
+    if (agents_.IsFull()) {
+      const std::optional<Id> gives_way = agents_.GivesWayTo(right);
+      if (!gives_way.has_value()) return TooManyAgents(limits_.agents_max);
+      Disconnect(*gives_way);
     }
     Leave(id, guest);
-    LeaveViewers(id, guest);
+    viewers_.Remove(std::exchange(guest.viewer, ""), id);
     guest.bytes = 0;
-    ++agents_;
     guest.agent = Agent();
     guest.agent->heard = std::make_shared<std::atomic<uint64_t>>(0);
     guest.agent->received_before = BytesReceived(guest.fd);
     close(std::exchange(guest.fd, -1));
   }
-  Agent& agent = *guest.agent;
-  if (agent.attends) {
+  if (!agents_.Attend(id, right)) {
     return absl::UnavailableError(
         "this connection has an agent's stream already; dial again with "
         "another connection");
   }
-  agent.attends = true;
-  agent.right = right;
-  idle_.erase({guest.until, id});
-  Share& share = shares_[right.token];
-  (right.returns ? share.returned : share.came).insert(id);
+  const Agent& agent = *guest.agent;
   return AgentStream(agent.heard.get(),
                      [heard = agent.heard, wake = wake_,
                       id](std::atomic<uint64_t>*) { wake->Ended(id); });
-}
-
-bool Guests::MakeRoomForAgent(const AgentRight& right) {
-  if (!idle_.empty()) {
-    Disconnect(idle_.begin()->second);
-    return true;
-  }
-  auto most = shares_.end();
-  for (auto at = shares_.begin(); at != shares_.end(); ++at) {
-    if (at->first.empty()) continue;
-    if (most == shares_.end() || at->second.size() > most->second.size()) {
-      most = at;
-    }
-  }
-  if (most == shares_.end()) return false;
-  const Share& share = most->second;
-  const bool too_large = share.size() > limits_.agents_max / 2;
-  if (!right.returns && (most->first == right.token || !too_large)) {
-    return false;
-  }
-  Disconnect(share.came.empty() ? *share.returned.begin()
-                                : *share.came.rbegin());
-  return true;
 }
 
 void Guests::TakeEnded() {
@@ -290,23 +228,8 @@ void Guests::TakeEnded() {
     MutexLock lock(wake_->mutex);
     ended.swap(wake_->ended);
   }
-  for (const Id id : ended) {
-    const auto at = guests_.find(id);
-    if (at == guests_.end()) continue;
-    Guest& guest = at->second;
-    guest.agent->attends = false;
-    LeaveShare(id, *guest.agent);
-    guest.until = MonotonicNow() + limits_.agent_grace;
-    idle_.emplace(guest.until, id);
-  }
-}
-
-void Guests::LeaveShare(Id id, const Agent& agent) {
-  const auto at = shares_.find(agent.right.token);
-  if (at == shares_.end()) return;
-  at->second.came.erase(id);
-  at->second.returned.erase(id);
-  if (at->second.size() == 0) shares_.erase(at);
+  const absl::Time expires = MonotonicNow() + limits_.agent_grace;
+  for (const Id id : ended) agents_.StreamEnded(id, expires);
 }
 
 void Guests::Know(const std::string& key, const std::string& viewer) {
@@ -321,11 +244,8 @@ void Guests::Know(const std::string& key, const std::string& viewer) {
     } else if (guest.viewer.empty() && !guest.agent.has_value()) {
       Leave(id, guest);
       guest.viewer = viewer;
-      std::set<Id>& others = viewers_[viewer];
-      others.insert(id);
-      ++viewing_;
-      if (others.size() > limits_.viewer_connections_max) ShowOut(id);
-      MakeRoomForViewers();
+      const std::optional<Id> too_many = viewers_.Add(viewer, id);
+      if (too_many.has_value()) ShowOut(*too_many);
     }
   }
   Tell();
@@ -335,15 +255,7 @@ std::string Guests::ArrivedAt(const std::string& key) const {
   MutexLock lock(mutex_);
   const auto at = by_key_.find(key);
   if (at == by_key_.end()) return "";
-  const Guest& guest = guests_.at(at->second);
-  sockaddr_storage here = {};
-  socklen_t size = sizeof here;
-  const bool known =
-      getsockname(guest.served_fd, reinterpret_cast<sockaddr*>(&here), &size) ==
-      0;
-  // The descriptor's number may be another file's by now.
-  if (!known || CookieOf(guest.served_fd) != guest.cookie) return "";
-  return AddressText(here);
+  return guests_.at(at->second).served.LocalAddress();
 }
 
 void Guests::Displace(DoorId door_id) {
@@ -372,7 +284,7 @@ size_t Guests::size() const {
 
 size_t Guests::agents() const {
   MutexLock lock(mutex_);
-  return agents_;
+  return agents_.size();
 }
 
 void Guests::Tell() {
@@ -397,7 +309,7 @@ void Guests::Run() {
       if (stopping_) return;
       TakeEnded();
       for (int i = 0; i < ready; ++i) {
-        if (events[i].data.u64 != kWake) {
+        if (events[i].data.u64 != kWakeEvent) {
           Look(events[i].data.u64, events[i].events);
         }
       }
@@ -411,7 +323,8 @@ int Guests::TimeoutMs() const {
   MutexLock lock(mutex_);
   absl::Time next = absl::InfiniteFuture();
   if (!waiting_.empty()) next = guests_.at(*waiting_.begin()).until;
-  if (!idle_.empty()) next = std::min(next, idle_.begin()->first);
+  if (const auto idle = agents_.NextExpiry())
+    next = std::min(next, idle->first);
   if (next == absl::InfiniteFuture()) return -1;
   const absl::Duration left =
       std::clamp(next - MonotonicNow(), absl::ZeroDuration(), absl::Minutes(1));
@@ -444,9 +357,9 @@ void Guests::Look(Id id, uint32_t events) {
 
 void Guests::LookAtAgent(Id id, Guest& guest) {
   Agent& agent = *guest.agent;
-  const size_t received = BytesReceived(guest.served_fd);
+  const size_t received = BytesReceived(guest.served.fd());
   // Then the byte count is of another file.
-  if (CookieOf(guest.served_fd) != guest.cookie) return;
+  if (!guest.served.IsOpen()) return;
   const uint64_t heard = *agent.heard;
   // With a second call, a message of the stream does not account for the bytes
   // of that call.
@@ -463,8 +376,9 @@ void Guests::LookAtAgent(Id id, Guest& guest) {
 
 void Guests::ShowOutLate(absl::Time now) {
   MutexLock lock(mutex_);
-  while (!idle_.empty() && idle_.begin()->first <= now) {
-    Disconnect(idle_.begin()->second);
+  for (auto idle = agents_.NextExpiry(); idle.has_value() && idle->first <= now;
+       idle = agents_.NextExpiry()) {
+    Disconnect(idle->second);
   }
   while (!waiting_.empty() && guests_.at(*waiting_.begin()).until <= now) {
     ShowOut(*waiting_.begin());
@@ -479,9 +393,9 @@ void Guests::ShowOut(Id id) {
 void Guests::Disconnect(Id id) {
   const Guest& guest = guests_.at(id);
   if (guest.fd >= 0) {
-    Reset(guest.fd);
+    ResetConnection(guest.fd);
   } else {
-    ResetServed(guest.served_fd, guest.cookie);
+    guest.served.Reset();
   }
   Forget(id);
 }
@@ -516,16 +430,6 @@ void Guests::MakeRoomForMessages() {
   }
 }
 
-void Guests::MakeRoomForViewers() {
-  while (viewing_ > limits_.viewers_max) {
-    const auto most = std::max_element(
-        viewers_.begin(), viewers_.end(), [](const auto& a, const auto& b) {
-          return a.second.size() < b.second.size();
-        });
-    ShowOut(*most->second.rbegin());
-  }
-}
-
 void Guests::Leave(Id id, Guest& guest) {
   if (waiting_.erase(id) == 0) return;
   Count(guest, 0);
@@ -543,29 +447,17 @@ void Guests::Forget(Id id) {
   Leave(id, guest);
   const auto named = by_key_.find(guest.key);
   if (named != by_key_.end() && named->second == id) by_key_.erase(named);
-  LeaveViewers(id, guest);
-  if (guest.agent.has_value()) {
-    --agents_;
-    agents_bytes_ -= guest.bytes;
-    idle_.erase({guest.until, id});
-    LeaveShare(id, *guest.agent);
-  }
+  viewers_.Remove(guest.viewer, id);
+  agents_.Remove(id);
+  if (guest.agent.has_value()) agents_bytes_ -= guest.bytes;
   // The socket may still be open in gRPC. If gRPC has closed it and its number
   // is another file's, epoll has nothing to remove. That file is not one of
   // ours, since adding one takes the lock.
-  if (CookieOf(guest.served_fd) == guest.cookie) {
-    epoll_ctl(epoll_, EPOLL_CTL_DEL, guest.served_fd, nullptr);
+  if (guest.served.IsOpen()) {
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, guest.served.fd(), nullptr);
   }
   if (guest.fd >= 0) close(guest.fd);
   guests_.erase(at);
-}
-
-void Guests::LeaveViewers(Id id, Guest& guest) {
-  const auto others = viewers_.find(guest.viewer);
-  if (others == viewers_.end()) return;
-  viewing_ -= others->second.erase(id);
-  if (others->second.empty()) viewers_.erase(others);
-  guest.viewer.clear();
 }
 
 }  // namespace rollcall

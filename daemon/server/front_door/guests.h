@@ -24,14 +24,7 @@
 // refused.
 //
 // The number of agents' connections is bounded too, since a worker's token may
-// open any number. At the bound, a connection without a stream is disconnected
-// first. If all have a stream: for an agent that returns (it has a node
-// credential of a live job), a connection of the token with the most
-// connections is disconnected; for any other agent, only if that is another
-// token with more than half of all. Of that token's connections, the newest of
-// those that came by the token goes first, then the oldest of those that
-// returned. Connections without a token id, which are an admin's, are never
-// disconnected for another.
+// open any number. At the bound, AgentPlaces selects one to disconnect.
 //
 // gRPC does not expose its connections, so each socket is watched here too, by
 // the number of gRPC's descriptor. Until the connection authenticates, a second
@@ -58,7 +51,6 @@
 #include <string_view>
 #include <thread>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -66,6 +58,9 @@
 #include "daemon/base/mutex.h"
 #include "daemon/core/doorkeeper.h"
 #include "daemon/core/limits.h"
+#include "daemon/server/front_door/agent_places.h"
+#include "daemon/server/front_door/served_socket.h"
+#include "daemon/server/front_door/viewer_places.h"
 #include "daemon/server/loop/agent_stream.h"
 
 namespace rollcall {
@@ -123,9 +118,6 @@ class Guests {
   using Id = uint64_t;
   // State of an agent's connection.
   struct Agent {
-    AgentRight right;
-    // It has a stream.
-    bool attends = false;
     // Counter of whole messages of all its streams, shared with them; and its
     // value when `bytes` was last reset.
     AgentStream heard;
@@ -134,30 +126,22 @@ class Guests {
     size_t received_before = 0;
   };
   struct Guest {
-    int fd;         // Own duplicate; -1: an agent's connection.
-    int served_fd;  // gRPC's.
-    uint64_t cookie;
+    int fd;  // Own duplicate; -1: an agent's connection.
+    ServedSocket served;
     DoorId door_id;
     std::string key;
     DoorAddress network;
-    // When it is disconnected, unless it has authenticated before; for an
-    // agent's connection, unless it has a stream.
+    // When it is disconnected, unless it has authenticated before.
     absl::Time until;
     size_t bytes = 0;
     uint64_t calls = 0;
     // Not empty: it has authenticated as a viewer, with this token.
-    std::string viewer;
-    std::optional<Agent> agent;
+    std::string viewer = {};
+    std::optional<Agent> agent = {};
   };
   struct Network {
     std::set<Id> guests;
     size_t bytes = 0;
-  };
-  // The connections that attend because of one token.
-  struct Share {
-    std::set<Id> came;      // By the token itself.
-    std::set<Id> returned;  // By a node credential.
-    size_t size() const { return came.size() + returned.size(); }
   };
   // Wakes the thread, and reports streams that have ended. Shared with the
   // streams, which may outlive this.
@@ -192,22 +176,12 @@ class Guests {
   absl::StatusOr<AgentStream> LetAttend(const std::string& key,
                                         const AgentRight& right)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Disconnects another agent's connection for this one. False: none may be
-  // disconnected for it.
-  bool MakeRoomForAgent(const AgentRight& right)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // If all agents' connections have received too much together.
   void MakeRoomForMessages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Applies the ends of streams.
   void TakeEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void LeaveShare(Id id, const Agent& agent)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // If there are too many viewers: disconnects the newest of the token that has
-  // most.
-  void MakeRoomForViewers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The connection no longer counts as unauthenticated.
   void Leave(Id id, Guest& guest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void LeaveViewers(Id id, Guest& guest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const DoorLimits limits_;
@@ -222,15 +196,9 @@ class Guests {
   // Includes those that have authenticated as viewers or agents.
   std::unordered_map<Id, Guest> guests_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<std::string, Id> by_key_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::set<Id>> viewers_ ABSL_GUARDED_BY(mutex_);
-  size_t viewing_ ABSL_GUARDED_BY(mutex_) = 0;  // Of all viewers' tokens.
-  size_t agents_ ABSL_GUARDED_BY(mutex_) = 0;
+  ViewerPlaces viewers_ ABSL_GUARDED_BY(mutex_);
+  AgentPlaces agents_ ABSL_GUARDED_BY(mutex_);
   size_t agents_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  // By token id.
-  std::map<std::string, Share> shares_ ABSL_GUARDED_BY(mutex_);
-  // Agents' connections without a stream, by the time at which they are
-  // disconnected.
-  std::set<std::pair<absl::Time, Id>> idle_ ABSL_GUARDED_BY(mutex_);
   // Unauthenticated connections, in the order of their arrival.
   std::set<Id> waiting_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<DoorId, Id> by_door_id_ ABSL_GUARDED_BY(mutex_);

@@ -1,11 +1,12 @@
 #include "daemon/server/loop/loop.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/printable.h"
-#include "daemon/core/membership/welcome.h"
-#include "daemon/server/loop/broadcast.h"
 #include "daemon/server/loop/refusal.h"
 
 namespace rollcall {
@@ -17,25 +18,12 @@ constexpr absl::Duration kLate = absl::Milliseconds(50);
 // The shortest time between two Ticks, so that a job whose deadline stays in
 // the past does not make the loop spin.
 constexpr absl::Duration kTickLeast = absl::Milliseconds(10);
-// Most answers to refused peers that are delayed at once; further ones are sent
-// without a delay.
-constexpr size_t kDelayedMax = 4096;
 // How long a job that was set back waits for an agent to trigger reading it,
 // before the loop reads it itself.
 constexpr absl::Duration kTakeBackPause = absl::Seconds(2);
 
 absl::Status GoingDown() {
   return absl::UnavailableError("the daemon is shutting down; dial again");
-}
-
-// The clock offset of the node that sent these facts. An implausible clock is a
-// large offset, not an error.
-std::optional<absl::Duration> ClockOffset(const v1::Facts& facts,
-                                          absl::Time received_at) {
-  if (!facts.has_wall_clock()) return std::nullopt;
-  return absl::Seconds(facts.wall_clock().seconds()) +
-         absl::Nanoseconds(facts.wall_clock().nanos()) -
-         (received_at - absl::UnixEpoch());
 }
 
 }  // namespace
@@ -54,7 +42,8 @@ Loop::Loop(Options options, JournalStore* journal, Logger& logger)
       watches_(
           jobs_, options_.limits.watcher_patience,
           [this](v1::JobStatus status) { return WithBooks(std::move(status)); },
-          [this] { return FailedConnections(); }) {}
+          [this] { return FailedConnections(); }),
+      sessions_(options_.limits, logger) {}
 
 Loop::~Loop() { Stop(); }
 
@@ -83,10 +72,10 @@ absl::Status Loop::Start() {
   // Before any agent is admitted, so that a journal that cannot be written is
   // an error of the start and not of the first agent.
   if (journal_ != nullptr) {
-    absl::Status written = journal_->Append(entries_, WallNow());
+    absl::Status written = journal_->Append(batch_.entries(), WallNow());
     if (!written.ok()) return written;
   }
-  entries_.clear();
+  batch_.TakeEntries();
   thread_ = options_.machine->Start([this] { Run(); });
   return absl::OkStatus();
 }
@@ -104,8 +93,8 @@ void Loop::Run() {
     TakeAll(wake - Now());
     if (Now() - wake > kLate) TakeAll(absl::ZeroDuration());
     Tick(Now());
-    ExpireSessions(Now());
-    RunDelayed(Now());
+    sessions_.Expire(Now());
+    delayed_.Run(Now());
     TakeBackJobs(Now());
     Beat(Now());
     TellSuppressed(Now());
@@ -136,7 +125,7 @@ void Loop::TakeAll(absl::Duration timeout) {
       std::visit([this](auto& one) { On(one); }, input);
       // A small message may cause a large answer, and many may have come at
       // once.
-      if (effects_bytes_ > Limits::batch_bytes_max) Commit();
+      if (batch_.bytes() > Limits::batch_bytes_max) Commit();
     }
   }
 }
@@ -148,226 +137,16 @@ void Loop::Beat(absl::Time now) {
 }
 
 absl::Time Loop::NextWake(absl::Time now) {
-  absl::Time wake = std::min(
-      {watches_.NextDue(), over_at_, log_quota_.NextDue(), take_back_at_});
+  absl::Time wake =
+      std::min({watches_.NextDue(), over_at_, log_quota_.NextDue(),
+                take_back_at_, sessions_.NextExpiry(), delayed_.NextDue()});
   for (auto& [name, live] : jobs_.live()) {
     live.due = live.job.NextDeadline();
     if (live.due <= now) live.due = now + kTickLeast;
     wake = std::min(wake, live.due);
   }
   if (options_.beat) wake = std::min(wake, beat_at_);
-  if (!expiries_.empty()) wake = std::min(wake, expiries_.begin()->first);
-  if (!delayed_.empty()) wake = std::min(wake, delayed_.begin()->first);
   return std::min(wake, now + access_.TokensDueIn(WallNow()));
-}
-
-// --- Streams -----------------------------------------------------------------
-
-void Loop::On(StreamOpened& opened) {
-  Session& session = sessions_[opened.session];
-  session.stream = std::move(opened.stream);
-  SetExpiry(session, opened.session, Now() + options_.limits.hello_timeout);
-  strangers_.insert(opened.session);
-  if (strangers_.size() <= options_.limits.strangers_max) return;
-  const SessionId oldest = *strangers_.begin();
-  const absl::Status status = absl::UnavailableError(
-      absl::StrCat("more than ", options_.limits.strangers_max,
-                   " streams have not sent Hello yet, and this is the oldest "
-                   "of them; dial again"));
-  CloseSession(sessions_.at(oldest), oldest, status.code(), RefusalOf(status));
-}
-
-void Loop::On(HelloCame& came) {
-  const auto at = sessions_.find(came.session);
-  if (at == sessions_.end() || at->second.closed) return;
-  Session& session = at->second;
-  const absl::Time now = Now();
-  if (const absl::Status back = TakeBack(came.hello.job(), now); !back.ok()) {
-    return CloseSession(session, came.session, back.code(), RefusalOf(back));
-  }
-  // Checked before a job is created or removed for it.
-  const LiveJob* known = jobs_.Find(came.hello.job());
-  if (came.certificate_names.has_value()) {
-    if (const std::optional<Denial> denial = access_.PermitName(
-            came.hello, *came.certificate_names, came.observed_address, now)) {
-      return TurnAway(came.session, *denial);
-    }
-  }
-  Shown shown;
-  if (const std::optional<Denial> denial =
-          access_.PermitHello(came.hello, came.observed_address, known,
-                              jobs_.FindEnded(came.hello.job()), now, shown)) {
-    return TurnAway(came.session, *denial);
-  }
-  if (options_.attends) {
-    absl::StatusOr<AgentStream> connection =
-        options_.attends(came.peer, RightOf(came.hello, known));
-    if (!connection.ok()) {
-      return CloseSession(session, came.session, connection.status().code(),
-                          RefusalOf(connection.status()));
-    }
-    session.connection = *std::move(connection);
-  }
-  const bool returns = known != nullptr && known->job.AwaitsWord(came.hello);
-  bool made = false;
-  const absl::StatusOr<LiveJob*> live =
-      jobs_.ForHello(came.hello, access_.MakerOf(came.hello), now, &made);
-  if (!live.ok()) {
-    if (absl::IsPermissionDenied(live.status())) {
-      access_.TurnedAway(came.hello, came.observed_address,
-                         RefusalOf(live.status()).code(), now);
-    }
-    return CloseSession(session, came.session, live.status().code(),
-                        RefusalOf(live.status()));
-  }
-  session.greeted = true;
-  strangers_.erase(came.session);
-  SetExpiry(session, came.session, absl::InfiniteFuture());
-  if (*live == nullptr) {
-    return AnswerEnded(session, came.session, came,
-                       *jobs_.FindEnded(came.hello.job()));
-  }
-  session.job = came.hello.job();
-  session.node = came.hello.node();
-  session.address = came.observed_address;
-  if (made) Collect((*live)->job, (*live)->job.Start());
-  const v1::JoinToken token = came.hello.token();
-  // Secrets that the job does not need.
-  came.hello.clear_swept_nonces();
-  const std::optional<absl::Duration> clock_offset =
-      ClockOffset(came.hello.facts(), came.received_at);
-  std::string arrived_at;
-  if (options_.arrived_at) arrived_at = options_.arrived_at(came.peer);
-  Step(**live, Attend{came.session, std::move(came.hello),
-                      std::move(came.observed_address), shown.epoch,
-                      shown.commit_proven, clock_offset, std::move(arrived_at),
-                      std::move(shown.swept)});
-  // An agent that the job has refused does not use the token.
-  if (!returns && (*live)->job.Attends(came.session)) access_.Used(token);
-}
-
-AgentRight Loop::RightOf(const v1::Hello& hello, const LiveJob* live) const {
-  if (!hello.has_node_credential()) {
-    const std::string token = access_.MakerOf(hello);
-    return {token, token.empty()};
-  }
-  if (live == nullptr || live->job.end().has_value()) return {};
-  return {live->job.node_epochs().TokenOf(hello.node()), true};
-}
-
-void Loop::TurnAway(SessionId id, const Denial& denial) {
-  Later(denial.wait, [this, id, status = denial.status] {
-    const auto at = sessions_.find(id);
-    if (at == sessions_.end()) return;
-    CloseSession(at->second, id, status.code(), RefusalOf(status));
-  });
-  // Its Hello has come, so hello_timeout no longer applies.
-  const auto at = sessions_.find(id);
-  if (at != sessions_.end()) SetExpiry(at->second, id, absl::InfiniteFuture());
-}
-
-void Loop::Later(absl::Duration wait, std::function<void()> what) {
-  if (wait <= absl::ZeroDuration() || delayed_.size() >= kDelayedMax) {
-    return what();
-  }
-  delayed_.emplace(Now() + wait, std::move(what));
-}
-
-void Loop::RunDelayed(absl::Time now) {
-  while (!delayed_.empty() && delayed_.begin()->first <= now) {
-    const std::function<void()> what = std::move(delayed_.begin()->second);
-    delayed_.erase(delayed_.begin());
-    what();
-  }
-}
-
-// An agent that comes late is told how the job ended, and is disconnected after
-// one lease. ForHello ensures that an agent that had no part in the run hears
-// of no success.
-void Loop::AnswerEnded(Session& session, SessionId id, const HelloCame& came,
-                       const EndedJob& ended) {
-  if (!came.hello.run().empty() && came.hello.run() != ended.status.run()) {
-    v1::Refusal refusal;
-    refusal.set_code(v1::REFUSAL_CODE_OTHER_RUN);
-    refusal.set_text(absl::StrCat("the last run of job ", came.hello.job(),
-                                  " here was ", ended.status.run(), ", not ",
-                                  came.hello.run(), ", and it has ended"));
-    return CloseSession(session, id, absl::StatusCode::kAborted, refusal);
-  }
-  v1::DaemonMessage message;
-  *message.mutable_end() = ended.end;
-  // A token does not prove membership of that run. With a credential for any
-  // name and incarnation, its holder could act as a member of that run's world.
-  const std::string credential =
-      came.hello.has_node_credential()
-          ? access_.Credential(ended.status.run(), came.hello,
-                               ended.node_epochs.EpochOf(came.hello.node()))
-          : "";
-  session.stream->Send(Encode(
-      WelcomeOf(ended.status.run(), ended.settings, credential), unread_));
-  session.stream->Send(Encode(message, unread_));
-  SetExpiry(session, id, Now() + options_.limits.lease);
-}
-
-void Loop::On(MessageCame& came) {
-  const auto at = sessions_.find(came.session);
-  if (at == sessions_.end()) return;
-  Session& session = at->second;
-  session.stream->Took(came.bytes);
-  if (session.closed) return;
-  if (session.connection != nullptr) ++*session.connection;
-  LiveJob* live = jobs_.Find(session.job);
-  if (live == nullptr) {
-    if (came.message.has_end_seen()) {
-      CloseSession(session, came.session, absl::StatusCode::kOk, v1::Refusal());
-    }
-    return;
-  }
-  Step(*live, Said{came.session, std::move(came.message)});
-}
-
-void Loop::On(StreamGone& gone) {
-  const auto at = sessions_.find(gone.session);
-  if (at == sessions_.end()) return;
-  const std::string job = at->second.job;
-  SetExpiry(at->second, gone.session, absl::InfiniteFuture());
-  strangers_.erase(gone.session);
-  sessions_.erase(at);
-  LiveJob* live = jobs_.Find(job);
-  if (live != nullptr) Step(*live, StreamClosed{gone.session});
-}
-
-void Loop::SetExpiry(Session& session, SessionId id, absl::Time expires) {
-  expiries_.erase({session.expires, id});
-  session.expires = expires;
-  if (expires != absl::InfiniteFuture()) expiries_.emplace(expires, id);
-}
-
-void Loop::ExpireSessions(absl::Time now) {
-  while (!expiries_.empty() && expiries_.begin()->first <= now) {
-    const SessionId id = expiries_.begin()->second;
-    Session& session = sessions_.at(id);
-    SetExpiry(session, id, absl::InfiniteFuture());
-    if (session.greeted) {
-      CloseSession(session, id, absl::StatusCode::kOk, v1::Refusal());
-      continue;
-    }
-    // UNAVAILABLE, since the agent's machine or network may be busy.
-    const absl::Status status = absl::UnavailableError(
-        absl::StrCat("expected Hello within ",
-                     absl::FormatDuration(options_.limits.hello_timeout),
-                     " of opening the stream, got none; dial again"));
-    CloseSession(session, id, status.code(), RefusalOf(status));
-  }
-}
-
-void Loop::CloseSession(Session& session, SessionId id, absl::StatusCode code,
-                        const v1::Refusal& refusal) {
-  if (session.closed) return;
-  session.closed = true;
-  session.connection.reset();
-  strangers_.erase(id);
-  session.stream->Close(code, refusal);
 }
 
 void Loop::On(WatchGone& gone) { watches_.Remove(gone.id); }
@@ -386,11 +165,7 @@ void Loop::On(Quit& quit) {
 void Loop::StandDown() {
   if (quit_) return;
   const absl::Status status = NotLeader({});
-  entries_.clear();
-  for (Effect& effect : effects_) {
-    if (Answer* answer = std::get_if<Answer>(&effect.what)) (*answer)(status);
-  }
-  effects_.clear();
+  batch_.DropAll(status);
   EndAll(status);
 }
 
@@ -401,17 +176,14 @@ void Loop::EndAll(const absl::Status& status) {
   // The latest changes are still published, but only by a leader.
   if (Leads()) watches_.Publish(absl::InfiniteFuture());
   watches_.EndAll(status);
-  const v1::Refusal refusal = RefusalOf(status);
-  for (auto& [id, session] : sessions_) {
+  sessions_.ForEach([&](Session& session) {
     // An agent that knows of the job's end does not need to redial.
     const LiveJob* live = jobs_.Find(session.job);
     const bool over =
         live == nullptr ? session.greeted : live->job.end().has_value();
-    CloseSession(session, id,
-                 over && Leads() ? absl::StatusCode::kOk : status.code(),
-                 refusal);
-  }
-  RunDelayed(absl::InfiniteFuture());
+    sessions_.Close(session, over && Leads() ? absl::OkStatus() : status);
+  });
+  delayed_.Run(absl::InfiniteFuture());
   for (LoopInput& late : inbox_.Close()) Decline(late, status);
 }
 
@@ -463,32 +235,19 @@ void Loop::StartTakenUp(LiveJob& live, absl::Time now) {
 }
 
 void Loop::Collect(const Job& job, std::vector<Action> actions) {
-  for (Action& action : actions) {
-    if (Journal* journal = std::get_if<Journal>(&action)) {
-      entries_.push_back({job.name(), job.run(), std::move(*journal)});
-    } else if (Send* send = std::get_if<Send>(&action)) {
-      effects_bytes_ += send->message.ByteSizeLong();
-      effects_.push_back({job.name(), std::move(*send)});
-    } else if (CloseStream* close = std::get_if<CloseStream>(&action)) {
-      effects_.push_back({job.name(), std::move(*close)});
-    } else if (Log* log = std::get_if<Log>(&action)) {
-      effects_.push_back({job.name(), std::move(*log)});
-    } else {
-      effects_.push_back({job.name(), Forget{}});
-    }
-  }
+  batch_.Add(job.name(), job.run(), std::move(actions));
 }
 
 // --- The end of a batch ------------------------------------------------------
 
 void Loop::Commit() {
   if (quit_) return;
-  if (journal_ != nullptr && !entries_.empty()) {
-    const absl::Status written = journal_->Append(entries_, WallNow());
+  const Batch::Entries entries = batch_.TakeEntries();
+  if (journal_ != nullptr && !entries.empty()) {
+    const absl::Status written = journal_->Append(entries, WallNow());
     NoteJournal(written);
-    if (!written.ok() && Leads()) AppendByJob(written);
+    if (!written.ok() && Leads()) AppendByJob(entries, written);
   }
-  entries_.clear();
   // A use of a token that is not counted after a restart is no reason to stop a
   // job. Callers that create or revoke a token get the error.
   access_.ReplaceTokens(WallNow());
@@ -501,21 +260,9 @@ void Loop::Commit() {
   tokens_saved_ = saved;
   if (!Leads()) return StandDown();
   if (options_.observer != nullptr) options_.observer->Durable();
-  std::vector<Effect> effects;
-  effects.swap(effects_);
-  effects_bytes_ = 0;
-  for (Effect& effect : effects) {
-    if (Send* send = std::get_if<Send>(&effect.what)) {
-      CarryOut(*send);
-    } else if (CloseStream* close = std::get_if<CloseStream>(&effect.what)) {
-      CarryOut(*close);
-    } else if (Log* log = std::get_if<Log>(&effect.what)) {
-      CarryOut(*log);
-    } else if (std::holds_alternative<Forget>(effect.what)) {
-      ForgetJob(effect.job);
-    } else {
-      std::get<Answer>(effect.what)(absl::OkStatus());
-    }
+  for (const Batch::Effect& effect : batch_.TakeEffects()) {
+    std::visit([&](const auto& what) { CarryOut(effect.job, what); },
+               effect.what);
   }
 }
 
@@ -525,12 +272,9 @@ void Loop::NoteJournal(const absl::Status& written) {
   if (options_.journal_changed) options_.journal_changed(written);
 }
 
-void Loop::AppendByJob(absl::Status why) {
-  std::map<std::string, std::vector<JournalEntry>> parts;
-  for (JournalEntry& entry : entries_) {
-    parts[entry.job].push_back(std::move(entry));
-  }
-  entries_.clear();
+void Loop::AppendByJob(const Batch::Entries& entries, absl::Status why) {
+  std::map<std::string, Batch::Entries> parts;
+  for (const JournalEntry& entry : entries) parts[entry.job].push_back(entry);
   std::map<std::string, absl::Status> failed;
   for (const auto& [job, part] : parts) {
     // An unreachable journal fails for all jobs, and each try may take its
@@ -584,97 +328,45 @@ absl::Status Loop::TakeBack(const std::string& job, absl::Time now) {
   return absl::OkStatus();
 }
 
-void Loop::SetBackJobs(const std::map<std::string, absl::Status>& failed) {
-  // Sent to the agents too, since the daemon's log may be on the same full
-  // disk.
-  const auto status_of = [](const absl::Status& why) {
-    return absl::UnavailableError(absl::StrCat(
-        "the daemon's journal cannot be written: ", why.message()));
-  };
-  for (const auto& [job, why] : failed) {
-    const absl::Status status = status_of(why);
+void Loop::SetBackJobs(std::map<std::string, absl::Status> failed) {
+  for (auto& [job, why] : failed) {
     logger_.Write(Log::Level::kError,
                   absl::StrCat("job=", job, " event=set_back reason=",
                                Quoted(std::string(why.message()))));
-    for (auto& [id, session] : sessions_) {
-      if (session.job == job) {
-        CloseSession(session, id, status.code(), RefusalOf(status));
-      }
-    }
+    // Sent to the agents too, since the daemon's log may be on the same full
+    // disk.
+    why = absl::UnavailableError(absl::StrCat(
+        "the daemon's journal cannot be written: ", why.message()));
+    sessions_.ForEachOf(
+        job, [&](Session& session) { sessions_.Close(session, why); });
     jobs_.SetBack(job);
   }
   take_back_at_ = Now() + kTakeBackPause;
-  std::vector<Effect> kept;
-  for (Effect& effect : effects_) {
-    if (!failed.contains(effect.job)) {
-      kept.push_back(std::move(effect));
-    } else if (Answer* answer = std::get_if<Answer>(&effect.what)) {
-      (*answer)(status_of(failed.at(effect.job)));
-    }
-  }
-  effects_ = std::move(kept);
+  batch_.Drop(failed);
 }
 
-void Loop::CarryOut(const Send& send) {
+void Loop::CarryOut(const std::string&, const Send& send) {
   if (options_.observer != nullptr) options_.observer->Sends(send.message);
-  const grpc::ByteBuffer bytes = Encode(send.message, unread_);
-  for (SessionId id : send.to) {
-    const auto at = sessions_.find(id);
-    if (at == sessions_.end() || at->second.closed) continue;
-    at->second.stream->Send(bytes);
-  }
-  EndSlowStreams();
+  sessions_.Send(send);
 }
 
-void Loop::EndSlowStreams() {
-  // gRPC frees the messages that it owns later, on its own threads.
-  size_t unread = *unread_;
-  while (unread > options_.limits.unread_bytes_max) {
-    Session* slowest = nullptr;
-    SessionId slowest_id = 0;
-    size_t most = 0;
-    for (auto& [id, session] : sessions_) {
-      // Closed sessions count too, since a stream ends only after all is read.
-      const size_t bytes = session.stream->UnreadBytes();
-      if (bytes <= most) continue;
-      most = bytes;
-      slowest = &session;
-      slowest_id = id;
-    }
-    if (slowest == nullptr) return;
-    const absl::Status slow = absl::UnavailableError(
-        absl::StrCat("more than ", options_.limits.unread_bytes_max,
-                     " bytes wait for all agents, and most of them for this "
-                     "agent, which reads too slowly; dial again"));
-    logger_.Write(
-        Log::Level::kWarning,
-        absl::StrCat("job=", slowest->job, " event=slow node=", slowest->node,
-                     " bytes=", most,
-                     " reason=", Quoted(std::string(slow.message()))));
-    v1::Refusal refusal = RefusalOf(slow);
-    refusal.set_code(v1::REFUSAL_CODE_SLOW);
-    slowest->stream->Cancel(slow.code(), refusal);
-    CloseSession(*slowest, slowest_id, slow.code(), refusal);
-    unread -= std::min(unread, most);
-  }
-}
-
-void Loop::CarryOut(const CloseStream& close) {
-  const auto at = sessions_.find(close.session);
-  if (at == sessions_.end() || at->second.closed) return;
+void Loop::CarryOut(const std::string&, const CloseStream& close) {
+  Session* const session = sessions_.FindOpen(close.session);
+  if (session == nullptr) return;
   // Repeated attempts are answered with growing delays.
   if (close.refusal.code() == v1::REFUSAL_CODE_NAME_TAKEN) {
-    const absl::Duration wait = access_.NameTaken(at->second.address, Now());
+    const absl::Duration wait = access_.NameTaken(session->address, Now());
     return Later(wait, [this, close] {
-      const auto again = sessions_.find(close.session);
-      if (again == sessions_.end()) return;
-      CloseSession(again->second, close.session, close.code, close.refusal);
+      Session* const again = sessions_.Find(close.session);
+      if (again != nullptr) {
+        sessions_.Close(*again, close.code, close.refusal);
+      }
     });
   }
-  CloseSession(at->second, close.session, close.code, close.refusal);
+  sessions_.Close(*session, close.code, close.refusal);
 }
 
-void Loop::CarryOut(const Log& log) {
+void Loop::CarryOut(const std::string&, const Log& log) {
   const bool written =
       log.address.empty() ||
       log_quota_.Take(log.node, NetworkOf(log.address), log.address, Now());
@@ -694,20 +386,22 @@ void Loop::TellSuppressed(absl::Time now) {
 
 // The streams have been sent the end; those still open after one lease are
 // closed.
-void Loop::ForgetJob(const std::string& job) {
+void Loop::CarryOut(const std::string& job, const Forget&) {
   const absl::Time now = Now();
   jobs_.Forget(job, now);
-  for (auto& [id, session] : sessions_) {
-    if (session.job == job) {
-      SetExpiry(session, id, now + options_.limits.lease);
-    }
-  }
+  sessions_.ForEachOf(job, [&](Session& session) {
+    sessions_.SetExpiry(session, now + options_.limits.lease);
+  });
   if (job != options_.only_job) return;
   const v1::End end = jobs_.FindEnded(job)->end;
   MutexLock lock(mutex_);
   done_ = true;
   end_ = end;
   ended_.NotifyAll();
+}
+
+void Loop::CarryOut(const std::string&, const Batch::Answer& answer) {
+  answer(absl::OkStatus());
 }
 
 }  // namespace rollcall

@@ -12,19 +12,14 @@
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_LOOP_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_LOOP_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
-#include <utility>
-#include <variant>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -39,90 +34,19 @@
 #include "daemon/security/token_table.h"
 #include "daemon/server/loop/access.h"
 #include "daemon/server/loop/agent_stream.h"
-#include "daemon/server/loop/broadcast.h"
+#include "daemon/server/loop/batch.h"
 #include "daemon/server/loop/call_quota.h"
+#include "daemon/server/loop/delayed_calls.h"
 #include "daemon/server/loop/job_table.h"
 #include "daemon/server/loop/logger.h"
+#include "daemon/server/loop/loop_input.h"
 #include "daemon/server/loop/loop_observer.h"
-#include "daemon/server/loop/stream.h"
+#include "daemon/server/loop/session_table.h"
 #include "daemon/server/loop/watch_list.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
-
-// --- What is posted to the loop ---------------------------------------------
-
-// Always the first input of a session.
-struct StreamOpened {
-  SessionId session;
-  // Shared with the call, which may end at any time.
-  std::shared_ptr<Stream> stream;
-};
-// Admission has passed it.
-struct HelloCame {
-  SessionId session;
-  v1::Hello hello;
-  std::string observed_address;
-  std::string peer;  // See PeerKey.
-  // Set if node names are bound to certificates (--tls-bind-names): the names
-  // in the certificate of its connection.
-  std::optional<std::vector<std::string>> certificate_names;
-  // Wall clock of this machine.
-  absl::Time received_at;
-};
-struct MessageCame {
-  SessionId session;
-  v1::AgentMessage message;
-  size_t bytes;
-};
-// Always the last input of a session.
-struct StreamGone {
-  SessionId session;
-};
-
-// The admin calls. `reply` is called on the loop's thread, once, and must not
-// block.
-template <typename Request, typename Response>
-struct Call {
-  Caller caller;
-  Request request;
-  std::function<void(const absl::StatusOr<Response>&)> reply;
-};
-struct StatusAsked : Call<v1::StatusRequest, v1::JobStatus> {
-  // Holds the place in the quota until the answer has been sent. Called before
-  // `reply`, at most once.
-  std::function<void(CallQuota::Hold)> keep;
-};
-struct StopCame : Call<v1::StopRequest, v1::StopResponse> {};
-struct DrainCame : Call<v1::DrainRequest, v1::DrainResponse> {};
-struct EvictCame : Call<v1::EvictRequest, v1::EvictResponse> {};
-struct TokenWanted : Call<v1::CreateTokenRequest, v1::CreateTokenResponse> {};
-struct TokensAsked : Call<v1::ListTokensRequest, v1::ListTokensResponse> {};
-struct TokenRevoked : Call<v1::RevokeTokenRequest, v1::RevokeTokenResponse> {};
-struct TokenRotated : Call<v1::RotateTokenRequest, v1::CreateTokenResponse> {};
-
-struct WatchOpened {
-  uint64_t id;
-  Caller caller;
-  std::string job;
-  std::shared_ptr<Watcher> watcher;  // As StreamOpened::stream.
-};
-struct WatchGone {
-  uint64_t id;
-};
-// Posted by Loop::Stop.
-struct Quit {
-  absl::Status why;
-};
-
-using LoopInput =
-    std::variant<StreamOpened, HelloCame, MessageCame, StreamGone, StatusAsked,
-                 StopCame, DrainCame, EvictCame, TokenWanted, TokensAsked,
-                 TokenRevoked, TokenRotated, WatchOpened, WatchGone, Quit>;
-
-// Answers an input that cannot be processed, if it has a caller that waits.
-void Decline(LoopInput& input, const absl::Status& status);
 
 class Loop {
  public:
@@ -189,30 +113,6 @@ class Loop {
   void Stop(absl::Status why = absl::OkStatus());
 
  private:
-  struct Session {
-    std::shared_ptr<Stream> stream;
-    // Keeps its connection open and counts its messages; see Options::attends.
-    AgentStream connection;
-    // Empty: it has not attended.
-    std::string job;
-    std::string node;
-    // Source address of its Hello.
-    std::string address;
-    bool greeted = false;
-    // The loop has ended it; later inputs are ignored.
-    bool closed = false;
-    // When it is ended unless something else happens first.
-    absl::Time expires = absl::InfiniteFuture();
-  };
-
-  // Called with the result of the batch's commit.
-  using Answer = std::function<void(const absl::Status&)>;
-  // An action or an answer that waits for the batch's commit.
-  struct Effect {
-    std::string job;
-    std::variant<Send, CloseStream, Log, Forget, Answer> what;
-  };
-
   void Run();
   void TakeAll(absl::Duration timeout);
   void On(StreamOpened& opened);
@@ -246,6 +146,8 @@ class Loop {
   void Known(const Caller& caller);
   // Connections that ended before they authenticated.
   uint64_t FailedConnections() const;
+  // Gives the answer with the result of saving the tokens.
+  Batch::Answer WhenSaved(Batch::Answer answer);
   // Evicts the nodes that this token admitted, in all jobs or in `only`.
   // `answer` gets their names once all evictions are durable.
   void Cascade(
@@ -259,15 +161,12 @@ class Loop {
   // Ends a refused session, now or later.
   void TurnAway(SessionId id, const Denial& denial);
   void Later(absl::Duration wait, std::function<void()> what);
-  void RunDelayed(absl::Time now);
 
-  void AnswerEnded(Session& session, SessionId id, const HelloCame& came,
+  void AnswerEnded(Session& session, const HelloCame& came,
                    const EndedJob& ended);
   void Step(LiveJob& live, const Event& event);
   void Collect(const Job& job, std::vector<Action> actions);
   void Tick(absl::Time now);
-  void ExpireSessions(absl::Time now);
-  void SetExpiry(Session& session, SessionId id, absl::Time expires);
 
   // Journals the batch, then carries out its effects.
   void Commit();
@@ -276,26 +175,22 @@ class Loop {
   // The batch could not be appended: appends each job's part by itself, since
   // the cause may be a single job. Jobs whose part cannot be written are set
   // back.
-  void AppendByJob(absl::Status why);
+  void AppendByJob(const Batch::Entries& entries, absl::Status why);
   // The keys are jobs; the values say why their part could not be written.
-  void SetBackJobs(const std::map<std::string, absl::Status>& failed);
+  void SetBackJobs(std::map<std::string, absl::Status> failed);
   void TakeBackJobs(absl::Time now);
   absl::Status TakeBack(const std::string& job, absl::Time now);
   // Starts a run that continues from the journal.
   void StartTakenUp(LiveJob& live, absl::Time now);
   void Beat(absl::Time now);
   void TakeUpOnlyJob(absl::Time now);
-  void CarryOut(const Send& send);
-  // If too many bytes wait for all agents, ends the streams with the most
-  // bytes.
-  void EndSlowStreams();
-  void CarryOut(const CloseStream& close);
-  void CarryOut(const Log& log);
+  void CarryOut(const std::string& job, const Send& send);
+  void CarryOut(const std::string& job, const CloseStream& close);
+  void CarryOut(const std::string& job, const Log& log);
+  void CarryOut(const std::string& job, const Forget& forget);
+  void CarryOut(const std::string& job, const Batch::Answer& answer);
   // Logs how many lines LogQuota has suppressed.
   void TellSuppressed(absl::Time now);
-  void CloseSession(Session& session, SessionId id, absl::StatusCode code,
-                    const v1::Refusal& refusal);
-  void ForgetJob(const std::string& job);
 
   absl::Time NextWake(absl::Time now);
 
@@ -308,22 +203,15 @@ class Loop {
   // Result of the latest batch.
   absl::Status tokens_saved_;
   LogQuota log_quota_;
-  // Delayed answers, at most kDelayedMax.
-  std::multimap<absl::Time, std::function<void()>> delayed_;
+  // Answers to refused peers.
+  DelayedCalls delayed_;
   JobTable jobs_;
   WatchList watches_;
   CallQuota status_calls_{Limits::status_calls_per_viewer_max};
-  absl::flat_hash_map<SessionId, Session> sessions_;
-  // Sessions that are not admitted yet, oldest first.
-  std::set<SessionId> strangers_;
-  // Sessions with a finite expiry.
-  std::set<std::pair<absl::Time, SessionId>> expiries_;
-  std::vector<JournalEntry> entries_;
+  SessionTable sessions_;
+  Batch batch_;
   // What journal_changed was last called with.
   bool journal_works_ = true;
-  std::vector<Effect> effects_;
-  size_t effects_bytes_ = 0;  // Bytes of the messages in effects_.
-  const UnreadBytes unread_ = std::make_shared<std::atomic<size_t>>(0);
   bool quit_ = false;
   // When the journaled end of the only job has been told for long enough.
   absl::Time over_at_ = absl::InfiniteFuture();

@@ -20,6 +20,17 @@ uint64_t CountOf(const v1::Strangers& strangers) {
          strangers.unknown() + strangers.hung_up();
 }
 
+// Gives the response once the batch is durable, so that the caller can rely on
+// it.
+template <typename AdminCall, typename Response>
+Batch::Answer WhenDurable(AdminCall& call, Response response) {
+  return [reply = std::move(call.reply),
+          response = std::move(response)](const absl::Status& durable) {
+    if (!durable.ok()) return reply(durable);
+    reply(response);
+  };
+}
+
 }  // namespace
 
 template <typename AdminCall>
@@ -98,12 +109,7 @@ void Loop::On(StopCame& came) {
                                                       : came.request.reason(),
                         came.request.now()});
   response.set_state(live->job.state());
-  // Answered after the commit, so that the caller can rely on the job's end.
-  effects_.push_back({*job, Answer([response, reply = std::move(came.reply)](
-                                       const absl::Status& durable) {
-                        if (durable.ok()) return reply(response);
-                        reply(durable);
-                      })});
+  batch_.AddAnswer(*job, WhenDurable(came, std::move(response)));
 }
 
 void Loop::On(DrainCame& came) {
@@ -129,11 +135,7 @@ void Loop::On(DrainCame& came) {
     }
   }
   Step(*live, drain);
-  effects_.push_back(
-      {*job, Answer([reply = came.reply](const absl::Status& durable) {
-         if (!durable.ok()) return reply(durable);
-         reply(v1::DrainResponse());
-       })});
+  batch_.AddAnswer(*job, WhenDurable(came, v1::DrainResponse()));
 }
 
 void Loop::On(EvictCame& came) {
@@ -158,11 +160,13 @@ void Loop::On(EvictCame& came) {
   Step(*live, EvictAsked{{came.request.node()},
                          Printable(came.request.reason(), kReasonBytesMax),
                          response.former()});
-  effects_.push_back({*job, Answer([reply = came.reply,
-                                    response](const absl::Status& durable) {
-                        if (!durable.ok()) return reply(durable);
-                        reply(response);
-                      })});
+  batch_.AddAnswer(*job, WhenDurable(came, std::move(response)));
+}
+
+Batch::Answer Loop::WhenSaved(Batch::Answer answer) {
+  return [this, answer = std::move(answer)](const absl::Status&) {
+    answer(tokens_saved_);
+  };
 }
 
 void Loop::On(TokenWanted& wanted) {
@@ -183,12 +187,7 @@ void Loop::On(TokenWanted& wanted) {
                    " role=", RoleWord(wanted.request.role()),
                    " job=", response.job(), " address=", wanted.caller.address,
                    " by=", wanted.caller.token.id()));
-  effects_.push_back(
-      {"", Answer([this, response,
-                   reply = std::move(wanted.reply)](const absl::Status&) {
-         if (!tokens_saved_.ok()) return reply(tokens_saved_);
-         reply(response);
-       })});
+  batch_.AddAnswer("", WhenSaved(WhenDurable(wanted, std::move(response))));
 }
 
 void Loop::On(TokensAsked& asked) {
@@ -210,36 +209,26 @@ void Loop::On(TokenRevoked& revoked) {
   const bool evicts_all_the_same =
       cascade && absl::IsNotFound(done) && !access_.tokens().Knows(id);
   if (!done.ok() && !evicts_all_the_same) return revoked.reply(done);
-  if (!done.ok()) {
-    return Cascade(id, revoked.caller.bound_to,
-                   [done, reply = std::move(revoked.reply)](
-                       const absl::StatusOr<std::vector<std::string>>& names) {
-                     if (!names.ok()) return reply(names.status());
-                     if (names->empty()) return reply(done);
-                     v1::RevokeTokenResponse response;
-                     for (const std::string& name : *names) {
-                       response.add_evicted(name);
-                     }
-                     reply(response);
-                   });
+  if (done.ok()) {
+    logger_.Write(Log::Level::kInfo,
+                  absl::StrCat("event=token_revoked token=", id,
+                               " address=", revoked.caller.address,
+                               " by=", revoked.caller.token.id()));
   }
-  logger_.Write(Log::Level::kInfo,
-                absl::StrCat("event=token_revoked token=", id,
-                             " address=", revoked.caller.address,
-                             " by=", revoked.caller.token.id()));
   const auto answer =
-      [this, reply = std::move(revoked.reply)](
+      [this, done, reply = std::move(revoked.reply)](
           const absl::StatusOr<std::vector<std::string>>& names) {
-        if (!tokens_saved_.ok()) return reply(tokens_saved_);
+        if (done.ok() && !tokens_saved_.ok()) return reply(tokens_saved_);
         if (!names.ok()) return reply(names.status());
+        if (!done.ok() && names->empty()) return reply(done);
         v1::RevokeTokenResponse response;
         for (const std::string& name : *names) response.add_evicted(name);
         reply(response);
       };
   if (cascade) return Cascade(id, revoked.caller.bound_to, answer);
-  effects_.push_back({"", Answer([answer](const absl::Status&) {
-                        answer(std::vector<std::string>());
-                      })});
+  batch_.AddAnswer("", [answer](const absl::Status&) {
+    answer(std::vector<std::string>());
+  });
 }
 
 void Loop::On(TokenRotated& rotated) {
@@ -258,12 +247,7 @@ void Loop::On(TokenRotated& rotated) {
       absl::StrCat("event=token_rotated token=", response.token().id(),
                    " revoked=", id, " address=", rotated.caller.address,
                    " by=", rotated.caller.token.id()));
-  effects_.push_back(
-      {"", Answer([this, response,
-                   reply = std::move(rotated.reply)](const absl::Status&) {
-         if (!tokens_saved_.ok()) return reply(tokens_saved_);
-         reply(response);
-       })});
+  batch_.AddAnswer("", WhenSaved(WhenDurable(rotated, std::move(response))));
 }
 
 void Loop::Cascade(
@@ -284,15 +268,16 @@ void Loop::Cascade(
     outcome->names.insert(outcome->names.end(), nodes.begin(), nodes.end());
     Step(live, EvictAsked{std::move(nodes),
                           absl::StrCat("token ", token_id, " was revoked")});
-    effects_.push_back({name, Answer([outcome](const absl::Status& durable) {
-                          outcome->durable.Update(durable);
-                        })});
+    batch_.AddAnswer(name, [outcome](const absl::Status& durable) {
+      outcome->durable.Update(durable);
+    });
   }
-  effects_.push_back(
-      {"", Answer([outcome, answer = std::move(answer)](const absl::Status&) {
-         if (!outcome->durable.ok()) return answer(outcome->durable);
-         answer(outcome->names);
-       })});
+  batch_.AddAnswer("",
+                   [outcome, answer = std::move(answer)](const absl::Status&) {
+                     if (!outcome->durable.ok())
+                       return answer(outcome->durable);
+                     answer(outcome->names);
+                   });
 }
 
 void Loop::On(WatchOpened& opened) {

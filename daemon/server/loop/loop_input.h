@@ -1,0 +1,100 @@
+// LoopInput: what is posted to the loop: what streams bring, admin calls, and
+// watchers.
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_LOOP_INPUT_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_LOOP_INPUT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/core/job/events.h"
+#include "daemon/server/loop/access.h"
+#include "daemon/server/loop/call_quota.h"
+#include "daemon/server/loop/stream.h"
+#include "rollcall/v1/admin.pb.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// Always the first input of a session.
+struct StreamOpened {
+  SessionId session;
+  // Shared with the call, which may end at any time.
+  std::shared_ptr<Stream> stream;
+};
+// Admission has passed it.
+struct HelloCame {
+  SessionId session;
+  v1::Hello hello;
+  std::string observed_address;
+  std::string peer;  // See PeerKey.
+  // Set if node names are bound to certificates (--tls-bind-names): the names
+  // in the certificate of its connection.
+  std::optional<std::vector<std::string>> certificate_names;
+  // Wall clock of this machine.
+  absl::Time received_at;
+};
+struct MessageCame {
+  SessionId session;
+  v1::AgentMessage message;
+  size_t bytes;
+};
+// Always the last input of a session.
+struct StreamGone {
+  SessionId session;
+};
+
+// The admin calls. `reply` is called on the loop's thread, once, and must not
+// block.
+template <typename Request, typename Response>
+struct Call {
+  Caller caller;
+  Request request;
+  std::function<void(const absl::StatusOr<Response>&)> reply;
+};
+struct StatusAsked : Call<v1::StatusRequest, v1::JobStatus> {
+  // Holds the place in the quota until the answer has been sent. Called before
+  // `reply`, at most once.
+  std::function<void(CallQuota::Hold)> keep;
+};
+struct StopCame : Call<v1::StopRequest, v1::StopResponse> {};
+struct DrainCame : Call<v1::DrainRequest, v1::DrainResponse> {};
+struct EvictCame : Call<v1::EvictRequest, v1::EvictResponse> {};
+struct TokenWanted : Call<v1::CreateTokenRequest, v1::CreateTokenResponse> {};
+struct TokensAsked : Call<v1::ListTokensRequest, v1::ListTokensResponse> {};
+struct TokenRevoked : Call<v1::RevokeTokenRequest, v1::RevokeTokenResponse> {};
+struct TokenRotated : Call<v1::RotateTokenRequest, v1::CreateTokenResponse> {};
+
+struct WatchOpened {
+  uint64_t id;
+  Caller caller;
+  std::string job;
+  std::shared_ptr<Watcher> watcher;  // As StreamOpened::stream.
+};
+struct WatchGone {
+  uint64_t id;
+};
+// Posted by Loop::Stop.
+struct Quit {
+  absl::Status why;
+};
+
+using LoopInput =
+    std::variant<StreamOpened, HelloCame, MessageCame, StreamGone, StatusAsked,
+                 StopCame, DrainCame, EvictCame, TokenWanted, TokensAsked,
+                 TokenRevoked, TokenRotated, WatchOpened, WatchGone, Quit>;
+
+// Answers an input that cannot be processed, if it has a caller that waits.
+void Decline(LoopInput& input, const absl::Status& status);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_LOOP_INPUT_H_
