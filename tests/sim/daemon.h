@@ -1,12 +1,12 @@
 // Daemon: the real Job in a shell that orders its effects as
 // daemon/server/loop does, over a journal that loses what was not committed.
 //
-// What comes in while a commit is under way waits; all that waits is one batch;
+// Input that arrives during a commit waits, and is then handled as one batch;
 // nothing of a batch is sent before its entries are durable. A crash between
-// the two loses both, or the sending alone. A journal that cannot be written
-// sets the job back to what it holds. Tokens are taken for valid; a node
-// credential must be the one that was given, and a world that agents bring to a
-// daemon without a journal must have the proof that it was committed with.
+// the two loses both, or only what was to be sent. After a failed write, the
+// job is restored from the journal. All tokens are valid; a node credential
+// must be the one that was given, and a world that agents bring to a daemon
+// without a journal must have the proof of its commit.
 #ifndef ROLLCALL_TESTS_SIM_DAEMON_H_
 #define ROLLCALL_TESTS_SIM_DAEMON_H_
 
@@ -21,7 +21,7 @@
 
 #include "daemon/core/job/job.h"
 #include "daemon/journal/fold.h"
-#include "tests/sim/chronicle.h"
+#include "tests/sim/checker/invariant_checker.h"
 #include "tests/sim/daemons.h"
 #include "tests/sim/network.h"
 #include "tests/sim/world.h"
@@ -42,7 +42,7 @@ struct DaemonSettings {
 
 class Daemon final : public Daemons {
  public:
-  Daemon(World& world, Network& network, Chronicle& chronicle,
+  Daemon(World& world, Network& network, InvariantChecker& checker,
          const DaemonSettings& settings, Clock clock);
 
   void Start(uint32_t daemon) override;
@@ -121,7 +121,7 @@ class Daemon final : public Daemons {
 
   World& world_;
   Network& network_;
-  Chronicle& chronicle_;
+  InvariantChecker& checker_;
   const DaemonSettings settings_;
   const Clock clock_;
 
@@ -131,7 +131,8 @@ class Daemon final : public Daemons {
   std::deque<JournalState> earlier_;
   bool begun_ = false;
   uint64_t runs_ = 0;
-  // How far above all that was told a run without memory counts.
+  // A run that begins without memory counts from this multiple of
+  // kGenerationsARun.
   uint64_t forgotten_ = 0;
 
   // One life.
@@ -156,17 +157,6 @@ class Daemon final : public Daemons {
   Nanos wish_at_ = kNever;
   uint64_t wish_ = 0;
 };
-
-// What the daemon of a run gives to one life of a node's agent, in one epoch of
-// the node.
-std::string CredentialOf(const std::string& run, const std::string& node,
-                         uint64_t incarnation, uint64_t epoch);
-// The epoch that a Hello's credential was made for; nothing where it is none of
-// its run, node and incarnation.
-std::optional<uint64_t> EpochShown(const v1::Hello& hello);
-// What every life of the daemon makes of a commit.
-std::string ProofOf(const std::string& run, uint64_t generation,
-                    const std::string& world, const std::string& seal);
 
 }  // namespace rollcall::sim
 

@@ -65,10 +65,10 @@ class Group::Seen final : public LoopObserver {
     journal_ = journal;
     compared_ = 0;
     if (!IsLeader()) return;
-    group_.chronicle_.DaemonDied();
-    group_.chronicle_.Restored(group_.durable_);
+    group_.checker_.DaemonDied();
+    group_.checker_.Restored(group_.durable_);
     group_.ends_ = group_.durable_.end.has_value();
-    if (group_.ends_) group_.chronicle_.Tested(Invariant::kEndedStaysEnded);
+    if (group_.ends_) group_.checker_.Tested(Invariant::kEndedStaysEnded);
     fresh_ = true;
   }
 
@@ -76,41 +76,41 @@ class Group::Seen final : public LoopObserver {
               absl::Time now) override {
     if (process_.dead() || !IsLeader()) return;
     CheckKnows();
-    Chronicle& chronicle = group_.chronicle_;
+    InvariantChecker& checker = group_.checker_;
     if (!std::exchange(fresh_, false)) {
-      chronicle.DaemonDied();
-      chronicle.Restored(group_.durable_);
+      checker.DaemonDied();
+      checker.Restored(group_.durable_);
     }
-    chronicle.TookUp(job, group_.durable_, now);
-    chronicle.Started(actions, now);
+    checker.TookUp(job, group_.durable_, now);
+    checker.Started(actions, now);
   }
 
   void BeforeStep(const Job& job, const Event& event, absl::Time now) override {
     if (process_.dead()) return;
     CheckLeads("steps");
     CheckKnows();
-    if (group_.chronicle_.broken()) process_.Halt();
-    group_.chronicle_.BeforeStep(job, event, now);
+    if (group_.checker_.broken()) process_.Halt();
+    group_.checker_.BeforeStep(job, event, now);
   }
 
   void AfterStep(const Job& job, const Event& event, absl::Time now,
                  const std::vector<Action>& actions) override {
     if (process_.dead()) return;
-    group_.chronicle_.AfterStep(job, event, now, actions);
+    group_.checker_.AfterStep(job, event, now, actions);
     group_.job_state_ = v1::JobState_Name(job.state());
     group_.ends_ = group_.ends_ || job.end().has_value();
-    if (group_.chronicle_.broken()) process_.Halt();
+    if (group_.checker_.broken()) process_.Halt();
   }
 
   void Durable() override {
-    if (!process_.dead()) group_.chronicle_.Durable();
+    if (!process_.dead()) group_.checker_.Durable();
   }
 
   void Sends(const v1::DaemonMessage& message) override {
     if (process_.dead()) return;
     CheckLeads("sends");
-    group_.chronicle_.Sent(message, group_.durable_);
-    if (group_.chronicle_.broken()) process_.Halt();
+    group_.checker_.Sent(message, group_.durable_);
+    if (group_.checker_.broken()) process_.Halt();
   }
 
  private:
@@ -125,7 +125,7 @@ class Group::Seen final : public LoopObserver {
   void CheckLeads(const char* what) {
     if (IsLeader()) return;
     const Store::Entry* leader = group_.store_.Find(KeyOf(kLeaderKey));
-    group_.chronicle_.Broken(
+    group_.checker_.Broken(
         Invariant::kFormerIsSilent,
         absl::StrCat("daemon ", process_.number(), " ", what,
                      " as leader of revision ", process_.reign(), ", and ",
@@ -137,13 +137,13 @@ class Group::Seen final : public LoopObserver {
   void CheckKnows() {
     if (compared_ == group_.record_revision_) return;
     compared_ = group_.record_revision_;
-    group_.chronicle_.Tested(Invariant::kLeaderKnows);
+    group_.checker_.Tested(Invariant::kLeaderKnows);
     const absl::StatusOr<std::optional<JournaledRun>> run =
         journal_->Load(group_.settings_.name);
     if (run.ok() && run->has_value() && *PackRun(**run) == group_.record_) {
       return;
     }
-    group_.chronicle_.Broken(
+    group_.checker_.Broken(
         Invariant::kLeaderKnows,
         absl::StrCat(
             "daemon ", process_.number(), " knows of generation ",
@@ -159,11 +159,11 @@ class Group::Seen final : public LoopObserver {
   bool fresh_ = false;
 };
 
-Group::Group(World& world, Network& network, Chronicle& chronicle,
+Group::Group(World& world, Network& network, InvariantChecker& checker,
              const DaemonSettings& settings, const std::vector<Clock>& clocks)
     : world_(world),
       network_(network),
-      chronicle_(chronicle),
+      checker_(checker),
       settings_(settings),
       sealer_(Secret()),
       store_(world, *this) {
@@ -179,7 +179,7 @@ Group::Group(World& world, Network& network, Chronicle& chronicle,
 
 Group::~Group() {
   // What has broken a promise is not run any further.
-  if (chronicle_.broken()) return;
+  if (checker_.broken()) return;
   for (const auto& process : processes_) process->Kill();
 }
 
@@ -350,9 +350,9 @@ void Group::Landed(const Process& by, const etcdserverpb::TxnRequest& txn,
   if (mark != nullptr && !stands) {
     const int64_t lease = std::strtoll(mark->value().c_str(), nullptr, 10);
     const bool leads = leader != nullptr && leader->lease == lease;
-    if (!leads) chronicle_.Tested(Invariant::kFormerIsSilent);
+    if (!leads) checker_.Tested(Invariant::kFormerIsSilent);
     if (!leads && carried_out) {
-      chronicle_.Broken(
+      checker_.Broken(
           Invariant::kFormerIsSilent,
           absl::StrCat("a write of daemon ", by.number(), " under lease ",
                        lease, " is carried out, and the leader's is ",
@@ -366,11 +366,11 @@ void Group::Landed(const Process& by, const etcdserverpb::TxnRequest& txn,
   if (!Changes(txn)) return;
   const std::string bytes = txn.SerializeAsString();
   const bool again = carried_out_.contains(bytes);
-  if (again) chronicle_.Tested(Invariant::kWrittenOnce);
+  if (again) checker_.Tested(Invariant::kWrittenOnce);
   if (again && carried_out) {
-    chronicle_.Broken(Invariant::kWrittenOnce,
-                      absl::StrCat("a transaction of daemon ", by.number(),
-                                   " is carried out twice"));
+    checker_.Broken(Invariant::kWrittenOnce,
+                    absl::StrCat("a transaction of daemon ", by.number(),
+                                 " is carried out twice"));
   }
   if (!carried_out) return;
   carried_out_.insert(bytes);
@@ -383,12 +383,12 @@ void Group::LeaseEnds(const Process& of, int64_t lease) {
   world_.Trace("store: daemon ", of.number(), " leads no more, revision ",
                leader->create_revision);
   if (of.reign() != leader->create_revision || !of.up()) return;
-  chronicle_.Tested(Invariant::kFormerIsSilent);
+  checker_.Tested(Invariant::kFormerIsSilent);
   if (!of.Leads()) return;
-  chronicle_.Broken(Invariant::kFormerIsSilent,
-                    absl::StrCat("the lease of daemon ", of.number(),
-                                 " has ended, and it takes itself for the "
-                                 "leader"));
+  checker_.Broken(Invariant::kFormerIsSilent,
+                  absl::StrCat("the lease of daemon ", of.number(),
+                               " has ended, and it takes itself for the "
+                               "leader"));
 }
 
 // Before anybody was told of the end: the next leader has it from the store
@@ -416,9 +416,9 @@ void Group::NoteHistory() {
   record_revision_ = entry->mod_revision;
   if (now.end.has_value() && !before.end.has_value()) MaybeDieAtEnd();
   if (before.end.has_value()) {
-    chronicle_.Tested(Invariant::kEndedStaysEnded);
+    checker_.Tested(Invariant::kEndedStaysEnded);
     if (now.run != before.run || !now.end.has_value()) {
-      return chronicle_.Broken(
+      return checker_.Broken(
           Invariant::kEndedStaysEnded,
           absl::StrCat("run ", before.run, " has ended, and run ", now.run,
                        " takes its place"));
@@ -426,9 +426,9 @@ void Group::NoteHistory() {
   }
   if (now.run != before.run) return;
   if (now.generation < before.generation) {
-    chronicle_.Broken(Invariant::kSurvives,
-                      absl::StrCat("the store goes back from generation ",
-                                   before.generation, " to ", now.generation));
+    checker_.Broken(Invariant::kSurvives,
+                    absl::StrCat("the store goes back from generation ",
+                                 before.generation, " to ", now.generation));
   }
   const bool same = now.proposal.has_value() && before.proposal.has_value() &&
                     now.proposal->generation() == before.proposal->generation();
@@ -438,10 +438,10 @@ void Group::NoteHistory() {
       (!now.seal.has_value() ||
        now.seal->SerializeAsString() != before.seal->SerializeAsString());
   if (now.proposal->world() == before.proposal->world() && !other_seal) return;
-  chronicle_.Broken(Invariant::kOneWorld,
-                    absl::StrCat("the store has two worlds or seals of "
-                                 "generation ",
-                                 now.generation));
+  checker_.Broken(Invariant::kOneWorld,
+                  absl::StrCat("the store has two worlds or seals of "
+                               "generation ",
+                               now.generation));
 }
 
 }  // namespace rollcall::sim

@@ -2,8 +2,8 @@
 // what their group promises together (daemon/core/invariants.h).
 //
 // It sees what lands in the store, what each loop decides and what it says, and
-// tells the Chronicle of the one that leads as of a daemon that is started
-// again and again.
+// shows the one that leads to the InvariantChecker as a single daemon that is
+// restarted again and again.
 #ifndef ROLLCALL_TESTS_SIM_GROUP_H_
 #define ROLLCALL_TESTS_SIM_GROUP_H_
 
@@ -15,7 +15,7 @@
 
 #include "daemon/journal/journal.h"
 #include "daemon/security/value_sealer.h"
-#include "tests/sim/chronicle.h"
+#include "tests/sim/checker/invariant_checker.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/daemons.h"
 #include "tests/sim/fibers.h"
@@ -28,7 +28,7 @@ namespace rollcall::sim {
 
 class Group final : public Daemons, private Store::Watcher {
  public:
-  Group(World& world, Network& network, Chronicle& chronicle,
+  Group(World& world, Network& network, InvariantChecker& checker,
         const DaemonSettings& settings, const std::vector<Clock>& clocks);
   ~Group() override;
 
@@ -73,7 +73,7 @@ class Group final : public Daemons, private Store::Watcher {
 
   World& world_;
   Network& network_;
-  Chronicle& chronicle_;
+  InvariantChecker& checker_;
   const DaemonSettings settings_;
   const ValueSealer sealer_;
   Fibers fibers_;

@@ -21,11 +21,11 @@ constexpr Nanos kProbeAgain = 50 * kMilli;
 
 }  // namespace
 
-Node::Node(World& world, Network& network, Chronicle& chronicle,
+Node::Node(World& world, Network& network, InvariantChecker& checker,
            Trainer& trainer, const NodeSettings& settings, Clock clock)
     : world_(world),
       network_(network),
-      chronicle_(chronicle),
+      checker_(checker),
       trainer_(trainer),
       settings_(settings),
       clock_(clock),
@@ -173,7 +173,7 @@ void Node::Handle(StreamId stream, const AgentEvent& event) {
       world_.Trace(settings_.name, " hears ",
                    from->message.ShortDebugString().substr(0, 160));
     }
-    chronicle_.Hears(record_, from->message);
+    checker_.Hears(record_, from->message);
   }
   const auto* asked = std::get_if<LeaveAsked>(&event);
   if (asked != nullptr && record_.leave_signal != 0) {
@@ -207,7 +207,7 @@ void Node::TickIfDue() {
       }
     }
     Step(AgentTick{});
-    if (agent_.has_value()) chronicle_.AgentTicked(record_, *agent_, now);
+    if (agent_.has_value()) checker_.AgentTicked(record_, *agent_, now);
   }
   AskForTick();
 }
@@ -253,7 +253,7 @@ void Node::Do(const Say& said) {
   if (say.message.check_report().has_facts()) {
     told_ = say.message.check_report().facts();
   }
-  chronicle_.Says(record_, say.message, ranks_.any_busy());
+  checker_.Says(record_, say.message, ranks_.any_busy());
   if (world_.tracing() && !say.message.has_heartbeat()) {
     world_.Trace(
         settings_.name, " says ",
@@ -272,7 +272,7 @@ void Node::Do(const Report& report) {
 
 void Node::Do(const Exit& exit) {
   world_.Trace(settings_.name, " exits ", exit.code, ": ", exit.reason);
-  chronicle_.Exits(record_, exit, ranks_.any());
+  checker_.Exits(record_, exit, ranks_.any());
   if (exit.end.has_value()) recorded_.clear();
   if (stream_ != 0) network_.Drop(stream_, kUp, true);
   stream_ = 0;
@@ -285,7 +285,7 @@ void Node::Do(const Exit& exit) {
 // --------------------------------------------------------------------
 
 void Node::Do(const Prepare& prepare) {
-  chronicle_.Prepares(record_, prepare);
+  checker_.Prepares(record_, prepare);
   if (recorded_.empty() || recorded_.back() != lives_->nonce()) {
     recorded_.push_back(lives_->nonce());
     if (recorded_.size() > Limits::swept_max) recorded_.pop_front();
@@ -316,7 +316,7 @@ void Node::OnPrepared(uint64_t preparation) {
     for (char& byte : id) byte = static_cast<char>(world_.chance.Below(256));
     done.nccl_ids.push_back(std::move(id));
     done.nccl_version = 22809;
-    chronicle_.Minted(generation, done.nccl_ids, done.master_port);
+    checker_.Minted(generation, done.nccl_ids, done.master_port);
   }
   Feed(0, std::move(done));
 }
@@ -325,7 +325,7 @@ void Node::OnPrepared(uint64_t preparation) {
 // ------------------------------------------------------------------------
 
 void Node::Do(const StartRanks& start) {
-  chronicle_.Starts(record_, start, ranks_.any_busy());
+  checker_.Starts(record_, start, ranks_.any_busy());
   step_told_ = 0;
   ranks_.Start(start);
   // --once, and this is not node rank 0.

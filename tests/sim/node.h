@@ -20,7 +20,7 @@
 #include "client/agent/core/endpoint_round.h"
 #include "client/agent/link/agent_lives.h"
 #include "client/agent/link/named_leader.h"
-#include "tests/sim/chronicle.h"
+#include "tests/sim/checker/invariant_checker.h"
 #include "tests/sim/network.h"
 #include "tests/sim/ranks.h"
 #include "tests/sim/trainer.h"
@@ -46,8 +46,8 @@ struct NodeSettings {
 
 class Node {
  public:
-  Node(World& world, Network& network, Chronicle& chronicle, Trainer& trainer,
-       const NodeSettings& settings, Clock clock);
+  Node(World& world, Network& network, InvariantChecker& checker,
+       Trainer& trainer, const NodeSettings& settings, Clock clock);
 
   // --- What befalls it -------------------------------------------------------
 
@@ -139,7 +139,7 @@ class Node {
 
   World& world_;
   Network& network_;
-  Chronicle& chronicle_;
+  InvariantChecker& checker_;
   Trainer& trainer_;
   NodeSettings settings_;
   const Clock clock_;

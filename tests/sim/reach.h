@@ -1,9 +1,9 @@
 // Reach: how often the promises were put to the test in many runs, and whether
 // that was often enough.
 //
-// A promise that no run ever tests holds in all of them. What counts as a test
-// is the chronicle's to say: an event in which the promise could have been
-// broken, as where an evicted agent tries to come back.
+// A promise that no run ever tests holds in all of them. InvariantChecker says
+// what counts as a test: an event in which the promise could have been broken,
+// as where an evicted agent tries to come back.
 #ifndef ROLLCALL_TESTS_SIM_REACH_H_
 #define ROLLCALL_TESTS_SIM_REACH_H_
 

@@ -164,20 +164,20 @@ Clock Simulation::DrawClock(Chance& chance) {
 Simulation::Simulation(const SimulationOptions& options)
     : world_(options.seed, options.trace),
       plan_(Draw(world_.chance, options)),
-      chronicle_(world_, plan_.daemon.job),
+      checker_(world_, plan_.daemon.job),
       network_(world_, *this, plan_.machines),
       daemons_(MakeDaemons()),
       daemon_(*daemons_),
-      trainer_(world_, chronicle_, plan_.steps, plan_.period,
+      trainer_(world_, checker_, plan_.steps, plan_.period,
                plan_.flappers == 0),
       nodes_(plan_.machines),
-      mishaps_(world_, network_, chronicle_, daemon_, trainer_, nodes_,
-               {plan_.calm_at, plan_.daemon.job.hang_timeout().seconds() > 0,
-                plan_.flappers, plan_.rolls_back, plan_.daemons > 1}) {
+      faults_(world_, network_, checker_, daemon_, trainer_, nodes_,
+              {plan_.calm_at, plan_.daemon.job.hang_timeout().seconds() > 0,
+               plan_.flappers, plan_.rolls_back, plan_.daemons > 1}) {
   std::vector<Node*> nodes;
   for (uint32_t i = 0; i < plan_.machines; ++i) {
     const NodeSettings settings = DrawNode(i);
-    nodes_[i] = std::make_unique<Node>(world_, network_, chronicle_, trainer_,
+    nodes_[i] = std::make_unique<Node>(world_, network_, checker_, trainer_,
                                        settings, DrawClock(world_.chance));
     nodes.push_back(nodes_[i].get());
   }
@@ -190,10 +190,10 @@ std::unique_ptr<Daemons> Simulation::MakeDaemons() {
     clocks.push_back(DrawClock(world_.chance));
   }
   if (plan_.daemons == 1) {
-    return std::make_unique<Daemon>(world_, network_, chronicle_, plan_.daemon,
+    return std::make_unique<Daemon>(world_, network_, checker_, plan_.daemon,
                                     clocks.front());
   }
-  return std::make_unique<Group>(world_, network_, chronicle_, plan_.daemon,
+  return std::make_unique<Group>(world_, network_, checker_, plan_.daemon,
                                  clocks);
 }
 
@@ -229,7 +229,7 @@ bool Simulation::ToDaemon(StreamId stream, uint32_t node, Parcel& parcel) {
 }
 
 bool Simulation::ToNode(StreamId stream, uint32_t node, Parcel& parcel) {
-  if (!mishaps_.IsGhost(stream)) nodes_[node]->Take(stream, parcel);
+  if (!faults_.IsGhost(stream)) nodes_[node]->Take(stream, parcel);
   return true;
 }
 
@@ -270,11 +270,11 @@ void Simulation::Dispatch(const Wake& wake) {
     case Wake::Kind::kStep:
       return trainer_.OnStep(wake.tag);
     case Wake::Kind::kMends:
-      return mishaps_.OnMends(wake.who, wake.tag);
-    case Wake::Kind::kMishap:
-      return mishaps_.OnMishap();
+      return faults_.OnMends(wake.who, wake.tag);
+    case Wake::Kind::kFault:
+      return faults_.OnFault();
     case Wake::Kind::kFlap:
-      return mishaps_.OnFlap(wake.who);
+      return faults_.OnFlap(wake.who);
     case Wake::Kind::kCalm:
       return BeCalm();
     case Wake::Kind::kOverdue:
@@ -285,7 +285,7 @@ void Simulation::Dispatch(const Wake& wake) {
 void Simulation::BeCalm() {
   world_.Trace("calm");
   calm_ = true;
-  mishaps_.Calm();
+  faults_.Calm();
 }
 
 bool Simulation::AllOver() const {
@@ -309,12 +309,12 @@ void Simulation::JudgeProgress() {
   }
   if (NeverMade() && living.empty()) return;
   if (!daemon_.end().has_value()) {
-    chronicle_.Broken(
+    checker_.Broken(
         plan_.flappers > 0 ? Invariant::kTrainsOn : Invariant::kProgress,
         absl::StrCat("the job is ", daemon_.JobText(), "; agents:", living));
   } else if (!living.empty()) {
-    chronicle_.Broken(Invariant::kProgress,
-                      absl::StrCat("the job has ended, agents live:", living));
+    checker_.Broken(Invariant::kProgress,
+                    absl::StrCat("the job has ended, agents live:", living));
   }
 }
 
@@ -323,8 +323,8 @@ void Simulation::JudgeEnd() {
   const uint32_t living = NodesThatMayServe();
   const bool ended = daemon_.end().has_value();
   if (ended && plan_.flappers > 0 && !daemon_.end()->finished()) {
-    chronicle_.Broken(Invariant::kTrainsOn,
-                      absl::StrCat("the job ended: ", daemon_.end()->reason()));
+    checker_.Broken(Invariant::kTrainsOn,
+                    absl::StrCat("the job ended: ", daemon_.end()->reason()));
   }
   if (!ended && living < plan_.daemon.job.nodes_min()) {
     enough_since_ = kNever;
@@ -338,9 +338,9 @@ void Simulation::JudgeEnd() {
   const Nanos patience = ToNanos(FromProto(plan_.daemon.job.join_timeout()));
   const Nanos since = std::max(enough_since_, plan_.calm_at);
   if (world_.now() - since < patience / 2) return;
-  chronicle_.Broken(Invariant::kProgress,
-                    absl::StrCat("it gave up though enough nodes lived: ",
-                                 daemon_.end()->reason()));
+  checker_.Broken(Invariant::kProgress,
+                  absl::StrCat("it gave up though enough nodes lived: ",
+                               daemon_.end()->reason()));
 }
 
 // By different names, and not excluded.
@@ -350,7 +350,7 @@ uint32_t Simulation::NodesThatMayServe() const {
     // The last machine bears this one's name.
     const bool twin = i == plan_.nodes / 2 && nodes_.back()->alive();
     nodes += (nodes_[i]->alive() || twin) &&
-             !chronicle_.IsExcluded(nodes_[i]->settings().name);
+             !checker_.IsExcluded(nodes_[i]->settings().name);
   }
   return nodes;
 }
@@ -377,7 +377,7 @@ void Simulation::JudgeExits() {
     // One that was asked to leave waits only so long for the daemon's answer.
     const int leave_signal = node.record().leave_signal;
     if (leave_signal != 0 && *node.exit_code() == 128 + leave_signal) continue;
-    chronicle_.ExitedAfterEnd(node.record());
+    checker_.ExitedAfterEnd(node.record());
   }
 }
 
@@ -392,9 +392,9 @@ Outcome Simulation::Run() {
   }
   world_.Schedule(plan_.calm_at, Wake::Kind::kCalm);
   world_.Schedule(plan_.overdue_at, Wake::Kind::kOverdue);
-  mishaps_.Start();
+  faults_.Start();
   Wake wake;
-  while (!chronicle_.broken() && world_.Next(wake)) {
+  while (!checker_.broken() && world_.Next(wake)) {
     Dispatch(wake);
     if (calm_ && !judged_) {
       judged_ = daemon_.end().has_value();
@@ -404,19 +404,19 @@ Outcome Simulation::Run() {
     if (wake.kind == Wake::Kind::kOverdue) break;
     if (calm_ && AllOver()) break;
   }
-  if (!chronicle_.broken()) JudgeExits();
-  if (plan_.flappers > 0) chronicle_.Tested(Invariant::kTrainsOn);
-  chronicle_.Tested(Invariant::kProgress);
+  if (!checker_.broken()) JudgeExits();
+  if (plan_.flappers > 0) checker_.Tested(Invariant::kTrainsOn);
+  checker_.Tested(Invariant::kProgress);
   Outcome outcome;
-  outcome.tested = chronicle_.tested();
-  outcome.ok = !chronicle_.broken();
-  if (!outcome.ok) outcome.verdict = chronicle_.Verdict();
+  outcome.tested = checker_.tested();
+  outcome.ok = !checker_.broken();
+  if (!outcome.ok) outcome.verdict = checker_.Verdict();
   if (daemon_.end().has_value()) {
     outcome.end = v1::ReasonCode_Name(daemon_.end()->code());
   }
   outcome.events = world_.events();
-  outcome.generations = chronicle_.generations_started();
-  outcome.faults = mishaps_.count();
+  outcome.generations = checker_.generations_started();
+  outcome.faults = faults_.count();
   outcome.overlap = trainer_.overlap();
   return outcome;
 }

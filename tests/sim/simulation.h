@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "daemon/journal/journal.h"
-#include "tests/sim/chronicle.h"
+#include "tests/sim/checker/invariant_checker.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/daemons.h"
-#include "tests/sim/mishaps.h"
+#include "tests/sim/fault_plan.h"
 #include "tests/sim/network.h"
 #include "tests/sim/node.h"
 #include "tests/sim/trainer.h"
@@ -99,13 +99,13 @@ class Simulation : private Ends {
 
   World world_;
   const Plan plan_;
-  Chronicle chronicle_;
+  InvariantChecker checker_;
   Network network_;
   const std::unique_ptr<Daemons> daemons_;
   Daemons& daemon_;
   Trainer trainer_;
   std::vector<std::unique_ptr<Node>> nodes_;
-  Mishaps mishaps_;
+  FaultPlan faults_;
   bool calm_ = false;
   bool judged_ = false;
   // The lives, by machine, whose agents attended when the job ended in calm.

@@ -68,7 +68,7 @@ void Trainer::Complete(uint64_t number, Generation& generation) {
   ++generation.done;
   saved_[number / kGenerationsARun] = generation.done;
   generation.first_step = std::min(generation.first_step, world_.now());
-  chronicle_.Stepped(number);
+  checker_.Stepped(number);
   for (const uint32_t machine : generation.machines) {
     nodes_[machine]->ranks().Completed(generation.done);
   }

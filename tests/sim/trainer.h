@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "client/agent/core/agent.h"
-#include "tests/sim/chronicle.h"
+#include "tests/sim/checker/invariant_checker.h"
 #include "tests/sim/world.h"
 
 namespace rollcall::sim {
@@ -24,10 +24,10 @@ class Node;
 
 class Trainer {
  public:
-  Trainer(World& world, Chronicle& chronicle, uint64_t steps, Nanos period,
+  Trainer(World& world, InvariantChecker& checker, uint64_t steps, Nanos period,
           bool saves)
       : world_(world),
-        chronicle_(chronicle),
+        checker_(checker),
         steps_(steps),
         period_(period),
         saves_(saves) {}
@@ -61,7 +61,7 @@ class Trainer {
   void MeasureOverlap(uint64_t number, const Generation& generation);
 
   World& world_;
-  Chronicle& chronicle_;
+  InvariantChecker& checker_;
   const uint64_t steps_;
   const Nanos period_;
   const bool saves_;

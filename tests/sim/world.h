@@ -98,7 +98,7 @@ struct Wake {
     kStoreActs,     // tag: flight
     kStep,          // tag: generation
     kMends,         // who: node, tag: epoch of the cut
-    kMishap,        // the next fault
+    kFault,         // the next fault
     kFlap,          // who: node
     kCalm,          // no fault from here on
     kOverdue,       // calm has lasted long enough for everything

@@ -1,11 +1,11 @@
-// Chronicle: holds what was seen of a run against its promises
+// InvariantChecker: checks what is seen of a run against the invariants
 // (daemon/core/invariants.h), event by event.
 //
-// It sees everything from outside: what the daemon was told and
-// wanted, what its journal held when it spoke, what each agent heard and did.
-// It decides nothing and changes nothing; the first broken promise ends a run.
-#ifndef ROLLCALL_TESTS_SIM_CHRONICLE_H_
-#define ROLLCALL_TESTS_SIM_CHRONICLE_H_
+// It sees everything from outside: what the daemon is told and answers, what
+// its journal holds when it sends, what each agent hears and does. It decides
+// nothing and changes nothing; the first violated invariant ends the run.
+#ifndef ROLLCALL_TESTS_SIM_CHECKER_INVARIANT_CHECKER_H_
+#define ROLLCALL_TESTS_SIM_CHECKER_INVARIANT_CHECKER_H_
 
 #include <cstdint>
 #include <map>
@@ -20,11 +20,14 @@
 #include "daemon/core/invariants.h"
 #include "daemon/core/events.h"
 #include "daemon/core/job/job.h"
+#include "tests/sim/checker/finding.h"
+#include "tests/sim/checker/hang_checks.h"
+#include "tests/sim/checker/restart_checks.h"
 #include "tests/sim/world.h"
 
 namespace rollcall::sim {
 
-// What a node's agent of one life has heard and done.
+// What one life of a node's agent has heard and done.
 struct LifeRecord {
   uint32_t node = 0;
   std::string name;
@@ -34,61 +37,59 @@ struct LifeRecord {
   uint64_t committed_heard = 0;
   uint64_t started = 0;
   bool exited = false;
-  std::string run;  // As its latest Welcome says.
-  // The first that it heard, and of which run; the job's own, or that it has
-  // left.
+  std::string run;  // Of its latest Welcome.
+  // The first End that it heard, for the job or for this node alone, and the
+  // run that it is of.
   std::optional<v1::End> end;
   std::string end_of;
-  // By which it was asked to leave first; 0: it was not.
+  // The signal that first asked it to leave; 0: none did.
   int leave_signal = 0;
   // It was asked twice, so it leaves at once and ignores all but an End.
   bool goes_at_once = false;
 };
 
-// Runs that begin without a memory of others count from their own multiple.
+// A run that begins without a memory of others counts from its own multiple.
 inline constexpr uint64_t kGenerationsARun = 1'000'000;
 
-class Chronicle {
+class InvariantChecker {
  public:
   // `settings`: with lease, daemon_grace and reconnect_grace.
-  Chronicle(World& world, const v1::JobSettings& settings);
+  InvariantChecker(World& world, const v1::JobSettings& settings);
 
   void Broken(Invariant which, const std::string& found);
-  // A promise is put to the test in a way in which it could be broken.
+  // An event occurred that could have violated the invariant.
   void Tested(Invariant which) { ++tested_[static_cast<size_t>(which) - 1]; }
-  // How often each was, in the order of kInvariants.
+  // How often each was tested, in the order of kInvariants.
   const std::vector<uint64_t>& tested() const { return tested_; }
   bool broken() const { return broken_.has_value(); }
   // Number, name, sentence and what was found.
   std::string Verdict() const;
 
-  // --- The daemon
-  // -------------------------------------------------------------
+  // --- The daemon ------------------------------------------------------------
 
   void BeforeStep(const Job& job, const Event& event, absl::Time now);
   void AfterStep(const Job& job, const Event& event, absl::Time now,
                  const std::vector<Action>& actions);
-  // A Hello shows a credential of that epoch, if it shows one; whether it is
-  // let in is not known yet.
+  // A Hello is about to be judged. `epoch`: of its credential, if it has one.
   void Tries(const v1::Hello& hello, std::optional<uint64_t> epoch);
-  // All that the steps so far wanted is in the journal.
+  // The journal holds the entries of all steps so far.
   void Durable();
   // A message goes out while the journal holds this.
   void Sent(const v1::DaemonMessage& message, const JournalState& durable);
-  // It goes on from this,
+  // A daemon restores this journal: before, after, and the actions of its
+  // start.
   void Restored(const JournalState& durable);
-  // and this is how.
   void TookUp(const Job& job, const JournalState& durable, absl::Time now);
   void Started(const std::vector<Action>& actions, absl::Time now);
   void DaemonDied();
-  // And its journal with it.
+  // The journal is lost too.
   void Forgotten();
-  // Its journal is one of an earlier time: agents alone know of the generations
-  // since, and all that will be in a world say what they have seen.
+  // The journal is put back to an earlier time: only agents know the
+  // generations since then, and all members of the next world report what they
+  // have seen.
   void RolledBack();
 
-  // --- Agents
-  // -----------------------------------------------------------------
+  // --- Agents ----------------------------------------------------------------
 
   void Hears(LifeRecord& life, const v1::DaemonMessage& message);
   void Says(LifeRecord& life, const v1::AgentMessage& message, bool ranks_live);
@@ -101,23 +102,22 @@ class Chronicle {
   void ExitedAfterEnd(const LifeRecord& life);
   void AgentTicked(const LifeRecord& life, const Agent& agent, absl::Time now);
 
-  // --- Ranks
-  // ------------------------------------------------------------------
+  // --- Ranks -----------------------------------------------------------------
 
   // All machines of the generation completed a step together.
   void Stepped(uint64_t generation);
 
-  // Whether a node gets no seat until it attends anew: it refused several
+  // Whether a node gets no seat until it attends again: it refused several
   // worlds, or its checks failed.
   bool IsExcluded(const std::string& name) const {
     return excluded_.contains(name);
   }
-  // An older proposal of its run than the agent has heard of, if there is one:
-  // what a daemon of an earlier time would tell it.
+  // A proposal of its run that is older than the generation which the agent has
+  // heard of, if there is one: what a daemon of an earlier time would send it.
   std::optional<v1::Proposal> OlderProposal(const LifeRecord& life);
   // The commit of the generation that it started ranks for last.
   std::optional<v1::Commit> LatestCommit(const LifeRecord& life) const;
-  // Of how many generations ranks were started, for the outcome.
+  // For how many generations ranks were started.
   uint64_t generations_started() const { return started_.size(); }
 
  private:
@@ -129,42 +129,57 @@ class Chronicle {
     uint64_t incarnation;
     uint32_t seat;
   };
+  struct Lease {
+    std::string name;
+    uint64_t incarnation;
+    absl::Time until;
+  };
 
-  void NoteVouched(const std::string& name);
-  void FreeSeats(const Job& job, absl::Time now);
+  void Note(Invariant which, const Finding& finding);
   void NoteLogged(const Log& log, const std::vector<Action>& actions,
                   absl::Time now);
   bool IsEvictedAlive(const std::string& name,
                       const std::vector<Action>& actions) const;
-  void NoteSuspects(const Job& job, const Event& event, absl::Time now);
+  void OnGenerationEnded(const Journal& entry, absl::Time now);
+  std::set<std::string> MembersOf(uint64_t generation);
+  void CheckHang(const v1::Reform& reform, absl::Time now);
+
+  // journal_checks.cc
+  void OnJournal(const Journal& entry, absl::Time now);
+  void OnSend(const Send& send, absl::Time now);
+  // The highest generation of the same run that an agent was told of.
+  uint64_t HighestTold(uint64_t generation) const;
+
+  // world_checks.cc
+  void OnProposal(const v1::Proposal& proposal, absl::Time now);
+  void CheckDense(const v1::World& world);
+  void CheckSticky(const v1::World& world);
+  void CheckMembers(const v1::World& world, absl::Time now);
+  void FreeSeats(const Job& job, absl::Time now);
+  void NoteRefused(const std::string& node, absl::Time now);
+  void NoteWhoLeaves(const Job& job, absl::Time now, bool asked);
+
+  // attend_checks.cc
+  // Whether an agent that dials again brings what the job has already.
+  bool IsRetry(const Job& job, const Attend& attend, absl::Time now) const;
+  void CheckRefused(const Job& job, const Attend& attend, absl::Time now);
+  void CheckReplaced(const Job& job, const v1::Hello& hello);
+  void NoteVouched(const std::string& name);
+  void ForgetEvictions();
   void NoteClaim(const Job& job, const Attend& attend);
   void CheckAdoption(const v1::Proposal& proposal);
   void CheckToldItEnded(const Job& job, const Attend& attend, absl::Time now,
                         const std::vector<Action>& actions);
-  void CheckMembers(const v1::World& world, absl::Time now);
-  void OnSend(const Send& send, absl::Time now);
-  void OnProposal(const v1::Proposal& proposal, absl::Time now);
-  void OnJournal(const Journal& entry, absl::Time now);
-  // The highest that anybody was told of the same run.
-  uint64_t HighestTold(uint64_t generation) const;
-  void NoteRefused(const std::string& node, absl::Time now);
-  void OnGenerationEnded(const Journal& entry, absl::Time now);
-  void NoteStall(const Said& said);
-  void ForgetEvictions();
-  void CheckReplaced(const Job& job, const v1::Hello& hello);
-  void NoteMembers(const Job& job, absl::Time now);
-  void CheckHang(const v1::Reform& reform);
-  bool MostHaveStarted(uint64_t generation) const;
-  void NoteWhoLeaves(const Job& job, absl::Time now, bool asked);
-  void CheckMajority(const std::string& name, absl::Time until, absl::Time now);
-  void CheckStateSource(const std::string& who, const StartRanks& start);
-  void OnClose(const CloseStream& close, absl::Time now);
+
+  // lease_checks.cc
   void CheckLeases(const Job& job, const Event& event, absl::Time now);
-  // Whether what an agent that dials again brings is what the job has.
-  bool IsRetry(const Job& job, const Attend& attend, absl::Time now) const;
-  void CheckRefused(const Job& job, const Attend& attend, absl::Time now);
-  void CheckDense(const v1::World& world);
-  void CheckSticky(const v1::World& world);
+  void OnClose(const CloseStream& close, absl::Time now);
+  void CheckMajority(const std::string& name, absl::Time until, absl::Time now);
+  void NoteMembers(const Job& job, absl::Time now);
+  void NoteSuspects(const Job& job, const Event& event, absl::Time now);
+
+  // agent_checks.cc
+  void CheckStateSource(const std::string& who, const StartRanks& start);
 
   World& world_;
   const absl::Duration lease_;
@@ -177,13 +192,13 @@ class Chronicle {
   };
   std::optional<Found> broken_;
 
-  // Of everything that was ever told to an agent.
+  // By generation: all that any agent was ever told.
   std::map<uint64_t, Told> told_;
   std::set<uint64_t> started_;
   std::map<uint64_t, std::pair<std::vector<std::string>, uint32_t>> minted_;
   std::map<std::string, uint64_t> ids_;
   std::set<uint64_t> stepped_;
-  // Those of which a person has evicted a member.
+  // Generations of which a member has been evicted.
   std::set<uint64_t> vouched_;
   // What linked ranks brought to a generation, each time a node said it.
   std::map<uint64_t, std::map<std::string, std::vector<v1::Prepared>>> brought_;
@@ -197,71 +212,37 @@ class Chronicle {
   std::map<std::string, v1::End> ends_told_;
   // The entries of an adopted run follow.
   bool adopts_ = false;
-  struct Lease {
-    std::string name;
-    uint64_t incarnation;
-    absl::Time until;
-  };
   std::map<SessionId, Lease> leases_;
-  struct StallRecord {
-    uint64_t generation;
-    std::string name;
-    uint32_t local_rank;
-
-    auto operator<=>(const StallRecord&) const = default;
-  };
-  // How far it is; smaller: further behind.
-  struct StallPlace {
-    bool runs;
-    bool begun;  // Has linked or published a step.
-    bool answers;
-    uint64_t entered;
-
-    auto operator<=>(const StallPlace&) const = default;
-  };
-  struct Stall {
-    StallPlace place;
-    // Its agent has attended again since, and has neither said it again nor
-    // sent a heartbeat, before which it would have.
-    bool to_say_again = false;
-    absl::Time attended_at = absl::InfinitePast();
-
-    // Nobody is waited for longer than for a lease.
-    bool Counts(absl::Time now, absl::Duration lease) const {
-      return !to_say_again || now < attended_at + lease;
-    }
-  };
-  std::map<StallRecord, Stall> stalls_;
-  // A step of it was said: who has not begun counts for nothing.
-  uint64_t stepped_in_ = 0;
-  // Nodes that have said that ranks of theirs linked or published a step.
-  std::set<std::string> have_started_;
+  HangChecks hangs_;
+  RestartChecks restarts_;
   // By the Hello of each stream of this daemon's life.
   std::map<SessionId, std::string> speakers_;
   std::map<std::string, std::set<uint64_t>> out_;  // Replaced or lost.
   std::map<std::string, uint64_t> in_;             // Who holds the name.
-  // The agents of each run and node: which was let in how late by a token, by
-  // the incarnations of its lives; and the latest that has heard its Welcome,
-  // which was told when it was durable.
+  // The agents of one node in one run.
   struct Agents {
+    // By incarnation: the number of the token admission that it goes back to.
     std::map<uint64_t, uint64_t> let_in;
+    // The latest admission of which an agent has heard its Welcome, which is
+    // sent when it is durable.
     uint64_t welcomed = 0;
   };
+  // By run and node.
   std::map<std::pair<std::string, std::string>, Agents> agents_;
   uint64_t let_in_ = 0;
   std::map<std::string, Seat> seats_;
-  // Before the latest step in which a node could be given up.
+  // Before the latest step in which a node could be declared lost.
   std::set<std::string> members_;
   uint64_t seated_in_ = 0;  // The generation of these seats.
   // Incarnations that were asked to leave for good, and whether the journal has
-  // it. Those that only said so say it again to the next daemon.
+  // it. Those that only announced it themselves do so to the next daemon too.
   struct Leaver {
     uint64_t incarnation;
     bool asked = false;
     bool durable = false;
   };
   std::map<std::string, Leaver> leaves_;
-  // Those that get no seat until they attend anew: as another incarnation than
+  // Nodes without a seat until they attend again, as another incarnation than
   // this; 0: also as the same.
   std::map<std::string, uint64_t> excluded_;
   // Worlds that each agent has refused since the daemon began, and until when
@@ -274,7 +255,7 @@ class Chronicle {
   std::map<std::string, Refusals> refusals_;
   // Members whose stream broke, and until when they are waited for.
   std::map<std::string, absl::Time> suspects_;
-  // The highest generation that agents let in have said that they saw.
+  // The highest generation that an admitted agent has reported.
   uint64_t seen_ = 0;
   // The streams that bring worlds to a daemon without memory.
   struct Claim {
@@ -286,23 +267,14 @@ class Chronicle {
   // By generation: how many ABORTs of it, not sent yet, are for nodes that are
   // no members of it any more.
   std::map<uint64_t, uint64_t> outsiders_;
-  // The latest failure that a restart was charged for: while it is settled, a
-  // member that is lost gives it back.
-  struct Charge {
-    std::set<std::string> members;
-    absl::Time until;
-  };
-  std::optional<Charge> charge_;
   // By run and node: the least epoch that a credential may have since.
   std::map<std::pair<std::string, std::string>, uint64_t> evicted_;
-  uint32_t charged_ = 0;
-  // Before the step under way; in it, isolation has ended already.
+  // Before the step under way, and whether that step has ended the isolation.
   bool isolated_ = false;
   absl::Time isolated_since_ = absl::InfiniteFuture();
   bool reunited_ = false;
-  bool open_ = false;  // A generation that was proposed and has not ended.
+  bool open_ = false;  // A generation was proposed and has not ended.
   // Of the step under way.
-  absl::Time now_ = absl::InfinitePast();
   bool may_change_ = true;
   bool retry_ = false;
   uint64_t revision_before_ = 0;
@@ -311,4 +283,4 @@ class Chronicle {
 
 }  // namespace rollcall::sim
 
-#endif  // ROLLCALL_TESTS_SIM_CHRONICLE_H_
+#endif  // ROLLCALL_TESTS_SIM_CHECKER_INVARIANT_CHECKER_H_

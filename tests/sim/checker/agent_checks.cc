@@ -1,4 +1,4 @@
-// Chronicle: what agents and ranks were seen to do.
+// InvariantChecker: what agents and ranks do.
 #include <algorithm>
 #include <csignal>
 #include <utility>
@@ -7,14 +7,14 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/core/formation/state_source.h"
 #include "daemon/core/formation/world.h"
-#include "tests/sim/chronicle.h"
+#include "tests/sim/checker/invariant_checker.h"
 
 namespace rollcall::sim {
 
 // --- Agents
 // -------------------------------------------------------------------
 
-void Chronicle::Hears(LifeRecord& life, const v1::DaemonMessage& m) {
+void InvariantChecker::Hears(LifeRecord& life, const v1::DaemonMessage& m) {
   if (m.has_welcome() && m.welcome().run() != life.run) {
     life.run = m.welcome().run();
     life.generation_heard = 0;
@@ -47,8 +47,8 @@ void Chronicle::Hears(LifeRecord& life, const v1::DaemonMessage& m) {
   life.generation_heard = std::max(life.generation_heard, generation);
 }
 
-void Chronicle::Says(LifeRecord& life, const v1::AgentMessage& m,
-                     bool ranks_live) {
+void InvariantChecker::Says(LifeRecord& life, const v1::AgentMessage& m,
+                            bool ranks_live) {
   if (life.exited) {
     Broken(Invariant::kExitIsLast, absl::StrCat(life.name, " still speaks"));
   }
@@ -87,7 +87,7 @@ void Chronicle::Says(LifeRecord& life, const v1::AgentMessage& m,
   brought_[generation][life.name].push_back(m.prepared());
 }
 
-void Chronicle::Prepares(LifeRecord& life, const Prepare& prepare) {
+void InvariantChecker::Prepares(LifeRecord& life, const Prepare& prepare) {
   if (life.exited) {
     Broken(Invariant::kExitIsLast, absl::StrCat(life.name, " still prepares"));
   }
@@ -98,14 +98,15 @@ void Chronicle::Prepares(LifeRecord& life, const Prepare& prepare) {
   }
 }
 
-void Chronicle::Minted(uint64_t generation, const std::vector<std::string>& ids,
-                       uint32_t port) {
+void InvariantChecker::Minted(uint64_t generation,
+                              const std::vector<std::string>& ids,
+                              uint32_t port) {
   for (const std::string& id : ids) ids_[id] = generation;
   minted_[generation] = {ids, port};
 }
 
-void Chronicle::Starts(LifeRecord& life, const StartRanks& start,
-                       bool ranks_live) {
+void InvariantChecker::Starts(LifeRecord& life, const StartRanks& start,
+                              bool ranks_live) {
   const uint64_t generation = start.world.generation();
   const std::string who =
       absl::StrCat(life.name, " starts ranks of generation ", generation);
@@ -148,8 +149,8 @@ void Chronicle::Starts(LifeRecord& life, const StartRanks& start,
 
 // A node may have said it more than once, and not the same: the daemon takes
 // what came last before it had all.
-void Chronicle::CheckStateSource(const std::string& who,
-                                 const StartRanks& start) {
+void InvariantChecker::CheckStateSource(const std::string& who,
+                                        const StartRanks& start) {
   int64_t least = -1;
   int64_t most = -1;
   bool held = false;
@@ -192,7 +193,8 @@ void Chronicle::CheckStateSource(const std::string& who,
                       " to ", most, " were brought"));
 }
 
-void Chronicle::Exits(LifeRecord& life, const Exit& exit, bool ranks_live) {
+void InvariantChecker::Exits(LifeRecord& life, const Exit& exit,
+                             bool ranks_live) {
   if (life.started > 0) Tested(Invariant::kExitIsLast);
   if (ranks_live || life.exited) Broken(Invariant::kExitIsLast, life.name);
   life.exited = true;
@@ -222,14 +224,15 @@ void Chronicle::Exits(LifeRecord& life, const Exit& exit, bool ranks_live) {
                       told->second.ShortDebugString()));
 }
 
-void Chronicle::ExitedAfterEnd(const LifeRecord& life) {
+void InvariantChecker::ExitedAfterEnd(const LifeRecord& life) {
   if (life.end.has_value()) return;
   Broken(Invariant::kExitsAsTold,
          absl::StrCat(life.name,
                       " attended when the job ended, and never heard of it"));
 }
 
-std::optional<v1::Proposal> Chronicle::OlderProposal(const LifeRecord& life) {
+std::optional<v1::Proposal> InvariantChecker::OlderProposal(
+    const LifeRecord& life) {
   const uint64_t run = life.generation_heard / kGenerationsARun;
   auto at = told_.lower_bound(life.generation_heard);
   if (at == told_.begin()) return std::nullopt;
@@ -245,8 +248,8 @@ std::optional<v1::Proposal> Chronicle::OlderProposal(const LifeRecord& life) {
   return proposal;
 }
 
-void Chronicle::AgentTicked(const LifeRecord& life, const Agent& agent,
-                            absl::Time now) {
+void InvariantChecker::AgentTicked(const LifeRecord& life, const Agent& agent,
+                                   absl::Time now) {
   if (agent.NextDeadline() > now) return;
   Broken(
       Invariant::kNothingLeftDue,
@@ -254,7 +257,7 @@ void Chronicle::AgentTicked(const LifeRecord& life, const Agent& agent,
                    absl::FormatDuration(now - agent.NextDeadline()), " ago"));
 }
 
-std::optional<v1::Commit> Chronicle::LatestCommit(
+std::optional<v1::Commit> InvariantChecker::LatestCommit(
     const LifeRecord& life) const {
   const auto at = told_.find(life.started);
   if (at == told_.end() || at->second.seal.empty()) return std::nullopt;
@@ -267,7 +270,7 @@ std::optional<v1::Commit> Chronicle::LatestCommit(
 // --- Ranks
 // --------------------------------------------------------------------
 
-void Chronicle::Stepped(uint64_t generation) {
+void InvariantChecker::Stepped(uint64_t generation) {
   if (!stepped_.empty() && !stepped_.contains(generation)) {
     Tested(Invariant::kOneGenerationSteps);
   }

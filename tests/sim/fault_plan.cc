@@ -1,4 +1,4 @@
-#include "tests/sim/mishaps.h"
+#include "tests/sim/fault_plan.h"
 
 #include <algorithm>
 #include <csignal>
@@ -14,13 +14,13 @@ constexpr Nanos kAllHere = 10 * kSecond;
 
 }  // namespace
 
-Mishaps::Mishaps(World& world, Network& network, Chronicle& chronicle,
-                 Daemons& daemon, Trainer& trainer,
-                 std::vector<std::unique_ptr<Node>>& nodes,
-                 const MishapSettings& settings)
+FaultPlan::FaultPlan(World& world, Network& network, InvariantChecker& checker,
+                     Daemons& daemon, Trainer& trainer,
+                     std::vector<std::unique_ptr<Node>>& nodes,
+                     const FaultPlanSettings& settings)
     : world_(world),
       network_(network),
-      chronicle_(chronicle),
+      checker_(checker),
       daemon_(daemon),
       trainer_(trainer),
       nodes_(nodes),
@@ -54,7 +54,7 @@ Mishaps::Mishaps(World& world, Network& network, Chronicle& chronicle,
   mean_ = chance.Skewed(300 * kMilli, 12 * kSecond);
 }
 
-void Mishaps::Start() {
+void FaultPlan::Start() {
   const auto own = static_cast<uint32_t>(nodes_.size()) - 1;
   for (uint32_t i = own - settings_.flappers; i < own; ++i) {
     world_.Schedule(world_.chance.Skewed(kMilli, 5 * kSecond),
@@ -62,18 +62,18 @@ void Mishaps::Start() {
   }
   if (kinds_.empty()) return;
   world_.Schedule(world_.now() + world_.chance.Between(0, 2 * mean_),
-                  Wake::Kind::kMishap);
+                  Wake::Kind::kFault);
 }
 
-void Mishaps::OnMishap() {
+void FaultPlan::OnFault() {
   if (world_.now() >= settings_.calm_at) return;
   ++count_;
   Do(kinds_[world_.chance.Below(kinds_.size())]);
   Start();
 }
 
-// Most die, some are asked to leave, and are killed where they are slow.
-void Mishaps::OnFlap(uint32_t number) {
+// Most nodes die; some are asked to leave, and are killed if they are slow.
+void FaultPlan::OnFlap(uint32_t number) {
   if (daemon_.end().has_value()) return;
   Chance& chance = world_.chance;
   Node& node = *nodes_[number];
@@ -83,7 +83,7 @@ void Mishaps::OnFlap(uint32_t number) {
     node.Start();
     next = chance.Skewed(flaps_after_, 4 * kSecond);
   } else if (chance.OneIn(4) && world_.now() > kAllHere) {
-    // Before that it could be the only one, with which the job ends.
+    // Before that it could be the only node, and the job would end with it.
     node.AskLeave(SIGTERM);
   } else {
     ++count_;
@@ -92,11 +92,11 @@ void Mishaps::OnFlap(uint32_t number) {
   world_.Schedule(world_.now() + next, Wake::Kind::kFlap, number);
 }
 
-uint32_t Mishaps::Any() {
+uint32_t FaultPlan::Any() {
   return static_cast<uint32_t>(world_.chance.Below(nodes_.size()));
 }
 
-void Mishaps::Do(Kind kind) {
+void FaultPlan::Do(Kind kind) {
   Chance& chance = world_.chance;
   const Nanos now = world_.now();
   Node& node = *nodes_[Any()];
@@ -127,7 +127,7 @@ void Mishaps::Do(Kind kind) {
       node.FailRank(static_cast<uint32_t>(chance.Below(4)),
                     by_signal ? 0 : 1 + static_cast<int>(chance.Below(3)),
                     by_signal ? kSignals[chance.Below(3)] : 0);
-      // Its peers notice, and the loudest is seldom the first.
+      // Ranks of its peers fail too, because of it.
       for (const auto& peer : nodes_) {
         if (peer->ranks().running() == node.ranks().running() &&
             chance.OneIn(3)) {
@@ -200,15 +200,15 @@ void Mishaps::Do(Kind kind) {
   }
 }
 
-// Somebody starts it again, most of the time.
-void Mishaps::RestartLater(uint32_t node) {
+// Most of the time, the node is started again.
+void FaultPlan::RestartLater(uint32_t node) {
   if (world_.chance.OneIn(5)) return;
   world_.Schedule(
       world_.now() + world_.chance.Skewed(10 * kMilli, 20 * kSecond),
       Wake::Kind::kNodeStarts, node);
 }
 
-void Mishaps::Cut(uint32_t node) {
+void FaultPlan::Cut(uint32_t node) {
   Chance& chance = world_.chance;
   const uint64_t ways = 1 + chance.Below(3);
   world_.Trace("machine ", node, " is cut off", ways & 1 ? " up" : "",
@@ -221,15 +221,15 @@ void Mishaps::Cut(uint32_t node) {
 }
 
 // Its streams are reset and then refused; its peers reach it.
-void Mishaps::Refuse(uint32_t node) {
+void FaultPlan::Refuse(uint32_t node) {
   world_.Trace("machine ", node, " is refused");
   network_.Refuse(node);
   world_.Schedule(world_.now() + world_.chance.Skewed(kSecond, 60 * kSecond),
                   Wake::Kind::kMends, node, ++cut_epoch_[node]);
 }
 
-// Nodes reach each other all the while; its own machine may reach it too.
-void Mishaps::CutFromDaemon(uint32_t node) {
+// Nodes still reach each other; the daemon's own machine may reach it too.
+void FaultPlan::CutFromDaemon(uint32_t node) {
   Chance& chance = world_.chance;
   if (node == 0 && chance.OneIn(2)) return;
   world_.Trace("machine ", node, " is cut off from the daemon");
@@ -239,16 +239,16 @@ void Mishaps::CutFromDaemon(uint32_t node) {
                   Wake::Kind::kMends, node, ++cut_epoch_[node]);
 }
 
-void Mishaps::OnMends(uint32_t node, uint64_t epoch) {
+void FaultPlan::OnMends(uint32_t node, uint64_t epoch) {
   if (epoch != cut_epoch_[node]) return;
   world_.Trace("machine ", node, " is reached again");
   network_.Mend(node);
   trainer_.MendPeers(node);
 }
 
-// An earlier life of a node speaks, as a process that was stopped long ago and
-// goes on: its last Hello, and what it may have had in mind to say.
-void Mishaps::RaiseGhost() {
+// An earlier incarnation of a node speaks, like a process that was stopped and
+// continues: it sends its last Hello, and what could have followed.
+void FaultPlan::RaiseGhost() {
   const Node& node = *nodes_[Any()];
   if (!node.old_hello().has_value() || network_.IsCut(node.settings().number)) {
     return;
@@ -275,22 +275,21 @@ void Mishaps::RaiseGhost() {
   network_.Drop(stream, kUp, true);
 }
 
-// A daemon of an earlier time speaks, as one that was stopped long ago: what it
-// says is of an older generation than the agent has seen, or was said before.
-void Mishaps::SpeakAsBefore(const Node& node) {
+// An earlier daemon speaks, like one that was stopped and continues: it repeats
+// a commit, and tells of an older generation than the agent has seen.
+void FaultPlan::SpeakAsBefore(const Node& node) {
   if (!node.alive() || node.stream() == 0) return;
   const auto tell = [&](auto fill) {
     auto message = std::make_shared<v1::DaemonMessage>();
     fill(*message);
     network_.Send(node.stream(), kDown, ToAgent(std::move(message)));
   };
-  const std::optional<v1::Commit> commit =
-      chronicle_.LatestCommit(node.record());
+  const std::optional<v1::Commit> commit = checker_.LatestCommit(node.record());
   if (commit.has_value()) {
     tell([&](v1::DaemonMessage& m) { *m.mutable_commit() = *commit; });
   }
   const std::optional<v1::Proposal> older =
-      chronicle_.OlderProposal(node.record());
+      checker_.OlderProposal(node.record());
   if (!older.has_value()) return;
   world_.Trace("an older daemon tells ", node.settings().name,
                " of generation ", older->generation());
@@ -303,7 +302,7 @@ void Mishaps::SpeakAsBefore(const Node& node) {
 }
 
 // Agents of the first run that have not heard of its end are still there.
-void Mishaps::LaunchAgain() {
+void FaultPlan::LaunchAgain() {
   Chance& chance = world_.chance;
   if (!daemon_.LaunchAgain(chance.Skewed(50 * kMilli, 5 * kSecond))) return;
   for (size_t i = 0; i + 1 < nodes_.size(); ++i) {
@@ -313,11 +312,11 @@ void Mishaps::LaunchAgain() {
   }
 }
 
-bool Mishaps::IsGhost(StreamId stream) const {
+bool FaultPlan::IsGhost(StreamId stream) const {
   return std::find(ghosts_.begin(), ghosts_.end(), stream) != ghosts_.end();
 }
 
-void Mishaps::Calm() {
+void FaultPlan::Calm() {
   network_.Calm();
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
     OnMends(i, cut_epoch_[i]);

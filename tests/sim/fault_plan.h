@@ -1,10 +1,10 @@
-// Mishaps: what goes wrong in a run, and when, drawn from its seed.
+// FaultPlan: what goes wrong in a run, and when, drawn from its seed.
 //
-// In a run with flappers nothing else goes wrong, and they flap to its end:
-// each attends, is lost or leaves, and attends again, some by a new name each
-// time.
-#ifndef ROLLCALL_TESTS_SIM_MISHAPS_H_
-#define ROLLCALL_TESTS_SIM_MISHAPS_H_
+// In a run with flappers no other fault occurs, and they flap to the end of the
+// run: each attends, is lost or leaves, and attends again, in some runs by a new
+// name each time.
+#ifndef ROLLCALL_TESTS_SIM_FAULT_PLAN_H_
+#define ROLLCALL_TESTS_SIM_FAULT_PLAN_H_
 
 #include <cstdint>
 #include <memory>
@@ -18,34 +18,34 @@
 
 namespace rollcall::sim {
 
-struct MishapSettings {
+struct FaultPlanSettings {
   Nanos calm_at = 0;
   // A rank that hangs is found, and need not go on by itself.
   bool watched = false;
   // The last of those nodes that bear a name of their own.
   uint32_t flappers = 0;
-  // The daemon's journal is put back to an earlier time, now and then. Its
-  // memory is the agents': nothing else hides them from it, or makes them
-  // forget.
+  // The daemon's journal is put back to an earlier time, now and then. Only the
+  // agents know what happened since, so no fault cuts them off or kills them.
   bool rolls_back = false;
   // Several daemons share a store; each of their own faults is likely.
   bool group = false;
 };
 
-class Mishaps {
+class FaultPlan {
  public:
-  Mishaps(World& world, Network& network, Chronicle& chronicle, Daemons& daemon,
-          Trainer& trainer, std::vector<std::unique_ptr<Node>>& nodes,
-          const MishapSettings& settings);
+  FaultPlan(World& world, Network& network, InvariantChecker& checker,
+            Daemons& daemon, Trainer& trainer,
+            std::vector<std::unique_ptr<Node>>& nodes,
+            const FaultPlanSettings& settings);
 
-  // The first is asked for.
+  // Schedules the first fault.
   void Start();
-  void OnMishap();
+  void OnFault();
   void OnFlap(uint32_t node);
   void OnMends(uint32_t node, uint64_t epoch);
-  // Everything that is broken is mended, and nothing breaks any more.
+  // Ends the faults that go on; no more occur.
   void Calm();
-  // What a ghost's stream is told; it answers nothing.
+  // Whether the stream is a ghost's, which reads no answer.
   bool IsGhost(StreamId stream) const;
 
   uint64_t count() const { return count_; }
@@ -95,11 +95,11 @@ class Mishaps {
 
   World& world_;
   Network& network_;
-  Chronicle& chronicle_;
+  InvariantChecker& checker_;
   Daemons& daemon_;
   Trainer& trainer_;
   std::vector<std::unique_ptr<Node>>& nodes_;
-  const MishapSettings settings_;
+  const FaultPlanSettings settings_;
   bool renames_ = false;
   // How long a flapper attends at least: in some runs long enough to be in a
   // world each time.
@@ -114,4 +114,4 @@ class Mishaps {
 
 }  // namespace rollcall::sim
 
-#endif  // ROLLCALL_TESTS_SIM_MISHAPS_H_
+#endif  // ROLLCALL_TESTS_SIM_FAULT_PLAN_H_

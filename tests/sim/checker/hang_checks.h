@@ -1,0 +1,78 @@
+// HangChecks: which node the daemon may blame for a hang (kHangIsTold), from
+// what agents have told it about ranks that make no progress.
+#ifndef ROLLCALL_TESTS_SIM_CHECKER_HANG_CHECKS_H_
+#define ROLLCALL_TESTS_SIM_CHECKER_HANG_CHECKS_H_
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/time/time.h"
+#include "rollcall/v1/admin.pb.h"
+#include "rollcall/v1/membership.pb.h"
+#include "tests/sim/checker/finding.h"
+
+namespace rollcall::sim {
+
+class HangChecks {
+ public:
+  explicit HangChecks(absl::Duration lease) : lease_(lease) {}
+
+  void OnSaid(const std::string& node, const v1::AgentMessage& message);
+  // The node has attended again, and reports again which ranks are stalled.
+  void OnAttended(const std::string& node, absl::Time now);
+  void OnGenerationEnded() { stalls_.clear(); }
+  void OnDaemonDied();
+
+  // A generation ends by a hang. `world`: of that generation; without a value
+  // where it is that of a given journal. `isolated`: the daemon is.
+  Finding Check(const v1::Reform& reform, const std::optional<v1::World>& world,
+                bool isolated, absl::Time now) const;
+
+ private:
+  struct Rank {
+    uint64_t generation;
+    std::string node;
+    uint32_t local_rank;
+
+    auto operator<=>(const Rank&) const = default;
+  };
+  // How far the rank is; smaller: further behind.
+  struct Place {
+    bool runs;
+    bool begun;  // Has linked or published a step.
+    bool answers;
+    uint64_t entered;
+
+    auto operator<=>(const Place&) const = default;
+  };
+  struct Stall {
+    Place place;
+    // Its agent has attended again since, and has sent neither this report nor
+    // a heartbeat, which comes after all reports.
+    bool to_say_again = false;
+    absl::Time attended_at = absl::InfinitePast();
+
+    // The daemon waits one lease at most for such a report.
+    bool Counts(absl::Time now, absl::Duration lease) const {
+      return !to_say_again || now < attended_at + lease;
+    }
+  };
+
+  bool MostHaveStarted(const v1::World& world) const;
+
+  const absl::Duration lease_;
+  std::map<Rank, Stall> stalls_;
+  // The latest generation in which a step was reported; there, ranks that have
+  // not begun are not to blame.
+  uint64_t stepped_in_ = 0;
+  // Nodes that have reported that their ranks linked or published a step.
+  std::set<std::string> have_started_;
+};
+
+}  // namespace rollcall::sim
+
+#endif  // ROLLCALL_TESTS_SIM_CHECKER_HANG_CHECKS_H_

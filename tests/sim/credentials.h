@@ -1,0 +1,27 @@
+// What a simulated daemon gives out as proof: node credentials, and proofs of
+// commits. Any bytes that differ prove nothing.
+#ifndef ROLLCALL_TESTS_SIM_CREDENTIALS_H_
+#define ROLLCALL_TESTS_SIM_CREDENTIALS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall::sim {
+
+// The credential of one incarnation of a node's agent, in one epoch of the
+// node.
+std::string CredentialOf(const std::string& run, const std::string& node,
+                         uint64_t incarnation, uint64_t epoch);
+// The epoch that a Hello's credential was made for; nothing if the credential
+// is not one of the Hello's run, node and incarnation.
+std::optional<uint64_t> EpochShown(const v1::Hello& hello);
+// Each life of the daemon makes the same of a commit.
+std::string ProofOf(const std::string& run, uint64_t generation,
+                    const std::string& world, const std::string& seal);
+
+}  // namespace rollcall::sim
+
+#endif  // ROLLCALL_TESTS_SIM_CREDENTIALS_H_
