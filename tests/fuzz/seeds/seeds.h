@@ -1,0 +1,73 @@
+// What the seeds of all fuzz targets are written with.
+#ifndef ROLLCALL_TESTS_FUZZ_SEEDS_SEEDS_H_
+#define ROLLCALL_TESTS_FUZZ_SEEDS_SEEDS_H_
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tests/fuzz/job_script.h"
+
+namespace rollcall {
+
+// The inverse of Feed.
+class Script {
+ public:
+  Script& Bytes(std::initializer_list<int> bytes) {
+    for (const int byte : bytes) text_ += static_cast<char>(byte);
+    return *this;
+  }
+  Script& Text(std::string_view text) {
+    text_ += static_cast<char>(text.size() >> 8);
+    text_ += static_cast<char>(text.size() & 0xFF);
+    text_ += text;
+    return *this;
+  }
+  Script& Do(JobOp op, std::initializer_list<int> bytes = {}) {
+    return Bytes({static_cast<int>(op)}).Bytes(bytes);
+  }
+  Script& Raw(std::string_view text) {
+    text_ += text;
+    return *this;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+// The folder of seeds: a file CORPUS/TARGET/NAME for each.
+class Corpus {
+ public:
+  explicit Corpus(std::string folder) : folder_(std::move(folder)) {}
+
+  void Add(const std::string& target, const std::string& name,
+           const std::string& bytes);
+  bool failed() const { return failed_; }
+
+ private:
+  const std::string folder_;
+  bool failed_ = false;
+};
+
+// The seeds of `job`.
+void Jobs(Corpus& corpus);
+// Of `restore`.
+void Journals(Corpus& corpus);
+// Of `agent` and `probe`.
+void Agents(Corpus& corpus);
+void ProbeCalls(Corpus& corpus);
+// Of `join` and `secrets`.
+void Doors(Corpus& corpus);
+void Secrets(Corpus& corpus);
+// Of `hosts`, `flags` and `texts`.
+void HostsFiles(Corpus& corpus);
+void CommandLines(Corpus& corpus);
+void Files(Corpus& corpus);
+// Of `checkpoint`.
+void Checkpoints(Corpus& corpus);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TESTS_FUZZ_SEEDS_SEEDS_H_
