@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "daemon/base/durations.h"
-#include "tests/story/agent_story.h"
+#include "tests/story/agent/agent_story.h"
 
 namespace rollcall {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/core/limits.h"
-#include "tests/story/job_story.h"
+#include "tests/story/job/job_story.h"
 
 namespace rollcall {
 namespace {
@@ -399,9 +399,7 @@ TEST(Fence, AMemberThatRunsNothingDoesNotOpenIt) {
 TEST(Fence, AMemberThatRunsNothingAndIsBackAloneDoesNotOpenIt) {
   JobStory before("1:2");
   before.Tell(OneRuns());
-  JobStory story(Job::Restore("j", StateOf(before, /*committed=*/true),
-                              Limits{}, absl::UnixEpoch()),
-                 before);
+  JobStory story = RestartOf(before);
   story.Tell({{0.1, Attends("b", 1, IsBack(1)), ""}});
   TellBeats(story, {"b"}, 60, 2);
   story.Tell(

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "tests/story/job_story.h"
+#include "tests/story/job/job_story.h"
 
 namespace rollcall {
 namespace {
@@ -49,11 +49,7 @@ TEST(Credential, StandsForTheLifeThatHoldsThePlace) {
 }
 
 TEST(Credential, IsRenewedOnceADay) {
-  JobStory story("1");
-  story.Tell({
-      {0.0, Attends("a"), "form g1 a"},
-      {0.1, Prepares("a", 1), "run g1"},
-  });
+  JobStory story = OneRunning("1");
   double at = 0.1;
   const auto beats_until = [&](absl::Duration until, const char* answer) {
     const double end = absl::ToDoubleSeconds(until);
@@ -182,8 +178,7 @@ TEST(Credential, ALifeIsShownOnceItsTokenBringsNothingBack) {
 // --- Epochs ------------------------------------------------------------------
 
 TEST(Epoch, AnEvictedNodeIsOutAtOnceAndTheRestGoesOn) {
-  JobStory story("2:3");
-  story.Tell(ThreeRun());
+  JobStory story = ThreeRunning("2:3");
   EXPECT_EQ(story.job().node_epochs().EpochOf("b"), 0u);
   story.Tell({
       {1.0, Evicts({"b"}), "refuse b EVICTED; abort g1 EVICTED; form g2 a,c"},
@@ -214,8 +209,7 @@ TEST(Epoch, EvictedTogetherTheyAreFormedWithoutOnce) {
 }
 
 TEST(Epoch, ANodeThatIsAwayIsEvictedToo) {
-  JobStory story("2:3");
-  story.Tell(ThreeRun());
+  JobStory story = ThreeRunning("2:3");
   story.Tell({
       {1.0, Breaks("b"), ""},
       {2.0, Ticks(), "abort g1 LOST_STREAM; form g2 a,c"},
@@ -228,8 +222,7 @@ TEST(Epoch, ANodeThatIsAwayIsEvictedToo) {
 }
 
 TEST(Epoch, OneThatLeftForGoodNeedsAToken) {
-  JobStory story("2:3");
-  story.Tell(ThreeRun());
+  JobStory story = ThreeRunning("2:3");
   story.Tell({
       {1.0, Drains("b"), "notice 1 DRAIN b"},
       {1.1, Sees("a", 1), ""},
@@ -245,14 +238,11 @@ TEST(Epoch, OneThatLeftForGoodNeedsAToken) {
 }
 
 TEST(Epoch, ItSurvivesTheDaemon) {
-  JobStory before("2:3");
-  before.Tell(ThreeRun());
+  JobStory before = ThreeRunning("2:3");
   before.Tell({
       {1.0, Evicts({"b"}), "refuse b EVICTED; abort g1 EVICTED; form g2 a,c"},
   });
-  JobStory after(
-      Job::Restore("demo", StateOf(before, false), Limits(), absl::UnixEpoch()),
-      before);
+  JobStory after = RestartOf(before, /*committed=*/false);
   EXPECT_EQ(after.job().node_epochs().EpochOf("b"), 1u);
   EXPECT_EQ(after.job().node_epochs().EpochOf("a"), 0u);
   EXPECT_TRUE(after.job().HasAdmitted("b"));
@@ -360,11 +350,7 @@ TEST(Ghost, WhoNeverGotACredentialIsNone) {
 }
 
 TEST(Ghost, TakesNoMembersPlace) {
-  JobStory before("2:3");
-  before.Tell(ThreeRun());
-  JobStory after(
-      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
-      before);
+  JobStory after = RestartOf(ThreeRunning("2:3"));
   after.Tell({
       // Until the member is back, or lost.
       {0.1, Attends("a", 7, Holds(0, 1)), "refuse a UNSPECIFIED"},
@@ -398,8 +384,7 @@ TEST(Ghost, IsNotWhoCameForAMemberThatHadFinished) {
   };
   for (const Row& row : kRows) {
     SCOPED_TRACE(row.what);
-    JobStory before("2:3");
-    before.Tell(ThreeRun());
+    JobStory before = ThreeRunning("2:3");
     before.Tell({
         {0.35, Exits("c", 1, 0), ""},
         {0.36, Breaks("c"), ""},

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/base/durations.h"
-#include "tests/story/agent_story.h"
+#include "tests/story/agent/agent_story.h"
 
 namespace rollcall {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "tests/story/job_story.h"
+#include "tests/story/job/job_story.h"
 
 namespace rollcall {
 namespace {
@@ -54,8 +54,7 @@ JobStory TakenUp(const JournalState& state, const JobStory& before) {
 }
 
 TEST(TakenUp, AWorldThatRanWaitsForTheDaemonsGraceAndForJoinTimeout) {
-  JobStory before("2:3");
-  before.Tell(ThreeRun());
+  JobStory before = ThreeRunning("2:3");
   JobStory after = TakenUp(StateOf(before, true), before);
   after.Tell({{0.0, Ticks(), ""}, {59.9, Ticks(), ""}, {60.0, Ticks(), ""}});
   // That nobody of it is heard may be the daemon's own silence.
@@ -73,8 +72,7 @@ TEST(TakenUp, AWorldThatRanWaitsForTheDaemonsGraceAndForJoinTimeout) {
 }
 
 TEST(TakenUp, AWorldThatWasNeverCommittedWaitsForJoinTimeout) {
-  JobStory before("2:3");
-  before.Tell(ThreeRun());
+  JobStory before = ThreeRunning("2:3");
   JobStory after = TakenUp(StateOf(before, false), before);
   after.Tell({{60.0, Ticks(), ""},
               {120.0, Ticks(), ""},
@@ -103,8 +101,7 @@ TEST(TakenUp, AJobThatHasFormedNoWorldWaitsForTheReattachGrace) {
 // The loop, or the clock, was held up for 100 s: agents that could not be heard
 // meanwhile have the time that is left of reattach_grace.
 TEST(Claims, ALateLoopPutsOffTheEndOfAdoption) {
-  JobStory before("2:3");
-  before.Tell(ThreeRun());
+  JobStory before = ThreeRunning("2:3");
   const JournalState state = StateOf(before, true);
   HelloOptions held = Holds(0, 1);
   held.held.set_world(state.proposal->world());

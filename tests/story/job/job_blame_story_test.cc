@@ -7,28 +7,16 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "tests/story/job_story.h"
+#include "tests/story/job/job_story.h"
 
 namespace rollcall {
 namespace {
 
-const v1::NodeStatus& RowOf(const v1::JobStatus& status,
-                            const std::string& node) {
-  for (const v1::NodeStatus& row : status.nodes()) {
-    if (row.node() == node) return row;
-  }
-  ADD_FAILURE() << "no node " << node;
-  return status.nodes(0);
-}
-
 // --- Blame -------------------------------------------------------------------
 
 TEST(Blame, TwiceInARowIsQuarantineAndASpareTakesTheSeat) {
-  JobStory story("2");
+  JobStory story = TwoRunning("2");
   story.Tell({
-      {0.0, Attends("a"), ""},
-      {0.0, Attends("b"), "form g1 a,b"},
-      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
       {0.2, Attends("c"), ""},
       {0.3, Exits("b", 1, 3), "abort g1 RANK_EXIT; form g2 a,b"},
       {0.4, PreparesAll({"a", "b"}, 2), "run g2"},
@@ -41,11 +29,8 @@ TEST(Blame, TwiceInARowIsQuarantineAndASpareTakesTheSeat) {
 
 // b is to blame twice, and c has its seat.
 JobStory SpareInTheSeatOfB() {
-  JobStory story("2");
+  JobStory story = TwoRunning("2");
   story.Tell({
-      {0.0, Attends("a"), ""},
-      {0.0, Attends("b"), "form g1 a,b"},
-      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
       {0.2, Attends("c"), ""},
       {0.3, Exits("b", 1, 3), "abort g1 RANK_EXIT; form g2 a,b"},
       {0.4, PreparesAll({"a", "b"}, 2), "run g2"},
@@ -58,8 +43,7 @@ JobStory SpareInTheSeatOfB() {
 TEST(Blame, WhoIsNeededIsPardoned) {
   JobStory story = SpareInTheSeatOfB();
   story.Tell({
-      {4.0, Beats("a"), ""},
-      {4.0, Beats("b"), ""},
+      {4.0, BeatsAll({"a", "b"}), ""},
       {5.7, Ticks(), "refuse c LOST; abort g3 LOST_LEASE; form g4 a,b"},
       {5.8, PreparesAll({"a", "b"}, 4), "run g4"},
   });
@@ -74,18 +58,14 @@ TEST(Blame, WhoseChecksFailedIsNeverPardoned) {
       {0.5, Reports("b", 1, v1::CheckFinding::SEVERITY_FATAL),
        "abort g2 QUARANTINED; form g3 a,c"},
       {0.6, PreparesAll({"a", "c"}, 3), "run g3"},
-      {4.0, Beats("a"), ""},
-      {4.0, Beats("b"), ""},
+      {4.0, BeatsAll({"a", "b"}), ""},
       {5.7, Ticks(), "refuse c LOST; abort g3 LOST_LEASE"},
   });
 }
 
 TEST(Blame, WithoutASpareTheBudgetDecides) {
-  JobStory story("2", 2);
+  JobStory story = TwoRunning("2", 2);
   story.Tell({
-      {0.0, Attends("a"), ""},
-      {0.0, Attends("b"), "form g1 a,b"},
-      {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
       {0.3, Exits("b", 1, 3), "abort g1 RANK_EXIT; form g2 a,b"},
       {0.4, PreparesAll({"a", "b"}, 2), "run g2"},
       {0.5, Exits("b", 2, 3), "abort g2 RANK_EXIT; form g3 a,b"},
@@ -97,8 +77,7 @@ TEST(Blame, WithoutASpareTheBudgetDecides) {
 }
 
 TEST(Blame, ProgressForgives) {
-  JobStory story("2:3");
-  story.Tell(ThreeRun());
+  JobStory story = ThreeRunning("2:3");
   story.Tell({
       {0.3, Exits("b", 1, 3), "abort g1 RANK_EXIT; form g2 a,b,c"},
       {0.4, PreparesAll({"a", "b", "c"}, 2), "run g2"},
@@ -132,8 +111,7 @@ TEST(Blame, TenMinutesAreProgressOfAPlainCommandAlone) {
 }
 
 TEST(Blame, OneNodesWordIsNotTheProgressOfAll) {
-  JobStory story("3", 1);
-  story.Tell(ThreeRun());
+  JobStory story = ThreeRunning("3", 1);
   story.Tell({
       // Absurd, and each later step would be lower.
       {0.3, Beats("c", uint64_t{1} << 53), ""},
@@ -150,8 +128,7 @@ TEST(Blame, OneNodesWordIsNotTheProgressOfAll) {
 }
 
 TEST(Blame, ANodeThatFailsSpeaksForNoProgress) {
-  JobStory story("2:3");
-  story.Tell(ThreeRun());
+  JobStory story = ThreeRunning("2:3");
   story.Tell({
       {0.3, Attends("d"), ""},
       {0.4, Beats("b", 10), ""},
@@ -163,8 +140,7 @@ TEST(Blame, ANodeThatFailsSpeaksForNoProgress) {
 }
 
 TEST(Blame, AnEvictionSavesNoJobThatHasFailed) {
-  JobStory story("2:3", 0);
-  story.Tell(ThreeRun());
+  JobStory story = ThreeRunning("2:3", 0);
   story.Tell({
       {0.3, Exits("b", 1, 7), "abort g1 RANK_EXIT"},
       {0.4, Evicts({"c"}), "refuse c EVICTED"},
@@ -172,8 +148,7 @@ TEST(Blame, AnEvictionSavesNoJobThatHasFailed) {
       {0.5, Stops("b", 1), "end 7 RANK_EXIT"},
   });
   // One whose stream was broken is lost, whoever says so.
-  JobStory lost("2:3", 0);
-  lost.Tell(ThreeRun());
+  JobStory lost = ThreeRunning("2:3", 0);
   lost.Tell({
       {0.2, Breaks("c"), ""},
       {0.3, Exits("b", 1, 7), "abort g1 RANK_EXIT"},
@@ -184,8 +159,7 @@ TEST(Blame, AnEvictionSavesNoJobThatHasFailed) {
 }
 
 TEST(Blame, OnTheNodeThatBeganIt) {
-  JobStory story("2:3");
-  story.Tell(ThreeRun());
+  JobStory story = ThreeRunning("2:3");
   const std::string torn = "Connection reset by peer";
   story.Tell({
       {0.3, Exits("a", 1, 1, 0, 0, torn),
@@ -280,21 +254,13 @@ JobStory Lingering(uint32_t nodes_max) {
                   JobStory("2"));
 }
 
-// a and b run generation 1.
-std::vector<JobStory::Row> TwoRun() {
-  return {{0.0, Attends("a"), ""},
-          {0.0, Attends("b"), "form g1 a,b"},
-          {0.1, PreparesAll({"a", "b"}, 1), "run g1"}};
-}
-
 JobStory LingeringFailure() {
   JobStory story = Lingering(2);
   story.Tell(TwoRun());
   story.Tell({
       // Nobody is told to stop; the verdict comes with the lease.
       {0.3, Exits("a", 1, 7), ""},
-      {3.0, Beats("a"), ""},
-      {3.0, Beats("b"), ""},
+      {3.0, BeatsAll({"a", "b"}), ""},
       {5.3, Ticks(), "end 7 RANK_EXIT"},
   });
   return story;
@@ -349,8 +315,7 @@ TEST(Linger, WhereALostNodeBeganItItIsNoEnd) {
       {0.9, Breaks("c"), ""},
       {1.0, Exits("a", 1, 7), ""},
       {1.9, Ticks(), ""},
-      {4.0, Beats("a"), ""},
-      {4.0, Beats("b"), ""},
+      {4.0, BeatsAll({"a", "b"}), ""},
       {6.0, Ticks(), "abort g1 LOST_STREAM; form g2 a,b"},
   });
 }

@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "tests/story/job_story.h"
+#include "tests/story/job/job_story.h"
 
 namespace rollcall {
 namespace {
 
-std::vector<JobStory::Row> TwoRun() {
+std::vector<JobStory::Row> TwoRunProbed() {
   return {
       {0.0, Attends("a", 1, Probable()), ""},
       {0.0, Attends("b", 1, Probable()), "a probes b; b probes a"},
@@ -52,7 +52,7 @@ v1::Member RowOfB(const JobStory& story) {
 TEST(FactsStory, TheChecksOfAFailedNodeBringWhatItIsNow) {
   JobStory story("2");
   story.AnswersChecksItself();
-  story.Tell(TwoRun());
+  story.Tell(TwoRunProbed());
   EXPECT_EQ(RowOfB(story).address(), AddressOf("b"));
   story.Tell({
       {0.3, Exits("b", 1, 1), "abort g1 RANK_EXIT; check; form g2 a,b"},
@@ -74,7 +74,7 @@ TEST(FactsStory, ARailThatDiedIsNotPlannedWith) {
   port.set_state("DOWN");
   JobStory story("2");
   story.AnswersChecksItself();
-  story.Tell(TwoRun());
+  story.Tell(TwoRunProbed());
   story.Tell({
       {0.3, Exits("b", 1, 1), "abort g1 RANK_EXIT; check; form g2 a,b"},
       // Its addresses were probed before.
@@ -86,7 +86,7 @@ TEST(FactsStory, ARailThatDiedIsNotPlannedWith) {
 TEST(FactsStory, NoWorldEndsForFactsThatAreTheSame) {
   JobStory story("2");
   story.AnswersChecksItself();
-  story.Tell(TwoRun());
+  story.Tell(TwoRunProbed());
   v1::Facts facts = FactsAt("b");
   facts.mutable_limits()->set_nofile(64);
   story.Tell({
@@ -101,7 +101,7 @@ TEST(FactsStory, NoWorldEndsForFactsThatAreTheSame) {
 TEST(FactsStory, AnAddressThatChangesWhileTheWorldRunsIsProbedAfterIt) {
   JobStory story("2");
   story.AnswersChecksItself();
-  story.Tell(TwoRun());
+  story.Tell(TwoRunProbed());
   story.Tell({
       {0.2, ReportsFacts(FactsAt("elsewhere"), 0), ""},
       {0.3, ReportsFacts(FactsAt("elsewhere"), 0), ""},
@@ -131,7 +131,7 @@ TEST(FactsStory, AnAddressThatChangesWhileProbedIsProbedAnew) {
 
 TEST(FactsStory, AProposedWorldIsFormedAnewForAnAddressThatChanges) {
   JobStory story("2");
-  std::vector<JobStory::Row> rows = TwoRun();
+  std::vector<JobStory::Row> rows = TwoRunProbed();
   rows.pop_back();
   story.Tell(rows);
   story.Tell({
@@ -150,7 +150,7 @@ TEST(FactsStory, AnAgentThatComesBackFromAnotherAddressIsProbedThere) {
   again.held.set_running_generation(1);
   again.claims_address_of = "elsewhere";
   JobStory story("2");
-  story.Tell(TwoRun());
+  story.Tell(TwoRunProbed());
   story.Tell({
       {0.3, Breaks("b"), ""},
       {0.4, Attends("b", 1, again), ""},
@@ -165,7 +165,7 @@ TEST(FactsStory, AProposedWorldIsFormedAnewForAnotherAddress) {
   HelloOptions again = ComesBack();
   again.claims_address_of = "elsewhere";
   JobStory story("2");
-  std::vector<JobStory::Row> rows = TwoRun();
+  std::vector<JobStory::Row> rows = TwoRunProbed();
   rows.pop_back();
   story.Tell(rows);
   story.Tell({

@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "daemon/core/network_plan/differences.h"
-#include "tests/story/job_story.h"
+#include "tests/story/job/job_story.h"
 
 namespace rollcall {
 namespace {

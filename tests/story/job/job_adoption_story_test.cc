@@ -1,185 +1,15 @@
-// Silence, and runs that a daemon has no memory of.
+// A run that this daemon has no journal of, and that its agents bring.
 #include <gtest/gtest.h>
 
-#include <csignal>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "tests/story/job_story.h"
+#include "tests/story/job/job_story.h"
 
 namespace rollcall {
 namespace {
-
-using Row = JobStory::Row;
-
-const v1::NodeStatus& RowOf(const v1::JobStatus& status,
-                            const std::string& node) {
-  for (const v1::NodeStatus& row : status.nodes()) {
-    if (row.node() == node) return row;
-  }
-  ADD_FAILURE() << "no node " << node;
-  return status.nodes(0);
-}
-
-// --- Silence -----------------------------------------------------------------
-
-std::vector<Row> FourRun() {
-  return {
-      {0.0, Attends("a"), ""},
-      {0.0, Attends("b"), ""},
-      {0.0, Attends("c"), ""},
-      {0.0, Attends("d"), "form g1 a,b,c,d"},
-      {0.1, PreparesAll({"a", "b", "c", "d"}, 1), "run g1"},
-  };
-}
-
-TEST(Silence, OverHalfOfTheWorldIsTheDaemonsOwn) {
-  JobStory story("2:4");
-  story.Tell(FourRun());
-  story.Tell({
-      {2.0, Beats("a"), ""},
-      {4.0, Beats("a"), ""},
-      {5.1, Ticks(), ""},
-  });
-  EXPECT_EQ(story.job().state(), v1::JOB_STATE_ISOLATED);
-  story.Tell({
-      {6.0, Beats("a"), ""},
-      {30.0, Ticks(), ""},
-      {31.0, Beats("b"), ""},
-  });
-  // Two of four: half are back.
-  EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
-  story.Tell({
-      {31.5, Beats("c"), ""},
-      {32.0, Beats("a"), ""},
-      {34.0, Beats("a"), ""},
-      {34.0, Beats("b"), ""},
-      {34.0, Beats("c"), ""},
-      // d has one more lease.
-      {35.9, Ticks(), ""},
-      {36.0, Ticks(), "refuse d LOST; abort g1 LOST_LEASE; form g2 a,b,c"},
-  });
-}
-
-TEST(Silence, HalfOfTheWorldIsLost) {
-  JobStory story("2:4");
-  story.Tell(FourRun());
-  story.Tell({
-      {3.0, Beats("a"), ""},
-      {3.0, Beats("b"), ""},
-      {5.1, Ticks(),
-       "refuse c LOST; abort g1 LOST_LEASE; refuse d LOST; form g2 a,b"},
-  });
-}
-
-TEST(Silence, NobodyIsWaitedForBeyondDaemonGrace) {
-  JobStory story("1:4");
-  story.Tell(FourRun());
-  for (double t = 1.5; t < 605.1; t += 1.5) {
-    story.Tell({{t, Beats("a"), ""}, {t, Ticks(), ""}});
-  }
-  EXPECT_EQ(story.job().state(), v1::JOB_STATE_ISOLATED);
-  story.Tell({{606.0, Ticks(),
-               "refuse b LOST; abort g1 LOST_LEASE; refuse c LOST; refuse d "
-               "LOST; form g2 a"}});
-}
-
-TEST(Silence, AStalledLoopIsolatesNobodyForLess) {
-  JobStory story("1:4");
-  story.Tell(FourRun());
-  for (double t = 1.5; t < 601.0; t += 1.5) {
-    story.Tell({{t, Beats("a"), ""}, {t, Ticks(), ""}});
-  }
-  EXPECT_EQ(story.job().state(), v1::JOB_STATE_ISOLATED);
-  // Of daemon_grace, 17 s went by without a chance to hear anybody.
-  story.Tell({
-      {618.0, Ticks(17), ""},
-      {618.0, Beats("a"), ""},
-      {621.0, Beats("a"), ""},
-      {622.9, Ticks(), ""},
-      {623.1, Ticks(),
-       "refuse b LOST; abort g1 LOST_LEASE; refuse c LOST; refuse d LOST; "
-       "form g2 a"},
-  });
-}
-
-TEST(Silence, AnIsolatedDaemonStillHearsThatOneWasReplaced) {
-  JobStory story("2:4");
-  story.Tell(FourRun());
-  story.Tell({
-      {3.0, Beats("a"), ""},
-      {5.1, Ticks(), ""},
-      {6.0, Breaks("b"), ""},
-      {6.1, Attends("b", 2), "abort g1 REPLACED"},
-      // Two of three are still silent.
-      {7.0, Ticks(), ""},
-  });
-  EXPECT_EQ(story.job().state(), v1::JOB_STATE_ISOLATED);
-}
-
-TEST(Silence, AnIsolatedDaemonAbortsNobodyForADrain) {
-  JobStory story("2:4");
-  story.Tell(FourRun());
-  story.Tell({
-      {3.0, Beats("a"), ""},
-      {3.0, Drains("a", 4), "notice 1 DRAIN a"},
-      {5.1, Ticks(), ""},
-      {7.0, Ticks(), ""},
-  });
-  EXPECT_EQ(story.job().state(), v1::JOB_STATE_ISOLATED);
-  EXPECT_GT(story.job().NextDeadline(), story.now());
-  story.Tell({
-      {8.0, Beats("b"), ""},
-      {8.0, Ticks(), "abort g1 LEAVING; form g2 b,c,d"},
-  });
-}
-
-TEST(Silence, AnIsolatedDaemonSettlesAFailure) {
-  JobStory story("2:4", /*max_restarts=*/0);
-  story.Tell(FourRun());
-  story.Tell({
-      {3.0, Beats("a"), ""},
-      {5.1, Ticks(), ""},
-      {6.0, Exits("a", 1, 7), "abort g1 RANK_EXIT"},
-  });
-  EXPECT_LE(story.job().NextDeadline(), story.now() + Limits().lease);
-  story.Tell({{11.0, Ticks(), "end 7 RANK_EXIT"}});
-}
-
-TEST(Silence, OneThatBreaksAgainAndAgainIsStillOne) {
-  JobStory story("2:4");
-  story.Tell(FourRun());
-  HelloOptions held = Holds(0, 1);
-  story.Tell({
-      {1.0, Breaks("a"), ""},
-      {1.1, Attends("a", 1, held), ""},
-      {1.2, Breaks("a"), ""},
-      {1.3, Attends("a", 1, held), ""},
-      {1.4, Breaks("a"), ""},
-      {2.3, Ticks(), ""},
-      {2.4, Ticks(), "abort g1 LOST_STREAM; form g2 b,c,d"},
-  });
-}
-
-TEST(Silence, ManyStreamsThatBreakAtOnceAreLeftToTheLeases) {
-  JobStory story("2:4");
-  story.Tell(FourRun());
-  HelloOptions held = Holds(0, 1);
-  story.Tell({
-      {1.0, Breaks("a"), ""},
-      {1.1, Breaks("b"), ""},
-      {1.2, Breaks("c"), ""},
-      {2.5, Ticks(), ""},  // Beyond reconnect_grace.
-      {3.0, Attends("a", 1, held), ""},
-      {3.0, Attends("b", 1, held), ""},
-      {3.0, Attends("c", 1, held), ""},
-  });
-  EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
-}
-
-// --- A run that this daemon has no memory of ---------------------------------
 
 struct Remembered {
   JobStory before{"2:3"};
@@ -189,7 +19,7 @@ struct Remembered {
     before.Tell(ThreeRun());
     held = HoldsAllOf(before);
   }
-  // What a member of this story's world brings along.
+  // What a member of this story's world shows in its Hello.
   static HelloOptions HoldsAllOf(const JobStory& story) {
     const JournalState state = StateOf(story, true);
     const uint64_t generation = state.proposal->generation();
@@ -199,7 +29,7 @@ struct Remembered {
     Prove(held);
     return held;
   }
-  // As a daemon with the same secret would.
+  // With the proof that a daemon with the same secret makes.
   static void Prove(HelloOptions& held) {
     held.held.set_proof(ProofOf(held.run, held.held.running_generation(),
                                 held.held.world(), held.held.seal()));
@@ -225,7 +55,7 @@ TEST(Adoption, OverHalfOfTheMembersBringTheSameBytes) {
   EXPECT_EQ(story.job().run(), "run1");
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
   EXPECT_EQ(story.job().Status(story.now()).generation(), 1u);
-  // The next daemon goes on above what the lost one can have proposed.
+  // The next generation is above all that the lost daemon can have proposed.
   EXPECT_EQ(story.journal().at(Journal::Kind::kCommitted).generation, 1001u);
   Job next = Job::Restore(
       "demo",
@@ -238,14 +68,14 @@ TEST(Adoption, OverHalfOfTheMembersBringTheSameBytes) {
   EXPECT_EQ(next.Status(story.now()).generation(), 1u);
   story.Tell({
       {0.5, Attends("c", 1, run.held), ""},
-      // They stand by a notice of the lost daemon's.
+      // Their ranks stand at a boundary for a notice of the lost daemon.
       {0.55, Sees("a", 7), "notice 8 GROW"},
       // Above all that the lost daemon can have proposed.
       {0.6, Exits("a", 1, 3), "abort g1 RANK_EXIT; form g1002 a,b,c"},
   });
 }
 
-// --once: a alone runs the command, and may run on out of hearing.
+// With --once only a runs the command, and it may still run without a stream.
 TEST(Adoption, MembersThatRunNothingFormNoWorldBesideTheOneThatRuns) {
   JobStory before("2:3");
   before.Tell({{0.0, Attends("a", 1, {.once = true}), ""},
@@ -276,7 +106,7 @@ TEST(Adoption, WhoCameMeanwhileDialsAgainAndIsASpare) {
       {0.0, Attends("x"), ""},
       {0.1, Attends("a", 1, run.held), ""},
       {0.2, Attends("y"), ""},
-      {2.0, Ticks(), ""},  // Two attend, yet nothing is formed.
+      {2.0, Ticks(), ""},  // Two attend, but no world is formed.
       {2.1, Attends("b", 1, run.held),
        "refuse x UNSPECIFIED; refuse y UNSPECIFIED"},
       {2.2, Attends("x", 1, told), ""},
@@ -310,8 +140,8 @@ TEST(Adoption, AJournalThatKnowsTheJobAdoptsNothing) {
   story.Tell({{0.0, Attends("a", 1, run.held), "refuse a OTHER_RUN"}});
 }
 
-// Each of these is told to dial again, as every agent of a run that may still
-// be adopted, and counts for nothing.
+// Each of these is told to dial again, like every agent of a run that may still
+// be adopted, and is no claim.
 TEST(Adoption, WhatIsNotOfTheRowIsNoClaim) {
   Remembered run;
   JobStory story = Remembered::Blank();
@@ -341,7 +171,7 @@ TEST(Adoption, WhatIsNotOfTheRowIsNoClaim) {
       {0.1, Attends("a", 1, epoch), "refuse a UNSPECIFIED"},
       {0.1, Attends("a", 2, next_life), "refuse a UNSPECIFIED"},
       {0.1, Attends("a", 2, run.held), "refuse a UNSPECIFIED"},
-      // One of three is no majority, and no other has counted.
+      // One of three is no majority, and the others were no claims.
       {0.2, Attends("b", 1, run.held), ""},
       {60.0, Ticks(), "refuse b OTHER_RUN"},
       {60.1, Attends("c", 1, unproven), "refuse c OTHER_RUN"},
@@ -362,69 +192,6 @@ TEST(Adoption, ATokenClaimsNoWorld) {
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_GATHERING);
 }
 
-// Three of five are cut off and run on in generation 1, while the other two go
-// on in generation 2; then the daemon loses its journal.
-struct TwoWorlds {
-  HelloOptions first;
-  HelloOptions second;
-
-  TwoWorlds() {
-    JobStory before("2:5");
-    const std::vector<std::string> all = {"a", "b", "c", "d", "e"};
-    for (const std::string& node : all) Attends(node)(before);
-    PreparesAll(all, 1)(before);
-    first = Remembered::HoldsAllOf(before);
-    before.Tell({{0.1, Evicts({"a", "b", "c"}),
-                  "refuse a EVICTED; abort g1 EVICTED; refuse b EVICTED; "
-                  "refuse c EVICTED; form g2 d,e"},
-                 {0.2, PreparesAll({"d", "e"}, 2), "run g2"}});
-    second = Remembered::HoldsAllOf(before);
-  }
-  static JobStory Blank() {
-    v1::JobSettings settings;
-    settings.set_nodes_min(2);
-    settings.set_nodes_max(5);
-    Job job("demo", "run2", settings, Limits(), absl::UnixEpoch());
-    job.AllowAdoption();
-    return JobStory(std::move(job), JobStory("1"));
-  }
-};
-
-TEST(Adoption, TheHighestGenerationWins) {
-  TwoWorlds worlds;
-  JobStory story = TwoWorlds::Blank();
-  story.Tell({
-      {0.0, Attends("e", 1, worlds.second), ""},
-      {0.1, Attends("a", 1, worlds.first), ""},
-      {0.1, Attends("b", 1, worlds.first), ""},
-      // Most of the first one's members: a later one is known of.
-      {0.1, Attends("c", 1, worlds.first), ""},
-  });
-  EXPECT_EQ(story.job().run(), "run2");
-  // The others may have been evicted since, and these were.
-  story.Tell(
-      {{0.2, Attends("d", 1, worlds.second),
-        "refuse a CREDENTIAL; refuse b CREDENTIAL; refuse c CREDENTIAL"}});
-  EXPECT_EQ(story.job().run(), "run1");
-  EXPECT_EQ(story.job().Status(story.now()).generation(), 2u);
-}
-
-TEST(Adoption, AHigherClaimHoldsTheRestUpNoLongerThanTheGrace) {
-  TwoWorlds worlds;
-  JobStory story = TwoWorlds::Blank();
-  story.Tell({
-      {0.0, Attends("e", 1, worlds.second), ""},
-      {0.1, Attends("a", 1, worlds.first), ""},
-      {0.1, Attends("b", 1, worlds.first), ""},
-      {0.1, Attends("c", 1, worlds.first), ""},
-      {59.9, Ticks(), ""},
-      {60.0, Ticks(),
-       "abort g2 REPLACED; abort g1 REPLACED; abort g1 REPLACED; "
-       "abort g1 REPLACED"},
-  });
-  EXPECT_EQ(story.job().run(), "run1");
-}
-
 TEST(Adoption, ASpareIsToldToDialAgainAndNeedsItsToken) {
   Remembered run;
   JobStory story = Remembered::Blank();
@@ -434,19 +201,18 @@ TEST(Adoption, ASpareIsToldToDialAgainAndNeedsItsToken) {
       {0.1, Attends("a", 1, run.held), ""},
       {0.2, Attends("b", 1, run.held), ""},
   });
-  // The lost daemon may have evicted it: its credential is none any more, and
-  // those of the world's members are.
+  // The lost daemon may have evicted it, so its credential is not valid any
+  // more. Those of the world's members are.
   EXPECT_GT(story.job().node_epochs().EpochOf("s"), uint64_t{1} << 31);
   EXPECT_EQ(story.job().node_epochs().EpochOf("c"), 0u);
   EXPECT_EQ(story.job().AdmittedBy("t1"),
             (std::vector<std::string>{"a", "b", "c"}));
 }
 
-// It brings a world of before its agent was replaced, to a daemon that has no
-// journal, and comes first.
+// A replaced incarnation brings an earlier world to a daemon without a journal,
+// before the others attend.
 TEST(Adoption, AGhostTakesNoMembersPlace) {
-  JobStory before("2:3");
-  before.Tell(ThreeRun());
+  JobStory before = ThreeRunning("2:3");
   const HelloOptions first = Remembered::HoldsAllOf(before);
   before.Tell({
       {0.2, Breaks("c"), ""},
@@ -476,8 +242,8 @@ TEST(Adoption, AGhostTakesNoMembersPlace) {
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
 }
 
-// The daemon without a journal had let it in by a token, as a node of the run
-// that adoption discards: what it was given there is worth no more.
+// The daemon without a journal had let it in by a token, into a run that
+// adoption then discards. The credential of that run is not valid any more.
 TEST(Adoption, WhoCameByATokenMeanwhileTakesNoMembersPlace) {
   Remembered run;
   JobStory story = Remembered::Blank();
@@ -514,8 +280,7 @@ TEST(Adoption, NothingIsDueWhileTheRestIsWaitedFor) {
       {0.0, Attends("x"), ""},
       {0.0, Attends("y"), ""},
       {0.1, Attends("a", 1, run.held), ""},
-      {4.0, Beats("x"), ""},
-      {4.0, Beats("y"), ""},
+      {4.0, BeatsAll({"x", "y"}), ""},
       {4.1, Ticks(), ""},
   });
   EXPECT_GT(story.job().NextDeadline(), story.now());
@@ -533,11 +298,7 @@ TEST(Adoption, AFormedWorldAdoptsNoOther) {
 }
 
 TEST(Adoption, AWorldOfFewerThanMinIsAnotherJobs) {
-  JobStory before("1");
-  before.Tell({
-      {0.0, Attends("a"), "form g1 a"},
-      {0.1, Prepares("a", 1), "run g1"},
-  });
+  JobStory before = OneRunning("1");
   JobStory story = Remembered::Blank();
   story.Tell({{0.0, Attends("a", 1, Remembered::HoldsAllOf(before)),
                "refuse a UNSPECIFIED"}});
@@ -575,9 +336,7 @@ TEST(Adoption, WhatTheLostDaemonMayHaveProposedOutlivesTheNextOne) {
       {0.0, Attends("a", 1, run.held), ""},
       {0.1, Attends("b", 1, run.held), ""},
   });
-  JobStory after(
-      Job::Restore("demo", StateOf(story, true), Limits(), absl::UnixEpoch()),
-      story);
+  JobStory after = RestartOf(story);
   after.Tell({
       {0.1, Attends("a", 1, Holds(0, 1)), ""},
       {0.1, Attends("b", 1, Holds(0, 1)), ""},
@@ -593,6 +352,72 @@ TEST(Adoption, AStopIsForThemToo) {
       {0.1, Attends("a", 1, run.held), ""},
       {1.0, StopIsAsked(3), "refuse a OTHER_RUN; forget"},
   });
+}
+
+// --- Two worlds of one run ---------------------------------------------------
+
+// Three of five are cut off and still run generation 1, while the other two run
+// generation 2; then the daemon loses its journal.
+struct TwoWorlds {
+  HelloOptions first;
+  HelloOptions second;
+
+  TwoWorlds() {
+    JobStory before("2:5");
+    const std::vector<std::string> all = {"a", "b", "c", "d", "e"};
+    for (const std::string& node : all) Attends(node)(before);
+    PreparesAll(all, 1)(before);
+    first = Remembered::HoldsAllOf(before);
+    before.Tell({{0.1, Evicts({"a", "b", "c"}),
+                  "refuse a EVICTED; abort g1 EVICTED; refuse b EVICTED; "
+                  "refuse c EVICTED; form g2 d,e"},
+                 {0.2, PreparesAll({"d", "e"}, 2), "run g2"}});
+    second = Remembered::HoldsAllOf(before);
+  }
+  static JobStory Blank() {
+    v1::JobSettings settings;
+    settings.set_nodes_min(2);
+    settings.set_nodes_max(5);
+    Job job("demo", "run2", settings, Limits(), absl::UnixEpoch());
+    job.AllowAdoption();
+    return JobStory(std::move(job), JobStory("1"));
+  }
+};
+
+TEST(Adoption, TheHighestGenerationWins) {
+  TwoWorlds worlds;
+  JobStory story = TwoWorlds::Blank();
+  story.Tell({
+      {0.0, Attends("e", 1, worlds.second), ""},
+      {0.1, Attends("a", 1, worlds.first), ""},
+      {0.1, Attends("b", 1, worlds.first), ""},
+      // Over half of the first world's members, but a later world is claimed.
+      {0.1, Attends("c", 1, worlds.first), ""},
+  });
+  EXPECT_EQ(story.job().run(), "run2");
+  // Members of the first world alone may have been evicted since, and these
+  // were.
+  story.Tell(
+      {{0.2, Attends("d", 1, worlds.second),
+        "refuse a CREDENTIAL; refuse b CREDENTIAL; refuse c CREDENTIAL"}});
+  EXPECT_EQ(story.job().run(), "run1");
+  EXPECT_EQ(story.job().Status(story.now()).generation(), 2u);
+}
+
+TEST(Adoption, AHigherClaimHoldsTheRestUpNoLongerThanTheGrace) {
+  TwoWorlds worlds;
+  JobStory story = TwoWorlds::Blank();
+  story.Tell({
+      {0.0, Attends("e", 1, worlds.second), ""},
+      {0.1, Attends("a", 1, worlds.first), ""},
+      {0.1, Attends("b", 1, worlds.first), ""},
+      {0.1, Attends("c", 1, worlds.first), ""},
+      {59.9, Ticks(), ""},
+      {60.0, Ticks(),
+       "abort g2 REPLACED; abort g1 REPLACED; abort g1 REPLACED; "
+       "abort g1 REPLACED"},
+  });
+  EXPECT_EQ(story.job().run(), "run1");
 }
 
 }  // namespace

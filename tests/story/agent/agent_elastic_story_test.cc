@@ -5,7 +5,7 @@
 #include <csignal>
 
 #include "daemon/base/durations.h"
-#include "tests/story/agent_story.h"
+#include "tests/story/agent/agent_story.h"
 
 namespace rollcall {
 namespace {

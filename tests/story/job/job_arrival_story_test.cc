@@ -8,7 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "tests/story/job_story.h"
+#include "tests/story/job/job_story.h"
 
 namespace rollcall {
 namespace {
@@ -184,8 +184,7 @@ TEST(FlapStory, NamesThatTakeTurnsDoNotEither) {
 }
 
 TEST(FlapStory, TheNextLifeOfANodeThatFlapsGetsNoSeatAtOnce) {
-  JobStory story("2:3");
-  story.Tell(ThreeRun());
+  JobStory story = ThreeRunning("2:3");
   story.Tell({
       {0.2, Breaks("c"), ""},
       // Lost for the first time: it takes its seat again.
@@ -209,8 +208,7 @@ TEST(FlapStory, TheNextLifeOfANodeThatFlapsGetsNoSeatAtOnce) {
 
 // Where too few are left without them, the one that has attended longest.
 TEST(FlapStory, NoWorldAtAllIsWorse) {
-  JobStory story("3");
-  story.Tell(ThreeRun());
+  JobStory story = ThreeRunning("3");
   story.Tell({
       {0.2, Breaks("c"), ""},
       {0.2, Attends("c", 2, NextOf(1)), "abort g1 REPLACED; form g2 a,b,c"},
@@ -226,8 +224,7 @@ TEST(FlapStory, NoWorldAtAllIsWorse) {
 }
 
 TEST(FlapStory, ADrainByAPersonIsNoLoss) {
-  JobStory story("2:3");
-  story.Tell(ThreeRun());
+  JobStory story = ThreeRunning("2:3");
   double at = 1.0;
   for (uint64_t round = 0; round < 5; ++round) {
     const uint64_t generation = 1 + 2 * round;
@@ -259,8 +256,7 @@ TEST(FlapStory, ADrainByAPersonIsNoLoss) {
 }
 
 TEST(FlapStory, AnEvictionByAPersonIsNoLoss) {
-  JobStory story("2:3");
-  story.Tell(ThreeRun());
+  JobStory story = ThreeRunning("2:3");
   story.Tell({
       {0.2, Evicts({"c"}), "refuse c EVICTED; abort g1 EVICTED; form g2 a,b"},
       {0.2, PreparesAll({"a", "b"}, 2), "run g2"},
@@ -277,11 +273,7 @@ TEST(FlapStory, AnEvictionByAPersonIsNoLoss) {
 
 // Nobody knows how long its world had run before.
 TEST(FlapStory, ALossAfterARestartOfTheDaemonIsNone) {
-  JobStory before("2:3");
-  before.Tell(ThreeRun());
-  JobStory after(
-      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
-      before);
+  JobStory after = RestartOf(ThreeRunning("2:3"));
   after.Tell({
       {0.1, Attends("a", 1, Holds(0, 1)), ""},
       {0.1, Attends("b", 1, Holds(0, 1)), ""},
@@ -299,11 +291,7 @@ TEST(FlapStory, ALossAfterARestartOfTheDaemonIsNone) {
 // ever higher ones makes the daemon tell all members at most ten times a
 // second.
 TEST(NoticeStory, HigherNumbersAreToldTogether) {
-  JobStory before("2:3");
-  before.Tell(ThreeRun());
-  JobStory story(
-      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
-      before);
+  JobStory story = RestartOf(ThreeRunning("2:3"));
   story.Tell({
       {0.1, Attends("a", 1, Holds(0, 1)), ""},
       {0.1, Attends("b", 1, Holds(0, 1)), ""},

@@ -1,11 +1,11 @@
-// JobStory: tells a Job a story in a table and writes its answer as text.
+// JobStory: gives a Job the events of a table, and renders its answers as text.
 //
-// A node is named by one word; its stream, incarnation and facts are made up
+// A node is named by one word; its stream, incarnation and facts are chosen
 // here. The answer holds what the protocol decides (form, run, abort, refuse,
 // end, exchange, forget) and leaves out what only informs (welcome, waiting,
-// logs). That journal entries come before their messages is checked always.
-#ifndef ROLLCALL_TESTS_STORY_JOB_STORY_H_
-#define ROLLCALL_TESTS_STORY_JOB_STORY_H_
+// logs). It always checks that journal entries come before their messages.
+#ifndef ROLLCALL_TESTS_STORY_JOB_JOB_STORY_H_
+#define ROLLCALL_TESTS_STORY_JOB_JOB_STORY_H_
 
 #include <functional>
 #include <map>
@@ -24,9 +24,9 @@ class JobStory {
   explicit JobStory(const std::string& nodes, uint32_t max_restarts = 3);
   // `preflight`: what is done about nodes that differ.
   JobStory(const std::string& nodes, v1::Preflight preflight);
-  // The nodes of a world that runs probe each other every `ping_interval`.
+  // The nodes of a running world probe each other every `ping_interval`.
   JobStory(const std::string& nodes, absl::Duration ping_interval);
-  // Goes on with a job that was restored, and with what was journaled before.
+  // Continues with a restored job, and with what was journaled before.
   JobStory(Job job, const JobStory& before);
 
   // One row: at which second, what happens, what is answered.
@@ -39,7 +39,7 @@ class JobStory {
 
   std::string Step(const Event& event);
   Job& job() { return job_; }
-  // From here on the story answers checks itself; before, nothing is found.
+  // From here on the table reports the results of checks; until then all pass.
   void AnswersChecksItself() { checks_are_fine_ = false; }
   SessionId SessionOf(const std::string& node) { return sessions_[node]; }
   SessionId NewSession(const std::string& node);
@@ -50,7 +50,7 @@ class JobStory {
   // The latest that was proposed.
   v1::World ProposedWorld() const;
   const NodeEpochs& epochs_journaled() const { return epochs_journaled_; }
-  // What the latest Welcome gave.
+  // Of the latest Welcome.
   const std::string& credential() const { return credential_; }
   // Logs of all steps, for stories about them.
   const std::string& logs() const { return logs_; }
@@ -58,7 +58,7 @@ class JobStory {
   std::vector<std::string> TakeRanksLinkTold() {
     return std::exchange(ranks_link_told_, {});
   }
-  // What the latest RanksLink said.
+  // Of the latest RanksLink.
   double start_timeout_s() const { return start_timeout_s_; }
   // The latest Probe of each node.
   const std::map<std::string, v1::Probe>& probes() const { return probes_; }
@@ -88,7 +88,8 @@ class JobStory {
   std::vector<std::string> waiting_told_;
 };
 
-// --- Events, by the words of the protocol ------------------------------------
+// --- Events, by the words of the protocol (job_events.cc)
+// ---------------------
 
 using Told = std::function<std::string(JobStory&)>;
 
@@ -101,16 +102,16 @@ struct HelloOptions {
   v1::Held held;
   v1::JobSettings settings;
   uint64_t generation_seen = 0;
-  // Says that it also has the address by which this node connects.
+  // It also claims the address by which this node connects.
   std::string claims_address_of;
-  // It has an interface, and no address on it.
+  // Its interface has no address.
   bool no_address = false;
-  // By a node credential of this epoch, and not by a token.
+  // It attends by a node credential of this epoch, and not by a token.
   bool by_credential = false;
   uint64_t epoch = 0;
   uint64_t previous_incarnation = 0;
-  // Earlier lives of this node that it has ended, and whose nonces it has
-  // shown.
+  // Earlier incarnations of this node whose ranks it has ended, and whose
+  // nonces it has shown.
   std::vector<uint64_t> swept = {};
   std::string token_id = "t1";
   // 0: it answers no probes.
@@ -129,7 +130,8 @@ Told Says(std::string node, v1::AgentMessage message);
 Told Attends(std::string node, uint64_t incarnation = 1,
              HelloOptions options = {});
 Told Beats(std::string node, uint64_t step = 0);
-// Its ranks have linked, and took that long for it.
+Told BeatsAll(std::vector<std::string> nodes);
+// Its ranks have linked, after that time.
 Told BeatsLinked(std::string node, double took_s = 0);
 Told Prepares(std::string node, uint64_t generation);
 Told PreparesAll(std::vector<std::string> nodes, uint64_t generation);
@@ -137,7 +139,7 @@ Told Refuses(std::string node, uint64_t generation);
 Told Breaks(std::string node);
 Told Exits(std::string node, uint64_t generation, int code, int signal = 0,
            uint32_t local_rank = 0, std::string stderr_tail = "");
-// And says that it would again.
+// And reports that another try would fail as well.
 Told ExitsForGood(std::string node, uint64_t generation, int code);
 Told Stops(std::string node, uint64_t generation);
 Told Leaves(std::string node);
@@ -153,7 +155,7 @@ Told Reports(std::string node, uint64_t request,
 Told Gives(std::string node, uint64_t generation, std::string key,
            std::string value);
 Told SeesEnd(std::string node);
-// The answer to its latest Probe: each target but these answered as it should.
+// The report of its latest Probe: each target but these answered correctly.
 Told Reaches(std::string node, std::vector<std::string> but = {});
 // One that answers probes.
 HelloOptions Probable();
@@ -161,19 +163,30 @@ Told Ticks(double late_s = 0);
 Told StopIsAsked(int code);
 Told StopIsAskedNow(int code);
 
-// a, b and c attend at second 0, and run generation 1 from 0.1 on.
+// a and b attend at second 0, and run generation 1 from 0.1 on.
+std::vector<JobStory::Row> TwoRun();
+// The same of a, b and c.
 std::vector<JobStory::Row> ThreeRun();
-// What the journal has of it after its latest proposal.
+// Stories that begin with such rows, of a alone, of two and of three nodes.
+JobStory OneRunning(const std::string& nodes, uint32_t max_restarts = 3);
+JobStory TwoRunning(const std::string& nodes, uint32_t max_restarts = 3);
+JobStory ThreeRunning(const std::string& nodes, uint32_t max_restarts = 3);
+// The journal since the latest proposal.
 JournalState StateOf(const JobStory& story, bool committed);
-// What daemons with one secret make of a commit.
+// The next daemon, which goes on from that journal; its time starts at 0 again.
+JobStory RestartOf(const JobStory& before, bool committed = true);
+// The row of a node that the status lists.
+const v1::NodeStatus& RowOf(const v1::JobStatus& status,
+                            const std::string& node);
+// The proof of a commit, the same by each daemon.
 std::string ProofOf(const std::string& run, uint64_t generation,
                     const std::string& world, const std::string& seal);
 // The secrets of a round of probes.
 std::string ProbeSecretOf(uint64_t round, const std::string& word);
-// Of one that comes back to run1 from generation 1, by its credential.
+// An agent that comes back to run1 from generation 1, by its credential.
 HelloOptions Holds(uint64_t prepared, uint64_t running);
-// Of the next life of an agent of run1: it has the credential of the life
-// before it.
+// The next incarnation of an agent of run1, with the credential of the one
+// before.
 HelloOptions NextOf(uint64_t previous);
 
 // Heartbeats of these nodes, every 2 s from `from` to `until`.
@@ -182,4 +195,4 @@ void TellBeats(JobStory& story, const std::vector<std::string>& nodes,
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_TESTS_STORY_JOB_STORY_H_
+#endif  // ROLLCALL_TESTS_STORY_JOB_JOB_STORY_H_

@@ -7,7 +7,7 @@
 
 #include "daemon/base/durations.h"
 #include "daemon/core/limits.h"
-#include "tests/story/job_story.h"
+#include "tests/story/job/job_story.h"
 
 namespace rollcall {
 namespace {
@@ -32,8 +32,7 @@ Told GoesOn(const std::string& node) {
 using Names = std::vector<std::string>;
 
 TEST(Start, ThatRanksLinkIsToldOnceAStream) {
-  JobStory story("3");
-  story.Tell(ThreeRun());
+  JobStory story = ThreeRunning("3");
   story.Tell({{0.5, Attends("d"), ""},
               // It has been in no world: no rank of it can have linked.
               {0.6, BeatsLinked("d"), ""},
@@ -72,8 +71,7 @@ TEST(Start, NoStartTookLongerThanItsNodeIsThere) {
 }
 
 TEST(Start, TheFirstStepOfAWorldShowsAtOnce) {
-  JobStory story("2:3");
-  story.Tell(ThreeRun());
+  JobStory story = ThreeRunning("2:3");
   story.Tell({{0.2, BeatsLinked("a"), ""}, {0.2, BeatsLinked("b"), ""}});
   const auto revision = [&] {
     return story.job().Status(story.now()).revision();
@@ -91,8 +89,7 @@ TEST(Start, RanksLinkWhereMostHavePublishedAStepOrAnswer) {
        {+[](const char* node) { return Beats(node, 1); },
         +[](const char* node) { return Stalls(node, true, 0); },
         +[](const char* node) { return Stalls(node, false, 7); }}) {
-    JobStory story("3");
-    story.Tell(ThreeRun());
+    JobStory story = ThreeRunning("3");
     story.Tell({{1.0, told("b"), ""}});
     EXPECT_EQ(story.TakeRanksLinkTold(), Names());
     story.Tell({{1.1, told("c"), ""}});
@@ -133,8 +130,7 @@ TEST(Start, OneNodeMakesNoOthersExpected) {
 // Starts that take longer than the timeout, which is ten minutes, succeed in
 // the first world, and so they may in all later ones.
 TEST(Start, LaterWorldsGetWhatStartsHaveTaken) {
-  JobStory story("3");
-  story.Tell(ThreeRun());
+  JobStory story = ThreeRunning("3");
   // No node alone says how long that is.
   story.Tell({{0.2, BeatsLinked("a", 0.0625), ""},
               {0.3, BeatsLinked("b", 100000), ""},
@@ -145,9 +141,7 @@ TEST(Start, LaterWorldsGetWhatStartsHaveTaken) {
   EXPECT_EQ(story.start_timeout_s(), 600 + 0.0625);
   // A daemon that is started again hears it from the agents, and so does one
   // that has lost them and taken them back.
-  JobStory after(
-      Job::Restore("demo", StateOf(story, true), Limits(), absl::UnixEpoch()),
-      story);
+  JobStory after = RestartOf(story);
   HelloOptions back = Holds(0, 2);
   back.generation_seen = 2;
   after.Tell({{0.1, Attends("a", 1, back), ""},
@@ -160,12 +154,9 @@ TEST(Start, LaterWorldsGetWhatStartsHaveTaken) {
 }
 
 TEST(Start, ADaemonThatWasRestartedHearsItAgain) {
-  JobStory before("2:3");
-  before.Tell(ThreeRun());
+  JobStory before = ThreeRunning("2:3");
   before.Tell({{1.0, BeatsLinked("a"), ""}, {1.0, BeatsLinked("b"), ""}});
-  JobStory after(
-      Job::Restore("demo", StateOf(before, true), Limits(), absl::UnixEpoch()),
-      before);
+  JobStory after = RestartOf(before);
   after.Tell({{0.1, Attends("a", 1, Holds(0, 1)), ""},
               {0.1, Attends("b", 1, Holds(0, 1)), ""},
               {0.2, BeatsLinked("a"), ""}});

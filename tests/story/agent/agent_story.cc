@@ -1,4 +1,4 @@
-#include "tests/story/agent_story.h"
+#include "tests/story/agent/agent_story.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

@@ -1,0 +1,289 @@
+// The stream to the daemon: how an agent dials, what it repeats, and which
+// refusals end it.
+#include <gtest/gtest.h>
+
+#include "tests/story/agent/agent_story.h"
+
+namespace rollcall {
+namespace {
+
+TEST(AgentLink, RedialsWithBackoffUntilTheJoinTimeout) {
+  AgentStory story;
+  story.Tell({
+      {0.0, Down(), ""},
+      {0.024, AgentTick{}, ""},
+      {0.025, AgentTick{}, "dial"},  // Half of 50 ms, with no chance added.
+      {0.1, Down(), ""},
+      {0.15, AgentTick{}, "dial"},
+      {599.9, Down(), ""},
+      {600.0, AgentTick{}, "EXIT 69"},
+  });
+}
+
+TEST(AgentLink, RanksRunOnWhileTheDaemonIsAway) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, Down(), ""},
+      {1.1, RankEnded{1, 0}, ""},  // Not heard now,
+      {1.2, AgentTick{}, "dial"},
+      {1.3, StreamUp{}, "hello i11"},
+      // so it is sent again.
+      {1.3, Welcome(), "exited 0=0/0"},
+  });
+  EXPECT_EQ(story.hello().run(), "run1");
+  EXPECT_EQ(story.hello().generation_seen(), 1u);
+  EXPECT_EQ(story.hello().held().running_generation(), 1u);
+  EXPECT_FALSE(story.hello().held().seal().empty());
+  EXPECT_EQ(story.hello().held().proof(), "proof of 1");
+}
+
+TEST(AgentLink, AnExitBetweenHelloAndWelcomeIsNotLost) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, Down(), ""},
+      {1.1, RankEnded{1, 0}, ""},
+      {1.2, AgentTick{}, "dial"},
+      {1.3, StreamUp{}, "hello i11"},
+      {1.4, RankEnded{1, 1, 3}, ""},  // After Hello, before Welcome.
+      {1.5, Welcome(), "exited 0=0/0; exited 1=3/0"},
+  });
+}
+
+TEST(AgentLink, AnEvictedNodeStopsItsRanksAndExits) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, Down(absl::StatusCode::kPermissionDenied, v1::REFUSAL_CODE_EVICTED),
+       "ABORT 1; STOP 0,1 15s"},
+      {1.1, Gone(1), "EXIT 77"},
+  });
+}
+
+// Its stream broke before it heard the End, and the daemon may have been
+// restarted since. It does not attend again by its token.
+TEST(AgentLink, ADrainedNodeThatWasAwayExitsWithSuccess) {
+  v1::Notice notice;
+  notice.set_notice(1);
+  notice.set_generation(1);
+  notice.set_kind(v1::NOTICE_KIND_DRAIN);
+  for (const bool own : {true, false}) {
+    SCOPED_TRACE(own);
+    AgentStory story;
+    notice.clear_nodes();
+    notice.add_nodes(own ? "b" : "a");
+    v1::DaemonMessage message;
+    *message.mutable_notice() = notice;
+    story.Tell(Running(1));
+    story.Tell({
+        {1.0, FromDaemon{message}, "NOTICE 1 15s; PASS 0,1 15"},
+        {1.1, Down(), ""},
+        {1.2, AgentTick{}, "dial"},
+        {1.3, StreamUp{}, "hello i11"},
+        {1.4,
+         Down(absl::StatusCode::kPermissionDenied, v1::REFUSAL_CODE_EVICTED),
+         "ABORT 1; STOP 0,1 14.6s"},
+        {1.5, Gone(1), own ? "EXIT 0" : "EXIT 77"},
+    });
+  }
+}
+
+TEST(AgentLink, WhatWasPreparedIsSaidAgain) {
+  AgentStory story;
+  story.Tell({
+      {0.0, StreamUp{}, "hello i11"},
+      {0.0, Welcome(), ""},
+      {0.1, Proposal(1), "PREPARE 1"},
+      {0.2, Down(), ""},
+      {0.3, PreparationDone{1}, ""},
+      {0.3, AgentTick{}, "dial"},
+      {0.4, StreamUp{}, "hello i11"},
+      {0.5, Welcome(), "prepared 1"},
+      {0.6, CommitOf(1), "START 1 port 23456"},
+  });
+  EXPECT_EQ(story.hello().held().prepared_generation(), 1u);
+}
+
+TEST(AgentLink, TheDaemonsGraceIsNotForEver) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {10.0, Down(), ""},
+      {609.9, AgentTick{}, "dial"},
+      {609.95, Down(), ""},
+      {610.0, AgentTick{}, "ABORT 1; STOP 0,1 15s"},
+      {611.0, Gone(1), "EXIT 69"},
+  });
+}
+
+TEST(AgentLink, DeclaredLostItStopsAndAttendsAnew) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {10.0, Down(absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST),
+       "ABORT 1; STOP 0,1 15s"},
+      {10.1, AgentTick{}, "dial"},
+      {10.2, StreamUp{}, "hello i12"},
+      {10.2, Welcome(), ""},
+      {10.3, Proposal(2), "PREPARE 2"},
+      {10.4, PreparationDone{2}, ""},
+      {10.5, Gone(1), "prepared 2"},
+  });
+  EXPECT_EQ(story.hello().held().running_generation(), 0u);
+  // A world without it may wait for its ranks.
+  AgentStory seatless;
+  seatless.Tell(Running(1));
+  seatless.Tell({
+      {10.0, Down(absl::StatusCode::kAborted, v1::REFUSAL_CODE_LOST),
+       "ABORT 1; STOP 0,1 15s"},
+      {10.1, AgentTick{}, "dial"},
+      {10.2, StreamUp{}, "hello i12"},
+      {10.2, Welcome(), ""},
+      {10.5, Gone(1), "stopped 1"},
+      {11.0, Down(), ""},
+      {11.1, AgentTick{}, "dial"},
+      {11.2, StreamUp{}, "hello i12"},
+      {11.2, Welcome(), "stopped 1"},
+  });
+}
+
+TEST(AgentLink, OfARunThatNeverRanItComesToTheNext) {
+  const StreamDown other =
+      Down(absl::StatusCode::kAborted, v1::REFUSAL_CODE_OTHER_RUN);
+  AgentStory story;
+  story.Tell({
+      {0.0, StreamUp{}, "hello i11"},
+      {0.0, Welcome("credential 1"), ""},
+      {0.1, Proposal(7), "PREPARE 7"},
+      {0.2, PreparationDone{7}, "prepared 7"},
+      {1.0, Down(), ""},
+      {1.1, AgentTick{}, "dial"},
+      {1.2, StreamUp{}, "hello i11"},
+      {1.2, other, "UNDO 7"},
+      {2.0, AgentTick{}, "dial"},
+      {2.1, StreamUp{}, "hello i12"},
+  });
+  EXPECT_EQ(story.hello().run(), "");
+  EXPECT_EQ(story.hello().token().secret(), "s");
+  EXPECT_EQ(story.hello().previous_incarnation(), 0u);
+  EXPECT_EQ(story.hello().generation_seen(), 0u);
+  story.Tell({{2.2, Welcome(), ""}, {2.3, Proposal(1), "PREPARE 1"}});
+  // An agent whose ranks have run does not attend another run.
+  AgentStory ran;
+  ran.Tell(Running(1));
+  ran.Tell(
+      {{10.0, other, "ABORT 1; STOP 0,1 15s"}, {10.1, Gone(1), "EXIT 69"}});
+}
+
+TEST(AgentLink, AStrangerEndsItWhenThereIsNoHope) {
+  AgentStory story;
+  StreamDown stranger = Down(absl::StatusCode::kUnauthenticated);
+  stranger.stranger = true;
+  story.Tell({
+      {0.0, StreamUp{}, "hello i11"},
+      {0.1, stranger, "EXIT 77"},
+  });
+}
+
+TEST(AgentLink, RefusalsEndItWithTheRightCode) {
+  struct Refusal {
+    absl::StatusCode code;
+    v1::RefusalCode refusal;
+    const char* expect;
+  };
+  const Refusal kRows[] = {
+      {absl::StatusCode::kUnauthenticated, v1::REFUSAL_CODE_UNAUTHENTICATED,
+       "EXIT 77"},
+      {absl::StatusCode::kPermissionDenied, v1::REFUSAL_CODE_UNSPECIFIED,
+       "EXIT 77"},
+      {absl::StatusCode::kUnauthenticated, v1::REFUSAL_CODE_TOKEN_EXPIRED,
+       "EXIT 77"},
+      {absl::StatusCode::kUnauthenticated, v1::REFUSAL_CODE_TOKEN_REVOKED,
+       "EXIT 77"},
+      {absl::StatusCode::kUnauthenticated, v1::REFUSAL_CODE_TOKEN_USED_UP,
+       "EXIT 77"},
+      {absl::StatusCode::kPermissionDenied, v1::REFUSAL_CODE_ROLE, "EXIT 77"},
+      {absl::StatusCode::kPermissionDenied, v1::REFUSAL_CODE_OTHER_JOB,
+       "EXIT 77"},
+      // It attended by its token.
+      {absl::StatusCode::kUnauthenticated, v1::REFUSAL_CODE_CREDENTIAL,
+       "EXIT 77"},
+      {absl::StatusCode::kResourceExhausted, v1::REFUSAL_CODE_LIMIT, "EXIT 69"},
+      {absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_SLOW, ""},
+      {absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_NOT_LEADER, ""},
+      // The refusal code decides, and not the status code.
+      {absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_TOKEN_EXPIRED,
+       "EXIT 77"},
+      {absl::StatusCode::kAborted, v1::REFUSAL_CODE_REPLACED, "EXIT 69"},
+      {absl::StatusCode::kInvalidArgument, v1::REFUSAL_CODE_INVALID, "EXIT 69"},
+      {absl::StatusCode::kFailedPrecondition, v1::REFUSAL_CODE_SETTINGS,
+       "EXIT 2"},
+      {absl::StatusCode::kNotFound, v1::REFUSAL_CODE_NO_JOB, ""},
+      {absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_UNSPECIFIED, ""},
+  };
+  for (const Refusal& row : kRows) {
+    AgentStory story;
+    story.Tell({
+        {0.0, StreamUp{}, "hello i11"},
+        {0.1, Down(row.code, row.refusal), row.expect},
+    });
+  }
+}
+
+TEST(AgentLink, ALeaderIsLookedForWithoutLongPauses) {
+  AgentStory story;
+  const StreamDown stands_by =
+      Down(absl::StatusCode::kUnavailable, v1::REFUSAL_CODE_NOT_LEADER);
+  story.Tell(Running(1));
+  story.Tell({{1.0, stands_by, ""}, {2.0, AgentTick{}, "dial"}});
+  for (int i = 2; i < 30; i += 2) {
+    const double at = i;
+    // The leader that it names is gone, and the next daemon is not leader
+    // either.
+    story.Tell({{at, Down(), ""}});
+    EXPECT_LE(story.agent().NextDeadline(),
+              absl::UnixEpoch() + absl::Seconds(at + 0.5));
+    story.Tell({{at + 1.0, AgentTick{}, "dial"}, {at + 1.0, stands_by, ""}});
+    EXPECT_LE(story.agent().NextDeadline(),
+              absl::UnixEpoch() + absl::Seconds(at + 1.25));
+    story.Tell({{at + 2.0, AgentTick{}, "dial"}});
+  }
+}
+
+TEST(AgentLink, AnOlderStreamsEndIsNotItsOwn) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, Down(absl::StatusCode::kAborted, v1::REFUSAL_CODE_REDIALED), ""},
+      {1.1, AgentTick{}, "dial"},
+  });
+}
+
+TEST(AgentLink, NothingIsDueThatIsOver) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {700.0, EndOf(3, v1::REASON_CODE_RANK_EXIT), "ABORT 1; STOP 0,1 15s"},
+      {700.1, Down(), ""},
+  });
+  // Long past the join timeout: the loop must sleep until the ranks are gone.
+  EXPECT_EQ(story.agent().NextDeadline(), absl::InfiniteFuture());
+}
+
+TEST(AgentLink, ATakenNameIsTriedForALease) {
+  AgentStory story;
+  const StreamDown taken =
+      Down(absl::StatusCode::kAlreadyExists, v1::REFUSAL_CODE_NAME_TAKEN);
+  story.Tell({
+      {0.0, StreamUp{}, "hello i11"},
+      {0.0, taken, ""},
+      {1.0, AgentTick{}, "dial"},
+      {5.9, taken, ""},
+      {6.5, AgentTick{}, "dial"},
+      {6.6, taken, "EXIT 77"},
+  });
+}
+
+}  // namespace
+}  // namespace rollcall
