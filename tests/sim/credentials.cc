@@ -26,7 +26,7 @@ std::optional<uint64_t> EpochShown(const v1::Hello& hello) {
 
 std::string ProofOf(const std::string& run, uint64_t generation,
                     const std::string& world, const std::string& seal) {
-  // FNV-1a: nobody here makes one up, and any other bytes have another.
+  // FNV-1a: other bytes have another sum, and no fault forges one.
   uint64_t sum = 0xcbf29ce484222325;
   for (const std::string& part :
        {run, absl::StrCat("/", generation, "/"), world, seal}) {

@@ -249,7 +249,7 @@ void Daemon::TakeBack() {
   set_back_ = false;
   if (!begun_) return;
   TakeUp();
-  // The end was written, though its writer was told otherwise.
+  // The end is durable, though the write had failed.
   if (ended_ && !settings_.standing) {
     over_at_ = Local() + FromProto(settings_.job.lease());
   }

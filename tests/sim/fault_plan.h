@@ -1,8 +1,8 @@
 // FaultPlan: what goes wrong in a run, and when, drawn from its seed.
 //
 // In a run with flappers no other fault occurs, and they flap to the end of the
-// run: each attends, is lost or leaves, and attends again, in some runs by a new
-// name each time.
+// run: each attends, is lost or leaves, and attends again, in some runs by a
+// new name each time.
 #ifndef ROLLCALL_TESTS_SIM_FAULT_PLAN_H_
 #define ROLLCALL_TESTS_SIM_FAULT_PLAN_H_
 

@@ -36,7 +36,7 @@ void Agents(Corpus& corpus) {
                  .Text("10.7.0.1\nevil")
                  .Bytes({1, 0})
                  .text());
-  // Ranks whose sum begins anew at 0.
+  // Ranks whose sum overflows to 0.
   corpus.Add("agent", "ranks_beyond_counting",
              Script()
                  .Bytes({0, 3, 5, 2, 10, 15, 4, 5, 10, 1, 1, 0, 0xFA, 1, 0})

@@ -11,8 +11,7 @@
 
 namespace rollcall::sim {
 
-// --- Agents
-// -------------------------------------------------------------------
+// --- Agents ------------------------------------------------------------------
 
 void InvariantChecker::Hears(LifeRecord& life, const v1::DaemonMessage& m) {
   if (m.has_welcome() && m.welcome().run() != life.run) {
@@ -147,14 +146,14 @@ void InvariantChecker::Starts(LifeRecord& life, const StartRanks& start,
   }
 }
 
-// A node may have said it more than once, and not the same: the daemon takes
-// what came last before it had all.
+// A node may report its state more than once, and differently: the daemon takes
+// the last report before it has those of all nodes.
 void InvariantChecker::CheckStateSource(const std::string& who,
                                         const StartRanks& start) {
   int64_t least = -1;
   int64_t most = -1;
   bool held = false;
-  std::vector<int64_t> claims;  // One a node, the least that it said.
+  std::vector<int64_t> claims;  // For each node, the least that it reported.
   const v1::StateSource& source = start.seal.state_source();
   for (const v1::Member& member : start.world.members()) {
     int64_t worst = INT64_MAX;
@@ -202,7 +201,7 @@ void InvariantChecker::Exits(LifeRecord& life, const Exit& exit,
   Tested(Invariant::kExitsAsTold);
   const v1::End& end = *life.end;
   const bool left = end.code() == v1::REASON_CODE_LEAVING;
-  // A person who pressed Ctrl-C gets what shells expect.
+  // After Ctrl-C, the code is the one that shells expect.
   const int code =
       left && life.leave_signal == SIGINT ? 128 + SIGINT : end.exit_code();
   if (exit.code != code || exit.reason != end.reason()) {
@@ -267,15 +266,14 @@ std::optional<v1::Commit> InvariantChecker::LatestCommit(
   return commit;
 }
 
-// --- Ranks
-// --------------------------------------------------------------------
+// --- Ranks -------------------------------------------------------------------
 
 void InvariantChecker::Stepped(uint64_t generation) {
   if (!stepped_.empty() && !stepped_.contains(generation)) {
     Tested(Invariant::kOneGenerationSteps);
   }
   const auto newer = stepped_.upper_bound(generation);
-  // Runs that daemons without memory began have nothing to do with it.
+  // Generations of another run are not compared.
   if (newer != stepped_.end() && !vouched_.contains(generation) &&
       *newer / kGenerationsARun == generation / kGenerationsARun) {
     Broken(Invariant::kOneGenerationSteps,

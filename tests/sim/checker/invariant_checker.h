@@ -218,7 +218,7 @@ class InvariantChecker {
   // By the Hello of each stream of this daemon's life.
   std::map<SessionId, std::string> speakers_;
   std::map<std::string, std::set<uint64_t>> out_;  // Replaced or lost.
-  std::map<std::string, uint64_t> in_;             // Who holds the name.
+  std::map<std::string, uint64_t> in_;             // The agent with the name.
   // The agents of one node in one run.
   struct Agents {
     // By incarnation: the number of the token admission that it goes back to.
