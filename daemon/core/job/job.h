@@ -378,7 +378,7 @@ class Job {
     return ending_.Lingers(!membership_.streams().empty());
   }
 
-  // Bookkeeping (job.cc), and status (job_status.cc).
+  // Bookkeeping (job.cc), and what waiting nodes are told (job_waiting.cc).
   uint64_t generation() const { return generations_.current(); }
   const v1::World& world() const { return formation_.world(); }
   const Fence& fence() const { return gathering_.fence(); }

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "daemon/core/job/events.h"
+#include "daemon/core/events.h"
 #include "daemon/journal/journal.h"
 
 namespace rollcall {

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "daemon/core/job/events.h"
+#include "daemon/core/events.h"
 #include "daemon/server/loop/access.h"
 #include "daemon/server/loop/call_quota.h"
 #include "daemon/server/loop/stream.h"

@@ -22,7 +22,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "daemon/core/job/events.h"
+#include "daemon/core/events.h"
 #include "daemon/core/limits.h"
 #include "daemon/server/loop/agent_stream.h"
 #include "daemon/server/loop/broadcast.h"
