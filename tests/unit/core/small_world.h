@@ -1,0 +1,66 @@
+// A world of a few nodes, its seal, and the Hello of a member that comes back.
+#ifndef ROLLCALL_TESTS_UNIT_CORE_SMALL_WORLD_H_
+#define ROLLCALL_TESTS_UNIT_CORE_SMALL_WORLD_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "daemon/core/formation/world.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// One rank a node; node ranks and seats in the order of the names.
+inline v1::World WorldOf(uint64_t generation,
+                         const std::vector<std::string>& nodes) {
+  v1::World world;
+  world.set_job("demo");
+  world.set_run("run1");
+  world.set_generation(generation);
+  for (const std::string& node : nodes) {
+    v1::Member& member = *world.add_members();
+    const auto row = static_cast<uint32_t>(world.members_size() - 1);
+    member.set_node(node);
+    member.set_address("10.0.0.1");
+    member.set_ranks(1);
+    member.set_first_rank(row);
+    member.set_node_rank(row);
+    member.set_seat(row);
+  }
+  world.set_world_size(static_cast<uint32_t>(nodes.size()));
+  return world;
+}
+
+// Row n: incarnation 100 + n, epoch 1, no token.
+inline v1::Seal SealOf(const v1::World& world) {
+  v1::Seal seal;
+  seal.set_generation(world.generation());
+  seal.set_master_address("10.0.0.1");
+  seal.set_master_port(4000);
+  for (int row = 0; row < world.members_size(); ++row) {
+    seal.add_incarnations(100 + static_cast<uint64_t>(row));
+    seal.add_epochs(1);
+    seal.add_token_of(0);
+  }
+  seal.set_epoch_highest(1);
+  return seal;
+}
+
+// Of the agent of this row, which runs in the world.
+inline v1::Hello HelloOf(const v1::World& world, int row) {
+  v1::Hello hello;
+  hello.set_job("demo");
+  hello.set_run("run1");
+  hello.set_node(world.members(row).node());
+  hello.set_ranks(1);
+  hello.set_incarnation(100 + static_cast<uint64_t>(row));
+  hello.mutable_held()->set_running_generation(world.generation());
+  hello.mutable_held()->set_world(EncodeWorld(world));
+  hello.mutable_held()->set_seal(SealOf(world).SerializeAsString());
+  return hello;
+}
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TESTS_UNIT_CORE_SMALL_WORLD_H_
