@@ -71,5 +71,70 @@ TEST(Isolation, LastsWhileOverHalfIsSilent) {
   EXPECT_EQ(isolation.silent(), 0u);
 }
 
+TEST(Isolation, SilentIsOneThatIsNotHeardForHalfALease) {
+  const Limits limits;
+  const absl::Duration half = limits.lease / 2;
+  struct {
+    const char* what;
+    SessionId session;
+    absl::Duration lease_left;
+    bool broke_with_many;
+    bool silent;
+  } const kRows[] = {
+      {"just heard", 1, limits.lease, false, false},
+      {"not for nearly half a lease", 1, half + absl::Milliseconds(1), false,
+       false},
+      {"not for half a lease", 1, half, false, true},
+      {"its lease has ended", 1, -limits.lease, false, true},
+      {"its stream broke alone", 0, limits.lease, false, false},
+      {"its stream broke alone, long ago", 0, -limits.lease, false, false},
+      {"its stream broke with others", 0, limits.lease, true, true},
+      {"it is back after that", 1, limits.lease, true, false},
+  };
+  for (const auto& row : kRows) {
+    Node node;
+    node.session = row.session;
+    node.lease_until = kStart + row.lease_left;
+    node.broke_with_many = row.broke_with_many;
+    EXPECT_EQ(Isolation::IsSilent(node, kStart, limits), row.silent)
+        << row.what;
+  }
+}
+
+TEST(Isolation, BeginsWhenOverHalfOfTheMembersAreSilent) {
+  const Limits limits;
+  struct {
+    size_t members;
+    size_t silent;
+    bool begins;
+  } const kRows[] = {
+      {0, 0, false}, {1, 0, false}, {1, 1, true},  {2, 1, false}, {2, 2, true},
+      {3, 1, false}, {3, 2, true},  {4, 2, false}, {4, 3, true},
+  };
+  for (const auto& row : kRows) {
+    std::vector<Node> nodes(row.members);
+    std::vector<const Node*> members;
+    std::set<std::string> silent;
+    for (size_t i = 0; i < row.members; ++i) {
+      const std::string name = absl::StrCat("n", i);
+      nodes[i].hello.set_node(name);
+      nodes[i].session = i + 1;
+      nodes[i].lease_until = kStart + limits.lease;
+      members.push_back(&nodes[i]);
+      if (i >= row.silent) continue;
+      nodes[i].lease_until = kStart;
+      silent.insert(name);
+    }
+    Isolation isolation;
+    EXPECT_EQ(isolation.MaybeBegin(members, kStart, limits), row.begins)
+        << row.members << " " << row.silent;
+    EXPECT_EQ(isolation.on(), row.begins);
+    EXPECT_EQ(isolation.until(), row.begins ? kStart + limits.daemon_grace
+                                            : absl::InfiniteFuture());
+    EXPECT_EQ(isolation.End(), row.begins ? silent : std::set<std::string>());
+    EXPECT_EQ(isolation.until(), absl::InfiniteFuture());
+  }
+}
+
 }  // namespace
 }  // namespace rollcall

@@ -169,5 +169,79 @@ TEST(Newcomers, ForgottenNamesMakeRoom) {
   EXPECT_EQ(hold.losses, 1u);
 }
 
+TEST(Newcomers, ALossCountsForAMemberOrANodeThatAWorldWasEndedFor) {
+  const Limits limits;
+  struct {
+    const char* what;
+    bool member;
+    bool called;
+    absl::Time joined_at;
+    bool counts;
+  } const kRows[] = {
+      {"a spare", false, false, absl::InfiniteFuture(), false},
+      {"a spare that was in a world", false, false, At(0), false},
+      {"a world was ended for it", false, true, absl::InfiniteFuture(), true},
+      {"a member whose world was not committed", true, false,
+       absl::InfiniteFuture(), true},
+      {"a member for a short time", true, false, At(601), true},
+      {"a member for long enough", true, false, At(600), false},
+  };
+  for (const auto& row : kRows) {
+    Newcomers newcomers;
+    Node node;
+    node.hello.set_node("f");
+    node.node_rank = row.member ? 0 : -1;
+    node.called = row.called;
+    node.joined_at = row.joined_at;
+    newcomers.Lost(node, 1, At(1200), limits);
+    newcomers.Lost(node, 1, At(1200), limits);
+    const Newcomers::Hold hold = newcomers.HoldOf("f", At(1200), limits);
+    EXPECT_EQ(hold.losses, row.counts ? 1u : 0u) << row.what;
+    EXPECT_EQ(hold.own, row.counts) << row.what;
+    EXPECT_FALSE(node.called) << row.what;
+    // The world was ended for it once.
+    if (row.member) continue;
+    newcomers.Lost(node, 2, At(1200), limits);
+    EXPECT_EQ(newcomers.HoldOf("f", At(1200), limits).losses, hold.losses)
+        << row.what;
+  }
+}
+
+TEST(Newcomers, TheTextIsThereWhileTheNodeIsHeld) {
+  const Limits limits;
+  Newcomers newcomers;
+  EXPECT_EQ(newcomers.HoldText("f", At(0), limits), "");
+  newcomers.Lost("f", 1, {}, At(0), limits);
+  EXPECT_EQ(newcomers.HoldText("f", At(0), limits), "");
+  newcomers.Lost("f", 2, {}, At(0), limits);
+  EXPECT_EQ(newcomers.HoldText("f", At(0), limits),
+            "it was lost 2 times soon after joining; it gets no seat until 1s "
+            "after the latest loss");
+  EXPECT_EQ(newcomers.HoldText("other", At(0), limits), "");
+  EXPECT_NE(newcomers.HoldText("f", At(0.9), limits), "");
+  EXPECT_EQ(newcomers.HoldText("f", At(1), limits), "");
+  // Names that are counted together.
+  for (uint64_t i = 0; i < Limits::newcomer_names_max + 2; ++i) {
+    newcomers.Lost(absl::StrCat("n", i), 3 + i, {}, At(2), limits);
+  }
+  EXPECT_EQ(newcomers.HoldText("new", At(2), limits),
+            "new nodes of several names were lost 3 times soon after joining; "
+            "a new node gets no seat until 2s after the latest loss");
+}
+
+TEST(Newcomers, AWorldGrowsAtTheEarliestTimeThatWasAskedFor) {
+  Newcomers newcomers;
+  EXPECT_EQ(newcomers.grow_at(), absl::InfiniteFuture());
+  newcomers.GrowBy(At(5));
+  newcomers.GrowBy(At(7));
+  EXPECT_EQ(newcomers.grow_at(), At(5));
+  newcomers.GrowBy(At(3));
+  EXPECT_EQ(newcomers.grow_at(), At(3));
+  newcomers.GrowAt(At(9));
+  EXPECT_EQ(newcomers.grow_at(), At(9));
+  newcomers.StopGrowing();
+  EXPECT_EQ(newcomers.grow_at(), absl::InfiniteFuture());
+}
+
 }  // namespace
 }  // namespace rollcall

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/admission/admission.h"
-#include "tests/unit/core/good_hello.h"
+#include "tests/unit/core/admission/good_hello.h"
 
 namespace rollcall {
 namespace {

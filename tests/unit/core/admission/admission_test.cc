@@ -11,7 +11,7 @@
 
 #include "google/protobuf/message.h"
 #include "google/protobuf/unknown_field_set.h"
-#include "tests/unit/core/good_hello.h"
+#include "tests/unit/core/admission/good_hello.h"
 
 namespace rollcall {
 namespace {

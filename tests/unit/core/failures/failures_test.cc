@@ -136,5 +136,32 @@ TEST(Failures, TheLatestCausesAreKept) {
   EXPECT_EQ(failures.causes().back().generation(), Limits::causes_max + 5);
 }
 
+TEST(Failures, TheBlameWindowEndsWhenAllHaveStoppedOrAfterALease) {
+  const Limits limits;
+  const absl::Duration tick = absl::Milliseconds(1);
+  struct {
+    const char* what;
+    size_t members;
+    size_t stopped;
+    absl::Duration after;
+    bool over;
+  } const kRows[] = {
+      {"none has stopped", 2, 0, tick, false},
+      {"one has stopped", 2, 1, tick, false},
+      {"all have stopped", 2, 2, tick, true},
+      {"no member is left", 0, 0, tick, true},
+      {"shortly before a lease", 2, 1, limits.lease - tick, false},
+      {"after a lease", 2, 1, limits.lease, true},
+  };
+  for (const auto& row : kRows) {
+    Failures failures;
+    failures.EndByRank(WorldOf(1), CauseOn("a", 1, 3), true, kStart, limits);
+    EXPECT_EQ(failures.window_ends(), kStart + limits.lease);
+    failures.AwaitStops(row.members);
+    for (size_t i = 0; i < row.stopped; ++i) failures.NoteStopped();
+    EXPECT_EQ(failures.WindowIsOver(kStart + row.after), row.over) << row.what;
+  }
+}
+
 }  // namespace
 }  // namespace rollcall

@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/unit/core/nodes.h"
 
 namespace rollcall {
 namespace {
@@ -105,6 +109,80 @@ TEST_F(HangsTest, ADaemonThatWasCutOffBeginsAgain) {
   hangs_.PutOff(absl::Seconds(2));
   EXPECT_EQ(hangs_.due(), kStart + absl::Seconds(7) + limits_.hang_settlement);
   EXPECT_EQ(Judged(ThreeNodes(), hangs_.due() - kStart), "b");
+}
+
+TEST_F(HangsTest, DropRemovesTheRanksThatItNames) {
+  struct {
+    uint32_t first;
+    uint32_t ranks;
+    std::string left;
+  } const kRows[] = {
+      {1, 3, "04"}, {0, 2, "234"},   {3, 9, "012"},   {2, 1, "0134"},
+      {0, 5, ""},   {9, 2, "01234"}, {2, 0, "01234"},
+  };
+  for (const auto& row : kRows) {
+    hangs_ = Hangs();
+    for (uint32_t rank = 0; rank < 5; ++rank) Stands(rank, 9);
+    hangs_.Drop(row.first, row.ranks);
+    std::string left;
+    for (uint32_t rank = 0; rank < 5; ++rank) {
+      Hangs without = hangs_;
+      without.Drop(rank);
+      if (without.size() < hangs_.size()) absl::StrAppend(&left, rank);
+    }
+    EXPECT_EQ(left, row.left) << row.first << " " << row.ranks;
+    EXPECT_EQ(hangs_.due(), left.empty() ? absl::InfiniteFuture()
+                                         : kStart + limits_.hang_settlement);
+  }
+}
+
+// Node ranks are not in the order of names, and the node at node rank 1 has
+// left.
+TEST(HangsWorld, HasTheMembersThatAreStillThere) {
+  v1::World world;
+  world.set_generation(4);
+  world.set_world_size(6);
+  Membership membership;
+  for (const char* name : {"z", "left", "a"}) {
+    v1::Member& member = *world.add_members();
+    member.set_node(name);
+    member.set_node_rank(static_cast<uint32_t>(world.members_size() - 1));
+    member.set_first_rank(2 * member.node_rank());
+    member.set_ranks(2);
+    AddMember(membership, name, world.members_size() - 1);
+  }
+  AddNode(membership, "spare");
+  Completion completion(world, false, kStart, membership);
+  Node& z = membership.At("z");
+  completion.RankEnded(z, 1);
+  z.start_took = absl::Seconds(3);
+  z.tells_until = kStart + absl::Seconds(1);
+  Node& a = membership.At("a");
+  a.started = 1;
+  membership.Disconnect(a);
+  membership.Remove(membership.At("left"));
+
+  const Hangs::World judged = Hangs::World::Of(world, completion, membership);
+  EXPECT_EQ(judged.generation, 4u);
+  EXPECT_EQ(judged.world_size, 6u);
+  EXPECT_EQ(judged.ranks_over, 1u);
+  ASSERT_EQ(judged.members.size(), 2u);
+  const Hangs::Member& of_a = judged.members[0];
+  EXPECT_EQ(of_a.node, "a");
+  EXPECT_EQ(of_a.first_rank, 4u);
+  EXPECT_EQ(of_a.ranks, 1u);
+  EXPECT_EQ(of_a.done, std::set<uint32_t>());
+  EXPECT_FALSE(of_a.has_begun);
+  EXPECT_TRUE(of_a.away);
+  EXPECT_EQ(of_a.tells_until, absl::InfinitePast());
+  const Hangs::Member& of_z = judged.members[1];
+  EXPECT_EQ(of_z.node, "z");
+  EXPECT_EQ(of_z.first_rank, 0u);
+  EXPECT_EQ(of_z.ranks, 2u);
+  EXPECT_EQ(of_z.done, std::set<uint32_t>{1});
+  EXPECT_TRUE(of_z.has_begun);
+  EXPECT_FALSE(of_z.away);
+  EXPECT_EQ(of_z.tells_until, kStart + absl::Seconds(1));
 }
 
 }  // namespace

@@ -1,0 +1,157 @@
+#include "daemon/core/failures/progress.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/core/nodes.h"
+
+namespace rollcall {
+namespace {
+
+v1::World ThreeMembers() {
+  v1::World world;
+  for (const char* node : {"a", "b", "c"}) world.add_members()->set_node(node);
+  return world;
+}
+
+TEST(Progress, TheStepOfNodeRank0IsShownIfItPublishesAny) {
+  struct {
+    const char* what;
+    // In this order.
+    std::vector<std::pair<std::string, uint64_t>> published;
+    // Node rank 0 has left, and its entry was removed.
+    bool first_removed;
+    uint64_t shown;
+  } const kRows[] = {
+      {"none", {}, false, 0},
+      {"node rank 0", {{"a", 5}}, false, 5},
+      {"others: the highest", {{"b", 5}, {"c", 3}}, false, 5},
+      {"others: the highest, in another order", {{"b", 3}, {"c", 5}}, false, 5},
+      {"node rank 0 is lower and comes first",
+       {{"a", 5}, {"b", 900}},
+       false,
+       5},
+      {"node rank 0 is lower and comes last", {{"b", 900}, {"a", 5}}, false, 5},
+      {"node rank 0 was removed", {{"b", 7}}, true, 7},
+  };
+  for (const auto& row : kRows) {
+    Membership membership;
+    if (!row.first_removed) AddMember(membership, "a", 0);
+    AddMember(membership, "b", 1);
+    AddMember(membership, "c", 2);
+    Progress progress;
+    for (const auto& [name, step] : row.published) {
+      Node& node = membership.At(name);
+      node.step = step;
+      progress.TakeStep(node, ThreeMembers(), membership);
+    }
+    EXPECT_EQ(progress.step(), row.shown) << row.what;
+  }
+}
+
+TEST(Progress, TheFirstReportAfterAnEarlierDaemonIsNoStepForward) {
+  Membership membership;
+  AddMember(membership, "a", 0);
+  Node& node = AddMember(membership, "b", 1);
+  Progress progress;
+  node.step = 7;
+  progress.TakeStep(node, ThreeMembers(), membership);
+  EXPECT_EQ(node.step_before, 7u);
+  node.step = 8;
+  progress.TakeStep(node, ThreeMembers(), membership);
+  EXPECT_EQ(node.step_before, 7u);
+}
+
+TEST(Progress, APaceIsNewIfEitherNumberDiffers) {
+  struct {
+    double loss;
+    double tokens;
+    bool fresh;
+  } const kRows[] = {
+      {2.5, 100, true}, {2.5, 100, false}, {2.4, 100, true},
+      {2.4, 90, true},  {2.4, 90, false},
+  };
+  Progress progress;
+  EXPECT_FALSE(progress.pace().has_value());
+  for (const auto& row : kRows) {
+    v1::Pace pace;
+    pace.set_loss(row.loss);
+    pace.set_tokens_per_second(row.tokens);
+    EXPECT_EQ(progress.TakePace(pace), row.fresh) << row.loss << row.tokens;
+    EXPECT_EQ(progress.pace()->loss(), row.loss);
+    EXPECT_EQ(progress.pace()->tokens_per_second(), row.tokens);
+  }
+  // Node rank 0 may report 0 for both at first.
+  EXPECT_TRUE(Progress().TakePace(v1::Pace()));
+}
+
+TEST(Progress, MostOfTheNodesThatPublishMustBeHigher) {
+  struct Published {
+    std::string node;
+    int node_rank;  // -1: no member.
+    uint64_t step;
+    std::optional<uint64_t> before;
+  };
+  struct {
+    const char* what;
+    std::vector<Published> nodes;
+    const char* failing;
+    bool progressed;
+  } const kRows[] = {
+      {"no node", {}, "", false},
+      {"none publishes", {{"a", 0, 0, 0}}, "", false},
+      {"the only one", {{"a", 0, 5, 4}}, "", true},
+      {"at the step before", {{"a", 0, 5, 5}}, "", false},
+      {"below the step before", {{"a", 0, 4, 5}}, "", false},
+      {"half", {{"a", 0, 5, 4}, {"b", 1, 5, 5}}, "", false},
+      {"two of three",
+       {{"a", 0, 5, 5}, {"b", 1, 5, 4}, {"c", 2, 5, 4}},
+       "",
+       true},
+      {"nodes that publish nothing do not count",
+       {{"a", 0, 5, 4}, {"b", 1, 0, 0}, {"c", 2, 0, 0}},
+       "",
+       true},
+      {"the step before is not known", {{"a", 0, 5, {}}}, "", false},
+      {"such a node counts among those that publish",
+       {{"a", 0, 5, 4}, {"b", 1, 5, {}}},
+       "",
+       false},
+      {"a spare that published in an earlier world",
+       {{"a", 0, 5, 4}, {"s", -1, 5, 5}},
+       "",
+       true},
+      {"a spare alone", {{"s", -1, 5, 4}}, "", false},
+      {"the failing node alone is higher",
+       {{"a", 0, 0, 0}, {"b", 1, 5, 4}},
+       "b",
+       false},
+      {"the failing node is node rank 0", {{"a", 0, 5, 4}}, "a", true},
+      {"the failing node and another one",
+       {{"a", 0, 0, 0}, {"b", 1, 5, 4}, {"c", 2, 5, 4}},
+       "b",
+       true},
+      {"the failing node counts for the majority",
+       {{"a", 0, 5, 5}, {"b", 1, 5, 4}, {"c", 2, 5, 4}},
+       "c",
+       true},
+  };
+  for (const auto& row : kRows) {
+    Membership membership;
+    for (const Published& published : row.nodes) {
+      Node& node = AddMember(membership, published.node, published.node_rank);
+      node.step = published.step;
+      node.step_before = published.before;
+    }
+    EXPECT_EQ(HasProgressed(membership, membership.Find(row.failing)),
+              row.progressed)
+        << row.what;
+  }
+}
+
+}  // namespace
+}  // namespace rollcall
