@@ -59,7 +59,8 @@ class Completion {
   // that have left since.
   const std::set<uint32_t>& finished() const { return finished_; }
 
-  // InfiniteFuture: no world has run.
+  // When the world began to run; of a world that was taken up, when this daemon
+  // took it up. InfiniteFuture: no world has run.
   absl::Time running_since() const { return running_since_; }
   bool taken_up() const { return taken_up_; }
 

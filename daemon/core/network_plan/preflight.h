@@ -1,7 +1,8 @@
 // Preflight: compares the nodes of each world before it is proposed.
 //
 // With preflight `warn`, what differs is reported once. With `strict`, nodes
-// that differ get no seat.
+// that differ get no seat. Which facts are compared: kCompared in
+// differences.cc.
 //
 // A pure value; any thread.
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_PREFLIGHT_H_
