@@ -265,8 +265,8 @@ v1::Facts GatherDeviceFacts(const DeviceFactsOptions& options) {
   }
   std::vector<IsolatedAnswer> answers = AskIsolated(queries, options.timeout);
   v1::Facts facts;
-  // Failed parts come first: if too many facts are missing for a Hello, the
-  // last ones are left out.
+  // The entries for failed queries come first in `missing`: if there are too
+  // many for a Hello, the last ones are left out.
   const std::string device = answers[0].step.empty()
                                  ? "infiniband"
                                  : absl::StrCat("infiniband.", answers[0].step);

@@ -52,8 +52,8 @@ struct VerbsAnswer {
 
 // Opens `library` and asks about all devices. Before each device `before` is
 // called with the device's name and what is known so far. A device for which
-// `why_not_opened` gives a reason is not opened: if a node may not be opened,
-// libibverbs waits 5 s for udev and then reports a misleading reason
+// `why_not_opened` gives a reason is not opened: if a device file cannot be
+// opened, libibverbs waits 5 s for udev and then reports a misleading reason
 // (util/open_cdev.c of rdma-core).
 VerbsAnswer AskVerbs(
     const std::string& library,

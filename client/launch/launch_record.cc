@@ -115,8 +115,9 @@ LaunchEnd EndOf(const LaunchPlace& then, const LaunchPlace& now) {
   const bool same_lock = then.lock_inode != 0 &&
                          then.lock_device == now.lock_device &&
                          then.lock_inode == now.lock_inode;
-  // The holder of the lock knows that the earlier launcher has ended, if both
-  // took the lock from the same kernel.
+  // This launcher holds the lock. If it is the lock that the earlier launcher
+  // held, that one has ended. As process 1 of its pid namespace, it took all of
+  // its children with it.
   if (then.process_one && same_lock && !now.boot_id.empty()) {
     return LaunchEnd::kNamespace;
   }

@@ -1,6 +1,6 @@
 // Tokens as values and as text: a loggable id and a secret.
 //
-// Pure but for MakeToken, which takes random bytes; any thread.
+// Pure, except that MakeToken takes random bytes from the system. Any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_TOKEN_H_
 #define ROLLCALL_DAEMON_SECURITY_TOKEN_H_
 

@@ -1,8 +1,8 @@
 // DiskCalls: the system calls by which a checkpoint changes the disk, so that a
 // test can end the process at, or within, any of them.
 //
-// Each does what the system call of that name does, errno included. Files are
-// read without it: reading changes nothing.
+// Each returns what its system call returns, and sets errno. Reading changes
+// nothing, so files are read without it.
 #ifndef ROLLCALL_TRAINER_CHECKPOINT_DISK_CALLS_H_
 #define ROLLCALL_TRAINER_CHECKPOINT_DISK_CALLS_H_
 
@@ -20,7 +20,7 @@ struct DiskCalls {
   std::function<int(const std::string& path)> create;
   std::function<ssize_t(int file, const void* bytes, size_t size)> write;
   std::function<int(int file)> sync;
-  // Syncs the folder's entries.
+  // Syncs the folder's entries. Returns 0 on a file system that cannot do this.
   std::function<int(const std::string& path)> sync_folder;
   std::function<int(const std::string& from, const std::string& to)> rename;
   std::function<int(const std::string& path)> remove_file;

@@ -85,8 +85,9 @@ enum class NameVerdict {
 
 NameVerdict DecideName(const NameCase& one);
 
-// The names of the world to look up, in lower case, each once; empty for a
-// world of more than kAskedNodesMax nodes.
+// The node names of the world to look up, in lower case, each once: those of
+// one label, except localhost and what the operator listed. Empty for a world
+// of more than kAskedNodesMax nodes.
 std::vector<std::string> NamesToAsk(const v1::World& world,
                                     const std::set<std::string>& listed);
 

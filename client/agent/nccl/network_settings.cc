@@ -109,8 +109,8 @@ class SettingsChooser {
     return "";
   }
 
-  // The plan's address family fits that interface; another interface that the
-  // user names may have no address of that family.
+  // Whether NCCL may use the peer interface, which has an address of the plan's
+  // family. The user may have named only interfaces without one.
   bool MayUsePeerInterface() const {
     const OwnSetting* own = OwnOf("NCCL_SOCKET_IFNAME");
     return own == nullptr || own->value.empty() ||

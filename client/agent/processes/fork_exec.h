@@ -1,9 +1,9 @@
 // ForkedRank: a rank's process, forked and held back before its command.
 //
-// It is made in two steps, so that the guard learns of a process before that
-// can do anything: ForkRank makes it, with its session, cgroup, pipes, signals
-// and descriptors; Release lets it execute its command. A process that is never
-// released, or whose maker dies, ends without running anything.
+// It is made in two steps, so that the guard knows the process before the
+// process can do anything: ForkRank makes it, with its session, cgroup, pipes,
+// signals and descriptors; Release lets it execute its command. A process that
+// is never released, or whose parent dies first, ends without running anything.
 //
 // Safe in a process with many threads: between fork and exec the child only
 // makes system calls, on memory that was prepared before.

@@ -30,10 +30,11 @@ class Quarantine {
   // The nodes to quarantine, so that at least `nodes_min` others remain.
   std::vector<Node*> ToQuarantine(Membership& membership, size_t nodes_min,
                                   const Limits& limits);
-  // The quarantined nodes without which fewer than `nodes_min` remain, those
-  // that were blamed least first. A world with them may fail again, which the
-  // restart budget limits; without them no world can be formed at all.
-  // `leaves`: asked to leave.
+  // The quarantined nodes to release: if fewer than `nodes_min` nodes are
+  // present, as many as are missing, those that were blamed least first. A
+  // world with them may fail again, which the restart budget limits; without
+  // them no world can be formed at all. Nodes that failed their checks, and
+  // nodes that were asked to leave (`leaves`), are not released.
   static std::vector<Node*> ToRelease(
       Membership& membership, size_t nodes_min,
       const std::function<bool(const Node&)>& leaves);

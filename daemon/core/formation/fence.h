@@ -61,7 +61,7 @@ class Fence {
   // opened the fence.
   bool Gone(const NodeLife& life);
   // The ranks of the member on this node are known to be gone, whatever its
-  // incarnation.
+  // incarnation. Returns whether this opened the fence.
   bool Gone(const std::string& node);
 
   // Whether it is the incarnation of a member.

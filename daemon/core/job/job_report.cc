@@ -133,9 +133,9 @@ v1::JobStatus JobReport::Status(absl::Time now) const {
                       ? v1::NODE_STATE_RUNNING
                       : node.state);
     row.set_node_rank(formed ? node.node_rank : -1);
-    // Hidden until the agent has its credential. Before that, whoever shows a
-    // token and this incarnation would get the Welcome that is meant for the
-    // agent.
+    // Hidden until the agent has its credential. Before that, any client that
+    // shows a token and this incarnation would get the Welcome that is meant
+    // for the agent.
     const bool has_credential = node.confirmed || node.by_credential;
     row.set_incarnation(has_credential ? node.hello.incarnation() : 0);
     row.set_address(node.member()

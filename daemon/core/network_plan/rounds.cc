@@ -8,8 +8,9 @@ namespace {
 // Rounds of one gathering, with a pause between them.
 constexpr int kRoundsMax = 3;
 constexpr absl::Duration kRepeatPause = absl::Seconds(1);
-// Pause between two rounds while a world runs, for each node. A plan takes
-// about 50 microseconds a node (scripts/bench.sh facts).
+// Pause between two rounds while a world runs, for each node of the job. It is
+// ten times what a network plan takes for each node, about 50 microseconds
+// (scripts/bench.sh facts).
 constexpr absl::Duration kRoundPause = absl::Microseconds(500);
 
 }  // namespace

@@ -75,8 +75,8 @@ void Succession::Stop() {
 void Succession::Run() {
   while (!quit_) {
     Take(ReadTokensIn());
-    // The leader may have replaced them. Only the leader creates tokens: it
-    // would refuse one that a standby daemon created.
+    // A standby daemon reads the tokens again, since the leader may have
+    // replaced them. It creates none: the leader would refuse them.
     if (inputs_.empty() && loop_ == nullptr) {
       TellUnread(ReadTokens(/*make=*/false));
     }

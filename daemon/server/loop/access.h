@@ -95,8 +95,8 @@ class Access {
                                     const std::string& address,
                                     const LiveJob* live, const EndedJob* ended,
                                     absl::Time now, Shown& shown);
-  // A Hello was admitted by this token for the first time. An empty token: it
-  // was admitted by its credential.
+  // Counts one use of this token. Call once for each agent that the token
+  // admits. No effect if the token is empty: the Hello had a credential.
   void Used(const v1::JoinToken& token);
   // The next credential for the agent of an ended job.
   std::string Credential(const std::string& run, const v1::Hello& hello,
