@@ -26,7 +26,7 @@ class Adoption {
  public:
   // The daemon has no memory of the job, and has a shared secret.
   void Allow() { possible_ = true; }
-  // The job has a world of its own run, or has ended.
+  // The job has a world, or has ended, or too few agents came in time.
   void Forgo() { possible_ = false; }
   bool possible() const { return possible_; }
 
@@ -57,9 +57,10 @@ class Adoption {
 
   // Agents wait.
   bool waiting() const { return !claimants_.empty(); }
-  // Until when they wait; InfiniteFuture: none has come.
+  // Until when agents are waited for. The time begins with the first one that
+  // shows a credential, and is not extended. InfiniteFuture: none has come.
   absl::Time until() const { return until_; }
-  // The time is over.
+  // The time is over, or there is nothing to wait for.
   void End() { until_ = absl::InfiniteFuture(); }
   // The daemon itself was delayed by this time.
   void PutOff(absl::Duration late) { until_ += late; }

@@ -16,6 +16,7 @@
 
 #include "absl/time/time.h"
 #include "daemon/core/membership/membership.h"
+#include "rollcall/v1/journal.pb.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -29,8 +30,8 @@ class Completion {
   Completion(const v1::World& world, bool taken_up, absl::Time now,
              Membership& membership);
 
-  // A rank of this member has exited 0, for the first time. Returns whether it
-  // was the last one of the member.
+  // A rank of this member has exited 0. Requires that Node::over was false for
+  // it. Returns whether it was the last one of the member.
   bool RankEnded(Node& node, uint32_t local_rank);
   // The journal says that these members' ranks have all exited 0.
   void TakeUp(const v1::FinishedNodes& finished, const v1::World& world,
@@ -41,8 +42,9 @@ class Completion {
   bool some(const v1::World& world) const {
     return unfinished_ < static_cast<size_t>(world.members_size());
   }
-  // Finished work is not repeated for a node that comes late, also if the node
-  // that did it has left since.
+  // Whether a rank of a member has exited 0, or all ranks of a node that has
+  // left since. From then on newcomers stay spares: finished work is not
+  // repeated for them.
   bool HasBegun(const Membership& membership) const;
   // Ranks that have exited 0 or are not started.
   size_t ranks_over() const { return ranks_over_; }
@@ -52,6 +54,7 @@ class Completion {
   void Finished(const Node& node, absl::Time now);
   // InfiniteFuture: the journal has the record.
   absl::Time record_due() const { return record_due_; }
+  // The record: all of finished(). It is not due any more.
   v1::FinishedNodes TakeRecord();
   // The world has ended, and nothing is journaled any more.
   void DropRecord() { record_due_ = absl::InfiniteFuture(); }

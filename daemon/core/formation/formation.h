@@ -24,7 +24,7 @@ class Formation {
  public:
   // Proposes this world: all of its members have to prepare.
   void Propose(v1::World world, absl::Time now, const Limits& limits);
-  // A world that a former daemon has committed.
+  // A world that a former daemon has committed: no member has to prepare.
   void TakeUp(v1::World world, v1::Proposal proposal, v1::Seal seal);
 
   // This member, which had not prepared before, has prepared.
@@ -44,7 +44,8 @@ class Formation {
     deadline_ = now + limits.prepare_timeout;
   }
 
-  // Commits the world. Requires that all members are in `membership`.
+  // Commits the world with what node rank 0 has prepared. Requires that all
+  // members are in `membership`.
   const v1::Seal& Commit(const Membership& membership, const NodeEpochs& epochs,
                          std::optional<v1::StateSource> source);
 

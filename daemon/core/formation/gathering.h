@@ -19,14 +19,15 @@
 
 namespace rollcall {
 
-// Since when a job has had no node. A job takes one of the daemon's places only
-// while nodes attend; an agent that has lost its stream gets as long to come
-// back as after a restart of the daemon.
+// Since when a job has had no node. A daemon has a limited number of jobs
+// (Limits::jobs_per_daemon_max), so a job that no node attends may end (see
+// Allow). An agent that has lost its stream gets as long to come back as after
+// a restart of the daemon.
 class Unattended {
  public:
   explicit Unattended(absl::Time now) : since_(now) {}
 
-  // The job ends if it stays unattended. Otherwise it never does.
+  // The job ends if it stays unattended. Without this call, Due is never.
   void Allow() { ends_ = true; }
   // `attended`: a node attends or may come back soon.
   void Note(bool attended, absl::Time now) {
@@ -68,9 +69,9 @@ class Gathering {
   void BeginAgain(absl::Time now, const Limits& limits);
 
   enum class Verdict {
-    kWait,      // More nodes may come, or the fence holds.
+    kWait,      // More nodes may come, or the answer of FenceAsked is valid.
     kTimedOut,  // Too few nodes attended in time.
-    kForm,      // Form a world, unless a fence holds.
+    kForm,      // Ask the fence; if it is open, form a world.
   };
   // `present`: nodes that may have a seat. `revision`: see FenceAsked.
   Verdict Judge(size_t present, const v1::JobSettings& settings,
@@ -80,17 +81,18 @@ class Gathering {
 
   // The fence holds until `opens`. Returns whether that is new.
   bool FenceHolds(absl::Time opens);
-  // That answer is valid until `until`, unless the job's revision changes
-  // before. So a heartbeat does not compute it again.
+  // The answer that the fence holds is valid until `until`, unless the job's
+  // revision changes before. So not every heartbeat computes it again.
   void FenceAsked(absl::Time until, uint64_t revision);
   // No fence holds. Enough nodes were present during the wait, so the join
   // timeout begins now.
   void FenceOpened(absl::Time now, const Limits& limits);
-  // How long the fence holds at most; zero: it does not. It may have opened
-  // since it was last asked.
+  // How long the fence holds at most; zero: it does not. The answer of
+  // FenceHolds is used only while fence() is not open.
   absl::Duration FenceLeft(absl::Time now) const;
 
-  // When to call Judge again, if nothing changes before.
+  // When to call Judge again, if nothing changes before. `enough`: at least
+  // nodes_min nodes may have a seat.
   absl::Time Due(bool enough, absl::Time now, const Limits& limits) const;
   absl::Time since() const { return since_; }
   // Of the last committed world after its end.

@@ -24,7 +24,8 @@ class Generations {
   explicit Generations(uint64_t highest)
       : current_(highest), knows_all_worlds_(highest == 0) {}
 
-  // The latest proposed generation; 0: none.
+  // The generation that was proposed last, or the one that was taken up since;
+  // 0: none.
   uint64_t current() const { return current_; }
   // The number of the next proposal.
   uint64_t Next() { return current_ = std::max(current_, seen_) + 1; }
@@ -52,7 +53,7 @@ class Generations {
     }
   }
 
-  // The last world that ran; 0: none that this daemon knows.
+  // The generation of the last world that ran; 0: none that this daemon knows.
   uint64_t ran() const { return ran_; }
   // Whether this daemon has seen every world of the run. If not, a node may
   // have been in a world that the journal no longer has.

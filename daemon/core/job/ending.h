@@ -21,23 +21,27 @@ class Ending {
              const Limits& limits);
   // nullopt: the job has not ended.
   const std::optional<v1::End>& end() const { return end_; }
-  // A person asks again to stop the job, `now`: without stop_grace. Returns
-  // whether that changes anything: a job that lingers ends, and ranks that have
-  // stop_grace are killed.
+  // A person asks again to stop the job. `now`: ranks get no stop_grace.
+  // Returns whether that changes anything: a job that lingers ends, and with
+  // `now`, ranks that have stop_grace are killed. Requires that the job has
+  // ended.
   bool StopAgain(bool now);
 
-  // What this node's agent is told. `seal`: of the last world.
+  // What this node's agent is told. Requires that the job has ended.
+  // `excluded`: the node is excluded; it gets the job's exit code, as a member
+  // does. `seal`: of the last world.
   // `knows_all_worlds`: the node was in no world that this daemon has not seen.
   v1::End For(const Node& node, bool excluded,
               const std::optional<v1::Seal>& seal, bool knows_all_worlds,
               absl::Time now) const;
 
-  // The job has failed, and agents leave its running ranks alone for a while.
-  // `streams`: some agents still attend.
+  // The job has failed, and agents leave its running ranks alone for a while:
+  // until no agent attends (`streams`: some do), or a person asks again to stop
+  // the job.
   bool Lingers(bool streams) const {
     return end_.has_value() && end_->has_linger() && !end_->now() && streams;
   }
-  // How long that takes.
+  // How long agents still leave ranks alone; zero: no longer, or never.
   absl::Duration LingerLeft(absl::Time now) const;
   // Until when agents are waited for: those that attend, or, if none does,
   // those whose streams broke.

@@ -13,11 +13,12 @@ namespace rollcall {
 
 class WaitingNews {
  public:
-  // When they are told next; InfiniteFuture: nobody waits.
+  // When they are told next; InfiniteFuture: no node waits.
   absl::Time due() const { return due_; }
   void TellAt(absl::Time at) { due_ = at; }
   void Stop() { due_ = absl::InfiniteFuture(); }
-  // Whether this text differs from the last one that was told.
+  // Whether this text differs from the last one that was told. From now on, it
+  // is the last one.
   bool IsNew(std::string text) {
     if (text == told_) return false;
     told_ = std::move(text);

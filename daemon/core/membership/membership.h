@@ -6,9 +6,9 @@
 //
 // Invariants:
 //   1. A node with a session is in streams(), and no other one is.
-//   2. Only nodes with a stream are excluded, so present() counts the others.
+//   2. Only nodes with a stream are excluded.
 //   3. A suspect has no stream and is not gone.
-//   4. A node is gone for good: its next incarnation gets a new entry.
+//   4. A node is gone for good: its next incarnation starts with an empty Node.
 //
 // A value. Thread rule: one thread at a time; in practice the loop thread only.
 // It reads no clock.
@@ -28,6 +28,7 @@
 #include "absl/time/time.h"
 #include "daemon/core/limits.h"
 #include "daemon/core/session_id.h"
+#include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -76,7 +77,8 @@ struct Node {
   absl::Time tells_until = absl::InfinitePast();
   // When its stream last broke.
   absl::Time suspect_since = absl::InfinitePast();
-  // Its stream broke together with many others.
+  // Its stream broke together with many others, or it has not come back since
+  // the daemon was restarted: its silence is no evidence against it.
   bool broke_with_many = false;
   v1::NodeState state = v1::NODE_STATE_ATTENDING;
   int seat = -1;
@@ -129,6 +131,7 @@ struct Node {
   // row of the world is known.
   bool restored() const { return hello.incarnation() == 0; }
   bool member() const { return node_rank >= 0; }
+  // The rank has exited 0, or was not started.
   bool over(uint32_t local_rank) const {
     return local_rank >= started || done.contains(local_rank);
   }
@@ -158,12 +161,15 @@ class Membership {
   // Requires that the node is known.
   Node& At(const std::string& name) { return nodes_.at(name); }
   const Node& At(const std::string& name) const { return nodes_.at(name); }
-  // The node's entry; a new one if it is not known.
+  // The node's entry; a new one if it is not known. The caller sets hello.node
+  // of a new one before all other calls for it, which use the name as a key.
   Node& Add(const std::string& name) { return nodes_[name]; }
   // Known and not gone.
   bool Has(const std::string& name) const;
-  // The node is gone. Its entry stays until lost_names_max others are gone.
-  // Returns the names whose entries this removed.
+  // The node is gone. Its entry stays until lost_names_max later ones are gone;
+  // if the node was gone before and came back, counted from the first time.
+  // Returns the names whose entries this removed. The node's own may be one of
+  // them: do not use `node` after this call.
   std::vector<std::string> Remove(Node& node);
   void Clear() { *this = Membership(); }
 
@@ -178,14 +184,16 @@ class Membership {
   // The node has no stream from now on, and is not excluded any more: when it
   // attends again, the cause may be fixed.
   void Disconnect(Node& node);
-  // The node's stream broke, and the node is not given up yet.
+  // The node's stream broke, and the node is not given up yet. It must have no
+  // stream: see Disconnect.
   void Suspect(const Node& node) { suspects_.insert(node.name()); }
   size_t suspects() const { return suspects_.size(); }
   bool IsSuspect(const std::string& name) const {
     return suspects_.contains(name);
   }
-  // A member whose stream broke keeps its seat until its grace is over. Forming
-  // a world without it would cost a generation if it came back a moment later.
+  // Whether a suspect has a seat. It keeps the seat until its grace is over:
+  // forming a world without it would cost a generation if it came back a moment
+  // later.
   bool HasSeatedSuspect() const;
   // Open streams, each with the name of its node.
   const std::map<SessionId, std::string>& streams() const { return streams_; }
@@ -194,7 +202,7 @@ class Membership {
   std::vector<SessionId> StreamsOf(const v1::World& world) const;
   // Nodes that have a stream or may come back soon.
   size_t attached() const { return streams_.size() + suspects_.size(); }
-  // No member can be asked for anything.
+  // No member has a stream, so none can be asked for anything.
   bool AllMembersAreAway() const;
 
   // --- Exclusion ------------------------------------------------------------
@@ -233,12 +241,12 @@ class Membership {
   // ranks.
   std::vector<Node*> MembersOf(const v1::World& world);
   std::vector<const Node*> MembersOf(const v1::World& world) const;
-  // Names that are known and absent, of a job with this many nodes at most:
-  // expected ones first, then lost ones. At most as many as are missing.
+  // Names of absent nodes: those that the settings expect, then lost and
+  // suspect ones. No more names than nodes_max has nodes that are not present.
   std::vector<std::string> Missing(const v1::JobSettings& settings) const;
 
-  // Checks the sizes, and, if `all`, every node against the invariants and
-  // that no seat is held twice.
+  // Checks the sizes, and, if `all`, that the stream of every node is known,
+  // and that every seat is below `seats` and has one node.
   void CheckInvariants(bool all, uint32_t seats) const;
 
  private:

@@ -1,5 +1,6 @@
-// NameRules: which agent may have a node's name, and which settings and spares
-// stand in its way.
+// NameRules: which agent may have a node's name. Also: whether the settings of
+// an agent agree with those of the job, and which spare makes room for an
+// agent.
 //
 // A name belongs to one agent. A stream that breaks, a daemon that is restarted
 // or a run that is adopted must not let another agent take the name, its seat
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -43,13 +45,15 @@ class NameRules {
     absl::Time now;
   };
 
+  // `limits` must outlive this.
   NameRules(Moment moment, const Limits& limits)
       : moment_(std::move(moment)), limits_(limits) {}
 
-  // For a name that is known: the Hello may be of the same agent, of its next
-  // incarnation or of another agent. A launcher's agent takes the name of its
-  // node from any other agent, and no other agent takes it from a launcher's:
-  // seat 0 is the launcher's. nullopt: the Hello may have the name.
+  // For a name that is known; `node` is its entry. The Hello may be of the same
+  // agent, of its next incarnation or of another agent. A launcher's agent
+  // takes the name of its node from any other agent, and no other agent takes
+  // it from a launcher's: seat 0 is the launcher's. nullopt: the Hello may have
+  // the name.
   std::optional<Refused> Refuse(const v1::Hello& hello,
                                 const std::string& observed_address,
                                 const Node& node) const;
@@ -72,13 +76,15 @@ class NameRules {
 Refused RefusalOfLost(const std::string& job, const std::string& node,
                       v1::ReasonCode code, const std::string& reason);
 
-// Describes the first setting that both set to different values.
+// Describes the first setting that `theirs` sets to another value than `ours`;
+// nullopt: none. Compares the settings that have a flag and a single value.
 std::optional<std::string> Contradiction(const v1::JobSettings& ours,
                                          const v1::JobSettings& theirs);
 
-// For a job that is full. If one token has admitted more than half of all
-// spares, its newest spare that never had a seat makes room for an agent of
-// another token, so that one token alone cannot keep a replacement out.
+// For a job that is full. Counts the spares that attend and never had a seat.
+// If one token has admitted more than half of Limits::spares_max, its newest
+// one makes room for an agent of another token, so that one token alone cannot
+// keep a replacement out.
 struct Displaced {
   std::string node;
   std::string reason;

@@ -27,7 +27,7 @@ class RunCredentials {
   explicit RunCredentials(std::string run) : run_(std::move(run)) {}
 
   const std::string& run() const { return run_; }
-  // Whether an agent of this run may know it by this id.
+  // Whether this is the id of the run, or of the one before adoption.
   bool IsRun(const std::string& run) const {
     return run == run_ || (!former_run_.empty() && run == former_run_);
   }
@@ -43,7 +43,8 @@ class RunCredentials {
   using Make = std::function<std::string(
       const std::string& run, const v1::Hello& hello, uint64_t epoch)>;
   void UseKey(Make make) { make_ = std::move(make); }
-  // The credential for this node's next Hello; empty without a key.
+  // The credential for this node's next Hello; empty without a key. Notes in
+  // the node when it was given.
   std::string Issue(Node& node, absl::Time now) const;
   // Whether the node's latest credential is due for renewal.
   bool IsRenewalDue(const Node& node, absl::Time now,
@@ -53,12 +54,14 @@ class RunCredentials {
 
   // The run continues from its journal.
   void Restore(NodeEpochs epochs) { epochs_ = std::move(epochs); }
-  // The job continues the run of this world, whose epochs are in its seal.
+  // The job continues the run of this world. Requires that its seal has the
+  // epoch of each member; Claims checks it.
   void Adopt(const v1::World& world, const v1::Seal& seal);
   // The agent of this Hello is admitted. `continues`: the same agent attended
-  // before.
+  // before. If it is another one and shows no credential of this run, earlier
+  // credentials of the node become invalid.
   void Admit(const v1::Hello& hello, bool continues);
-  // A person evicts the node, of whichever run its credential is.
+  // A person evicts the node: its credentials of both runs become invalid.
   void Evict(const std::string& node);
 
  private:
