@@ -20,7 +20,6 @@ namespace {
 // A plain command, whose ranks neither link nor write progress, has made
 // progress by running this long.
 constexpr absl::Duration kRunCountsAsProgress = absl::Minutes(10);
-constexpr absl::Duration kFinishedTogether = absl::Milliseconds(100);
 
 }  // namespace
 
