@@ -151,8 +151,8 @@ TEST(Quarantine, ResultsAreWaitedForUntilEachCheckTimesOut) {
   Membership membership = Of({{"a"}, {"b"}});
   Quarantine quarantine;
   EXPECT_EQ(quarantine.PendingUntil(membership, At(0)), absl::InfinitePast());
-  quarantine.Ask(membership.At("a"), At(2), limits);
-  quarantine.Ask(membership.At("b"), At(1), limits);
+  quarantine.Ask(membership.At("a"), At(1), limits);
+  quarantine.Ask(membership.At("b"), At(2), limits);
   const absl::Duration timeout = limits.check_timeout;
   struct {
     absl::Time now;
@@ -167,7 +167,7 @@ TEST(Quarantine, ResultsAreWaitedForUntilEachCheckTimesOut) {
         << row.now;
   }
   // The node has gone.
-  quarantine.Forget(membership.At("b"));
+  quarantine.Forget(membership.At("a"));
   EXPECT_EQ(quarantine.PendingUntil(membership, At(2)), At(2) + timeout);
   EXPECT_EQ(quarantine.checking(), 1u);
   quarantine.Clear();

@@ -126,6 +126,7 @@ TEST_F(SeatsTest, ACandidateHasWhatSeatsAreAssignedBy) {
   Node& node = membership_.At("b");
   node.seat = 3;
   node.hello.set_launcher(true);
+  node.hello.mutable_facts()->add_gpus()->set_nvlink_domain("f1.2");
   const std::vector<Candidate> candidates = At10().Candidates(1);
   ASSERT_EQ(candidates.size(), 3u);
   EXPECT_EQ(candidates[0].seat, -1);
@@ -133,6 +134,8 @@ TEST_F(SeatsTest, ACandidateHasWhatSeatsAreAssignedBy) {
   EXPECT_EQ(candidates[1].node, "b");
   EXPECT_EQ(candidates[1].seat, 3);
   EXPECT_TRUE(candidates[1].launcher);
+  EXPECT_EQ(candidates[1].domain, "f1.2");
+  EXPECT_EQ(candidates[0].domain, "");
 }
 
 // a is a member; b and c are newcomers.

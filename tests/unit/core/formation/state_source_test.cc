@@ -88,7 +88,7 @@ struct Holder {
   uint64_t served_in = 0;
 };
 
-// "rank 3 step 7; not b c". Each node has two ranks.
+// "rank 3 step 7; not b c by the median". Each node has two ranks.
 std::string ChooseIn(const std::vector<Holder>& holders,
                      const Generations& generations) {
   v1::World world;
@@ -111,7 +111,8 @@ std::string ChooseIn(const std::vector<Holder>& holders,
                          : "none";
   if (!choice.doubts.empty()) text += "; not";
   for (const SourceChoice::Doubt& doubt : choice.doubts) {
-    absl::StrAppend(&text, " ", doubt.node);
+    const bool far = doubt.text.find(" median ") != std::string::npos;
+    absl::StrAppend(&text, " ", doubt.node, far ? " by the median" : "");
     EXPECT_NE(doubt.text.find(doubt.node), std::string::npos) << doubt.text;
   }
   return text;
@@ -159,7 +160,7 @@ TEST(StateSource, IsARankOfTheNodeWithTheChosenClaim) {
       {"the claim that is not believed has another index than its node",
        {{"a", {}, 2}, {"b", 900, 2}, {"c", 5, 2}, {"d", 5, 2}},
        after_2,
-       "rank 5 step 5; not b"},
+       "rank 5 step 5; not b by the median"},
       {"of an earlier world: it makes no median",
        {{"a", 5, 2}, {"b", 5, 2}, {"c", 900, 1}},
        after_2,
@@ -167,11 +168,15 @@ TEST(StateSource, IsARankOfTheNodeWithTheChosenClaim) {
       {"of an earlier world, above a median",
        {{"a", 5, 2}, {"b", 5, 2}, {"c", 5, 2}, {"d", 900, 1}},
        after_2,
-       "rank 1 step 5; not d"},
+       "rank 1 step 5; not d by the median"},
       {"the daemon cannot know which nodes were in a world",
        {{"a", 5, 0}, {"b", 5, 0}, {"c", 900, 0}},
        restored,
        "rank 5 step 900"},
+      {"the same, beside one that was",
+       {{"a", 5, 2}, {"b", 900, 0}},
+       restored,
+       "rank 3 step 900"},
   };
   for (const auto& row : kRows) {
     EXPECT_EQ(ChooseIn(row.holders, row.generations), row.expect) << row.what;

@@ -93,7 +93,9 @@ TEST_F(PreflightTest, TheLaunchersNodeIsTheReference) {
   EXPECT_EQ(Excluded(Judge(v1::PREFLIGHT_STRICT)), "a,c");
   // Without it, the most common one is, and equal sides exclude no node.
   membership_.At("b").hello.set_launcher(false);
-  EXPECT_EQ(Excluded(Judge(v1::PREFLIGHT_STRICT)), "b");
+  SetNccl("b", "2.28.9");
+  SetNccl("a", "2.21.5");
+  EXPECT_EQ(Excluded(Judge(v1::PREFLIGHT_STRICT)), "a");
   SetNccl("c", "");
   EXPECT_EQ(Excluded(Judge(v1::PREFLIGHT_STRICT)), "");
 }

@@ -102,10 +102,12 @@ TEST_F(ProbesRunningTest, ANodeThatIsSilentIsNotAskedWithANewcomer) {
 TEST_F(ProbesRunningTest, BetweenTwoRoundsThereIsAPause) {
   probes_.Newcomer("c", true, At(1), limits_);
   EXPECT_EQ(TakeNext(9, 1), "abdc");
-  probes_.Newcomer("d", true, At(1), limits_);
+  EXPECT_EQ(probes_.due(), absl::InfiniteFuture());
+  EXPECT_EQ(TakeNext(9, 1), "");
   const absl::Time pause_ends = probes_.due();
   EXPECT_GT(pause_ends, At(1));
-  EXPECT_EQ(TakeNext(9, 1), "");
+  EXPECT_LT(pause_ends, At(2));
+  probes_.Newcomer("d", true, At(1), limits_);
   EXPECT_EQ(probes_.due(), pause_ends);
   // c has been asked, and waits.
   EXPECT_EQ(TakeNext(9, 2), "abcd");
@@ -219,6 +221,17 @@ TEST_F(ProbesRunningTest, TheNextWorldWaitsForNoRoundOfTheOneThatEnded) {
         << row.what;
     EXPECT_EQ(TakeRound(9), "") << row.what;
   }
+}
+
+TEST_F(ProbesRunningTest, TheNextWorldDoesNotWaitForASpareThatWasAsked) {
+  probes_.Newcomer("c", true, At(0), limits_);
+  EXPECT_EQ(TakeNext(9, 0), "abdc");
+  Open("abdc", 0, Probing::Pairs::kUnknown, false);
+  for (const char* name : {"a", "b", "c"}) Answer(name, 1, true);
+  EXPECT_TRUE(probes_.UnderWay(At(1)));
+  probes_.WorldEnded(membership_, At(1), limits_);
+  EXPECT_FALSE(probes_.UnderWay(At(1)));
+  EXPECT_FALSE(probes_.IsSilent("d", At(9)));
 }
 
 }  // namespace

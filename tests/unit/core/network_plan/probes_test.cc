@@ -13,6 +13,10 @@ namespace {
 
 TEST_F(ProbesTest, ARoundIsOpenedForPairsThatWereNotProbed) {
   EXPECT_FALSE(Open("a", 0).open);
+  // On one machine.
+  membership_.At("b").hello.mutable_facts()->set_boot_id("a");
+  EXPECT_FALSE(Open("ab", 0).open);
+  membership_.At("b").hello.mutable_facts()->set_boot_id("b");
   Probes without_key;
   EXPECT_FALSE(without_key
                    .Open(Plan("ab"), Probing::Pairs::kUnknown, true,
@@ -129,6 +133,13 @@ TEST_F(ProbesTest, AReportCountsAndItsNodeMayHaveASeatAgain) {
   EXPECT_FALSE(Answer("a", 1));
   EXPECT_TRUE(probes_.Awaits("a"));
   EXPECT_FALSE(Answer("a", 3));
+  // But its node is not silent any more.
+  Begin();
+  Open("abc", 0);
+  Open("ab", 3, Probing::Pairs::kAll);
+  EXPECT_TRUE(probes_.IsSilent("c", At(3)));
+  EXPECT_TRUE(Answer("c", 3));
+  EXPECT_FALSE(probes_.IsSilent("c", At(3)));
 }
 
 TEST_F(ProbesTest, AWorldThatCannotBePlannedIsProbedAgain) {
@@ -160,14 +171,21 @@ TEST_F(ProbesTest, AWorldThatCannotBePlannedIsProbedAgain) {
     EXPECT_FALSE(probes_.UnderWay(At(6))) << row.what;
   }
   // Three rounds in all.
-  Begin();
-  for (int round = 1; round <= 3; ++round) {
-    ProbeAll("abcd", 0);
-    EXPECT_EQ(probes_.MayRepeat({"c"}, 0, membership_, At(5)), round < 3)
-        << round;
+  for (const bool clear : {false, true}) {
+    Begin();
+    for (int round = 1; round <= 3; ++round) {
+      ProbeAll("abcd", 0);
+      EXPECT_EQ(probes_.MayRepeat({"c"}, 0, membership_, At(5)), round < 3)
+          << round;
+    }
+    if (clear) {
+      probes_.Clear();
+      ProbeAll("abcd", 0);
+    } else {
+      probes_.Reset();
+    }
+    EXPECT_TRUE(probes_.MayRepeat({"c"}, 0, membership_, At(5)));
   }
-  probes_.Reset();
-  EXPECT_TRUE(probes_.MayRepeat({"c"}, 0, membership_, At(5)));
 }
 
 TEST_F(ProbesTest, NodesThatDoNotAnswerMayHaveNoSeat) {
