@@ -63,14 +63,15 @@ class Failures {
   const Reasons& reasons() const { return reasons_; }
   // Why the last generation failed. Requires that one has failed.
   const v1::RootCause& cause() const { return window_->cause; }
-  // When its blame window ends.
+  // When its blame window ends. Requires that one has failed.
   absl::Time window_ends() const { return window_->until; }
   // The job fails unless another cause is found: this many members are asked
   // to stop.
   void AwaitStops(size_t members) { unstopped_ = members; }
   // One of them has stopped, or is lost.
   void NoteStopped() { --unstopped_; }
-  // All of them have stopped, or the blame window has ended.
+  // All of them have stopped, or the blame window has ended. Requires that a
+  // generation has failed.
   bool WindowIsOver(absl::Time now) const {
     return unstopped_ == 0 || now >= window_->until;
   }

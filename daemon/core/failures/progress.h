@@ -17,7 +17,8 @@ namespace rollcall {
 
 class Progress {
  public:
-  // This member of the running world has published Node::step.
+  // This member of the running world has published Node::step. Sets
+  // Node::step_before if that is not known.
   void TakeStep(Node& node, const v1::World& world,
                 const Membership& membership);
   // Node rank 0 reports the pace. Returns whether it differs from the last one:
@@ -36,9 +37,9 @@ class Progress {
 
 // Whether, of the nodes whose ranks publish steps, most have published a higher
 // step in the running world than before. So a single node's report neither
-// refills the restart budget nor prevents a refill. The report of the node
-// whose rank fails does not count, unless it is node rank 0, which may publish
-// for all.
+// refills the restart budget nor prevents a refill. At least one of them must
+// be another node than the one whose rank fails (`failing`), or node rank 0,
+// which may publish for all.
 bool HasProgressed(const Membership& membership, const Node* failing = nullptr);
 
 }  // namespace rollcall

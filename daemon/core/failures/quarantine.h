@@ -27,7 +27,9 @@ class Quarantine {
  public:
   // A node was blamed.
   void NoteBlame() { judge_ = true; }
-  // The nodes to quarantine, so that at least `nodes_min` others remain.
+  // The nodes to quarantine, so that at least `nodes_min` others remain. None
+  // if no node was blamed since the last call; blamed nodes that could not be
+  // spared then are judged again.
   std::vector<Node*> ToQuarantine(Membership& membership, size_t nodes_min,
                                   const Limits& limits);
   // The quarantined nodes to release: if fewer than `nodes_min` nodes are
@@ -41,12 +43,13 @@ class Quarantine {
 
   // Asks this node for its checks. Returns the id of the request.
   uint64_t Ask(Node& node, absl::Time now, const Limits& limits);
-  // Whether this is the result of the node's latest request.
+  // Whether this is the result of the node's latest request; true only once.
   bool TakeResult(Node& node, uint64_t request);
   // Until when results are waited for; InfinitePast: none is outstanding.
   absl::Time PendingUntil(const Membership& membership, absl::Time now) const;
   // The node has gone.
   void Forget(Node& node);
+  // All nodes have gone.
   void Clear() { checking_.clear(); }
   size_t checking() const { return checking_.size(); }
 

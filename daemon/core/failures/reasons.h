@@ -20,9 +20,10 @@ class Reasons {
   // The generation has ended. `charged`: restarts, this one included.
   void Ended(uint64_t generation, v1::ReasonCode code, const std::string& text,
              const std::string& node, uint32_t charged);
-  // Changes the reason for the end of the cause's generation to that cause,
-  // also if the next generation, `current`, is proposed already. No effect if
-  // another generation has ended last. Returns whether it had an effect.
+  // Changes the reason for the end of the cause's generation to that cause. If
+  // the generation after it is proposed already and is still the current one
+  // (`current`), its reason changes as well. No effect if another generation
+  // has ended last. Returns whether it had an effect.
   bool Blame(const v1::RootCause& cause, uint32_t charged, uint64_t current);
   // The next generation is proposed. `more`: is appended to the reason.
   void Proposed(uint64_t generation, const std::string& more = "");

@@ -68,13 +68,13 @@ class Newcomers {
   };
 
   // A node that was in a world, or for which a world was ended, was lost or
-  // left. `lasted`: how long this incarnation had been in worlds. Several
-  // losses in one generation count as one, except for names that are counted
-  // each by itself.
+  // left. `lasted`: how long ago this incarnation's first world was committed.
+  // Several losses in one generation count as one, except for names that are
+  // counted each by itself.
   void Lost(const std::string& name, uint64_t generation, absl::Duration lasted,
             absl::Time now, const Limits& limits);
-  // The same for this node, if it was in the world or the world was ended for
-  // it. A second call counts nothing.
+  // The same for this node, if it is a member or a world was ended for it; of a
+  // member, once in each generation.
   void Lost(Node& node, uint64_t generation, absl::Time now,
             const Limits& limits);
   Hold HoldOf(const std::string& name, absl::Time now,
@@ -86,7 +86,9 @@ class Newcomers {
 
   // When a running world is ended for newcomers that may have a seat.
   absl::Time grow_at() const { return grow_at_; }
+  // At `at`, or at a time before that was set already.
   void GrowBy(absl::Time at) { grow_at_ = std::min(grow_at_, at); }
+  // At `at`, whatever was set before.
   void GrowAt(absl::Time at) { grow_at_ = at; }
   // No world runs that could grow.
   void StopGrowing() { grow_at_ = absl::InfiniteFuture(); }

@@ -45,8 +45,8 @@ class Fence {
   Fence() = default;
   // For a world that has ended, which was committed with this seal. `finished`:
   // node ranks of the members whose ranks have all exited 0. A member that is
-  // no longer in `membership`, or whose entry is of an earlier daemon, counts
-  // as heard at `now`, the latest possible time.
+  // no longer in `membership`, or whose entry was not in this world, counts as
+  // heard at `now`, the latest possible time.
   Fence(const v1::World& world, const v1::Seal& seal,
         const std::set<uint32_t>& finished, const Membership& membership,
         absl::Time now);
@@ -64,13 +64,14 @@ class Fence {
   // incarnation. Returns whether this opened the fence.
   bool Gone(const std::string& node);
 
-  // Whether it is the incarnation of a member.
+  // Whether it is the incarnation of a member, or its agent's current one.
   bool Has(const NodeLife& life) const;
   // Whether this agent had ranks in the world. An incarnation is not a secret,
-  // so a token does not prove it; only what this daemon has seen itself does.
+  // so it counts only if the agent has attended with a credential, or if this
+  // daemon has seen it in the world.
   bool IsOf(const Node& node) const;
-  // Whether another agent now has the name of a member. (A journaled row may be
-  // of either.)
+  // Whether another agent now has the name of a member. False for a restored
+  // node: it is not known which agent will come back.
   bool IsTakenOver(const std::string& node, const Membership& membership) const;
   // Whether any incarnation of the node is a member.
   bool HasNode(const std::string& node) const;
@@ -81,6 +82,7 @@ class Fence {
   absl::Time Opens(absl::Duration unheard) const;
 
   // Text for a person: why a world waits, how long at most, and what to do.
+  // Requires that it is not open.
   std::string Text(absl::Duration left, const Membership& membership) const;
 
   uint64_t generation() const { return generation_; }

@@ -1,10 +1,11 @@
 // Seats: which nodes may have a seat now, and when the others may.
 //
-// A node that has no seat yet is held while newcomers of its name are lost soon
-// after joining, or while its addresses are not proven. A node that has a seat
-// keeps it.
+// A node without a seat is held (it gets none for a time) after newcomers of
+// its name were repeatedly lost soon after joining, or until others have
+// reached its addresses. A node that has a seat keeps it.
 //
-// A view that reads other parts and changes nothing.
+// A view of other parts, which must not change while it is used. It changes
+// nothing.
 #ifndef ROLLCALL_DAEMON_CORE_FORMATION_SEATS_H_
 #define ROLLCALL_DAEMON_CORE_FORMATION_SEATS_H_
 
@@ -36,12 +37,13 @@ class Seats {
   // Until when the node gets no seat; not later than now: it may have one.
   absl::Time HeldUntil(const Node& node) const;
   bool IsHeld(const Node& node) const { return now_ < HeldUntil(node); }
-  // The candidates for the next world. If fewer than `nodes_min` are there,
-  // held nodes are candidates as well.
+  // The candidates for the next world. If they are fewer than `nodes_min`, held
+  // nodes are added, those that attended first before the others.
   std::vector<Candidate> Candidates(size_t nodes_min) const;
 
   // When the first newcomer may have a free seat of this running world, which
-  // has `nodes_max` seats; InfiniteFuture: none may. `leaves`: asked to leave.
+  // has `nodes_max` seats; InfiniteFuture: none may. `leaves`: whether
+  // a node was asked to leave; no world is ended for such a node.
   absl::Time NewcomerDue(
       const v1::World& world, size_t nodes_max,
       const std::function<bool(const std::string&)>& leaves) const;

@@ -49,11 +49,12 @@ struct StateChoice {
 // a world.
 StateChoice ChooseStateSource(const std::vector<StateClaim>& claims);
 
-// The state source of this world, all of whose members are in `membership`,
-// among the ranks that kept running. `generations`: the world is not committed
-// yet.
+// The state source of this world among the ranks that kept running
+// (Node::state_held). All members must be in `membership`. Call it before the
+// commit: `generations` must still have the world that ended as the last one
+// that ran.
 struct SourceChoice {
-  // A claim that is not believed, to be logged.
+  // A claim that is not believed, with a text for the log.
   struct Doubt {
     std::string node;
     std::string text;

@@ -57,6 +57,7 @@ class Hangs {
     size_t ranks_over = 0;
     std::vector<Member> members;
 
+    // The running world, with the members that have not left.
     static World Of(const v1::World& world, const Completion& completion,
                     const Membership& membership);
   };

@@ -38,7 +38,7 @@ class Isolation {
   static bool IsSilent(const Node& node, absl::Time now, const Limits& limits);
 
   // The daemon takes itself to be isolated if over half of these members are
-  // silent. Returns whether it does.
+  // silent. Returns whether it does. Call it only while on() is false.
   bool MaybeBegin(const std::vector<const Node*>& members, absl::Time now,
                   const Limits& limits);
   // The daemon takes itself to be isolated, since these members are silent.

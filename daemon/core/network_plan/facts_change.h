@@ -1,5 +1,5 @@
-// FactsChange: what new facts of a node change for worlds that are planned with
-// it.
+// FactsChange: whether a node's new facts matter for the worlds that it may be
+// in, and which of them do.
 //
 // A pure function.
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_FACTS_CHANGE_H_

@@ -22,13 +22,14 @@ namespace rollcall {
 class Preflight {
  public:
   struct Verdict {
-    // Differences that were not reported before.
+    // Differences that were not in differences() before.
     std::vector<v1::Difference> fresh;
     // Nodes to exclude, each with the reason. A world without them is judged
     // again.
     std::vector<std::pair<std::string, std::string>> excluded;
   };
-  // `plan`: of these nodes, in the same order.
+  // `plan`: of these nodes, in the same order. All nodes must be in
+  // `membership`.
   Verdict Judge(const std::vector<PlanNode>& nodes, const NetworkPlan& plan,
                 const Membership& membership, v1::Preflight mode);
 
@@ -38,7 +39,8 @@ class Preflight {
                                                   const Membership& membership,
                                                   v1::Preflight mode);
 
-  // Of the latest formation that found any.
+  // Of the world that was judged last. If that one has none because the nodes
+  // that differ are excluded, these stay: the nodes still have to be fixed.
   const std::vector<v1::Difference>& differences() const {
     return differences_;
   }

@@ -5,6 +5,9 @@
 // that were not reached). It sends nothing and excludes no node: it returns the
 // requests to send, and Job asks it for each node whether it may have a seat.
 //
+// In all methods, `running` says whether a world runs, and `limits` are those
+// of the job.
+//
 // A value. Thread rule: one thread at a time; in practice the loop thread only.
 // It reads no clock.
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_PROBES_H_
@@ -53,15 +56,18 @@ class Probes {
   Round Open(const std::vector<PlanNode>& nodes, Probing::Pairs which,
              bool gathering, const Membership& membership, absl::Time now,
              const Limits& limits);
-  // A node's report. Returns whether it was the last part that was waited for.
+  // A node's report. Returns whether it answers the latest request to this
+  // node; false: it was not asked, or the report is of an earlier round.
   bool Take(Node& node, const v1::Probed& probed, bool running,
             const Membership& membership, absl::Time now, const Limits& limits);
+  // See Probing::Of.
   const std::map<std::string, ProbeReport>* Of(const std::string& node) const {
     return probing_.Of(node);
   }
   const Probing& results() const { return probing_; }
 
-  // No world is formed: a round is open, or is repeated after a pause.
+  // No world is formed meanwhile: a round is open, or the pause before it is
+  // repeated is not over.
   bool UnderWay(absl::Time now) const {
     return probing_.Open(now) || now < rounds_.repeat_at();
   }
@@ -82,7 +88,8 @@ class Probes {
   bool IsSilent(const std::string& name, absl::Time now) const {
     return probing_.IsSilent(name, now);
   }
-  // How many nodes may have a seat now.
+  // How many nodes are eligible and not silent. Nodes that were not reached are
+  // counted: they may have a seat if too few others are present.
   size_t Able(const Membership& membership, absl::Time now) const;
   // Until when the node gets no seat; see Reach::HeldUntil.
   absl::Time HeldUntil(const std::string& name) const {
@@ -90,16 +97,17 @@ class Probes {
   }
   // It has a seat, has gone, or gets no seat for another reason.
   void Forget(const std::string& name) { reach_.Forget(name); }
-  // It was not reached: it is probed again after `delay`.
+  // It was not reached: it is probed again at `until`.
   void Unreached(const std::string& name, absl::Time until) {
     reach_.Unreached(name, until);
   }
-  // As Unreached, after unreached_delay. An excluded node stays excluded.
+  // As Unreached, after unreached_delay. No effect on an excluded node.
   void Hold(const Node& node, const Membership& membership, absl::Time now,
             const Limits& limits);
-  // Returns the nodes whose delay is over, each once. `sooner`: how much
-  // earlier than unreached_delay. `running`: they are probed now; else the next
-  // world probes them.
+  // Returns the nodes whose delay is over, each once, and discards their
+  // results. While a world runs, they are probed now, and get no seat until
+  // they are reached; otherwise they may have a seat, and the next world probes
+  // them. `sooner`: how much earlier each delay ends.
   std::vector<std::string> Expire(absl::Duration sooner, bool running,
                                   absl::Time now);
   absl::Time NextExpiry() const { return reach_.NextDue(); }
@@ -135,8 +143,8 @@ class Probes {
                 const Limits& limits);
   // When to call MayOpen; InfiniteFuture: never.
   absl::Time due() const { return rounds_.due(); }
-  // Whether a round may be judged and the next one opened. If not, due() is
-  // later then.
+  // Whether the latest round may be judged and the next one opened. If not,
+  // due() is put off.
   bool MayOpen(const Membership& membership, absl::Time now,
                const Limits& limits);
   // The newcomers of the latest round, which has ended, and the members, for
@@ -144,11 +152,12 @@ class Probes {
   // gets the newcomers that have not answered.
   std::vector<Seated> TakeRound(const Membership& membership, absl::Time now,
                                 std::vector<std::string>& silent);
-  // Members do not reach each other: these are probed again.
+  // Members do not reach each other: the results of these are discarded, so
+  // that the next round probes them again.
   void Apart(const std::vector<std::string>& nodes);
   // The members, the nodes that may have a free seat of `places`, and the
   // newcomers that have waited longest, for the next round. Empty: none is due.
-  // `leaves`: asked to leave.
+  // `leaves`: whether a node was asked to leave. Call Opened next.
   struct Next {
     std::vector<Seated> nodes;
     Probing::Pairs which = Probing::Pairs::kUnknown;
@@ -162,6 +171,7 @@ class Probes {
   void WorldEnded(const Membership& membership, absl::Time now,
                   const Limits& limits);
 
+  // How many nodes get no seat until they are reached.
   size_t held() const { return reach_.size(); }
 
  private:
