@@ -214,6 +214,7 @@ class Preparation::Worker {
   void StartMint(const Wanted& wanted, PreparationDone& done) {
     NcclMint::Options options;
     options.self = options_.self;
+    options.user = options_.user;
     options.environment = CommandEnvironment(
         options_.environment, wanted.network, wanted.world, wanted.node_rank);
     options.library =

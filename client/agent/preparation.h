@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "client/agent/core/agent.h"
 #include "client/agent/hosts/hosts_resolver.h"
 #include "client/agent/nccl/network_settings.h"
+#include "daemon/base/system_user.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -41,6 +43,8 @@ struct PreparationOptions {
   // The binary whose hidden `mint-nccl-id` mints (argv[0] of the child);
   // normally /proc/self/exe.
   std::string self = "/proc/self/exe";
+  // As whom ids are minted; nullopt: as this process's user.
+  std::optional<SystemUser> user;
   // The command's environment, "NAME=value"; libnccl is searched with it.
   std::vector<std::string> environment;
 };

@@ -85,6 +85,9 @@ class Session {
   // Tells round_ and leader_ what an event from a stream says of its endpoint.
   void Judge(AgentEvent& event);
   StreamDown Down(absl::Status status, std::optional<v1::Refusal> refusal);
+  const SystemUser* RankUser() const {
+    return options_.rank_user ? &*options_.rank_user : nullptr;
+  }
   bool EnsureRankService();
   // Reports the fresh ranks, which have no process, as ended.
   void CannotStart(const StartRanks& start, const absl::Status& why);
@@ -141,6 +144,7 @@ PreparationOptions ForPreparation(const AgentOptions& options) {
   wanted.hosts_file = options.hosts_file;
   wanted.hosts_names = options.hosts_names;
   wanted.nccl_library = options.nccl_library;
+  wanted.user = options.rank_user;
   wanted.environment = options.environment;
   return wanted;
 }
@@ -151,6 +155,7 @@ ProcessesOptions ForProcesses(const AgentOptions& options,
   wanted.node = options.hello.node();
   wanted.log_dir = options.log_dir;
   wanted.output_to_stderr = options.output_to_stderr;
+  wanted.user = options.rank_user;
   wanted.subreaper = options.subreaper;
   if (!options.hosts_file.empty()) {
     // The guard that it starts leaves the working folder.
@@ -166,7 +171,7 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
     : options_(std::move(options)),
       lives_(options_.hello.job(), options_.hello.node()),
       folder_(std::move(folder)),
-      rank_folders_(*folder_),
+      rank_folders_(*folder_, RankUser()),
       prober_(StartProber()),
       agent_(FirstHello(), options_.join_timeout, options_.limits,
              MonotonicNow(), options_.preempt_signal),
@@ -384,7 +389,7 @@ void Session::Do(const Undo& undo) {
 
 bool Session::EnsureRankService() {
   if (rank_service_ != nullptr) return true;
-  auto service = RankService::Start(folder_->socket(), [this](AgentEvent e) {
+  const auto post = [this](AgentEvent e) {
     // The events are as few as the streams, and a lost event would not be
     // repeated.
     if (!std::holds_alternative<RankUnlinked>(e)) {
@@ -392,7 +397,8 @@ bool Session::EnsureRankService() {
     }
     Post(std::move(e));
     return true;
-  });
+  };
+  auto service = RankService::Start(folder_->socket(), post, RankUser());
   if (!service.ok()) {
     Do(Report{
         Report::Kind::kWarning,
@@ -422,7 +428,8 @@ void Session::Do(const StartRanks& start) {
       NameRankFiles(folder_->path(), folder_->socket(), start.world, start.seal,
                     start.node_rank);
   rank_folders_.Begin(generation, files, start.waiting);
-  const absl::Status wrote = WriteRankFiles(files, start.world, start.seal);
+  const absl::Status wrote =
+      WriteRankFiles(files, start.world, start.seal, RankUser());
   const v1::Member& me = start.world.members(start.node_rank);
   std::vector<uint32_t> waiting;
   for (const RankLife& life : start.waiting) {
@@ -562,16 +569,22 @@ void RemoveDeadHosts(const AgentOptions& options) {
 
 AgentResult RunAgent(AgentOptions options) {
   // Signals still end the process at this point: there is nothing to save yet.
+  const SystemUser* user = options.rank_user ? &*options.rank_user : nullptr;
   auto folder = RunFolder::Make(
       Variable(options.environment, "XDG_RUNTIME_DIR"), options.hello.job(),
-      options.hello.node(), options.join_timeout, [&](const std::string& text) {
+      options.hello.node(), options.join_timeout,
+      [&](const std::string& text) {
         Warn(options, absl::StrCat(text, "; waiting for ",
                                    absl::FormatDuration(options.join_timeout)));
-      });
+      },
+      user);
   if (!folder.ok()) {
     return {kExitRendezvous, std::string(folder.status().message()), {}};
   }
   for (const std::string& text : (*folder)->living()) Warn(options, text);
+  if (user != nullptr) {
+    options.environment = EnvironmentOf(*user, options.environment);
+  }
   RemoveDeadHosts(options);
   return Session(std::move(options), *std::move(folder)).Run();
 }

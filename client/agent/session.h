@@ -16,6 +16,7 @@
 #include "client/agent/core/agent.h"
 #include "client/agent/nccl/network_settings.h"
 #include "client/facts/facts.h"
+#include "daemon/base/system_user.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/trust.h"
 #include "rollcall/v1/membership.pb.h"
@@ -46,6 +47,8 @@ struct AgentOptions {
   // How facts are gathered again for the node's checks.
   NodeFactsOptions facts;
   bool output_to_stderr = false;
+  // As whom ranks run (--rank-user); nullopt: as this process's user.
+  std::optional<SystemUser> rank_user;
   // This process is the subreaper of its ranks (BecomeSubreaper).
   bool subreaper = false;
   // The signal that announces a notice to plain ranks (--preempt-signal).

@@ -76,6 +76,9 @@ void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
   app.add_option("--nproc-per-node", to.nproc_per_node,
                  "ranks on this node; auto: one per GPU, else 1 (default 1)")
       ->type_name("N|auto");
+  app.add_option("--rank-user", to.rank_user,
+                 "run CMD as this user instead of root: NAME, UID or UID:GID")
+      ->type_name("USER");
   app.add_option("--log-dir", to.log_dir,
                  "also write each rank's output below this folder")
       ->type_name("DIR");

@@ -24,6 +24,8 @@ namespace rollcall {
 struct LocalFlags {
   std::string name;  // Empty: the hostname.
   std::string nproc_per_node = "1";
+  // As whom ranks run; empty: as this user.
+  std::string rank_user;
   std::string log_dir;
   // Further folders that the ranks write to, for example for checkpoints.
   std::vector<std::string> folders;

@@ -1,9 +1,12 @@
 // `rollcall join`: attends a job as one node, in this process.
 #include <limits.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +26,7 @@
 #include "client/facts/facts.h"
 #include "client/launch/spawn.h"
 #include "daemon/base/durations.h"
+#include "daemon/base/system_user.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
@@ -77,6 +81,21 @@ NcclEnv NcclEnvOf(const std::string& text) {
   return text == "all"    ? NcclEnv::kAll
          : text == "none" ? NcclEnv::kNone
                           : NcclEnv::kNeeded;
+}
+
+// What NCCL will read in a rank.
+std::map<std::string, std::pair<std::string, std::string>> NcclConf(
+    const std::optional<SystemUser>& user,
+    const std::vector<std::string>& environment) {
+  if (!user) return ReadNcclConf(environment);
+  const AsUser as(&*user);
+  return ReadNcclConf(EnvironmentOf(*user, environment));
+}
+
+bool MayEnterHere(const SystemUser& user) {
+  const AsUser as(&user);
+  struct stat here;
+  return stat("./.", &here) == 0;
 }
 
 v1::Hello MakeHello(const JoinFlags& flags, const JobAddress& address,
@@ -168,6 +187,8 @@ int RunJoinCommand(JoinFlags& flags) {
   if (!address.ok()) return Fail(address.status());
   auto node = NodeName(flags.local.name);
   if (!node.ok()) return Fail(node.status());
+  const auto user = RankUser(flags.local.rank_user);
+  if (!user.ok()) return Fail(user.status());
 
   if (address->job.empty()) {
     return Fail(absl::InvalidArgumentError(
@@ -183,6 +204,12 @@ int RunJoinCommand(JoinFlags& flags) {
   for (const std::string& warning : FolderWarnings(facts, folders)) {
     teller.Tell({Report::Kind::kWarning, warning});
   }
+  if (*user && !MayEnterHere(**user)) {
+    teller.Tell({Report::Kind::kWarning,
+                 absl::StrCat("WARNING: ", UserText(**user),
+                              " may not enter the working folder, in which "
+                              "ranks start; change to another one first")});
+  }
   options.endpoints = address->endpoints;
   options.trust = address->trust;
   options.command = flags.command;
@@ -192,10 +219,11 @@ int RunJoinCommand(JoinFlags& flags) {
                              : options.limits.join_timeout;
   options.hosts_file = flags.local.no_hosts ? "" : flags.local.hosts_file;
   options.hosts_names = flags.local.hosts_names;
+  options.rank_user = *user;
   options.log_dir = flags.local.log_dir;
   options.nccl_library = flags.local.nccl_lib;
   options.network = {NcclEnvOf(flags.local.nccl_env),
-                     ReadNcclConf(options.environment), facts};
+                     NcclConf(*user, options.environment), facts};
   options.output_to_stderr = flags.local.json;
   options.subreaper = subreaper;
   options.preempt_signal = flags.local.preempt_signal;

@@ -32,6 +32,7 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags) {
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) to.insert(to.end(), {name, value});
   };
+  add("--rank-user", local.rank_user);
   add("--log-dir", local.log_dir);
   for (const std::string& folder : local.folders) add("--folder", folder);
   add("--nccl-lib", local.nccl_lib);
@@ -104,6 +105,10 @@ int RunLaunchCommand(const LaunchFlags& flags) {
         "a launcher keeps its state in a folder: expected --state DIR; for "
         "state in etcd start several `rollcalld --state etcd://...`, and "
         "`rollcall join --endpoint H:P,H:P,H:P` on every node"));
+  }
+  // Each agent finds the user again; the launcher reports an error sooner.
+  if (auto user = RankUser(flags.local.rank_user); !user.ok()) {
+    return Fail(user.status());
   }
   LaunchOptions options;
   options.job_made_up = flags.job.empty();

@@ -246,6 +246,17 @@ uint32_t RanksHere(const std::string& flag, const v1::Facts& facts) {
   return std::clamp<uint32_t>(facts.gpu_count(), 1, Limits::ranks_per_node_max);
 }
 
+absl::StatusOr<std::optional<SystemUser>> RankUser(const std::string& flag) {
+  if (flag.empty()) return std::nullopt;
+  absl::StatusOr<SystemUser> user = FindSystemUser(flag);
+  absl::Status status = user.status();
+  if (status.ok()) status = MayActAsOthers();
+  if (status.ok()) return *std::move(user);
+  const std::string text = absl::StrCat("--rank-user: ", status.message());
+  if (absl::IsUnavailable(status)) return absl::UnavailableError(text);
+  return absl::InvalidArgumentError(text);
+}
+
 absl::StatusOr<JobAddress> JobToJoin(const WhereFlags& where, v1::Role role) {
   if (!where.join_string.empty() &&
       (!where.endpoint.empty() || !where.secret_file.empty())) {

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "client/admin/admin_client.h"
 #include "client/cli/flags.h"
+#include "daemon/base/system_user.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -38,6 +39,10 @@ std::string AbsolutePath(const std::string& path);
 
 // --nproc-per-node; auto: one per GPU, else 1.
 uint32_t RanksHere(const std::string& flag, const v1::Facts& facts);
+
+// --rank-user; nullopt: not given. INVALID_ARGUMENT: there is no such user, or
+// this process cannot run ranks as another user.
+absl::StatusOr<std::optional<SystemUser>> RankUser(const std::string& flag);
 
 // The job to join: the join string, ROLLCALL_JOIN, or endpoint, job and shared
 // secret, from which the token for `role` is derived. INVALID_ARGUMENT:

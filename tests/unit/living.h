@@ -4,9 +4,11 @@
 #define ROLLCALL_TESTS_UNIT_LIVING_H_
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -56,6 +58,22 @@ inline std::string ReadFile(const std::string& path) {
   fclose(file);
   return text;
 }
+
+// While it exists, the effective capabilities lack one: as in a container.
+class WithoutCapability {
+ public:
+  explicit WithoutCapability(int capability) {
+    syscall(SYS_capget, &header_, before_);
+    __user_cap_data_struct less[2] = {before_[0], before_[1]};
+    less[capability / 32].effective &= ~(1u << capability % 32);
+    syscall(SYS_capset, &header_, less);
+  }
+  ~WithoutCapability() { syscall(SYS_capset, &header_, before_); }
+
+ private:
+  __user_cap_header_struct header_ = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct before_[2] = {};
+};
 
 // Processes under test open it for writing and keep it: its end of file is
 // their death, all of them.

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -17,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "daemon/base/hex.h"
+#include "daemon/base/system_user.h"
 #include "daemon/core/limits.h"
 
 extern char** environ;
@@ -126,6 +128,15 @@ int MintNcclIdMain(const std::vector<std::string>& arguments) {
       if (!absl::SimpleAtoi(arguments[i + 1], &count)) count = 0;
     } else if (arguments[i] == "--nccl-lib") {
       library = arguments[i + 1];
+    } else if (arguments[i] == "--user") {
+      const std::optional<SystemUser> user = ParseIds(arguments[i + 1]);
+      const int error = user ? BecomeUser(*user) : EINVAL;
+      if (error != 0) {
+        std::printf("error cannot become user %s: %s\n",
+                    arguments[i + 1].c_str(), strerror(error));
+        std::fflush(stdout);
+        return 1;
+      }
     }
   }
   if (arguments.size() % 2 != 0 || count == 0 || count > kIdsMax) {

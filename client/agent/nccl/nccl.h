@@ -35,8 +35,9 @@ absl::StatusOr<NcclIds> MintNcclIds(const std::string& library, uint32_t count);
 std::string FormatMintedIds(const absl::StatusOr<NcclIds>& minted);
 absl::StatusOr<NcclIds> ParseMintedIds(absl::string_view text);
 
-// The hidden command `mint-nccl-id --count N [--nccl-lib PATH]`; `arguments`
-// without its name. Prints the answer to stdout, then lives until stdin ends.
+// The hidden command `mint-nccl-id --count N [--nccl-lib PATH] [--user IDS]`;
+// `arguments` without its name. Becomes the user (see ParseIds) before it opens
+// the library. Prints the answer to stdout, then lives until stdin ends.
 // Returns 2 for wrong arguments and 1 if nothing could be minted. Otherwise it
 // ends the process itself with code 0, because NCCL's threads outlive a return.
 int MintNcclIdMain(const std::vector<std::string>& arguments);

@@ -25,9 +25,12 @@ absl::Status Named(const absl::Status& status) {
 
 absl::StatusOr<std::unique_ptr<NcclMint>> NcclMint::Start(
     const Options& options) {
-  const std::vector<std::string> argv = {
-      "rollcall",   "mint-nccl-id", "--count", absl::StrCat(options.count),
-      "--nccl-lib", options.library};
+  std::vector<std::string> argv = {"rollcall",   "mint-nccl-id",
+                                   "--count",    absl::StrCat(options.count),
+                                   "--nccl-lib", options.library};
+  if (options.user) {
+    argv.insert(argv.end(), {"--user", FormatIds(*options.user)});
+  }
   std::vector<std::string> environment;
   for (const std::string& entry : options.environment) {
     if (!absl::StartsWith(entry, "NCCL_COMM_ID=") &&

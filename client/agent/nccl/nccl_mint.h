@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "absl/time/time.h"
 #include "client/agent/nccl/nccl.h"
 #include "daemon/base/child_process.h"
+#include "daemon/base/system_user.h"
 
 namespace rollcall {
 
@@ -28,6 +30,8 @@ class NcclMint {
     // The rollcall binary.
     std::string self = "/proc/self/exe";
     std::string library;
+    // As whom the child runs; nullopt: as this process's user.
+    std::optional<SystemUser> user;
     // The child's whole environment. NCCL_COMM_ID and LD_PRELOAD are removed
     // from it.
     std::vector<std::string> environment;

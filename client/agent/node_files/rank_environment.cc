@@ -1,6 +1,7 @@
 #include "client/agent/node_files/rank_environment.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -47,8 +48,10 @@ void Set(std::vector<std::string>& environment, absl::string_view name,
   environment.push_back(absl::StrCat(name, "=", value));
 }
 
-absl::Status MakeFolder(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) {
+absl::Status MakeFolder(const std::string& path,
+                        const SystemUser* user = nullptr) {
+  if ((mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) &&
+      (user == nullptr || chown(path.c_str(), user->uid, user->gid) == 0)) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(
@@ -77,11 +80,17 @@ RankFiles NameRankFiles(const std::string& run_folder,
 }
 
 absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
-                            const v1::Seal& seal) {
+                            const v1::Seal& seal, const SystemUser* user) {
   const std::string run_folder =
       files.folder.substr(0, files.folder.rfind('/'));
   if (absl::Status s = MakeFolder(run_folder); !s.ok()) return s;
-  if (absl::Status s = MakeFolder(files.folder); !s.ok()) return s;
+  if (absl::Status s = MakeFolder(files.folder, user); !s.ok()) return s;
+  // What ranks have put into the folder must not lead this process astray.
+  const AsUser as(user);
+  if (!as.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(files.folder, ": cannot act as ", UserText(*user)));
+  }
   absl::Status status =
       WriteFileAtomically(files.world_file, WorldJson(world, seal), 0644);
   status.Update(WriteFileAtomically(files.hostfile, HostfileText(world), 0644));

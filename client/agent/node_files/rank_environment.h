@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "client/agent/nccl/network_settings.h"
+#include "daemon/base/system_user.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -32,10 +33,12 @@ RankFiles NameRankFiles(const std::string& run_folder,
                         const std::string& socket, const v1::World& world,
                         const v1::Seal& seal, uint32_t node_rank);
 
-// Writes the folder and all files that exist from the start. Errors name the
-// path and the system's error.
+// Writes the folder and all files that exist from the start. `user`: whose they
+// are, and who may write into the folder; null: this process's user. Errors
+// name the path and the system's error.
 absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
-                            const v1::Seal& seal);
+                            const v1::Seal& seal,
+                            const SystemUser* user = nullptr);
 
 // `inherited` ("NAME=value") without what a command of this node must not see:
 // secrets (ROLLCALL_JOIN, ROLLCALL_SECRET* and all other ROLLCALL_*) and

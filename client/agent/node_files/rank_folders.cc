@@ -68,6 +68,8 @@ void RankFolders::Begin(uint64_t generation, const RankFiles& files,
 
 std::vector<RankProgressed> RankFolders::Sample() {
   std::vector<RankProgressed> progressed;
+  const AsUser as(user_);
+  if (!as.ok()) return progressed;
   for (uint32_t i = 0; i < progress_.size(); ++i) {
     if (Read(progress_[i])) {
       progressed.push_back({generation_, progress_[i].step, i});
@@ -82,6 +84,11 @@ absl::Status RankFolders::WriteNotice(const std::vector<RankLife>& ranks,
   const nlohmann::ordered_json notice = {
       {"kind", kind},
       {"deadline", absl::ToUnixSeconds(absl::Now() + deadline)}};
+  const AsUser as(user_);
+  if (!as.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot act as ", UserText(*user_)));
+  }
   absl::Status first;
   for (const auto& entry : notice_files_) {
     const bool theirs = std::any_of(

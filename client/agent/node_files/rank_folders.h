@@ -18,13 +18,16 @@
 #include "client/agent/core/agent.h"
 #include "client/agent/node_files/rank_environment.h"
 #include "client/agent/node_files/run_folder.h"
+#include "daemon/base/system_user.h"
 
 namespace rollcall {
 
 class RankFolders {
  public:
-  // `folder` must outlive it.
-  explicit RankFolders(RunFolder& folder) : folder_(folder) {}
+  // `folder` and `user` must outlive it. `user`: whose the files are; null:
+  // this process's user.
+  explicit RankFolders(RunFolder& folder, const SystemUser* user = nullptr)
+      : folder_(folder), user_(user) {}
 
   // A generation has begun. Removes folders that no rank in `waiting` uses, and
   // notices that were written in the previous generation.
@@ -42,6 +45,7 @@ class RankFolders {
 
  private:
   RunFolder& folder_;
+  const SystemUser* const user_;
   uint64_t generation_ = 0;
   struct Progress {
     std::string file;

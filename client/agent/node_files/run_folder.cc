@@ -37,6 +37,7 @@ namespace {
 constexpr char kSocketName[] = "/agent.sock";
 constexpr char kLivesName[] = "/lives";
 constexpr size_t kPidsNamedMax = 8;
+constexpr size_t kWorldBytesMax = 64 << 20;
 // A younger folder without a socket may be about to be locked.
 constexpr time_t kSweptAfterSeconds = 60;
 constexpr time_t kLivesKeptSeconds = time_t{24} * 60 * 60;
@@ -112,13 +113,33 @@ pid_t ListenerOf(const std::string& path) {
   return peer.pid;
 }
 
+// The text of a file, if it is a plain one and no link: ranks of another user
+// can put anything in its place.
+std::string ReadPlain(const std::string& path) {
+  const Fd fd(
+      open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+  struct stat info;
+  std::string text;
+  if (!fd.open() || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return text;
+  }
+  char piece[16384];
+  while (text.size() < kWorldBytesMax) {
+    const ssize_t got = read(fd.get(), piece, sizeof(piece));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    text.append(piece, static_cast<size_t>(got));
+  }
+  return text;
+}
+
 // The run whose world files are in this folder; empty: not known.
 std::string RunOf(const std::string& folder) {
   std::error_code ignored;
   for (std::filesystem::directory_iterator at(folder, ignored), end;
        !ignored && at != end; at.increment(ignored)) {
-    std::ifstream file(at->path() / "world.json");
-    const auto world = nlohmann::json::parse(file, nullptr, false);
+    const auto world = nlohmann::json::parse(
+        ReadPlain((at->path() / "world.json").string()), nullptr, false);
     if (world.is_object() && world.contains("run") &&
         world["run"].is_string()) {
       return world["run"];
@@ -270,7 +291,8 @@ void SweepLeftovers(const std::string& parent, const std::string& prefix,
 absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
     const std::string& runtime_dir, const std::string& job,
     const std::string& node, absl::Duration patience,
-    const std::function<void(const std::string&)>& waits) {
+    const std::function<void(const std::string&)>& waits,
+    const SystemUser* user) {
   const std::string random = absl::BytesToHexString(RandomBytes(4));
   const std::string owner = absl::StrCat(job, " ", node);
   struct Place {
@@ -285,17 +307,25 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
     const std::string path =
         absl::StrCat(place.parent, "/", place.prefix, random);
     if (place.parent.empty() ||
-        path.size() + sizeof(kSocketName) - 1 > kSocketPathBytesMax) {
+        path.size() + sizeof(kSocketName) - 1 > kSocketPathBytesMax ||
+        (user != nullptr && place.parent != "/tmp")) {
       continue;
     }
     // Fails if another user has already made something at this path.
     if (mkdir(path.c_str(), 0700) == 0) {
-      made.reset(new RunFolder(path, Lock(path), owner));
-      break;
+      if (user == nullptr || (chown(path.c_str(), -1, user->gid) == 0 &&
+                              chmod(path.c_str(), 0710) == 0)) {
+        made.reset(new RunFolder(path, Lock(path), owner));
+        break;
+      }
+      const int error = errno;
+      rmdir(path.c_str());
+      errno = error;
     }
-    failure =
-        absl::StrCat("cannot make the folder ", path, ": ", strerror(errno),
-                     "; set XDG_RUNTIME_DIR to one that can be written");
+    failure = absl::StrCat(
+        "cannot make the folder ", path, ": ", strerror(errno),
+        user == nullptr ? "; set XDG_RUNTIME_DIR to one that can be written"
+                        : "");
   }
   if (made == nullptr) return absl::UnavailableError(failure);
   // Waits a moment first; then, if waiting can help, for `patience`.

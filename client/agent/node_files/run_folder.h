@@ -1,4 +1,5 @@
-// RunFolder: the agent's own folder (0700) while it lives: its Unix socket, and
+// RunFolder: the agent's own folder (0700, or 0710 if its ranks run as another
+// user) while it lives: its Unix socket, and
 // one subfolder per generation with the files that ranks read.
 //
 // An agent that makes its folder also removes folders of the same user whose
@@ -25,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/base/fd.h"
+#include "daemon/base/system_user.h"
 
 namespace rollcall {
 
@@ -35,8 +37,9 @@ class RunFolder {
  public:
   // Makes `$XDG_RUNTIME_DIR/rollcall-<8 hex>` for the agent of this node in
   // this job. `runtime_dir`: if empty, missing or too long for a socket,
-  // `/tmp/rollcall-<uid>-<8 hex>` is used. Errors name the path and the
-  // system's error.
+  // `/tmp/rollcall-<uid>-<8 hex>` is used; so it is if ranks run as `user`, who
+  // may not enter it. That user's group can reach the files in the folder, but
+  // not list them. Errors name the path and the system's error.
   //
   // Waits at most `patience` for processes of earlier agents of the same job
   // and node that do not die, and calls `waits` once with a text that names
@@ -46,7 +49,8 @@ class RunFolder {
       const std::string& runtime_dir, const std::string& job = "",
       const std::string& node = "",
       absl::Duration patience = absl::ZeroDuration(),
-      const std::function<void(const std::string&)>& waits = nullptr);
+      const std::function<void(const std::string&)>& waits = nullptr,
+      const SystemUser* user = nullptr);
   // Removes the folder and its contents, except lives that were not forgotten.
   ~RunFolder();
 

@@ -70,6 +70,8 @@ struct ChildPlan {
   std::vector<char*> shell_argv;
   int in, out, err, gate, our_gate, failure, cgroup, fds_most;
   rlimit core_limit;
+  // Null: the user stays.
+  const SystemUser* user;
 };
 
 // --- Between fork and exec: system calls only -------------------------------
@@ -77,8 +79,9 @@ struct ChildPlan {
 // System calls are made by number: the sanitizers' wrappers of the library's
 // functions take locks that another thread may have held at the fork.
 
-long Call(long number, long a = 0, long b = 0, long c = 0, long d = 0) {
-  return syscall(number, a, b, c, d);
+long Call(long number, long a = 0, long b = 0, long c = 0, long d = 0,
+          long e = 0) {
+  return syscall(number, a, b, c, d, e);
 }
 
 template <typename T>
@@ -119,10 +122,36 @@ int ChildExec(ChildPlan& plan) {
   return error;
 }
 
+// Returns 0 or an errno.
+int ChildBecomeUser(const SystemUser& user) {
+  if (Call(SYS_setgroups, user.groups.size(), Address(user.groups.data())) !=
+          0 ||
+      Call(SYS_setresgid, user.gid, user.gid, user.gid) != 0 ||
+      Call(SYS_setresuid, user.uid, user.uid, user.uid) != 0) {
+    return errno;
+  }
+  // The user must not read this copy of the agent's memory before the exec.
+  Call(SYS_prctl, PR_SET_DUMPABLE, 0);
+  return Call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1) == 0 ? 0 : errno;
+}
+
+[[noreturn]] void ChildFail(const ChildPlan& plan, int error) {
+  Call(SYS_write, plan.failure, Address(&error), sizeof error);
+  while (true) Call(SYS_exit_group, 127);
+}
+
 [[noreturn]] void ChildMain(ChildPlan& plan) {
   Call(SYS_setsid);
-  Call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
   ChildDefaultSignals();
+  if (plan.cgroup >= 0) Call(SYS_write, plan.cgroup, Address("0"), 1);
+  if (plan.user != nullptr) {
+    if (const int error = ChildBecomeUser(*plan.user); error != 0) {
+      ChildFail(plan, error | kNotTheUser);
+    }
+  }
+  // A change of the user clears it, so it is set after that; and before the
+  // gate, which does not open if the parent has ended.
+  Call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
   // A rank may leave a core file if its user permits it.
   Call(SYS_prlimit64, 0, RLIMIT_CORE, Address(&plan.core_limit), 0);
   // With our copy of the other end open, the gate would never close.
@@ -133,15 +162,12 @@ int ChildExec(ChildPlan& plan) {
     got = Call(SYS_read, plan.gate, Address(&go), 1);
   } while (got < 0 && errno == EINTR);
   if (got != 1) Call(SYS_exit_group, 127);
-  if (plan.cgroup >= 0) Call(SYS_write, plan.cgroup, Address("0"), 1);
   // dup3, because not every architecture has dup2; none of them is 0 to 2.
   Call(SYS_dup3, plan.in, 0, 0);
   Call(SYS_dup3, plan.out, 1, 0);
   Call(SYS_dup3, plan.err, 2, 0);
   ChildCloseOthers(plan.fds_most);
-  const int error = ChildExec(plan);
-  Call(SYS_write, plan.failure, Address(&error), sizeof error);
-  while (true) Call(SYS_exit_group, 127);
+  ChildFail(plan, ChildExec(plan));
 }
 
 // -----------------------------------------------------------------------------
@@ -185,7 +211,8 @@ absl::Status Exhausted(const char* what, const std::string& command) {
 
 absl::StatusOr<ForkedRank> ForkRank(const std::vector<std::string>& argv,
                                     const std::vector<std::string>& environment,
-                                    int cgroup_entrance) {
+                                    int cgroup_entrance,
+                                    const SystemUser* user) {
   if (argv.empty()) {
     return absl::InvalidArgumentError(
         "a rank needs a command and got none; give it after --");
@@ -220,6 +247,13 @@ absl::StatusOr<ForkedRank> ForkRank(const std::vector<std::string>& argv,
   plan.cgroup = cgroup_entrance;
   plan.fds_most = FdsMost();
   plan.core_limit = CoreLimitAtStart();
+  plan.user = user;
+  if (user != nullptr) {
+    // So that it can open them again, as /dev/stdout and /dev/stderr.
+    for (const Fd* pipe : {&out, &err}) {
+      (void)!fchown(pipe->get(), user->uid, user->gid);
+    }
+  }
 
   // None of our signal handlers may run in the child.
   sigset_t all, before;
@@ -270,8 +304,17 @@ bool NodeLacksSomething(int error) {
 }  // namespace
 
 ExecFailure ExplainExecError(int error, const std::vector<std::string>& argv,
-                             const std::vector<std::string>& environment) {
+                             const std::vector<std::string>& environment,
+                             const SystemUser* user) {
   const std::string& name = argv[0];
+  if ((error & kNotTheUser) != 0) {
+    return {kNodeCannotStart,
+            absl::StrCat("rollcall: no process can become ",
+                         user != nullptr ? UserText(*user) : "the user", ": ",
+                         strerror(error & ~kNotTheUser),
+                         "; is the user's id known in this container's user "
+                         "namespace?")};
+  }
   if (error != ENOENT && error != ENOTDIR) {
     const bool lacks = NodeLacksSomething(error);
     return {lacks ? kNodeCannotStart : 126,
@@ -281,7 +324,11 @@ ExecFailure ExplainExecError(int error, const std::vector<std::string>& argv,
                              ? "; try chmod +x, or name its interpreter first"
                          : lacks ? "; see ulimit -u and -n, and the "
                                    "container's limits"
-                                 : "")};
+                                 : "",
+                         error == EACCES && user != nullptr
+                             ? absl::StrCat("; ", UserText(*user),
+                                            " must be able to reach it")
+                             : "")};
   }
   if (absl::StrContains(name, '/') || name.empty()) {
     return {127, absl::StrCat("rollcall: cannot execute \"", name,

@@ -21,6 +21,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/base/fd.h"
+#include "daemon/base/system_user.h"
 
 namespace rollcall {
 
@@ -39,11 +40,14 @@ struct ForkedRank {
 // Makes a process that leads its own session, reads /dev/null, has default
 // signal handlers and no descriptors except 0 to 2. `environment` is its whole
 // environment; `argv[0]` without a slash is looked up in its PATH.
-// `cgroup_entrance`: see RankCgroup; -1: none. RESOURCE_EXHAUSTED: no process
-// or pipe could be made. INVALID_ARGUMENT: argv is empty.
+// `cgroup_entrance`: see RankCgroup; -1: none. `user`: the process becomes that
+// user, with no_new_privs; null: it stays this process's user.
+// RESOURCE_EXHAUSTED: no process or pipe could be made. INVALID_ARGUMENT: argv
+// is empty.
 absl::StatusOr<ForkedRank> ForkRank(const std::vector<std::string>& argv,
                                     const std::vector<std::string>& environment,
-                                    int cgroup_entrance);
+                                    int cgroup_entrance,
+                                    const SystemUser* user = nullptr);
 
 // The exit code of a rank that could not start because its node lacks something
 // (descriptors, processes, memory, disk space): sysexits' EX_OSERR. Unlike 126
@@ -54,7 +58,9 @@ inline constexpr int kNodeCannotStart = 71;
 void Release(ForkedRank& rank);
 
 // Why it could not execute, once it has ended: an errno; 0: it could.
+// kNotTheUser is added if it could not become its user.
 int ExecError(const ForkedRank& rank);
+inline constexpr int kNotTheUser = 1 << 16;
 
 // The same as text, and the exit code that a shell would use: 127 (not found)
 // or 126, or kNodeCannotStart.
@@ -63,7 +69,8 @@ struct ExecFailure {
   std::string reason;
 };
 ExecFailure ExplainExecError(int error, const std::vector<std::string>& argv,
-                             const std::vector<std::string>& environment);
+                             const std::vector<std::string>& environment,
+                             const SystemUser* user = nullptr);
 
 }  // namespace rollcall
 

@@ -2,7 +2,7 @@
 // recorded in their agent's run folder.
 //
 // Once a process's parent has ended, there may be no other sign whose rank it
-// was: the environment of another user's process cannot be read.
+// was: a process that is not root cannot read another user's environment.
 //
 // Thread rule: one thread per folder. Errors are ignored: the next sweep finds
 // fewer processes.

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "absl/time/time.h"
 #include "client/agent/core/agent.h"
 #include "client/agent/processes/sweep.h"
+#include "daemon/base/system_user.h"
 
 namespace rollcall {
 
@@ -50,6 +52,8 @@ struct ProcessesOptions {
   // The absolute path of the hosts file that this agent writes. If the agent is
   // killed, the guard removes its entries. Empty: none.
   std::string hosts_file;
+  // As whom ranks run; nullopt: as this process's user.
+  std::optional<SystemUser> user;
   // The agent is the subreaper of its ranks (BecomeSubreaper).
   bool subreaper = false;
   // The binary whose hidden `guard` command is started.

@@ -73,7 +73,7 @@ absl::Status RankGroup::Fork(uint64_t generation, const RankCommand& command,
       "rollcall-", getpid(), "-gen-", generation, "-", command.local_rank));
   absl::StatusOr<ForkedRank> process =
       ForkRank(command.argv, command.environment,
-               rank.cgroup ? rank.cgroup->entrance() : -1);
+               rank.cgroup ? rank.cgroup->entrance() : -1, RankUser());
   if (!process.ok()) {
     if (rank.cgroup) RemoveCgroup(rank.cgroup->folder());
     return process.status();
@@ -243,8 +243,8 @@ void RankGroup::OnExit(Rank& rank, absl::Time now) {
   rank.out->Drain(now);
   rank.err->Drain(now);
   if (const int error = ExecError(rank.process); error != 0) {
-    const ExecFailure failure =
-        ExplainExecError(error, rank.command.argv, rank.command.environment);
+    const ExecFailure failure = ExplainExecError(
+        error, rank.command.argv, rank.command.environment, RankUser());
     status = {failure.code, 0};
     rank.err->Say(failure.reason, now);
   } else if (status.code == kExitOfLoader) {
@@ -258,7 +258,12 @@ void RankGroup::OnExit(Rank& rank, absl::Time now) {
   ended.signal = status.signal;
   ended.stderr_tail = rank.err->TailText();
   if (status.code != 0 || status.signal != 0) {
-    ErrorReport report = ReadErrorFile(rank.command.error_file);
+    ErrorReport report;
+    // The file is in a folder of the rank's user, who may have put a link
+    // there.
+    if (const AsUser as(RankUser()); as.ok()) {
+      report = ReadErrorFile(rank.command.error_file);
+    }
     ended.error_file = std::move(report.message);
     ended.permanent = report.permanent;
   }

@@ -122,6 +122,9 @@ class RankGroup {
   void Abandon(Ranks& forked);
   std::unique_ptr<RankPipe> MakeStream(const Rank& rank, Fd pipe, bool is_err);
   Rank* Find(const RankLife& life);
+  const SystemUser* RankUser() const {
+    return house_.options.user ? &*house_.options.user : nullptr;
+  }
   bool AnyLives() const;
   // The ranks that are to go: those told to, or all ranks once none lives.
   std::vector<Rank*> Going();

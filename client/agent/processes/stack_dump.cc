@@ -4,13 +4,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/eventfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -23,9 +20,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "client/agent/processes/exit_watch.h"
+#include "client/agent/processes/fork_exec.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/printable.h"
 #include "daemon/base/proc_stat.h"
+#include "daemon/base/system_user.h"
 
 namespace rollcall {
 namespace {
@@ -123,6 +122,8 @@ bool IsThere(const std::string& name) {
 
 // The best available tool for this process; nullopt: none is installed.
 std::optional<Tool> ChooseTool(pid_t pid) {
+  const std::optional<SystemUser> user = OtherUserOf(pid);
+  const AsUser as(user ? &*user : nullptr);
   char exe[256];
   const ssize_t size =
       readlink(absl::StrCat("/proc/", pid, "/exe").c_str(), exe, sizeof exe);
@@ -142,66 +143,57 @@ std::optional<Tool> ChooseTool(pid_t pid) {
   return std::nullopt;
 }
 
+// As whom a tool traces process `pid`; nullopt: as this process's user. Root
+// takes the user of the process: in most containers root lacks CAP_SYS_PTRACE,
+// and a tool that reads a rank's memory needs no more permissions than the
+// rank. Where Yama lets a user trace only descendants, only root can trace.
+std::optional<SystemUser> TracerUser(pid_t pid) {
+  const std::string scope = ReadProc("/proc/sys/kernel/yama/ptrace_scope");
+  if (!scope.empty() && scope != "0") return std::nullopt;
+  return OtherUserOf(pid);
+}
+
 // The tool's output, and its error if it failed. Ended at `until`.
-std::string RunTool(const Tool& tool, absl::Time until, int quit) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) {
-    return absl::StrCat("no pipe: ", strerror(errno), "\n");
-  }
-  Fd out(ends[0]), in(ends[1]);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&files, in.get(), 1);
-  posix_spawn_file_actions_adddup2(&files, in.get(), 2);
-  posix_spawnattr_t how;
-  posix_spawnattr_init(&how);
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&how, &none);
-  posix_spawnattr_setsigdefault(&how, &all);
-  posix_spawnattr_setpgroup(&how, 0);
-  posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK |
-                                     POSIX_SPAWN_SETSIGDEF |
-                                     POSIX_SPAWN_SETPGROUP);
-  std::vector<char*> argv;
-  for (const std::string& word : tool.argv) {
-    argv.push_back(const_cast<char*>(word.c_str()));
-  }
-  argv.push_back(nullptr);
+std::string RunTool(const Tool& tool, pid_t pid, absl::Time until, int quit) {
+  const std::optional<SystemUser> user = TracerUser(pid);
   // A minimal environment: variables can make such tools fetch symbols from the
   // network.
-  std::string path = absl::StrCat("PATH=", kPath), locale = "LC_ALL=C";
-  char* environment[] = {path.data(), locale.data(), nullptr};
-  pid_t pid = 0;
-  const int error =
-      posix_spawnp(&pid, argv[0], &files, &how, argv.data(), environment);
-  posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&how);
-  in.Close();
-  if (error != 0) return absl::StrCat(strerror(error), "\n");
-
+  absl::StatusOr<ForkedRank> child =
+      ForkRank(tool.argv, {absl::StrCat("PATH=", kPath), "LC_ALL=C"},
+               /*cgroup_entrance=*/-1, user ? &*user : nullptr);
+  if (!child.ok()) return absl::StrCat(child.status().message(), "\n");
+  Release(*child);
   std::string text;
   bool cut = false;
-  for (;;) {
+  while (!cut && (child->out.open() || child->err.open())) {
     const int64_t left_ms = absl::ToInt64Milliseconds(until - MonotonicNow());
-    pollfd polled[2] = {{out.get(), POLLIN, 0}, {quit, POLLIN, 0}};
-    const int ready = poll(polled, quit >= 0 ? 2 : 1,
-                           static_cast<int>(std::max<int64_t>(left_ms, 0)));
+    // A negative descriptor is ignored.
+    pollfd polled[3] = {{child->out.get(), POLLIN, 0},
+                        {child->err.get(), POLLIN, 0},
+                        {quit, POLLIN, 0}};
+    const int ready =
+        poll(polled, 3, static_cast<int>(std::max<int64_t>(left_ms, 0)));
     if (ready < 0 && errno == EINTR) continue;
-    cut = ready == 0 || (quit >= 0 && polled[1].revents != 0);
+    cut = ready == 0 || polled[2].revents != 0;
     if (cut || ready < 0) break;
-    char piece[4096];
-    const ssize_t got = read(out.get(), piece, sizeof piece);
-    if (got <= 0) break;
-    text.append(piece, std::min(static_cast<size_t>(got),
-                                kOutputBytesMost - text.size()));
+    for (Fd* pipe : {&child->out, &child->err}) {
+      char piece[4096];
+      const ssize_t got = read(pipe->get(), piece, sizeof piece);
+      if (got == 0) pipe->Close();
+      if (got <= 0) continue;
+      text.append(piece, std::min(static_cast<size_t>(got),
+                                  kOutputBytesMost - text.size()));
+    }
   }
-  // It has closed its output or its time is over, so it is ended.
-  kill(-pid, SIGKILL);
-  PeekExit(pid);
-  Reap(pid);
+  // It has closed its output or its time is over, so it is ended; it may not
+  // lead its session yet.
+  kill(-child->pid, SIGKILL);
+  kill(child->pid, SIGKILL);
+  PeekExit(child->pid);
+  if (const int error = ExecError(*child); error != 0) {
+    absl::StrAppend(&text, strerror(error & ~kNotTheUser), "\n");
+  }
+  Reap(child->pid);
   if (cut) absl::StrAppend(&text, "(cut off: it took too long)\n");
   return text;
 }
@@ -222,6 +214,8 @@ StackDump DumpStacks(const std::vector<pid_t>& pids, absl::Duration patience,
   // All of the kernel's information first: it is quick and disturbs no process.
   for (size_t i = 0; i < std::min(pids.size(), kProcessesMost); ++i) {
     const std::string folder = absl::StrCat("/proc/", pids[i]);
+    const std::optional<SystemUser> user = OtherUserOf(pids[i]);
+    const AsUser as(user ? &*user : nullptr);
     const char state = StateOf(folder);
     const std::vector<pid_t> threads = ThreadsOf(pids[i]);
     states.push_back(state);
@@ -244,7 +238,7 @@ StackDump DumpStacks(const std::vector<pid_t>& pids, absl::Duration patience,
     none = !tool.has_value();
     if (none) continue;
     absl::StrAppend(&dump.text, absl::StrJoin(tool->argv, " "), ":\n",
-                    RunTool(*tool, until, quit));
+                    RunTool(*tool, pids[i], until, quit));
     LetGo(pids[i], states[i]);
   }
   if (none) {

@@ -3,8 +3,9 @@
 // The kernel always gives the state, the wait channel and the system call.
 // Stacks of the program need a tool on this machine: py-spy for Python,
 // eu-stack (elfutils) or gdb. The processes are not changed, but such a tool
-// stops them for a moment. A tool that does not end is killed, and the process
-// it stopped is continued.
+// stops them for a moment. If this process is root, it runs as the user of
+// the process where the kernel permits that. A tool that does
+// not end is killed, and the process it stopped is continued.
 //
 // Thread rule: Take from one thread; `done` is called from internal threads and
 // must only post.

@@ -23,6 +23,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/fd.h"
 #include "daemon/base/proc_stat.h"
+#include "daemon/base/system_user.h"
 
 namespace rollcall {
 namespace {
@@ -107,8 +108,15 @@ bool HasMarker(const Stat& process, const Markers& markers) {
     longest = std::max(longest, marker.size());
   }
   bool settled = false;
+  std::optional<AsUser> as_its_user;
   for (int i = 0; i < kBareTries; ++i) {
-    const Environment seen = ReadEnvironment(process.pid, markers, longest);
+    Environment seen = ReadEnvironment(process.pid, markers, longest);
+    if (seen == Environment::kUnreadable && !as_its_user) {
+      // In most containers root lacks CAP_SYS_PTRACE.
+      const std::optional<SystemUser> user = OtherUserOf(process.pid);
+      as_its_user.emplace(user ? &*user : nullptr);
+      if (user) seen = ReadEnvironment(process.pid, markers, longest);
+    }
     if (seen != Environment::kEmpty) return seen == Environment::kMarked;
     // The text may be of the previous program: then read it again.
     if (settled) return false;

@@ -23,7 +23,9 @@
 // (cron, Docker, systemd) is no descendant and is not searched.
 //
 // Thread rule: any thread; no shared state. Used by the agent and, after its
-// death, by its guard. Reads /proc; without /proc it finds nothing.
+// death, by its guard. Reads /proc; without /proc it finds nothing. If it is
+// root without CAP_SYS_PTRACE (most containers), it reads the environment of
+// another user's process as that user.
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_SWEEP_H_
 #define ROLLCALL_CLIENT_AGENT_PROCESSES_SWEEP_H_
 

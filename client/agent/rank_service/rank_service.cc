@@ -2,7 +2,11 @@
 
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -157,7 +161,7 @@ void RankService::Core::FailExchanges(uint64_t generation,
 // --- The outside ------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<RankService>> RankService::Start(
-    const std::string& path, Post post) {
+    const std::string& path, Post post, const SystemUser* user) {
   if (path.size() > kSocketPathBytesMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("socket path of ", path.size(), " bytes: ", path,
@@ -179,6 +183,12 @@ absl::StatusOr<std::unique_ptr<RankService>> RankService::Start(
   if (core->server == nullptr) {
     return absl::UnavailableError(
         absl::StrCat("cannot listen on the Unix socket ", path));
+  }
+  if (user != nullptr && (chmod(path.c_str(), 0600) != 0 ||
+                          chown(path.c_str(), user->uid, user->gid) != 0)) {
+    return absl::UnavailableError(absl::StrCat("cannot give the Unix socket ",
+                                               path, " to ", UserText(*user),
+                                               ": ", strerror(errno)));
   }
   return std::unique_ptr<RankService>(new RankService(std::move(core)));
 }

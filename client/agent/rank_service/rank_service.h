@@ -3,7 +3,8 @@
 //
 // It knows who is connected and who waits for which key, and nothing else: what
 // an exchange needs from other nodes is decided by the agent core. The
-// permissions of the socket's folder (0700) decide who may connect.
+// permissions of the socket's folder (0700) decide who may connect; if ranks
+// run as another user, those of the socket itself (that user's, 0600).
 //
 // Thread rule: all functions from the agent's loop thread; `post` is called
 // from gRPC's threads and must only post.
@@ -23,6 +24,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/agent/core/agent.h"
+#include "daemon/base/system_user.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -33,10 +35,11 @@ class RankService {
   // UNAVAILABLE.
   using Post = std::function<bool(AgentEvent)>;
 
-  // Listens on the Unix socket `path` (at most 107 bytes). INVALID_ARGUMENT: it
-  // is longer. UNAVAILABLE: listening failed.
+  // Listens on the Unix socket `path` (at most 107 bytes), for `user`; null:
+  // this process's user. INVALID_ARGUMENT: it is longer. UNAVAILABLE: listening
+  // failed.
   static absl::StatusOr<std::unique_ptr<RankService>> Start(
-      const std::string& path, Post post);
+      const std::string& path, Post post, const SystemUser* user = nullptr);
 
   // Ends all calls.
   ~RankService();

@@ -290,6 +290,36 @@ TEST_F(RankFilesTest, AreWrittenWithTheirModes) {
             3);
 }
 
+TEST_F(RankFilesTest, OfAnotherUserAreThatUsers) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const v1::World world = MakeWorld();
+  const v1::Seal seal = MakeSeal(1);
+  const SystemUser user = {.uid = 31337, .gid = 31338};
+  chmod(folder_.c_str(), 0755);
+  ASSERT_EQ(mkdir((folder_ + "/run").c_str(), 0755), 0);
+  const RankFiles files = NameRankFiles(folder_ + "/run", "/s", world, seal, 1);
+  ASSERT_TRUE(WriteRankFiles(files, world, seal, &user).ok());
+  for (const std::string& path :
+       {files.folder, files.world_file, files.hostfile, files.nccl_id_file}) {
+    struct stat info;
+    ASSERT_EQ(stat(path.c_str(), &info), 0) << path;
+    EXPECT_EQ(info.st_uid, user.uid) << path;
+    EXPECT_EQ(info.st_gid, user.gid) << path;
+  }
+  // A link in the place of a file leads nowhere that the user may not write.
+  const std::string other = folder_ + "/other";
+  std::ofstream(other) << "kept";
+  const std::string link = files.folder + "/notice.new";
+  ASSERT_EQ(symlink(other.c_str(), link.c_str()), 0);
+  {
+    const AsUser as(&user);
+    ASSERT_TRUE(as.ok());
+    EXPECT_TRUE(WriteFileAtomically(files.notice_file, "text", 0644).ok());
+  }
+  EXPECT_EQ(Read(other), "kept");
+  EXPECT_EQ(Read(files.notice_file), "text");
+}
+
 TEST_F(RankFilesTest, ErrorsNameThePath) {
   const v1::World world = MakeWorld();
   const absl::Status status =

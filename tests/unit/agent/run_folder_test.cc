@@ -74,6 +74,21 @@ TEST_F(RunFolderTest, IsPrivateAndGoesWithItsOwner) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+TEST_F(RunFolderTest, AnotherUsersRanksReachItsFilesAndNoMore) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const SystemUser user = {.uid = 31337, .gid = 31338};
+  const auto folder =
+      RunFolder::Make(parent_, "", "", absl::ZeroDuration(), nullptr, &user);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  // `parent_` may be closed to that user.
+  EXPECT_EQ((*folder)->path().rfind("/tmp/rollcall-0-", 0), 0u);
+  struct stat info;
+  ASSERT_EQ(stat((*folder)->path().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0710u);
+  EXPECT_EQ(info.st_uid, 0u);
+  EXPECT_EQ(info.st_gid, user.gid);
+}
+
 TEST_F(RunFolderTest, SweepsWhatKilledAgentsLeftAndNothingElse) {
   const std::string dead = LeftBehind("rollcall-0123abcd");
   const std::string foreign = LeftBehind("rollcall-notours");

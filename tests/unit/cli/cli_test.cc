@@ -156,6 +156,7 @@ TEST(Flags, AnEmptyValueIsNotTheDefault) {
                            "launch --hosts-names '' -- x",
                            "launch --token-ttl '' -- x",
                            "launch --preempt-signal '' -- x",
+                           "launch --rank-user '' -- x",
                            "launch --secret-file '' -- x",
                            "launch --tls-ca '' -- x",
                            "join rc1.x --name '' -- x",
@@ -305,6 +306,9 @@ TEST(Flags, WhatEndsARunHow) {
       "join rc1.x --preempt-signal SIGINT --grow boundary "
       "--max-restarts 7 -- x");
   EXPECT_EQ(join.local.preempt_signal, 2);
+  EXPECT_EQ(join.local.rank_user, "");
+  const auto other = Parse<JoinFlags>("join rc1.x --rank-user 1000:100 -- x");
+  EXPECT_EQ(other.local.rank_user, "1000:100");
   EXPECT_EQ(join.settings.grow(), v1::GROW_BOUNDARY);
   EXPECT_EQ(join.settings.max_restarts(), 7u);
   EXPECT_FALSE(join.settings.has_linger());

@@ -28,11 +28,11 @@ class SweepTest : public testing::Test {
  protected:
   // Runs a shell script; its process group is no longer ours to follow after.
   pid_t Run(const std::string& script, const std::vector<std::string>& more,
-            int cgroup = -1) {
+            int cgroup = -1, const SystemUser* user = nullptr) {
     std::vector<std::string> environment = {"PATH=/usr/bin:/bin",
                                             "LIFE=" + life_.path()};
     environment.insert(environment.end(), more.begin(), more.end());
-    auto rank = ForkRank({"/bin/sh", "-c", script}, environment, cgroup);
+    auto rank = ForkRank({"/bin/sh", "-c", script}, environment, cgroup, user);
     EXPECT_TRUE(rank.ok()) << rank.status();
     if (!rank.ok()) return -1;
     Release(*rank);
@@ -64,6 +64,29 @@ TEST_F(SweepTest, FindsByMarkerWhoHasLeftParentAndSession) {
   const std::string marker = "ROLLCALL_SOCKET=" + folder_.path() + "/s";
   Run(kDaemon, {"X=1", marker, "Y=2"});
   ASSERT_EQ(life_.Lines(1).size(), 1u);
+  const SweepResult result = Sweep({.markers = {marker}}, kPatience);
+  EXPECT_GE(result.ended, 1u);
+  EXPECT_TRUE(result.left.empty());
+  EXPECT_TRUE(life_.AllDead(0));
+}
+
+TEST_F(SweepTest, FindsAnotherUsersByMarkerWithoutCapPtrace) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  chmod(folder_.path().c_str(), 0755);
+  chmod(life_.path().c_str(), 0666);
+  const SystemUser user = {.uid = 31337, .gid = 31338};
+  const std::string marker = "ROLLCALL_SOCKET=" + folder_.path() + "/s";
+  const WithoutCapability less(CAP_SYS_PTRACE);
+  Run(kDaemon, {marker}, -1, &user);
+  ASSERT_EQ(life_.Lines(1).size(), 1u);
+  // It is that user's and has no way to more privileges.
+  const std::vector<FoundProcess> found = FindKin({.markers = {marker}});
+  ASSERT_FALSE(found.empty());
+  const std::string status =
+      ReadFile("/proc/" + std::to_string(found[0].pid) + "/status");
+  EXPECT_NE(status.find("Uid:\t31337\t31337\t31337\t31337\n"),
+            std::string::npos);
+  EXPECT_NE(status.find("NoNewPrivs:\t1\n"), std::string::npos);
   const SweepResult result = Sweep({.markers = {marker}}, kPatience);
   EXPECT_GE(result.ended, 1u);
   EXPECT_TRUE(result.left.empty());

@@ -1,0 +1,330 @@
+"""Ranks that run as another user than their agent: `--rank-user`.
+
+The agents are root without CAP_SYS_PTRACE, as in most containers.
+"""
+import json
+import os
+import re
+import shutil
+import signal
+import unittest
+
+import harness
+from hang_test import FRAME, MODEL, TEXT, TRAINER
+from harness import E2E, Gate, command_line, descendants
+
+NOBODY = 65534
+# A uid and a gid that nothing else on a machine has.
+IDS = "31337:31338"
+PYTHON = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")
+USAGE = 2
+
+# Prints what it is and what it reaches, and waits at the gate. Arguments: the
+# gate, and the launcher's state folder.
+LOOK = """
+import errno, os, subprocess, sys
+say = lambda *words: print(*words, flush=True)
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+for field in ("Uid", "Gid", "Groups", "NoNewPrivs", "CapEff", "CapPrm"):
+    say("has", field, *status[field].split())
+for name in ("HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR"):
+    say("has", name, os.environ.get(name, "unset"))
+say("has dumpable", os.stat("/proc/self/environ").st_uid)
+
+def attempt(name, act):
+    try:
+        act()
+        say("can", name)
+    except OSError as error:
+        say("cannot", name, errno.errorcode[error.errno])
+
+def read(path):
+    with open(path, "rb", 0) as f:
+        if path.endswith("/mem"):
+            with open(path.replace("/mem", "/maps")) as maps:
+                f.seek(int(maps.readline().split("-")[0], 16))
+        f.read(16)
+
+# An agent, and a child of its own: the control.
+child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+for who, pid in (("agent", os.getppid()), ("child", child.pid)):
+    for part in ("mem", "environ", "maps"):
+        attempt(f"{who}-{part}", lambda: read(f"/proc/{pid}/{part}"))
+    attempt(f"{who}-fd", lambda: os.listdir(f"/proc/{pid}/fd"))
+    attempt(f"{who}-signal", lambda: os.kill(pid, 0))
+folder = os.path.dirname(os.environ["ROLLCALL_SOCKET"])
+attempt("list-run-folder", lambda: os.listdir(folder))
+attempt("write-run-folder", lambda: open(folder + "/mine", "w"))
+attempt("read-lives", lambda: read(folder + "/lives"))
+attempt("state", lambda: os.listdir(sys.argv[2]))
+attempt("state-file", lambda: read(sys.argv[2] + "/admin.token"))
+attempt("hosts-lock", lambda: [read("/run/rollcall/" + name)
+                               for name in os.listdir("/run/rollcall")])
+for name in ("WORLD_FILE", "HOSTFILE", "NCCL_ID_FILE"):
+    path = os.environ["ROLLCALL_" + name]
+    attempt(name, lambda: read(path))
+    say("mode", name, oct(os.stat(path).st_mode & 0o777), os.stat(path).st_uid)
+attempt("progress", lambda: open(os.environ["ROLLCALL_PROGRESS"], "w"))
+for name in ("stdout", "stderr"):
+    attempt(name, lambda: open("/dev/" + name, "w").close())
+child.kill()
+child.wait()
+say("up")
+open(sys.argv[1]).read()
+"""
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs root")
+class RankUser(E2E):
+    def begin(self, flags, command, without="sys_ptrace"):
+        """A launcher whose processes lack a capability."""
+        return self.stage.start(
+            ["setpriv", f"--bounding-set=-{without}", harness.ROLLCALL,
+             "launch", "--hosts-file", self._hosts, *flags, "--", *command])
+
+    def attend(self, join, flags, command):
+        return self.stage.start(
+            ["setpriv", "--bounding-set=-sys_ptrace", harness.ROLLCALL, "join",
+             join, "--hosts-file", self._hosts, *flags, "--", *command])
+
+    def reachable(self, name):
+        """A program or library of the build where every user may read it: the
+        clone may lie where others may not look, as below /root."""
+        return shutil.copy(os.path.join(harness.BIN, name),
+                           self.stage.path(name))
+
+    def looks(self, user):
+        """What a rank says of itself, word by word, and its launcher."""
+        gate, state = Gate(self.stage), self.stage.path("look-state")
+        launcher = self.begin(
+            ["--rank-user", user, "--job", "look", "--state", state,
+             "--nccl-lib", self.reachable("libfake_nccl.so")],
+            [PYTHON, "-c", LOOK, gate.path, state])
+        launcher.await_line(r"\] up$")
+        minters = [p for p in descendants(launcher.pid)
+                   if command_line(p)[1:2] == ["mint-nccl-id"]]
+        self.assertEqual(len(minters), 1)
+        with open(f"/proc/{minters[0]}/status", encoding="ascii") as f:
+            uids = re.search(r"^Uid:\s+(.*)$", f.read(), re.M)[1].split()
+        gate.open()
+        self.assert_code(launcher, 0)
+        said = [m[1].split() for line in launcher.out()
+                for m in [re.search(r"\] (.*)$", line)] if m]
+        return said, uids
+
+    def has(self, said, name):
+        [words] = [w[2:] for w in said if w[:2] == ["has", name]]
+        return words
+
+    def test_a_rank_is_that_user_and_reads_nothing_of_its_agent(self):
+        said, minter = self.looks(IDS)
+        self.assertEqual(self.has(said, "Uid"), ["31337"] * 4)
+        self.assertEqual(self.has(said, "Gid"), ["31338"] * 4)
+        self.assertEqual(minter, ["31337"] * 4)
+        self.assertEqual(self.has(said, "Groups"), [])
+        self.assertEqual(self.has(said, "NoNewPrivs"), ["1"])
+        for name in ("CapEff", "CapPrm"):
+            self.assertEqual(int(self.has(said, name)[0], 16), 0, name)
+        self.assertEqual(self.has(said, "HOME"), ["/"])
+        self.assertEqual(self.has(said, "XDG_RUNTIME_DIR"), ["unset"])
+        # Its own files in /proc are its own.
+        self.assertEqual(self.has(said, "dumpable"), ["31337"])
+        for part in ("mem", "environ", "maps", "fd"):
+            self.assertIn(["cannot", f"agent-{part}", "EACCES"], said, part)
+            self.assertIn(["can", f"child-{part}"], said, part)
+        self.assertIn(["cannot", "agent-signal", "EPERM"], said)
+        self.assertIn(["can", "child-signal"], said)
+        for name in ("list-run-folder", "write-run-folder", "read-lives",
+                     "state", "state-file", "hosts-lock"):
+            self.assertTrue([w for w in said if w[:2] == ["cannot", name]
+                             and w[2] in ("EACCES", "ENOENT")], name)
+        for name in ("WORLD_FILE", "HOSTFILE", "NCCL_ID_FILE", "progress",
+                     "stdout", "stderr"):
+            self.assertIn(["can", name], said, name)
+        self.assertIn(["mode", "NCCL_ID_FILE", "0o600", "31337"], said)
+
+    def test_a_named_user_brings_its_groups_and_home(self):
+        said, _ = self.looks("nobody")
+        self.assertEqual(self.has(said, "Uid"), [str(NOBODY)] * 4)
+        groups = os.getgrouplist("nobody", int(self.has(said, "Gid")[0]))
+        self.assertEqual(sorted(map(int, self.has(said, "Groups"))),
+                         sorted(groups))
+        for name in ("USER", "LOGNAME"):
+            self.assertEqual(self.has(said, name), ["nobody"])
+
+    def test_a_stopped_rank_is_named_and_the_others_live_on(self):
+        command = [self.reachable("rollcall-train"), "--data", *TEXT,
+                   "--steps", "1000000", *MODEL]
+        flags = ["--rank-user", IDS]
+        launcher = self.begin(["--nodes", "2", "--name", "w0",
+                               "--hang-timeout", "4s", *flags], command)
+        join = self.join_string(launcher)
+        agents = {"w0": launcher,
+                  "w1": self.attend(join, ["--name", "w1", *flags], command)}
+        before = {}
+        for name, agent in agents.items():
+            agent.await_line(r"\] step 20 .* generation 1$")
+            [before[name]] = [p for p in descendants(agent.pid)
+                              if command_line(p)[:1] == command[:1]]
+        os.kill(before["w1"], signal.SIGSTOP)
+        for agent in agents.values():
+            agent.await_line(r"\] step \d+ .* world 2 generation 2$",
+                             deadline_s=60)
+        self.assertTrue(command_line(before["w0"]), "it lived on")
+        cause = self.status(join)["root_cause"]
+        self.assertEqual((cause["node"], cause["code"]), ("w1", "hang"), cause)
+        self.assertIn("it is stopped", cause["detail"])
+        for name, agent in agents.items():
+            # A number and a name of a system call: the kernel's own word,
+            # which only the rank's user is told.
+            agent.await_line(rf"process {before[name]} \(rollcall-train\)",
+                             "err")
+            agent.await_line(r": \w, waits in \w+, system call (\d+|running)",
+                             "err")
+            self.stage.pump(
+                lambda a=agent: [m for line in a.err()
+                                 for m in [re.search(FRAME, line)]
+                                 if m and TRAINER.search(m[1])] or a.done(),
+                f"a frame of {name}")
+            self.assertEqual(agent.code, None)
+        # Both are stopped at one step, by the notice on their sockets.
+        launcher.signal(signal.SIGTERM)
+        self.assert_code(launcher, 75)
+        self.assert_code(agents["w1"], 75)
+
+    def ranks(self, gate):
+        """A command with a child in a session of its own, both told apart."""
+        return ["sh", "-c",
+                "setsid sh -c 'echo child=$$; exec cat " + gate.path + "' & "
+                "echo up g$ROLLCALL_GENERATION pid=$$; "
+                f"cat {gate.path}; echo end=$$"]
+
+    def pids(self, process):
+        return [int(m) for _, _, text in process.lines
+                for m in re.findall(r"(?:child|pid)=(\d+)", text)]
+
+    def gather(self, gate):
+        flags = ["--rank-user", IDS]
+        launcher = self.begin(["--nodes", "1:2", *flags], self.ranks(gate))
+        join = self.join_string(launcher)
+        worker = self.attend(join, ["--name", "w1", *flags], self.ranks(gate))
+        for process in (launcher, worker):
+            process.await_line(r"\] up g\d+ pid=")
+        worker.await_line(r"child=")
+        return launcher, join, worker
+
+    def test_the_guard_ends_what_a_killed_agent_left(self):
+        gate = Gate(self.stage)
+        launcher, _, worker = self.gather(gate)
+        ranks = self.pids(worker)
+        worker.signal(signal.SIGKILL)
+        self.stage.await_gone(ranks, "its ranks")
+        launcher.signal(signal.SIGINT)
+        self.assert_code(launcher, 130)
+
+    def test_the_next_life_sweeps_what_no_guard_did(self):
+        gate = Gate(self.stage)
+        launcher, join, dead = self.gather(gate)
+        ranks = self.pids(dead)
+        [guard] = [p for p in descendants(dead.pid)
+                   if command_line(p)[1:2] == ["guard"]]
+        # Neither may see the other one go.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in (dead.pid, guard):
+                os.kill(pid, number)
+        self.stage.await_gone([dead.pid, guard], "agent and guard")
+        # The kernel ends the rank with its agent, and not the rank's child,
+        # which nothing but its environment gives away.
+        self.assertTrue([p for p in ranks if command_line(p)])
+        self.attend(join, ["--name", "w1", "--rank-user", IDS],
+                    self.ranks(gate))
+        self.stage.await_gone(ranks, "the ranks of the life before")
+        launcher.signal(signal.SIGINT)
+        self.assert_code(launcher, 130)
+
+    def test_stop_is_told_by_signal_and_file(self):
+        gate = Gate(self.stage)
+        launcher = self.begin(
+            ["--rank-user", IDS],
+            ["sh", "-c", "trap 'cat $ROLLCALL_NOTICE; exit 0' TERM; echo up; "
+             f"while :; do read line < {gate.path}; done"])
+        launcher.await_line(r"\] up$")
+        launcher.signal(signal.SIGTERM)
+        self.assert_code(launcher, 75)
+        told = launcher.await_line(r'\] (\{"kind".*\})$')
+        self.assertIn(json.loads(told[1])["kind"], ("preempt", "stop"))
+
+    def fails_with(self, write):
+        """What is known of a rank that fails after `write`."""
+        gate = Gate(self.stage)
+        launcher = self.begin(
+            ["--rank-user", IDS, "--nodes", "1:2"],
+            ["sh", "-c", f"[ $ROLLCALL_GENERATION = 1 ] && {write} && exit 3; "
+             f"echo up; cat {gate.path}"])
+        join = self.join_string(launcher)
+        launcher.await_line(r"\] up$")
+        cause = self.status(join)["root_cause"]
+        self.assertEqual(cause["code"], "rank_exit", cause)
+        gate.open()
+        self.assert_code(launcher, 0)
+        return cause["detail"]
+
+    def test_an_error_file_is_read_as_that_user(self):
+        secret = self.stage.path("secret.json")
+        with open(secret, "w", encoding="ascii",
+                  opener=lambda p, f: os.open(p, f, 0o600)) as f:
+            json.dump({"message": "stolen words"}, f)
+        own = self.fails_with(
+            """echo '{"message": "own words"}' > $TORCHELASTIC_ERROR_FILE""")
+        self.assertEqual("own words", own)
+        led = self.fails_with(f"ln -s {secret} $TORCHELASTIC_ERROR_FILE")
+        self.assertNotIn("stolen words", led)
+
+    def test_a_command_that_the_user_cannot_reach(self):
+        program = self.stage.path("closed")
+        shutil.copy("/bin/true", program)
+        os.chmod(program, 0o700)
+        launcher = self.begin(["--rank-user", "nobody", "--max-restarts", "0"],
+                              [program])
+        self.assert_code(launcher, 126)
+        self.assertRegex(launcher.text(), "Permission denied.*user nobody")
+
+    def test_a_working_folder_that_the_user_cannot_enter(self):
+        folder = self.stage.path("closed")
+        os.mkdir(folder, 0o700)
+        launcher = self.stage.start(
+            [harness.ROLLCALL, "launch", "--no-hosts", "--rank-user", IDS,
+             "--", "/bin/true"], cwd=folder)
+        self.assert_code(launcher, 0)
+        self.assertRegex(launcher.text(), f"user {IDS} .*working folder")
+
+    def test_who_cannot_be_that_user_is_told_at_once(self):
+        rollcall = self.reachable("rollcall")
+        launcher = self.launch(["--nodes", "2"], ["true"])
+        join = self.join_string(launcher)
+        for words, why in (
+                (["--rank-user", "no-such-user"], "no-such-user.*unknown"),
+                (["--rank-user", "4000000001"], "4000000001.*unknown"),
+                (["--rank-user", "root"], "another user than root"),
+                (["--rank-user", "1:"], "UID:GID")):
+            for command in (["launch"], ["join", join]):
+                failed = self.stage.run([rollcall, *command, "--no-hosts",
+                                         *words, "--", "true"])
+                self.assert_code(failed, USAGE)
+                self.assertRegex(failed.text(), "--rank-user: .*" + why)
+        for prefix, why in (
+                (["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}",
+                  "--clear-groups"], f"only root.*user {NOBODY}"),
+                (["setpriv", "--bounding-set=-setuid,-kill"],
+                 "lacks CAP_SETUID, CAP_KILL")):
+            failed = self.stage.run(
+                [*prefix, rollcall, "launch", "--no-hosts", "--rank-user",
+                 "daemon", "--", "true"])
+            self.assert_code(failed, USAGE)
+            self.assertRegex(failed.text(), "--rank-user: .*" + why)
+        launcher.signal(signal.SIGINT)
+        self.assert_code(launcher, 130)
+
+
+if __name__ == "__main__":
+    harness.main()
