@@ -356,10 +356,11 @@ void Job::Part(Node& node, v1::NodeState state, const std::string& reason,
   quarantine_.Forget(node);
   node.state = state;
   node.reason = reason;
-  const std::vector<std::string> removed = membership_.Remove(node);
   // It was asked to leave for good, so its credential becomes invalid even if
   // it leaves for another reason.
   if (Leaves(node) && !HasEnded()) credentials_.epochs().Raise(name);
+  // May remove `node` itself.
+  const std::vector<std::string> removed = membership_.Remove(node);
   // A lost node that was asked to leave must still leave if it comes back.
   if (state == v1::NODE_STATE_DRAINING) ForgetLeaving(name);
   HeardFrom(name);
