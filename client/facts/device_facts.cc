@@ -21,6 +21,7 @@
 #include "client/facts/nvml.h"
 #include "client/facts/system.h"
 #include "client/facts/verbs.h"
+#include "client/facts/verbs_merge.h"
 #include "daemon/base/child_process.h"
 #include "daemon/base/library.h"
 #include "daemon/core/admission/admission.h"

@@ -1,9 +1,7 @@
 // The InfiniBand part of the facts: every port of every RDMA device.
 //
-// The kernel's view is read from sysfs below a root folder; libibverbs' view of
-// the same ports replaces it, since that is what a process can use. A device
-// that the kernel has and libibverbs cannot open is kept, with the reason in
-// `unusable`.
+// The kernel's view, read from sysfs below a root folder. verbs_merge replaces
+// it by libibverbs' view of the same ports.
 //
 // Any thread; but libraries and devices may hang or crash: see device_facts.h.
 #ifndef ROLLCALL_CLIENT_FACTS_INFINIBAND_H_
@@ -35,19 +33,12 @@ void SayWhyNoPort(const std::string& root, v1::Facts& facts);
 void AddUnreadFields(const std::string& root, const VerbsAnswer& verbs,
                      v1::Facts& facts);
 
+// Sets net_device of a RoCE port to the interface of its first GID that has
+// one. Pure.
+void SetNetDevice(v1::InfinibandPort& port);
+
 // Sets `gids` to the non-empty GIDs in sysfs. Sets net_device as well.
 void ReadGids(const std::string& root, v1::InfinibandPort& port);
-
-// Merges libibverbs' answer into the ports of `facts`, which stay sorted; its
-// values replace those of sysfs. Ports of devices that it could not open get
-// `unusable`, and there is a MissingFact: `infiniband.memlock` if the limit on
-// locked memory is too low, `infiniband.unusable` if all devices have the same
-// other reason, else `infiniband.DEVICE`. `why_not_listed` is called for
-// devices that libibverbs did not list. Pure.
-void MergeVerbs(
-    const VerbsAnswer& answer,
-    const std::function<Unusable(const v1::InfinibandPort&)>& why_not_listed,
-    v1::Facts& facts);
 
 // Why this process cannot open the device node of a device, from files below
 // `root`: there is no node, or no permission. kUsable: it can, or sysfs names
@@ -58,9 +49,6 @@ Unusable WhyNotOpened(const std::string& root, const std::string& device);
 // `root`: no module ib_uverbs, no device node, no permission, or no provider
 // for its driver. (The checks of libibverbs/init.c of rdma-core, in its order.)
 Unusable WhyNotListed(const std::string& root, const v1::InfinibandPort& port);
-
-// What a user can do about it; empty: unknown. Pure.
-std::string UnusableRemedy(Unusable::Why why, absl::string_view driver);
 
 // "4: ACTIVE" is ACTIVE; "<unknown>" and text without a number are empty. Pure.
 std::string StateWord(absl::string_view text);

@@ -1,0 +1,32 @@
+// libibverbs' view of the RDMA ports replaces the kernel's, since that is what
+// a process can use. A device that the kernel has and libibverbs cannot open is
+// kept, with the reason in `unusable`. Pure; any thread.
+#ifndef ROLLCALL_CLIENT_FACTS_VERBS_MERGE_H_
+#define ROLLCALL_CLIENT_FACTS_VERBS_MERGE_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "client/facts/verbs.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// Merges libibverbs' answer into the ports of `facts`, which stay sorted; its
+// values replace those of sysfs. Ports of devices that it could not open get
+// `unusable`, and there is a MissingFact: `infiniband.memlock` if the limit on
+// locked memory is too low, `infiniband.unusable` if all devices have the same
+// other reason, else `infiniband.DEVICE`. `why_not_listed` is called for
+// devices that libibverbs did not list.
+void MergeVerbs(
+    const VerbsAnswer& answer,
+    const std::function<Unusable(const v1::InfinibandPort&)>& why_not_listed,
+    v1::Facts& facts);
+
+// The provider's file name in libibverbs' folder: lib<this>-rdmav*.so.
+std::string ProviderOf(absl::string_view driver);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_FACTS_VERBS_MERGE_H_
