@@ -1,14 +1,7 @@
 // The text of a hosts file, and how rollcall changes it.
 //
-// A managed block between two marker lines names a job and its run. Blocks come
-// first in the file, and every other byte is kept. Pure: hosts_file does the
-// reading, locking and writing. Any thread.
-//
-//   # rollcall begin job=train run=5f0c generation=3 size=214
-//   # rollcall owner pid=812 start=5512 boot=... pidns=4026531836 node=a
-//   10.0.0.1 a node-0.train.rollcall
-//   10.0.0.2 b node-1.train.rollcall
-//   # rollcall end job=train run=5f0c
+// hosts_block has the format of a block. Every byte outside blocks is kept.
+// Pure: hosts_file does the reading, locking and writing. Any thread.
 //
 // Invariants:
 //   1. What is outside blocks comes out as it came in, to the byte.
@@ -21,64 +14,17 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "client/agent/hosts/hosts_block.h"
 #include "client/agent/hosts/hosts_names.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
 
-// An agent that needs a block. If boot id and pid namespace are this process's
-// own, pid and start time tell whether it still lives.
-struct HostsOwner {
-  int64_t pid = 0;
-  // Field 22 of /proc/PID/stat: clock ticks after boot.
-  uint64_t start_ticks = 0;
-  std::string boot_id;
-  uint64_t pid_namespace = 0;
-  // Its node name, for readers of the file, and to tell agents of one process
-  // apart.
-  std::string node;
-
-  bool operator==(const HostsOwner&) const = default;
-};
-
-// The fields of a block's owner line, from `pid=` on.
-std::string FormatHostsOwner(const HostsOwner& owner);
-// nullopt: it is incomplete.
-std::optional<HostsOwner> ParseHostsOwner(absl::string_view text);
-
 using OwnerLives = std::function<bool(const HostsOwner&)>;
-
-struct HostsBlock {
-  std::string job;
-  std::string run;
-  uint64_t generation = 0;
-  // The file did not exist before, so it is removed with the last block.
-  bool created_file = false;
-  std::vector<HostsOwner> owners;
-  // Complete lines.
-  std::string entries;
-};
-
-struct HostsText {
-  std::vector<HostsBlock> blocks;
-  // All bytes outside blocks.
-  std::string rest;
-  // A block had no end: an in-place write was cut off.
-  bool damaged = false;
-};
-
-// Never fails: text that is not a block is `rest`. Of a block without an end,
-// only lines that rollcall alone writes are taken, and a cut line at the very
-// end of the file.
-HostsText ParseHosts(absl::string_view text);
-// The blocks in their order, then the rest.
-std::string FormatHosts(const HostsText& hosts);
 
 // The new text of a hosts file.
 struct HostsChange {
@@ -87,10 +33,6 @@ struct HostsChange {
   bool remove_file = false;
   std::vector<std::string> warnings;
 };
-
-// The bare names that this job's blocks define, in lower case.
-std::set<std::string> NamesInBlock(absl::string_view text,
-                                   absl::string_view job);
 
 // Puts the world's block first, with `owner` among its owners; removes blocks
 // of dead owners. `world.members[node_rank]` is this node; `hostname` is the
