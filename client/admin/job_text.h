@@ -1,11 +1,14 @@
-// Job text: a job's state and its end as text and as JSON.
+// Job text: a job's state and its end as text and as JSON. job_json.cc has the
+// JSON, job_table.cc the tables of `status`, job_text.cc the single lines.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_ADMIN_JOB_TEXT_H_
 #define ROLLCALL_CLIENT_ADMIN_JOB_TEXT_H_
 
+#include <cstdint>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "nlohmann/json_fwd.hpp"
 #include "rollcall/v1/admin.pb.h"
@@ -17,6 +20,12 @@ namespace rollcall {
 std::string Word(v1::ReasonCode code);
 std::string Word(v1::JobState state);
 std::string Word(v1::NodeState state);
+
+// `1 node`, `2 nodes`.
+std::string Counted(uint64_t count, absl::string_view thing);
+
+// One line: `rank 3 on b exited with code 1`.
+std::string CauseText(const v1::RootCause& cause);
 
 // `status --json`.
 nlohmann::ordered_json StatusJson(const v1::JobStatus& status);

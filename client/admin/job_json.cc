@@ -1,0 +1,124 @@
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "client/admin/job_text.h"
+#include "daemon/base/durations.h"
+#include "nlohmann/json.hpp"
+
+namespace rollcall {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json NodeJson(const v1::NodeStatus& node) {
+  return {{"node", node.node()},           {"state", Word(node.state())},
+          {"node_rank", node.node_rank()}, {"incarnation", node.incarnation()},
+          {"address", node.address()},     {"lease_ms", node.lease_ms()},
+          {"ranks", node.ranks()},         {"step", node.step()},
+          {"reason", node.reason()}};
+}
+
+ordered_json DifferenceJson(const v1::Difference& difference) {
+  ordered_json json = {{"fact", difference.fact()},
+                       {"sides", ordered_json::array()},
+                       {"side_count", difference.side_count()},
+                       {"advice", difference.advice()}};
+  for (const v1::DifferenceSide& side : difference.sides()) {
+    ordered_json nodes = ordered_json::array();
+    for (const std::string& node : side.nodes()) nodes.push_back(node);
+    json["sides"].push_back({{"value", side.value()},
+                             {"nodes", nodes},
+                             {"node_count", side.node_count()}});
+  }
+  return json;
+}
+
+ordered_json PingsJson(const v1::Pings& pings) {
+  ordered_json json = {{"age_s", absl::ToDoubleSeconds(FromProto(pings.age()))},
+                       {"pairs", pings.pairs()},
+                       {"unreached", pings.unreached()},
+                       {"pings", ordered_json::array()}};
+  for (const v1::Ping& ping : pings.pings()) {
+    ordered_json one = {{"from", ping.from()},
+                        {"to", ping.to()},
+                        {"reached", ping.reached()},
+                        {"ms", nullptr},
+                        {"error", ping.error()}};
+    if (ping.has_round_trip())
+      one["ms"] = absl::ToDoubleMilliseconds(FromProto(ping.round_trip()));
+    json["pings"].push_back(std::move(one));
+  }
+  return json;
+}
+
+}  // namespace
+
+ordered_json StatusJson(const v1::JobStatus& status) {
+  ordered_json json = {{"job", status.job()},
+                       {"run", status.run()},
+                       {"state", Word(status.state())},
+                       {"generation", status.generation()},
+                       {"world_size", status.world_size()},
+                       {"nodes_min", status.nodes_min()},
+                       {"nodes_max", status.nodes_max()}};
+  json["nodes"] = ordered_json::array();
+  for (const auto& node : status.nodes())
+    json["nodes"].push_back(NodeJson(node));
+  json["missing"] = ordered_json::array();
+  for (const auto& name : status.missing()) json["missing"].push_back(name);
+  json["last_reform"] = nullptr;
+  if (status.has_last_reform()) {
+    const v1::Reform& reform = status.last_reform();
+    json["last_reform"] = {{"generation", reform.generation()},
+                           {"code", Word(reform.code())},
+                           {"reason", reform.reason()}};
+  }
+  json["root_cause"] = nullptr;
+  if (status.has_root_cause()) {
+    const v1::RootCause& cause = status.root_cause();
+    json["root_cause"] = {
+        {"node", cause.node()},
+        {"rank", cause.rank()},
+        {"code", Word(cause.code())},
+        {"detail", cause.detail().empty() ? CauseText(cause) : cause.detail()}};
+  }
+  json["differences"] = ordered_json::array();
+  for (const v1::Difference& difference : status.differences()) {
+    json["differences"].push_back(DifferenceJson(difference));
+  }
+  if (status.has_pings()) json["pings"] = PingsJson(status.pings());
+  json["waited_s"] = absl::ToDoubleSeconds(FromProto(status.waited()));
+  json["step"] = status.step();
+  json["loss"] = nullptr;
+  json["tokens_per_second"] = nullptr;
+  if (status.has_pace()) {
+    json["loss"] = status.pace().loss();
+    json["tokens_per_second"] = status.pace().tokens_per_second();
+  }
+  // Sorted by code, so that the order is stable.
+  const std::map<std::string, uint64_t> refused(status.refused().begin(),
+                                                status.refused().end());
+  if (status.has_lingers()) {
+    json["lingers_s"] = absl::ToDoubleSeconds(FromProto(status.lingers()));
+  }
+  if (status.has_fence()) {
+    json["fence_s"] = absl::ToDoubleSeconds(FromProto(status.fence()));
+    json["fence_reason"] = status.fence_reason();
+  }
+  json["refused"] = ordered_json::object();
+  for (const auto& [code, count] : refused) json["refused"][code] = count;
+  json["strangers"] = {{"silent", status.strangers().silent()},
+                       {"garbage", status.strangers().garbage()},
+                       {"crowded", status.strangers().crowded()},
+                       {"unknown", status.strangers().unknown()},
+                       {"hung_up", status.strangers().hung_up()}};
+  return json;
+}
+
+std::string OneLine(const ordered_json& json) {
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+}  // namespace rollcall
