@@ -70,6 +70,9 @@ std::string CauseText(const v1::RootCause& cause) {
     case v1::REASON_CODE_RANK_EXIT:
     case v1::REASON_CODE_RANK_COMMUNICATION:
       return absl::StrCat(rank, " exited with code ", cause.value());
+    case v1::REASON_CODE_GPU_ERROR:
+      return absl::StrCat(rank, " failed with a GPU error, code ",
+                          cause.value());
     case v1::REASON_CODE_NOT_STARTED:
       return absl::StrCat(rank, " could not be started (code ", cause.value(),
                           ")");

@@ -104,7 +104,7 @@ std::optional<HostsOwner> ReadOwner(absl::string_view line,
 
 // A line that only rollcall writes: it ends in an alias of the job.
 bool IsEntry(const HostsBlock& block, absl::string_view line) {
-  const std::vector<absl::string_view> words = Words(line);
+  const std::vector<absl::string_view> words = HostsWords(line);
   if (words.size() < 2 || words.size() > 3) return false;
   absl::string_view alias = words.back();
   const std::string tail = absl::StrCat(".", block.job, ".rollcall");
@@ -199,7 +199,7 @@ absl::string_view TakeLine(absl::string_view& text) {
   return line;
 }
 
-std::vector<absl::string_view> Words(absl::string_view line) {
+std::vector<absl::string_view> HostsWords(absl::string_view line) {
   return absl::StrSplit(line.substr(0, line.find('#')),
                         absl::ByAnyChar(" \t\r\n\v\f"), absl::SkipEmpty());
 }
@@ -250,7 +250,8 @@ std::set<std::string> NamesInBlock(absl::string_view text,
     if (block.job != job) continue;
     absl::string_view entries = block.entries;
     while (!entries.empty()) {
-      const std::vector<absl::string_view> words = Words(TakeLine(entries));
+      const std::vector<absl::string_view> words =
+          HostsWords(TakeLine(entries));
       if (words.size() > 2) names.insert(absl::AsciiStrToLower(words[1]));
     }
   }

@@ -77,7 +77,7 @@ std::set<std::string> NamesInBlock(absl::string_view text,
 // Removes the next line, with its newline, from `text` and returns it.
 absl::string_view TakeLine(absl::string_view& text);
 // The address and the names, without the comment.
-std::vector<absl::string_view> Words(absl::string_view line);
+std::vector<absl::string_view> HostsWords(absl::string_view line);
 
 // The name that every member has in its job's block.
 std::string Alias(uint32_t node_rank, absl::string_view job);

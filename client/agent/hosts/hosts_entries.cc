@@ -29,7 +29,7 @@ using Meanings = std::map<std::string, std::set<std::string>>;
 void AddMeanings(absl::string_view text, const std::set<std::string>& wanted,
                  Meanings& meanings) {
   while (!text.empty()) {
-    const std::vector<absl::string_view> words = Words(TakeLine(text));
+    const std::vector<absl::string_view> words = HostsWords(TakeLine(text));
     if (words.size() < 2 || AddressKey(words[0]).empty()) continue;
     for (size_t i = 1; i < words.size(); ++i) {
       std::string name = absl::AsciiStrToLower(words[i]);

@@ -103,6 +103,34 @@ TEST(JobText, Pings) {
   EXPECT_EQ(json["pings"][1]["ms"], 1.234);
 }
 
+// Who is to blame, and how its rank ended.
+TEST(JobText, NamesTheRankOfACause) {
+  struct Row {
+    v1::ReasonCode code;
+    const char* text;
+  };
+  const Row rows[] = {
+      {v1::REASON_CODE_RANK_EXIT, "rank 3 on b exited with code 7"},
+      {v1::REASON_CODE_RANK_COMMUNICATION, "rank 3 on b exited with code 7"},
+      {v1::REASON_CODE_GPU_ERROR,
+       "rank 3 on b failed with a GPU error, code 7"},
+      {v1::REASON_CODE_NOT_STARTED,
+       "rank 3 on b could not be started (code 7)"},
+      {v1::REASON_CODE_RANK_SIGNAL,
+       "rank 3 on b was ended by signal 7 (SIGBUS)"},
+      {v1::REASON_CODE_HANG, "rank 3 on b made no progress"},
+      {v1::REASON_CODE_LOST_LEASE, "node b: lost_lease"},
+  };
+  for (const Row& row : rows) {
+    v1::RootCause cause;
+    cause.set_node("b");
+    cause.set_rank(3);
+    cause.set_code(row.code);
+    cause.set_value(7);
+    EXPECT_EQ(CauseText(cause), row.text);
+  }
+}
+
 TEST(JobText, FailureNamesNodeRankAndCodeFirst) {
   v1::End end;
   v1::RootCause& cause = *end.mutable_root_cause();
