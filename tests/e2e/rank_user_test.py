@@ -1,6 +1,8 @@
 """Ranks that run as another user than their agent: `--rank-user`.
 
-The agents are root without CAP_SYS_PTRACE, as in most containers.
+The agents are root with the capabilities of a Docker container: without
+CAP_SYS_PTRACE, CAP_PERFMON and CAP_SYS_ADMIN, each of which may read more of
+other users' processes.
 """
 import json
 import os
@@ -18,6 +20,12 @@ NOBODY = 65534
 IDS = "31337:31338"
 PYTHON = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")
 USAGE = 2
+# What Docker gives by default.
+AS_IN_DOCKER = ["setpriv", "--bounding-set=-all," + ",".join(
+    "+" + name for name in (
+        "chown dac_override fowner fsetid kill setgid setuid setpcap "
+        "net_bind_service net_raw sys_chroot mknod audit_write setfcap"
+    ).split())]
 
 # Prints what it is and what it reaches, and waits at the gate. Arguments: the
 # gate, and the launcher's state folder.
@@ -76,16 +84,15 @@ open(sys.argv[1]).read()
 
 @unittest.skipUnless(os.geteuid() == 0, "needs root")
 class RankUser(E2E):
-    def begin(self, flags, command, without="sys_ptrace"):
-        """A launcher whose processes lack a capability."""
+    def begin(self, flags, command):
         return self.stage.start(
-            ["setpriv", f"--bounding-set=-{without}", harness.ROLLCALL,
-             "launch", "--hosts-file", self._hosts, *flags, "--", *command])
+            [*AS_IN_DOCKER, harness.ROLLCALL, "launch", "--hosts-file",
+             self._hosts, *flags, "--", *command])
 
     def attend(self, join, flags, command):
         return self.stage.start(
-            ["setpriv", "--bounding-set=-sys_ptrace", harness.ROLLCALL, "join",
-             join, "--hosts-file", self._hosts, *flags, "--", *command])
+            [*AS_IN_DOCKER, harness.ROLLCALL, "join", join, "--hosts-file",
+             self._hosts, *flags, "--", *command])
 
     def reachable(self, name):
         """A program or library of the build where every user may read it: the

@@ -59,16 +59,18 @@ inline std::string ReadFile(const std::string& path) {
   return text;
 }
 
-// While it exists, the effective capabilities lack one: as in a container.
-class WithoutCapability {
+// While it exists, this thread lacks these capabilities, as in a container.
+class WithoutCapabilities {
  public:
-  explicit WithoutCapability(int capability) {
+  explicit WithoutCapabilities(const std::vector<int>& capabilities) {
     syscall(SYS_capget, &header_, before_);
     __user_cap_data_struct less[2] = {before_[0], before_[1]};
-    less[capability / 32].effective &= ~(1u << capability % 32);
+    for (const int number : capabilities) {
+      less[number / 32].effective &= ~(1u << number % 32);
+    }
     syscall(SYS_capset, &header_, less);
   }
-  ~WithoutCapability() { syscall(SYS_capset, &header_, before_); }
+  ~WithoutCapabilities() { syscall(SYS_capset, &header_, before_); }
 
  private:
   __user_cap_header_struct header_ = {_LINUX_CAPABILITY_VERSION_3, 0};
