@@ -85,7 +85,7 @@ absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
       files.folder.substr(0, files.folder.rfind('/'));
   if (absl::Status s = MakeFolder(run_folder); !s.ok()) return s;
   if (absl::Status s = MakeFolder(files.folder, user); !s.ok()) return s;
-  // What ranks have put into the folder must not lead this process astray.
+  // Ranks may have put links into the folder: do not follow them as root.
   const AsUser as(user);
   if (!as.ok()) {
     return absl::FailedPreconditionError(
