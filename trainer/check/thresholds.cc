@@ -7,7 +7,7 @@
 namespace rollcall {
 namespace {
 
-using Json = nlohmann::json;
+using ThresholdsJson = nlohmann::json;
 
 absl::Status Wrong(absl::string_view name, absl::string_view what) {
   return absl::InvalidArgumentError(
@@ -15,15 +15,17 @@ absl::Status Wrong(absl::string_view name, absl::string_view what) {
 }
 
 // A value as a message shows it; a long value is cut.
-std::string Shown(const Json& value) {
+std::string Shown(const ThresholdsJson& value) {
   constexpr size_t kMax = 60;
   // ASCII, so that it can be cut anywhere; invalid text is replaced.
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  std::string text =
+      value.dump(-1, ' ', true, ThresholdsJson::error_handler_t::replace);
   if (text.size() > kMax) text = absl::StrCat(text.substr(0, kMax), "...");
   return text;
 }
 
-absl::Status ReadNet(const Json& value, std::optional<RequiredNet>* to) {
+absl::Status ReadNet(const ThresholdsJson& value,
+                     std::optional<RequiredNet>* to) {
   const auto* text = value.get_ptr<const std::string*>();
   absl::StatusOr<RequiredNet> net =
       ParseRequiredNet(text == nullptr ? Shown(value) : *text);
@@ -32,7 +34,8 @@ absl::Status ReadNet(const Json& value, std::optional<RequiredNet>* to) {
   return absl::OkStatus();
 }
 
-absl::Status ReadNumber(const Json& value, std::optional<double>* to) {
+absl::Status ReadNumber(const ThresholdsJson& value,
+                        std::optional<double>* to) {
   const double number = value.is_number() ? value.get<double>() : -1;
   if (!(number >= kThresholdMin && number <= kThresholdMax)) {
     return absl::InvalidArgumentError(
@@ -43,7 +46,7 @@ absl::Status ReadNumber(const Json& value, std::optional<double>* to) {
   return absl::OkStatus();
 }
 
-absl::Status ReadOne(const std::string& key, const Json& value,
+absl::Status ReadOne(const std::string& key, const ThresholdsJson& value,
                      Thresholds* to) {
   if (key == "require-net") return ReadNet(value, &to->require_net);
   if (key == "min-busbw") return ReadNumber(value, &to->min_busbw_gbps);
@@ -65,7 +68,8 @@ absl::StatusOr<RequiredNet> ParseRequiredNet(absl::string_view text) {
 
 absl::StatusOr<Thresholds> ParseThresholds(absl::string_view name,
                                            absl::string_view json) {
-  const Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const ThresholdsJson parsed =
+      ThresholdsJson::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_object()) {
     return Wrong(name, "not one JSON object like {\"require-net\": \"ib\"}");
   }
