@@ -203,7 +203,7 @@ class RankUser(E2E):
         """A command with a child in a session of its own, both told apart."""
         return ["sh", "-c",
                 "setsid sh -c 'echo child=$$; exec cat " + gate.path + "' & "
-                "echo up g$ROLLCALL_GENERATION pid=$$; "
+                "echo up g$ROLLCALL_GENERATION pid=$$ socket=$ROLLCALL_SOCKET; "
                 f"cat {gate.path}; echo end=$$"]
 
     def pids(self, process):
@@ -218,6 +218,10 @@ class RankUser(E2E):
         for process in (launcher, worker):
             process.await_line(r"\] up g\d+ pid=")
         worker.await_line(r"child=")
+        # It is below /tmp, and stays for the node's next agent if that one is
+        # killed as well.
+        socket = worker.await_line(r"socket=(\S+)")[1]
+        self.addCleanup(shutil.rmtree, os.path.dirname(socket), True)
         return launcher, join, worker
 
     def test_the_guard_ends_what_a_killed_agent_left(self):
@@ -243,11 +247,13 @@ class RankUser(E2E):
         # The kernel ends the rank with its agent, and not the rank's child,
         # which nothing but its environment gives away.
         self.assertTrue([p for p in ranks if command_line(p)])
-        self.attend(join, ["--name", "w1", "--rank-user", IDS],
-                    self.ranks(gate))
+        after = self.attend(join, ["--name", "w1", "--rank-user", IDS],
+                            self.ranks(gate))
         self.stage.await_gone(ranks, "the ranks of the life before")
+        after.await_line(r"\] up g\d+ pid=")
         launcher.signal(signal.SIGINT)
-        self.assert_code(launcher, 130)
+        for process in (launcher, after):
+            self.assert_code(process, 130)
 
     def test_stop_is_told_by_signal_and_file(self):
         gate = Gate(self.stage)
