@@ -1,0 +1,372 @@
+#include "client/cli/flag_grammar.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_split.h"
+#include "client/cli/flags_text.h"
+
+namespace rollcall {
+namespace {
+
+void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
+  app.add_option("--name", to.name, "this node's name (default: its hostname)")
+      ->type_name("NODE");
+  app.add_option("--nproc-per-node", to.nproc_per_node,
+                 "ranks on this node; auto: one per GPU, else 1 (default 1)")
+      ->type_name("N|auto");
+  app.add_option("--rank-user", to.rank_user,
+                 "run CMD as this user instead of root: NAME, UID or UID:GID")
+      ->type_name("USER");
+  app.add_option("--log-dir", to.log_dir,
+                 "also write each rank's output below this folder")
+      ->type_name("DIR");
+  app.add_option("--folder", to.folders,
+                 "a folder that CMD writes to, for example for checkpoints: "
+                 "its free space\nis checked; may be given several times")
+      ->type_name("DIR");
+  auto* file = app.add_option("--hosts-file", to.hosts_file,
+                              "hosts file to manage (default /etc/hosts)")
+                   ->type_name("PATH");
+  auto* none =
+      app.add_flag("--no-hosts", to.no_hosts, "leave all hosts files alone")
+          ->excludes(file);
+  app.add_option_function<std::string>(
+         "--hosts-names",
+         [&to](const std::string& names) {
+           to.hosts_names = absl::StrSplit(names, ',', absl::SkipEmpty());
+         },
+         "node names that are written to the hosts file even if they have "
+         "a\ndot or mean another address here")
+      ->type_name("NAME,NAME...")
+      ->excludes(none);
+  app.add_flag("--once", to.once,
+               "run CMD on node rank 0 only, once (mpirun, DeepSpeed)");
+  app.add_flag("--json", to.json,
+               "one JSON object per line on stdout; rank output on stderr");
+  app.add_option("--nccl-env", to.nccl_env,
+                 "network settings that CMD gets: all, needed (what NCCL would "
+                 "get wrong;\ndefault) or none")
+      ->type_name("WHICH");
+  app.add_option("--nccl-lib", to.nccl_lib,
+                 "libnccl.so.2 to mint NCCL ids with (default: what CMD would "
+                 "find)")
+      ->type_name("PATH");
+  app.add_option("--sysroot", to.sysroot, "")->group("");
+  app.add_option("--verbs-lib", to.verbs_lib, "")->group("");
+  app.add_option("--nvml-lib", to.nvml_lib, "")->group("");
+  app.add_option("--preempt-signal", preempt_signal,
+                 "the signal that asks every rank to save and stop (default "
+                 "SIGTERM)")
+      ->type_name("SIGNAL");
+}
+
+void AddSettings(CLI::App& app, SettingsText& to) {
+  app.add_option("--nodes,--nnodes", to.nodes,
+                 "number of nodes: exact, or minimum and maximum")
+      ->type_name("N|MIN:MAX");
+  to.max_restarts_option =
+      app.add_option(
+             "--max-restarts", to.max_restarts,
+             "how many failures of ranks may cause a restart (default 3)")
+          ->type_name("N");
+  app.add_option("--grow", to.grow,
+                 "when new nodes join a running world: boundary (default) or "
+                 "never")
+      ->type_name("WHEN");
+  app.add_option("--preflight", to.preflight,
+                 "nodes that differ (NCCL, GPUs, RDMA ports, MTU, driver, "
+                 "limits,\ncommand): off, warn (default) or strict (they get "
+                 "no seat)")
+      ->type_name("HOW");
+  app.add_option("--join-timeout", to.join_timeout,
+                 "how long to wait for missing nodes (default 10m)")
+      ->type_name("TIME");
+  app.add_option("--hang-timeout", to.hang_timeout,
+                 "a rank without progress for this long counts as hung, and "
+                 "the next\nworld is formed (default 10m; 0 or never: off)")
+      ->type_name("TIME");
+  app.add_option("--start-timeout", to.start_timeout,
+                 "a rank that has not linked or published a step this long "
+                 "after its\nstart counts as hung too, if most nodes' ranks "
+                 "have (default 10m;\n0, never or --hang-timeout 0: off)")
+      ->type_name("TIME");
+  app.add_option("--notice-time", to.notice_time,
+                 "how long ranks may take to save and end after a notice, "
+                 "before they\nare killed (default 15s); give your "
+                 "scheduler's time minus 10 s")
+      ->type_name("TIME");
+  app.add_option("--ping-interval", to.ping_interval,
+                 "how often the nodes of a running world probe each other, at "
+                 "least 2s,\nfor `status --pings` (default: never)")
+      ->type_name("TIME");
+  app.add_option("--linger", to.linger,
+                 "after a failure, leave living ranks and the daemon running "
+                 "for\nthis long (default: not at all)")
+      ->type_name("TIME");
+  to.requeue_option =
+      app.add_option("--requeue-exit-code", to.requeue_exit_code,
+                     "exit code of a run that is stopped for requeue "
+                     "(default 75)")
+          ->type_name("CODE")
+          ->check(CLI::Range(1, 255));
+}
+
+void AddTls(CLI::App& app, TlsFlags& to) {
+  app.add_option("--tls-ca", to.ca, "CA of your own PKI, PEM")
+      ->type_name("PATH");
+  app.add_option("--tls-cert", to.cert, "certificate of this side, PEM")
+      ->type_name("PATH");
+  app.add_option("--tls-key", to.key, "its key, PEM")->type_name("PATH");
+}
+
+void AddWhere(CLI::App& app, WhereFlags& to) {
+  app.add_option("joinstring", to.join_string,
+                 "the launcher's join string; -: from stdin (or ROLLCALL_JOIN)")
+      ->type_name("");
+  app.add_option("--endpoint,--rdzv-endpoint", to.endpoint,
+                 "the daemon, or all daemons of one etcd, with --job and the "
+                 "shared secret")
+      ->type_name("HOST:PORT,...");
+  app.add_option("--job,--rdzv-id", to.job, "the job's name")->type_name("ID");
+  app.add_option("--secret-file", to.secret_file,
+                 "file with the shared secret; -: stdin (or ROLLCALL_SECRET)")
+      ->type_name("PATH");
+  AddTls(app, to.tls);
+  app.add_option("--tls-server-name", to.tls_server_name,
+                 "name in the daemon's certificate (default: the endpoint's)")
+      ->type_name("NAME");
+}
+
+void AddState(CLI::App& app, std::string& to) {
+  app.add_option("--state", to,
+                 "state folder (default $XDG_STATE_HOME/rollcall/JOB, or "
+                 "$TMPDIR/rollcall-state-UID/JOB\nif that cannot be made)")
+      ->type_name("DIR");
+}
+
+void AddLaunch(CLI::App& app, TypedFlags& to) {
+  CLI::App* launch =
+      app.add_subcommand("launch",
+                         "run a job: start the daemon and this node's ranks\n"
+                         "  rollcall launch [flags] -- CMD...");
+  launch
+      ->add_option("--job,--rdzv-id", to.launch.job,
+                   "the job's name (default: made up)")
+      ->type_name("ID");
+  AddSettings(*launch, to.launch_settings);
+  AddLocal(*launch, to.launch.local, to.preempt_signal);
+  launch
+      ->add_option("--local-workers", to.launch.local_workers,
+                   "start N more agents on this machine, for tests")
+      ->type_name("N");
+  launch
+      ->add_option("--listen", to.launch.listen,
+                   "where the daemon listens (default: all addresses, a free "
+                   "port;\nwith a shared secret port 29400)")
+      ->type_name("ADDR:PORT");
+  auto* secret = launch
+                     ->add_option("--secret-file", to.launch.secret_file,
+                                  "file with a secret that all nodes have in "
+                                  "advance; -: stdin\n(or "
+                                  "ROLLCALL_SECRET; make one with `rollcall "
+                                  "token secret`)")
+                     ->type_name("PATH");
+  AddTls(*launch, to.launch.tls);
+  launch->add_flag("--tls-bind-names", to.launch.tls_bind_names,
+                   "an agent's node name must be a DNS name of the certificate "
+                   "that it shows");
+  launch
+      ->add_flag("--insecure", to.launch.insecure,
+                 "no TLS: only for tests, only on loopback")
+      ->excludes(secret);
+  AddState(*launch, to.launch.state);
+  launch
+      ->add_option("--token-ttl", to.token_ttl,
+                   "how long the join string is valid (default 24h; never: "
+                   "no end).\nA join string of a shared secret does not expire")
+      ->type_name("TIME");
+  launch->add_flag("--no-worker", to.launch.no_worker,
+                   "run the daemon on this node, but no ranks");
+  launch->footer(LimitsText());
+}
+
+void AddJoin(CLI::App& app, TypedFlags& to) {
+  CLI::App* join =
+      app.add_subcommand("join",
+                         "join a job with this node's ranks\n"
+                         "  rollcall join JOINSTRING [flags] -- CMD...\n"
+                         "  rollcall join --endpoint H:P --job ID [flags] -- "
+                         "CMD...");
+  AddWhere(*join, to.join.where);
+  AddLocal(*join, to.join.local, to.preempt_signal);
+  AddSettings(*join, to.join_settings);
+  // Started by a launcher: the same flags, plus those that only a launcher
+  // passes.
+  CLI::App* agent = app.add_subcommand("agent", "")->group("");
+  AddWhere(*agent, to.agent.where);
+  AddLocal(*agent, to.agent.local, to.preempt_signal);
+  AddSettings(*agent, to.agent_settings);
+  agent->add_flag("--launcher", to.agent.launcher, "");
+  agent->add_option("--start-fd", to.agent.start_fd, "");
+  agent->add_option("--secret-fd", to.agent.secret_fd, "");
+}
+
+void AddToken(CLI::App& app, TypedFlags& to) {
+  CLI::App* token =
+      app.add_subcommand("token", "make, list, revoke and rotate tokens");
+  token->require_subcommand(0, 1);
+  CLI::App* create = token->add_subcommand(
+      "create", "make a token; its join string goes to stdout");
+  create
+      ->add_option("--role", to.role,
+                   "worker (default): may join; viewer: may see the status; "
+                   "admin: everything")
+      ->type_name("ROLE");
+  create
+      ->add_option("--ttl", to.ttl,
+                   "how long it is valid (default 24h; never: no end)")
+      ->type_name("TIME");
+  create
+      ->add_option("--uses", to.token.uses,
+                   "how many nodes may join with it (default: no limit)")
+      ->type_name("N")
+      ->check(CLI::Range(1u, std::numeric_limits<uint32_t>::max()));
+  create->add_option("--description", to.token.description, "what it is for")
+      ->type_name("TEXT");
+  CLI::App* list = token->add_subcommand("list", "show all tokens' ids");
+  CLI::App* revoke = token->add_subcommand(
+      "revoke", "make a token invalid; nodes that it admitted stay");
+  revoke->add_flag("--cascade", to.token.cascade,
+                   "evict every node that it admitted");
+  CLI::App* rotate = token->add_subcommand(
+      "rotate", "make a new token like it, and revoke the old one");
+  for (CLI::App* one : {revoke, rotate}) {
+    one->add_option("id", to.token.id, "the token's id")->type_name("");
+  }
+  for (CLI::App* one : {create, list, revoke, rotate}) {
+    AddWhere(*one, to.token.where);
+    AddState(*one, to.token.where.state);
+    one->add_flag("--json", to.token.json, "as JSON");
+  }
+  token->add_subcommand("secret",
+                        "print a new shared secret, for --secret-file");
+  for (CLI::App* one : token->get_subcommands({})) one->allow_extras();
+}
+
+void AddDrain(CLI::App& app, TypedFlags& to) {
+  CLI::App* drain = app.add_subcommand(
+      "drain",
+      "remove a node from a job permanently, at a step boundary\n"
+      "  rollcall drain NODE [JOINSTRING | --job ID] [flags]");
+  drain->add_option("node", to.drain.node, "the node's name")->type_name("");
+  AddWhere(*drain, to.drain.where);
+  AddState(*drain, to.drain.where.state);
+  drain
+      ->add_option("--deadline", to.drain_deadline,
+                   "when its ranks are killed at the latest (default: linked "
+                   "ranks have until\ntheir next boundary, others the job's "
+                   "--notice-time)")
+      ->type_name("TIME");
+  drain->add_option("--reason", to.drain.reason, "why, for log and status")
+      ->type_name("TEXT");
+  drain->add_flag("--json", to.drain.json, "as JSON");
+}
+
+void AddEvict(CLI::App& app, TypedFlags& to) {
+  CLI::App* evict = app.add_subcommand(
+      "evict",
+      "remove a node from a job at once; it can return only with a valid "
+      "token\n"
+      "  rollcall evict NODE [JOINSTRING | --job ID] [flags]");
+  evict->add_option("node", to.evict.node, "the node's name")->type_name("");
+  AddWhere(*evict, to.evict.where);
+  AddState(*evict, to.evict.where.state);
+  evict->add_option("--reason", to.evict.reason, "why, for log and status")
+      ->type_name("TEXT");
+  evict->add_flag("--json", to.evict.json, "as JSON");
+}
+
+void AddDoctor(CLI::App& app, TypedFlags& to) {
+  CLI::App* doctor = app.add_subcommand(
+      "doctor",
+      "check this node: network, limits, RDMA devices, GPUs\n"
+      "  rollcall doctor [JOINSTRING | --endpoint H:P --job ID] [flags]\n"
+      "With a job, its daemon is asked for its time.\n"
+      "Exits with 0, 10 (a warning, or something unknown), 20 (wrong now, "
+      "try again\nlater) or 30 (must be fixed first)");
+  doctor
+      ->add_option("--folder", to.doctor.folders,
+                   "a folder that the run will write to, for example for "
+                   "checkpoints;\nmay be given several times")
+      ->type_name("DIR");
+  AddWhere(*doctor, to.doctor.where);
+  AddState(*doctor, to.doctor.where.state);
+  doctor->add_flag("--all", to.doctor.all,
+                   "also show what is ok or does not apply to this node");
+  doctor->add_flag("--json", to.doctor.json, "as JSON, all findings");
+}
+
+void AddOthers(CLI::App& app, TypedFlags& to) {
+  CLI::App* status = app.add_subcommand("status", "show a job's state");
+  AddWhere(*status, to.status.where);
+  AddState(*status, to.status.where.state);
+  status->add_flag("--json", to.status.json, "as JSON");
+  CLI::Option* watch = status->add_flag("--watch", to.status.watch,
+                                        "print each change until the job ends");
+  status
+      ->add_flag("--pings", to.status.pings,
+                 "also show how long connecting took between the nodes at "
+                 "the latest probe\n(see --ping-interval of launch)")
+      ->excludes(watch);
+
+  CLI::App* stop = app.add_subcommand("stop", "end a job");
+  AddWhere(*stop, to.stop.where);
+  AddState(*stop, to.stop.where.state);
+  stop->add_option("--exit-code", to.stop.exit_code,
+                   "exit code of the launcher and all agents (default 143)")
+      ->type_name("CODE")
+      ->check(CLI::Range(0, 255));
+  stop->add_flag("--now", to.stop.now, "do not wait for the ranks to stop");
+
+  AddDrain(app, to);
+  AddEvict(app, to);
+  AddToken(app, to);
+  AddDoctor(app, to);
+
+  CLI::App* version = app.add_subcommand("version", "show the version");
+  version->add_flag("--json", to.version.json, "as JSON");
+
+  CLI::App* daemon = app.add_subcommand("daemon", "")->group("");
+  daemon->add_option("--job", to.daemon.job, "");
+  daemon->add_option("--state", to.daemon.state, "");
+  daemon->add_option("--listen", to.daemon.listen, "");
+  daemon->add_option("--settings", to.daemon.settings, "");
+  daemon->add_option("--ready-fd", to.daemon.ready_fd, "");
+  daemon->add_option("--beat-fd", to.daemon.beat_fd, "");
+  daemon->add_option("--start-fd", to.daemon.start_fd, "");
+  daemon->add_option("--secret-fd", to.daemon.secret_fd, "");
+  daemon->add_option("--token-ttl", to.token_ttl, "");
+  daemon->add_flag("--resume", to.daemon.resume, "");
+  daemon->add_flag("--ephemeral", to.daemon.ephemeral, "");
+  daemon->add_flag("--insecure", to.daemon.insecure, "");
+  AddTls(*daemon, to.daemon.tls);
+  daemon->add_flag("--tls-bind-names", to.daemon.tls_bind_names, "");
+}
+
+}  // namespace
+
+std::unique_ptr<CLI::App> MakeParser(TypedFlags& to) {
+  auto app = std::make_unique<CLI::App>(
+      "rollcall brings a set of machines together for one training run.",
+      "rollcall");
+  AddLaunch(*app, to);
+  AddJoin(*app, to);
+  AddOthers(*app, to);
+  // Unknown words are handled here, to suggest a similar one.
+  app->allow_extras();
+  for (CLI::App* command : app->get_subcommands({})) command->allow_extras();
+  return app;
+}
+
+}  // namespace rollcall

@@ -1,0 +1,65 @@
+// The grammar of the command line: which commands and flags there are, and
+// their help texts.
+//
+// Values stay as typed where CLI11 cannot check them; flag_values.h reads them.
+#ifndef ROLLCALL_CLIENT_CLI_FLAG_GRAMMAR_H_
+#define ROLLCALL_CLIENT_CLI_FLAG_GRAMMAR_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "client/cli/flags.h"
+
+namespace rollcall {
+
+// Settings as typed; converted to JobSettings after parsing.
+struct SettingsText {
+  std::string nodes;
+  std::string grow;
+  std::string preflight;
+  std::string join_timeout;
+  std::string hang_timeout;
+  std::string start_timeout;
+  std::string notice_time;
+  std::string ping_interval;
+  std::string linger;
+  uint32_t max_restarts = 0;
+  CLI::Option* max_restarts_option = nullptr;
+  int requeue_exit_code = 0;
+  CLI::Option* requeue_option = nullptr;
+};
+
+// Everything that the parser writes to; it must not move.
+struct TypedFlags {
+  LaunchFlags launch;
+  SettingsText launch_settings;
+  // As typed, for the command that runs ranks.
+  std::string preempt_signal;
+  JoinFlags join;
+  SettingsText join_settings;
+  JoinFlags agent;
+  SettingsText agent_settings;
+  StatusFlags status;
+  StopFlags stop;
+  DrainFlags drain;
+  std::string drain_deadline;  // As typed.
+  EvictFlags evict;
+  DoctorFlags doctor;
+  TokenFlags token;
+  // As typed.
+  std::string role = "worker";
+  std::string ttl;
+  // As typed, for launch or the hidden command daemon.
+  std::string token_ttl;
+  DaemonFlags daemon;
+  VersionFlags version;
+};
+
+// `to` must outlive the parser.
+std::unique_ptr<CLI::App> MakeParser(TypedFlags& to);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_CLI_FLAG_GRAMMAR_H_

@@ -1,0 +1,332 @@
+#include "client/cli/flag_values.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "client/cli/flags_text.h"
+#include "daemon/base/durations.h"
+#include "daemon/core/admission/admission.h"
+#include "daemon/core/limits.h"
+#include "daemon/security/kept_tokens.h"
+#include "daemon/security/token.h"
+
+namespace rollcall {
+namespace {
+
+// Folders that one `rollcall doctor` checks.
+constexpr size_t kFoldersMax = 64;
+// Folders named with --folder. Together with those found without a flag they
+// stay within FactsLimits::folders_max.
+constexpr size_t kRunFoldersMax = 8;
+static_assert(kRunFoldersMax + 4 <= FactsLimits::folders_max);
+
+// A time limit; zero: no limit.
+absl::StatusOr<absl::Duration> ParseTimeLimit(const std::string& flag,
+                                              const std::string& text) {
+  if (text == "never" || text == "0" || text == "0s") {
+    return absl::ZeroDuration();
+  }
+  return ParseDurationFlag(flag, text, Limits::wait_max);
+}
+
+// A flag that takes a time, its text, and the setting that it becomes.
+struct TimeRow {
+  const char* flag;
+  const std::string& text;
+  bool may_be_never;
+  google::protobuf::Duration* (v1::JobSettings::*setting)();
+};
+
+absl::Status ReadTime(const TimeRow& row, v1::JobSettings& to) {
+  if (row.text.empty()) return absl::OkStatus();
+  const absl::StatusOr<absl::Duration> time =
+      row.may_be_never
+          ? ParseTimeLimit(row.flag, row.text)
+          : ParseDurationFlag(row.flag, row.text, Limits::wait_max);
+  if (!time.ok()) return time.status();
+  ToProto(*time, (to.*row.setting)());
+  return absl::OkStatus();
+}
+
+absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
+  if (!text.nodes.empty()) {
+    auto nodes = ParseNodes(text.nodes);
+    if (!nodes.ok()) return nodes.status();
+    to.set_nodes_min(nodes->min);
+    to.set_nodes_max(nodes->max);
+  }
+  if (!text.max_restarts_option->empty()) {
+    to.set_max_restarts(text.max_restarts);
+  }
+  if (text.grow == "boundary") {
+    to.set_grow(v1::GROW_BOUNDARY);
+  } else if (text.grow == "never") {
+    to.set_grow(v1::GROW_NEVER);
+  } else if (!text.grow.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--grow takes boundary or never, not '", text.grow, "'"));
+  }
+  if (text.preflight == "off") {
+    to.set_preflight(v1::PREFLIGHT_OFF);
+  } else if (text.preflight == "warn") {
+    to.set_preflight(v1::PREFLIGHT_WARN);
+  } else if (text.preflight == "strict") {
+    to.set_preflight(v1::PREFLIGHT_STRICT);
+  } else if (!text.preflight.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--preflight takes off, warn or strict, not '", text.preflight, "'"));
+  }
+  using S = v1::JobSettings;
+  const TimeRow rows[] = {
+      {"--join-timeout", text.join_timeout, false, &S::mutable_join_timeout},
+      {"--hang-timeout", text.hang_timeout, true, &S::mutable_hang_timeout},
+      {"--start-timeout", text.start_timeout, true, &S::mutable_start_timeout},
+      {"--notice-time", text.notice_time, false, &S::mutable_notice_time},
+      {"--ping-interval", text.ping_interval, true, &S::mutable_ping_interval},
+      {"--linger", text.linger, false, &S::mutable_linger},
+  };
+  for (const TimeRow& row : rows) {
+    if (absl::Status read = ReadTime(row, to); !read.ok()) return read;
+  }
+  const absl::Duration interval = FromProto(to.ping_interval());
+  if (interval > absl::ZeroDuration() && interval < Limits().probe_timeout) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ping-interval takes at least ",
+                     absl::FormatDuration(Limits().probe_timeout),
+                     ", as long as a round of probes may take, or never; got ",
+                     text.ping_interval));
+  }
+  if (!text.requeue_option->empty()) {
+    to.set_requeue_exit_code(text.requeue_exit_code);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCommand(const std::string& name, const Words& words) {
+  if (words.command.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected a command to run after `--`, as in `rollcall ",
+                     name, " ... -- python train.py`"));
+  }
+  const std::string advice = ContainerAdvice(words.command);
+  return advice.empty() ? absl::OkStatus() : absl::InvalidArgumentError(advice);
+}
+
+absl::Status CheckFolders(const std::vector<std::string>& folders,
+                          size_t most) {
+  if (folders.size() <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--folder: expected at most ", most, ", got ", folders.size()));
+}
+
+absl::Status ReadLocal(const std::string& preempt_signal, LocalFlags& local) {
+  if (!preempt_signal.empty()) {
+    auto signal = ParseSignalFlag("--preempt-signal", preempt_signal);
+    if (!signal.ok()) return signal.status();
+    local.preempt_signal = *signal;
+  }
+  uint32_t ranks = 0;
+  if (local.nproc_per_node != "auto" &&
+      (!absl::SimpleAtoi(local.nproc_per_node, &ranks) || ranks < 1 ||
+       ranks > Limits::ranks_per_node_max)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--nproc-per-node takes 1 to ", Limits::ranks_per_node_max,
+                     " or auto, not '", local.nproc_per_node, "'"));
+  }
+  if (local.nccl_env != "all" && local.nccl_env != "needed" &&
+      local.nccl_env != "none") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--nccl-env takes all, needed or none, not '", local.nccl_env, "'"));
+  }
+  absl::Status few = CheckFolders(local.folders, kRunFoldersMax);
+  if (!few.ok()) return few;
+  for (const std::string& name : local.hosts_names) {
+    if (absl::Status good = AdmitNodeName(name); !good.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--hosts-names: ", good.message()));
+    }
+  }
+  return local.name.empty() ? absl::OkStatus() : AdmitNodeName(local.name);
+}
+
+absl::Status CheckTls(const TlsFlags& tls) {
+  const int given = !tls.ca.empty() + !tls.cert.empty() + !tls.key.empty();
+  if (given == 0 || given == 3) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--tls-ca, --tls-cert and --tls-key go together; give all three");
+}
+
+absl::Status ReadTokenTtl(const std::string& text, absl::Duration& to) {
+  if (text.empty()) return absl::OkStatus();
+  const auto ttl = ParseTokenTtl("--token-ttl", text);
+  if (ttl.ok()) to = *ttl;
+  return ttl.status();
+}
+
+absl::StatusOr<Invocation> Launch(const Words& words, TypedFlags& to) {
+  if (absl::Status good = CheckCommand("launch", words); !good.ok()) {
+    return good;
+  }
+  LaunchFlags& launch = to.launch;
+  absl::Status read = ReadLocal(to.preempt_signal, launch.local);
+  if (!read.ok()) return read;
+  if (!launch.job.empty()) {
+    if (absl::Status good = AdmitJobId(launch.job); !good.ok()) return good;
+  }
+  launch.command = words.command;
+  if (launch.local_workers >= Limits::nodes_max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--local-workers takes less than ", Limits::nodes_max));
+  }
+  if (launch.no_worker && launch.local_workers == 0 &&
+      to.launch_settings.nodes.empty()) {
+    return absl::InvalidArgumentError(
+        "--no-worker needs --nodes: how many nodes will join");
+  }
+  const uint32_t here = launch.local_workers + (launch.no_worker ? 0 : 1);
+  launch.settings.set_nodes_min(here);
+  launch.settings.set_nodes_max(here);
+  read = ReadSettings(to.launch_settings, launch.settings);
+  if (read.ok()) read = CheckTls(launch.tls);
+  if (read.ok()) read = ReadTokenTtl(to.token_ttl, launch.token_ttl);
+  if (!read.ok()) return read;
+  return Invocation(std::move(launch));
+}
+
+absl::StatusOr<Invocation> Join(const Words& words, JoinFlags& join,
+                                const SettingsText& settings,
+                                const std::string& preempt_signal) {
+  if (absl::Status good = CheckCommand("join", words); !good.ok()) {
+    return good;
+  }
+  join.command = words.command;
+  absl::Status read = ReadLocal(preempt_signal, join.local);
+  if (read.ok()) read = ReadSettings(settings, join.settings);
+  if (read.ok()) read = CheckTls(join.where.tls);
+  if (!read.ok()) return read;
+  join.join_timeout = settings.join_timeout;
+  return Invocation(std::move(join));
+}
+
+// Checks the NODE of `rollcall drain NODE` and `rollcall evict NODE`.
+absl::Status CheckNode(const char* command, const std::string& node) {
+  if (node.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("which node? `rollcall ", command,
+                     " NODE`; `rollcall status` names them"));
+  }
+  if (absl::StartsWith(node, "rc1.")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected a node's name before the join string: "
+                     "`rollcall ",
+                     command, " NODE JOINSTRING`"));
+  }
+  return AdmitNodeName(node);
+}
+
+absl::StatusOr<Invocation> Evict(TypedFlags& to) {
+  if (absl::Status good = CheckNode("evict", to.evict.node); !good.ok()) {
+    return good;
+  }
+  return Invocation(std::move(to.evict));
+}
+
+absl::StatusOr<Invocation> Drain(TypedFlags& to) {
+  DrainFlags& drain = to.drain;
+  if (absl::Status good = CheckNode("drain", drain.node); !good.ok()) {
+    return good;
+  }
+  if (!to.drain_deadline.empty()) {
+    auto deadline =
+        ParseDurationFlag("--deadline", to.drain_deadline, Limits::wait_max);
+    if (!deadline.ok()) return deadline.status();
+    drain.deadline = *deadline;
+  }
+  return Invocation(std::move(drain));
+}
+
+}  // namespace
+
+absl::StatusOr<Invocation> ReadToken(const CLI::App* verb, TypedFlags& to) {
+  using Verb = TokenFlags::Verb;
+  if (verb == nullptr) {
+    return absl::InvalidArgumentError(
+        "expected one of create, list, revoke, rotate or secret after "
+        "`rollcall "
+        "token`; see `rollcall token --help`");
+  }
+  TokenFlags& token = to.token;
+  const std::string& name = verb->get_name();
+  token.verb = name == "create"   ? Verb::kCreate
+               : name == "revoke" ? Verb::kRevoke
+               : name == "rotate" ? Verb::kRotate
+               : name == "secret" ? Verb::kSecret
+                                  : Verb::kList;
+  const bool by_id = token.verb == Verb::kRevoke || token.verb == Verb::kRotate;
+  if (by_id && token.id.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("`rollcall token ", name,
+                     "` needs a token's id; see `rollcall token "
+                     "list`"));
+  }
+  absl::StatusOr<v1::Role> role = ParseRole(to.role);
+  if (!role.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", role.status().message()));
+  }
+  token.role = *role;
+  if (to.ttl == "never") {
+    token.ttl = absl::InfiniteDuration();
+  } else if (!to.ttl.empty()) {
+    absl::StatusOr<absl::Duration> ttl = ParseDurationFlag("--ttl", to.ttl);
+    if (!ttl.ok()) return ttl.status();
+    if (*ttl < absl::Seconds(1)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--ttl: expected 1s at least, got ", to.ttl));
+    }
+    token.ttl = *ttl;
+  }
+  if (absl::Status good = CheckTls(token.where.tls); !good.ok()) return good;
+  return Invocation(std::move(token));
+}
+
+absl::StatusOr<Invocation> ReadCommand(const std::string& command,
+                                       const Words& words, TypedFlags& to) {
+  if (command == "launch") return Launch(words, to);
+  if (command == "join") {
+    return Join(words, to.join, to.join_settings, to.preempt_signal);
+  }
+  if (command == "agent") {
+    to.agent.started_by_launcher = true;
+    return Join(words, to.agent, to.agent_settings, to.preempt_signal);
+  }
+  if (words.has_command) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "`rollcall ", command, "` runs no command; leave out what follows --"));
+  }
+  for (const TlsFlags* tls :
+       {&to.status.where.tls, &to.stop.where.tls, &to.drain.where.tls,
+        &to.evict.where.tls, &to.doctor.where.tls}) {
+    if (absl::Status good = CheckTls(*tls); !good.ok()) return good;
+  }
+  if (command == "status") return Invocation(std::move(to.status));
+  if (command == "stop") return Invocation(std::move(to.stop));
+  if (command == "drain") return Drain(to);
+  if (command == "evict") return Evict(to);
+  if (command == "doctor") {
+    absl::Status few = CheckFolders(to.doctor.folders, kFoldersMax);
+    if (!few.ok()) return few;
+    return Invocation(std::move(to.doctor));
+  }
+  if (command == "daemon") {
+    absl::Status read = ReadTokenTtl(to.token_ttl, to.daemon.token_ttl);
+    if (!read.ok()) return read;
+    return Invocation(std::move(to.daemon));
+  }
+  return Invocation(to.version);
+}
+
+}  // namespace rollcall

@@ -1,0 +1,27 @@
+// The values of flags, from text: checked, and converted to an Invocation.
+//
+// Pure; any thread.
+#ifndef ROLLCALL_CLIENT_CLI_FLAG_VALUES_H_
+#define ROLLCALL_CLIENT_CLI_FLAG_VALUES_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/cli/flag_grammar.h"
+#include "client/cli/flags.h"
+#include "client/cli/words.h"
+
+namespace rollcall {
+
+// INVALID_ARGUMENT, of both: a value is missing or wrong. The message names the
+// flag, what was expected and what was given.
+
+// `rollcall token VERB`; null: no verb was given.
+absl::StatusOr<Invocation> ReadToken(const CLI::App* verb, TypedFlags& typed);
+// Any other command of this name.
+absl::StatusOr<Invocation> ReadCommand(const std::string& command,
+                                       const Words& words, TypedFlags& typed);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_CLI_FLAG_VALUES_H_
