@@ -151,9 +151,11 @@ TEST_F(GuardTest, KillsAllWhenTheAgentIsKilled) {
 
 // Waits until its agent has reaped two orphans, one after the other: the look
 // that found the first may have begun before this did, the next one did not. By
-// then its guard knows of all that was hidden before.
+// then its guard knows of all that was hidden before. An orphan ends only once
+// its parent is gone, which could reap it otherwise.
 constexpr char kAwaitLook[] =
-    "for i in 1 2; do setsid sh -c ': & echo $! > $LIFE.orphan'; "
+    "for i in 1 2; do setsid sh -c '(while kill -0 $$ 2>/dev/null; do :; done) "
+    "& echo $! > $LIFE.orphan'; "
     "while kill -0 $(cat $LIFE.orphan) 2>/dev/null; do :; done; done; "
     "echo looked >&9; exec sleep 1000";
 
